@@ -1,0 +1,56 @@
+# Everything a reader needs: make book, make test. Each sets up .venv by itself the first time.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+export OMP_NUM_THREADS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help book test bench references format lock clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# uv does not read pip's settings: a folder of local wheels is handed over.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || { echo "This Python cannot make virtual environments: install its venv package (on Debian and Ubuntu: python3-venv)."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
+	@echo "Installing lwcore and its tools into .venv"
+	@UV_FIND_LINKS=$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}} \
+	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[book,test]'
+	@touch $@
+
+# A page that warned would not be read again, and the next build would pass: after a failure all pages are read afresh.
+book: $(STAMP) ## build the book into _build/html (warnings are errors)
+	$(BIN)/jupyter-book build . --toc book/_toc.yml -W --keep-going -n || { rm -rf _build/.doctrees; exit 1; }
+	@echo "The book is in _build/html/index.html"
+
+test: book ## check the code, the notebooks and the built pages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -n 2 --dist loadscope
+
+bench: $(STAMP) ## time the training and measuring steps
+	$(BIN)/python -m benchmarks.steps
+
+references: $(STAMP) ## record the reference outputs of notebook cells afresh
+	$(BIN)/python -m pytest notebooks book --refresh-references
+
+format: $(STAMP) ## mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# One lock for every platform: no address, no hash, a released torch without a local suffix, and none of torch's GPU wheels
+# (torch pins those itself). Local wheel folders are hidden, because uv would lock what it finds there.
+lock: $(STAMP) ## resolve constraints.txt afresh
+	echo 'torch==2.13.0' | env -u UV_FIND_LINKS -u PIP_FIND_LINKS $(BIN)/uv pip compile pyproject.toml -c - --all-extras --universal \
+	  --python-version 3.11 --prerelease disallow --no-annotate --no-header --upgrade --quiet \
+	  | grep -vE '^(cuda-|nvidia-|triton==)' > constraints.new
+	mv constraints.new constraints.txt
+
+clean: ## remove what was built (the virtual environment stays)
+	rm -rf _build dist .pytest_cache .ruff_cache

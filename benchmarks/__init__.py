@@ -1,0 +1,1 @@
+"""Timings: ratios within one run, on one thread."""

@@ -1,0 +1,53 @@
+"""What the book asks of Sphinx beyond Jupyter Book: a cache that knows the package, and pages that load nothing from elsewhere."""
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+INPUTS = ("lwcore/**/*.py", "lwcore/configs/*.toml", "book/results/**/*", "pyproject.toml", "constraints.txt")
+
+
+def key_cache(app, config):
+    """Give each state of what notebooks depend on an execution cache of its own.
+
+    jupyter-cache looks at the notebook's text alone, so that an edit of the package would leave yesterday's outputs in the book.
+    """
+    digest = hashlib.sha256(sys.version.encode())
+    for path in sorted(path for pattern in INPUTS for path in ROOT.glob(pattern) if path.is_file()):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    config.nb_execution_cache_path = str(ROOT / "_build" / ".jupyter_cache" / digest.hexdigest()[:16])
+
+
+def name_repository(app, config):
+    """Add source, issue and Binder buttons where the repository's address is known: in continuous integration."""
+    if "GITHUB_REPOSITORY" in os.environ:
+        config.html_theme_options |= {
+            "repository_url": f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{os.environ['GITHUB_REPOSITORY']}",
+            "repository_branch": "main",
+            "use_repository_button": True,
+            "use_source_button": True,
+            "use_issues_button": True,
+            "launch_buttons": {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"},
+        }
+
+
+def mend_page(app, pagename, templatename, context, doctree):
+    """Leave out Thebe, which no page uses and which would be fetched from elsewhere; let folded code be named by the text it shows.
+
+    Figures can be reached by keyboard, because on a telephone's screen they scroll sideways.
+    """
+    scripts = context["script_files"]
+    scripts[:] = [script for script in scripts if "thebe" not in f"{script.filename} {script.attributes}".lower()]
+    if "body" in context:
+        body = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
+        context["body"] = body.replace('<figure class="', '<figure tabindex="0" class="')
+
+
+def setup(app):
+    """Connect the three."""
+    app.connect("config-inited", key_cache)
+    app.connect("config-inited", name_repository)
+    app.connect("html-page-context", mend_page, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

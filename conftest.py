@@ -1,0 +1,96 @@
+"""Text notebooks as tests: every code cell is one test, and cells tagged ``nbval-check-output`` must print what was recorded.
+
+nbval alone reads ``.ipynb`` only, and compares nothing where a notebook stores no outputs. Here the notebook is MyST text, and its
+recorded outputs stand in ``tests/reference_outputs/<notebook>.json``, keyed by a hash of the cell's source: an edited cell has no
+reference until ``make references`` records one, and a checked cell without a reference fails.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbval.plugin import IPyNbCell, IPyNbFile, find_metadata_tags
+
+REFERENCES = Path(__file__).parent / "tests" / "reference_outputs"
+
+
+def pytest_addoption(parser):
+    """Add the option that records instead of comparing."""
+    parser.addoption("--refresh-references", action="store_true", help="record the outputs of checked notebook cells")
+
+
+def pytest_collect_file(file_path, parent):
+    """Take every Markdown file whose front matter names a kernel for a notebook."""
+    if file_path.suffix == ".md" and "\nkernelspec:" in file_path.read_text().partition("\n---")[0]:
+        return TextNotebook.from_parent(parent, path=file_path)
+    return None
+
+
+class TextNotebook(IPyNbFile):
+    """A notebook in MyST text, with its recorded outputs."""
+
+    @property
+    def reference_path(self):
+        """Where the recorded outputs stand."""
+        return REFERENCES / f"{self.path.stem}.json"
+
+    def get_sanitize_files(self):
+        """Name the file of patterns that mask late digits before outputs are compared."""
+        return [REFERENCES / "sanitize.cfg"]
+
+    def collect(self):
+        """Give one test for each code cell."""
+        self.nb = jupytext.read(self.path)
+        recorded = json.loads(self.reference_path.read_text()) if self.reference_path.exists() else {}
+        self.records = {}
+        self.skip_compare += ("image/svg+xml",)  # pictures are not compared, whatever their format
+        code_cells = [cell for cell in self.nb.cells if cell.cell_type == "code"]
+        for number, cell in enumerate(code_cells):
+            options = defaultdict(bool, find_metadata_tags(cell.metadata))
+            cell.execution_count = 1  # nbval takes a cell without a count for one that was never run, and compares nothing
+            cell.outputs = [nbformat.from_dict(output) for output in recorded.get(source_hash(cell), [])]
+            test = TextNotebookCell.from_parent(self, name=f"Cell {number}", cell_num=number, cell=cell, options=options)
+            test.has_reference = options["check"] and source_hash(cell) in recorded
+            if test.has_reference:
+                self.records[source_hash(cell)] = cell.outputs
+            yield test
+
+    def teardown(self):
+        """Stop the kernel; write what was recorded, without the records of cells that are gone."""
+        super().teardown()
+        if self.config.option.refresh_references:
+            self.reference_path.unlink(missing_ok=True)
+            if self.records:
+                self.reference_path.write_text(json.dumps(self.records, indent=1, ensure_ascii=False) + "\n")
+
+
+class TextNotebookCell(IPyNbCell):
+    """One code cell: it must run, and print what was recorded if it is tagged so."""
+
+    def runtest(self):
+        """Run the cell; compare or record its outputs."""
+        checked, recording = self.options["check"], self.config.option.refresh_references
+        self.options["check"] = self.has_reference and not recording
+        super().runtest()
+        if checked and recording:
+            self.parent.records[source_hash(self.cell)] = [self.without_images(output) for output in self.test_outputs]
+        elif checked and not self.has_reference:
+            self.raise_cell_error("This cell is to be checked, but no output was recorded for it: run 'make references'")
+
+    def reportinfo(self):
+        """Name the cell the way other tests are named."""
+        return self.path, None, self.name
+
+    def without_images(self, output):
+        """Drop what is never compared from a recorded output."""
+        if "data" in output:
+            output = output | {"data": {kind: value for kind, value in output["data"].items() if not kind.startswith("image/")}}
+        return {key: value for key, value in output.items() if key not in ("metadata", "execution_count")}
+
+
+def source_hash(cell):
+    """Return the key of a cell's recorded outputs."""
+    return hashlib.sha256(cell.source.encode()).hexdigest()[:16]

@@ -1,0 +1,143 @@
+"""How many independent sequences it takes to see a lag, and how large the envelope must be for a given number.
+
+A lag is seen when the sign of its expected gradient can be told: one of two laws SαS(location ±Δ, scale σ) is to be named from N
+independent sequences, where ``Δ = f(ℓ) m̄(ℓ)`` is the mean of the matched statistic, Eqs. (29)–(31). The paper's letters and the names here:
+f ``envelope``, m̄ ``alignment``, σ_α ``scale``, α ``alpha``, P_e or ε ``error``, N ``n_sequences``, ε_th ``detection_threshold``.
+
+Who averages the N values learns at another rate than who uses them well, hence the choice of ``rate``:
+
+* ``"mean"``: the sign of the sample mean. Its scale is ``σ N^(1/α − 1)``, so the exponent is ``κ_α = α/(α − 1)`` (v3 of the paper and
+  later). The error is known exactly, for every N.
+* ``"optimal"``: the likelihood ratio. SαS location families have a finite Fisher information, so the exponent is 2 for every α. The
+  constant is the one of large N (equivalently of Δ small against σ).
+* ``"paper_v2"``: the exponent α printed in v1 and v2. No test is known to reach it for ``alpha < 2``, and its constant is unknown; the
+  one of ``"mean"`` is used.
+
+At ``alpha = 2`` all three are the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from lwcore.arguments import finite_array, one_of, real_in
+from lwcore.stable import SymmetricStable
+
+Array = NDArray[np.float64]
+
+_RATES = ("mean", "optimal", "paper_v2")
+
+
+def rate_exponent(alpha: float, rate: str = "mean") -> float:
+    """Return the exponent p in ``N ∝ (σ/Δ)^p``.
+
+    Implements the exponent of Eqs. (31) and (37) as each version of the paper, and a likelihood test, has it.
+
+    Args:
+        alpha: Tail index α in (1, 2].
+        rate: ``"mean"`` for α/(α − 1), ``"optimal"`` for 2, ``"paper_v2"`` for α; see the head of this module.
+
+    Returns:
+        The exponent; at least 2 for ``"mean"``, at most 2 for ``"paper_v2"``.
+
+    Raises:
+        TypeError: If `alpha` is not a real number.
+        ValueError: If `alpha` is out of range or `rate` is not one of the three.
+    """
+    alpha = real_in("alpha", alpha, "(1, 2]")
+    return {"mean": alpha / (alpha - 1), "optimal": 2.0, "paper_v2": alpha}[one_of("rate", rate, _RATES)]
+
+
+def sample_complexity(
+    envelope: ArrayLike, alignment: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1, rate: str = "mean"
+) -> Array:
+    """Return N(ℓ), the number of independent sequences at which the sign of a lag's gradient is told with a given error.
+
+    Implements Eqs. (34) and (37), ``N = (C σ_α/(m̄ f))^p``, with the exact constant in place of Fano's unknown one:
+    ``C = F_α⁻¹(1 − ε)`` for ``"mean"`` and, for want of its own, ``"paper_v2"`` (F_α the law of unit scale), and
+    ``C = Φ⁻¹(1 − ε)/√I_α`` for ``"optimal"`` (I_α the Fisher information at unit scale). With the number rounded up, the sign test on the
+    mean has an error of at most ε, whatever N.
+
+    Args:
+        envelope: Envelope f ≥ 0; any shape that broadcasts with the next two.
+        alignment: Mean alignment m̄, signed along the hypothesised direction. Where it is zero or negative there is nothing to detect.
+        scale: Scale σ_α > 0 of the statistic of one sequence, in the units of ``envelope · alignment``.
+        alpha: Tail index α in (1, 2]; one for all entries.
+        error: Probability ε of naming the wrong sign, in (0, 0.5).
+        rate: ``"mean"``, ``"optimal"`` or ``"paper_v2"``; see the head of this module.
+
+    Returns:
+        Number of sequences, real (not rounded; below 1 where a single sequence is more than enough), of the broadcast shape; infinite
+        where envelope or alignment leaves no signal, or where it exceeds the range of a float.
+
+    Raises:
+        TypeError: If an argument is not made of real numbers.
+        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
+    """
+    envelope, alignment, scale = _broadcast(envelope=envelope, alignment=alignment, scale=scale)
+    _require("envelope", envelope, envelope >= 0, "0 or more")
+    _require("scale", scale, scale > 0, "above 0")
+    exponent = rate_exponent(alpha, rate)
+    log_shift = _log(envelope) + _log(alignment)  # logarithms, for products and powers may leave the range of a float
+    with np.errstate(over="ignore"):
+        return np.exp(exponent * (_log_constant(alpha, error, rate) + np.log(scale) - log_shift))
+
+
+def detection_threshold(
+    n_sequences: ArrayLike, alignment: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1, rate: str = "mean"
+) -> Array:
+    """Return ε_th, the least envelope that N sequences detect.
+
+    Implements Eq. (35), ``ε_th = C σ_α/(m̄ N^(1/p))``, the inverse of `sample_complexity`: ``f ≥ ε_th`` where ``N(ℓ) ≤ N``.
+
+    Args:
+        n_sequences: Number N > 0 of independent sequences; any shape that broadcasts with the next two.
+        alignment: Mean alignment m̄; see `sample_complexity`.
+        scale: Scale σ_α > 0 of the statistic of one sequence.
+        alpha: Tail index α in (1, 2].
+        error: Probability ε of naming the wrong sign, in (0, 0.5).
+        rate: ``"mean"``, ``"optimal"`` or ``"paper_v2"``.
+
+    Returns:
+        Envelope values of the broadcast shape, in the units of ``scale/alignment``; infinite where the alignment is zero or negative.
+
+    Raises:
+        TypeError: If an argument is not made of real numbers.
+        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
+    """
+    n_sequences, alignment, scale = _broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
+    _require("n_sequences", n_sequences, n_sequences > 0, "above 0")
+    _require("scale", scale, scale > 0, "above 0")
+    exponent = rate_exponent(alpha, rate)
+    with np.errstate(over="ignore"):
+        return np.exp(_log_constant(alpha, error, rate) + np.log(scale) - _log(alignment) - np.log(n_sequences) / exponent)
+
+
+def _log_constant(alpha: float, error: float, rate: str) -> float:
+    """Return log C, C the ratio Δ/σ that a single sequence needs (by extrapolation, for the rates that hold at large N only)."""
+    error = real_in("error", error, "(0, 0.5)")
+    law = SymmetricStable(alpha)
+    if rate == "optimal":
+        return float(np.log(-special.ndtri(error)) - np.log(law.fisher_information()) / 2)
+    return float(np.log(-law.ppf(error)))
+
+
+def _log(value: Array) -> Array:
+    """Return the logarithm, −∞ where the value is zero or negative: no signal."""
+    return np.log(value, where=value > 0, out=np.full(value.shape, -np.inf))
+
+
+def _broadcast(**arrays: ArrayLike) -> tuple[Array, ...]:
+    checked = {name: finite_array(name, value) for name, value in arrays.items()}
+    try:
+        return np.broadcast_arrays(*checked.values())
+    except ValueError:
+        shapes = ", ".join(f"{name} {value.shape}" for name, value in checked.items())
+        raise ValueError(f"the shapes {shapes} do not broadcast against each other.") from None
+
+
+def _require(name: str, value: Array, allowed: NDArray[np.bool_], words: str) -> None:
+    if not allowed.all():
+        raise ValueError(f"{name} contains {float(value[~allowed].flat[0])!r}: every entry must be {words}.")

@@ -1,0 +1,163 @@
+"""The gradient taken apart by lag: what each past step contributes, and the matched statistic that detection looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lwcore.arguments import integer_in, lag_list
+from lwcore.cells import Cell, Trace
+
+
+def _check_gradients(trace: Trace, loss_gradients: Tensor) -> None:
+    """Check that δ belongs to the trace.
+
+    Args:
+        trace: A scan.
+        loss_gradients: δ.
+
+    Raises:
+        ValueError: If the shapes differ.
+    """
+    if loss_gradients.shape != trace.states.shape:
+        raise ValueError(
+            f"loss_gradients has shape {tuple(loss_gradients.shape)}: must be {tuple(trace.states.shape)}, that of the states."
+        )
+
+
+def random_direction(cell: Cell, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+    """Draw a unit vector w, uniform on the sphere of all of a cell's parameters.
+
+    Args:
+        cell: The cell.
+        generator: Source of the draw; torch's default one if None.
+
+    Returns:
+        A tensor for each named parameter, of its shape and dtype; the squares of all entries sum to 1.
+    """
+    draws = {name: torch.randn(p.shape, generator=generator, dtype=torch.float64) for name, p in cell.named_parameters()}
+    norm = torch.stack([draw.square().sum() for draw in draws.values()]).sum().sqrt()
+    return {name: (draw / norm).to(dict(cell.named_parameters())[name]) for name, draw in draws.items()}
+
+
+def immediate_sensitivity(trace: Trace, direction: dict[str, Tensor]) -> Tensor:
+    """Compute ``B_t w``, how each step's state moves when the parameters move along w and the previous state is held fixed.
+
+    Implements the ``B_k = ∂⁺s_k/∂θ`` of Eq. (3), applied to one direction.
+
+    Args:
+        trace: A scan of B sequences.
+        direction: w, a tensor for each named parameter of the cell, of its shape.
+
+    Returns:
+        ``B_t w``, shape (B, T, H).
+    """
+    return trace.tangent(direction)
+
+
+def adjoints(trace: Trace, loss_gradients: Tensor) -> Tensor:
+    """Compute the full backward recursion ``λ_t = δ_t + λ_{t+1} J_{t+1}``: the gradient of the summed loss in every state.
+
+    Args:
+        trace: A scan of B sequences.
+        loss_gradients: δ, shape (B, T, H).
+
+    Returns:
+        λ, shape (B, T, H).
+    """
+    _check_gradients(trace, loss_gradients)
+    result = loss_gradients.clone()
+    for t in range(trace.length - 1, 0, -1):
+        result[:, t - 1] += trace.jacobian(t).pull(result[:, t].unsqueeze(-2)).squeeze(-2)
+    return result
+
+
+def projected_gradient(trace: Trace, loss_gradients: Tensor, direction: dict[str, Tensor]) -> Tensor:
+    """Project every sequence's whole gradient, all lags together, on a direction.
+
+    Args:
+        trace: A scan of B sequences.
+        loss_gradients: δ, shape (B, T, H).
+        direction: w, as for `immediate_sensitivity`.
+
+    Returns:
+        ``wᵀ ∂(Σ_t E_t)/∂θ``, shape (B,).
+    """
+    return (adjoints(trace, loss_gradients) * trace.tangent(direction)).sum((1, 2))
+
+
+def lag_gradients(trace: Trace, loss_gradients: Tensor, lags: Sequence[int] | None = None) -> dict[str, Tensor]:
+    """Take the gradient apart by lag. Implements Eq. (3).
+
+    The lag-ℓ part is ``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ}``, summed over sequences. Over all lags 0..T−1 the parts add up to the gradient of ``Σ_t
+    E_t``.
+
+    Args:
+        trace: A scan of B sequences.
+        loss_gradients: δ, shape (B, T, H).
+        lags: Lags, strictly increasing, each in 0..T−1; all of them if None.
+
+    Returns:
+        For each named parameter of the cell a tensor of shape (number of lags, *its shape).
+    """
+    _check_gradients(trace, loss_gradients)
+    wanted = lag_list("lags", range(trace.length) if lags is None else lags, trace.length, least=0)
+    parts = []
+    rows = loss_gradients  # δ_tᵀ M_{t,ℓ} for t = ℓ..T−1
+    for lag in range(wanted[-1] + 1):
+        if lag:
+            rows = trace.jacobian(slice(1, trace.length - lag + 1)).pull(rows[:, 1:].unsqueeze(-2)).squeeze(-2)
+        if lag in wanted:
+            parts.append(trace.cotangent(rows, slice(0, trace.length - lag)))
+    return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
+
+
+def alignment(loss_gradients: Tensor, sensitivity: Tensor, lags: Sequence[int], ends: Sequence[int]) -> Tensor:
+    """Multiply each end point's loss gradient with the sensitivity a lag earlier, neuron by neuron. Implements Eq. (27)'s alignment.
+
+    Args:
+        loss_gradients: δ, shape (B, T, H).
+        sensitivity: ``B_t w`` of `immediate_sensitivity`, shape (B, T, H).
+        lags: Lags, strictly increasing, each in 1..T−1.
+        ends: End points t, each in max(lags)..T−1.
+
+    Returns:
+        ``a^{(q)}_{t,ℓ} = δ_t^{(q)} (B_{t−ℓ} w)^{(q)}``, shape (B, ends, lags, H).
+
+    Raises:
+        ValueError: If the two arrays differ in shape.
+    """
+    if loss_gradients.shape != sensitivity.shape:
+        raise ValueError(
+            f"sensitivity has shape {tuple(sensitivity.shape)}: must be {tuple(loss_gradients.shape)}, that of loss_gradients."
+        )
+    length = loss_gradients.shape[1]
+    steps = lag_list("lags", lags, length)
+    last = torch.tensor([integer_in(f"ends[{i}]", t, steps[-1], length - 1) for i, t in enumerate(ends)])
+    starts = last.unsqueeze(1) - torch.tensor(steps)
+    return loss_gradients[:, last].unsqueeze(2) * sensitivity[:, starts]
+
+
+def matched_statistic(rates: Tensor, alignments: Tensor, signs: Tensor) -> Tensor:
+    """Add the neurons' aligned contributions, one number a sequence and lag. Implements Eq. (28).
+
+    Args:
+        rates: μ, shape (B, ends, lags, H).
+        alignments: a, shape (B, ends, lags, H).
+        signs: ``sgn E[a^{(q)}]``, shape (lags, H), estimated on other sequences than these: signs taken from the same ones make a mean
+            out of pure noise.
+
+    Returns:
+        ``T(ℓ) = Σ_q sgn(m_q) μ^{(q)} a^{(q)}`` averaged over the end points, which depend on one another; shape (B, lags).
+
+    Raises:
+        ValueError: If the shapes do not fit together.
+    """
+    if rates.shape != alignments.shape or signs.shape != rates.shape[2:]:
+        raise ValueError(
+            f"rates {tuple(rates.shape)}, alignments {tuple(alignments.shape)} and signs {tuple(signs.shape)} do not fit: "
+            "the first two must agree, (B, ends, lags, H), and signs be (lags, H)."
+        )
+    return torch.einsum("belh,belh,lh->bl", rates, alignments, signs) / rates.shape[1]

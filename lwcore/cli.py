@@ -1,0 +1,151 @@
+"""The command line: ``lw list``, ``lw run``, ``lw show``."""
+
+from __future__ import annotations
+
+import tomllib
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from lwcore.config import Config, shipped
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Learnability windows of gated recurrent networks: run and read experiments.",
+)
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Where(StrEnum):
+    """Where the members of a run are computed."""
+
+    here = "here"
+    processes = "processes"
+    dask = "dask"
+
+
+@app.command("list")
+def list_configurations() -> None:
+    """List the configurations that ship with the package."""
+    table = Table("name", "models", "seeds", "T", "H", "steps", "what it is", box=None, header_style="bold")
+    for name in shipped():
+        config = Config.named(name)
+        sizes = (config.task.length, config.network.hidden_size, config.training.steps)
+        table.add_row(name, ", ".join(config.models), str(len(config.seeds)), *map(str, sizes), config.description)
+    out.print(table)
+
+
+@app.command("run")
+def run_configuration(
+    name: Annotated[str, typer.Argument(help="A name from `lw list`, or the path of a TOML file.")],
+    seeds: Annotated[
+        list[int] | None, typer.Option(help="Run these seeds instead of the configuration's; repeat the option for several.")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Use what an earlier run has left, its result included; --no-resume starts anew.")] = True,
+    executor: Annotated[Where, typer.Option(help="One process, a process for every core, or a local Dask cluster.")] = Where.here,
+    directory: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
+) -> None:
+    """Train and measure every network of a configuration and store the result as netCDF."""
+    config = _read(name, seeds)
+    path = directory / f"{config.name}.nc"
+    from lwcore import experiment  # imports PyTorch, which `lw list` and --help do without
+
+    before = path.stat().st_mtime_ns if path.exists() else None
+    try:
+        with _executor(executor) as pool:
+            dataset = experiment.run(config, pool, resume, directory)
+    except KeyboardInterrupt:
+        err.print(f"Interrupted. The same command goes on from here; unfinished work is in {directory}.")
+        raise typer.Exit(130) from None
+    except (OSError, ValueError) as error:
+        _fail(str(error))
+    if before == path.stat().st_mtime_ns:
+        out.print(
+            f"{path} is there already (revision {dataset.attrs['revision']}), with this very configuration. --no-resume computes it anew."
+        )
+    else:
+        out.print(f"Stored {path}.")
+
+
+@app.command("show")
+def show_results(
+    path: Annotated[Path, typer.Argument(help="A result file.")],
+    figure: Annotated[Path | None, typer.Option(help="Draw the result in one picture, here; the ending chooses the format.")] = None,
+) -> None:
+    """Print what a result file holds: its provenance and, for each model, errors, tail index and windows."""
+    from lwcore import results
+
+    try:
+        dataset = results.load(path)
+    except (OSError, ValueError) as error:
+        _fail(str(error))
+    for key in ("name", "description", "revision", "versions", "machine"):
+        out.print(f"[bold]{key}[/bold] {dataset.attrs[key]}")
+    largest = int(dataset.budget[-1])
+    at_end = dataset.window.sel(
+        rule="tested", rate_exponent="mean", source="error", signs="transported", order=dataset.order[-1], budget=largest
+    )
+    table = Table(
+        "model", "test error", "of variance", "α", f"H_N, lag's noise, N = {largest}", "H_N, total noise", box=None, header_style="bold"
+    )
+    for model in dataset.model.values:
+        one = dataset.sel(model=model).mean("seed")
+        alpha = float(one.alpha.sel(noise_definition="lag", source="error", order=dataset.order[-1], signs="transported"))
+        windows = [f"{float(at_end.sel(model=model, noise_definition=n).mean()):.1f}" for n in ("lag", "total")]
+        table.add_row(str(model), f"{float(one.test_loss):.3f}", f"{float(one.target_variance):.3f}", f"{alpha:.2f}", *windows)
+    out.print(table)
+    if figure is not None:
+        from lwcore import plots
+
+        plots.summary(dataset).savefig(figure, dpi=150)
+
+
+def _read(name: str, seeds: list[int] | None) -> Config:
+    """Read the configuration, or end with what is wrong with it."""
+    try:
+        config = Config.from_toml(name) if name.endswith(".toml") else Config.named(name)
+        return Config.model_validate(config.model_dump() | {"seeds": tuple(seeds)}) if seeds else config
+    except ValidationError as error:
+        _fail(
+            "\n".join(
+                f"{name}: {'.'.join(map(str, e['loc'])) or 'configuration'}: {e['msg']} (given: {e['input']!r})" for e in error.errors()
+            )
+        )
+    except tomllib.TOMLDecodeError as error:
+        _fail(f"{name}: not valid TOML: {error}")
+    except (OSError, ValueError) as error:
+        _fail(str(error))
+
+
+def _executor(where: Where) -> AbstractContextManager[Executor | None]:
+    """Make the executor, shut down when the run ends."""
+    if where is Where.processes:
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        return ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))
+    if where is Where.dask:
+        try:
+            from distributed import Client
+        except ImportError:
+            _fail("--executor dask needs Dask: pip install 'lwcore[cluster]'")
+        return Client(threads_per_worker=1).get_executor()
+    return nullcontext()
+
+
+def _fail(message: str) -> NoReturn:
+    """Print an error and end with status 2."""
+    err.print(message, style="red", markup=False)
+    raise typer.Exit(2)

@@ -1,0 +1,190 @@
+"""What a run is: a validated configuration, read from TOML. Unknown keys, bad values and pieces that do not fit are refused by name."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+Model = Literal["ConstGate", "SharedGate", "DiagGate"]
+Order = Literal["zeroth", "first", "exact"]
+
+
+def _increasing(values: tuple[float, ...]) -> tuple[float, ...]:
+    """Refuse a list that repeats a value or is out of order."""
+    if any(after <= before for before, after in pairwise(values)):
+        raise ValueError("must be strictly increasing")
+    return values
+
+
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuse a list that names the same thing twice."""
+    if len(set(values)) != len(values):
+        raise ValueError("must not name anything twice")
+    return values
+
+
+Lags = Annotated[tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_increasing)]
+
+
+class _Section(BaseModel):
+    """Common rules: no unknown key, no change after reading, no infinite or NaN number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class TaskSettings(_Section):
+    """The delayed regression of Eq. (40)."""
+
+    length: int = Field(ge=2, description="Number of time steps T.")
+    input_size: PositiveInt = Field(description="Input dimension D.")
+    lags: Lags = Field(description="Delays of the target, steps.")
+    coefficients: tuple[float, ...] = Field(description="Weight of each delay.")
+    noise: float = Field(ge=0, description="Standard deviation of the target's noise.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(self.coefficients) != len(self.lags):
+            raise ValueError(f"coefficients: {len(self.coefficients)} given for {len(self.lags)} lags; there must be one a lag")
+        if self.lags[-1] >= self.length:
+            raise ValueError(f"lags: {self.lags[-1]} does not fit into sequences of length {self.length}")
+        return self
+
+
+class NetworkSettings(_Section):
+    """The cell's size and start."""
+
+    hidden_size: PositiveInt = Field(description="Number of neurons H.")
+    gate_init: float = Field(gt=0, lt=1, description="The gates' initial value; ConstGate's value for good.")
+    gate_spread: float = Field(default=0.1, ge=0, description="Scale of the gate's initial weights relative to the candidate's.")
+
+
+class TrainingSettings(_Section):
+    """How the networks are trained."""
+
+    sequences: PositiveInt = Field(description="Number of training sequences.")
+    batch_size: PositiveInt = Field(description="Sequences a step.")
+    steps: PositiveInt = Field(description="Optimiser steps.")
+    optimizer: Literal["sgd", "adamw"] = "adamw"
+    learning_rate: float = Field(gt=0, description="Global learning rate μ.")
+    weight_decay: float = Field(default=0.0, ge=0, description="Decoupled weight decay (AdamW).")
+    clip: float | None = Field(default=None, gt=0, description="Largest 2-norm of the gradient; absent for none.")
+    checkpoint_every: PositiveInt = Field(default=200, description="Steps between checkpoints.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.batch_size > self.sequences:
+            raise ValueError(f"batch_size: {self.batch_size} is more than the {self.sequences} training sequences")
+        return self
+
+
+class DiagnosticSettings(_Section):
+    """What is measured on the trained networks, on fresh sequences."""
+
+    sequences: int = Field(ge=20, description="Fresh sequences; the first half fixes the signs, the second half gives the statistic.")
+    lags: Lags = Field(description="Lags at which rates and statistic are taken, steps.")
+    ends: PositiveInt = Field(description="Number of end points t, evenly spaced over those that leave room for the longest lag.")
+    orders: Annotated[tuple[Order, ...], Field(min_length=1), AfterValidator(_distinct)] = ("zeroth", "first", "exact")
+    directions: PositiveInt = Field(description="Number of random directions w in parameter space.")
+    error: float = Field(default=0.1, gt=0, lt=0.5, description="Detection error ε that N(ℓ) sequences must reach.")
+    significance: float = Field(
+        default=0.01, gt=0, lt=1, description="Chance allowed of any false detection among a network's lags and directions."
+    )
+    budgets: Annotated[tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_increasing)] = Field(
+        description="Numbers of sequences N."
+    )
+
+
+class Config(_Section):
+    """A whole run: which networks, on what task, how trained, what measured.
+
+    Every (model, seed) pair is one member, independent of the others.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="Short name, used in file names.")
+    description: str
+    models: Annotated[tuple[Model, ...], Field(min_length=1), AfterValidator(_distinct)]
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_distinct)]
+    task: TaskSettings
+    network: NetworkSettings
+    training: TrainingSettings
+    diagnostics: DiagnosticSettings
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        room = self.task.length - self.diagnostics.lags[-1]
+        if room < 1:
+            raise ValueError(f"diagnostics.lags: {self.diagnostics.lags[-1]} does not fit into sequences of length {self.task.length}")
+        if self.diagnostics.ends > room:
+            raise ValueError(f"diagnostics.ends: {self.diagnostics.ends} asked for, but only {room} leave room for the longest lag")
+        return self
+
+    def __str__(self) -> str:
+        """The settings, section by section, in the words of the TOML file."""
+        sections = {"run": self, "task": self.task, "network": self.network, "training": self.training, "diagnostics": self.diagnostics}
+        lines = []
+        for title, section in sections.items():
+            lines.append(f"[{title}]")
+            lines += [f"{key} = {value}" for key, value in section if not isinstance(value, _Section)]
+        return "\n".join(lines)
+
+    @property
+    def ends(self) -> list[int]:
+        """The end points t, evenly spaced up to the last step."""
+        first, last = self.diagnostics.lags[-1], self.task.length - 1
+        return np.linspace(last, first, self.diagnostics.ends, endpoint=False).round().astype(int)[::-1].tolist()
+
+    @property
+    def members(self) -> list[tuple[Model, int]]:
+        """The (model, seed) pairs."""
+        return [(model, seed) for model in self.models for seed in self.seeds]
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that change whenever anything in the configuration does."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Self:
+        """Read a configuration from a file.
+
+        Args:
+            path: A TOML file.
+
+        Returns:
+            The validated configuration.
+        """
+        return cls.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Read one of the configurations that ship with the package.
+
+        Args:
+            name: One of `shipped()`.
+
+        Returns:
+            The validated configuration.
+
+        Raises:
+            ValueError: If there is none of that name.
+        """
+        if name not in shipped():
+            raise ValueError(f"name = {name!r}: must be one of {', '.join(shipped())}, or the path of a TOML file.")
+        return cls.model_validate(tomllib.loads((resources.files("lwcore") / "configs" / f"{name}.toml").read_text(encoding="utf-8")))
+
+
+def shipped() -> list[str]:
+    """List the configurations that ship with the package.
+
+    Returns:
+        Their names, sorted.
+    """
+    folder = resources.files("lwcore") / "configs"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))

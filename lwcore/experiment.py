@@ -1,0 +1,241 @@
+"""Running a configuration: every (model, seed) member is trained, measured and stored; what is there already is not done again."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, as_completed
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+import torch
+import xarray as xr
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from lwcore import cells, results, tasks, train
+from lwcore.config import Config, shipped
+from lwcore.measure import measure
+from lwcore.network import Network
+from lwcore.results import load
+
+__all__ = ["Config", "load", "run", "run_member", "shipped"]
+
+
+class Stream(IntEnum):
+    """The independent sources of randomness of a member. All models of one seed share task, sequences and order, to be comparable."""
+
+    TASK = 0
+    TRAINING = 1
+    DIAGNOSTICS = 2
+    ORDER = 3
+    WEIGHTS = 4
+    MEASURE = 5
+
+
+def run(
+    config: Config,
+    executor: Executor | None = None,
+    resume: bool = True,
+    directory: str | Path | None = None,
+    progress: bool = True,
+) -> xr.Dataset:
+    """Train and measure every member of a configuration.
+
+    With a directory, the result is ``<directory>/<name>.nc``; while the run goes on, finished members and training checkpoints stand in
+    ``<directory>/<name>-<fingerprint>.partial``, so that a killed run can go on from there and ends with the same bits.
+
+    Args:
+        config: The configuration.
+        executor: Where members run, any `concurrent.futures.Executor`; one after the other in this process if None.
+        resume: Use what an earlier run of the same configuration has left: its result, its finished members, its checkpoints. False
+            starts anew.
+        directory: Where to keep results; None keeps everything in memory only.
+        progress: Draw a progress bar, on standard error (in a notebook, in the cell's output).
+
+    Returns:
+        The results over model, seed and the dimensions of `measure`, with their provenance in the attributes.
+    """
+    home = None if directory is None else Path(directory)
+    if home is not None and resume and (home / f"{config.name}.nc").exists():
+        stored = load(home / f"{config.name}.nc")
+        if stored.attrs["fingerprint"] == config.fingerprint:
+            return stored
+    partial = None if home is None else home / f"{config.name}-{config.fingerprint}.partial"
+    if partial is not None and not resume:
+        _clear(partial)
+    with _bar(config, in_process=executor is None, show=progress) as advance:
+        if executor is None:
+            done = {member: run_member(config, *member, partial, advance) for member in config.members}
+        else:
+            futures = {executor.submit(run_member, config, *member, partial): member for member in config.members}
+            done = {}
+            for future in as_completed(futures):
+                done[futures[future]] = future.result()
+                advance(1)
+    by_model = [xr.concat([done[model, seed] for seed in config.seeds], dim="seed") for model in config.models]
+    dataset = xr.concat(by_model, dim="model").assign_coords(model=list(config.models), seed=list(config.seeds))
+    dataset.attrs = results.provenance(config)
+    if partial is not None:
+        results.save(dataset, partial / "whole.nc")  # a kill from here on leaves nothing beside the results but this folder
+        (partial / "whole.nc").replace(home / f"{config.name}.nc")
+        _clear(partial)
+    return dataset
+
+
+def run_member(
+    config: Config, model: str, seed: int, partial: Path | None = None, advance: Callable[[int], None] = lambda steps: None
+) -> xr.Dataset:
+    """Train and measure one network.
+
+    Args:
+        config: The configuration.
+        model: Name of the cell.
+        seed: The member's seed.
+        partial: Folder for the finished member and, while it trains, its checkpoint; None for neither.
+        advance: Called with the number of training steps just taken or found done.
+
+    Returns:
+        The member's dataset.
+    """
+    stored = None if partial is None else partial / f"{model}-{seed}.nc"
+    if stored is not None and stored.exists():
+        advance(config.training.steps)
+        return load(stored)
+    with _one_thread():
+        task = tasks.DelayedRegression(
+            config.task.length,
+            config.task.lags,
+            config.task.coefficients,
+            config.task.noise,
+            _rng(seed, Stream.TASK).standard_normal(config.task.input_size),
+        )
+        network, losses = _train(config, model, seed, task, partial, advance)
+        fresh = tasks.sample(task, config.diagnostics.sequences, _rng(seed, Stream.DIAGNOSTICS))
+        dataset = measure(network, fresh, config.diagnostics, config.ends, _seed(seed, Stream.MEASURE))
+        with torch.no_grad():
+            predictions = network(fresh.inputs)
+        error = (predictions - fresh.targets).square().mean(dtype=torch.float64)
+    dataset["loss"] = ("step", np.asarray(losses), {"long_name": "training loss of the minibatch"})
+    dataset["test_loss"] = ((), error.item(), {"long_name": "mean squared error on fresh sequences"})
+    dataset["target_variance"] = (
+        (),
+        fresh.targets.var(correction=0).item(),
+        {"long_name": "variance of the target, the error of a constant"},
+    )
+    learned = tasks.recovered_coefficients(task, fresh, predictions).double().numpy()
+    dataset["learned"] = ("task_lag", learned, {"long_name": "recovered coefficient of the task lag"})
+    dataset["planted"] = ("task_lag", np.array(task.coefficients), {"long_name": "coefficient of the task lag in the target"})
+    dataset = dataset.assign_coords(task_lag=("task_lag", list(task.lags), {"long_name": "task lag", "units": "steps"}))
+    if stored is not None:
+        dataset.attrs["fingerprint"] = config.fingerprint
+        results.save(dataset, stored)
+        _checkpoint_path(partial, model, seed).unlink(missing_ok=True)
+    return dataset
+
+
+def _train(
+    config: Config, model: str, seed: int, task: tasks.DelayedRegression, partial: Path | None, advance: Callable[[int], None]
+) -> tuple[Network, list[float]]:
+    """Train one network, from its last checkpoint if there is one."""
+    settings = config.training
+    generator = torch.Generator().manual_seed(_seed(seed, Stream.WEIGHTS))
+    cell = getattr(cells, model)(
+        config.task.input_size,
+        config.network.hidden_size,
+        gate_init=config.network.gate_init,
+        gate_spread=config.network.gate_spread,
+        generator=generator,
+    )
+    network = Network(cell, generator)
+    checkpoint = None if partial is None else _checkpoint_path(partial, model, seed)
+    resume_from = None if checkpoint is None else _read_checkpoint(checkpoint)
+    if resume_from is not None:
+        advance(resume_from.step)
+
+    def on_step(state: train.Progress) -> None:
+        advance(1)
+        if checkpoint is not None and state.step % settings.checkpoint_every == 0:
+            results.write_atomically(checkpoint, lambda part: torch.save(dict(vars(state)), part))
+
+    losses = train.fit(
+        network,
+        tasks.sample(task, settings.sequences, _rng(seed, Stream.TRAINING)),
+        steps=settings.steps,
+        batch_size=settings.batch_size,
+        seed=_seed(seed, Stream.ORDER),
+        optimizer=settings.optimizer,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        clip=settings.clip,
+        resume_from=resume_from,
+        on_step=on_step,
+    )
+    return network, losses
+
+
+def _checkpoint_path(partial: Path, model: str, seed: int) -> Path:
+    """Where a member's checkpoint stands while it trains."""
+    return partial / f"{model}-{seed}.checkpoint"
+
+
+def _read_checkpoint(path: Path) -> train.Progress | None:
+    """Read a checkpoint; one that cannot be read is named and left out, and training starts anew."""
+    if not path.exists():
+        return None
+    try:
+        state = torch.load(path, weights_only=True)  # never executes pickled code
+        return train.Progress(**{field.name: state[field.name] for field in dataclasses.fields(train.Progress)})
+    except (RuntimeError, KeyError, EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+        warnings.warn(f"checkpoint {path} cannot be read ({error}); this member starts anew", stacklevel=2)
+        return None
+
+
+def _seed(seed: int, stream: Stream) -> int:
+    """A 32-bit seed for one stream of a member."""
+    return int(np.random.SeedSequence([seed, stream]).generate_state(1)[0])
+
+
+def _rng(seed: int, stream: Stream) -> np.random.Generator:
+    """A NumPy generator for one stream of a member."""
+    return np.random.default_rng(_seed(seed, stream))
+
+
+def _clear(partial: Path | None) -> None:
+    """Remove what a run has left in its folder for unfinished work."""
+    if partial is None or not partial.is_dir():
+        return
+    for file in partial.iterdir():
+        file.unlink()
+    partial.rmdir()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Use one thread: small matrices gain nothing from more, stall at random with them, and sum in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _bar(config: Config, *, in_process: bool, show: bool) -> Iterator[Callable[[int], None]]:
+    """Draw a bar that counts training steps in this process, or members elsewhere."""
+    total = len(config.members) * (config.training.steps if in_process else 1)
+    unit = "training steps" if in_process else "networks"
+    # Under a Jupyter kernel rich would ask for widgets, and the book takes anything on standard error for a fault: plain text on
+    # standard output.
+    kernel = "ipykernel" in sys.modules
+    console = Console(stderr=not kernel, force_jupyter=False, force_terminal=kernel or None)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not show) as bar:
+        task = bar.add_task(f"lw run {config.name}", total=total)
+        yield lambda steps: bar.advance(task, steps)

@@ -1,0 +1,91 @@
+"""A cell with a linear readout: predictions, the loss of every step, and its gradient in the state."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from lwcore.cells import Cell
+
+
+class Network(nn.Module):
+    """Scalar regression at every time step, ``ŷ_t = vᵀ h_t + b``, with squared error ``E_t = (ŷ_t − y_t)²``.
+
+    Attributes:
+        cell: The recurrence.
+        weight: Readout v, shape (H,).
+        bias: Readout b, a scalar.
+    """
+
+    def __init__(self, cell: Cell, generator: torch.Generator | None = None) -> None:
+        """Add a readout to a cell, with weights drawn uniformly from ±1/√H.
+
+        Args:
+            cell: The recurrence.
+            generator: Source of the weights; torch's default one if None.
+        """
+        super().__init__()
+        self.cell = cell
+        like = next(cell.parameters())
+        uniform = torch.rand(cell.hidden_size, generator=generator, dtype=torch.float64) * 2 - 1
+        self.weight = nn.Parameter((uniform / cell.hidden_size**0.5).to(like))
+        self.bias = nn.Parameter(torch.zeros_like(self.weight[0]))
+
+    def readout(self, states: Tensor) -> Tensor:
+        """Predict from states.
+
+        Args:
+            states: h, shape (B, T, H).
+
+        Returns:
+            ŷ, shape (B, T).
+        """
+        return states @ self.weight + self.bias
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Predict from inputs.
+
+        Args:
+            inputs: x, shape (B, T, D).
+
+        Returns:
+            ŷ, shape (B, T).
+        """
+        return self.readout(self.cell(inputs))
+
+    def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the squared error over steps and sequences.
+
+        Args:
+            inputs: x, shape (B, T, D).
+            targets: y, shape (B, T).
+
+        Returns:
+            The mean of E_t, a scalar.
+        """
+        return (self(inputs) - targets).square().mean()
+
+    @torch.no_grad()
+    def residual(self, states: Tensor, targets: Tensor) -> Tensor:
+        """Give the error of the prediction.
+
+        Args:
+            states: h, shape (B, T, H).
+            targets: y, shape (B, T).
+
+        Returns:
+            ``ŷ_t − y_t``, shape (B, T).
+        """
+        return self.readout(states) - targets
+
+    @torch.no_grad()
+    def loss_gradients(self, residual: Tensor) -> Tensor:
+        """Give the gradient of each step's loss in its own state, ``δ_t = ∂E_t/∂h_t = 2 (ŷ_t − y_t) v``.
+
+        Args:
+            residual: ``ŷ_t − y_t``, or noise in its place for a null control; shape (B, T).
+
+        Returns:
+            δ, shape (B, T, H).
+        """
+        return 2 * residual.unsqueeze(-1) * self.weight

@@ -1,0 +1,328 @@
+"""Figures from results; nothing else draws.
+
+Every function takes a dataset as `lwcore.experiment.run` returns it and gives a figure. Lines are medians over seeds (and directions,
+where there are several), bands run from the least to the largest seed, or over the middle half of seeds × directions where a caption
+says so.
+"""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from lwcore.bounds import rate_exponent
+from lwcore.config import Config
+from lwcore.window import fit_decay
+
+_MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
+_COLOURS = dict(zip(_MODELS, sns.color_palette("colorblind"), strict=False))
+_MARKERS = dict(zip(_MODELS, "osD^v", strict=True))
+_NOISE_TITLES = {"lag": "noise of the lag's own part", "total": "noise of the whole gradient"}
+_ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
+
+
+def use_book_style() -> None:
+    """Set seaborn's paper-like style with transparent backgrounds, and vector graphics in notebooks."""
+    transparent = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none")
+    sns.set_theme(context="notebook", style="ticks", font_scale=0.85, rc=transparent | {"svg.hashsalt": "lwcore", "legend.frameon": False})
+    try:
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+    except ImportError:  # not in a notebook
+        return
+    set_matplotlib_formats("svg")
+
+
+def training(results: xr.Dataset) -> Figure:
+    """Draw the training loss of every model, smoothed over 20 steps, against the noise floor and the variance of the target.
+
+    Args:
+        results: A run.
+
+    Returns:
+        The figure.
+    """
+    figure, (axes,) = _panels(1, width=6.4)
+    smooth = results.loss.rolling(step=20).mean().dropna("step")
+    for model in results.model.values:
+        _band(axes, smooth.step + 1, smooth.sel(model=model), model, over=("seed",), marker=False)
+    axes.axhline(float(results.target_variance.mean()), color="grey", ls=":", lw=1)
+    axes.annotate(
+        "predicting zero", (0, float(results.target_variance.mean())), (4, -10), textcoords="offset points", color="grey", fontsize=8
+    )
+    axes.set(xlabel="training step", ylabel="mean squared error", ylim=(0, None))
+    axes.legend()
+    return _done(figure, results)
+
+
+def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
+    """Draw the envelope f(ℓ) on linear, semi-logarithmic and double-logarithmic axes, with fits: the paper's Figure 1.
+
+    Args:
+        results: A run.
+        order: Order of transport.
+
+    Returns:
+        The figure.
+    """
+    figure, (linear, semilog, loglog) = _panels(3, width=8.6, height=3)
+    f = results.envelope.sel(order=order)
+    for model in results.model.values:
+        for axes in (linear, semilog, loglog):
+            _band(axes, f.lag, f.sel(model=model), model, over=("seed",))
+        fitted = fit_decay(f.lag.values, f.sel(model=model).median("seed"))
+        fine = np.geomspace(f.lag.values[0], f.lag.values[-1], 100)
+        semilog.plot(fine, fitted.exponential.law.envelope(fine), color=_COLOURS[model], ls="--", lw=1)
+        loglog.plot(fine, fitted.power.law.envelope(fine), color=_COLOURS[model], ls="--", lw=1)
+    linear.set(xlabel="lag ℓ (steps)", ylabel="envelope f(ℓ)", title="linear")
+    semilog.set(xlabel="lag ℓ (steps)", yscale="log", title="exponential fits, dashed")
+    loglog.set(xlabel="lag ℓ (steps)", xscale="log", yscale="log", title="power fits, dashed")
+    for axes in (semilog, loglog):
+        axes.set_ylim(float(f.min()) / 3, float(f.max()) * 3)
+    linear.legend()
+    return _done(figure, results)
+
+
+def orders(results: xr.Dataset) -> Figure:
+    """Draw each model's envelope at every order of transport.
+
+    Args:
+        results: A run.
+
+    Returns:
+        The figure.
+    """
+    figure, panels = _panels(results.sizes["model"], width=8.6, height=3, sharey=True)
+    for axes, model in zip(panels, results.model.values, strict=True):
+        for order in results.order.values:
+            _band(axes, results.lag, results.envelope.sel(model=model, order=order), model, over=("seed",), style=_ORDER_STYLES[order])
+        axes.set(xlabel="lag ℓ (steps)", yscale="log", title=model)
+    panels[0].set_ylabel("envelope f(ℓ)")
+    panels[0].legend([Line2D([], [], color="grey", ls=_ORDER_STYLES[o]) for o in results.order.values], results.order.values, title="order")
+    return _done(figure, results)
+
+
+def windows(results: xr.Dataset, order: str = "first", signs: str = "transported", rate: str = "mean") -> Figure:
+    """Draw H_N against N with both definitions of the noise, and the null control: the paper's Figure 2.
+
+    Args:
+        results: A run.
+        order: Order of transport.
+        signs: Reading of Eq. (28)'s signs.
+        rate: Rate exponent by name.
+
+    Returns:
+        The figure. Lines are medians over seeds × directions, bands their middle half.
+    """
+    figure, panels = _panels(2, width=7.6, sharey=True)
+    chosen = results.window.sel(order=order, signs=signs, rate_exponent=rate, rule="tested")
+    for axes, noise in zip(panels, ("lag", "total"), strict=True):
+        _window_lines(axes, chosen.sel(noise_definition=noise))
+        axes.set_title(_NOISE_TITLES[noise])
+    panels[0].set_ylabel("learnability window $H_N$ (steps)")
+    panels[1].legend()
+    return _done(figure, results)
+
+
+def scaling(results: xr.Dataset, model: str = "DiagGate", order: str = "first", rate: str = "mean") -> Figure:
+    """Draw H_N against the power of N that the fitted power law of the envelope predicts: the paper's Figure 3.
+
+    Args:
+        results: A run.
+        model: The model.
+        order: Order of transport.
+        rate: Rate exponent by name.
+
+    Returns:
+        The figure; a straight line through the points would confirm H_N ∝ N^{1/(pβ)}.
+    """
+    one = results.sel(model=model, order=order)
+    beta = fit_decay(one.lag.values, one.envelope.median("seed")).power.law.decay
+    figure, panels = _panels(2, width=7.6, sharey=True)
+    for axes, noise in zip(panels, ("lag", "total"), strict=True):
+        alpha = float(one.alpha.sel(noise_definition=noise, source="error", signs="transported").median())
+        power = 1 / (rate_exponent(alpha, rate) * beta)
+        chosen = one.window.sel(noise_definition=noise, source="error", signs="transported", rate_exponent=rate, rule="tested")
+        _band(axes, one.budget**power, chosen, model, over=("seed", "direction"), quartiles=True)
+        axes.set(xlabel=f"$N^{{{power:.2f}}}$   (N = {int(one.budget[0])} to {int(one.budget[-1])})", title=_NOISE_TITLES[noise])
+    panels[0].set_ylim(-1, float(results.lag[-1]) * 1.06)
+    panels[0].set_ylabel("learnability window $H_N$ (steps)")
+    return _done(figure, results)
+
+
+def spectra(results: xr.Dataset) -> Figure:
+    """Draw kernel densities of the neurons' time scales τ, at zeroth order and exactly: the paper's Figure 4.
+
+    Args:
+        results: A run.
+
+    Returns:
+        The figure. Neurons of all seeds are pooled; those whose rates do not decay are left out and counted in the title.
+    """
+    shown = [o for o in ("zeroth", "exact") if o in results.order.values]
+    figure, panels = _panels(len(shown), width=7.6, sharex=True)
+    for axes, order in zip(panels, shown, strict=True):
+        infinite = 0
+        for model in results.model.values:
+            tau = results.time_scale.sel(model=model, order=order).values.ravel()
+            infinite += int((~np.isfinite(tau)).sum())
+            tau = tau[np.isfinite(tau)]
+            if np.ptp(tau, axis=0) < 1e-6 * tau.mean() or _one_value_a_seed(results, model, order):
+                for value in np.unique(tau.round(6)):
+                    axes.axvline(value, color=_COLOURS[model], lw=1.5, label=model if value == np.unique(tau.round(6))[0] else None)
+            else:
+                sns.kdeplot(x=tau, log_scale=True, ax=axes, color=_COLOURS[model], label=model, fill=True, alpha=0.25, cut=0)
+        axes.set(
+            xlabel="time scale τ (steps)",
+            ylabel="density over log τ",
+            xscale="log",
+            title=f"{order} order" if order != "exact" else "exact diagonal",
+        )
+        if infinite:
+            axes.set_title(f"{axes.get_title()}; {infinite} neurons without decay")
+    panels[0].legend()
+    return _done(figure, results)
+
+
+def cancellation(results: xr.Dataset, order: str = "exact") -> Figure:
+    """Draw the noise scale of each lag's statistic against the envelope there, on double-logarithmic axes.
+
+    Args:
+        results: A run.
+        order: Order of transport.
+
+    Returns:
+        The figure; on a line of slope 1 the ratio of scale to envelope is the same at every lag, and f cancels from N(ℓ).
+    """
+    figure, (axes,) = _panels(1, width=5.4)
+    for model in results.model.values:
+        one = results.sel(model=model, order=order, source="error", signs="transported")
+        f, sigma = xr.broadcast(one.envelope, one.scale)
+        slope, offset = np.polyfit(np.log(f.values.ravel()), np.log(sigma.values.ravel()), 1)
+        ends = np.array([float(f.min()), float(f.max())])
+        axes.plot(f.values.ravel(), sigma.values.ravel(), _MARKERS[model], ms=3, color=_COLOURS[model], alpha=0.4)
+        axes.plot(ends, np.exp(offset) * ends**slope, color=_COLOURS[model], label=f"{model}: slope {slope:.2f}")
+    axes.set(xscale="log", yscale="log", xlabel="envelope f(ℓ)", ylabel="noise scale σ(ℓ) of the statistic")
+    axes.legend()
+    return _done(figure, results)
+
+
+def null_control(results: xr.Dataset, noise: str = "lag") -> Figure:
+    """Draw the share of null controls whose window is not empty, by rule.
+
+    Args:
+        results: A run.
+        noise: Definition of the noise.
+
+    Returns:
+        The figure.
+    """
+    figure, (axes,) = _panels(1, width=5.4)
+    null = results.window.sel(source="noise", noise_definition=noise, rate_exponent="mean", signs="transported")
+    share = (null > 0).mean(("model", "seed", "direction", "order"))
+    axes.plot(null.budget, share.sel(rule="plug-in"), "o-", color="black", label="plug-in: every positive mean counts")
+    axes.plot(null.budget, share.sel(rule="tested"), "s-", color="tab:green", label="tested: the mean is above zero")
+    axes.set(xscale="log", xlabel="number of sequences N", ylabel="share of null controls with a window", ylim=(-0.03, 1.03))
+    axes.legend(loc="upper left")
+    return _done(figure, results)
+
+
+def learned(results: xr.Dataset) -> Figure:
+    """Draw how much of each task lag's coefficient the trained networks recover.
+
+    Args:
+        results: A run.
+
+    Returns:
+        The figure.
+    """
+    figure, (axes,) = _panels(1, width=5.4)
+    share = results.learned / results.planted
+    for model in results.model.values:
+        _band(axes, results.task_lag, share.sel(model=model), model, over=("seed",))
+    axes.set(xlabel="task lag ℓ (steps)", ylabel="recovered share of the coefficient", ylim=(0, 1.03))
+    axes.legend()
+    return _done(figure, results)
+
+
+def summary(results: xr.Dataset) -> Figure:
+    """Draw the whole result in one picture: envelopes, what was learned, and windows with both definitions of the noise.
+
+    Args:
+        results: A run.
+
+    Returns:
+        The figure.
+    """
+    figure, (carried, recovered, lag, total) = _panels(4, width=7.6, height=6, rows=2)
+    for model in results.model.values:
+        for order in ("first", "exact"):
+            style = _ORDER_STYLES[order]
+            _band(carried, results.lag, results.envelope.sel(model=model, order=order), model, over=("seed",), style=style, marker=False)
+        _band(recovered, results.task_lag, (results.learned / results.planted).sel(model=model), model, over=("seed",))
+    carried.set(xlabel="lag ℓ (steps)", yscale="log", title="What gates carry back", ylabel="envelope f(ℓ)", ylim=(1e-3, None))
+    carried.legend([Line2D([], [], color="grey", ls=_ORDER_STYLES[o]) for o in ("first", "exact")], ["first order", "exact"])
+    recovered.set(xlabel="task lag ℓ (steps)", title="What was learned", ylabel="share of the coefficient", ylim=(0, 1.03))
+    recovered.legend()
+    chosen = results.window.sel(order="exact", signs="transported", rate_exponent="mean", rule="tested")
+    for axes, noise in ((lag, "lag"), (total, "total")):
+        _window_lines(axes, chosen.sel(noise_definition=noise))
+        axes.set(title=f"Window, {_NOISE_TITLES[noise]}", ylabel="$H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
+    return _done(figure, results)
+
+
+def _panels(
+    count: int, *, width: float, height: float = 3.4, rows: int = 1, sharex: bool = False, sharey: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """Make panels, row by row."""
+    figure, grid = plt.subplots(
+        rows, count // rows, figsize=(width, height), layout="constrained", sharex=sharex, sharey=sharey, squeeze=False
+    )
+    return figure, list(grid.flat)
+
+
+def _done(figure: Figure, results: xr.Dataset) -> Figure:
+    """Trim the frame, say which run made the figure, and take it off pyplot's list, so that a notebook shows it once."""
+    sns.despine(figure)
+    config = Config.model_validate_json(results.attrs["configuration"])
+    scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {len(config.seeds)} seeds"
+    source = f"run “{config.name}”: {scale}; revision {results.attrs['revision']}"
+    figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
+    plt.close(figure)
+    return figure
+
+
+def _band(
+    axes: Axes,
+    x: xr.DataArray,
+    y: xr.DataArray,
+    model: str,
+    *,
+    over: tuple[str, ...],
+    style: str = "-",
+    quartiles: bool = False,
+    marker: bool = True,
+) -> None:
+    """Draw the median over some dimensions as a line, and their range or middle half as a band."""
+    low, middle, high = (y.quantile(q, over).values for q in ((0.25, 0.5, 0.75) if quartiles else (0, 0.5, 1)))
+    axes.fill_between(np.asarray(x, float), low, high, color=_COLOURS[model], alpha=0.18, lw=0)
+    axes.plot(x, middle, style, marker=_MARKERS[model] if marker else None, ms=4, color=_COLOURS[model], label=model)
+
+
+def _window_lines(axes: Axes, chosen: xr.DataArray) -> None:
+    """Draw H_N against N for every model, and the null control of all of them as one grey line: the largest window it gives."""
+    for model in chosen.model.values:
+        _band(axes, chosen.budget, chosen.sel(model=model, source="error"), model, over=("seed", "direction"), quartiles=True)
+    worst = chosen.sel(source="noise").max(("model", "seed", "direction"))
+    axes.plot(chosen.budget, worst, color="grey", ls=(0, (2, 2)), label="null control, largest")
+    axes.set(xscale="log", xlabel="number of sequences N")
+
+
+def _one_value_a_seed(results: xr.Dataset, model: str, order: str) -> bool:
+    """Say whether all neurons of each network share one time scale, so that a density would be a spike."""
+    tau = results.time_scale.sel(model=model, order=order)
+    return bool((tau.std("unit") < 1e-6 * tau.mean("unit")).all())

@@ -1,0 +1,101 @@
+"""Results on disk: netCDF files that carry their configuration, versions and revision, and are either whole or not there."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import uuid
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import xarray as xr
+
+from lwcore.config import Config
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file so that a reader sees the old one, the new one, or none, and never a part.
+
+    Args:
+        path: Where the file is to be; its folder is made if need be.
+        write: Writes the file at the path it is given.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        write(part)
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def save(dataset: xr.Dataset, path: str | Path) -> None:
+    """Store a dataset as netCDF, atomically.
+
+    Args:
+        dataset: The results.
+        path: Where; its folder is made if need be.
+    """
+    write_atomically(Path(path), lambda part: dataset.to_netcdf(part, engine="h5netcdf"))
+
+
+def load(path: str | Path) -> xr.Dataset:
+    """Read a result file into memory.
+
+    Args:
+        path: A file that `save` wrote.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is not a whole result file.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"path = {str(path)!r}: there is no such result file.")
+    try:
+        dataset = xr.load_dataset(path, engine="h5netcdf")
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}). Delete it and run again.") from error
+    if "fingerprint" not in dataset.attrs:
+        raise ValueError(f"path = {str(path)!r}: a netCDF file, but not a result of this package (it has no configuration).")
+    return dataset
+
+
+def revision() -> str:
+    """Name the git revision of the code.
+
+    Returns:
+        The commit, with ``-dirty`` when tracked files differ from it; ``unknown`` outside a checkout.
+    """
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def provenance(config: Config) -> dict[str, str]:
+    """Say what a result was made from: attributes for the dataset.
+
+    Args:
+        config: The configuration of the run.
+
+    Returns:
+        Configuration, its fingerprint, git revision, package versions and machine type.
+    """
+    packages = ("lwcore", "numpy", "scipy", "torch", "xarray")
+    return {
+        "name": config.name,
+        "description": config.description,
+        "configuration": config.model_dump_json(),
+        "fingerprint": config.fingerprint,
+        "revision": revision(),
+        "versions": ", ".join([f"python {platform.python_version()}", *(f"{p} {metadata.version(p)}" for p in packages)]),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }

@@ -1,0 +1,108 @@
+"""Input–target sequences whose dependencies on the past are known: the delayed regression of Eq. (40)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from lwcore.arguments import finite_array, integer_in, lag_list, real_in
+
+
+class Sequences(NamedTuple):
+    """Independent sequences: `inputs` of shape (sequences, time, input) and scalar `targets` of shape (sequences, time)."""
+
+    inputs: Tensor
+    targets: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class DelayedRegression:
+    """The target is a noisy weighted sum of one input component at several delays.
+
+    Implements Eq. (40): ``y_t = Σ_k c_k uᵀ x_{t−ℓ_k} + ε_t`` with ``x_t`` standard Gaussian and ``ε_t ~ N(0, noise²)``. Terms that would
+    reach back before the sequence began are absent.
+
+    Attributes:
+        length: Number of time steps T.
+        lags: Delays ℓ_k in steps, strictly increasing, each in 1..T−1.
+        coefficients: Weights c_k, one a lag.
+        noise: Standard deviation of ε_t, at least 0.
+        direction: The unit vector u, shape (input size D,).
+    """
+
+    length: int
+    lags: tuple[int, ...]
+    coefficients: tuple[float, ...]
+    noise: float
+    direction: NDArray[np.float64]
+
+    def __init__(self, length: int, lags: ArrayLike, coefficients: ArrayLike, noise: float, direction: ArrayLike) -> None:
+        """Check the pieces and normalise the direction.
+
+        Args:
+            length: Number of time steps T, at least 2.
+            lags: Delays ℓ_k in steps, strictly increasing, each in 1..T−1.
+            coefficients: Weights c_k, one a lag.
+            noise: Standard deviation of ε_t, at least 0.
+            direction: Any non-zero vector of shape (D,); it is scaled to unit length.
+
+        Raises:
+            ValueError: If a piece is out of range, or there is not one coefficient a lag.
+        """
+        steps = integer_in("length", length, 2)
+        delays = tuple(lag_list("lags", np.asarray(lags).tolist(), steps))
+        weights = finite_array("coefficients", coefficients, ndim=1)
+        if len(weights) != len(delays):
+            raise ValueError(f"coefficients: {len(weights)} given for {len(delays)} lags; there must be one a lag.")
+        vector = finite_array("direction", direction, ndim=1)
+        norm = float(np.linalg.norm(vector))
+        if norm == 0:
+            raise ValueError("direction = 0: must be a non-zero vector.")
+        object.__setattr__(self, "length", steps)
+        object.__setattr__(self, "lags", delays)
+        object.__setattr__(self, "coefficients", tuple(weights.tolist()))
+        object.__setattr__(self, "noise", real_in("noise", noise, "[0, inf)"))
+        object.__setattr__(self, "direction", vector / norm)
+
+
+def sample(task: DelayedRegression, n_sequences: int, rng: np.random.Generator, dtype: torch.dtype = torch.float32) -> Sequences:
+    """Draw independent sequences of a task.
+
+    Args:
+        task: The task.
+        n_sequences: How many, at least 1.
+        rng: Source of the inputs and of the noise.
+        dtype: Floating type of the tensors; the draw itself is float64, so both types hold the same sequences.
+
+    Returns:
+        Inputs (n_sequences, T, D) and targets (n_sequences, T).
+    """
+    shape = (integer_in("n_sequences", n_sequences, 1), task.length)
+    inputs = rng.standard_normal((*shape, len(task.direction)))
+    targets = task.noise * rng.standard_normal(shape)
+    component = inputs @ task.direction
+    for lag, coefficient in zip(task.lags, task.coefficients, strict=True):
+        targets[:, lag:] += coefficient * component[:, :-lag]
+    return Sequences(torch.from_numpy(inputs).to(dtype), torch.from_numpy(targets).to(dtype))
+
+
+def recovered_coefficients(task: DelayedRegression, sequences: Sequences, predictions: Tensor) -> Tensor:
+    """Measure which delays a predictor uses: the coefficient of ``uᵀ x_{t−ℓ_k}`` in its output, for every task lag.
+
+    Inputs are independent and of unit variance, so the regression coefficient is the mean product. A perfect predictor gives c_k.
+
+    Args:
+        task: The task.
+        sequences: Sequences of it.
+        predictions: ŷ, shape (sequences, T).
+
+    Returns:
+        One coefficient a lag, shape (number of task lags,), averaged over sequences and the steps that reach back far enough.
+    """
+    component = sequences.inputs @ torch.from_numpy(task.direction).to(sequences.inputs)
+    return torch.stack([(predictions[:, lag:] * component[:, :-lag]).mean() for lag in task.lags])

@@ -1,0 +1,120 @@
+"""Training: minibatch gradient descent on a fixed set of sequences, interruptible between any two steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from lwcore.arguments import integer_in, one_of, real_in
+from lwcore.network import Network
+from lwcore.tasks import Sequences
+
+OPTIMIZERS = ("sgd", "adamw")
+
+
+@dataclass
+class Progress:
+    """All that training needs to go on from where it was: the state between two steps.
+
+    Attributes:
+        step: Number of steps taken.
+        losses: The minibatch loss of each step taken.
+        network: State dictionary of the network.
+        optimizer: State dictionary of the optimiser.
+    """
+
+    step: int = 0
+    losses: list[float] = field(default_factory=list)
+    network: dict[str, Any] | None = None
+    optimizer: dict[str, Any] | None = None
+
+
+def batch_indices(seed: int, step: int, n_sequences: int, batch_size: int) -> np.ndarray:
+    """Choose the sequences of a step: every epoch a fresh permutation, cut into batches of equal size.
+
+    A function of seed and step alone, so that an interrupted run meets the same batches when it goes on.
+
+    Args:
+        seed: Seed of the order.
+        step: Number of the step, from 0.
+        n_sequences: Number of training sequences.
+        batch_size: Number of sequences a step, at most `n_sequences`; a remainder smaller than this sits an epoch out.
+
+    Returns:
+        Indices, shape (batch_size,).
+    """
+    batches = n_sequences // batch_size
+    epoch, place = divmod(step, batches)
+    order = np.random.default_rng([seed, epoch]).permutation(n_sequences)
+    return order[place * batch_size : (place + 1) * batch_size]
+
+
+def fit(
+    network: Network,
+    sequences: Sequences,
+    *,
+    steps: int,
+    batch_size: int,
+    seed: int,
+    optimizer: Literal["sgd", "adamw"] = "adamw",
+    learning_rate: float = 1e-3,
+    weight_decay: float = 0.0,
+    clip: float | None = None,
+    resume_from: Progress | None = None,
+    on_step: Callable[[Progress], None] | None = None,
+) -> list[float]:
+    """Train a network in place on the mean squared error. Implements Eq. (1), by minibatches.
+
+    Args:
+        network: The network; its parameters are changed.
+        sequences: Training inputs (sequences, T, D) and targets (sequences, T).
+        steps: Number of optimiser steps in all, those already taken included; at least 0.
+        batch_size: Sequences a step, from 1 to the number of sequences.
+        seed: Seed of the order in which the sequences come.
+        optimizer: ``"sgd"`` (plain) or ``"adamw"``.
+        learning_rate: The global learning rate μ, above 0.
+        weight_decay: Decoupled weight decay, at least 0; used by AdamW only.
+        clip: Largest allowed 2-norm of the whole gradient, above 0; None for no clipping.
+        resume_from: State to go on from, as `on_step` received it.
+        on_step: Called after every step with the state; the tensors in it are live, copy or store them at once.
+
+    Returns:
+        The minibatch loss of every step.
+
+    Raises:
+        FloatingPointError: If the loss is no longer finite.
+    """
+    integer_in("steps", steps, 0)
+    integer_in("batch_size", batch_size, 1, len(sequences.targets))
+    one_of("optimizer", optimizer, OPTIMIZERS)
+    rate = real_in("learning_rate", learning_rate, "(0, inf)")
+    decay = real_in("weight_decay", weight_decay, "[0, inf)")
+    bound = None if clip is None else real_in("clip", clip, "(0, inf)")
+    parameters = list(network.parameters())
+    if optimizer == "adamw":
+        descent = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+    else:
+        descent = torch.optim.SGD(parameters, lr=rate)
+    state = resume_from or Progress()
+    if resume_from is not None:
+        network.load_state_dict(state.network)
+        descent.load_state_dict(state.optimizer)
+    losses = list(state.losses)
+    for step in range(state.step, steps):
+        chosen = torch.from_numpy(batch_indices(seed, step, len(sequences.targets), batch_size))
+        descent.zero_grad()
+        loss = network.loss(sequences.inputs[chosen], sequences.targets[chosen])
+        loss.backward()
+        if bound is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, bound)
+        descent.step()
+        losses.append(loss.item())
+        if not np.isfinite(losses[-1]):
+            raise FloatingPointError(f"the loss is {losses[-1]} at step {step}: training diverged; try a smaller learning_rate or a clip.")
+        if on_step is not None:
+            on_step(Progress(step + 1, losses, network.state_dict(), descent.state_dict()))
+    return losses

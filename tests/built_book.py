@@ -1,0 +1,17 @@
+"""Where the built book stands, what it consists of, and with which browser it is read."""
+
+import os
+import shutil
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+BOOK = ROOT / "_build" / "html"
+
+BROWSER = os.environ.get("LW_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NO_BROWSER = "no browser found: install chromium, or name one in LW_BROWSER"
+
+_toc = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text())
+DOCUMENTS = [_toc["root"], *(chapter["file"] for part in _toc.get("parts", [_toc]) for chapter in part["chapters"])]
+NOTEBOOKS = [name for name in DOCUMENTS if "\nkernelspec:" in (ROOT / f"{name}.md").read_text()]

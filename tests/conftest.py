@@ -1,0 +1,65 @@
+"""What the tests share: the built book, served locally, and a real browser to read it with."""
+
+import os
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import hypothesis
+import pytest
+
+from tests.built_book import BOOK, BROWSER, NO_BROWSER
+
+QUIET = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-sandbox",
+)
+
+# The same examples on every run, and no verdict from the clock: the machines that run this are shared.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_configure(config):
+    """Stop at once where the browser is compulsory and missing."""
+    if not BROWSER and os.environ.get("LW_REQUIRE_BROWSER") == "1":
+        raise pytest.UsageError(f"LW_REQUIRE_BROWSER is set, but {NO_BROWSER}")
+
+
+def pytest_unconfigure(config):
+    """Say on the last line what was not tested."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and any(NO_BROWSER in str(report.longrepr) for report in reporter.stats.get("skipped", [])):
+        reporter.write_line(f"NOT TESTED: the built pages in a real browser ({NO_BROWSER}).", yellow=True)
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serve files without a line on the screen for each."""
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="session")
+def site():
+    """Address of the built book on this machine."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=BOOK))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless browser; tests that ask for it are skipped where there is none."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=QUIET)
+        yield browser
+        browser.close()

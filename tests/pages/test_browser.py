@@ -1,0 +1,75 @@
+"""The built pages in a real browser, with every request that leaves this machine refused and counted."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.built_book import BROWSER, DOCUMENTS, NO_BROWSER
+
+pytestmark = pytest.mark.skipif(not BROWSER, reason=NO_BROWSER)
+
+PAGES = ["index.html", "genindex.html", "search.html", *(f"{name}.html" for name in DOCUMENTS)]
+
+# Formulas that were left as text, that MathJax could not read, or that hold a command it does not know (set in red).
+UNRENDERED = r"""async () => {
+  await window.MathJax?.startup?.promise;
+  const article = document.querySelector("article") ?? document.body;
+  const found = [...article.querySelectorAll(".math")].filter(e => !e.querySelector("mjx-container")).map(e => e.textContent);
+  found.push(...[...document.querySelectorAll("mjx-merror, [data-mjx-error], mtext[mathcolor=red]")].map(e => e.textContent));
+  const text = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
+  while (text.nextNode()) {
+    const node = text.currentNode;
+    if (/\\[([]/.test(node.data) && !node.parentElement.closest("pre, code, script, style, mjx-container")) found.push(node.data);
+  }
+  return found;
+}"""
+
+
+@pytest.fixture
+def visit(browser, site):
+    """Open pages of the book; keep what the browser complains about."""
+    context = browser.new_context()
+    seen = SimpleNamespace(page=context.new_page(), complaints=[], outside=[])
+
+    def refuse_outside(route):
+        if route.request.url.startswith(site):
+            route.continue_()
+        else:
+            seen.outside.append(route.request.url)
+            route.abort()
+
+    def open_page(address, width=1280):
+        seen.page.set_viewport_size({"width": width, "height": 800})
+        seen.page.goto(site + address, wait_until="networkidle")
+        return seen
+
+    context.route("**/*", refuse_outside)
+    seen.page.on("console", lambda message: message.type in ("error", "warning") and seen.complaints.append(message.text))
+    seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+    seen.page.on("response", lambda response: response.status >= 400 and seen.complaints.append(f"{response.status} {response.url}"))
+    yield open_page
+    context.close()
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_page(visit, address):
+    seen = visit(address)
+    assert seen.page.evaluate(UNRENDERED) == []
+    seen.page.set_viewport_size({"width": 390, "height": 800})
+    assert seen.page.evaluate("Math.max(document.body.scrollWidth, document.documentElement.scrollWidth)") <= 390
+    assert seen.outside == []
+    assert seen.complaints == []
+
+
+def test_mathematics_is_there(visit):
+    seen = visit("book/notation.html")
+    assert seen.page.locator("mjx-container").count() > 20
+
+
+def test_search_works_without_a_network(visit):
+    seen = visit("search.html")
+    seen.page.locator("article input[type=search]:visible, main input[type=search]:visible").first.fill("envelope")
+    seen.page.keyboard.press("Enter")
+    seen.page.locator("#search-results li a").first.wait_for()
+    assert seen.outside == []
+    assert seen.complaints == []

@@ -1,0 +1,42 @@
+"""The built pages as files: figures can be heard as well as seen, outputs are there, and nothing failed while the book was built."""
+
+import jupytext
+import pytest
+from bs4 import BeautifulSoup
+
+from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, ROOT
+
+
+def article(name):
+    return BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser").find("article")
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_image_has_an_alternative_text(name):
+    alternatives = {image["src"]: image.get("alt", "") for image in article(name).find_all("img")}
+    assert [source for source, text in alternatives.items() if " " not in text.strip()] == []  # without one, Sphinx writes the file's name
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_nothing_failed(name):
+    page = article(name)
+    assert page.select(".traceback, .output.stderr, .system-message") == []
+    assert "Traceback (most recent call last)" not in page.get_text()
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebook_shows_its_outputs(name):
+    page = article(name)
+    assert page.select(".cell_output")
+    checked = [cell for cell in jupytext.read(ROOT / f"{name}.md").cells if "nbval-check-output" in cell.metadata.get("tags", [])]
+    assert len(page.select(".cell.tag_nbval-check-output .cell_output")) == len(checked)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_figure_of_a_notebook_has_a_caption(name):
+    figures = [(image["src"], image.find_parent("figure")) for image in article(name).select(".cell_output img")]
+    assert [source for source, figure in figures if not (figure and figure.select_one("figcaption .caption-text"))] == []
+
+
+def test_notebooks_are_in_the_table_of_contents():
+    assert {path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.glob("notebooks/*.md")} <= set(NOTEBOOKS)

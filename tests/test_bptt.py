@@ -1,0 +1,99 @@
+"""The lag decomposition against autograd, and the matched statistic against its definition."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from lwcore.bptt import (
+    adjoints,
+    alignment,
+    immediate_sensitivity,
+    lag_gradients,
+    matched_statistic,
+    projected_gradient,
+    random_direction,
+)
+from lwcore.network import Network
+from lwcore.transport import effective_rates
+from tests import oracles
+from tests.test_cells import CELLS, draw, make
+
+
+def traced(kind, batch=3, steps=10):
+    """A network, its trace on random sequences, and the loss gradients."""
+    network = Network(make(kind), torch.Generator().manual_seed(3))
+    inputs, targets = draw(batch, steps, 3), draw(batch, steps, seed=4)
+    trace = network.cell.trace(inputs)
+    return network, trace, network.loss_gradients(network.residual(trace.states, targets)), targets
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_lag_parts_add_up_to_the_gradient(kind):
+    """Eq. (3), summed over lags and time, is autograd's gradient of Σ E_t through the step-by-step oracle."""
+    network, trace, delta, targets = traced(kind)
+    parts = lag_gradients(trace, delta)
+    loss = (network.readout(oracles.scan(network.cell, trace.inputs)) - targets).square().sum()
+    expected = dict(zip(parts, torch.autograd.grad(loss, list(network.cell.parameters())), strict=True))
+    for name, part in parts.items():
+        assert part.shape == (10, *expected[name].shape)
+        torch.testing.assert_close(part.sum(0), expected[name], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_one_lag_is_what_equation_3_says(kind):
+    """The lag-3 part along a direction, with M_{t,3} by autograd and B from the trace."""
+    network, trace, delta, _ = traced(kind, batch=1, steps=6)
+    direction = random_direction(network.cell, torch.Generator().manual_seed(8))
+    sensitivity = immediate_sensitivity(trace, direction)
+    expected = sum(
+        delta[0, t] @ oracles.transport(network.cell, trace.inputs[0], trace.initial[0], t, 3) @ sensitivity[0, t - 3] for t in range(3, 6)
+    )
+    part = lag_gradients(trace, delta, lags=[3])
+    along = sum((part[name][0] * direction[name]).sum() for name in part)
+    torch.testing.assert_close(along, expected, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_projected_gradient_is_each_sequences_own(kind):
+    network, trace, delta, targets = traced(kind)
+    direction = random_direction(network.cell, torch.Generator().manual_seed(8))
+    ours = projected_gradient(trace, delta, direction)
+    for b in range(3):
+        loss = (network(trace.inputs[b : b + 1]) - targets[b : b + 1]).square().sum()
+        gradient = torch.autograd.grad(loss, list(network.cell.parameters()))
+        expected = sum((g * w).sum() for g, w in zip(gradient, direction.values(), strict=True))
+        torch.testing.assert_close(ours[b], expected, rtol=1e-10, atol=1e-12)
+    assert adjoints(trace, delta).shape == delta.shape
+
+
+def test_random_direction_is_a_unit_vector():
+    direction = random_direction(make(CELLS[2]), torch.Generator().manual_seed(0))
+    assert sum(d.square().sum() for d in direction.values()).item() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_statistic_is_its_definition_by_loops(kind):
+    """Eqs. (27)–(28), entry by entry."""
+    network, trace, delta, _ = traced(kind)
+    lags, ends = [1, 4], [4, 7, 9]
+    sensitivity = immediate_sensitivity(trace, random_direction(network.cell, torch.Generator().manual_seed(8)))
+    rates = effective_rates(trace, lags, order="first", ends=ends)
+    signs = torch.sign(draw(2, 4, seed=5))
+    ours = matched_statistic(rates, alignment(delta, sensitivity, lags, ends), signs)
+    for b in range(3):
+        for i, lag in enumerate(lags):
+            terms = [
+                signs[i, q] * rates[b, e, i, q] * delta[b, t, q] * sensitivity[b, t - lag, q] for e, t in enumerate(ends) for q in range(4)
+            ]
+            torch.testing.assert_close(ours[b, i], torch.stack(terms).sum() / len(ends), rtol=1e-12, atol=1e-14)
+
+
+def test_bad_input_is_named():
+    _, trace, delta, _ = traced(CELLS[0])
+    with pytest.raises(ValueError, match="loss_gradients has shape"):
+        lag_gradients(trace, delta[:, 1:])
+    with pytest.raises(ValueError, match=r"lags\[0\] = -1"):
+        lag_gradients(trace, delta, lags=[-1])
+    with pytest.raises(ValueError, match="do not fit"):
+        matched_statistic(torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4, 5), torch.zeros(5, 4))

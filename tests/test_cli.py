@@ -1,0 +1,84 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import lwcore
+from lwcore.cli import app
+
+
+def lw(*arguments):
+    """Run a command; its exit code and all it printed, unwrapped."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
+    return result.exit_code, result.output
+
+
+def test_list_names_what_ships():
+    code, output = lw("list")
+    assert code == 0
+    assert "quick" in output
+    assert "smoke" in output
+
+
+def test_run_stores_shows_and_does_nothing_the_second_time(tmp_path):
+    code, output = lw("run", "smoke", "--seeds", 1, "--directory", tmp_path)
+    assert code == 0, output
+    assert f"Stored {tmp_path / 'smoke.nc'}" in output
+    code, output = lw("run", "smoke", "--seeds", 1, "--directory", tmp_path)
+    assert code == 0
+    assert "is there already" in output
+    code, output = lw("show", tmp_path / "smoke.nc")
+    assert code == 0
+    for word in ("revision", "ConstGate", "SharedGate", "DiagGate"):
+        assert word in output
+    assert lw("show", tmp_path / "smoke.nc", "--figure", tmp_path / "picture.png")[0] == 0
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    code, output = lw("run", "smoke", "--seeds", 1, "--no-resume", "--directory", tmp_path)
+    assert "Stored" in output
+
+
+def test_run_reads_a_file(tmp_path):
+    text = (Path(lwcore.__file__).parent / "configs" / "smoke.toml").read_text()
+    (tmp_path / "mine.toml").write_text(text.replace('name = "smoke"', 'name = "mine"').replace("seeds = [1, 2]", "seeds = [5]"))
+    code, output = lw("run", tmp_path / "mine.toml", "--directory", tmp_path)
+    assert code == 0, output
+    assert (tmp_path / "mine.nc").exists()
+    assert tomllib.loads((tmp_path / "mine.toml").read_text())["seeds"] == [5]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "not valid TOML"),
+        ('name = "x"\nspeed = 3', "speed: Extra inputs are not permitted (given: 3)"),
+        ('name = "x"', "models: Field required"),
+    ],
+)
+def test_bad_files_are_explained(tmp_path, text, message):
+    (tmp_path / "bad.toml").write_text(text)
+    code, output = lw("run", tmp_path / "bad.toml", "--directory", tmp_path)
+    assert code == 2
+    assert message in output
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.toml"]
+
+
+def test_unknown_names_files_and_seeds_are_explained(tmp_path):
+    assert lw("run", "nope", "--directory", tmp_path) == (2, "name = 'nope': must be one of quick, smoke, or the path of a TOML file.\n")
+    assert "No such file" in lw("run", "nope.toml", "--directory", tmp_path)[1]
+    assert "seeds: must not name anything twice" in lw("run", "smoke", "--seeds", 1, "--seeds", 1, "--directory", tmp_path)[1].replace(
+        "Value error, ", ""
+    )
+    assert "there is no such result file" in lw("show", tmp_path / "nope.nc")[1]
+
+
+def test_damaged_result_is_named_not_overwritten(tmp_path):
+    (tmp_path / "smoke.nc").write_bytes(b"damaged")
+    code, output = lw("run", "smoke", "--directory", tmp_path)
+    assert code == 2
+    assert "not a whole result file" in output
+    assert (tmp_path / "smoke.nc").read_bytes() == b"damaged"

@@ -1,0 +1,84 @@
+"""Configurations: what ships is valid, and what does not fit is refused by name."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+import lwcore
+from lwcore.config import Config, shipped
+
+SMOKE = tomllib.loads((Path(lwcore.__file__).parent / "configs" / "smoke.toml").read_text())
+
+
+def changed(path, value):
+    """The smoke configuration with one entry changed."""
+    data = copy.deepcopy(SMOKE)
+    *sections, key = path.split(".")
+    target = data
+    for section in sections:
+        target = target[section]
+    target[key] = value
+    return data
+
+
+def test_shipped_configurations_are_valid_and_named_like_their_files():
+    assert {"quick", "smoke"} <= set(shipped())
+    for name in shipped():
+        assert Config.named(name).name == name
+
+
+def test_ends_are_spread_evenly_and_leave_room():
+    for name in shipped():
+        config = Config.named(name)
+        assert len(config.ends) == config.diagnostics.ends
+        assert config.ends[-1] == config.task.length - 1
+        assert config.ends[0] >= config.diagnostics.lags[-1]
+        gaps = [after - before for before, after in pairwise(config.ends)]
+        assert max(gaps) - min(gaps) <= 1
+
+
+def test_fingerprint_changes_with_any_entry():
+    plain = Config.model_validate(SMOKE).fingerprint
+    assert Config.model_validate(copy.deepcopy(SMOKE)).fingerprint == plain
+    for path, value in (("task.noise", 0.31), ("seeds", [1, 3]), ("training.steps", 31), ("description", "x")):
+        assert Config.model_validate(changed(path, value)).fingerprint != plain
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("task.lenght", 16, "task.lenght\n  Extra inputs are not permitted"),
+        ("task.length", 8, "does not fit into sequences of length 8"),
+        ("task.lags", [1, 16], "16 does not fit into sequences of length 16"),
+        ("task.lags", [4, 4], "strictly increasing"),
+        ("task.lags", [0, 4], "greater than 0"),
+        ("task.coefficients", [0.5], "1 given for 2 lags"),
+        ("task.noise", float("nan"), "finite number"),
+        ("network.gate_init", 1.0, "less than 1"),
+        ("training.batch_size", 65, "65 is more than the 64 training sequences"),
+        ("training.optimizer", "adam", "'sgd' or 'adamw'"),
+        ("training.steps", 1.5, "valid integer"),
+        ("diagnostics.ends", 9, "only 8 leave room"),
+        ("diagnostics.error", 0.5, "less than 0.5"),
+        ("diagnostics.budgets", [64, 8], "strictly increasing"),
+        ("diagnostics.orders", ["exact", "exact"], "anything twice"),
+        ("models", ["VanillaRNN"], "'ConstGate', 'SharedGate' or 'DiagGate'"),
+        ("seeds", [1, 1], "anything twice"),
+        ("seeds", [], "at least 1 item"),
+        ("name", "../up", "should match pattern"),
+    ],
+)
+def test_bad_entries_are_refused_by_name(path, value, message):
+    with pytest.raises(ValidationError, match=message.replace("(", r"\(")):
+        Config.model_validate(changed(path, value))
+
+
+def test_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match="name = 'nope': must be one of quick, smoke"):
+        Config.named("nope")

@@ -1,0 +1,48 @@
+"""Every figure draws from a small run, with named axes and a line for every model."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+
+from lwcore import plots
+from lwcore.experiment import Config, run
+
+
+@pytest.fixture(scope="module")
+def small():
+    return run(Config.named("smoke"), progress=False)
+
+
+FIGURES = ["training", "envelopes", "orders", "windows", "scaling", "spectra", "cancellation", "null_control", "learned", "summary"]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figure_is_complete(small, name):
+    figure = getattr(plots, name)(small)
+    assert figure.number not in plt.get_fignums(), "left on pyplot's list, a notebook would show it twice"
+    for axes in figure.axes:
+        assert axes.get_xlabel(), "a panel without a name for its abscissa"
+        assert axes.lines or axes.collections
+    assert any(axes.get_ylabel() for axes in figure.axes)
+    assert "run “smoke”: T = 16, H = 6, 30 steps, 2 seeds" in figure.get_supxlabel()
+    figure.canvas.draw()
+
+
+def test_lines_are_medians_over_seeds(small):
+    figure = plots.envelopes(small, order="exact")
+    drawn = {line.get_label(): line.get_ydata() for line in figure.axes[0].lines}
+    for model in ("ConstGate", "SharedGate", "DiagGate"):
+        assert drawn[model] == pytest.approx(small.envelope.sel(model=model, order="exact").median("seed").values)
+
+
+def test_every_public_function_is_tried():
+    public = {n for n, f in vars(plots).items() if callable(f) and getattr(f, "__module__", "") == plots.__name__ and not n.startswith("_")}
+    assert public == {*FIGURES, "use_book_style"}
+
+
+def test_style_is_transparent():
+    with mpl.rc_context():
+        plots.use_book_style()
+        assert mpl.rcParams["figure.facecolor"] == "none"

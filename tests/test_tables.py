@@ -1,0 +1,75 @@
+"""Tables of a run whose answer is known, made from laws instead of networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from lwcore import tables
+from lwcore.experiment import Config, run
+
+
+@pytest.fixture(scope="module")
+def small():
+    return run(Config.named("smoke"), progress=False)
+
+
+@pytest.fixture
+def lawful(small):
+    """The small run with DiagGate's envelope a power of the lag, the others' exponential, and all noise scales constant."""
+    exponential = 0.7**small.lag
+    power = small.lag**-1.5
+    law = xr.where(small.model == "DiagGate", power, exponential)
+    run = small.copy()
+    run["envelope"] = (law + 0 * small.envelope) * (1 + 1e-3 * np.sin(small.lag))
+    run["scale"] = xr.ones_like(small.scale)
+    run["negative"] = xr.zeros_like(small.negative)
+    run["time_scale"] = xr.where(small.model == "DiagGate", 2.0 + small.unit * 1.0, 3.0) + 0 * small.time_scale
+    run["window"] = xr.where(small.model == "DiagGate", 4, 0) + 0 * small.window
+    return run
+
+
+def test_agreement_confirms_a_run_that_does_as_the_paper_says(lawful):
+    assert (tables.agreement(lawful, 64).verdict == "holds").all()
+
+
+def test_agreement_refutes_each_statement_alone(lawful):
+    opposite = lawful.copy()
+    opposite["envelope"] = lawful.envelope.sel(model=["DiagGate", "DiagGate", "ConstGate"]).assign_coords(model=lawful.model)
+    opposite["negative"] = lawful.negative + 0.1
+    opposite["scale"] = lawful.scale * opposite.envelope
+    opposite["time_scale"] = xr.where(lawful.model == "DiagGate", 3.0, 2.0 + lawful.unit) + 0 * lawful.time_scale
+    opposite["window"] = 4 - lawful.window
+    verdicts = tables.agreement(opposite, 64).verdict
+    monotone = "The envelope never rises with the lag (Lemma 5.1)"
+    assert (verdicts.drop(monotone) == "does not hold here").all(), verdicts
+    opposite["envelope"] = opposite.envelope.copy()
+    opposite.envelope[{"model": 0, "seed": 1, "order": 2, "lag": 3}] *= 100
+    table = tables.agreement(opposite, 64)
+    assert table.loc[monotone].tolist() == ["6 of 6", "6 of 6", "5 of 6", "holds at zeroth and first order only"]
+
+
+def test_decay_reads_the_laws(lawful):
+    table = tables.decay(lawful)
+    assert table.loc[("ConstGate", "exact"), "exponential best"] == "2 of 2"
+    assert table.loc[("ConstGate", "exact"), "τ (steps)"] == pytest.approx(-1 / np.log(0.7), abs=0.01)
+    assert table.loc[("DiagGate", "first"), "power best"] == "2 of 2"
+    assert table.loc[("DiagGate", "first"), "β"] == pytest.approx(1.5, abs=0.01)
+
+
+CHOSEN = {"noise_definition": "lag", "rate_exponent": "mean", "source": "error", "signs": "transported", "budget": 512}
+
+
+def test_other_tables_report_what_the_run_holds(small):
+    least = float(small.test_loss.sel(model="DiagGate").min())
+    assert tables.training(small).loc["DiagGate", "least error"] == pytest.approx(least, abs=5e-4)
+    share = 100 * float(small.negative.sel(model="ConstGate", order="first", lag=4).mean())
+    assert tables.negative_rates(small, [1, 4]).loc[("ConstGate", "first"), "% at lag 4"] == round(share)
+    alpha = small.alpha.sel(model="ConstGate", order="exact", noise_definition="lag", source="error", signs="transported")
+    assert tables.tails(small).loc[("ConstGate", "exact"), "α, lag"] == f"{alpha.min():.2f} to {alpha.max():.2f}"
+    window = small.window.sel(CHOSEN | {"model": "SharedGate", "order": "first", "rule": "tested"})
+    assert tables.windows(small, 512).loc[("SharedGate", "first"), "H_N, noise of the lag"].startswith(f"{window.median():.0f} (")
+    found = small.window.sel(CHOSEN | {"source": "noise", "rule": "plug-in", "order": "exact"})
+    expected = f"{int((found > 0).any('direction').sum())} of 6"
+    assert tables.null_control(small).loc[("plug-in", "lag"), "exact"] == expected

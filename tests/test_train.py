@@ -1,0 +1,95 @@
+"""Training: the update rule, the order of batches, and going on after an interruption."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from lwcore.cells import DiagGate
+from lwcore.network import Network
+from lwcore.tasks import Sequences
+from lwcore.train import Progress, batch_indices, fit
+from tests import oracles
+from tests.test_cells import draw, make
+
+
+def setting():
+    """A float64 network and sequences whose target it can learn in part."""
+    inputs = draw(16, 8, 3, seed=5)
+    targets = torch.cat([torch.zeros(16, 2, dtype=torch.float64), inputs[:, :-2, 0]], dim=1)
+    return Network(make(DiagGate), torch.Generator().manual_seed(2)), Sequences(inputs, targets)
+
+
+def test_one_step_of_sgd_is_equation_1():
+    """θ − μ ∇E with the gradient by autograd through the step-by-step oracle."""
+    network, data = setting()
+    before = {n: p.detach().clone() for n, p in network.named_parameters()}
+    loss = (network.readout(oracles.scan(network.cell, data.inputs)) - data.targets).square().mean()
+    gradient = dict(zip(before, torch.autograd.grad(loss, list(network.parameters())), strict=True))
+    losses = fit(network, data, steps=1, batch_size=16, seed=0, optimizer="sgd", learning_rate=0.1)
+    assert losses == [pytest.approx(loss.item(), rel=1e-12)]
+    for name, p in network.named_parameters():
+        torch.testing.assert_close(p.detach(), before[name] - 0.1 * gradient[name], rtol=1e-12, atol=1e-14)
+
+
+def test_clipping_bounds_the_step():
+    network, data = setting()
+    before = torch.cat([p.detach().flatten().clone() for p in network.parameters()])
+    fit(network, data, steps=1, batch_size=16, seed=0, optimizer="sgd", learning_rate=1.0, clip=1e-3)
+    moved = torch.cat([p.detach().flatten() for p in network.parameters()]) - before
+    assert moved.norm().item() == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_loss_falls():
+    network, data = setting()
+    losses = fit(network, data, steps=300, batch_size=16, seed=0, learning_rate=0.02)
+    assert np.mean(losses[-20:]) < 0.5 * losses[0]
+
+
+def test_every_epoch_meets_every_sequence_once():
+    for epoch in range(3):
+        met = np.concatenate([batch_indices(4, 3 * epoch + place, 12, 4) for place in range(3)])
+        assert sorted(met) == list(range(12))
+    assert not np.array_equal(batch_indices(4, 0, 12, 12), batch_indices(4, 1, 12, 12))
+    assert not np.array_equal(batch_indices(4, 0, 12, 12), batch_indices(5, 0, 12, 12))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_interrupted_training_ends_with_the_same_bits(optimizer):
+    options = {"steps": 20, "batch_size": 5, "seed": 3, "optimizer": optimizer, "learning_rate": 0.05, "weight_decay": 0.01, "clip": 0.5}
+    whole, data = setting()
+    expected = fit(whole, data, **options)
+    kept: list[Progress] = []
+    first, _ = setting()
+    fit(first, data, **options | {"steps": 7}, on_step=lambda state: kept.append(copy.deepcopy(state)))
+    second = Network(make(DiagGate, seed=99), torch.Generator().manual_seed(99))  # other weights: all must come from the checkpoint
+    assert fit(second, data, **options, resume_from=kept[-1]) == expected
+    for ours, theirs in zip(second.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_divergence_is_reported():
+    network, data = setting()
+    with pytest.raises(FloatingPointError, match="training diverged"):
+        fit(network, data, steps=500, batch_size=16, seed=0, optimizer="sgd", learning_rate=1e4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 17}, "batch_size = 17: must be an integer from 1 to 16"),
+        ({"optimizer": "adam"}, "optimizer = 'adam': must be one of 'sgd', 'adamw'"),
+        ({"learning_rate": 0.0}, "learning_rate = 0.0"),
+        ({"clip": -1.0}, "clip = -1.0"),
+        ({"steps": -1}, "steps = -1"),
+    ],
+)
+def test_bad_input_is_named_before_any_step(changes, message):
+    network, data = setting()
+    before = copy.deepcopy(network.state_dict())
+    with pytest.raises(ValueError, match=message):
+        fit(network, data, **{"steps": 1, "batch_size": 4, "seed": 0} | changes)
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
