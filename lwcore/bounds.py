@@ -18,6 +18,8 @@ At ``alpha = 2`` all three are the same.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
@@ -118,10 +120,15 @@ def detection_threshold(
 def _log_constant(alpha: float, error: float, rate: str) -> float:
     """Return log C, C the ratio Δ/σ that a single sequence needs (by extrapolation, for the rates that hold at large N only)."""
     error = real_in("error", error, "(0, 0.5)")
-    law = SymmetricStable(alpha)
     if rate == "optimal":
-        return float(np.log(-special.ndtri(error)) - np.log(law.fisher_information()) / 2)
-    return float(np.log(-law.ppf(error)))
+        return float(np.log(-special.ndtri(error)) - np.log(SymmetricStable(alpha).fisher_information()) / 2)
+    return _log_quantile(alpha, error)
+
+
+@functools.lru_cache(maxsize=1024)
+def _log_quantile(alpha: float, error: float) -> float:
+    """Return log F_α⁻¹(1 − ε); kept, as many lags share one α."""
+    return float(np.log(-SymmetricStable(alpha).ppf(error)))
 
 
 def _log(value: Array) -> Array:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from lwcore.arguments import integer_in, lag_list
+from lwcore.arguments import lag_list
 from lwcore.cells import Cell, Trace
+from lwcore.transport import checked_ends
 
 
 def _check_gradients(trace: Trace, loss_gradients: Tensor) -> None:
@@ -25,6 +26,24 @@ def _check_gradients(trace: Trace, loss_gradients: Tensor) -> None:
         raise ValueError(
             f"loss_gradients has shape {tuple(loss_gradients.shape)}: must be {tuple(trace.states.shape)}, that of the states."
         )
+
+
+def _check_direction(trace: Trace, direction: dict[str, Tensor]) -> None:
+    """Check that w is a direction in the parameter space of the cell that made the trace.
+
+    Args:
+        trace: A scan.
+        direction: w.
+
+    Raises:
+        ValueError: If names, shapes or dtype differ from those of the cell's parameters.
+    """
+    given = {name: tuple(part.shape) for name, part in direction.items()}
+    if given != trace.parameter_shapes:
+        raise ValueError(f"direction has shapes {given}: must be {trace.parameter_shapes}, those of the cell's parameters.")
+    dtypes = {part.dtype for part in direction.values()}
+    if dtypes != {trace.states.dtype}:
+        raise ValueError(f"direction has dtype {', '.join(map(str, dtypes))}: must be {trace.states.dtype}, that of the trace.")
 
 
 def random_direction(cell: Cell, generator: torch.Generator | None = None) -> dict[str, Tensor]:
@@ -54,6 +73,7 @@ def immediate_sensitivity(trace: Trace, direction: dict[str, Tensor]) -> Tensor:
     Returns:
         ``B_t w``, shape (B, T, H).
     """
+    _check_direction(trace, direction)
     return trace.tangent(direction)
 
 
@@ -85,7 +105,28 @@ def projected_gradient(trace: Trace, loss_gradients: Tensor, direction: dict[str
     Returns:
         ``wᵀ ∂(Σ_t E_t)/∂θ``, shape (B,).
     """
-    return (adjoints(trace, loss_gradients) * trace.tangent(direction)).sum((1, 2))
+    return (adjoints(trace, loss_gradients) * immediate_sensitivity(trace, direction)).sum((1, 2))
+
+
+def transported(trace: Trace, loss_gradients: Tensor, lags: Sequence[int]) -> Iterator[tuple[int, Tensor]]:
+    """Carry every loss gradient back through the whole transport, off-diagonal parts included: ``δ_tᵀ M_{t,ℓ}`` of Eq. (3).
+
+    Args:
+        trace: A scan of B sequences.
+        loss_gradients: δ, shape (B, T, H).
+        lags: Lags, strictly increasing, each in 0..T−1.
+
+    Yields:
+        For each lag ℓ, the lag and the row vectors of the end points t = ℓ..T−1, shape (B, T−ℓ, H).
+    """
+    _check_gradients(trace, loss_gradients)
+    wanted = lag_list("lags", lags, trace.length, least=0)
+    rows = loss_gradients
+    for lag in range(wanted[-1] + 1):
+        if lag:
+            rows = trace.jacobian(slice(1, trace.length - lag + 1)).pull(rows[:, 1:].unsqueeze(-2)).squeeze(-2)
+        if lag in wanted:
+            yield lag, rows
 
 
 def lag_gradients(trace: Trace, loss_gradients: Tensor, lags: Sequence[int] | None = None) -> dict[str, Tensor]:
@@ -102,15 +143,8 @@ def lag_gradients(trace: Trace, loss_gradients: Tensor, lags: Sequence[int] | No
     Returns:
         For each named parameter of the cell a tensor of shape (number of lags, *its shape).
     """
-    _check_gradients(trace, loss_gradients)
-    wanted = lag_list("lags", range(trace.length) if lags is None else lags, trace.length, least=0)
-    parts = []
-    rows = loss_gradients  # δ_tᵀ M_{t,ℓ} for t = ℓ..T−1
-    for lag in range(wanted[-1] + 1):
-        if lag:
-            rows = trace.jacobian(slice(1, trace.length - lag + 1)).pull(rows[:, 1:].unsqueeze(-2)).squeeze(-2)
-        if lag in wanted:
-            parts.append(trace.cotangent(rows, slice(0, trace.length - lag)))
+    wanted = range(trace.length) if lags is None else lags
+    parts = [trace.cotangent(rows, slice(0, trace.length - lag)) for lag, rows in transported(trace, loss_gradients, wanted)]
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -129,13 +163,12 @@ def alignment(loss_gradients: Tensor, sensitivity: Tensor, lags: Sequence[int], 
     Raises:
         ValueError: If the two arrays differ in shape.
     """
-    if loss_gradients.shape != sensitivity.shape:
-        raise ValueError(
-            f"sensitivity has shape {tuple(sensitivity.shape)}: must be {tuple(loss_gradients.shape)}, that of loss_gradients."
-        )
+    if loss_gradients.shape != sensitivity.shape or loss_gradients.ndim != 3:
+        shapes = f"{tuple(loss_gradients.shape)} and {tuple(sensitivity.shape)}"
+        raise ValueError(f"loss_gradients and sensitivity have shapes {shapes}: must be the same (B, T, H).")
     length = loss_gradients.shape[1]
     steps = lag_list("lags", lags, length)
-    last = torch.tensor([integer_in(f"ends[{i}]", t, steps[-1], length - 1) for i, t in enumerate(ends)])
+    last = checked_ends(ends, steps, length)
     starts = last.unsqueeze(1) - torch.tensor(steps)
     return loss_gradients[:, last].unsqueeze(2) * sensitivity[:, starts]
 
@@ -155,9 +188,9 @@ def matched_statistic(rates: Tensor, alignments: Tensor, signs: Tensor) -> Tenso
     Raises:
         ValueError: If the shapes do not fit together.
     """
-    if rates.shape != alignments.shape or signs.shape != rates.shape[2:]:
+    if rates.shape != alignments.shape or signs.shape != rates.shape[2:] or rates.numel() == 0:
         raise ValueError(
             f"rates {tuple(rates.shape)}, alignments {tuple(alignments.shape)} and signs {tuple(signs.shape)} do not fit: "
-            "the first two must agree, (B, ends, lags, H), and signs be (lags, H)."
+            "the first two must agree, (B, ends, lags, H), none of them 0, and signs be (lags, H)."
         )
     return torch.einsum("belh,belh,lh->bl", rates, alignments, signs) / rates.shape[1]

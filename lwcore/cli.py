@@ -69,8 +69,8 @@ def run_configuration(
     except KeyboardInterrupt:
         err.print(f"Interrupted. The same command goes on from here; unfinished work is in {directory}.")
         raise typer.Exit(130) from None
-    except (OSError, ValueError) as error:
-        _fail(str(error))
+    except (OSError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
+        _fail(str(error) or type(error).__name__)
     if before == path.stat().st_mtime_ns:
         out.print(
             f"{path} is there already (revision {dataset.attrs['revision']}), with this very configuration. --no-resume computes it anew."
@@ -84,7 +84,7 @@ def show_results(
     path: Annotated[Path, typer.Argument(help="A result file.")],
     figure: Annotated[Path | None, typer.Option(help="Draw the result in one picture, here; the ending chooses the format.")] = None,
 ) -> None:
-    """Print what a result file holds: its provenance and, for each model, errors, tail index and windows."""
+    """Print what a result file holds: its provenance and how well its networks predict."""
     from lwcore import results
 
     try:
@@ -93,23 +93,20 @@ def show_results(
         _fail(str(error))
     for key in ("name", "description", "revision", "versions", "machine"):
         out.print(f"[bold]{key}[/bold] {dataset.attrs[key]}")
-    largest = int(dataset.budget[-1])
-    at_end = dataset.window.sel(
-        rule="tested", rate_exponent="mean", source="error", signs="transported", order=dataset.order[-1], budget=largest
-    )
-    table = Table(
-        "model", "test error", "of variance", "α", f"H_N, lag's noise, N = {largest}", "H_N, total noise", box=None, header_style="bold"
-    )
-    for model in dataset.model.values:
-        one = dataset.sel(model=model).mean("seed")
-        alpha = float(one.alpha.sel(noise_definition="lag", source="error", order=dataset.order[-1], signs="transported"))
-        windows = [f"{float(at_end.sel(model=model, noise_definition=n).mean()):.1f}" for n in ("lag", "total")]
-        table.add_row(str(model), f"{float(one.test_loss):.3f}", f"{float(one.target_variance):.3f}", f"{alpha:.2f}", *windows)
+    from lwcore import tables
+
+    models = tables.training(dataset)
+    table = Table("model", *models.columns, box=None, header_style="bold")
+    for model, row in models.iterrows():
+        table.add_row(str(model), *(f"{value:.3f}" for value in row))
     out.print(table)
     if figure is not None:
         from lwcore import plots
 
-        plots.summary(dataset).savefig(figure, dpi=150)
+        try:
+            plots.summary(dataset).savefig(figure, dpi=150)
+        except (OSError, ValueError) as error:
+            _fail(f"figure = {str(figure)!r}: {error}")
 
 
 def _read(name: str, seeds: list[int] | None) -> Config:
@@ -123,7 +120,7 @@ def _read(name: str, seeds: list[int] | None) -> Config:
                 f"{name}: {'.'.join(map(str, e['loc'])) or 'configuration'}: {e['msg']} (given: {e['input']!r})" for e in error.errors()
             )
         )
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         _fail(f"{name}: not valid TOML: {error}")
     except (OSError, ValueError) as error:
         _fail(str(error))

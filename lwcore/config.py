@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 Model = Literal["ConstGate", "SharedGate", "DiagGate"]
@@ -89,7 +88,9 @@ class DiagnosticSettings(_Section):
 
     sequences: int = Field(ge=20, description="Fresh sequences; the first half fixes the signs, the second half gives the statistic.")
     lags: Lags = Field(description="Lags at which rates and statistic are taken, steps.")
-    ends: PositiveInt = Field(description="Number of end points t, evenly spaced over those that leave room for the longest lag.")
+    ends: PositiveInt = Field(
+        description="Number of end points t at which the orders are compared, spread over those that fit the longest lag."
+    )
     orders: Annotated[tuple[Order, ...], Field(min_length=1), AfterValidator(_distinct)] = ("zeroth", "first", "exact")
     directions: PositiveInt = Field(description="Number of random directions w in parameter space.")
     error: float = Field(default=0.1, gt=0, lt=0.5, description="Detection error ε that N(ℓ) sequences must reach.")
@@ -110,7 +111,7 @@ class Config(_Section):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="Short name, used in file names.")
     description: str
     models: Annotated[tuple[Model, ...], Field(min_length=1), AfterValidator(_distinct)]
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_distinct)]
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1), AfterValidator(_distinct)]
     task: TaskSettings
     network: NetworkSettings
     training: TrainingSettings
@@ -133,12 +134,6 @@ class Config(_Section):
             lines.append(f"[{title}]")
             lines += [f"{key} = {value}" for key, value in section if not isinstance(value, _Section)]
         return "\n".join(lines)
-
-    @property
-    def ends(self) -> list[int]:
-        """The end points t, evenly spaced up to the last step."""
-        first, last = self.diagnostics.lags[-1], self.task.length - 1
-        return np.linspace(last, first, self.diagnostics.ends, endpoint=False).round().astype(int)[::-1].tolist()
 
     @property
     def members(self) -> list[tuple[Model, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def run(
     """Train and measure every member of a configuration.
 
     With a directory, the result is ``<directory>/<name>.nc``; while the run goes on, finished members and training checkpoints stand in
-    ``<directory>/<name>-<fingerprint>.partial``, so that a killed run can go on from there and ends with the same bits.
+    ``<directory>/<name>-<configuration>-<code>.partial``, so that a killed run can go on from there and ends with the same bits.
 
     Args:
         config: The configuration.
@@ -60,32 +60,58 @@ def run(
 
     Returns:
         The results over model, seed and the dimensions of `measure`, with their provenance in the attributes.
+
+    Raises:
+        FileExistsError: If a result of another configuration stands under the same name and `resume` is set.
     """
     home = None if directory is None else Path(directory)
     if home is not None and resume and (home / f"{config.name}.nc").exists():
         stored = load(home / f"{config.name}.nc")
         if stored.attrs["fingerprint"] == config.fingerprint:
             return stored
-    partial = None if home is None else home / f"{config.name}-{config.fingerprint}.partial"
-    if partial is not None and not resume:
-        _clear(partial)
-    with _bar(config, in_process=executor is None, show=progress) as advance:
+        raise FileExistsError(
+            f"{home / f'{config.name}.nc'} holds another configuration of the same name (other seeds, say). "
+            "Move it, choose another directory, or overwrite it with resume=False (--no-resume)."
+        )
+    partial = partial_folder(config, home)
+    if partial is not None:
+        if not resume:
+            shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True, exist_ok=True)  # now, rather than after the first training, is the time to learn that it cannot be made
+    with _one_thread(), _bar(config, in_process=executor is None, show=progress) as advance:
         if executor is None:
             done = {member: run_member(config, *member, partial, advance) for member in config.members}
         else:
             futures = {executor.submit(run_member, config, *member, partial): member for member in config.members}
             done = {}
-            for future in as_completed(futures):
-                done[futures[future]] = future.result()
-                advance(1)
+            try:
+                for future in as_completed(futures):
+                    done[futures[future]] = future.result()
+                    advance(1)
+            except BaseException:  # an interrupt or a failed member: what has not begun shall not begin
+                for future in futures:
+                    future.cancel()
+                raise
     by_model = [xr.concat([done[model, seed] for seed in config.seeds], dim="seed") for model in config.models]
     dataset = xr.concat(by_model, dim="model").assign_coords(model=list(config.models), seed=list(config.seeds))
     dataset.attrs = results.provenance(config)
-    if partial is not None:
-        results.save(dataset, partial / "whole.nc")  # a kill from here on leaves nothing beside the results but this folder
-        (partial / "whole.nc").replace(home / f"{config.name}.nc")
-        _clear(partial)
+    if home is not None and partial is not None:
+        results.save(dataset, home / f"{config.name}.nc")
+        shutil.rmtree(partial, ignore_errors=True)
     return dataset
+
+
+def partial_folder(config: Config, home: Path | None) -> Path | None:
+    """Say where a run keeps its unfinished work; another configuration, or other code, has another folder.
+
+    Args:
+        config: The configuration.
+        home: Folder of the results, or None.
+
+    Returns:
+        The folder, or None.
+    """
+    return None if home is None else home / f"{config.name}-{config.fingerprint}-{results.code_fingerprint()}.partial"
 
 
 def run_member(
@@ -102,6 +128,9 @@ def run_member(
 
     Returns:
         The member's dataset.
+
+    Raises:
+        FloatingPointError: If training diverges; the message names the member.
     """
     stored = None if partial is None else partial / f"{model}-{seed}.nc"
     if stored is not None and stored.exists():
@@ -115,9 +144,14 @@ def run_member(
             config.task.noise,
             _rng(seed, Stream.TASK).standard_normal(config.task.input_size),
         )
-        network, losses = _train(config, model, seed, task, partial, advance)
+        try:
+            network, losses = _train(config, model, seed, task, partial, advance)
+        except FloatingPointError as error:
+            raise FloatingPointError(f"{model}, seed {seed}: {error}") from error
         fresh = tasks.sample(task, config.diagnostics.sequences, _rng(seed, Stream.DIAGNOSTICS))
-        dataset = measure(network, fresh, config.diagnostics, config.ends, _seed(seed, Stream.MEASURE))
+        # Directions and null noise are the member's own, so that nulls of different models are independent draws.
+        measure_seed = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
+        dataset = measure(network, fresh, config.diagnostics, measure_seed)
         with torch.no_grad():
             predictions = network(fresh.inputs)
         error = (predictions - fresh.targets).square().mean(dtype=torch.float64)
@@ -128,14 +162,17 @@ def run_member(
         fresh.targets.var(correction=0).item(),
         {"long_name": "variance of the target, the error of a constant"},
     )
-    learned = tasks.recovered_coefficients(task, fresh, predictions).double().numpy()
-    dataset["learned"] = ("task_lag", learned, {"long_name": "recovered coefficient of the task lag"})
-    dataset["planted"] = ("task_lag", np.array(task.coefficients), {"long_name": "coefficient of the task lag in the target"})
-    dataset = dataset.assign_coords(task_lag=("task_lag", list(task.lags), {"long_name": "task lag", "units": "steps"}))
+    delays = np.arange(1, max(*task.lags, *config.diagnostics.lags) + 1)
+    planted = np.zeros(len(delays))
+    planted[np.array(task.lags) - 1] = task.coefficients
+    learned = tasks.recovered_coefficients(task, fresh, predictions, delays).double().numpy()
+    dataset["learned"] = ("delay", learned, {"long_name": "coefficient of the delayed input in the network's output"})
+    dataset["planted"] = ("delay", planted, {"long_name": "coefficient of the delayed input in the target"})
+    dataset = dataset.assign_coords(delay=("delay", delays, {"long_name": "delay", "units": "steps"}))
     if stored is not None:
         dataset.attrs["fingerprint"] = config.fingerprint
         results.save(dataset, stored)
-        _checkpoint_path(partial, model, seed).unlink(missing_ok=True)
+        stored.with_suffix(".checkpoint").unlink(missing_ok=True)
     return dataset
 
 
@@ -153,7 +190,7 @@ def _train(
         generator=generator,
     )
     network = Network(cell, generator)
-    checkpoint = None if partial is None else _checkpoint_path(partial, model, seed)
+    checkpoint = None if partial is None else partial / f"{model}-{seed}.checkpoint"
     resume_from = None if checkpoint is None else _read_checkpoint(checkpoint)
     if resume_from is not None:
         advance(resume_from.step)
@@ -179,40 +216,28 @@ def _train(
     return network, losses
 
 
-def _checkpoint_path(partial: Path, model: str, seed: int) -> Path:
-    """Where a member's checkpoint stands while it trains."""
-    return partial / f"{model}-{seed}.checkpoint"
-
-
 def _read_checkpoint(path: Path) -> train.Progress | None:
     """Read a checkpoint; one that cannot be read is named and left out, and training starts anew."""
     if not path.exists():
         return None
     try:
         state = torch.load(path, weights_only=True)  # never executes pickled code
+        if not isinstance(state, dict):
+            raise TypeError(f"it holds a {type(state).__name__}")
         return train.Progress(**{field.name: state[field.name] for field in dataclasses.fields(train.Progress)})
-    except (RuntimeError, KeyError, EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+    except Exception as error:  # whatever is wrong with the file, the member can be trained anew
         warnings.warn(f"checkpoint {path} cannot be read ({error}); this member starts anew", stacklevel=2)
         return None
 
 
-def _seed(seed: int, stream: Stream) -> int:
+def _seed(seed: int, stream: Stream, *more: int) -> int:
     """A 32-bit seed for one stream of a member."""
-    return int(np.random.SeedSequence([seed, stream]).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, stream, *more]).generate_state(1)[0])
 
 
 def _rng(seed: int, stream: Stream) -> np.random.Generator:
     """A NumPy generator for one stream of a member."""
     return np.random.default_rng(_seed(seed, stream))
-
-
-def _clear(partial: Path | None) -> None:
-    """Remove what a run has left in its folder for unfinished work."""
-    if partial is None or not partial.is_dir():
-        return
-    for file in partial.iterdir():
-        file.unlink()
-    partial.rmdir()
 
 
 @contextmanager

@@ -22,7 +22,8 @@ from lwcore.window import fit_decay
 _MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 _COLOURS = dict(zip(_MODELS, sns.color_palette("colorblind"), strict=False))
 _MARKERS = dict(zip(_MODELS, "osD^v", strict=True))
-_NOISE_TITLES = {"lag": "noise of the lag's own part", "total": "noise of the whole gradient"}
+# An optimiser meets the lag's part inside the noise of the whole gradient; sequences' numbers have a variance (see `tables.concentration`).
+_OPTIMISER = {"rule": "tested", "definition": "supremum", "noise_definition": "total", "reading": "variance"}
 _ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
 
 
@@ -106,51 +107,73 @@ def orders(results: xr.Dataset) -> Figure:
     return _done(figure, results)
 
 
-def windows(results: xr.Dataset, order: str = "first", signs: str = "transported", rate: str = "mean") -> Figure:
-    """Draw H_N against N with both definitions of the noise, and the null control: the paper's Figure 2.
+def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
+    """Draw H_N against N in three readings of the same statistic, and the null control: the paper's Figure 2.
 
     Args:
         results: A run.
-        order: Order of transport.
-        signs: Reading of Eq. (28)'s signs.
-        rate: Rate exponent by name.
+        view: ``"zeroth"`` or ``"first"``.
 
     Returns:
-        The figure. Lines are medians over seeds × directions, bands their middle half.
+        The figure: v2's estimate to the letter, the same with f counted once, and that inside the noise of the whole gradient.
     """
-    figure, panels = _panels(2, width=7.6, sharey=True)
-    chosen = results.window.sel(order=order, signs=signs, rate_exponent=rate, rule="tested")
-    for axes, noise in zip(panels, ("lag", "total"), strict=True):
-        _window_lines(axes, chosen.sel(noise_definition=noise))
-        axes.set_title(_NOISE_TITLES[noise])
-    panels[0].set_ylabel("learnability window $H_N$ (steps)")
-    panels[1].legend()
+    figure, panels = _panels(3, width=8.6, height=3.2, sharey=True)
+    readings = (
+        ("v2 to the letter", "lag", "letter_v2"),
+        ("f counted once", "lag", "mean"),
+        ("noise of the whole gradient", "total", "mean"),
+    )
+    for axes, (title, noise, reading) in zip(panels, readings, strict=True):
+        _window_lines(axes, _view(results, view).window.sel(rule="tested", definition="supremum", noise_definition=noise, reading=reading))
+        axes.set_title(title)
+    panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
+    panels[2].legend()
     return _done(figure, results)
 
 
-def scaling(results: xr.Dataset, model: str = "DiagGate", order: str = "first", rate: str = "mean") -> Figure:
+def optimiser(results: xr.Dataset) -> Figure:
+    """Draw H_N for the lag's part of the gradient itself inside the noise of the whole gradient: what an optimiser meets.
+
+    Args:
+        results: A run.
+
+    Returns:
+        The figure: along random directions, and along the lag's own mean gradient.
+    """
+    figure, panels = _panels(2, width=7.6, sharey=True)
+    for axes, (view, title) in zip(
+        panels, (("whole", "along random directions"), ("gradient", "along the lag's own gradient")), strict=True
+    ):
+        _window_lines(axes, _view(results, view).window.sel(_OPTIMISER))
+        axes.set_title(title)
+    panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
+    panels[1].legend(loc="lower right")
+    return _done(figure, results)
+
+
+def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") -> Figure:
     """Draw H_N against the power of N that the fitted power law of the envelope predicts: the paper's Figure 3.
 
     Args:
         results: A run.
         model: The model.
-        order: Order of transport.
-        rate: Rate exponent by name.
+        view: ``"zeroth"`` or ``"first"``.
 
     Returns:
         The figure; a straight line through the points would confirm H_N ∝ N^{1/(pβ)}.
     """
-    one = results.sel(model=model, order=order)
-    beta = fit_decay(one.lag.values, one.envelope.median("seed")).power.law.decay
+    one = _view(results.sel(model=model), view)
+    beta = fit_decay(one.lag.values, one.envelope.sel(order=view).median("seed")).power.law.decay
     figure, panels = _panels(2, width=7.6, sharey=True)
-    for axes, noise in zip(panels, ("lag", "total"), strict=True):
-        alpha = float(one.alpha.sel(noise_definition=noise, source="error", signs="transported").median())
+    for axes, (title, reading, rate) in zip(
+        panels, (("v2 to the letter", "letter_v2", "paper_v2"), ("f counted once", "mean", "mean")), strict=True
+    ):
+        alpha = float(one.alpha.sel(noise_definition="lag", source="error").median())
         power = 1 / (rate_exponent(alpha, rate) * beta)
-        chosen = one.window.sel(noise_definition=noise, source="error", signs="transported", rate_exponent=rate, rule="tested")
-        _band(axes, one.budget**power, chosen, model, over=("seed", "direction"), quartiles=True)
-        axes.set(xlabel=f"$N^{{{power:.2f}}}$   (N = {int(one.budget[0])} to {int(one.budget[-1])})", title=_NOISE_TITLES[noise])
-    panels[0].set_ylim(-1, float(results.lag[-1]) * 1.06)
-    panels[0].set_ylabel("learnability window $H_N$ (steps)")
+        chosen = one.window.sel(noise_definition="lag", source="error", reading=reading, rule="tested", definition="supremum")
+        _band(axes, one.budget**power, chosen, model, over=("seed", "probe"), quartiles=True)
+        axes.set(xlabel=f"$N^{{{power:.2f}}}$   (N = {int(one.budget[0])} to {int(one.budget[-1])})", title=title)
+    panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
     return _done(figure, results)
 
 
@@ -188,51 +211,53 @@ def spectra(results: xr.Dataset) -> Figure:
     return _done(figure, results)
 
 
-def cancellation(results: xr.Dataset, order: str = "exact") -> Figure:
+def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
     """Draw the noise scale of each lag's statistic against the envelope there, on double-logarithmic axes.
 
     Args:
         results: A run.
-        order: Order of transport.
+        view: ``"zeroth"`` or ``"first"``.
 
     Returns:
         The figure; on a line of slope 1 the ratio of scale to envelope is the same at every lag, and f cancels from N(ℓ).
     """
     figure, (axes,) = _panels(1, width=5.4)
     for model in results.model.values:
-        one = results.sel(model=model, order=order, source="error", signs="transported")
-        f, sigma = xr.broadcast(one.envelope, one.scale)
-        slope, offset = np.polyfit(np.log(f.values.ravel()), np.log(sigma.values.ravel()), 1)
-        ends = np.array([float(f.min()), float(f.max())])
-        axes.plot(f.values.ravel(), sigma.values.ravel(), _MARKERS[model], ms=3, color=_COLOURS[model], alpha=0.4)
+        one = _view(results.sel(model=model), view).sel(source="error", noise_definition="lag")
+        f, sigma = (a.values.ravel() for a in xr.broadcast(one.envelope.sel(order=view), one.scale))
+        slope, offset = np.polyfit(np.log(f), np.log(sigma), 1)
+        ends = np.array([f.min(), f.max()])
+        axes.plot(f, sigma, _MARKERS[model], ms=3, color=_COLOURS[model], alpha=0.4)
         axes.plot(ends, np.exp(offset) * ends**slope, color=_COLOURS[model], label=f"{model}: slope {slope:.2f}")
     axes.set(xscale="log", yscale="log", xlabel="envelope f(ℓ)", ylabel="noise scale σ(ℓ) of the statistic")
     axes.legend()
     return _done(figure, results)
 
 
-def null_control(results: xr.Dataset, noise: str = "lag") -> Figure:
-    """Draw the share of null controls whose window is not empty, by rule.
+def null_control(results: xr.Dataset) -> Figure:
+    """Draw the share of null controls whose window is not empty, by rule, over all probes; noise of the lag.
 
     Args:
         results: A run.
-        noise: Definition of the noise.
 
     Returns:
         The figure.
     """
     figure, (axes,) = _panels(1, width=5.4)
-    null = results.window.sel(source="noise", noise_definition=noise, rate_exponent="mean", signs="transported")
-    share = (null > 0).mean(("model", "seed", "direction", "order"))
+    null = results.window.sel(source="noise", noise_definition="lag", reading="mean", definition="supremum")
+    share = (null > 0).mean(("model", "seed", "probe"))
     axes.plot(null.budget, share.sel(rule="plug-in"), "o-", color="black", label="plug-in: every positive mean counts")
     axes.plot(null.budget, share.sel(rule="tested"), "s-", color="tab:green", label="tested: the mean is above zero")
+    measured = Config.model_validate_json(results.attrs["configuration"]).diagnostics.sequences // 2
+    axes.axvline(measured, color="grey", ls=":", lw=1)
+    axes.annotate("sequences measured", (measured, 0.55), (4, 0), textcoords="offset points", color="grey", fontsize=8)
     axes.set(xscale="log", xlabel="number of sequences N", ylabel="share of null controls with a window", ylim=(-0.03, 1.03))
     axes.legend(loc="upper left")
     return _done(figure, results)
 
 
 def learned(results: xr.Dataset) -> Figure:
-    """Draw how much of each task lag's coefficient the trained networks recover.
+    """Draw the coefficient of every delayed input in the networks' output beside the planted ones.
 
     Args:
         results: A run.
@@ -240,17 +265,15 @@ def learned(results: xr.Dataset) -> Figure:
     Returns:
         The figure.
     """
-    figure, (axes,) = _panels(1, width=5.4)
-    share = results.learned / results.planted
-    for model in results.model.values:
-        _band(axes, results.task_lag, share.sel(model=model), model, over=("seed",))
-    axes.set(xlabel="task lag ℓ (steps)", ylabel="recovered share of the coefficient", ylim=(0, 1.03))
+    figure, (axes,) = _panels(1, width=6.4)
+    _learned_lines(axes, results)
+    axes.set(xlabel="delay (steps)", ylabel="coefficient in the output")
     axes.legend()
     return _done(figure, results)
 
 
 def summary(results: xr.Dataset) -> Figure:
-    """Draw the whole result in one picture: envelopes, what was learned, and windows with both definitions of the noise.
+    """Draw the whole result in one picture: envelopes, what was learned, the paper's window and the optimiser's.
 
     Args:
         results: A run.
@@ -258,21 +281,37 @@ def summary(results: xr.Dataset) -> Figure:
     Returns:
         The figure.
     """
-    figure, (carried, recovered, lag, total) = _panels(4, width=7.6, height=6, rows=2)
+    figure, (carried, recovered, paper, own) = _panels(4, width=7.6, height=6, rows=2)
     for model in results.model.values:
         for order in ("first", "exact"):
             style = _ORDER_STYLES[order]
             _band(carried, results.lag, results.envelope.sel(model=model, order=order), model, over=("seed",), style=style, marker=False)
-        _band(recovered, results.task_lag, (results.learned / results.planted).sel(model=model), model, over=("seed",))
     carried.set(xlabel="lag ℓ (steps)", yscale="log", title="What gates carry back", ylabel="envelope f(ℓ)", ylim=(1e-3, None))
     carried.legend([Line2D([], [], color="grey", ls=_ORDER_STYLES[o]) for o in ("first", "exact")], ["first order", "exact"])
-    recovered.set(xlabel="task lag ℓ (steps)", title="What was learned", ylabel="share of the coefficient", ylim=(0, 1.03))
+    _learned_lines(recovered, results)
+    recovered.set(xlabel="delay (steps)", title="What was learned", ylabel="coefficient in the output")
     recovered.legend()
-    chosen = results.window.sel(order="exact", signs="transported", rate_exponent="mean", rule="tested")
-    for axes, noise in ((lag, "lag"), (total, "total")):
-        _window_lines(axes, chosen.sel(noise_definition=noise))
-        axes.set(title=f"Window, {_NOISE_TITLES[noise]}", ylabel="$H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
+    letter = {"rule": "tested", "definition": "supremum", "noise_definition": "lag", "reading": "letter_v2"}
+    for axes, view, chosen, title in (
+        (paper, "zeroth", letter, "Window, version 2 to the letter"),
+        (own, "gradient", _OPTIMISER, "Window, in the whole gradient"),
+    ):
+        _window_lines(axes, _view(results, view).window.sel(chosen))
+        axes.set(title=title, ylabel="$H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
     return _done(figure, results)
+
+
+def _view(results: xr.Dataset, view: str) -> xr.Dataset:
+    """Keep the probes of one view."""
+    return results.isel(probe=np.flatnonzero(results.view == view))
+
+
+def _learned_lines(axes: Axes, results: xr.Dataset) -> None:
+    """Draw planted coefficients as grey bars and the networks' as lines."""
+    planted = results.planted.isel(model=0, seed=0)
+    axes.bar(planted.delay[planted > 0], planted[planted > 0], width=0.7, color="lightgrey", label="planted")
+    for model in results.model.values:
+        _band(axes, results.delay, results.learned.sel(model=model), model, over=("seed",), marker=False)
 
 
 def _panels(
@@ -316,8 +355,8 @@ def _band(
 def _window_lines(axes: Axes, chosen: xr.DataArray) -> None:
     """Draw H_N against N for every model, and the null control of all of them as one grey line: the largest window it gives."""
     for model in chosen.model.values:
-        _band(axes, chosen.budget, chosen.sel(model=model, source="error"), model, over=("seed", "direction"), quartiles=True)
-    worst = chosen.sel(source="noise").max(("model", "seed", "direction"))
+        _band(axes, chosen.budget, chosen.sel(model=model, source="error"), model, over=("seed", "probe"), quartiles=True)
+    worst = chosen.sel(source="noise").max(("model", "seed", "probe"))
     axes.plot(chosen.budget, worst, color="grey", ls=(0, (2, 2)), label="null control, largest")
     axes.set(xscale="log", xlabel="number of sequences N")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import xarray as xr
 
 from lwcore.config import Config
+
+_PACKAGE = Path(__file__).parent
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -40,7 +43,8 @@ def save(dataset: xr.Dataset, path: str | Path) -> None:
         dataset: The results.
         path: Where; its folder is made if need be.
     """
-    write_atomically(Path(path), lambda part: dataset.to_netcdf(part, engine="h5netcdf"))
+    whole = bytes(dataset.to_netcdf(engine="h5netcdf"))  # in memory first: HDF5 does not fail cleanly on a full disk
+    write_atomically(Path(path), lambda part: part.write_bytes(whole))
 
 
 def load(path: str | Path) -> xr.Dataset:
@@ -61,7 +65,7 @@ def load(path: str | Path) -> xr.Dataset:
     try:
         dataset = xr.load_dataset(path, engine="h5netcdf")
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}). Delete it and run again.") from error
+        raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}).") from error
     if "fingerprint" not in dataset.attrs:
         raise ValueError(f"path = {str(path)!r}: a netCDF file, but not a result of this package (it has no configuration).")
     return dataset
@@ -73,11 +77,26 @@ def revision() -> str:
     Returns:
         The commit, with ``-dirty`` when tracked files differ from it; ``unknown`` outside a checkout.
     """
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    git = ["git", "-C", str(_PACKAGE)]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        # A package installed inside some other project's checkout is not of that project's revision.
+        subprocess.run([*git, "ls-files", "--error-unmatch", "__init__.py"], capture_output=True, check=True)
+        describe = [*git, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+        return subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def code_fingerprint() -> str:
+    """Identify the code of the package, committed or not: unfinished work is only continued by the very code that began it.
+
+    Returns:
+        Eight hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:8]
 
 
 def provenance(config: Config) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +19,21 @@ class Sequences(NamedTuple):
 
     inputs: Tensor
     targets: Tensor
+
+    def check(self) -> None:
+        """Check that inputs and targets belong together and are finite.
+
+        Raises:
+            ValueError: If they do not, or are not.
+        """
+        if self.inputs.ndim != 3 or self.targets.shape != self.inputs.shape[:2] or self.targets.numel() == 0:
+            raise ValueError(
+                f"sequences: inputs {tuple(self.inputs.shape)} and targets {tuple(self.targets.shape)} do not fit: "
+                "must be (S, T, D) and (S, T), none of them 0."
+            )
+        for name, values in self._asdict().items():
+            if not values.isfinite().all():
+                raise ValueError(f"sequences: {int((~values.isfinite()).sum())} of {values.numel()} {name} are NaN or infinite.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +76,15 @@ class DelayedRegression:
         if len(weights) != len(delays):
             raise ValueError(f"coefficients: {len(weights)} given for {len(delays)} lags; there must be one a lag.")
         vector = finite_array("direction", direction, ndim=1)
-        norm = float(np.linalg.norm(vector))
-        if norm == 0:
+        largest = float(np.abs(vector).max())
+        if largest == 0:
             raise ValueError("direction = 0: must be a non-zero vector.")
+        vector = vector / largest  # first, so that no square leaves the range of a float
         object.__setattr__(self, "length", steps)
         object.__setattr__(self, "lags", delays)
         object.__setattr__(self, "coefficients", tuple(weights.tolist()))
         object.__setattr__(self, "noise", real_in("noise", noise, "[0, inf)"))
-        object.__setattr__(self, "direction", vector / norm)
+        object.__setattr__(self, "direction", vector / np.linalg.norm(vector))
 
 
 def sample(task: DelayedRegression, n_sequences: int, rng: np.random.Generator, dtype: torch.dtype = torch.float32) -> Sequences:
@@ -81,7 +98,12 @@ def sample(task: DelayedRegression, n_sequences: int, rng: np.random.Generator, 
 
     Returns:
         Inputs (n_sequences, T, D) and targets (n_sequences, T).
+
+    Raises:
+        ValueError: If there are no sequences to draw or `dtype` is not a floating type.
     """
+    if not dtype.is_floating_point:
+        raise ValueError(f"dtype = {dtype}: must be a floating type.")
     shape = (integer_in("n_sequences", n_sequences, 1), task.length)
     inputs = rng.standard_normal((*shape, len(task.direction)))
     targets = task.noise * rng.standard_normal(shape)
@@ -91,18 +113,20 @@ def sample(task: DelayedRegression, n_sequences: int, rng: np.random.Generator, 
     return Sequences(torch.from_numpy(inputs).to(dtype), torch.from_numpy(targets).to(dtype))
 
 
-def recovered_coefficients(task: DelayedRegression, sequences: Sequences, predictions: Tensor) -> Tensor:
-    """Measure which delays a predictor uses: the coefficient of ``uᵀ x_{t−ℓ_k}`` in its output, for every task lag.
+def recovered_coefficients(task: DelayedRegression, sequences: Sequences, predictions: Tensor, delays: Iterable[int]) -> Tensor:
+    """Measure which delays a predictor uses: the coefficient of ``uᵀ x_{t−ℓ}`` in its output.
 
-    Inputs are independent and of unit variance, so the regression coefficient is the mean product. A perfect predictor gives c_k.
+    Inputs are independent and of unit variance, so the regression coefficient is the mean product. A perfect predictor gives c_k at the
+    task lags and 0 elsewhere.
 
     Args:
         task: The task.
         sequences: Sequences of it.
         predictions: ŷ, shape (sequences, T).
+        delays: Delays ℓ, strictly increasing, each in 1..T−1.
 
     Returns:
-        One coefficient a lag, shape (number of task lags,), averaged over sequences and the steps that reach back far enough.
+        One coefficient a delay, shape (number of delays,), averaged over sequences and the steps that reach back far enough.
     """
     component = sequences.inputs @ torch.from_numpy(task.direction).to(sequences.inputs)
-    return torch.stack([(predictions[:, lag:] * component[:, :-lag]).mean() for lag in task.lags])
+    return torch.stack([(predictions[:, lag:] * component[:, :-lag]).mean() for lag in lag_list("delays", delays, task.length)])

@@ -88,13 +88,16 @@ def fit(
     Raises:
         FloatingPointError: If the loss is no longer finite.
     """
+    sequences.check()
     integer_in("steps", steps, 0)
+    integer_in("seed", seed, 0)
     integer_in("batch_size", batch_size, 1, len(sequences.targets))
     one_of("optimizer", optimizer, OPTIMIZERS)
     rate = real_in("learning_rate", learning_rate, "(0, inf)")
     decay = real_in("weight_decay", weight_decay, "[0, inf)")
     bound = None if clip is None else real_in("clip", clip, "(0, inf)")
     parameters = list(network.parameters())
+    descent: torch.optim.Optimizer
     if optimizer == "adamw":
         descent = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
     else:
@@ -108,13 +111,13 @@ def fit(
         chosen = torch.from_numpy(batch_indices(seed, step, len(sequences.targets), batch_size))
         descent.zero_grad()
         loss = network.loss(sequences.inputs[chosen], sequences.targets[chosen])
+        if not loss.isfinite():
+            raise FloatingPointError(f"the loss is {loss.item()} at step {step}: training diverged; try a smaller learning_rate or a clip.")
         loss.backward()
         if bound is not None:
             torch.nn.utils.clip_grad_norm_(parameters, bound)
         descent.step()
         losses.append(loss.item())
-        if not np.isfinite(losses[-1]):
-            raise FloatingPointError(f"the loss is {losses[-1]} at step {step}: training diverged; try a smaller learning_rate or a clip.")
         if on_step is not None:
             on_step(Progress(step + 1, losses, network.state_dict(), descent.state_dict()))
     return losses

@@ -8,7 +8,8 @@ has to be trusted. Rates are given per unit of the optimiser's global learning r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count, pairwise
 
 import torch
 from torch import Tensor
@@ -45,60 +46,74 @@ def default_ends(trace: Trace, lags: Sequence[int]) -> list[int]:
     return list(range(lag_list("lags", lags, trace.length)[-1], trace.length))
 
 
+def checked_ends(ends: Sequence[int], lags: Sequence[int], length: int) -> Tensor:
+    """Check that end points increase and leave room for every lag.
+
+    Args:
+        ends: End points t.
+        lags: Checked lags.
+        length: Number of time steps T.
+
+    Returns:
+        The end points as an index tensor.
+
+    Raises:
+        ValueError: If there are none, or one is repeated, out of order, or outside max(lags)..T−1.
+    """
+    checked = [integer_in(f"ends[{i}]", t, lags[-1], length - 1) for i, t in enumerate(ends)]
+    if not checked or any(after <= before for before, after in pairwise(checked)):
+        raise ValueError(f"ends = {checked}: must name at least one end point, strictly increasing.")
+    return torch.tensor(checked)
+
+
 def effective_rates(trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None) -> Tensor:
     """Compute the effective learning rates ``μ^{(q)}_{t,ℓ} = diag(M_{t,ℓ})_q``, per unit of global learning rate.
 
     For the scalar gates, Appendix B: zeroth order ``γ = ∏_j (1 − s_j)``, first order ``γ (1 + Σ_j diag(R_j)/(1 − s_j))`` with ``R_j``
-    the mixing part of ``J_j``. Implements Eq. (27)'s μ and the scalar-gate rates that follow Eqs. (48), (50) and (52). The retentions
-    are multiplied as sums of logarithms, so that long products neither overflow nor lose their leading digits on the way.
+    the mixing part of ``J_j``. Implements Eq. (27)'s μ and the scalar-gate rates that follow Eqs. (48), (50) and (52).
 
     Args:
         trace: A scan of B sequences.
         lags: Lags ℓ, strictly increasing, each in 1..T−1.
         order: ``"zeroth"``, ``"first"`` or ``"exact"``.
-        ends: End points t, each in max(lags)..T−1; all of them if None.
+        ends: End points t, strictly increasing, each in max(lags)..T−1; all of them if None.
 
     Returns:
         μ, shape (B, number of ends, number of lags, H). First-order and exact rates may be negative.
-
-    Raises:
-        ValueError: If an end point leaves no room for the longest lag.
     """
     one_of("order", order, ORDERS)
     steps = lag_list("lags", lags, trace.length)
-    if ends is None:
-        ends = default_ends(trace, steps)
-    if len(ends) == 0:
-        raise ValueError("ends = []: must name at least one end point.")
-    last = torch.tensor([integer_in(f"ends[{i}]", t, steps[-1], trace.length - 1) for i, t in enumerate(ends)])
-    return _exact_rates(trace, steps, last) if order == "exact" else _expanded_rates(trace, steps, last, first=order == "first")
+    last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
+    products = _exact_diagonals(trace, last) if order == "exact" else _expanded_diagonals(trace, last, first=order == "first")
+    rates = [diagonal for lag, diagonal in zip(range(1, steps[-1] + 1), products, strict=False) if lag in steps]
+    return torch.stack(rates, dim=2)
 
 
-def _expanded_rates(trace: Trace, lags: list[int], ends: Tensor, *, first: bool) -> Tensor:
-    """Zeroth- or first-order rates for all lags from two cumulative sums over time."""
-    jacobian = trace.jacobian(slice(None))
+def _expanded_diagonals(trace: Trace, ends: Tensor, *, first: bool) -> Iterator[Tensor]:
+    """Zeroth or first order of diag M for lags 1, 2, …, each (B, ends, H).
 
-    def windowed(per_step: Tensor) -> Tensor:
-        """Sum a (B, T, H) quantity over the steps t−ℓ+1..t, for every end and lag."""
-        total = torch.cat([torch.zeros_like(per_step[:, :1]), per_step.cumsum(1)], dim=1)
-        starts = ends.unsqueeze(1) - torch.tensor(lags)
-        return total[:, ends + 1].unsqueeze(2) - total[:, starts + 1]
+    ``∏(A + εR)`` is multiplied out up to first order in ε, one factor at a time (Eq. 45). Unlike a sum of ``R/A`` this also holds where a
+    gate is open all the way, A = 0, and such a step spoils no window that does not contain it.
 
-    zeroth = windowed(jacobian.retention.log()).exp()
-    return zeroth * (1 + windowed(jacobian.mixing_diagonal() / jacobian.retention)) if first else zeroth
+    Yields:
+        The diagonals at the next lag.
+    """
+    zeroth, slope = torch.ones((), dtype=trace.states.dtype), torch.zeros((), dtype=trace.states.dtype)
+    for lag in count(1):
+        jacobian = trace.jacobian(ends - lag + 1)
+        if first:
+            slope = slope * jacobian.retention + zeroth * jacobian.mixing_diagonal()
+        zeroth = zeroth * jacobian.retention
+        yield zeroth + slope if first else zeroth
 
 
-def _exact_rates(trace: Trace, lags: list[int], ends: Tensor) -> Tensor:
-    """Diagonals of the products themselves, all end points at once, one factor pulled through at a time."""
+def _exact_diagonals(trace: Trace, ends: Tensor) -> Iterator[Tensor]:
+    """Diagonals of the products themselves for lags 1, 2, …, each (B, ends, H), one factor at a time for all end points together."""
     batch, _, hidden = trace.states.shape
     product = torch.eye(hidden, dtype=trace.states.dtype, device=trace.states.device).expand(batch, len(ends), hidden, hidden)
-    rates = trace.states.new_empty(batch, len(ends), len(lags), hidden)
-    wanted = {lag: i for i, lag in enumerate(lags)}
-    for lag in range(1, lags[-1] + 1):
+    for lag in count(1):
         product = trace.jacobian(ends - lag + 1).pull(product)
-        if lag in wanted:
-            rates[:, :, wanted[lag]] = product.diagonal(dim1=-2, dim2=-1)
-    return rates
+        yield product.diagonal(dim1=-2, dim2=-1)
 
 
 def envelope(rates: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from lwcore.bptt import (
     projected_gradient,
     random_direction,
 )
+from lwcore.cells import ConstGate, DiagGate, SharedGate
 from lwcore.network import Network
 from lwcore.transport import effective_rates
 from tests import oracles
@@ -64,7 +65,9 @@ def test_projected_gradient_is_each_sequences_own(kind):
         gradient = torch.autograd.grad(loss, list(network.cell.parameters()))
         expected = sum((g * w).sum() for g, w in zip(gradient, direction.values(), strict=True))
         torch.testing.assert_close(ours[b], expected, rtol=1e-10, atol=1e-12)
+    before = delta.clone()
     assert adjoints(trace, delta).shape == delta.shape
+    assert torch.equal(delta, before), "the caller's gradients were changed"
 
 
 def test_random_direction_is_a_unit_vector():
@@ -97,3 +100,19 @@ def test_bad_input_is_named():
         lag_gradients(trace, delta, lags=[-1])
     with pytest.raises(ValueError, match="do not fit"):
         matched_statistic(torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4, 5), torch.zeros(5, 4))
+    with pytest.raises(ValueError, match="do not fit"):
+        matched_statistic(torch.zeros(2, 0, 4, 5), torch.zeros(2, 0, 4, 5), torch.zeros(4, 5))
+    with pytest.raises(ValueError, match=r"must be the same \(B, T, H\)"):
+        alignment(delta, delta[:, 1:], [1], [5])
+    with pytest.raises(ValueError, match=r"ends = \[\]"):
+        alignment(delta, delta, [1], [])
+
+
+def test_direction_of_another_cell_is_refused():
+    _, trace, _, _ = traced(DiagGate)
+    right = random_direction(make(DiagGate), torch.Generator().manual_seed(0))
+    for wrong in (random_direction(make(ConstGate)), random_direction(make(SharedGate)), {}, right | {"extra": right["bias"]}):
+        with pytest.raises(ValueError, match="direction has shapes"):
+            immediate_sensitivity(trace, wrong)
+    with pytest.raises(ValueError, match=r"direction has dtype torch\.float32"):
+        immediate_sensitivity(trace, {name: part.float() for name, part in right.items()})

@@ -87,15 +87,27 @@ def test_tangent_and_cotangent_are_the_immediate_derivative(kind):
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_gates_start_where_they_are_told(kind):
-    cell = make(kind, gate_init=0.05, gate_spread=0.0)
+    for spread, tolerance in ((0.0, 1e-12), (0.1, 0.05)):
+        cell = kind(3, 4, gate_init=0.05, gate_spread=spread, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        gate = torch.as_tensor(cell.trace(draw(2, 50, 3)).gate, dtype=torch.float64)
+        torch.testing.assert_close(gate, torch.full_like(gate, 0.05), rtol=0, atol=tolerance)
+
+
+def test_input_weights_start_with_variance_one_over_d():
+    cell = DiagGate(400, 300, generator=torch.Generator().manual_seed(0), gate_spread=0.5)
+    count = 300 * 400
+    assert cell.weight_ih[300:].var().item() == pytest.approx(1 / 400, rel=5 * (2 / count) ** 0.5)
+    assert cell.weight_ih[:300].var().item() == pytest.approx(0.25 / 400, rel=5 * (2 / count) ** 0.5)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_trace_keeps_the_weights_it_was_made_with(kind):
+    cell = make(kind)
+    trace = cell.trace(draw(2, 5, 3))
+    before = trace.jacobian(3).dense().clone()
     with torch.no_grad():
-        cell.bias[-4:] = 0
-        if cell.constant_gate is None:
-            cell.bias[:-4] = torch.logit(torch.tensor(0.05, dtype=torch.float64))
-    gate = cell.trace(draw(2, 5, 3)).gate
-    torch.testing.assert_close(
-        torch.as_tensor(gate, dtype=torch.float64), torch.full_like(torch.as_tensor(gate, dtype=torch.float64), 0.05)
-    )
+        cell.weight_hh.mul_(2)
+    torch.testing.assert_close(trace.jacobian(3).dense(), before, rtol=0, atol=0)
 
 
 def test_initialisation_is_orthogonal_and_reproducible():
@@ -119,3 +131,11 @@ def test_bad_input_is_named():
         cell(draw(2, 5, 3).float())
     with pytest.raises(ValueError, match=r"state has shape \(3, 4\)"):
         cell(draw(2, 5, 3), draw(3, 4))
+    with pytest.raises(ValueError, match=r"state has .* dtype torch\.float32"):
+        cell(draw(2, 5, 3), draw(2, 4).float())
+    damaged = draw(2, 5, 3)
+    damaged[1, 2, 0] = torch.nan
+    with pytest.raises(ValueError, match="inputs: 1 of 30 entries are NaN or infinite"):
+        cell(damaged)
+    with pytest.raises(TypeError, match="inputs is a list"):
+        cell([[1.0]])

@@ -38,6 +38,12 @@ def test_run_stores_shows_and_does_nothing_the_second_time(tmp_path):
         assert word in output
     assert lw("show", tmp_path / "smoke.nc", "--figure", tmp_path / "picture.png")[0] == 0
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    code, output = lw("show", tmp_path / "smoke.nc", "--figure", tmp_path / "picture.xyz")
+    assert code == 2
+    assert "picture.xyz" in output
+    code, output = lw("run", "smoke", "--seeds", 2, "--directory", tmp_path)
+    assert code == 2
+    assert "holds another configuration" in output
     code, output = lw("run", "smoke", "--seeds", 1, "--no-resume", "--directory", tmp_path)
     assert "Stored" in output
 

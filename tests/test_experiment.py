@@ -15,7 +15,7 @@ import torch
 import xarray as xr
 
 from lwcore import experiment
-from lwcore.experiment import Config, load, run, run_member
+from lwcore.experiment import Config, Stream, _rng, load, run, run_member
 
 SMOKE = Config.named("smoke")
 
@@ -50,14 +50,95 @@ def test_run_without_a_folder_gives_the_same(undisturbed):
     xr.testing.assert_identical(run(SMOKE, progress=False), undisturbed[0])
 
 
-def test_changed_configuration_is_run_anew(undisturbed):
-    _, folder = undisturbed
+def test_result_of_another_configuration_is_not_overwritten_unasked(undisturbed, tmp_path):
     other = SMOKE.model_copy(update={"seeds": (1,), "models": ("ConstGate",)})
-    assert run(other, directory=folder / "other", progress=False).sizes["seed"] == 1
-    (folder / "copy").mkdir()
-    (folder / "copy" / "smoke.nc").write_bytes((folder / "smoke.nc").read_bytes())
-    assert run(other, directory=folder / "copy", progress=False).sizes["seed"] == 1
-    assert load(folder / "copy" / "smoke.nc").attrs["fingerprint"] == other.fingerprint
+    before = (undisturbed[1] / "smoke.nc").read_bytes()
+    (tmp_path / "smoke.nc").write_bytes(before)
+    with pytest.raises(FileExistsError, match=r"smoke\.nc holds another configuration"):
+        run(other, directory=tmp_path, progress=False)
+    assert (tmp_path / "smoke.nc").read_bytes() == before
+    assert run(other, resume=False, directory=tmp_path, progress=False).sizes["seed"] == 1
+    assert load(tmp_path / "smoke.nc").attrs["fingerprint"] == other.fingerprint
+
+
+def test_seeds_and_streams_are_all_different():
+    draws = [_rng(seed, stream).random() for seed in (0, 1, 2) for stream in Stream]
+    assert len(set(draws)) == len(draws)
+
+
+def test_members_differ_by_seed_and_share_data_between_models(undisturbed):
+    dataset = undisturbed[0]
+    assert not np.array_equal(dataset.loss.sel(model="ConstGate", seed=1), dataset.loss.sel(model="ConstGate", seed=2))
+    variance = dataset.target_variance
+    assert (variance.sel(model="ConstGate") == variance.sel(model="DiagGate")).all()
+
+
+def test_settings_arrive_where_they_are_used(monkeypatch):
+    """What training, the cell and the task are given, and that diagnostics are made on other sequences than training."""
+    changes = {
+        "training": SMOKE.training.model_copy(update={"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}),
+        "network": SMOKE.network.model_copy(update={"gate_init": 0.2, "gate_spread": 0.0}),
+        "task": SMOKE.task.model_copy(update={"noise": 0.9}),
+    }
+    seen, drawn = {}, []
+    original_fit, original_sample = experiment.train.fit, experiment.tasks.sample
+
+    def fit(network, sequences, **options):
+        trace = network.cell.trace(sequences.inputs)
+        seen.update(options, gate=trace.gate.mean().item(), batch=sequences)
+        return original_fit(network, sequences, **options)
+
+    def sample(task, count, rng):
+        drawn.append((task, original_sample(task, count, rng)))
+        return drawn[-1][1]
+
+    monkeypatch.setattr(experiment.train, "fit", fit)
+    monkeypatch.setattr(experiment.tasks, "sample", sample)
+    result = run_member(SMOKE.model_copy(update=changes), "DiagGate", 1)
+    wanted = {"steps": 30, "batch_size": 16, "clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}
+    assert {key: seen[key] for key in wanted} == wanted
+    assert seen["gate"] == pytest.approx(0.2, abs=1e-6)
+    assert [task.noise for task, _ in drawn] == [0.9, 0.9]
+    assert [len(sequences.targets) for _, sequences in drawn] == [64, 80]
+    assert not torch.equal(drawn[0][1].inputs, drawn[1][1].inputs[:64])
+    np.testing.assert_allclose(result.target_variance, drawn[1][1].targets.var(correction=0), rtol=1e-6)
+
+
+def test_test_loss_is_the_mean_squared_error_on_fresh_sequences(monkeypatch):
+    kept = {}
+    original = experiment.measure
+
+    def keep(network, sequences, *rest):
+        kept.update(network=network, sequences=sequences)
+        return original(network, sequences, *rest)
+
+    monkeypatch.setattr(experiment, "measure", keep)
+    result = run_member(SMOKE, "SharedGate", 2)
+    with torch.no_grad():
+        error = kept["network"](kept["sequences"].inputs) - kept["sequences"].targets
+    assert float(result.test_loss) == pytest.approx(error.square().mean().item(), rel=1e-5)
+
+
+def test_divergence_names_the_member(tmp_path):
+    wild = SMOKE.model_copy(update={"training": SMOKE.training.model_copy(update={"optimizer": "sgd", "learning_rate": 1e6})})
+    with pytest.raises(FloatingPointError, match=r"ConstGate, seed 1: the loss is (nan|inf) at step \d+: training diverged"):
+        run(wild, directory=tmp_path, progress=False)
+    assert not (tmp_path / "smoke.nc").exists()
+
+
+def test_failure_cancels_what_has_not_begun(tmp_path):
+    """One worker, six members, the first of which fails: the others are not trained."""
+    wild = SMOKE.model_copy(update={"training": SMOKE.training.model_copy(update={"optimizer": "sgd", "learning_rate": 1e6})})
+    with ThreadPoolExecutor(1) as pool, pytest.raises(FloatingPointError):
+        run(wild, pool, directory=tmp_path, progress=False)
+    assert len(list(tmp_path.rglob("*.nc"))) == 0
+
+
+def test_folder_that_cannot_be_made_is_known_before_training(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(experiment, "run_member", None)  # would raise another error if called
+    with pytest.raises((FileExistsError, NotADirectoryError)):
+        run(SMOKE, directory=tmp_path / "file", progress=False)
 
 
 def test_any_executor_gives_the_same_bits(undisturbed, tmp_path):
@@ -82,8 +163,10 @@ def test_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
     )
     command = [sys.executable, "-c", program, longer.model_dump_json(), str(tmp_path / "killed")]
     process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    partial = tmp_path / "killed" / f"smoke-{longer.fingerprint}.partial"
-    while process.poll() is None and not ((partial / "ConstGate-1.nc").exists() and list(partial.glob("*.checkpoint"))):
+    partial = experiment.partial_folder(longer, tmp_path / "killed")
+    deadline = time.monotonic() + 120
+    while process.poll() is None and not ((partial / "ConstGate-1.nc").exists() and (partial / "ConstGate-2.checkpoint").exists()):
+        assert time.monotonic() < deadline, "the run got nowhere"
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
@@ -106,15 +189,19 @@ def test_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
 
 
 def test_no_resume_starts_anew(undisturbed, tmp_path):
-    partial = tmp_path / f"smoke-{SMOKE.fingerprint}.partial"
+    partial = experiment.partial_folder(SMOKE, tmp_path)
     partial.mkdir()
     (partial / "ConstGate-1.nc").write_bytes(b"left by another day")
     run(SMOKE, resume=False, directory=tmp_path, progress=False)
     assert (tmp_path / "smoke.nc").read_bytes() == (undisturbed[1] / "smoke.nc").read_bytes()
 
 
-def test_unreadable_checkpoint_is_named_and_left_out(undisturbed, tmp_path):
-    (tmp_path / "ConstGate-1.checkpoint").write_bytes(b"not a checkpoint")
+@pytest.mark.parametrize("content", ["text", "tensor"])
+def test_unreadable_checkpoint_is_named_and_left_out(undisturbed, tmp_path, content):
+    if content == "tensor":
+        torch.save(torch.zeros(3), tmp_path / "ConstGate-1.checkpoint")
+    else:
+        (tmp_path / "ConstGate-1.checkpoint").write_bytes(b"not a checkpoint")
     with pytest.warns(UserWarning, match=r"ConstGate-1\.checkpoint cannot be read"):
         alone = run_member(SMOKE, "ConstGate", 1, tmp_path)
     np.testing.assert_array_equal(alone.loss, undisturbed[0].loss.sel(model="ConstGate", seed=1))
@@ -128,7 +215,14 @@ def test_truncated_member_is_named(tmp_path):
         run_member(SMOKE, "ConstGate", 1, tmp_path)
 
 
-def test_threads_are_left_as_they_were():
+def test_one_thread_is_used_and_the_number_restored(monkeypatch):
     before = torch.get_num_threads()
-    run_member(SMOKE, "ConstGate", 1)
-    assert torch.get_num_threads() == before
+    used = []
+    monkeypatch.setattr(experiment.train, "fit", lambda *_, **__: used.append(torch.get_num_threads()) or [0.0])
+    torch.set_num_threads(2)
+    try:
+        run_member(SMOKE, "ConstGate", 1)
+        assert used == [1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

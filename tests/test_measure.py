@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ import xarray as xr
 
 from lwcore import measure as measuring
 from lwcore.bounds import sample_complexity
+from lwcore.bptt import alignment, immediate_sensitivity, lag_gradients, matched_statistic, random_direction
 from lwcore.cells import ConstGate, DiagGate
 from lwcore.config import DiagnosticSettings
 from lwcore.measure import infer, observe, significant
@@ -33,20 +36,28 @@ def holm_by_the_book(p, level):
 
 
 def planted(alpha, shifts, count, rng):
-    """Observations with a known law: SαS noise of scale 1/2 around a known shift at each lag; rates that make f = 32, 16, 8, 4, 2."""
+    """Observations of a known law: SαS noise of scale 1/2 around a known shift at each lag, and 10 times that in the whole gradient.
+
+    Four probes, two that see the paper's statistic at zeroth order, with f = 32, 16, 8, 4, 2, and two that have no envelope.
+    """
     law = SymmetricStable(alpha, 0.5)
-    shape = (2, 2, 2, 1, len(LAGS), count)
-    noise = law.sample(shape, rng)
-    signal = np.zeros(shape)
-    signal[:, 0] = np.asarray(shifts)[:, None]
+    noise = law.sample((2, 4, len(LAGS), count), rng)
+    signal = np.zeros_like(noise)
+    signal[0] = np.asarray(shifts)[:, None]
     rate = np.repeat([[[16.0], [8.0], [4.0], [2.0], [1.0]]], 2, axis=2)
+    dims = ("source", "probe", "lag", "sequence")
     return xr.Dataset(
         {
             "rate": (("order", "lag", "unit"), rate),
-            "statistic": (("signs", "source", "direction", "order", "lag", "sequence"), signal + noise),
-            "projection": (("source", "direction", "sequence"), 10 * law.sample((2, 2, count), rng)),
+            "statistic": (dims, signal + noise),
+            "projection": (dims, 10 * law.sample(noise.shape, rng)),
         },
-        coords={"order": ["exact"], "lag": LAGS, "signs": ["transported", "printed"], "source": ["error", "noise"]},
+        coords={
+            "order": ["zeroth"],
+            "lag": LAGS,
+            "source": ["error", "noise"],
+            "view": ("probe", ["zeroth", "zeroth", "gradient", "gradient"]),
+        },
     )
 
 
@@ -54,13 +65,21 @@ def test_significant_is_holms_procedure():
     from scipy import stats
 
     rng = np.random.default_rng(0)
-    statistics = rng.standard_normal((4, 2, 5, 30)) + rng.uniform(-0.2, 1, (4, 2, 5, 1))
+    shift = np.linspace(0, 0.7, 10).reshape(2, 5, 1)
+    statistics = rng.standard_normal((40, 2, 5, 30)) + shift
     ours = significant(statistics, 0.05)
+    more_than_bonferroni = 0
     for one, decided in zip(statistics, ours, strict=True):
         p = stats.ttest_1samp(one.reshape(10, 30), 0, axis=1, alternative="greater").pvalue
         np.testing.assert_array_equal(decided.ravel(), holm_by_the_book(p, 0.05))
-    assert ours.any()
-    assert not ours.all()
+        more_than_bonferroni += int((decided.ravel() != (p <= 0.005)).any())
+    assert more_than_bonferroni > 3, "these data cannot tell Holm's procedure from Bonferroni's"
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-162, 1e200])
+def test_significance_does_not_depend_on_the_unit(factor):
+    statistics = np.random.default_rng(0).standard_normal((200, 1, 3, 50)) + np.array([[[0.0], [0.3], [0.6]]])
+    np.testing.assert_array_equal(significant(factor * statistics, 0.05), significant(statistics, 0.05))
 
 
 @pytest.mark.parametrize("alpha", [1.2, 1.6, 2.0])
@@ -71,36 +90,76 @@ def test_false_detections_stay_below_the_level(alpha):
     assert false <= 0.1 + 4 * np.sqrt(0.1 * 0.9 / 1500)
 
 
+CHOSEN = {"source": "error", "rule": "tested"}
+
+
 def test_planted_signal_gives_the_known_sample_complexity():
-    shifts = [0.6, 0.5, 0.4, 0.3, 0.25]
+    shifts = np.array([0.6, 0.5, 0.4, 0.3, 0.25])
     result = infer(planted(1.8, shifts, 20000, np.random.default_rng(2)), SETTINGS)
     assert result.detected.sel(source="error").all()
-    np.testing.assert_allclose(result.envelope.sel(order="exact"), [32, 16, 8, 4, 2])
-    needed = result.required.sel(source="error", signs="printed", order="exact", rule="tested").mean("direction")
-    exact = sample_complexity(np.ones(5), np.array(shifts), 0.5, 1.8, 0.1, "mean")
-    np.testing.assert_allclose(needed.sel(noise_definition="lag", rate_exponent="mean"), exact, rtol=0.3)
-    ten_times_the_noise = sample_complexity(np.ones(5), np.array(shifts), 5.0, 1.8, 0.1, "mean")
-    np.testing.assert_allclose(needed.sel(noise_definition="total", rate_exponent="mean"), ten_times_the_noise, rtol=0.5)
-    windows = result.window.sel(source="error", signs="printed", order="exact", rule="tested", noise_definition="lag", rate_exponent="mean")
-    expected = [
-        max(
-            [lag for lag, n in zip(LAGS, needed.sel(noise_definition="lag", rate_exponent="mean").values, strict=True) if n <= budget],
-            default=0,
+    np.testing.assert_allclose(result.envelope.sel(order="zeroth"), [32, 16, 8, 4, 2])
+    needed = result.required.sel(CHOSEN).mean("probe")
+    for reading in ("mean", "optimal", "paper_v2"):
+        for noise, scale in (("lag", 0.5), ("total", 5.0)):
+            expected = sample_complexity(1.0, shifts, scale, 1.8, 0.1, reading)
+            np.testing.assert_allclose(needed.sel(noise_definition=noise, reading=reading), expected, rtol=0.5)
+    assert 2.0 < float(result.exponent.sel(source="error").median()) < 2.6, "means of an α = 1.8 law concentrate with p = 2.25"
+
+
+def test_gaussian_noise_has_the_textbook_sample_complexity():
+    """N = (z s/Δ)², and means concentrate with p = 2."""
+    shifts = np.array([0.6, 0.5, 0.4, 0.3, 0.25])
+    result = infer(planted(2.0, shifts, 20000, np.random.default_rng(2)), SETTINGS)
+    variance = 2 * 0.5**2
+    needed = result.required.sel(CHOSEN).sel(noise_definition="lag", reading="variance").mean("probe")
+    np.testing.assert_allclose(needed, 1.2815515655446004**2 * variance / shifts**2, rtol=0.1)
+    assert float(result.exponent.sel(source="error").median()) == pytest.approx(2, abs=0.15)
+
+
+def test_letter_of_v2_counts_the_envelope_twice():
+    observed = planted(1.8, [0.6, 0.5, 0.4, 0.3, 0.25], 2000, np.random.default_rng(2))
+    result = infer(observed, SETTINGS)
+    needed = result.required.sel(source="error", rule="plug-in", noise_definition="lag")
+    alpha = float(result.alpha.sel(source="error", noise_definition="lag").isel(probe=0))
+    ratio = needed.sel(reading="paper_v2") / needed.sel(reading="letter_v2")
+    np.testing.assert_allclose(ratio.isel(probe=0), np.array([32.0, 16, 8, 4, 2]) ** alpha, rtol=1e-9)
+    assert (needed.sel(reading="letter_v2").isel(probe=[2, 3]) == np.inf).all(), "a view without an envelope"
+
+
+def test_windows_are_read_off_the_required_numbers():
+    result = infer(planted(1.8, [0.6, 0.5, 0.4, 0.3, 0.25], 20000, np.random.default_rng(2)), SETTINGS)
+    needed = result.required.sel(CHOSEN).sel(noise_definition="total", reading="mean").isel(probe=0).values
+    window = result.window.sel(CHOSEN).sel(noise_definition="total", reading="mean").isel(probe=0)
+    for budget in SETTINGS.budgets:
+        seen = [lag for lag, n in zip(LAGS, needed, strict=True) if n <= budget]
+        assert window.sel(budget=budget, definition="supremum") == max(seen, default=0)
+        unseen = [lag for lag, n in zip(LAGS, needed, strict=True) if n > budget]
+        assert window.sel(budget=budget, definition="first_passage") == max(
+            [lag for lag in seen if lag < min(unseen, default=99)], default=0
         )
-        for budget in (10, 100, 1000)
-    ]
-    np.testing.assert_array_equal(windows.isel(direction=0), expected)
 
 
-@pytest.mark.parametrize("factor", [1e-12, 1e6])
+def test_settings_of_the_decision_are_used():
+    observed = planted(1.8, [0.3, 0.2, 0.1, 0.05, 0.02], 400, np.random.default_rng(2))
+    plain = infer(observed, SETTINGS)
+    careful = infer(observed, SETTINGS.model_copy(update={"error": 0.01}))
+    at = {"rule": "plug-in", "source": "error", "reading": "mean", "lag": 1}
+    assert (careful.required.sel(at) > plain.required.sel(at)).all()
+    strict = infer(observed, SETTINGS.model_copy(update={"significance": 1e-9}))
+    assert strict.detected.sum() < plain.detected.sum()
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e6, 1e-170])
 def test_rescaled_statistic_changes_nothing_but_its_unit(factor):
     observed = planted(1.7, [0.3, 0.2, 0.1, 0.0, -0.1], 500, np.random.default_rng(3))
     plain = infer(observed, SETTINGS)
     scaled = infer(observed.assign(statistic=factor * observed.statistic, projection=factor * observed.projection), SETTINGS)
-    xr.testing.assert_equal(scaled.window, plain.window)
+    for reading in ("mean", "variance", "optimal", "paper_v2"):  # v2 to the letter divides a number with a unit by f, which keeps its own
+        xr.testing.assert_equal(scaled.window.sel(reading=reading), plain.window.sel(reading=reading))
+        xr.testing.assert_allclose(scaled.required.sel(reading=reading), plain.required.sel(reading=reading), rtol=1e-9)
     xr.testing.assert_equal(scaled.detected, plain.detected)
-    xr.testing.assert_allclose(scaled.required, plain.required, rtol=1e-9)
     xr.testing.assert_allclose(scaled.signal, factor * plain.signal, rtol=1e-9, atol=0)
+    xr.testing.assert_allclose(scaled.signal_error, factor * plain.signal_error, rtol=1e-9, atol=0)
 
 
 def test_lag_that_carries_nothing_is_not_detected():
@@ -110,23 +169,25 @@ def test_lag_that_carries_nothing_is_not_detected():
     result = infer(observed.assign(rate=observed.rate.where(~gone, 0.0), statistic=observed.statistic.where(~gone, 0.0)), SETTINGS)
     assert not result.detected.sel(lag=16).any()
     assert (result.required.sel(lag=16) == np.inf).all()
-    assert np.isfinite(result.required.sel(lag=1, source="error", noise_definition="lag")).all()
+    assert np.isfinite(result.required.sel(lag=1, source="error", noise_definition="lag", reading="mean")).all()
 
 
 def test_order_of_sequences_changes_nothing():
     observed = planted(1.7, [0.3, 0.2, 0.1, 0.0, -0.1], 500, np.random.default_rng(3))
-    shuffled = observed.isel(sequence=np.random.default_rng(4).permutation(500))
-    xr.testing.assert_allclose(infer(shuffled, SETTINGS), infer(observed, SETTINGS), rtol=1e-9)
+    shuffled = infer(observed.isel(sequence=np.random.default_rng(4).permutation(500)), SETTINGS)
+    plain = infer(observed, SETTINGS)
+    xr.testing.assert_allclose(shuffled.drop_vars("exponent"), plain.drop_vars("exponent"), rtol=1e-9)  # blocks are cut in order
 
 
 def test_window_of_pure_noise_is_empty_when_tested():
-    """200 nulls of 400 sequences at the 1 % level: a window in 1 % plus four standard errors; the plug-in rule finds one in most."""
+    """100 nulls of 400 sequences at the 1 % level: a window in 1 % plus four standard errors; the plug-in rule finds one in most."""
     rng = np.random.default_rng(5)
-    results = [infer(planted(1.6, [0.0] * 5, 400, rng), SETTINGS).window for _ in range(50)]
-    null = xr.concat(results, "draw").sel(noise_definition="lag", rate_exponent="mean", budget=1000)
-    any_direction = (null > 0).any("direction").stack(network=["draw", "signs", "source", "order"])
-    assert any_direction.sel(rule="tested").mean() <= 0.01 + 4 * np.sqrt(0.01 * 0.99 / 200)
-    assert any_direction.sel(rule="plug-in").mean() > 0.5
+    results = [infer(planted(1.6, [0.0] * 5, 400, rng), SETTINGS).window for _ in range(25)]
+    null = xr.concat(results, "draw").sel(noise_definition="lag", reading="mean", definition="supremum", budget=1000)
+    by_view = [(null.isel(probe=p) > 0).any("probe") for p in ([0, 1], [2, 3])]
+    found = xr.concat(by_view, "view").stack(network=["draw", "source", "view"])
+    assert found.sel(rule="tested").mean() <= 0.01 + 4 * np.sqrt(0.01 * 0.99 / 100)
+    assert found.sel(rule="plug-in").mean() > 0.5
 
 
 def small_network(kind=DiagGate):
@@ -134,62 +195,130 @@ def small_network(kind=DiagGate):
     network = Network(make(kind, hidden_size=5), torch.Generator().manual_seed(1))
     task = DelayedRegression(20, [1, 3], [0.7, 0.5], 0.3, [1.0, 0.0, 0.0])
     settings = DiagnosticSettings(sequences=450, lags=[1, 3, 4], ends=3, directions=2, budgets=[100])
-    return network, sample(task, 450, np.random.default_rng(0)), settings, [6, 12, 19]
+    return network, sample(task, 450, np.random.default_rng(0)), settings
+
+
+@pytest.mark.parametrize("available", [1, 2, 7, 33])
+def test_compared_end_points_are_distinct_and_spread_evenly(available):
+    for count in range(1, available + 1):
+        chosen = measuring._spread_out(list(range(10, 10 + available)), count)
+        assert len(set(chosen)) == count
+        assert chosen[-1] == 9 + available
+        gaps = {after - before for before, after in pairwise(chosen)}
+        assert not gaps or max(gaps) - min(gaps) <= 1
 
 
 def test_observed_rates_are_those_of_the_second_half():
-    network, sequences, settings, ends = small_network()
-    observed = observe(network, sequences, settings, ends, seed=1)
+    network, sequences, settings = small_network()
+    observed = observe(network, sequences, settings, seed=1)
     trace = network.double().cell.trace(sequences.inputs[225:].double())
     for order in settings.orders:
-        rates = effective_rates(trace, settings.lags, order, ends)
+        rates = effective_rates(trace, settings.lags, order, [9, 14, 19])  # three of the end points 4..19, evenly spaced
         np.testing.assert_allclose(observed.rate.sel(order=order), rates.abs().mean((0, 1)), rtol=1e-10)
         np.testing.assert_allclose(observed.negative.sel(order=order), (rates < 0).double().mean((0, 1, 3)), rtol=1e-10)
         np.testing.assert_allclose(infer(observed, settings).envelope.sel(order=order), envelope(rates), rtol=1e-10)
 
 
+def test_whole_view_is_the_gradient_taken_apart_by_lag():
+    """Along a random direction the lag's part and the whole gradient, per sequence, against autograd and `lag_gradients`."""
+    network, sequences, settings = small_network()
+    observed = observe(network, sequences, settings, seed=1)
+    network = network.double()
+    inputs, targets = sequences.inputs[225:].double(), sequences.targets[225:].double()
+    direction = random_direction(network.cell, torch.Generator().manual_seed(1))
+    whole = observed.isel(probe=int(np.flatnonzero(observed.view == "whole")[0]))
+    names = list(dict(network.cell.named_parameters()))
+    for n in (0, 100, 224):
+        for source, error in (("error", None), ("target", -targets[n : n + 1])):
+            states = network.cell(inputs[n : n + 1])
+            residual = (network.readout(states) - targets[n : n + 1]) if error is None else error + 0 * states.sum()
+            delta = network.loss_gradients(residual.detach())
+            delta[:, :4] = 0  # end points 4..19 leave room for the longest lag
+            pulled = torch.autograd.grad((states * delta / 16).sum(), list(network.cell.parameters()))
+            along = sum((g * direction[k]).sum() for g, k in zip(pulled, names, strict=True))
+            np.testing.assert_allclose(whole.projection.sel(source=source).isel(lag=0, sequence=n), along.item(), rtol=1e-9)
+            parts = lag_gradients(network.cell.trace(inputs[n : n + 1]), delta / 16, settings.lags)
+            expected = np.array([sum((parts[k][i] * direction[k]).sum() for k in names).item() for i in range(3)])
+            ours = whole.statistic.sel(source=source).isel(sequence=n).values
+            np.testing.assert_allclose(np.abs(ours), np.abs(expected), rtol=1e-9)  # the sign is that of the other half's mean
+
+
+def test_paper_views_are_the_matched_statistic():
+    network, sequences, settings = small_network()
+    observed = observe(network, sequences, settings, seed=1)
+    network = network.double()
+    w = random_direction(network.cell, torch.Generator().manual_seed(1))
+    ends = range(4, 20)
+
+    def aligned(part):
+        trace = network.cell.trace(sequences.inputs[part].double())
+        delta = network.loss_gradients(network.residual(trace.states, sequences.targets[part].double()))
+        return trace, alignment(delta, immediate_sensitivity(trace, w), settings.lags, ends)
+
+    signs = aligned(slice(0, 225))[1].mean((0, 1)).sign()
+    trace, second = aligned(slice(225, 450))
+    for view in ("zeroth", "first"):
+        expected = matched_statistic(effective_rates(trace, settings.lags, view, ends), second, signs)
+        probe = int(np.flatnonzero(observed.view == view)[0])
+        np.testing.assert_allclose(observed.statistic.sel(source="error").isel(probe=probe), expected.t(), rtol=1e-9)
+
+
+def test_null_control_is_noise_of_the_errors_size_and_has_no_mean():
+    """Signs taken from the very sequences they are applied to would give T a positive mean out of noise."""
+    network, sequences, settings = small_network()
+    z = []
+    for seed in range(12):
+        observed = observe(network, sequences, settings, seed=seed)
+        null = observed.statistic.sel(source="noise")
+        z.append((null.mean("sequence") / null.std("sequence", ddof=1) * np.sqrt(225)).values)
+    z = np.array(z)
+    by_probe = z.mean((0, 2))  # 12 draws × 3 lags: at the most three standard errors of a mean of 12 independent ones
+    assert (np.abs(by_probe) < 3 / np.sqrt(12)).all(), by_probe
+    ratio = observed.projection.sel(source="noise").std() / observed.projection.sel(source="error").std()
+    assert 0.3 < float(ratio) < 3
+
+
 def test_batch_size_changes_nothing_but_rounding(monkeypatch):
-    network, sequences, settings, ends = small_network()
+    network, sequences, settings = small_network()
     draws = torch.randn(450, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    handed_out = 0
-
-    def same_noise(shape, **_):
-        """Hand the null control's noise out sequence by sequence, so that it does not depend on how they are batched."""
-        nonlocal handed_out
-        handed_out += shape[0]
-        return draws[handed_out - shape[0] : handed_out]
-
-    directions = [measuring.random_direction(network.double().cell, torch.Generator().manual_seed(i)) for i in range(2)]
+    directions = [random_direction(network.double().cell, torch.Generator().manual_seed(i)) for i in range(2)]
     results = []
     for batch in (64, 7):
         handed_out = 0
+
+        def same_noise(shape, **_):
+            """Hand the null control's noise out sequence by sequence, so that it does not depend on how they are batched."""
+            nonlocal handed_out
+            handed_out += shape[0]
+            return draws[handed_out - shape[0] : handed_out]
+
         given = iter(directions)
-        monkeypatch.setattr(measuring, "BATCH", batch)
-        monkeypatch.setattr(measuring, "random_direction", lambda *_, given=given: next(given))
         with monkeypatch.context() as patch:
+            patch.setattr(measuring, "BATCH", batch)
+            patch.setattr(measuring, "random_direction", lambda *_, given=given: next(given))
             patch.setattr(torch, "randn", same_noise)
-            results.append(observe(network, sequences, settings, ends, seed=1))
+            results.append(observe(network, sequences, settings, seed=1))
     xr.testing.assert_allclose(results[0], results[1], rtol=1e-9, atol=1e-12)
 
 
-def test_transported_signs_make_the_mean_positive_where_printed_ones_do_not():
-    """A strongly negative coupling turns first-order rates negative (the counterexample to Lemma 5.1), and T with signs of E[a] flips."""
-    network, sequences, settings, ends = small_network(ConstGate)
+def test_printed_signs_give_a_negative_mean_where_rates_are_negative():
+    """A strongly negative coupling makes first-order rates negative, the counterexample to Lemma 5.1, and with them the mean of T."""
+    network, sequences, settings = small_network(ConstGate)
     with torch.no_grad():
         network.cell.weight_hh.copy_(-2.0 * torch.eye(5))
-    observed = observe(network, sequences, settings, ends, seed=1)
+    observed = observe(network, sequences, settings, seed=1)
     assert observed.negative.sel(order="first", lag=3) > 0.5
-    result = infer(observed, settings).sel(source="error", order="first", lag=3)
-    z = (result.signal / result.signal_error).mean("direction")
-    assert z.sel(signs="printed") < -3
-    assert z.sel(signs="transported") > 3
+    result = infer(observed, settings).sel(source="error", lag=3)
+    z = result.signal / result.signal_error
+    assert (z.isel(probe=np.flatnonzero(result.view == "first")) < -3).all()
+    assert (z.isel(probe=np.flatnonzero(result.view == "zeroth")) > 3).all()
 
 
 def test_network_is_left_as_it_was():
-    network, sequences, settings, ends = small_network()
+    network, sequences, settings = small_network()
     network = network.float()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    observe(network, sequences, settings, ends, seed=1)
+    observe(network, sequences, settings, seed=1)
     for name, value in network.state_dict().items():
         assert value.dtype == torch.float32
         assert torch.equal(value, before[name])

@@ -15,7 +15,19 @@ def small():
     return run(Config.named("smoke"), progress=False)
 
 
-FIGURES = ["training", "envelopes", "orders", "windows", "scaling", "spectra", "cancellation", "null_control", "learned", "summary"]
+FIGURES = [
+    "training",
+    "envelopes",
+    "orders",
+    "windows",
+    "optimiser",
+    "scaling",
+    "spectra",
+    "cancellation",
+    "null_control",
+    "learned",
+    "summary",
+]
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -40,10 +40,10 @@ def test_draw_depends_on_the_generator_alone():
 
 def test_perfect_predictor_recovers_the_coefficients():
     sequences = sample(task(noise=0.3), 20000, np.random.default_rng(2), torch.float64)
-    recovered = recovered_coefficients(task(), sequences, sequences.targets)
+    recovered = recovered_coefficients(task(), sequences, sequences.targets, range(1, 9))
     # the standard error of a mean of about 20000 × 5 products, each of variance below 2
-    np.testing.assert_allclose(recovered, [0.6, 0.5, -0.4], atol=5 * np.sqrt(2 / 1e5))
-    nothing = recovered_coefficients(task(), Sequences(*sequences), torch.zeros_like(sequences.targets))
+    np.testing.assert_allclose(recovered, [0.6, 0, 0, 0.5, 0, 0, -0.4, 0], atol=5 * np.sqrt(2 / 1e5))
+    nothing = recovered_coefficients(task(), Sequences(*sequences), torch.zeros_like(sequences.targets), [1, 4, 7])
     assert torch.equal(nothing, torch.zeros(3, dtype=torch.float64))
 
 
@@ -63,6 +63,16 @@ def test_perfect_predictor_recovers_the_coefficients():
 def test_bad_input_is_named(changes, message):
     with pytest.raises(ValueError, match=message):
         task(**changes)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_direction_of_any_length_is_scaled_to_one(size):
+    np.testing.assert_allclose(task(direction=[3 * size, 0.0, 4 * size]).direction, [0.6, 0.0, 0.8], rtol=1e-12)
+
+
+def test_sequences_are_real_numbers():
+    with pytest.raises(ValueError, match=r"dtype = torch\.int64: must be a floating type"):
+        sample(task(), 3, np.random.default_rng(0), torch.int64)
 
 
 def test_number_of_sequences_must_be_positive():

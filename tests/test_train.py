@@ -35,6 +35,18 @@ def test_one_step_of_sgd_is_equation_1():
         torch.testing.assert_close(p.detach(), before[name] - 0.1 * gradient[name], rtol=1e-12, atol=1e-14)
 
 
+def test_first_step_of_adamw_is_the_sign_of_the_gradient_and_the_decay():
+    """Adam's first step is −μ g/(|g| + ϵ), after the weights have shrunk by μ λ (Loshchilov and Hutter)."""
+    network, data = setting()
+    before = {n: p.detach().clone() for n, p in network.named_parameters()}
+    loss = (network.readout(oracles.scan(network.cell, data.inputs)) - data.targets).square().mean()
+    gradient = dict(zip(before, torch.autograd.grad(loss, list(network.parameters())), strict=True))
+    fit(network, data, steps=1, batch_size=16, seed=0, optimizer="adamw", learning_rate=0.1, weight_decay=0.3)
+    for name, p in network.named_parameters():
+        expected = before[name] * (1 - 0.1 * 0.3) - 0.1 * gradient[name] / (gradient[name].abs() + 1e-8)
+        torch.testing.assert_close(p.detach(), expected, rtol=1e-9, atol=1e-11)
+
+
 def test_clipping_bounds_the_step():
     network, data = setting()
     before = torch.cat([p.detach().flatten().clone() for p in network.parameters()])
@@ -74,7 +86,17 @@ def test_interrupted_training_ends_with_the_same_bits(optimizer):
 def test_divergence_is_reported():
     network, data = setting()
     with pytest.raises(FloatingPointError, match="training diverged"):
-        fit(network, data, steps=500, batch_size=16, seed=0, optimizer="sgd", learning_rate=1e4)
+        fit(network, data, steps=500, batch_size=16, seed=0, optimizer="sgd", learning_rate=1e150)
+    assert all(p.isfinite().all() for p in network.parameters()), "the step was taken all the same"
+
+
+def test_sequences_that_do_not_belong_together_are_refused():
+    network, (inputs, targets) = setting()
+    for wrong in ((inputs, targets[:10]), (inputs, targets[:, :1]), (inputs[0], targets[0])):
+        with pytest.raises(ValueError, match="do not fit"):
+            fit(network, Sequences(*wrong), steps=1, batch_size=4, seed=0)
+    with pytest.raises(ValueError, match="1 of 128 targets are NaN"):
+        fit(network, Sequences(inputs, targets.masked_fill(torch.arange(128).view(16, 8) == 3, torch.nan)), steps=1, batch_size=4, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +107,7 @@ def test_divergence_is_reported():
         ({"learning_rate": 0.0}, "learning_rate = 0.0"),
         ({"clip": -1.0}, "clip = -1.0"),
         ({"steps": -1}, "steps = -1"),
+        ({"seed": -1}, "seed = -1"),
     ],
 )
 def test_bad_input_is_named_before_any_step(changes, message):

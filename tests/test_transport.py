@@ -97,6 +97,35 @@ def test_first_order_is_exact_at_lag_one():
     torch.testing.assert_close(effective_rates(trace, [1], order="first"), effective_rates(trace, [1]), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("order", ["zeroth", "first"])
+def test_gate_that_opens_all_the_way_spoils_no_other_window(order):
+    """Retention exactly 0 at one step: 0 or the mixing term in windows that contain it, untouched elsewhere."""
+    cell = make(DiagGate)
+    inputs = draw(2, 12, 3)
+    with torch.no_grad():
+        cell.weight_ih[:4] = 0
+        cell.weight_ih[:4, 0] = 1000.0
+    inputs[:, :, 0] = 0
+    inputs[:, 4, 0] = 1
+    trace = cell.trace(inputs)
+    assert (trace.jacobian(4).retention == 0).all()
+    rates = effective_rates(trace, [1, 2, 5], order=order, ends=[5, 6, 11])
+    retention, mixing = trace.jacobian(slice(None)).retention, trace.jacobian(slice(None)).mixing_diagonal()
+    torch.testing.assert_close(rates[:, 2, 2], _expanded(retention[:, 7:12], mixing[:, 7:12], order))
+    torch.testing.assert_close(rates[:, 0, 1], _expanded(retention[:, 4:6], mixing[:, 4:6], order))
+    assert rates.isfinite().all()
+
+
+def _expanded(retention, mixing, order):
+    """Multiply out a window (B, ℓ, H) by leaving each factor out in turn."""
+    result = retention.prod(1)
+    if order == "first":
+        for j in range(retention.shape[1]):
+            others = torch.cat([retention[:, :j], retention[:, j + 1 :]], dim=1).prod(1)
+            result = result + others * mixing[:, j]
+    return result
+
+
 def test_constant_gate_decays_as_its_retention():
     """γ = (1 − s)^ℓ, over a range where the product itself is far below the smallest number times one."""
     trace = make(ConstGate, gate_init=0.5).trace(draw(1, 900, 3))
@@ -125,6 +154,10 @@ def test_bad_input_is_named():
         effective_rates(trace, [1], order="second")
     with pytest.raises(ValueError, match=r"ends\[0\] = 1: must be an integer from 3 to 4"):
         effective_rates(trace, [1, 3], ends=[1])
+    with pytest.raises(ValueError, match=r"ends = \[4, 4\]: must name at least one end point, strictly increasing"):
+        effective_rates(trace, [1, 3], ends=[4, 4])
+    with pytest.raises(ValueError, match=r"ends = \[\]"):
+        effective_rates(trace, [1, 3], ends=[])
     with pytest.raises(ValueError, match="t = 5"):
         step_jacobian(trace, 5)
     with pytest.raises(ValueError, match="rates has shape"):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from lwcore.arguments import integer_in
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepJacobian:
     """One-step Jacobians kept as their factors: ``J = diag(retention) + Σ_g diag(gain_g) U_g``.
 
@@ -73,7 +73,7 @@ class StepJacobian:
         return torch.diag_embed(self.retention) + torch.einsum("...gi,gij->...ij", self.gains, self.recurrent)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace(ABC):
     """What one forward scan leaves behind; nothing above it is recomputed or differentiated through time.
 
@@ -96,6 +96,11 @@ class Trace(ABC):
     def previous(self) -> Tensor:
         """The state each step starts from, ``h_{t−1}``, shape (B, T, H)."""
         return torch.cat([self.initial.unsqueeze(1), self.states[:, :-1]], dim=1)
+
+    @property
+    @abstractmethod
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each named parameter of the cell: what a direction in parameter space must look like."""
 
     @abstractmethod
     def jacobian(self, times: int | slice | Tensor) -> StepJacobian:
@@ -186,15 +191,23 @@ class Cell(nn.Module, ABC):
             The inputs and the initial state.
 
         Raises:
-            ValueError: If a shape or dtype does not fit the cell.
+            TypeError: If the inputs are not a tensor.
+            ValueError: If a shape or dtype does not fit the cell, or inputs are NaN or infinite.
         """
+        if not isinstance(inputs, Tensor):
+            raise TypeError(f"inputs is a {type(inputs).__name__}: must be a torch.Tensor.")
         if inputs.ndim != 3 or inputs.shape[-1] != self.input_size or inputs.numel() == 0:
             raise ValueError(f"inputs has shape {tuple(inputs.shape)}: must be (B ≥ 1, T ≥ 1, D = {self.input_size}).")
         dtype = next(self.parameters()).dtype
         if inputs.dtype != dtype:
             raise ValueError(f"inputs has dtype {inputs.dtype}: must be {dtype}, that of the cell's parameters.")
+        if not inputs.isfinite().all():
+            raise ValueError(
+                f"inputs: {int((~inputs.isfinite()).sum())} of {inputs.numel()} entries are NaN or infinite; all must be finite."
+            )
         if state is None:
             state = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        elif state.shape != (inputs.shape[0], self.hidden_size):
-            raise ValueError(f"state has shape {tuple(state.shape)}: must be (B = {inputs.shape[0]}, H = {self.hidden_size}).")
+        elif state.shape != (inputs.shape[0], self.hidden_size) or state.dtype != dtype:
+            wanted = f"(B = {inputs.shape[0]}, H = {self.hidden_size}) and {dtype}"
+            raise ValueError(f"state has shape {tuple(state.shape)} and dtype {state.dtype}: must have {wanted}.")
         return inputs, state

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -83,7 +83,7 @@ def _branches(weight_hh: Tensor) -> Tensor:
     gate_rows = weight_hh[:-hidden]
     candidate_rows = weight_hh[-hidden:]
     if len(gate_rows) == 0:
-        return candidate_rows.unsqueeze(0)
+        return candidate_rows.unsqueeze(0).clone()  # a trace keeps the weights it was made with, also while training goes on
     return torch.stack([gate_rows.expand(hidden, hidden), candidate_rows])
 
 
@@ -128,7 +128,7 @@ class _ScalarGateScan(torch.autograd.Function):
         return by_row, torch.einsum("tbk,tbh->kh", by_row, states[:-1]), adjoint, None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScalarGateTrace(Trace):
     """The trace of a scalar-gate cell.
 
@@ -143,12 +143,21 @@ class ScalarGateTrace(Trace):
     candidate: Tensor
     recurrent: Tensor
     gate_width: int
+    _retention: Tensor = field(init=False, repr=False)
+    _gains: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compute the diagonals once; every use of the trace shares them."""
         retention, gains = _factors(self.previous, self.candidate, self.gate)
         object.__setattr__(self, "_retention", retention)
         object.__setattr__(self, "_gains", gains)
+
+    @property
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each named parameter of the cell."""
+        hidden = self.states.shape[-1]
+        rows = self.gate_width + hidden
+        return {"weight_ih": (rows, self.inputs.shape[-1]), "weight_hh": (rows, hidden), "bias": (rows,)}
 
     def jacobian(self, times: int | slice | Tensor) -> StepJacobian:
         """Give the one-step Jacobians of the chosen steps. Implements Eqs. (48), (50) and (52).
