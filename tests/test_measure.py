@@ -14,7 +14,8 @@ from lwcore.bounds import sample_complexity
 from lwcore.bptt import alignment, immediate_sensitivity, lag_gradients, matched_statistic, random_direction
 from lwcore.cells import ConstGate, DiagGate
 from lwcore.config import DiagnosticSettings
-from lwcore.measure import infer, observe, significant
+from lwcore.inference import infer, significant
+from lwcore.measure import observe
 from lwcore.network import Network
 from lwcore.stable import SymmetricStable
 from lwcore.tasks import DelayedRegression, sample
