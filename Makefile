@@ -32,6 +32,7 @@ book: $(STAMP) ## build the book into _build/html (warnings are errors)
 test: book ## check the code, the notebooks and the built pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadscope
 
 bench: $(STAMP) ## time the training and measuring steps
@@ -53,4 +54,4 @@ lock: $(STAMP) ## resolve constraints.txt afresh
 	mv constraints.new constraints.txt
 
 clean: ## remove what was built (the virtual environment stays)
-	rm -rf _build dist .pytest_cache .ruff_cache
+	rm -rf _build dist .pytest_cache .ruff_cache .mypy_cache

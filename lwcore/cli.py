@@ -60,7 +60,7 @@ def run_configuration(
     """Train and measure every network of a configuration and store the result as netCDF."""
     config = _read(name, seeds)
     path = directory / f"{config.name}.nc"
-    from lwcore import experiment  # imports PyTorch, which `lw list` and --help do without
+    from lwcore import experiment, results  # import PyTorch, which `lw list` and --help do without
 
     before = path.stat().st_mtime_ns if path.exists() else None
     try:
@@ -72,9 +72,10 @@ def run_configuration(
     except (OSError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
         _fail(str(error) or type(error).__name__)
     if before == path.stat().st_mtime_ns:
-        out.print(
-            f"{path} is there already (revision {dataset.attrs['revision']}), with this very configuration. --no-resume computes it anew."
+        made_by = (
+            "this very code" if dataset.attrs["code"] == results.code_fingerprint() else f"other code, revision {dataset.attrs['revision']}"
         )
+        out.print(f"{path} is there already, with this very configuration, made by {made_by}. --no-resume computes it anew.")
     else:
         out.print(f"Stored {path}.")
 
@@ -93,6 +94,7 @@ def show_results(
         _fail(str(error))
     for key in ("name", "description", "revision", "versions", "machine"):
         out.print(f"[bold]{key}[/bold] {dataset.attrs[key]}")
+    out.print(str(Config.model_validate_json(dataset.attrs["configuration"])), markup=False)
     from lwcore import tables
 
     models = tables.training(dataset)
@@ -101,8 +103,12 @@ def show_results(
         table.add_row(str(model), *(f"{value:.3f}" for value in row))
     out.print(table)
     if figure is not None:
+        import matplotlib as mpl
+
         from lwcore import plots
 
+        plots.use_book_style()
+        mpl.rcParams["figure.facecolor"] = mpl.rcParams["savefig.facecolor"] = "white"  # a file may be looked at on any ground
         try:
             plots.summary(dataset).savefig(figure, dpi=150)
         except (OSError, ValueError) as error:
@@ -116,14 +122,17 @@ def _read(name: str, seeds: list[int] | None) -> Config:
         return Config.model_validate(config.model_dump() | {"seeds": tuple(seeds)}) if seeds else config
     except ValidationError as error:
         _fail(
-            "\n".join(
-                f"{name}: {'.'.join(map(str, e['loc'])) or 'configuration'}: {e['msg']} (given: {e['input']!r})" for e in error.errors()
-            )
+            "\n".join(f"{name}: {'.'.join(map(str, e['loc'])) or 'configuration'}: {e['msg']}{_given(e['input'])}" for e in error.errors())
         )
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         _fail(f"{name}: not valid TOML: {error}")
     except (OSError, ValueError) as error:
         _fail(str(error))
+
+
+def _given(value: object) -> str:
+    """Quote a bad value; a whole section would bury the message."""
+    return "" if isinstance(value, dict) else f" (given: {value!r})"
 
 
 def _executor(where: Where) -> AbstractContextManager[Executor | None]:

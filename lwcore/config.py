@@ -127,7 +127,7 @@ class Config(_Section):
         return self
 
     def __str__(self) -> str:
-        """The settings, section by section, in the words of the TOML file."""
+        """The settings, section by section, named as in the TOML file."""
         sections = {"run": self, "task": self.task, "network": self.network, "training": self.training, "diagnostics": self.diagnostics}
         lines = []
         for title, section in sections.items():

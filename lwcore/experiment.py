@@ -154,9 +154,9 @@ def run_member(
         dataset = measure(network, fresh, config.diagnostics, measure_seed)
         with torch.no_grad():
             predictions = network(fresh.inputs)
-        error = (predictions - fresh.targets).square().mean(dtype=torch.float64)
+        test_loss = (predictions - fresh.targets).square().mean(dtype=torch.float64)
     dataset["loss"] = ("step", np.asarray(losses), {"long_name": "training loss of the minibatch"})
-    dataset["test_loss"] = ((), error.item(), {"long_name": "mean squared error on fresh sequences"})
+    dataset["test_loss"] = ((), test_loss.item(), {"long_name": "mean squared error on fresh sequences"})
     dataset["target_variance"] = (
         (),
         fresh.targets.var(correction=0).item(),

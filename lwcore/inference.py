@@ -129,12 +129,12 @@ def significant(statistics: NDArray[np.float64], level: float) -> NDArray[np.boo
 
 def _required(shift: xr.DataArray, scale: xr.DataArray, alpha: xr.DataArray, error: float, rate: str) -> xr.DataArray:
     """N(ℓ) for a shift ``Δ = f m̄``. A number that is 0 throughout carries nothing: no law can be fitted to it, and N(ℓ) is infinite."""
-    carries = scale > 0
+    carries = (scale > 0) & alpha.notnull()
     return xr.apply_ufunc(
         lambda shift, scale, alpha: bounds.sample_complexity(1.0, shift, scale, alpha, error, rate),
         shift.where(carries, 0.0),
         scale.where(carries, 1.0),
-        alpha,
+        alpha.fillna(2.0),
         input_core_dims=[["probe", "lag"], ["probe", "lag"], []],
         output_core_dims=[["probe", "lag"]],
         vectorize=True,
@@ -153,7 +153,7 @@ def _tails(samples: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
 
 def _deviation(samples: xr.DataArray) -> xr.DataArray:
     """Standard deviation over sequences, in units of the largest value meanwhile, so that no square leaves the range of a float."""
-    unit = np.abs(samples).max("sequence")
+    unit = abs(samples).max("sequence")
     return unit * (samples / unit.where(unit > 0, 1.0)).std("sequence", ddof=1)
 
 

@@ -138,7 +138,7 @@ class _Aim:
         """Add up what `_expect` has found in each batch."""
         signs = torch.stack([alignments for alignments, _ in batches]).sum(0).sign()
         pulls = [pull for _, pull in batches]
-        own = [_unit({name: sum(batch[i][name] for batch in pulls) for name in pulls[0][i]}) for i in range(len(pulls[0]))]
+        own = [_unit({name: torch.stack([batch[i][name] for batch in pulls]).sum(0) for name in pulls[0][i]}) for i in range(len(pulls[0]))]
         return cls(signs, own, torch.stack([torch.stack([_inner(w, pull) for pull in own]).sign() for w in randoms]))
 
 

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from lwcore.arguments import one_of
 from lwcore.bounds import rate_exponent
 from lwcore.config import Config
 from lwcore.window import fit_decay
@@ -48,9 +49,10 @@ def training(results: xr.Dataset) -> Figure:
         The figure.
     """
     figure, (axes,) = _panels(1, width=6.4)
-    smooth = results.loss.rolling(step=20).mean().dropna("step")
+    loss = results.loss.assign_coords(step=np.arange(1, results.sizes["step"] + 1))
+    smooth = loss.rolling(step=20, min_periods=1).mean()
     for model in results.model.values:
-        _band(axes, smooth.step + 1, smooth.sel(model=model), model, over=("seed",), marker=False)
+        _band(axes, smooth.step, smooth.sel(model=model), model, over=("seed",), marker=False)
     axes.axhline(float(results.target_variance.mean()), color="grey", ls=":", lw=1)
     axes.annotate(
         "predicting zero", (0, float(results.target_variance.mean())), (4, -10), textcoords="offset points", color="grey", fontsize=8
@@ -70,6 +72,7 @@ def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
     Returns:
         The figure.
     """
+    one_of("order", order, results.order.values.tolist())
     figure, (linear, semilog, loglog) = _panels(3, width=8.6, height=3)
     f = results.envelope.sel(order=order)
     for model in results.model.values:
@@ -252,7 +255,7 @@ def null_control(results: xr.Dataset) -> Figure:
     axes.axvline(measured, color="grey", ls=":", lw=1)
     axes.annotate("sequences measured", (measured, 0.55), (4, 0), textcoords="offset points", color="grey", fontsize=8)
     axes.set(xscale="log", xlabel="number of sequences N", ylabel="share of null controls with a window", ylim=(-0.03, 1.03))
-    axes.legend(loc="upper left")
+    axes.legend(loc="center right", bbox_to_anchor=(1, 0.3))
     return _done(figure, results)
 
 
@@ -284,13 +287,14 @@ def summary(results: xr.Dataset) -> Figure:
     figure, (carried, recovered, paper, own) = _panels(4, width=7.6, height=6, rows=2)
     for model in results.model.values:
         for order in ("first", "exact"):
+            if order not in results.order.values:
+                continue
             style = _ORDER_STYLES[order]
             _band(carried, results.lag, results.envelope.sel(model=model, order=order), model, over=("seed",), style=style, marker=False)
     carried.set(xlabel="lag ℓ (steps)", yscale="log", title="What gates carry back", ylabel="envelope f(ℓ)", ylim=(1e-3, None))
     carried.legend([Line2D([], [], color="grey", ls=_ORDER_STYLES[o]) for o in ("first", "exact")], ["first order", "exact"])
     _learned_lines(recovered, results)
     recovered.set(xlabel="delay (steps)", title="What was learned", ylabel="coefficient in the output")
-    recovered.legend()
     letter = {"rule": "tested", "definition": "supremum", "noise_definition": "lag", "reading": "letter_v2"}
     for axes, view, chosen, title in (
         (paper, "zeroth", letter, "Window, version 2 to the letter"),
@@ -298,6 +302,7 @@ def summary(results: xr.Dataset) -> Figure:
     ):
         _window_lines(axes, _view(results, view).window.sel(chosen))
         axes.set(title=title, ylabel="$H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
+    own.legend(loc="center right")
     return _done(figure, results)
 
 

@@ -115,6 +115,7 @@ def provenance(config: Config) -> dict[str, str]:
         "configuration": config.model_dump_json(),
         "fingerprint": config.fingerprint,
         "revision": revision(),
+        "code": code_fingerprint(),
         "versions": ", ".join([f"python {platform.python_version()}", *(f"{p} {metadata.version(p)}" for p in packages)]),
         "machine": f"{platform.system()} {platform.machine()}",
     }

@@ -110,9 +110,13 @@ def windows(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         n_sequences: N, one of the run's budgets.
 
     Returns:
-        For each model and view: H_N in steps, median over seeds × probes. Columns: v2 to the letter, f counted once, the latter as first
-        passage, and inside the noise of the whole gradient.
+        For each model and view: H_N in steps, median (and quartiles) over seeds × probes. Columns: v2 to the letter, f counted once, the
+        latter as first passage, and inside the noise of the whole gradient.
+
+    Raises:
+        ValueError: If the run has no such budget.
     """
+    _check_budget(results, n_sequences)
     chosen = results.window.sel(budget=n_sequences, rule="tested", source="error")
     columns = {
         "v2 to the letter": {"reading": "letter_v2", "noise_definition": "lag", "definition": "supremum"},
@@ -124,11 +128,28 @@ def windows(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     for model in results.model.values:
         for view in dict.fromkeys(results.view.values):
             one = chosen.sel(model=model).isel(probe=np.flatnonzero(results.view == view))
-            row = {name: f"{one.sel(at).median():.0f}" for name, at in columns.items()}
+            quartiles = {name: one.sel(at).quantile([0.25, 0.5, 0.75]).values for name, at in columns.items()}
+            row = {name: f"{middle:.0f} ({low:.0f} to {high:.0f})" for name, (low, middle, high) in quartiles.items()}
             if view not in results.order.values:
                 row["v2 to the letter"] = "–"  # there is no envelope in this view
             rows.append({"model": model, "view": view} | row)
     return pd.DataFrame(rows).set_index(["model", "view"])
+
+
+def hardest_lag(results: xr.Dataset) -> pd.DataFrame:
+    """Show how many sequences the hardest lag takes along its own gradient, inside the noise of the whole gradient.
+
+    Args:
+        results: A run.
+
+    Returns:
+        For each model: the largest N(ℓ) over lags, least, median and largest over seeds, in sequences.
+    """
+    own = results.required.isel(probe=np.flatnonzero(results.view == "gradient"))
+    needed = own.sel(source="error", rule="tested", noise_definition="total", reading="variance").max("lag").squeeze("probe")
+    columns = {"least seed": needed.min("seed"), "median seed": needed.median("seed"), "largest seed": needed.max("seed")}
+    models = pd.Index(results.model.values, name="sequences for the hardest lag")
+    return pd.DataFrame({name: np.ceil(column.values) for name, column in columns.items()}, index=models).map("{:.0f}".format)
 
 
 def null_control(results: xr.Dataset) -> pd.DataFrame:
@@ -165,8 +186,15 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
 
     Returns:
         One row a statement: a count for each order, and the verdict.
+
+    Raises:
+        ValueError: If the run has no such budget, or lacks one of the three cells or of the orders zeroth and first.
     """
+    _check_budget(results, n_sequences)
     scalar, diagonal, every = ["ConstGate", "SharedGate"], ["DiagGate"], list(results.model.values)
+    missing = {*scalar, *diagonal, "zeroth", "first"} - {*every, *results.order.values}
+    if missing:
+        raise ValueError(f"results: {', '.join(sorted(missing))} missing, of which the paper's statements speak.")
     fits = {(m, o): _fits(results.sel(model=m, order=o)) for m in every for o in results.order.values}
     spread = results.time_scale.std("unit") / results.time_scale.mean("unit")
     negative, monotone = (results.negative > 0).any("lag"), (results.envelope.diff("lag") <= 0).all("lag")
@@ -198,7 +226,7 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         ("DiagGate: f decays as a power rather than exponentially", diagonal, orders, power),
         ("f never rises with the lag (Lemma 5.1)", every, expansions, each(monotone)),
         ("no rate is negative (Lemma 5.1)", every, expansions, each(~negative)),
-        ("assumed in Lemma 5.2: σ(ℓ) is bounded below; here, it falls less than f^½", every, expansions, each(slope < 0.5)),
+        ("the noise scale stays up as f falls (assumed by Lemma 5.2; slope below ½)", every, expansions, each(slope < 0.5)),
         ("DiagGate has the longest window: v2 to the letter", diagonal, expansions, longest("letter_v2")),
         ("DiagGate has the longest window: f counted once", diagonal, expansions, longest("mean")),
         ("ConstGate, SharedGate: all neurons share one τ (to 1 %)", scalar, orders, each(spread < 0.01)),
@@ -210,6 +238,12 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         cells = {order: f"{sum(counts[order])} of {len(counts[order])}" if order in counts else "–" for order in orders}
         rows.append({"the paper says": statement} | cells | {"verdict": _verdict({order: all(found) for order, found in counts.items()})})
     return pd.DataFrame(rows).set_index("the paper says")
+
+
+def _check_budget(results: xr.Dataset, n_sequences: int) -> None:
+    """Refuse a number of sequences at which the run has no windows."""
+    if n_sequences not in results.budget.values:
+        raise ValueError(f"n_sequences = {n_sequences}: must be one of the run's budgets, {', '.join(map(str, results.budget.values))}.")
 
 
 def _fits(one: xr.Dataset) -> list[DecayFit]:

@@ -29,8 +29,8 @@ class Progress:
 
     step: int = 0
     losses: list[float] = field(default_factory=list)
-    network: dict[str, Any] | None = None
-    optimizer: dict[str, Any] | None = None
+    network: dict[str, Any] = field(default_factory=dict)
+    optimizer: dict[str, Any] = field(default_factory=dict)
 
 
 def batch_indices(seed: int, step: int, n_sequences: int, batch_size: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """What the tests share: the built book, served locally, and a real browser to read it with."""
 
 import os
+import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,8 @@ hypothesis.settings.load_profile("repeatable")
 
 def pytest_configure(config):
     """Stop at once where the browser is compulsory and missing."""
+    if BROWSER and not shutil.which(BROWSER):
+        raise pytest.UsageError(f"LW_BROWSER = {BROWSER!r}: there is no such program.")
     if not BROWSER and os.environ.get("LW_REQUIRE_BROWSER") == "1":
         raise pytest.UsageError(f"LW_REQUIRE_BROWSER is set, but {NO_BROWSER}")
 

@@ -31,10 +31,10 @@ def test_run_stores_shows_and_does_nothing_the_second_time(tmp_path):
     assert f"Stored {tmp_path / 'smoke.nc'}" in output
     code, output = lw("run", "smoke", "--seeds", 1, "--directory", tmp_path)
     assert code == 0
-    assert "is there already" in output
+    assert "is there already, with this very configuration, made by this very code" in output
     code, output = lw("show", tmp_path / "smoke.nc")
     assert code == 0
-    for word in ("revision", "ConstGate", "SharedGate", "DiagGate"):
+    for word in ("revision", "[training]\nsequences = 64", "ConstGate", "SharedGate", "DiagGate"):
         assert word in output
     assert lw("show", tmp_path / "smoke.nc", "--figure", tmp_path / "picture.png")[0] == 0
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
@@ -62,7 +62,7 @@ def test_run_reads_a_file(tmp_path):
     [
         ("name = ", "not valid TOML"),
         ('name = "x"\nspeed = 3', "speed: Extra inputs are not permitted (given: 3)"),
-        ('name = "x"', "models: Field required"),
+        ('name = "x"', "models: Field required\n"),
     ],
 )
 def test_bad_files_are_explained(tmp_path, text, message):

@@ -173,6 +173,13 @@ def test_lag_that_carries_nothing_is_not_detected():
     assert np.isfinite(result.required.sel(lag=1, source="error", noise_definition="lag", reading="mean")).all()
 
 
+def test_network_that_carries_nothing_at_all_has_no_window():
+    """Saturated gates, say, or a readout of zeros: every number is 0, no law can be fitted, and nothing is detected."""
+    observed = planted(1.7, [0.5, 0.4, 0.3, 0.2, 0.1], 300, np.random.default_rng(3))
+    result = infer(observed.assign(statistic=0 * observed.statistic, projection=0 * observed.projection), SETTINGS)
+    assert (result.window == 0).all()
+
+
 def test_order_of_sequences_changes_nothing():
     observed = planted(1.7, [0.3, 0.2, 0.1, 0.0, -0.1], 500, np.random.default_rng(3))
     shuffled = infer(observed.isel(sequence=np.random.default_rng(4).permutation(500)), SETTINGS)

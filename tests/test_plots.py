@@ -42,6 +42,21 @@ def test_figure_is_complete(small, name):
     figure.canvas.draw()
 
 
+def test_training_curve_ends_at_the_last_step(small):
+    line = plots.training(small).axes[0].lines[0]
+    assert line.get_xdata()[0] == 1
+    assert line.get_xdata()[-1] == 30
+    last = small.loss.sel(model="ConstGate").isel(step=slice(-20, None)).mean("step").median("seed")
+    assert line.get_ydata()[-1] == pytest.approx(float(last))
+
+
+def test_order_that_was_not_measured_is_named(small):
+    zeroth = small.sel(order=["zeroth"])
+    with pytest.raises(ValueError, match="order = 'first': must be one of 'zeroth'"):
+        plots.envelopes(zeroth)
+    plots.summary(zeroth)
+
+
 def test_lines_are_medians_over_seeds(small):
     figure = plots.envelopes(small, order="exact")
     drawn = {line.get_label(): line.get_ydata() for line in figure.axes[0].lines}

@@ -70,9 +70,22 @@ def test_windows_are_medians_of_the_named_readings(small):
     table = tables.windows(small, 512)
     whole = small.isel(probe=np.flatnonzero(small.view == "whole")).sel(model="SharedGate", budget=512, source="error", rule="tested")
     expected = whole.window.sel(reading="variance", noise_definition="total", definition="supremum").median()
-    assert table.loc[("SharedGate", "whole"), "in the whole gradient"] == f"{expected:.0f}"
+    assert table.loc[("SharedGate", "whole"), "in the whole gradient"].startswith(f"{expected:.0f} (")
     assert table.loc[("SharedGate", "whole"), "v2 to the letter"] == "–"
     assert table.loc[("SharedGate", "zeroth"), "v2 to the letter"] != "–"
+
+
+def test_hardest_lag_is_the_largest_number_needed(small):
+    own = small.required.isel(probe=-1).sel(source="error", rule="tested", noise_definition="total", reading="variance", model="DiagGate")
+    expected = np.ceil(own.max("lag").max("seed"))
+    assert tables.hardest_lag(small).loc["DiagGate", "largest seed"] == f"{expected:.0f}"
+
+
+def test_what_a_run_cannot_answer_is_said(small):
+    with pytest.raises(ValueError, match="n_sequences = 100: must be one of the run's budgets, 8, 64, 512"):
+        tables.windows(small, 100)
+    with pytest.raises(ValueError, match="DiagGate missing"):
+        tables.agreement(small.sel(model=["ConstGate", "SharedGate"]), 64)
 
 
 def test_null_control_counts_networks(small):

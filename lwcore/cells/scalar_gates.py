@@ -24,7 +24,7 @@ from lwcore.arguments import real_in
 from lwcore.cells.base import Cell, StepJacobian, Trace
 
 
-def _scan(drive: Tensor, weight_hh: Tensor, initial: Tensor, constant_gate: float | None) -> tuple[Tensor, Tensor, Tensor | None]:
+def _scan(drive: Tensor, weight_hh: Tensor, initial: Tensor, constant_gate: float | None) -> tuple[Tensor, Tensor, Tensor | float]:
     """Run the recurrence over time-major drives, the input's part of all pre-activations.
 
     Args:
@@ -34,21 +34,24 @@ def _scan(drive: Tensor, weight_hh: Tensor, initial: Tensor, constant_gate: floa
         constant_gate: The gate's value where it is not computed.
 
     Returns:
-        States with the initial one in front (T+1, B, H), candidates (T, B, H), gates (T, B, gate width) or None.
+        States with the initial one in front (T+1, B, H), candidates (T, B, H), and gates (T, B, gate width) or the constant gate's number.
     """
     steps, batch, rows = drive.shape
     hidden = initial.shape[1]
     width = rows - hidden
     states = drive.new_empty(steps + 1, batch, hidden)
     candidates = drive.new_empty(steps, batch, hidden)
-    gates = drive.new_empty(steps, batch, width) if width else None
+    gates = drive.new_empty(steps, batch, width) if constant_gate is None else constant_gate
     states[0] = initial
     recurrent = weight_hh.t()
     for t in range(steps):
         pre = torch.addmm(drive[t], states[t], recurrent)
         torch.tanh(pre[:, width:], out=candidates[t])
-        gate = constant_gate if gates is None else torch.sigmoid(pre[:, :width], out=gates[t])
-        torch.lerp(states[t], candidates[t], gate, out=states[t + 1])
+        if isinstance(gates, Tensor):
+            torch.sigmoid(pre[:, :width], out=gates[t])
+            torch.lerp(states[t], candidates[t], gates[t], out=states[t + 1])
+        else:
+            torch.lerp(states[t], candidates[t], gates, out=states[t + 1])
     return states, candidates, gates
 
 
@@ -108,15 +111,15 @@ class _ScalarGateScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, drive: Tensor, weight_hh: Tensor, initial: Tensor, constant_gate: float | None) -> Tensor:
         states, candidates, gates = _scan(drive, weight_hh, initial, constant_gate)
-        ctx.save_for_backward(states, candidates, gates, weight_hh)
+        ctx.save_for_backward(states, candidates, weight_hh, *([gates] if constant_gate is None else []))
         ctx.constant_gate = constant_gate
         return states[1:]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, loss_gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        states, candidates, gates, weight_hh = ctx.saved_tensors
-        retention, gains = _factors(states[:-1], candidates, ctx.constant_gate if gates is None else gates)
+        states, candidates, weight_hh, *computed = ctx.saved_tensors
+        retention, gains = _factors(states[:-1], candidates, computed[0] if computed else ctx.constant_gate)
         recurrent = _branches(weight_hh).flatten(0, 1)
         adjoint = torch.zeros_like(states[0])
         by_branch = torch.empty_like(gains)
@@ -294,7 +297,7 @@ class ScalarGateCell(Cell):
             inputs=inputs,
             initial=initial,
             states=states[1:].transpose(0, 1),
-            gate=self.constant_gate if gates is None else gates.transpose(0, 1),
+            gate=gates.transpose(0, 1) if isinstance(gates, Tensor) else gates,
             candidate=candidates.transpose(0, 1),
             recurrent=_branches(self.weight_hh.detach()),
             gate_width=self._gate_width(),
