@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from lwcore.bounds import detection_threshold
+from lwcore.window import DecayLaw, predicted_window
 from tests.built_book import BROWSER, DOCUMENTS, NO_BROWSER
 
 pytestmark = pytest.mark.skipif(not BROWSER, reason=NO_BROWSER)
@@ -73,3 +75,51 @@ def test_search_works_without_a_network(visit):
     seen.page.locator("#search-results li a").first.wait_for()
     assert seen.outside == []
     assert seen.complaints == []
+
+
+CHARTS = "notebooks/05c_scaling_laws.html"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_charts_are_drawn_and_fit(visit, width):
+    page = visit(CHARTS, width).page
+    page.wait_for_function("[...document.querySelectorAll('.chart')].every(chart => chart.view)")
+    boxes = page.evaluate("[...document.querySelectorAll('.chart')].map(c => [c.clientWidth, c.querySelector('svg').clientWidth])")
+    assert len(boxes) == 5
+    assert all(0.6 * room < drawn <= room for room, drawn in boxes)
+    assert page.evaluate("[...document.querySelectorAll('.chart :is(input, select)')].filter(e => !e.labels.length).length") == 0
+
+
+def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
+    seen = visit(CHARTS)
+    chart = seen.page.locator("#fig-explorer .chart")
+    slider, law = chart.get_by_label("tail index α"), chart.get_by_label("decay of f")
+    budget, reading = chart.get_by_label("sequences, log₁₀ N"), chart.get_by_role("status")
+
+    def compare(decay, alpha, n_sequences):
+        drawn = (chart.evaluate(f"chart => chart.view.signal('{name}')") for name in ("threshold", "window"))
+        exact = detection_threshold(n_sequences, 1, 1, alpha)
+        assert tuple(drawn) == pytest.approx((exact, predicted_window(decay, exact)), rel=1e-8)
+
+    compare(DecayLaw("power", 1, 1), 1.5, 1e3)
+    before, said = chart.locator("svg").inner_html(), reading.inner_text()
+    slider.focus()
+    for _ in range(4):
+        seen.page.keyboard.press("ArrowRight")
+    seen.page.wait_for_function("said => document.querySelector('#fig-explorer .reading').textContent !== said", arg=said)
+    assert chart.locator("svg").inner_html() != before
+    compare(DecayLaw("power", 1, 1), 1.7, 1e3)
+    law.select_option("exponential")
+    budget.focus()
+    for _ in range(10):
+        seen.page.keyboard.press("ArrowRight")
+    chart.evaluate("chart => chart.view.runAsync().then(() => null)")
+    compare(DecayLaw("exponential", 1, 0.9), 1.7, 1e4)
+    assert "N = 10,000" in reading.inner_text()
+
+    seen.page.set_viewport_size({"width": 390, "height": 800})  # drawn afresh, with the sliders where they were
+    seen.page.wait_for_function("document.querySelector('#fig-explorer svg').clientWidth < 390")
+    compare(DecayLaw("exponential", 1, 0.9), 1.7, 1e4)
+    assert slider.input_value() == "1.7"
+    assert seen.complaints == []
+    assert seen.outside == []

@@ -39,5 +39,20 @@ def test_every_figure_of_a_notebook_has_a_caption(name):
     assert [source for source, figure in figures if not (figure and figure.select_one("figcaption .caption-text"))] == []
 
 
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_chart_has_a_caption_a_number_and_a_name(name):
+    charts = [(chart, chart.find_parent("figure")) for chart in article(name).select(".chart")]
+    assert all(len(chart["aria-label"]) > 40 for chart, _ in charts)
+    assert all(figure and figure.select_one("figcaption .caption-text") and figure.select_one(".caption-number") for _, figure in charts)
+    assert len({chart["aria-label"] for chart, _ in charts}) == len(charts)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_vega_comes_with_charts_alone(name):
+    page = BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser")
+    scripts = [script["src"] for script in page.select("script[src]")]
+    assert any("_static/vega-lite-" in source for source in scripts) == bool(page.select(".chart"))
+
+
 def test_notebooks_are_in_the_table_of_contents():
     assert {path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.glob("notebooks/*.md")} <= set(NOTEBOOKS)

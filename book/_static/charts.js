@@ -1,0 +1,48 @@
+/* Draws the charts of a page. Each stands as JSON in its own element, and Vega comes from this site (book/_ext/living_paper.py): nothing is fetched. */
+(() => {
+  const PANEL = 200; // least width at which panels stand side by side
+
+  /* Let the panels share the width at hand. */
+  function fit(spec, room) {
+    const panels = spec.concat ?? [spec];
+    const columns = Math.max(1, Math.min(panels.length, Math.floor(room / PANEL)));
+    const width = Math.floor(room / columns) - 78; // names and numbers of the axes
+    for (const panel of panels) Object.assign(panel, { width, height: Math.round(Math.min(260, Math.max(180, 0.75 * width))) });
+    if (spec.concat) spec.columns = columns;
+    spec.config.legend.columns = room < 420 ? 2 : 3;
+    return spec;
+  }
+
+  async function draw(chart, source, state) {
+    const spec = fit(JSON.parse(source), chart.clientWidth);
+    for (const parameter of spec.params ?? []) if (parameter.name in state) parameter.value = state[parameter.name];
+    const { view } = await vegaEmbed(chart.firstElementChild, spec, { mode: "vega-lite", renderer: "svg", actions: false });
+    chart.view = view;
+    const reading = chart.querySelector(".reading");
+    if (!reading) return;
+    const say = () => (reading.textContent = view.signal("reading"));
+    view.addSignalListener("reading", say);
+    say();
+  }
+
+  /* Where the width changes, the chart is drawn afresh, and its sliders stay where they are. */
+  function place(chart) {
+    const source = chart.querySelector("script").textContent;
+    const names = (JSON.parse(source).params ?? []).filter((parameter) => parameter.bind).map((parameter) => parameter.name);
+    chart.replaceChildren(document.createElement("div"));
+    if (names.length) chart.append(Object.assign(document.createElement("p"), { className: "reading", role: "status" }));
+    let width = 0;
+    let drawing = Promise.resolve();
+    new ResizeObserver(() => {
+      if (Math.abs(chart.clientWidth - width) < 8) return;
+      width = chart.clientWidth;
+      drawing = drawing.then(() => {
+        const state = Object.fromEntries(names.map((name) => [name, chart.view?.signal(name)]).filter(([, value]) => value !== undefined));
+        chart.view?.finalize();
+        return draw(chart, source, state);
+      });
+    }).observe(chart);
+  }
+
+  document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("div.chart").forEach(place));
+})();
