@@ -35,8 +35,10 @@ test: book ## check the code, the notebooks and the built pages
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadscope
 
-bench: $(STAMP) ## time the training and measuring steps
+bench: $(STAMP) ## time training steps, stable laws and their fits (SciPy's fit alone takes half a minute)
 	$(BIN)/python -m benchmarks.steps
+	$(BIN)/python -m benchmarks.stable
+	$(BIN)/python -m benchmarks.fits
 
 references: $(STAMP) ## record the reference outputs of notebook cells afresh
 	$(BIN)/python -m pytest notebooks book --refresh-references

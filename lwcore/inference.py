@@ -68,6 +68,7 @@ def _infer_view(observed: xr.Dataset, envelope: xr.DataArray | None, settings: D
     )
     alpha_at_lag, scale = _tails(samples)
     alpha = alpha_at_lag.median(["probe", "lag"])
+    alpha = alpha.where(alpha > 1)  # at or below 1 means do not concentrate at all, and no number of sequences will do
     deviation = _deviation(samples)
     f = xr.ones_like(signal) if envelope is None else envelope
     readings = [

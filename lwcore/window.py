@@ -1,22 +1,41 @@
-"""From detectable lags to the learnability window, the decay laws that predict it, and the neurons' time scales.
+"""From detectable lags to the learnability window, in either of its two definitions, and the neurons' time scales.
 
 The paper's letters and the names here: ℓ ``lags`` (in steps), f(ℓ) ``envelope``, N(ℓ) ``required``, N ``n_sequences``, μ^{(q)}_ℓ ``rates``,
-H_N the learnability window, τ_q the time scale of neuron q.
+H_N the learnability window, τ_q the time scale of neuron q. The decay laws of `lwcore.decay` are importable from here, too.
+
+Two definitions of the window are in use. ``"supremum"``, the default, is the paper's, Eqs. (36) and (60): the longest detectable lag,
+however many shorter ones are not. ``"first_passage"`` is the longest lag up to which every lag is detectable. They agree where N(ℓ) does
+not fall (the envelope does not rise) with the lag; measured ones do, so every function here that depends on it takes ``definition``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, lag_list, one_of, real_in
+from lwcore.arguments import finite_array, lag_list, one_of
+from lwcore.bounds import log_detection_threshold, sample_complexity
+from lwcore.decay import DecayFit, DecayLaw, LawFit, fit_decay, lag_at, matching, predicted_window
+
+__all__ = [
+    "DecayFit",
+    "DecayLaw",
+    "LawFit",
+    "fit_decay",
+    "generalised_inverse",
+    "learnability_window",
+    "mixture_envelope",
+    "predicted_window",
+    "regime_window",
+    "time_scales",
+    "window_bounds",
+]
 
 Array = NDArray[np.float64]
 
-_LAWS = ("exponential", "power", "logarithmic")
+_DEFINITIONS = ("supremum", "first_passage")
 
 
 def learnability_window(
@@ -50,174 +69,173 @@ def learnability_window(
     budgets = finite_array("n_sequences", n_sequences, ndim=1)
     if (budgets < 0).any():
         raise ValueError(f"n_sequences contains {float(budgets.min())!r}: every entry must be 0 or more.")
-    if one_of("definition", definition, ["supremum", "first_passage"]) == "first_passage":
+    if one_of("definition", definition, _DEFINITIONS) == "first_passage":
         needed = np.maximum.accumulate(needed, axis=-1)
     return np.where(needed[..., None, :] <= budgets[:, None], lag, 0).max(axis=-1)
 
 
-@dataclass(frozen=True)
-class DecayLaw:
-    """A law for the decay of the envelope, one of the three regimes of Eq. (38) and Appendix F.
+def generalised_inverse(
+    lags: Iterable[int], envelope: ArrayLike, level: ArrayLike, *, definition: str = "supremum", between: str = "log"
+) -> Array:
+    """Return ``f^←(ε)``, the lag at which a measured envelope falls to a level.
 
-    Attributes:
-        name: ``"exponential"`` for ``f = c λ^ℓ``, ``"power"`` for ``f = c ℓ^−β``, ``"logarithmic"`` for ``f = c/log(1 + ℓ)``.
-        amplitude: The factor c > 0, in the units of the envelope.
-        decay: λ > 0 of the exponential law or β of the power law; NaN for the logarithmic law, which has no such parameter.
-
-    Raises:
-        TypeError: If a parameter is not a real number.
-        ValueError: If the name is not one of the three or a parameter is out of range.
-    """
-
-    name: str
-    amplitude: float
-    decay: float = float("nan")
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        one_of("name", self.name, _LAWS)
-        object.__setattr__(self, "amplitude", real_in("amplitude", self.amplitude, "(0, inf)"))
-        if self.name != "logarithmic":
-            allowed = "(0, inf)" if self.name == "exponential" else "(-inf, inf)"
-            object.__setattr__(self, "decay", real_in("decay", self.decay, allowed))
-
-    def envelope(self, lags: ArrayLike) -> Array:
-        """Return f at the lags (ℓ ≥ 1, any shape), in the units of the amplitude."""
-        lag = np.asarray(lags, dtype=np.float64)
-        if self.name == "exponential":
-            return self.amplitude * self.decay**lag
-        return self.amplitude * lag**-self.decay if self.name == "power" else self.amplitude / np.log1p(lag)
-
-
-def predicted_window(law: DecayLaw, threshold: ArrayLike) -> Array:
-    """Return the lag at which a decay law falls to a threshold, the window it predicts.
-
-    Implements Eqs. (39) and (60), ``H_N = f^←(ε_th)``, in closed form: ``log(c/ε)/log(1/λ)``, ``(c/ε)^(1/β)`` or ``exp(c/ε) − 1``. With
-    ``threshold = detection_threshold(N, ...)`` from `lwcore.bounds`, proportional to N^(−1/p), these are the three regimes of H_N in N.
+    The generalised inverse of Eqs. (39) and (60), ``sup{ℓ : f(ℓ) ≥ ε}``, of an envelope that need not be monotone.
 
     Args:
-        law: The decay law, e.g. ``fit_decay(lags, f).best.law``.
-        threshold: Envelope values ε > 0, in the units of the amplitude, any shape; may be infinite (nothing is detected).
+        lags: Lags ℓ ≥ 1 in steps, strictly increasing.
+        envelope: Envelope f ≥ 0, shape (..., lags).
+        level: Levels ε > 0 in the units of the envelope, shape (levels,) or a scalar; may be infinite.
+        definition: ``"supremum"``, or ``"first_passage"`` for the lag at which f falls below the level for the first time.
+        between: What f is between two lags. ``"log"``: log f is a straight line in ℓ, and the lag returned is real. ``"grid"``: only the
+            lags given exist, and one of them is returned, as in `learnability_window`.
 
     Returns:
-        Lag in steps, real, of the shape of `threshold`. 0 where the law is below the threshold for all ℓ ≥ 1, as in
-        `learnability_window`; infinite where it never falls to the threshold (λ ≥ 1 or β ≤ 0 included) or beyond the range of a float.
-
-    Raises:
-        ValueError: If a threshold is NaN, zero or negative.
-    """
-    level = np.asarray(threshold, dtype=np.float64)
-    if not (level > 0).all():
-        raise ValueError(f"threshold contains {float(level[~(level > 0)].flat[0])!r}: every entry must be above 0.")
-    log_ratio = np.log(law.amplitude) - np.log(level)
-    with np.errstate(over="ignore"):
-        if law.name == "logarithmic":
-            lag = np.expm1(np.exp(log_ratio))
-        else:
-            rate = -np.log(law.decay) if law.name == "exponential" else law.decay
-            if rate <= 0:  # no decay: a growing law is above any finite threshold in the end, a constant one from the start or never
-                above = level < np.inf if rate < 0 else log_ratio >= 0
-                return np.where(above, np.inf, 0.0)[()]
-            lag = log_ratio / rate if law.name == "exponential" else np.exp(log_ratio / rate)
-    return np.where(lag >= 1, lag, 0.0)[()]
-
-
-@dataclass(frozen=True)
-class LawFit:
-    """One decay law fitted to an envelope by least squares on ``log f``.
-
-    Attributes:
-        law: The fitted law.
-        amplitude_error: Standard error of the amplitude.
-        decay_error: Standard error of the decay parameter; NaN for the logarithmic law.
-        r_squared: Share of the variance of ``log f`` that the law explains; below 0 where a constant does better, NaN where f is constant.
-        aicc: Akaike's criterion with the correction for few points, up to a constant common to the laws; the least is the best.
-    """
-
-    law: DecayLaw
-    amplitude_error: float
-    decay_error: float
-    r_squared: float
-    aicc: float
-
-
-@dataclass(frozen=True)
-class DecayFit:
-    """The three decay laws fitted to one envelope.
-
-    Attributes:
-        exponential: Fit of ``f = c λ^ℓ``.
-        power: Fit of ``f = c ℓ^−β``.
-        logarithmic: Fit of ``f = c/log(1 + ℓ)``.
-    """
-
-    exponential: LawFit
-    power: LawFit
-    logarithmic: LawFit
-
-    @property
-    def best(self) -> LawFit:
-        """The fit of least AICc."""
-        return min(self.exponential, self.power, self.logarithmic, key=lambda fit: fit.aicc)
-
-
-def fit_decay(lags: Iterable[int], envelope: ArrayLike) -> DecayFit:
-    """Fit the three decay laws to an envelope.
-
-    Ordinary least squares on ``log f``, where the laws are straight lines in ℓ, ``log ℓ`` and ``log log(1 + ℓ)`` (the last with slope −1).
-    Neighbouring lags share their noise, so the standard errors, which take residuals to be independent, are too small as a rule.
-    A rescaled envelope changes amplitudes and nothing else.
-
-    Args:
-        lags: Lags ℓ ≥ 1 in steps, strictly increasing, at least five.
-        envelope: Envelope f > 0, shape (lags,).
-
-    Returns:
-        The three fits; ``.best`` is the one of least AICc.
+        Lag in steps, shape (..., levels), or (...) for a scalar level. 0 where f is below the level at every lag (``"supremum"``), or at
+        the first (``"first_passage"``: what happens before the first lag is not known); the last lag where f is at the level or above
+        there: the inverse is then at least that.
 
     Raises:
         TypeError: If a lag is not an integer, or the envelope not made of real numbers.
-        ValueError: If the envelope is not positive and finite or does not fit the lags, or there are fewer than five of them.
+        ValueError: If the envelope is negative or not finite or does not fit the lags, or another argument is not allowed.
     """
-    lag, f = _matching(lags, "envelope", finite_array("envelope", envelope, ndim=1), axis=0)
-    if lag.size < 5:
-        raise ValueError(f"lags has {lag.size} entries: must have at least 5, for two parameters and a variance.")
-    if not (f > 0).all():
-        bad = np.flatnonzero(f <= 0)[0]
-        raise ValueError(f"envelope = {float(f[bad])!r} at lag {lag[bad]:g}: must be above 0 at every lag.")
-    log_f = np.log(f)
-    constant = np.ones_like(lag)
-    return DecayFit(
-        exponential=_fit_law("exponential", np.stack([constant, lag]), log_f),
-        power=_fit_law("power", np.stack([constant, -np.log(lag)]), log_f),
-        logarithmic=_fit_law("logarithmic", constant[None], log_f, known=-np.log(np.log1p(lag))),
-    )
+    lag, f = matching(lags, "envelope", _at_least_1d(finite_array("envelope", envelope)), axis=-1)
+    if (f < 0).any():
+        raise ValueError(f"envelope contains {float(f[f < 0].flat[0])!r}: every entry must be 0 or more.")
+    levels = np.asarray(level, dtype=np.float64)
+    if levels.ndim > 1 or not (levels > 0).all():
+        raise ValueError(f"level = {level!r}: must be a number above 0, or a one-dimensional array of them.")
+    above = f[..., None, :] >= np.atleast_1d(levels)[:, None]
+    if one_of("definition", definition, _DEFINITIONS) == "first_passage":
+        above = np.logical_and.accumulate(above, axis=-1)
+    last = np.where(above, np.arange(lag.size), -1).max(axis=-1)  # shape (..., levels)
+    result = np.where(last >= 0, lag[np.maximum(last, 0)], 0.0)
+    if one_of("between", between, ["log", "grid"]) == "log" and lag.size > 1:
+        falls = (last >= 0) & (last < lag.size - 1)
+        left = np.where(falls, last, 0)
+        here, after = (np.take_along_axis(_log(f), index, axis=-1) for index in (left, left + 1))
+        drop = np.subtract(here, after, where=falls, out=np.zeros(falls.shape))
+        share = np.divide(here - np.log(levels), drop, where=falls & (drop > 0), out=np.zeros(falls.shape))
+        result = np.where(falls, lag[left] + share * (lag[left + 1] - lag[left]), result)
+    return result[..., 0] if levels.ndim == 0 else result
 
 
-def _fit_law(name: str, regressors: Array, log_f: Array, known: Array | float = 0.0) -> LawFit:
-    """Regress ``log f − known`` on the regressors, shape (parameters, lags); the first is the constant, whose coefficient is log c."""
-    parameters, count = regressors.shape
-    change = log_f - log_f[0]  # the unit of f goes first, and nothing but the amplitude depends on it; a constant f leaves exact zeros
-    centred = change - change.mean()
-    basis, triangle = np.linalg.qr(regressors.T)
-    coefficients = np.linalg.solve(triangle, basis.T @ (centred - known))
-    residual = np.sum((centred - known - coefficients @ regressors) ** 2)
-    errors = np.linalg.norm(np.linalg.inv(triangle), axis=1) * np.sqrt(residual / (count - parameters))
-    amplitude = np.exp(log_f[0] + change.mean() + coefficients[0])
-    decay, decay_error = (coefficients[1], errors[1]) if parameters == 2 else (np.nan, np.nan)
-    if name == "exponential":
-        decay, decay_error = np.exp(decay), np.exp(decay) * decay_error
-    total = np.sum(centred**2)
-    k = parameters + 1  # the residual variance is estimated, too
-    with np.errstate(divide="ignore"):
-        aicc = count * np.log(residual / count) + 2 * k + 2 * k * (k + 1) / (count - k - 1)
-    return LawFit(
-        law=DecayLaw(name, float(amplitude), float(decay)),
-        amplitude_error=float(amplitude * errors[0]),
-        decay_error=float(decay_error),
-        r_squared=float(1 - residual / total) if total > 0 else float("nan"),
-        aicc=float(aicc),
+def window_bounds(
+    lags: Iterable[int],
+    envelope: ArrayLike,
+    alignment: ArrayLike,
+    scale: ArrayLike,
+    n_sequences: ArrayLike,
+    alpha: float,
+    error: float = 0.1,
+    rate: str = "mean",
+    *,
+    definition: str = "supremum",
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the two bounds between which the envelope alone confines the window.
+
+    Implements Eqs. (38) and (39), ``f^←(C' N^(−1/p)) ≤ H_N ≤ f^←(c' N^(−1/p))``, with their constants: the least and the greatest
+    σ_α(ℓ)/m̄(ℓ) over the lags given, put in the place of each lag's own. That σ_α and m̄ stay between positive constants is what
+    Lemma 5.2 assumes; where they do not, the bounds lie far apart.
+
+    Args:
+        lags: Lags ℓ ≥ 1 in steps, strictly increasing.
+        envelope: Envelope f ≥ 0, shape (lags,).
+        alignment: Mean alignment m̄, shape (lags,) or a scalar. Where one is zero or negative the lower bound is 0.
+        scale: Scale σ_α > 0 of one sequence's statistic, shape (lags,) or a scalar.
+        n_sequences: Numbers N > 0 of sequences, shape (budgets,).
+        alpha: Tail index α in (1, 2].
+        error: Probability ε of naming the wrong sign, in (0, 0.5).
+        rate: ``"mean"``, ``"optimal"`` or ``"paper_v2"``; see `lwcore.bounds.complexity`.
+        definition: ``"supremum"`` or ``"first_passage"``.
+
+    Returns:
+        Lower and upper bound in steps, each of shape (budgets,); `learnability_window` lies between them, the ends included.
+
+    Raises:
+        TypeError: If an argument is not made of real numbers.
+        ValueError: If one is not finite, out of range or does not fit the lags.
+    """
+    lag, f = matching(lags, "envelope", finite_array("envelope", envelope, ndim=1), axis=0)
+    required = sample_complexity(1.0, alignment, scale, alpha, error, rate)  # grows with σ/m̄
+    if required.shape not in ((), lag.shape):
+        raise ValueError(f"alignment and scale have the shape {required.shape}: must hold one entry for each of the {lag.size} lags.")
+    shape = sample_complexity(f, 1.0, 1.0, alpha, error, rate) / sample_complexity(1.0, 1.0, 1.0, alpha, error, rate)
+    steps = lag.astype(np.int64)
+    low, high = (
+        learnability_window(steps, constant * shape, n_sequences, definition=definition) for constant in (required.max(), required.min())
     )
+    return low, high
+
+
+def regime_window(
+    law: DecayLaw,
+    n_sequences: ArrayLike,
+    alignment: float,
+    scale: float,
+    alpha: float,
+    error: float = 0.1,
+    rate: str = "mean",
+) -> Array:
+    """Return H_N(N) for an envelope that follows a decay law, constants included.
+
+    Implements Eqs. (35) and (60) in closed form. With ``ε_th = C σ_α/(m̄ N^(1/p))`` these are the three regimes of Appendix F:
+    ``exp(c N^(1/p) m̄/(C σ_α)) − 1`` (logarithmic), ``(c m̄/(C σ_α))^(1/β) N^(1/(pβ))`` (power) and
+    ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential); a tempered power law goes from the second to the third at ``ℓ = β/log(1/λ)``.
+    The laws fall with the lag, so both definitions of the window agree (a tempered one with β < 0 rises first: this is the supremum).
+
+    Args:
+        law: The decay law of the envelope.
+        n_sequences: Numbers N > 0 of sequences, any shape; real, and as large as a float holds.
+        alignment: Mean alignment m̄, the same at all lags; nothing is detected where it is 0 or negative.
+        scale: Scale σ_α > 0 of one sequence's statistic, the same at all lags, in the units of the envelope times the alignment.
+        alpha: Tail index α in (1, 2].
+        error: Probability ε of naming the wrong sign, in (0, 0.5).
+        rate: ``"mean"``, ``"optimal"`` or ``"paper_v2"``; see `lwcore.bounds.complexity`.
+
+    Returns:
+        Lag in steps, real, of the shape of `n_sequences`; 0 and infinity as in `predicted_window`.
+
+    Raises:
+        TypeError: If an argument is not made of real numbers.
+        ValueError: If one is not finite or out of range.
+    """
+    return lag_at(law, log_detection_threshold(n_sequences, alignment, scale, alpha, error, rate))
+
+
+def mixture_envelope(lags: ArrayLike, time_scales: ArrayLike, weights: ArrayLike | None = None) -> Array:
+    """Return the envelope of neurons that decay exponentially, each with its own time scale: ``f(ℓ) = Σ_q w_q exp(−ℓ/τ_q)``.
+
+    Few time scales give a few exponentials; a broad spectrum of them a power law over the lags it spans: rates 1/τ with the density
+    ``k^(β−1)`` give ``ℓ^−β``.
+
+    Args:
+        lags: Lags ℓ ≥ 0 in steps, not necessarily whole, shape (lags,).
+        time_scales: τ > 0 in steps, shape (..., neurons); may be infinite. Leave out the NaN that `time_scales` gives for neurons without
+            a positive rate.
+        weights: Weights w ≥ 0 in the units of the envelope, of a shape that broadcasts with the time scales; None for 1 each.
+
+    Returns:
+        Envelope of shape (..., lags).
+
+    Raises:
+        TypeError: If lags or weights are not made of real numbers.
+        ValueError: If a lag or weight is negative or not finite, or a time scale is NaN, zero or negative, or the shapes do not fit.
+    """
+    lag = finite_array("lags", lags, ndim=1)
+    tau = _at_least_1d(np.asarray(time_scales, dtype=np.float64))
+    weight = finite_array("weights", 1.0 if weights is None else weights)
+    for name, values, allowed, words in (
+        ("lags", lag, lag >= 0, "0 or more"),
+        ("time_scales", tau, tau > 0, "above 0"),
+        ("weights", weight, weight >= 0, "0 or more"),
+    ):
+        if not allowed.all():
+            raise ValueError(f"{name} contains {float(values[~allowed].flat[0])!r}: every entry must be {words}.")
+    try:
+        tau, weight = np.broadcast_arrays(tau, weight)
+    except ValueError:
+        raise ValueError(f"weights has shape {weight.shape}: must fit the time scales, of shape {tau.shape}.") from None
+    return np.einsum("...q,...lq->...l", weight, np.exp(-lag[:, None] / tau[..., None, :]))
 
 
 def time_scales(lags: Iterable[int], rates: ArrayLike) -> Array:
@@ -240,7 +258,7 @@ def time_scales(lags: Iterable[int], rates: ArrayLike) -> Array:
     array = finite_array("rates", rates)
     if array.ndim < 2:
         raise ValueError(f"rates has shape {array.shape}: must be (..., lags, neurons).")
-    lag, mu = _matching(lags, "rates", array, axis=-2)
+    lag, mu = matching(lags, "rates", array, axis=-2)
     kept = mu > 0
     log_mu = np.log(mu, where=kept, out=np.full(mu.shape, -np.inf))
     largest = log_mu.max(axis=-2, keepdims=True, initial=-np.inf)
@@ -253,8 +271,11 @@ def time_scales(lags: Iterable[int], rates: ArrayLike) -> Array:
         return np.where(slope >= 0, np.inf, -1 / slope)
 
 
-def _matching(lags: Iterable[int], name: str, values: Array, axis: int) -> tuple[Array, Array]:
-    lag = np.array(lag_list("lags", lags), dtype=np.float64)
-    if values.shape[axis] != lag.size:
-        raise ValueError(f"{name} has shape {values.shape}: dimension {axis} must hold one entry for each of the {lag.size} lags.")
-    return lag, values
+def _at_least_1d(values: Array) -> Array:
+    return values if values.ndim else values[None]
+
+
+def _log(values: Array) -> Array:
+    """Return the logarithm, −∞ at 0."""
+    with np.errstate(divide="ignore"):
+        return np.log(values)

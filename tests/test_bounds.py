@@ -1,19 +1,42 @@
-"""N(ℓ) and the threshold: agreement with each other, and with simulated tests."""
+"""Divergence, information, errors and numbers of sequences: against slow integrals, simulated tests, and each other."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import integrate, stats
 
-from lwcore.bounds import detection_threshold, rate_exponent, sample_complexity
+from lwcore.bounds import (
+    binary_entropy,
+    detection_error,
+    detection_threshold,
+    fano_error,
+    kl_divergence,
+    lan_divergence,
+    lan_range,
+    large_sample_error,
+    least_sequences,
+    log_detection_error,
+    log_detection_threshold,
+    mutual_information,
+    necessary_sequences,
+    rate_exponent,
+    sample_complexity,
+)
 from lwcore.stable import SymmetricStable
 
 RATES = ("mean", "optimal", "paper_v2")
+TESTS = ("mean", "likelihood", "median")
+LOG_2 = math.log(2)
+
+alphas = st.one_of(st.floats(1.05, 1.99), st.just(2.0))
+shifts = st.floats(-4, 1.5).map(lambda log_shift: 10**log_shift)
+numbers = st.sampled_from([1, 2, 3, 4, 7, 20, 1000, 10**6])
 
 
 def within_binomial_limits(errors: int, trials: int, probability: float) -> bool:
@@ -130,3 +153,300 @@ def test_bad_input_is_named(change: dict, message: str) -> None:
 def test_bad_number_of_sequences_is_named() -> None:
     with pytest.raises(ValueError, match="n_sequences contains 0"):
         detection_threshold(0, 1.0, 1.0, 1.5)
+
+
+def test_threshold_in_logarithms_goes_beyond_the_range_of_a_float() -> None:
+    logs = log_detection_threshold([1e30, 1e300], 1e-100, 1e-300, 1.5)
+    assert np.exp(logs[0]) == pytest.approx(detection_threshold(1e30, 1e-100, 1e-300, 1.5), rel=1e-12, abs=0)
+    assert logs[1] - logs[0] == pytest.approx(-270 / 3 * math.log(10))
+    assert log_detection_threshold(1e300, 1e300, 1e-300, 1.5)[()] < -1600
+    assert log_detection_threshold(10, 0.0, 1.0, 1.5) == math.inf
+
+
+# Divergence ------------------------------------------------------------------------------------------------------------------
+
+
+def slow_integral(function, shift: float) -> float:
+    """An integral over the line of a function with features of size 1 at ± a shift."""
+    edges = [-np.inf, -shift - 30, -shift, 0, shift, shift + 30, np.inf]
+    return sum(integrate.quad(function, a, b, limit=400, epsabs=1e-13, epsrel=1e-11)[0] for a, b in pairwise(edges))
+
+
+@pytest.mark.parametrize("alpha", [1.1, 1.5, 1.95])
+@pytest.mark.parametrize("shift", [0.3, 2.0, 40.0])
+def test_integrals_by_their_definitions(alpha: float, shift: float) -> None:
+    law = SymmetricStable(alpha)
+
+    def densities(x: float) -> tuple[float, float]:
+        return float(law.pdf(x - shift)), float(law.pdf(x + shift))
+
+    def divergence(x: float) -> float:
+        p, q = densities(x)
+        return p * math.log(p / q)
+
+    def information(x: float) -> float:
+        p, q = densities(x)
+        return sum(r / 2 * math.log(2 * r / (p + q)) for r in (p, q))
+
+    assert kl_divergence(shift, alpha) == pytest.approx(slow_integral(divergence, shift), rel=1e-8)
+    assert mutual_information(shift, alpha) == pytest.approx(slow_integral(information, shift), rel=1e-8)
+    # Chernoff, and Bahadur and Rao: the error falls as ρ^N/√N, ρ = ∫ √(p q)
+    affinity = slow_integral(lambda x: math.sqrt(math.prod(densities(x))), shift)
+    many, twice = log_detection_error([1e8, 2e8], shift, 1.0, alpha, "likelihood")
+    assert (twice - many + LOG_2 / 2) / 1e8 == pytest.approx(math.log(affinity), rel=1e-9)
+
+
+@given(alpha=alphas, shift=shifts)
+@settings(max_examples=40)
+def test_divergence_is_positive_and_below_its_quadratic_limit(alpha: float, shift: float) -> None:
+    exact, limit = kl_divergence(shift, alpha), lan_divergence(shift, alpha)
+    assert 0 < exact <= limit * (1 + 1e-9)
+    # a law symmetric about 0 has no cubic term, so that the relative error is quadratic in the shift
+    assert 1 - exact / limit <= 0.6 * shift**2 + 1e-9
+    assert exact == pytest.approx(SymmetricStable(alpha).kl(2 * shift), rel=1e-8, abs=0)
+
+
+@given(alpha=alphas, shift=shifts, n=numbers, unit=st.sampled_from([1e-12, 1.0, 1e12]))
+@settings(max_examples=40)
+def test_divergence_of_many_sequences(alpha: float, shift: float, n: int, unit: float) -> None:
+    one = kl_divergence(unit * shift, alpha, unit)
+    product = kl_divergence(unit * shift, alpha, unit, n)
+    mean = kl_divergence(unit * shift, alpha, unit, n, "mean")
+    assert one == pytest.approx(kl_divergence(shift, alpha), rel=1e-9, abs=0)
+    assert product == pytest.approx(n * one, rel=1e-12, abs=0)
+    assert mean == pytest.approx(kl_divergence(shift * n ** (1 - 1 / alpha), alpha), rel=1e-9, abs=0)
+    assert mean <= product * (1 + 1e-9)  # averaging loses information
+    if alpha == 2:
+        assert mean == pytest.approx(product, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("alpha", [1.05, 1.3, 1.7, 1.99])
+def test_quadratic_range(alpha: float) -> None:
+    for tolerance in (1e-3, 0.05, 0.5, 0.99):
+        edge = lan_range(alpha, tolerance)
+        assert 1 - kl_divergence(edge, alpha) / lan_divergence(edge, alpha) == pytest.approx(tolerance, rel=1e-6)
+        inside = edge * np.geomspace(1e-3, 0.999, 8)
+        assert (1 - kl_divergence(inside, alpha) / lan_divergence(inside, alpha) <= tolerance).all()
+        assert 1 - kl_divergence(1.001 * edge, alpha) / lan_divergence(1.001 * edge, alpha) > tolerance
+    far = kl_divergence([1e10, 1e20, 1e40, 1e160], alpha)  # logarithmic far out, where quadrature has given way to the limit, too
+    np.testing.assert_allclose(np.diff(far), (alpha + 1) * math.log(10) * np.array([10, 20, 120]), rtol=1e-9)
+
+
+def test_rates_of_the_quadratic_limit() -> None:
+    assert lan_range(2.0) == math.inf
+    alpha, n = 1.4, 10**6
+    tiny = 1e-9
+    assert lan_divergence(tiny, alpha, 1.0, n, "optimal") == pytest.approx(kl_divergence(tiny, alpha, 1.0, n), rel=1e-8, abs=0)
+    assert lan_divergence(tiny, alpha, 1.0, n, "mean") == pytest.approx(kl_divergence(tiny, alpha, 1.0, n, "mean"), rel=1e-8, abs=0)
+    assert lan_divergence(1.0, alpha) == pytest.approx(2 * SymmetricStable(alpha).fisher_information())
+    # Eq. (32) as printed, a lower bound: it exceeds what all N sequences together have, by N^(2/α − 1), however small the shift
+    excess = lan_divergence(tiny, alpha, 1.0, n, "paper_v2") / kl_divergence(tiny, alpha, 1.0, n)
+    assert excess == pytest.approx(n ** (2 / alpha - 1), rel=1e-6)
+
+
+# Information and Fano --------------------------------------------------------------------------------------------------------
+
+
+@given(alpha=alphas, shift=shifts, n=numbers)
+@settings(max_examples=40)
+def test_information(alpha: float, shift: float, n: int) -> None:
+    one = mutual_information(shift, alpha)
+    assert one == pytest.approx(mutual_information(shift, alpha, route="mixture"), rel=1e-11, abs=0)
+    mean = mutual_information(shift, alpha, 1.0, n, "mean")
+    assert mean == pytest.approx(mutual_information(shift, alpha, 1.0, n, "mean", "mixture"), rel=1e-11, abs=0)
+    product = mutual_information(shift, alpha, 1.0, n)
+    quarter = kl_divergence(shift, alpha, 1.0, n) / 4
+    assert 0 < one <= product * (1 + 1e-12)
+    assert mean <= product * (1 + 1e-12)
+    assert product <= min(LOG_2, n * one * (1 + 1e-12), quarter * (1 + 1e-9))
+    if quarter < 1e-6:
+        assert product == pytest.approx(quarter, rel=1e-4, abs=0)  # to first order all three are the same
+    more = mutual_information(1.1 * shift, alpha, 1.0, 2 * n)
+    assert product < more or product > LOG_2 - 1e-12
+
+
+def log_ratios(alpha: float, shift: float, count: int) -> np.ndarray:
+    """The log-likelihood ratios at equally probable values of one observation, the sign being plus."""
+    law = SymmetricStable(alpha)
+    z = law.ppf((np.arange(count) + 0.5) / count)
+    return law.logpdf(z) - law.logpdf(z + 2 * shift)
+
+
+@pytest.mark.parametrize("alpha", [1.2, 1.8])
+@pytest.mark.parametrize("shift", [0.2, 1.5])
+def test_two_and_three_sequences_by_enumeration(alpha: float, shift: float) -> None:
+    single = log_ratios(alpha, shift, 1500)
+    pair = single[:, None] + single
+    assert mutual_information(shift, alpha, 1.0, 2) == pytest.approx(LOG_2 - np.logaddexp(0, -pair).mean(), rel=2e-3)
+    assert detection_error(2, shift, 1.0, alpha, "likelihood") == pytest.approx((pair < 0).mean(), rel=2e-3)
+    fewer = log_ratios(alpha, shift, 160)
+    triple = fewer[:, None, None] + fewer[:, None] + fewer
+    assert detection_error(3, shift, 1.0, alpha, "likelihood") == pytest.approx((triple < 0).mean(), rel=2e-2)
+
+
+def test_entropy_by_hand() -> None:
+    np.testing.assert_array_equal(binary_entropy([0.0, 1.0]), 0)
+    assert binary_entropy(0.5) == pytest.approx(LOG_2, rel=1e-15)
+    assert binary_entropy(0.25) == pytest.approx(2 * LOG_2 - 0.75 * math.log(3), rel=1e-14)
+    assert binary_entropy(1e-200) == pytest.approx(1e-200 * (1 + 200 * math.log(10)), rel=1e-13, abs=0)
+
+
+@given(error=st.one_of(st.floats(1e-6, 0.4999), st.floats(-6, -1).map(lambda x: 10**x)))
+@settings(max_examples=80)
+def test_fano_inverts_the_entropy(error: float) -> None:
+    assert fano_error(LOG_2 - binary_entropy(error)) == pytest.approx(error, rel=1e-8, abs=0)
+
+
+def test_fano_at_its_ends() -> None:
+    np.testing.assert_array_equal(fano_error([0.0, LOG_2, 0.7, 1e300]), [0.5, 0, 0, 0])
+    small = np.array([1e-12, 1e-9])  # h_b(½ − δ) = log 2 − 2 δ²
+    np.testing.assert_allclose(0.5 - fano_error(small), np.sqrt(small / 2), rtol=1e-8)
+    last = 1e-13  # what is left is −p log p + p: no root is to be found by squaring
+    p = float(fano_error(LOG_2 - last))
+    assert p * (1 - math.log(p)) == pytest.approx(LOG_2 - (LOG_2 - last), rel=1e-6, abs=0)
+    assert (np.diff(fano_error(np.linspace(0, LOG_2, 200))) < 0).all()
+
+
+# Exact errors ----------------------------------------------------------------------------------------------------------------
+
+
+@given(alpha=alphas, log_shift=st.floats(-3, 0.6), n=st.sampled_from([1, 2, 3, 4, 7, 20, 1000]))
+@settings(max_examples=25)
+def test_no_test_beats_the_likelihood_ratio_and_none_beats_fano(alpha: float, log_shift: float, n: int) -> None:
+    shift = 10**log_shift
+    error = {test: float(detection_error(n, shift, 1.0, alpha, test)) for test in TESTS}
+    assert error["likelihood"] <= min(error.values()) * (1 + 1e-6)
+    assert fano_error(mutual_information(shift, alpha, 1.0, n)) <= error["likelihood"] * (1 + 1e-6)
+    assert fano_error(mutual_information(shift, alpha, 1.0, n, "mean")) <= error["mean"] * (1 + 1e-9)
+    # Hellman and Raviv: the error of the best test is at most half of the entropy left
+    assert error["likelihood"] <= (LOG_2 - mutual_information(shift, alpha, 1.0, n)) / (2 * LOG_2) * (1 + 1e-6) + 1e-15
+    if n == 1:
+        assert error["mean"] == error["likelihood"] == pytest.approx(SymmetricStable(alpha).sf(shift), rel=1e-12, abs=0)
+        assert error["median"] == pytest.approx(error["mean"], rel=1e-12, abs=0)
+
+
+@given(alpha=alphas, log_shift=st.floats(-3, 0.6), n=st.integers(1, 30), test=st.sampled_from(TESTS), unit=st.sampled_from([1e-12, 1e12]))
+@settings(max_examples=25)
+def test_errors_fall_with_number_and_shift_and_know_no_unit(alpha: float, log_shift: float, n: int, test: str, unit: float) -> None:
+    shift = 10**log_shift
+    error = float(detection_error(n, shift, 1.0, alpha, test))
+    assert detection_error(n, unit * shift, unit, alpha, test) == pytest.approx(error, rel=1e-9, abs=0)
+    assert detection_error(n + 2, shift, 1.0, alpha, test) < error
+    assert detection_error(n + 1, shift, 1.0, alpha, test) <= error * (1 + 1e-12)
+    assert detection_error(n, 1.2 * shift, 1.0, alpha, test) < error
+    assert log_detection_error(n, shift, 1.0, alpha, test) == pytest.approx(math.log(error), rel=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [1.3, 1.5, 1.8, 2.0])
+@pytest.mark.parametrize(("n", "shift"), [(1, 0.5), (6, 0.7), (31, 0.2)])
+def test_errors_are_those_of_simulated_tests(alpha: float, n: int, shift: float) -> None:
+    trials = 20_000
+    rng = np.random.default_rng([n, int(10 * alpha)])
+    law = SymmetricStable(alpha)
+    draws = law.sample((trials, n), rng) + shift
+    positive = (draws > 0).sum(axis=1) + rng.choice([-0.1, 0.1], trials)  # an even number may tie
+    ratio = np.sum(law.logpdf(draws - shift) - law.logpdf(draws + shift), axis=1)
+    wrong = {"mean": draws.sum(axis=1) < 0, "likelihood": ratio < 0, "median": positive < n / 2}
+    for test, wrongly in wrong.items():
+        assert within_binomial_limits(int(wrongly.sum()), trials, float(detection_error(n, shift, 1.0, alpha, test))), test
+    if n % 2:
+        np.testing.assert_array_equal(wrong["median"], np.median(draws, axis=1) < 0)
+
+
+@pytest.mark.parametrize("alpha", [1.2, 2.0])
+@pytest.mark.parametrize(("n", "shift"), [(1, 1.0), (2, 1.0), (5, 1e-3), (99, 0.3), (100, 0.3), (9999, 0.05)])
+def test_median_by_the_binomial_law(alpha: float, n: int, shift: float) -> None:
+    wrong = float(SymmetricStable(alpha).sf(shift))
+    half = n // 2  # more than half of the signs are wrong, or half of them and the coin falls badly
+    binomial = stats.binom.sf(half, n, wrong) + (stats.binom.pmf(half, n, wrong) / 2 if n % 2 == 0 else 0)
+    assert detection_error(n, shift, 1.0, alpha, "median") == pytest.approx(binomial, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("alpha", [1.1, 1.5, 1.9])
+def test_large_numbers(alpha: float) -> None:
+    for test in ("likelihood", "median"):
+        gaps = []
+        for n in (1e2 + 1, 1e4 + 1, 1e6 + 1, 1e30):
+            shift = 2 / math.sqrt(n)
+            gaps.append(abs(float(detection_error(n, shift, 1.0, alpha, test) / large_sample_error(n, shift, 1.0, alpha, test)) - 1))
+        assert 1e-5 < gaps[0] < 0.1
+        assert gaps[1] < gaps[0] / 50  # the correction is of order 1/N
+        assert gaps[2] < gaps[1] / 50
+        assert gaps[3] < 1e-12
+    # at a fixed shift the errors vanish far below the range of a float, as powers or exponentially
+    log_error = {test: log_detection_error([1e15, 1e30], 0.5, 1.0, alpha, test) for test in TESTS}
+    assert np.diff(log_error["mean"])[0] == pytest.approx(-15 * (alpha - 1) * math.log(10), rel=1e-2)
+    for test in ("likelihood", "median"):
+        assert log_error[test][1] / log_error[test][0] == pytest.approx(1e15, rel=1e-9)
+    assert log_error["likelihood"][1] < log_error["median"][1] < -1e28
+    assert mutual_information(0.5, alpha, 1.0, 1e30) == pytest.approx(LOG_2, rel=1e-15)
+
+
+def test_errors_at_their_ends() -> None:
+    for test in TESTS:
+        for alpha in (1.5, 2.0):
+            np.testing.assert_allclose(detection_error([1, 2, 9, 1e30], 0.0, 1.0, alpha, test), 0.5, rtol=1e-15)
+            np.testing.assert_allclose(detection_error(9, 1e-200, 1.0, alpha, test), 0.5, rtol=1e-15)
+            far = np.diff(log_detection_error(9, 10.0 ** np.arange(2, 12), 1.0, alpha, test))
+            assert (far <= 0).all()
+            if test != "likelihood":  # which is only bounded there
+                assert (far < 0).all()
+    assert log_detection_error(1, 1e200, 1.0, 1.5) == pytest.approx(-300 * math.log(10) + math.log(1.9947114020071634e-1), rel=1e-12)
+    assert detection_error([1, 2], np.ones((3, 1)), 1.0, 1.5, "median").shape == (3, 2)
+
+
+@pytest.mark.parametrize("alpha", [1.3, 2.0])
+@pytest.mark.parametrize("test", TESTS)
+def test_least_number_is_the_least(alpha: float, test: str) -> None:
+    shift, error = np.array([3.0, 0.4, 0.05]), 0.1
+    n = least_sequences(shift, 1.0, alpha, error, test)
+    assert (n == np.floor(n)).all()
+    assert (detection_error(n, shift, 1.0, alpha, test) <= error).all()
+    several = n > 1
+    fewer = n[several] - (2 if test == "median" else 1)
+    assert several.sum() >= 2
+    assert (detection_error(fewer, shift[several], 1.0, alpha, test) > error).all()
+    assert (necessary_sequences(shift, 1.0, alpha, error) <= n).all()
+    if test == "mean":
+        np.testing.assert_array_equal(n, np.ceil(sample_complexity(shift, 1.0, 1.0, alpha, error)))
+    assert least_sequences(0.0, 1.0, alpha, error, test) == math.inf
+
+
+def test_exponents_of_the_exact_numbers() -> None:
+    shift, alpha = np.array([1e-5, 1e-7]), 1.3
+    expected = {"mean": alpha / (alpha - 1), "likelihood": 2, "median": 2}
+    for test, exponent in expected.items():
+        n = least_sequences(shift, 1.0, alpha, test=test)
+        assert np.log(n[1] / n[0]) / np.log(100) == pytest.approx(exponent, rel=1e-6)
+    required = necessary_sequences(shift, 1.0, alpha)
+    assert np.log(required[1] / required[0]) / np.log(100) == pytest.approx(2, rel=1e-6)
+    best = least_sequences(1e-5, 1.0, alpha, test="likelihood")
+    assert best == pytest.approx(sample_complexity(1e-5, 1.0, 1.0, alpha, rate="optimal"), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: kl_divergence(-1.0, 1.5), r"shift contains -1\.0"),
+        (lambda: kl_divergence(1.0, 1.5, 1.0, 2.5), r"n_sequences contains 2\.5.*whole"),
+        (lambda: kl_divergence(1.0, 1.5, 1.0, 2, "median"), "statistic = 'median'"),
+        (lambda: kl_divergence(1.0, 0.9), r"alpha = 0\.9"),
+        (lambda: lan_divergence(1.0, 1.5, rate="fast"), "rate = 'fast'"),
+        (lambda: lan_range(1.5, 1.0), r"tolerance = 1\.0"),
+        (lambda: mutual_information(1.0, 1.5, 0.0), r"scale contains 0\.0"),
+        (lambda: mutual_information(1.0, 1.5, 1.0, [1, 2], route="mixture"), r"n_sequences contains 2\.0.*1 for"),
+        (lambda: mutual_information(1.0, 1.5, route="direct"), "route = 'direct'"),
+        (lambda: detection_error(0, 1.0, 1.0, 1.5), r"n_sequences contains 0\.0"),
+        (lambda: detection_error(1.5, 1.0, 1.0, 1.5, "median"), r"n_sequences contains 1\.5.*whole"),
+        (lambda: detection_error(1, 1.0, 1.0, 1.5, "sign"), "test = 'sign'"),
+        (lambda: detection_error([1, 2], [1.0, 1.0, 1.0], 1.0, 1.5), "do not broadcast"),
+        (lambda: large_sample_error(1, 1.0, 1.0, 1.5, "mean"), "test = 'mean'"),
+        (lambda: least_sequences(1.0, 1.0, 1.5, 0.5), r"error = 0\.5"),
+        (lambda: necessary_sequences(1.0, 1.0, 1.5, 0.0), r"error = 0\.0"),
+        (lambda: binary_entropy(1.5), r"probability contains 1\.5"),
+        (lambda: fano_error([0.1, -0.1]), r"information contains -0\.1"),
+    ],
+)
+def test_bad_input_to_the_bounds_is_named(call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,8 +1,7 @@
 """How many independent sequences it takes to see a lag, and how large the envelope must be for a given number.
 
 A lag is seen when the sign of its expected gradient can be told: one of two laws SαS(location ±Δ, scale σ) is to be named from N
-independent sequences, where ``Δ = f(ℓ) m̄(ℓ)`` is the mean of the matched statistic, Eqs. (29)–(31). The paper's letters and the names here:
-f ``envelope``, m̄ ``alignment``, σ_α ``scale``, α ``alpha``, P_e or ε ``error``, N ``n_sequences``, ε_th ``detection_threshold``.
+independent sequences, where ``Δ = f(ℓ) m̄(ℓ)`` is the mean of the matched statistic, Eqs. (29)–(31).
 
 Who averages the N values learns at another rate than who uses them well, hence the choice of ``rate``:
 
@@ -24,7 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import finite_array, one_of, real_in
+from lwcore.arguments import one_of, real_in
+from lwcore.bounds.shift_family import broadcast, require
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -78,9 +78,9 @@ def sample_complexity(
         TypeError: If an argument is not made of real numbers.
         ValueError: If one is not finite or out of range, or the shapes do not broadcast.
     """
-    envelope, alignment, scale = _broadcast(envelope=envelope, alignment=alignment, scale=scale)
-    _require("envelope", envelope, envelope >= 0, "0 or more")
-    _require("scale", scale, scale > 0, "above 0")
+    envelope, alignment, scale = broadcast(envelope=envelope, alignment=alignment, scale=scale)
+    require("envelope", envelope, envelope >= 0, "0 or more")
+    require("scale", scale, scale > 0, "above 0")
     exponent = rate_exponent(alpha, rate)
     log_shift = _log(envelope) + _log(alignment)  # logarithms, for products and powers may leave the range of a float
     with np.errstate(over="ignore"):
@@ -109,12 +109,35 @@ def detection_threshold(
         TypeError: If an argument is not made of real numbers.
         ValueError: If one is not finite or out of range, or the shapes do not broadcast.
     """
-    n_sequences, alignment, scale = _broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
-    _require("n_sequences", n_sequences, n_sequences > 0, "above 0")
-    _require("scale", scale, scale > 0, "above 0")
-    exponent = rate_exponent(alpha, rate)
     with np.errstate(over="ignore"):
-        return np.exp(_log_constant(alpha, error, rate) + np.log(scale) - _log(alignment) - np.log(n_sequences) / exponent)
+        return np.exp(log_detection_threshold(n_sequences, alignment, scale, alpha, error, rate))
+
+
+def log_detection_threshold(
+    n_sequences: ArrayLike, alignment: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1, rate: str = "mean"
+) -> Array:
+    """Return the natural logarithm of `detection_threshold`, which neither overflows nor underflows.
+
+    Args:
+        n_sequences: Number N > 0 of independent sequences; any shape that broadcasts with the next two.
+        alignment: Mean alignment m̄; see `sample_complexity`.
+        scale: Scale σ_α > 0 of the statistic of one sequence.
+        alpha: Tail index α in (1, 2].
+        error: Probability ε of naming the wrong sign, in (0, 0.5).
+        rate: ``"mean"``, ``"optimal"`` or ``"paper_v2"``.
+
+    Returns:
+        Logarithms of the broadcast shape; +∞ where the alignment is zero or negative.
+
+    Raises:
+        TypeError: If an argument is not made of real numbers.
+        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
+    """
+    n_sequences, alignment, scale = broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
+    require("n_sequences", n_sequences, n_sequences > 0, "above 0")
+    require("scale", scale, scale > 0, "above 0")
+    exponent = rate_exponent(alpha, rate)
+    return _log_constant(alpha, error, rate) + np.log(scale) - _log(alignment) - np.log(n_sequences) / exponent
 
 
 def _log_constant(alpha: float, error: float, rate: str) -> float:
@@ -134,17 +157,3 @@ def _log_quantile(alpha: float, error: float) -> float:
 def _log(value: Array) -> Array:
     """Return the logarithm, −∞ where the value is zero or negative: no signal."""
     return np.log(value, where=value > 0, out=np.full(value.shape, -np.inf))
-
-
-def _broadcast(**arrays: ArrayLike) -> tuple[Array, ...]:
-    checked = {name: finite_array(name, value) for name, value in arrays.items()}
-    try:
-        return np.broadcast_arrays(*checked.values())
-    except ValueError:
-        shapes = ", ".join(f"{name} {value.shape}" for name, value in checked.items())
-        raise ValueError(f"the shapes {shapes} do not broadcast against each other.") from None
-
-
-def _require(name: str, value: Array, allowed: NDArray[np.bool_], words: str) -> None:
-    if not allowed.all():
-        raise ValueError(f"{name} contains {float(value[~allowed].flat[0])!r}: every entry must be {words}.")

@@ -1,0 +1,137 @@
+"""Ways to average the sequences' numbers, and how fast each of them beats the noise down.
+
+An estimator of the location tells the sign of a shift Δ with error ε as soon as Δ reaches its own (1 − ε)-quantile at shift 0. If that
+quantile falls as ``N^(−1/p)``, the number of sequences needed grows as ``Δ^(−p)``: p is the exponent that Eqs. (31)–(39) are about. It
+depends on who averages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from lwcore.arguments import finite_array, integer_in, one_of, real_in
+from lwcore.stable import SymmetricStable
+
+METHODS = ("mean", "likelihood", "median", "clipped mean", "median of means")
+_CLIP = 3.0  # half-width at which values are clipped, in units of half the interquartile range
+_BLOCKS = 8  # blocks of the median of means
+_CHUNK = 2**21  # numbers drawn at a time
+
+
+def aggregate(samples: ArrayLike, method: str, law: SymmetricStable | None = None) -> NDArray[np.float64]:
+    """Estimate the location from each row of samples.
+
+    All estimators move with the samples and scale with them.
+
+    Args:
+        samples: Shape (..., N), N at least 8.
+        method: ``"mean"``; ``"median"``; ``"clipped mean"``, of values clipped to the median ± 3 times half the interquartile range;
+            ``"median of means"``, of 8 blocks in the order of the samples; ``"likelihood"``, one Newton step of the likelihood from the
+            median, which is as good as its maximum for large N.
+        law: The noise at location 0, needed by ``"likelihood"`` only.
+
+    Returns:
+        The estimates, shape (...).
+
+    Raises:
+        ValueError: If `method` is unknown, there are too few samples, or the law is missing.
+    """
+    one_of("method", method, METHODS)
+    values = finite_array("samples", samples)
+    count = integer_in("number of samples", values.shape[-1], _BLOCKS)
+    if method == "mean":
+        return values.mean(-1)
+    if method == "median of means":
+        return np.median([block.mean(-1) for block in np.array_split(values, _BLOCKS, axis=-1)], axis=0)
+    median = np.median(values, axis=-1, keepdims=True)
+    if method == "median":
+        return median[..., 0]
+    if method == "clipped mean":
+        low, high = np.quantile(values, [0.25, 0.75], axis=-1, keepdims=True)
+        reach = _CLIP * (high - low) / 2
+        return np.clip(values, median - reach, median + reach).mean(-1)
+    if law is None:
+        raise ValueError("law = None: the likelihood needs the law of the noise.")
+    score = law.score(values - median + law.loc).sum(-1)
+    return median[..., 0] - law.loc + score / (count * law.fisher_information())
+
+
+def detectable_shift(law: SymmetricStable, n_sequences: int, method: str, error: float, replicates: int, rng: np.random.Generator) -> float:
+    """Find by simulation the shift whose sign a method tells with a given error from N sequences.
+
+    Args:
+        law: The noise, at location 0.
+        n_sequences: N, at least 8.
+        method: One of `METHODS`.
+        error: ε in (0, 0.5).
+        replicates: Number of simulated averages; the result is a quantile of twice as many, as the law is symmetric.
+        rng: Source of randomness.
+
+    Returns:
+        The shift Δ, in the units of the law's scale.
+    """
+    level = real_in("error", error, "(0, 0.5)")
+    estimates = np.empty(integer_in("replicates", replicates, 10))
+    rows = max(1, _CHUNK // integer_in("n_sequences", n_sequences, _BLOCKS))
+    for start in range(0, replicates, rows):
+        block = estimates[start : start + rows]
+        block[:] = aggregate(law.sample((len(block), n_sequences), rng), method, law)
+    return float(np.quantile(np.abs(estimates), 1 - 2 * level))
+
+
+@dataclass(frozen=True)
+class MeasuredExponent:
+    """An exponent p, measured.
+
+    Attributes:
+        exponent: The estimate.
+        interval: Its confidence interval.
+        n_sequences: The numbers N at which shifts were measured.
+        shifts: The detectable shift at each N, mean over batches, in units of the scale.
+    """
+
+    exponent: float
+    interval: tuple[float, float]
+    n_sequences: NDArray[np.int64]
+    shifts: NDArray[np.float64]
+
+
+def measured_exponent(
+    alpha: float,
+    method: str,
+    n_sequences: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    error: float = 0.1,
+    replicates: int = 400,
+    batches: int = 10,
+    confidence: float = 0.95,
+) -> MeasuredExponent:
+    """Measure the exponent p in ``N ∝ Δ^(−p)`` of a method, from the slope of log Δ against log N.
+
+    Args:
+        alpha: Tail index of the noise in (1, 2].
+        method: One of `METHODS`.
+        n_sequences: Numbers N, at least two.
+        rng: Source of randomness.
+        error: Detection error ε in (0, 0.5).
+        replicates: Simulated averages a batch and N.
+        batches: Independent repetitions of the whole; their spread gives the interval, at least 3.
+        confidence: Level of the interval, in (0, 1).
+
+    Returns:
+        The exponent with its interval by Student's t over batches.
+    """
+    law = SymmetricStable(real_in("alpha", alpha, "(1, 2]"))
+    numbers = np.array([integer_in("n_sequences", n, _BLOCKS) for n in np.asarray(n_sequences).tolist()])
+    repeats = integer_in("batches", batches, 3)
+    log_shift = np.log([[detectable_shift(law, int(n), method, error, replicates, rng) for n in numbers] for _ in range(repeats)])
+    log_n = np.log(numbers) - np.log(numbers).mean()
+    slopes = log_shift @ log_n / (log_n @ log_n)  # −1/p, one a batch
+    half_width = special.stdtrit(repeats - 1, (1 + real_in("confidence", confidence, "(0, 1)")) / 2) * slopes.std(ddof=1) / np.sqrt(repeats)
+    low, middle, high = (-1 / (slopes.mean() + side * half_width) for side in (-1, 0, 1))
+    return MeasuredExponent(float(middle), (float(low), float(high)), numbers, np.exp(log_shift.mean(0)))

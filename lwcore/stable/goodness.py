@@ -1,0 +1,88 @@
+"""Goodness of fit: do the samples look like draws of the stable law fitted to them?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lwcore.arguments import finite_array, integer_in
+from lwcore.stable.ecf import characteristic_function
+from lwcore.stable.estimates import LOWEST_ALPHA
+from lwcore.stable.fits import METHODS, StableFit
+from lwcore.stable.law import SymmetricStable
+from lwcore.stable.standard import Array
+
+_STEP, _POINTS = 0.2, 20  # frequencies up to 4 over the scale, where the weight has fallen to 2 %
+_BLOCK = 1 << 20  # bootstrap draws at a time
+
+
+@dataclass(frozen=True)
+class GoodnessOfFit:
+    """How far samples are from a stable law fitted to them; arrays, one entry per column, when the samples were 2-D.
+
+    Attributes:
+        distance: n times the weighted squared distance of the characteristic functions; without unit, about 1 for stable samples
+            whatever their number n, and growing as n for others. NaN where the fit gave no stable law.
+        p_value: Probability of at least this distance if the samples are stable, by parametric bootstrap; NaN likewise.
+        replicates: How many bootstrap samples it rests on: no `p_value` is below ``1/(replicates + 1)``.
+    """
+
+    distance: float | Array
+    p_value: float | Array
+    replicates: int
+
+
+def goodness_of_fit(samples: ArrayLike, fitted: StableFit, rng: np.random.Generator, replicates: int = 199) -> GoodnessOfFit:
+    """Compare the empirical characteristic function φ̂ of samples with that of the stable law fitted to them.
+
+    The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples in units of the fit. Since the law was
+    fitted to the same samples, it is smaller than for a law known beforehand; so each bootstrap sample, drawn from the fitted law, is
+    itself fitted by the same method before its distance is taken.
+
+    Args:
+        samples: The draws that were fitted, shape (samples,) or (samples, columns).
+        fitted: What `fit` made of them.
+        rng: Source of randomness.
+        replicates: Number of bootstrap samples for each column, at least 19.
+
+    Returns:
+        Distance and p-value.
+
+    Raises:
+        TypeError: If an argument is of the wrong type.
+        ValueError: If `samples` has NaN or infinite entries, or not the columns that `fitted` has, or there are too few replicates.
+    """
+    data = finite_array("samples", samples, ndim=(1, 2))
+    if np.shape(fitted.alpha) != data.shape[1:]:
+        raise ValueError(f"samples has shape {data.shape}: must have the {np.shape(fitted.alpha)} columns that were fitted.")
+    integer_in("replicates", replicates, 19)
+    columns = data.reshape(len(data), -1)
+    alpha, scale, loc = (np.atleast_1d(values) for values in (fitted.alpha, fitted.scale, fitted.loc))
+    distance, p_value = np.full((2, alpha.size), np.nan)
+    for c in np.flatnonzero((alpha >= LOWEST_ALPHA) & (alpha <= 2)):  # not NaN, and not a Hill estimate that no stable law has
+        distance[c] = _distance((columns[:, [c]] - loc[c]) / scale[c], alpha[[c]])[0]
+        bootstrap = _bootstrap(SymmetricStable(alpha[c]), len(data), replicates, fitted.method, rng)
+        p_value[c] = (1 + np.sum(~(bootstrap < distance[c]))) / (replicates + 1)  # a replicate without a fit counts against rejection
+    if data.ndim == 1:
+        return GoodnessOfFit(float(distance[0]), float(p_value[0]), replicates)
+    return GoodnessOfFit(distance, p_value, replicates)
+
+
+def _distance(standardised: Array, alpha: Array) -> Array:
+    """Return the distance for each column of samples, shape (samples, columns)."""
+    u = _STEP * np.arange(1, _POINTS + 1)[:, None]
+    gap = np.abs(characteristic_function(standardised, _STEP, _POINTS) - np.exp(-(u**alpha))) ** 2
+    return len(standardised) * 2 * _STEP * np.sum(np.exp(-(u**2) / 4) * gap, axis=0)
+
+
+def _bootstrap(law: SymmetricStable, count: int, replicates: int, method: str, rng: np.random.Generator) -> Array:
+    """Return the distances of `replicates` samples of a law of unit scale, each from its own fit."""
+    distances = []
+    at_once = max(1, _BLOCK // count)
+    for done in range(0, replicates, at_once):
+        draws = law.sample((count, min(at_once, replicates - done)), rng)
+        found = METHODS[method](draws, 0.0)
+        distances.append(_distance((draws - found.loc) / found.scale, np.clip(found.alpha, LOWEST_ALPHA, 2)))
+    return np.concatenate(distances)
