@@ -33,6 +33,7 @@ def decay(results: xr.Dataset) -> pd.DataFrame:
                     "order": order,
                     "exponential best": f"{best.count('exponential')} of {len(best)}",
                     "power best": f"{best.count('power')} of {len(best)}",
+                    "tempered best": f"{best.count('tempered_power')} of {len(best)}",
                     "R² exponential": np.median([fit.exponential.r_squared for fit in fits]),
                     "R² power": np.median([fit.power.r_squared for fit in fits]),
                     "τ (steps)": np.median([-1 / np.log(fit.exponential.law.decay) for fit in fits]),
