@@ -20,6 +20,15 @@ def key_cache(app, config):
     config.nb_execution_cache_path = str(ROOT / "_build" / ".jupyter_cache" / digest.hexdigest()[:16])
 
 
+def watch_assets(app, config):
+    """Make an edit of styles, scripts or templates a reason to write the pages again; Sphinx by itself would keep yesterday's copies."""
+    digest = hashlib.sha256()
+    for path in sorted(path for folder in ("_static", "_templates", "_ext") for path in (ROOT / "book" / folder).rglob("*.*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    config.page_assets = digest.hexdigest()
+
+
 def name_repository(app, config):
     """Add source, issue and Binder buttons where the repository's address is known: in continuous integration."""
     if "GITHUB_REPOSITORY" in os.environ:
@@ -66,7 +75,9 @@ def bring_charts(app, pagename, templatename, context, doctree):
 
 def setup(app):
     """Connect the four."""
+    app.add_config_value("page_assets", "", "html")
     app.connect("config-inited", key_cache)
+    app.connect("config-inited", watch_assets)
     app.connect("config-inited", name_repository)
     app.connect("html-page-context", bring_charts)
     app.connect("html-page-context", mend_page, priority=900)
