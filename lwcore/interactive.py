@@ -79,18 +79,7 @@ def thresholds(
 
 
 def complexity(laws: Sequence[DecayLaw], *, signal: float, alpha: float, error: float = 0.1, rate: str = "mean") -> alt.Chart:
-    """Draw the number of sequences N(ℓ) of Eq. (37) that each lag needs.
-
-    Args:
-        laws: Decay laws, of different names.
-        signal: Alignment over noise scale, m̄/σ_α.
-        alpha: Tail index α in (1, 2].
-        error: Probability ε of naming the wrong sign.
-        rate: ``"mean"``, ``"optimal"`` or ``"paper_v2"``.
-
-    Returns:
-        The chart.
-    """
+    """Draw the number of sequences N(ℓ) of Eq. (37) that each lag needs; arguments and result as those of `thresholds`."""
     lag = np.geomspace(1, 1e4, 97)
     rows = [
         {"lag": x, "required": y, "law": law.name}
@@ -145,13 +134,14 @@ def window_explorer() -> alt.ConcatChart:
 
     Returns:
         The chart. Its signals ``exponent`` (p), ``constant`` (C), ``threshold`` (ε_th), ``needed`` (N(1), to see one step) and ``window``
-        (H_N, real) are what the functions of `lwcore.bounds` and `lwcore.window` give at the sliders' values, with m̄ = σ_α = 1.
+        (H_N, real) are what the functions of `lwcore.bounds` and `lwcore.window` give at the sliders' values, with m̄ = σ_α = 1. The sliders
+        of the laws that are not chosen are hidden (``usermeta``, read by ``book/_static/charts.js``).
     """
     envelope = _by_law("amplitude * pow(lambda, datum.lag)", "amplitude * pow(datum.lag, -beta)", "amplitude / log(1 + datum.lag)")
     params = [
         _choice("law", "decay of f", "power", {name: name for name in _LAW_COLOURS}),
-        _slider("lambda", "λ, exponential law", 0.9, 0.5, 0.995, 0.005),
-        _slider("beta", "β, power law", 1, 0.1, 3, 0.1),
+        _slider("lambda", "λ (exponential law)", 0.9, 0.5, 0.995, 0.005),
+        _slider("beta", "β (power law)", 1, 0.1, 3, 0.1),
         _slider("log_amplitude", "signal, log₁₀ c m̄/σ", 0, -1, 1, 0.05),
         _slider("alpha", "tail index α", 1.5, _ALPHAS[0], _ALPHAS[-1], 0.05),
         _slider("error", "error ε", 0.1, _ERRORS[0], _ERRORS[-1], 0.01),
@@ -204,8 +194,9 @@ def window_explorer() -> alt.ConcatChart:
         here.mark_rule(**rule).encode(reach),
         here.mark_point(**dot, opacity=1).encode(budget, reach),
     )
+    explorer = alt.concat(left, right, columns=2, usermeta={"shown": {"lambda": {"law": "exponential"}, "beta": {"law": "power"}}})
     return _dress(
-        alt.concat(left, right, columns=2).add_params(*params),
+        explorer.add_params(*params),
         "Two panels that follow the sliders below them. Left, the envelope falls with the lag and meets the dotted threshold at a dot. "
         "Right, the window rises with the number of sequences, with a dot at the chosen number.",
     )

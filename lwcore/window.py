@@ -182,22 +182,10 @@ def regime_window(
     ``exp(c N^(1/p) m̄/(C σ_α)) − 1`` (logarithmic), ``(c m̄/(C σ_α))^(1/β) N^(1/(pβ))`` (power) and
     ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential); a tempered power law goes from the second to the third at ``ℓ = β/log(1/λ)``.
     The laws fall with the lag, so both definitions of the window agree (a tempered one with β < 0 rises first: this is the supremum).
-
-    Args:
-        law: The decay law of the envelope.
-        n_sequences: Numbers N > 0 of sequences, any shape; real, and as large as a float holds.
-        alignment: Mean alignment m̄, the same at all lags; nothing is detected where it is 0 or negative.
-        scale: Scale σ_α > 0 of one sequence's statistic, the same at all lags, in the units of the envelope times the alignment.
-        alpha: Tail index α in (1, 2].
-        error: Probability ε of naming the wrong sign, in (0, 0.5).
-        rate: ``"mean"``, ``"optimal"`` or ``"paper_v2"``; see `lwcore.bounds.complexity`.
+    All other arguments are those of `lwcore.bounds.detection_threshold`; N may be as large as a float holds.
 
     Returns:
         Lag in steps, real, of the shape of `n_sequences`; 0 and infinity as in `predicted_window`.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range.
     """
     return lag_at(law, log_detection_threshold(n_sequences, alignment, scale, alpha, error, rate))
 

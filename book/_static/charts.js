@@ -18,6 +18,15 @@
     for (const parameter of spec.params ?? []) if (parameter.name in state) parameter.value = state[parameter.name];
     const { view } = await vegaEmbed(chart.firstElementChild, spec, { mode: "vega-lite", renderer: "svg", actions: false });
     chart.view = view;
+    /* A control that belongs to one choice of another (usermeta.shown: { name: { other: value } }) is there for that choice alone. */
+    for (const [name, condition] of Object.entries(spec.usermeta?.shown ?? {})) {
+      const control = chart.querySelector(`.vega-bind [name="${name}"]`).closest(".vega-bind");
+      for (const [other, value] of Object.entries(condition)) {
+        const toggle = () => (control.hidden = view.signal(other) !== value);
+        view.addSignalListener(other, toggle);
+        toggle();
+      }
+    }
     const reading = chart.querySelector(".reading");
     if (!reading) return;
     const say = () => (reading.textContent = view.signal("reading"));

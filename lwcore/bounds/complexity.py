@@ -43,10 +43,6 @@ def rate_exponent(alpha: float, rate: str = "mean") -> float:
 
     Returns:
         The exponent; at least 2 for ``"mean"``, at most 2 for ``"paper_v2"``.
-
-    Raises:
-        TypeError: If `alpha` is not a real number.
-        ValueError: If `alpha` is out of range or `rate` is not one of the three.
     """
     alpha = real_in("alpha", alpha, "(1, 2]")
     return {"mean": alpha / (alpha - 1), "optimal": 2.0, "paper_v2": alpha}[one_of("rate", rate, _RATES)]
@@ -73,10 +69,6 @@ def sample_complexity(
     Returns:
         Number of sequences, real (not rounded; below 1 where a single sequence is more than enough), of the broadcast shape; infinite
         where envelope or alignment leaves no signal, or where it exceeds the range of a float.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
     """
     envelope, alignment, scale = broadcast(envelope=envelope, alignment=alignment, scale=scale)
     require("envelope", envelope, envelope >= 0, "0 or more")
@@ -92,22 +84,11 @@ def detection_threshold(
 ) -> Array:
     """Return ε_th, the least envelope that N sequences detect.
 
-    Implements Eq. (35), ``ε_th = C σ_α/(m̄ N^(1/p))``, the inverse of `sample_complexity`: ``f ≥ ε_th`` where ``N(ℓ) ≤ N``.
-
-    Args:
-        n_sequences: Number N > 0 of independent sequences; any shape that broadcasts with the next two.
-        alignment: Mean alignment m̄; see `sample_complexity`.
-        scale: Scale σ_α > 0 of the statistic of one sequence.
-        alpha: Tail index α in (1, 2].
-        error: Probability ε of naming the wrong sign, in (0, 0.5).
-        rate: ``"mean"``, ``"optimal"`` or ``"paper_v2"``.
+    Implements Eq. (35), ``ε_th = C σ_α/(m̄ N^(1/p))``, the inverse of `sample_complexity`, whose other arguments it shares: ``f ≥ ε_th``
+    where ``N(ℓ) ≤ N``, with ``n_sequences`` N > 0 of any shape that broadcasts.
 
     Returns:
         Envelope values of the broadcast shape, in the units of ``scale/alignment``; infinite where the alignment is zero or negative.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
     """
     with np.errstate(over="ignore"):
         return np.exp(log_detection_threshold(n_sequences, alignment, scale, alpha, error, rate))
@@ -116,23 +97,7 @@ def detection_threshold(
 def log_detection_threshold(
     n_sequences: ArrayLike, alignment: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1, rate: str = "mean"
 ) -> Array:
-    """Return the natural logarithm of `detection_threshold`, which neither overflows nor underflows.
-
-    Args:
-        n_sequences: Number N > 0 of independent sequences; any shape that broadcasts with the next two.
-        alignment: Mean alignment m̄; see `sample_complexity`.
-        scale: Scale σ_α > 0 of the statistic of one sequence.
-        alpha: Tail index α in (1, 2].
-        error: Probability ε of naming the wrong sign, in (0, 0.5).
-        rate: ``"mean"``, ``"optimal"`` or ``"paper_v2"``.
-
-    Returns:
-        Logarithms of the broadcast shape; +∞ where the alignment is zero or negative.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
-    """
+    """Return the logarithm of `detection_threshold`, which takes the same arguments; it neither overflows nor underflows."""
     n_sequences, alignment, scale = broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
     require("n_sequences", n_sequences, n_sequences > 0, "above 0")
     require("scale", scale, scale > 0, "above 0")

@@ -44,31 +44,12 @@ def detection_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, 
 
     Returns:
         Error in [0, ½] of the broadcast shape; 0 where it underflows, for which see `log_detection_error`.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
     """
     return np.exp(log_detection_error(n_sequences, shift, scale, alpha, test))
 
 
 def log_detection_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean") -> Array:
-    """Return the natural logarithm of `detection_error`, which does not underflow; N may be 1e30.
-
-    Args:
-        n_sequences: Number N ≥ 1 of independent sequences; any shape that broadcasts with the next two. Whole, but for ``"mean"``.
-        shift: Δ ≥ 0.
-        scale: Scale σ > 0 of one sequence's statistic.
-        alpha: Tail index α in (1, 2].
-        test: ``"mean"``, ``"likelihood"`` or ``"median"``; see `detection_error`.
-
-    Returns:
-        Logarithms, at most ``−log 2``, of the broadcast shape.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
-    """
+    """Return the logarithm of `detection_error`, which takes the same arguments; it does not underflow, and N may be 1e30."""
     mean = one_of("test", test, _TESTS) == "mean"
     h, alpha, n, mean_h = standardised(shift, alpha, scale, n_sequences, whole=not mean)
     if mean or (test == "likelihood" and alpha == 2):
@@ -155,21 +136,11 @@ def large_sample_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLik
 
     ``Φ(−Δ √(N I_α)/σ)`` for ``"likelihood"``, and ``Φ(−2 p(0) Δ √N/σ)``, p(0) the density of unit scale at its median, for
     ``"median"``. The limit is taken with ``N Δ²`` held fixed: at fixed Δ and N → ∞ both sides vanish, exponentially and not at the
-    same rate. The ratio ``4 p(0)²/I_α`` is the efficiency of the median, 0.81 at α = 1 and 0.64 at α = 2.
-
-    Args:
-        n_sequences: Number N ≥ 1 of independent sequences; any shape that broadcasts with the next two.
-        shift: Δ ≥ 0.
-        scale: Scale σ > 0 of one sequence's statistic.
-        alpha: Tail index α in (1, 2].
-        test: ``"likelihood"`` or ``"median"``. The error of the mean needs no limit.
+    same rate. The ratio ``4 p(0)²/I_α`` is the efficiency of the median, 0.81 at α = 1 and 0.64 at α = 2. The error of the mean needs no
+    limit; the arguments are those of `detection_error`.
 
     Returns:
         Error in [0, ½] of the broadcast shape.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
     """
     h, alpha, n, _ = standardised(shift, alpha, scale, n_sequences, whole=False)
     law = SymmetricStable(alpha)
@@ -195,10 +166,6 @@ def least_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error: flo
     Returns:
         Whole numbers ≥ 1 of the broadcast shape, to a relative accuracy of 1e-12 where they are larger than that can tell; infinite for a
         shift of 0.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
     """
     h, alpha, _, _ = standardised(shift, alpha, scale, 1, whole=False)
     error = real_in("error", error, "(0, 0.5)")

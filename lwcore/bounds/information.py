@@ -46,10 +46,6 @@ def mutual_information(
 
     Returns:
         Array of the broadcast shape.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range, the shapes do not broadcast, or the mixture is asked of several sequences.
     """
     product = one_of("statistic", statistic, ["product", "mean"]) == "product"
     mixture = one_of("route", route, ["fourier", "mixture"]) == "mixture"
@@ -106,10 +102,6 @@ def binary_entropy(probability: ArrayLike) -> Array:
 
     Returns:
         Entropy in [0, log 2], of that shape.
-
-    Raises:
-        TypeError: If p is not made of real numbers.
-        ValueError: If an entry is not in [0, 1].
     """
     (p,) = broadcast(probability=probability)
     require("probability", p, (p >= 0) & (p <= 1), "in [0, 1]")
@@ -135,10 +127,6 @@ def fano_error(information: ArrayLike) -> Array:
 
     Returns:
         The least error P_e in [0, ½], of that shape; accurate relative to itself near 0, as far as ``log 2 − I`` is, and so is ``½ − P_e``.
-
-    Raises:
-        TypeError: If the information is not made of real numbers.
-        ValueError: If an entry is negative or not finite.
     """
     (information,) = broadcast(information=information)
     require("information", information, information >= 0, "0 or more")
@@ -159,19 +147,10 @@ def necessary_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error:
     Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁/4``, KL₁ the exact divergence of one sequence, so that
     ``N ≥ 4 (log 2 − h_b(ε))/KL₁``. The exponent in σ/Δ is 2 for small shifts, whatever α. The proof of ``I ≤ KL/4``: both sides are
     f-divergences, and the ratio of the second derivatives of their generators is ``t/(2 (1 + t)²) ≤ ⅛`` against the symmetrised KL.
-
-    Args:
-        shift: Δ ≥ 0; any shape that broadcasts with the scale.
-        scale: Scale σ > 0 of one sequence's statistic.
-        alpha: Tail index α in (1, 2].
-        error: Probability ε of naming the wrong sign, in (0, 0.5).
+    The arguments are those of `least_sequences`, the number that a given test needs.
 
     Returns:
         Number of sequences, real, of the broadcast shape; infinite for a shift of 0.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
     """
     error = real_in("error", error, "(0, 0.5)")
     with np.errstate(divide="ignore", over="ignore"):

@@ -46,10 +46,6 @@ class LogRatio:
         _, weight = np.polynomial.legendre.leggauss(self.coordinate.shape[1])
         return self.half_width * weight * np.exp(np.log(np.cosh(self.coordinate)) + self.log_density)
 
-    def divergence(self) -> float:
-        """Return KL(P₁‖P₀) as ``∫_{x>0} (p₊ − p₋) L dx``, whose integrand is positive and, next to h = 0, free of cancellation."""
-        return float(np.sum(self.mass * -np.expm1(-self.log_ratio) * self.log_ratio))
-
     def log_affinity(self) -> float:
         """Return ``log ρ``, ``ρ = ∫ √(p₊ p₋) dx``, accurate relative to itself both near ρ = 1 and near 0."""
         distance = np.sum(self.mass * np.expm1(-self.log_ratio / 2) ** 2)  # 1 − ρ
@@ -158,10 +154,6 @@ def standardised(
 
     Returns:
         ``h = Δ/σ`` of one observation; α; N; and ``h N^(1 − 1/α)``, that of their mean. Arrays of the broadcast shape; h may overflow to ∞.
-
-    Raises:
-        TypeError: If an argument is not made of real numbers.
-        ValueError: If one is not finite or out of range, or the shapes do not broadcast.
     """
     shift, scale, n_sequences = broadcast(shift=shift, scale=scale, n_sequences=n_sequences)
     alpha = real_in("alpha", alpha, "(1, 2]")
