@@ -99,6 +99,10 @@ class MeasuredExponent:
     n_sequences: NDArray[np.int64]
     shifts: NDArray[np.float64]
 
+    def __str__(self) -> str:
+        """Write the estimate with its interval."""
+        return f"{self.exponent:.2f} ({self.interval[0]:.2f} to {self.interval[1]:.2f})"
+
 
 def measured_exponent(
     alpha: float,

@@ -6,10 +6,11 @@ and each rate of `lwcore.bounds`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from lwcore.arguments import one_of
 from lwcore.bounds import log_detection_threshold, rate_exponent, sample_complexity
@@ -18,6 +19,11 @@ from lwcore.window import learnability_window, regime_window
 
 _RATES = ("mean", "optimal", "paper_v2")
 _LAST = {"exponential": 500, "power": 10**6, "logarithmic": 10**15}  # lag of the grid on which windows are read
+_HEIGHT: dict[str, Callable[[NDArray[np.int64]], NDArray[np.float64]]] = {
+    "exponential": np.asarray,
+    "power": np.log,
+    "logarithmic": lambda window: np.log(np.log(window)),
+}
 
 
 def regime_slope(law: DecayLaw, alpha: float, rate: str = "mean") -> float:
@@ -48,9 +54,8 @@ def growth(laws: Sequence[DecayLaw], alpha: float, error: float = 0.1) -> pd.Dat
         needed = sample_complexity(law.envelope(lags), 1, 1, alpha, error, rate)
         budgets = np.geomspace(needed[4], needed[-1], 400)
         window = learnability_window(lags, needed, budgets)
-        height = {"exponential": lambda w: w, "power": np.log, "logarithmic": lambda w: np.log(np.log(w))}[law.name]
         used = window >= (0 if law.name == "exponential" else np.sqrt(last))
-        measured = np.polyfit(np.log(budgets[used]), height(window[used]), 1)[0]
+        measured = np.polyfit(np.log(budgets[used]), _HEIGHT[law.name](window[used]), 1)[0]
         step = np.append(np.diff(lags), np.inf)[np.searchsorted(lags, window)]
         gap = (regime_window(law, budgets, 1, 1, alpha, error, rate) - window) / step
         rows.append([law.name, rate, measured, slope, 100 * (measured / slope - 1), gap.max()])
