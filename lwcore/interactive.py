@@ -95,17 +95,7 @@ def complexity(laws: Sequence[DecayLaw], *, signal: float, alpha: float, error: 
 
 
 def sandwich(n_sequences: ArrayLike, windows: dict[str, ArrayLike], shortest: ArrayLike, longest: ArrayLike) -> alt.LayerChart:
-    """Draw windows between the two bounds of Eq. (39).
-
-    Args:
-        n_sequences: Numbers of sequences N.
-        windows: Windows there in steps, by the name of their definition.
-        shortest: The lower bound.
-        longest: The upper bound.
-
-    Returns:
-        The chart.
-    """
+    """Draw windows (steps, by the name of their definition) between the two bounds of Eq. (39), at given numbers of sequences."""
     budget = _digits(n_sequences)
     band = [{"budget": n, "window": low, "longest": high} for n, low, high in zip(budget, _digits(shortest), _digits(longest), strict=True)]
     steps = [

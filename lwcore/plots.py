@@ -40,14 +40,7 @@ def use_book_style() -> None:
 
 
 def training(results: xr.Dataset) -> Figure:
-    """Draw the training loss of every model, smoothed over 20 steps, against the noise floor and the variance of the target.
-
-    Args:
-        results: A run.
-
-    Returns:
-        The figure.
-    """
+    """Draw the training loss of every model, smoothed over 20 steps, against the noise floor and the variance of the target."""
     figure, (axes,) = _panels(1, width=6.4)
     loss = results.loss.assign_coords(step=np.arange(1, results.sizes["step"] + 1))
     smooth = loss.rolling(step=20, min_periods=1).mean()
@@ -92,14 +85,7 @@ def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
 
 
 def orders(results: xr.Dataset) -> Figure:
-    """Draw each model's envelope at every order of transport.
-
-    Args:
-        results: A run.
-
-    Returns:
-        The figure.
-    """
+    """Draw each model's envelope at every order of transport."""
     figure, panels = _panels(results.sizes["model"], width=8.6, height=3, sharey=True)
     for axes, model in zip(panels, results.model.values, strict=True):
         for order in results.order.values:
@@ -238,14 +224,7 @@ def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
 
 
 def null_control(results: xr.Dataset) -> Figure:
-    """Draw the share of null controls whose window is not empty, by rule, over all probes; noise of the lag.
-
-    Args:
-        results: A run.
-
-    Returns:
-        The figure.
-    """
+    """Draw the share of null controls whose window is not empty, by rule, over all probes; noise of the lag."""
     figure, (axes,) = _panels(1, width=5.4)
     null = results.window.sel(source="noise", noise_definition="lag", reading="mean", definition="supremum")
     share = (null > 0).mean(("model", "seed", "probe"))
@@ -260,14 +239,7 @@ def null_control(results: xr.Dataset) -> Figure:
 
 
 def learned(results: xr.Dataset) -> Figure:
-    """Draw the coefficient of every delayed input in the networks' output beside the planted ones.
-
-    Args:
-        results: A run.
-
-    Returns:
-        The figure.
-    """
+    """Draw the coefficient of every delayed input in the networks' output beside the planted ones."""
     figure, (axes,) = _panels(1, width=6.4)
     _learned_lines(axes, results)
     axes.set(xlabel="delay (steps)", ylabel="coefficient in the output")
@@ -276,14 +248,7 @@ def learned(results: xr.Dataset) -> Figure:
 
 
 def summary(results: xr.Dataset) -> Figure:
-    """Draw the whole result in one picture: envelopes, what was learned, the paper's window and the optimiser's.
-
-    Args:
-        results: A run.
-
-    Returns:
-        The figure.
-    """
+    """Draw the whole result in one picture: envelopes, what was learned, the paper's window and the optimiser's."""
     figure, (carried, recovered, paper, own) = _panels(4, width=7.6, height=6, rows=2)
     for model in results.model.values:
         for order in ("first", "exact"):

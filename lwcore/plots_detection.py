@@ -1,4 +1,7 @@
-"""Figures of the detection chapter: divergence and its square, what N sequences tell, how fast averages concentrate, whether a fit fits."""
+"""Figures of the detection chapter: divergence and its square, what N sequences tell, how fast averages concentrate, whether a fit fits.
+
+Every function draws what the arguments name, Δ in units of σ, and gives the figure.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +33,7 @@ _LOCALISATIONS = {"optimal": "r = √N", "paper_v2": "r = N$^{1/α}$ (version 2)
 
 
 def divergences(alphas: Sequence[float], shift: float, alpha: float) -> Figure:
-    """Draw the divergence against the shift, its share of the quadratic limit, and its growth with N beside Eq. (32).
-
-    Args:
-        alphas: Tail indices of the first two panels.
-        shift: Δ/σ of the last.
-        alpha: Tail index of the last.
-
-    Returns:
-        The figure; dotted lines are quadratic limits, dots mark where `lan_range` ends.
-    """
+    """Draw the divergence against Δ/σ for some tail indices, its share of the quadratic limit, and, for one, its growth with N."""
     figure, (one, share, many) = _panels(3, height=3.2)
     h, n = np.geomspace(0.03, 1e4, 200), np.unique(np.geomspace(1, 1e5, 60).astype(int))
     for a, colour in zip(alphas, _COLOURS, strict=False):
@@ -60,14 +54,7 @@ def divergences(alphas: Sequence[float], shift: float, alpha: float) -> Figure:
 
 
 def expansion(simulated: Mapping[tuple[str, int], Expansion]) -> Figure:
-    """Draw how the log-likelihood ratio spreads, and what the LAN expansion leaves of it, against N.
-
-    Args:
-        simulated: Expansions by rate and N, as `lwcore.bounds.lan_expansion` gives them.
-
-    Returns:
-        The figure: standard deviation of the ratio, and root mean square of the remainder.
-    """
+    """Draw how the log-likelihood ratio spreads, and what is left of it, for expansions simulated at several rates and N."""
     figure, (spread, left) = _panels(2)
     for (rate, words), colour in zip(_LOCALISATIONS.items(), (_COLOURS[4], "black", _COLOURS[3]), strict=True):
         terms = {n: term for (r, n), term in simulated.items() if r == rate}
@@ -75,21 +62,14 @@ def expansion(simulated: Mapping[tuple[str, int], Expansion]) -> Figure:
         spread.plot(list(terms), [term.log_ratio.std() for term in terms.values()], **style)
         left.plot(list(terms), [np.sqrt(np.mean(term.remainder**2)) for term in terms.values()], **style)
     spread.set(xlabel="number of sequences N", ylabel="spread of the log ratio (nats)", xscale="log", yscale="log")
-    spread.set_yticks(ticks := [0.1, 0.3, 1, 3], ticks)
+    spread.set(yticks=(ticks := [0.1, 0.3, 1, 3]), yticklabels=ticks)
     spread.minorticks_off()
     left.set(xlabel="number of sequences N", ylabel="remainder, root mean square (nats)", xscale="log", yscale="log")
     return _done(figure, left)
 
 
 def information(alphas: NDArray[np.float64]) -> Figure:
-    """Draw what one sequence tells about a small shift, against the tail index: the Fisher information, and the median's share of it.
-
-    Args:
-        alphas: Tail indices.
-
-    Returns:
-        The figure.
-    """
+    """Draw the Fisher information of one sequence, and what the median uses of it, against the tail index."""
     figure, (axes,) = _panels(1)
     laws = [SymmetricStable(a) for a in alphas]
     axes.plot(alphas, [law.fisher_information() for law in laws], color=_COLOURS[0], label="likelihood: $I_α$")
@@ -99,16 +79,7 @@ def information(alphas: NDArray[np.float64]) -> Figure:
 
 
 def errors(shift: float, alpha: float, most: float = 1e4) -> Figure:
-    """Draw the information about the sign, and the exact error of three tests above Fano's bound, against N.
-
-    Args:
-        shift: Δ/σ.
-        alpha: Tail index.
-        most: Largest N.
-
-    Returns:
-        The figure; pale lines are the large-sample forms.
-    """
+    """Draw against N the information on the sign, and above Fano's bound the exact errors of tests, pale their large-sample forms."""
     figure, (told, wrong) = _panels(2)
     n = np.unique(np.geomspace(1, most, 50).astype(int) | 1)  # odd, as a median has it
     everything = mutual_information(shift, alpha, 1.0, n)
@@ -125,14 +96,7 @@ def errors(shift: float, alpha: float, most: float = 1e4) -> Figure:
 
 
 def exponents(measured: Mapping[tuple[str, float], MeasuredExponent]) -> Figure:
-    """Draw measured exponents p against the tail index, with the three that versions of the paper and statistics name.
-
-    Args:
-        measured: Exponents by method and tail index α.
-
-    Returns:
-        The figure; bars are confidence intervals.
-    """
+    """Draw measured exponents p, by method and tail index, with the three that versions of the paper and statistics name."""
     figure, (axes,) = _panels(1, height=4)
     alpha = np.linspace(1.15, 2, 200)
     axes.plot(alpha, alpha / (alpha - 1), color="black", lw=1, label="α/(α − 1)")
@@ -151,15 +115,7 @@ def exponents(measured: Mapping[tuple[str, float], MeasuredExponent]) -> Figure:
 
 
 def fits(samples: Mapping[str, NDArray[np.float64]], fitted: Mapping[str, StableFit]) -> Figure:
-    """Draw by how much empirical characteristic functions miss those of the stable laws fitted to them.
-
-    Args:
-        samples: Samples, each of shape (samples,), by name.
-        fitted: Their fits, by the same names.
-
-    Returns:
-        The figure; the band holds two standard errors of the empirical function if the fit were the law.
-    """
+    """Draw by how much characteristic functions of samples miss their fits, beside a band of two standard errors."""
     figure, panels = _panels(len(samples), height=2.8, sharey=True)
     step, points = 0.1, 40
     u = step * np.arange(1, points + 1)

@@ -1,7 +1,7 @@
 """Tables on the three regimes of Section 5.4: slopes of the window, constants behind them, and what gates buy beside data.
 
-Envelopes follow decay laws (no tempered one); the noise has unit scale, so that ``alignment`` is m̄/σ_α. Every table has a row for each law
-and each rate of `lwcore.bounds`.
+Envelopes follow decay laws (no tempered one); the noise has unit scale, so that ``alignment`` is m̄/σ_α, and α, ε and N are called as in
+`lwcore.bounds`. Every table has a row for each law and each rate.
 """
 
 from __future__ import annotations
@@ -38,11 +38,6 @@ def growth(laws: Sequence[DecayLaw], alpha: float, error: float = 0.1) -> pd.Dat
     Implements Eqs. (36) and (37), and compares with Eq. (60). The line is fitted to 400 numbers of sequences between what the fifth lag
     needs and what the last does; in the power and logarithmic regimes, to windows above the root of the last lag.
 
-    Args:
-        laws: Exponential, power or logarithmic laws.
-        alpha: Tail index α in (1, 2].
-        error: Probability ε of naming the wrong sign.
-
     Returns:
         Measured slope and the paper's, their difference in percent, and by how many grid steps the closed form lies above the window at
         most.
@@ -66,13 +61,6 @@ def growth(laws: Sequence[DecayLaw], alpha: float, error: float = 0.1) -> pd.Dat
 def constants(laws: Sequence[DecayLaw], n_sequences: float, alignment: float, alpha: float, error: float = 0.1) -> pd.DataFrame:
     """Compare the window, constants included, with the paper's form with all of them set to one, ``f^←(c N^(−1/p))``.
 
-    Args:
-        laws: Decay laws.
-        n_sequences: Number N of sequences.
-        alignment: Signal m̄/σ_α.
-        alpha: Tail index α in (1, 2].
-        error: Probability ε of naming the wrong sign.
-
     Returns:
         N_c, the sequences needed where f = c; the window; the plain form; and window over plain form.
     """
@@ -88,12 +76,6 @@ def constants(laws: Sequence[DecayLaw], n_sequences: float, alignment: float, al
 
 def gates_or_data(laws: Sequence[DecayLaw], n_sequences: float, alpha: float, error: float = 0.1) -> pd.DataFrame:
     """Compare doubled data with a halved decay, ``f/c`` replaced by its root, at m̄ = σ_α; the question of Section 5.5 (i).
-
-    Args:
-        laws: Decay laws.
-        n_sequences: Number N of sequences.
-        alpha: Tail index α in (1, 2].
-        error: Probability ε of naming the wrong sign.
 
     Returns:
         Windows as things are, with the data doubled, with the decay halved, and with N/N_c times the data; and N/N_c.

@@ -1,4 +1,7 @@
-"""Tables from results: the numbers that stand beside the figures, and what the paper says beside what was measured."""
+"""Tables from results: the numbers that stand beside the figures, and what the paper says beside what was measured.
+
+Every function takes a dataset as `lwcore.experiment.run` returns it.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,6 @@ from lwcore.window import DecayFit, fit_decay
 
 def decay(results: xr.Dataset) -> pd.DataFrame:
     """Compare the decay laws of every model's envelope, fitted for each seed.
-
-    Args:
-        results: A run.
 
     Returns:
         For each model and order: in how many seeds each law is the best by AICc, and the medians over seeds of R² on log f, of the
@@ -45,9 +45,6 @@ def decay(results: xr.Dataset) -> pd.DataFrame:
 
 def training(results: xr.Dataset) -> pd.DataFrame:
     """Show how far training got.
-
-    Args:
-        results: A run.
 
     Returns:
         For each model: mean squared error on fresh sequences, least and largest over seeds, and as a share of the target's variance.
@@ -78,9 +75,6 @@ def concentration(results: xr.Dataset) -> pd.DataFrame:
 
     If means of N sequences spread as N^(−1/p), stable noise of index α has p = α/(α − 1) and noise with a variance has p = 2. The
     measured p comes from the interquartile range of block means, median over probes and lags; the range is that over seeds.
-
-    Args:
-        results: A run.
 
     Returns:
         For each model and noise definition, over all views: α by McCulloch's estimator, the p it implies, and the p measured.
@@ -140,9 +134,6 @@ def windows(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
 def hardest_lag(results: xr.Dataset) -> pd.DataFrame:
     """Show how many sequences the hardest lag takes along its own gradient, inside the noise of the whole gradient.
 
-    Args:
-        results: A run.
-
     Returns:
         For each model: the largest N(ℓ) over lags, least, median and largest over seeds, in sequences.
     """
@@ -155,9 +146,6 @@ def hardest_lag(results: xr.Dataset) -> pd.DataFrame:
 
 def null_control(results: xr.Dataset) -> pd.DataFrame:
     """Count the null controls whose window is not empty at the largest number of sequences.
-
-    Args:
-        results: A run.
 
     Returns:
         For each rule and noise definition: how many networks have a window in any probe, by view.

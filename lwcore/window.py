@@ -135,18 +135,10 @@ def window_bounds(
 
     Implements Eqs. (38) and (39), ``f^←(C' N^(−1/p)) ≤ H_N ≤ f^←(c' N^(−1/p))``, with their constants: the least and the greatest
     σ_α(ℓ)/m̄(ℓ) over the lags given, put in the place of each lag's own. That σ_α and m̄ stay between positive constants is what
-    Lemma 5.2 assumes; where they do not, the bounds lie far apart.
+    Lemma 5.2 assumes; where they do not, the bounds lie far apart, and where an alignment is zero or negative the lower one is 0.
 
-    Args:
-        lags: Lags ℓ ≥ 1 in steps, strictly increasing.
-        envelope: Envelope f ≥ 0, shape (lags,).
-        alignment: Mean alignment m̄, shape (lags,) or a scalar. Where one is zero or negative the lower bound is 0.
-        scale: Scale σ_α > 0 of one sequence's statistic, shape (lags,) or a scalar.
-        n_sequences: Numbers N > 0 of sequences, shape (budgets,).
-        alpha: Tail index α in (1, 2].
-        error: Probability ε of naming the wrong sign, in (0, 0.5).
-        rate: ``"mean"``, ``"optimal"`` or ``"paper_v2"``; see `lwcore.bounds.complexity`.
-        definition: ``"supremum"`` or ``"first_passage"``.
+    Lags and definition are those of `learnability_window`; the envelope has shape (lags,), alignment and scale that or none,
+    ``n_sequences`` shape (budgets,); for the rest see `lwcore.bounds.sample_complexity`.
 
     Returns:
         Lower and upper bound in steps, each of shape (budgets,); `learnability_window` lies between them, the ends included.

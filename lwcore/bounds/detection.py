@@ -13,6 +13,7 @@ from lwcore.bounds.complexity import sample_complexity
 from lwcore.bounds.information import graded_rule
 from lwcore.bounds.shift_family import log_ratio, log_upper_tail, standardised
 from lwcore.stable import SymmetricStable
+from lwcore.stable.standard import standard_law
 
 Array = NDArray[np.float64]
 
@@ -103,7 +104,11 @@ def _log_median_error(alpha: float, h: float, n: float) -> float:
     """
     m = np.floor((n + 1) / 2)
     log_wrong = float(log_upper_tail(alpha, np.asarray(h)))
-    return _log_beta_tail(m, 2 * _central_probability(alpha, h), log_wrong + np.log(2)) - _log_beta_tail(m, 0.0, 0.0) - float(np.log(2))
+    return (
+        _log_beta_tail(m, 2 * float(standard_law(alpha).central(np.asarray(h))), log_wrong + np.log(2))
+        - _log_beta_tail(m, 0.0, 0.0)
+        - float(np.log(2))
+    )
 
 
 def _log_beta_tail(m: float, start: float, log_rest: float) -> float:
@@ -120,15 +125,6 @@ def _log_beta_tail(m: float, start: float, log_rest: float) -> float:
     with np.errstate(divide="ignore"):
         integral = np.sum(weight * np.exp((m - 1) * np.log1p(-ratio))) if m > 1 else end
     return float(log_rest + (m - 1) * log_first + np.log(integral))
-
-
-def _central_probability(alpha: float, h: float) -> float:
-    """Return P(0 < X < h) at unit scale, accurate relative to itself for small h."""
-    law = SymmetricStable(alpha)
-    if h >= 0.1:
-        return float(0.5 - law.sf(h))
-    node, weight = np.polynomial.legendre.leggauss(8)
-    return float(h / 2 * np.sum(weight * law.pdf(h * (1 + node) / 2)))
 
 
 def large_sample_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "likelihood") -> Array:
@@ -154,14 +150,7 @@ def least_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error: flo
     """Return the least whole number of sequences at which a test has an error of at most ε.
 
     The inverse of `detection_error` in N, and so Eq. (37) without a constant or an exponent put in by hand; for ``"mean"`` it is
-    `sample_complexity`, rounded up.
-
-    Args:
-        shift: Δ ≥ 0; any shape that broadcasts with the scale.
-        scale: Scale σ > 0 of one sequence's statistic.
-        alpha: Tail index α in (1, 2].
-        error: Probability ε of naming the wrong sign, in (0, 0.5).
-        test: ``"mean"``, ``"likelihood"`` or ``"median"``; see `detection_error`.
+    `sample_complexity`, rounded up. ``error`` is ε in (0, 0.5); the other arguments are those of `detection_error`.
 
     Returns:
         Whole numbers ≥ 1 of the broadcast shape, to a relative accuracy of 1e-12 where they are larger than that can tell; infinite for a

@@ -11,6 +11,7 @@ from scipy import special
 from lwcore.arguments import one_of, real_in
 from lwcore.bounds.divergence import kl_divergence
 from lwcore.bounds.shift_family import broadcast, log_ratio, require, standardised
+from lwcore.stable.standard import panel_rule
 
 Array = NDArray[np.float64]
 
@@ -36,13 +37,7 @@ def mutual_information(
     * ``"mixture"``: Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by quadrature over the observation. For one
       observation only: a single sequence, or the mean.
 
-    Args:
-        shift: Δ ≥ 0; any shape that broadcasts with scale and number.
-        alpha: Tail index α in (1, 2].
-        scale: Scale σ > 0 of one sequence's statistic.
-        n_sequences: Number N ≥ 1 of independent sequences; whole for ``"product"``.
-        statistic: ``"product"`` or ``"mean"``.
-        route: ``"fourier"`` or ``"mixture"``.
+    The other arguments are those of `kl_divergence`.
 
     Returns:
         Array of the broadcast shape.
@@ -89,9 +84,7 @@ def graded_rule(first: float, widest: float, end: float, order: int = 24) -> tup
     while edges[-1] < end:
         edges.append(min(edges[-1] + width, end))
         width = min(1.5 * width, widest)
-    node, weight = np.polynomial.legendre.leggauss(order)
-    half = np.diff(edges)[:, None] / 2
-    return (np.array(edges[:-1])[:, None] + half * (1 + node)).ravel(), (half * weight).ravel()
+    return panel_rule(np.array(edges), order)
 
 
 def binary_entropy(probability: ArrayLike) -> Array:

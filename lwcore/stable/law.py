@@ -116,10 +116,6 @@ class SymmetricStable:
 
         Returns:
             Divergences in nats.
-
-        Raises:
-            TypeError: If `shift` does not hold real numbers.
-            ValueError: If a shift is not finite.
         """
         ratio = np.abs(finite_array("shift", shift)) / self.scale
         if self.alpha == 2:
