@@ -140,3 +140,9 @@ def lag_list(name: str, lags: Iterable[int], length: int | None = None, *, least
         if after <= before:
             raise ValueError(f"{name} = {checked}: must be strictly increasing, but {after} follows {before}.")
     return checked
+
+
+def require(name: str, value: NDArray[np.float64], allowed: NDArray[np.bool_], words: str) -> None:
+    """Raise a ValueError that shows the first entry that is not allowed, if there is one."""
+    if not allowed.all():
+        raise ValueError(f"{name} contains {float(value[~allowed].flat[0])!r}: every entry must be {words}.")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import finite_array, lag_list, one_of, real_in
+from lwcore.arguments import finite_array, lag_list, one_of, real_in, require
 
 Array = NDArray[np.float64]
 
@@ -77,13 +77,9 @@ def predicted_window(law: DecayLaw, threshold: ArrayLike) -> Array:
         Lag in steps, real, of the shape of `threshold`: the last at which the law is at the threshold or above. 0 where the law is below it
         for all ℓ ≥ 1, as in `learnability_window`; infinite where it never falls to the threshold for good (λ > 1, or λ = 1 or no λ with
         β ≤ 0) or beyond the range of a float.
-
-    Raises:
-        ValueError: If a threshold is NaN, zero or negative.
     """
     level = np.asarray(threshold, dtype=np.float64)
-    if not (level > 0).all():
-        raise ValueError(f"threshold contains {float(level[~(level > 0)].flat[0])!r}: every entry must be above 0.")
+    require("threshold", level, level > 0, "above 0")
     return lag_at(law, np.log(level))
 
 

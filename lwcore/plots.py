@@ -56,15 +56,7 @@ def training(results: xr.Dataset) -> Figure:
 
 
 def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
-    """Draw the envelope f(ℓ) on linear, semi-logarithmic and double-logarithmic axes, with fits: the paper's Figure 1.
-
-    Args:
-        results: A run.
-        order: Order of transport.
-
-    Returns:
-        The figure.
-    """
+    """Draw the envelope f(ℓ) on linear, semi-logarithmic and double-logarithmic axes, with fits: the paper's Figure 1."""
     one_of("order", order, results.order.values.tolist())
     figure, (linear, semilog, loglog) = _panels(3, width=8.6, height=3)
     f = results.envelope.sel(order=order)
@@ -123,9 +115,6 @@ def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
 def optimiser(results: xr.Dataset) -> Figure:
     """Draw H_N for the lag's part of the gradient itself inside the noise of the whole gradient: what an optimiser meets.
 
-    Args:
-        results: A run.
-
     Returns:
         The figure: along random directions, and along the lag's own mean gradient.
     """
@@ -168,9 +157,6 @@ def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") 
 
 def spectra(results: xr.Dataset) -> Figure:
     """Draw kernel densities of the neurons' time scales τ, at zeroth order and exactly: the paper's Figure 4.
-
-    Args:
-        results: A run.
 
     Returns:
         The figure. Neurons of all seeds are pooled; those whose rates do not decay are left out and counted in the title.

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, lag_list, one_of
+from lwcore.arguments import finite_array, lag_list, one_of, require
 from lwcore.bounds import log_detection_threshold, sample_complexity
 from lwcore.decay import DecayFit, DecayLaw, LawFit, fit_decay, lag_at, matching, predicted_window
 
@@ -64,11 +64,9 @@ def learnability_window(
     needed = np.asarray(required, dtype=np.float64)
     if needed.ndim == 0 or needed.shape[-1] != lag.size:
         raise ValueError(f"required has shape {needed.shape}: its last dimension must hold one entry for each of the {lag.size} lags.")
-    if not (needed >= 0).all():  # NaN fails, too
-        raise ValueError(f"required contains {float(needed[~(needed >= 0)][0])!r}: every entry must be 0 or more, or infinite.")
+    require("required", needed, needed >= 0, "0 or more, or infinite")  # NaN fails, too
     budgets = finite_array("n_sequences", n_sequences, ndim=1)
-    if (budgets < 0).any():
-        raise ValueError(f"n_sequences contains {float(budgets.min())!r}: every entry must be 0 or more.")
+    require("n_sequences", budgets, budgets >= 0, "0 or more")
     if one_of("definition", definition, _DEFINITIONS) == "first_passage":
         needed = np.maximum.accumulate(needed, axis=-1)
     return np.where(needed[..., None, :] <= budgets[:, None], lag, 0).max(axis=-1)
@@ -99,8 +97,7 @@ def generalised_inverse(
         ValueError: If the envelope is negative or not finite or does not fit the lags, or another argument is not allowed.
     """
     lag, f = matching(lags, "envelope", _at_least_1d(finite_array("envelope", envelope)), axis=-1)
-    if (f < 0).any():
-        raise ValueError(f"envelope contains {float(f[f < 0].flat[0])!r}: every entry must be 0 or more.")
+    require("envelope", f, f >= 0, "0 or more")
     levels = np.asarray(level, dtype=np.float64)
     if levels.ndim > 1 or not (levels > 0).all():
         raise ValueError(f"level = {level!r}: must be a number above 0, or a one-dimensional array of them.")
@@ -204,13 +201,9 @@ def mixture_envelope(lags: ArrayLike, time_scales: ArrayLike, weights: ArrayLike
     lag = finite_array("lags", lags, ndim=1)
     tau = _at_least_1d(np.asarray(time_scales, dtype=np.float64))
     weight = finite_array("weights", 1.0 if weights is None else weights)
-    for name, values, allowed, words in (
-        ("lags", lag, lag >= 0, "0 or more"),
-        ("time_scales", tau, tau > 0, "above 0"),
-        ("weights", weight, weight >= 0, "0 or more"),
-    ):
-        if not allowed.all():
-            raise ValueError(f"{name} contains {float(values[~allowed].flat[0])!r}: every entry must be {words}.")
+    require("lags", lag, lag >= 0, "0 or more")
+    require("time_scales", tau, tau > 0, "above 0")
+    require("weights", weight, weight >= 0, "0 or more")
     try:
         tau, weight = np.broadcast_arrays(tau, weight)
     except ValueError:

@@ -18,6 +18,7 @@ from lwcore.bounds import (
     fano_error,
     kl_divergence,
     lan_divergence,
+    lan_expansion,
     lan_range,
     large_sample_error,
     least_sequences,
@@ -28,6 +29,7 @@ from lwcore.bounds import (
     rate_exponent,
     sample_complexity,
 )
+from lwcore.bounds.shift_family import log_ratio
 from lwcore.stable import SymmetricStable
 
 RATES = ("mean", "optimal", "paper_v2")
@@ -196,6 +198,12 @@ def test_integrals_by_their_definitions(alpha: float, shift: float) -> None:
     assert (twice - many + LOG_2 / 2) / 1e8 == pytest.approx(math.log(affinity), rel=1e-9)
 
 
+def divergence_by_log_ratio(alpha: float, shift: float) -> float:
+    """KL as ``∫_{x>0} (p₊ − p₋) L dx`` on the nodes of the information and the errors: another rule, in another variable."""
+    table = log_ratio(alpha, shift)
+    return float(np.sum(table.mass * -np.expm1(-table.log_ratio) * table.log_ratio))
+
+
 @given(alpha=alphas, shift=shifts)
 @settings(max_examples=40)
 def test_divergence_is_positive_and_below_its_quadratic_limit(alpha: float, shift: float) -> None:
@@ -203,7 +211,7 @@ def test_divergence_is_positive_and_below_its_quadratic_limit(alpha: float, shif
     assert 0 < exact <= limit * (1 + 1e-9)
     # a law symmetric about 0 has no cubic term, so that the relative error is quadratic in the shift
     assert 1 - exact / limit <= 0.6 * shift**2 + 1e-9
-    assert exact == pytest.approx(SymmetricStable(alpha).kl(2 * shift), rel=1e-8, abs=0)
+    assert exact == pytest.approx(divergence_by_log_ratio(alpha, shift), rel=1e-9, abs=0)
 
 
 @given(alpha=alphas, shift=shifts, n=numbers, unit=st.sampled_from([1e-12, 1.0, 1e12]))
@@ -263,6 +271,44 @@ def test_information(alpha: float, shift: float, n: int) -> None:
         assert product == pytest.approx(quarter, rel=1e-4, abs=0)  # to first order all three are the same
     more = mutual_information(1.1 * shift, alpha, 1.0, 2 * n)
     assert product < more or product > LOG_2 - 1e-12
+
+
+@pytest.mark.parametrize("shift", [1e12, 1e15, 1e16, 1e80])
+def test_divergence_of_distant_laws(shift: float) -> None:
+    assert kl_divergence(shift, 1.4) == pytest.approx(divergence_by_log_ratio(1.4, shift), rel=1e-12)
+
+
+# The LAN expansion -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 7, 3000])
+def test_expansion_is_exact_for_a_gaussian(n: int) -> None:
+    terms = lan_expansion(2.0, n, np.random.default_rng(n), h=1.7, replicates=2000)
+    np.testing.assert_allclose(terms.remainder, 0, atol=1e-9)
+    np.testing.assert_allclose(terms.log_ratio, 1.7 * terms.central - 1.7**2 / 4, atol=1e-9)
+    assert stats.kstest(terms.central, stats.norm(scale=math.sqrt(0.5)).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("alpha", [1.2, 1.6])
+def test_expansion_holds_at_root_n(alpha: float) -> None:
+    rng = np.random.default_rng(11)
+    few, many = (lan_expansion(alpha, n, rng, replicates=2000) for n in (30, 3000))
+    information = SymmetricStable(alpha).fisher_information()
+    assert stats.kstest(many.central, stats.norm(scale=math.sqrt(information)).cdf).pvalue > 1e-3
+    left = [float(np.sqrt(np.mean(terms.remainder**2))) for terms in (few, many)]
+    assert left[0] / left[1] == pytest.approx(10, rel=0.15)  # as 1/√N
+    # KL of the laws that were drawn, both ways; and a likelihood ratio has the mean 1
+    assert -many.log_ratio.mean() == pytest.approx(kl_divergence(0.5 / math.sqrt(3000), alpha, 1.0, 3000), abs=4 * 0.7 / math.sqrt(2000))
+    assert np.exp(many.log_ratio).mean() == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize(("rate", "power"), [("paper_v2", 1 / 2 - 1 / 1.5), ("mean", 1 / 1.5 - 1 / 2)])
+def test_other_localisations_have_no_limit_or_an_empty_one(rate: str, power: float) -> None:
+    rng = np.random.default_rng(12)
+    for n in (100, 2000):
+        terms = lan_expansion(1.5, n, rng, h=0.2, rate=rate, replicates=2000)
+        expected = 0.2 * math.sqrt(SymmetricStable(1.5).fisher_information()) * n**power
+        assert terms.log_ratio.std() == pytest.approx(expected, rel=0.08)
 
 
 def log_ratios(alpha: float, shift: float, count: int) -> np.ndarray:

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import one_of, real_in
-from lwcore.bounds.shift_family import broadcast, require
+from lwcore.arguments import one_of, real_in, require
+from lwcore.bounds.shift_family import broadcast
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import one_of, real_in
+from lwcore.arguments import one_of, real_in, require
 from lwcore.bounds.divergence import kl_divergence
-from lwcore.bounds.shift_family import broadcast, log_ratio, require, standardised
+from lwcore.bounds.shift_family import broadcast, log_ratio, standardised
 from lwcore.stable.standard import panel_rule
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import finite_array, real_in
+from lwcore.arguments import finite_array, real_in, require
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -132,12 +132,6 @@ def broadcast(**arrays: ArrayLike) -> tuple[Array, ...]:
     except ValueError:
         shapes = ", ".join(f"{name} {value.shape}" for name, value in checked.items())
         raise ValueError(f"the shapes {shapes} do not broadcast against each other.") from None
-
-
-def require(name: str, value: Array, allowed: NDArray[np.bool_], words: str) -> None:
-    """Raise a ValueError that shows the first entry that is not allowed, if there is one."""
-    if not allowed.all():
-        raise ValueError(f"{name} contains {float(value[~allowed].flat[0])!r}: every entry must be {words}.")
 
 
 def standardised(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.arguments import finite_array, real_in
+from lwcore.arguments import finite_array, real_in, require
 from lwcore.stable.standard import Array, StandardLaw, panel_rule, standard_law
 
 _FAR_OUT = 230.0  # in log x: there the tail is Pareto's to rounding, whatever alpha
@@ -78,15 +78,9 @@ class SymmetricStable:
 
         Returns:
             Quantiles in the units of the data; infinite at 0 and 1 and beyond the range of a float.
-
-        Raises:
-            TypeError: If `p` does not hold real numbers.
-            ValueError: If a probability is outside [0, 1].
         """
         probability = finite_array("p", p)
-        outside = (probability < 0) | (probability > 1)
-        if outside.any():
-            raise ValueError(f"p contains {float(probability[outside].flat[0])!r}: must lie in [0, 1].")
+        require("p", probability, (probability >= 0) & (probability <= 1), "in [0, 1]")
         tail = np.minimum(probability, 1 - probability)
         with np.errstate(over="ignore"):
             return self.loc + self.scale * np.sign(probability - 0.5) * _upper_quantile(self.alpha, tail)

@@ -109,7 +109,10 @@ def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
     seen.page.wait_for_function("said => document.querySelector('#fig-explorer .reading').textContent !== said", arg=said)
     assert chart.locator("svg").inner_html() != before
     compare(DecayLaw("power", 1, 1), 1.7, 1e3)
+    decays = [chart.get_by_label(name) for name in ("λ (exponential law)", "β (power law)")]
+    assert [decay.is_visible() for decay in decays] == [False, True]
     law.select_option("exponential")
+    assert [decay.is_visible() for decay in decays] == [True, False]
     budget.focus()
     for _ in range(10):
         seen.page.keyboard.press("ArrowRight")
