@@ -41,7 +41,7 @@ def aggregate(samples: ArrayLike, method: str, law: SymmetricStable | None = Non
         ValueError: If `method` is unknown, there are too few samples, or the law is missing.
     """
     one_of("method", method, METHODS)
-    values = finite_array("samples", samples)
+    values = np.atleast_1d(finite_array("samples", samples))
     count = integer_in("number of samples", values.shape[-1], _BLOCKS)
     if method == "mean":
         return values.mean(-1)
@@ -120,7 +120,7 @@ def measured_exponent(
     Args:
         alpha: Tail index of the noise in (1, 2].
         method: One of `METHODS`.
-        n_sequences: Numbers N, at least two.
+        n_sequences: Numbers N, at least two different ones, each at least 8.
         rng: Source of randomness.
         error: Detection error ε in (0, 0.5).
         replicates: Simulated averages a batch and N.
@@ -129,9 +129,15 @@ def measured_exponent(
 
     Returns:
         The exponent with its interval by Student's t over batches.
+
+    Raises:
+        ValueError: If fewer than two different numbers N are given, or an argument is out of range.
     """
     law = SymmetricStable(real_in("alpha", alpha, "(1, 2]"))
+    finite_array("n_sequences", n_sequences, ndim=1)
     numbers = np.array([integer_in("n_sequences", n, _BLOCKS) for n in np.asarray(n_sequences).tolist()])
+    if np.unique(numbers).size < 2:
+        raise ValueError(f"n_sequences = {numbers.tolist()}: must hold at least two different numbers.")
     repeats = integer_in("batches", batches, 3)
     log_shift = np.log([[detectable_shift(law, int(n), method, error, replicates, rng) for n in numbers] for _ in range(repeats)])
     log_n = np.log(numbers) - np.log(numbers).mean()

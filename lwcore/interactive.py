@@ -187,8 +187,8 @@ def window_explorer() -> alt.ConcatChart:
     explorer = alt.concat(left, right, columns=2, usermeta={"shown": {"lambda": {"law": "exponential"}, "beta": {"law": "power"}}})
     return _dress(
         explorer.add_params(*params),
-        "Two panels that follow the sliders below them. Left, the envelope falls with the lag and meets the dotted threshold at a dot. "
-        "Right, the window rises with the number of sequences, with a dot at the chosen number.",
+        "Two panels that follow the sliders below them. In the first, the envelope falls with the lag and meets the dotted threshold "
+        "at a dot. In the second, the window rises with the number of sequences, with a dot at the chosen number.",
     )
 
 

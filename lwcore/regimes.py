@@ -1,7 +1,7 @@
 """Tables on the three regimes of Section 5.4: slopes of the window, constants behind them, and what gates buy beside data.
 
-Envelopes follow decay laws (no tempered one); the noise has unit scale, so that ``alignment`` is m̄/σ_α, and α, ε and N are called as in
-`lwcore.bounds`. Every table has a row for each law and each rate.
+Envelopes follow decay laws that fall (no tempered one); the noise has unit scale, so that ``alignment`` is m̄/σ_α, and α, ε and N are
+called as in `lwcore.bounds`. Every table has a row for each law and each rate.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from lwcore.window import learnability_window, regime_window
 
 _RATES = ("mean", "optimal", "paper_v2")
 _LAST = {"exponential": 500, "power": 10**6, "logarithmic": 10**15}  # lag of the grid on which windows are read
+_FEWEST = 20  # lags that make a grid
 _HEIGHT: dict[str, Callable[[NDArray[np.int64]], NDArray[np.float64]]] = {
     "exponential": np.asarray,
     "power": np.log,
@@ -27,26 +28,51 @@ _HEIGHT: dict[str, Callable[[NDArray[np.int64]], NDArray[np.float64]]] = {
 
 
 def regime_slope(law: DecayLaw, alpha: float, rate: str = "mean") -> float:
-    """Return the slope against log N, by Section 5.4, of H_N, log H_N or log log H_N (exponential, power, logarithmic law)."""
-    decay = {"exponential": -np.log(law.decay), "power": law.decay, "logarithmic": 1.0}[one_of("law", law.name, _LAST)]
-    return float(1 / (rate_exponent(alpha, rate) * decay))
+    """Return the slope against log N, by Section 5.4, of H_N, log H_N or log log H_N (exponential, power, logarithmic law that falls)."""
+    return float(1 / (rate_exponent(alpha, rate) * _steepness(law)))
+
+
+def _steepness(law: DecayLaw) -> float:
+    """Return log(1/λ), β or 1, after checking that the law falls."""
+    if one_of("law", law.name, _LAST) == "logarithmic":
+        return 1.0
+    decay = -np.log(law.decay) if law.name == "exponential" else law.decay
+    if decay <= 0:
+        allowed = "λ below 1" if law.name == "exponential" else "β above 0"
+        raise ValueError(f"law = {law.name} with decay {law.decay!r}: must fall, {allowed}.")
+    return float(decay)
+
+
+def _cases(laws: Sequence[DecayLaw]) -> list[tuple[DecayLaw, str]]:
+    """Return every law with every rate, after checking that the laws fall."""
+    for law in laws:
+        _steepness(law)
+    return [(law, rate) for law in laws for rate in _RATES]
 
 
 def growth(laws: Sequence[DecayLaw], alpha: float, error: float = 0.1) -> pd.DataFrame:
     """Read windows off N(ℓ) on a fine grid of lags by their definition alone, and fit a line on the axes where the law is one.
 
     Implements Eqs. (36) and (37), and compares with Eq. (60). The line is fitted to 400 numbers of sequences between what the fifth lag
-    needs and what the last does; in the power and logarithmic regimes, to windows above the root of the last lag.
+    needs and what the last does; in the power and logarithmic regimes, to windows above the root of the last lag. The grid ends where
+    N(ℓ) leaves the range of a float.
 
     Returns:
         Measured slope and the paper's, their difference in percent, and by how many grid steps the closed form lies above the window at
         most.
+
+    Raises:
+        ValueError: If a law does not fall, or too fast for a grid of lags.
     """
     rows = []
-    for law, rate in [(law, rate) for law in laws for rate in _RATES]:
-        slope, last = regime_slope(law, alpha, rate), _LAST[law.name]
-        lags = np.unique(np.geomspace(1, last, 4000).astype(np.int64))
+    for law, rate in _cases(laws):
+        slope = regime_slope(law, alpha, rate)
+        lags = np.unique(np.geomspace(1, _LAST[law.name], 4000).astype(np.int64))
         needed = sample_complexity(law.envelope(lags), 1, 1, alpha, error, rate)
+        lags, needed = lags[countable := (needed > 0) & np.isfinite(needed)], needed[countable]
+        if lags.size < _FEWEST:
+            raise ValueError(f"law = {law!r}: N(ℓ) must stay in the range of a float for {_FEWEST} lags, but does so for {lags.size}.")
+        last = int(lags[-1])
         budgets = np.geomspace(needed[4], needed[-1], 400)
         window = learnability_window(lags, needed, budgets)
         used = window >= (0 if law.name == "exponential" else np.sqrt(last))
@@ -65,7 +91,7 @@ def constants(laws: Sequence[DecayLaw], n_sequences: float, alignment: float, al
         N_c, the sequences needed where f = c; the window; the plain form; and window over plain form.
     """
     rows = []
-    for law, rate in [(law, rate) for law in laws for rate in _RATES]:
+    for law, rate in _cases(laws):
         window = float(regime_window(law, n_sequences, alignment, 1, alpha, error, rate))
         plain = float(lag_at(law, np.log(law.amplitude) - np.log(n_sequences) / rate_exponent(alpha, rate)))
         n_c = float(sample_complexity(law.amplitude, alignment, 1, alpha, error, rate))
@@ -81,7 +107,7 @@ def gates_or_data(laws: Sequence[DecayLaw], n_sequences: float, alpha: float, er
         Windows as things are, with the data doubled, with the decay halved, and with N/N_c times the data; and N/N_c.
     """
     rows = []
-    for law, rate in [(law, rate) for law in laws for rate in _RATES]:
+    for law, rate in _cases(laws):
         worth = n_sequences / float(sample_complexity(law.amplitude, 1, 1, alpha, error, rate))
         plain, doubled, squared = regime_window(law, n_sequences * np.array([1, 2, worth]), 1, 1, alpha, error, rate)
         level = log_detection_threshold(n_sequences, 1, 1, alpha, error, rate)

@@ -89,11 +89,15 @@ def test_interval_covers_as_often_as_it_says():
         (lambda: aggregate(np.zeros(9), "mode"), "method = 'mode': must be one of"),
         (lambda: aggregate(np.zeros(7), "mean"), "number of samples = 7: must be an integer from 8 up"),
         (lambda: aggregate(np.zeros(9), "likelihood"), "law = None"),
+        (lambda: aggregate(1.0, "mean"), "number of samples = 1: must be an integer from 8 up"),
         (lambda: aggregate([1.0, np.nan] * 5, "mean"), "samples: 5 of 10 entries are NaN"),
         (lambda: detectable_shift(LAW, 4, "mean", 0.1, 100, np.random.default_rng(0)), "n_sequences = 4"),
         (lambda: detectable_shift(LAW, 8, "mean", 0.5, 100, np.random.default_rng(0)), r"error = 0.5: must lie in \(0, 0.5\)"),
         (lambda: measured_exponent(1.0, "mean", [8, 16], np.random.default_rng(0)), r"alpha = 1.0: must lie in \(1, 2\]"),
         (lambda: measured_exponent(1.5, "mean", [8, 16], np.random.default_rng(0), batches=2), "batches = 2"),
+        (lambda: measured_exponent(1.5, "mean", 64, np.random.default_rng(0)), r"n_sequences has shape \(\)"),
+        (lambda: measured_exponent(1.5, "mean", [64], np.random.default_rng(0)), "must hold at least two different numbers"),
+        (lambda: measured_exponent(1.5, "mean", [64, 64], np.random.default_rng(0)), "must hold at least two different numbers"),
     ],
 )
 def test_bad_input_is_named(call, message):

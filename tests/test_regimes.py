@@ -32,6 +32,36 @@ def test_measured_windows_grow_as_the_paper_says() -> None:
     assert gap.between(0, 1 + 1e-9).all()
 
 
+@pytest.mark.parametrize(
+    ("law", "alpha"),
+    [
+        (DecayLaw("exponential", 1, 0.5), 1.5),
+        (DecayLaw("exponential", 1, 0.62), 1.5),
+        (DecayLaw("exponential", 1, 0.5), 1.05),
+        (DecayLaw("power", 1, 3), 1.05),
+        (DecayLaw("exponential", 1e-9, 0.9), 1.05),
+    ],
+)
+def test_steep_laws_end_their_grid_before_the_floats_end(law: DecayLaw, alpha: float) -> None:
+    table = growth([law], alpha)
+    assert table["measured slope"].values == pytest.approx(table["paper's slope"].values, rel=2e-3)
+    assert table["gap to closed form (grid steps)"].between(0, 1 + 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    "table", [lambda law: growth([law], 1.5), lambda law: constants([law], 1e5, 1, 1.5), lambda law: gates_or_data([law], 1e5, 1.5)]
+)
+@pytest.mark.parametrize(("name", "decay"), [("exponential", 1.2), ("exponential", 1.0), ("power", 0.0), ("power", -1.0)])
+def test_a_law_must_fall(table, name: str, decay: float) -> None:
+    with pytest.raises(ValueError, match=f"law = {name} with decay {decay}: must fall"):
+        table(DecayLaw(name, 1, decay))
+
+
+def test_a_law_too_steep_for_a_grid_is_named() -> None:
+    with pytest.raises(ValueError, match=r"must stay in the range of a float for 20 lags, but does so for \d+\."):
+        growth([DecayLaw("exponential", 1, 1e-10)], 1.05)
+
+
 def needed(law: DecayLaw, lag: float, rate: str, root: bool = False) -> float:
     """N of a lag, the envelope f as it is or, with its decay halved, c √(f/c)."""
     f = law.envelope(lag)

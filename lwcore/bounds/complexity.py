@@ -9,8 +9,8 @@ Who averages the N values learns at another rate than who uses them well, hence 
   later). The error is known exactly, for every N.
 * ``"optimal"``: the likelihood ratio. SαS location families have a finite Fisher information, so the exponent is 2 for every α. The
   constant is the one of large N (equivalently of Δ small against σ).
-* ``"paper_v2"``: the exponent α printed in v1 and v2. No test is known to reach it for ``alpha < 2``, and its constant is unknown; the
-  one of ``"mean"`` is used.
+* ``"paper_v2"``: the exponent α printed in v1 and v2. No test can reach it for ``alpha < 2``, as N sequences hold at most ``N KL₁/4``
+  on the sign; having no constant, it borrows the one of ``"mean"``.
 
 At ``alpha = 2`` all three are the same.
 """

@@ -72,7 +72,7 @@ def lan_divergence(shift: ArrayLike, alpha: float, scale: ArrayLike = 1.0, n_seq
 
 
 def lan_range(alpha: float, tolerance: float = 0.05) -> float:
-    """Return how far the quadratic approximation holds: the Δ/σ at which it exceeds the true divergence by a given relative error.
+    """Return how far the quadratic approximation holds: the Δ/σ at which the true divergence falls short of it by a given share of it.
 
     For one observation. For N sequences, ``"product"``, the range in Δ/σ is the same, whatever N; for their mean it shrinks as
     ``N^(1/α − 1)``.
@@ -82,7 +82,7 @@ def lan_range(alpha: float, tolerance: float = 0.05) -> float:
         tolerance: Allowed ``1 − KL/LAN``, in (0, 1). Below 1e-9 it is a matter of rounding.
 
     Returns:
-        Δ/σ up to which the relative error is within the tolerance; infinite for ``alpha = 2``, where the approximation is exact.
+        Δ/σ up to which the shortfall ``1 − KL/LAN`` is within the tolerance; infinite for ``alpha = 2``, where the approximation is exact.
     """
     alpha, tolerance = real_in("alpha", alpha, "(1, 2]"), real_in("tolerance", tolerance, "(0, 1)")
     if alpha == 2:

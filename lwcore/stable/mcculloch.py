@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from lwcore.stable.estimates import LOWEST_ALPHA, Estimates, accepted
 from lwcore.stable.law import SymmetricStable
@@ -90,7 +91,13 @@ def _quantities(alpha: float) -> tuple[float, float, float]:
     """Return log ν, the upper quartile of the unit scale, and sqrt(n) times the standard error of log ν."""
     p = _PROBABILITIES[[0, 1, 3, 4]]
     law = SymmetricStable(alpha)
-    inner, outer = law.ppf(p[2:])
+    inner, outer = quantile = np.sqrt(2) * special.ndtri(p[2:])  # the Gaussian's, to start from
+    for _ in range(30):  # Newton's method for log P(X > x) in log x, nearly a straight line far out
+        tail = law.sf(quantile)
+        step = np.log(tail / (1 - p[2:])) * tail / (quantile * law.pdf(quantile))
+        inner, outer = quantile = quantile * np.exp(step)
+        if np.all(abs(step) < 1e-8):  # the next one would be its square
+            break
     # d log ν = d(q95 − q05)/2outer − d(q75 − q25)/2inner, and Cov(q_i, q_j) = p_i (1 − p_j)/(n f_i f_j) for p_i ≤ p_j
     gradient = np.array([-1 / outer, 1 / inner, -1 / inner, 1 / outer]) / 2
     weight = gradient / law.pdf([-outer, -inner, inner, outer])
