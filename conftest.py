@@ -7,12 +7,15 @@ reference until ``make references`` records one, and a checked cell without a re
 
 import hashlib
 import json
+import os
 from collections import defaultdict
 from pathlib import Path
 
 import jupytext
 import nbformat
 from nbval.plugin import IPyNbCell, IPyNbFile, find_metadata_tags
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads stall on small matrices, many times over
 
 REFERENCES = Path(__file__).parent / "tests" / "reference_outputs"
 

@@ -74,7 +74,7 @@ def main() -> None:
     """Time all contestants and print the table."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    kinds: list[type[ScalarGateCell]] = [ConstGate, SharedGate, DiagGate]
+    kinds: tuple[type[ConstGate | SharedGate | DiagGate], ...] = (ConstGate, SharedGate, DiagGate)
     contestants = {kind.__name__: step_of(kind(INPUT, HIDDEN)) for kind in kinds}
     contestants |= {f"{kind.__name__}, naive loop": step_of(NaiveLoop(kind(INPUT, HIDDEN))) for kind in kinds}
     contestants["nn.LSTM"] = step_of(TorchLSTM())

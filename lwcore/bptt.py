@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from lwcore.arguments import lag_list
 from lwcore.cells import Cell, Trace
-from lwcore.transport import checked_ends
+from lwcore.transport import at_steps, checked_ends, default_ends, stream_rates
 
 
 def _check_gradients(trace: Trace, loss_gradients: Tensor) -> None:
@@ -22,9 +23,9 @@ def _check_gradients(trace: Trace, loss_gradients: Tensor) -> None:
     Raises:
         ValueError: If the shapes differ.
     """
-    if loss_gradients.shape != trace.states.shape:
+    if loss_gradients.shape != trace.outputs.shape:
         raise ValueError(
-            f"loss_gradients has shape {tuple(loss_gradients.shape)}: must be {tuple(trace.states.shape)}, that of the states."
+            f"loss_gradients has shape {tuple(loss_gradients.shape)}: must be {tuple(trace.outputs.shape)}, that of the outputs."
         )
 
 
@@ -39,8 +40,9 @@ def _check_direction(trace: Trace, direction: dict[str, Tensor]) -> None:
         ValueError: If names, shapes or dtype differ from those of the cell's parameters.
     """
     given = {name: tuple(part.shape) for name, part in direction.items()}
-    if given != trace.parameter_shapes:
-        raise ValueError(f"direction has shapes {given}: must be {trace.parameter_shapes}, those of the cell's parameters.")
+    wanted = {name: tuple(part.shape) for name, part in trace.parameters.items()}
+    if given != wanted:
+        raise ValueError(f"direction has shapes {given}: must be {wanted}, those of the cell's parameters.")
     dtypes = {part.dtype for part in direction.values()}
     if dtypes != {trace.states.dtype}:
         raise ValueError(f"direction has dtype {', '.join(map(str, dtypes))}: must be {trace.states.dtype}, that of the trace.")
@@ -71,7 +73,7 @@ def immediate_sensitivity(trace: Trace, direction: dict[str, Tensor]) -> Tensor:
         direction: w, a tensor for each named parameter of the cell, of its shape.
 
     Returns:
-        ``B_t w``, shape (B, T, H).
+        ``B_t w``, shape (B, T, S); what `Trace.carried` chooses of it is what the rates of `effective_rates` act on.
     """
     _check_direction(trace, direction)
     return trace.tangent(direction)
@@ -85,13 +87,10 @@ def adjoints(trace: Trace, loss_gradients: Tensor) -> Tensor:
         loss_gradients: δ, shape (B, T, H).
 
     Returns:
-        λ, shape (B, T, H).
+        λ, shape (B, T, S).
     """
     _check_gradients(trace, loss_gradients)
-    result = loss_gradients.clone()
-    for t in range(trace.length - 1, 0, -1):
-        result[:, t - 1] += trace.jacobian(t).pull(result[:, t].unsqueeze(-2)).squeeze(-2)
-    return result
+    return trace.backpropagate(loss_gradients)
 
 
 def projected_gradient(trace: Trace, loss_gradients: Tensor, direction: dict[str, Tensor]) -> Tensor:
@@ -117,16 +116,35 @@ def transported(trace: Trace, loss_gradients: Tensor, lags: Sequence[int]) -> It
         lags: Lags, strictly increasing, each in 0..T−1.
 
     Yields:
-        For each lag ℓ, the lag and the row vectors of the end points t = ℓ..T−1, shape (B, T−ℓ, H).
+        For each lag ℓ, the lag and the row vectors of the end points t = ℓ..T−1, shape (B, T−ℓ, S).
     """
     _check_gradients(trace, loss_gradients)
     wanted = lag_list("lags", lags, trace.length, least=0)
-    rows = loss_gradients
+    rows = functional.pad(loss_gradients, (0, trace.states.shape[-1] - trace.hidden_size))
     for lag in range(wanted[-1] + 1):
         if lag:
             rows = trace.jacobian(slice(1, trace.length - lag + 1)).pull(rows[:, 1:].unsqueeze(-2)).squeeze(-2)
         if lag in wanted:
             yield lag, rows
+
+
+def total_transport(trace: Trace, loss_gradients: Tensor, sensitivity: Tensor, lags: Sequence[int], ends: Sequence[int]) -> Tensor:
+    """Compute what each end point's loss gradient meets ℓ steps earlier, off-diagonal parts included. Implements Eq. (27)'s left side.
+
+    Args:
+        trace: A scan of B sequences.
+        loss_gradients: δ, shape (B, T, H).
+        sensitivity: ``B_t w`` of `immediate_sensitivity`, or any other vectors, shape (B, T, S).
+        lags: Lags, strictly increasing, each in 1..T−1.
+        ends: End points t, strictly increasing, each in max(lags)..T−1.
+
+    Returns:
+        ``δ_tᵀ M_{t,ℓ} B_{t−ℓ} w``, shape (B, ends, lags).
+    """
+    steps = lag_list("lags", lags, trace.length)
+    last = checked_ends(ends, steps, trace.length)
+    along = [(rows[:, last - lag] * sensitivity[:, last - lag]).sum(-1) for lag, rows in transported(trace, loss_gradients, steps)]
+    return torch.stack(along, dim=-1)
 
 
 def lag_gradients(trace: Trace, loss_gradients: Tensor, lags: Sequence[int] | None = None) -> dict[str, Tensor]:
@@ -194,3 +212,45 @@ def matched_statistic(rates: Tensor, alignments: Tensor, signs: Tensor) -> Tenso
             "the first two must agree, (B, ends, lags, H), none of them 0, and signs be (lags, H)."
         )
     return torch.einsum("belh,belh,lh->bl", rates, alignments, signs) / rates.shape[1]
+
+
+def lag_statistic(
+    trace: Trace,
+    loss_gradients: Tensor,
+    sensitivity: Tensor,
+    signs: Tensor,
+    lags: Sequence[int],
+    order: str = "exact",
+    ends: Sequence[int] | None = None,
+) -> Tensor:
+    """Compute the matched statistic straight from a trace, without ever holding the rates of all lags. Implements Eqs. (27)–(28).
+
+    The same number as `matched_statistic` of `effective_rates` and `alignment`.
+
+    Args:
+        trace: A scan of B sequences.
+        loss_gradients: δ, shape (B, T, H).
+        sensitivity: ``B_t w`` of `immediate_sensitivity`, shape (B, T, S).
+        signs: ``sgn E[a^{(q)}]``, shape (lags, H), estimated on other sequences than these.
+        lags: Lags, strictly increasing, each in 1..T−1.
+        order: Order of the rates.
+        ends: End points t, strictly increasing, each in max(lags)..T−1; all of them if None.
+
+    Returns:
+        ``T(ℓ)`` averaged over the end points, shape (B, lags).
+
+    Raises:
+        ValueError: If the signs or the sensitivity do not fit.
+    """
+    _check_gradients(trace, loss_gradients)
+    steps = lag_list("lags", lags, trace.length)
+    last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
+    if signs.shape != (len(steps), trace.hidden_size) or sensitivity.shape != trace.states.shape:
+        shapes = f"signs {tuple(signs.shape)} and sensitivity {tuple(sensitivity.shape)}"
+        raise ValueError(f"{shapes}: must be {(len(steps), trace.hidden_size)} and {tuple(trace.states.shape)}.")
+    weights, moved = at_steps(loss_gradients, last), trace.carried(sensitivity).contiguous()
+    result = loss_gradients.new_empty(len(loss_gradients), len(steps))
+    for part, at_lags in stream_rates(trace, steps, order, last.tolist(), weights=weights):
+        for i, (lag, rates) in enumerate(zip(steps, at_lags, strict=True)):
+            result[part, i] = (rates.value() * at_steps(moved[part], last - lag)).sum(1) @ signs[i]
+    return result / len(last)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-Model = Literal["ConstGate", "SharedGate", "DiagGate"]
+Model = Literal["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"]
 Order = Literal["zeroth", "first", "exact"]
 
 
@@ -60,8 +60,10 @@ class NetworkSettings(_Section):
     """The cell's size and start."""
 
     hidden_size: PositiveInt = Field(description="Number of neurons H.")
-    gate_init: float = Field(gt=0, lt=1, description="The gates' initial value; ConstGate's value for good.")
+    gate_init: float = Field(gt=0, lt=1, description="Share of the state replaced in a step at the start; ConstGate's gate for good.")
     gate_spread: float = Field(default=0.1, ge=0, description="Scale of the gate's initial weights relative to the candidate's.")
+    layernorm: bool = Field(default=False, description="Normalise the candidate's pre-activation over the neurons.")
+    init: Literal["orthogonal", "uniform"] = Field(default="orthogonal", description="Start of the weights; uniform is PyTorch's.")
 
 
 class TrainingSettings(_Section):

@@ -185,9 +185,8 @@ def _train(
     cell = getattr(cells, model)(
         config.task.input_size,
         config.network.hidden_size,
-        gate_init=config.network.gate_init,
-        gate_spread=config.network.gate_spread,
         generator=generator,
+        **config.network.model_dump(exclude={"hidden_size"}),
     )
     network = Network(cell, generator)
     checkpoint = None if partial is None else partial / f"{model}-{seed}.checkpoint"

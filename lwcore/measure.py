@@ -26,7 +26,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from lwcore.bptt import adjoints, alignment, immediate_sensitivity, matched_statistic, random_direction, transported
+from lwcore.bptt import adjoints, alignment, immediate_sensitivity, lag_statistic, random_direction, transported
 from lwcore.cells import Trace
 from lwcore.config import DiagnosticSettings
 from lwcore.inference import infer
@@ -84,7 +84,7 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
             inputs, targets = (s[start : start + BATCH].double() for s in part)
             trace = network.cell.trace(inputs)
             noise = spread * torch.randn(targets.shape, generator=generator, dtype=torch.float64)
-            yield trace, [network.loss_gradients(error) for error in (network.residual(trace.states, targets), -targets, noise)]
+            yield trace, [network.loss_gradients(error) for error in (network.residual(trace.outputs, targets), -targets, noise)]
 
     batches = [[_expect(trace, delta, randoms, lags) for delta in gradients] for trace, gradients in read(for_signs)]
     aims = [_Aim.of([batch[s] for batch in batches], randoms) for s in range(len(SOURCES))]
@@ -93,8 +93,7 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
     for trace, gradients in read(for_numbers):
         ends = _spread_out(default_ends(trace, lags), settings.ends)
         rates.append(torch.stack([effective_rates(trace, lags, order, ends) for order in settings.orders]))
-        by_order = [effective_rates(trace, lags, order) for order in ("zeroth", "first")]
-        numbers = [_numbers(trace, delta, by_order, randoms, aim, lags) for delta, aim in zip(gradients, aims, strict=True)]
+        numbers = [_numbers(trace, delta, randoms, aim, lags) for delta, aim in zip(gradients, aims, strict=True)]
         statistics.append(torch.stack([statistic for statistic, _ in numbers]))
         projections.append(torch.stack([projection for _, projection in numbers]))
     compared = torch.cat(rates, dim=1)  # (order, sequence, end, lag, H)
@@ -146,22 +145,23 @@ def _expect(trace: Trace, delta: Tensor, randoms: list[dict[str, Tensor]], lags:
     """Sums over a batch: of the alignments along each random direction (direction, lag, H), and of each lag's parameter gradient."""
     ends = default_ends(trace, lags)
     moved = (immediate_sensitivity(trace, w) for w in randoms)
-    alignments = torch.stack([alignment(delta, m, lags, ends).sum((0, 1)) for m in moved])
+    alignments = torch.stack([alignment(delta, trace.carried(m), lags, ends).sum((0, 1)) for m in moved])
     length, first = trace.length, ends[0]
     pulls = [trace.cotangent(rows[:, first - lag :], slice(first - lag, length - lag)) for lag, rows in transported(trace, delta, lags)]
     return alignments, pulls
 
 
-def _numbers(
-    trace: Trace, delta: Tensor, rates: list[Tensor], randoms: list[dict[str, Tensor]], aim: _Aim, lags: list[int]
-) -> tuple[Tensor, Tensor]:
+def _numbers(trace: Trace, delta: Tensor, randoms: list[dict[str, Tensor]], aim: _Aim, lags: list[int]) -> tuple[Tensor, Tensor]:
     """One number a sequence for every probe and lag, and the whole gradient along the same directions, each (probe, lag, B)."""
     ends = default_ends(trace, lags)
     count = len(ends)
     moved = [immediate_sensitivity(trace, w) for w in randoms]
     moved_own = [immediate_sensitivity(trace, w) for w in aim.own]
-    aligned = [alignment(delta, m, lags, ends) for m in moved]
-    paper = [matched_statistic(r, a, signs).t() for r in rates for a, signs in zip(aligned, aim.signs, strict=True)]
+    paper = [
+        lag_statistic(trace, delta, m, signs, lags, order).t()
+        for order in ("zeroth", "first")
+        for m, signs in zip(moved, aim.signs, strict=True)
+    ]
     whole, own = [], []
     for i, (lag, rows) in enumerate(transported(trace, delta, lags)):
         carried, steps = rows[:, -count:], slice(ends[0] - lag, trace.length - lag)

@@ -1,34 +1,40 @@
 """How gates carry the gradient back: one-step Jacobians, their products' diagonals, and the envelope.
 
-``M_{t,ℓ} = J_t J_{t−1} ⋯ J_{t−ℓ+1} = ∂h_t/∂h_{t−ℓ}`` transports the loss gradient at time t back ℓ steps. Its diagonal, neuron by
-neuron, is the effective learning rate μ(ℓ, q). Three orders of it are offered: the product of the retentions alone (``"zeroth"``), with
-its first-order correction in the recurrent couplings (``"first"``), and the diagonal itself (``"exact"``), so that the expansion never
-has to be trusted. Rates are given per unit of the optimiser's global learning rate (μ = 1).
+``M_{t,ℓ} = J_t J_{t−1} ⋯ J_{t−ℓ+1} = ∂s_t/∂s_{t−ℓ}`` transports the loss gradient at time t back ℓ steps. The diagonal of its block
+``∂h_t/∂h_{t−ℓ}``, for the LSTM ``∂h_t/∂c_{t−ℓ}``, is the effective learning rate μ(ℓ, q), neuron by neuron. Three orders of it are
+offered: the product of the retentions alone (``"zeroth"``), with its first-order correction in the recurrent couplings (``"first"``), and
+the diagonal itself (``"exact"``), so that the expansion never has to be trusted. Rates are given per unit of the optimiser's global
+learning rate (μ = 1).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from itertools import count, pairwise
+from itertools import pairwise
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from lwcore.arguments import integer_in, lag_list, one_of
-from lwcore.cells import Trace
+from lwcore.cells import GRUTrace, NeuronFactors, Trace
 
 ORDERS = ("zeroth", "first", "exact")
+READINGS = ("expansion", "paper_v2")
+_PRODUCT_ENTRIES = 2**18  # entries of the products carried back together, and of the rates: they stay in a core's cache
+_RATE_ENTRIES = 2**17
 
 
 def step_jacobian(trace: Trace, t: int) -> Tensor:
-    """Form the one-step Jacobian ``J_t = ∂h_t/∂h_{t−1}`` of every sequence. Implements Eqs. (48), (50) and (52).
+    """Form the one-step Jacobian ``J_t = ∂s_t/∂s_{t−1}`` of every sequence. Implements Eqs. (9)–(11), (19)–(22), (48), (50) and (52).
 
     Args:
         trace: A scan of B sequences.
         t: Step, 0..T−1.
 
     Returns:
-        J, shape (B, H, H).
+        J, shape (B, S, S).
     """
     return trace.jacobian(integer_in("t", t, 0, trace.length - 1)).dense()
 
@@ -66,54 +72,261 @@ def checked_ends(ends: Sequence[int], lags: Sequence[int], length: int) -> Tenso
     return torch.tensor(checked)
 
 
-def effective_rates(trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None) -> Tensor:
+class Scaled(NamedTuple):
+    """Numbers that may lie far below the smallest float: ``mantissa · 2^exponent``.
+
+    Attributes:
+        mantissa: Of ordinary size.
+        exponent: Whole numbers that broadcast with the mantissas; None for 0.
+    """
+
+    mantissa: Tensor
+    exponent: Tensor | None
+
+    def value(self) -> Tensor:
+        """Give the numbers themselves; 0 where they underflow."""
+        return self.mantissa if self.exponent is None else torch.ldexp(self.mantissa, self.exponent)
+
+    def log(self) -> Tensor:
+        """Give the logarithm of their absolute values; −inf for 0."""
+        log = self.mantissa.abs().log()
+        return log if self.exponent is None else log + self.exponent * math.log(2)
+
+
+def effective_rates(
+    trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None, reading: str = "expansion"
+) -> Tensor:
     """Compute the effective learning rates ``μ^{(q)}_{t,ℓ} = diag(M_{t,ℓ})_q``, per unit of global learning rate.
 
-    For the scalar gates, Appendix B: zeroth order ``γ = ∏_j (1 − s_j)``, first order ``γ (1 + Σ_j diag(R_j)/(1 − s_j))`` with ``R_j``
-    the mixing part of ``J_j``. Implements Eq. (27)'s μ and the scalar-gate rates that follow Eqs. (48), (50) and (52).
+    Zeroth order is ``γ = ∏_j A_j``, the product of what the neuron itself keeps: of ``1 − s`` or ``1 − z``, for the LSTM of f, shown by
+    ``e_t``. First order adds the diagonal of ``Σ_j A_t ⋯ A_{j+1} R_j A_{j−1} ⋯ A_{t−ℓ+1}``. Implements Eqs. (12)–(14) and (23)–(26), and
+    the scalar-gate rates that follow Eqs. (48), (50) and (52).
 
     Args:
         trace: A scan of B sequences.
         lags: Lags ℓ, strictly increasing, each in 1..T−1.
         order: ``"zeroth"``, ``"first"`` or ``"exact"``.
         ends: End points t, strictly increasing, each in max(lags)..T−1; all of them if None.
+        reading: ``"expansion"``, or for a GRU ``"paper_v2"``, which adds the reset rates ``ρ = ∏_j r_j`` and ``η = ∏_j (1 − z_j) r_j`` of
+            Eq. (25) to zeroth and first order as Eq. (26) does; they are no terms of the expansion.
 
     Returns:
         μ, shape (B, number of ends, number of lags, H). First-order and exact rates may be negative.
     """
-    one_of("order", order, ORDERS)
-    steps = lag_list("lags", lags, trace.length)
-    last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
-    products = _exact_diagonals(trace, last) if order == "exact" else _expanded_diagonals(trace, last, first=order == "first")
-    rates = [diagonal for lag, diagonal in zip(range(1, steps[-1] + 1), products, strict=False) if lag in steps]
-    return torch.stack(rates, dim=2)
+    groups = stream_rates(trace, lags, order, ends, reading)
+    return torch.cat([torch.stack([rates.value() for rates in at_lags], dim=2) for _, at_lags in groups])
 
 
-def _expanded_diagonals(trace: Trace, ends: Tensor, *, first: bool) -> Iterator[Tensor]:
-    """Zeroth or first order of diag M for lags 1, 2, …, each (B, ends, H).
+def log_effective_rates(
+    trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None, reading: str = "expansion"
+) -> tuple[Tensor, Tensor]:
+    """Compute the effective learning rates by logarithm and sign, for lags at which they are too small for a float.
 
-    ``∏(A + εR)`` is multiplied out up to first order in ε, one factor at a time (Eq. 45). Unlike a sum of ``R/A`` this also holds where a
-    gate is open all the way, A = 0, and such a step spoils no window that does not contain it.
+    Args:
+        trace: A scan of B sequences.
+        lags: As for `effective_rates`, like the rest.
+        order: The order.
+        ends: End points.
+        reading: The reading of Eq. (26).
+
+    Returns:
+        ``log |μ|`` (−inf for a rate of 0) and the sign of μ, each (B, number of ends, number of lags, H).
+    """
+    groups = [list(at_lags) for _, at_lags in stream_rates(trace, lags, order, ends, reading, rescale=True)]
+    logs = torch.cat([torch.stack([rates.log() for rates in at_lags], dim=2) for at_lags in groups])
+    return logs, torch.cat([torch.stack([rates.mantissa.sign() for rates in at_lags], dim=2) for at_lags in groups])
+
+
+def stream_rates(
+    trace: Trace,
+    lags: Sequence[int],
+    order: str = "exact",
+    ends: Sequence[int] | None = None,
+    reading: str = "expansion",
+    *,
+    weights: Tensor | None = None,
+    rescale: bool = False,
+) -> Iterator[tuple[slice, Iterator[Scaled]]]:
+    """Give the effective learning rates a few sequences at a time and lag by lag, so that they need not all fit into memory.
+
+    Args:
+        trace: A scan of B sequences.
+        lags: As for `effective_rates`, like the rest.
+        order: The order.
+        ends: End points.
+        reading: The reading of Eq. (26).
+        weights: Factors of the rates, shape (B, number of ends, H); 1 if None. Carrying them along costs nothing.
+        rescale: Keep the mantissas of ordinary size, whatever the lag; otherwise there are no exponents.
 
     Yields:
-        The diagonals at the next lag.
+        Which sequences, and for each lag their rates, shape (number of these sequences, number of ends, H).
+
+    Raises:
+        ValueError: If `reading` is ``"paper_v2"`` and there is no reset gate or the order is exact.
     """
-    zeroth, slope = torch.ones((), dtype=trace.states.dtype), torch.zeros((), dtype=trace.states.dtype)
-    for lag in count(1):
-        jacobian = trace.jacobian(ends - lag + 1)
+    one_of("order", order, ORDERS)
+    one_of("reading", reading, READINGS)
+    steps = lag_list("lags", lags, trace.length)
+    last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
+    if reading == "paper_v2" and (order == "exact" or not isinstance(trace, GRUTrace)):
+        raise ValueError(f"reading = {reading!r}: Eq. (26) is for a GRU at zeroth or first order, not {order!r} of {type(trace).__name__}.")
+    if order == "exact":
+        yield slice(None), _exact_diagonals(trace, steps, last, weights, rescale=rescale)
+        return
+    at_once = max(1, _RATE_ENTRIES // (len(last) * trace.hidden_size))
+    for first in range(0, len(trace.states), at_once):
+        part = slice(first, first + at_once)
+        start = None if weights is None else weights[part]
+        every = _expanded_diagonals(trace.neurons.of(part), steps, last, start, first=order == "first", rescale=rescale)
+        if isinstance(trace, GRUTrace) and reading == "paper_v2":
+            every = map(_added, every, _reset_rates(trace, part, steps, last, start, rescale=rescale))
+        yield part, every
+
+
+def _expanded_diagonals(
+    factors: NeuronFactors, lags: list[int], ends: Tensor, start: Tensor | None, *, first: bool, rescale: bool
+) -> Iterator[Scaled]:
+    """Zeroth or first order of the rates at each wanted lag, (B, ends, H), times `start`.
+
+    ``∏(A + εR)`` is multiplied out up to first order in ε, one factor at a time (Eq. 45); see `NeuronFactors`. Unlike a sum of ``R/A``
+    this also holds where a gate is open all the way, A = 0, and such a step spoils no window that does not contain it.
+
+    Yields:
+        The rates at the next wanted lag.
+    """
+    zeroth = torch.ones_like(at_steps(factors.retention, ends)) if factors.head is None else at_steps(factors.head, ends)
+    lead = torch.zeros_like(zeroth) if factors.lead is None else at_steps(factors.lead, ends)
+    if start is not None:
+        zeroth, lead = zeroth * start, lead * start
+    slope, exponent = torch.zeros_like(zeroth), None
+    for lag in range(1, lags[-1] + 1):
+        retention = at_steps(factors.retention, ends - lag + 1)
+        before, zeroth = zeroth, zeroth * retention
         if first:
-            slope = slope * jacobian.retention + zeroth * jacobian.mixing_diagonal()
-        zeroth = zeroth * jacobian.retention
-        yield zeroth + slope if first else zeroth
+            kept = slope * retention
+            slope = torch.addcmul(kept, before, at_steps(factors.mixing, ends - lag + 1))
+            if lag == 1:
+                slope = slope + lead
+        if lag in lags:
+            yield Scaled(zeroth + (kept if factors.delayed else slope) if first else zeroth, exponent)
+        if rescale:
+            (zeroth, slope), exponent = _rescaled([zeroth, slope], exponent)
 
 
-def _exact_diagonals(trace: Trace, ends: Tensor) -> Iterator[Tensor]:
-    """Diagonals of the products themselves for lags 1, 2, …, each (B, ends, H), one factor at a time for all end points together."""
-    batch, _, hidden = trace.states.shape
-    product = torch.eye(hidden, dtype=trace.states.dtype, device=trace.states.device).expand(batch, len(ends), hidden, hidden)
-    for lag in count(1):
-        product = trace.jacobian(ends - lag + 1).pull(product)
-        yield product.diagonal(dim1=-2, dim2=-1)
+def at_steps(values: Tensor, times: Tensor) -> Tensor:
+    """Choose steps, without a copy where they follow one another.
+
+    Args:
+        values: Shape (B, T, ...).
+        times: Increasing steps.
+
+    Returns:
+        Shape (B, number of steps, ...).
+    """
+    first, last = int(times[0]), int(times[-1])
+    return values[:, first : last + 1] if last - first + 1 == len(times) else values[:, times]
+
+
+def _rescaled(values: list[Tensor], exponent: Tensor | None) -> tuple[list[Tensor], Tensor]:
+    """Divide by one power of two, entry by entry, so that the largest of the values is between one half and one."""
+    size = values[0].abs()
+    for value in values[1:]:
+        size = torch.maximum(size, value.abs())
+    shift = _binary_exponent(size)
+    return [torch.ldexp(value, -shift) for value in values], shift if exponent is None else exponent + shift
+
+
+def _binary_exponent(size: Tensor) -> Tensor:
+    """Give the power of two just above each number, in its own dtype: integers would make torch compute with float32."""
+    return torch.frexp(size).exponent.to(size)
+
+
+def _reset_rates(trace: GRUTrace, part: slice, lags: list[int], ends: Tensor, start: Tensor | None, *, rescale: bool) -> Iterator[Scaled]:
+    """The reset rates ``ρ + η = ∏ r + ∏ (1 − z) r`` at each wanted lag, (B, ends, H), times `start`. Implements Eq. (25)."""
+    reset = mixed = torch.ones_like(at_steps(trace.reset_gate[part], ends)) if start is None else start
+    exponent = None
+    for lag in range(1, lags[-1] + 1):
+        gate = at_steps(trace.reset_gate[part], ends - lag + 1)
+        reset, mixed = reset * gate, mixed * gate * (1 - at_steps(trace.update_gate[part], ends - lag + 1))
+        if lag in lags:
+            yield Scaled(reset + mixed, exponent)
+        if rescale:
+            (reset, mixed), exponent = _rescaled([reset, mixed], exponent)
+
+
+def _added(one: Scaled, other: Scaled) -> Scaled:
+    """Add two scaled numbers."""
+    if one.exponent is None or other.exponent is None:
+        return Scaled(one.value() + other.value(), None)
+    exponent = torch.maximum(one.exponent, other.exponent)
+    return Scaled(torch.ldexp(one.mantissa, one.exponent - exponent) + torch.ldexp(other.mantissa, other.exponent - exponent), exponent)
+
+
+def _products(trace: Trace, lags: list[int], ends: Tensor, *, rescale: bool) -> Iterator[tuple[int, Scaled]]:
+    """Carry the identity back from each end point: the block of ``M_{t,ℓ}`` that rates are the diagonal of, for each wanted lag.
+
+    Yields:
+        The lag, and ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (B, ends, H, H), with one exponent a row.
+    """
+    batch, _, size = trace.states.shape
+    hidden = trace.hidden_size
+    rows = torch.eye(hidden, size, dtype=trace.states.dtype, device=trace.states.device).expand(batch, len(ends), hidden, size)
+    exponent = None
+    for lag in range(1, lags[-1] + 1):
+        rows = trace.jacobian(ends - lag + 1).pull(rows)
+        if rescale:
+            shift = _binary_exponent(rows.abs().amax(-1, keepdim=True))
+            rows, exponent = torch.ldexp(rows, -shift), shift if exponent is None else exponent + shift
+        if lag in lags:
+            yield lag, Scaled(trace.carried(rows), exponent)
+
+
+def _parts(trace: Trace, ends: Tensor) -> list[Tensor]:
+    """Cut the end points into groups whose products stay in cache."""
+    at_once = _PRODUCT_ENTRIES // (len(trace.states) * trace.hidden_size * trace.states.shape[-1])
+    return list(ends.split(max(1, at_once)))
+
+
+def _exact_diagonals(trace: Trace, lags: list[int], ends: Tensor, weights: Tensor | None, *, rescale: bool) -> Iterator[Scaled]:
+    """Diagonals of the products themselves, (B, ends, H) for each wanted lag; computed whole, a group of end points after the other."""
+    groups = [
+        [
+            Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), None if block.exponent is None else block.exponent.squeeze(-1))
+            for _, block in _products(trace, lags, part, rescale=rescale)
+        ]
+        for part in _parts(trace, ends)
+    ]
+    for at_lag in zip(*groups, strict=True):
+        exponents = [rates.exponent for rates in at_lag if rates.exponent is not None]
+        mantissa = torch.cat([rates.mantissa for rates in at_lag], dim=1)
+        yield Scaled(mantissa if weights is None else mantissa * weights, torch.cat(exponents, dim=1) if exponents else None)
+
+
+def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None) -> Tensor:
+    """Measure how much of the transport the diagonal leaves out, ``‖M − diag M‖_F / ‖M‖_F``.
+
+    Args:
+        trace: A scan of B sequences.
+        lags: Lags ℓ, strictly increasing, each in 1..T−1.
+        ends: End points t, strictly increasing, each in max(lags)..T−1; all of them if None.
+
+    Returns:
+        Shares in [0, 1], NaN where M is 0, of the block whose diagonal the rates are; shape (B, number of ends, number of lags).
+    """
+    steps = lag_list("lags", lags, trace.length)
+    last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
+    groups = []
+    for part in _parts(trace, last):
+        shares = []
+        for _, block in _products(trace, steps, part, rescale=True):
+            exponent = cast(Tensor, block.exponent)
+            relative = exponent - exponent.amax(-2, keepdim=True)
+            squares = torch.ldexp(block.mantissa, relative).square()
+            off = squares.clone()
+            off.diagonal(dim1=-2, dim2=-1).zero_()
+            shares.append((off.sum((-2, -1)) / squares.sum((-2, -1))).sqrt())
+        groups.append(torch.stack(shares, dim=-1))
+    return torch.cat(groups, dim=1)
 
 
 def envelope(rates: Tensor) -> Tensor:

@@ -5,23 +5,42 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lwcore.cells import ScalarGateCell
+from lwcore.cells import GRU, LSTM, Cell
 
 
-def step(cell: ScalarGateCell, x: Tensor, previous: Tensor) -> Tensor:
-    """One step of the recurrence of Appendix B for one sequence: x (D,), previous (H,) -> (H,)."""
+def normalised(cell: Cell, pre: Tensor) -> Tensor:
+    """Layer normalisation by its definition, where the cell has one."""
+    if not cell.layernorm:
+        return pre
+    centred = pre - pre.mean()
+    return cell.norm_weight * centred / torch.sqrt(centred.square().mean() + 1e-5) + cell.norm_bias
+
+
+def step(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
+    """One step of the recurrence for one sequence: x (D,), previous (S,) -> (S,). Eqs. (4)–(8), (15)–(18), (47)–(51)."""
     hidden = cell.hidden_size
-    pre = cell.weight_ih @ x + cell.weight_hh @ previous + cell.bias
-    candidate = torch.tanh(pre[-hidden:])
+    h = previous[:hidden]
+    drive, weight = cell.weight_ih @ x + cell.bias, cell.weight_hh
+    if isinstance(cell, LSTM):
+        i, f, g, o = (drive + weight @ h).split(hidden)
+        c = torch.sigmoid(f) * previous[hidden:] + torch.sigmoid(i) * torch.tanh(normalised(cell, g))
+        return torch.cat([torch.sigmoid(o) * torch.tanh(c), c])
+    if isinstance(cell, GRU):
+        (w_r, w_z, w_g), (d_r, d_z, d_g) = weight.split(hidden), drive.split(hidden)
+        r, z = torch.sigmoid(d_r + w_r @ h), torch.sigmoid(d_z + w_z @ h)
+        past = w_g @ (r * h) if cell.reset == "before" else r * (w_g @ h + cell.bias_hh)
+        return (1 - z) * h + z * torch.tanh(normalised(cell, d_g + past))
+    pre = drive + weight @ h
+    candidate = torch.tanh(normalised(cell, pre[-hidden:]))
     gate = cell.constant_gate if cell.constant_gate is not None else torch.sigmoid(pre[:-hidden])
-    return (1 - gate) * previous + gate * candidate
+    return (1 - gate) * h + gate * candidate
 
 
-def scan(cell: ScalarGateCell, inputs: Tensor, initial: Tensor | None = None) -> Tensor:
-    """The states of a batch, sequence by sequence and step by step: (B, T, D) -> (B, T, H)."""
+def scan(cell: Cell, inputs: Tensor, initial: Tensor | None = None) -> Tensor:
+    """The states of a batch, sequence by sequence and step by step: (B, T, D) -> (B, T, S)."""
     batch = []
     for b, sequence in enumerate(inputs):
-        state = torch.zeros(cell.hidden_size, dtype=inputs.dtype) if initial is None else initial[b]
+        state = torch.zeros(cell.state_size, dtype=inputs.dtype) if initial is None else initial[b]
         states = []
         for x in sequence:
             state = step(cell, x, state)
@@ -30,20 +49,25 @@ def scan(cell: ScalarGateCell, inputs: Tensor, initial: Tensor | None = None) ->
     return torch.stack(batch)
 
 
-def step_jacobian(cell: ScalarGateCell, x: Tensor, previous: Tensor) -> Tensor:
-    """∂h_t/∂h_{t−1} by autograd: (H, H)."""
-    return torch.autograd.functional.jacobian(lambda h: step(cell, x, h), previous)
+def step_jacobian(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
+    """∂s_t/∂s_{t−1} by autograd: (S, S)."""
+    return torch.autograd.functional.jacobian(lambda s: step(cell, x, s), previous)
 
 
-def transport(cell: ScalarGateCell, inputs: Tensor, initial: Tensor, t: int, lag: int) -> Tensor:
-    """M_{t,ℓ} = ∂h_t/∂h_{t−ℓ} of one sequence by autograd through the steps t−ℓ+1..t: inputs (T, D), initial (H,) -> (H, H)."""
+def transport(cell: Cell, inputs: Tensor, initial: Tensor, t: int, lag: int) -> Tensor:
+    """M_{t,ℓ} = ∂s_t/∂s_{t−ℓ} of one sequence by autograd through the steps t−ℓ+1..t: inputs (T, D), initial (S,) -> (S, S)."""
     state = initial
     for x in inputs[: t - lag + 1]:
         state = step(cell, x, state)
 
-    def onwards(h: Tensor) -> Tensor:
+    def onwards(s: Tensor) -> Tensor:
         for x in inputs[t - lag + 1 : t + 1]:
-            h = step(cell, x, h)
-        return h
+            s = step(cell, x, s)
+        return s
 
     return torch.autograd.functional.jacobian(onwards, state.detach())
+
+
+def carried_block(cell: Cell, matrix: Tensor) -> Tensor:
+    """The block of M whose diagonal the rates are: h → h, for the LSTM c → h."""
+    return matrix[: cell.hidden_size, -cell.hidden_size :]

@@ -10,15 +10,16 @@ from lwcore.bptt import (
     alignment,
     immediate_sensitivity,
     lag_gradients,
+    lag_statistic,
     matched_statistic,
     projected_gradient,
     random_direction,
+    total_transport,
 )
-from lwcore.cells import ConstGate, DiagGate, SharedGate
 from lwcore.network import Network
 from lwcore.transport import effective_rates
 from tests import oracles
-from tests.test_cells import CELLS, draw, make
+from tests.networks import CELLS, draw, make
 
 
 def traced(kind, batch=3, steps=10):
@@ -26,7 +27,7 @@ def traced(kind, batch=3, steps=10):
     network = Network(make(kind), torch.Generator().manual_seed(3))
     inputs, targets = draw(batch, steps, 3), draw(batch, steps, seed=4)
     trace = network.cell.trace(inputs)
-    return network, trace, network.loss_gradients(network.residual(trace.states, targets)), targets
+    return network, trace, network.loss_gradients(network.residual(trace.outputs, targets)), targets
 
 
 @pytest.mark.parametrize("kind", CELLS)
@@ -34,7 +35,7 @@ def test_lag_parts_add_up_to_the_gradient(kind):
     """Eq. (3), summed over lags and time, is autograd's gradient of Σ E_t through the step-by-step oracle."""
     network, trace, delta, targets = traced(kind)
     parts = lag_gradients(trace, delta)
-    loss = (network.readout(oracles.scan(network.cell, trace.inputs)) - targets).square().sum()
+    loss = (network.readout(oracles.scan(network.cell, trace.inputs)[..., :4]) - targets).square().sum()
     expected = dict(zip(parts, torch.autograd.grad(loss, list(network.cell.parameters())), strict=True))
     for name, part in parts.items():
         assert part.shape == (10, *expected[name].shape)
@@ -48,11 +49,24 @@ def test_one_lag_is_what_equation_3_says(kind):
     direction = random_direction(network.cell, torch.Generator().manual_seed(8))
     sensitivity = immediate_sensitivity(trace, direction)
     expected = sum(
-        delta[0, t] @ oracles.transport(network.cell, trace.inputs[0], trace.initial[0], t, 3) @ sensitivity[0, t - 3] for t in range(3, 6)
+        delta[0, t] @ oracles.transport(network.cell, trace.inputs[0], trace.initial[0], t, 3)[:4] @ sensitivity[0, t - 3]
+        for t in range(3, 6)
     )
     part = lag_gradients(trace, delta, lags=[3])
     along = sum((part[name][0] * direction[name]).sum() for name in part)
     torch.testing.assert_close(along, expected, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_total_transport_is_the_product_by_autograd(kind):
+    network, trace, delta, _ = traced(kind, batch=2, steps=8)
+    vectors, lags, ends = draw(2, 8, network.cell.state_size, seed=6), [1, 4], [4, 6, 7]
+    ours = total_transport(trace, delta, vectors, lags, ends)
+    for b in range(2):
+        for e, t in enumerate(ends):
+            for i, lag in enumerate(lags):
+                matrix = oracles.transport(network.cell, trace.inputs[b], trace.initial[b], t, lag)
+                torch.testing.assert_close(ours[b, e, i], delta[b, t] @ matrix[:4] @ vectors[b, t - lag], rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", CELLS)
@@ -66,24 +80,28 @@ def test_projected_gradient_is_each_sequences_own(kind):
         expected = sum((g * w).sum() for g, w in zip(gradient, direction.values(), strict=True))
         torch.testing.assert_close(ours[b], expected, rtol=1e-10, atol=1e-12)
     before = delta.clone()
-    assert adjoints(trace, delta).shape == delta.shape
+    assert adjoints(trace, delta).shape == trace.states.shape
     assert torch.equal(delta, before), "the caller's gradients were changed"
 
 
 def test_random_direction_is_a_unit_vector():
-    direction = random_direction(make(CELLS[2]), torch.Generator().manual_seed(0))
+    direction = random_direction(make("DiagGate"), torch.Generator().manual_seed(0))
     assert sum(d.square().sum() for d in direction.values()).item() == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_statistic_is_its_definition_by_loops(kind):
-    """Eqs. (27)–(28), entry by entry."""
+    """Eqs. (27)–(28), entry by entry; streamed or not, at each order."""
     network, trace, delta, _ = traced(kind)
     lags, ends = [1, 4], [4, 7, 9]
-    sensitivity = immediate_sensitivity(trace, random_direction(network.cell, torch.Generator().manual_seed(8)))
-    rates = effective_rates(trace, lags, order="first", ends=ends)
+    moved = immediate_sensitivity(trace, random_direction(network.cell, torch.Generator().manual_seed(8)))
+    sensitivity = trace.carried(moved)
     signs = torch.sign(draw(2, 4, seed=5))
-    ours = matched_statistic(rates, alignment(delta, sensitivity, lags, ends), signs)
+    for order in ("zeroth", "first", "exact"):
+        rates = effective_rates(trace, lags, order=order, ends=ends)
+        ours = matched_statistic(rates, alignment(delta, sensitivity, lags, ends), signs)
+        torch.testing.assert_close(lag_statistic(trace, delta, moved, signs, lags, order, ends), ours, rtol=1e-11, atol=1e-14)
+    rates = effective_rates(trace, lags, order="exact", ends=ends)
     for b in range(3):
         for i, lag in enumerate(lags):
             terms = [
@@ -93,7 +111,7 @@ def test_statistic_is_its_definition_by_loops(kind):
 
 
 def test_bad_input_is_named():
-    _, trace, delta, _ = traced(CELLS[0])
+    _, trace, delta, _ = traced("ConstGate")
     with pytest.raises(ValueError, match="loss_gradients has shape"):
         lag_gradients(trace, delta[:, 1:])
     with pytest.raises(ValueError, match=r"lags\[0\] = -1"):
@@ -109,9 +127,9 @@ def test_bad_input_is_named():
 
 
 def test_direction_of_another_cell_is_refused():
-    _, trace, _, _ = traced(DiagGate)
-    right = random_direction(make(DiagGate), torch.Generator().manual_seed(0))
-    for wrong in (random_direction(make(ConstGate)), random_direction(make(SharedGate)), {}, right | {"extra": right["bias"]}):
+    _, trace, _, _ = traced("DiagGate")
+    right = random_direction(make("DiagGate"), torch.Generator().manual_seed(0))
+    for wrong in (random_direction(make("ConstGate")), random_direction(make("SharedGate")), {}, right | {"extra": right["bias"]}):
         with pytest.raises(ValueError, match="direction has shapes"):
             immediate_sensitivity(trace, wrong)
     with pytest.raises(ValueError, match=r"direction has dtype torch\.float32"):

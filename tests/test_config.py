@@ -57,7 +57,7 @@ def test_fingerprint_changes_with_any_entry():
         ("diagnostics.error", 0.5, "less than 0.5"),
         ("diagnostics.budgets", [64, 8], "strictly increasing"),
         ("diagnostics.orders", ["exact", "exact"], "anything twice"),
-        ("models", ["VanillaRNN"], "'ConstGate', 'SharedGate' or 'DiagGate'"),
+        ("models", ["VanillaRNN"], "'DiagGate', 'GRU' or 'LSTM'"),
         ("seeds", [1, 1], "anything twice"),
         ("seeds", [], "at least 1 item"),
         ("name", "../up", "should match pattern"),

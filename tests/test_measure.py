@@ -12,7 +12,6 @@ import xarray as xr
 from lwcore import measure as measuring
 from lwcore.bounds import sample_complexity
 from lwcore.bptt import alignment, immediate_sensitivity, lag_gradients, matched_statistic, random_direction
-from lwcore.cells import ConstGate, DiagGate
 from lwcore.config import DiagnosticSettings
 from lwcore.inference import infer, significant
 from lwcore.measure import observe
@@ -20,7 +19,7 @@ from lwcore.network import Network
 from lwcore.stable import SymmetricStable
 from lwcore.tasks import DelayedRegression, sample
 from lwcore.transport import effective_rates, envelope
-from tests.test_cells import make
+from tests.networks import make
 
 LAGS = [1, 2, 4, 8, 16]
 SETTINGS = DiagnosticSettings(sequences=400, lags=LAGS, ends=3, directions=2, budgets=[10, 100, 1000])
@@ -198,7 +197,7 @@ def test_window_of_pure_noise_is_empty_when_tested():
     assert found.sel(rule="plug-in").mean() > 0.5
 
 
-def small_network(kind=DiagGate):
+def small_network(kind="DiagGate"):
     """A network, sequences and settings small enough to measure at once."""
     network = Network(make(kind, hidden_size=5), torch.Generator().manual_seed(1))
     task = DelayedRegression(20, [1, 3], [0.7, 0.5], 0.3, [1.0, 0.0, 0.0])
@@ -260,7 +259,7 @@ def test_paper_views_are_the_matched_statistic():
 
     def aligned(part):
         trace = network.cell.trace(sequences.inputs[part].double())
-        delta = network.loss_gradients(network.residual(trace.states, sequences.targets[part].double()))
+        delta = network.loss_gradients(network.residual(trace.outputs, sequences.targets[part].double()))
         return trace, alignment(delta, immediate_sensitivity(trace, w), settings.lags, ends)
 
     signs = aligned(slice(0, 225))[1].mean((0, 1)).sign()
@@ -311,7 +310,7 @@ def test_batch_size_changes_nothing_but_rounding(monkeypatch):
 
 def test_printed_signs_give_a_negative_mean_where_rates_are_negative():
     """A strongly negative coupling makes first-order rates negative, the counterexample to Lemma 5.1, and with them the mean of T."""
-    network, sequences, settings = small_network(ConstGate)
+    network, sequences, settings = small_network("ConstGate")
     with torch.no_grad():
         network.cell.weight_hh.copy_(-2.0 * torch.eye(5))
     observed = observe(network, sequences, settings, seed=1)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from lwcore.cells import DiagGate
 from lwcore.network import Network
-from tests.test_cells import draw, make
+from tests.networks import draw, make
 
 
 def test_loss_gradients_are_the_derivative_of_each_steps_loss():
-    network = Network(make(DiagGate), torch.Generator().manual_seed(2))
+    network = Network(make("DiagGate"), torch.Generator().manual_seed(2))
     states, targets = draw(2, 5, 4).requires_grad_(), draw(2, 5, seed=3)
     expected = torch.autograd.grad((network.readout(states) - targets).square().sum(), states)[0]
     ours = network.loss_gradients(network.residual(states, targets))
@@ -18,7 +17,7 @@ def test_loss_gradients_are_the_derivative_of_each_steps_loss():
 
 
 def test_loss_is_the_mean_over_steps_and_sequences():
-    network = Network(make(DiagGate), torch.Generator().manual_seed(2))
+    network = Network(make("DiagGate"), torch.Generator().manual_seed(2))
     inputs, targets = draw(2, 5, 3), draw(2, 5, seed=3)
     errors = [(network(inputs)[b, t] - targets[b, t]).item() ** 2 for b in range(2) for t in range(5)]
     assert abs(network.loss(inputs, targets).item() - sum(errors) / 10) < 1e-13

@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from lwcore.cells import DiagGate
 from lwcore.network import Network
 from lwcore.tasks import Sequences
 from lwcore.train import Progress, batch_indices, fit
 from tests import oracles
-from tests.test_cells import draw, make
+from tests.networks import draw, make
 
 
 def setting():
     """A float64 network and sequences whose target it can learn in part."""
     inputs = draw(16, 8, 3, seed=5)
     targets = torch.cat([torch.zeros(16, 2, dtype=torch.float64), inputs[:, :-2, 0]], dim=1)
-    return Network(make(DiagGate), torch.Generator().manual_seed(2)), Sequences(inputs, targets)
+    return Network(make("DiagGate"), torch.Generator().manual_seed(2)), Sequences(inputs, targets)
 
 
 def test_one_step_of_sgd_is_equation_1():
@@ -77,7 +76,7 @@ def test_interrupted_training_ends_with_the_same_bits(optimizer):
     kept: list[Progress] = []
     first, _ = setting()
     fit(first, data, **options | {"steps": 7}, on_step=lambda state: kept.append(copy.deepcopy(state)))
-    second = Network(make(DiagGate, seed=99), torch.Generator().manual_seed(99))  # other weights: all must come from the checkpoint
+    second = Network(make("DiagGate", seed=99), torch.Generator().manual_seed(99))  # other weights: all must come from the checkpoint
     assert fit(second, data, **options, resume_from=kept[-1]) == expected
     for ours, theirs in zip(second.parameters(), whole.parameters(), strict=True):
         assert torch.equal(ours, theirs)

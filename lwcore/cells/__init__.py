@@ -1,6 +1,22 @@
-"""The recurrences of the paper, each with its trace, its one-step Jacobian and its hand-written backward pass."""
+"""The recurrences of the paper, one file a family; each offers a scan and a trace of it."""
 
-from lwcore.cells.base import Cell, StepJacobian, Trace
+from lwcore.cells.base import Cell, Trace
+from lwcore.cells.gru import GRU, GRUTrace
+from lwcore.cells.jacobian import AutodiffJacobian, NeuronFactors, StepJacobian
+from lwcore.cells.lstm import LSTM
 from lwcore.cells.scalar_gates import ConstGate, DiagGate, ScalarGateCell, SharedGate
 
-__all__ = ["Cell", "ConstGate", "DiagGate", "ScalarGateCell", "SharedGate", "StepJacobian", "Trace"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "AutodiffJacobian",
+    "Cell",
+    "ConstGate",
+    "DiagGate",
+    "GRUTrace",
+    "NeuronFactors",
+    "ScalarGateCell",
+    "SharedGate",
+    "StepJacobian",
+    "Trace",
+]

@@ -1,76 +1,27 @@
 """What every cell offers to the code above it: a scan, and a trace of that scan from which all transport is read.
 
-Time is counted from 0: ``h[:, t]`` is the state after input ``x[:, t]``, and ``J_t = ∂h_t/∂h_{t−1}``, where ``h_{−1}`` is the initial
-state.
+Time is counted from 0: ``h[:, t]`` is the output after input ``x[:, t]``, and ``J_t = ∂s_t/∂s_{t−1}``, where ``s_{−1}`` is the initial
+state. The recurrent state s has S entries: h itself (S = H), or h and then c for the LSTM (S = 2H).
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
-from lwcore.arguments import integer_in
+from lwcore.arguments import integer_in, one_of, real_in
+from lwcore.cells.jacobian import AutodiffJacobian, NeuronFactors, NormFactors, StepJacobian
 
-
-@dataclass(frozen=True, eq=False)
-class StepJacobian:
-    """One-step Jacobians kept as their factors: ``J = diag(retention) + Σ_g diag(gain_g) U_g``.
-
-    The sum runs over the branches g through which the previous state acts (gate and candidate, say). Nothing of size H×H is formed unless
-    `dense` is asked for; a product with k rows costs one k×(G·H)×H matrix product. The leading axes ``...`` are those of the chosen steps.
-
-    Attributes:
-        retention: The diagonal part A, shape (..., H).
-        gains: One diagonal a branch, shape (..., G, H).
-        recurrent: The recurrent matrices U_g, shape (G, H, H).
-    """
-
-    retention: Tensor
-    gains: Tensor
-    recurrent: Tensor
-
-    def pull(self, rows: Tensor) -> Tensor:
-        """Multiply from the right, ``rows · J``: one step of backpropagation.
-
-        Args:
-            rows: Row vectors, shape (..., k, H).
-
-        Returns:
-            The product, shape (..., k, H).
-        """
-        weighted = rows.unsqueeze(-2) * self.gains.unsqueeze(-3)  # (..., k, G, H)
-        return torch.addcmul(weighted.flatten(-2) @ self.recurrent.flatten(0, 1), rows, self.retention.unsqueeze(-2))
-
-    def apply(self, columns: Tensor) -> Tensor:
-        """Multiply from the left, ``J · columns``: the tangent of one step.
-
-        Args:
-            columns: Column vectors, shape (..., H, k).
-
-        Returns:
-            The product, shape (..., H, k).
-        """
-        branches = torch.einsum("...gi,gij,...jk->...ik", self.gains, self.recurrent, columns)
-        return branches + self.retention.unsqueeze(-1) * columns
-
-    def mixing_diagonal(self) -> Tensor:
-        """Take the diagonal of the mixing part ``R = J − A``.
-
-        Returns:
-            ``Σ_g gain_g ⊙ diag(U_g)``, shape (..., H).
-        """
-        return (self.gains * self.recurrent.diagonal(dim1=-2, dim2=-1)).sum(-2)
-
-    def dense(self) -> Tensor:
-        """Form the matrix.
-
-        Returns:
-            J, shape (..., H, H).
-        """
-        return torch.diag_embed(self.retention) + torch.einsum("...gi,gij->...ij", self.gains, self.recurrent)
+EPSILON = 1e-5  # LayerNorm's guard against a variance of zero, as in torch.nn.LayerNorm
+INITS = ("orthogonal", "uniform")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +30,15 @@ class Trace(ABC):
 
     Attributes:
         inputs: x, shape (B, T, D).
-        initial: The state before the first step, shape (B, H).
-        states: h, shape (B, T, H).
+        initial: The state before the first step, shape (B, S).
+        states: s, shape (B, T, S).
+        parameters: The parameters the scan was made with, by name.
     """
 
     inputs: Tensor
     initial: Tensor
     states: Tensor
+    parameters: dict[str, Tensor]
 
     @property
     def length(self) -> int:
@@ -93,14 +46,30 @@ class Trace(ABC):
         return self.states.shape[1]
 
     @property
-    def previous(self) -> Tensor:
-        """The state each step starts from, ``h_{t−1}``, shape (B, T, H)."""
-        return torch.cat([self.initial.unsqueeze(1), self.states[:, :-1]], dim=1)
+    def hidden_size(self) -> int:
+        """Number of neurons H."""
+        return self.parameters["weight_hh"].shape[1]
 
     @property
-    @abstractmethod
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each named parameter of the cell: what a direction in parameter space must look like."""
+    def outputs(self) -> Tensor:
+        """The part of the state that the network's readout sees, h, shape (B, T, H)."""
+        return self.states[..., : self.hidden_size]
+
+    @cached_property
+    def previous(self) -> Tensor:
+        """The state each step starts from, ``s_{t−1}``, shape (B, T, S)."""
+        return torch.cat([self.initial.unsqueeze(1), self.states[:, :-1]], dim=1)
+
+    def carried(self, states: Tensor) -> Tensor:
+        """Choose the part of a state in which gradients are carried from step to step: all of h, or the LSTM's c.
+
+        Args:
+            states: Shape (..., S).
+
+        Returns:
+            Shape (..., H).
+        """
+        return states[..., -self.hidden_size :]
 
     @abstractmethod
     def jacobian(self, times: int | slice | Tensor) -> StepJacobian:
@@ -113,6 +82,11 @@ class Trace(ABC):
             The Jacobians ``J_t`` as operators.
         """
 
+    @cached_property
+    @abstractmethod
+    def neurons(self) -> NeuronFactors:
+        """Retention and mixing, neuron by neuron, of every step: what the zeroth and first order of transport are made of."""
+
     @abstractmethod
     def tangent(self, direction: dict[str, Tensor]) -> Tensor:
         """Give the immediate derivative ``B_t w`` of every step along a direction w in parameter space, previous states held fixed.
@@ -121,7 +95,7 @@ class Trace(ABC):
             direction: A tensor for each named parameter of the cell, of its shape.
 
         Returns:
-            ``B_t w``, shape (B, T, H).
+            ``B_t w``, shape (B, T, S).
         """
 
     @abstractmethod
@@ -129,12 +103,49 @@ class Trace(ABC):
         """Give ``Σ λ_tᵀ B_t``, summed over sequences and the chosen steps: the transpose of `tangent`.
 
         Args:
-            adjoint: λ, shape (B, number of steps, H).
+            adjoint: λ, shape (B, number of steps, S).
             times: The steps they belong to.
 
         Returns:
             A tensor for each named parameter of the cell, of its shape.
         """
+
+    @abstractmethod
+    def input_gradient(self, adjoint: Tensor) -> Tensor:
+        """Give the gradient in the inputs, ``λ_tᵀ ∂s_t/∂x_t``.
+
+        Args:
+            adjoint: λ of every step, shape (B, T, S).
+
+        Returns:
+            Shape (B, T, D).
+        """
+
+    def backpropagate(self, loss_gradients: Tensor) -> Tensor:
+        """Run the backward recursion ``λ_t = δ_t + λ_{t+1} J_{t+1}`` of Eq. (3): the gradient of the summed loss in every state.
+
+        Args:
+            loss_gradients: δ in the outputs h, shape (B, T, H).
+
+        Returns:
+            λ, shape (B, T, S).
+        """
+        adjoint = functional.pad(loss_gradients, (0, self.states.shape[-1] - self.hidden_size)).contiguous()
+        for t in range(self.length - 1, 0, -1):
+            adjoint[:, t - 1] += self.jacobian(t).pull(adjoint[:, t].unsqueeze(-2)).squeeze(-2)
+        return adjoint
+
+
+class Block(NamedTuple):
+    """The parameter rows of one gate or of the candidate.
+
+    Attributes:
+        rows: Number of rows.
+        start: The gate's initial value; None for the candidate.
+    """
+
+    rows: int
+    start: float | None
 
 
 class Cell(nn.Module, ABC):
@@ -143,52 +154,161 @@ class Cell(nn.Module, ABC):
     Attributes:
         input_size: D.
         hidden_size: H.
+        layernorm: Whether the candidate's pre-activation is normalised over the neurons.
+        weight_ih: Input weights of all gates and the candidate, block upon block; shape (K, D).
+        weight_hh: Recurrent weights in the same order; shape (K, H).
+        bias: Biases in the same order; shape (K,).
+        norm_weight: With `layernorm`, the gain after it; shape (H,).
+        norm_bias: With `layernorm`, the offset after it; shape (H,).
     """
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        """Check and keep the sizes.
+    weight_ih: nn.Parameter
+    weight_hh: nn.Parameter
+    bias: nn.Parameter
+    norm_weight: nn.Parameter
+    norm_bias: nn.Parameter
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        layernorm: bool = False,
+        gate_init: float = 0.5,
+        gate_spread: float = 0.1,
+        init: str = "orthogonal",
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """Initialise the parameters.
+
+        ``init="orthogonal"``: every recurrent block starts orthogonal, input weights are Gaussian of variance 1/D, and those of the gates
+        are scaled by `gate_spread`, so that gates start close to their initial value, set by the bias. ``init="uniform"``: everything as
+        in `torch.nn.LSTM`, uniform on ±1/√H (the bias as the sum of its two); the gates then start near 1/2.
 
         Args:
             input_size: D, at least 1.
             hidden_size: H, at least 1.
+            layernorm: Normalise the candidate's pre-activation.
+            gate_init: Share of the state that is replaced in a step at the start, in (0, 1): the gate s of the scalar gates (for
+                `ConstGate` for good), z of the GRU, i = 1 − f of the LSTM.
+            gate_spread: Scale of the gates' initial weights relative to the candidate's, at least 0.
+            init: ``"orthogonal"`` or ``"uniform"``.
+            generator: Source of the initial weights; torch's default one if None.
+            dtype: Floating type of the parameters.
         """
         super().__init__()
         self.input_size = integer_in("input_size", input_size, 1)
-        self.hidden_size = integer_in("hidden_size", hidden_size, 1)
+        self.hidden_size = hidden = integer_in("hidden_size", hidden_size, 1)
+        start = real_in("gate_init", gate_init, "(0, 1)")
+        spread = real_in("gate_spread", gate_spread, "[0, inf)")
+        blocks = self._blocks(start)
+        rows = sum(block.rows for block in blocks)
+        shapes = {"weight_ih": (rows, self.input_size), "weight_hh": (rows, hidden), "bias": (rows,)}
+        if one_of("init", init, INITS) == "uniform":
+            draws = {name: uniform(shape, hidden, generator) for name, shape in shapes.items()}
+            draws["bias"] += uniform(shapes["bias"], hidden, generator)
+        else:
+            draws = {"weight_ih": torch.randn(shapes["weight_ih"], generator=generator, dtype=torch.float64) / math.sqrt(self.input_size)}
+            squares = [torch.empty(block.rows, hidden, dtype=torch.float64) for block in blocks]
+            for square in squares:
+                nn.init.orthogonal_(square, generator=generator)
+            draws |= {"weight_hh": torch.cat(squares), "bias": torch.zeros(rows, dtype=torch.float64)}
+            first = 0
+            for block in blocks:
+                if block.start is not None:
+                    of_gate = slice(first, first + block.rows)
+                    draws["weight_ih"][of_gate] *= spread
+                    draws["weight_hh"][of_gate] *= spread
+                    draws["bias"][of_gate] = math.log(block.start / (1 - block.start))
+                first += block.rows
+        for name, draw in draws.items():
+            setattr(self, name, nn.Parameter(draw.to(dtype)))
+        self.layernorm = layernorm
+        if layernorm:
+            self.norm_weight = nn.Parameter(torch.ones(hidden, dtype=dtype))
+            self.norm_bias = nn.Parameter(torch.zeros(hidden, dtype=dtype))
 
     @abstractmethod
-    def forward(self, inputs: Tensor, state: Tensor | None = None) -> Tensor:
-        """Scan the sequences.
+    def _blocks(self, start: float) -> list[Block]:
+        """List the blocks of parameter rows, in their order."""
+
+    @abstractmethod
+    def _scan(self, inputs: Tensor, initial: Tensor) -> Trace:
+        """Scan checked arguments, (B, T, D) and (B, S); the trace refers to the live parameters."""
+
+    @abstractmethod
+    def step(self, inputs: Tensor, state: Tensor) -> Tensor:
+        """Take one step, as the equations say it; slow, differentiable any number of times.
+
+        Args:
+            inputs: x_t, shape (n, D).
+            state: ``s_{t−1}``, shape (n, S).
+
+        Returns:
+            s_t, shape (n, S).
+        """
+
+    @property
+    def state_size(self) -> int:
+        """Number of entries S of the recurrent state."""
+        return self.hidden_size
+
+    def forward(self, inputs: Tensor, state: Any = None) -> Tensor:
+        """Scan the sequences; differentiable once, by the backward recursion of Eq. (3).
 
         Args:
             inputs: x, shape (B, T, D).
-            state: The initial state, shape (B, H); zero if None.
+            state: The initial state, shape (B, H), for the LSTM a pair of them; zero if None.
 
         Returns:
             h, shape (B, T, H).
         """
+        inputs, initial = self.checked_inputs(inputs, state)
+        return _Scan.apply(self, inputs, initial, *self.parameters())
 
-    @abstractmethod
-    def trace(self, inputs: Tensor, state: Tensor | None = None) -> Trace:
+    @torch.no_grad()
+    def trace(self, inputs: Tensor, state: Any = None) -> Trace:
         """Scan the sequences and keep what transport needs; no autograd graph is made.
 
         Args:
             inputs: x, shape (B, T, D).
-            state: The initial state, shape (B, H); zero if None.
+            state: The initial state, shape (B, H), for the LSTM a pair of them; zero if None.
 
         Returns:
-            The trace.
+            The trace. It keeps the parameters it was made with, also while training goes on.
         """
+        trace = self._scan(*self.checked_inputs(inputs, state))
+        trace.parameters.update({name: parameter.detach().clone() for name, parameter in trace.parameters.items()})
+        return trace
 
-    def checked_inputs(self, inputs: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    def autodiff_jacobian(self, trace: Trace, times: int | slice | Tensor) -> AutodiffJacobian:
+        """Give the one-step Jacobians by automatic differentiation of `step`: the second, independent way to `Trace.jacobian`.
+
+        Args:
+            trace: A trace of this cell, made with the parameters it has now.
+            times: As for `Trace.jacobian`.
+
+        Returns:
+            The Jacobians as operators.
+        """
+        states, inputs = trace.previous[:, times], trace.inputs[:, times]
+        flat = inputs.flatten(0, -2)
+        return AutodiffJacobian(lambda state: self.step(flat, state), states)
+
+    def _normalise(self, pre: Tensor) -> Tensor:
+        """Apply the candidate's layer normalisation, if there is one, in a way autograd can follow."""
+        return functional.layer_norm(pre, (self.hidden_size,), self.norm_weight, self.norm_bias, EPSILON) if self.layernorm else pre
+
+    def checked_inputs(self, inputs: Tensor, state: Any) -> tuple[Tensor, Tensor]:
         """Check the shapes of a scan's arguments and fill in the zero initial state.
 
         Args:
             inputs: x, shape (B, T, D), not empty.
-            state: The initial state, shape (B, H), or None.
+            state: The initial state, or None.
 
         Returns:
-            The inputs and the initial state.
+            The inputs and the initial state, (B, S).
 
         Raises:
             TypeError: If the inputs are not a tensor.
@@ -198,16 +318,97 @@ class Cell(nn.Module, ABC):
             raise TypeError(f"inputs is a {type(inputs).__name__}: must be a torch.Tensor.")
         if inputs.ndim != 3 or inputs.shape[-1] != self.input_size or inputs.numel() == 0:
             raise ValueError(f"inputs has shape {tuple(inputs.shape)}: must be (B ≥ 1, T ≥ 1, D = {self.input_size}).")
-        dtype = next(self.parameters()).dtype
+        dtype = self.bias.dtype
         if inputs.dtype != dtype:
             raise ValueError(f"inputs has dtype {inputs.dtype}: must be {dtype}, that of the cell's parameters.")
         if not inputs.isfinite().all():
             raise ValueError(
                 f"inputs: {int((~inputs.isfinite()).sum())} of {inputs.numel()} entries are NaN or infinite; all must be finite."
             )
+        parts = self.state_size // self.hidden_size
         if state is None:
-            state = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        elif state.shape != (inputs.shape[0], self.hidden_size) or state.dtype != dtype:
-            wanted = f"(B = {inputs.shape[0]}, H = {self.hidden_size}) and {dtype}"
-            raise ValueError(f"state has shape {tuple(state.shape)} and dtype {state.dtype}: must have {wanted}.")
-        return inputs, state
+            return inputs, inputs.new_zeros(inputs.shape[0], self.state_size)
+        given = [state] if isinstance(state, Tensor) else list(state)
+        if len(given) != parts:
+            raise ValueError(f"state has {len(given)} part(s): must have {parts}.")
+        for part in given:
+            if part.shape != (inputs.shape[0], self.hidden_size) or part.dtype != dtype:
+                wanted = f"(B = {inputs.shape[0]}, H = {self.hidden_size}) and {dtype}"
+                raise ValueError(f"state has shape {tuple(part.shape)} and dtype {part.dtype}: must have {wanted}.")
+        return inputs, torch.cat(given, dim=-1)
+
+
+class _Scan(torch.autograd.Function):
+    """A cell's scan as a differentiable function whose backward pass is Eq. (3), read off the trace."""
+
+    @staticmethod
+    def forward(ctx: Any, cell: Cell, inputs: Tensor, initial: Tensor, *parameters: Tensor) -> Tensor:
+        ctx.trace = cell._scan(inputs, initial)
+        ctx.save_for_backward(*parameters)  # autograd then notices if they are changed before the backward pass
+        return ctx.trace.outputs.clone(memory_format=torch.preserve_format)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, loss_gradients: Tensor) -> tuple[Tensor | None, ...]:
+        trace, _ = ctx.trace, ctx.saved_tensors
+        adjoint = trace.backpropagate(loss_gradients)
+        of_inputs = trace.input_gradient(adjoint) if ctx.needs_input_grad[1] else None
+        of_initial = trace.jacobian(0).pull(adjoint[:, 0].unsqueeze(-2)).squeeze(-2) if ctx.needs_input_grad[2] else None
+        of_parameters = trace.cotangent(adjoint, slice(0, trace.length))
+        return None, of_inputs, of_initial, *(of_parameters[name] for name in trace.parameters)
+
+
+def uniform(shape: tuple[int, ...], hidden: int, generator: torch.Generator | None) -> Tensor:
+    """Draw as `torch.nn.LSTM` does, uniform on ±1/√H, in float64."""
+    return (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1) / math.sqrt(hidden)
+
+
+def preactivation(parameters: dict[str, Tensor], inputs: Tensor, recurrent: Tensor, block: slice | None = None) -> Tensor:
+    """Compute ``W x + U h + b`` for a block of rows, or all of them.
+
+    Args:
+        parameters: Weights and biases, or a direction in their space.
+        inputs: x, shape (..., D).
+        recurrent: What the recurrent weights act on, shape (..., H).
+        block: The rows; all if None.
+
+    Returns:
+        Shape (..., rows).
+    """
+    rows = slice(None) if block is None else block
+    return inputs @ parameters["weight_ih"][rows].t() + recurrent @ parameters["weight_hh"][rows].t() + parameters["bias"][rows]
+
+
+class NormRecord:
+    """Layer normalisation of a scan's candidates, step by step, keeping what its Jacobian needs."""
+
+    def __init__(self, cell: Cell, like: Tensor) -> None:
+        """Make room for normalised values like `like`, (T, B, H)."""
+        self.weight, self.bias = cell.norm_weight, cell.norm_bias
+        self.normalised = torch.empty_like(like)
+        self.inverse = like.new_empty(*like.shape[:2], 1)
+
+    def __call__(self, t: int, pre: Tensor) -> Tensor:
+        """Normalise step t's pre-activation, (B, H)."""
+        n, _, self.inverse[t] = torch.native_layer_norm(pre, (pre.shape[-1],), None, None, EPSILON)
+        self.normalised[t] = n
+        return torch.addcmul(self.bias, n, self.weight)
+
+    def factors(self) -> NormFactors:
+        """Give the Jacobian of every step, batch first."""
+        return NormFactors(self.normalised.transpose(0, 1), (self.inverse * self.weight).transpose(0, 1))
+
+
+def norm_gradients(raw: Tensor, norm: NormFactors | None) -> dict[str, Tensor]:
+    """Give the parameter gradients of the layer normalisation.
+
+    Args:
+        raw: Adjoints behind it, shape (B, steps, H).
+        norm: Its factors at those steps; None where there is none.
+
+    Returns:
+        ``norm_weight`` and ``norm_bias``, or nothing.
+    """
+    if norm is None:
+        return {}
+    return {"norm_weight": (raw * norm.normalised).sum((0, 1)), "norm_bias": raw.sum((0, 1))}

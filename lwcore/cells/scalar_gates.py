@@ -2,133 +2,94 @@
 
 All three move the state a fraction ``s_t`` of the way to a candidate, ``h_t = (1 − s_t) ⊙ h_{t−1} + s_t ⊙ h̃_t`` with
 ``h̃_t = tanh(W x_t + U h_{t−1} + b)``. `DiagGate` has one gate a neuron (Eq. 47), `SharedGate` one gate for all (Eq. 49), `ConstGate` a
-fixed number (Eq. 51). Their one-step Jacobians (48), (50), (52) are one formula, a retention plus the branches through which h_{t−1} acts:
+fixed number (Eq. 51). Their one-step Jacobians (48), (50), (52) are one formula, a retention plus the ways through which h_{t−1} acts:
 
-    J_t = diag(1 − s_t) + diag((h̃_t − h_{t−1}) ⊙ s_t(1 − s_t)) U_s + diag(s_t ⊙ (1 − h̃_t²)) U,
+    J_t = diag(1 − s_t) + diag((h̃_t − h_{t−1}) ⊙ s_t(1 − s_t)) U_s + diag(s_t ⊙ (1 − h̃_t²)) N_t U,
 
-where the shared gate's ``U_s`` repeats its row ``u_sᵀ`` for every neuron and the constant gate has no such branch.
+where the shared gate's ``U_s`` repeats its row ``u_sᵀ`` for every neuron, the constant gate has no such term, and ``N_t`` is the Jacobian
+of the candidate's layer normalisation, the identity without it. Parameter rows: the gate's, then the candidate's.
 """
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch import Tensor
 
-from lwcore.arguments import real_in
-from lwcore.cells.base import Cell, StepJacobian, Trace
+from lwcore.cells.base import Block, Cell, NormRecord, Trace, norm_gradients, preactivation
+from lwcore.cells.jacobian import Factors, NeuronFactors, NormFactors, StepJacobian
 
 
-def _scan(drive: Tensor, weight_hh: Tensor, initial: Tensor, constant_gate: float | None) -> tuple[Tensor, Tensor, Tensor | float]:
-    """Run the recurrence over time-major drives, the input's part of all pre-activations.
+@dataclass(frozen=True, eq=False)
+class ScalarGateJacobian(Factors, StepJacobian):
+    """One-step Jacobians of a scalar-gate cell. Implements Eqs. (48), (50) and (52).
 
-    Args:
-        drive: ``W x_t + b`` with the gate's rows first, shape (T, B, K), K = gate width + H.
-        weight_hh: The recurrent rows in the same order, shape (K, H).
-        initial: h_{−1}, shape (B, H).
-        constant_gate: The gate's value where it is not computed.
-
-    Returns:
-        States with the initial one in front (T+1, B, H), candidates (T, B, H), and gates (T, B, gate width) or the constant gate's number.
+    Attributes:
+        retention: ``1 − s``, shape (..., H).
+        through_candidate: ``s ⊙ (1 − h̃²)``, shape (..., H).
+        through_gate: ``(h̃ − h_{t−1}) ⊙ s(1 − s)``, shape (..., H); None for the constant gate.
+        norm: Layer normalisation of the candidate's pre-activation, or None.
+        weight_hh: Recurrent rows, the gate's first, shape (K, H).
     """
-    steps, batch, rows = drive.shape
-    hidden = initial.shape[1]
-    width = rows - hidden
-    states = drive.new_empty(steps + 1, batch, hidden)
-    candidates = drive.new_empty(steps, batch, hidden)
-    gates = drive.new_empty(steps, batch, width) if constant_gate is None else constant_gate
-    states[0] = initial
-    recurrent = weight_hh.t()
-    for t in range(steps):
-        pre = torch.addmm(drive[t], states[t], recurrent)
-        torch.tanh(pre[:, width:], out=candidates[t])
-        if isinstance(gates, Tensor):
-            torch.sigmoid(pre[:, :width], out=gates[t])
-            torch.lerp(states[t], candidates[t], gates[t], out=states[t + 1])
-        else:
-            torch.lerp(states[t], candidates[t], gates, out=states[t + 1])
-    return states, candidates, gates
 
+    retention: Tensor
+    through_candidate: Tensor
+    through_gate: Tensor | None
+    norm: NormFactors | None
+    weight_hh: Tensor = field(metadata={"steps": False})
 
-def _factors(previous: Tensor, candidate: Tensor, gate: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Give the diagonals of the one-step Jacobian for all steps at once.
+    @property
+    def like(self) -> Tensor:
+        """The retention."""
+        return self.retention
 
-    Args:
-        previous: h_{t−1}, shape (..., H).
-        candidate: h̃_t, shape (..., H).
-        gate: s_t, shape (..., H) or (..., 1), or the constant gate's number.
+    def lift(self, rows: Tensor) -> Tensor:
+        """Carry adjoints of h_t, (..., k, H), to the pre-activations, (..., k, K); a shared gate's neurons add up."""
+        candidate = rows * self.through_candidate.unsqueeze(-2)
+        if self.norm is not None:
+            candidate = self.norm.pull(candidate)
+        if self.through_gate is None:
+            return candidate
+        gate = rows * self.through_gate.unsqueeze(-2)
+        if len(self.weight_hh) == rows.shape[-1] + 1:
+            gate = gate.sum(-1, keepdim=True)
+        return torch.cat([gate, candidate], dim=-1)
 
-    Returns:
-        The retention (..., H), and the gains of the branches (..., G, H), the gate's first.
-    """
-    through_candidate = gate * (1 - candidate.square())
-    if not isinstance(gate, Tensor):
-        return torch.full_like(candidate, 1 - gate), through_candidate.unsqueeze(-2)
-    through_gate = (candidate - previous) * (gate * (1 - gate))
-    return (1 - gate).expand_as(candidate), torch.stack([through_gate, through_candidate], dim=-2)
+    def push(self, tangents: Tensor) -> Tensor:
+        """Carry tangents of the pre-activations, (..., k, K), to h_t, (..., k, H): the transpose of `lift`."""
+        hidden = self.retention.shape[-1]
+        candidate = tangents[..., -hidden:]
+        if self.norm is not None:
+            candidate = self.norm.push(candidate)
+        moved = candidate * self.through_candidate.unsqueeze(-2)
+        return moved if self.through_gate is None else torch.addcmul(moved, tangents[..., :-hidden], self.through_gate.unsqueeze(-2))
 
+    def pull(self, rows: Tensor) -> Tensor:
+        """Multiply from the right, ``rows · J``.
 
-def _branches(weight_hh: Tensor) -> Tensor:
-    """Arrange the recurrent rows as one H×H matrix a branch, repeating the shared gate's single row.
+        Args:
+            rows: Row vectors, shape (..., k, H).
 
-    Args:
-        weight_hh: Shape (gate width + H, H).
+        Returns:
+            The product, shape (..., k, H).
+        """
+        return torch.addcmul(self.lift(rows) @ self.weight_hh, rows, self.retention.unsqueeze(-2))
 
-    Returns:
-        Shape (G, H, H).
-    """
-    hidden = weight_hh.shape[1]
-    gate_rows = weight_hh[:-hidden]
-    candidate_rows = weight_hh[-hidden:]
-    if len(gate_rows) == 0:
-        return candidate_rows.unsqueeze(0).clone()  # a trace keeps the weights it was made with, also while training goes on
-    return torch.stack([gate_rows.expand(hidden, hidden), candidate_rows])
+    def apply(self, columns: Tensor) -> Tensor:
+        """Multiply from the left, ``J · columns``.
 
+        Args:
+            columns: Column vectors, shape (..., H, k).
 
-def _gather_rows(branches: Tensor, width: int) -> Tensor:
-    """Bring derivatives by branch (..., G, H) into the order of the parameter rows (..., gate width + H); a shared gate's neurons add up.
-
-    Args:
-        branches: Shape (..., G, H).
-        width: The gate's number of rows: H, 1 or 0.
-
-    Returns:
-        Shape (..., gate width + H).
-    """
-    if width != 1:
-        return branches.flatten(-2)
-    return torch.cat([branches[..., 0, :].sum(-1, keepdim=True), branches[..., 1, :]], dim=-1)
-
-
-class _ScalarGateScan(torch.autograd.Function):
-    """The scan as a differentiable function whose backward pass is the recursion of Eq. (3): ``λ_{t−1} = δ_{t−1} + λ_t J_t``."""
-
-    @staticmethod
-    def forward(ctx: Any, drive: Tensor, weight_hh: Tensor, initial: Tensor, constant_gate: float | None) -> Tensor:
-        states, candidates, gates = _scan(drive, weight_hh, initial, constant_gate)
-        ctx.save_for_backward(states, candidates, weight_hh, *([gates] if constant_gate is None else []))
-        ctx.constant_gate = constant_gate
-        return states[1:]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, loss_gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        states, candidates, weight_hh, *computed = ctx.saved_tensors
-        retention, gains = _factors(states[:-1], candidates, computed[0] if computed else ctx.constant_gate)
-        recurrent = _branches(weight_hh).flatten(0, 1)
-        adjoint = torch.zeros_like(states[0])
-        by_branch = torch.empty_like(gains)
-        for t in reversed(range(len(gains))):
-            adjoint = adjoint + loss_gradients[t]
-            torch.mul(adjoint.unsqueeze(-2), gains[t], out=by_branch[t])
-            adjoint = torch.addcmul(by_branch[t].flatten(-2) @ recurrent, adjoint, retention[t])
-        by_row = _gather_rows(by_branch, len(weight_hh) - states.shape[-1])
-        return by_row, torch.einsum("tbk,tbh->kh", by_row, states[:-1]), adjoint, None
+        Returns:
+            The product, shape (..., H, k).
+        """
+        moved = self.push(columns.mT @ self.weight_hh.t()).mT
+        return torch.addcmul(moved, columns, self.retention.unsqueeze(-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,31 +99,26 @@ class ScalarGateTrace(Trace):
     Attributes:
         gate: s, shape (B, T, H), (B, T, 1) for the shared gate, or the constant gate's number.
         candidate: h̃, shape (B, T, H).
-        recurrent: U_g of the branches, gate first, shape (G, H, H).
-        gate_width: The gate's number of parameter rows: H, 1 or 0.
+        norm: Layer normalisation of the candidate's pre-activation, or None.
     """
 
     gate: Tensor | float
     candidate: Tensor
-    recurrent: Tensor
-    gate_width: int
-    _retention: Tensor = field(init=False, repr=False)
-    _gains: Tensor = field(init=False, repr=False)
+    norm: NormFactors | None
 
-    def __post_init__(self) -> None:
-        """Compute the diagonals once; every use of the trace shares them."""
-        retention, gains = _factors(self.previous, self.candidate, self.gate)
-        object.__setattr__(self, "_retention", retention)
-        object.__setattr__(self, "_gains", gains)
+    @cached_property
+    def _jacobians(self) -> ScalarGateJacobian:
+        """All steps; every use of the trace shares them."""
+        gate, candidate = self.gate, self.candidate
+        through_candidate = gate * (1 - candidate.square())
+        if isinstance(gate, Tensor):
+            retention = (1 - gate).expand_as(candidate)
+            through_gate = (candidate - self.previous) * (gate * (1 - gate))
+        else:
+            retention, through_gate = torch.full_like(candidate, 1 - gate), None
+        return ScalarGateJacobian(retention, through_candidate, through_gate, self.norm, self.parameters["weight_hh"])
 
-    @property
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each named parameter of the cell."""
-        hidden = self.states.shape[-1]
-        rows = self.gate_width + hidden
-        return {"weight_ih": (rows, self.inputs.shape[-1]), "weight_hh": (rows, hidden), "bias": (rows,)}
-
-    def jacobian(self, times: int | slice | Tensor) -> StepJacobian:
+    def jacobian(self, times: int | slice | Tensor) -> ScalarGateJacobian:
         """Give the one-step Jacobians of the chosen steps. Implements Eqs. (48), (50) and (52).
 
         Args:
@@ -171,10 +127,22 @@ class ScalarGateTrace(Trace):
         Returns:
             The Jacobians as operators.
         """
-        return StepJacobian(self._retention[:, times], self._gains[:, times], self.recurrent)
+        return self._jacobians.at(times)
+
+    @cached_property
+    def neurons(self) -> NeuronFactors:
+        """Retention ``1 − s`` and ``diag(R)``, for Appendix B's ``γ = ∏(1 − s_j)`` and ``γ (1 + Σ_j diag(R_j)/(1 − s_j))``."""
+        jacobian, hidden = self._jacobians, self.hidden_size
+        own = jacobian.weight_hh[-hidden:]
+        diagonal = own.diagonal() if self.norm is None else self.norm.diagonal(own.diagonal(), lambda rows: rows @ own)
+        mixing = jacobian.through_candidate * diagonal
+        if jacobian.through_gate is not None:
+            rows = jacobian.weight_hh[:-hidden]
+            mixing = mixing + jacobian.through_gate * (rows[0] if len(rows) == 1 else rows.diagonal())
+        return NeuronFactors(jacobian.retention, mixing)
 
     def tangent(self, direction: dict[str, Tensor]) -> Tensor:
-        """Give ``B_t w``: each branch's gain times the change of its pre-activation.
+        """Give ``B_t w``.
 
         Args:
             direction: Tensors named and shaped like the cell's parameters.
@@ -182,15 +150,15 @@ class ScalarGateTrace(Trace):
         Returns:
             ``B_t w``, shape (B, T, H).
         """
-        by_row = self.inputs @ direction["weight_ih"].t() + self.previous @ direction["weight_hh"].t() + direction["bias"]
-        hidden = self.states.shape[-1]
-        by_branch = [by_row[..., -hidden:]]
-        if self.gate_width:
-            by_branch.insert(0, by_row[..., :-hidden].expand_as(self.states))
-        return (self._gains * torch.stack(by_branch, dim=-2)).sum(-2)
+        pre = preactivation(direction, self.inputs, self.previous)
+        moved = self._jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
+        if self.norm is None:
+            return moved
+        behind = self.norm.normalised * direction["norm_weight"] + direction["norm_bias"]
+        return torch.addcmul(moved, behind, self._jacobians.through_candidate)
 
     def cotangent(self, adjoint: Tensor, times: slice) -> dict[str, Tensor]:
-        """Give ``Σ λ_tᵀ B_t``, the parameter gradient that the adjoints of the chosen steps carry.
+        """Give ``Σ λ_tᵀ B_t``.
 
         Args:
             adjoint: λ, shape (B, number of steps, H).
@@ -199,108 +167,96 @@ class ScalarGateTrace(Trace):
         Returns:
             Tensors named and shaped like the cell's parameters.
         """
-        by_row = _gather_rows(adjoint.unsqueeze(-2) * self._gains[:, times], self.gate_width)
+        jacobian = self.jacobian(times)
+        pre = jacobian.lift(adjoint.unsqueeze(-2)).squeeze(-2)
         return {
-            "weight_ih": torch.einsum("btk,btd->kd", by_row, self.inputs[:, times]),
-            "weight_hh": torch.einsum("btk,bth->kh", by_row, self.previous[:, times]),
-            "bias": by_row.sum((0, 1)),
-        }
+            "weight_ih": torch.einsum("btk,btd->kd", pre, self.inputs[:, times]),
+            "weight_hh": torch.einsum("btk,bth->kh", pre, self.previous[:, times]),
+            "bias": pre.sum((0, 1)),
+        } | norm_gradients(adjoint * jacobian.through_candidate, jacobian.norm)
+
+    def input_gradient(self, adjoint: Tensor) -> Tensor:
+        """Give the gradient in the inputs.
+
+        Args:
+            adjoint: λ of every step, shape (B, T, H).
+
+        Returns:
+            Shape (B, T, D).
+        """
+        return self._jacobians.lift(adjoint.unsqueeze(-2)).squeeze(-2) @ self.parameters["weight_ih"]
 
 
 class ScalarGateCell(Cell):
     """The common update of the three cells; the subclasses say how wide the gate is.
 
     Attributes:
-        weight_ih: Input weights, the gate's rows ``W_s`` first, then the candidate's ``W``; shape (gate width + H, D).
-        weight_hh: Recurrent weights, ``U_s`` then ``U``; shape (gate width + H, H).
-        bias: ``b_s`` then ``b``; shape (gate width + H,).
         constant_gate: The gate's value where it is a fixed number, else None.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        gate_init: float = 0.5,
-        gate_spread: float = 0.1,
-        generator: torch.Generator | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, input_size: int, hidden_size: int, *, gate_init: float = 0.5, **options: Any) -> None:
         """Initialise the parameters.
-
-        The candidate starts with an orthogonal U and Gaussian W of variance 1/D. The gate's weights start likewise, scaled by
-        `gate_spread`, and its bias at logit(gate_init), so that its values start close to `gate_init`.
 
         Args:
             input_size: D, at least 1.
             hidden_size: H, at least 1.
             gate_init: The gate's initial value (for `ConstGate` its value for good), in (0, 1).
-            gate_spread: Scale of the gate's initial weights relative to the candidate's, at least 0.
-            generator: Source of the initial weights; torch's default one if None.
-            dtype: Floating type of the parameters.
+            **options: As for `Cell`.
         """
-        super().__init__(input_size, hidden_size)
-        start = real_in("gate_init", gate_init, "(0, 1)")
-        spread = real_in("gate_spread", gate_spread, "[0, inf)")
-        width = self._gate_width()
-        self.constant_gate = None if width else start
-        hidden = self.hidden_size
-        weight_ih = torch.randn(width + hidden, self.input_size, generator=generator, dtype=torch.float64) / math.sqrt(self.input_size)
-        blocks = [torch.empty(rows, hidden, dtype=torch.float64) for rows in (width, hidden) if rows]
-        for block in blocks:
-            nn.init.orthogonal_(block, generator=generator)
-        weight_hh = torch.cat(blocks)
-        bias = torch.zeros(width + hidden, dtype=torch.float64)
-        weight_ih[:width] *= spread
-        weight_hh[:width] *= spread
-        bias[:width] = math.log(start / (1 - start))
-        self.weight_ih = nn.Parameter(weight_ih.to(dtype))
-        self.weight_hh = nn.Parameter(weight_hh.to(dtype))
-        self.bias = nn.Parameter(bias.to(dtype))
+        super().__init__(input_size, hidden_size, gate_init=gate_init, **options)
+        self.constant_gate = None if self._gate_width() else float(gate_init)
 
     @abstractmethod
     def _gate_width(self) -> int:
         """Number of parameter rows that make the gate."""
 
-    def _drive(self, inputs: Tensor) -> Tensor:
-        """The input's part of all pre-activations, one matrix product for all steps, time-major (T, B, K)."""
-        return torch.nn.functional.linear(inputs.transpose(0, 1), self.weight_ih, self.bias)
+    def _blocks(self, start: float) -> list[Block]:
+        """The gate's rows, then the candidate's."""
+        width = self._gate_width()
+        return [Block(width, start)] * (width > 0) + [Block(self.hidden_size, None)]
 
-    def forward(self, inputs: Tensor, state: Tensor | None = None) -> Tensor:
-        """Scan the sequences; differentiable once, by the hand-written backward pass.
-
-        Args:
-            inputs: x, shape (B, T, D).
-            state: The initial state, shape (B, H); zero if None.
-
-        Returns:
-            h, shape (B, T, H).
-        """
-        inputs, initial = self.checked_inputs(inputs, state)
-        return _ScalarGateScan.apply(self._drive(inputs), self.weight_hh, initial, self.constant_gate).transpose(0, 1)
-
-    @torch.no_grad()
-    def trace(self, inputs: Tensor, state: Tensor | None = None) -> ScalarGateTrace:
-        """Scan the sequences and keep gates, candidates and states.
+    def step(self, inputs: Tensor, state: Tensor) -> Tensor:
+        """Take one step, as the equations say it.
 
         Args:
-            inputs: x, shape (B, T, D).
-            state: The initial state, shape (B, H); zero if None.
+            inputs: x_t, shape (n, D).
+            state: ``h_{t−1}``, shape (n, H).
 
         Returns:
-            The trace, without autograd graph.
+            h_t, shape (n, H).
         """
-        inputs, initial = self.checked_inputs(inputs, state)
-        states, candidates, gates = _scan(self._drive(inputs), self.weight_hh, initial, self.constant_gate)
+        pre = preactivation(dict(self.named_parameters()), inputs, state)
+        candidate = torch.tanh(self._normalise(pre[:, -self.hidden_size :]))
+        gate = torch.sigmoid(pre[:, : -self.hidden_size]) if self.constant_gate is None else self.constant_gate
+        return (1 - gate) * state + gate * candidate
+
+    def _scan(self, inputs: Tensor, initial: Tensor) -> ScalarGateTrace:
+        """Run the recurrence, time-major inside; the inputs' part of all pre-activations is one matrix product."""
+        drive = torch.nn.functional.linear(inputs.transpose(0, 1), self.weight_ih, self.bias)
+        steps, batch, rows = drive.shape
+        width = rows - self.hidden_size
+        states = drive.new_empty(steps, batch, self.hidden_size)
+        candidates = torch.empty_like(states)
+        gates = drive.new_empty(steps, batch, width) if self.constant_gate is None else self.constant_gate
+        norm = NormRecord(self, candidates) if self.layernorm else None
+        recurrent, state = self.weight_hh.t(), initial
+        for t in range(steps):
+            pre = torch.addmm(drive[t], state, recurrent)
+            candidate = pre[:, width:]
+            torch.tanh(candidate if norm is None else norm(t, candidate), out=candidates[t])
+            if isinstance(gates, Tensor):
+                torch.sigmoid(pre[:, :width], out=gates[t])
+                state = torch.lerp(state, candidates[t], gates[t], out=states[t])
+            else:
+                state = torch.lerp(state, candidates[t], gates, out=states[t])
         return ScalarGateTrace(
             inputs=inputs,
             initial=initial,
-            states=states[1:].transpose(0, 1),
+            states=states.transpose(0, 1),
+            parameters=dict(self.named_parameters()),
             gate=gates.transpose(0, 1) if isinstance(gates, Tensor) else gates,
             candidate=candidates.transpose(0, 1),
-            recurrent=_branches(self.weight_hh.detach()),
-            gate_width=self._gate_width(),
+            norm=None if norm is None else norm.factors(),
         )
 
 

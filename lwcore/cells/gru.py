@@ -1,0 +1,372 @@
+"""The GRU of Section 4, Eqs. (15)–(18): a leaky state whose candidate sees the past through a reset gate.
+
+    z, r = σ(W x_t + U h_{t−1} + b),  g = tanh(W_g x_t + U_g (r ⊙ h_{t−1}) + b_g),  h_t = (1 − z) ⊙ h_{t−1} + z ⊙ g
+
+Its one-step Jacobian (19)–(22), with z' = z(1 − z), r' = r(1 − r) and N the Jacobian of the candidate's layer normalisation:
+
+    J_t = diag(1 − z) + diag((g − h_{t−1}) ⊙ z') U_z + diag(z ⊙ (1 − g²)) N U_g (diag(r) + diag(h_{t−1} ⊙ r') U_r)
+
+`torch.nn.GRU` resets after the matrix product, ``g = tanh(W_g x + b_g + r ⊙ (U_g h_{t−1} + b_h))``: ``reset="after"`` is that cell, with
+
+    J_t = diag(1 − z) + diag((g − h_{t−1}) ⊙ z') U_z + diag(z ⊙ (1 − g²)) N (diag(r) U_g + diag((U_g h_{t−1} + b_h) ⊙ r') U_r).
+
+Parameter rows: r, z, g, the order of `torch.nn.GRU`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lwcore.arguments import one_of
+from lwcore.cells.base import Block, Cell, NormRecord, Trace, norm_gradients, preactivation, uniform
+from lwcore.cells.jacobian import Factors, NeuronFactors, NormFactors, StepJacobian
+from lwcore.cells.lstm import single_layer
+
+RESETS = ("before", "after")
+
+
+@dataclass(frozen=True, eq=False)
+class GRUJacobian(Factors, StepJacobian):
+    """One-step Jacobians of a GRU. Implements Eqs. (19)–(22).
+
+    Attributes:
+        retention: ``1 − z``, shape (..., H).
+        reset: r, shape (..., H).
+        through_reset: How the pre-activation of r moves what is reset: r' times ``h_{t−1}``, or times ``U_g h_{t−1} + b_h`` where the
+            reset comes after; shape (..., H).
+        through_update: ``(g − h_{t−1}) ⊙ z'``, shape (..., H).
+        through_candidate: ``z ⊙ (1 − g²)``, shape (..., H).
+        norm: Layer normalisation of the candidate's pre-activation, or None.
+        weight_hh: Recurrent rows, shape (3H, H).
+        after: Whether the reset comes after the matrix product.
+    """
+
+    retention: Tensor
+    reset: Tensor
+    through_reset: Tensor
+    through_update: Tensor
+    through_candidate: Tensor
+    norm: NormFactors | None
+    weight_hh: Tensor = field(metadata={"steps": False})
+    after: bool = field(metadata={"steps": False})
+
+    @property
+    def like(self) -> Tensor:
+        """The retention."""
+        return self.retention
+
+    def _to_candidate(self, rows: Tensor) -> Tensor:
+        """Carry adjoints of h_t to the candidate's pre-activation, (..., k, H)."""
+        candidate = rows * self.through_candidate.unsqueeze(-2)
+        return candidate if self.norm is None else self.norm.pull(candidate)
+
+    def _to_reset_product(self, candidate: Tensor) -> Tensor:
+        """Carry adjoints of the candidate's pre-activation to what the reset gate multiplies it with."""
+        return candidate if self.after else candidate @ self.weight_hh[2 * self.retention.shape[-1] :]
+
+    def lift(self, rows: Tensor) -> Tensor:
+        """Carry adjoints of h_t, (..., k, H), to the pre-activations of r, z and g, (..., k, 3H)."""
+        candidate = self._to_candidate(rows)
+        reset = self._to_reset_product(candidate) * self.through_reset.unsqueeze(-2)
+        return torch.cat([reset, rows * self.through_update.unsqueeze(-2), candidate], dim=-1)
+
+    def push(self, tangents: Tensor) -> Tensor:
+        """Carry tangents of the pre-activations, (..., k, 3H), to h_t, (..., k, H): the transpose of `lift`."""
+        reset, update, candidate = tangents.chunk(3, dim=-1)
+        moved = reset * self.through_reset.unsqueeze(-2)
+        candidate = candidate + (moved if self.after else moved @ self.weight_hh[2 * self.retention.shape[-1] :].t())
+        if self.norm is not None:
+            candidate = self.norm.push(candidate)
+        return candidate * self.through_candidate.unsqueeze(-2) + update * self.through_update.unsqueeze(-2)
+
+    def pull(self, rows: Tensor) -> Tensor:
+        """Multiply from the right, ``rows · J``.
+
+        Args:
+            rows: Row vectors, shape (..., k, H).
+
+        Returns:
+            The product, shape (..., k, H).
+        """
+        hidden, reset = self.retention.shape[-1], self.reset.unsqueeze(-2)
+        candidate = self._to_candidate(rows)
+        product = self._to_reset_product(candidate)
+        gates = torch.cat([product * self.through_reset.unsqueeze(-2), rows * self.through_update.unsqueeze(-2)], dim=-1)
+        kept = rows * self.retention.unsqueeze(-2)
+        if self.after:
+            return kept + torch.cat([gates, candidate * reset], dim=-1) @ self.weight_hh
+        return torch.addcmul(kept, product, reset) + gates @ self.weight_hh[: 2 * hidden]
+
+    def apply(self, columns: Tensor) -> Tensor:
+        """Multiply from the left, ``J · columns``.
+
+        Args:
+            columns: Column vectors, shape (..., H, k).
+
+        Returns:
+            The product, shape (..., H, k).
+        """
+        rows, hidden, reset = columns.mT, self.retention.shape[-1], self.reset.unsqueeze(-2)
+        gates, own = self.weight_hh[: 2 * hidden].t(), self.weight_hh[2 * hidden :].t()
+        candidate = (rows @ own) * reset if self.after else (rows * reset) @ own
+        moved = self.push(torch.cat([rows @ gates, candidate], dim=-1))
+        return torch.addcmul(moved, rows, self.retention.unsqueeze(-2)).mT
+
+
+@dataclass(frozen=True, eq=False)
+class GRUTrace(Trace):
+    """The trace of a GRU.
+
+    Attributes:
+        reset_gate: r, shape (B, T, H).
+        update_gate: z, shape (B, T, H).
+        candidate: g, shape (B, T, H).
+        reset_product: What the reset gate multiplies: ``h_{t−1}``, or ``U_g h_{t−1} + b_h`` where the reset comes after.
+        norm: Layer normalisation of the candidate's pre-activation, or None.
+    """
+
+    reset_gate: Tensor
+    update_gate: Tensor
+    candidate: Tensor
+    reset_product: Tensor
+    norm: NormFactors | None
+
+    @property
+    def _after(self) -> bool:
+        """Whether the reset comes after the matrix product."""
+        return "bias_hh" in self.parameters
+
+    @cached_property
+    def _jacobians(self) -> GRUJacobian:
+        """All steps; every use of the trace shares them."""
+        r, z, g = self.reset_gate, self.update_gate, self.candidate
+        return GRUJacobian(
+            retention=1 - z,
+            reset=r,
+            through_reset=self.reset_product * r * (1 - r),
+            through_update=(g - self.previous) * z * (1 - z),
+            through_candidate=z * (1 - g.square()),
+            norm=self.norm,
+            weight_hh=self.parameters["weight_hh"],
+            after=self._after,
+        )
+
+    def jacobian(self, times: int | slice | Tensor) -> GRUJacobian:
+        """Give the one-step Jacobians of the chosen steps. Implements Eqs. (19)–(22).
+
+        Args:
+            times: A step, a slice or an index tensor of steps in 0..T−1.
+
+        Returns:
+            The Jacobians as operators.
+        """
+        return self._jacobians.at(times)
+
+    @cached_property
+    def neurons(self) -> NeuronFactors:
+        """Retention ``1 − z`` and ``diag(R)``. Implements Eqs. (23) and (24).
+
+        The reset gate's part of the diagonal, ``diag(U_g diag(h_{t−1} r') U_r)_q = Σ_k U_g[q,k] h_{t−1}[k] r'[k] U_r[k,q]``, is a sum
+        over neurons, not the product of two diagonals.
+        """
+        jacobian = self._jacobians
+        of_reset, of_update, own = jacobian.weight_hh.chunk(3)
+        if self._after:
+
+            def pull(rows: Tensor) -> Tensor:
+                return (rows * jacobian.reset) @ own + (rows * jacobian.through_reset) @ of_reset
+
+            candidate = jacobian.reset * own.diagonal() + jacobian.through_reset * of_reset.diagonal()
+        else:
+
+            def pull(rows: Tensor) -> Tensor:
+                product = rows @ own
+                return product * jacobian.reset + (product * jacobian.through_reset) @ of_reset
+
+            candidate = jacobian.reset * own.diagonal() + jacobian.through_reset @ (own * of_reset.t()).t()
+        if self.norm is not None:
+            candidate = self.norm.diagonal(candidate, pull)
+        mixing = jacobian.through_update * of_update.diagonal() + jacobian.through_candidate * candidate
+        return NeuronFactors(jacobian.retention, mixing)
+
+    def tangent(self, direction: dict[str, Tensor]) -> Tensor:
+        """Give ``B_t w``.
+
+        Args:
+            direction: Tensors named and shaped like the cell's parameters.
+
+        Returns:
+            ``B_t w``, shape (B, T, H).
+        """
+        jacobian, gates, own = self._jacobians, slice(0, 2 * self.hidden_size), slice(2 * self.hidden_size, None)
+        if self._after:
+            recurrent = self.reset_gate * (self.previous @ direction["weight_hh"][own].t() + direction["bias_hh"])
+            candidate = self.inputs @ direction["weight_ih"][own].t() + direction["bias"][own] + recurrent
+        else:
+            candidate = preactivation(direction, self.inputs, self.reset_gate * self.previous, own)
+        pre = torch.cat([preactivation(direction, self.inputs, self.previous, gates), candidate], dim=-1)
+        moved = jacobian.push(pre.unsqueeze(-2)).squeeze(-2)
+        if self.norm is None:
+            return moved
+        behind = self.norm.normalised * direction["norm_weight"] + direction["norm_bias"]
+        return torch.addcmul(moved, behind, jacobian.through_candidate)
+
+    def cotangent(self, adjoint: Tensor, times: slice) -> dict[str, Tensor]:
+        """Give ``Σ λ_tᵀ B_t``.
+
+        Args:
+            adjoint: λ, shape (B, number of steps, H).
+            times: The steps they belong to.
+
+        Returns:
+            Tensors named and shaped like the cell's parameters.
+        """
+        jacobian, previous, hidden = self.jacobian(times), self.previous[:, times], self.hidden_size
+        pre = jacobian.lift(adjoint.unsqueeze(-2)).squeeze(-2)
+        gates, candidate = pre[..., : 2 * hidden], pre[..., 2 * hidden :]
+        behind_reset = candidate * jacobian.reset
+        own = (behind_reset, previous) if self._after else (candidate, previous * jacobian.reset)
+        recurrent = [torch.einsum("btk,bth->kh", *pair) for pair in ((gates, previous), own)]
+        gradients = {
+            "weight_ih": torch.einsum("btk,btd->kd", pre, self.inputs[:, times]),
+            "weight_hh": torch.cat(recurrent),
+            "bias": pre.sum((0, 1)),
+        } | norm_gradients(adjoint * jacobian.through_candidate, jacobian.norm)
+        return gradients | {"bias_hh": behind_reset.sum((0, 1))} if self._after else gradients
+
+    def input_gradient(self, adjoint: Tensor) -> Tensor:
+        """Give the gradient in the inputs.
+
+        Args:
+            adjoint: λ of every step, shape (B, T, H).
+
+        Returns:
+            Shape (B, T, D).
+        """
+        return self._jacobians.lift(adjoint.unsqueeze(-2)).squeeze(-2) @ self.parameters["weight_ih"]
+
+
+class GRU(Cell):
+    """The gated recurrent unit. Implements Eqs. (15)–(18).
+
+    Attributes:
+        reset: ``"before"`` the matrix product, as in the paper, or ``"after"``, as in PyTorch.
+        bias_hh: Where the reset comes after, the candidate's bias that is reset, b_h; shape (H,).
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        reset: str = "before",
+        init: str = "orthogonal",
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> None:
+        """Initialise the parameters; the reset gate starts at 1/2.
+
+        Args:
+            input_size: D, at least 1.
+            hidden_size: H, at least 1.
+            reset: ``"before"`` or ``"after"``.
+            init: As for `Cell`.
+            generator: As for `Cell`.
+            **options: As for `Cell`.
+        """
+        self.reset = one_of("reset", reset, RESETS)
+        super().__init__(input_size, hidden_size, init=init, generator=generator, **options)
+        if self.reset == "after":
+            self.bias_hh = nn.Parameter(torch.zeros_like(self.bias[:hidden_size]))
+            if init == "uniform":  # the candidate's two biases do not add up to one
+                for bias in (self.bias.data[2 * hidden_size :], self.bias_hh.data):
+                    bias.copy_(uniform((hidden_size,), hidden_size, generator))
+
+    @classmethod
+    def from_torch(cls, layer: nn.GRU) -> Self:
+        """Take over the weights of one layer of PyTorch's GRU; the two compute the same, with the reset after the product.
+
+        PyTorch's update gate is what is kept, ours what is replaced: its weights change sign, for ``1 − σ(a) = σ(−a)``.
+
+        Args:
+            layer: One layer, one direction; whatever its `batch_first`.
+
+        Returns:
+            The cell, in the layer's dtype.
+        """
+        weight_ih, weight_hh, *biases = single_layer(layer)
+        hidden = layer.hidden_size
+        cell = cls(layer.input_size, hidden, reset="after", dtype=weight_hh.dtype)
+        of_input, of_state = biases or [nn.Parameter(torch.zeros_like(cell.bias))] * 2
+        bias = torch.cat([of_input[: 2 * hidden] + of_state[: 2 * hidden], of_input[2 * hidden :]])
+        flip = torch.ones_like(bias)
+        flip[hidden : 2 * hidden] = -1
+        rows = {"weight_ih": flip[:, None] * weight_ih, "weight_hh": flip[:, None] * weight_hh, "bias": flip * bias}
+        cell.load_state_dict(rows | {"bias_hh": of_state[2 * hidden :]})
+        return cell
+
+    def _blocks(self, start: float) -> list[Block]:
+        """r, z, g."""
+        return [Block(self.hidden_size, 0.5), Block(self.hidden_size, start), Block(self.hidden_size, None)]
+
+    def _candidate(self, drive: Tensor, reset: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the candidate's pre-activation and what the reset gate multiplied, from its rows' drive ``W_g x + b_g``."""
+        own = self.weight_hh[2 * self.hidden_size :].t()
+        if self.reset == "before":
+            return drive + (reset * state) @ own, state
+        product = state @ own + self.bias_hh
+        return drive + reset * product, product
+
+    def step(self, inputs: Tensor, state: Tensor) -> Tensor:
+        """Take one step, as the equations say it.
+
+        Args:
+            inputs: x_t, shape (n, D).
+            state: ``h_{t−1}``, shape (n, H).
+
+        Returns:
+            h_t, shape (n, H).
+        """
+        drive = inputs @ self.weight_ih.t() + self.bias
+        gates = 2 * self.hidden_size
+        reset, update = torch.sigmoid(drive[:, :gates] + state @ self.weight_hh[:gates].t()).chunk(2, dim=-1)
+        candidate = torch.tanh(self._normalise(self._candidate(drive[:, gates:], reset, state)[0]))
+        return (1 - update) * state + update * candidate
+
+    def _scan(self, inputs: Tensor, initial: Tensor) -> GRUTrace:
+        """Run the recurrence, time-major inside; the inputs' part of all pre-activations is one matrix product."""
+        drive = functional.linear(inputs.transpose(0, 1), self.weight_ih, self.bias)
+        steps, batch, _ = drive.shape
+        width = 2 * self.hidden_size
+        states = drive.new_empty(steps, batch, self.hidden_size)
+        candidates, gates = torch.empty_like(states), drive.new_empty(steps, batch, width)
+        products = torch.empty_like(states) if self.reset == "after" else None
+        norm = NormRecord(self, candidates) if self.layernorm else None
+        recurrent, state = self.weight_hh[:width].t(), initial
+        for t in range(steps):
+            torch.sigmoid(torch.addmm(drive[t, :, :width], state, recurrent), out=gates[t])
+            reset, update = gates[t].chunk(2, dim=-1)
+            pre, product = self._candidate(drive[t, :, width:], reset, state)
+            if products is not None:
+                products[t] = product
+            torch.tanh(pre if norm is None else norm(t, pre), out=candidates[t])
+            state = torch.lerp(state, candidates[t], update, out=states[t])
+        before = torch.cat([initial.unsqueeze(0), states[:-1]]) if products is None else products
+        reset, update = gates.transpose(0, 1).chunk(2, dim=-1)
+        return GRUTrace(
+            inputs=inputs,
+            initial=initial,
+            states=states.transpose(0, 1),
+            parameters=dict(self.named_parameters()),
+            reset_gate=reset,
+            update_gate=update,
+            candidate=candidates.transpose(0, 1),
+            reset_product=before.transpose(0, 1),
+            norm=None if norm is None else norm.factors(),
+        )
