@@ -3,7 +3,7 @@
 from lwcore.cells.base import Cell, Trace
 from lwcore.cells.gru import GRU, GRUTrace
 from lwcore.cells.jacobian import AutodiffJacobian, NeuronFactors, StepJacobian
-from lwcore.cells.lstm import LSTM
+from lwcore.cells.lstm import LSTM, LSTMTrace
 from lwcore.cells.scalar_gates import ConstGate, DiagGate, ScalarGateCell, SharedGate
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "ConstGate",
     "DiagGate",
     "GRUTrace",
+    "LSTMTrace",
     "NeuronFactors",
     "ScalarGateCell",
     "SharedGate",
