@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import pandas as pd
 import torch
 import xarray as xr
 
@@ -16,7 +17,8 @@ from lwcore.arguments import lag_list, one_of, real_in
 from lwcore.cells import GRUTrace, LSTMTrace, Trace
 from lwcore.transport import effective_rates, envelope, off_diagonal_share
 
-ORDERS = ("zeroth", "first", "paper_v2")
+_WORDS = {"zeroth": "zeroth order", "first": "first order", "paper_v2": "(26) as printed"}
+ORDERS = tuple(_WORDS)
 
 
 @torch.no_grad()
@@ -112,9 +114,12 @@ def product_of_diagonals(trace: Trace) -> Trace:
 
     Raises:
         TypeError: If it is not the trace of a GRU.
+        ValueError: If its reset comes after the product, where there is no such sum.
     """
     if not isinstance(trace, GRUTrace):
         raise TypeError(f"trace is a {type(trace).__name__}: must be a GRUTrace.")
+    if "bias_hh" in trace.parameters:
+        raise ValueError('trace: a GRU with reset="after" has no such sum; must be one with reset="before".')
     weight, hidden = trace.parameters["weight_hh"].clone(), trace.hidden_size
     weight[:hidden] = weight[:hidden].diagonal().diag()
     return replace(trace, parameters=trace.parameters | {"weight_hh": weight})
@@ -135,3 +140,43 @@ def without_norm(trace: Trace) -> Trace:
     if getattr(trace, "norm", None) is None:
         raise ValueError(f"trace is a {type(trace).__name__} without layer normalisation: there is nothing to leave out.")
     return replace(trace, norm=None)  # type: ignore[call-arg]
+
+
+def span(values: xr.DataArray, digits: int = 0) -> str:
+    """Write a measurement over networks: its median, with the least and the largest in brackets.
+
+    Args:
+        values: One value a network.
+        digits: Digits after the point, at least 0.
+
+    Returns:
+        For example ``"12 (9–15)"``.
+    """
+    middle, least, largest = (f"{float(v):.{digits}f}" for v in (values.median(), values.min(), values.max()))
+    return f"{middle} ({least}–{largest})"
+
+
+def reach(compared: Mapping[str, xr.Dataset], at: Sequence[int], level: float = 0.1) -> pd.DataFrame:
+    """Tabulate how far orders of transport reach.
+
+    Args:
+        compared: For each setting, what `compare_orders` gives.
+        at: Lags, among those measured, at which errors and off-diagonal shares are shown.
+        level: The error that an order must not pass, above 0.
+
+    Returns:
+        A column for each setting. Lags at which an order passes the level are listed network by network, errors and shares are in percent.
+    """
+    table = {}
+    for name, data in compared.items():
+        orders = [order for order in ORDERS if order in data.order]
+        passing = {order: passing_lag(data.error.sel(order=order), level) for order in orders}
+        column = {
+            f"{_WORDS[order]} passes {level:.0%} at lag": ", ".join("none" if lag.isnull() else f"{int(lag)}" for lag in lags)
+            for order, lags in passing.items()
+        }
+        column |= {
+            f"error of {_WORDS[order]} at lag {lag} (%)": span(100 * data.error.sel(order=order, lag=lag)) for order in orders for lag in at
+        }
+        table[name] = column | {f"off-diagonal share at lag {lag} (%)": span(100 * data.off_diagonal.sel(lag=lag)) for lag in at}
+    return pd.DataFrame(table)

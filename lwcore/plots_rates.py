@@ -70,7 +70,7 @@ def time_scales(retentions: Mapping[str, Tensor], compared: Mapping[str, xr.Data
     left.plot(gate, -1 / np.log(gate), color="grey", lw=1)
     for (name, values), colour, marker in zip(retentions.items(), _COLOURS, "os^", strict=False):
         f = values.numpy()
-        left.plot(f, -1 / np.log(f), marker, ms=5, color=colour, label=name)
+        left.plot(f, -1 / np.log(f), marker, ms=5, color=colour, label=name, zorder=5 - len(left.lines))
         for order, style in (("zeroth", ":"), ("exact", "-")):
             curve = compared[name].envelope.sel(order=order).median("network")
             words = f"{name}, {order}"
@@ -134,7 +134,8 @@ def _band(axes: Axes, values: xr.DataArray, order: str) -> None:
     """Draw the median over networks as a line, and their range as a band."""
     name, colour, style = _ORDERS[order]
     axes.fill_between(values.lag, values.min("network"), values.max("network"), color=colour, alpha=0.18, lw=0)
-    axes.plot(values.lag, values.median("network"), style, marker="o", ms=3, color=colour, label=name)
+    marker = "o" if len(values.lag) < 16 else None
+    axes.plot(values.lag, values.median("network"), style, marker=marker, ms=3, color=colour, label=name)
 
 
 def _plain_lags(axes: Axes, data: xr.Dataset) -> None:

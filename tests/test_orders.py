@@ -1,0 +1,118 @@
+"""Approximations of the rates judged against the exact diagonal: by hand, and against what is known of each slip."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from lwcore.orders import compare_orders, passing_lag, product_of_diagonals, reach, span, without_norm, without_output_gate
+from lwcore.transport import effective_rates, off_diagonal_share
+from tests.networks import CELLS, draw, make
+
+LAGS, ENDS = [1, 2, 5], [6, 8]
+
+
+def traces(kind, count=2):
+    return [make(kind, seed).trace(draw(3, 9, 3, seed=seed + 10)) for seed in range(count)]
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_errors_are_relative_one_norms(kind):
+    those = traces(kind)
+    data = compare_orders(those, LAGS, ENDS)
+    assert data.order.values.tolist() == ["zeroth", "first", "exact"]
+    for network, trace in enumerate(those):
+        zeroth, first, exact = (effective_rates(trace, LAGS, order, ENDS).numpy() for order in ("zeroth", "first", "exact"))
+        for i, lag in enumerate(LAGS):
+            at = data.isel(network=network).sel(lag=lag)
+            assert float(at.envelope.sel(order="exact")) == pytest.approx(np.abs(exact[:, :, i]).sum() / 6)
+            expected = np.abs(first - exact)[:, :, i].sum() / np.abs(exact[:, :, i]).sum()
+            assert float(at.error.sel(order="first")) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+            assert float(at.error.sel(order="exact")) == 0
+            if expected > 1e-10:
+                missed = np.abs(exact - first)[:, :, i].sum() / np.abs(first - zeroth)[:, :, i].sum()
+                assert float(at.missed.sel(order="exact")) == pytest.approx(missed, rel=1e-9)
+                assert float(at.missed.sel(order="zeroth")) == pytest.approx(1)
+        shares = off_diagonal_share(trace, LAGS, ENDS).mean((0, 1))
+        assert data.off_diagonal[network].values == pytest.approx(shares.numpy())
+
+
+def test_equation_26_is_compared_as_printed():
+    trace = traces("GRU", 1)[0]
+    data = compare_orders([trace], LAGS, ENDS, orders=("paper_v2",))
+    assert data.order.values.tolist() == ["paper_v2", "exact"]
+    printed = effective_rates(trace, LAGS, "first", ENDS, reading="paper_v2")
+    assert data.envelope.sel(order="paper_v2")[0].values == pytest.approx(printed.abs().sum(-1).mean((0, 1)).numpy())
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "LSTM+norm"])
+def test_output_gate_left_out_is_a_jacobian_without_its_block(kind):
+    trace = traces(kind, 1)[0]
+    full, slipped = (one.jacobian(slice(None)).dense() for one in (trace, without_output_gate(trace)))
+    cell = (trace.jacobian(slice(None)).expression.unsqueeze(-1) * full[..., 4:, :4]).numpy()
+    torch.testing.assert_close(slipped[..., 4:, :], full[..., 4:, :], rtol=0, atol=0)
+    assert slipped[..., :4, :4].numpy() == pytest.approx(cell, rel=1e-12)
+    data = compare_orders([trace], LAGS, ENDS, slips={"slip": without_output_gate})
+    at_two = data.error.isel(network=0).sel(lag=2)
+    assert float(at_two.sel(order="first")) < 1e-12 < 1e-6 < float(at_two.sel(order="slip"))
+    torch.testing.assert_close(trace.jacobian(slice(None)).dense(), full, rtol=0, atol=0)
+
+
+def test_product_of_diagonals_takes_the_place_of_the_sum():
+    trace = traces("GRU", 1)[0]
+    jacobian, (reset, _, own) = trace.jacobian(slice(None)), trace.parameters["weight_hh"].chunk(3)
+    right = torch.einsum("qk,btk,kq->btq", own, jacobian.through_reset, reset)
+    wrong = own.diagonal() * jacobian.through_reset * reset.diagonal()
+    moved = trace.neurons.mixing - product_of_diagonals(trace).neurons.mixing
+    torch.testing.assert_close(moved, jacobian.through_candidate * (right - wrong), rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CELLS if kind.endswith("+norm")])
+def test_norm_left_out_is_the_identity_in_its_place(kind):
+    trace = traces(kind, 1)[0]
+    short = without_norm(trace)
+    if kind == "ConstGate+norm":  # Eq. (52) as it stands
+        slope = (0.3 * (1 - trace.candidate**2)).unsqueeze(-1) * trace.parameters["weight_hh"]
+        expected = 0.7 * torch.eye(4, dtype=torch.float64) + slope
+        torch.testing.assert_close(short.jacobian(slice(None)).dense(), expected, rtol=1e-12, atol=1e-14)
+    assert not torch.allclose(short.neurons.mixing, trace.neurons.mixing, rtol=1e-3)
+    torch.testing.assert_close(short.states, trace.states, rtol=0, atol=0)
+
+
+def test_passing_lag_is_the_first_beyond_the_level():
+    error = xr.DataArray([[0.0, 0.2, 0.05, 0.3], [0.0, 0.0, 0.1, 0.1]], dims=("network", "lag"), coords={"lag": [1, 2, 4, 8]})
+    first, none = passing_lag(error).values
+    assert first == 2
+    assert np.isnan(none)
+    assert passing_lag(error, 0.25).values[0] == 8
+
+
+def test_tables_say_what_was_measured():
+    data = compare_orders(traces("GRU", 3), [1, 5], orders=("zeroth", "first", "paper_v2"))
+    table = reach({"strong": data}, at=[5], level=1e-9)
+    assert table.loc["zeroth order passes 0% at lag", "strong"] == "1, 1, 1"
+    assert table.loc["first order passes 0% at lag", "strong"] == "5, 5, 5"
+    assert table.loc["error of (26) as printed at lag 5 (%)", "strong"] == span(100 * data.error.sel(order="paper_v2", lag=5))
+    assert "none" in reach({"strong": data}, at=[5], level=1e9).iloc[0, 0]
+    assert span(xr.DataArray([3.0, 1.0, 2.04]), digits=1) == "2.0 (1.0–3.0)"
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match=r"traces = \[\]: must hold at least one"):
+        compare_orders([], LAGS)
+    with pytest.raises(ValueError, match="orders = 'exact': must be one of 'zeroth', 'first', 'paper_v2'"):
+        compare_orders(traces("GRU", 1), LAGS, orders=("exact",))
+    with pytest.raises(ValueError, match="for a GRU at zeroth or first order"):
+        compare_orders(traces("LSTM", 1), LAGS, orders=("paper_v2",))
+    with pytest.raises(ValueError, match=r"level = 0: must lie in \(0, inf\)"):
+        passing_lag(xr.DataArray([0.1], dims="lag", coords={"lag": [1]}), 0)
+    with pytest.raises(TypeError, match="trace is a GRUTrace: must be an LSTMTrace"):
+        without_output_gate(traces("GRU", 1)[0])
+    with pytest.raises(TypeError, match="trace is a LSTMTrace: must be a GRUTrace"):
+        product_of_diagonals(traces("LSTM", 1)[0])
+    with pytest.raises(ValueError, match="LSTMTrace without layer normalisation: there is nothing to leave out"):
+        without_norm(traces("LSTM", 1)[0])
+    with pytest.raises(ValueError, match=r'reset="after" has no such sum'):
+        product_of_diagonals(traces("GRU-after", 1)[0])
