@@ -79,6 +79,25 @@ def immediate_sensitivity(trace: Trace, direction: dict[str, Tensor]) -> Tensor:
     return trace.tangent(direction)
 
 
+def total_sensitivity(trace: Trace, direction: dict[str, Tensor]) -> Tensor:
+    """Compute ``ds_t/dθ w``, how each state moves when the parameters move along w for the whole scan: ``S_t = B_t w + J_t S_{t−1}``.
+
+    It is not the ``B_t w`` of Eq. (3): the transport from all earlier steps is in it already. Put in its place, it makes of the lag-ℓ part
+    the sum of the parts of lag ℓ and all longer ones.
+
+    Args:
+        trace: A scan of B sequences.
+        direction: w, as for `immediate_sensitivity`.
+
+    Returns:
+        S, shape (B, T, S); the initial state does not move.
+    """
+    moved = immediate_sensitivity(trace, direction).clone()
+    for t in range(1, trace.length):
+        moved[:, t] += trace.jacobian(t).apply(moved[:, t - 1].unsqueeze(-1)).squeeze(-1)
+    return moved
+
+
 def adjoints(trace: Trace, loss_gradients: Tensor) -> Tensor:
     """Compute the full backward recursion ``λ_t = δ_t + λ_{t+1} J_{t+1}``: the gradient of the summed loss in every state.
 
@@ -164,6 +183,20 @@ def lag_gradients(trace: Trace, loss_gradients: Tensor, lags: Sequence[int] | No
     wanted = range(trace.length) if lags is None else lags
     parts = [trace.cotangent(rows, slice(0, trace.length - lag)) for lag, rows in transported(trace, loss_gradients, wanted)]
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
+
+
+def lag_vectors(trace: Trace, loss_gradients: Tensor, lags: Sequence[int] | None = None) -> Tensor:
+    """Lay each lag's part of the gradient out as one vector in the space of all parameters.
+
+    Args:
+        trace: A scan of B sequences.
+        loss_gradients: δ, shape (B, T, H).
+        lags: As for `lag_gradients`.
+
+    Returns:
+        Shape (number of lags, number of parameters).
+    """
+    return torch.cat([part.flatten(1) for part in lag_gradients(trace, loss_gradients, lags).values()], dim=1)
 
 
 def alignment(loss_gradients: Tensor, sensitivity: Tensor, lags: Sequence[int], ends: Sequence[int]) -> Tensor:

@@ -101,6 +101,53 @@ def run(
     return dataset
 
 
+def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
+    """Give the networks of a configuration themselves, in memory, for a closer look than `measure` takes.
+
+    Args:
+        config: The configuration.
+        trained: Train them, exactly as `run` does; otherwise they are as `run` finds them before its first step.
+
+    Returns:
+        A float64 copy of each network, by model and seed.
+    """
+    with _one_thread():
+        return {
+            (model, seed): (_train(config, model, seed, task_of(config, seed))[0] if trained else _start(config, model, seed)).double()
+            for model, seed in config.members
+        }
+
+
+def fresh_sequences(config: Config, seed: int, n_sequences: int | None = None) -> tasks.Sequences:
+    """Draw the sequences on which `run` measures a seed's networks, none of which they were trained on.
+
+    Args:
+        config: The configuration.
+        seed: The members' seed, which they share their task and sequences with.
+        n_sequences: How many; as many as the configuration says if None.
+
+    Returns:
+        Inputs and targets, in float64.
+    """
+    count = config.diagnostics.sequences if n_sequences is None else n_sequences
+    return tasks.sample(task_of(config, seed), count, _rng(seed, Stream.DIAGNOSTICS), torch.float64)
+
+
+def task_of(config: Config, seed: int) -> tasks.DelayedRegression:
+    """Draw a seed's task, Eq. (40): all models of the seed learn the same.
+
+    Args:
+        config: The configuration.
+        seed: The members' seed.
+
+    Returns:
+        The task.
+    """
+    settings = config.task
+    direction = _rng(seed, Stream.TASK).standard_normal(settings.input_size)
+    return tasks.DelayedRegression(settings.length, settings.lags, settings.coefficients, settings.noise, direction)
+
+
 def partial_folder(config: Config, home: Path | None) -> Path | None:
     """Say where a run keeps its unfinished work; another configuration, or other code, has another folder.
 
@@ -137,13 +184,7 @@ def run_member(
         advance(config.training.steps)
         return load(stored)
     with _one_thread():
-        task = tasks.DelayedRegression(
-            config.task.length,
-            config.task.lags,
-            config.task.coefficients,
-            config.task.noise,
-            _rng(seed, Stream.TASK).standard_normal(config.task.input_size),
-        )
+        task = task_of(config, seed)
         try:
             network, losses = _train(config, model, seed, task, partial, advance)
         except FloatingPointError as error:
@@ -176,11 +217,8 @@ def run_member(
     return dataset
 
 
-def _train(
-    config: Config, model: str, seed: int, task: tasks.DelayedRegression, partial: Path | None, advance: Callable[[int], None]
-) -> tuple[Network, list[float]]:
-    """Train one network, from its last checkpoint if there is one."""
-    settings = config.training
+def _start(config: Config, model: str, seed: int) -> Network:
+    """Make a network as it is before training."""
     generator = torch.Generator().manual_seed(_seed(seed, Stream.WEIGHTS))
     cell = getattr(cells, model)(
         config.task.input_size,
@@ -188,7 +226,20 @@ def _train(
         generator=generator,
         **config.network.model_dump(exclude={"hidden_size"}),
     )
-    network = Network(cell, generator)
+    return Network(cell, generator)
+
+
+def _train(
+    config: Config,
+    model: str,
+    seed: int,
+    task: tasks.DelayedRegression,
+    partial: Path | None = None,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> tuple[Network, list[float]]:
+    """Train one network, from its last checkpoint if there is one."""
+    settings = config.training
+    network = _start(config, model, seed)
     checkpoint = None if partial is None else partial / f"{model}-{seed}.checkpoint"
     resume_from = None if checkpoint is None else _read_checkpoint(checkpoint)
     if resume_from is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from lwcore.cells import Cell
+from lwcore.cells import Cell, Trace
 
 
 class Network(nn.Module):
@@ -89,3 +89,16 @@ class Network(nn.Module):
             δ, shape (B, T, H).
         """
         return 2 * residual.unsqueeze(-1) * self.weight
+
+    def observe(self, inputs: Tensor, targets: Tensor) -> tuple[Trace, Tensor]:
+        """Scan sequences and give all that Eq. (3) is made of.
+
+        Args:
+            inputs: x, shape (B, T, D).
+            targets: y, shape (B, T).
+
+        Returns:
+            The trace, and δ of the summed loss, shape (B, T, H).
+        """
+        trace = self.cell.trace(inputs)
+        return trace, self.loss_gradients(self.residual(trace.outputs, targets))

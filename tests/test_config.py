@@ -69,5 +69,5 @@ def test_bad_entries_are_refused_by_name(path, value, message):
 
 
 def test_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match="name = 'nope': must be one of quick, smoke"):
+    with pytest.raises(ValueError, match="name = 'nope': must be one of live, quick, smoke"):
         Config.named("nope")

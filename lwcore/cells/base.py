@@ -282,6 +282,23 @@ class Cell(nn.Module, ABC):
         trace.parameters.update({name: parameter.detach().clone() for name, parameter in trace.parameters.items()})
         return trace
 
+    def unrolled(self, inputs: Tensor, state: Any = None) -> Tensor:
+        """Scan by `step`, one graph through all of time: what `forward` computes, left to autograd; slow.
+
+        Args:
+            inputs: x, shape (B, T, D).
+            state: As for `forward`.
+
+        Returns:
+            h, shape (B, T, H).
+        """
+        inputs, current = self.checked_inputs(inputs, state)
+        states = []
+        for at_step in inputs.unbind(1):
+            current = self.step(at_step, current)
+            states.append(current[:, : self.hidden_size])
+        return torch.stack(states, dim=1)
+
     def autodiff_jacobian(self, trace: Trace, times: int | slice | Tensor) -> AutodiffJacobian:
         """Give the one-step Jacobians by automatic differentiation of `step`: the second, independent way to `Trace.jacobian`.
 

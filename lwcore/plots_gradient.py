@@ -1,0 +1,173 @@
+"""Figures of the gradient chapters: where it comes from, lag by lag, and how the matched statistic behaves.
+
+Curves come in mappings keyed by what they belong to: whether the network was trained (words, one row or panel each), the order of the
+rates where there is one, the model and the seed. Lines are medians over seeds, bands run from the least to the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from lwcore.matched import Agreement, Factorisation, LagTerms, own_sign_bias, own_sign_means
+from lwcore.plots import _COLOURS, _MARKERS
+
+Networks = tuple[str, str, int]  # trained or not, model, seed
+Orders = tuple[str, str, str, int]  # trained or not, order, model, seed
+_SHADES = sns.color_palette("colorblind")
+
+
+def lag_norms(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Figure:
+    """Draw the length of each lag's part of the gradient, from the vectors of `bptt.lag_vectors` for all lags from 0."""
+    norms = {key: parts.norm(dim=1).numpy() for key, parts in vectors.items()}
+    figure, panels = _by_lag(norms, np.arange(_length(norms)), planted)
+    panels[0].set(ylabel="length of the lag's part", yscale="log")
+    floor = max(float(norm.max()) for norm in norms.values()) * 1e-4
+    panels[0].set_ylim(floor, None)
+    return _done(figure)
+
+
+def truncation(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Figure:
+    """Draw how far the gradient is from the whole one if lags beyond L are left out, as a share of its length."""
+    missed = {
+        key: ((parts.sum(0) - parts.cumsum(0)).norm(dim=1) / parts.sum(0).norm()).numpy()[: 2 * planted[-1]]
+        for key, parts in vectors.items()
+    }
+    figure, panels = _by_lag(missed, np.arange(_length(missed)), planted)
+    for axes in panels:
+        axes.set_xlabel("longest lag kept L (steps)")
+    panels[0].set(ylabel="share of the gradient missed", ylim=(0, None))
+    return _done(figure)
+
+
+def inflation(ratios: Mapping[Networks, ArrayLike], lags: Sequence[int]) -> Figure:
+    """Draw how much larger each lag's part comes out with one sensitivity than with another."""
+    figure, panels = _by_lag(ratios, lags, ())
+    panels[0].set(ylabel="total over immediate", ylim=(0, None))
+    for axes in panels:
+        axes.axhline(1, color="black", lw=0.8, ls=":")
+    return _done(figure)
+
+
+def explained(agreements: Mapping[Orders, Agreement], lags: Sequence[int], least: float = -1) -> Figure:
+    """Draw how much of each lag's part the diagonal of the transport explains; the axis is cut below `least`."""
+    figure, panels = _by_order({key: one.explained.value for key, one in agreements.items()}, lags)
+    for axes in panels:
+        axes.axhline(0, color="black", lw=0.8, ls=":")
+        axes.set_ylim(least, 1.05)
+    return _done(figure, ylabel="explained share of the lag's part")
+
+
+def factorised(measured: Mapping[Orders, Factorisation], lags: Sequence[int]) -> Figure:
+    """Draw the two sides of Eq. (29) over each other, one where it holds."""
+    figure, panels = _by_order({key: one.ratio.value for key, one in measured.items()}, lags, markers=True)
+    for axes in panels:
+        axes.axhline(1, color="black", lw=0.8, ls=":")
+        axes.axhline(0, color="grey", lw=0.8, ls=":")
+        axes.set_xticks(list(lags))
+    return _done(figure, ylabel="E T over f m̄")
+
+
+def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequence[int]) -> Figure:
+    """Draw what averages of pure noise give, with signs from the same sequences and from others, against the number of sequences.
+
+    Args:
+        terms: Rates and alignments where the error is noise.
+        signs: Signs from other sequences, shape (lags, H).
+        lags: The lags the terms belong to.
+        sizes: Numbers of sequences N, each giving at least two groups.
+
+    Returns:
+        The figure: means with the closed form, and the same in standard errors; bars are two standard errors over groups.
+    """
+    figure, (raw, standard) = _panels(2)
+    sequence = terms.statistic(signs).mean(1)
+    size = np.asarray(sizes)
+    for i, (lag, colour) in enumerate(zip(lags, _SHADES, strict=False)):
+        own = [own_sign_means(terms, n)[:, i] for n in sizes]
+        other = [sequence[: len(sequence) // n * n, i].unflatten(0, (-1, n)).mean(1) for n in sizes]
+        error = float(sequence[:, i].std()) / np.sqrt(size)
+        beside = size * (1 + 0.06 * (i - 1))
+        _bars(raw, beside, own, 1.0, "o", colour, f"lag {lag}")
+        raw.plot(size, [float(own_sign_bias(terms, n)[i]) for n in sizes], color=colour, lw=1)
+        _bars(standard, beside, own, error, "o", colour, f"lag {lag}, own signs")
+        _bars(standard, beside, other, error, "x", colour, f"lag {lag}, signs of others")
+    raw.set(xlabel="number of sequences N", ylabel="mean of pure noise", xscale="log", yscale="log")
+    standard.set(xlabel="number of sequences N", ylabel="the same in standard errors", xscale="log", ylim=(-1, None))
+    standard.axhline(0, color="black", lw=0.8, ls=":")
+    raw.legend()
+    standard.legend(fontsize=7)
+    return _done(figure)
+
+
+def _bars(axes: Axes, x: NDArray[np.float64], groups: list[Tensor], unit: ArrayLike, marker: str, colour: Any, label: str) -> None:
+    """Draw means over groups with two standard errors, in a unit."""
+    middle = np.array([float(group.mean()) for group in groups]) / unit
+    error = np.array([float(group.std()) / len(group) ** 0.5 for group in groups]) / unit
+    axes.errorbar(x, middle, 2 * error, fmt=marker, ms=5, capsize=2, lw=1, color=colour, label=label)
+
+
+def _length(curves: Mapping[Networks, ArrayLike]) -> int:
+    """Number of points, the same for all curves."""
+    (length,) = {len(np.asarray(curve)) for curve in curves.values()}
+    return length
+
+
+def _by_lag(curves: Mapping[Networks, ArrayLike], lags: ArrayLike, planted: Iterable[int]) -> tuple[Figure, list[Axes]]:
+    """Draw curves over lags, untrained and trained side by side, with planted delays as vertical lines."""
+    states = list(dict.fromkeys(key[0] for key in curves))
+    figure, panels = _panels(len(states))
+    for axes, state in zip(panels, states, strict=True):
+        for lag in planted:
+            axes.axvline(lag, color="grey", lw=0.8, ls=":")
+        _bands(axes, {key[1:]: np.asarray(curve) for key, curve in curves.items() if key[0] == state}, lags, markers=False)
+        axes.set(xlabel="lag ℓ (steps)", title=state)
+    panels[-1].legend(fontsize=8)
+    return figure, panels
+
+
+def _by_order(curves: Mapping[Orders, ArrayLike], lags: Sequence[int], markers: bool = False) -> tuple[Figure, list[Axes]]:
+    """Draw curves over lags: rows untrained and trained, columns orders."""
+    states, orders = (list(dict.fromkeys(key[i] for key in curves)) for i in (0, 1))
+    figure, panels = _panels(len(orders), rows=len(states), height=5.2)
+    for i, axes in enumerate(panels):
+        state, order = states[i // len(orders)], orders[i % len(orders)]
+        chosen = {key[2:]: np.asarray(curve) for key, curve in curves.items() if key[:2] == (state, order)}
+        _bands(axes, chosen, lags, markers=markers)
+        axes.set_title(f"{state}, {order}" + (" diagonal" if order == "exact" else " order"), fontsize=10)
+        if i >= len(panels) - len(orders):
+            axes.set_xlabel("lag ℓ (steps)")
+    panels[-1].legend(fontsize=7)
+    return figure, panels
+
+
+def _bands(axes: Axes, curves: Mapping[tuple[str, int], NDArray[np.float64]], lags: ArrayLike, *, markers: bool) -> None:
+    """Draw one line a model, the median over seeds, and a band from the least to the largest seed."""
+    for model in dict.fromkeys(model for model, _ in curves):
+        seeds = np.stack([curve for (name, _), curve in curves.items() if name == model])
+        axes.fill_between(lags, seeds.min(0), seeds.max(0), color=_COLOURS[model], alpha=0.18, lw=0)
+        axes.plot(lags, np.median(seeds, axis=0), color=_COLOURS[model], marker=_MARKERS[model] if markers else None, ms=4, label=model)
+
+
+def _panels(count: int, *, rows: int = 1, height: float = 3.2) -> tuple[Figure, list[Axes]]:
+    """Make rows of panels that share the axis of ordinates within a row of curves of one kind."""
+    share = rows > 1
+    figure, grid = plt.subplots(rows, count, figsize=(7.6, height), layout="constrained", squeeze=False, sharex=share, sharey=share)
+    return figure, list(grid.flat)
+
+
+def _done(figure: Figure, ylabel: str | None = None) -> Figure:
+    """Trim the frame and take the figure off pyplot's list, so that a notebook shows it once."""
+    if ylabel is not None:
+        figure.supylabel(ylabel, fontsize=10)
+    sns.despine(figure)
+    plt.close(figure)
+    return figure
