@@ -65,6 +65,18 @@ class LagTerms(NamedTuple):
     alignments: Tensor
     transport: Tensor
 
+    def of(self, sequences: slice = slice(None), lags: Sequence[int] | slice = slice(None)) -> LagTerms:
+        """Choose sequences and lags.
+
+        Args:
+            sequences: Which sequences.
+            lags: Places in the list of lags.
+
+        Returns:
+            Their terms.
+        """
+        return LagTerms(*(part[sequences][:, :, lags] for part in self))
+
     @property
     def signs(self) -> Tensor:
         """``sgn E[a]`` over these sequences, shape (lags, H): for the statistic of others."""
@@ -202,7 +214,7 @@ def own_sign_means(terms: LagTerms, n_sequences: int) -> Tensor:
 def own_sign_bias(terms: LagTerms, n_sequences: int) -> Tensor:
     """Predict the mean of `own_sign_means` where every alignment is noise of mean zero, for N large enough that averages are Gaussian.
 
-    For Gaussian X, Y of mean 0, ``E[sgn(X) Y] = cov(X, Y)/sd(X) · √(2/π)``; with X the average over N sequences of ``a^{(q)}`` and Y that of
+    For Gaussian X, Y of mean 0, ``E[sgn(X) Y] = cov(X, Y)/sd(X) · √(2/π)``; with X the average over N sequences of ``a^{(q)}`` and Y of
     ``μ^{(q)} a^{(q)}`` this falls as 1/√N, as the noise itself does.
 
     Args:

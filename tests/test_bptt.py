@@ -11,9 +11,11 @@ from lwcore.bptt import (
     immediate_sensitivity,
     lag_gradients,
     lag_statistic,
+    lag_vectors,
     matched_statistic,
     projected_gradient,
     random_direction,
+    total_sensitivity,
     total_transport,
 )
 from lwcore.network import Network
@@ -82,6 +84,38 @@ def test_projected_gradient_is_each_sequences_own(kind):
     before = delta.clone()
     assert adjoints(trace, delta).shape == trace.states.shape
     assert torch.equal(delta, before), "the caller's gradients were changed"
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_total_sensitivity_is_the_derivative_of_the_scan(kind):
+    """Against the derivative of the whole oracle scan as a central difference quotient."""
+    cell = make(kind)
+    inputs, direction = draw(2, 6, 3), random_direction(cell, torch.Generator().manual_seed(8))
+    ours, step = total_sensitivity(cell.trace(inputs), direction), 1e-5
+    ends = []
+    for sign in (1, -1):
+        with torch.no_grad():
+            for name, parameter in cell.named_parameters():
+                parameter += sign * step * direction[name]
+            ends.append(oracles.scan(cell, inputs))
+            for name, parameter in cell.named_parameters():
+                parameter -= sign * step * direction[name]
+    torch.testing.assert_close(ours, (ends[0] - ends[1]) / (2 * step), rtol=1e-6, atol=1e-8)
+
+
+def test_total_sensitivity_makes_a_lag_the_sum_of_all_longer_ones():
+    network, trace, delta, _ = traced("GRU")
+    direction = random_direction(network.cell, torch.Generator().manual_seed(8))
+    sensitivities = immediate_sensitivity(trace, direction), total_sensitivity(trace, direction)
+    parts, tails = (total_transport(trace, delta, sensitivity, range(1, 10), [9]) for sensitivity in sensitivities)
+    torch.testing.assert_close(tails, parts.flip(-1).cumsum(-1).flip(-1), rtol=1e-10, atol=1e-13)
+
+
+def test_lag_vectors_hold_every_parameter():
+    network, trace, delta, _ = traced("LSTM")
+    vectors, parts = lag_vectors(trace, delta, [0, 2]), lag_gradients(trace, delta, [0, 2])
+    assert vectors.shape == (2, sum(p.numel() for p in network.cell.parameters()))
+    assert vectors[1].square().sum().item() == pytest.approx(sum(part[1].square().sum().item() for part in parts.values()))
 
 
 def test_random_direction_is_a_unit_vector():

@@ -26,6 +26,7 @@ def test_forward_is_the_recurrence(kind, seed, batch, steps, hidden):
     torch.testing.assert_close(trace.states, expected, rtol=1e-11, atol=1e-12)
     torch.testing.assert_close(trace.outputs, expected[..., :hidden], rtol=1e-11, atol=1e-12)
     torch.testing.assert_close(cell.step(inputs[:, 0], initial), expected[:, 0], rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(cell.unrolled(inputs, state), expected[..., :hidden], rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", CELLS)

@@ -61,6 +61,22 @@ def test_result_of_another_configuration_is_not_overwritten_unasked(undisturbed,
     assert load(tmp_path / "smoke.nc").attrs["fingerprint"] == other.fingerprint
 
 
+def test_networks_in_memory_are_those_of_the_run(undisturbed):
+    """Trained, they have the run's error on its fresh sequences; untrained, they are copies in float64 that have not moved."""
+    one = SMOKE.model_copy(update={"seeds": (2,)})
+    trained, untrained = experiment.networks(one), experiment.networks(one, trained=False)
+    assert list(trained) == one.members
+    fresh = experiment.fresh_sequences(one, 2)
+    assert fresh.targets.shape == (SMOKE.diagnostics.sequences, SMOKE.task.length)
+    assert experiment.fresh_sequences(one, 2, 7).targets.shape[0] == 7
+    for (model, seed), network in trained.items():
+        stored = undisturbed[0].sel(model=model, seed=seed)
+        assert network.loss(*fresh).item() == pytest.approx(float(stored.test_loss), rel=1e-5)
+        at_start = untrained[model, seed]
+        assert at_start.weight.dtype == torch.float64
+        assert at_start.loss(*fresh).item() > network.loss(*fresh).item()
+
+
 def test_seeds_and_streams_are_all_different():
     draws = [_rng(seed, stream).random() for seed in (0, 1, 2) for stream in Stream]
     assert len(set(draws)) == len(draws)

@@ -21,3 +21,11 @@ def test_loss_is_the_mean_over_steps_and_sequences():
     inputs, targets = draw(2, 5, 3), draw(2, 5, seed=3)
     errors = [(network(inputs)[b, t] - targets[b, t]).item() ** 2 for b in range(2) for t in range(5)]
     assert abs(network.loss(inputs, targets).item() - sum(errors) / 10) < 1e-13
+
+
+def test_observation_holds_the_trace_and_its_loss_gradients():
+    network = Network(make("LSTM"), torch.Generator().manual_seed(2))
+    inputs, targets = draw(2, 5, 3), draw(2, 5, seed=3)
+    trace, delta = network.observe(inputs, targets)
+    assert torch.equal(trace.outputs, network.cell.trace(inputs).outputs)
+    assert torch.equal(delta, network.loss_gradients(network.readout(trace.outputs) - targets).detach())

@@ -1,0 +1,129 @@
+"""The matched statistic examined: every measure against its definition, or a simulation whose answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from lwcore import matched
+from lwcore.bptt import matched_statistic, random_direction
+from lwcore.network import Network
+from tests import oracles
+from tests.networks import CELLS, draw, make
+
+
+def noise_terms(sequences, ends=3, lags=2, hidden=4, seed=0):
+    """Alignments of pure noise with rates that are correlated with their size, not their sign."""
+    generator = torch.Generator().manual_seed(seed)
+    alignments = torch.randn(sequences, ends, lags, hidden, generator=generator, dtype=torch.float64)
+    rates = 0.5 + alignments.abs() + torch.rand(alignments.shape, generator=generator, dtype=torch.float64)
+    return matched.LagTerms(rates, alignments, (rates * alignments).sum(-1))
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_terms_are_both_sides_of_equation_27(kind):
+    """Entry by entry, with M by autograd."""
+    network = Network(make(kind), torch.Generator().manual_seed(3))
+    inputs, targets = draw(2, 7, 3), draw(2, 7, seed=4)
+    trace, delta = network.observe(inputs, targets)
+    direction = random_direction(network.cell, torch.Generator().manual_seed(8))
+    terms = matched.lag_terms(trace, delta, direction, [1, 3])
+    moved = trace.tangent(direction)
+    for b in range(2):
+        for e, t in enumerate(range(3, 7)):
+            for i, lag in enumerate((1, 3)):
+                whole = oracles.transport(network.cell, inputs[b], trace.initial[b], t, lag)
+                expected = delta[b, t] @ whole[:4] @ moved[b, t - lag]
+                torch.testing.assert_close(terms.transport[b, e, i], expected, rtol=1e-10, atol=1e-13)
+                diagonal = oracles.carried_block(network.cell, whole).diagonal()
+                expected = (delta[b, t] * diagonal * moved[b, t - lag][-4:]).sum()
+                torch.testing.assert_close(terms.statistic()[b, e, i], expected, rtol=1e-10, atol=1e-13)
+
+
+def test_statistic_and_signs_are_those_of_equation_28():
+    terms = noise_terms(20)
+    signs = terms.signs
+    assert torch.equal(signs, torch.sign(terms.alignments.sum((0, 1))))
+    torch.testing.assert_close(terms.statistic(signs).mean(1), matched_statistic(terms.rates, terms.alignments, signs))
+    chosen = terms.of(slice(3, 5), [1])
+    assert torch.equal(chosen.transport, terms.transport[3:5, :, 1:])
+    assert torch.equal(chosen.rates, terms.rates[3:5, :, 1:])
+
+
+def test_agreement_of_a_known_mixture():
+    """y = x/2 + noise of variance 1/4: slope 1/2, cosine 1/√2, explained 1 − (1/4 + 1/4)."""
+    x, noise = draw(4000, 2, 1), draw(4000, 2, 1, seed=2)
+    terms = matched.LagTerms(torch.ones(4000, 2, 1, 1, dtype=torch.float64), (0.5 * x + 0.5 * noise).unsqueeze(-1), x)
+    found = matched.agreement(terms, np.random.default_rng(0))
+    for estimate, expected in ((found.slope, 0.5), (found.cosine, 0.5**0.5), (found.explained, 0.5)):
+        assert estimate.value[0] == pytest.approx(expected, abs=0.03)
+        assert estimate.low[0] < expected < estimate.high[0]
+        assert estimate.high[0] - estimate.low[0] < 0.06
+
+
+def test_mean_is_envelope_times_alignment_where_rates_are_constant():
+    terms = noise_terms(30)
+    constant = terms._replace(rates=torch.rand(2, 4, dtype=torch.float64).expand_as(terms.rates))
+    split = matched.factorisation(constant, constant.signs, np.random.default_rng(0))
+    for part in (split.ratio.value, split.ratio.low, split.ratio.high):
+        np.testing.assert_allclose(part, 1, rtol=1e-12)
+    np.testing.assert_allclose(split.envelope * split.alignment, split.mean, rtol=1e-12)
+    np.testing.assert_allclose(split.envelope, constant.rates[0, 0].sum(-1), rtol=1e-12)
+
+
+def test_factorisation_notices_a_correlation_of_rates_and_alignments():
+    """With a = 1 + ε and μ = 2 + ε/2 per neuron, E μa = 2 + 1/2 against E μ E a = 2."""
+    noise = draw(5000, 2, 1, 3)
+    terms = matched.LagTerms(2 + noise / 2, 1 + noise, noise[..., 0])
+    split = matched.factorisation(terms, torch.ones(1, 3, dtype=torch.float64), np.random.default_rng(0))
+    assert split.ratio.value[0] == pytest.approx(1.25, abs=0.02)
+    assert split.ratio.low[0] < 1.25 < split.ratio.high[0]
+
+
+def test_own_signs_make_a_mean_of_noise_as_predicted():
+    terms = noise_terms(20_000)
+    for n in (10, 40):
+        means = matched.own_sign_means(terms, n)
+        assert means.shape == (20_000 // n, 2)
+        error = means.std(0) / len(means) ** 0.5
+        assert ((means.mean(0) - matched.own_sign_bias(terms, n)).abs() < 4 * error).all()
+        assert (means.mean(0) > 10 * error).all()
+    assert torch.allclose(matched.own_sign_bias(terms, 10), 2 * matched.own_sign_bias(terms, 40))
+    with pytest.raises(ValueError, match="n_sequences = 0"):
+        matched.own_sign_bias(terms, 0)
+    with pytest.raises(ValueError, match="n_sequences = 20001"):
+        matched.own_sign_means(terms, 20_001)
+
+
+def test_one_neuron_of_gaussian_noise_has_the_textbook_bias():
+    terms = matched.LagTerms(torch.ones(50_000, 1, 1, 1, dtype=torch.float64), 3 * draw(50_000, 1, 1, 1), draw(50_000, 1, 1))
+    assert matched.own_sign_bias(terms, 25).item() == pytest.approx(3 * (2 / (25 * np.pi)) ** 0.5, rel=0.02)
+
+
+@pytest.mark.parametrize(("persistence", "expected"), [(0.0, 40.0), (0.8, None), (1.0, 1.0)])
+def test_effective_samples_of_an_autoregression(persistence, expected):
+    """x_t = φ x_{t−1} + …: autocorrelation φ^k, and the variance of the mean of T values known in closed form."""
+    length = 40
+    steps = [draw(3000, 1, seed=9)]
+    for t in range(1, length):
+        steps.append(persistence * steps[-1] + (1 - persistence**2) ** 0.5 * draw(3000, 1, seed=10 + t))
+    series = torch.stack(steps, dim=1)
+    if expected is None:
+        k = np.arange(1, length)
+        expected = length / (1 + 2 * ((1 - k / length) * persistence**k).sum())
+    worth = matched.effective_samples(series, np.random.default_rng(0))
+    assert worth.value[0] == pytest.approx(expected, rel=0.08)
+    assert worth.low[0] <= worth.value[0] <= worth.high[0]
+
+
+def test_bootstrap_covers_and_estimates_print():
+    """The interval of a mean holds it in about 95 of 100 samples."""
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(200):
+        drawn = matched.bootstrap(lambda mean: mean, rng.standard_normal((60, 1)), rng)
+        held += int(drawn.low[0] <= 0 <= drawn.high[0])
+    assert 180 <= held <= 199
+    words = matched.Estimate(np.array([0.5]), np.array([0.25]), np.array([0.75])).words(1)
+    assert words == ["0.5 (0.2 to 0.8)"]
