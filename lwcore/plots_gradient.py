@@ -14,6 +14,8 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -29,9 +31,8 @@ def lag_norms(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Fig
     """Draw the length of each lag's part of the gradient, from the vectors of `bptt.lag_vectors` for all lags from 0."""
     norms = {key: parts.norm(dim=1).numpy() for key, parts in vectors.items()}
     figure, panels = _by_lag(norms, np.arange(_length(norms)), planted)
-    panels[0].set(ylabel="length of the lag's part", yscale="log")
-    floor = max(float(norm.max()) for norm in norms.values()) * 1e-4
-    panels[0].set_ylim(floor, None)
+    largest = max(float(norm.max()) for norm in norms.values())
+    panels[0].set(ylabel="length of the lag's part", yscale="log", ylim=(1e-4 * largest, 1.5 * largest))
     return _done(figure)
 
 
@@ -103,8 +104,9 @@ def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequen
     raw.set(xlabel="number of sequences N", ylabel="mean of pure noise", xscale="log", yscale="log")
     standard.set(xlabel="number of sequences N", ylabel="the same in standard errors", xscale="log", ylim=(-1, None))
     standard.axhline(0, color="black", lw=0.8, ls=":")
-    raw.legend()
-    standard.legend(fontsize=7)
+    raw.legend(loc="lower left")
+    kinds = [Line2D([], [], color="grey", marker=marker, ls="") for marker in "ox"]
+    standard.legend(kinds, ["own signs", "signs of others"], loc="center left", bbox_to_anchor=(0, 0.45), ncols=2)
     return _done(figure)
 
 
@@ -124,20 +126,21 @@ def _length(curves: Mapping[Networks, ArrayLike]) -> int:
 def _by_lag(curves: Mapping[Networks, ArrayLike], lags: ArrayLike, planted: Iterable[int]) -> tuple[Figure, list[Axes]]:
     """Draw curves over lags, untrained and trained side by side, with planted delays as vertical lines."""
     states = list(dict.fromkeys(key[0] for key in curves))
-    figure, panels = _panels(len(states))
+    figure, panels = _panels(len(states), share=True)
     for axes, state in zip(panels, states, strict=True):
         for lag in planted:
             axes.axvline(lag, color="grey", lw=0.8, ls=":")
         _bands(axes, {key[1:]: np.asarray(curve) for key, curve in curves.items() if key[0] == state}, lags, markers=False)
         axes.set(xlabel="lag ℓ (steps)", title=state)
-    panels[-1].legend(fontsize=8)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend_below(figure, panels[0])
     return figure, panels
 
 
 def _by_order(curves: Mapping[Orders, ArrayLike], lags: Sequence[int], markers: bool = False) -> tuple[Figure, list[Axes]]:
     """Draw curves over lags: rows untrained and trained, columns orders."""
     states, orders = (list(dict.fromkeys(key[i] for key in curves)) for i in (0, 1))
-    figure, panels = _panels(len(orders), rows=len(states), height=5.2)
+    figure, panels = _panels(len(orders), rows=len(states), height=5.2, share=True)
     for i, axes in enumerate(panels):
         state, order = states[i // len(orders)], orders[i % len(orders)]
         chosen = {key[2:]: np.asarray(curve) for key, curve in curves.items() if key[:2] == (state, order)}
@@ -145,8 +148,13 @@ def _by_order(curves: Mapping[Orders, ArrayLike], lags: Sequence[int], markers: 
         axes.set_title(f"{state}, {order}" + (" diagonal" if order == "exact" else " order"), fontsize=10)
         if i >= len(panels) - len(orders):
             axes.set_xlabel("lag ℓ (steps)")
-    panels[-1].legend(fontsize=7)
+    _legend_below(figure, panels[0])
     return figure, panels
+
+
+def _legend_below(figure: Figure, axes: Axes) -> None:
+    """Name the lines of all panels once, under them."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, columnspacing=1.2)
 
 
 def _bands(axes: Axes, curves: Mapping[tuple[str, int], NDArray[np.float64]], lags: ArrayLike, *, markers: bool) -> None:
@@ -157,9 +165,8 @@ def _bands(axes: Axes, curves: Mapping[tuple[str, int], NDArray[np.float64]], la
         axes.plot(lags, np.median(seeds, axis=0), color=_COLOURS[model], marker=_MARKERS[model] if markers else None, ms=4, label=model)
 
 
-def _panels(count: int, *, rows: int = 1, height: float = 3.2) -> tuple[Figure, list[Axes]]:
-    """Make rows of panels that share the axis of ordinates within a row of curves of one kind."""
-    share = rows > 1
+def _panels(count: int, *, rows: int = 1, height: float = 3.4, share: bool = False) -> tuple[Figure, list[Axes]]:
+    """Make rows of panels; those that show the same quantity share their axes."""
     figure, grid = plt.subplots(rows, count, figsize=(7.6, height), layout="constrained", squeeze=False, sharex=share, sharey=share)
     return figure, list(grid.flat)
 

@@ -78,3 +78,4 @@ def test_own_signs_lie_on_the_closed_form():
     dots = {container.get_label(): container[0].get_ydata() for container in raw.containers}
     np.testing.assert_allclose(dots["lag 3"], [float(matched.own_sign_means(terms, n)[:, 1].mean()) for n in (10, 50)])
     assert len(standard.containers) == 4
+    assert [text.get_text() for text in standard.get_legend().get_texts()] == ["own signs", "signs of others"]
