@@ -74,7 +74,7 @@ def factorised(measured: Mapping[Orders, Factorisation], lags: Sequence[int]) ->
         axes.axhline(1, color="black", lw=0.8, ls=":")
         axes.axhline(0, color="grey", lw=0.8, ls=":")
         axes.set_xticks(list(lags))
-    return _done(figure, ylabel="E T over f m̄")
+    return _done(figure, ylabel=r"E T over $f\,\bar{m}$")
 
 
 def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequence[int]) -> Figure:
@@ -102,11 +102,11 @@ def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequen
         _bars(standard, beside, own, error, "o", colour, f"lag {lag}, own signs")
         _bars(standard, beside, other, error, "x", colour, f"lag {lag}, signs of others")
     raw.set(xlabel="number of sequences N", ylabel="mean of pure noise", xscale="log", yscale="log")
-    standard.set(xlabel="number of sequences N", ylabel="the same in standard errors", xscale="log", ylim=(-1, None))
+    standard.set(xlabel="number of sequences N", ylabel="the same in standard errors", xscale="log", ylim=(-2, None))
     standard.axhline(0, color="black", lw=0.8, ls=":")
     raw.legend(loc="lower left")
     kinds = [Line2D([], [], color="grey", marker=marker, ls="") for marker in "ox"]
-    standard.legend(kinds, ["own signs", "signs of others"], loc="center left", bbox_to_anchor=(0, 0.45), ncols=2)
+    standard.legend(kinds, ["own signs", "signs of others"], loc="lower left", ncols=2, fontsize=8)
     return _done(figure)
 
 
