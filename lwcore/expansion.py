@@ -7,8 +7,8 @@ linear one, and the network itself stands at ε = 1. Products run over the steps
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from lwcore import cells, tasks, train
-from lwcore.arguments import finite_array, integer_in, lag_list, real_in
+from lwcore.arguments import finite_array, integer_in, lag_list, one_of, real_in
 from lwcore.cells import Trace
 from lwcore.config import Config
 from lwcore.decay import matching
 from lwcore.network import Network
 from lwcore.transport import ORDERS, default_ends, effective_rates, off_diagonal_share
+
+MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 
 
 def split(trace: Trace, times: slice | Tensor) -> tuple[Tensor, Tensor]:
@@ -186,57 +188,67 @@ def first_lag_beyond(lags: Iterable[int], error: ArrayLike, level: float = 0.1) 
     return float(beyond[0]) if beyond.size else float("inf")
 
 
-def example(model: str, seed: int, steps: int = 0, **network: Any) -> tuple[Network, Trace]:
-    """Make a small network, trained if wanted, and let it scan fresh sequences, in float64.
+class Example(NamedTuple):
+    """A small network and what it was shown.
 
-    Task, size and training are those of the configuration ``quick``, in half its batches; weights, training and fresh sequences come from
-    independent streams of the seed, the task and both sets of sequences the same for all models.
+    Attributes:
+        network: A cell with its readout, float64.
+        trace: A scan of 16 fresh sequences by the cell.
+        targets: The task's targets for them, shape (B, T).
+    """
+
+    network: Network
+    trace: Trace
+    targets: Tensor
+
+
+def example(model: str, seed: int, steps: int = 0, **network: Any) -> Example:
+    """Make a small network, trained if wanted, and let it scan fresh sequences.
+
+    Task, size and training are those of the configuration ``quick``, with half its sequences and batches; task, weights, training and fresh
+    sequences come from independent streams of the seed, the same for all models.
 
     Args:
         model: Name of the cell.
         seed: The seed.
         steps: Training steps; 0 leaves the network as it was initialised.
-        **network: Options of the cell in place of those of ``quick``.
+        **network: Options of the cell, `hidden_size` included, in place of those of ``quick``.
 
     Returns:
-        The network and a trace of its cell over 16 sequences.
+        The network, a trace of its cell and the targets.
     """
     config = Config.named("quick")
-    streams = np.random.SeedSequence(integer_in("seed", seed, 0)).spawn(4)
-    rngs = [np.random.default_rng(stream) for stream in streams]
-    direction = rngs[0].standard_normal(config.task.input_size)
-    of_task = config.task.model_dump(exclude={"input_size"})
-    task = tasks.DelayedRegression(**of_task, direction=direction)
-    generator = torch.Generator().manual_seed(int(rngs[1].integers(2**63)))
-    options = config.network.model_dump(exclude={"hidden_size"}) | network
-    hidden = options.pop("hidden_size", config.network.hidden_size)
-    whole = Network(getattr(cells, model)(config.task.input_size, hidden, generator=generator, **options), generator)
+    of_task, of_weights, of_training, of_trace = (
+        np.random.default_rng(stream) for stream in np.random.SeedSequence(integer_in("seed", seed, 0)).spawn(4)
+    )
+    direction = of_task.standard_normal(config.task.input_size)
+    task = tasks.DelayedRegression(**config.task.model_dump(exclude={"input_size"}), direction=direction)
+    generator = torch.Generator().manual_seed(int(of_weights.integers(2**63)))
+    options = config.network.model_dump() | network
+    make = getattr(cells, one_of("model", model, MODELS))
+    whole = Network(make(config.task.input_size, generator=generator, **options), generator)
     if steps:
         settings = config.training
-        sequences, batch = tasks.sample(task, settings.sequences // 2, rngs[2]), settings.batch_size // 2
+        sequences, batch = tasks.sample(task, settings.sequences // 2, of_training), settings.batch_size // 2
         train.fit(whole, sequences, steps=steps, batch_size=batch, seed=seed, learning_rate=settings.learning_rate, clip=settings.clip)
     whole = whole.double()
-    return whole, whole.cell.trace(tasks.sample(task, 16, rngs[3], dtype=torch.float64).inputs)
+    inputs, targets = tasks.sample(task, 16, of_trace, dtype=torch.float64)
+    return Example(whole, whole.cell.trace(inputs), targets)
 
 
-def survey(
-    models: Sequence[str], seeds: Sequence[int], lags: Sequence[int], steps: int = 0, ends: Sequence[int] | None = None, **network: Any
-) -> xr.Dataset:
-    """Measure `fidelity` on an `example` of each model and seed.
+def survey(examples: Mapping[str, Sequence[Example]], lags: Sequence[int], ends: Sequence[int] | None = None) -> xr.Dataset:
+    """Measure the `fidelity` of several examples of each model.
 
     Args:
-        models: Names of the cells.
-        seeds: The seeds.
+        examples: For each model, one example a seed.
         lags: Lags, as for `fidelity`.
-        steps: Training steps.
         ends: End points, as for `fidelity`.
-        **network: Options of the cells.
 
     Returns:
-        The dataset of `fidelity`, over `model` and `seed` as well.
+        The dataset of `fidelity`, over `model` and `seed` (their number) as well.
     """
-    by_model = [xr.concat([fidelity(example(m, seed, steps, **network)[1], lags, ends) for seed in seeds], dim="seed") for m in models]
-    return xr.concat(by_model, dim="model").assign_coords(model=list(models), seed=list(seeds))
+    by_model = [xr.concat([fidelity(one.trace, lags, ends) for one in ones], dim="seed") for ones in examples.values()]
+    return xr.concat(by_model, dim="model").assign_coords(model=list(examples))
 
 
 def crossings(measured: xr.Dataset, level: float = 0.1) -> pd.DataFrame:

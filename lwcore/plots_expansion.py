@@ -1,4 +1,4 @@
-"""Figures of the appendices: the product as a polynomial, where its first order ends, rates that rise, Jacobians and time scales."""
+"""Figures of the appendices: the product as a polynomial, where its first order ends, rates that rise, matrices and time scales."""
 
 from __future__ import annotations
 
@@ -110,22 +110,21 @@ def rising(lags: Sequence[int], one: Mapping[float, tuple[ArrayLike, ArrayLike, 
         left.plot(lags, np.asarray(exact), color=colour, lw=1, ls=":")
     left.plot([], [], color="grey", lw=1, ls=":", label="exact")
     left.set(xlabel="lag ℓ (steps)", ylabel="|μ| of a neuron", yscale="log", ylim=(1e-4, 1.3), title="one neuron, first order")
-    for (order, values), colour in zip(two.items(), (_COLOURS[4], _COLOURS[8], "black"), strict=False):
-        right.plot(lags, np.asarray(values), color=colour, ls=_STYLES[order], label=order)
+    for (order, values), colour in zip(two.items(), ("grey", _COLOURS[3], "black"), strict=False):
+        right.plot(lags, np.asarray(values), color=colour, ls=_STYLES[order], lw=3 if order == "zeroth" else 1.5, label=order)
     right.set(xlabel="lag ℓ (steps)", title="two neurons that rotate")
     return _done(figure, left, right)
 
 
-def jacobians(matrices: Mapping[str, ArrayLike]) -> Figure:
-    """Draw matrices as maps of signed entries, the colour's range set by what stands off the diagonal."""
-    figure, panels = _panels(len(matrices), height=2.9)
-    arrays = {name: np.asarray(matrix) for name, matrix in matrices.items()}
-    most = max(np.abs(matrix - np.diag(np.diag(matrix))).max() for matrix in arrays.values())
-    for axes, (name, matrix) in zip(panels, arrays.items(), strict=True):
-        image = axes.imshow(matrix, cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
+def matrices(named: Mapping[str, ArrayLike]) -> Figure:
+    """Draw matrices as maps of signed entries on one scale."""
+    figure, panels = _panels(len(named), height=2.9)
+    most = max(np.abs(np.asarray(matrix)).max() for matrix in named.values())
+    for axes, (name, matrix) in zip(panels, named.items(), strict=True):
+        image = axes.imshow(np.asarray(matrix), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
         axes.set(title=name, xlabel="from neuron", xticks=[], yticks=[])
     panels[0].set_ylabel("to neuron")
-    figure.colorbar(image, ax=panels, label="entry of J", extend="max", shrink=0.8)
+    figure.colorbar(image, ax=panels, label="entry", shrink=0.8)
     return _done(figure)
 
 
