@@ -79,9 +79,9 @@ def coupling(surveys: Mapping[str, xr.Dataset]) -> Figure:
         for model, (colour, marker) in shades.items():
             of = measured.sel(model=model)
             style = {"color": colour, "ls": "-" if trained else "--", "lw": 1, "marker": marker if trained else None, "ms": 3}
-            error = of.error.sel(order="first")
+            error = of.error.sel(order="first").median("seed")
             x = of.lag.values * float(of.coupling.median("seed"))
-            collapsed.plot(x, error.median("seed"), **style)
+            collapsed.plot(x, error.where(error > 1e-9), **style)  # at the first lags it is exactly zero
             if index in (1, len(surveys) - 1):
                 share.plot(of.lag, of.off_diagonal.median("seed"), **style, label=str(model) if trained else None)
     collapsed.axhline(0.1, color="grey", lw=0.8)
