@@ -1,13 +1,12 @@
-"""Time of one training step, forward + backward + AdamW, on one thread: our cells against a per-step autograd loop and PyTorch's LSTM.
+"""Time of one training step, forward + backward + AdamW, on one thread: our cells against a per-step autograd loop and PyTorch's layers.
 
-Run with ``make bench``. Only ratios within one run mean anything; rounds alternate between the contestants, so that a slow minute of the
-machine hits all of them, and the median round counts.
+Run with ``make bench``. The limit beside the ratio to `nn.LSTM` is 1.5 times the share of its recurrent matrices, at least a half. The
+share of the matrix-product rate compares a step with its matrix products alone, in the same shapes and on the same thread: those of the
+scan, of the way back, and of the weights.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
@@ -15,40 +14,51 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from lwcore.cells import ConstGate, DiagGate, ScalarGateCell, SharedGate
+from benchmarks.harness import alternate, medians, record
+from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, SharedGate
 
-BATCH, STEPS, INPUT, HIDDEN = 32, 256, 16, 64
-ROUNDS = 15
+Shape = tuple[int, int, int, int]  # B, T, D, H
+SHAPES: dict[str, tuple[Shape, int]] = {"small": ((32, 256, 16, 64), 15), "large": ((128, 512, 16, 128), 3)}  # with the number of rounds
+SWEEPS: dict[str, list[Shape]] = {
+    "T": [(32, t, 16, 64) for t in (64, 128, 256, 512, 1024)],
+    "B": [(b, 256, 16, 64) for b in (8, 16, 32, 64, 128)],
+    "H": [(32, 256, 16, h) for h in (16, 32, 64, 128, 256)],
+}
+CELLS: dict[str, Callable[[int, int], Cell]] = {
+    "ConstGate": ConstGate,
+    "SharedGate": SharedGate,
+    "DiagGate": DiagGate,
+    "GRU": GRU,
+    "LSTM": LSTM,
+}
+MATRICES = {"ConstGate": 1, "SharedGate": 1, "DiagGate": 2, "GRU": 3, "LSTM": 4}
 
 
 class NaiveLoop(nn.Module):
-    """A scalar-gate recurrence as one would first write it: a Python loop, differentiated by autograd."""
+    """A recurrence as one would first write it: a Python loop over the cell's own equations, differentiated by autograd."""
 
-    def __init__(self, cell: ScalarGateCell) -> None:
-        """Take over a cell's parameters."""
+    def __init__(self, cell: Cell) -> None:
+        """Take over a cell."""
         super().__init__()
         self.cell = cell
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Scan (B, T, D) to (B, T, H)."""
-        cell, hidden = self.cell, self.cell.hidden_size
-        state = inputs.new_zeros(len(inputs), hidden)
+        state = inputs.new_zeros(len(inputs), self.cell.state_size)
         states = []
         for x in inputs.unbind(1):
-            pre = x @ cell.weight_ih.t() + state @ cell.weight_hh.t() + cell.bias
-            gate = cell.constant_gate if cell.constant_gate is not None else torch.sigmoid(pre[:, :-hidden])
-            state = (1 - gate) * state + gate * torch.tanh(pre[:, -hidden:])
-            states.append(state)
+            state = self.cell.step(x, state)
+            states.append(state[:, : self.cell.hidden_size])
         return torch.stack(states, 1)
 
 
-class TorchLSTM(nn.Module):
-    """PyTorch's LSTM, its states alone."""
+class TorchLayer(nn.Module):
+    """A layer of PyTorch, its states alone."""
 
-    def __init__(self) -> None:
-        """Make the layer."""
+    def __init__(self, layer: nn.RNNBase) -> None:
+        """Take a layer."""
         super().__init__()
-        self.layer = nn.LSTM(INPUT, HIDDEN, batch_first=True)
+        self.layer = layer
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Scan (B, T, D) to (B, T, H)."""
@@ -56,10 +66,11 @@ class TorchLSTM(nn.Module):
         return states
 
 
-def step_of(layer: nn.Module) -> Callable[[], None]:
+def step_of(layer: nn.Module, shape: Shape) -> Callable[[], None]:
     """Make a function that takes one training step of a layer with a linear readout."""
-    inputs, targets = torch.randn(BATCH, STEPS, INPUT), torch.randn(BATCH, STEPS)
-    readout = nn.Linear(HIDDEN, 1)
+    batch, steps, inputs_size, hidden = shape
+    inputs, targets = torch.randn(batch, steps, inputs_size), torch.randn(batch, steps)
+    readout = nn.Linear(hidden, 1)
     descent = torch.optim.AdamW([*layer.parameters(), *readout.parameters()], lr=1e-3)
 
     def step() -> None:
@@ -70,30 +81,79 @@ def step_of(layer: nn.Module) -> Callable[[], None]:
     return step
 
 
+def products_of(matrices: int, shape: Shape) -> Callable[[], None]:
+    """Make a function that does a step's matrix products and nothing else."""
+    batch, steps, inputs_size, hidden = shape
+    rows = matrices * hidden
+    state, weight, pre, back = torch.randn(batch, hidden), torch.randn(hidden, rows), torch.empty(batch, rows), torch.empty(batch, hidden)
+    inputs, states, adjoints = (torch.randn(batch * steps, size) for size in (inputs_size, hidden, rows))
+    drive, of_inputs, of_states = torch.empty(batch * steps, rows), torch.empty(rows, inputs_size), torch.empty(rows, hidden)
+    input_weight = torch.randn(inputs_size, rows)
+
+    def step() -> None:
+        for _ in range(steps):
+            torch.mm(state, weight, out=pre)
+            torch.mm(pre, weight.t(), out=back)
+        torch.mm(inputs, input_weight, out=drive)
+        torch.mm(adjoints.t(), inputs, out=of_inputs)
+        torch.mm(adjoints.t(), states, out=of_states)
+
+    return step
+
+
+def operations(matrices: int, shape: Shape) -> float:
+    """Count the floating-point operations of those matrix products."""
+    batch, steps, inputs_size, hidden = shape
+    return 2.0 * batch * steps * matrices * hidden * (3 * hidden + 2 * inputs_size)
+
+
+def compare(shape: Shape, rounds: int) -> dict[str, float]:
+    """Time all contestants at one shape: median seconds by name."""
+    *_, inputs_size, hidden = shape
+    contestants = {kind: step_of(make(inputs_size, hidden), shape) for kind, make in CELLS.items()}
+    contestants |= {f"{kind}, naive loop": step_of(NaiveLoop(make(inputs_size, hidden)), shape) for kind, make in CELLS.items()}
+    contestants |= {f"{kind}, products": products_of(MATRICES[kind], shape) for kind in CELLS}
+    for layer in (nn.LSTM, nn.GRU):
+        contestants[f"nn.{layer.__name__}"] = step_of(TorchLayer(layer(inputs_size, hidden, batch_first=True)), shape)
+    return medians(alternate(contestants, rounds))
+
+
+def table(name: str, shape: Shape, median: dict[str, float]) -> Table:
+    """Lay out a comparison."""
+    sizes = ", ".join(f"{letter} = {size}" for letter, size in zip("BTDH", shape, strict=True))
+    columns = ("one training step", "ms", "over nn.LSTM", "limit", "naive loop over it", "GFLOP/s", "share of products' rate")
+    result = Table(*columns, title=f"{name}: {sizes}, float32, one thread", box=None, header_style="bold")
+    for kind, matrices in MATRICES.items():
+        taken = median[kind]
+        result.add_row(
+            kind,
+            f"{1e3 * taken:.1f}",
+            f"{taken / median['nn.LSTM']:.2f}",
+            f"{1.5 * max(matrices / 4, 0.5):.2f}",
+            f"{median[f'{kind}, naive loop'] / taken:.2f}",
+            f"{1e-9 * operations(matrices, shape) / taken:.0f}",
+            f"{median[f'{kind}, products'] / taken:.2f}",
+        )
+    for kind in ("nn.LSTM", "nn.GRU"):
+        result.add_row(kind, f"{1e3 * median[kind]:.1f}", f"{median[kind] / median['nn.LSTM']:.2f}")
+    return result
+
+
 def main() -> None:
-    """Time all contestants and print the table."""
+    """Time all contestants at both shapes and the cells over sweeps of the sizes; print and record."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    kinds: tuple[type[ConstGate | SharedGate | DiagGate], ...] = (ConstGate, SharedGate, DiagGate)
-    contestants = {kind.__name__: step_of(kind(INPUT, HIDDEN)) for kind in kinds}
-    contestants |= {f"{kind.__name__}, naive loop": step_of(NaiveLoop(kind(INPUT, HIDDEN))) for kind in kinds}
-    contestants["nn.LSTM"] = step_of(TorchLSTM())
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(ROUNDS):
-        for name, step in contestants.items():
-            start = time.perf_counter()
-            step()
-            times[name].append(time.perf_counter() - start)
-    median = {name: statistics.median(rounds) for name, rounds in times.items()}
-    table = Table("one training step", "median, ms", "over nn.LSTM", "naive loop over it", box=None, header_style="bold")
-    for name, seconds in median.items():
-        naive = median.get(f"{name}, naive loop")
-        table.add_row(name, f"{1e3 * seconds:.1f}", f"{seconds / median['nn.LSTM']:.2f}", f"{naive / seconds:.2f}" if naive else "")
-    console = Console()
-    console.print(
-        f"B = {BATCH}, T = {STEPS}, D = {INPUT}, H = {HIDDEN}, float32, one thread, torch {torch.__version__}, median of {ROUNDS} rounds"
-    )
-    console.print(table)
+    console, shapes, sweeps = Console(width=120), {}, []
+    for name, (shape, rounds) in SHAPES.items():
+        median = compare(shape, rounds)
+        shapes[name] = {"shape": shape, "rounds": rounds, "seconds": median}
+        console.print(table(name, shape, median))
+    for size, sweep in SWEEPS.items():
+        for shape in sweep:
+            *_, inputs_size, hidden = shape
+            contestants = {kind: step_of(make(inputs_size, hidden), shape) for kind, make in CELLS.items()}
+            sweeps.append({"size": size, "shape": shape, "seconds": medians(alternate(contestants, 5))})
+    console.print(f"recorded in {record('steps', {'shapes': shapes, 'sweeps': sweeps})}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from lwcore.arguments import integer_in
 from lwcore.cells import Cell, Trace
 
 
@@ -40,7 +42,7 @@ class Network(nn.Module):
         Returns:
             ŷ, shape (B, T).
         """
-        return states @ self.weight + self.bias
+        return (states.transpose(0, 1) @ self.weight + self.bias).t()  # scans lie time-major in memory: so no copy is made and kept
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Predict from inputs.
@@ -53,17 +55,32 @@ class Network(nn.Module):
         """
         return self.readout(self.cell(inputs))
 
-    def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, inputs: Tensor, targets: Tensor, chunk: int | None = None) -> Tensor:
         """Average the squared error over steps and sequences.
 
         Args:
             inputs: x, shape (B, T, D).
             targets: y, shape (B, T).
+            chunk: Number of steps to keep for the backward pass at a time; what lies between is computed a second time then. Memory is
+                that of `chunk` steps and of T/chunk states, least near √T. None keeps all.
 
         Returns:
             The mean of E_t, a scalar.
         """
-        return (self(inputs) - targets).square().mean()
+        if chunk is None:
+            return (self(inputs) - targets).square().mean()
+        size = integer_in("chunk", chunk, 1)
+        inputs, state = self.cell.checked_inputs(inputs, None)
+        total = inputs.new_zeros(())
+        for xs, ys in zip(inputs.split(size, dim=1), targets.split(size, dim=1), strict=True):
+            part, state = checkpoint(self._part, xs, ys, state, use_reentrant=False)
+            total = total + part
+        return total / targets.numel()
+
+    def _part(self, inputs: Tensor, targets: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Add up the squared error of some steps, and give the state behind them."""
+        outputs, last = self.cell.scan(inputs, state)
+        return (self.readout(outputs) - targets).square().sum(), last
 
     @torch.no_grad()
     def residual(self, states: Tensor, targets: Tensor) -> Tensor:

@@ -99,6 +99,21 @@ def code_fingerprint() -> str:
     return digest.hexdigest()[:8]
 
 
+def environment() -> dict[str, str]:
+    """Say what computes here.
+
+    Returns:
+        Git revision, a fingerprint of the code, package versions and machine type.
+    """
+    packages = ("lwcore", "numba", "numpy", "scipy", "torch", "xarray")
+    return {
+        "revision": revision(),
+        "code": code_fingerprint(),
+        "versions": ", ".join([f"python {platform.python_version()}", *(f"{p} {metadata.version(p)}" for p in packages)]),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+
+
 def provenance(config: Config) -> dict[str, str]:
     """Say what a result was made from: attributes for the dataset.
 
@@ -106,16 +121,11 @@ def provenance(config: Config) -> dict[str, str]:
         config: The configuration of the run.
 
     Returns:
-        Configuration, its fingerprint, git revision, package versions and machine type.
+        Configuration, its fingerprint, and the environment.
     """
-    packages = ("lwcore", "numpy", "scipy", "torch", "xarray")
     return {
         "name": config.name,
         "description": config.description,
         "configuration": config.model_dump_json(),
         "fingerprint": config.fingerprint,
-        "revision": revision(),
-        "code": code_fingerprint(),
-        "versions": ", ".join([f"python {platform.python_version()}", *(f"{p} {metadata.version(p)}" for p in packages)]),
-        "machine": f"{platform.system()} {platform.machine()}",
-    }
+    } | environment()

@@ -1,15 +1,9 @@
-"""What every cell offers to the code above it: a scan, and a trace of that scan from which all transport is read.
-
-Time is counted from 0: ``h[:, t]`` is the output after input ``x[:, t]``, and ``J_t = ∂s_t/∂s_{t−1}``, where ``s_{−1}`` is the initial
-state. The recurrent state s has S entries: h itself (S = H), or h and then c for the LSTM (S = 2H).
-"""
+"""What all cells share: parameters and their start, a differentiable scan, its trace, and one step as the equations say it."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -18,122 +12,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from lwcore.arguments import integer_in, one_of, real_in
-from lwcore.cells.jacobian import AutodiffJacobian, NeuronFactors, NormFactors, StepJacobian
+from lwcore.cells.jacobian import AutodiffJacobian
+from lwcore.cells.trace import Trace
 
 EPSILON = 1e-5  # LayerNorm's guard against a variance of zero, as in torch.nn.LayerNorm
 INITS = ("orthogonal", "uniform")
-
-
-@dataclass(frozen=True, eq=False)
-class Trace(ABC):
-    """What one forward scan leaves behind; nothing above it is recomputed or differentiated through time.
-
-    Attributes:
-        inputs: x, shape (B, T, D).
-        initial: The state before the first step, shape (B, S).
-        states: s, shape (B, T, S).
-        parameters: The parameters the scan was made with, by name.
-    """
-
-    inputs: Tensor
-    initial: Tensor
-    states: Tensor
-    parameters: dict[str, Tensor]
-
-    @property
-    def length(self) -> int:
-        """Number of time steps T."""
-        return self.states.shape[1]
-
-    @property
-    def hidden_size(self) -> int:
-        """Number of neurons H."""
-        return self.parameters["weight_hh"].shape[1]
-
-    @property
-    def outputs(self) -> Tensor:
-        """The part of the state that the network's readout sees, h, shape (B, T, H)."""
-        return self.states[..., : self.hidden_size]
-
-    @cached_property
-    def previous(self) -> Tensor:
-        """The state each step starts from, ``s_{t−1}``, shape (B, T, S)."""
-        return torch.cat([self.initial.unsqueeze(1), self.states[:, :-1]], dim=1)
-
-    def carried(self, states: Tensor) -> Tensor:
-        """Choose the part of a state in which gradients are carried from step to step: all of h, or the LSTM's c.
-
-        Args:
-            states: Shape (..., S).
-
-        Returns:
-            Shape (..., H).
-        """
-        return states[..., -self.hidden_size :]
-
-    @abstractmethod
-    def jacobian(self, times: int | slice | Tensor) -> StepJacobian:
-        """Give the one-step Jacobians of the chosen steps.
-
-        Args:
-            times: A step t in 0..T−1 (no time axis in the result), or a slice or an index tensor of several (one time axis, second).
-
-        Returns:
-            The Jacobians ``J_t`` as operators.
-        """
-
-    @cached_property
-    @abstractmethod
-    def neurons(self) -> NeuronFactors:
-        """Retention and mixing, neuron by neuron, of every step: what the zeroth and first order of transport are made of."""
-
-    @abstractmethod
-    def tangent(self, direction: dict[str, Tensor]) -> Tensor:
-        """Give the immediate derivative ``B_t w`` of every step along a direction w in parameter space, previous states held fixed.
-
-        Args:
-            direction: A tensor for each named parameter of the cell, of its shape.
-
-        Returns:
-            ``B_t w``, shape (B, T, S).
-        """
-
-    @abstractmethod
-    def cotangent(self, adjoint: Tensor, times: slice) -> dict[str, Tensor]:
-        """Give ``Σ λ_tᵀ B_t``, summed over sequences and the chosen steps: the transpose of `tangent`.
-
-        Args:
-            adjoint: λ, shape (B, number of steps, S).
-            times: The steps they belong to.
-
-        Returns:
-            A tensor for each named parameter of the cell, of its shape.
-        """
-
-    @abstractmethod
-    def input_gradient(self, adjoint: Tensor) -> Tensor:
-        """Give the gradient in the inputs, ``λ_tᵀ ∂s_t/∂x_t``.
-
-        Args:
-            adjoint: λ of every step, shape (B, T, S).
-
-        Returns:
-            Shape (B, T, D).
-        """
-
-    def backpropagate(self, loss_gradients: Tensor) -> Tensor:
-        """Run the backward recursion ``λ_t = δ_t + λ_{t+1} J_{t+1}`` of Eq. (3): the gradient of the summed loss in every state.
-
-        Args:
-            loss_gradients: δ in the outputs h, shape (B, T, H).
-
-        Returns:
-            λ, shape (B, T, S).
-        """
-        adjoint = functional.pad(loss_gradients, (0, self.states.shape[-1] - self.hidden_size)).contiguous()
-        for t in range(self.length - 1, 0, -1):
-            adjoint[:, t - 1] += self.jacobian(t).pull(adjoint[:, t].unsqueeze(-2)).squeeze(-2)
-        return adjoint
 
 
 class Block(NamedTuple):
@@ -264,8 +147,21 @@ class Cell(nn.Module, ABC):
         Returns:
             h, shape (B, T, H).
         """
-        inputs, initial = self.checked_inputs(inputs, state)
-        return _Scan.apply(self, inputs, initial, *self.parameters())
+        outputs, _ = self.scan(*self.checked_inputs(inputs, state))
+        return outputs
+
+    def scan(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Scan the sequences and give the last state too, so that a scan can go on where another has stopped.
+
+        Args:
+            inputs: x, shape (B, T, D); not checked.
+            state: The initial state, shape (B, S).
+
+        Returns:
+            h, shape (B, T, H), and s_T, shape (B, S).
+        """
+        outputs, rest = _Scan.apply(self, inputs, state, *self.parameters())
+        return outputs, torch.cat([outputs[:, -1], rest], dim=-1)
 
     @torch.no_grad()
     def trace(self, inputs: Tensor, state: Any = None) -> Trace:
@@ -298,6 +194,15 @@ class Cell(nn.Module, ABC):
             current = self.step(at_step, current)
             states.append(current[:, : self.hidden_size])
         return torch.stack(states, dim=1)
+
+    def _drive(self, inputs: Tensor, rows: slice) -> Tensor:
+        """Give the inputs' part of some pre-activations, ``W x + b``, block by block of H: one matrix product a block, (G, T, B, H)."""
+        flat, (batch, steps, _) = inputs.transpose(0, 1).flatten(0, 1), inputs.shape
+        weights, biases = self.weight_ih[rows].unflatten(0, (-1, self.hidden_size)), self.bias[rows].unflatten(0, (-1, self.hidden_size))
+        drive = inputs.new_empty(len(weights), steps, batch, self.hidden_size)
+        for block, weight, bias in zip(drive, weights, biases, strict=True):
+            torch.addmm(bias, flat, weight.t(), out=block.flatten(0, 1))
+        return drive
 
     def autodiff_jacobian(self, trace: Trace, times: int | slice | Tensor) -> AutodiffJacobian:
         """Give the one-step Jacobians by automatic differentiation of `step`: the second, independent way to `Trace.jacobian`.
@@ -356,23 +261,26 @@ class Cell(nn.Module, ABC):
 
 
 class _Scan(torch.autograd.Function):
-    """A cell's scan as a differentiable function whose backward pass is Eq. (3), read off the trace."""
+    """A cell's scan as a differentiable function whose backward pass is Eq. (3), read off the trace.
+
+    The trace goes through `save_for_backward`, so that autograd notices when outputs or parameters are changed before the backward pass,
+    and that checkpointing can let go of it.
+    """
 
     @staticmethod
-    def forward(ctx: Any, cell: Cell, inputs: Tensor, initial: Tensor, *parameters: Tensor) -> Tensor:
-        ctx.trace = cell._scan(inputs, initial)
-        ctx.save_for_backward(*parameters)  # autograd then notices if they are changed before the backward pass
-        return ctx.trace.outputs.clone(memory_format=torch.preserve_format)
+    def forward(ctx: Any, cell: Cell, inputs: Tensor, initial: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
+        trace = cell._scan(inputs, initial)
+        tensors, ctx.rebuild = trace.taken_apart()
+        ctx.save_for_backward(*tensors)
+        return trace.history[:, 1:], trace.last_rest.clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, loss_gradients: Tensor) -> tuple[Tensor | None, ...]:
-        trace, _ = ctx.trace, ctx.saved_tensors
-        adjoint = trace.backpropagate(loss_gradients)
-        of_inputs = trace.input_gradient(adjoint) if ctx.needs_input_grad[1] else None
-        of_initial = trace.jacobian(0).pull(adjoint[:, 0].unsqueeze(-2)).squeeze(-2) if ctx.needs_input_grad[2] else None
-        of_parameters = trace.cotangent(adjoint, slice(0, trace.length))
-        return None, of_inputs, of_initial, *(of_parameters[name] for name in trace.parameters)
+    def backward(ctx: Any, loss_gradients: Tensor, of_rest: Tensor) -> tuple[Tensor | None, ...]:
+        trace = ctx.rebuild(ctx.saved_tensors)
+        adjoints = trace.backward(loss_gradients, of_rest)
+        of_inputs = torch.cat(adjoints.pre, dim=-1) @ trace.parameters["weight_ih"] if ctx.needs_input_grad[1] else None
+        return None, of_inputs, adjoints.initial, *trace.gradients(adjoints).values()
 
 
 def uniform(shape: tuple[int, ...], hidden: int, generator: torch.Generator | None) -> Tensor:
@@ -397,35 +305,26 @@ def preactivation(parameters: dict[str, Tensor], inputs: Tensor, recurrent: Tens
 
 
 class NormRecord:
-    """Layer normalisation of a scan's candidates, step by step, keeping what its Jacobian needs."""
+    """Layer normalisation of a scan's candidates, step by step, keeping what its Jacobian needs; time-major."""
 
-    def __init__(self, cell: Cell, like: Tensor) -> None:
-        """Make room for normalised values like `like`, (T, B, H)."""
-        self.weight, self.bias = cell.norm_weight, cell.norm_bias
-        self.normalised = torch.empty_like(like)
-        self.inverse = like.new_empty(*like.shape[:2], 1)
+    def __init__(self, cell: Cell, steps: int, batch: int) -> None:
+        """Make room for every step, none if the cell does not normalise."""
+        self.on, like = cell.layernorm, cell.bias
+        self.weight, self.bias = (cell.norm_weight, cell.norm_bias) if self.on else (like.new_empty(0),) * 2
+        self.normalised = like.new_empty((steps, batch, cell.hidden_size) if self.on else (0, 0, 0))
+        self.inverse = like.new_empty((steps, batch) if self.on else (0, 0))
 
     def __call__(self, t: int, pre: Tensor) -> Tensor:
         """Normalise step t's pre-activation, (B, H)."""
-        n, _, self.inverse[t] = torch.native_layer_norm(pre, (pre.shape[-1],), None, None, EPSILON)
-        self.normalised[t] = n
-        return torch.addcmul(self.bias, n, self.weight)
+        if not self.on:
+            return pre
+        self.normalised[t], _, inverse = torch.native_layer_norm(pre, (pre.shape[-1],), None, None, EPSILON)
+        self.inverse[t] = inverse[:, 0]
+        return torch.addcmul(self.bias, self.normalised[t], self.weight)
 
-    def factors(self) -> NormFactors:
-        """Give the Jacobian of every step, batch first."""
-        return NormFactors(self.normalised.transpose(0, 1), (self.inverse * self.weight).transpose(0, 1))
-
-
-def norm_gradients(raw: Tensor, norm: NormFactors | None) -> dict[str, Tensor]:
-    """Give the parameter gradients of the layer normalisation.
-
-    Args:
-        raw: Adjoints behind it, shape (B, steps, H).
-        norm: Its factors at those steps; None where there is none.
-
-    Returns:
-        ``norm_weight`` and ``norm_bias``, or nothing.
-    """
-    if norm is None:
-        return {}
-    return {"norm_weight": (raw * norm.normalised).sum((0, 1)), "norm_bias": raw.sum((0, 1))}
+    @property
+    def parts(self) -> dict[str, Tensor | None]:
+        """The trace's `normalised` and `inverse`, batch first."""
+        if not self.on:
+            return {"normalised": None, "inverse": None}
+        return {"normalised": self.normalised.transpose(0, 1), "inverse": self.inverse.t().unsqueeze(-1)}

@@ -21,18 +21,19 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from lwcore.arguments import one_of
-from lwcore.cells.base import Block, Cell, NormRecord, Trace, norm_gradients, preactivation, uniform
-from lwcore.cells.jacobian import Factors, NeuronFactors, NormFactors, StepJacobian
+from lwcore.cells import compiled, kernels
+from lwcore.cells.base import Block, Cell, NormRecord, preactivation, uniform
+from lwcore.cells.jacobian import Adjoints, FactoredJacobian, NeuronFactors, NormFactors
 from lwcore.cells.lstm import single_layer
+from lwcore.cells.trace import Trace, outer
 
 RESETS = ("before", "after")
 
 
 @dataclass(frozen=True, eq=False)
-class GRUJacobian(Factors, StepJacobian):
+class GRUJacobian(FactoredJacobian):
     """One-step Jacobians of a GRU. Implements Eqs. (19)–(22).
 
     Attributes:
@@ -124,18 +125,25 @@ class GRUTrace(Trace):
     """The trace of a GRU.
 
     Attributes:
-        reset_gate: r, shape (B, T, H).
-        update_gate: z, shape (B, T, H).
-        candidate: g, shape (B, T, H).
-        reset_product: What the reset gate multiplies: ``h_{t−1}``, or ``U_g h_{t−1} + b_h`` where the reset comes after.
-        norm: Layer normalisation of the candidate's pre-activation, or None.
+        reset_product: What the reset gate multiplies: ``h_{t−1}``, or ``U_g h_{t−1} + b_h`` where the reset comes after; shape (B, T, H).
     """
 
-    reset_gate: Tensor
-    update_gate: Tensor
-    candidate: Tensor
     reset_product: Tensor
-    norm: NormFactors | None
+
+    @property
+    def reset_gate(self) -> Tensor:
+        """The reset gate r, shape (B, T, H)."""
+        return self.stack[0]
+
+    @property
+    def update_gate(self) -> Tensor:
+        """The update gate z, shape (B, T, H)."""
+        return self.stack[1]
+
+    @property
+    def candidate(self) -> Tensor:
+        """The candidate g, shape (B, T, H)."""
+        return self.stack[2]
 
     @property
     def _after(self) -> bool:
@@ -143,8 +151,8 @@ class GRUTrace(Trace):
         return "bias_hh" in self.parameters
 
     @cached_property
-    def _jacobians(self) -> GRUJacobian:
-        """All steps; every use of the trace shares them."""
+    def jacobians(self) -> GRUJacobian:
+        """All one-step Jacobians. Implements Eqs. (19)–(22)."""
         r, z, g = self.reset_gate, self.update_gate, self.candidate
         return GRUJacobian(
             retention=1 - z,
@@ -157,17 +165,6 @@ class GRUTrace(Trace):
             after=self._after,
         )
 
-    def jacobian(self, times: int | slice | Tensor) -> GRUJacobian:
-        """Give the one-step Jacobians of the chosen steps. Implements Eqs. (19)–(22).
-
-        Args:
-            times: A step, a slice or an index tensor of steps in 0..T−1.
-
-        Returns:
-            The Jacobians as operators.
-        """
-        return self._jacobians.at(times)
-
     @cached_property
     def neurons(self) -> NeuronFactors:
         """Retention ``1 − z`` and ``diag(R)``. Implements Eqs. (23) and (24).
@@ -175,7 +172,7 @@ class GRUTrace(Trace):
         The reset gate's part of the diagonal, ``diag(U_g diag(h_{t−1} r') U_r)_q = Σ_k U_g[q,k] h_{t−1}[k] r'[k] U_r[k,q]``, is a sum
         over neurons, not the product of two diagonals.
         """
-        jacobian = self._jacobians
+        jacobian = self.jacobians
         of_reset, of_update, own = jacobian.weight_hh.chunk(3)
         if self._after:
 
@@ -204,7 +201,7 @@ class GRUTrace(Trace):
         Returns:
             ``B_t w``, shape (B, T, H).
         """
-        jacobian, gates, own = self._jacobians, slice(0, 2 * self.hidden_size), slice(2 * self.hidden_size, None)
+        jacobian, gates, own = self.jacobians, slice(0, 2 * self.hidden_size), slice(2 * self.hidden_size, None)
         if self._after:
             recurrent = self.reset_gate * (self.previous @ direction["weight_hh"][own].t() + direction["bias_hh"])
             candidate = self.inputs @ direction["weight_ih"][own].t() + direction["bias"][own] + recurrent
@@ -217,39 +214,35 @@ class GRUTrace(Trace):
         behind = self.norm.normalised * direction["norm_weight"] + direction["norm_bias"]
         return torch.addcmul(moved, behind, jacobian.through_candidate)
 
-    def cotangent(self, adjoint: Tensor, times: slice) -> dict[str, Tensor]:
-        """Give ``Σ λ_tᵀ B_t``.
+    def _lift(self, adjoint: Tensor, times: slice) -> tuple[Tensor, Tensor | None]:
+        jacobian = self.jacobians.at(times)
+        raw = None if self.norm is None else adjoint * jacobian.through_candidate
+        return jacobian.lift(adjoint.unsqueeze(-2)).squeeze(-2), raw
 
-        Args:
-            adjoint: λ, shape (B, number of steps, H).
-            times: The steps they belong to.
+    def _recurrent_gradient(self, pre: tuple[Tensor, ...], times: slice) -> dict[str, Tensor]:
+        previous, reset = self.previous[:, times], self.reset_gate[:, times]
+        if not self._after:
+            return {"weight_hh": torch.cat([outer(pre[:2], previous), outer(pre[2:], previous * reset)])}
+        behind_reset = pre[2] * reset
+        return {"weight_hh": outer((*pre[:2], behind_reset), previous), "bias_hh": behind_reset.sum((0, 1))}
 
-        Returns:
-            Tensors named and shaped like the cell's parameters.
-        """
-        jacobian, previous, hidden = self.jacobian(times), self.previous[:, times], self.hidden_size
-        pre = jacobian.lift(adjoint.unsqueeze(-2)).squeeze(-2)
-        gates, candidate = pre[..., : 2 * hidden], pre[..., 2 * hidden :]
-        behind_reset = candidate * jacobian.reset
-        own = (behind_reset, previous) if self._after else (candidate, previous * jacobian.reset)
-        recurrent = [torch.einsum("btk,bth->kh", *pair) for pair in ((gates, previous), own)]
-        gradients = {
-            "weight_ih": torch.einsum("btk,btd->kd", pre, self.inputs[:, times]),
-            "weight_hh": torch.cat(recurrent),
-            "bias": pre.sum((0, 1)),
-        } | norm_gradients(adjoint * jacobian.through_candidate, jacobian.norm)
-        return gradients | {"bias_hh": behind_reset.sum((0, 1))} if self._after else gradients
-
-    def input_gradient(self, adjoint: Tensor) -> Tensor:
-        """Give the gradient in the inputs.
-
-        Args:
-            adjoint: λ of every step, shape (B, T, H).
-
-        Returns:
-            Shape (B, T, D).
-        """
-        return self._jacobians.lift(adjoint.unsqueeze(-2)).squeeze(-2) @ self.parameters["weight_ih"]
+    def _compiled_backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
+        weight = self.parameters["weight_hh"].unflatten(0, (3, self.hidden_size))
+        pre = torch.empty_like(self.stack.transpose(1, 2))
+        norm_weight, normalised, inverse, raw = self._norm_arrays()
+        initial = kernels.backward_gru(
+            compiled.time_major(loss_gradients),
+            compiled.array(weight),
+            norm_weight,
+            compiled.time_major(self.history),
+            compiled.array(self.stack.transpose(1, 2)),
+            compiled.time_major(self.reset_product if self._after else self.history.new_empty((0, 0, 0))),
+            normalised,
+            inverse,
+            compiled.array(pre),
+            raw,
+        )
+        return compiled.adjoints(pre.transpose(1, 2).unbind(), raw, initial)
 
 
 class GRU(Cell):
@@ -340,33 +333,32 @@ class GRU(Cell):
         return (1 - update) * state + update * candidate
 
     def _scan(self, inputs: Tensor, initial: Tensor) -> GRUTrace:
-        """Run the recurrence, time-major inside; the inputs' part of all pre-activations is one matrix product."""
-        drive = functional.linear(inputs.transpose(0, 1), self.weight_ih, self.bias)
-        steps, batch, _ = drive.shape
-        width = 2 * self.hidden_size
-        states = drive.new_empty(steps, batch, self.hidden_size)
-        candidates, gates = torch.empty_like(states), drive.new_empty(steps, batch, width)
-        products = torch.empty_like(states) if self.reset == "after" else None
-        norm = NormRecord(self, candidates) if self.layernorm else None
-        recurrent, state = self.weight_hh[:width].t(), initial
-        for t in range(steps):
-            torch.sigmoid(torch.addmm(drive[t, :, :width], state, recurrent), out=gates[t])
-            reset, update = gates[t].chunk(2, dim=-1)
-            pre, product = self._candidate(drive[t, :, width:], reset, state)
-            if products is not None:
-                products[t] = product
-            torch.tanh(pre if norm is None else norm(t, pre), out=candidates[t])
-            state = torch.lerp(state, candidates[t], update, out=states[t])
-        before = torch.cat([initial.unsqueeze(0), states[:-1]]) if products is None else products
-        reset, update = gates.transpose(0, 1).chunk(2, dim=-1)
+        """Run the recurrence, time-major inside."""
+        stack, after = self._drive(inputs, slice(None)), self.reset == "after"
+        _, steps, batch, size = stack.shape
+        history = stack.new_empty(steps + 1, batch, size)
+        history[0] = initial
+        products = torch.empty_like(history[1:]) if after else stack.new_empty((0, 0, 0))
+        norm = NormRecord(self, steps, batch)
+        recurrent = self.weight_hh.unflatten(0, (3, size)).mT
+        if compiled.usable(stack):
+            bias_hh = self.bias_hh if after else stack.new_empty(0)
+            parts = (recurrent, bias_hh, norm.weight, norm.bias, history, stack, products, norm.normalised, norm.inverse)
+            kernels.scan_gru(*map(compiled.array, parts))
+        else:
+            for t in range(steps):
+                pre = torch.baddbmm(stack[:2, t], history[t].expand(2, -1, -1), recurrent[:2])
+                reset, update = torch.sigmoid(pre, out=stack[:2, t])
+                own, product = self._candidate(stack[2, t], reset, history[t])
+                if after:
+                    products[t] = product
+                candidate = torch.tanh(norm(t, own), out=stack[2, t])
+                torch.lerp(history[t], candidate, update, out=history[t + 1])
         return GRUTrace(
             inputs=inputs,
-            initial=initial,
-            states=states.transpose(0, 1),
+            history=history.transpose(0, 1),
+            stack=stack.transpose(1, 2),
             parameters=dict(self.named_parameters()),
-            reset_gate=reset,
-            update_gate=update,
-            candidate=candidates.transpose(0, 1),
-            reset_product=before.transpose(0, 1),
-            norm=None if norm is None else norm.factors(),
+            **norm.parts,
+            reset_product=(products if after else history[:-1]).transpose(0, 1),
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -124,6 +124,10 @@ def _choose(factor: Any, times: Any) -> Any:
     return factor[:, times] if isinstance(factor, Tensor) else factor.at(times)
 
 
+class FactoredJacobian(Factors, StepJacobian):
+    """A closed form: the Jacobians of many steps as factors, from which steps can be chosen."""
+
+
 @dataclass(frozen=True, eq=False)
 class NormFactors(Factors):
     """The Jacobian of layer normalisation, ``diag(scale) (I − 11ᵀ/H − n nᵀ/H)``.
@@ -195,3 +199,17 @@ class NeuronFactors(Factors):
     def delayed(self) -> bool:
         """Whether mixing reaches the diagonal one lag later."""
         return self.head is not None
+
+
+class Adjoints(NamedTuple):
+    """What a backward pass leaves for the gradients of parameters, inputs and initial state.
+
+    Attributes:
+        pre: Adjoints of the pre-activations, a block of parameter rows each, shape (B, steps, rows).
+        raw: Adjoints behind the candidate's layer normalisation, shape (B, steps, H); None where there is none.
+        initial: λ of the initial state, shape (B, S).
+    """
+
+    pre: tuple[Tensor, ...]
+    raw: Tensor | None
+    initial: Tensor

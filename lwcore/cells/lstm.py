@@ -22,12 +22,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lwcore.cells.base import Block, Cell, NormRecord, Trace, norm_gradients, preactivation
-from lwcore.cells.jacobian import Factors, NeuronFactors, NormFactors, StepJacobian
+from lwcore.cells import compiled, kernels
+from lwcore.cells.base import Block, Cell, NormRecord, preactivation
+from lwcore.cells.jacobian import Adjoints, FactoredJacobian, NeuronFactors, NormFactors
+from lwcore.cells.trace import Trace
 
 
 @dataclass(frozen=True, eq=False)
-class LSTMJacobian(Factors, StepJacobian):
+class LSTMJacobian(FactoredJacobian):
     """One-step Jacobians of an LSTM, state (h, c). Implements Eqs. (9)–(11).
 
     Attributes:
@@ -101,48 +103,63 @@ class LSTMJacobian(Factors, StepJacobian):
 
 @dataclass(frozen=True, eq=False)
 class LSTMTrace(Trace):
-    """The trace of an LSTM; `states` holds h and then c.
+    """The trace of an LSTM; a state is h and then c.
 
     Attributes:
-        input_gate: i, shape (B, T, H).
-        forget_gate: f, shape (B, T, H).
-        candidate: g, shape (B, T, H).
-        output_gate: o, shape (B, T, H).
-        shown: ``tanh(c_t)``, shape (B, T, H).
-        norm: Layer normalisation of the candidate's pre-activation, or None.
+        cells: c, the initial one in front, shape (B, T+1, H).
     """
 
-    input_gate: Tensor
-    forget_gate: Tensor
-    candidate: Tensor
-    output_gate: Tensor
-    shown: Tensor
-    norm: NormFactors | None
+    cells: Tensor
+
+    @property
+    def last_rest(self) -> Tensor:
+        """The last cell state, shape (B, H)."""
+        return self.cells[:, -1]
 
     @cached_property
-    def _jacobians(self) -> LSTMJacobian:
-        """All steps; every use of the trace shares them."""
-        i, f, g, o = self.input_gate, self.forget_gate, self.candidate, self.output_gate
-        into_cell = torch.stack([g * i * (1 - i), self.carried(self.previous) * f * (1 - f), i * (1 - g.square())], dim=-2)
+    def states(self) -> Tensor:
+        """The recurrent state (h, c), shape (B, T, 2H)."""
+        return torch.cat([self.history[:, 1:], self.cells[:, 1:]], dim=-1)
+
+    @cached_property
+    def previous(self) -> Tensor:
+        """The state each step starts from, shape (B, T, 2H)."""
+        return torch.cat([self.history[:, :-1], self.cells[:, :-1]], dim=-1)
+
+    @property
+    def input_gate(self) -> Tensor:
+        """The input gate i, shape (B, T, H)."""
+        return self.stack[0]
+
+    @property
+    def forget_gate(self) -> Tensor:
+        """The forget gate f, shape (B, T, H)."""
+        return self.stack[1]
+
+    @property
+    def candidate(self) -> Tensor:
+        """The candidate g, shape (B, T, H)."""
+        return self.stack[2]
+
+    @property
+    def output_gate(self) -> Tensor:
+        """The output gate o, shape (B, T, H)."""
+        return self.stack[3]
+
+    @cached_property
+    def jacobians(self) -> LSTMJacobian:
+        """All one-step Jacobians. Implements Eqs. (9)–(11)."""
+        i, f, g, o = self.stack
+        shown = torch.tanh(self.cells[:, 1:])
+        into_cell = torch.stack([g * i * (1 - i), self.cells[:, :-1] * f * (1 - f), i * (1 - g.square())], dim=-2)
         return LSTMJacobian(
             retention=f,
-            expression=o * (1 - self.shown.square()),
+            expression=o * (1 - shown.square()),
             into_cell=into_cell,
-            into_output=self.shown * o * (1 - o),
+            into_output=shown * o * (1 - o),
             norm=self.norm,
             weight_hh=self.parameters["weight_hh"],
         )
-
-    def jacobian(self, times: int | slice | Tensor) -> LSTMJacobian:
-        """Give the one-step Jacobians of the chosen steps. Implements Eqs. (9)–(11).
-
-        Args:
-            times: A step, a slice or an index tensor of steps in 0..T−1.
-
-        Returns:
-            The Jacobians as operators.
-        """
-        return self._jacobians.at(times)
 
     @cached_property
     def neurons(self) -> NeuronFactors:
@@ -150,7 +167,7 @@ class LSTMTrace(Trace):
 
         Retention f, head ``e_t``; mixing ``diag(C_j) ⊙ e_{j−1}``, and in the lead the output gate, ``diag(O_t) ⊙ e_{t−1}``.
         """
-        jacobian = self._jacobians
+        jacobian = self.jacobians
         of_input, of_forget, own, of_output = jacobian.weight_hh.chunk(4)
         candidate = own.diagonal() if self.norm is None else self.norm.diagonal(own.diagonal(), lambda rows: rows @ own)
         through = jacobian.into_cell
@@ -168,43 +185,37 @@ class LSTMTrace(Trace):
         Returns:
             ``B_t w``, shape (B, T, 2H).
         """
-        pre = preactivation(direction, self.inputs, self.previous[..., : self.hidden_size])
-        moved = self._jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
+        pre = preactivation(direction, self.inputs, self.history[:, :-1])
+        moved = self.jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
         if self.norm is None:
             return moved
         behind = self.norm.normalised * direction["norm_weight"] + direction["norm_bias"]
-        cell = behind * self._jacobians.into_cell[..., 2, :]
-        return moved + torch.cat([cell * self._jacobians.expression, cell], dim=-1)
+        cell = behind * self.jacobians.into_cell[..., 2, :]
+        return moved + torch.cat([cell * self.jacobians.expression, cell], dim=-1)
 
-    def cotangent(self, adjoint: Tensor, times: slice) -> dict[str, Tensor]:
-        """Give ``Σ λ_tᵀ B_t``.
+    def _lift(self, adjoint: Tensor, times: slice) -> tuple[Tensor, Tensor | None]:
+        jacobian, rows = self.jacobians.at(times), adjoint.unsqueeze(-2)
+        raw = None if self.norm is None else jacobian.of_cell(rows).squeeze(-2) * jacobian.into_cell[..., 2, :]
+        return jacobian.lift(rows).squeeze(-2), raw
 
-        Args:
-            adjoint: λ, shape (B, number of steps, 2H).
-            times: The steps they belong to.
-
-        Returns:
-            Tensors named and shaped like the cell's parameters.
-        """
-        jacobian, rows = self.jacobian(times), adjoint.unsqueeze(-2)
-        pre = jacobian.lift(rows).squeeze(-2)
-        raw = jacobian.of_cell(rows).squeeze(-2) * jacobian.into_cell[..., 2, :]
-        return {
-            "weight_ih": torch.einsum("btk,btd->kd", pre, self.inputs[:, times]),
-            "weight_hh": torch.einsum("btk,bth->kh", pre, self.previous[:, times, : self.hidden_size]),
-            "bias": pre.sum((0, 1)),
-        } | norm_gradients(raw, jacobian.norm)
-
-    def input_gradient(self, adjoint: Tensor) -> Tensor:
-        """Give the gradient in the inputs.
-
-        Args:
-            adjoint: λ of every step, shape (B, T, 2H).
-
-        Returns:
-            Shape (B, T, D).
-        """
-        return self._jacobians.lift(adjoint.unsqueeze(-2)).squeeze(-2) @ self.parameters["weight_ih"]
+    def _compiled_backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
+        weight = self.parameters["weight_hh"].unflatten(0, (4, self.hidden_size))
+        pre = torch.empty_like(self.stack.transpose(1, 2))
+        norm_weight, normalised, inverse, raw = self._norm_arrays()
+        of_cell = of_rest.clone(memory_format=torch.contiguous_format)
+        of_hidden = kernels.backward_lstm(
+            compiled.time_major(loss_gradients),
+            compiled.array(weight),
+            norm_weight,
+            compiled.time_major(self.cells),
+            compiled.array(self.stack.transpose(1, 2)),
+            normalised,
+            inverse,
+            compiled.array(pre),
+            raw,
+            compiled.array(of_cell),
+        )
+        return compiled.adjoints(pre.transpose(1, 2).unbind(), raw, of_hidden, compiled.array(of_cell))
 
 
 class LSTM(Cell):
@@ -252,37 +263,30 @@ class LSTM(Cell):
         return torch.cat([torch.sigmoid(o) * torch.tanh(cell), cell], dim=-1)
 
     def _scan(self, inputs: Tensor, initial: Tensor) -> LSTMTrace:
-        """Run the recurrence, time-major inside; the inputs' part of all pre-activations is one matrix product."""
-        drive = functional.linear(inputs.transpose(0, 1), self.weight_ih, self.bias)
-        steps, batch, _ = drive.shape
-        size = self.hidden_size
-        states = drive.new_empty(steps, batch, 2 * size)
-        gates = torch.empty_like(drive)
-        shown = drive.new_empty(steps, batch, size)
-        norm = NormRecord(self, shown) if self.layernorm else None
-        recurrent = self.weight_hh.t()
-        hidden, cell = initial.chunk(2, dim=-1)
-        for t in range(steps):
-            pre = torch.addmm(drive[t], hidden, recurrent)
-            torch.sigmoid(pre, out=gates[t])
-            candidate = pre[:, 2 * size : 3 * size]
-            torch.tanh(candidate if norm is None else norm(t, candidate), out=gates[t, :, 2 * size : 3 * size])
-            i, f, g, o = gates[t].chunk(4, dim=-1)
-            hidden, kept = states[t].chunk(2, dim=-1)
-            cell = torch.addcmul(f * cell, i, g, out=kept)
-            torch.mul(o, torch.tanh(cell, out=shown[t]), out=hidden)
-        i, f, g, o = gates.transpose(0, 1).chunk(4, dim=-1)
+        """Run the recurrence, time-major inside."""
+        stack = self._drive(inputs, slice(None))
+        _, steps, batch, size = stack.shape
+        history, cells = stack.new_empty(2, steps + 1, batch, size)
+        history[0], cells[0] = initial.chunk(2, dim=-1)
+        norm = NormRecord(self, steps, batch)
+        recurrent = self.weight_hh.unflatten(0, (4, size)).mT
+        if compiled.usable(stack):
+            parts = (recurrent, norm.weight, norm.bias, history, cells, stack, norm.normalised, norm.inverse)
+            kernels.scan_lstm(*map(compiled.array, parts))
+        else:
+            for t in range(steps):
+                pre = torch.baddbmm(stack[:, t], history[t].expand(4, -1, -1), recurrent)
+                i, f, g, o = torch.sigmoid(pre, out=stack[:, t])
+                torch.tanh(norm(t, pre[2]), out=g)
+                torch.addcmul(f * cells[t], i, g, out=cells[t + 1])
+                torch.mul(o, torch.tanh(cells[t + 1]), out=history[t + 1])
         return LSTMTrace(
             inputs=inputs,
-            initial=initial,
-            states=states.transpose(0, 1),
+            history=history.transpose(0, 1),
+            stack=stack.transpose(1, 2),
             parameters=dict(self.named_parameters()),
-            input_gate=i,
-            forget_gate=f,
-            candidate=g,
-            output_gate=o,
-            shown=shown.transpose(0, 1),
-            norm=None if norm is None else norm.factors(),
+            **norm.parts,
+            cells=cells.transpose(0, 1),
         )
 
 

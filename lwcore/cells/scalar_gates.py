@@ -20,12 +20,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lwcore.cells.base import Block, Cell, NormRecord, Trace, norm_gradients, preactivation
-from lwcore.cells.jacobian import Factors, NeuronFactors, NormFactors, StepJacobian
+from lwcore.cells import compiled, kernels
+from lwcore.cells.base import Block, Cell, NormRecord, preactivation
+from lwcore.cells.jacobian import Adjoints, FactoredJacobian, NeuronFactors, NormFactors
+from lwcore.cells.trace import Trace
 
 
 @dataclass(frozen=True, eq=False)
-class ScalarGateJacobian(Factors, StepJacobian):
+class ScalarGateJacobian(FactoredJacobian):
     """One-step Jacobians of a scalar-gate cell. Implements Eqs. (48), (50) and (52).
 
     Attributes:
@@ -97,18 +99,31 @@ class ScalarGateTrace(Trace):
     """The trace of a scalar-gate cell.
 
     Attributes:
-        gate: s, shape (B, T, H), (B, T, 1) for the shared gate, or the constant gate's number.
-        candidate: h̃, shape (B, T, H).
-        norm: Layer normalisation of the candidate's pre-activation, or None.
+        constant_gate: The gate's value where it is a fixed number, else None.
+        shared: The shared gate, shape (B, T, 1); None for the other cells.
     """
 
-    gate: Tensor | float
-    candidate: Tensor
-    norm: NormFactors | None
+    constant_gate: float | None
+    shared: Tensor | None
+
+    @property
+    def blocks(self) -> tuple[Tensor, ...]:
+        """Values of the gate, where it is computed, and the candidate, each (B, T, rows)."""
+        return self.stack.unbind() if self.shared is None else (self.shared, self.stack[0])
+
+    @property
+    def gate(self) -> Tensor | float:
+        """The gate s, shape (B, T, H), (B, T, 1) for the shared gate, or the constant gate's number."""
+        return self.blocks[0] if self.constant_gate is None else self.constant_gate
+
+    @property
+    def candidate(self) -> Tensor:
+        """The candidate h̃, shape (B, T, H)."""
+        return self.stack[-1]
 
     @cached_property
-    def _jacobians(self) -> ScalarGateJacobian:
-        """All steps; every use of the trace shares them."""
+    def jacobians(self) -> ScalarGateJacobian:
+        """All one-step Jacobians. Implements Eqs. (48), (50) and (52)."""
         gate, candidate = self.gate, self.candidate
         through_candidate = gate * (1 - candidate.square())
         if isinstance(gate, Tensor):
@@ -118,21 +133,10 @@ class ScalarGateTrace(Trace):
             retention, through_gate = torch.full_like(candidate, 1 - gate), None
         return ScalarGateJacobian(retention, through_candidate, through_gate, self.norm, self.parameters["weight_hh"])
 
-    def jacobian(self, times: int | slice | Tensor) -> ScalarGateJacobian:
-        """Give the one-step Jacobians of the chosen steps. Implements Eqs. (48), (50) and (52).
-
-        Args:
-            times: A step, a slice or an index tensor of steps in 0..T−1.
-
-        Returns:
-            The Jacobians as operators.
-        """
-        return self._jacobians.at(times)
-
     @cached_property
     def neurons(self) -> NeuronFactors:
         """Retention ``1 − s`` and ``diag(R)``, for Appendix B's ``γ = ∏(1 − s_j)`` and ``γ (1 + Σ_j diag(R_j)/(1 − s_j))``."""
-        jacobian, hidden = self._jacobians, self.hidden_size
+        jacobian, hidden = self.jacobians, self.hidden_size
         own = jacobian.weight_hh[-hidden:]
         diagonal = own.diagonal() if self.norm is None else self.norm.diagonal(own.diagonal(), lambda rows: rows @ own)
         mixing = jacobian.through_candidate * diagonal
@@ -151,40 +155,39 @@ class ScalarGateTrace(Trace):
             ``B_t w``, shape (B, T, H).
         """
         pre = preactivation(direction, self.inputs, self.previous)
-        moved = self._jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
+        moved = self.jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
         if self.norm is None:
             return moved
         behind = self.norm.normalised * direction["norm_weight"] + direction["norm_bias"]
-        return torch.addcmul(moved, behind, self._jacobians.through_candidate)
+        return torch.addcmul(moved, behind, self.jacobians.through_candidate)
 
-    def cotangent(self, adjoint: Tensor, times: slice) -> dict[str, Tensor]:
-        """Give ``Σ λ_tᵀ B_t``.
+    def _lift(self, adjoint: Tensor, times: slice) -> tuple[Tensor, Tensor | None]:
+        jacobian = self.jacobians.at(times)
+        raw = None if self.norm is None else adjoint * jacobian.through_candidate
+        return jacobian.lift(adjoint.unsqueeze(-2)).squeeze(-2), raw
 
-        Args:
-            adjoint: λ, shape (B, number of steps, H).
-            times: The steps they belong to.
-
-        Returns:
-            Tensors named and shaped like the cell's parameters.
-        """
-        jacobian = self.jacobian(times)
-        pre = jacobian.lift(adjoint.unsqueeze(-2)).squeeze(-2)
-        return {
-            "weight_ih": torch.einsum("btk,btd->kd", pre, self.inputs[:, times]),
-            "weight_hh": torch.einsum("btk,bth->kh", pre, self.previous[:, times]),
-            "bias": pre.sum((0, 1)),
-        } | norm_gradients(adjoint * jacobian.through_candidate, jacobian.norm)
-
-    def input_gradient(self, adjoint: Tensor) -> Tensor:
-        """Give the gradient in the inputs.
-
-        Args:
-            adjoint: λ of every step, shape (B, T, H).
-
-        Returns:
-            Shape (B, T, D).
-        """
-        return self._jacobians.lift(adjoint.unsqueeze(-2)).squeeze(-2) @ self.parameters["weight_ih"]
+    def _compiled_backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
+        hidden, weight = self.hidden_size, self.parameters["weight_hh"]
+        pre = torch.empty_like(self.stack.transpose(1, 2))
+        shared = self.history.new_empty((0, 0)) if self.shared is None else self.shared[..., 0]
+        of_shared = torch.empty_like(shared.t())
+        norm_weight, normalised, inverse, raw = self._norm_arrays()
+        initial = kernels.backward_leaky(
+            compiled.time_major(loss_gradients),
+            compiled.array(weight[-len(pre) * hidden :].unflatten(0, (-1, hidden))),
+            compiled.array(weight[0] if self.shared is not None else weight.new_empty(0)),
+            normalised.dtype.type(self.constant_gate or 0.0),
+            norm_weight,
+            compiled.time_major(self.history),
+            compiled.array(self.stack.transpose(1, 2)),
+            compiled.time_major(shared),
+            normalised,
+            inverse,
+            *map(compiled.array, (pre, of_shared)),
+            raw,
+        )
+        blocks = pre.transpose(1, 2).unbind()
+        return compiled.adjoints(blocks if self.shared is None else (of_shared.t().unsqueeze(-1), *blocks), raw, initial)
 
 
 class ScalarGateCell(Cell):
@@ -231,32 +234,39 @@ class ScalarGateCell(Cell):
         return (1 - gate) * state + gate * candidate
 
     def _scan(self, inputs: Tensor, initial: Tensor) -> ScalarGateTrace:
-        """Run the recurrence, time-major inside; the inputs' part of all pre-activations is one matrix product."""
-        drive = torch.nn.functional.linear(inputs.transpose(0, 1), self.weight_ih, self.bias)
-        steps, batch, rows = drive.shape
-        width = rows - self.hidden_size
-        states = drive.new_empty(steps, batch, self.hidden_size)
-        candidates = torch.empty_like(states)
-        gates = drive.new_empty(steps, batch, width) if self.constant_gate is None else self.constant_gate
-        norm = NormRecord(self, candidates) if self.layernorm else None
-        recurrent, state = self.weight_hh.t(), initial
-        for t in range(steps):
-            pre = torch.addmm(drive[t], state, recurrent)
-            candidate = pre[:, width:]
-            torch.tanh(candidate if norm is None else norm(t, candidate), out=candidates[t])
-            if isinstance(gates, Tensor):
-                torch.sigmoid(pre[:, :width], out=gates[t])
-                state = torch.lerp(state, candidates[t], gates[t], out=states[t])
-            else:
-                state = torch.lerp(state, candidates[t], gates, out=states[t])
+        """Run the recurrence, time-major inside."""
+        hidden, width = self.hidden_size, self._gate_width()
+        first = width if width == 1 else 0  # the shared gate's row stands in front of the blocks of H
+        stack = self._drive(inputs, slice(first, None))
+        many, steps, batch, _ = stack.shape
+        shared = (inputs @ self.weight_ih[0] + self.bias[0]).t().contiguous() if first else stack.new_empty((0, 0))
+        history = stack.new_empty(steps + 1, batch, hidden)
+        history[0] = initial
+        norm = NormRecord(self, steps, batch)
+        recurrent = self.weight_hh[first:].unflatten(0, (many, hidden)).mT
+        if compiled.usable(stack):
+            narrow = self.weight_hh[0] if first else stack.new_empty(0)
+            weights = compiled.array(recurrent)
+            constant = weights.dtype.type(self.constant_gate or 0.0)
+            parts = (norm.weight, norm.bias, history, stack, shared, norm.normalised, norm.inverse)
+            kernels.scan_leaky(weights, compiled.array(narrow), constant, *map(compiled.array, parts))
+        else:
+            for t in range(steps):
+                candidate = torch.tanh(norm(t, torch.addmm(stack[-1, t], history[t], recurrent[-1])), out=stack[-1, t])
+                gate: Any = self.constant_gate
+                if first:
+                    gate = torch.sigmoid(torch.addmv(shared[t], history[t], self.weight_hh[0]), out=shared[t]).unsqueeze(-1)
+                elif width:
+                    gate = torch.sigmoid(torch.addmm(stack[0, t], history[t], recurrent[0]), out=stack[0, t])
+                torch.lerp(history[t], candidate, gate, out=history[t + 1])
         return ScalarGateTrace(
             inputs=inputs,
-            initial=initial,
-            states=states.transpose(0, 1),
+            history=history.transpose(0, 1),
+            stack=stack.transpose(1, 2),
             parameters=dict(self.named_parameters()),
-            gate=gates.transpose(0, 1) if isinstance(gates, Tensor) else gates,
-            candidate=candidates.transpose(0, 1),
-            norm=None if norm is None else norm.factors(),
+            **norm.parts,
+            constant_gate=self.constant_gate,
+            shared=shared.t().unsqueeze(-1) if first else None,
         )
 
 

@@ -1,0 +1,112 @@
+"""The compiled loops against the plain ones, and their logistic and tanh against high precision."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from lwcore.cells import compiled, kernels
+from tests.networks import CELLS, draw, initial_state, make
+
+
+def everything(cell, inputs, initial, weights):
+    """Outputs, and the gradients of a weighted sum of them in parameters, inputs and initial state."""
+    variables = [inputs.clone().requires_grad_(), initial.clone().requires_grad_()]
+    outputs = cell(variables[0], initial_state(cell, variables[1]))
+    return [outputs.detach(), *torch.autograd.grad((outputs * weights).sum(), [*variables, *cell.parameters()])]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 2e-4)])
+@pytest.mark.parametrize("kind", CELLS)
+@given(seed=st.integers(0, 2**31), batch=st.integers(1, 4), steps=st.integers(1, 12), hidden=st.integers(1, 19))
+@settings(max_examples=25)
+def test_compiled_loops_compute_what_the_plain_ones_do(kind, dtype, tolerance, seed, batch, steps, hidden):
+    hidden += 8 * (dtype == torch.float32)  # the spread over a few neurons may vanish, and dividing by it magnifies single precision
+    cell = make(kind, seed, hidden_size=hidden).to(dtype)
+    inputs, initial = draw(batch, steps, 3, seed=seed + 1).to(dtype), draw(batch, cell.state_size, seed=seed + 2).to(dtype)
+    weights = draw(batch, steps, hidden, seed=seed + 3).to(dtype)
+    assert compiled.usable(inputs)
+    ours = everything(cell, inputs, initial, weights)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "ENABLED", False)
+        assert not compiled.usable(inputs)
+        plain = everything(cell, inputs, initial, weights)
+    for one, other in zip(ours, plain, strict=True):
+        size = float(other.abs().max()) if dtype == torch.float32 else 1.0
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * size)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_traces_are_the_same_either_way(kind, monkeypatch):
+    """Gates, states and norms, and with them every Jacobian."""
+    cell = make(kind)
+    ours = cell.trace(draw(2, 7, 3))
+    monkeypatch.setattr(compiled, "ENABLED", False)
+    plain = cell.trace(draw(2, 7, 3))
+    for one, other in zip((*ours.blocks, ours.states), (*plain.blocks, plain.states), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-14)
+    torch.testing.assert_close(ours.jacobian(slice(None)).dense(), plain.jacobian(slice(None)).dense(), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_backward_may_run_twice(kind):
+    """Nothing the trace holds is used up."""
+    cell = make(kind)
+    loss = cell(draw(2, 7, 3)).square().sum()
+    first = torch.autograd.grad(loss, list(cell.parameters()), retain_graph=True)
+    second = torch.autograd.grad(loss, list(cell.parameters()))
+    for one, other in zip(first, second, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_the_callers_tensors_are_left_alone():
+    cell = make("LSTM")
+    inputs, initial = draw(2, 7, 3), draw(2, 8)
+    before = [tensor.clone() for tensor in (inputs, initial, *cell.parameters())]
+    cell(inputs, initial_state(cell, initial)).sum().backward()
+    for now, then in zip((inputs, initial, *cell.parameters()), before, strict=True):
+        torch.testing.assert_close(now.detach(), then, rtol=0, atol=0)
+
+
+@njit(**kernels.OPTIONS)
+def _map(x, logistic_values, tanh_values):
+    for j in range(x.size):
+        logistic_values[j] = kernels.logistic(x[j])
+        tanh_values[j] = kernels.tanh(x[j])
+
+
+@pytest.mark.parametrize(("dtype", "units"), [(np.float32, 5), (np.float64, 4)])
+def test_logistic_and_tanh_are_good_to_a_few_units_in_the_last_place(dtype, units):
+    with np.errstate(over="ignore"):
+        x = np.concatenate([np.linspace(-30, 30, 2001), np.geomspace(1e-30, 1e3, 200), -np.geomspace(1e-30, 80, 200), [0.0, 0.625, -0.625]])
+    x = x.astype(dtype)
+    logistic, tanh = np.empty_like(x), np.empty_like(x)
+    _map(x, logistic, tanh)
+    with mpmath.workdps(40):
+        for values, function in ((logistic, lambda v: 1 / (1 + mpmath.exp(-v))), (tanh, mpmath.tanh)):
+            for argument, value in zip(x, values, strict=True):
+                exact = function(mpmath.mpf(float(argument)))
+                assert abs(mpmath.mpf(float(value)) - exact) <= units * np.finfo(dtype).eps * max(abs(exact), np.finfo(dtype).tiny), (
+                    argument
+                )
+
+
+def test_logistic_and_tanh_saturate_and_pass_nan_on():
+    for dtype in (np.float32, np.float64):
+        x = np.array([-np.inf, np.inf, -1e30, 1e30, np.nan], dtype)
+        logistic, tanh = np.empty_like(x), np.empty_like(x)
+        _map(x, logistic, tanh)
+        np.testing.assert_allclose(logistic[:4], [0, 1, 0, 1], atol=1e-35)
+        np.testing.assert_allclose(tanh[:4], [-1, 1, -1, 1], rtol=1e-6)
+        assert np.isnan(logistic[4])
+        assert np.isnan(tanh[4])
+
+
+def test_python_versions_of_the_activations_agree_with_numpy():
+    assert kernels.logistic(0.3) == pytest.approx(1 / (1 + np.exp(-0.3)), rel=1e-15)
+    assert kernels.tanh(0.3) == pytest.approx(np.tanh(0.3), rel=1e-15)
