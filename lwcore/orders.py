@@ -137,9 +137,9 @@ def without_norm(trace: Trace) -> Trace:
     Raises:
         ValueError: If the cell has no layer normalisation.
     """
-    if getattr(trace, "norm", None) is None:
+    if trace.norm is None:
         raise ValueError(f"trace is a {type(trace).__name__} without layer normalisation: there is nothing to leave out.")
-    return replace(trace, norm=None)  # type: ignore[call-arg]
+    return replace(trace, normalised=None, inverse=None)
 
 
 def span(values: xr.DataArray, digits: int = 0) -> str:

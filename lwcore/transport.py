@@ -213,8 +213,16 @@ def _expanded_diagonals(
             (zeroth, slope), exponent = _rescaled([zeroth, slope], exponent)
 
 
+def _index(times: Tensor) -> slice | Tensor:
+    """Index increasing steps by a slice where they are evenly spaced, which makes no copy."""
+    first, last, count = int(times[0]), int(times[-1]), len(times)
+    spacing = (last - first) // max(count - 1, 1) or 1
+    even = torch.equal(times, torch.arange(first, last + 1, spacing))
+    return slice(first, last + 1, spacing) if even else times
+
+
 def at_steps(values: Tensor, times: Tensor) -> Tensor:
-    """Choose steps, without a copy where they follow one another.
+    """Choose steps, without a copy where they are evenly spaced.
 
     Args:
         values: Shape (B, T, ...).
@@ -223,8 +231,7 @@ def at_steps(values: Tensor, times: Tensor) -> Tensor:
     Returns:
         Shape (B, number of steps, ...).
     """
-    first, last = int(times[0]), int(times[-1])
-    return values[:, first : last + 1] if last - first + 1 == len(times) else values[:, times]
+    return values[:, _index(times)]
 
 
 def _rescaled(values: list[Tensor], exponent: Tensor | None) -> tuple[list[Tensor], Tensor]:
@@ -262,44 +269,48 @@ def _added(one: Scaled, other: Scaled) -> Scaled:
     return Scaled(torch.ldexp(one.mantissa, one.exponent - exponent) + torch.ldexp(other.mantissa, other.exponent - exponent), exponent)
 
 
-def _products(trace: Trace, lags: list[int], ends: Tensor, *, rescale: bool) -> Iterator[tuple[int, Scaled]]:
-    """Carry the identity back from each end point: the block of ``M_{t,ℓ}`` that rates are the diagonal of, for each wanted lag.
+def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor, *, rescale: bool) -> Iterator[Iterator[Scaled]]:
+    """Carry the identity back from each end point of a sequence, a group of end points after the other.
+
+    Many products are taken with each Jacobian, so its mixing matrices are formed once.
 
     Yields:
-        The lag, and ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (B, ends, H, H), with one exponent a row.
+        For each group an iterator over the wanted lags, of ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (group, H, H), with one exponent a row.
     """
-    batch, _, size = trace.states.shape
-    hidden = trace.hidden_size
-    rows = torch.eye(hidden, size, dtype=trace.states.dtype, device=trace.states.device).expand(batch, len(ends), hidden, size)
-    exponent = None
-    for lag in range(1, lags[-1] + 1):
-        rows = trace.jacobian(ends - lag + 1).pull(rows)
-        if rescale:
-            shift = _binary_exponent(rows.abs().amax(-1, keepdim=True))
-            rows, exponent = torch.ldexp(rows, -shift), shift if exponent is None else exponent + shift
-        if lag in lags:
-            yield lag, Scaled(trace.carried(rows), exponent)
+    first, last = int(ends[0]) - lags[-1] + 1, int(ends[-1])
+    jacobians = trace.jacobians.of((sequence, slice(first, last + 1))).condensed()
+    size = trace.states.shape[-1]
 
+    def carry(group: Tensor) -> Iterator[Scaled]:
+        rows = torch.eye(trace.hidden_size, size, dtype=trace.states.dtype, device=trace.states.device).expand(len(group), -1, -1)
+        exponent = None
+        for lag in range(1, lags[-1] + 1):
+            rows = jacobians.of(_index(group - lag + 1 - first)).pull(rows)
+            if rescale:
+                shift = _binary_exponent(rows.abs().amax(-1, keepdim=True))
+                rows, exponent = torch.ldexp(rows, -shift), shift if exponent is None else exponent + shift
+            if lag in lags:
+                yield Scaled(trace.carried(rows), exponent)
 
-def _parts(trace: Trace, ends: Tensor) -> list[Tensor]:
-    """Cut the end points into groups whose products stay in cache."""
-    at_once = _PRODUCT_ENTRIES // (len(trace.states) * trace.hidden_size * trace.states.shape[-1])
-    return list(ends.split(max(1, at_once)))
+    return (carry(group) for group in ends.split(max(1, _PRODUCT_ENTRIES // (trace.hidden_size * size))))
 
 
 def _exact_diagonals(trace: Trace, lags: list[int], ends: Tensor, weights: Tensor | None, *, rescale: bool) -> Iterator[Scaled]:
-    """Diagonals of the products themselves, (B, ends, H) for each wanted lag; computed whole, a group of end points after the other."""
-    groups = [
-        [
-            Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), None if block.exponent is None else block.exponent.squeeze(-1))
-            for _, block in _products(trace, lags, part, rescale=rescale)
+    """Diagonals of the products themselves, (B, ends, H) for each wanted lag; computed whole."""
+    mantissas, exponents = [], []
+    for sequence in range(len(trace.history)):
+        groups = [
+            [(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent) for block in group]
+            for group in _products(trace, sequence, lags, ends, rescale=rescale)
         ]
-        for part in _parts(trace, ends)
-    ]
-    for at_lag in zip(*groups, strict=True):
-        exponents = [rates.exponent for rates in at_lag if rates.exponent is not None]
-        mantissa = torch.cat([rates.mantissa for rates in at_lag], dim=1)
-        yield Scaled(mantissa if weights is None else mantissa * weights, torch.cat(exponents, dim=1) if exponents else None)
+        mantissas.append([torch.cat([diagonal for diagonal, _ in at_lag]) for at_lag in zip(*groups, strict=True)])
+        exponents.append(
+            [torch.cat([e.squeeze(-1) for _, e in at_lag if e is not None]) for at_lag in zip(*groups, strict=True) if rescale]
+        )
+    for i in range(len(lags)):
+        mantissa = torch.stack([of_sequence[i] for of_sequence in mantissas])
+        exponent = torch.stack([of_sequence[i] for of_sequence in exponents]) if rescale else None
+        yield Scaled(mantissa if weights is None else mantissa * weights, exponent)
 
 
 def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None) -> Tensor:
@@ -315,18 +326,23 @@ def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | 
     """
     steps = lag_list("lags", lags, trace.length)
     last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
-    groups = []
-    for part in _parts(trace, last):
-        shares = []
-        for _, block in _products(trace, steps, part, rescale=True):
-            exponent = cast(Tensor, block.exponent)
-            relative = exponent - exponent.amax(-2, keepdim=True)
-            squares = torch.ldexp(block.mantissa, relative).square()
-            off = squares.clone()
-            off.diagonal(dim1=-2, dim2=-1).zero_()
-            shares.append((off.sum((-2, -1)) / squares.sum((-2, -1))).sqrt())
-        groups.append(torch.stack(shares, dim=-1))
-    return torch.cat(groups, dim=1)
+    shares = []
+    for sequence in range(len(trace.history)):
+        groups = [
+            torch.stack([_share_beside_diagonal(block) for block in group], dim=-1)
+            for group in _products(trace, sequence, steps, last, rescale=True)
+        ]
+        shares.append(torch.cat(groups))
+    return torch.stack(shares)
+
+
+def _share_beside_diagonal(block: Scaled) -> Tensor:
+    """Give ``‖M − diag M‖_F / ‖M‖_F`` of matrices with one exponent a row."""
+    exponent = cast(Tensor, block.exponent)
+    squares = torch.ldexp(block.mantissa, exponent - exponent.amax(-2, keepdim=True)).square()
+    beside = squares.clone()
+    beside.diagonal(dim1=-2, dim2=-1).zero_()
+    return (beside.sum((-2, -1)) / squares.sum((-2, -1))).sqrt()
 
 
 def envelope(rates: Tensor) -> Tensor:

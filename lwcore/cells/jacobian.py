@@ -112,20 +112,76 @@ class Factors:
         Returns:
             The same factors at those steps; fields that are not per-step tensors stay.
         """
-        chosen = {f.name: _choose(getattr(self, f.name), times) for f in fields(self) if f.metadata.get("steps", True)}  # type: ignore[arg-type]
+        return self.of((slice(None), times))
+
+    def of(self, index: Any) -> Self:
+        """Choose by an index of the leading axes.
+
+        Args:
+            index: Anything that a tensor can be indexed with.
+
+        Returns:
+            The chosen factors; fields that are not per-step tensors stay.
+        """
+        chosen = {f.name: _choose(getattr(self, f.name), index) for f in fields(self) if f.metadata.get("steps", True)}  # type: ignore[arg-type]
         kept = {f.name: getattr(self, f.name) for f in fields(self) if not f.metadata.get("steps", True)}  # type: ignore[arg-type]
         return type(self)(**chosen, **kept)
 
 
-def _choose(factor: Any, times: Any) -> Any:
-    """Index one factor: a tensor by its time axis, a group of factors by its own `at`, None not at all."""
+def _choose(factor: Any, index: Any) -> Any:
+    """Index one factor: a tensor, a group of factors by its own `of`, None not at all."""
     if factor is None:
         return None
-    return factor[:, times] if isinstance(factor, Tensor) else factor.at(times)
+    return factor[index] if isinstance(factor, Tensor) else factor.of(index)
+
+
+class Condensed(Factors, ABC):
+    """Jacobians whose mixing matrices have been formed: dearer to make, cheaper to multiply with. The first axis is the steps."""
+
+    @abstractmethod
+    def pull(self, rows: Tensor) -> Tensor:
+        """Multiply from the right, ``rows · J``.
+
+        Args:
+            rows: Row vectors, one group a step, shape (steps, k, S).
+
+        Returns:
+            The product, shape (steps, k, S).
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class CondensedJacobian(Condensed):
+    """Jacobians as plain matrices.
+
+    Attributes:
+        matrices: J, shape (steps, S, S).
+    """
+
+    matrices: Tensor
+
+    def pull(self, rows: Tensor) -> Tensor:
+        """Multiply from the right, ``rows · J``.
+
+        Args:
+            rows: Row vectors, one group a step, shape (steps, k, S).
+
+        Returns:
+            The product, shape (steps, k, S).
+        """
+        return torch.bmm(rows, self.matrices)
 
 
 class FactoredJacobian(Factors, StepJacobian):
     """A closed form: the Jacobians of many steps as factors, from which steps can be chosen."""
+
+    def condensed(self) -> Condensed:
+        """Form the mixing matrices, for where many products are to be taken with each.
+
+        Returns:
+            The same Jacobians; a product costs one matrix product then.
+        """
+        return CondensedJacobian(self.dense())
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,11 +245,6 @@ class NeuronFactors(Factors):
     mixing: Tensor
     head: Tensor | None = None
     lead: Tensor | None = None
-
-    def of(self, sequences: slice) -> NeuronFactors:
-        """Choose sequences, the first axis."""
-        head, lead = (None if part is None else part[sequences] for part in (self.head, self.lead))
-        return NeuronFactors(self.retention[sequences], self.mixing[sequences], head, lead)
 
     @property
     def delayed(self) -> bool:

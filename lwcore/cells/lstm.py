@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from lwcore.cells import compiled, kernels
 from lwcore.cells.base import Block, Cell, NormRecord, preactivation
-from lwcore.cells.jacobian import Adjoints, FactoredJacobian, NeuronFactors, NormFactors
+from lwcore.cells.jacobian import Adjoints, Condensed, FactoredJacobian, NeuronFactors, NormFactors
 from lwcore.cells.trace import Trace
 
 
@@ -52,6 +52,18 @@ class LSTMJacobian(FactoredJacobian):
     def like(self) -> Tensor:
         """Retention and expression, side by side."""
         return torch.cat([self.expression, self.retention], dim=-1)
+
+    def condensed(self) -> CondensedLSTMJacobian:
+        """Form the two mixing matrices.
+
+        Returns:
+            The same Jacobians; a product costs two matrix products then, not four.
+        """
+        hidden = self.retention.shape[-1]
+        identity = torch.eye(hidden, 2 * hidden, dtype=self.retention.dtype, device=self.retention.device)
+        of_cell = self.pull(identity.roll(hidden, -1).expand(*self.retention.shape, -1))[..., :hidden]
+        gate = self.into_output.unsqueeze(-1) * self.weight_hh[3 * hidden :]
+        return CondensedLSTMJacobian(self.retention, self.expression, of_cell, gate)
 
     def of_cell(self, rows: Tensor) -> Tensor:
         """Add up what adjoints of (h, c) say about c_t: ``λ_h ⊙ e + λ_c``, shape (..., k, H)."""
@@ -102,6 +114,37 @@ class LSTMJacobian(FactoredJacobian):
 
 
 @dataclass(frozen=True, eq=False)
+class CondensedLSTMJacobian(Condensed):
+    """The same with its two mixing matrices formed: ``[[O + E C, E F], [C, F]]``.
+
+    Attributes:
+        retention: f, shape (..., H).
+        expression: e, shape (..., H).
+        into_cell: C, shape (..., H, H).
+        into_output: O, shape (..., H, H).
+    """
+
+    retention: Tensor
+    expression: Tensor
+    into_cell: Tensor
+    into_output: Tensor
+
+    def pull(self, rows: Tensor) -> Tensor:
+        """Multiply from the right, ``rows · J``.
+
+        Args:
+            rows: Row vectors, shape (n, k, 2H).
+
+        Returns:
+            The product, shape (n, k, 2H).
+        """
+        output, cell = rows.chunk(2, dim=-1)
+        of_cell = torch.addcmul(cell, output, self.expression.unsqueeze(-2))
+        through = torch.baddbmm(output @ self.into_output, of_cell, self.into_cell)
+        return torch.cat([through, of_cell * self.retention.unsqueeze(-2)], dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
 class LSTMTrace(Trace):
     """The trace of an LSTM; a state is h and then c.
 
@@ -115,6 +158,11 @@ class LSTMTrace(Trace):
     def last_rest(self) -> Tensor:
         """The last cell state, shape (B, H)."""
         return self.cells[:, -1]
+
+    @cached_property
+    def shown(self) -> Tensor:
+        """The cell as it is shown, ``tanh(c_t)``, shape (B, T, H)."""
+        return torch.tanh(self.cells[:, 1:])
 
     @cached_property
     def states(self) -> Tensor:
@@ -150,7 +198,7 @@ class LSTMTrace(Trace):
     def jacobians(self) -> LSTMJacobian:
         """All one-step Jacobians. Implements Eqs. (9)–(11)."""
         i, f, g, o = self.stack
-        shown = torch.tanh(self.cells[:, 1:])
+        shown = self.shown
         into_cell = torch.stack([g * i * (1 - i), self.cells[:, :-1] * f * (1 - f), i * (1 - g.square())], dim=-2)
         return LSTMJacobian(
             retention=f,
