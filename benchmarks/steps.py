@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.harness import alternate, medians, record
 from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, SharedGate
+from lwcore.train import keep_freed_memory
 
 Shape = tuple[int, int, int, int]  # B, T, D, H
 SHAPES: dict[str, tuple[Shape, int]] = {"small": ((32, 256, 16, 64), 15), "large": ((128, 512, 16, 128), 3)}  # with the number of rounds
@@ -143,6 +144,7 @@ def main() -> None:
     """Time all contestants at both shapes and the cells over sweeps of the sizes; print and record."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    keep_freed_memory()  # as training does; it serves all contestants
     console, shapes, sweeps = Console(width=120), {}, []
     for name, (shape, rounds) in SHAPES.items():
         median = compare(shape, rounds)

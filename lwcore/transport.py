@@ -274,7 +274,7 @@ def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor, *, res
 
     Many products are taken with each Jacobian, so its mixing matrices are formed once.
 
-    Yields:
+    Returns:
         For each group an iterator over the wanted lags, of ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (group, H, H), with one exponent a row.
     """
     first, last = int(ends[0]) - lags[-1] + 1, int(ends[-1])

@@ -96,12 +96,21 @@ def test_logistic_and_tanh_are_good_to_a_few_units_in_the_last_place(dtype, unit
                 )
 
 
+@pytest.mark.parametrize(("dtype", "start"), [(np.float32, 20), (np.float64, 40)])
+def test_gates_that_are_one_to_rounding_are_one(dtype, start):
+    x = np.linspace(start, 80, 1001, dtype=dtype)
+    logistic = np.empty_like(x)
+    _map(x, logistic, np.empty_like(x))
+    assert (logistic == 1).all()
+
+
 def test_logistic_and_tanh_saturate_and_pass_nan_on():
     for dtype in (np.float32, np.float64):
         x = np.array([-np.inf, np.inf, -1e30, 1e30, np.nan], dtype)
         logistic, tanh = np.empty_like(x), np.empty_like(x)
         _map(x, logistic, tanh)
-        np.testing.assert_allclose(logistic[:4], [0, 1, 0, 1], atol=1e-35)
+        np.testing.assert_allclose(logistic[:4], [0, 1, 0, 1], rtol=0, atol=1e-35)
+        assert (logistic[[1, 3]] == 1).all(), "a gate that is open all the way is exactly 1"
         np.testing.assert_allclose(tanh[:4], [-1, 1, -1, 1], rtol=1e-6)
         assert np.isnan(logistic[4])
         assert np.isnan(tanh[4])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from lwcore import expansion
 from lwcore.cells import ConstGate
+from lwcore.orders import without_norm
 from lwcore.transport import effective_rates, envelope
 from tests.networks import CELLS, draw, make
 
@@ -180,7 +180,7 @@ def test_examples_are_reproducible_and_train():
 def test_forgetting_layer_normalisation_is_possible_and_wrong():
     """What Appendix B does: the Jacobian without N, whose diagonal is diag(D) diag(U)."""
     trace = make("ConstGate+norm").trace(draw(2, 5, 3))
-    forgetful = replace(trace, norm=None)
+    forgetful = without_norm(trace)
     expected = 0.3 * (1 - trace.candidate.square()) * trace.parameters["weight_hh"].diagonal()
     torch.testing.assert_close(forgetful.neurons.mixing, expected, rtol=1e-12, atol=0)
     assert (trace.neurons.mixing - expected).abs().max() > 0.01

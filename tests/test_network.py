@@ -46,7 +46,7 @@ def test_chunks_change_no_gradient(kind, chunk):
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_memory_kept_for_the_backward_pass(kind):
-    """At most gates + 2 numbers a neuron, step and sequence (one more under layer normalisation); with chunks, those of the states between."""
+    """At most gates + 2 numbers a neuron, step and sequence, one more under layer normalisation; with chunks, the states between them."""
     network = Network(make(kind, hidden_size=16))
     inputs, targets = draw(2, 64, 3), draw(2, 64, seed=3)
     gates = len(network.cell.weight_hh) / 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import platform
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from lwcore.network import Network
 from lwcore.tasks import Sequences
-from lwcore.train import Progress, batch_indices, fit
+from lwcore.train import Progress, batch_indices, fit, keep_freed_memory
 from tests import oracles
 from tests.networks import draw, make
 
@@ -115,3 +116,7 @@ def test_bad_input_is_named_before_any_step(changes, message):
     with pytest.raises(ValueError, match=message):
         fit(network, data, **{"steps": 1, "batch_size": 4, "seed": 0} | changes)
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+
+
+def test_freed_memory_is_kept_where_the_c_library_can():
+    assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from lwcore.arguments import integer_in, one_of, real_in
 from lwcore.cells.jacobian import AutodiffJacobian
-from lwcore.cells.trace import Trace
+from lwcore.cells.trace import Trace, with_ones
 
 EPSILON = 1e-5  # LayerNorm's guard against a variance of zero, as in torch.nn.LayerNorm
 INITS = ("orthogonal", "uniform")
@@ -197,11 +197,11 @@ class Cell(nn.Module, ABC):
 
     def _drive(self, inputs: Tensor, rows: slice) -> Tensor:
         """Give the inputs' part of some pre-activations, ``W x + b``, block by block of H: one matrix product a block, (G, T, B, H)."""
-        flat, (batch, steps, _) = inputs.transpose(0, 1).flatten(0, 1), inputs.shape
-        weights, biases = self.weight_ih[rows].unflatten(0, (-1, self.hidden_size)), self.bias[rows].unflatten(0, (-1, self.hidden_size))
+        flat, (batch, steps, _) = with_ones(inputs).flatten(0, 1), inputs.shape
+        weights = torch.cat([self.weight_ih[rows], self.bias[rows].unsqueeze(-1)], dim=-1).unflatten(0, (-1, self.hidden_size))
         drive = inputs.new_empty(len(weights), steps, batch, self.hidden_size)
-        for block, weight, bias in zip(drive, weights, biases, strict=True):
-            torch.addmm(bias, flat, weight.t(), out=block.flatten(0, 1))
+        for block, weight in zip(drive, weights, strict=True):
+            torch.mm(flat, weight.t(), out=block.flatten(0, 1))
         return drive
 
     def autodiff_jacobian(self, trace: Trace, times: int | slice | Tensor) -> AutodiffJacobian:
@@ -243,7 +243,7 @@ class Cell(nn.Module, ABC):
         dtype = self.bias.dtype
         if inputs.dtype != dtype:
             raise ValueError(f"inputs has dtype {inputs.dtype}: must be {dtype}, that of the cell's parameters.")
-        if not inputs.isfinite().all():
+        if not inputs.sum().isfinite() and not inputs.isfinite().all():  # a sum is ten times as fast, and finite only if all entries are
             raise ValueError(
                 f"inputs: {int((~inputs.isfinite()).sum())} of {inputs.numel()} entries are NaN or infinite; all must be finite."
             )

@@ -27,9 +27,9 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-# What a compiler may do: fuse products with sums, divide by reciprocals. It may not reorder sums, which the reduction of exp's argument
-# relies on, nor assume that there are no NaNs and infinities.
-OPTIONS: Any = {"fastmath": {"contract", "nsz", "arcp"}, "error_model": "numpy"}
+# What a compiler may do: fuse products with sums. It may not reorder sums, which the reduction of exp's argument relies on, nor divide by
+# reciprocals, so that an open gate is exactly 1, nor assume that there are no NaNs and infinities.
+OPTIONS: Any = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
 
 _KERNEL: Any = OPTIONS | {"fastmath": OPTIONS["fastmath"] | {"reassoc"}, "nogil": True, "cache": True}
 _EPSILON = 1e-5
@@ -191,6 +191,30 @@ def _multiply(one, other, out):
 
 
 @njit(**_KERNEL)
+def _add_product(one, x, y):
+    """Add a product: ``one += x · y``."""
+    out, a, b = one.reshape(-1), x.reshape(-1), y.reshape(-1)
+    for j in range(out.size):
+        out[j] += a[j] * b[j]
+
+
+@njit(**_KERNEL)
+def _renew(before, i, f, g, cell):
+    """Forget and let in: ``cell = f · before + i · g``."""
+    c, x, y, z, out = before.reshape(-1), i.reshape(-1), f.reshape(-1), g.reshape(-1), cell.reshape(-1)
+    for j in range(out.size):
+        out[j] = y[j] * c[j] + x[j] * z[j]
+
+
+@njit(**_KERNEL)
+def _express_back(adjoint, o, shown, of_cell):
+    """Carry adjoints of h to the cell: ``of_cell += adjoint · o (1 − shown²)``."""
+    a, x, s, out = adjoint.reshape(-1), o.reshape(-1), shown.reshape(-1), of_cell.reshape(-1)
+    for j in range(out.size):
+        out[j] += a[j] * x[j] * (1 - s[j] * s[j])
+
+
+@njit(**_KERNEL)
 def _open(pre, gate):
     """Compute gates: ``gate = σ(pre + gate)``."""
     x, y = pre.reshape(-1), gate.reshape(-1)
@@ -331,9 +355,7 @@ def scan_lstm(recurrent, norm_weight, norm_bias, history, cells, blocks, normali
             _open(pre, blocks[gate, t])
         np.dot(history[t], recurrent[2], pre)
         _candidate(pre, g, norm_weight, norm_bias, normalised, inverse, t)
-        _multiply(i, g, pre)
-        _multiply(f, cells[t], cells[t + 1])
-        _add(cells[t + 1], pre)
+        _renew(cells[t], i, f, g, cells[t + 1])
         _squash(cells[t + 1], pre)
         _multiply(o, pre, history[t + 1])
 
@@ -348,8 +370,7 @@ def backward_lstm(delta, weight, norm_weight, cells, blocks, normalised, inverse
         i, f, g, o = blocks[0, t], blocks[1, t], blocks[2, t], blocks[3, t]
         _squash(cells[t + 1], shown)
         _add(adjoint, delta[t])
-        _through_candidate(adjoint, o, shown, product)
-        _add(of_cell, product)
+        _express_back(adjoint, o, shown, of_cell)
         _through_gate(of_cell, g, i, pre[0, t])
         _through_gate(of_cell, cells[t], f, pre[1, t])
         _through_candidate(of_cell, i, g, pre[2, t])
@@ -390,6 +411,7 @@ def backward_gru(delta, weight, norm_weight, history, blocks, products, normalis
     """Run a GRU's recursion backwards; `weight` is (3, H, H)."""
     _, steps, batch, hidden = blocks.shape
     adjoint, product = np.zeros((batch, hidden), delta.dtype), np.empty((batch, hidden), delta.dtype)
+    behind = np.empty((batch, hidden), delta.dtype)
     for t in range(steps - 1, -1, -1):
         r, z, g = blocks[0, t], blocks[1, t], blocks[2, t]
         _add(adjoint, delta[t])
@@ -399,13 +421,13 @@ def backward_gru(delta, weight, norm_weight, history, blocks, products, normalis
         _keep(adjoint, z)
         if products.shape[0]:
             _through_gate(pre[2, t], products[t], r, pre[0, t])
-            behind = pre[2, t] * r
+            _multiply(pre[2, t], r, behind)
             np.dot(behind, weight[2], product)
+            _add(adjoint, product)
         else:
             np.dot(pre[2, t], weight[2], product)
             _through_gate(product, history[t], r, pre[0, t])
-            _multiply(product, r, product)
-        _add(adjoint, product)
+            _add_product(adjoint, product, r)
         for gate in range(2):
             np.dot(pre[gate, t], weight[gate], product)
             _add(adjoint, product)

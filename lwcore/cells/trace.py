@@ -165,8 +165,8 @@ class Trace(ABC):
 
     def _gather(self, pre: tuple[Tensor, ...], raw: Tensor | None, times: slice) -> dict[str, Tensor]:
         """Give the gradient of every parameter from the adjoints of pre-activations."""
-        bias = torch.cat([block.sum((0, 1)) for block in pre])
-        gradients = {"weight_ih": outer(pre, self.inputs[:, times]), "bias": bias} | self._recurrent_gradient(pre, times)
+        weight_ih, bias = outer(pre, with_ones(self.inputs[:, times]).transpose(0, 1)).split([self.inputs.shape[-1], 1], dim=-1)
+        gradients = {"weight_ih": weight_ih, "bias": bias[:, 0]} | self._recurrent_gradient(pre, times)
         if self.normalised is not None and raw is not None:
             gradients |= {"norm_weight": (raw * self.normalised[:, times]).sum((0, 1)), "norm_bias": raw.sum((0, 1))}
         return {name: gradients[name] for name in self.parameters}
@@ -233,6 +233,18 @@ class Trace(ABC):
         return self._gather(adjoints.pre, adjoints.raw, slice(None))
 
 
+def with_ones(inputs: Tensor) -> Tensor:
+    """Add an input of one, whose weight is the bias: then biases and their gradients come with the matrix products.
+
+    Args:
+        inputs: x, shape (B, T, D).
+
+    Returns:
+        Time-major, shape (T, B, D + 1).
+    """
+    return functional.pad(inputs.transpose(0, 1), (0, 1), value=1.0)
+
+
 def outer(adjoints: tuple[Tensor, ...], inputs: Tensor) -> Tensor:
     """Add up the outer products of adjoints and what they were driven by, over sequences and steps.
 
@@ -244,4 +256,4 @@ def outer(adjoints: tuple[Tensor, ...], inputs: Tensor) -> Tensor:
         Shape (all rows, D).
     """
     driven = inputs.transpose(0, 1).flatten(0, 1)  # time-major is how scans lie in memory
-    return torch.cat([block.transpose(0, 1).flatten(0, 1).t() @ driven for block in adjoints])
+    return torch.cat([(driven.t() @ block.transpose(0, 1).flatten(0, 1)).t() for block in adjoints])
