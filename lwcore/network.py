@@ -73,7 +73,7 @@ class Network(nn.Module):
         inputs, state = self.cell.checked_inputs(inputs, None)
         total = inputs.new_zeros(())
         for xs, ys in zip(inputs.split(size, dim=1), targets.split(size, dim=1), strict=True):
-            part, state = checkpoint(self._part, xs, ys, state, use_reentrant=False)
+            part, state = checkpoint(self._part, xs, ys, state, use_reentrant=False, preserve_rng_state=False)
             total = total + part
         return total / targets.numel()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 
@@ -56,16 +58,26 @@ def test_memory_kept_for_the_backward_pass(kind):
 
 
 def _kept_for_backward(network, inputs, targets, chunk):
-    """Count the numbers autograd holds between forward and backward, without those of data and parameters."""
-    given = {tensor.untyped_storage().data_ptr() for tensor in (inputs, targets, *network.parameters())}
-    held = {}
+    """Count the numbers kept between forward and backward, by autograd or by anything in Python, beside data and parameters."""
+    gc.collect()
+    before, saved = _living(), {}
 
     def pack(tensor):
-        if tensor.untyped_storage().data_ptr() not in given:
-            held[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // tensor.element_size()
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         loss = network.loss(inputs, targets, chunk=chunk)
+    gc.collect()
+    kept = saved | _living()
     loss.backward()
-    return sum(held.values())
+    return sum(size for pointer, size in kept.items() if pointer not in before) // 8
+
+
+def _living():
+    """Bytes of every tensor storage that Python or autograd can reach, by address."""
+    found = {}
+    for thing in gc.get_objects():
+        if type(thing) in (torch.Tensor, torch.nn.Parameter) and thing.device.type == "cpu":
+            found[thing.untyped_storage().data_ptr()] = thing.untyped_storage().nbytes()
+    return found

@@ -49,11 +49,11 @@ class Trace(ABC):
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "parameters"}
         tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         rest = {name: value for name, value in values.items() if name not in tensors}
-        names, parameter_names = list(tensors), list(self.parameters)
+        kind, names, parameter_names = type(self), list(tensors), list(self.parameters)  # not self: it would keep the tensors alive
 
         def rebuild(parts: Sequence[Tensor]) -> Trace:
             parameters = dict(zip(parameter_names, parts[len(names) :], strict=True))
-            return type(self)(**dict(zip(names, parts, strict=False)), **rest, parameters=parameters)
+            return kind(**dict(zip(names, parts, strict=False)), **rest, parameters=parameters)
 
         return [*tensors.values(), *self.parameters.values()], rebuild
 
