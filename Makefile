@@ -37,6 +37,8 @@ test: book ## check the code, the notebooks and the built pages
 
 bench: $(STAMP) ## time training steps, stable laws and their fits (SciPy's fit alone takes half a minute)
 	$(BIN)/python -m benchmarks.steps
+	$(BIN)/python -m benchmarks.transport
+	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.stable
 	$(BIN)/python -m benchmarks.fits
 

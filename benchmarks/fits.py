@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import statistics
-import time
 import warnings
 from collections.abc import Callable
 
@@ -19,18 +18,12 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
+from benchmarks.harness import record, seconds
 from lwcore.stable import SymmetricStable, fit
 
 ALPHA, SAMPLES = 1.5, 1000
 COLUMNS, LONG = 128, 8000
 ROUNDS = 15
-
-
-def seconds(task: Callable[[], object]) -> float:
-    """Return the time that one call takes."""
-    start = time.perf_counter()
-    task()
-    return time.perf_counter() - start
 
 
 def by_scipy(sample: np.ndarray) -> object:
@@ -58,6 +51,7 @@ def main() -> None:
     console = Console()
     console.print(f"alpha = {ALPHA}, float64, one thread, scipy {scipy.__version__}, median of {ROUNDS} rounds, SciPy's fit once")
     console.print(table)
+    console.print(f"recorded in {record('fits', {'alpha': ALPHA, 'first': first, 'median': median, 'scipy': scipys})}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import alternate, medians, record
-from benchmarks.steps import CELLS, MATRICES
+from benchmarks.steps import CELLS
 from lwcore.bptt import immediate_sensitivity, lag_statistic, random_direction
 from lwcore.transport import effective_rates
 
@@ -25,12 +25,12 @@ def exact(kind: str, hidden: int, lags: list[int], ends: int = 50, batch: int = 
     cell = CELLS[kind](INPUT, hidden)
     trace = cell.trace(torch.randn(batch, steps, INPUT))
     spread = torch.linspace(lags[-1], steps - 1, ends).long().tolist()
-    rows, pre = torch.randn(batch * hidden, hidden), torch.empty(batch * hidden, MATRICES[kind] * hidden)
-    back = torch.randn(MATRICES[kind] * hidden, hidden)
+    rows, jacobians, out = (torch.randn(ends, hidden, hidden) for _ in range(3))
+    a_step = 2 if kind == "LSTM" else 1
 
     def products() -> None:
-        for _ in range(ends * lags[-1]):
-            torch.mm(pre, back, out=rows)
+        for _ in range(a_step * batch * lags[-1]):
+            torch.bmm(rows, jacobians, out=out)
 
     return {"exact": lambda: effective_rates(trace, lags, "exact", spread), "products": products}
 

@@ -1,0 +1,144 @@
+"""What computing costs: tables and figures of the recorded benchmarks (``make bench``)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+_MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
+_MATRICES = dict(zip(_MODELS, (1, 1, 2, 3, 4), strict=True))
+_AXES = {"T": "time steps T", "B": "sequences B", "H": "neurons H", "L": "longest lag L (steps)"}
+_SIZE = {"B": 0, "T": 1, "D": 2, "H": 3}
+
+Record = dict[str, Any]
+
+
+def load(path: str | Path) -> Record:
+    """Read a recorded benchmark.
+
+    Args:
+        path: A JSON file of ``make bench``.
+
+    Returns:
+        Its numbers, and under ``environment`` what it ran on.
+    """
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def ratios(steps: Record, shape: str) -> pd.DataFrame:
+    """Tabulate the training step of every cell at one shape.
+
+    Args:
+        steps: The record ``steps``.
+        shape: ``"small"`` or ``"large"``.
+
+    Returns:
+        A row a cell, and PyTorch's two layers.
+    """
+    measured = steps["shapes"][shape]
+    batch, length, inputs, hidden = measured["shape"]
+    taken, rows = measured["seconds"], {}
+    for model, matrices in _MATRICES.items():
+        work = 2e-9 * batch * length * matrices * hidden * (3 * hidden + 2 * inputs)
+        rows[model] = {
+            "ms": f"{1e3 * taken[model]:.1f}",
+            "over nn.LSTM": f"{taken[model] / taken['nn.LSTM']:.2f}",
+            "naive loop over it": f"{taken[f'{model}, naive loop'] / taken[model]:.2f}",
+            "GFLOP/s": f"{work / taken[model]:.0f}",
+            "of its matrix products' rate": f"{taken[f'{model}, products'] / taken[model]:.0%}",
+            "of the machine's": f"{work / taken[model] / steps['environment']['gemm_gflops']:.0%}",
+        }
+    for layer in ("nn.LSTM", "nn.GRU"):
+        rows[layer] = {"ms": f"{1e3 * taken[layer]:.1f}", "over nn.LSTM": f"{taken[layer] / taken['nn.LSTM']:.2f}"}
+    table = pd.DataFrame(rows).T.fillna("")
+    return table.rename_axis("one training step")
+
+
+def against_scipy(stable: Record, fits: Record) -> pd.DataFrame:
+    """Tabulate stable laws and their maximum-likelihood fit against SciPy's.
+
+    Args:
+        stable: The record ``stable``.
+        fits: The record ``fits``.
+
+    Returns:
+        A row a task; the first call, which builds tables, stands apart.
+    """
+    tasks = {f"{name}, a point": (taken["first"], taken["later"], taken["scipy"]) for name, taken in stable["seconds_a_point"].items()}
+    name = next(iter(fits["first"]))
+    tasks[f"maximum likelihood, {name.partition(', ')[2]}"] = (fits["first"][name], fits["median"][name], fits["scipy"])
+    rows = {
+        task: {
+            "ours, first call (µs)": f"{1e6 * first:,.2f}",
+            "ours (µs)": f"{1e6 * later:,.2f}",
+            "SciPy (µs)": f"{1e6 * scipy:,.0f}",
+            "SciPy over ours": f"{scipy / later:,.0f}",
+        }
+        for task, (first, later, scipy) in tasks.items()
+    }
+    return pd.DataFrame(rows).T.rename_axis("stable law, α = " + str(stable["alpha"]))
+
+
+def _curves(steps: Record, transport: Record) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """Sizes and seconds by what was varied and by cell: training steps over T, B and H, exact rates over L."""
+    curves: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
+    for size in ("T", "B", "H"):
+        sweep = [point for point in steps["sweeps"] if point["size"] == size]
+        x = np.array([point["shape"][_SIZE[size]] for point in sweep])
+        curves[size] = {model: (x, np.array([point["seconds"][model] for point in sweep])) for model in _MODELS}
+    for model in _MODELS:
+        sweep = [point for point in transport["sweeps"] if point["size"] == "L" and point["kind"] == model]
+        seconds = np.array([point["seconds"] for point in sweep])
+        curves.setdefault("L", {})[model] = (np.array([point["lag"] for point in sweep]), seconds)
+    return curves
+
+
+def exponents(steps: Record, transport: Record) -> pd.DataFrame:
+    """Fit how fast the time grows: the slope of its logarithm against that of a size, over the larger half of the sizes measured.
+
+    Args:
+        steps: The record ``steps``.
+        transport: The record ``transport``.
+
+    Returns:
+        A row a cell, a column a size.
+    """
+    slopes = {}
+    for size, by_model in _curves(steps, transport).items():
+        half = {model: (x[len(x) // 2 :], y[len(y) // 2 :]) for model, (x, y) in by_model.items()}
+        slopes[_AXES[size]] = {model: f"{np.polyfit(np.log(x), np.log(y), 1)[0]:.2f}" for model, (x, y) in half.items()}
+    return pd.DataFrame(slopes).rename_axis("time grows as the power")
+
+
+def growth(steps: Record, transport: Record) -> Figure:
+    """Draw the time of a training step against T, B and H, and that of exact rates against the longest lag."""
+    figure, panels = plt.subplots(2, 2, figsize=(6.6, 5.6), layout="constrained")
+    for axes, (size, by_model) in zip(panels.flat, _curves(steps, transport).items(), strict=True):
+        for model, marker, colour in zip(_MODELS, "osD^v", sns.color_palette("colorblind"), strict=False):
+            axes.loglog(*by_model[model], marker=marker, ms=4, color=colour, label=model)
+        axes.set(xlabel=_AXES[size], ylabel="exact rates (s)" if size == "L" else "training step (s)")
+    panels[0, 0].legend(fontsize=8)
+    sns.despine(figure)
+    plt.close(figure)
+    return figure
+
+
+def memory(record: Record) -> Figure:
+    """Draw the memory of a training step against the length of the sequences, all kept or recomputed in chunks."""
+    figure, axes = plt.subplots(figsize=(5, 3.4), layout="constrained")
+    kept = [point for point in record["measured"] if point["chunk"] is None]
+    parts = [point for point in record["measured"] if point["chunk"] is not None]
+    for points, marker, label in ((kept, "o", "all kept"), (parts, "s", "chunks of √T steps, recomputed")):
+        axes.loglog([p["length"] for p in points], [max(p["mb"], 0.1) for p in points], marker=marker, label=label)
+    axes.set(xlabel="time steps T", ylabel="memory of a training step (MB)")
+    axes.legend()
+    sns.despine(figure)
+    plt.close(figure)
+    return figure
