@@ -117,6 +117,26 @@ def finite_array(name: str, value: ArrayLike, *, ndim: int | tuple[int, ...] | N
     return array
 
 
+def sequence_of(name: str, values: Any) -> list[Any]:
+    """Return some values as a list after checking that there are several to go through, not one number.
+
+    Args:
+        name: Name of the argument, for the message.
+        values: The values; a list, a tuple, a range, an array or a tensor.
+
+    Returns:
+        Its entries, plain numbers where an array or a tensor held them.
+
+    Raises:
+        TypeError: If it cannot be gone through.
+    """
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} = {values!r}: must be a sequence.")
+    return list(values)
+
+
 def lag_list(name: str, lags: Iterable[int], length: int | None = None, *, least: int = 1) -> list[int]:
     """Return the lags as a list of ints after checking that they increase and fit the sequence.
 
@@ -133,7 +153,9 @@ def lag_list(name: str, lags: Iterable[int], length: int | None = None, *, least
         TypeError: If a lag is not an integer.
         ValueError: If there are none, or one is out of range, repeated or out of order.
     """
-    checked = [integer_in(f"{name}[{i}]", lag, least, None if length is None else length - 1) for i, lag in enumerate(lags)]
+    checked = [
+        integer_in(f"{name}[{i}]", lag, least, None if length is None else length - 1) for i, lag in enumerate(sequence_of(name, lags))
+    ]
     if not checked:
         raise ValueError(f"{name} = []: must name at least one lag.")
     for before, after in pairwise(checked):

@@ -13,20 +13,32 @@ from lwcore.cells import Cell, Trace
 from lwcore.transport import at_steps, checked_ends, default_ends, stream_rates
 
 
-def _check_gradients(trace: Trace, loss_gradients: Tensor) -> None:
-    """Check that δ belongs to the trace.
+def _check(name: str, value: Tensor, like: Tensor) -> None:
+    """Check that a tensor has the shape and dtype of what belongs to it, and holds numbers.
 
     Args:
-        trace: A scan.
-        loss_gradients: δ.
+        name: Name of the argument, for the message.
+        value: The tensor.
+        like: What it must be like.
 
     Raises:
-        ValueError: If the shapes differ.
+        TypeError: If it is not a tensor.
+        ValueError: If shape or dtype differ, or entries are NaN or infinite.
     """
-    if loss_gradients.shape != trace.outputs.shape:
-        raise ValueError(
-            f"loss_gradients has shape {tuple(loss_gradients.shape)}: must be {tuple(trace.outputs.shape)}, that of the outputs."
-        )
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}: must be a torch.Tensor.")
+    if value.shape != like.shape or value.dtype != like.dtype:
+        given, wanted = ((tuple(tensor.shape), tensor.dtype) for tensor in (value, like))
+        raise ValueError(f"{name} has shape {given[0]} and dtype {given[1]}: must have {wanted[0]} and {wanted[1]}.")
+    if not value.sum().isfinite() and not value.isfinite().all():
+        raise ValueError(f"{name}: {int((~value.isfinite()).sum())} of {value.numel()} entries are NaN or infinite; all must be finite.")
+
+
+def _check_signs(signs: Tensor, shape: tuple[int, int], like: Tensor) -> None:
+    """Check that signs are signs."""
+    _check("signs", signs, like.new_empty(shape))
+    if not torch.isin(signs, signs.new_tensor([-1, 0, 1])).all():
+        raise ValueError("signs: every entry must be −1, 0 or 1.")
 
 
 def _check_direction(trace: Trace, direction: dict[str, Tensor]) -> None:
@@ -43,9 +55,8 @@ def _check_direction(trace: Trace, direction: dict[str, Tensor]) -> None:
     wanted = {name: tuple(part.shape) for name, part in trace.parameters.items()}
     if given != wanted:
         raise ValueError(f"direction has shapes {given}: must be {wanted}, those of the cell's parameters.")
-    dtypes = {part.dtype for part in direction.values()}
-    if dtypes != {trace.states.dtype}:
-        raise ValueError(f"direction has dtype {', '.join(map(str, dtypes))}: must be {trace.states.dtype}, that of the trace.")
+    for name, part in direction.items():
+        _check(f"direction[{name!r}]", part, trace.parameters[name])
 
 
 def random_direction(cell: Cell, generator: torch.Generator | None = None) -> dict[str, Tensor]:
@@ -108,7 +119,7 @@ def adjoints(trace: Trace, loss_gradients: Tensor) -> Tensor:
     Returns:
         λ, shape (B, T, S).
     """
-    _check_gradients(trace, loss_gradients)
+    _check("loss_gradients", loss_gradients, trace.outputs)
     return trace.backpropagate(loss_gradients)
 
 
@@ -137,7 +148,7 @@ def transported(trace: Trace, loss_gradients: Tensor, lags: Sequence[int]) -> It
     Yields:
         For each lag ℓ, the lag and the row vectors of the end points t = ℓ..T−1, shape (B, T−ℓ, S).
     """
-    _check_gradients(trace, loss_gradients)
+    _check("loss_gradients", loss_gradients, trace.outputs)
     wanted = lag_list("lags", lags, trace.length, least=0)
     rows = functional.pad(loss_gradients, (0, trace.states.shape[-1] - trace.hidden_size))
     for lag in range(wanted[-1] + 1):
@@ -162,6 +173,7 @@ def total_transport(trace: Trace, loss_gradients: Tensor, sensitivity: Tensor, l
     """
     steps = lag_list("lags", lags, trace.length)
     last = checked_ends(ends, steps, trace.length)
+    _check("sensitivity", sensitivity, trace.states)
     along = [(rows[:, last - lag] * sensitivity[:, last - lag]).sum(-1) for lag, rows in transported(trace, loss_gradients, steps)]
     return torch.stack(along, dim=-1)
 
@@ -244,6 +256,7 @@ def matched_statistic(rates: Tensor, alignments: Tensor, signs: Tensor) -> Tenso
             f"rates {tuple(rates.shape)}, alignments {tuple(alignments.shape)} and signs {tuple(signs.shape)} do not fit: "
             "the first two must agree, (B, ends, lags, H), none of them 0, and signs be (lags, H)."
         )
+    _check_signs(signs, (rates.shape[2], rates.shape[3]), rates)
     return torch.einsum("belh,belh,lh->bl", rates, alignments, signs) / rates.shape[1]
 
 
@@ -272,15 +285,12 @@ def lag_statistic(
     Returns:
         ``T(ℓ)`` averaged over the end points, shape (B, lags).
 
-    Raises:
-        ValueError: If the signs or the sensitivity do not fit.
     """
-    _check_gradients(trace, loss_gradients)
+    _check("loss_gradients", loss_gradients, trace.outputs)
     steps = lag_list("lags", lags, trace.length)
     last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
-    if signs.shape != (len(steps), trace.hidden_size) or sensitivity.shape != trace.states.shape:
-        shapes = f"signs {tuple(signs.shape)} and sensitivity {tuple(sensitivity.shape)}"
-        raise ValueError(f"{shapes}: must be {(len(steps), trace.hidden_size)} and {tuple(trace.states.shape)}.")
+    _check("sensitivity", sensitivity, trace.states)
+    _check_signs(signs, (len(steps), trace.hidden_size), trace.history)
     weights, moved = at_steps(loss_gradients, last), trace.carried(sensitivity).contiguous()
     result = loss_gradients.new_empty(len(loss_gradients), len(steps))
     for part, at_lags in stream_rates(trace, steps, order, last.tolist(), weights=weights):

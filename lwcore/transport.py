@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from lwcore.arguments import integer_in, lag_list, one_of
+from lwcore.arguments import integer_in, lag_list, one_of, sequence_of
 from lwcore.cells import GRUTrace, NeuronFactors, Trace
 
 ORDERS = ("zeroth", "first", "exact")
@@ -66,9 +66,12 @@ def checked_ends(ends: Sequence[int], lags: Sequence[int], length: int) -> Tenso
     Raises:
         ValueError: If there are none, or one is repeated, out of order, or outside max(lags)..T−1.
     """
-    checked = [integer_in(f"ends[{i}]", t, lags[-1], length - 1) for i, t in enumerate(ends)]
-    if not checked or any(after <= before for before, after in pairwise(checked)):
-        raise ValueError(f"ends = {checked}: must name at least one end point, strictly increasing.")
+    checked = [integer_in(f"ends[{i}]", t, lags[-1], length - 1) for i, t in enumerate(sequence_of("ends", ends))]
+    if not checked:
+        raise ValueError(f"ends = []: must name at least one end point, from {lags[-1]} to {length - 1}.")
+    for before, after in pairwise(checked):
+        if after <= before:
+            raise ValueError(f"ends = {checked}: must be strictly increasing, but {after} follows {before}.")
     return torch.tensor(checked)
 
 
@@ -171,7 +174,9 @@ def stream_rates(
     if reading == "paper_v2" and (order == "exact" or not isinstance(trace, GRUTrace)):
         raise ValueError(f"reading = {reading!r}: Eq. (26) is for a GRU at zeroth or first order, not {order!r} of {type(trace).__name__}.")
     if order == "exact":
-        yield slice(None), _exact_diagonals(trace, steps, last, weights, rescale=rescale)
+        for sequence in range(len(trace.history)):
+            one = slice(sequence, sequence + 1)
+            yield one, _exact_diagonals(trace, sequence, steps, last, None if weights is None else weights[one], rescale=rescale)
         return
     at_once = max(1, _RATE_ENTRIES // (len(last) * trace.hidden_size))
     for first in range(0, len(trace.states), at_once):
@@ -295,21 +300,17 @@ def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor, *, res
     return (carry(group) for group in ends.split(max(1, _PRODUCT_ENTRIES // (trace.hidden_size * size))))
 
 
-def _exact_diagonals(trace: Trace, lags: list[int], ends: Tensor, weights: Tensor | None, *, rescale: bool) -> Iterator[Scaled]:
-    """Diagonals of the products themselves, (B, ends, H) for each wanted lag; computed whole."""
-    mantissas, exponents = [], []
-    for sequence in range(len(trace.history)):
-        groups = [
-            [(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent) for block in group]
-            for group in _products(trace, sequence, lags, ends, rescale=rescale)
-        ]
-        mantissas.append([torch.cat([diagonal for diagonal, _ in at_lag]) for at_lag in zip(*groups, strict=True)])
-        exponents.append(
-            [torch.cat([e.squeeze(-1) for _, e in at_lag if e is not None]) for at_lag in zip(*groups, strict=True) if rescale]
-        )
-    for i in range(len(lags)):
-        mantissa = torch.stack([of_sequence[i] for of_sequence in mantissas])
-        exponent = torch.stack([of_sequence[i] for of_sequence in exponents]) if rescale else None
+def _exact_diagonals(
+    trace: Trace, sequence: int, lags: list[int], ends: Tensor, weights: Tensor | None, *, rescale: bool
+) -> Iterator[Scaled]:
+    """Diagonals of the products themselves, of one sequence: (1, ends, H) for each wanted lag; computed whole."""
+    groups = [
+        [(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent) for block in group]
+        for group in _products(trace, sequence, lags, ends, rescale=rescale)
+    ]
+    for at_lag in zip(*groups, strict=True):
+        mantissa = torch.cat([diagonal for diagonal, _ in at_lag]).unsqueeze(0)
+        exponent = torch.cat([e.squeeze(-1) for _, e in at_lag if e is not None]).unsqueeze(0) if rescale else None
         yield Scaled(mantissa if weights is None else mantissa * weights, exponent)
 
 

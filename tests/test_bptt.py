@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,7 +20,7 @@ from lwcore.bptt import (
     total_transport,
 )
 from lwcore.network import Network
-from lwcore.transport import effective_rates
+from lwcore.transport import effective_rates, stream_rates
 from tests import oracles
 from tests.networks import CELLS, draw, make
 
@@ -166,5 +167,48 @@ def test_direction_of_another_cell_is_refused():
     for wrong in (random_direction(make("ConstGate")), random_direction(make("SharedGate")), {}, right | {"extra": right["bias"]}):
         with pytest.raises(ValueError, match="direction has shapes"):
             immediate_sensitivity(trace, wrong)
-    with pytest.raises(ValueError, match=r"direction has dtype torch\.float32"):
+    with pytest.raises(ValueError, match=r"direction\['weight_ih'\] has shape .* and dtype torch\.float32"):
         immediate_sensitivity(trace, {name: part.float() for name, part in right.items()})
+
+
+def test_what_does_not_belong_to_the_trace_is_refused():
+    network, trace, delta, _ = traced("LSTM")
+    moved = immediate_sensitivity(trace, random_direction(network.cell, torch.Generator().manual_seed(8)))
+    signs = torch.ones(2, 4, dtype=torch.float64)
+    for wrong, message in (
+        (delta.float(), r"loss_gradients has shape .* dtype torch\.float32"),
+        (delta[:1], r"loss_gradients has shape \(1, 10, 4\)"),
+        (delta * torch.nan, "loss_gradients: 120 of 120 entries are NaN or infinite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            adjoints(trace, wrong)
+    with pytest.raises(TypeError, match=r"loss_gradients is a ndarray: must be a torch\.Tensor"):
+        adjoints(trace, delta.numpy())
+    for wrong in (moved[:1], moved[:, 1:], moved[..., 1:]):
+        with pytest.raises(ValueError, match="sensitivity has shape"):
+            total_transport(trace, delta, wrong, [1, 4], [5])
+    for wrong, message in (
+        (signs * 5, "every entry must be −1, 0 or 1"),
+        (signs.float(), "signs has shape"),
+        (signs[:1], "signs has shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lag_statistic(trace, delta, moved, wrong, [1, 4])
+    with pytest.raises(TypeError, match="lags = 5: must be a sequence"):
+        lag_gradients(trace, delta, lags=5)
+    assert torch.equal(
+        total_transport(trace, delta, moved, torch.tensor([1, 4]), np.array([5, 7])), total_transport(trace, delta, moved, [1, 4], [5, 7])
+    )
+
+
+def test_memory_of_the_statistic_does_not_grow_with_the_number_of_lags():
+    """What is streamed is a few sequences at a lag; the exact diagonals a sequence at a time."""
+    network, trace, delta, _ = traced("DiagGate", batch=6, steps=40)
+    moved = immediate_sensitivity(trace, random_direction(network.cell, torch.Generator().manual_seed(8)))
+    for order in ("zeroth", "first", "exact"):
+        groups = [(part, [rates.mantissa.shape for rates in at_lags]) for part, at_lags in stream_rates(trace, [1, 9], order)]
+        assert all(len(shape) == 3 for _, shapes in groups for shape in shapes)
+        if order == "exact":
+            assert [part for part, _ in groups] == [slice(i, i + 1) for i in range(6)]
+        ours = lag_statistic(trace, delta, moved, torch.ones(2, 4, dtype=torch.float64), [1, 9], order)
+        assert ours.shape == (6, 2)

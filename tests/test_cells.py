@@ -191,8 +191,18 @@ def test_bad_input_is_named():
         cell(draw(2, 5, 3), draw(3, 4))
     with pytest.raises(ValueError, match=r"state has .* dtype torch\.float32"):
         cell(draw(2, 5, 3), draw(2, 4).float())
-    with pytest.raises(ValueError, match=r"state has 1 part\(s\): must have 2"):
+    with pytest.raises(ValueError, match=r"state has 1 part\(s\): must be 2 tensors"):
         make("LSTM")(draw(2, 5, 3), draw(2, 4))
+    with pytest.raises(TypeError, match="state = 3: must be a sequence"):
+        cell(draw(2, 5, 3), 3)
+    with pytest.raises(ValueError, match="state: some entries are NaN"):
+        cell(draw(2, 5, 3), draw(2, 4) * torch.nan)
+    with pytest.raises(TypeError, match="layernorm = 'no': must be True or False"):
+        GRU(3, 4, layernorm="no")
+    with pytest.raises(ValueError, match=r"dtype = torch\.int64: must be a floating torch\.dtype"):
+        GRU(3, 4, dtype=torch.int64)
+    with pytest.raises(TypeError, match=r"layer is a GRU: must be a torch\.nn\.LSTM"):
+        LSTM.from_torch(nn.GRU(3, 4))
     damaged = draw(2, 5, 3)
     damaged[1, 2, 0] = torch.nan
     with pytest.raises(ValueError, match="inputs: 1 of 30 entries are NaN or infinite"):

@@ -272,14 +272,20 @@ def test_bad_input_is_named():
             function(trace, [2, 2])
         with pytest.raises(ValueError, match=r"ends\[0\] = 1: must be an integer from 3 to 4"):
             function(trace, [1, 3], ends=[1])
-        with pytest.raises(ValueError, match=r"ends = \[4, 4\]: must name at least one end point, strictly increasing"):
+        with pytest.raises(ValueError, match=r"ends = \[4, 4\]: must be strictly increasing, but 4 follows 4"):
             function(trace, [1, 3], ends=[4, 4])
         with pytest.raises(ValueError, match=r"ends = \[\]"):
             function(trace, [1, 3], ends=[])
+        with pytest.raises(TypeError, match="ends = 7: must be a sequence"):
+            function(trace, [1, 3], ends=7)
+        with pytest.raises(TypeError, match="lags = None: must be a sequence"):
+            function(trace, None)
     with pytest.raises(ValueError, match="order = 'second'"):
         effective_rates(trace, [1], order="second")
     with pytest.raises(ValueError, match="reading = 'mine'"):
         effective_rates(trace, [1], order="first", reading="mine")
+    with pytest.raises(ValueError, match="times = 99: must be an integer from 0 to 4"):
+        trace.jacobian(99)
     with pytest.raises(ValueError, match="t = 5"):
         step_jacobian(trace, 5)
     with pytest.raises(ValueError, match="rates has shape"):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from lwcore.arguments import integer_in, one_of, real_in
+from lwcore.arguments import integer_in, one_of, real_in, sequence_of
 from lwcore.cells.jacobian import AutodiffJacobian
 from lwcore.cells.trace import Trace, with_ones
 
@@ -79,10 +79,18 @@ class Cell(nn.Module, ABC):
             init: ``"orthogonal"`` or ``"uniform"``.
             generator: Source of the initial weights; torch's default one if None.
             dtype: Floating type of the parameters.
+
+        Raises:
+            TypeError: If `layernorm` is not True or False.
+            ValueError: If `dtype` is not a floating type.
         """
         super().__init__()
         self.input_size = integer_in("input_size", input_size, 1)
         self.hidden_size = hidden = integer_in("hidden_size", hidden_size, 1)
+        if not isinstance(layernorm, bool):
+            raise TypeError(f"layernorm = {layernorm!r}: must be True or False.")
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise ValueError(f"dtype = {dtype!r}: must be a floating torch.dtype.")
         start = real_in("gate_init", gate_init, "(0, 1)")
         spread = real_in("gate_spread", gate_spread, "[0, inf)")
         blocks = self._blocks(start)
@@ -250,13 +258,15 @@ class Cell(nn.Module, ABC):
         parts = self.state_size // self.hidden_size
         if state is None:
             return inputs, inputs.new_zeros(inputs.shape[0], self.state_size)
-        given = [state] if isinstance(state, Tensor) else list(state)
-        if len(given) != parts:
-            raise ValueError(f"state has {len(given)} part(s): must have {parts}.")
+        given = [state] if isinstance(state, Tensor) else sequence_of("state", state)
+        if len(given) != parts or not all(isinstance(part, Tensor) for part in given):
+            raise ValueError(f"state has {len(given)} part(s): must be {'a tensor' if parts == 1 else f'{parts} tensors'}.")
         for part in given:
             if part.shape != (inputs.shape[0], self.hidden_size) or part.dtype != dtype:
                 wanted = f"(B = {inputs.shape[0]}, H = {self.hidden_size}) and {dtype}"
                 raise ValueError(f"state has shape {tuple(part.shape)} and dtype {part.dtype}: must have {wanted}.")
+            if not part.isfinite().all():
+                raise ValueError("state: some entries are NaN or infinite; all must be finite.")
         return inputs, torch.cat(given, dim=-1)
 
 

@@ -293,7 +293,7 @@ class GRU(Cell):
         Returns:
             The cell, in the layer's dtype.
         """
-        weight_ih, weight_hh, *biases = single_layer(layer)
+        weight_ih, weight_hh, *biases = single_layer(layer, nn.GRU)
         hidden = layer.hidden_size
         cell = cls(layer.input_size, hidden, reset="after", dtype=weight_hh.dtype)
         of_input, of_state = biases or [nn.Parameter(torch.zeros_like(cell.bias))] * 2

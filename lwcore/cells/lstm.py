@@ -279,7 +279,7 @@ class LSTM(Cell):
         Returns:
             The cell, in the layer's dtype.
         """
-        weight_ih, weight_hh, *biases = single_layer(layer)
+        weight_ih, weight_hh, *biases = single_layer(layer, nn.LSTM)
         cell = cls(layer.input_size, layer.hidden_size, dtype=weight_hh.dtype)
         bias = biases[0] + biases[1] if biases else torch.zeros_like(cell.bias)
         cell.load_state_dict({"weight_ih": weight_ih, "weight_hh": weight_hh, "bias": bias})
@@ -338,18 +338,22 @@ class LSTM(Cell):
         )
 
 
-def single_layer(layer: nn.RNNBase) -> list[nn.Parameter]:
+def single_layer(layer: nn.RNNBase, kind: type[nn.RNNBase]) -> list[nn.Parameter]:
     """Take the weights of a layer that is one recurrence.
 
     Args:
         layer: A recurrent layer of PyTorch.
+        kind: What kind it must be.
 
     Returns:
         Input weights, recurrent weights and, where it has them, the two biases.
 
     Raises:
+        TypeError: If it is of another kind.
         ValueError: If it has several layers, two directions, or a projection.
     """
+    if not isinstance(layer, kind):
+        raise TypeError(f"layer is a {type(layer).__name__}: must be a torch.nn.{kind.__name__}.")
     if layer.num_layers != 1 or layer.bidirectional or layer.proj_size:
         found = f"num_layers={layer.num_layers}, bidirectional={layer.bidirectional}, proj_size={layer.proj_size}"
         raise ValueError(f"layer has {found}: must have one layer, one direction and no projection.")

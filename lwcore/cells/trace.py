@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from lwcore.arguments import integer_in
 from lwcore.cells import compiled
 from lwcore.cells.jacobian import Adjoints, FactoredJacobian, NeuronFactors, NormFactors, StepJacobian
 
@@ -129,7 +130,7 @@ class Trace(ABC):
         Returns:
             The Jacobians ``J_t`` as operators.
         """
-        return self.jacobians.at(times)
+        return self.jacobians.at(integer_in("times", times, 0, self.length - 1) if isinstance(times, int) else times)
 
     @cached_property
     @abstractmethod
