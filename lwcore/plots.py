@@ -7,7 +7,6 @@ says so.
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 import xarray as xr
@@ -18,14 +17,11 @@ from matplotlib.lines import Line2D
 from lwcore.arguments import one_of
 from lwcore.bounds import rate_exponent
 from lwcore.config import Config
+from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, done, model_band
 from lwcore.window import fit_decay
 
-_MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
-_COLOURS = dict(zip(_MODELS, sns.color_palette("colorblind"), strict=False))
-_MARKERS = dict(zip(_MODELS, "osD^v", strict=True))
 # An optimiser meets the lag's part inside the noise of the whole gradient; sequences' numbers have a variance (see `tables.concentration`).
 _OPTIMISER = {"rule": "tested", "definition": "supremum", "noise_definition": "total", "reading": "variance"}
-_ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
 
 
 def use_book_style() -> None:
@@ -41,11 +37,11 @@ def use_book_style() -> None:
 
 def training(results: xr.Dataset) -> Figure:
     """Draw the training loss of every model, smoothed over 20 steps, against the noise floor and the variance of the target."""
-    figure, (axes,) = _panels(1, width=6.4)
+    figure, (axes,) = canvas(1, width=6.4)
     loss = results.loss.assign_coords(step=np.arange(1, results.sizes["step"] + 1))
     smooth = loss.rolling(step=20, min_periods=1).mean()
     for model in results.model.values:
-        _band(axes, smooth.step, smooth.sel(model=model), model, over=("seed",), marker=False)
+        model_band(axes, smooth.step, smooth.sel(model=model), model, marker=False)
     axes.axhline(float(results.target_variance.mean()), color="grey", ls=":", lw=1)
     axes.annotate(
         "predicting zero", (0, float(results.target_variance.mean())), (4, -10), textcoords="offset points", color="grey", fontsize=8
@@ -58,15 +54,15 @@ def training(results: xr.Dataset) -> Figure:
 def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
     """Draw the envelope f(ℓ) on linear, semi-logarithmic and double-logarithmic axes, with fits: the paper's Figure 1."""
     one_of("order", order, results.order.values.tolist())
-    figure, (linear, semilog, loglog) = _panels(3, width=8.6, height=3)
+    figure, (linear, semilog, loglog) = canvas(3, width=8.6, height=3)
     f = results.envelope.sel(order=order)
     for model in results.model.values:
         for axes in (linear, semilog, loglog):
-            _band(axes, f.lag, f.sel(model=model), model, over=("seed",))
+            model_band(axes, f.lag, f.sel(model=model), model)
         fitted = fit_decay(f.lag.values, f.sel(model=model).median("seed"))
         fine = np.geomspace(f.lag.values[0], f.lag.values[-1], 100)
-        semilog.plot(fine, fitted.exponential.law.envelope(fine), color=_COLOURS[model], ls="--", lw=1)
-        loglog.plot(fine, fitted.power.law.envelope(fine), color=_COLOURS[model], ls="--", lw=1)
+        semilog.plot(fine, fitted.exponential.law.envelope(fine), color=COLOURS[model], ls="--", lw=1)
+        loglog.plot(fine, fitted.power.law.envelope(fine), color=COLOURS[model], ls="--", lw=1)
     linear.set(xlabel="lag ℓ (steps)", ylabel="envelope f(ℓ)", title="linear")
     semilog.set(xlabel="lag ℓ (steps)", yscale="log", title="exponential fits, dashed")
     loglog.set(xlabel="lag ℓ (steps)", xscale="log", yscale="log", title="power fits, dashed")
@@ -78,13 +74,13 @@ def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
 
 def orders(results: xr.Dataset) -> Figure:
     """Draw each model's envelope at every order of transport."""
-    figure, panels = _panels(results.sizes["model"], width=8.6, height=3, sharey=True)
+    figure, panels = canvas(results.sizes["model"], width=8.6, height=3, sharey=True)
     for axes, model in zip(panels, results.model.values, strict=True):
         for order in results.order.values:
-            _band(axes, results.lag, results.envelope.sel(model=model, order=order), model, over=("seed",), style=_ORDER_STYLES[order])
+            model_band(axes, results.lag, results.envelope.sel(model=model, order=order), model, ls=ORDER_STYLES[order])
         axes.set(xlabel="lag ℓ (steps)", yscale="log", title=model)
     panels[0].set_ylabel("envelope f(ℓ)")
-    panels[0].legend([Line2D([], [], color="grey", ls=_ORDER_STYLES[o]) for o in results.order.values], results.order.values, title="order")
+    panels[0].legend([Line2D([], [], color="grey", ls=ORDER_STYLES[o]) for o in results.order.values], results.order.values, title="order")
     return _done(figure, results)
 
 
@@ -98,7 +94,7 @@ def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
     Returns:
         The figure: v2's estimate to the letter, the same with f counted once, and that inside the noise of the whole gradient.
     """
-    figure, panels = _panels(3, width=8.6, height=3.2, sharey=True)
+    figure, panels = canvas(3, width=8.6, height=3.2, sharey=True)
     readings = (
         ("v2 to the letter", "lag", "letter_v2"),
         ("f counted once", "lag", "mean"),
@@ -118,7 +114,7 @@ def optimiser(results: xr.Dataset) -> Figure:
     Returns:
         The figure: along random directions, and along the lag's own mean gradient.
     """
-    figure, panels = _panels(2, width=7.6, sharey=True)
+    figure, panels = canvas(2, width=7.6, sharey=True)
     for axes, (view, title) in zip(
         panels, (("whole", "along random directions"), ("gradient", "along the lag's own gradient")), strict=True
     ):
@@ -142,14 +138,14 @@ def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") 
     """
     one = _view(results.sel(model=model), view)
     beta = fit_decay(one.lag.values, one.envelope.sel(order=view).median("seed")).power.law.decay
-    figure, panels = _panels(2, width=7.6, sharey=True)
+    figure, panels = canvas(2, width=7.6, sharey=True)
     for axes, (title, reading, rate) in zip(
         panels, (("v2 to the letter", "letter_v2", "paper_v2"), ("f counted once", "mean", "mean")), strict=True
     ):
         alpha = float(one.alpha.sel(noise_definition="lag", source="error").median())
         power = 1 / (rate_exponent(alpha, rate) * beta)
         chosen = one.window.sel(noise_definition="lag", source="error", reading=reading, rule="tested", definition="supremum")
-        _band(axes, one.budget**power, chosen, model, over=("seed", "probe"), quartiles=True)
+        model_band(axes, one.budget**power, chosen, model, quartiles=True)
         axes.set(xlabel=f"$N^{{{power:.2f}}}$   (N = {int(one.budget[0])} to {int(one.budget[-1])})", title=title)
     panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
     return _done(figure, results)
@@ -162,7 +158,7 @@ def spectra(results: xr.Dataset) -> Figure:
         The figure. Neurons of all seeds are pooled; those whose rates do not decay are left out and counted in the title.
     """
     shown = [o for o in ("zeroth", "exact") if o in results.order.values]
-    figure, panels = _panels(len(shown), width=7.6, sharex=True)
+    figure, panels = canvas(len(shown), width=7.6, sharex=True)
     for axes, order in zip(panels, shown, strict=True):
         infinite = 0
         for model in results.model.values:
@@ -171,9 +167,9 @@ def spectra(results: xr.Dataset) -> Figure:
             tau = tau[np.isfinite(tau)]
             if np.ptp(tau, axis=0) < 1e-6 * tau.mean() or _one_value_a_seed(results, model, order):
                 for value in np.unique(tau.round(6)):
-                    axes.axvline(value, color=_COLOURS[model], lw=1.5, label=model if value == np.unique(tau.round(6))[0] else None)
+                    axes.axvline(value, color=COLOURS[model], lw=1.5, label=model if value == np.unique(tau.round(6))[0] else None)
             else:
-                sns.kdeplot(x=tau, log_scale=True, ax=axes, color=_COLOURS[model], label=model, fill=True, alpha=0.25, cut=0)
+                sns.kdeplot(x=tau, log_scale=True, ax=axes, color=COLOURS[model], label=model, fill=True, alpha=0.25, cut=0)
         axes.set(
             xlabel="time scale τ (steps)",
             ylabel="density over log τ",
@@ -196,14 +192,14 @@ def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
     Returns:
         The figure; on a line of slope 1 the ratio of scale to envelope is the same at every lag, and f cancels from N(ℓ).
     """
-    figure, (axes,) = _panels(1, width=5.4)
+    figure, (axes,) = canvas(1, width=5.4)
     for model in results.model.values:
         one = _view(results.sel(model=model), view).sel(source="error", noise_definition="lag")
         f, sigma = (a.values.ravel() for a in xr.broadcast(one.envelope.sel(order=view), one.scale))
         slope, offset = np.polyfit(np.log(f), np.log(sigma), 1)
         ends = np.array([f.min(), f.max()])
-        axes.plot(f, sigma, _MARKERS[model], ms=3, color=_COLOURS[model], alpha=0.4)
-        axes.plot(ends, np.exp(offset) * ends**slope, color=_COLOURS[model], label=f"{model}: slope {slope:.2f}")
+        axes.plot(f, sigma, MARKERS[model], ms=3, color=COLOURS[model], alpha=0.4)
+        axes.plot(ends, np.exp(offset) * ends**slope, color=COLOURS[model], label=f"{model}: slope {slope:.2f}")
     axes.set(xscale="log", yscale="log", xlabel="envelope f(ℓ)", ylabel="noise scale σ(ℓ) of the statistic")
     axes.legend()
     return _done(figure, results)
@@ -211,7 +207,7 @@ def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
 
 def null_control(results: xr.Dataset) -> Figure:
     """Draw the share of null controls whose window is not empty, by rule, over all probes; noise of the lag."""
-    figure, (axes,) = _panels(1, width=5.4)
+    figure, (axes,) = canvas(1, width=5.4)
     null = results.window.sel(source="noise", noise_definition="lag", reading="mean", definition="supremum")
     share = (null > 0).mean(("model", "seed", "probe"))
     axes.plot(null.budget, share.sel(rule="plug-in"), "o-", color="black", label="plug-in: every positive mean counts")
@@ -226,7 +222,7 @@ def null_control(results: xr.Dataset) -> Figure:
 
 def learned(results: xr.Dataset) -> Figure:
     """Draw the coefficient of every delayed input in the networks' output beside the planted ones."""
-    figure, (axes,) = _panels(1, width=6.4)
+    figure, (axes,) = canvas(1, width=6.4)
     _learned_lines(axes, results)
     axes.set(xlabel="delay (steps)", ylabel="coefficient in the output")
     axes.legend()
@@ -235,15 +231,15 @@ def learned(results: xr.Dataset) -> Figure:
 
 def summary(results: xr.Dataset) -> Figure:
     """Draw the whole result in one picture: envelopes, what was learned, the paper's window and the optimiser's."""
-    figure, (carried, recovered, paper, own) = _panels(4, width=7.6, height=6, rows=2)
+    figure, (carried, recovered, paper, own) = canvas(4, width=7.6, height=6, rows=2)
     for model in results.model.values:
         for order in ("first", "exact"):
             if order not in results.order.values:
                 continue
-            style = _ORDER_STYLES[order]
-            _band(carried, results.lag, results.envelope.sel(model=model, order=order), model, over=("seed",), style=style, marker=False)
+            style = ORDER_STYLES[order]
+            model_band(carried, results.lag, results.envelope.sel(model=model, order=order), model, ls=style, marker=False)
     carried.set(xlabel="lag ℓ (steps)", yscale="log", title="What gates carry back", ylabel="envelope f(ℓ)", ylim=(1e-3, None))
-    carried.legend([Line2D([], [], color="grey", ls=_ORDER_STYLES[o]) for o in ("first", "exact")], ["first order", "exact"])
+    carried.legend([Line2D([], [], color="grey", ls=ORDER_STYLES[o]) for o in ("first", "exact")], ["first order", "exact"])
     _learned_lines(recovered, results)
     recovered.set(xlabel="delay (steps)", title="What was learned", ylabel="coefficient in the output")
     letter = {"rule": "tested", "definition": "supremum", "noise_definition": "lag", "reading": "letter_v2"}
@@ -267,51 +263,22 @@ def _learned_lines(axes: Axes, results: xr.Dataset) -> None:
     planted = results.planted.isel(model=0, seed=0)
     axes.bar(planted.delay[planted > 0], planted[planted > 0], width=0.7, color="lightgrey", label="planted")
     for model in results.model.values:
-        _band(axes, results.delay, results.learned.sel(model=model), model, over=("seed",), marker=False)
-
-
-def _panels(
-    count: int, *, width: float, height: float = 3.4, rows: int = 1, sharex: bool = False, sharey: bool = False
-) -> tuple[Figure, list[Axes]]:
-    """Make panels, row by row."""
-    figure, grid = plt.subplots(
-        rows, count // rows, figsize=(width, height), layout="constrained", sharex=sharex, sharey=sharey, squeeze=False
-    )
-    return figure, list(grid.flat)
+        model_band(axes, results.delay, results.learned.sel(model=model), model, marker=False)
 
 
 def _done(figure: Figure, results: xr.Dataset) -> Figure:
-    """Trim the frame, say which run made the figure, and take it off pyplot's list, so that a notebook shows it once."""
-    sns.despine(figure)
+    """Finish a figure, and say which run made it."""
     config = Config.model_validate_json(results.attrs["configuration"])
     scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {len(config.seeds)} seeds"
     source = f"run “{config.name}”: {scale}; revision {results.attrs['revision']}"
     figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
-    plt.close(figure)
-    return figure
-
-
-def _band(
-    axes: Axes,
-    x: xr.DataArray,
-    y: xr.DataArray,
-    model: str,
-    *,
-    over: tuple[str, ...],
-    style: str = "-",
-    quartiles: bool = False,
-    marker: bool = True,
-) -> None:
-    """Draw the median over some dimensions as a line, and their range or middle half as a band."""
-    low, middle, high = (y.quantile(q, over).values for q in ((0.25, 0.5, 0.75) if quartiles else (0, 0.5, 1)))
-    axes.fill_between(np.asarray(x, float), low, high, color=_COLOURS[model], alpha=0.18, lw=0)
-    axes.plot(x, middle, style, marker=_MARKERS[model] if marker else None, ms=4, color=_COLOURS[model], label=model)
+    return done(figure)
 
 
 def _window_lines(axes: Axes, chosen: xr.DataArray) -> None:
     """Draw H_N against N for every model, and the null control of all of them as one grey line: the largest window it gives."""
     for model in chosen.model.values:
-        _band(axes, chosen.budget, chosen.sel(model=model, source="error"), model, over=("seed", "probe"), quartiles=True)
+        model_band(axes, chosen.budget, chosen.sel(model=model, source="error"), model, quartiles=True)
     worst = chosen.sel(source="noise").max(("model", "seed", "probe"))
     axes.plot(chosen.budget, worst, color="grey", ls=(0, (2, 2)), label="null control, largest")
     axes.set(xscale="log", xlabel="number of sequences N")

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -19,12 +18,11 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from lwcore.figures import SHADES, canvas, done, legend_below, model_band
 from lwcore.matched import Agreement, Factorisation, LagTerms, own_sign_bias, own_sign_means
-from lwcore.plots import _COLOURS, _MARKERS
 
 Networks = tuple[str, str, int]  # trained or not, model, seed
 Orders = tuple[str, str, str, int]  # trained or not, order, model, seed
-_SHADES = sns.color_palette("colorblind")
 
 
 def lag_norms(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Figure:
@@ -33,7 +31,7 @@ def lag_norms(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Fig
     figure, panels = _by_lag(norms, np.arange(_length(norms)), planted)
     largest = max(float(norm.max()) for norm in norms.values())
     panels[0].set(ylabel="length of the lag's part", yscale="log", ylim=(1e-4 * largest, 1.5 * largest))
-    return _done(figure)
+    return done(figure)
 
 
 def truncation(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Figure:
@@ -46,7 +44,7 @@ def truncation(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Fi
     for axes in panels:
         axes.set_xlabel("longest lag kept L (steps)")
     panels[0].set(ylabel="share of the gradient missed", ylim=(0, None))
-    return _done(figure)
+    return done(figure)
 
 
 def inflation(ratios: Mapping[Networks, ArrayLike], lags: Sequence[int]) -> Figure:
@@ -55,7 +53,7 @@ def inflation(ratios: Mapping[Networks, ArrayLike], lags: Sequence[int]) -> Figu
     panels[0].set(ylabel="total over immediate", ylim=(0, None))
     for axes in panels:
         axes.axhline(1, color="black", lw=0.8, ls=":")
-    return _done(figure)
+    return done(figure)
 
 
 def explained(agreements: Mapping[Orders, Agreement], lags: Sequence[int], least: float = -1) -> Figure:
@@ -64,7 +62,7 @@ def explained(agreements: Mapping[Orders, Agreement], lags: Sequence[int], least
     for axes in panels:
         axes.axhline(0, color="black", lw=0.8, ls=":")
         axes.set_ylim(least, 1.05)
-    return _done(figure, ylabel="explained share of the lag's part")
+    return done(figure, ylabel="explained share of the lag's part")
 
 
 def factorised(measured: Mapping[Orders, Factorisation], lags: Sequence[int]) -> Figure:
@@ -74,7 +72,7 @@ def factorised(measured: Mapping[Orders, Factorisation], lags: Sequence[int]) ->
         axes.axhline(1, color="black", lw=0.8, ls=":")
         axes.axhline(0, color="grey", lw=0.8, ls=":")
         axes.set_xticks(list(lags))
-    return _done(figure, ylabel=r"E T over $f\,\bar{m}$")
+    return done(figure, ylabel=r"E T over $f\,\bar{m}$")
 
 
 def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequence[int]) -> Figure:
@@ -89,10 +87,10 @@ def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequen
     Returns:
         The figure: means with the closed form, and the same in standard errors; bars are two standard errors over groups.
     """
-    figure, (raw, standard) = _panels(2)
+    figure, (raw, standard) = canvas(2, width=7.6)
     sequence = terms.statistic(signs).mean(1)
     size = np.asarray(sizes)
-    for i, (lag, colour) in enumerate(zip(lags, _SHADES, strict=False)):
+    for i, (lag, colour) in enumerate(zip(lags, SHADES, strict=False)):
         own = [own_sign_means(terms, n)[:, i] for n in sizes]
         other = [sequence[: len(sequence) // n * n, i].unflatten(0, (-1, n)).mean(1) for n in sizes]
         error = float(sequence[:, i].std()) / np.sqrt(size)
@@ -107,7 +105,7 @@ def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequen
     raw.legend(loc="lower left")
     kinds = [Line2D([], [], color="grey", marker=marker, ls="") for marker in "ox"]
     standard.legend(kinds, ["own signs", "signs of others"], loc="lower left", ncols=2, fontsize=8)
-    return _done(figure)
+    return done(figure)
 
 
 def _bars(axes: Axes, x: NDArray[np.float64], groups: list[Tensor], unit: ArrayLike, marker: str, colour: Any, label: str) -> None:
@@ -126,21 +124,21 @@ def _length(curves: Mapping[Networks, ArrayLike]) -> int:
 def _by_lag(curves: Mapping[Networks, ArrayLike], lags: ArrayLike, planted: Iterable[int]) -> tuple[Figure, list[Axes]]:
     """Draw curves over lags, untrained and trained side by side, with planted delays as vertical lines."""
     states = list(dict.fromkeys(key[0] for key in curves))
-    figure, panels = _panels(len(states), share=True)
+    figure, panels = canvas(len(states), width=7.6, sharex=True, sharey=True)
     for axes, state in zip(panels, states, strict=True):
         for lag in planted:
             axes.axvline(lag, color="grey", lw=0.8, ls=":")
         _bands(axes, {key[1:]: np.asarray(curve) for key, curve in curves.items() if key[0] == state}, lags, markers=False)
         axes.set(xlabel="lag ℓ (steps)", title=state)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend_below(figure, panels[0])
+    legend_below(figure, panels[0])
     return figure, panels
 
 
 def _by_order(curves: Mapping[Orders, ArrayLike], lags: Sequence[int], markers: bool = False) -> tuple[Figure, list[Axes]]:
     """Draw curves over lags: rows untrained and trained, columns orders."""
     states, orders = (list(dict.fromkeys(key[i] for key in curves)) for i in (0, 1))
-    figure, panels = _panels(len(orders), rows=len(states), height=5.2, share=True)
+    figure, panels = canvas(len(orders) * len(states), rows=len(states), width=7.6, height=5.2, sharex=True, sharey=True)
     for i, axes in enumerate(panels):
         state, order = states[i // len(orders)], orders[i % len(orders)]
         chosen = {key[2:]: np.asarray(curve) for key, curve in curves.items() if key[:2] == (state, order)}
@@ -148,33 +146,12 @@ def _by_order(curves: Mapping[Orders, ArrayLike], lags: Sequence[int], markers: 
         axes.set_title(f"{state}, {order}" + (" diagonal" if order == "exact" else " order"), fontsize=10)
         if i >= len(panels) - len(orders):
             axes.set_xlabel("lag ℓ (steps)")
-    _legend_below(figure, panels[0])
+    legend_below(figure, panels[0])
     return figure, panels
-
-
-def _legend_below(figure: Figure, axes: Axes) -> None:
-    """Name the lines of all panels once, under them."""
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, columnspacing=1.2)
 
 
 def _bands(axes: Axes, curves: Mapping[tuple[str, int], NDArray[np.float64]], lags: ArrayLike, *, markers: bool) -> None:
     """Draw one line a model, the median over seeds, and a band from the least to the largest seed."""
     for model in dict.fromkeys(model for model, _ in curves):
-        seeds = np.stack([curve for (name, _), curve in curves.items() if name == model])
-        axes.fill_between(lags, seeds.min(0), seeds.max(0), color=_COLOURS[model], alpha=0.18, lw=0)
-        axes.plot(lags, np.median(seeds, axis=0), color=_COLOURS[model], marker=_MARKERS[model] if markers else None, ms=4, label=model)
-
-
-def _panels(count: int, *, rows: int = 1, height: float = 3.4, share: bool = False) -> tuple[Figure, list[Axes]]:
-    """Make rows of panels; those that show the same quantity share their axes."""
-    figure, grid = plt.subplots(rows, count, figsize=(7.6, height), layout="constrained", squeeze=False, sharex=share, sharey=share)
-    return figure, list(grid.flat)
-
-
-def _done(figure: Figure, ylabel: str | None = None) -> Figure:
-    """Trim the frame and take the figure off pyplot's list, so that a notebook shows it once."""
-    if ylabel is not None:
-        figure.supylabel(ylabel, fontsize=10)
-    sns.despine(figure)
-    plt.close(figure)
-    return figure
+        seeds = xr.DataArray([curve for (name, _), curve in curves.items() if name == model], dims=("seed", "lag"))
+        model_band(axes, xr.DataArray(lags, dims="lag"), seeds, model, marker=markers)

@@ -1,0 +1,58 @@
+"""What all figures share: colours, panels, lines with bands, and the last touch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+SHADES = sns.color_palette("colorblind")
+MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
+COLOURS = dict(zip(MODELS, SHADES, strict=False))
+MARKERS = dict(zip(MODELS, "osD^v", strict=True))
+ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
+
+
+def canvas(
+    count: int, *, width: float = 8.6, height: float = 3.4, rows: int = 1, sharex: bool = False, sharey: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure with some panels, row by row."""
+    figure, grid = plt.subplots(
+        rows, count // rows, figsize=(width, height), layout="constrained", sharex=sharex, sharey=sharey, squeeze=False
+    )
+    return figure, list(grid.flat)
+
+
+def band(axes: Axes, x: xr.DataArray, y: xr.DataArray, *, quartiles: bool = False, color: Any = None, **line: Any) -> None:
+    """Draw y against x: as a line its median over all other dimensions, as a band their range or middle half."""
+    over = [dim for dim in y.dims if dim not in x.dims]
+    low, high = (y.quantile(0.25, over), y.quantile(0.75, over)) if quartiles else (y.min(over), y.max(over))
+    axes.fill_between(np.asarray(x, float), low, high, color=color, alpha=0.18, lw=0)
+    axes.plot(x, y.median(over), color=color, **line)
+
+
+def model_band(axes: Axes, x: xr.DataArray, y: xr.DataArray, model: str, *, marker: bool = True, **options: Any) -> None:
+    """Draw a band in the colour of a model, with its marker."""
+    band(axes, x, y, color=COLOURS[model], marker=MARKERS[model] if marker else None, ms=4, label=model, **options)
+
+
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """Name the lines of all panels once, under them."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, columnspacing=1.2)
+
+
+def done(figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bool = True) -> Figure:
+    """Add legends, trim the frame if it is no part of the picture, and take the figure off pyplot's list: a notebook shows it once."""
+    for axes in with_legend:
+        axes.legend()
+    if ylabel is not None:
+        figure.supylabel(ylabel, fontsize=10)
+    if trim:
+        sns.despine(figure)
+    plt.close(figure)
+    return figure
