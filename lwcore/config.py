@@ -147,6 +147,20 @@ class Config(_Section):
         """Twelve hexadecimal digits that change whenever anything in the configuration does."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
+    def but(self, **changes: Any) -> Self:
+        """Change some settings and keep the rest.
+
+        Args:
+            **changes: New values by name; for a section, a dictionary of what changes in it.
+
+        Returns:
+            Another validated configuration.
+        """
+        settings = self.model_dump()
+        for name, value in changes.items():
+            settings[name] = settings.get(name, {}) | value if isinstance(value, dict) else value
+        return type(self).model_validate(settings)
+
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
         """Read a configuration from a file.

@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from enum import IntEnum
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lwcore import cells, results, tasks, train
+from lwcore.cells import Trace
 from lwcore.config import Config, shipped
 from lwcore.measure import measure
 from lwcore.network import Network
@@ -131,6 +132,21 @@ def fresh_sequences(config: Config, seed: int, n_sequences: int | None = None) -
     """
     count = config.diagnostics.sequences if n_sequences is None else n_sequences
     return tasks.sample(task_of(config, seed), count, _rng(seed, Stream.DIAGNOSTICS), torch.float64)
+
+
+def traces(config: Config, members: Mapping[tuple[str, int], Network], n_sequences: int) -> dict[tuple[str, int], Trace]:
+    """Let networks scan the first of their `fresh_sequences`.
+
+    Args:
+        config: The configuration.
+        members: Networks, as `networks` gives them.
+        n_sequences: How many sequences.
+
+    Returns:
+        A trace of each network's cell, by model and seed.
+    """
+    fresh = {seed: fresh_sequences(config, seed, n_sequences).inputs for seed in config.seeds}
+    return {(model, seed): network.cell.trace(fresh[seed]) for (model, seed), network in members.items()}
 
 
 def task_of(config: Config, seed: int) -> tasks.DelayedRegression:

@@ -231,23 +231,6 @@ def own_sign_bias(terms: LagTerms, n_sequences: int) -> Tensor:
     return (covariance / deviation).sum(-1) * math.sqrt(2 / (math.pi * size))
 
 
-def autocorrelation(series: Tensor, most: int) -> Tensor:
-    """Correlate a statistic with itself some end points later, inside sequences and about the mean of all.
-
-    Args:
-        series: A number for each sequence and end point, shape (B, ends, ...).
-        most: The longest shift, below the number of end points.
-
-    Returns:
-        The autocorrelation at shifts 0..most, shape (most + 1, ...).
-    """
-    length = series.shape[1]
-    integer_in("most", most, 0, length - 1)
-    centred = series - series.mean((0, 1))
-    products = [(centred[:, shift:] * centred[:, : length - shift]).mean((0, 1)) for shift in range(most + 1)]
-    return torch.stack(products) / products[0]
-
-
 def effective_samples(series: Tensor, rng: np.random.Generator) -> Estimate:
     """Measure how many independent samples the end points of one sequence are worth: the variance of one over that of a sequence's mean.
 

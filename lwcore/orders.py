@@ -1,20 +1,25 @@
 """How far each order of transport holds, and what a closed form gets wrong that leaves one of its terms out.
 
-An approximation of the effective learning rates is judged against the exact diagonal, lag by lag: its error is the 1-norm over neurons of
-what it misses, over the 1-norm of the exact rates, each averaged over sequences and end points.
+An approximation of the effective learning rates is judged against the exact diagonal, lag by lag. Its error is ``Σ |μ − μ_exact|`` over
+``Σ |μ_exact|``, both sums over sequences, end points and neurons: a ratio of sums, because single exact rates pass through zero; and since
+``|f − f_exact| ≤ error · f_exact``, it bounds the envelope's error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from lwcore.arguments import lag_list, one_of, real_in
 from lwcore.cells import GRUTrace, LSTMTrace, Trace
+from lwcore.expansion import split
 from lwcore.transport import effective_rates, envelope, off_diagonal_share
 
 _WORDS = {"zeroth": "zeroth order", "first": "first order", "paper_v2": "(26) as printed"}
@@ -23,7 +28,7 @@ ORDERS = tuple(_WORDS)
 
 @torch.no_grad()
 def compare_orders(
-    traces: Sequence[Trace],
+    traces: Mapping[tuple[str, int], Trace],
     lags: Sequence[int],
     ends: Sequence[int] | None = None,
     *,
@@ -33,16 +38,18 @@ def compare_orders(
     """Measure approximations of the effective learning rates against the exact diagonal of the transport.
 
     Args:
-        traces: A trace of each network, at least one.
+        traces: A trace of each network, by model and seed, as `experiment.traces` gives them: all seeds of every model.
         lags: Lags ℓ, strictly increasing, each in 1..T−1.
         ends: End points t, strictly increasing, each in max(lags)..T−1; all of them if None.
         orders: Approximations: ``"zeroth"``, ``"first"``, and for a GRU ``"paper_v2"``, Eq. (26) as printed.
         slips: More of them, by name: first order, read off an altered trace.
 
     Returns:
-        By network, order (``"exact"`` among them) and lag: ``envelope``, f(ℓ); ``error``, the relative error of the rates; ``missed``, how
-        far they are from first order, relative to the first-order correction (NaN where that is 0). By network and lag:
-        ``off_diagonal``, the share of the transport beside its diagonal.
+        By model, seed, order (``"exact"`` among them) and lag: ``error``, as above; ``missed``, how far the rates are from first order,
+        relative to the first-order correction (NaN where that is 0); ``rises``, the share of (sequence, end point, neuron) whose ``|μ|``
+        is larger than at the lag before (NaN at the first); and by sequence besides, ``envelope``, f(ℓ). By model, seed and lag:
+        ``off_diagonal``, the share of the transport beside its diagonal. By model and seed: ``coupling``, the mean of
+        ``‖R_t‖_F / ‖A_t‖_F``.
 
     Raises:
         ValueError: If there are no traces.
@@ -50,24 +57,30 @@ def compare_orders(
     for order in orders:
         one_of("orders", order, ORDERS)
     if not traces:
-        raise ValueError("traces = []: must hold at least one.")
-    steps = lag_list("lags", lags)
-    names = [*orders, *(slips or {}), "exact"]
-    measured: dict[str, list] = {"envelope": [], "error": [], "missed": [], "off_diagonal": []}
-    for trace in traces:
+        raise ValueError("traces = {}: must hold at least one.")
+    steps, names = lag_list("lags", lags), [*orders, *(slips or {}), "exact"]
+    measured: dict[tuple[str, int], xr.Dataset] = {}
+    for key, trace in traces.items():
         rates = {order: effective_rates(trace, steps, order, ends) for order in ("zeroth", "first", "exact")}
         if "paper_v2" in orders:
             rates["paper_v2"] = effective_rates(trace, steps, "first", ends, "paper_v2")
         rates |= {name: effective_rates(alter(trace), steps, "first", ends) for name, alter in (slips or {}).items()}
-        size = {name: envelope(values) for name, values in rates.items()}
-        correction = envelope(rates["first"] - rates["zeroth"])
-        measured["envelope"].append([size[name].tolist() for name in names])
-        measured["error"].append([(envelope(rates[name] - rates["exact"]) / size["exact"]).tolist() for name in names])
-        measured["missed"].append([(envelope(rates[name] - rates["first"]) / correction).tolist() for name in names])
-        measured["off_diagonal"].append(off_diagonal_share(trace, steps, ends).mean((0, 1)).tolist())
-    dims = ("network", "order", "lag")
-    variables = {name: (dims if name != "off_diagonal" else ("network", "lag"), values) for name, values in measured.items()}
-    return xr.Dataset(variables, coords={"order": names, "lag": steps})
+        exact, correction = envelope(rates["exact"]), envelope(rates["first"] - rates["zeroth"])
+        sizes = [rates[name].abs() for name in names]
+        grown = [(size.diff(dim=2) > 0).to(size.dtype).mean((0, 1, 3)) for size in sizes]
+        kept, mixing = (torch.linalg.matrix_norm(part) for part in split(trace, slice(1, None)))
+        variables: dict[str, Any] = {
+            "error": (("order", "lag"), [(envelope(rates[name] - rates["exact"]) / exact).numpy() for name in names]),
+            "missed": (("order", "lag"), [(envelope(rates[name] - rates["first"]) / correction).numpy() for name in names]),
+            "rises": (("order", "lag"), [np.append(np.nan, share.numpy()) for share in grown]),
+            "envelope": (("order", "sequence", "lag"), [size.sum(-1).mean(1).numpy() for size in sizes]),
+            "off_diagonal": ("lag", off_diagonal_share(trace, steps, ends).mean((0, 1)).numpy()),
+            "coupling": float((mixing / kept).mean()),
+        }
+        measured[key] = xr.Dataset(variables, coords={"order": names, "lag": steps})
+    models, seeds = list(dict.fromkeys(model for model, _ in traces)), list(dict.fromkeys(seed for _, seed in traces))
+    by_model: list[xr.Dataset] = [xr.concat([measured[model, seed] for seed in seeds], "seed") for model in models]
+    return xr.concat(by_model, "model").assign_coords(model=models, seed=seeds)
 
 
 def passing_lag(error: xr.DataArray, level: float = 0.1) -> xr.DataArray:
@@ -142,18 +155,59 @@ def without_norm(trace: Trace) -> Trace:
     return replace(trace, normalised=None, inverse=None)
 
 
-def span(values: xr.DataArray, digits: int = 0) -> str:
-    """Write a measurement over networks: its median, with the least and the largest in brackets.
+def span(values: ArrayLike, form: str = ".0f", never: str = "none") -> str:
+    """Write a measurement over networks: its median and, in brackets where they differ, the least and the largest.
 
     Args:
-        values: One value a network.
-        digits: Digits after the point, at least 0.
+        values: One value a network; NaN counts as beyond all numbers.
+        form: How a number is written.
+        never: What is written for NaN.
 
     Returns:
-        For example ``"12 (9–15)"``.
+        For example ``"12 (9 to 15)"``.
     """
-    middle, least, largest = (f"{float(v):.{digits}f}" for v in (values.median(), values.min(), values.max()))
-    return f"{middle} ({least}–{largest})"
+    ordered = np.sort(np.where(np.isnan(values), np.inf, values), axis=None)
+    words = [format(value, form) if np.isfinite(value) else never for value in (np.median(ordered), ordered[0], ordered[-1])]
+    return words[0] if words[1] == words[2] else f"{words[0]} ({words[1]} to {words[2]})"
+
+
+def table(values: xr.DataArray, form: str = ".0f", never: str = "none") -> pd.DataFrame:
+    """Tabulate a measurement: a row a model, a column a place along the last dimension, in each the `span` over all others.
+
+    Args:
+        values: The measurement; one dimension is called ``model``.
+        form: As for `span`.
+        never: As for `span`.
+
+    Returns:
+        The table.
+    """
+    last = values.dims[-1]
+    return pd.DataFrame(
+        {
+            model: {place: span(values.sel({"model": model, last: place}), form, never) for place in values[last].values.tolist()}
+            for model in values.model.values
+        }
+    ).T
+
+
+def crossings(compared: xr.Dataset, level: float = 0.1) -> pd.DataFrame:
+    """Tabulate the first lag at which errors pass a level.
+
+    Args:
+        compared: What `compare_orders` gives.
+        level: The level, above 0.
+
+    Returns:
+        A row a model; the errors of the rates and of the envelope, ``|f/f_exact − 1|``, at zeroth and first order, and the off-diagonal
+        share.
+    """
+    f = compared.envelope.mean("sequence")
+    both = {"rates": compared.error, "f": abs(f / f.sel(order="exact") - 1)}
+    errors = {f"{order}: {name}": error.sel(order=order, drop=True) for name, error in both.items() for order in ("zeroth", "first")}
+    errors["off-diagonal share"] = compared.off_diagonal
+    found = xr.concat([passing_lag(error, level) for error in errors.values()], pd.Index(errors, name="past"))
+    return table(found.transpose(..., "past"), never=f"> {int(compared.lag[-1])}")
 
 
 def reach(compared: Mapping[str, xr.Dataset], at: Sequence[int], level: float = 0.1) -> pd.DataFrame:
@@ -165,18 +219,14 @@ def reach(compared: Mapping[str, xr.Dataset], at: Sequence[int], level: float = 
         level: The error that an order must not pass, above 0.
 
     Returns:
-        A column for each setting. Lags at which an order passes the level are listed network by network, errors and shares are in percent.
+        A column for each setting: lags at which an order passes the level, errors and shares in percent, each as by `span`.
     """
-    table = {}
+    columns = {}
     for name, data in compared.items():
-        orders = [order for order in ORDERS if order in data.order]
-        passing = {order: passing_lag(data.error.sel(order=order), level) for order in orders}
-        column = {
-            f"{_WORDS[order]} passes {level:.0%} at lag": ", ".join("none" if lag.isnull() else f"{int(lag)}" for lag in lags)
-            for order, lags in passing.items()
-        }
-        column |= {
-            f"error of {_WORDS[order]} at lag {lag} (%)": span(100 * data.error.sel(order=order, lag=lag)) for order in orders for lag in at
-        }
-        table[name] = column | {f"off-diagonal share at lag {lag} (%)": span(100 * data.off_diagonal.sel(lag=lag)) for lag in at}
-    return pd.DataFrame(table)
+        errors = {words: data.error.sel(order=order) for order, words in _WORDS.items() if order in data.order}
+        columns[name] = (
+            {f"{words} passes {level:.0%} at lag": span(passing_lag(error, level)) for words, error in errors.items()}
+            | {f"error of {words} at lag {lag} (%)": span(100 * error.sel(lag=lag)) for words, error in errors.items() for lag in at}
+            | {f"off-diagonal share at lag {lag} (%)": span(100 * data.off_diagonal.sel(lag=lag)) for lag in at}
+        )
+    return pd.DataFrame(columns)

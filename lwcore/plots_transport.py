@@ -74,7 +74,7 @@ def time_scales(retentions: Mapping[str, Tensor], compared: Mapping[str, xr.Data
         f = values.numpy()
         left.plot(f, -1 / np.log(f), marker, ms=5, color=colour, label=name, zorder=5 - len(left.lines))
         for order, style in (("zeroth", ":"), ("exact", "-")):
-            curve = compared[name].envelope.sel(order=order).median("network")
+            curve = compared[name].envelope.sel(order=order).mean("sequence").median(("model", "seed"))
             words = f"{name}, {order}"
             right.plot(curve.lag, curve / curve[0], style, marker=marker, ms=3, color=colour, label=words)
     left.set(xlabel="forget gate f", ylabel="time scale τ (steps)", yscale="log", xlim=(0.3, 1))
@@ -100,7 +100,8 @@ def envelopes(compared: Mapping[str, xr.Dataset]) -> Figure:
     """Draw envelopes of the approximations over that of the exact rates against lag, a panel a setting."""
     figure, panels = canvas(len(compared), sharey=True)
     for axes, (name, data) in zip(panels, compared.items(), strict=True):
-        ratio = data.envelope / data.envelope.sel(order="exact", drop=True)
+        f = data.envelope.mean("sequence")
+        ratio = f / f.sel(order="exact", drop=True)
         for order in (order for order in _ORDERS if order in data.order and order != "exact"):
             _order(axes, ratio.sel(order=order), order)
         axes.axhline(1, color="grey", lw=1, ls=(0, (2, 2)))

@@ -71,3 +71,14 @@ def test_bad_entries_are_refused_by_name(path, value, message):
 def test_unknown_name_lists_the_known_ones():
     with pytest.raises(ValueError, match="name = 'nope': must be one of live, quick, smoke"):
         Config.named("nope")
+
+
+def test_a_changed_configuration_keeps_the_rest_and_is_checked():
+    live = Config.named("live")
+    other = live.but(seeds=(1,), network={"gate_init": 0.05, "layernorm": True})
+    assert other.network.model_dump() == live.network.model_dump() | {"gate_init": 0.05, "layernorm": True}
+    assert (other.seeds, other.task, live.network.gate_init) == ((1,), live.task, 0.3)
+    with pytest.raises(ValidationError, match="less than 1"):
+        live.but(network={"gate_init": 2})
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        live.but(networks={"gate_init": 0.1})

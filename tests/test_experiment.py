@@ -72,6 +72,8 @@ def test_networks_in_memory_are_those_of_the_run(undisturbed):
     for (model, seed), network in trained.items():
         stored = undisturbed[0].sel(model=model, seed=seed)
         assert network.loss(*fresh).item() == pytest.approx(float(stored.test_loss), rel=1e-5)
+        scanned = experiment.traces(one, trained, 7)[model, seed]
+        torch.testing.assert_close(scanned.states, network.cell.trace(fresh.inputs[:7]).states)
         at_start = untrained[model, seed]
         assert at_start.weight.dtype == torch.float64
         assert at_start.loss(*fresh).item() > network.loss(*fresh).item()

@@ -7,7 +7,19 @@ import pytest
 import torch
 import xarray as xr
 
-from lwcore.orders import compare_orders, passing_lag, product_of_diagonals, reach, span, without_norm, without_output_gate
+from lwcore.cells import ConstGate
+from lwcore.expansion import split
+from lwcore.orders import (
+    compare_orders,
+    crossings,
+    passing_lag,
+    product_of_diagonals,
+    reach,
+    span,
+    table,
+    without_norm,
+    without_output_gate,
+)
 from lwcore.transport import effective_rates, off_diagonal_share
 from tests.networks import CELLS, draw, make
 
@@ -15,7 +27,7 @@ LAGS, ENDS = [1, 2, 5], [6, 8]
 
 
 def traces(kind, count=2):
-    return [make(kind, seed).trace(draw(3, 9, 3, seed=seed + 10)) for seed in range(count)]
+    return {(kind, seed): make(kind, seed).trace(draw(3, 9, 3, seed=seed + 10)) for seed in range(count)}
 
 
 @pytest.mark.parametrize("kind", CELLS)
@@ -23,11 +35,11 @@ def test_errors_are_relative_one_norms(kind):
     those = traces(kind)
     data = compare_orders(those, LAGS, ENDS)
     assert data.order.values.tolist() == ["zeroth", "first", "exact"]
-    for network, trace in enumerate(those):
+    for (_, seed), trace in those.items():
         zeroth, first, exact = (effective_rates(trace, LAGS, order, ENDS).numpy() for order in ("zeroth", "first", "exact"))
         for i, lag in enumerate(LAGS):
-            at = data.isel(network=network).sel(lag=lag)
-            assert float(at.envelope.sel(order="exact")) == pytest.approx(np.abs(exact[:, :, i]).sum() / 6)
+            at = data.sel(model=kind, seed=seed, lag=lag)
+            assert float(at.envelope.sel(order="exact").mean()) == pytest.approx(np.abs(exact[:, :, i]).sum() / 6)
             expected = np.abs(first - exact)[:, :, i].sum() / np.abs(exact[:, :, i]).sum()
             assert float(at.error.sel(order="first")) == pytest.approx(expected, rel=1e-9, abs=1e-15)
             assert float(at.error.sel(order="exact")) == 0
@@ -35,33 +47,55 @@ def test_errors_are_relative_one_norms(kind):
                 missed = np.abs(exact - first)[:, :, i].sum() / np.abs(first - zeroth)[:, :, i].sum()
                 assert float(at.missed.sel(order="exact")) == pytest.approx(missed, rel=1e-9)
                 assert float(at.missed.sel(order="zeroth")) == pytest.approx(1)
-        shares = off_diagonal_share(trace, LAGS, ENDS).mean((0, 1))
-        assert data.off_diagonal[network].values == pytest.approx(shares.numpy())
+            for order, mu in (("zeroth", zeroth), ("first", first), ("exact", exact)):
+                grown = (np.abs(mu[:, :, i]) > np.abs(mu[:, :, i - 1])).mean() if i else np.nan
+                assert float(at.rises.sel(order=order)) == pytest.approx(grown, nan_ok=True)
+        one = data.sel(model=kind, seed=seed)
+        assert one.off_diagonal.values == pytest.approx(off_diagonal_share(trace, LAGS, ENDS).mean((0, 1)).numpy())
+        f = one.envelope.mean("sequence")
+        assert (abs(f / f.sel(order="exact") - 1) <= one.error + 1e-12).all(), "the error of the rates bounds that of the envelope"
+        kept, mixing = split(trace, slice(1, None))
+        norms = [float(r.norm() / a.norm()) for a, r in zip(kept.flatten(0, 1), mixing.flatten(0, 1), strict=True)]
+        assert float(one.coupling) == pytest.approx(np.mean(norms))
+
+
+def test_closed_form_of_one_neuron_passes_through_zero_and_rises():
+    """|μ| = (1 − s)^ℓ |1 + ℓ c|, c = s w/(1 − s): the counterexample to Lemma 5.1."""
+    cell = ConstGate(1, 1, gate_init=0.2, dtype=torch.float64)
+    cell.weight_hh.data.fill_(-0.7)
+    trace = cell.trace(torch.zeros(1, 30, 1, dtype=torch.float64))
+    lags = np.arange(1, 30)
+    found = compare_orders({("ConstGate", 0): trace}, lags.tolist(), [29]).isel(model=0, seed=0)
+    expected = 0.8**lags * np.abs(1 - 0.175 * lags)
+    np.testing.assert_allclose(found.envelope.sel(order="first", sequence=0), expected, rtol=1e-11, atol=1e-16)
+    np.testing.assert_allclose(found.envelope.sel(order="exact", sequence=0), 0.66**lags, rtol=1e-11)
+    assert found.rises.sel(order="first").values[1:].tolist() == (np.diff(expected) > 0).astype(float).tolist()
+    assert not found.rises.sel(order=["zeroth", "exact"])[:, 1:].any()
 
 
 def test_equation_26_is_compared_as_printed():
-    trace = traces("GRU", 1)[0]
-    data = compare_orders([trace], LAGS, ENDS, orders=("paper_v2",))
+    trace = traces("GRU", 1)["GRU", 0]
+    data = compare_orders({("GRU", 0): trace}, LAGS, ENDS, orders=("paper_v2",))
     assert data.order.values.tolist() == ["paper_v2", "exact"]
     printed = effective_rates(trace, LAGS, "first", ENDS, reading="paper_v2")
-    assert data.envelope.sel(order="paper_v2")[0].values == pytest.approx(printed.abs().sum(-1).mean((0, 1)).numpy())
+    assert data.envelope.sel(order="paper_v2")[0, 0].values == pytest.approx(printed.abs().sum(-1).mean(1).numpy())
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "LSTM+norm"])
 def test_output_gate_left_out_is_a_jacobian_without_its_block(kind):
-    trace = traces(kind, 1)[0]
+    trace = traces(kind, 1)[kind, 0]
     full, slipped = (one.jacobian(slice(None)).dense() for one in (trace, without_output_gate(trace)))
     cell = (trace.jacobian(slice(None)).expression.unsqueeze(-1) * full[..., 4:, :4]).numpy()
     torch.testing.assert_close(slipped[..., 4:, :], full[..., 4:, :], rtol=0, atol=0)
     assert slipped[..., :4, :4].numpy() == pytest.approx(cell, rel=1e-12)
-    data = compare_orders([trace], LAGS, ENDS, slips={"slip": without_output_gate})
-    at_two = data.error.isel(network=0).sel(lag=2)
+    data = compare_orders({("GRU", 0): trace}, LAGS, ENDS, slips={"slip": without_output_gate})
+    at_two = data.error.isel(model=0, seed=0).sel(lag=2)
     assert float(at_two.sel(order="first")) < 1e-12 < 1e-6 < float(at_two.sel(order="slip"))
     torch.testing.assert_close(trace.jacobian(slice(None)).dense(), full, rtol=0, atol=0)
 
 
 def test_product_of_diagonals_takes_the_place_of_the_sum():
-    trace = traces("GRU", 1)[0]
+    trace = traces("GRU", 1)["GRU", 0]
     jacobian, (reset, _, own) = trace.jacobian(slice(None)), trace.parameters["weight_hh"].chunk(3)
     right = torch.einsum("qk,btk,kq->btq", own, jacobian.through_reset, reset)
     wrong = own.diagonal() * jacobian.through_reset * reset.diagonal()
@@ -71,7 +105,7 @@ def test_product_of_diagonals_takes_the_place_of_the_sum():
 
 @pytest.mark.parametrize("kind", [kind for kind in CELLS if kind.endswith("+norm")])
 def test_norm_left_out_is_the_identity_in_its_place(kind):
-    trace = traces(kind, 1)[0]
+    trace = traces(kind, 1)[kind, 0]
     short = without_norm(trace)
     if kind == "ConstGate+norm":  # Eq. (52) as it stands
         slope = (0.3 * (1 - trace.candidate**2)).unsqueeze(-1) * trace.parameters["weight_hh"]
@@ -91,17 +125,24 @@ def test_passing_lag_is_the_first_beyond_the_level():
 
 def test_tables_say_what_was_measured():
     data = compare_orders(traces("GRU", 3), [1, 5], orders=("zeroth", "first", "paper_v2"))
-    table = reach({"strong": data}, at=[5], level=1e-9)
-    assert table.loc["zeroth order passes 0% at lag", "strong"] == "1, 1, 1"
-    assert table.loc["first order passes 0% at lag", "strong"] == "5, 5, 5"
-    assert table.loc["error of (26) as printed at lag 5 (%)", "strong"] == span(100 * data.error.sel(order="paper_v2", lag=5))
+    found = reach({"strong": data}, at=[5], level=1e-9)
+    assert found.loc["zeroth order passes 0% at lag", "strong"] == "1"
+    assert found.loc["first order passes 0% at lag", "strong"] == "5"
+    assert found.loc["error of (26) as printed at lag 5 (%)", "strong"] == span(100 * data.error.sel(order="paper_v2", lag=5))
     assert "none" in reach({"strong": data}, at=[5], level=1e9).iloc[0, 0]
-    assert span(xr.DataArray([3.0, 1.0, 2.04]), digits=1) == "2.0 (1.0–3.0)"
+    assert span([3.0, 1.0, 2.04], ".1f") == "2.0 (1.0 to 3.0)"
+    assert span([3.0, np.nan, 2.0], never="> 8") == "3 (2 to > 8)"
+    passing = crossings(data, level=1e-9).loc["GRU"]
+    assert passing.index.tolist() == ["zeroth: rates", "first: rates", "zeroth: f", "first: f", "off-diagonal share"]
+    assert passing.tolist()[:2] == ["1", "5"]
+    assert crossings(data, level=1e9).loc["GRU"].tolist() == ["> 5"] * 5
+    rows = table(data.error.sel(order=["zeroth", "first"]).mean("lag"), ".3f")
+    assert rows.loc["GRU", "first"] == span(data.error.sel(order="first").mean("lag"), ".3f")
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match=r"traces = \[\]: must hold at least one"):
-        compare_orders([], LAGS)
+    with pytest.raises(ValueError, match=r"traces = \{\}: must hold at least one"):
+        compare_orders({}, LAGS)
     with pytest.raises(ValueError, match="orders = 'exact': must be one of 'zeroth', 'first', 'paper_v2'"):
         compare_orders(traces("GRU", 1), LAGS, orders=("exact",))
     with pytest.raises(ValueError, match="for a GRU at zeroth or first order"):
@@ -109,10 +150,10 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"level = 0: must lie in \(0, inf\)"):
         passing_lag(xr.DataArray([0.1], dims="lag", coords={"lag": [1]}), 0)
     with pytest.raises(TypeError, match="trace is a GRUTrace: must be an LSTMTrace"):
-        without_output_gate(traces("GRU", 1)[0])
+        without_output_gate(traces("GRU", 1)["GRU", 0])
     with pytest.raises(TypeError, match="trace is a LSTMTrace: must be a GRUTrace"):
-        product_of_diagonals(traces("LSTM", 1)[0])
+        product_of_diagonals(traces("LSTM", 1)["LSTM", 0])
     with pytest.raises(ValueError, match="LSTMTrace without layer normalisation: there is nothing to leave out"):
-        without_norm(traces("LSTM", 1)[0])
+        without_norm(traces("LSTM", 1)["LSTM", 0])
     with pytest.raises(ValueError, match=r'reset="after" has no such sum'):
-        product_of_diagonals(traces("GRU-after", 1)[0])
+        product_of_diagonals(traces("GRU-after", 1)["GRU-after", 0])

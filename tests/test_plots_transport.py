@@ -16,7 +16,7 @@ from tests.networks import draw, make
 
 @pytest.fixture(scope="module")
 def compared():
-    those = [make("GRU", seed).trace(draw(2, 9, 3, seed=seed)) for seed in range(3)]
+    those = {("GRU", seed): make("GRU", seed).trace(draw(2, 9, 3, seed=seed)) for seed in range(3)}
     return {"strong": compare_orders(those, [1, 2, 5], orders=("zeroth", "first", "paper_v2"))}
 
 
@@ -43,7 +43,7 @@ def test_time_scales_lie_on_their_curve(compared):
     retention = make("GRU").trace(draw(2, 9, 3)).neurons.retention.mean((0, 1))
     left, right = plots_transport.time_scales({"strong": retention}, compared).axes
     assert points(left, "strong")[1] == pytest.approx(-1 / np.log(retention.numpy()))
-    exact = compared["strong"].envelope.sel(order="exact").median("network")
+    exact = compared["strong"].envelope.sel(order="exact").mean("sequence")[0].median("seed")
     assert points(right, "strong, exact")[1] == pytest.approx((exact / exact[0]).values)
     assert left.get_xlabel()
     assert right.get_ylabel()
@@ -55,9 +55,10 @@ def test_lines_are_medians_over_networks(compared, name):
     assert figure.number not in plt.get_fignums()
     (axes,) = figure.axes
     data = compared["strong"]
-    values = data.error if name == "errors" else data.envelope / data.envelope.sel(order="exact", drop=True)
+    f = data.envelope.mean("sequence")
+    values = data.error if name == "errors" else f / f.sel(order="exact", drop=True)
     for order, label in (("zeroth", "zeroth order"), ("first", "first order"), ("paper_v2", "(26) as printed")):
-        drawn, expected = points(axes, label)[1], values.sel(order=order).median("network").values
+        drawn, expected = points(axes, label)[1], values.sel(order=order)[0].median("seed").values
         shown = np.isfinite(drawn)
         assert drawn[shown] == pytest.approx(expected[shown])
         assert shown.sum() == (2 if (name, order) == ("errors", "first") else 3), "an error of rounding is not drawn"
@@ -75,7 +76,7 @@ def test_cross_terms_are_drawn_with_equal_axes():
 
 
 def survey(rng):
-    """Two models, three seeds, as `lwcore.expansion.survey` gives them."""
+    """Two models, three seeds, as `compare_orders` gives them."""
     names = ("model", "seed", "order", "lag")
     return xr.Dataset(
         {
