@@ -23,12 +23,13 @@ from lwcore.matched import Agreement, Factorisation, LagTerms, own_sign_bias, ow
 
 Networks = tuple[str, str, int]  # trained or not, model, seed
 Orders = tuple[str, str, str, int]  # trained or not, order, model, seed
+_WORDS = {"zeroth": "zeroth order", "first": "first order", "exact": "exact diagonal"}
 
 
 def lag_norms(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Figure:
     """Draw the length of each lag's part of the gradient, from the vectors of `bptt.lag_vectors` for all lags from 0."""
     norms = {key: parts.norm(dim=1).numpy() for key, parts in vectors.items()}
-    figure, panels = _by_lag(norms, np.arange(_length(norms)), planted)
+    figure, panels = _curves(norms, np.arange(len(next(iter(norms.values())))), planted=planted)
     largest = max(float(norm.max()) for norm in norms.values())
     panels[0].set(ylabel="length of the lag's part", yscale="log", ylim=(1e-4 * largest, 1.5 * largest))
     return done(figure)
@@ -40,7 +41,7 @@ def truncation(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Fi
         key: ((parts.sum(0) - parts.cumsum(0)).norm(dim=1) / parts.sum(0).norm()).numpy()[: 2 * planted[-1]]
         for key, parts in vectors.items()
     }
-    figure, panels = _by_lag(missed, np.arange(_length(missed)), planted)
+    figure, panels = _curves(missed, np.arange(len(next(iter(missed.values())))), planted=planted)
     for axes in panels:
         axes.set_xlabel("longest lag kept L (steps)")
     panels[0].set(ylabel="share of the gradient missed", ylim=(0, None))
@@ -49,7 +50,7 @@ def truncation(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Fi
 
 def inflation(ratios: Mapping[Networks, ArrayLike], lags: Sequence[int]) -> Figure:
     """Draw how much larger each lag's part comes out with one sensitivity than with another."""
-    figure, panels = _by_lag(ratios, lags, ())
+    figure, panels = _curves(ratios, lags)
     panels[0].set(ylabel="total over immediate", ylim=(0, None))
     for axes in panels:
         axes.axhline(1, color="black", lw=0.8, ls=":")
@@ -58,7 +59,7 @@ def inflation(ratios: Mapping[Networks, ArrayLike], lags: Sequence[int]) -> Figu
 
 def explained(agreements: Mapping[Orders, Agreement], lags: Sequence[int], least: float = -1) -> Figure:
     """Draw how much of each lag's part the diagonal of the transport explains; the axis is cut below `least`."""
-    figure, panels = _by_order({key: one.explained.value for key, one in agreements.items()}, lags)
+    figure, panels = _curves({key: one.explained.value for key, one in agreements.items()}, lags)
     for axes in panels:
         axes.axhline(0, color="black", lw=0.8, ls=":")
         axes.set_ylim(least, 1.05)
@@ -67,7 +68,7 @@ def explained(agreements: Mapping[Orders, Agreement], lags: Sequence[int], least
 
 def factorised(measured: Mapping[Orders, Factorisation], lags: Sequence[int]) -> Figure:
     """Draw the two sides of Eq. (29) over each other, one where it holds."""
-    figure, panels = _by_order({key: one.ratio.value for key, one in measured.items()}, lags, markers=True)
+    figure, panels = _curves({key: one.ratio.value for key, one in measured.items()}, lags, markers=True)
     for axes in panels:
         axes.axhline(1, color="black", lw=0.8, ls=":")
         axes.axhline(0, color="grey", lw=0.8, ls=":")
@@ -115,43 +116,27 @@ def _bars(axes: Axes, x: NDArray[np.float64], groups: list[Tensor], unit: ArrayL
     axes.errorbar(x, middle, 2 * error, fmt=marker, ms=5, capsize=2, lw=1, color=colour, label=label)
 
 
-def _length(curves: Mapping[Networks, ArrayLike]) -> int:
-    """Number of points, the same for all curves."""
-    (length,) = {len(np.asarray(curve)) for curve in curves.values()}
-    return length
-
-
-def _by_lag(curves: Mapping[Networks, ArrayLike], lags: ArrayLike, planted: Iterable[int]) -> tuple[Figure, list[Axes]]:
-    """Draw curves over lags, untrained and trained side by side, with planted delays as vertical lines."""
-    states = list(dict.fromkeys(key[0] for key in curves))
-    figure, panels = canvas(len(states), width=7.6, sharex=True, sharey=True)
-    for axes, state in zip(panels, states, strict=True):
+def _curves(
+    curves: Mapping[Networks, ArrayLike] | Mapping[Orders, ArrayLike],
+    lags: ArrayLike,
+    *,
+    planted: Iterable[int] = (),
+    markers: bool = False,
+) -> tuple[Figure, list[Axes]]:
+    """Draw curves over lags: a column for each state, or a row for each where columns are orders; planted delays as vertical lines."""
+    shown = list(dict.fromkeys(key[:-2] for key in curves))
+    rows = len({key[0] for key in shown}) if len(shown[0]) > 1 else 1
+    figure, panels = canvas(len(shown), rows=rows, width=7.6, height=3.4 if rows == 1 else 5.2, sharex=True, sharey=True)
+    for axes, words in zip(panels, shown, strict=True):
         for lag in planted:
             axes.axvline(lag, color="grey", lw=0.8, ls=":")
-        _bands(axes, {key[1:]: np.asarray(curve) for key, curve in curves.items() if key[0] == state}, lags, markers=False)
-        axes.set(xlabel="lag ℓ (steps)", title=state)
+        chosen = {key[-2:]: np.asarray(curve) for key, curve in curves.items() if key[:-2] == words}
+        for model in dict.fromkeys(model for model, _ in chosen):
+            seeds = xr.DataArray([curve for (name, _), curve in chosen.items() if name == model], dims=("seed", "lag"))
+            model_band(axes, xr.DataArray(lags, dims="lag"), seeds, str(model), marker=markers)
+        axes.set_title(", ".join(_WORDS.get(word, word) for word in words), fontsize=None if rows == 1 else 10)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axes in panels[-(len(shown) // rows) :]:
+        axes.set_xlabel("lag ℓ (steps)")
     legend_below(figure, panels[0])
     return figure, panels
-
-
-def _by_order(curves: Mapping[Orders, ArrayLike], lags: Sequence[int], markers: bool = False) -> tuple[Figure, list[Axes]]:
-    """Draw curves over lags: rows untrained and trained, columns orders."""
-    states, orders = (list(dict.fromkeys(key[i] for key in curves)) for i in (0, 1))
-    figure, panels = canvas(len(orders) * len(states), rows=len(states), width=7.6, height=5.2, sharex=True, sharey=True)
-    for i, axes in enumerate(panels):
-        state, order = states[i // len(orders)], orders[i % len(orders)]
-        chosen = {key[2:]: np.asarray(curve) for key, curve in curves.items() if key[:2] == (state, order)}
-        _bands(axes, chosen, lags, markers=markers)
-        axes.set_title(f"{state}, {order}" + (" diagonal" if order == "exact" else " order"), fontsize=10)
-        if i >= len(panels) - len(orders):
-            axes.set_xlabel("lag ℓ (steps)")
-    legend_below(figure, panels[0])
-    return figure, panels
-
-
-def _bands(axes: Axes, curves: Mapping[tuple[str, int], NDArray[np.float64]], lags: ArrayLike, *, markers: bool) -> None:
-    """Draw one line a model, the median over seeds, and a band from the least to the largest seed."""
-    for model in dict.fromkeys(model for model, _ in curves):
-        seeds = xr.DataArray([curve for (name, _), curve in curves.items() if name == model], dims=("seed", "lag"))
-        model_band(axes, xr.DataArray(lags, dims="lag"), seeds, model, marker=markers)

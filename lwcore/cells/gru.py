@@ -87,14 +87,7 @@ class GRUJacobian(FactoredJacobian):
         return candidate * self.through_candidate.unsqueeze(-2) + update * self.through_update.unsqueeze(-2)
 
     def pull(self, rows: Tensor) -> Tensor:
-        """Multiply from the right, ``rows · J``.
-
-        Args:
-            rows: Row vectors, shape (..., k, H).
-
-        Returns:
-            The product, shape (..., k, H).
-        """
+        """Multiply from the right, ``rows · J``."""
         hidden, reset = self.retention.shape[-1], self.reset.unsqueeze(-2)
         candidate = self._to_candidate(rows)
         product = self._to_reset_product(candidate)
@@ -105,14 +98,7 @@ class GRUJacobian(FactoredJacobian):
         return torch.addcmul(kept, product, reset) + gates @ self.weight_hh[: 2 * hidden]
 
     def apply(self, columns: Tensor) -> Tensor:
-        """Multiply from the left, ``J · columns``.
-
-        Args:
-            columns: Column vectors, shape (..., H, k).
-
-        Returns:
-            The product, shape (..., H, k).
-        """
+        """Multiply from the left, ``J · columns``."""
         rows, hidden, reset = columns.mT, self.retention.shape[-1], self.reset.unsqueeze(-2)
         gates, own = self.weight_hh[: 2 * hidden].t(), self.weight_hh[2 * hidden :].t()
         candidate = (rows @ own) * reset if self.after else (rows * reset) @ own
@@ -193,14 +179,7 @@ class GRUTrace(Trace):
         return NeuronFactors(jacobian.retention, mixing)
 
     def tangent(self, direction: dict[str, Tensor]) -> Tensor:
-        """Give ``B_t w``.
-
-        Args:
-            direction: Tensors named and shaped like the cell's parameters.
-
-        Returns:
-            ``B_t w``, shape (B, T, H).
-        """
+        """Give ``B_t w``."""
         jacobian, gates, own = self.jacobians, slice(0, 2 * self.hidden_size), slice(2 * self.hidden_size, None)
         if self._after:
             recurrent = self.reset_gate * (self.previous @ direction["weight_hh"][own].t() + direction["bias_hh"])
@@ -317,15 +296,7 @@ class GRU(Cell):
         return drive + reset * product, product
 
     def step(self, inputs: Tensor, state: Tensor) -> Tensor:
-        """Take one step, as the equations say it.
-
-        Args:
-            inputs: x_t, shape (n, D).
-            state: ``h_{t−1}``, shape (n, H).
-
-        Returns:
-            h_t, shape (n, H).
-        """
+        """Take one step, as the equations say it."""
         drive = inputs @ self.weight_ih.t() + self.bias
         gates = 2 * self.hidden_size
         reset, update = torch.sigmoid(drive[:, :gates] + state @ self.weight_hh[:gates].t()).chunk(2, dim=-1)

@@ -75,28 +75,14 @@ class AutodiffJacobian(StepJacobian):
         return self.states
 
     def pull(self, rows: Tensor) -> Tensor:
-        """Multiply from the right, by reverse mode.
-
-        Args:
-            rows: Row vectors, shape (..., k, S).
-
-        Returns:
-            The product, shape (..., k, S).
-        """
+        """Multiply from the right, by reverse mode."""
         flat = self.states.flatten(0, -2)
         _, backwards = torch.func.vjp(self.step, flat)  # type: ignore[misc]
         (pulled,) = torch.func.vmap(backwards)(rows.reshape(len(flat), -1, flat.shape[-1]).transpose(0, 1))
         return pulled.transpose(0, 1).reshape(rows.shape)
 
     def apply(self, columns: Tensor) -> Tensor:
-        """Multiply from the left, by the matrix itself.
-
-        Args:
-            columns: Column vectors, shape (..., S, k).
-
-        Returns:
-            The product, shape (..., S, k).
-        """
+        """Multiply from the left, by the matrix itself."""
         return self.dense() @ columns
 
 
@@ -161,14 +147,7 @@ class CondensedJacobian(Condensed):
     matrices: Tensor
 
     def pull(self, rows: Tensor) -> Tensor:
-        """Multiply from the right, ``rows · J``.
-
-        Args:
-            rows: Row vectors, one group a step, shape (steps, k, S).
-
-        Returns:
-            The product, shape (steps, k, S).
-        """
+        """Multiply from the right, ``rows · J``."""
         return torch.bmm(rows, self.matrices)
 
 

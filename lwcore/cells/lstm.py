@@ -54,11 +54,7 @@ class LSTMJacobian(FactoredJacobian):
         return torch.cat([self.expression, self.retention], dim=-1)
 
     def condensed(self) -> CondensedLSTMJacobian:
-        """Form the two mixing matrices.
-
-        Returns:
-            The same Jacobians; a product costs two matrix products then, not four.
-        """
+        """Form the two mixing matrices: a product costs two matrix products then, not four."""
         hidden = self.retention.shape[-1]
         identity = torch.eye(hidden, 2 * hidden, dtype=self.retention.dtype, device=self.retention.device)
         of_cell = self.pull(identity.roll(hidden, -1).expand(*self.retention.shape, -1))[..., :hidden]
@@ -89,25 +85,11 @@ class LSTMJacobian(FactoredJacobian):
         return torch.cat([output, cell], dim=-1)
 
     def pull(self, rows: Tensor) -> Tensor:
-        """Multiply from the right, ``rows · J``.
-
-        Args:
-            rows: Row vectors, shape (..., k, 2H).
-
-        Returns:
-            The product, shape (..., k, 2H).
-        """
+        """Multiply from the right, ``rows · J``."""
         return torch.cat([self.lift(rows) @ self.weight_hh, self.of_cell(rows) * self.retention.unsqueeze(-2)], dim=-1)
 
     def apply(self, columns: Tensor) -> Tensor:
-        """Multiply from the left, ``J · columns``.
-
-        Args:
-            columns: Column vectors, shape (..., 2H, k).
-
-        Returns:
-            The product, shape (..., 2H, k).
-        """
+        """Multiply from the left, ``J · columns``."""
         output, cell = columns.mT.chunk(2, dim=-1)
         kept = cell * self.retention.unsqueeze(-2)
         return (self.push(output @ self.weight_hh.t()) + torch.cat([kept * self.expression.unsqueeze(-2), kept], dim=-1)).mT
@@ -130,14 +112,7 @@ class CondensedLSTMJacobian(Condensed):
     into_output: Tensor
 
     def pull(self, rows: Tensor) -> Tensor:
-        """Multiply from the right, ``rows · J``.
-
-        Args:
-            rows: Row vectors, shape (n, k, 2H).
-
-        Returns:
-            The product, shape (n, k, 2H).
-        """
+        """Multiply from the right, ``rows · J``."""
         output, cell = rows.chunk(2, dim=-1)
         of_cell = torch.addcmul(cell, output, self.expression.unsqueeze(-2))
         through = torch.baddbmm(output @ self.into_output, of_cell, self.into_cell)
@@ -225,14 +200,7 @@ class LSTMTrace(Trace):
         return NeuronFactors(retention=jacobian.retention, mixing=cell * before, head=jacobian.expression, lead=lead)
 
     def tangent(self, direction: dict[str, Tensor]) -> Tensor:
-        """Give ``B_t w``, of h and then of c.
-
-        Args:
-            direction: Tensors named and shaped like the cell's parameters.
-
-        Returns:
-            ``B_t w``, shape (B, T, 2H).
-        """
+        """Give ``B_t w``, of h and then of c: shape (B, T, 2H)."""
         pre = preactivation(direction, self.inputs, self.history[:, :-1])
         moved = self.jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
         if self.norm is None:
@@ -296,15 +264,7 @@ class LSTM(Cell):
         return [Block(hidden, start), Block(hidden, 1 - start), Block(hidden, None), Block(hidden, 0.5)]
 
     def step(self, inputs: Tensor, state: Tensor) -> Tensor:
-        """Take one step, as the equations say it.
-
-        Args:
-            inputs: x_t, shape (n, D).
-            state: ``(h_{t−1}, c_{t−1})``, shape (n, 2H).
-
-        Returns:
-            ``(h_t, c_t)``, shape (n, 2H).
-        """
+        """Take one step, as the equations say it."""
         hidden, cell = state.chunk(2, dim=-1)
         i, f, g, o = preactivation(dict(self.named_parameters()), inputs, hidden).chunk(4, dim=-1)
         cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(self._normalise(g))

@@ -71,25 +71,11 @@ class ScalarGateJacobian(FactoredJacobian):
         return moved if self.through_gate is None else torch.addcmul(moved, tangents[..., :-hidden], self.through_gate.unsqueeze(-2))
 
     def pull(self, rows: Tensor) -> Tensor:
-        """Multiply from the right, ``rows · J``.
-
-        Args:
-            rows: Row vectors, shape (..., k, H).
-
-        Returns:
-            The product, shape (..., k, H).
-        """
+        """Multiply from the right, ``rows · J``."""
         return torch.addcmul(self.lift(rows) @ self.weight_hh, rows, self.retention.unsqueeze(-2))
 
     def apply(self, columns: Tensor) -> Tensor:
-        """Multiply from the left, ``J · columns``.
-
-        Args:
-            columns: Column vectors, shape (..., H, k).
-
-        Returns:
-            The product, shape (..., H, k).
-        """
+        """Multiply from the left, ``J · columns``."""
         moved = self.push(columns.mT @ self.weight_hh.t()).mT
         return torch.addcmul(moved, columns, self.retention.unsqueeze(-1))
 
@@ -146,14 +132,7 @@ class ScalarGateTrace(Trace):
         return NeuronFactors(jacobian.retention, mixing)
 
     def tangent(self, direction: dict[str, Tensor]) -> Tensor:
-        """Give ``B_t w``.
-
-        Args:
-            direction: Tensors named and shaped like the cell's parameters.
-
-        Returns:
-            ``B_t w``, shape (B, T, H).
-        """
+        """Give ``B_t w``."""
         pre = preactivation(direction, self.inputs, self.previous)
         moved = self.jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
         if self.norm is None:
@@ -219,15 +198,7 @@ class ScalarGateCell(Cell):
         return [Block(width, start)] * (width > 0) + [Block(self.hidden_size, None)]
 
     def step(self, inputs: Tensor, state: Tensor) -> Tensor:
-        """Take one step, as the equations say it.
-
-        Args:
-            inputs: x_t, shape (n, D).
-            state: ``h_{t−1}``, shape (n, H).
-
-        Returns:
-            h_t, shape (n, H).
-        """
+        """Take one step, as the equations say it."""
         pre = preactivation(dict(self.named_parameters()), inputs, state)
         candidate = torch.tanh(self._normalise(pre[:, -self.hidden_size :]))
         gate = torch.sigmoid(pre[:, : -self.hidden_size]) if self.constant_gate is None else self.constant_gate
