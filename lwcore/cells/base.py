@@ -12,10 +12,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from lwcore.arguments import integer_in, one_of, real_in, sequence_of
+from lwcore.cells import compiled
 from lwcore.cells.jacobian import AutodiffJacobian
+from lwcore.cells.loops import EPSILON
 from lwcore.cells.trace import Trace, with_ones
 
-EPSILON = 1e-5  # LayerNorm's guard against a variance of zero, as in torch.nn.LayerNorm
 INITS = ("orthogonal", "uniform")
 
 
@@ -169,7 +170,7 @@ class Cell(nn.Module, ABC):
             h, shape (B, T, H), and s_T, shape (B, S).
         """
         outputs, rest = _Scan.apply(self, inputs, state, *self.parameters())
-        return outputs, torch.cat([outputs[:, -1], rest], dim=-1)
+        return outputs, torch.cat([outputs[..., -1, :], rest], dim=-1)
 
     @torch.no_grad()
     def trace(self, inputs: Tensor, state: Any = None) -> Trace:
@@ -204,13 +205,23 @@ class Cell(nn.Module, ABC):
         return torch.stack(states, dim=1)
 
     def _drive(self, inputs: Tensor, rows: slice) -> Tensor:
-        """Give the inputs' part of some pre-activations, ``W x + b``, block by block of H: one matrix product a block, (G, T, B, H)."""
-        flat, (batch, steps, _) = with_ones(inputs).flatten(0, 1), inputs.shape
-        weights = torch.cat([self.weight_ih[rows], self.bias[rows].unsqueeze(-1)], dim=-1).unflatten(0, (-1, self.hidden_size))
-        drive = inputs.new_empty(len(weights), steps, batch, self.hidden_size)
-        for block, weight in zip(drive, weights, strict=True):
+        """Give the inputs' part of some pre-activations, ``W x + b``, block by block of H, (G, [S], T, B, H), as the loops want it."""
+        flat, (batch, steps, _) = with_ones(inputs).flatten(-3, -2), inputs.shape[-3:]
+        weights = torch.cat([self.weight_ih[..., rows, :], self.bias[..., rows].unsqueeze(-1)], dim=-1)
+        if not compiled.usable(inputs):
+            return (flat @ weights.mT).unflatten(-1, (-1, self.hidden_size)).unflatten(-3, (steps, batch)).movedim(-2, 0)
+        blocks = weights.unflatten(0, (-1, self.hidden_size))
+        drive = inputs.new_empty(len(blocks), steps, batch, self.hidden_size)
+        for block, weight in zip(drive, blocks, strict=True):
             torch.mm(flat, weight.t(), out=block.flatten(0, 1))
         return drive
+
+    def _room(self, drive: Tensor, initial: Tensor) -> Tensor:
+        """Make room for the states of a scan, (T+1, [S], B, H), a network's in one piece, with the first in place."""
+        *several, steps, batch, size = drive.shape[1:]
+        states = drive.new_empty(*several, steps + 1, batch, size).movedim(-3, 0)
+        states[0] = initial
+        return states
 
     def autodiff_jacobian(self, trace: Trace, times: int | slice | Tensor) -> AutodiffJacobian:
         """Give the one-step Jacobians by automatic differentiation of `step`: the second, independent way to `Trace.jacobian`.
@@ -246,23 +257,25 @@ class Cell(nn.Module, ABC):
         """
         if not isinstance(inputs, Tensor):
             raise TypeError(f"inputs is a {type(inputs).__name__}: must be a torch.Tensor.")
-        if inputs.ndim != 3 or inputs.shape[-1] != self.input_size or inputs.numel() == 0:
+        if inputs.ndim != self.bias.ndim + 2 or inputs.shape[-1] != self.input_size or inputs.numel() == 0:
             raise ValueError(f"inputs has shape {tuple(inputs.shape)}: must be (B ≥ 1, T ≥ 1, D = {self.input_size}).")
         dtype = self.bias.dtype
         if inputs.dtype != dtype:
             raise ValueError(f"inputs has dtype {inputs.dtype}: must be {dtype}, that of the cell's parameters.")
-        if not inputs.sum().isfinite() and not inputs.isfinite().all():  # a sum is ten times as fast, and finite only if all entries are
+        # A sum is ten times as fast, and finite only if all entries are; a CUDA graph can record neither, for the processor would wait.
+        capturing = torch.cuda.is_current_stream_capturing()
+        if not capturing and not inputs.sum().isfinite() and not inputs.isfinite().all():
             raise ValueError(
                 f"inputs: {int((~inputs.isfinite()).sum())} of {inputs.numel()} entries are NaN or infinite; all must be finite."
             )
         parts = self.state_size // self.hidden_size
         if state is None:
-            return inputs, inputs.new_zeros(inputs.shape[0], self.state_size)
+            return inputs, inputs.new_zeros(*inputs.shape[:-2], self.state_size)
         given = [state] if isinstance(state, Tensor) else sequence_of("state", state)
         if len(given) != parts or not all(isinstance(part, Tensor) for part in given):
             raise ValueError(f"state has {len(given)} part(s): must be {'a tensor' if parts == 1 else f'{parts} tensors'}.")
         for part in given:
-            if part.shape != (inputs.shape[0], self.hidden_size) or part.dtype != dtype:
+            if part.shape != (*inputs.shape[:-2], self.hidden_size) or part.dtype != dtype:
                 wanted = f"(B = {inputs.shape[0]}, H = {self.hidden_size}) and {dtype}"
                 raise ValueError(f"state has shape {tuple(part.shape)} and dtype {part.dtype}: must have {wanted}.")
             if not part.isfinite().all():
@@ -282,7 +295,7 @@ class _Scan(torch.autograd.Function):
         trace = cell._scan(inputs, initial)
         tensors, ctx.rebuild = trace.taken_apart()
         ctx.save_for_backward(*tensors)
-        return trace.history[:, 1:], trace.last_rest.clone()
+        return trace.outputs, trace.last_rest.clone()
 
     @staticmethod
     @once_differentiable
@@ -317,24 +330,16 @@ def preactivation(parameters: dict[str, Tensor], inputs: Tensor, recurrent: Tens
 class NormRecord:
     """Layer normalisation of a scan's candidates, step by step, keeping what its Jacobian needs; time-major."""
 
-    def __init__(self, cell: Cell, steps: int, batch: int) -> None:
-        """Make room for every step, none if the cell does not normalise."""
+    def __init__(self, cell: Cell, blocks: Tensor) -> None:
+        """Make room for every step of blocks (G, T, [S], B, H), none if the cell does not normalise."""
         self.on, like = cell.layernorm, cell.bias
         self.weight, self.bias = (cell.norm_weight, cell.norm_bias) if self.on else (like.new_empty(0),) * 2
-        self.normalised = like.new_empty((steps, batch, cell.hidden_size) if self.on else (0, 0, 0))
-        self.inverse = like.new_empty((steps, batch) if self.on else (0, 0))
-
-    def __call__(self, t: int, pre: Tensor) -> Tensor:
-        """Normalise step t's pre-activation, (B, H)."""
-        if not self.on:
-            return pre
-        self.normalised[t], _, inverse = torch.native_layer_norm(pre, (pre.shape[-1],), None, None, EPSILON)
-        self.inverse[t] = inverse[:, 0]
-        return torch.addcmul(self.bias, self.normalised[t], self.weight)
+        self.normalised = like.new_empty(blocks.shape[1:] if self.on else (0, 0, 0))
+        self.inverse = like.new_empty(blocks.shape[1:-1] if self.on else (0, 0))
 
     @property
     def parts(self) -> dict[str, Tensor | None]:
         """The trace's `normalised` and `inverse`, batch first."""
         if not self.on:
             return {"normalised": None, "inverse": None}
-        return {"normalised": self.normalised.transpose(0, 1), "inverse": self.inverse.t().unsqueeze(-1)}
+        return {"normalised": self.normalised.movedim(0, -2), "inverse": self.inverse.movedim(0, -1).unsqueeze(-1)}

@@ -1,7 +1,6 @@
-"""Between the cells' tensors and the kernels' arrays.
+"""Which of two runs a recurrence: the compiled `kernels`, or the plain `loops` on other devices and dtypes, and with `ENABLED` off.
 
-The plain loops in the cell files say the same as `kernels`, step by step in PyTorch; they are what the kernels are tested against, and
-what runs on other devices, other dtypes, and where `ENABLED` is off.
+They say the same, and are tested against each other.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lwcore.cells.jacobian import Adjoints
+from lwcore.cells import kernels, loops
 
 ENABLED = os.environ.get("LWCORE_COMPILED", "1") != "0"
 
@@ -29,34 +28,20 @@ def usable(like: Tensor) -> bool:
     return ENABLED and like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
 
 
-def array(tensor: Tensor) -> np.ndarray:
-    """Look at a tensor as a contiguous array, copied only if it is not contiguous."""
-    return tensor.detach().contiguous().numpy()
-
-
-def time_major(tensor: Tensor) -> np.ndarray:
-    """Look at a batch-first tensor as a time-major array, copied only if it does not lie in memory that way."""
-    return array(tensor.transpose(0, 1))
-
-
-def norm_arrays(weight: Tensor | None, normalised: Tensor | None, inverse: Tensor | None, like: Tensor) -> list[np.ndarray]:
-    """Look at what backward passes need of the layer normalisation, and make room for the adjoints behind it.
+def run(name: str, *arguments: Tensor | float) -> Tensor:
+    """Run a loop of `kernels`, or the one of the same name in `loops`.
 
     Args:
-        weight: The weight, (H,), or None where there is no layer normalisation, as for the next two.
-        normalised: Normalised pre-activations, (B, T, H).
-        inverse: One over the spread, (B, T, 1).
-        like: A tensor of the right dtype.
+        name: Its name.
+        *arguments: Its arguments; what is written in place is contiguous, blocks in `loops` lie side by side.
 
     Returns:
-        The three, time-major, and the room; all empty where there is no layer normalisation.
+        What the loop returns, or nothing of interest.
     """
-    if weight is None or normalised is None or inverse is None:
-        return [array(like.new_empty(shape)) for shape in ((0,), (0, 0, 0), (0, 0), (0, 0, 0))]
-    return [array(weight), time_major(normalised), time_major(inverse[..., 0]), array(torch.empty_like(normalised.transpose(0, 1)))]
-
-
-def adjoints(pre: tuple[Tensor, ...], raw: np.ndarray, *initial: np.ndarray) -> Adjoints:
-    """Gather what a backward pass has left: blocks, adjoints behind the norm (time-major, or empty), and λ of the initial state's parts."""
-    behind = torch.from_numpy(raw).transpose(0, 1) if raw.size else None
-    return Adjoints(pre, behind, torch.cat([torch.from_numpy(part) for part in initial], dim=-1))
+    (like, *_) = (argument for argument in arguments if isinstance(argument, Tensor))
+    arguments = tuple(argument.detach() if isinstance(argument, Tensor) else argument for argument in arguments)
+    if not usable(like):
+        return getattr(loops, name)(*arguments)
+    number = np.float32 if like.dtype == torch.float32 else np.float64
+    result = getattr(kernels, name)(*(a.contiguous().numpy() if isinstance(a, Tensor) else number(a) for a in arguments))
+    return like if result is None else torch.from_numpy(result)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from lwcore.arguments import one_of
-from lwcore.cells import compiled, kernels
+from lwcore.cells import compiled
 from lwcore.cells.base import Block, Cell, NormRecord, preactivation, uniform
 from lwcore.cells.jacobian import Adjoints, FactoredJacobian, NeuronFactors, NormFactors
 from lwcore.cells.lstm import single_layer
@@ -199,29 +199,21 @@ class GRUTrace(Trace):
         return jacobian.lift(adjoint.unsqueeze(-2)).squeeze(-2), raw
 
     def _recurrent_gradient(self, pre: tuple[Tensor, ...], times: slice) -> dict[str, Tensor]:
-        previous, reset = self.previous[:, times], self.reset_gate[:, times]
+        previous, reset = self.history[..., :-1, :][..., times, :], self.reset_gate[..., times, :]
         if not self._after:
             return {"weight_hh": torch.cat([outer(pre[:2], previous), outer(pre[2:], previous * reset)])}
         behind_reset = pre[2] * reset
-        return {"weight_hh": outer((*pre[:2], behind_reset), previous), "bias_hh": behind_reset.sum((0, 1))}
+        return {"weight_hh": outer((*pre[:2], behind_reset), previous), "bias_hh": behind_reset.sum((-3, -2))}
 
-    def _compiled_backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
-        weight = self.parameters["weight_hh"].unflatten(0, (3, self.hidden_size))
-        pre = torch.empty_like(self.stack.transpose(1, 2))
-        norm_weight, normalised, inverse, raw = self._norm_arrays()
-        initial = kernels.backward_gru(
-            compiled.time_major(loss_gradients),
-            compiled.array(weight),
-            norm_weight,
-            compiled.time_major(self.history),
-            compiled.array(self.stack.transpose(1, 2)),
-            compiled.time_major(self.reset_product if self._after else self.history.new_empty((0, 0, 0))),
-            normalised,
-            inverse,
-            compiled.array(pre),
-            raw,
+    def backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
+        """Run the backward recursion: see `Trace.backward`."""
+        blocks, pre, (norm_weight, *norm, raw) = self._loop_parts()
+        weight = self.parameters["weight_hh"].unflatten(-2, (3, self.hidden_size)).movedim(-3, 0)
+        products = self.reset_product.movedim(-2, 0) if self._after else self.history.new_empty((0, 0, 0))
+        delta, history = loss_gradients.movedim(-2, 0), self.history.movedim(-2, 0)
+        return self._adjoints(
+            pre, raw, compiled.run("backward_gru", delta, weight, norm_weight, history, blocks, products, *norm, pre, raw)
         )
-        return compiled.adjoints(pre.transpose(1, 2).unbind(), raw, initial)
 
 
 class GRU(Cell):
@@ -287,49 +279,30 @@ class GRU(Cell):
         """r, z, g."""
         return [Block(self.hidden_size, 0.5), Block(self.hidden_size, start), Block(self.hidden_size, None)]
 
-    def _candidate(self, drive: Tensor, reset: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the candidate's pre-activation and what the reset gate multiplied, from its rows' drive ``W_g x + b_g``."""
-        own = self.weight_hh[2 * self.hidden_size :].t()
-        if self.reset == "before":
-            return drive + (reset * state) @ own, state
-        product = state @ own + self.bias_hh
-        return drive + reset * product, product
-
     def step(self, inputs: Tensor, state: Tensor) -> Tensor:
         """Take one step, as the equations say it."""
         drive = inputs @ self.weight_ih.t() + self.bias
         gates = 2 * self.hidden_size
         reset, update = torch.sigmoid(drive[:, :gates] + state @ self.weight_hh[:gates].t()).chunk(2, dim=-1)
-        candidate = torch.tanh(self._normalise(self._candidate(drive[:, gates:], reset, state)[0]))
+        own = self.weight_hh[gates:].t()
+        behind = reset * (state @ own + self.bias_hh) if self.reset == "after" else (reset * state) @ own
+        candidate = torch.tanh(self._normalise(drive[:, gates:] + behind))
         return (1 - update) * state + update * candidate
 
     def _scan(self, inputs: Tensor, initial: Tensor) -> GRUTrace:
         """Run the recurrence, time-major inside."""
         stack, after = self._drive(inputs, slice(None)), self.reset == "after"
-        _, steps, batch, size = stack.shape
-        history = stack.new_empty(steps + 1, batch, size)
-        history[0] = initial
+        history, blocks = self._room(stack, initial), stack.movedim(-3, 1)
         products = torch.empty_like(history[1:]) if after else stack.new_empty((0, 0, 0))
-        norm = NormRecord(self, steps, batch)
-        recurrent = self.weight_hh.unflatten(0, (3, size)).mT
-        if compiled.usable(stack):
-            bias_hh = self.bias_hh if after else stack.new_empty(0)
-            parts = (recurrent, bias_hh, norm.weight, norm.bias, history, stack, products, norm.normalised, norm.inverse)
-            kernels.scan_gru(*map(compiled.array, parts))
-        else:
-            for t in range(steps):
-                pre = torch.baddbmm(stack[:2, t], history[t].expand(2, -1, -1), recurrent[:2])
-                reset, update = torch.sigmoid(pre, out=stack[:2, t])
-                own, product = self._candidate(stack[2, t], reset, history[t])
-                if after:
-                    products[t] = product
-                candidate = torch.tanh(norm(t, own), out=stack[2, t])
-                torch.lerp(history[t], candidate, update, out=history[t + 1])
+        norm = NormRecord(self, blocks)
+        recurrent = self.weight_hh.unflatten(-2, (3, self.hidden_size)).movedim(-3, 0).mT
+        bias_hh = self.bias_hh if after else stack.new_empty(0)
+        compiled.run("scan_gru", recurrent, bias_hh, norm.weight, norm.bias, history, blocks, products, norm.normalised, norm.inverse)
         return GRUTrace(
             inputs=inputs,
-            history=history.transpose(0, 1),
-            stack=stack.transpose(1, 2),
+            history=history.movedim(0, -2),
+            stack=stack.transpose(-3, -2),
             parameters=dict(self.named_parameters()),
             **norm.parts,
-            reset_product=(products if after else history[:-1]).transpose(0, 1),
+            reset_product=(products if after else history[:-1]).movedim(0, -2),
         )

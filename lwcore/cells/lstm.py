@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lwcore.cells import compiled, kernels
+from lwcore.cells import compiled
 from lwcore.cells.base import Block, Cell, NormRecord, preactivation
 from lwcore.cells.jacobian import Adjoints, Condensed, FactoredJacobian, NeuronFactors, NormFactors
 from lwcore.cells.trace import Trace
@@ -132,7 +132,7 @@ class LSTMTrace(Trace):
     @property
     def last_rest(self) -> Tensor:
         """The last cell state, shape (B, H)."""
-        return self.cells[:, -1]
+        return self.cells[..., -1, :]
 
     @cached_property
     def shown(self) -> Tensor:
@@ -214,24 +214,14 @@ class LSTMTrace(Trace):
         raw = None if self.norm is None else jacobian.of_cell(rows).squeeze(-2) * jacobian.into_cell[..., 2, :]
         return jacobian.lift(rows).squeeze(-2), raw
 
-    def _compiled_backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
-        weight = self.parameters["weight_hh"].unflatten(0, (4, self.hidden_size))
-        pre = torch.empty_like(self.stack.transpose(1, 2))
-        norm_weight, normalised, inverse, raw = self._norm_arrays()
+    def backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
+        """Run the backward recursion: see `Trace.backward`."""
+        blocks, pre, (norm_weight, *norm, raw) = self._loop_parts()
+        weight = self.parameters["weight_hh"].unflatten(-2, (4, self.hidden_size)).movedim(-3, 0)
         of_cell = of_rest.clone(memory_format=torch.contiguous_format)
-        of_hidden = kernels.backward_lstm(
-            compiled.time_major(loss_gradients),
-            compiled.array(weight),
-            norm_weight,
-            compiled.time_major(self.cells),
-            compiled.array(self.stack.transpose(1, 2)),
-            normalised,
-            inverse,
-            compiled.array(pre),
-            raw,
-            compiled.array(of_cell),
-        )
-        return compiled.adjoints(pre.transpose(1, 2).unbind(), raw, of_hidden, compiled.array(of_cell))
+        delta, cells = loss_gradients.movedim(-2, 0), self.cells.movedim(-2, 0)
+        of_hidden = compiled.run("backward_lstm", delta, weight, norm_weight, cells, blocks, *norm, pre, raw, of_cell)
+        return self._adjoints(pre, raw, of_hidden, of_cell)
 
 
 class LSTM(Cell):
@@ -273,28 +263,17 @@ class LSTM(Cell):
     def _scan(self, inputs: Tensor, initial: Tensor) -> LSTMTrace:
         """Run the recurrence, time-major inside."""
         stack = self._drive(inputs, slice(None))
-        _, steps, batch, size = stack.shape
-        history, cells = stack.new_empty(2, steps + 1, batch, size)
-        history[0], cells[0] = initial.chunk(2, dim=-1)
-        norm = NormRecord(self, steps, batch)
-        recurrent = self.weight_hh.unflatten(0, (4, size)).mT
-        if compiled.usable(stack):
-            parts = (recurrent, norm.weight, norm.bias, history, cells, stack, norm.normalised, norm.inverse)
-            kernels.scan_lstm(*map(compiled.array, parts))
-        else:
-            for t in range(steps):
-                pre = torch.baddbmm(stack[:, t], history[t].expand(4, -1, -1), recurrent)
-                i, f, g, o = torch.sigmoid(pre, out=stack[:, t])
-                torch.tanh(norm(t, pre[2]), out=g)
-                torch.addcmul(f * cells[t], i, g, out=cells[t + 1])
-                torch.mul(o, torch.tanh(cells[t + 1]), out=history[t + 1])
+        blocks, (history, cells) = stack.movedim(-3, 1), (self._room(stack, part) for part in initial.chunk(2, dim=-1))
+        norm = NormRecord(self, blocks)
+        recurrent = self.weight_hh.unflatten(-2, (4, self.hidden_size)).movedim(-3, 0).mT
+        compiled.run("scan_lstm", recurrent, norm.weight, norm.bias, history, cells, blocks, norm.normalised, norm.inverse)
         return LSTMTrace(
             inputs=inputs,
-            history=history.transpose(0, 1),
-            stack=stack.transpose(1, 2),
+            history=history.movedim(0, -2),
+            stack=stack.transpose(-3, -2),
             parameters=dict(self.named_parameters()),
             **norm.parts,
-            cells=cells.transpose(0, 1),
+            cells=cells.movedim(0, -2),
         )
 
 

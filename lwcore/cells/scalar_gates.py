@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lwcore.cells import compiled, kernels
+from lwcore.cells import compiled
 from lwcore.cells.base import Block, Cell, NormRecord, preactivation
 from lwcore.cells.jacobian import Adjoints, FactoredJacobian, NeuronFactors, NormFactors
 from lwcore.cells.trace import Trace
@@ -145,28 +145,18 @@ class ScalarGateTrace(Trace):
         raw = None if self.norm is None else adjoint * jacobian.through_candidate
         return jacobian.lift(adjoint.unsqueeze(-2)).squeeze(-2), raw
 
-    def _compiled_backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
-        hidden, weight = self.hidden_size, self.parameters["weight_hh"]
-        pre = torch.empty_like(self.stack.transpose(1, 2))
-        shared = self.history.new_empty((0, 0)) if self.shared is None else self.shared[..., 0]
-        of_shared = torch.empty_like(shared.t())
-        norm_weight, normalised, inverse, raw = self._norm_arrays()
-        initial = kernels.backward_leaky(
-            compiled.time_major(loss_gradients),
-            compiled.array(weight[-len(pre) * hidden :].unflatten(0, (-1, hidden))),
-            compiled.array(weight[0] if self.shared is not None else weight.new_empty(0)),
-            normalised.dtype.type(self.constant_gate or 0.0),
-            norm_weight,
-            compiled.time_major(self.history),
-            compiled.array(self.stack.transpose(1, 2)),
-            compiled.time_major(shared),
-            normalised,
-            inverse,
-            *map(compiled.array, (pre, of_shared)),
-            raw,
-        )
-        blocks = pre.transpose(1, 2).unbind()
-        return compiled.adjoints(blocks if self.shared is None else (of_shared.t().unsqueeze(-1), *blocks), raw, initial)
+    def backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
+        """Run the backward recursion: see `Trace.backward`."""
+        blocks, pre, (norm_weight, *norm, raw) = self._loop_parts()
+        hidden, rows = self.hidden_size, self.parameters["weight_hh"]
+        weight = rows[..., -len(pre) * hidden :, :].unflatten(-2, (-1, hidden)).movedim(-3, 0)
+        none = self.history.new_empty((0, 0)), self.history.new_empty(0)
+        shared, narrow = none if self.shared is None else (self.shared[..., 0].movedim(-1, 0), rows[..., 0, :])
+        of_shared = torch.empty_like(shared, memory_format=torch.contiguous_format)
+        delta, history = loss_gradients.movedim(-2, 0), self.history.movedim(-2, 0)
+        inside = (delta, weight, narrow, self.constant_gate or 0.0, norm_weight, history, blocks, shared, *norm)
+        adjoints = self._adjoints(pre, raw, compiled.run("backward_leaky", *inside, pre, of_shared, raw))
+        return adjoints if self.shared is None else adjoints._replace(pre=(of_shared.movedim(0, -1).unsqueeze(-1), *adjoints.pre))
 
 
 class ScalarGateCell(Cell):
@@ -206,38 +196,25 @@ class ScalarGateCell(Cell):
 
     def _scan(self, inputs: Tensor, initial: Tensor) -> ScalarGateTrace:
         """Run the recurrence, time-major inside."""
-        hidden, width = self.hidden_size, self._gate_width()
-        first = width if width == 1 else 0  # the shared gate's row stands in front of the blocks of H
-        stack = self._drive(inputs, slice(first, None))
-        many, steps, batch, _ = stack.shape
-        shared = (inputs @ self.weight_ih[0] + self.bias[0]).t().contiguous() if first else stack.new_empty((0, 0))
-        history = stack.new_empty(steps + 1, batch, hidden)
-        history[0] = initial
-        norm = NormRecord(self, steps, batch)
-        recurrent = self.weight_hh[first:].unflatten(0, (many, hidden)).mT
-        if compiled.usable(stack):
-            narrow = self.weight_hh[0] if first else stack.new_empty(0)
-            weights = compiled.array(recurrent)
-            constant = weights.dtype.type(self.constant_gate or 0.0)
-            parts = (norm.weight, norm.bias, history, stack, shared, norm.normalised, norm.inverse)
-            kernels.scan_leaky(weights, compiled.array(narrow), constant, *map(compiled.array, parts))
-        else:
-            for t in range(steps):
-                candidate = torch.tanh(norm(t, torch.addmm(stack[-1, t], history[t], recurrent[-1])), out=stack[-1, t])
-                gate: Any = self.constant_gate
-                if first:
-                    gate = torch.sigmoid(torch.addmv(shared[t], history[t], self.weight_hh[0]), out=shared[t]).unsqueeze(-1)
-                elif width:
-                    gate = torch.sigmoid(torch.addmm(stack[0, t], history[t], recurrent[0]), out=stack[0, t])
-                torch.lerp(history[t], candidate, gate, out=history[t + 1])
+        first = int(self._gate_width() == 1)  # the shared gate's row stands in front of the blocks of H
+        stack, none = self._drive(inputs, slice(first, None)), (inputs.new_empty((0, 0)), inputs.new_empty(0))
+        history, blocks = self._room(stack, initial), stack.movedim(-3, 1)
+        shared, narrow = none
+        if first:
+            of_inputs = torch.einsum("...btd,...d->t...b", inputs, self.weight_ih[..., 0, :])
+            shared, narrow = (of_inputs + self.bias[..., :1]).contiguous(), self.weight_hh[..., 0, :]
+        norm = NormRecord(self, blocks)
+        recurrent = self.weight_hh[..., first:, :].unflatten(-2, (-1, self.hidden_size)).movedim(-3, 0).mT
+        parts = (norm.weight, norm.bias, history, blocks, shared, norm.normalised, norm.inverse)
+        compiled.run("scan_leaky", recurrent, narrow, self.constant_gate or 0.0, *parts)
         return ScalarGateTrace(
             inputs=inputs,
-            history=history.transpose(0, 1),
-            stack=stack.transpose(1, 2),
+            history=history.movedim(0, -2),
+            stack=stack.transpose(-3, -2),
             parameters=dict(self.named_parameters()),
             **norm.parts,
             constant_gate=self.constant_gate,
-            shared=shared.t().unsqueeze(-1) if first else None,
+            shared=shared.movedim(0, -1).unsqueeze(-1) if first else None,
         )
 
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from lwcore.arguments import integer_in
-from lwcore.cells import compiled
+from lwcore.cells import compiled, loops
 from lwcore.cells.jacobian import Adjoints, FactoredJacobian, NeuronFactors, NormFactors, StepJacobian
 
 
@@ -83,7 +82,7 @@ class Trace(ABC):
     @property
     def outputs(self) -> Tensor:
         """The part of the state that the network's readout sees, h, shape (B, T, H)."""
-        return self.history[:, 1:]
+        return self.history[..., 1:, :]
 
     @property
     def states(self) -> Tensor:
@@ -103,7 +102,7 @@ class Trace(ABC):
     @property
     def last_rest(self) -> Tensor:
         """What the last state holds beside h: nothing, or the LSTM's c; shape (B, S − H)."""
-        return self.history.new_empty((len(self.history), 0))
+        return self.history.new_empty((*self.history.shape[:-2], 0))
 
     def carried(self, states: Tensor) -> Tensor:
         """Choose the part of a state in which gradients are carried from step to step: all of h, or the LSTM's c.
@@ -153,23 +152,40 @@ class Trace(ABC):
         """Carry adjoints of chosen states, (B, steps, S), to the pre-activations (B, steps, K), and to behind the layer normalisation."""
 
     @abstractmethod
-    def _compiled_backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
-        """Run the compiled backward pass."""
+    def backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
+        """Run the backward recursion for the gradients of parameters, inputs and initial state: what training needs.
 
-    def _norm_arrays(self) -> list[np.ndarray]:
-        """What compiled backward passes need of the layer normalisation: see `compiled.norm_arrays`."""
-        return compiled.norm_arrays(self.parameters.get("norm_weight"), self.normalised, self.inverse, self.history)
+        Args:
+            loss_gradients: δ in the outputs h, shape (B, T, H).
+            of_rest: Gradient in `last_rest`, shape (B, S − H).
+
+        Returns:
+            The adjoints.
+        """
+
+    def _loop_parts(self) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """What a backward loop reads and fills: blocks, room for their adjoints, and the norm: weight, values, spreads, room behind it."""
+        blocks = self.stack.movedim(-2, 1)
+        pre = blocks.new_empty(blocks.shape) if compiled.usable(blocks) else loops.room(blocks)
+        if self.normalised is None or self.inverse is None:
+            return blocks, pre, tuple(self.history.new_empty(shape) for shape in ((0,), (0, 0, 0), (0, 0), (0, 0, 0)))
+        normalised = self.normalised.movedim(-2, 0)
+        return blocks, pre, (self.parameters["norm_weight"], normalised, self.inverse[..., 0].movedim(-1, 0), torch.empty_like(normalised))
+
+    def _adjoints(self, pre: Tensor, raw: Tensor, *initial: Tensor) -> Adjoints:
+        """Gather what a backward loop has left: blocks, adjoints behind the norm (or none), and λ of the initial state's parts."""
+        return Adjoints(pre.movedim(1, -2).unbind(), raw.movedim(0, -2) if len(raw) else None, torch.cat(initial, dim=-1))
 
     def _recurrent_gradient(self, pre: tuple[Tensor, ...], times: slice) -> dict[str, Tensor]:
         """Give the gradients of the recurrent weights, and of a bias of theirs."""
-        return {"weight_hh": outer(pre, self.history[:, :-1][:, times])}
+        return {"weight_hh": outer(pre, self.history[..., :-1, :][..., times, :])}
 
     def _gather(self, pre: tuple[Tensor, ...], raw: Tensor | None, times: slice) -> dict[str, Tensor]:
         """Give the gradient of every parameter from the adjoints of pre-activations."""
-        weight_ih, bias = outer(pre, with_ones(self.inputs[:, times]).transpose(0, 1)).split([self.inputs.shape[-1], 1], dim=-1)
-        gradients = {"weight_ih": weight_ih, "bias": bias[:, 0]} | self._recurrent_gradient(pre, times)
+        weight_ih, bias = outer(pre, with_ones(self.inputs[..., times, :]).transpose(-3, -2)).split([self.inputs.shape[-1], 1], dim=-1)
+        gradients = {"weight_ih": weight_ih, "bias": bias[..., 0]} | self._recurrent_gradient(pre, times)
         if self.normalised is not None and raw is not None:
-            gradients |= {"norm_weight": (raw * self.normalised[:, times]).sum((0, 1)), "norm_bias": raw.sum((0, 1))}
+            gradients |= {"norm_weight": (raw * self.normalised[..., times, :]).sum((-3, -2)), "norm_bias": raw.sum((-3, -2))}
         return {name: gradients[name] for name in self.parameters}
 
     def _split(self, rows: Tensor) -> tuple[Tensor, ...]:
@@ -206,22 +222,6 @@ class Trace(ABC):
             adjoint[:, t - 1] += self.jacobian(t).pull(adjoint[:, t].unsqueeze(-2)).squeeze(-2)
         return adjoint
 
-    def backward(self, loss_gradients: Tensor, of_rest: Tensor) -> Adjoints:
-        """Run the backward recursion for the gradients of parameters, inputs and initial state: what training needs.
-
-        Args:
-            loss_gradients: δ in the outputs h, shape (B, T, H).
-            of_rest: Gradient in `last_rest`, shape (B, S − H).
-
-        Returns:
-            The adjoints.
-        """
-        if compiled.usable(self.history):
-            return self._compiled_backward(loss_gradients, of_rest)
-        adjoint = self.backpropagate(loss_gradients, of_rest)
-        pre, raw = self._lift(adjoint, slice(None))
-        return Adjoints(self._split(pre), raw, self.jacobian(0).pull(adjoint[:, 0].unsqueeze(-2)).squeeze(-2))
-
     def gradients(self, adjoints: Adjoints) -> dict[str, Tensor]:
         """Give the parameter gradients of a backward pass.
 
@@ -243,7 +243,7 @@ def with_ones(inputs: Tensor) -> Tensor:
     Returns:
         Time-major, shape (T, B, D + 1).
     """
-    return functional.pad(inputs.transpose(0, 1), (0, 1), value=1.0)
+    return functional.pad(inputs.transpose(-3, -2), (0, 1), value=1.0)
 
 
 def outer(adjoints: tuple[Tensor, ...], inputs: Tensor) -> Tensor:
@@ -256,5 +256,5 @@ def outer(adjoints: tuple[Tensor, ...], inputs: Tensor) -> Tensor:
     Returns:
         Shape (all rows, D).
     """
-    driven = inputs.transpose(0, 1).flatten(0, 1)  # time-major is how scans lie in memory
-    return torch.cat([(driven.t() @ block.transpose(0, 1).flatten(0, 1)).t() for block in adjoints])
+    driven = inputs.transpose(-3, -2).flatten(-3, -2)  # time-major is how scans lie in memory
+    return torch.cat([(driven.mT @ block.transpose(-3, -2).flatten(-3, -2)).mT for block in adjoints], dim=-2)
