@@ -42,7 +42,9 @@ class Network(nn.Module):
         Returns:
             ŷ, shape (B, T).
         """
-        return (states.transpose(0, 1) @ self.weight + self.bias).t()  # scans lie time-major in memory: so no copy is made and kept
+        major = states.transpose(-3, -2)  # scans lie time-major in memory: so no copy is made and kept
+        outputs = (major.flatten(-3, -2) @ self.weight.unsqueeze(-1)).view(major.shape[:-1])
+        return (outputs + self.bias[..., None, None]).mT
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Predict from inputs.
@@ -68,19 +70,19 @@ class Network(nn.Module):
             The mean of E_t, a scalar.
         """
         if chunk is None:
-            return (self(inputs) - targets).square().mean()
+            return (self(inputs) - targets).square().mean((-2, -1))
         size = integer_in("chunk", chunk, 1)
         inputs, state = self.cell.checked_inputs(inputs, None)
-        total = inputs.new_zeros(())
-        for xs, ys in zip(inputs.split(size, dim=1), targets.split(size, dim=1), strict=True):
+        total = inputs.new_zeros(inputs.shape[:-3])
+        for xs, ys in zip(inputs.split(size, dim=-2), targets.split(size, dim=-1), strict=True):
             part, state = checkpoint(self._part, xs, ys, state, use_reentrant=False, preserve_rng_state=False)
             total = total + part
-        return total / targets.numel()
+        return total / targets.shape[-2:].numel()
 
     def _part(self, inputs: Tensor, targets: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Add up the squared error of some steps, and give the state behind them."""
         outputs, last = self.cell.scan(inputs, state)
-        return (self.readout(outputs) - targets).square().sum(), last
+        return (self.readout(outputs) - targets).square().sum((-2, -1)), last
 
     @torch.no_grad()
     def residual(self, states: Tensor, targets: Tensor) -> Tensor:

@@ -263,8 +263,7 @@ class Cell(nn.Module, ABC):
         if inputs.dtype != dtype:
             raise ValueError(f"inputs has dtype {inputs.dtype}: must be {dtype}, that of the cell's parameters.")
         # A sum is ten times as fast, and finite only if all entries are; a CUDA graph can record neither, for the processor would wait.
-        capturing = torch.cuda.is_current_stream_capturing()
-        if not capturing and not inputs.sum().isfinite() and not inputs.isfinite().all():
+        if not compiled.recording(inputs) and not inputs.sum().isfinite() and not inputs.isfinite().all():
             raise ValueError(
                 f"inputs: {int((~inputs.isfinite()).sum())} of {inputs.numel()} entries are NaN or infinite; all must be finite."
             )

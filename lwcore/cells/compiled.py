@@ -28,6 +28,11 @@ def usable(like: Tensor) -> bool:
     return ENABLED and like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
 
 
+def recording(like: Tensor) -> bool:
+    """Say whether what is done with a tensor goes into a CUDA graph, where nothing may wait for the device."""
+    return like.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def run(name: str, *arguments: Tensor | float) -> Tensor:
     """Run a loop of `kernels`, or the one of the same name in `loops`.
 

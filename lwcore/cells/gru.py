@@ -201,7 +201,7 @@ class GRUTrace(Trace):
     def _recurrent_gradient(self, pre: tuple[Tensor, ...], times: slice) -> dict[str, Tensor]:
         previous, reset = self.history[..., :-1, :][..., times, :], self.reset_gate[..., times, :]
         if not self._after:
-            return {"weight_hh": torch.cat([outer(pre[:2], previous), outer(pre[2:], previous * reset)])}
+            return {"weight_hh": torch.cat([outer(pre[:2], previous), outer(pre[2:], previous * reset)], dim=-2)}
         behind_reset = pre[2] * reset
         return {"weight_hh": outer((*pre[:2], behind_reset), previous), "bias_hh": behind_reset.sum((-3, -2))}
 
