@@ -56,6 +56,7 @@ def run_configuration(
     resume: Annotated[bool, typer.Option(help="Use what an earlier run has left, its result included; --no-resume starts anew.")] = True,
     executor: Annotated[Where, typer.Option(help="One process, a process for every core, or a local Dask cluster.")] = Where.here,
     directory: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
+    device: Annotated[str, typer.Option(help="Where to train; on cuda all seeds of a model at once.")] = "cpu",
 ) -> None:
     """Train and measure every network of a configuration and store the result as netCDF."""
     config = _read(name, seeds)
@@ -65,7 +66,7 @@ def run_configuration(
     before = path.stat().st_mtime_ns if path.exists() else None
     try:
         with _executor(executor) as pool:
-            dataset = experiment.run(config, pool, resume, directory)
+            dataset = experiment.run(config, pool, resume, directory, device=device)
     except KeyboardInterrupt:
         err.print(f"Interrupted. The same command goes on from here; unfinished work is in {directory}.")
         raise typer.Exit(130) from None

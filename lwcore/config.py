@@ -76,6 +76,7 @@ class TrainingSettings(_Section):
     learning_rate: float = Field(gt=0, description="Global learning rate μ.")
     weight_decay: float = Field(default=0.0, ge=0, description="Decoupled weight decay (AdamW).")
     clip: float | None = Field(default=None, gt=0, description="Largest 2-norm of the gradient; absent for none.")
+    chunk: PositiveInt | None = Field(default=None, description="Steps kept for the backward pass at a time; absent for all of them.")
     checkpoint_every: PositiveInt = Field(default=200, description="Steps between checkpoints.")
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from enum import IntEnum
@@ -45,6 +45,7 @@ def run(
     resume: bool = True,
     directory: str | Path | None = None,
     progress: bool = True,
+    device: str = "cpu",
 ) -> xr.Dataset:
     """Train and measure every member of a configuration.
 
@@ -58,13 +59,19 @@ def run(
             starts anew.
         directory: Where to keep results; None keeps everything in memory only.
         progress: Draw a progress bar, on standard error (in a notebook, in the cell's output).
+        device: Where networks are trained. On any but ``"cpu"`` all seeds of a model are trained together, in this process; measuring
+            stays on the processor.
 
     Returns:
         The results over model, seed and the dimensions of `measure`, with their provenance in the attributes.
 
     Raises:
         FileExistsError: If a result of another configuration stands under the same name and `resume` is set.
+        ValueError: If there is no such device, or an executor as well.
     """
+    elsewhere = train.device_of(device).type != "cpu"
+    if elsewhere and executor is not None:
+        raise ValueError(f"device = {device!r}: trains in this process; must be 'cpu' with an executor.")
     home = None if directory is None else Path(directory)
     if home is not None and resume and (home / f"{config.name}.nc").exists():
         stored = load(home / f"{config.name}.nc")
@@ -80,7 +87,9 @@ def run(
             shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True, exist_ok=True)  # now, rather than after the first training, is the time to learn that it cannot be made
     with _one_thread(), _bar(config, in_process=executor is None, show=progress) as advance:
-        if executor is None:
+        if elsewhere:
+            done = {member: data for model in config.models for member, data in _run_together(config, model, partial, advance, device)}
+        elif executor is None:
             done = {member: run_member(config, *member, partial, advance) for member in config.members}
         else:
             futures = {executor.submit(run_member, config, *member, partial): member for member in config.members}
@@ -114,7 +123,7 @@ def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Netw
     """
     with _one_thread():
         return {
-            (model, seed): (_train(config, model, seed, task_of(config, seed))[0] if trained else _start(config, model, seed)).double()
+            (model, seed): (_train(config, model, [seed])[0][0] if trained else _start(config, model, seed)).double()
             for model, seed in config.members
         }
 
@@ -178,7 +187,12 @@ def partial_folder(config: Config, home: Path | None) -> Path | None:
 
 
 def run_member(
-    config: Config, model: str, seed: int, partial: Path | None = None, advance: Callable[[int], None] = lambda steps: None
+    config: Config,
+    model: str,
+    seed: int,
+    partial: Path | None = None,
+    advance: Callable[[int], None] = lambda steps: None,
+    trained: tuple[Network, list[float]] | None = None,
 ) -> xr.Dataset:
     """Train and measure one network.
 
@@ -188,6 +202,7 @@ def run_member(
         seed: The member's seed.
         partial: Folder for the finished member and, while it trains, its checkpoint; None for neither.
         advance: Called with the number of training steps just taken or found done.
+        trained: The network and the losses of its training, where that is done already.
 
     Returns:
         The member's dataset.
@@ -201,10 +216,7 @@ def run_member(
         return load(stored)
     with _one_thread():
         task = task_of(config, seed)
-        try:
-            network, losses = _train(config, model, seed, task, partial, advance)
-        except FloatingPointError as error:
-            raise FloatingPointError(f"{model}, seed {seed}: {error}") from error
+        network, losses = trained or _train(config, model, [seed], partial, advance)[0]
         fresh = tasks.sample(task, config.diagnostics.sequences, _rng(seed, Stream.DIAGNOSTICS))
         # Directions and null noise are the member's own, so that nulls of different models are independent draws.
         measure_seed = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
@@ -245,52 +257,65 @@ def _start(config: Config, model: str, seed: int) -> Network:
     return Network(cell, generator)
 
 
+def _run_together(
+    config: Config, model: str, partial: Path | None, advance: Callable[[int], None], device: str
+) -> Iterator[tuple[tuple[str, int], xr.Dataset]]:
+    """Train all seeds of a model together on a device, and measure them one after the other; unless all are stored."""
+    trained: list[tuple[Network, list[float]] | None] = [None] * len(config.seeds)
+    if partial is None or not all((partial / f"{model}-{seed}.nc").exists() for seed in config.seeds):
+        trained = [(network.cpu(), losses) for network, losses in _train(config, model, config.seeds, partial, advance, device)]
+    for seed, own in zip(config.seeds, trained, strict=True):
+        yield (model, seed), run_member(config, model, seed, partial, (lambda steps: None) if own else advance, own)
+
+
 def _train(
     config: Config,
     model: str,
-    seed: int,
-    task: tasks.DelayedRegression,
+    seeds: Sequence[int],
     partial: Path | None = None,
     advance: Callable[[int], None] = lambda steps: None,
-) -> tuple[Network, list[float]]:
-    """Train one network, from its last checkpoint if there is one."""
+    device: str = "cpu",
+) -> list[tuple[Network, list[float]]]:
+    """Train a model's networks together, from their last checkpoint if there is one."""
     settings = config.training
-    network = _start(config, model, seed)
-    checkpoint = None if partial is None else partial / f"{model}-{seed}.checkpoint"
+    networks = [_start(config, model, seed) for seed in seeds]
+    checkpoint = None if partial is None else partial / f"{model}-{'-'.join(map(str, seeds))}.checkpoint"
     resume_from = None if checkpoint is None else _read_checkpoint(checkpoint)
-    if resume_from is not None:
-        advance(resume_from.step)
+    done = 0 if resume_from is None else resume_from[0].step
+    advance(done * len(seeds))
 
-    def on_step(state: train.Progress) -> None:
-        advance(1)
-        if checkpoint is not None and state.step % settings.checkpoint_every == 0:
-            results.write_atomically(checkpoint, lambda part: torch.save(dict(vars(state)), part))
+    def on_step(states: list[train.Progress]) -> None:
+        nonlocal done
+        advance((states[0].step - done) * len(seeds))
+        done = states[0].step
+        if checkpoint is not None and done % settings.checkpoint_every == 0:
+            results.write_atomically(checkpoint, lambda part: torch.save([dict(vars(state)) for state in states], part))
 
-    losses = train.fit(
-        network,
-        tasks.sample(task, settings.sequences, _rng(seed, Stream.TRAINING)),
-        steps=settings.steps,
-        batch_size=settings.batch_size,
-        seed=_seed(seed, Stream.ORDER),
-        optimizer=settings.optimizer,
-        learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        clip=settings.clip,
-        resume_from=resume_from,
-        on_step=on_step,
-    )
-    return network, losses
+    try:
+        losses = train.fit_together(
+            networks,
+            [tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING)) for seed in seeds],
+            seeds=[_seed(seed, Stream.ORDER) for seed in seeds],
+            **settings.model_dump(exclude={"sequences", "checkpoint_every"}),
+            device=device,
+            report_every=1 if device == "cpu" else settings.checkpoint_every,
+            resume_from=resume_from,
+            on_step=on_step,
+        )
+    except FloatingPointError as error:
+        raise FloatingPointError(f"{model}, seed {', '.join(map(str, seeds))}: {error}") from error
+    return list(zip(networks, losses, strict=True))
 
 
-def _read_checkpoint(path: Path) -> train.Progress | None:
+def _read_checkpoint(path: Path) -> list[train.Progress] | None:
     """Read a checkpoint; one that cannot be read is named and left out, and training starts anew."""
     if not path.exists():
         return None
     try:
-        state = torch.load(path, weights_only=True)  # never executes pickled code
-        if not isinstance(state, dict):
-            raise TypeError(f"it holds a {type(state).__name__}")
-        return train.Progress(**{field.name: state[field.name] for field in dataclasses.fields(train.Progress)})
+        states = torch.load(path, weights_only=True, map_location="cpu")  # never executes pickled code
+        if not isinstance(states, list):
+            raise TypeError(f"it holds a {type(states).__name__}")
+        return [train.Progress(**{field.name: state[field.name] for field in dataclasses.fields(train.Progress)}) for state in states]
     except Exception as error:  # whatever is wrong with the file, the member can be trained anew
         warnings.warn(f"checkpoint {path} cannot be read ({error}); this member starts anew", stacklevel=2)
         return None

@@ -91,3 +91,10 @@ def test_damaged_result_is_named_not_overwritten(tmp_path):
     assert code == 2
     assert "not a whole result file" in output
     assert (tmp_path / "smoke.nc").read_bytes() == b"damaged"
+
+
+def test_a_device_that_is_not_there_is_named(tmp_path):
+    code, output = lw("run", "smoke", "--device", "cuda:9", "--directory", tmp_path)
+    assert code == 2
+    assert "device = 'cuda:9': PyTorch" in output
+    assert list(tmp_path.iterdir()) == []

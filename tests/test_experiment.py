@@ -94,26 +94,28 @@ def test_members_differ_by_seed_and_share_data_between_models(undisturbed):
 def test_settings_arrive_where_they_are_used(monkeypatch):
     """What training, the cell and the task are given, and that diagnostics are made on other sequences than training."""
     changes = {
-        "training": SMOKE.training.model_copy(update={"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}),
+        "training": SMOKE.training.model_copy(
+            update={"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd", "chunk": 5}
+        ),
         "network": SMOKE.network.model_copy(update={"gate_init": 0.2, "gate_spread": 0.0}),
         "task": SMOKE.task.model_copy(update={"noise": 0.9}),
     }
     seen, drawn = {}, []
-    original_fit, original_sample = experiment.train.fit, experiment.tasks.sample
+    original_fit, original_sample = experiment.train.fit_together, experiment.tasks.sample
 
-    def fit(network, sequences, **options):
-        trace = network.cell.trace(sequences.inputs)
-        seen.update(options, gate=trace.gate.mean().item(), batch=sequences)
-        return original_fit(network, sequences, **options)
+    def fit(networks, sequences, **options):
+        trace = networks[0].cell.trace(sequences[0].inputs)
+        seen.update(options, gate=trace.gate.mean().item(), batch=sequences[0])
+        return original_fit(networks, sequences, **options)
 
     def sample(task, count, rng):
         drawn.append((task, original_sample(task, count, rng)))
         return drawn[-1][1]
 
-    monkeypatch.setattr(experiment.train, "fit", fit)
+    monkeypatch.setattr(experiment.train, "fit_together", fit)
     monkeypatch.setattr(experiment.tasks, "sample", sample)
     result = run_member(SMOKE.model_copy(update=changes), "DiagGate", 1)
-    wanted = {"steps": 30, "batch_size": 16, "clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}
+    wanted = {"steps": 30, "batch_size": 16, "clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd", "chunk": 5}
     assert {key: seen[key] for key in wanted} == wanted
     assert seen["gate"] == pytest.approx(0.2, abs=1e-6)
     assert [task.noise for task, _ in drawn] == [0.9, 0.9]
@@ -236,7 +238,7 @@ def test_truncated_member_is_named(tmp_path):
 def test_one_thread_is_used_and_the_number_restored(monkeypatch):
     before = torch.get_num_threads()
     used = []
-    monkeypatch.setattr(experiment.train, "fit", lambda *_, **__: used.append(torch.get_num_threads()) or [0.0])
+    monkeypatch.setattr(experiment.train, "fit_together", lambda *_, **__: used.append(torch.get_num_threads()) or [[0.0]])
     torch.set_num_threads(2)
     try:
         run_member(SMOKE, "ConstGate", 1)
@@ -244,3 +246,43 @@ def test_one_thread_is_used_and_the_number_restored(monkeypatch):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.fixture
+def abacus(monkeypatch):
+    """A device beside the processor, which is the processor; the number of networks in each training."""
+    found, original = [], experiment.train.fit_together
+
+    def fit(networks, sequences, **options):
+        found.append((len(networks), options["device"], options["report_every"]))
+        return original(networks, sequences, **options | {"device": "cpu"})
+
+    monkeypatch.setattr(experiment.train, "fit_together", fit)
+    monkeypatch.setattr(experiment.train, "device_of", lambda name: torch.device("meta" if name == "abacus" else name))
+    return found
+
+
+def test_seeds_of_a_model_are_trained_together_on_a_device(undisturbed, abacus, tmp_path):
+    """With the same numbers, for on the processor each member runs its own compiled loop; and what is stored is not trained again."""
+    partial = experiment.partial_folder(SMOKE, tmp_path)
+    for model, seed in (("ConstGate", 1), ("ConstGate", 2), ("DiagGate", 2)):
+        run_member(SMOKE, model, seed, partial)
+    del abacus[:]
+    together = run(SMOKE, directory=tmp_path, progress=False, device="abacus")
+    assert abacus == [(2, "abacus", SMOKE.training.checkpoint_every)] * 2
+    xr.testing.assert_identical(together, undisturbed[0])
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="device = 'abacus': trains in this process"):
+        run(SMOKE, pool, progress=False, device="abacus")
+
+
+def test_training_together_goes_on_from_its_checkpoint(undisturbed, abacus, tmp_path, monkeypatch):
+    often = SMOKE.model_copy(update={"training": SMOKE.training.model_copy(update={"checkpoint_every": 20})})
+    monkeypatch.setattr(experiment, "run_member", None)  # stops a run when the first model is trained
+    with pytest.raises(TypeError):
+        run(often, directory=tmp_path, progress=False, device="abacus")
+    partial = experiment.partial_folder(often, tmp_path)
+    assert [path.name for path in partial.iterdir()] == ["ConstGate-1-2.checkpoint"]
+    steps = []
+    (_, losses), _ = experiment._train(often, "ConstGate", (1, 2), partial, steps.append, "abacus")
+    assert steps == [40, 20]
+    np.testing.assert_array_equal(losses, undisturbed[0].loss.sel(model="ConstGate", seed=1))
