@@ -23,9 +23,9 @@ def room(blocks: Tensor) -> Tensor:
     return torch.empty_like(blocks.movedim(0, -2), memory_format=torch.contiguous_format).movedim(-2, 0)
 
 
-def _product(base: Tensor, rows: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
-    """Compute ``base + rows @ weight`` in one launch, of one network or of several."""
-    return (torch.addmm if rows.ndim == 2 else torch.baddbmm)(base, rows, weight, out=out)
+def _product(base: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    """Add a product, ``base += rows @ weight``, in one launch, of one network or of several; out of place it would be a copy more."""
+    return (base.addmm_ if rows.ndim == 2 else base.baddbmm_)(rows, weight)
 
 
 def _wide(blocks: Tensor) -> Tensor:
@@ -78,48 +78,23 @@ def _through_norm(weight: Tensor, normalised: Tensor, inverse: Tensor, raw: Tens
     return carry
 
 
-def scan_leaky(
-    recurrent: Tensor,
-    narrow: Tensor,
-    constant: float,
-    norm_weight: Tensor,
-    norm_bias: Tensor,
-    history: Tensor,
-    blocks: Tensor,
-    shared: Tensor,
-    normalised: Tensor,
-    inverse: Tensor,
-) -> None:
+def scan_leaky(recurrent, narrow, constant, norm_weight, norm_bias, history, blocks, shared, normalised, inverse):
     """Run a scalar-gate cell: see `kernels.scan_leaky`."""
     wide, columns = _wide(blocks), _columns(recurrent)
     squash, store = _candidates(norm_weight, norm_bias, normalised, inverse)
-    gate: Tensor | float = constant
+    gate = constant
     for t, pre in enumerate(wide):
-        _product(pre, history[t], columns, out=pre)
+        _product(pre, history[t], columns)
         if narrow.numel():
             gate = shared[t].unsqueeze(-1)
-            _product(gate, history[t], narrow.unsqueeze(-1), out=gate).sigmoid_()
+            _product(gate, history[t], narrow.unsqueeze(-1)).sigmoid_()
         elif len(blocks) == 2:
             gate = blocks[0, t].sigmoid_()
         torch.lerp(history[t], squash(blocks[-1, t]), gate, out=history[t + 1])
     store()
 
 
-def backward_leaky(
-    delta: Tensor,
-    weight: Tensor,
-    narrow: Tensor,
-    constant: float,
-    norm_weight: Tensor,
-    history: Tensor,
-    blocks: Tensor,
-    shared: Tensor,
-    normalised: Tensor,
-    inverse: Tensor,
-    pre: Tensor,
-    of_shared: Tensor,
-    raw: Tensor,
-) -> Tensor:
+def backward_leaky(delta, weight, narrow, constant, norm_weight, history, blocks, shared, normalised, inverse, pre, of_shared, raw):
     """Run a scalar-gate cell's recursion backwards: see `kernels.backward_leaky`."""
     wide, rows, candidate, before = _wide(pre), _rows(weight), blocks[-1], history[:-1]
     carry = _through_norm(norm_weight, normalised, inverse, raw, pre[-1])
@@ -144,21 +119,12 @@ def backward_leaky(
     return adjoint
 
 
-def scan_lstm(
-    recurrent: Tensor,
-    norm_weight: Tensor,
-    norm_bias: Tensor,
-    history: Tensor,
-    cells: Tensor,
-    blocks: Tensor,
-    normalised: Tensor,
-    inverse: Tensor,
-) -> None:
+def scan_lstm(recurrent, norm_weight, norm_bias, history, cells, blocks, normalised, inverse):
     """Run an LSTM: see `kernels.scan_lstm`."""
     wide, columns = _wide(blocks), _columns(recurrent)
     squash, store = _candidates(norm_weight, norm_bias, normalised, inverse)
     for t, pre in enumerate(wide):
-        _product(pre, history[t], columns, out=pre)
+        _product(pre, history[t], columns)
         i, f = blocks[:2, t].sigmoid_()
         o, cell = blocks[3, t].sigmoid_(), cells[t + 1]
         torch.mul(f, cells[t], out=cell).addcmul_(i, squash(blocks[2, t]))
@@ -166,18 +132,7 @@ def scan_lstm(
     store()
 
 
-def backward_lstm(
-    delta: Tensor,
-    weight: Tensor,
-    norm_weight: Tensor,
-    cells: Tensor,
-    blocks: Tensor,
-    normalised: Tensor,
-    inverse: Tensor,
-    pre: Tensor,
-    raw: Tensor,
-    of_cell: Tensor,
-) -> Tensor:
+def backward_lstm(delta, weight, norm_weight, cells, blocks, normalised, inverse, pre, raw, of_cell):
     """Run an LSTM's recursion backwards: see `kernels.backward_lstm`."""
     wide, rows = _wide(pre), _rows(weight)
     carry = _through_norm(norm_weight, normalised, inverse, raw, pre[2])
@@ -189,7 +144,7 @@ def backward_lstm(
     torch.mul(shown * o, 1 - o, out=pre[3])
     factors = [raw.unsqueeze(0), pre[:2]] if len(raw) else [pre[:3]]
     expression = shown.square_().neg_().add_(1).mul_(o)
-    adjoint = delta[-1]
+    adjoint, below = delta[-1], torch.cat([torch.zeros_like(delta[:1]), delta[:-1]])
     for t in range(len(wide) - 1, -1, -1):
         of_cell.addcmul_(adjoint, expression[t])
         for factor in factors:
@@ -197,48 +152,29 @@ def backward_lstm(
         carry(t)
         pre[3, t].mul_(adjoint)
         of_cell.mul_(f[t])
-        adjoint = _product(delta[t - 1] if t else torch.zeros_like(adjoint), wide[t], rows)
+        adjoint = _product(below[t], wide[t], rows)
     return adjoint
 
 
-def scan_gru(
-    recurrent: Tensor,
-    bias_hh: Tensor,
-    norm_weight: Tensor,
-    norm_bias: Tensor,
-    history: Tensor,
-    blocks: Tensor,
-    products: Tensor,
-    normalised: Tensor,
-    inverse: Tensor,
-) -> None:
+def scan_gru(recurrent, bias_hh, norm_weight, norm_bias, history, blocks, products, normalised, inverse):
     """Run a GRU: see `kernels.scan_gru`."""
     gates, columns, own = _wide(blocks[:2]), _columns(recurrent[:2]), recurrent[2]
     squash, store = _candidates(norm_weight, norm_bias, normalised, inverse)
+    if len(products):
+        products.copy_(bias_hh.unsqueeze(-2).expand_as(products))
     for t, pre in enumerate(gates):
-        _product(pre, history[t], columns, out=pre)
+        _product(pre, history[t], columns)
         r, z = blocks[:2, t].sigmoid_()
         g = blocks[2, t]
         if len(products):
-            g.addcmul_(r, _product(bias_hh.unsqueeze(-2), history[t], own, out=products[t]))
+            g.addcmul_(r, _product(products[t], history[t], own))
         else:
-            _product(g, r * history[t], own, out=g)
+            _product(g, r * history[t], own)
         torch.lerp(history[t], squash(g), z, out=history[t + 1])
     store()
 
 
-def backward_gru(
-    delta: Tensor,
-    weight: Tensor,
-    norm_weight: Tensor,
-    history: Tensor,
-    blocks: Tensor,
-    products: Tensor,
-    normalised: Tensor,
-    inverse: Tensor,
-    pre: Tensor,
-    raw: Tensor,
-) -> Tensor:
+def backward_gru(delta, weight, norm_weight, history, blocks, products, normalised, inverse, pre, raw):
     """Run a GRU's recursion backwards: see `kernels.backward_gru`."""
     gates, rows, own = _wide(pre[:2]), _rows(weight[:2]), weight[2]
     carry = _through_norm(norm_weight, normalised, inverse, raw, pre[2])
@@ -256,7 +192,7 @@ def backward_gru(
         base = torch.addcmul(delta[t - 1], adjoint, keep[t]) if t else adjoint * keep[t]
         if len(products):
             pre[0, t].mul_(pre[2, t])
-            base = _product(base, pre[2, t] * r[t], own)
+            _product(base, pre[2, t] * r[t], own)
         else:
             product = pre[2, t] @ own
             pre[0, t].mul_(product)
