@@ -151,7 +151,8 @@ def fit_together(
     """Train networks of one shape in lockstep: each ends as `fit` would leave it, but their matrix products are done at once.
 
     On CUDA the third step is recorded as a graph, forward, backward, clipping and optimiser, and replayed from then on: a step is then a
-    few copies and one launch, and the processor waits for the device once every `report_every` steps.
+    few copies and one launch, and the processor waits for the device once every `report_every` steps. This has been tested with a tape in
+    the graph's place, on the processor, and not been run on a GPU; its cost model stands in CONTRIBUTING.md.
 
     Args:
         networks: The networks; their parameters are changed, and they are moved to the device.
@@ -224,7 +225,7 @@ def fit_together(
                 torch.nn.utils.clip_grad_norm_(network.parameters(), bound)
             descent.step()
 
-    take = _recorded(step) if record else step
+    take = _recorded(step, place) if record else step
     taken, losses = states[0].step, [list(state.losses) for state in states]
     while taken < steps:
         ahead = range(taken, min(taken - taken % report_every + report_every, steps))
@@ -251,21 +252,22 @@ def fit_together(
     return losses
 
 
-def _recorded(step: Callable[[], None]) -> Callable[[], None]:
+def _recorded(step: Callable[[], None], place: torch.device) -> Callable[[], None]:
     """Take real steps on a stream beside at first, as PyTorch asks; then record one as a CUDA graph, and replay it from there on."""
-    beside, graph, calls = torch.cuda.Stream(), torch.cuda.CUDAGraph(), itertools.count()
+    beside, graph, calls = torch.cuda.Stream(place), torch.cuda.CUDAGraph(), itertools.count()
 
     def take() -> None:
-        call = next(calls)
-        if call < WARM_UP:
-            beside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(beside):
-                step()
-            torch.cuda.current_stream().wait_stream(beside)
-            return
-        if call == WARM_UP:
-            with torch.cuda.graph(graph):
-                step()
-        graph.replay()
+        call, here = next(calls), torch.cuda.current_stream(place)
+        with torch.cuda.device(place):
+            if call < WARM_UP:
+                beside.wait_stream(here)
+                with torch.cuda.stream(beside):
+                    step()
+                here.wait_stream(beside)
+                return
+            if call == WARM_UP:
+                with torch.cuda.graph(graph):
+                    step()
+            graph.replay()
 
     return take

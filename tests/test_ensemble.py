@@ -112,6 +112,9 @@ class Tape(TorchDispatchMode):
 class Stream:
     """A stream that is the only one."""
 
+    def __init__(self, place):
+        pass
+
     def wait_stream(self, other):
         pass
 
@@ -127,6 +130,7 @@ def tapes(monkeypatch):
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "device", lambda place: nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: made.append(Tape()) or made[-1])
     monkeypatch.setattr(torch.cuda, "graph", lambda tape: tape)
     return made
