@@ -183,3 +183,17 @@ def test_a_device_that_is_not_there_is_named(device, message):
     networks, sequences, seeds = members("ConstGate")
     with pytest.raises(ValueError, match=message):
         fit_together(networks, sequences, seeds=seeds, steps=1, device=device, **OPTIONS)
+
+
+@pytest.mark.parametrize("chunk", [None, 3])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_step_stays_on_its_device(kind, count, chunk, monkeypatch):
+    """On tensors without numbers, where any with numbers among them would be refused."""
+    monkeypatch.setattr(compiled, "recording", lambda like: True)
+    networks, _, _ = members(kind, count)
+    ensemble = Ensemble([network.to("meta") for network in networks])
+    losses = ensemble.backward(*(torch.empty(count, 4, 7, *size, dtype=torch.float64, device="meta") for size in ((3,), ())), chunk)
+    gradients = [parameter.grad for network in networks for parameter in network.parameters()]
+    assert {tensor.device.type for tensor in (losses, *gradients)} == {"meta"}
+    assert losses.shape == (count,)

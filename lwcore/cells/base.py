@@ -162,6 +162,8 @@ class Cell(nn.Module, ABC):
     def scan(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Scan the sequences and give the last state too, so that a scan can go on where another has stopped.
 
+        Where all parameters have an axis S in front, they are those of S cells, and so have all shapes: `lwcore.ensemble` uses this.
+
         Args:
             inputs: x, shape (B, T, D); not checked.
             state: The initial state, shape (B, S).
