@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lwcore.arguments import integer_in
+from lwcore.arguments import finite_array, integer_in
 from lwcore.cells import Trace
 from lwcore.transport import effective_rates
 
@@ -26,7 +26,14 @@ def split(trace: Trace, times: slice | Tensor) -> tuple[Tensor, Tensor]:
 
     Returns:
         A and R, each of shape (B, steps, S, S).
+
+    Raises:
+        ValueError: If a slice reaches beyond the trace or holds no step.
     """
+    if isinstance(times, slice):
+        outside = any(end is not None and abs(end) > trace.length for end in (times.start, times.stop))
+        if outside or not range(trace.length)[times]:
+            raise ValueError(f"times = {times}: must hold at least one step and stay within the {trace.length} of the trace.")
     whole, factors = trace.jacobian(times).dense(), trace.neurons.at(times)
     kept = torch.diag_embed(factors.retention)
     if factors.head is not None:
@@ -90,13 +97,14 @@ def remainders(kept: Tensor, mixing: Tensor, epsilons: Sequence[float]) -> Tenso
     Args:
         kept: A, shape (..., steps, S, S), the oldest step first.
         mixing: R, of the same shape.
-        epsilons: Values of ε.
+        epsilons: Values of ε, at least one, each finite.
 
     Returns:
         Shape (number of ε, ...).
     """
+    dial = finite_array("epsilons", epsilons, ndim=1).tolist()
     constant, linear = coefficients(kept, mixing)
-    left = torch.stack([scaled_product(kept, mixing, e) - constant - e * linear for e in epsilons])
+    left = torch.stack([scaled_product(kept, mixing, e) - constant - e * linear for e in dial])
     return torch.linalg.matrix_norm(left) / torch.linalg.matrix_norm(constant)
 
 

@@ -218,13 +218,18 @@ def own_sign_bias(terms: LagTerms, n_sequences: int) -> Tensor:
     ``μ^{(q)} a^{(q)}`` this falls as 1/√N, as the noise itself does.
 
     Args:
-        terms: Rates and alignments, from which the covariances are taken.
+        terms: Rates and alignments of at least two sequences, from which the covariances are taken.
         n_sequences: N, at least 1.
 
     Returns:
         The mean of pure noise, shape (lags,).
+
+    Raises:
+        ValueError: If there is only one sequence, which has no covariance.
     """
     size = integer_in("n_sequences", n_sequences, 1)
+    if len(terms.rates) < 2:
+        raise ValueError(f"terms holds {len(terms.rates)} sequence(s): must hold at least 2, for a covariance.")
     aligned, added = terms.alignments.mean(1), (terms.rates * terms.alignments).mean(1)
     deviation = aligned.std(0)
     covariance = ((aligned - aligned.mean(0)) * (added - added.mean(0))).sum(0) / (len(aligned) - 1)

@@ -199,13 +199,13 @@ def crossings(compared: xr.Dataset, level: float = 0.1) -> pd.DataFrame:
         level: The level, above 0.
 
     Returns:
-        A row a model; the errors of the rates and of the envelope, ``|f/f_exact − 1|``, at zeroth and first order, and the off-diagonal
+        A row a model; the errors of the rates μ and of the envelope f, ``|f/f_exact − 1|``, at zeroth and first order, and the off-diagonal
         share.
     """
     f = compared.envelope.mean("sequence")
-    both = {"rates": compared.error, "f": abs(f / f.sel(order="exact") - 1)}
-    errors = {f"{order}: {name}": error.sel(order=order, drop=True) for name, error in both.items() for order in ("zeroth", "first")}
-    errors["off-diagonal share"] = compared.off_diagonal
+    both = {"μ": compared.error, "f": abs(f / f.sel(order="exact") - 1)}
+    errors = {f"{order} {name}": error.sel(order=order, drop=True) for name, error in both.items() for order in ("zeroth", "first")}
+    errors["off-diag."] = compared.off_diagonal
     found = xr.concat([passing_lag(error, level) for error in errors.values()], pd.Index(errors, name="past"))
     return table(found.transpose(..., "past"), never=f"> {int(compared.lag[-1])}")
 

@@ -41,7 +41,7 @@ def blocks(jacobian: Tensor, names: Mapping[tuple[int, int], str], states: tuple
     figure, (axes,) = canvas(1, width=5.6, height=4.6)
     size, parts = len(jacobian), len(states)
     largest = jacobian.abs().max().item()
-    image = axes.pcolormesh(jacobian.numpy(), cmap="RdBu", vmin=-largest, vmax=largest)
+    image = axes.pcolormesh(jacobian.numpy(), cmap="RdBu_r", vmin=-largest, vmax=largest)
     middles = (np.arange(parts) + 0.5) * size / parts
     for edge in range(1, parts):
         axes.axhline(edge * size / parts, color="black", lw=1)
@@ -156,7 +156,7 @@ def polynomial(epsilons: Sequence[float], left_out: Mapping[str, NDArray[np.floa
     for (lag, sizes), colour, marker in zip(terms.items(), SHADES, _MARKS, strict=False):
         size.plot(np.arange(np.size(sizes)), np.asarray(sizes), marker=marker, ms=4, color=colour, label=f"lag {lag}")
     size.axvspan(-0.5, 1.5, color="grey", alpha=0.15, lw=0)
-    size.annotate("kept by\nfirst order", (0.5, 0.03), ha="center", va="bottom", fontsize=8, xycoords=("data", "axes fraction"))
+    size.annotate("kept by\nfirst order", (1.7, 0.03), ha="left", va="bottom", fontsize=8, xycoords=("data", "axes fraction"))
     size.set(xlabel="power k of R", ylabel="size of the term, ‖$P_k$‖ / ‖$P_0$‖", yscale="log", ylim=(1e-4, None))
     return done(figure, remainder, size)
 

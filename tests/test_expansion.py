@@ -50,6 +50,21 @@ def test_polynomial_is_the_scaled_product():
     torch.testing.assert_close(left_out[1] / left_out[0], torch.full((3,), 100.0, dtype=torch.float64), rtol=2e-1, atol=0)
 
 
+def test_remainders_want_finite_values_of_the_dial():
+    kept, mixing = draw(2, 3, 6, 4, 4)
+    with pytest.raises(ValueError, match=r"epsilons has shape .* must not be empty"):
+        expansion.remainders(kept, mixing, [])
+    with pytest.raises(ValueError, match="epsilons: 1 of 2 entries are NaN"):
+        expansion.remainders(kept, mixing, [0.1, float("nan")])
+
+
+@pytest.mark.parametrize("times", [slice(5, 50), slice(-50, 5), slice(5, 5)])
+def test_split_wants_steps_of_the_trace(times):
+    trace = make("ConstGate").trace(draw(2, 9, 3))
+    with pytest.raises(ValueError, match=r"times = slice\(.*at least one step and stay within the 9"):
+        expansion.split(trace, times)
+
+
 @pytest.mark.parametrize("kind", CELLS)
 def test_split_is_retention_and_mixing(kind):
     """Their sum is J; mixing vanishes with the recurrent weights; the first two terms hold the rates on their diagonal."""

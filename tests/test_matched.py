@@ -94,6 +94,8 @@ def test_own_signs_make_a_mean_of_noise_as_predicted():
         matched.own_sign_bias(terms, 0)
     with pytest.raises(ValueError, match="n_sequences = 20001"):
         matched.own_sign_means(terms, 20_001)
+    with pytest.raises(ValueError, match=r"terms holds 1 sequence\(s\): must hold at least 2"):
+        matched.own_sign_bias(terms.of(slice(0, 1)), 10)
 
 
 def test_one_neuron_of_gaussian_noise_has_the_textbook_bias():
