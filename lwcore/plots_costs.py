@@ -123,7 +123,10 @@ def growth(steps: Record, transport: Record) -> Figure:
     for axes, (size, by_model) in zip(panels.flat, _curves(steps, transport).items(), strict=True):
         for model, marker, colour in zip(_MODELS, "osD^v", sns.color_palette("colorblind"), strict=False):
             axes.loglog(*by_model[model], marker=marker, ms=4, color=colour, label=model)
+        sizes = next(iter(by_model.values()))[0].tolist()
         axes.set(xlabel=_AXES[size], ylabel="exact rates (s)" if size == "L" else "training step (s)")
+        axes.set_xticks(sizes, [f"{x:g}" for x in sizes])
+        axes.minorticks_off()
     panels[0, 0].legend(fontsize=8)
     sns.despine(figure)
     plt.close(figure)

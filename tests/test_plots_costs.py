@@ -1,0 +1,46 @@
+"""The page of costs reads what `make bench` has recorded."""
+
+from pathlib import Path
+
+import pytest
+
+from lwcore import plots_costs
+
+RECORDS = Path("book/results/bench")
+
+
+@pytest.fixture
+def records():
+    """All records by name."""
+    return {path.stem: plots_costs.load(path) for path in RECORDS.glob("*.json")}
+
+
+def test_tables_hold_the_recorded_times(records):
+    table = plots_costs.ratios(records["steps"], "small")
+    taken = records["steps"]["shapes"]["small"]["seconds"]
+    assert float(table.loc["LSTM", "over nn.LSTM"]) == pytest.approx(taken["LSTM"] / taken["nn.LSTM"], abs=0.006)
+    assert float(table.loc["GRU", "naive loop over it"]) == pytest.approx(taken["GRU, naive loop"] / taken["GRU"], abs=0.006)
+    stable = plots_costs.against_scipy(records["stable"], records["fits"])
+    mle = records["fits"]["scipy"] / records["fits"]["median"]["mle, 1 × 1000"]
+    assert float(stable.iloc[-1]["SciPy over ours"].replace(",", "")) == pytest.approx(mle, abs=0.6)
+
+
+def test_exponents_are_slopes_on_logarithmic_axes(records):
+    """A made-up record whose times are exact powers gives those powers."""
+    steps, transport = records["steps"], records["transport"]
+    for point in steps["sweeps"]:
+        place = {"T": 1, "B": 0, "H": 3}[point["size"]]
+        point["seconds"] = dict.fromkeys(point["seconds"], 1e-06 * point["shape"][place] ** 1.5)
+    for point in transport["sweeps"]:
+        point["seconds"] = 1e-6 * point["lag"] ** 2
+    slopes = plots_costs.exponents(steps, transport).astype(float)
+    assert (slopes.iloc[:, :3] == 1.5).all(axis=None)
+    assert (slopes.iloc[:, 3] == 2).all()
+
+
+def test_figures_show_every_cell_and_size(records):
+    figure = plots_costs.growth(records["steps"], records["transport"])
+    assert [axes.get_xlabel() for axes in figure.axes] == ["time steps T", "sequences B", "neurons H", "longest lag L (steps)"]
+    assert all(len(axes.get_lines()) == 5 for axes in figure.axes)
+    (axes,) = plots_costs.memory(records["memory"]).axes
+    assert [line.get_xdata().tolist() for line in axes.get_lines()] == [[1024, 2048, 4096, 8192, 16384]] * 2
