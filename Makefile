@@ -35,7 +35,7 @@ test: book ## check the code, the notebooks and the built pages
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadscope
 
-bench: $(STAMP) ## time training steps, stable laws and their fits (SciPy's fit alone takes half a minute)
+bench: $(STAMP) ## time and record training steps, rates, memory, stable laws and fits (some four minutes)
 	$(BIN)/python -m benchmarks.steps
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.memory

@@ -126,7 +126,7 @@ def growth(steps: Record, transport: Record) -> Figure:
         sizes = next(iter(by_model.values()))[0].tolist()
         axes.set(xlabel=_AXES[size], ylabel="exact rates (s)" if size == "L" else "training step (s)")
         axes.set_xticks(sizes, [f"{x:g}" for x in sizes])
-        axes.minorticks_off()
+        axes.xaxis.minorticks_off()
     panels[0, 0].legend(fontsize=8)
     sns.despine(figure)
     plt.close(figure)

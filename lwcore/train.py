@@ -177,7 +177,6 @@ def fit_together(
         ValueError: If there are not as many seeds and sequences as networks, or they do not fit together.
         FloatingPointError: If a loss is no longer finite. On CUDA steps have then been taken until the next report.
     """
-    keep_freed_memory()
     for given in sequences:
         given.check()
     if len({(given.inputs.shape, given.targets.shape) for given in sequences}) != 1 or not len(networks) == len(sequences) == len(seeds):
@@ -195,6 +194,7 @@ def fit_together(
     bound = None if clip is None else real_in("clip", clip, "(0, inf)")
     place = device_of(device)
     record = recordable(place)
+    keep_freed_memory()
     ensemble = Ensemble([network.to(place) for network in networks])
     descents: list[torch.optim.Optimizer] = [
         torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay, capturable=record)
