@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lwcore.arguments import lag_list
+from lwcore.arguments import integer_in, lag_list
 from lwcore.cells import Cell, Trace
 from lwcore.transport import at_steps, checked_ends, default_ends, stream_rates
 
@@ -137,23 +137,26 @@ def projected_gradient(trace: Trace, loss_gradients: Tensor, direction: dict[str
     return (adjoints(trace, loss_gradients) * immediate_sensitivity(trace, direction)).sum((1, 2))
 
 
-def transported(trace: Trace, loss_gradients: Tensor, lags: Sequence[int]) -> Iterator[tuple[int, Tensor]]:
+def transported(trace: Trace, loss_gradients: Tensor, lags: Sequence[int], first: int = 0) -> Iterator[tuple[int, Tensor]]:
     """Carry every loss gradient back through the whole transport, off-diagonal parts included: ``δ_tᵀ M_{t,ℓ}`` of Eq. (3).
 
     Args:
         trace: A scan of B sequences.
         loss_gradients: δ, shape (B, T, H).
         lags: Lags, strictly increasing, each in 0..T−1.
+        first: First end point that matters, in 0..T−1.
 
     Yields:
-        For each lag ℓ, the lag and the row vectors of the end points t = ℓ..T−1, shape (B, T−ℓ, S).
+        For each lag ℓ, the lag and the row vectors of the end points t = max(ℓ, first)..T−1, shape (B, end points, S).
     """
     _check("loss_gradients", loss_gradients, trace.outputs)
     wanted = lag_list("lags", lags, trace.length, least=0)
-    rows = functional.pad(loss_gradients, (0, trace.states.shape[-1] - trace.hidden_size))
+    start = integer_in("first", first, 0, trace.length - 1)
+    rows = functional.pad(loss_gradients[:, start:], (0, trace.states.shape[-1] - trace.hidden_size))
     for lag in range(wanted[-1] + 1):
         if lag:
-            rows = trace.jacobian(slice(1, trace.length - lag + 1)).pull(rows[:, 1:].unsqueeze(-2)).squeeze(-2)
+            steps = slice(max(start, lag) - lag + 1, trace.length - lag + 1)
+            rows = trace.jacobian(steps).pull(rows[:, steps.start - steps.stop :].unsqueeze(-2)).squeeze(-2)
         if lag in wanted:
             yield lag, rows
 

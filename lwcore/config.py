@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 Model = Literal["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"]
 Order = Literal["zeroth", "first", "exact"]
@@ -71,16 +71,21 @@ class TrainingSettings(_Section):
 
     sequences: PositiveInt = Field(description="Number of training sequences.")
     batch_size: PositiveInt = Field(description="Sequences a step.")
-    steps: PositiveInt = Field(description="Optimiser steps.")
+    steps: NonNegativeInt = Field(description="Optimiser steps; 0 to measure networks as they start.")
     optimizer: Literal["sgd", "adamw"] = "adamw"
     learning_rate: float = Field(gt=0, description="Global learning rate μ.")
     weight_decay: float = Field(default=0.0, ge=0, description="Decoupled weight decay (AdamW).")
     clip: float | None = Field(default=None, gt=0, description="Largest 2-norm of the gradient; absent for none.")
     chunk: PositiveInt | None = Field(default=None, description="Steps kept for the backward pass at a time; absent for all of them.")
     checkpoint_every: PositiveInt = Field(default=200, description="Steps between checkpoints.")
+    snapshots: Annotated[tuple[NonNegativeInt, ...], AfterValidator(_increasing)] = Field(
+        default=(), description="Numbers of steps taken after which gates and time scales are looked at on the way."
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.snapshots and self.snapshots[-1] > self.steps:
+            raise ValueError(f"snapshots: {self.snapshots[-1]} is more than the {self.steps} steps")
         if self.batch_size > self.sequences:
             raise ValueError(f"batch_size: {self.batch_size} is more than the {self.sequences} training sequences")
         return self
@@ -103,6 +108,7 @@ class DiagnosticSettings(_Section):
     budgets: Annotated[tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_increasing)] = Field(
         description="Numbers of sequences N."
     )
+    keep_numbers: bool = Field(default=False, description="Store each sequence's numbers for the network's own error, in single precision.")
 
 
 class Config(_Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 import sys
 import warnings
@@ -11,6 +12,7 @@ from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,8 +21,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lwcore import cells, results, tasks, train
+from lwcore.adaptive import base_rates
 from lwcore.cells import Trace
 from lwcore.config import Config, shipped
+from lwcore.course import course
 from lwcore.measure import measure
 from lwcore.network import Network
 from lwcore.results import load
@@ -37,6 +41,22 @@ class Stream(IntEnum):
     ORDER = 3
     WEIGHTS = 4
     MEASURE = 5
+
+
+class Trained(NamedTuple):
+    """A network behind its training.
+
+    Attributes:
+        network: The network.
+        losses: The minibatch loss of every step.
+        snapshots: State dictionaries of the network on the way, by the number of steps taken.
+        optimizer: State dictionary of the optimiser behind the last step.
+    """
+
+    network: Network
+    losses: list[float]
+    snapshots: dict[int, dict[str, Any]]
+    optimizer: dict[str, Any]
 
 
 def run(
@@ -123,7 +143,7 @@ def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Netw
     """
     with _one_thread():
         return {
-            (model, seed): (_train(config, model, [seed])[0][0] if trained else _start(config, model, seed)).double()
+            (model, seed): (_train(config, model, [seed])[0].network if trained else _start(config, model, seed)).double()
             for model, seed in config.members
         }
 
@@ -192,7 +212,7 @@ def run_member(
     seed: int,
     partial: Path | None = None,
     advance: Callable[[int], None] = lambda steps: None,
-    trained: tuple[Network, list[float]] | None = None,
+    trained: Trained | None = None,
 ) -> xr.Dataset:
     """Train and measure one network.
 
@@ -202,7 +222,7 @@ def run_member(
         seed: The member's seed.
         partial: Folder for the finished member and, while it trains, its checkpoint; None for neither.
         advance: Called with the number of training steps just taken or found done.
-        trained: The network and the losses of its training, where that is done already.
+        trained: The trained network, where that is done already.
 
     Returns:
         The member's dataset.
@@ -216,15 +236,20 @@ def run_member(
         return load(stored)
     with _one_thread():
         task = task_of(config, seed)
-        network, losses = trained or _train(config, model, [seed], partial, advance)[0]
+        network, losses, snapshots, optimizer = trained or _train(config, model, [seed], partial, advance)[0]
         fresh = tasks.sample(task, config.diagnostics.sequences, _rng(seed, Stream.DIAGNOSTICS))
         # Directions and null noise are the member's own, so that nulls of different models are independent draws.
         measure_seed = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
         dataset = measure(network, fresh, config.diagnostics, measure_seed)
+        if snapshots:
+            dataset = dataset.merge(course(network, snapshots, fresh, task, config.diagnostics))
         with torch.no_grad():
             predictions = network(fresh.inputs)
         test_loss = (predictions - fresh.targets).square().mean(dtype=torch.float64)
     dataset["loss"] = ("step", np.asarray(losses), {"long_name": "training loss of the minibatch"})
+    if optimizer["state"]:
+        adapted = base_rates(network, optimizer).numpy()
+        dataset["base_rate"] = ("unit", adapted, {"long_name": "base rate Λ of a neuron, per unit of global learning rate"})
     dataset["test_loss"] = ((), test_loss.item(), {"long_name": "mean squared error on fresh sequences"})
     dataset["target_variance"] = (
         (),
@@ -261,9 +286,9 @@ def _run_together(
     config: Config, model: str, partial: Path | None, advance: Callable[[int], None], device: str
 ) -> Iterator[tuple[tuple[str, int], xr.Dataset]]:
     """Train all seeds of a model together on a device, and measure them one after the other; unless all are stored."""
-    trained: list[tuple[Network, list[float]] | None] = [None] * len(config.seeds)
+    trained: list[Trained | None] = [None] * len(config.seeds)
     if partial is None or not all((partial / f"{model}-{seed}.nc").exists() for seed in config.seeds):
-        trained = [(network.cpu(), losses) for network, losses in _train(config, model, config.seeds, partial, advance, device)]
+        trained = [one._replace(network=one.network.cpu()) for one in _train(config, model, config.seeds, partial, advance, device)]
     for seed, own in zip(config.seeds, trained, strict=True):
         yield (model, seed), run_member(config, model, seed, partial, (lambda steps: None) if own else advance, own)
 
@@ -275,47 +300,59 @@ def _train(
     partial: Path | None = None,
     advance: Callable[[int], None] = lambda steps: None,
     device: str = "cpu",
-) -> list[tuple[Network, list[float]]]:
+) -> list[Trained]:
     """Train a model's networks together, from their last checkpoint if there is one."""
     settings = config.training
     networks = [_start(config, model, seed) for seed in seeds]
     checkpoint = None if partial is None else partial / f"{model}-{'-'.join(map(str, seeds))}.checkpoint"
-    resume_from = None if checkpoint is None else _read_checkpoint(checkpoint)
-    done = 0 if resume_from is None else resume_from[0].step
+    stored = None if checkpoint is None else _read_checkpoint(checkpoint)
+    latest, snapshots = stored or ([train.Progress() for _ in seeds], [{0: _copy(n)} if 0 in settings.snapshots else {} for n in networks])
+    done = latest[0].step
     advance(done * len(seeds))
 
     def on_step(states: list[train.Progress]) -> None:
-        nonlocal done
+        nonlocal done, latest
         advance((states[0].step - done) * len(seeds))
-        done = states[0].step
+        done, latest = states[0].step, states
+        if done in settings.snapshots:
+            for kept, network in zip(snapshots, networks, strict=True):
+                kept[done] = _copy(network)
         if checkpoint is not None and done % settings.checkpoint_every == 0:
-            results.write_atomically(checkpoint, lambda part: torch.save([dict(vars(state)) for state in states], part))
+            content = [dict(vars(state)) | {"snapshots": kept} for state, kept in zip(states, snapshots, strict=True)]
+            results.write_atomically(checkpoint, lambda part: torch.save(content, part))
 
     try:
         losses = train.fit_together(
             networks,
             [tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING)) for seed in seeds],
             seeds=[_seed(seed, Stream.ORDER) for seed in seeds],
-            **settings.model_dump(exclude={"sequences", "checkpoint_every"}),
+            **settings.model_dump(exclude={"sequences", "checkpoint_every", "snapshots"}),
             device=device,
-            report_every=1 if device == "cpu" else settings.checkpoint_every,
-            resume_from=resume_from,
+            report_every=1 if device == "cpu" else math.gcd(settings.checkpoint_every, *settings.snapshots),
+            resume_from=latest if stored else None,
             on_step=on_step,
         )
     except FloatingPointError as error:
         raise FloatingPointError(f"{model}, seed {', '.join(map(str, seeds))}: {error}") from error
-    return list(zip(networks, losses, strict=True))
+    optimizers = [state.optimizer or {"state": {}} for state in latest]
+    return [Trained(*parts) for parts in zip(networks, losses, snapshots, optimizers, strict=True)]
 
 
-def _read_checkpoint(path: Path) -> list[train.Progress] | None:
-    """Read a checkpoint; one that cannot be read is named and left out, and training starts anew."""
+def _copy(network: Network) -> dict[str, Any]:
+    """Copy a network's state dictionary, which training goes on changing."""
+    return {name: value.cpu().clone() for name, value in network.state_dict().items()}
+
+
+def _read_checkpoint(path: Path) -> tuple[list[train.Progress], list[dict[int, dict[str, Any]]]] | None:
+    """Read progress and snapshots; a checkpoint that cannot be read is named and left out, and training starts anew."""
     if not path.exists():
         return None
     try:
         states = torch.load(path, weights_only=True, map_location="cpu")  # never executes pickled code
         if not isinstance(states, list):
             raise TypeError(f"it holds a {type(states).__name__}")
-        return [train.Progress(**{field.name: state[field.name] for field in dataclasses.fields(train.Progress)}) for state in states]
+        names = [field.name for field in dataclasses.fields(train.Progress)]
+        return [train.Progress(**{name: state[name] for name in names}) for state in states], [state["snapshots"] for state in states]
     except Exception as error:  # whatever is wrong with the file, the member can be trained anew
         warnings.warn(f"checkpoint {path} cannot be read ({error}); this member starts anew", stacklevel=2)
         return None

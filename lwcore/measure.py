@@ -22,17 +22,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
+from torch.nn import functional
 
-from lwcore.bptt import adjoints, alignment, immediate_sensitivity, lag_statistic, random_direction, transported
+from lwcore.bptt import adjoints, immediate_sensitivity, random_direction, transported
 from lwcore.cells import Trace
 from lwcore.config import DiagnosticSettings
 from lwcore.inference import infer
 from lwcore.network import Network
 from lwcore.tasks import Sequences
-from lwcore.transport import default_ends, effective_rates
+from lwcore.transport import default_ends, effective_rates, stream_rates
 
 SOURCES = ("error", "target", "noise")
 BATCH = 64  # sequences traced at a time: bounds memory, does not change the result beyond rounding
@@ -48,10 +50,14 @@ def measure(network: Network, sequences: Sequences, settings: DiagnosticSettings
         seed: Seed of the directions and of the null control's noise.
 
     Returns:
-        The variables of `inference.infer`, with the rates of `observe`.
+        The variables of `inference.infer`, with the rates of `observe` and, where the settings say so, its numbers for the network's own
+        error.
     """
     observed = observe(network, sequences, settings, seed)
-    return infer(observed, settings).assign(observed.drop_dims("sequence"))
+    measured = infer(observed, settings).assign(observed.drop_dims("sequence"))
+    if not settings.keep_numbers:
+        return measured
+    return measured.assign(observed[["statistic", "projection"]].sel(source="error", drop=True).astype(np.float32))
 
 
 def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings, seed: int) -> xr.Dataset:
@@ -78,32 +84,33 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
     with torch.no_grad():
         spread = (network(for_numbers.inputs.double()) - for_numbers.targets).std().item()
 
-    def read(part: Sequences) -> Iterator[tuple[Trace, list[Tensor]]]:
-        """Trace a part of the sequences batch by batch, with δ of every source."""
+    def read(part: Sequences) -> Iterator[tuple[Trace, Tensor]]:
+        """Trace a part of the sequences batch by batch, with the errors of every source, (source, B, T)."""
         for start in range(0, len(part.targets), BATCH):
             inputs, targets = (s[start : start + BATCH].double() for s in part)
             trace = network.cell.trace(inputs)
             noise = spread * torch.randn(targets.shape, generator=generator, dtype=torch.float64)
-            yield trace, [network.loss_gradients(error) for error in (network.residual(trace.outputs, targets), -targets, noise)]
+            yield trace, torch.stack([network.residual(trace.outputs, targets), -targets, noise])
 
-    batches = [[_expect(trace, delta, randoms, lags) for delta in gradients] for trace, gradients in read(for_signs)]
-    aims = [_Aim.of([batch[s] for batch in batches], randoms) for s in range(len(SOURCES))]
+    # Loss gradients of all sources and times are this vector times an error; transport is linear, so that it is carried back once.
+    pull = network.loss_gradients(torch.ones((), dtype=torch.float64))
+    aim = _Aim.of([_expect(trace, errors, pull, randoms, lags) for trace, errors in read(for_signs)], randoms)
 
     rates, statistics, projections = [], [], []
-    for trace, gradients in read(for_numbers):
+    for trace, errors in read(for_numbers):
         ends = _spread_out(default_ends(trace, lags), settings.ends)
         rates.append(torch.stack([effective_rates(trace, lags, order, ends) for order in settings.orders]))
-        numbers = [_numbers(trace, delta, randoms, aim, lags) for delta, aim in zip(gradients, aims, strict=True)]
-        statistics.append(torch.stack([statistic for statistic, _ in numbers]))
-        projections.append(torch.stack([projection for _, projection in numbers]))
+        statistic, projection = _numbers(trace, errors, pull, randoms, aim, lags)
+        statistics.append(statistic)
+        projections.append(projection)
     compared = torch.cat(rates, dim=1)  # (order, sequence, end, lag, H)
     dims = ("source", "probe", "lag", "sequence")
     return xr.Dataset(
         {
             "rate": (("order", "lag", "unit"), compared.abs().mean((1, 2)).numpy(), {"long_name": "mean absolute effective rate"}),
             "negative": (("order", "lag"), (compared < 0).double().mean((1, 2, 4)).numpy(), {"long_name": "share of rates below 0"}),
-            "statistic": (dims, torch.cat(statistics, -1).numpy()),
-            "projection": (dims, torch.cat(projections, -1).numpy()),
+            "statistic": (dims, torch.cat(statistics, -1).numpy(), {"long_name": "the lag's part, one number a sequence"}),
+            "projection": (dims, torch.cat(projections, -1).numpy(), {"long_name": "the whole gradient along the same direction"}),
         },
         coords={
             "order": list(settings.orders),
@@ -120,61 +127,81 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
 
 @dataclass(frozen=True, eq=False)
 class _Aim:
-    """What the first half of the sequences fixes for one source, before the second half is looked at.
+    """What the first half of the sequences fixes, before the second half is looked at.
 
     Attributes:
-        signs: Eq. (28)'s ``sgn E[a]`` along each random direction, shape (direction, lag, H).
-        own: The lags' mean gradients, scaled to unit length: a direction w for each lag.
-        upwards: The sign of the lag's mean part along each random direction, shape (direction, lag).
+        signs: Eq. (28)'s ``sgn E[a]`` along each random direction, shape (source, direction, lag, H).
+        own: The lags' mean gradients, scaled to unit length: for each source a direction w for each lag.
+        upwards: The sign of the lag's mean part along each random direction, shape (source, direction, lag).
     """
 
     signs: Tensor
-    own: list[dict[str, Tensor]]
+    own: list[list[dict[str, Tensor]]]
     upwards: Tensor
 
     @classmethod
-    def of(cls, batches: list[tuple[Tensor, list[dict[str, Tensor]]]], randoms: list[dict[str, Tensor]]) -> Self:
+    def of(cls, batches: list[tuple[Tensor, list[list[dict[str, Tensor]]]]], randoms: list[dict[str, Tensor]]) -> Self:
         """Add up what `_expect` has found in each batch."""
         signs = torch.stack([alignments for alignments, _ in batches]).sum(0).sign()
-        pulls = [pull for _, pull in batches]
-        own = [_unit({name: torch.stack([batch[i][name] for batch in pulls]).sum(0) for name in pulls[0][i]}) for i in range(len(pulls[0]))]
-        return cls(signs, own, torch.stack([torch.stack([_inner(w, pull) for pull in own]).sign() for w in randoms]))
+        own = [
+            [
+                _unit({name: torch.stack([part[name] for part in parts]).sum(0) for name in parts[0]})
+                for parts in zip(*of_source, strict=True)
+            ]
+            for of_source in zip(*(pulls for _, pulls in batches), strict=True)
+        ]
+        upwards = torch.stack([torch.stack([torch.stack([_inner(w, pull) for pull in pulls]) for w in randoms]) for pulls in own])
+        return cls(signs, own, upwards.sign())
 
 
-def _expect(trace: Trace, delta: Tensor, randoms: list[dict[str, Tensor]], lags: list[int]) -> tuple[Tensor, list[dict[str, Tensor]]]:
-    """Sums over a batch: of the alignments along each random direction (direction, lag, H), and of each lag's parameter gradient."""
+def _expect(
+    trace: Trace, errors: Tensor, pull: Tensor, randoms: list[dict[str, Tensor]], lags: list[int]
+) -> tuple[Tensor, list[list[dict[str, Tensor]]]]:
+    """Add up, over a batch, alignments along each random direction (source, direction, lag, H), and each source's and lag's gradient."""
     ends = default_ends(trace, lags)
-    moved = (immediate_sensitivity(trace, w) for w in randoms)
-    alignments = torch.stack([alignment(delta, trace.carried(m), lags, ends).sum((0, 1)) for m in moved])
-    length, first = trace.length, ends[0]
-    pulls = [trace.cotangent(rows[:, first - lag :], slice(first - lag, length - lag)) for lag, rows in transported(trace, delta, lags)]
-    return alignments, pulls
+    first, length, at_ends = ends[0], trace.length, errors[:, :, ends]
+    moved = [trace.carried(immediate_sensitivity(trace, w)) for w in randoms]
+    alignments = [[torch.einsum("sbe,beh->sh", at_ends, m[:, first - lag : length - lag]) for lag in lags] for m in moved]
+    pulls: list[list[dict[str, Tensor]]] = [[] for _ in errors]
+    for lag, rows in transported(trace, pull.expand_as(trace.outputs), lags, first):
+        for of_source, error in zip(pulls, at_ends, strict=True):
+            of_source.append(trace.cotangent(error.unsqueeze(-1) * rows, slice(first - lag, length - lag)))
+    return pull * torch.stack([torch.stack(of_direction) for of_direction in alignments]).movedim(2, 0), pulls
 
 
-def _numbers(trace: Trace, delta: Tensor, randoms: list[dict[str, Tensor]], aim: _Aim, lags: list[int]) -> tuple[Tensor, Tensor]:
-    """One number a sequence for every probe and lag, and the whole gradient along the same directions, each (probe, lag, B)."""
+def _numbers(
+    trace: Trace, errors: Tensor, pull: Tensor, randoms: list[dict[str, Tensor]], aim: _Aim, lags: list[int]
+) -> tuple[Tensor, Tensor]:
+    """One number a sequence for every source, probe and lag, and the whole gradient along the same directions: (source, probe, lag, B)."""
     ends = default_ends(trace, lags)
-    count = len(ends)
-    moved = [immediate_sensitivity(trace, w) for w in randoms]
-    moved_own = [immediate_sensitivity(trace, w) for w in aim.own]
-    paper = [
-        lag_statistic(trace, delta, m, signs, lags, order).t()
-        for order in ("zeroth", "first")
-        for m, signs in zip(moved, aim.signs, strict=True)
-    ]
+    first, length, at_ends = ends[0], trace.length, errors[:, :, ends] / len(ends)
+    pulls = pull.expand_as(trace.outputs)
+    moved = torch.stack([immediate_sensitivity(trace, w) for w in randoms])
+    moved_own = [[immediate_sensitivity(trace, w) for w in of_source] for of_source in aim.own]
+
+    paper = errors.new_empty(2, *aim.upwards.shape, errors.shape[1])  # (order, source, direction, lag, B)
+    carried = torch.stack([trace.carried(m) for m in moved])
+    for order, at_order in zip(("zeroth", "first"), paper, strict=True):
+        for part, at_lags in stream_rates(trace, lags, order, ends, weights=pulls[:, ends]):
+            for i, (lag, rates) in enumerate(zip(lags, at_lags, strict=True)):
+                aligned = rates.value() * carried[:, part, first - lag : length - lag]
+                at_order[:, :, i, part] = torch.einsum("sbe,dbeh,sdh->sdb", at_ends[:, part], aligned, aim.signs[:, :, i])
+
     whole, own = [], []
-    for i, (lag, rows) in enumerate(transported(trace, delta, lags)):
-        carried, steps = rows[:, -count:], slice(ends[0] - lag, trace.length - lag)
-        whole.append(torch.stack([u[i] * _per_sequence(carried, m[:, steps]) for u, m in zip(aim.upwards, moved, strict=True)]) / count)
-        own.append(_per_sequence(carried, moved_own[i][:, steps]) / count)
-    statistic = torch.cat([torch.stack(paper), torch.stack(whole, dim=1), torch.stack(own).unsqueeze(0)])
+    for i, (lag, rows) in enumerate(transported(trace, pulls, lags, first)):
+        steps = slice(first - lag, length - lag)
+        whole.append(aim.upwards[..., i, None] * torch.einsum("sbe,beh,dbeh->sdb", at_ends, rows, moved[:, :, steps]))
+        along = torch.stack([(rows * of_source[i][:, steps]).sum(-1) for of_source in moved_own])
+        own.append((at_ends * along).sum(-1))
+    statistic = torch.cat([paper[0], paper[1], torch.stack(whole, dim=2), torch.stack(own, dim=1).unsqueeze(1)], dim=1)
 
-    at_ends = torch.zeros_like(delta)
-    at_ends[:, ends] = delta[:, ends] / count
-    back = adjoints(trace, at_ends)
-    along_random = torch.stack([_per_sequence(back, m).expand(len(lags), -1) for m in moved])
-    along_own = torch.stack([_per_sequence(back, m) for m in moved_own]).unsqueeze(0)
-    return statistic, torch.cat([along_random, along_random, along_random, along_own])
+    projections = []
+    for error, of_source in zip(at_ends, moved_own, strict=True):
+        back = adjoints(trace, functional.pad(error, (first, 0)).unsqueeze(-1) * pulls)
+        along_random = torch.stack([_per_sequence(back, m).expand(len(lags), -1) for m in moved])
+        along_own = torch.stack([_per_sequence(back, m) for m in of_source]).unsqueeze(0)
+        projections.append(torch.cat([along_random, along_random, along_random, along_own]))
+    return statistic, torch.stack(projections)
 
 
 def _per_sequence(left: Tensor, right: Tensor) -> Tensor:

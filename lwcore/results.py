@@ -43,7 +43,8 @@ def save(dataset: xr.Dataset, path: str | Path) -> None:
         dataset: The results.
         path: Where; its folder is made if need be.
     """
-    whole = bytes(dataset.to_netcdf(engine="h5netcdf"))  # in memory first: HDF5 does not fail cleanly on a full disk
+    smaller = {name: {"zlib": True, "shuffle": True} for name, variable in dataset.data_vars.items() if variable.ndim}
+    whole = bytes(dataset.to_netcdf(engine="h5netcdf", encoding=smaller))  # in memory first: HDF5 does not fail cleanly on a full disk
     write_atomically(Path(path), lambda part: part.write_bytes(whole))
 
 

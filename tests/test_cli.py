@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import lwcore
 from lwcore.cli import app
+from lwcore.config import shipped
 
 
 def lw(*arguments):
@@ -76,7 +77,7 @@ def test_bad_files_are_explained(tmp_path, text, message):
 def test_unknown_names_files_and_seeds_are_explained(tmp_path):
     assert lw("run", "nope", "--directory", tmp_path) == (
         2,
-        "name = 'nope': must be one of live, quick, smoke, or the path of a TOML file.\n",
+        f"name = 'nope': must be one of {', '.join(shipped())}, or the path of a TOML file.\n",
     )
     assert "No such file" in lw("run", "nope.toml", "--directory", tmp_path)[1]
     assert "seeds: must not name anything twice" in lw("run", "smoke", "--seeds", 1, "--seeds", 1, "--directory", tmp_path)[1].replace(

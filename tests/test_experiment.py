@@ -227,6 +227,63 @@ def test_unreadable_checkpoint_is_named_and_left_out(undisturbed, tmp_path, cont
     np.testing.assert_array_equal(alone.loss, undisturbed[0].loss.sel(model="ConstGate", seed=1))
 
 
+def test_snapshots_are_the_network_on_the_way(tmp_path):
+    """Those of a run that is cut short at each step and goes on, against trainings that end there."""
+    settings = SMOKE.training.model_copy(update={"snapshots": (0, 5, 20, 30), "checkpoint_every": 10})
+    watched = SMOKE.model_copy(update={"training": settings})
+    (whole,) = experiment._train(watched, "DiagGate", [1])
+    assert list(whole.snapshots) == [0, 5, 20, 30]
+    for step, state in whole.snapshots.items():
+        other = SMOKE.model_copy(update={"training": settings.model_copy(update={"steps": step, "snapshots": ()})})
+        for name, value in experiment._train(other, "DiagGate", [1])[0].network.state_dict().items():
+            torch.testing.assert_close(state[name], value, rtol=0, atol=0)
+
+    class Cut(Exception):
+        pass
+
+    def stop_at(step):
+        taken = []
+
+        def advance(count):
+            taken.append(count)
+            if sum(taken) >= step:
+                raise Cut
+
+        return advance
+
+    for cut in (12, 27):
+        with pytest.raises(Cut):
+            experiment._train(watched, "DiagGate", [1], tmp_path, stop_at(cut))
+    (resumed,) = experiment._train(watched, "DiagGate", [1], tmp_path)
+    assert resumed.losses == whole.losses
+    assert list(resumed.snapshots) == [0, 5, 20, 30]
+    for step, state in whole.snapshots.items():
+        for name, value in state.items():
+            assert torch.equal(resumed.snapshots[step][name], value)
+    moments = [one.optimizer["state"][0]["exp_avg_sq"] for one in (whole, resumed)]
+    assert torch.equal(*moments)
+
+
+def test_course_and_numbers_are_stored_when_asked_for(undisturbed):
+    asked = SMOKE.but(training={"snapshots": [0, 30]}, diagnostics={"keep_numbers": True})
+    result = run_member(asked, "DiagGate", 1)
+    plain = undisturbed[0].sel(model="DiagGate", seed=1)
+    assert not {"statistic", "retention"} & set(plain.variables)
+    np.testing.assert_array_equal(result.window, plain.window)
+    np.testing.assert_allclose(result.statistic.mean("sequence"), plain.signal.sel(source="error"), rtol=1e-4, atol=1e-9)
+    assert result.statistic.dtype == np.float32
+    assert result.retention.sel(snapshot=0).values == pytest.approx(0.7, abs=0.02)
+    assert float(result.course_loss.sel(snapshot=30)) < float(result.course_loss.sel(snapshot=0))
+    assert (result.base_rate > 1).all()
+
+
+def test_networks_can_be_measured_as_they_start():
+    start = run_member(SMOKE.but(training={"steps": 0}), "GRU", 1)
+    assert start.sizes["step"] == 0
+    assert "base_rate" not in start
+    assert float(start.test_loss) > 0.8 * float(start.target_variance)
+
+
 def test_truncated_member_is_named(tmp_path):
     run_member(SMOKE, "ConstGate", 1, tmp_path)
     whole = (tmp_path / "ConstGate-1.nc").read_bytes()
@@ -283,6 +340,6 @@ def test_training_together_goes_on_from_its_checkpoint(undisturbed, abacus, tmp_
     partial = experiment.partial_folder(often, tmp_path)
     assert [path.name for path in partial.iterdir()] == ["ConstGate-1-2.checkpoint"]
     steps = []
-    (_, losses), _ = experiment._train(often, "ConstGate", (1, 2), partial, steps.append, "abacus")
+    (_, losses, *_), _ = experiment._train(often, "ConstGate", (1, 2), partial, steps.append, "abacus")
     assert steps == [40, 20]
     np.testing.assert_array_equal(losses, undisturbed[0].loss.sel(model="ConstGate", seed=1))
