@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import tomllib
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from lwcore.config import Config, shipped
+from lwcore.config import Config, Sweep, shipped
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -45,6 +46,11 @@ def list_configurations() -> None:
         sizes = (config.task.length, config.network.hidden_size, config.training.steps)
         table.add_row(name, ", ".join(config.models), str(len(config.seeds)), *map(str, sizes), config.description)
     out.print(table)
+    grids = Table("sweep", "grid", "what it is", box=None, header_style="bold")
+    for name in shipped("sweeps"):
+        sweep = Sweep.named(name)
+        grids.add_row(name, " × ".join(f"{len(variants)} {axis}" for axis, variants in sweep.axes.items()), sweep.description)
+    out.print(grids)
 
 
 @app.command("run")
@@ -59,7 +65,10 @@ def run_configuration(
     device: Annotated[str, typer.Option(help="Where to train; on cuda all seeds of a model at once.")] = "cpu",
 ) -> None:
     """Train and measure every network of a configuration and store the result as netCDF."""
-    config = _read(name, seeds)
+    config = _read(Config, name)
+    if seeds:
+        with _explained(name):
+            config = config.but(seeds=tuple(seeds))
     path = directory / f"{config.name}.nc"
     from lwcore import experiment, results  # import PyTorch, which `lw list` and --help do without
 
@@ -81,6 +90,31 @@ def run_configuration(
         out.print(f"Stored {path}.")
 
 
+@app.command("sweep")
+def run_sweep(
+    name: Annotated[str, typer.Argument(help="A name from `lw list`, or the path of a TOML file.")],
+    resume: Annotated[bool, typer.Option(help="Use what an earlier run has left, its result included; --no-resume starts anew.")] = True,
+    executor: Annotated[Where, typer.Option(help="One process, a process for every core, or a local Dask cluster.")] = Where.here,
+    directory: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
+) -> None:
+    """Run a configuration at every point of a grid of changes and store the result as netCDF."""
+    sweep = _read(Sweep, name)
+    from rich.progress import Progress
+
+    from lwcore import sweep as sweeps
+
+    try:
+        with _executor(executor) as pool, Progress(console=err) as bar:
+            task = bar.add_task(f"lw sweep {sweep.name}", total=len(sweep.points()))
+            sweeps.run_sweep(sweep, pool, resume, directory, lambda points: bar.advance(task, points))
+    except KeyboardInterrupt:
+        err.print(f"Interrupted. The same command goes on from here; unfinished work is in {directory}.")
+        raise typer.Exit(130) from None
+    except (OSError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
+        _fail(str(error) or type(error).__name__)
+    out.print(f"The result is in {directory / f'{sweep.name}.nc'}.")
+
+
 @app.command("show")
 def show_results(
     path: Annotated[Path, typer.Argument(help="A result file.")],
@@ -95,6 +129,9 @@ def show_results(
         _fail(str(error))
     for key in ("name", "description", "revision", "versions", "machine"):
         out.print(f"[bold]{key}[/bold] {dataset.attrs[key]}")
+    if "step" not in dataset.dims:  # a sweep
+        out.print(dataset.attrs["configuration"], markup=False)
+        return
     out.print(str(Config.model_validate_json(dataset.attrs["configuration"])), markup=False)
     from lwcore import tables
 
@@ -116,11 +153,20 @@ def show_results(
             _fail(f"figure = {str(figure)!r}: {error}")
 
 
-def _read(name: str, seeds: list[int] | None) -> Config:
-    """Read the configuration, or end with what is wrong with it."""
+Settings = TypeVar("Settings", Config, Sweep)
+
+
+def _read(kind: type[Settings], name: str) -> Settings:
+    """Read a configuration or a sweep, or end with what is wrong with it."""
+    with _explained(name):
+        return kind.from_toml(name) if name.endswith(".toml") else kind.named(name)
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """End with what is wrong with settings."""
     try:
-        config = Config.from_toml(name) if name.endswith(".toml") else Config.named(name)
-        return Config.model_validate(config.model_dump() | {"seeds": tuple(seeds)}) if seeds else config
+        yield
     except ValidationError as error:
         _fail(
             "\n".join(f"{name}: {'.'.join(map(str, e['loc'])) or 'configuration'}: {e['msg']}{_given(e['input'])}" for e in error.errors())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import tomllib
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -36,6 +37,44 @@ class _Section(BaseModel):
     """Common rules: no unknown key, no change after reading, no infinite or NaN number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class _File(_Section):
+    """What stands in a TOML file of its own, the user's or one that ships with the package."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="Short name, used in file names.")
+    description: str
+    _folder: ClassVar[str]
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Self:
+        """Read from a file.
+
+        Args:
+            path: A TOML file.
+
+        Returns:
+            The validated settings.
+        """
+        return cls.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Read what ships with the package.
+
+        Args:
+            name: One of `shipped()`, of this kind.
+
+        Returns:
+            The validated settings.
+
+        Raises:
+            ValueError: If there is none of that name.
+        """
+        known = shipped(cls._folder)
+        if name not in known:
+            raise ValueError(f"name = {name!r}: must be one of {', '.join(known)}, or the path of a TOML file.")
+        return cls.model_validate(tomllib.loads((resources.files("lwcore") / cls._folder / f"{name}.toml").read_text(encoding="utf-8")))
 
 
 class TaskSettings(_Section):
@@ -111,14 +150,13 @@ class DiagnosticSettings(_Section):
     keep_numbers: bool = Field(default=False, description="Store each sequence's numbers for the network's own error, in single precision.")
 
 
-class Config(_Section):
+class Config(_File):
     """A whole run: which networks, on what task, how trained, what measured.
 
     Every (model, seed) pair is one member, independent of the others.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="Short name, used in file names.")
-    description: str
+    _folder = "configs"
     models: Annotated[tuple[Model, ...], Field(min_length=1), AfterValidator(_distinct)]
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1), AfterValidator(_distinct)]
     task: TaskSettings
@@ -168,41 +206,64 @@ class Config(_Section):
             settings[name] = settings.get(name, {}) | value if isinstance(value, dict) else value
         return type(self).model_validate(settings)
 
-    @classmethod
-    def from_toml(cls, path: str | Path) -> Self:
-        """Read a configuration from a file.
 
-        Args:
-            path: A TOML file.
+class Variant(_Section):
+    """One value of an axis.
 
-        Returns:
-            The validated configuration.
-        """
-        return cls.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+    Attributes:
+        label: What the value is called on the axis.
+        changes: The settings it stands for, as for `Config.but`.
+    """
 
-    @classmethod
-    def named(cls, name: str) -> Self:
-        """Read one of the configurations that ship with the package.
-
-        Args:
-            name: One of `shipped()`.
-
-        Returns:
-            The validated configuration.
-
-        Raises:
-            ValueError: If there is none of that name.
-        """
-        if name not in shipped():
-            raise ValueError(f"name = {name!r}: must be one of {', '.join(shipped())}, or the path of a TOML file.")
-        return cls.model_validate(tomllib.loads((resources.files("lwcore") / "configs" / f"{name}.toml").read_text(encoding="utf-8")))
+    label: int | float | str
+    changes: dict[str, Any]
 
 
-def shipped() -> list[str]:
-    """List the configurations that ship with the package.
+class Sweep(_File):
+    """A grid of configurations. Unknown keys, and points that are no valid configuration, are refused when it is read."""
+
+    _folder = "sweeps"
+    base: str = Field(description="Name of the configuration that all points start from.")
+    changes: dict[str, Any] = Field(default={}, description="What all points change in it.")
+    measured: bool = Field(default=False, description="Measure rates and windows, too, not only what is learned.")
+    axes: dict[str, tuple[Variant, ...]] = Field(min_length=1, description="The axes of the grid, each a list of variants.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for axis, variants in self.axes.items():
+            labels = [variant.label for variant in variants]
+            if not labels or len(set(labels)) != len(labels):
+                raise ValueError(f"axes.{axis}: labels {labels} given; must be at least one, none of them twice")
+        self.points()
+        return self
+
+    def points(self) -> dict[tuple[int | float | str, ...], Config]:
+        """Make the configuration of every point, by the labels of the axes in their order."""
+        base = Config.named(self.base)
+        grid = {}
+        for number, variants in enumerate(itertools.product(*self.axes.values())):
+            config = base.but(**self.changes).but(name=f"{self.name}-{number}", description=self.description)
+            for variant in variants:
+                config = config.but(**variant.changes)
+            grid[tuple(variant.label for variant in variants)] = config
+        return grid
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that change whenever a point's configuration does."""
+        digest = hashlib.sha256(self.model_dump_json().encode())
+        for config in self.points().values():
+            digest.update(config.fingerprint.encode())
+        return digest.hexdigest()[:12]
+
+
+def shipped(kind: str = "configs") -> list[str]:
+    """List what ships with the package.
+
+    Args:
+        kind: ``"configs"`` or ``"sweeps"``.
 
     Returns:
-        Their names, sorted.
+        The names, sorted.
     """
-    folder = resources.files("lwcore") / "configs"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return sorted(path.name.removesuffix(".toml") for path in (resources.files("lwcore") / kind).iterdir() if path.name.endswith(".toml"))

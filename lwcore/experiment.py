@@ -66,6 +66,7 @@ def run(
     directory: str | Path | None = None,
     progress: bool = True,
     device: str = "cpu",
+    measured: bool = True,
 ) -> xr.Dataset:
     """Train and measure every member of a configuration.
 
@@ -81,6 +82,8 @@ def run(
         progress: Draw a progress bar, on standard error (in a notebook, in the cell's output).
         device: Where networks are trained. On any but ``"cpu"`` all seeds of a model are trained together, in this process; measuring
             stays on the processor.
+        measured: Measure rates, statistics and windows; otherwise only how training went, and what was learned, is kept. The two belong
+            into different directories.
 
     Returns:
         The results over model, seed and the dimensions of `measure`, with their provenance in the attributes.
@@ -108,11 +111,13 @@ def run(
         partial.mkdir(parents=True, exist_ok=True)  # now, rather than after the first training, is the time to learn that it cannot be made
     with _one_thread(), _bar(config, in_process=executor is None, show=progress) as advance:
         if elsewhere:
-            done = {member: data for model in config.models for member, data in _run_together(config, model, partial, advance, device)}
+            done = {
+                member: data for model in config.models for member, data in _run_together(config, model, partial, advance, device, measured)
+            }
         elif executor is None:
-            done = {member: run_member(config, *member, partial, advance) for member in config.members}
+            done = {member: run_member(config, *member, partial, advance, measured=measured) for member in config.members}
         else:
-            futures = {executor.submit(run_member, config, *member, partial): member for member in config.members}
+            futures = {executor.submit(run_member, config, *member, partial, measured=measured): member for member in config.members}
             done = {}
             try:
                 for future in as_completed(futures):
@@ -213,6 +218,7 @@ def run_member(
     partial: Path | None = None,
     advance: Callable[[int], None] = lambda steps: None,
     trained: Trained | None = None,
+    measured: bool = True,
 ) -> xr.Dataset:
     """Train and measure one network.
 
@@ -223,6 +229,7 @@ def run_member(
         partial: Folder for the finished member and, while it trains, its checkpoint; None for neither.
         advance: Called with the number of training steps just taken or found done.
         trained: The trained network, where that is done already.
+        measured: As for `run`.
 
     Returns:
         The member's dataset.
@@ -240,7 +247,7 @@ def run_member(
         fresh = tasks.sample(task, config.diagnostics.sequences, _rng(seed, Stream.DIAGNOSTICS))
         # Directions and null noise are the member's own, so that nulls of different models are independent draws.
         measure_seed = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
-        dataset = measure(network, fresh, config.diagnostics, measure_seed)
+        dataset = measure(network, fresh, config.diagnostics, measure_seed) if measured else xr.Dataset()
         if snapshots:
             dataset = dataset.merge(course(network, snapshots, fresh, task, config.diagnostics))
         with torch.no_grad():
@@ -283,14 +290,14 @@ def _start(config: Config, model: str, seed: int) -> Network:
 
 
 def _run_together(
-    config: Config, model: str, partial: Path | None, advance: Callable[[int], None], device: str
+    config: Config, model: str, partial: Path | None, advance: Callable[[int], None], device: str, measured: bool
 ) -> Iterator[tuple[tuple[str, int], xr.Dataset]]:
     """Train all seeds of a model together on a device, and measure them one after the other; unless all are stored."""
     trained: list[Trained | None] = [None] * len(config.seeds)
     if partial is None or not all((partial / f"{model}-{seed}.nc").exists() for seed in config.seeds):
         trained = [one._replace(network=one.network.cpu()) for one in _train(config, model, config.seeds, partial, advance, device)]
     for seed, own in zip(config.seeds, trained, strict=True):
-        yield (model, seed), run_member(config, model, seed, partial, (lambda steps: None) if own else advance, own)
+        yield (model, seed), run_member(config, model, seed, partial, (lambda steps: None) if own else advance, own, measured)
 
 
 def _train(

@@ -10,10 +10,9 @@ import uuid
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Protocol
 
 import xarray as xr
-
-from lwcore.config import Config
 
 _PACKAGE = Path(__file__).parent
 
@@ -115,11 +114,25 @@ def environment() -> dict[str, str]:
     }
 
 
-def provenance(config: Config) -> dict[str, str]:
+class Described(Protocol):
+    """What a result can be made from: a configuration or a sweep."""
+
+    name: str
+    description: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Digits that change with any setting."""
+
+    def model_dump_json(self) -> str:
+        """Write all settings as JSON."""
+
+
+def provenance(config: Described) -> dict[str, str]:
     """Say what a result was made from: attributes for the dataset.
 
     Args:
-        config: The configuration of the run.
+        config: The configuration of the run, or the sweep.
 
     Returns:
         Configuration, its fingerprint, and the environment.

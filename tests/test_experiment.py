@@ -195,8 +195,8 @@ def test_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
     steps_taken = []
     original = experiment.run_member
 
-    def watched(config, model, seed, partial, advance):
-        return original(config, model, seed, partial, lambda n: (steps_taken.append(n), advance(n)))
+    def watched(config, model, seed, partial, advance, **rest):
+        return original(config, model, seed, partial, lambda n: (steps_taken.append(n), advance(n)), **rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiment, "run_member", watched)
