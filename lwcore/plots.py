@@ -285,7 +285,7 @@ def _view(results: xr.Dataset, view: str) -> xr.Dataset:
 def _learned_lines(axes: Axes, results: xr.Dataset) -> None:
     """Draw planted coefficients as grey bars and the networks' as lines."""
     planted = results.planted.isel(model=0, seed=0)
-    axes.bar(planted.delay[planted > 0], planted[planted > 0], width=0.7, color="lightgrey", label="planted")
+    axes.vlines(planted.delay[planted > 0], 0, planted[planted > 0], color="lightgrey", lw=5, zorder=0, label="planted")
     for model in results.model.values:
         model_band(axes, results.delay, results.learned.sel(model=model), model, marker=False)
 
