@@ -141,7 +141,9 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
     for axes, (noise, definition) in zip(panels, cases, strict=True):
         at = {"rule": "tested", "noise_definition": noise, "definition": definition, "reading": "variance"}
         _window_lines(axes, _view(results, view).window.sel(at))
-        axes.annotate(f"noise: {'the lag' if noise == 'lag' else 'whole gradient'}", (0.97, 0.17), xycoords="axes fraction", ha="right", fontsize=8)
+        axes.annotate(
+            f"noise: {'the lag' if noise == 'lag' else 'whole gradient'}", (0.97, 0.17), xycoords="axes fraction", ha="right", fontsize=8
+        )
         axes.set(title=titles[definition] if noise == "lag" else "")
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
