@@ -1,6 +1,6 @@
 """Figures of the chapter on robust averaging: exponents, gains and windows by estimator, and what clipping does.
 
-Points are medians over seeds, bars run from the least to the largest seed.
+Points are medians over seeds, bars and bands run from the least to the largest seed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy import special
 
+from lwcore import robust
 from lwcore.figures import COLOURS, MARKERS, SHADES, canvas, model_band
 from lwcore.plots import _done
 
@@ -30,8 +32,24 @@ def exponents(results: xr.Dataset, studies: Mapping[str, xr.Dataset]) -> Figure:
             axes.plot(_place(0, i, study.sizes["model"]), study.implied.sel(model=model).median(), "_", ms=9, mew=1.5, color="black")
         axes.plot([], [], "_", ms=9, mew=1.5, color="black", label="α/(α − 1), fitted α")
         _name_estimators(axes, study, case)
-    for axes in panels[::2]:
-        axes.set_ylabel("exponent p")
+    figure.supylabel("exponent p", fontsize=10)
+    _legend(figure, panels[0])
+    return _done(figure, results)
+
+
+def largest(results: xr.Dataset, cases: list[str]) -> Figure:
+    """Draw the largest number against the lag, medians over probes; dotted, the median of the largest of as many Gaussian numbers."""
+    figure, panels = canvas(len(cases), width=8.6, height=3.6, sharey=True)
+    gaussian = special.ndtri((1 + 0.5 ** (1 / results.sizes["sequence"])) / 2)
+    for axes, case in zip(panels, cases, strict=True):
+        found = robust.largest(robust.numbers(results, *robust.CASES[case])).median("probe")
+        for model in found.model.values:
+            model_band(axes, found.lag, found.sel(model=model), model)
+        axes.axhline(gaussian, color="black", lw=0.8, ls=":", label="Gaussian numbers")
+        axes.set(title=case.replace(", ", ",\n"), xscale="log", xlabel="lag ℓ (steps)", yscale="log")
+        axes.set_yticks(ticks := [3, 5, 10, 20, 30], ticks)
+        axes.minorticks_off()
+    panels[0].set_ylabel("largest |x − mean|\n(standard deviations)")
     _legend(figure, panels[0])
     return _done(figure, results)
 
@@ -46,10 +64,9 @@ def gains(results: xr.Dataset, studies: Mapping[str, xr.Dataset]) -> Figure:
         for i, model in enumerate(study.model.values):
             _dots(axes, gain.sel(model=model), i, study.sizes["model"], COLOURS[model], MARKERS[model], label=model)
         _name_estimators(axes, gain, case)
-        axes.set(yscale="log", yticks=(ticks := [0.25, 0.5, 1, 2, 4]), yticklabels=ticks)
+        axes.set(yscale="log", yticks=(ticks := [0.01, 0.03, 0.1, 0.3, 1, 3]), yticklabels=ticks)
         axes.minorticks_off()
-    for axes in panels[::2]:
-        axes.set_ylabel("N of the mean / N")
+    figure.supylabel("N of the mean / N", fontsize=10)
     _legend(figure, panels[0])
     return _done(figure, results)
 

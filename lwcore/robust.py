@@ -66,6 +66,11 @@ def probes(results: xr.Dataset, view: str) -> xr.Dataset:
     return results.isel(probe=np.flatnonzero(results.view == view))
 
 
+def largest(samples: xr.DataArray) -> xr.DataArray:
+    """Return how far the farthest number lies from the mean of all sequences, in their standard deviations."""
+    return abs(samples - samples.mean("sequence")).max("sequence") / samples.std("sequence")
+
+
 def sequences_for_sign(shift: ArrayLike, bias: ArrayLike, deviation: ArrayLike, error: float) -> Array:
     """Return the N from which a shift by +Δ or −Δ, with equal chances, is given the wrong sign with probability ε.
 
@@ -116,7 +121,8 @@ def study(results: xr.Dataset, view: str, noise: str, rng: np.random.Generator, 
     Returns:
         For every network (model, seed): the fitted ``alpha``, the exponent p ``implied`` by it, and by ``estimator`` the ``exponent``
         measured and the ``control``, measured in the same way on sets of as many stable numbers
-        of that α (medians over probes and lags, and over 10 sets). For every probe and lag, by estimator:
+        of that α (medians over probes and every fifth lag, and over 10 sets); so also the `largest` number and its ``largest_control``.
+        For every probe and lag, by estimator:
         ``bias``, location less mean, and ``bias_error``, its standard error, both in standard deviations of one number; ``required`` N,
         NaN for lags not judged; ``gain``, the mean's N over the estimator's. By ``budget``, the ``window`` in steps.
     """
@@ -125,7 +131,7 @@ def study(results: xr.Dataset, view: str, noise: str, rng: np.random.Generator, 
     alpha = (
         looked_at.alpha.sel(noise_definition=noise, drop=True).median("probe").fillna(1.0).clip(1.01, 2)
     )  # at 1 a mean does not concentrate at all
-    few = samples.isel(lag=slice(None, None, 5)).stack(column=("probe", "lag"))  # enough for an exponent
+    few = samples.isel(lag=slice(None, None, -5)).stack(column=("probe", "lag"))  # from the longest lag down; enough for an exponent
     control = xr.apply_ufunc(
         lambda one: SymmetricStable(float(one)).sample((_CONTROLS, n), rng),
         alpha,
@@ -165,6 +171,8 @@ def study(results: xr.Dataset, view: str, noise: str, rng: np.random.Generator, 
         "implied": alpha / (alpha - 1),
         "exponent": exponent,
         "control": on_stable,
+        "largest": largest(few).median("column"),
+        "largest_control": largest(control).median("column"),
         "bias": bias / unit,
         "bias_error": bias_error / unit,
         "required": judged,

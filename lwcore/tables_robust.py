@@ -35,6 +35,20 @@ def exponents(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
     return pd.DataFrame(rows).rename_axis("case", axis="columns")
 
 
+def by_model(study: xr.Dataset) -> pd.DataFrame:
+    """Show for each model what the fitted α, the exponents and the largest number say of the tails; medians over seeds."""
+    quantities = {
+        "α fitted": study.alpha,
+        "p implied": study.implied,
+        "p, mean of stable numbers": study.control.sel(estimator="mean"),
+        "p, mean": study.exponent.sel(estimator="mean"),
+        "p, clipped mean": study.exponent.sel(estimator="clipped mean"),
+        "largest of stable numbers": study.largest_control,
+        "largest number": study.largest,
+    }
+    return pd.DataFrame({m: {k: _range(of.sel(model=m)) for k, of in quantities.items()} for m in study.model.values})
+
+
 def gains(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
     """Show by which factor each estimator needs fewer sequences than the mean; median over a network's probes and lags."""
     others = {case: study.gain.isel(estimator=slice(1, None)).median(_FOUND) for case, study in studies.items()}
@@ -50,8 +64,8 @@ def biases(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
 
     Returns:
         For clipped mean and median (that of means tends to the mean): the size of the bias over probes and lags, in standard deviations
-        of one number; the share of biases more than two of their standard errors from 0 (about a twentieth if there were none); and the
-        share of judged lags whose sign is never told, with their number.
+        of one number; the share of biases more than two of their standard errors from 0 (about a twentieth if there were none), mean over
+        networks ± its standard error; and the judged lags whose sign is never told, with the number judged.
     """
     rows = []
     for case, study in studies.items():
@@ -59,13 +73,14 @@ def biases(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
             one = study.sel(estimator=name)
             judged = one.required.notnull()
             seen = 100 * (abs(one.bias) > 2 * one.bias_error).mean(_FOUND)
+            off = float(seen.std(ddof=1)) / seen.size**0.5
             never = int(np.isinf(one.required).sum())
             rows.append(
                 {
                     "case": case,
                     "estimator": name,
                     "|bias|": _range(abs(one.bias).median(_FOUND)),
-                    "% of biases beyond 2 errors": _range(seen, 0),
+                    "% of biases beyond 2 errors": f"{float(seen.mean()):.0f} ± {off:.0f}",
                     "lags never told": f"{never} of {int(judged.sum())}",
                 }
             )
@@ -108,10 +123,10 @@ def clipping(alpha: float, stable: xr.Dataset, measured: Mapping[str, xr.Dataset
     return pd.DataFrame(columns).rename_axis(f"clipped to the {share:.0%} quantile of |x|")
 
 
-def _range(values: xr.DataArray, digits: int = 2) -> str:
+def _range(values: xr.DataArray) -> str:
     """Write a median over networks with the least and the largest."""
     low, middle, high = (float(values.quantile(q)) for q in (0, 0.5, 1))
-    return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _arrow(before: float, after: float) -> str:

@@ -15,26 +15,26 @@ from lwcore.resampling import ESTIMATORS
 LAGS, SEQUENCES = [1, 2, 4], 1024
 
 
-def made_run(draw, shift, noise_scale=1.0):
+def made_run(draw, shift, noise_scale=1.0, lags=LAGS):
     """A run of two networks whose numbers are `shift` plus draws of mean 0; the whole gradient is `noise_scale` times as noisy."""
     rng = np.random.default_rng(0)
     views = ["zeroth", "whole", "whole", "gradient"]
-    dims, shape = ("model", "seed", "probe", "lag", "sequence"), (1, 2, len(views), len(LAGS), SEQUENCES)
-    whole = noise_scale * np.repeat(draw(rng, size=(*shape[:3], 1, SEQUENCES)), len(LAGS), axis=3)
+    dims, shape = ("model", "seed", "probe", "lag", "sequence"), (1, 2, len(views), len(lags), SEQUENCES)
+    whole = noise_scale * np.repeat(draw(rng, size=(*shape[:3], 1, SEQUENCES)), len(lags), axis=3)
     common = ("model", "seed", "source", "probe")
     return xr.Dataset(
         {
             "statistic": (dims, draw(rng, size=shape) + np.asarray(shift)[:, None]),
             "projection": (dims, whole),
             "alpha": ((*common, "noise_definition"), np.full((1, 2, 1, len(views), 2), 1.7)),
-            "detected": ((*common, "lag"), np.ones((1, 2, 1, len(views), len(LAGS)), bool)),
+            "detected": ((*common, "lag"), np.ones((1, 2, 1, len(views), len(lags)), bool)),
         },
         coords={
             "model": ["GRU"],
             "seed": [1, 2],
             "source": ["error"],
             "view": ("probe", views),
-            "lag": LAGS,
+            "lag": lags,
             "noise_definition": ["lag", "total"],
             "budget": [8, 64, 1024, 8192],
         },
@@ -113,10 +113,28 @@ def test_lags_not_detected_are_not_judged():
 
 
 def test_control_tells_stable_numbers_from_measured_ones():
-    study = robust.study(made_run(np.random.Generator.normal, [0.3] * 3), "gradient", "lag", np.random.default_rng(5))
+    """Of 100 lags the exponent takes every fifth: one column gives it with an error near 0.1, the median of 20 with one near 0.03."""
+    made = made_run(np.random.Generator.normal, [0.3] * 100, lags=list(range(1, 101)))
+    study = robust.study(made, "gradient", "lag", np.random.default_rng(5))
     assert study.implied.values == pytest.approx(1.7 / 0.7)
     assert (study.exponent.sel(estimator="mean") < 2.1).all()
     assert (study.control.sel(estimator="mean") > 2.1).all()
+
+
+def test_largest_number_tells_a_giant_whatever_scale_and_location():
+    """One number of size g among n − 1 zeros lies √(n − 1) standard deviations from the mean, for every g."""
+    samples = xr.DataArray(np.zeros((2, SEQUENCES)), dims=("column", "sequence"))
+    samples[:, 7] = [3.0, -1e6]
+    np.testing.assert_allclose(robust.largest(samples + 5), (SEQUENCES - 1) ** 0.5)
+
+
+def test_largest_stable_number_follows_the_tail():
+    """Of Gaussian numbers the largest has a known median; stable ones of α = 1.7 have a far larger one."""
+    made = made_run(np.random.Generator.normal, [0.3] * 3)
+    study = robust.study(made, "whole", "lag", np.random.default_rng(10))
+    gaussian = stats.norm.isf((1 - 0.5 ** (1 / SEQUENCES)) / 2)
+    np.testing.assert_allclose(study.largest, gaussian, rtol=0.2)
+    assert (study.largest_control > 2 * gaussian).all()
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +146,7 @@ def compared():
 def test_tables_name_every_case(compared):
     studies = compared[1]
     assert list(tables_robust.exponents(studies).columns) == list(robust.CASES)
+    assert list(tables_robust.by_model(studies["inside the whole gradient"]).columns) == ["GRU"]
     assert list(tables_robust.gains(studies).columns) == list(ESTIMATORS[1:])
     assert (tables_robust.biases(studies)["lags never told"].str.split(" of ").str[0].astype(int) == 0).all()
 
@@ -138,6 +157,7 @@ def test_figures_are_complete(compared):
     simulated = {1.5: clipping.effects(np.random.default_rng(8).standard_t(2, (3, 1024)), "total", np.random.default_rng(9))}
     figures = [
         plots_robust.exponents(made, studies),
+        plots_robust.largest(made, list(robust.CASES)[:2]),
         plots_robust.gains(made, studies),
         plots_robust.windows(made, studies, list(robust.CASES)[2:]),
         plots_robust.clipping(made, simulated, effects),
