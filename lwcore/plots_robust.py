@@ -47,7 +47,7 @@ def largest(results: xr.Dataset, cases: list[str]) -> Figure:
             model_band(axes, found.lag, found.sel(model=model), model)
         axes.axhline(gaussian, color="black", lw=0.8, ls=":", label="Gaussian numbers")
         axes.set(title=case.replace(", ", ",\n"), xscale="log", xlabel="lag ℓ (steps)", yscale="log")
-        axes.set_yticks(ticks := [3, 5, 10, 20, 30], ticks)
+        axes.set_yticks(ticks := [3, 5, 10, 20, 30], labels=[str(tick) for tick in ticks])
         axes.minorticks_off()
     panels[0].set_ylabel("largest |x − mean|\n(standard deviations)")
     _legend(figure, panels[0])
