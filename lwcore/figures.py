@@ -11,6 +11,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from lwcore.config import Config
+
 SHADES = sns.color_palette("colorblind")
 MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 COLOURS = dict(zip(MODELS, SHADES, strict=False))
@@ -56,3 +58,12 @@ def done(figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bo
         sns.despine(figure)
     plt.close(figure)
     return figure
+
+
+def done_with_source(figure: Figure, results: xr.Dataset) -> Figure:
+    """Finish a figure, and say which run made it."""
+    config = Config.model_validate_json(results.attrs["configuration"])
+    scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {len(config.seeds)} seeds"
+    source = f"run “{config.name}”: {scale}; revision {results.attrs['revision']}"
+    figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
+    return done(figure)

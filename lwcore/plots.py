@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from lwcore.arguments import one_of
 from lwcore.bounds import rate_exponent
 from lwcore.config import Config
-from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, done, legend_above, model_band
+from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, done_with_source, legend_above, model_band
 from lwcore.window import fit_decay
 
 # An optimiser meets the lag's part inside the noise of the whole gradient; sequences' numbers have a variance (see `tables.concentration`).
@@ -48,7 +48,7 @@ def training(results: xr.Dataset) -> Figure:
     )
     axes.set(xlabel="training step", ylabel="mean squared error", ylim=(0, None))
     axes.legend()
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
@@ -69,7 +69,7 @@ def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
     for axes in (semilog, loglog):
         axes.set_ylim(float(f.min()) / 3, float(f.max()) * 3)
     linear.legend()
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def orders(results: xr.Dataset) -> Figure:
@@ -81,7 +81,7 @@ def orders(results: xr.Dataset) -> Figure:
         axes.set(xlabel="lag ℓ (steps)", yscale="log", title=model)
     panels[0].set_ylabel("envelope f(ℓ)")
     panels[0].legend([Line2D([], [], color="grey", ls=ORDER_STYLES[o]) for o in results.order.values], results.order.values, title="order")
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
@@ -105,7 +105,7 @@ def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
         axes.set_title(title)
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def optimiser(results: xr.Dataset) -> Figure:
@@ -122,7 +122,7 @@ def optimiser(results: xr.Dataset) -> Figure:
         axes.set_title(title)
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
@@ -147,7 +147,7 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
         axes.set(title=titles[definition] if noise == "lag" else "")
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") -> Figure:
@@ -173,7 +173,7 @@ def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") 
         model_band(axes, one.budget**power, chosen, model, quartiles=True)
         axes.set(xlabel=f"$N^{{{power:.2f}}}$   (N = {int(one.budget[0])} to {int(one.budget[-1])})", title=title)
     panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def spectra(results: xr.Dataset) -> Figure:
@@ -204,7 +204,7 @@ def spectra(results: xr.Dataset) -> Figure:
         if infinite:
             axes.set_title(f"{axes.get_title()}; {infinite} neurons without decay")
     panels[0].legend()
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
@@ -227,7 +227,7 @@ def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
         axes.plot(ends, np.exp(offset) * ends**slope, color=COLOURS[model], label=f"{model}: slope {slope:.2f}")
     axes.set(xscale="log", yscale="log", xlabel="envelope f(ℓ)", ylabel="noise scale σ(ℓ) of the statistic")
     axes.legend()
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def null_control(results: xr.Dataset) -> Figure:
@@ -242,7 +242,7 @@ def null_control(results: xr.Dataset) -> Figure:
     axes.annotate("sequences measured", (measured, 0.55), (4, 0), textcoords="offset points", color="grey", fontsize=8)
     axes.set(xscale="log", xlabel="number of sequences N", ylabel="share of null controls with a window", ylim=(-0.03, 1.03))
     axes.legend(loc="center right", bbox_to_anchor=(1, 0.3))
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def learned(results: xr.Dataset) -> Figure:
@@ -251,7 +251,7 @@ def learned(results: xr.Dataset) -> Figure:
     _learned_lines(axes, results)
     axes.set(xlabel="delay (steps)", ylabel="coefficient in the output")
     axes.legend()
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def summary(results: xr.Dataset) -> Figure:
@@ -276,7 +276,7 @@ def summary(results: xr.Dataset) -> Figure:
         axes.set_title(title)
     _window_axis(results, paper, own)
     legend_above(figure, own)
-    return _done(figure, results)
+    return done_with_source(figure, results)
 
 
 def _view(results: xr.Dataset, view: str) -> xr.Dataset:
@@ -290,15 +290,6 @@ def _learned_lines(axes: Axes, results: xr.Dataset) -> None:
     axes.vlines(planted.delay[planted > 0], 0, planted[planted > 0], color="lightgrey", lw=5, zorder=0, label="planted")
     for model in results.model.values:
         model_band(axes, results.delay, results.learned.sel(model=model), model, marker=False)
-
-
-def _done(figure: Figure, results: xr.Dataset) -> Figure:
-    """Finish a figure, and say which run made it."""
-    config = Config.model_validate_json(results.attrs["configuration"])
-    scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {len(config.seeds)} seeds"
-    source = f"run “{config.name}”: {scale}; revision {results.attrs['revision']}"
-    figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
-    return done(figure)
 
 
 def _window_lines(axes: Axes, chosen: xr.DataArray) -> None:
@@ -327,4 +318,5 @@ def _window_axis(results: xr.Dataset, *panels: Axes) -> None:
 def _one_value_a_seed(results: xr.Dataset, model: str, order: str) -> bool:
     """Say whether all neurons of each network share one time scale, so that a density would be a spike."""
     tau = results.time_scale.sel(model=model, order=order)
+    tau = tau.where(np.isfinite(tau))  # a neuron without decay says nothing of the others
     return bool((tau.std("unit") < 1e-6 * tau.mean("unit")).all())

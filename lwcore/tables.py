@@ -113,7 +113,7 @@ def windows(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     Raises:
         ValueError: If the run has no such budget.
     """
-    _check_budget(results, n_sequences)
+    check_budget(results, n_sequences)
     chosen = results.window.sel(budget=n_sequences, rule="tested", source="error")
     columns = {
         "v2 to the letter": {"reading": "letter_v2", "noise_definition": "lag", "definition": "supremum"},
@@ -181,7 +181,7 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     Raises:
         ValueError: If the run has no such budget, or lacks one of the three cells or of the orders zeroth and first.
     """
-    _check_budget(results, n_sequences)
+    check_budget(results, n_sequences)
     scalar, diagonal, every = ["ConstGate", "SharedGate"], ["DiagGate"], list(results.model.values)
     missing = {*scalar, *diagonal, "zeroth", "first"} - {*every, *results.order.values}
     if missing:
@@ -228,7 +228,7 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     for statement, models, about, holds in statements:
         counts = {order: [bool(h) for model in models for h in holds(model, order)] for order in about}
         cells = {order: f"{sum(counts[order])} of {len(counts[order])}" if order in counts else "–" for order in orders}
-        rows.append({"the paper says": statement} | cells | {"verdict": _verdict({order: all(found) for order, found in counts.items()})})
+        rows.append({"the paper says": statement} | cells | {"verdict": verdict({order: all(found) for order, found in counts.items()})})
     return pd.DataFrame(rows).set_index("the paper says")
 
 
@@ -237,8 +237,12 @@ def _with_range(values: list[float]) -> str:
     return f"{np.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
 
-def _check_budget(results: xr.Dataset, n_sequences: int) -> None:
-    """Refuse a number of sequences at which the run has no windows."""
+def check_budget(results: xr.Dataset, n_sequences: int) -> None:
+    """Refuse a number of sequences at which the run has no windows.
+
+    Raises:
+        ValueError: If N is none of the run's budgets.
+    """
     if n_sequences not in results.budget.values:
         raise ValueError(f"n_sequences = {n_sequences}: must be one of the run's budgets, {', '.join(map(str, results.budget.values))}.")
 
@@ -259,8 +263,8 @@ def _scale_slopes(results: xr.Dataset) -> xr.DataArray:
     return xr.concat(slopes, "order").assign_coords(order=["zeroth", "first"])
 
 
-def _verdict(holds: dict[str, bool]) -> str:
-    """Say at which orders a statement holds."""
+def verdict(holds: dict[str, bool]) -> str:
+    """Say in words at which orders of transport a statement holds."""
     orders = [order for order, held in holds.items() if held]
     if len(orders) == len(holds):
         return "holds"

@@ -1,0 +1,172 @@
+"""Tables and figures of a run of all five cells, and of the same run with answers planted in it."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from scipy import stats
+
+from lwcore import experiment, plots_spectra
+from lwcore import tables_spectra as tables
+from lwcore.course import SEQUENCES
+from lwcore.experiment import Config, run
+from lwcore.window import time_scales
+
+SEEDS = [1, 2, 3]
+CONFIG = Config.named("smoke").but(
+    models=["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"], seeds=SEEDS, training={"snapshots": [0, 30]}
+)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return run(CONFIG, progress=False)
+
+
+@pytest.fixture
+def planted(small):
+    """The run with exponential rates whose τ is known: one group of neurons, and two for the LSTM; 60 neurons."""
+    rng = np.random.default_rng(0)
+    log_tau = rng.normal(1.0, 0.3, (5, 3, 60))
+    log_tau[:2] = 1.0  # ConstGate, SharedGate
+    log_tau[4, :, 30:] += 4.0  # LSTM
+    lag = xr.DataArray(np.array([1, 2, 4, 8, 12, 15]), dims="lag")
+    tau = xr.DataArray(np.exp(log_tau), dims=("model", "seed", "unit"), coords={"model": small.model, "seed": small.seed})
+    rate = np.exp(-lag / tau).expand_dims(order=["zeroth", "first", "exact"]).assign_coords(lag=lag)
+    return xr.Dataset(
+        {
+            "rate": rate,
+            "time_scale": xr.concat([tau] * 3, "order").assign_coords(order=["zeroth", "first", "exact"]),
+            "envelope": rate.sum("unit"),
+            "base_rate": 100 * tau**0.5 * rng.lognormal(0, 0.05, tau.shape),
+        }
+    )
+
+
+def test_one_and_two_groups_of_neurons_are_told_apart(planted):
+    table = tables.modes(planted)
+    assert table["several modes"].tolist() == ["–"] * 4 + ["0 of 3"] * 4 + ["3 of 3"] * 2
+    assert set(table["neurons"]) == {"60"}
+    tau = planted.time_scale.sel(model="GRU", order="exact").median("unit")
+    assert table.loc[("GRU", "exact"), "median τ"].split(" to ")[-1] == f"{tau.max():.2g}"
+
+
+def test_neurons_without_a_time_scale_are_left_out_of_the_test(planted):
+    planted.time_scale[{"model": 3, "seed": 0, "unit": 0}] = np.inf
+    planted.time_scale[{"model": 3, "seed": 0, "unit": 1}] = np.nan
+    planted.time_scale[{"model": 3, "seed": 1, "unit": slice(7)}] = 0.5
+    assert tables.modes(planted).loc[("GRU", "zeroth"), "neurons"] == "58 to 60"
+    assert tables.modes(planted).loc[("GRU", "zeroth"), "τ < 1"].endswith(" to 7")
+
+
+def test_base_rates_that_grow_with_the_time_scale_hold_the_envelope_up(planted):
+    table = tables.base_rates(planted)
+    reshaped, correlation = table["reshaping"], table["correlation"]
+    for model in ("ConstGate", "SharedGate"):
+        assert reshaped[model, "zeroth"] == "1.00 (1.00 to 1.00)"
+        assert correlation[model, "zeroth"] == "–"
+    gru = planted.sel(model="GRU", order="zeroth")
+    by_hand = [stats.pearsonr(np.log(gru.base_rate.sel(seed=s)), np.log(gru.time_scale.sel(seed=s))).statistic for s in planted.seed.values]
+    found = tables.base_rates(planted).loc[("GRU", "zeroth")]
+    z = np.arctanh(by_hand)
+    low, high = np.tanh(stats.t.interval(0.95, 2, z.mean(), stats.sem(z)))
+    assert found["correlation"] == f"{np.tanh(z.mean()):.2f} ({low:.2f} to {high:.2f})"
+    assert float(found["reshaping"].split()[0]) > 1.05
+
+
+def test_head_factor_is_the_lstms_own(small):
+    """Against the trace of the same network, at the four end points that are measured."""
+    network = experiment.networks(CONFIG.but(models=["LSTM"]))["LSTM", 1]
+    fresh = experiment.fresh_sequences(CONFIG, 1)
+    with torch.no_grad():
+        jacobian = network.cell.trace(fresh.inputs).jacobian(slice(None))
+    measured = slice(len(fresh.inputs) // 2, None)  # the other half gives signs
+    ends = [9, 11, 13, 15]
+    shown = (jacobian.expression * jacobian.retention)[measured, ends].mean((0, 1))
+    found = tables.head_factor(small).sel(seed=1)
+    assert found.values == pytest.approx((shown / jacobian.retention[:SEQUENCES].mean((0, 1))).numpy(), rel=1e-4)
+
+
+def test_decay_names_the_law_and_what_it_lacks(small):
+    run = small.copy()
+    lag = small.lag.astype(float)
+    noise = 1 + 1e-4 * np.sin(7.0 * lag)
+    run["envelope"] = xr.where(small.model == "GRU", lag**-1.5, lag**0.5 * 0.8**lag) * noise + 0 * small.envelope
+    table = tables.decay(run.sel(model=["GRU", "LSTM"]))
+    assert table.loc[("GRU", "exact"), "β"] == "1.50"
+    assert table.loc[("GRU", "exact"), "R² power"] == "1.00"
+    assert table.loc[("LSTM", "exact"), "β"] == "-0.50"
+    assert table.loc[("LSTM", "exact"), "cut-off (steps)"] == f"{-1 / np.log(0.8):.0f}"
+    run["envelope"] = lag**-0.5 * 1.1**lag * noise + 0 * small.envelope
+    assert tables.decay(run.sel(model=["GRU"])).loc[("GRU", "exact"), "cut-off (steps)"] == "none"
+
+
+def test_departure_is_a_ratio_of_envelopes(small):
+    ratio = (small.envelope.sel(order="zeroth") / small.envelope.sel(order="exact")).sel(model="GRU", lag=4)
+    low, high = f"{ratio.min():.2g}", f"{ratio.max():.2g}"
+    assert tables.departure(small, [1, 4]).loc[("GRU", "zeroth"), "lag 4"] == (low if low == high else f"{low} to {high}")
+
+
+def test_expectations_follow_from_the_run(small):
+    run = small.copy()
+    lag, wide = small.lag.astype(float), xr.DataArray(np.linspace(1, 20, small.sizes["unit"]), dims="unit")
+    run["time_scale"] = xr.where(small.model.isin(["GRU", "LSTM"]), wide, 2 + 0.001 * wide) + 0 * small.time_scale
+    run["envelope"] = xr.where(small.model.isin(["GRU", "LSTM"]), lag**-1.5, 0.7**lag) + 0 * small.envelope
+    run["window"] = xr.where(small.model.isin(["GRU", "LSTM"]), 8, 2) + 0 * small.window
+    run["view"] = small.view
+    verdicts = tables.expectations(run, 64).verdict
+    assert (verdicts.drop("a spectrum with several modes") == "holds").all(), verdicts
+    assert verdicts["a spectrum with several modes"] == "does not hold here"
+    run["window"] = 8 - run.window
+    run["envelope"] = 0.7**lag + 0 * small.envelope
+    table = tables.expectations(run, 64)
+    assert table.loc["a longer window than DiagGate", "exact"] == "0 + 0 of 6"
+    assert table.loc["f falls as a power, not exponentially", "zeroth"] == "0 + 0 of 6"
+    with pytest.raises(ValueError, match="n_sequences = 100: must be one of the run's budgets"):
+        tables.expectations(run, 100)
+
+
+def test_holms_procedure_stops_at_the_first_failure():
+    p = xr.DataArray([0.011, np.nan, 0.04, 0.001, 0.03])  # 0.05/4 for the least, 0.05/3 for the next, then 0.05/2 fails
+    assert tables._rejected(p, 0.05).values.tolist() == [True, False, False, True, False]
+
+
+def test_calibration_is_a_share_with_its_interval():
+    table = tables.calibration(20, trials=20)
+    uniform = table.loc["uniform", "several found"]
+    share = float(uniform.split()[0])
+    ends = stats.binomtest(round(share * 20), 20).proportion_ci()
+    assert uniform == f"{share:.2f} ({ends.low:.2f} to {ends.high:.2f})"
+    assert table.modes.tolist() == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("draw", [lambda r: plots_spectra.networks(r.sel(model=["GRU", "LSTM"])), plots_spectra.reshaping])
+def test_figures_are_complete(small, draw):
+    figure = draw(small)
+    assert figure.number not in plt.get_fignums()
+    assert all(axes.get_xlabel() and axes.lines for axes in figure.axes)
+    assert "run “smoke”" in figure.get_supxlabel()
+    figure.canvas.draw()
+
+
+def test_reshaping_is_drawn_relative_to_lag_1(small):
+    zeroth, _, head = plots_spectra.reshaping(small).axes
+    drawn = {line.get_label(): line.get_ydata() for line in zeroth.lines}
+    assert drawn["ConstGate"] == pytest.approx(1)
+    f = (small.base_rate * small.rate).sum("unit") / small.rate.sum("unit")
+    gru = f.sel(model="GRU", order="zeroth")
+    assert drawn["GRU"] == pytest.approx((gru / gru.isel(lag=0)).median("seed").values)
+    assert head.lines[0].get_ydata()[0] == pytest.approx(1)
+
+
+def test_a_line_for_every_network_and_a_tick_for_every_neuron(small):
+    panels = plots_spectra.networks(small.sel(model=["GRU"]), orders=["exact"]).axes
+    assert len(panels[0].lines) == len(SEEDS)
+
+
+def test_time_scales_planted_are_those_the_run_would_measure(planted):
+    one = planted.sel(model="GRU", order="zeroth").isel(seed=0)
+    assert time_scales(planted.lag.values, one.rate.transpose("lag", "unit").values) == pytest.approx(one.time_scale.values)
