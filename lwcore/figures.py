@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,7 +19,13 @@ ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
 
 
 def canvas(
-    count: int, *, width: float = 8.6, height: float = 3.4, rows: int = 1, sharex: bool = False, sharey: bool = False
+    count: int,
+    *,
+    width: float = 8.6,
+    height: float = 3.4,
+    rows: int = 1,
+    sharex: bool = False,
+    sharey: bool | Literal["row"] = False,
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure with some panels, row by row."""
     figure, grid = plt.subplots(
