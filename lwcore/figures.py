@@ -47,9 +47,9 @@ def model_band(axes: Axes, x: xr.DataArray, y: xr.DataArray, model: str, *, mark
     band(axes, x, y, color=COLOURS[model], marker=MARKERS[model] if marker else None, ms=4, label=model, **options)
 
 
-def legend_below(figure: Figure, axes: Axes) -> None:
-    """Name the lines of all panels once, under them."""
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, columnspacing=1.2)
+def legend_above(figure: Figure, axes: Axes) -> None:
+    """Name the lines of all panels once, above them: what is below is the run they came from."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=6, columnspacing=1.0, handlelength=1.5, fontsize=8)
 
 
 def done(figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bool = True) -> Figure:

@@ -121,11 +121,24 @@ def significant(statistics: NDArray[np.float64], level: float) -> NDArray[np.boo
     with np.errstate(invalid="ignore"):  # a statistic that is 0 throughout shows nothing: 0/0, read as p = 1
         unit = statistics / np.abs(statistics).max(-1, keepdims=True)  # of order 1, so that no square underflows
         t = unit.mean(-1) / (unit.std(-1, ddof=1) / np.sqrt(count))
-    p = np.nan_to_num(special.stdtr(count - 1, -t), nan=1.0).reshape(*t.shape[:-2], -1)
-    tests = p.shape[-1]
-    rank = p.argsort(-1).argsort(-1)  # 0 for the smallest
-    first_failure = np.where(p > level / (tests - rank), rank, tests).min(-1, keepdims=True)
-    return (rank < first_failure).reshape(t.shape)
+    return holm(np.nan_to_num(special.stdtr(count - 1, -t), nan=1.0), level)
+
+
+def holm(p: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
+    """Reject hypotheses with the error of any false rejection in a family held at a level, by Holm's procedure.
+
+    Args:
+        p: p-values, shape (..., probes, lags): a family is all probes and lags together.
+        level: The level, in (0, 1).
+
+    Returns:
+        Which are rejected, of the same shape.
+    """
+    flat = p.reshape(*p.shape[:-2], -1)
+    tests = flat.shape[-1]
+    rank = flat.argsort(-1).argsort(-1)  # 0 for the smallest
+    first_failure = np.where(flat > level / (tests - rank), rank, tests).min(-1, keepdims=True)
+    return (rank < first_failure).reshape(p.shape)
 
 
 def _required(shift: xr.DataArray, scale: xr.DataArray, alpha: xr.DataArray, error: float, rate: str) -> xr.DataArray:

@@ -37,7 +37,8 @@ from lwcore.tasks import Sequences
 from lwcore.transport import default_ends, effective_rates, stream_rates
 
 SOURCES = ("error", "target", "noise")
-BATCH = 64  # sequences traced at a time: bounds memory, does not change the result beyond rounding
+BATCH = 64  # sequences traced at a time, at the most: bounds memory, does not change the result beyond rounding
+STATES = 2**20  # numbers B·T·H at a time, at the most; some hundred arrays of that size are held
 
 
 def measure(network: Network, sequences: Sequences, settings: DiagnosticSettings, seed: int) -> xr.Dataset:
@@ -86,8 +87,9 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
 
     def read(part: Sequences) -> Iterator[tuple[Trace, Tensor]]:
         """Trace a part of the sequences batch by batch, with the errors of every source, (source, B, T)."""
-        for start in range(0, len(part.targets), BATCH):
-            inputs, targets = (s[start : start + BATCH].double() for s in part)
+        at_once = max(1, min(BATCH, STATES // (part.targets.shape[1] * network.cell.hidden_size)))
+        for start in range(0, len(part.targets), at_once):
+            inputs, targets = (s[start : start + at_once].double() for s in part)
             trace = network.cell.trace(inputs)
             noise = spread * torch.randn(targets.shape, generator=generator, dtype=torch.float64)
             yield trace, torch.stack([network.residual(trace.outputs, targets), -targets, noise])

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from lwcore.arguments import one_of
 from lwcore.bounds import rate_exponent
 from lwcore.config import Config
-from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, done, model_band
+from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, done, legend_above, model_band
 from lwcore.window import fit_decay
 
 # An optimiser meets the lag's part inside the noise of the whole gradient; sequences' numbers have a variance (see `tables.concentration`).
@@ -103,8 +103,8 @@ def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
     for axes, (title, noise, reading) in zip(panels, readings, strict=True):
         _window_lines(axes, _view(results, view).window.sel(rule="tested", definition="supremum", noise_definition=noise, reading=reading))
         axes.set_title(title)
-    panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
-    panels[2].legend()
+    _window_axis(results, *panels)
+    legend_above(figure, panels[0])
     return _done(figure, results)
 
 
@@ -120,8 +120,31 @@ def optimiser(results: xr.Dataset) -> Figure:
     ):
         _window_lines(axes, _view(results, view).window.sel(_OPTIMISER))
         axes.set_title(title)
-    panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
-    panels[1].legend(loc="lower right")
+    _window_axis(results, *panels)
+    legend_above(figure, panels[0])
+    return _done(figure, results)
+
+
+def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
+    """Draw H_N against N by both definitions of the window and of the noise.
+
+    Args:
+        results: A run.
+        view: One of its views.
+
+    Returns:
+        The figure: columns for the definitions, rows for the noise; f counted once, sample variance.
+    """
+    figure, panels = canvas(4, width=7.6, height=5.8, rows=2, sharey=True)
+    cases = [(noise, definition) for noise in results.noise_definition.values for definition in results.definition.values]
+    titles = {"supremum": "supremum: longest lag seen", "first_passage": "first passage: all lags up to it"}
+    for axes, (noise, definition) in zip(panels, cases, strict=True):
+        at = {"rule": "tested", "noise_definition": noise, "definition": definition, "reading": "variance"}
+        _window_lines(axes, _view(results, view).window.sel(at))
+        axes.annotate(f"noise: {'the lag' if noise == 'lag' else 'whole gradient'}", (0.97, 0.17), xycoords="axes fraction", ha="right", fontsize=8)
+        axes.set(title=titles[definition] if noise == "lag" else "")
+    _window_axis(results, *panels)
+    legend_above(figure, panels[0])
     return _done(figure, results)
 
 
@@ -248,8 +271,9 @@ def summary(results: xr.Dataset) -> Figure:
         (own, "gradient", _OPTIMISER, "Window, in the whole gradient"),
     ):
         _window_lines(axes, _view(results, view).window.sel(chosen))
-        axes.set(title=title, ylabel="$H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
-    own.legend(loc="center right")
+        axes.set_title(title)
+    _window_axis(results, paper, own)
+    legend_above(figure, own)
     return _done(figure, results)
 
 
@@ -282,6 +306,20 @@ def _window_lines(axes: Axes, chosen: xr.DataArray) -> None:
     worst = chosen.sel(source="noise").max(("model", "seed", "probe"))
     axes.plot(chosen.budget, worst, color="grey", ls=(0, (2, 2)), label="null control, largest")
     axes.set(xscale="log", xlabel="number of sequences N")
+
+
+def _window_axis(results: xr.Dataset, *panels: Axes) -> None:
+    """Put windows on an axis that has room for short and long lags, and for none: logarithmic from 1 on, with 0 below."""
+    longest = int(results.lag[-1])
+    ticks = [0] + [2**k for k in range(longest.bit_length())]
+    for axes in panels:
+        axes.set_yscale("symlog", linthresh=1, linscale=0.5)
+        axes.set_yticks(ticks, [str(tick) for tick in ticks])
+        axes.minorticks_off()
+        axes.set_ylim(-0.2, 1.3 * longest)
+        place = axes.get_subplotspec()
+        if place is not None and place.is_first_col():
+            axes.set_ylabel("learnability window $H_N$ (steps)")
 
 
 def _one_value_a_seed(results: xr.Dataset, model: str, order: str) -> bool:

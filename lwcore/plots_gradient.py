@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from lwcore.figures import SHADES, canvas, done, legend_below, model_band
+from lwcore.figures import SHADES, canvas, done, legend_above, model_band
 from lwcore.matched import Agreement, Factorisation, LagTerms, own_sign_bias, own_sign_means
 
 Networks = tuple[str, str, int]  # trained or not, model, seed
@@ -138,5 +138,5 @@ def _curves(
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in panels[-(len(shown) // rows) :]:
         axes.set_xlabel("lag ℓ (steps)")
-    legend_below(figure, panels[0])
+    legend_above(figure, panels[0])
     return figure, panels

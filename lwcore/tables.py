@@ -19,8 +19,9 @@ def decay(results: xr.Dataset) -> pd.DataFrame:
     """Compare the decay laws of every model's envelope, fitted for each seed.
 
     Returns:
-        For each model and order: in how many seeds each law is the best by AICc, and the medians over seeds of R² on log f, of the
-        exponential law's time scale −1/log λ (steps) and of the power law's exponent β.
+        For each model and order: in how many seeds each law is the best by AICc; the medians over seeds of R² on log f and of AICc of the
+        power law less that of the exponential (positive: the exponential fits better); and the exponential's time scale −1/log λ (steps)
+        and the power's exponent β, median (least to largest seed).
     """
     rows = []
     for model in results.model.values:
@@ -36,8 +37,9 @@ def decay(results: xr.Dataset) -> pd.DataFrame:
                     "tempered best": f"{best.count('tempered_power')} of {len(best)}",
                     "R² exponential": np.median([fit.exponential.r_squared for fit in fits]),
                     "R² power": np.median([fit.power.r_squared for fit in fits]),
-                    "τ (steps)": np.median([-1 / np.log(fit.exponential.law.decay) for fit in fits]),
-                    "β": np.median([fit.power.law.decay for fit in fits]),
+                    "AICc, power − exponential": np.median([fit.power.aicc - fit.exponential.aicc for fit in fits]),
+                    "τ (steps)": _with_range([-1 / np.log(fit.exponential.law.decay) for fit in fits]),
+                    "β": _with_range([fit.power.law.decay for fit in fits]),
                 }
             )
     return pd.DataFrame(rows).set_index(["model", "order"]).round(3)
@@ -185,7 +187,8 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     if missing:
         raise ValueError(f"results: {', '.join(sorted(missing))} missing, of which the paper's statements speak.")
     fits = {(m, o): _fits(results.sel(model=m, order=o)) for m in every for o in results.order.values}
-    spread = results.time_scale.std("unit") / results.time_scale.mean("unit")
+    decaying = results.time_scale.where(np.isfinite(results.time_scale))
+    spread = decaying.std("unit") / decaying.mean("unit")
     negative, monotone = (results.negative > 0).any("lag"), (results.envelope.diff("lag") <= 0).all("lag")
     slope = _scale_slopes(results)
 
@@ -227,6 +230,11 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         cells = {order: f"{sum(counts[order])} of {len(counts[order])}" if order in counts else "–" for order in orders}
         rows.append({"the paper says": statement} | cells | {"verdict": _verdict({order: all(found) for order, found in counts.items()})})
     return pd.DataFrame(rows).set_index("the paper says")
+
+
+def _with_range(values: list[float]) -> str:
+    """Write a median with the least and the largest value."""
+    return f"{np.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
 
 def _check_budget(results: xr.Dataset, n_sequences: int) -> None:

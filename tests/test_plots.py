@@ -20,6 +20,7 @@ FIGURES = [
     "envelopes",
     "orders",
     "windows",
+    "definitions",
     "optimiser",
     "scaling",
     "spectra",

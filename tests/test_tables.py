@@ -54,11 +54,11 @@ def test_agreement_refutes_each_statement_alone(lawful):
 def test_decay_reads_the_laws(lawful):
     table = tables.decay(lawful)
     assert table.loc[("ConstGate", "exact"), "exponential best"] == "2 of 2"
-    assert table.loc[("ConstGate", "exact"), "τ (steps)"] == pytest.approx(-1 / np.log(0.7), abs=0.01)
+    assert table.loc[("ConstGate", "exact"), "τ (steps)"] == "2.8 (2.8 to 2.8)", "−1/log 0.7"
     best = table.loc[("DiagGate", "first"), ["exponential best", "power best", "tempered best"]]
     assert sorted(best) == ["0 of 2", "0 of 2", "2 of 2"]
     assert best["exponential best"] == "0 of 2"
-    assert table.loc[("DiagGate", "first"), "β"] == pytest.approx(1.5, abs=0.01)
+    assert table.loc[("DiagGate", "first"), "β"].startswith("1.5 (1.5 to")
 
 
 def test_other_tables_report_what_the_run_holds(small):
