@@ -11,6 +11,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from lwcore.config import Config, Sweep
+
 SHADES = sns.color_palette("colorblind")
 MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 COLOURS = dict(zip(MODELS, SHADES, strict=False))
@@ -62,3 +64,14 @@ def done(figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bo
         sns.despine(figure)
     plt.close(figure)
     return figure
+
+
+def signed(figure: Figure, results: xr.Dataset) -> Figure:
+    """Finish a figure, and say which run or sweep made it."""
+    text = results.attrs["configuration"]
+    settings = Config.model_validate_json(text) if "step" in results.dims else Sweep.model_validate_json(text)
+    config = settings if isinstance(settings, Config) else next(iter(settings.points().values()))
+    scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {len(config.seeds)} seeds"
+    source = f"run “{settings.name}”: {scale}; revision {results.attrs['revision']}"
+    figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
+    return done(figure)

@@ -1,4 +1,4 @@
-"""Figures of spectra of time scales: along training, over a sweep, as mixtures of exponentials, and behind an intervention."""
+"""Figures of spectra of time scales: along training, over a sweep, and behind an intervention."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from lwcore.config import Config, Sweep
-from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, SHADES, band, canvas, done, model_band
-from lwcore.spectra import learned_share, local_slopes, mixtures, quantile, width
+from lwcore.figures import COLOURS, MARKERS, SHADES, band, canvas, legend_above, model_band, signed
+from lwcore.spectra import learned_share, quantile, width
 from lwcore.starts import WINDOWS, window_of
 
 _TITLES = {"zeroth": "zeroth order, gates alone", "exact": "exact diagonal"}
 _LEVELS = {0.1: ":", 0.5: "-", 0.9: "--"}
 _OPTIMISERS = {"sgd": "--", "adamw": "-"}
-_SHADES = (SHADES[5], SHADES[9], SHADES[6])  # no cell has these
+_SHADES = (SHADES[5], SHADES[9], SHADES[6], "0.35")  # no cell has these
 
 
 def quantiles_along(results: xr.Dataset) -> Figure:
@@ -37,7 +36,7 @@ def quantiles_along(results: xr.Dataset) -> Figure:
     for axes, title in zip(panels[:: len(models)], _TITLES.values(), strict=True):
         axes.set_ylabel(f"τ (steps)\n{title}")
     panels[0].legend([Line2D([], [], color="grey", ls=s) for s in _LEVELS.values()], [f"{level:.0%}" for level in _LEVELS], fontsize=8)
-    return _signed(figure, results)
+    return signed(figure, results)
 
 
 def widths_along(results: xr.Dataset) -> Figure:
@@ -53,8 +52,8 @@ def widths_along(results: xr.Dataset) -> Figure:
         _steps(axes, results)
     panels[0].set_ylabel("width of the spectrum (decades)")
     panels[2].set_ylabel("share of the task learned")
-    _above(figure, *panels[0].get_legend_handles_labels())
-    return _signed(figure, results)
+    legend_above(figure, panels[0])
+    return signed(figure, results)
 
 
 def trajectories(sweep: xr.Dataset, gate_spread: float = 0.1) -> Figure:
@@ -78,10 +77,12 @@ def trajectories(sweep: xr.Dataset, gate_spread: float = 0.1) -> Figure:
                 _bars(axes, x.median("seed"), y, color=COLOURS[model], ls=style, marker=MARKERS[model])
         axes.set(title=f"{task} task", xlabel="share of the task learned", xlim=(-0.05, 1.05))
     panels[0].set_ylabel("width, zeroth order (decades)")
-    handles = [Line2D([], [], color=COLOURS[m], marker=MARKERS[m], ls="") for m in models]
-    styles = [Line2D([], [], color="grey", ls=s) for s in _OPTIMISERS.values()]
-    _above(figure, handles + styles, [*models, *_OPTIMISERS])
-    return _signed(figure, sweep)
+    for model in models:
+        panels[0].plot([], [], MARKERS[model], color=COLOURS[model], label=model)
+    for optimizer, style in _OPTIMISERS.items():
+        panels[0].plot([], [], ls=style, color="grey", label=optimizer)
+    legend_above(figure, panels[0])
+    return signed(figure, sweep)
 
 
 def widths_over(sweep: xr.Dataset) -> Figure:
@@ -93,11 +94,12 @@ def widths_over(sweep: xr.Dataset) -> Figure:
     for axes, (order, model) in zip(panels, [(order, model) for order in _TITLES for model in models], strict=True):
         one = spread.sel(model=model, order=order)
         start = one.isel(snapshot=0)
-        band(axes, xr.DataArray(places, dims="gate_spread"), start.drop_vars("gate_spread"), color="grey", ls=":", label="at the start")
+        band(axes, xr.DataArray(places, dims="gate_spread"), start.drop_vars("gate_spread"), color="grey", ls=":")
         for shift, (optimizer, style) in zip((-0.06, 0.06), _OPTIMISERS.items(), strict=True):
             for task, shade in zip(sweep.task.values, _SHADES, strict=False):
                 end = one.sel(optimizer=optimizer, task=task).isel(snapshot=-1)
-                _bars(axes, places + shift, end, color=shade, ls=style, marker="o", label=f"{optimizer}, {task}")
+                line = {"color": shade, "ls": style, "marker": "o", "mfc": "white" if optimizer == "sgd" else shade}
+                _bars(axes, places + shift, end, label=f"{optimizer}, {task}", **line)
         axes.set(
             xticks=places, xticklabels=[f"{value:g}" for value in sweep.gate_spread.values], title=model if order == "zeroth" else None
         )
@@ -105,34 +107,8 @@ def widths_over(sweep: xr.Dataset) -> Figure:
             axes.set_xlabel("initial gate spread")
     for axes, title in zip(panels[:: len(models)], _TITLES.values(), strict=True):
         axes.set_ylabel(f"width (decades)\n{title}")
-    _above(figure, *panels[0].get_legend_handles_labels())
-    return _signed(figure, sweep)
-
-
-def reconstructions(results: xr.Dataset) -> Figure:
-    """Draw envelopes and the mixtures of exponentials that their own spectra make, and the local slopes of both below."""
-    models = list(results.model.values)
-    figure, panels = canvas(2 * len(models), width=8.6, height=5, rows=2, sharex=True, sharey="row")
-    for order, faint in (("zeroth", 0.45), ("exact", 1.0)):
-        mixed = mixtures(results, order, own_weights=True)
-        for model, above, below in zip(models, panels, panels[len(models) :], strict=False):
-            for f, style in ((results.envelope.sel(order=order), ORDER_STYLES["exact"]), (mixed, ORDER_STYLES["zeroth"])):
-                one = f.sel(model=model).transpose("seed", "lag")
-                band(above, one.lag, one, color=COLOURS[model], ls=style, lw=1.6)
-                slopes = xr.DataArray([local_slopes(one.lag.values, values)[1] for values in one.values], dims=("seed", "lag"))
-                at = xr.DataArray(local_slopes(one.lag.values, one.values[0])[0], dims="lag")
-                band(below, at, -slopes, color=COLOURS[model], ls=style, lw=1.6)
-            for axes in (above, below):
-                for line in axes.lines[-2:]:
-                    line.set_alpha(faint)
-    for above, below, model in zip(panels, panels[len(models) :], models, strict=False):
-        above.set(xscale="log", yscale="log", title=model)
-        below.set(xscale="log", yscale="log", xlabel="lag ℓ (steps)")
-    floor = float(results.envelope.sel(order="exact").min())
-    panels[0].set(ylabel="envelope f(ℓ)", ylim=(floor / 30, None))
-    panels[len(models)].set_ylabel("−slope, d log f/d log ℓ")
-    _key(figure)
-    return _signed(figure, results)
+    legend_above(figure, panels[0])
+    return signed(figure, sweep)
 
 
 def intervention(runs: xr.Dataset) -> Figure:
@@ -162,8 +138,8 @@ def intervention(runs: xr.Dataset) -> Figure:
     panels[3].set(title="exact envelope", xlabel="lag ℓ (steps)", yscale="log")
     for axes, (title, *_) in zip(panels[4:], WINDOWS, strict=True):
         axes.set(title=f"window, {title}", xlabel="sequences N", xscale="log", ylim=(-1, float(runs.lag[-1]) * 1.06))
-    _above(figure, *panels[2].get_legend_handles_labels())
-    return _signed(figure, runs)
+    legend_above(figure, panels[2])
+    return signed(figure, runs)
 
 
 def _bars(axes: Axes, x: xr.DataArray | np.ndarray, y: xr.DataArray, **line: Any) -> None:
@@ -174,28 +150,9 @@ def _bars(axes: Axes, x: xr.DataArray | np.ndarray, y: xr.DataArray, **line: Any
 
 def _steps(axes: Axes, results: xr.Dataset, named: bool = True) -> None:
     """Space training steps by their logarithm, with room for step 0."""
-    axes.set_xscale("symlog", linthresh=int(results.snapshot[1]))
-    axes.set(xlabel="training step" if named else None, xlim=(0, None))
-
-
-def _key(figure: Figure) -> None:
-    """Say which line is measured and which rebuilt, at which order."""
-    lines = [Line2D([], [], color="grey", ls=ORDER_STYLES[s], alpha=a) for a in (0.45, 1.0) for s in ("exact", "zeroth")]
-    names = [f"{order}, {what}" for order in ("zeroth", "exact") for what in ("measured", "mixture")]
-    _above(figure, lines, names)
-
-
-def _above(figure: Figure, handles: list[Any], labels: list[str]) -> None:
-    """Name the lines of all panels once, above them."""
-    figure.legend(handles, labels, loc="outside upper center", ncols=7, columnspacing=1.2, handlelength=1.8)
-
-
-def _signed(figure: Figure, results: xr.Dataset) -> Figure:
-    """Finish a figure, and say which run made it."""
-    text = results.attrs["configuration"]
-    settings = Config.model_validate_json(text) if "step" in results.dims else Sweep.model_validate_json(text)
-    config = settings if isinstance(settings, Config) else next(iter(settings.points().values()))
-    scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {len(config.seeds)} seeds"
-    source = f"run “{settings.name}”: {scale}; revision {results.attrs['revision']}"
-    figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
-    return done(figure)
+    first, last = int(results.snapshot[1]), int(results.snapshot[-1])
+    axes.set_xscale("symlog", linthresh=first)
+    powers = [10**k for k in range(len(str(last))) if 10**k >= first]
+    axes.set_xticks([0, *powers], ["0", *(f"$10^{len(str(power)) - 1}$" for power in powers)])
+    axes.tick_params(axis="x", which="minor", length=0)
+    axes.set(xlabel="training step" if named else None, xlim=(0, last))

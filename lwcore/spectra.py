@@ -1,4 +1,4 @@
-"""Spectra of time scales: how broad, what made them so, and whether an envelope is the mixture of exponentials that they name."""
+"""Spectra of time scales: how broad, what made them so, and whether they sit at the lags of the task."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import ArrayLike
 
-from lwcore.arguments import finite_array, lag_list, real_in, require
-from lwcore.window import mixture_envelope
+from lwcore.arguments import finite_array, lag_list, real_in
 
-SAME_SLOPE = 1.5  # slopes within this factor count as one slope: a single exponential keeps to it over that very factor of lags
-RIGHT = 0.2  # a relative error up to this counts as right
+LEAST = 0.05  # share of a task below which nothing counts as learned
 
 
 def quantile(time_scale: xr.DataArray, level: float) -> xr.DataArray:
@@ -79,6 +76,37 @@ def width_shares(sweep: xr.Dataset, factors: Sequence[str] = ("optimizer", "gate
     return pd.DataFrame(columns)[lambda table: table["interactions"] != ""].rename(columns=lambda source: f"% {source}")
 
 
+def at_equal_share(sweep: xr.Dataset, gate_spread: float = 0.1) -> pd.DataFrame:
+    """Compare the optimisers' spectra at the same share of the task learned: where SGD ends, and where AdamW passes that share.
+
+    Args:
+        sweep: The sweep `spectra`.
+        gate_spread: Where to cut it.
+
+    Returns:
+        For each model and task: share of the task that SGD learns, width of its zeroth-order spectrum behind training, and AdamW's width
+        where it has learned as much, interpolated between snapshots; mean over seeds, least and largest. Left out where a seed of SGD
+        learns less than `LEAST` of the task, and where nothing has a width.
+    """
+    cut = sweep.sel(gate_spread=gate_spread)
+    share, spread = learned_share(cut), width(cut.course_time_scale.sel(order="zeroth"))
+    plain, adaptive = ({"optimizer": name} for name in ("sgd", "adamw"))
+    reached = share.sel(plain).isel(snapshot=-1)
+    as_much = xr.apply_ufunc(
+        lambda at, shares, widths: np.interp(at, np.maximum.accumulate(shares), widths),
+        reached,
+        share.sel(adaptive),
+        spread.sel(adaptive),
+        input_core_dims=[[], ["snapshot"], ["snapshot"]],
+        vectorize=True,
+    )
+    enough = (reached.min("seed") >= LEAST) & (spread.max(("seed", "snapshot", "optimizer")) > 0)
+    columns = {"learned by SGD": reached, "width, SGD": spread.sel(plain).isel(snapshot=-1), "width, AdamW": as_much}
+    return pd.DataFrame(
+        {name: ranges(value.where(enough).transpose("model", "task", "seed"), "{:.2f}") for name, value in columns.items()}
+    )[lambda table: table["learned by SGD"] != ""]
+
+
 def ranges(values: xr.DataArray, form: str, over: str = "seed", centre: Callable[..., xr.DataArray] = xr.DataArray.mean) -> pd.Series:
     """Write values as their mean over seeds with the least and the largest; empty where one is NaN."""
     parts = [centre(values, over), values.min(over), values.max(over)]
@@ -105,121 +133,3 @@ def lining_up(time_scale: xr.DataArray, lags: Sequence[int]) -> xr.DataArray:
     knots = np.log(lag_list("lags", lags))
     phase = xr.apply_ufunc(lambda tau: np.interp(np.log(tau), knots, np.arange(len(knots)), np.nan, np.nan), time_scale)
     return np.cos(2 * np.pi * phase).mean("unit")
-
-
-def mixtures(results: xr.Dataset, spectrum: str, own_weights: bool = False) -> xr.DataArray:
-    """Rebuild envelopes from spectra, ``f(ℓ) = Σ_q w_q exp(−ℓ/τ_q)``.
-
-    Args:
-        results: A measured run.
-        spectrum: Order at which the time scales are taken.
-        own_weights: Weigh each neuron by the amplitude that the fit gives it along with τ; otherwise all alike, w = 1.
-
-    Returns:
-        The mixture at the lags of the run.
-    """
-    tau, rate = results.time_scale.sel(order=spectrum), results.rate.sel(order=spectrum)
-    passes = tau.notnull()  # a neuron that lets nothing through has no time scale, and no part in the envelope
-    weights = np.exp((np.log(rate.where(rate > 0)) + results.lag / tau).mean("lag")) if own_weights else xr.ones_like(tau)
-    return xr.apply_ufunc(
-        lambda tau, weight: mixture_envelope(results.lag.values, tau, weight),
-        tau.where(passes, 1.0),
-        weights.where(passes, 0.0),
-        input_core_dims=[["unit"], ["unit"]],
-        output_core_dims=[["lag"]],
-    ).assign_coords(lag=results.lag)
-
-
-def relative_error(mixture: xr.DataArray, measured: xr.DataArray) -> xr.DataArray:
-    """Give by how much a mixture misses a measured envelope, scaled to it at the shortest lag: −1 for all gone, 0 for right."""
-    return mixture / mixture.isel(lag=0) * measured.isel(lag=0) / measured - 1
-
-
-def local_slopes(lags: ArrayLike, envelope: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Give ``d log f/d log ℓ`` between neighbouring lags.
-
-    Args:
-        lags: Lags ℓ > 0, increasing, at least two.
-        envelope: f > 0 there.
-
-    Returns:
-        The lags to which the slopes belong, logarithmic means of two neighbours, at which an exponential has exactly the slope −ℓ/τ; and
-        the slopes.
-    """
-    lag, f = finite_array("lags", lags, ndim=1), finite_array("envelope", envelope, ndim=1)
-    require("envelope", f, f > 0, "above 0")
-    apart = np.diff(np.log(lag))
-    return np.diff(lag) / apart, np.diff(np.log(f)) / apart
-
-
-def power_stretch(lags: ArrayLike, envelope: ArrayLike, factor: float = SAME_SLOPE) -> tuple[float, float, float]:
-    """Find the widest stretch of lags over which an envelope is a power law: its local slopes stay within a factor of one another.
-
-    Args:
-        lags: As for `local_slopes`.
-        envelope: As for `local_slopes`.
-        factor: How far apart the largest and the least slope may be, above 1. A single exponential, whose slope is proportional to the
-            lag, passes over a stretch of this same factor; a power law must do better.
-
-    Returns:
-        First and last lag of the stretch and the geometric mean of −slope there; NaN where no slope is below 0.
-    """
-    allowed = real_in("factor", factor, "(1, inf)")
-    at, slopes = local_slopes(lags, envelope)
-    best = (float("nan"),) * 3
-    for first in range(len(at)):
-        for last in range(first, len(at)):
-            steep = -slopes[first : last + 1]
-            if steep.min() <= 0 or steep.max() > allowed * (1 + 1e-9) * steep.min():
-                break
-            if not at[last] / at[first] <= best[1] / best[0]:
-                best = (float(at[first]), float(at[last]), float(np.exp(np.log(steep).mean())))
-    return best
-
-
-def reconstruction(results: xr.Dataset) -> pd.DataFrame:
-    """Say how well mixtures of exponentials rebuild envelopes, shape by shape (scaled at the shortest lag).
-
-    Returns:
-        For each model, order of the spectrum and order of the envelope: the last lag up to which the error stays within `RIGHT`, and
-        mixture over envelope at the longest lag, with all neurons alike and with their own weights; median over seeds, least and largest.
-    """
-    rows = {}
-    for spectrum, order in (("zeroth", "zeroth"), ("exact", "exact"), ("zeroth", "exact")):
-        measured = results.envelope.sel(order=order, drop=True)
-        columns = {}
-        for name, own in (("alike", False), ("own weights", True)):
-            error = relative_error(mixtures(results, spectrum, own).drop_vars("order"), measured)
-            right = (abs(error) <= RIGHT).cumprod("lag").astype(bool)
-            columns[f"right to lag, {name}"] = ranges(right.lag.where(right).max("lag"), "{:.0f}", centre=xr.DataArray.median)
-            columns[f"at the longest lag, {name}"] = ranges(1 + error.isel(lag=-1), "{:.2g}", centre=xr.DataArray.median)
-        rows[spectrum, order] = pd.DataFrame(columns)
-    return (
-        pd.concat(rows, names=["spectrum", "envelope"])
-        .swaplevel("envelope", "model")
-        .swaplevel("spectrum", "model")
-        .sort_index(level="model", sort_remaining=False, key=lambda names: names.map(list(results.model.values).index))
-    )
-
-
-def power_ranges(results: xr.Dataset) -> pd.DataFrame:
-    """Say over which lags envelopes, and the mixtures that the same spectra make, are power laws.
-
-    Returns:
-        For each model and order: factor between first and last lag of the widest `power_stretch`, and −slope there, for the measured
-        envelope and for the mixture with own weights; median over seeds, least and largest.
-    """
-    orders = ["zeroth", "exact"]
-    mixed = xr.concat([mixtures(results, order, own_weights=True) for order in orders], "order")
-    columns = {}
-    for name, f in (("envelope", results.envelope.sel(order=orders)), ("mixture", mixed)):
-        found = xr.apply_ufunc(
-            lambda values: np.array(power_stretch(results.lag.values, values)),
-            f,
-            input_core_dims=[["lag"]],
-            output_core_dims=[["of"]],
-            vectorize=True,
-        ).transpose("of", "model", "order", "seed")
-        columns[f"{name}: factor of lags"] = ranges(found[1] / found[0], "{:.1f}", centre=xr.DataArray.median)
-        columns[f"{name}: β"] = ranges(found[2], "{:.2f}", centre=xr.DataArray.median)
-    return pd.DataFrame(columns)

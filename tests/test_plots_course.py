@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from lwcore import plots_course as plots
 from lwcore.config import Config, Sweep
 from lwcore.experiment import run
-from lwcore.spectra import learned_share, local_slopes, quantile, width
+from lwcore.spectra import learned_share, quantile, width
 from lwcore.starts import run_from
 from lwcore.sweep import run_sweep
 
@@ -61,15 +60,6 @@ def test_sweep_is_drawn_point_by_point(sweep):
     panels = plots.widths_over(sweep).axes
     one = spread.sel(order="exact", model="LSTM", optimizer="adamw", task="long").isel(snapshot=-1)
     assert any(np.allclose(y, one) for y in heights(panels[5]) if len(y) == 2)
-
-
-def test_reconstructions_show_measured_and_mixture(results):
-    smooth = results.copy()
-    lag = xr.DataArray(np.asarray(results.lag, float), dims="lag")
-    smooth["envelope"] = 0 * results.envelope + np.exp(-lag / 3)
-    panels = plots.reconstructions(smooth).axes
-    np.testing.assert_allclose(heights(panels[0])[0], np.exp(-lag / 3))
-    np.testing.assert_allclose(heights(panels[2])[0], local_slopes(lag, np.exp(-lag / 3))[0] / 3)
 
 
 def test_intervention_has_a_line_a_start():

@@ -1,4 +1,4 @@
-"""Widths, analysis of variance, phases, mixtures and slopes against closed forms."""
+"""Widths, analysis of variance and phases against closed forms."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 import xarray as xr
 
 from lwcore import spectra
-
-LAGS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
 
 
 def of_units(values):
@@ -64,6 +62,37 @@ def test_shares_of_widths_are_those_of_the_axis_that_moves_them():
     assert all(int(text.split()[0]) < 5 for text in table["% task"])
 
 
+def test_widths_at_equal_share_are_read_off_the_other_curve():
+    """Widths are 2·share under AdamW and share/2 under SGD, up to a factor of the seed; the second task is not learned by SGD."""
+    reached = {"sgd": [0.0, 0.3, 0.6], "adamw": [0.0, 0.8, 1.0]}
+    tau, learned = np.ones((2, 2, 2, 1, 3, 1, 101)), np.zeros((2, 2, 2, 1, 3, 1))
+    for o, (name, factor) in enumerate({"sgd": 0.5, "adamw": 2.0}.items()):
+        for task, seed, k in np.ndindex(2, 2, 3):
+            share = 0.0 if name == "sgd" and task else reached[name][k] * (1 - 0.2 * seed)
+            learned[o, task, seed, 0, k] = share
+            tau[o, task, seed, 0, k, 0] = 10 ** (np.linspace(-1, 1, 101) * factor * share / 1.6)
+    dims = ("optimizer", "task", "seed", "model", "snapshot")
+    sweep = xr.Dataset(
+        {
+            "course_time_scale": ((*dims, "order", "unit"), tau),
+            "course_learned": ((*dims, "task_lag"), learned),
+            "planted": ("delay", [1.0]),
+        },
+        coords={
+            "optimizer": ["sgd", "adamw"],
+            "task": ["a", "b"],
+            "seed": [1, 2],
+            "model": ["GRU"],
+            "order": ["zeroth"],
+            "task_lag": [3],
+            "delay": [3],
+        },
+    ).expand_dims(gate_spread=[0.1])
+    table = spectra.at_equal_share(sweep)
+    assert table.index.tolist() == [("GRU", "a")]
+    assert table.loc[("GRU", "a")].tolist() == ["0.54 (0.48 to 0.60)", "0.27 (0.24 to 0.30)", "1.08 (0.96 to 1.20)"]
+
+
 def test_lining_up():
     lags = [4, 9, 15, 31]
     assert float(spectra.lining_up(of_units([4, 9, 9, 15, 31, 200, 1]), lags)) == pytest.approx(1)
@@ -71,72 +100,6 @@ def test_lining_up():
     between = np.concatenate([np.geomspace(a, b, 100, endpoint=False) for a, b in pairwise(lags)])
     assert float(spectra.lining_up(of_units(between), lags)) == pytest.approx(0, abs=1e-12)
     assert np.isnan(spectra.lining_up(of_units([1, 2, 99]), lags))
-
-
-def measured(weights, tau):
-    """Rates that are exact exponentials, one neuron letting nothing through."""
-    rate = weights * np.exp(-np.array(LAGS)[:, None] / tau)
-    rate[:, -1] = 0
-    scales = np.where(np.arange(len(tau)) < len(tau) - 1, tau, np.nan)
-    one = xr.Dataset(
-        {"rate": (("lag", "unit"), rate), "time_scale": ("unit", scales), "envelope": ("lag", rate.sum(1))},
-        coords={"lag": LAGS},
-    )
-    return one.expand_dims(model=["LSTM"], seed=[1, 2], order=["zeroth", "exact"])
-
-
-def test_mixtures_rebuild_what_is_a_mixture():
-    weights, tau = np.array([1.0, 3.0, 0.5, 2.0]), np.array([1.0, 5.0, 40.0, 7.0])
-    results = measured(weights, tau)
-    np.testing.assert_allclose(spectra.mixtures(results, "exact", own_weights=True), results.envelope.sel(order="exact"), rtol=1e-12)
-    alike = spectra.mixtures(results, "exact").isel(model=0, seed=0)
-    np.testing.assert_allclose(alike, np.exp(-np.array(LAGS)[:, None] / tau[:3]).sum(1), rtol=1e-12)
-    error = spectra.relative_error(alike, results.envelope.sel(order="exact").isel(model=0, seed=0))
-    assert float(error[0]) == 0
-    whole = results.envelope.isel(model=0, seed=0, order=0)
-    assert float(error[-1]) == pytest.approx(float(alike[-1] / alike[0] / (whole[-1] / whole[0]) - 1))
-    table = spectra.reconstruction(results)
-    assert table.index.tolist() == [("LSTM", "zeroth", "zeroth"), ("LSTM", "exact", "exact"), ("LSTM", "zeroth", "exact")]
-    assert (table["right to lag, own weights"] == "64 (64 to 64)").all()
-    assert (table["at the longest lag, own weights"] == "1 (1 to 1)").all()
-
-
-def test_slopes_of_powers_and_exponentials():
-    lag = np.array(LAGS, float)
-    at, slopes = spectra.local_slopes(lag, 3 * lag**-1.7)
-    np.testing.assert_allclose(slopes, -1.7)
-    assert ((at > lag[:-1]) & (at < lag[1:])).all()
-    at, slopes = spectra.local_slopes(lag, np.exp(-lag / 9))
-    np.testing.assert_allclose(slopes, -at / 9)
-
-
-def test_power_stretch_is_all_of_a_power_and_a_factor_of_an_exponential():
-    lag = np.geomspace(1, 1000, 601)
-    first, last, beta = spectra.power_stretch(lag, 5 * lag**-0.8)
-    assert last / first > 980
-    assert beta == pytest.approx(0.8)
-    first, last, _ = spectra.power_stretch(lag, np.exp(-lag / 300))
-    assert 1.45 < last / first <= 1.5 * (1 + 1e-9)
-    bent = lag**-1.0 * np.exp(-lag / 100)  # slope 1 + ℓ/100: within a factor 1.5 up to lag 50
-    first, last, _ = spectra.power_stretch(lag, bent)
-    assert first < 1.1
-    assert last == pytest.approx(51, abs=1)
-    assert np.isnan(spectra.power_stretch(lag, lag**0.3)).all()
-    with pytest.raises(ValueError, match="factor = 1"):
-        spectra.power_stretch(lag, bent, factor=1)
-    with pytest.raises(ValueError, match="envelope contains"):
-        spectra.local_slopes([1, 2], [1.0, 0.0])
-
-
-def test_power_ranges_read_both_curves():
-    lag = np.array(LAGS, float)
-    results = measured(np.ones(3), np.array([6.0, 6.0, 6.0]))
-    results["envelope"] = (0 * results.envelope) + xr.DataArray(lag**-1.2, dims="lag")
-    table = spectra.power_ranges(results)
-    at, _ = spectra.local_slopes(lag, lag**-1.2)
-    assert table.loc[("LSTM", "zeroth"), "envelope: factor of lags"].startswith(f"{at[-1] / at[0]:.1f} ")
-    assert table.loc[("LSTM", "exact"), "envelope: β"] == "1.20 (1.20 to 1.20)"
-    assert float(table.loc[("LSTM", "exact"), "mixture: factor of lags"].split()[0]) <= 1.5
 
 
 def test_ranges_leave_out_what_is_missing():
