@@ -141,7 +141,9 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
     for axes, (noise, definition) in zip(panels, cases, strict=True):
         at = {"rule": "tested", "noise_definition": noise, "definition": definition, "reading": "variance"}
         _window_lines(axes, _view(results, view).window.sel(at))
-        axes.annotate(f"noise: {'the lag' if noise == 'lag' else 'whole gradient'}", (0.97, 0.17), xycoords="axes fraction", ha="right", fontsize=8)
+        axes.annotate(
+            f"noise: {'the lag' if noise == 'lag' else 'whole gradient'}", (0.97, 0.17), xycoords="axes fraction", ha="right", fontsize=8
+        )
         axes.set(title=titles[definition] if noise == "lag" else "")
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
@@ -285,7 +287,7 @@ def _view(results: xr.Dataset, view: str) -> xr.Dataset:
 def _learned_lines(axes: Axes, results: xr.Dataset) -> None:
     """Draw planted coefficients as grey bars and the networks' as lines."""
     planted = results.planted.isel(model=0, seed=0)
-    axes.bar(planted.delay[planted > 0], planted[planted > 0], width=0.7, color="lightgrey", label="planted")
+    axes.vlines(planted.delay[planted > 0], 0, planted[planted > 0], color="lightgrey", lw=5, zorder=0, label="planted")
     for model in results.model.values:
         model_band(axes, results.delay, results.learned.sel(model=model), model, marker=False)
 
