@@ -16,7 +16,7 @@ def heights(axes):
 
 
 def test_reconstructions_show_measured_and_mixture():
-    results = run(Config.named("smoke").but(models=["ConstGate", "DiagGate"], training={"steps": 2}), progress=False)
+    results = run(Config.named("smoke").but(models=["ConstGate", "DiagGate"], training={"steps": 2, "snapshots": [0, 2]}), progress=False)
     lag = xr.DataArray(np.asarray(results.lag, float), dims="lag")
     results["envelope"] = 0 * results.envelope + np.exp(-lag / 3)
     panels = reconstructions(results).axes
