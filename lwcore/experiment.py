@@ -219,6 +219,7 @@ def run_member(
     advance: Callable[[int], None] = lambda steps: None,
     trained: Trained | None = None,
     measured: bool = True,
+    prepare: Callable[[Network], None] | None = None,
 ) -> xr.Dataset:
     """Train and measure one network.
 
@@ -230,20 +231,25 @@ def run_member(
         advance: Called with the number of training steps just taken or found done.
         trained: The trained network, where that is done already.
         measured: As for `run`.
+        prepare: Changes the network in place before its first step. The configuration does not know of it, so nothing may be kept in a
+            folder.
 
     Returns:
         The member's dataset.
 
     Raises:
         FloatingPointError: If training diverges; the message names the member.
+        ValueError: If there is a folder for a network that is prepared.
     """
+    if prepare is not None and partial is not None:
+        raise ValueError(f"partial = {str(partial)!r}: must be None where the network is prepared.")
     stored = None if partial is None else partial / f"{model}-{seed}.nc"
     if stored is not None and stored.exists():
         advance(config.training.steps)
         return load(stored)
     with _one_thread():
         task = task_of(config, seed)
-        network, losses, snapshots, optimizer = trained or _train(config, model, [seed], partial, advance)[0]
+        network, losses, snapshots, optimizer = trained or _train(config, model, [seed], partial, advance, prepare=prepare)[0]
         fresh = tasks.sample(task, config.diagnostics.sequences, _rng(seed, Stream.DIAGNOSTICS))
         # Directions and null noise are the member's own, so that nulls of different models are independent draws.
         measure_seed = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
@@ -307,10 +313,14 @@ def _train(
     partial: Path | None = None,
     advance: Callable[[int], None] = lambda steps: None,
     device: str = "cpu",
+    prepare: Callable[[Network], None] | None = None,
 ) -> list[Trained]:
     """Train a model's networks together, from their last checkpoint if there is one."""
     settings = config.training
     networks = [_start(config, model, seed) for seed in seeds]
+    if prepare is not None:
+        for network in networks:
+            prepare(network)
     checkpoint = None if partial is None else partial / f"{model}-{'-'.join(map(str, seeds))}.checkpoint"
     stored = None if checkpoint is None else _read_checkpoint(checkpoint)
     latest, snapshots = stored or ([train.Progress() for _ in seeds], [{0: _copy(n)} if 0 in settings.snapshots else {} for n in networks])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,7 +11,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lwcore.config import Config
+from lwcore.config import Config, Sweep
 
 SHADES = sns.color_palette("colorblind")
 MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
@@ -21,7 +21,13 @@ ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
 
 
 def canvas(
-    count: int, *, width: float = 8.6, height: float = 3.4, rows: int = 1, sharex: bool = False, sharey: bool = False
+    count: int,
+    *,
+    width: float = 8.6,
+    height: float = 3.4,
+    rows: int = 1,
+    sharex: bool = False,
+    sharey: bool | Literal["row"] = False,
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure with some panels, row by row."""
     figure, grid = plt.subplots(
@@ -60,10 +66,12 @@ def done(figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bo
     return figure
 
 
-def done_with_source(figure: Figure, results: xr.Dataset) -> Figure:
-    """Finish a figure, and say which run made it."""
-    config = Config.model_validate_json(results.attrs["configuration"])
+def signed(figure: Figure, results: xr.Dataset) -> Figure:
+    """Finish a figure, and say which run or sweep made it."""
+    text = results.attrs["configuration"]
+    settings = Config.model_validate_json(text) if "step" in results.dims else Sweep.model_validate_json(text)
+    config = settings if isinstance(settings, Config) else next(iter(settings.points().values()))
     scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {len(config.seeds)} seeds"
-    source = f"run “{config.name}”: {scale}; revision {results.attrs['revision']}"
+    source = f"run “{settings.name}”: {scale}; revision {results.attrs['revision']}"
     figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
     return done(figure)

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from lwcore.arguments import one_of
 from lwcore.bounds import rate_exponent
 from lwcore.config import Config
-from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, done_with_source, legend_above, model_band
+from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, legend_above, model_band, signed
 from lwcore.window import fit_decay
 
 # An optimiser meets the lag's part inside the noise of the whole gradient; sequences' numbers have a variance (see `tables.concentration`).
@@ -48,7 +48,7 @@ def training(results: xr.Dataset) -> Figure:
     )
     axes.set(xlabel="training step", ylabel="mean squared error", ylim=(0, None))
     axes.legend()
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
@@ -69,7 +69,7 @@ def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
     for axes in (semilog, loglog):
         axes.set_ylim(float(f.min()) / 3, float(f.max()) * 3)
     linear.legend()
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def orders(results: xr.Dataset) -> Figure:
@@ -81,7 +81,7 @@ def orders(results: xr.Dataset) -> Figure:
         axes.set(xlabel="lag ℓ (steps)", yscale="log", title=model)
     panels[0].set_ylabel("envelope f(ℓ)")
     panels[0].legend([Line2D([], [], color="grey", ls=ORDER_STYLES[o]) for o in results.order.values], results.order.values, title="order")
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
@@ -105,7 +105,7 @@ def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
         axes.set_title(title)
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def optimiser(results: xr.Dataset) -> Figure:
@@ -122,7 +122,7 @@ def optimiser(results: xr.Dataset) -> Figure:
         axes.set_title(title)
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
@@ -147,7 +147,7 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
         axes.set(title=titles[definition] if noise == "lag" else "")
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") -> Figure:
@@ -173,7 +173,7 @@ def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") 
         model_band(axes, one.budget**power, chosen, model, quartiles=True)
         axes.set(xlabel=f"$N^{{{power:.2f}}}$   (N = {int(one.budget[0])} to {int(one.budget[-1])})", title=title)
     panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def spectra(results: xr.Dataset) -> Figure:
@@ -204,7 +204,7 @@ def spectra(results: xr.Dataset) -> Figure:
         if infinite:
             axes.set_title(f"{axes.get_title()}; {infinite} neurons without decay")
     panels[0].legend()
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
@@ -227,7 +227,7 @@ def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
         axes.plot(ends, np.exp(offset) * ends**slope, color=COLOURS[model], label=f"{model}: slope {slope:.2f}")
     axes.set(xscale="log", yscale="log", xlabel="envelope f(ℓ)", ylabel="noise scale σ(ℓ) of the statistic")
     axes.legend()
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def null_control(results: xr.Dataset) -> Figure:
@@ -242,7 +242,7 @@ def null_control(results: xr.Dataset) -> Figure:
     axes.annotate("sequences measured", (measured, 0.55), (4, 0), textcoords="offset points", color="grey", fontsize=8)
     axes.set(xscale="log", xlabel="number of sequences N", ylabel="share of null controls with a window", ylim=(-0.03, 1.03))
     axes.legend(loc="center right", bbox_to_anchor=(1, 0.3))
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def learned(results: xr.Dataset) -> Figure:
@@ -251,7 +251,7 @@ def learned(results: xr.Dataset) -> Figure:
     _learned_lines(axes, results)
     axes.set(xlabel="delay (steps)", ylabel="coefficient in the output")
     axes.legend()
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def summary(results: xr.Dataset) -> Figure:
@@ -276,7 +276,7 @@ def summary(results: xr.Dataset) -> Figure:
         axes.set_title(title)
     _window_axis(results, paper, own)
     legend_above(figure, own)
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def _view(results: xr.Dataset, view: str) -> xr.Dataset:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from scipy import special
 
 from lwcore import robust
-from lwcore.figures import COLOURS, MARKERS, SHADES, canvas, done_with_source, model_band
+from lwcore.figures import COLOURS, MARKERS, SHADES, canvas, model_band, signed
 
 _STYLES = {"mean": ("black", "-"), "clipped mean": (SHADES[2], "--"), "median": (SHADES[1], "-."), "median of means": (SHADES[0], ":")}
 _GREYS = ("0.65", "0.45", "0.2")
@@ -33,7 +33,7 @@ def exponents(results: xr.Dataset, studies: Mapping[str, xr.Dataset]) -> Figure:
         _name_estimators(axes, study, case)
     figure.supylabel("exponent p", fontsize=10)
     _legend(figure, panels[0])
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def largest(results: xr.Dataset, cases: list[str]) -> Figure:
@@ -50,7 +50,7 @@ def largest(results: xr.Dataset, cases: list[str]) -> Figure:
         axes.minorticks_off()
     panels[0].set_ylabel("largest |x − mean|\n(standard deviations)")
     _legend(figure, panels[0])
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def gains(results: xr.Dataset, studies: Mapping[str, xr.Dataset]) -> Figure:
@@ -67,7 +67,7 @@ def gains(results: xr.Dataset, studies: Mapping[str, xr.Dataset]) -> Figure:
         axes.minorticks_off()
     figure.supylabel("N of the mean / N", fontsize=10)
     _legend(figure, panels[0])
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def windows(results: xr.Dataset, studies: Mapping[str, xr.Dataset], cases: list[str]) -> Figure:
@@ -86,7 +86,7 @@ def windows(results: xr.Dataset, studies: Mapping[str, xr.Dataset], cases: list[
         if model == results.model.values[0]:
             axes.set_ylabel(f"{case}\n$H_N$ (steps)", fontsize=8)
     _legend(figure, panels[0])
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def clipping(results: xr.Dataset, simulated: Mapping[float, xr.Dataset], measured: xr.Dataset) -> Figure:
@@ -122,7 +122,7 @@ def clipping(results: xr.Dataset, simulated: Mapping[float, xr.Dataset], measure
         axes.minorticks_off()
         axes.set_xlabel("share of numbers clipped")
     _legend(figure, exponent)
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def _legend(figure: Figure, axes: Axes) -> None:

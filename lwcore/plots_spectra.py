@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from lwcore.adaptive import split_envelope
-from lwcore.figures import COLOURS, canvas, done_with_source, legend_above, model_band
+from lwcore.figures import COLOURS, canvas, legend_above, model_band, signed
 from lwcore.tables_spectra import head_factor
 
 _TITLES = {"zeroth": "zeroth order", "first": "first order", "exact": "exact diagonal"}
@@ -45,7 +45,7 @@ def networks(results: xr.Dataset, orders: Sequence[str] = ("zeroth", "exact")) -
         axes.set_xlim(every.min() / 1.1, every.max() * 1.1)
         axes.set_title(f"{model}, {_TITLES[order]}", fontsize=9)
         _plain_ticks(axes.xaxis)
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def reshaping(results: xr.Dataset) -> Figure:
@@ -73,7 +73,7 @@ def reshaping(results: xr.Dataset) -> Figure:
     _plain_ticks(panels[0].yaxis)
     panels[0].set_ylabel("f with / f without, relative to lag 1")
     legend_above(figure, panels[0])
-    return done_with_source(figure, results)
+    return signed(figure, results)
 
 
 def _plain_ticks(axis: Axis) -> None:

@@ -59,7 +59,7 @@ def run_sweep(
             advance(1)
             yield one.expand_dims({axis: [label] for axis, label in zip(sweep.axes, labels, strict=True)})
 
-    dataset = xr.combine_by_coords(list(done()), combine_attrs="drop", join="outer")
+    dataset = xr.combine_by_coords(list(done()), compat="no_conflicts", combine_attrs="drop", join="outer")
     assert isinstance(dataset, xr.Dataset)
     dataset = dataset.reindex({axis: [variant.label for variant in variants] for axis, variants in sweep.axes.items()})
     dataset.attrs = results.provenance(sweep)
