@@ -1,0 +1,120 @@
+"""Does what was measured predict what is learned? What was learned, and what every measurement says of it.
+
+A **predictor** gives every network and lag a score, the larger the more of that lag it expects to be learned. Only the order of scores
+counts (`lwcore.agreement`), so that unknown constants and exponents do not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+BASELINE = "plain lag"
+STRATA: dict[str, tuple[str, ...]] = {
+    "all pairs": (),
+    "within networks": ("model", "seed"),
+    "within lags": ("lag",),
+    "within lags and models": ("lag", "model"),
+}
+_READINGS = {"variance": "variance", "mean": "stable", "letter_v2": "v2 to the letter"}
+_NOISES = {"lag": "own noise", "total": "whole noise"}
+
+
+def learned_share(results: xr.Dataset) -> xr.DataArray:
+    """Give the share of each planted coefficient that a run's networks have recovered.
+
+    Args:
+        results: A run, as from `lwcore.experiment.run`.
+
+    Returns:
+        Learned over planted coefficient (model, seed, lag), at the lags of the task; 1 if all was learned.
+
+    Raises:
+        ValueError: If a lag of the task was not measured.
+    """
+    planted = (results.planted != 0).any([dim for dim in results.planted.dims if dim != "delay"])
+    lags = results.delay.values[planted.values]
+    if missing := sorted(set(lags.tolist()) - set(results.lag.values.tolist())):
+        raise ValueError(f"results: the task's lags {missing} were not measured; must be among {results.lag.values.tolist()}.")
+    return (results.learned / results.planted).sel(delay=lags).rename(delay="lag")
+
+
+def left_over(results: xr.Dataset) -> xr.DataArray:
+    """Compare the signal in a lag's own gradient with what it would be had the network learned nothing.
+
+    Args:
+        results: A run, at the lags of interest.
+
+    Returns:
+        Mean of the lag's part along its own gradient with the network's error, over that with the target in its place (model, seed, lag).
+    """
+    signal = results.signal.isel(probe=np.flatnonzero(results.view == "gradient")).median("probe")
+    return signal.sel(source="error", drop=True) / signal.sel(source="target", drop=True)
+
+
+def share_table(share: xr.DataArray) -> pd.DataFrame:
+    """Show the share learned in percent: for each model and lag the median over seeds, and the least and the largest."""
+    low, middle, high = 100 * share.min("seed"), 100 * share.median("seed"), 100 * share.max("seed")
+    words = xr.apply_ufunc(lambda m, a, b: f"{m:.0f} ({a:.0f} to {b:.0f})", middle, low, high, vectorize=True)
+    return pd.DataFrame(
+        words.transpose("model", "lag").values,
+        index=pd.Index(share.model.values, name="model"),
+        columns=[f"% at lag {lag}" for lag in share.lag.values],
+    )
+
+
+def task_predictors(after: xr.Dataset, before: xr.Dataset | None = None) -> xr.DataArray:
+    """Collect the predictors of a run at the lags of its task.
+
+    Args:
+        after: The run.
+        before: The same networks measured before training, if there is such a run.
+
+    Returns:
+        The scores of `predictors`, those of measurements before training, if any, behind those after it.
+    """
+    share = learned_share(after)
+    scores = [predictors(after.sel(lag=share.lag))]
+    if before is not None:
+        scores.append(predictors(before.sel(model=share.model, seed=share.seed, lag=share.lag), "before").isel(predictor=slice(1, None)))
+    return xr.concat(scores, "predictor")
+
+
+def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
+    """Collect what the measurements predict, one score a network and lag.
+
+    The scores are −ℓ (plain lag), log f(ℓ) at each order, −log N(ℓ) by the plug-in rule (with the sequence's own noise of the lag, or that
+    of the whole gradient; median over probes), and signal over stable scale of the lag's own gradient.
+
+    Args:
+        measured: Results with ``envelope``, ``required``, ``signal`` and ``scale``, at the lags to predict.
+        stage: When the networks were measured, ``"before"`` or ``"after"`` training; it becomes a coordinate.
+
+    Returns:
+        Scores (predictor, model, seed, lag), with the coordinates ``predictor``, its name, unique within a source, ``source`` of the error
+        ("–" where there is none), and ``stage``.
+    """
+    like = measured.envelope.isel(order=0, drop=True)
+    scores = {(BASELINE, "–", "–"): -measured.lag + xr.zeros_like(like)}
+    with np.errstate(divide="ignore"):
+        for order in measured.order.values:
+            scores[f"envelope, {order} order" if order != "exact" else "envelope, exact", "–", stage] = np.log(
+                measured.envelope.sel(order=order, drop=True)
+            )
+        for source in ("target", "error"):
+            at_source = measured.sel(source=source, drop=True)
+            for view in dict.fromkeys(measured.view.values):
+                one = at_source.isel(probe=np.flatnonzero(measured.view == view)).drop_vars("view")
+                for noise, noise_words in _NOISES.items():
+                    for reading, words in _READINGS.items():
+                        if reading == "letter_v2" and (noise == "total" or view not in measured.order.values):
+                            continue  # the letter knows the lag's own noise only, and divides by an envelope
+                        needed = one.required.sel(rule="plug-in", reading=reading, noise_definition=noise, drop=True)
+                        scores[f"N: {view}, {noise_words}, {words}", source, stage] = -np.log(needed).median("probe")
+                    if view == "gradient":
+                        ratio = one.signal / one.scale.sel(noise_definition=noise, drop=True)
+                        scores[f"signal/scale: {view}, {noise_words}", source, stage] = ratio.fillna(-np.inf).median("probe")
+    gathered = xr.concat(list(scores.values()), "predictor", coords="minimal", compat="override").transpose("predictor", *like.dims)
+    names, sources, stages = zip(*scores, strict=True)
+    return gathered.assign_coords(predictor=list(names), source=("predictor", list(sources)), stage=("predictor", list(stages)))

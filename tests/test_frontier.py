@@ -1,0 +1,173 @@
+"""The frontier of learning, on shares whose crossing is known in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from lwcore.agreement import compare, discrimination, hits, rank_correlation
+from lwcore.frontier import (
+    STRATA,
+    at_task,
+    ease,
+    frontier,
+    grid_scores,
+    hit_table,
+    needed_table,
+    predicted_needed,
+    sequences_needed,
+    settled_table,
+    single_lag_share,
+    window_table,
+)
+
+LAGS, NUMBERS, MODELS, SEEDS = [3, 6, 12, 24], [32, 64, 128, 256, 512, 1024], ["GRU", "LSTM"], [1, 2, 3]
+
+
+def grid(needed):
+    """A share that is 1/2 + log₂(N/N(ℓ))/8, so that it crosses a half at N(ℓ) and is linear in log N."""
+    numbers = xr.DataArray(NUMBERS, dims="sequences", coords={"sequences": NUMBERS})
+    return (0.5 + np.log2(numbers / needed) / 8).transpose("model", "seed", "lag", "sequences")
+
+
+@pytest.fixture
+def needed():
+    """N(ℓ) = 10 ℓ², half as many for LSTM, and 0.8, 1 and 1.25 times as many by seed."""
+    lag = xr.DataArray(LAGS, dims="lag", coords={"lag": LAGS})
+    model = xr.DataArray([1.0, 0.5], dims="model", coords={"model": MODELS})
+    seed = xr.DataArray([0.8, 1.0, 1.25], dims="seed", coords={"seed": SEEDS})
+    return (10 * lag**2 * model * seed).transpose("model", "seed", "lag")
+
+
+def test_crossing_is_where_the_closed_form_has_it(needed):
+    found = sequences_needed(grid(needed)).sel(model="GRU")
+    np.testing.assert_allclose(found.sel(lag=[6]), 360)  # the mean of logarithms over seeds is that of the middle one
+    assert found.sel(lag=3) == pytest.approx(90)
+    assert found.sel(lag=12) == np.inf  # 1440 lies beyond the grid
+    below = sequences_needed(grid(needed / 100))
+    assert (below.sel(lag=[3, 6]) == 32).all()
+
+
+def test_ease_of_a_network_is_its_own_crossing(needed):
+    found = ease(grid(needed))
+    inside = (needed >= NUMBERS[0]) & (needed <= NUMBERS[-1])
+    assert inside.any()
+    np.testing.assert_allclose(found.where(inside), -np.log(needed.where(inside)), rtol=0.01)
+    assert np.isneginf(found.where(needed > NUMBERS[-1], -np.inf)).all()
+    assert found.dims == ("model", "seed", "lag")
+
+
+def test_settled_table_takes_middle_and_largest_of_each_number():
+    dims = ("sequences", "model", "seed", "lag")
+    coords = {"sequences": [64, 32], "model": MODELS, "seed": SEEDS[:1], "lag": LAGS[:1]}
+    falling = xr.DataArray([[[[0.5]], [[0.1]]], [[[0.2]], [[0.4]]]], coords, dims)
+    parts = {"final_loss": 0.2 + 0 * falling, "test_loss": falling, "target_variance": 2.0 + 0 * falling}
+    table = settled_table(xr.Dataset({"still_falling": falling, **parts}))
+    assert table.index.tolist() == [32, 64]
+    np.testing.assert_allclose(table.to_numpy(), [[30, 40, 10, 15], [30, 50, 10, 15]])
+
+
+def test_a_dip_does_not_make_two_crossings():
+    """Monotone regression pools what falls: 0.6 and 0.2 become 0.4 each, and a half lies between that and 0.6 at 256."""
+    share = xr.DataArray([[0.0, 0.6, 0.2, 0.6, 0.7, 0.8]], dims=("seed", "sequences"), coords={"sequences": NUMBERS})
+    assert float(sequences_needed(share)) == pytest.approx(128 * np.sqrt(2))
+
+
+def test_frontier_has_intervals_and_windows(needed):
+    found = frontier(grid(needed)).sel(model="GRU")
+    assert found.needed_low.sel(lag=6) == pytest.approx(0.8 * 360)  # three seeds: the interval ends at single ones
+    assert found.needed_high.sel(lag=6) == pytest.approx(1.25 * 360)
+    assert np.isinf(found.needed_low.sel(lag=24))
+    assert found.window.values.tolist() == [0, 0, 3, 3, 6, 6]
+    assert found.window_high.sel(sequences=[256, 1024]).values.tolist() == [3, 6]
+    assert found.window_low.sel(sequences=[128, 512]).values.tolist() == [3, 6]
+    table = needed_table(frontier(grid(needed)))
+    assert table.loc[6, "GRU"] == "360 (288 to 450)"
+    assert table.loc[24, "GRU"] == "> 1024"
+    assert table.loc[12, "LSTM"] == "720 (576 to 900)"
+    assert needed_table(frontier(grid(needed / 3))).loc[3, "GRU"] == "≤ 32 (≤ 32 to 38)"
+    assert window_table(frontier(grid(needed))).loc[512, "GRU"] == "6 (6 to 6)"
+
+
+def sweep_of(share):
+    """A sweep as it is recorded: coefficients by delay, beyond a task's last delay NaN."""
+    delay = xr.DataArray(range(1, 31), dims="delay", coords={"delay": range(1, 31)})
+    planted = xr.where(delay == share.lag, 0.5, 0.0).where(delay <= share.lag + 4) + 0 * share
+    return xr.Dataset({"learned": planted * share, "planted": planted})
+
+
+def test_share_is_taken_at_the_tasks_own_delay(needed):
+    share = grid(needed)
+    found = single_lag_share(sweep_of(share).isel(lag=[2, 0, 1, 3]))
+    assert found.dims == share.dims
+    np.testing.assert_allclose(found, share)
+
+
+def start_of(needed):
+    """Untrained networks whose probes all predict N(ℓ), measured at every lag on every task; off the diagonal, nonsense."""
+    names = {
+        "rule": ["tested", "plug-in"],
+        "reading": ["mean", "variance", "optimal", "paper_v2", "letter_v2"],
+        "source": ["error", "target", "noise"],
+        "noise_definition": ["lag", "total"],
+        "order": ["zeroth", "exact"],
+    }
+    dims = {dim: xr.DataArray(values, dims=dim, coords={dim: values}) for dim, values in names.items()}
+    task = xr.DataArray(LAGS, dims="task", coords={"task": LAGS})
+    square = needed.where(needed.lag == task, 1e-3)
+    probes = xr.zeros_like(xr.DataArray(np.zeros(3), dims="probe", coords={"view": ("probe", ["zeroth", "zeroth", "gradient"])}))
+    full = square + probes + 0 * sum(xr.ones_like(dims[d], float) for d in ("source", "noise_definition"))
+    required = full + 0 * sum(xr.ones_like(dims[d], float) for d in ("rule", "reading"))
+    return xr.Dataset(
+        {
+            "required": required.assign_attrs(units="sequences"),
+            "signal": (1 / np.sqrt(full)).isel(noise_definition=0, drop=True),
+            "scale": xr.ones_like(full),
+            "envelope": 1 / np.sqrt(square) + 0 * xr.ones_like(dims["order"], float),
+        }
+    )
+
+
+def test_predictions_are_read_at_the_tasks_own_lag(needed):
+    start = at_task(start_of(needed).isel(task=[2, 0, 1, 3]))
+    assert start.lag.values.tolist() == LAGS
+    found = predicted_needed(start, "gradient", "total", "variance", "target")
+    np.testing.assert_allclose(found.transpose(*needed.dims), needed)
+
+
+def test_a_true_prediction_is_right_everywhere(needed):
+    share = grid(needed)
+    scores = grid_scores(at_task(start_of(needed)), share)
+    assert scores.predictor.values[:3].tolist() == ["N over the lag", "plain lag", "N alone"]
+    measured = scores.isel(predictor=slice(3, None))
+    np.testing.assert_allclose(rank_correlation(measured.round(6), share.round(6)), 1)
+    np.testing.assert_allclose(discrimination(measured.round(6), share), 1)
+    right = hits(measured + 1e-9, share)
+    assert np.isnan(right).sum() == 2 + 4  # envelopes and ratios name no number
+    assert (right[~np.isnan(right)] == 1).all()
+    twice = hits(grid_scores(at_task(start_of(2 * needed)), share), share)
+    assert np.nanmax(twice) < 1
+
+
+def test_trivial_predictors_are_what_they_say(needed):
+    share = grid(needed)
+    over, lag, number = grid_scores(at_task(start_of(needed)), share)[:3]
+    np.testing.assert_allclose(np.exp(over.sel(sequences=64, lag=6)), 64 / 6)
+    assert (lag.sel(lag=12) == -12).all()
+    np.testing.assert_allclose(number, 0 * share + np.log(share.sequences))
+    compared = compare(grid_scores(at_task(start_of(needed)), share), share, STRATA)
+    one = compared.value.sel(statistic="rank correlation", stratum="at each number")
+    assert one[2] == pytest.approx(0)
+    assert one[0] == pytest.approx(float(one[1]))
+
+
+def test_hit_table_counts_points(needed):
+    share = grid(needed)
+    table = hit_table(grid_scores(at_task(start_of(1.01 * needed)), share), share)["right (% of points)"]
+    assert table["N: zeroth, own noise, stable", "target"] == "100 (100 to 100)"
+    learned = 100 * (needed.values[..., None] <= NUMBERS).mean()
+    assert table.iloc[-1] == f"{max(learned, 100 - learned):.0f}"
+    table = hit_table(grid_scores(at_task(start_of(1e9 * needed)), share), share)["right (% of points)"]
+    low, high = (100 * (needed.values[..., None] > NUMBERS).mean((0, 2, 3))[[0, -1]]).round()
+    assert table.iloc[0] == f"{100 - learned:.0f} ({low:.0f} to {high:.0f})"

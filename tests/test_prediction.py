@@ -1,0 +1,79 @@
+"""What predictors are made of, on a dataset of plain numbers and on a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from lwcore import prediction
+from lwcore.experiment import Config, run
+from lwcore.prediction import learned_share, left_over, predictors, share_table, task_predictors
+
+
+@pytest.fixture(scope="module")
+def smoke():
+    return run(Config.named("smoke"), progress=False)
+
+
+def test_learned_share_is_taken_at_the_tasks_lags(smoke):
+    share = learned_share(smoke)
+    task = Config.named("smoke").task
+    assert share.lag.values.tolist() == list(task.lags)
+    assert share.dims == ("model", "seed", "lag")
+    for lag, coefficient in zip(task.lags, task.coefficients, strict=True):
+        np.testing.assert_allclose(share.sel(lag=lag), smoke.learned.sel(delay=lag) / coefficient)
+    with pytest.raises(ValueError, match=rf"lags \[{task.lags[0]}\] were not measured"):
+        learned_share(smoke.sel(lag=[lag for lag in smoke.lag.values if lag != task.lags[0]]))
+
+
+def test_share_table_shows_median_and_range():
+    share = xr.DataArray([[[0.1, 1.0], [0.2, 1.0], [0.9, 1.0]]], {"model": ["GRU"], "lag": [4, 8]}, ["model", "seed", "lag"])
+    assert share_table(share).loc["GRU", "% at lag 4"] == "20 (10 to 90)"
+
+
+def test_left_over_divides_the_signals_of_the_own_gradient(smoke):
+    changed = smoke.copy(deep=True)
+    gradient = changed.view == "gradient"
+    changed["signal"] = xr.where((changed.source == "error") & gradient, 0.25, xr.where(gradient, 0.5, 7.0)) + 0 * changed.signal
+    assert (left_over(changed) == 0.5).all()
+
+
+def chosen(scores, name, source="–"):
+    (at,) = np.flatnonzero((scores.predictor == name) & (scores.source == source))
+    return scores.isel(predictor=at, drop=True)
+
+
+def test_predictors_are_the_numbers_of_the_run(smoke):
+    measured = smoke.sel(lag=learned_share(smoke).lag)
+    scores = predictors(measured)
+    assert not scores.isnull().any()
+    labels = list(zip(scores.predictor.values, scores.source.values, strict=True))
+    assert len(set(labels)) == len(labels)
+    assert labels[0] == (prediction.BASELINE, "–")
+    assert (chosen(scores, "plain lag") == -measured.lag).all()
+    np.testing.assert_allclose(np.exp(chosen(scores, "envelope, exact")), measured.envelope.sel(order="exact"))
+    own = measured.isel(probe=np.flatnonzero(measured.view == "gradient")).squeeze("probe")
+    for noise, words in (("lag", "own"), ("total", "whole")):
+        needed = own.required.sel(rule="plug-in", reading="variance", noise_definition=noise, source="target")
+        np.testing.assert_allclose(np.exp(-chosen(scores, f"N: gradient, {words} noise, variance", "target")), needed)
+        ratio = (own.signal / own.scale.sel(noise_definition=noise)).sel(source="error")
+        np.testing.assert_allclose(chosen(scores, f"signal/scale: gradient, {words} noise", "error"), ratio)
+    letter = measured.isel(probe=np.flatnonzero(measured.view == "first")).sel(rule="plug-in", reading="letter_v2", source="error")
+    middle = -np.log(letter.required.sel(noise_definition="lag")).median("probe")
+    np.testing.assert_allclose(chosen(scores, "N: first, own noise, v2 to the letter", "error"), middle)
+    assert not any("letter" in name and ("gradient" in name or "whole" in name) for name, _ in labels)
+
+
+def test_stages_stand_one_behind_the_other(smoke):
+    before = smoke.copy(deep=True)
+    before["envelope"] = 2 * smoke.envelope
+    both = task_predictors(smoke, before.isel(seed=slice(None, None, -1)))
+    assert both.stage.values[0] == "–"
+    assert both.predictor.values.tolist().count("plain lag") == 1
+    after, earlier = (both.isel(predictor=np.flatnonzero(both.stage == stage)) for stage in ("after", "before"))
+    assert after.predictor.values.tolist() == earlier.predictor.values.tolist()
+    for one, other in zip(after, earlier, strict=True):
+        shift = np.log(2) if "envelope" in str(one.predictor.values) else 0
+        np.testing.assert_allclose(other, one + shift)
+    assert (task_predictors(smoke).stage.values[1:] == "after").all()
