@@ -69,7 +69,7 @@ def done(figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bo
 def signed(figure: Figure, results: xr.Dataset) -> Figure:
     """Finish a figure, and say which run or sweep made it."""
     text = results.attrs["configuration"]
-    settings = Config.model_validate_json(text) if "step" in results.dims else Sweep.model_validate_json(text)
+    settings = Sweep.model_validate_json(text) if '"axes":' in text else Config.model_validate_json(text)
     config = settings if isinstance(settings, Config) else next(iter(settings.points().values()))
     scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {len(config.seeds)} seeds"
     source = f"run “{settings.name}”: {scale}; revision {results.attrs['revision']}"
