@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book test bench references format lock clean
+.PHONY: help book test claims bench references format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,9 @@ test: book ## check the code, the notebooks and the built pages
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadscope
+
+claims: $(STAMP) ## measure every claim of the papers anew and record the verdicts' numbers
+	$(BIN)/lw claims --run
 
 bench: $(STAMP) ## time and record training steps, rates, memory, stable laws and fits (some four minutes)
 	$(BIN)/python -m benchmarks.steps

@@ -1,4 +1,4 @@
-"""The command line: ``lw list``, ``lw run``, ``lw show``."""
+"""The command line: ``lw list``, ``lw run``, ``lw sweep``, ``lw show``, ``lw claims``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from lwcore.arguments import one_of
 from lwcore.config import Config, Sweep, shipped
 
 if TYPE_CHECKING:
@@ -151,6 +152,47 @@ def show_results(
             plots.summary(dataset).savefig(figure, dpi=150)
         except (OSError, ValueError) as error:
             _fail(f"figure = {str(figure)!r}: {error}")
+
+
+@app.command("claims")
+def show_claims(
+    id: Annotated[list[str] | None, typer.Option(help="Only this claim, in full; repeat the option for several.")] = None,
+    run: Annotated[bool, typer.Option(help="Measure anew and record it; without this, what was recorded is shown.")] = False,
+    directory: Annotated[
+        Path | None, typer.Option(help="Folder of the recorded runs and measurements; the repository's by default.")
+    ] = None,
+) -> None:
+    """Give the verdict on every claim of the papers that can be checked."""
+    from rich.progress import track
+
+    from lwcore import claims
+    from lwcore.claims import record
+
+    folder = directory or record.FOLDER
+    wanted = claims.registry()
+    try:
+        if id:
+            wanted = {name: wanted[one_of("id", name, wanted)] for name in id}
+        if run:
+            runs = claims.Runs(folder)
+            for claim in track(list(wanted.values()), "measuring", console=err):
+                record.record([claims.measure(claim, runs)], folder)
+        found = record.outcomes(wanted.values(), folder)
+    except KeyboardInterrupt:
+        err.print(f"Interrupted. What was measured before is in {folder / record.NAME}.")
+        raise typer.Exit(130) from None
+    except (OSError, ValueError) as error:
+        _fail(str(error))
+    if id:
+        for outcome in found.values():
+            out.print(record.in_full(outcome), markup=False)
+        return
+    rows = Table("claim", "place", "verdict", "measured", box=None, header_style="bold")
+    for name, row in record.table(found).iterrows():
+        rows.add_row(str(name), row["place"], row["verdict"], row["measured"])
+    out.print(rows)
+    for verdict, count in record.counts(found).items():
+        out.print(f"{count:4d} {verdict}")
 
 
 Settings = TypeVar("Settings", Config, Sweep)

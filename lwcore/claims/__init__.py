@@ -1,0 +1,65 @@
+"""Every checkable statement of the two papers: our wording, a check that measures, a rule fixed beforehand, and the verdict that follows.
+
+A claim is written down once, above the function that measures it (`section3` to `companion`). `record` keeps what was measured last; the
+ledger page, the badges in the chapters and the tests read the same registry.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from lwcore.arguments import one_of
+from lwcore.claims import section3
+from lwcore.claims.claim import Claim, Measured, Reading, Rule, Verdict
+from lwcore.claims.record import FOLDER, Outcome, Runs, measure, outcomes, table
+
+__all__ = ["Claim", "Measured", "Outcome", "Reading", "Rule", "Runs", "Verdict", "check", "ledger", "registry"]
+
+_CHAPTERS = (section3.chapter,)
+
+
+def registry() -> dict[str, Claim]:
+    """List all claims, in the order of the papers.
+
+    Returns:
+        Claims by name.
+
+    Raises:
+        ValueError: If two claims have the same name.
+    """
+    claims = [claim for chapter in _CHAPTERS for claim in chapter.claims]
+    found = {claim.id: claim for claim in claims}
+    if len(found) < len(claims):
+        raise ValueError("Two claims have the same name.")
+    return found
+
+
+def check(id: str, folder: Path = FOLDER) -> Outcome:
+    """Measure a claim now.
+
+    Args:
+        id: Its name in the registry.
+        folder: Where the recorded runs lie.
+
+    Returns:
+        What was measured, and the verdict that follows.
+
+    Raises:
+        ValueError: If there is no such claim.
+    """
+    claims = registry()
+    return measure(claims[one_of("id", id, claims)], Runs(folder))
+
+
+def ledger(folder: Path = FOLDER) -> pd.DataFrame:
+    """Give the verdict on every claim, from what was measured last.
+
+    Args:
+        folder: Where the recorded measurements lie.
+
+    Returns:
+        One row a claim, as `lwcore.claims.record.table` says.
+    """
+    return table(outcomes(registry().values(), folder))

@@ -1,0 +1,97 @@
+"""The small cells on which the identities are checked: all five families, couplings strong, no parameter at a special value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, SharedGate
+from lwcore.cells.trace import Trace
+
+FAMILIES: dict[str, Callable[..., Cell]] = {
+    "ConstGate": ConstGate,
+    "SharedGate": SharedGate,
+    "DiagGate": DiagGate,
+    "GRU": GRU,
+    "GRU, reset after": partial(GRU, reset="after"),
+    "LSTM": LSTM,
+}
+
+
+def cell(family: str, seed: int = 0, *, layernorm: bool = False, input_size: int = 3, hidden_size: int = 5) -> Cell:
+    """Make a float64 cell in which a wrong term shows: gates spread out, biases and normalisation drawn at random.
+
+    Args:
+        family: A key of `FAMILIES`.
+        seed: Seed of all draws.
+        layernorm: Whether the candidate is normalised.
+        input_size: D.
+        hidden_size: H.
+
+    Returns:
+        The cell.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    options: dict[str, Any] = {"gate_init": 0.3, "gate_spread": 1.0, "dtype": torch.float64, "layernorm": layernorm, "generator": generator}
+    made = FAMILIES[family](input_size, hidden_size, **options)
+    for name, parameter in made.named_parameters():
+        if name.startswith(("bias", "norm")):
+            nn.init.normal_(parameter.data, mean=0.1, std=0.3, generator=generator)
+    return made
+
+
+def cells(**options: int) -> dict[str, Cell]:
+    """Make a cell of every family, with and without layer normalisation.
+
+    Args:
+        **options: As for `cell`.
+
+    Returns:
+        Cells by name.
+    """
+    return {f"{family}{', LayerNorm' * norm}": cell(family, layernorm=bool(norm), **options) for family in FAMILIES for norm in (0, 1)}
+
+
+def draw(*shape: int, seed: int = 1) -> Tensor:
+    """Draw standard Gaussian float64 numbers.
+
+    Args:
+        *shape: Their shape.
+        seed: Seed of the draw.
+
+    Returns:
+        The numbers.
+    """
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def scan(made: Cell, sequences: int = 4, length: int = 12, seed: int = 1) -> Trace:
+    """Scan Gaussian sequences.
+
+    Args:
+        made: The cell.
+        sequences: B.
+        length: T.
+        seed: Seed of the inputs.
+
+    Returns:
+        The trace.
+    """
+    return made.trace(draw(sequences, length, made.input_size, seed=seed))
+
+
+def relative(found: Tensor, true: Tensor) -> float:
+    """Compare two tensors: the largest difference over the largest true entry.
+
+    Args:
+        found: What is checked.
+        true: What it is held against, of the same shape; not zero everywhere.
+
+    Returns:
+        The relative difference.
+    """
+    return float((found - true).abs().max() / true.abs().max())

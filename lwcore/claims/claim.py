@@ -1,0 +1,387 @@
+"""What a claim is: a statement in our words, a check that measures, and a rule, fixed beforehand, that gives the verdict."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from scipy import stats
+
+Paper = Literal["livi", "cayci"]
+
+
+class Verdict(StrEnum):
+    """What a claim's measurements say of it."""
+
+    HOLDS = "holds"
+    CONDITION = "holds under a stated condition"
+    LATER = "holds in later versions only"
+    REFUTED = "refuted as stated"
+    OPEN = "not testable here"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured number and the interval that its uncertainty leaves: 95 %, or the whole range over networks, as the reading says.
+
+    Attributes:
+        value: The number.
+        low: Lower end, at most the value.
+        high: Upper end, at least the value; equal to the lower where nothing is left to chance.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number, or outside its interval."""
+        if not self.low <= self.value <= self.high:  # false for NaN, too
+            raise ValueError(f"Measured({self.value}, {self.low}, {self.high}): the value must be a number inside its interval.")
+
+
+def exactly(value: float) -> Measured:
+    """A number that nothing but rounding or a fixed set of cases stands behind.
+
+    Args:
+        value: The number; not NaN.
+
+    Returns:
+        The measurement, its interval a point.
+    """
+    return Measured(float(value), float(value), float(value))
+
+
+def over(values: Iterable[float]) -> Measured:
+    """Several networks' numbers: their median, between the least and the largest. A rule holds if it holds for every one.
+
+    Args:
+        values: One number a network.
+
+    Returns:
+        The measurement.
+    """
+    numbers = np.asarray(list(values), dtype=np.float64)
+    return Measured(float(np.median(numbers)), float(numbers.min()), float(numbers.max()))
+
+
+def share(hits: int, of: int) -> Measured:
+    """A share of independent trials, with Clopper and Pearson's interval.
+
+    Args:
+        hits: Trials in which it happened, 0 to ``of``.
+        of: Trials, 1 or more.
+
+    Returns:
+        The share and its 95 % interval.
+    """
+    ends = stats.binomtest(int(hits), int(of)).proportion_ci(0.95)
+    return Measured(hits / of, float(ends.low), float(ends.high))
+
+
+def estimate(value: float, interval: Sequence[float]) -> Measured:
+    """An estimate with an interval that comes from elsewhere: a bootstrap, a fit.
+
+    Args:
+        value: The estimate.
+        interval: Its lower and upper end.
+
+    Returns:
+        The measurement.
+    """
+    low, high = map(float, interval)
+    return Measured(float(value), min(low, float(value)), max(high, float(value)))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The numbers under which a reading holds, both ends included.
+
+    Attributes:
+        low: Least number allowed.
+        high: Largest number allowed.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def holds(self, measured: Measured) -> bool | None:
+        """Judge a measurement.
+
+        Args:
+            measured: The measurement.
+
+        Returns:
+            True if all of its interval is allowed, False if none of it is, None if the interval leaves it open.
+        """
+        if self.low <= measured.low and measured.high <= self.high:
+            return True
+        if measured.high < self.low or self.high < measured.low:
+            return False
+        return None
+
+    def __str__(self) -> str:
+        """Say it with inequality signs."""
+        if math.isinf(self.low):
+            return f"≤ {self.high:g}"
+        return f"≥ {self.low:g}" if math.isinf(self.high) else f"{self.low:g} to {self.high:g}"
+
+
+def at_most(limit: float) -> Rule:
+    """Allow numbers up to a limit.
+
+    Args:
+        limit: The largest number allowed.
+
+    Returns:
+        The rule.
+    """
+    return Rule(high=limit)
+
+
+def at_least(limit: float) -> Rule:
+    """Allow numbers from a limit on.
+
+    Args:
+        limit: The least number allowed.
+
+    Returns:
+        The rule.
+    """
+    return Rule(low=limit)
+
+
+def within(low: float, high: float) -> Rule:
+    """Allow numbers between two ends.
+
+    Args:
+        low: Least number allowed.
+        high: Largest number allowed.
+
+    Returns:
+        The rule.
+    """
+    return Rule(low, high)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to take a claim.
+
+    Attributes:
+        gives: The verdict if this is the first reading that holds; `Verdict.REFUTED` for what holds instead of the statement.
+        condition: What is read into the statement, or holds instead of it; empty where it is taken as it stands.
+        quantity: What is measured, in words, with its unit and what its interval is over.
+        rule: What the measurement must be.
+    """
+
+    gives: Verdict
+    condition: str
+    quantity: str
+    rule: Rule
+
+
+def as_stated(quantity: str, rule: Rule) -> Reading:
+    """Take the claim as it stands.
+
+    Args:
+        quantity: What is measured.
+        rule: What it must be.
+
+    Returns:
+        The reading.
+    """
+    return Reading(Verdict.HOLDS, "", quantity, rule)
+
+
+def when(condition: str, quantity: str, rule: Rule) -> Reading:
+    """Take the claim under a condition that its text does not name.
+
+    Args:
+        condition: The condition, a clause that starts with "if", "for" or the like.
+        quantity: What is measured.
+        rule: What it must be.
+
+    Returns:
+        The reading.
+    """
+    return Reading(Verdict.CONDITION, condition, quantity, rule)
+
+
+def in_later_versions(change: str, quantity: str, rule: Rule) -> Reading:
+    """Take the claim as a later version of the paper has it.
+
+    Args:
+        change: What the later version says instead.
+        quantity: What is measured.
+        rule: What it must be.
+
+    Returns:
+        The reading.
+    """
+    return Reading(Verdict.LATER, change, quantity, rule)
+
+
+def rather(instead: str, quantity: str, rule: Rule) -> Reading:
+    """Measure what holds instead of a statement that does not. It leaves the verdict as it is.
+
+    Args:
+        instead: What holds, a clause.
+        quantity: What is measured.
+        rule: What it must be.
+
+    Returns:
+        The reading.
+    """
+    return Reading(Verdict.REFUTED, instead, quantity, rule)
+
+
+Check = Callable[..., Measured | tuple[Measured, ...]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper, and how it is checked.
+
+    Attributes:
+        id: Its name in the ledger, in ``{claim}`` and on the command line.
+        paper: ``"livi"`` or ``"cayci"``.
+        place: Where the paper says it: equation, lemma, figure or section, and the version if they differ.
+        says: The statement, one sentence in our words.
+        readings: The ways to take it, the literal one first; empty if it cannot be tested here.
+        check: Measures: one `Measured` for each reading, in their order. Its argument `runs`, if it has one, gives recorded runs by name.
+        code: Functions of the package that the check is about, with their modules.
+        counterexample: The smallest case against the statement, if there is one.
+        fair: The statement as its author could sign it, if it does not hold as it stands.
+        why: Why it cannot be tested here, if there are no readings.
+        slow: Whether the check takes longer than the tests may.
+    """
+
+    id: str
+    paper: Paper
+    place: str
+    says: str
+    readings: tuple[Reading, ...] = ()
+    check: Check | None = None
+    code: tuple[str, ...] = ()
+    counterexample: str = ""
+    fair: str = ""
+    why: str = ""
+    slow: bool = False
+
+    @property
+    def needs_runs(self) -> bool:
+        """Whether the check reads recorded runs."""
+        return self.check is not None and "runs" in inspect.signature(self.check).parameters
+
+    def measure(self, runs: Any) -> tuple[Measured, ...]:
+        """Run the check.
+
+        Args:
+            runs: Recorded runs by name.
+
+        Returns:
+            A measurement for each reading.
+
+        Raises:
+            ValueError: If the check gives another number of measurements than the claim has readings.
+        """
+        if self.check is None:
+            return ()
+        found = self.check(runs) if self.needs_runs else self.check()
+        measured = (found,) if isinstance(found, Measured) else tuple(found)
+        if len(measured) != len(self.readings):
+            raise ValueError(f"claim {self.id!r}: {len(measured)} measurements for {len(self.readings)} readings.")
+        return measured
+
+    def judge(self, measured: Sequence[Measured]) -> Verdict:
+        """Turn measurements into the verdict: that of the first reading of the statement that holds.
+
+        A literal reading that its measurement leaves open, with no other that holds, is not testable here; one that fails is refuted. What
+        is measured to hold instead has no say.
+
+        Args:
+            measured: A measurement for each reading.
+
+        Returns:
+            The verdict.
+        """
+        position = self.telling(measured)
+        if position is None:
+            return Verdict.OPEN
+        reading, holds = self.readings[position], self.readings[position].rule.holds(measured[position])
+        return reading.gives if holds else Verdict.OPEN if holds is None else Verdict.REFUTED
+
+    def telling(self, measured: Sequence[Measured]) -> int | None:
+        """Find the reading that gives the verdict.
+
+        Args:
+            measured: A measurement for each reading.
+
+        Returns:
+            Its position: the first that holds, or else the literal one; None for a claim without readings.
+        """
+        for position, (reading, one) in enumerate(zip(self.readings, measured, strict=True)):
+            if reading.gives is not Verdict.REFUTED and reading.rule.holds(one):
+                return position
+        return 0 if self.readings else None
+
+
+C = TypeVar("C", bound=Check)
+
+
+@dataclass
+class Chapter:
+    """The claims of one part of a paper, in the order in which they are written down.
+
+    Attributes:
+        paper: ``"livi"`` or ``"cayci"``.
+        claims: The claims so far.
+    """
+
+    paper: Paper
+    claims: list[Claim] = field(default_factory=list)
+
+    def claim(self, id: str, place: str, says: str, *readings: Reading, **more: Any) -> Callable[[C], C]:
+        """Register the function below as the check of a claim.
+
+        Args:
+            id: As in `Claim`.
+            place: As in `Claim`.
+            says: As in `Claim`.
+            *readings: As in `Claim`; at least one, the literal one first.
+            **more: Further attributes of `Claim`; ``code`` may be one name or several in a tuple.
+
+        Returns:
+            A decorator that leaves the function as it is.
+
+        Raises:
+            ValueError: If there are no readings, or the first is not the literal one.
+        """
+        if not readings or readings[0].gives is not Verdict.HOLDS:
+            raise ValueError(f"claim {id!r}: the first reading must be as_stated(…).")
+
+        def register(check: C) -> C:
+            code = more.pop("code", ())
+            self.claims.append(
+                Claim(id, self.paper, place, says, readings, check, code=(code,) if isinstance(code, str) else tuple(code), **more)
+            )
+            return check
+
+        return register
+
+    def not_testable(self, id: str, place: str, says: str, why: str) -> None:
+        """Register a statement that no check here can decide.
+
+        Args:
+            id: As in `Claim`.
+            place: As in `Claim`.
+            says: As in `Claim`.
+            why: The reason.
+        """
+        self.claims.append(Claim(id, self.paper, place, says, why=why))

@@ -1,0 +1,203 @@
+"""The ledger on disk: what the checks measured last, from which the verdicts are computed whenever they are read."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+import xarray as xr
+
+from lwcore.claims.claim import Claim, Measured, Verdict
+from lwcore.results import environment, load, write_atomically
+
+FOLDER = Path(__file__).parents[2] / "book" / "results"  # recorded runs and the ledger lie in the repository, not in the package
+NAME = "claims.json"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a claim's check measured, and what follows from it.
+
+    Attributes:
+        claim: The claim.
+        measured: A measurement for each reading.
+        seconds: What the check took.
+    """
+
+    claim: Claim
+    measured: tuple[Measured, ...]
+    seconds: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict, by the claim's rules."""
+        return self.claim.judge(self.measured)
+
+
+@dataclass
+class Runs:
+    """Recorded runs by name, each read once.
+
+    Attributes:
+        folder: Where their files lie.
+        read: Those read so far.
+    """
+
+    folder: Path = FOLDER
+    read: dict[str, xr.Dataset] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> xr.Dataset:
+        """Give a run's dataset."""
+        if name not in self.read:
+            self.read[name] = load(self.folder / f"{name}.nc")
+        return self.read[name]
+
+
+def measure(claim: Claim, runs: Runs) -> Outcome:
+    """Run a claim's check.
+
+    Args:
+        claim: The claim.
+        runs: Recorded runs.
+
+    Returns:
+        What was measured.
+    """
+    start = time.perf_counter()
+    measured = claim.measure(runs)
+    return Outcome(claim, measured, time.perf_counter() - start)
+
+
+def record(outcomes: Iterable[Outcome], folder: Path = FOLDER) -> None:
+    """Store measurements, beside those of claims that were not measured anew.
+
+    Args:
+        outcomes: What was measured.
+        folder: Where the ledger lies.
+    """
+    entries = _entries(folder) if (folder / NAME).exists() else {}
+    made_by = environment()
+    for outcome in outcomes:
+        numbers = [[one.value, one.low, one.high] for one in outcome.measured]
+        entries[outcome.claim.id] = {"measured": numbers, "seconds": round(outcome.seconds, 2), "revision": made_by["revision"]}
+    whole = {"versions": made_by["versions"], "machine": made_by["machine"], "claims": dict(sorted(entries.items()))}
+    write_atomically(folder / NAME, lambda part: part.write_text(json.dumps(whole, indent=1) + "\n"))
+
+
+def outcomes(claims: Iterable[Claim], folder: Path = FOLDER) -> Mapping[str, Outcome]:
+    """Read what was measured last.
+
+    Args:
+        claims: The claims wanted.
+        folder: Where the ledger lies.
+
+    Returns:
+        Outcomes by the claims' names, in their order.
+
+    Raises:
+        ValueError: If a claim was never measured, or has other readings now than when it was.
+    """
+    entries = _entries(folder)
+    found = {}
+    for claim in claims:
+        entry = entries.get(claim.id, {"measured": [], "seconds": 0.0})
+        if len(entry["measured"]) != len(claim.readings):
+            raise ValueError(f"claim {claim.id!r} has not been measured as it reads now: run `lw claims --run --id {claim.id}`.")
+        found[claim.id] = Outcome(claim, tuple(Measured(*numbers) for numbers in entry["measured"]), entry["seconds"])
+    return found
+
+
+def table(found: Mapping[str, Outcome]) -> pd.DataFrame:
+    """Write outcomes as a table, one row a claim.
+
+    Args:
+        found: Outcomes by name.
+
+    Returns:
+        Rows by name; columns ``paper``, ``place``, ``claim``, ``condition``, ``quantity``, ``rule``, ``measured``, ``verdict`` and
+        ``seconds``. Condition, quantity, rule and measurement are those of the reading that gave the verdict.
+    """
+    return pd.DataFrame([_row(outcome) for outcome in found.values()], index=pd.Index(found, name="id"))
+
+
+def counts(found: Mapping[str, Outcome]) -> dict[Verdict, int]:
+    """Count the verdicts.
+
+    Args:
+        found: Outcomes by name.
+
+    Returns:
+        Number of claims for every verdict, also where it is 0.
+    """
+    verdicts = [outcome.verdict for outcome in found.values()]
+    return {verdict: verdicts.count(verdict) for verdict in Verdict}
+
+
+def in_full(outcome: Outcome) -> str:
+    """Write all there is to say of a claim, as plain text.
+
+    Args:
+        outcome: The outcome.
+
+    Returns:
+        Lines.
+    """
+    claim = outcome.claim
+    lines = [f"{claim.id}: {outcome.verdict} ({outcome.seconds:g} s)", f"  {claim.place}: {claim.says}"]
+    for reading, one in zip(claim.readings, outcome.measured, strict=True):
+        says = {True: "holds", False: "fails", None: "open"}[reading.rule.holds(one)]
+        way = "instead: " * (reading.gives is Verdict.REFUTED) + (reading.condition or "as stated")
+        lines.append(f"  {way}: {reading.quantity}: {in_digits(one)}, must be {reading.rule}: {says}")
+    more = {
+        "not testable because": claim.why,
+        "smallest counterexample": claim.counterexample,
+        "could be put as": claim.fair,
+        "code": ", ".join(claim.code),
+    }
+    return "\n".join(lines + [f"  {label}: {text}" for label, text in more.items() if text])
+
+
+def in_digits(measured: Measured, digits: int = 3) -> str:
+    """Write a measurement the way the pages show it.
+
+    Args:
+        measured: The measurement.
+        digits: Significant digits.
+
+    Returns:
+        For example ``0.982 (0.975 to 0.990)``, or the number alone where its interval is a point.
+    """
+    value, low, high = (f"{number:.{digits}g}" for number in (measured.value, measured.low, measured.high))
+    return value if measured.low == measured.high else f"{value} ({low} to {high})"
+
+
+def _row(outcome: Outcome) -> dict[str, object]:
+    """One row of the table."""
+    claim, position = outcome.claim, outcome.claim.telling(outcome.measured)
+    reading = None if position is None else claim.readings[position]
+    return {
+        "paper": claim.paper,
+        "place": claim.place,
+        "claim": claim.says,
+        "condition": reading.condition if reading else claim.why,
+        "quantity": reading.quantity if reading else "",
+        "rule": str(reading.rule) if reading else "",
+        "measured": in_digits(outcome.measured[position]) if position is not None else "",
+        "verdict": str(outcome.verdict),
+        "seconds": outcome.seconds,
+    }
+
+
+def _entries(folder: Path) -> dict[str, dict]:
+    """Read the recorded entries, or say why that cannot be done."""
+    path = folder / NAME
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no ledger has been recorded there; `lw claims --run` records one.")
+    try:
+        return dict(json.loads(path.read_text())["claims"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a ledger of claims ({error}).") from error

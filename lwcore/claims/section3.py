@@ -1,0 +1,53 @@
+"""Claims of Section 3: the gradient, lag by lag."""
+
+from __future__ import annotations
+
+import torch
+
+from lwcore.bptt import immediate_sensitivity, lag_gradients, projected_gradient, random_direction, total_sensitivity, transported
+from lwcore.claims import cases
+from lwcore.claims.claim import Chapter, Measured, as_stated, at_most, exactly, rather
+
+chapter = Chapter("livi")
+
+
+@chapter.claim(
+    "gradient-is-a-sum-over-lags",
+    "Eqs. (2) and (3)",
+    "The gradient of a sequence's loss is a sum over lags, each part carried back by the product of the Jacobians in between.",
+    as_stated("largest difference between the sum of the lag parts and autograd's gradient, relative, over twelve cells", at_most(1e-10)),
+    code="lwcore.bptt.lag_gradients",
+)
+def _() -> Measured:
+    worst = []
+    for cell in cases.cells().values():
+        inputs, errors = cases.draw(4, 12, 3), cases.draw(4, 12, 5, seed=2)
+        names, parameters = zip(*cell.named_parameters(), strict=True)
+        true = torch.autograd.grad((errors * cell.unrolled(inputs)).sum(), parameters)
+        parts = lag_gradients(cell.trace(inputs), errors)
+        worst += [cases.relative(parts[name].sum(0), one) for name, one in zip(names, true, strict=True)]
+    return exactly(max(worst))
+
+
+@chapter.claim(
+    "immediate-not-total-derivative",
+    "Eq. (3), as the author's code for later versions reads it",
+    "The sensitivity of the lagged step to the parameters may be taken as its full derivative through time.",
+    as_stated("largest difference of the sum over lags from the whole gradient, relative, over twelve cells", at_most(1e-10)),
+    rather("the previous state is to be held fixed: with the immediate derivative the sum is the gradient", "the same", at_most(1e-10)),
+    code=("lwcore.bptt.immediate_sensitivity", "lwcore.bptt.total_sensitivity"),
+    counterexample="Any cell, two steps: the derivative through time at the last step holds the part of lag 1, which is counted twice.",
+    fair="The sensitivity of the lagged step is its immediate derivative, with the previous state held fixed.",
+)
+def _() -> tuple[Measured, Measured]:
+    worst: dict[bool, list[float]] = {True: [], False: []}
+    for cell in cases.cells().values():
+        trace, errors = cases.scan(cell), cases.draw(4, 12, 5, seed=2)
+        direction = random_direction(cell, torch.Generator().manual_seed(3))
+        whole = projected_gradient(trace, errors, direction)
+        for total, sensitivity in ((True, total_sensitivity), (False, immediate_sensitivity)):
+            moved = sensitivity(trace, direction)
+            carried = transported(trace, errors, range(trace.length))
+            parts = torch.stack([(rows * moved[:, : rows.shape[1]]).sum((1, 2)) for _, rows in carried])
+            worst[total].append(cases.relative(parts.sum(0), whole))
+    return exactly(max(worst[True])), exactly(max(worst[False]))

@@ -1,0 +1,168 @@
+"""The ledger: rules and verdicts, what is on record against what is measured now, and the papers' statements against the registry."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lwcore import claims
+from lwcore.claims import record
+from lwcore.claims.claim import (
+    Chapter,
+    Measured,
+    Rule,
+    Verdict,
+    as_stated,
+    at_least,
+    at_most,
+    estimate,
+    exactly,
+    in_later_versions,
+    over,
+    rather,
+    share,
+    when,
+    within,
+)
+
+REGISTRY = claims.registry()
+RUNS = claims.Runs()
+QUICK = [name for name, claim in REGISTRY.items() if claim.check and not claim.slow]
+ROUNDING = 1e-8  # below this a number is rounding, and differs from machine to machine
+
+
+def chapter_with(*readings, **more):
+    """The one claim of a new chapter, whose check returns what it is given."""
+    chapter = Chapter("livi")
+    chapter.claim("x", "Eq. (1)", "Something.", *readings, **more)(lambda: exactly(0))
+    return chapter.claims[0]
+
+
+@pytest.mark.parametrize("numbers", [(math.nan, 0, 1), (0, 1, 2), (0, -2, -1), (0, math.nan, 1)])
+def test_a_measurement_is_a_number_inside_its_interval(numbers):
+    with pytest.raises(ValueError, match="inside its interval"):
+        Measured(*numbers)
+
+
+def test_measurements_of_several_kinds():
+    assert over([3, 1, 2]) == Measured(2, 1, 3)
+    assert estimate(2, (1, 3)) == Measured(2, 1, 3)
+    assert estimate(0, (1, 3)) == Measured(0, 0, 3)
+    found = share(7, 20)
+    assert found.value == 0.35
+    np.testing.assert_allclose([found.low, found.high], [stats.beta.ppf(0.025, 7, 14), stats.beta.ppf(0.975, 8, 13)], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rule", "measured", "expected"),
+    [
+        (at_most(1), Measured(1, 0, 1), True),
+        (at_most(1), Measured(1, 0, 1.1), None),
+        (at_most(1), Measured(2, 1.1, 3), False),
+        (at_least(1), Measured(2, 1, 3), True),
+        (at_least(1), Measured(0, 0, 0.9), False),
+        (within(1, 2), Measured(1.5, 0.9, 1.6), None),
+        (within(1, 2), Measured(1.5, 1, 2), True),
+        (within(1, 2), Measured(3, 2.5, math.inf), False),
+    ],
+)
+def test_a_rule_is_about_the_whole_interval(rule, measured, expected):
+    assert rule.holds(measured) is expected
+
+
+def test_the_first_reading_that_holds_gives_the_verdict():
+    claim = chapter_with(
+        as_stated("q", at_most(0)), when("if c", "q", at_most(0)), in_later_versions("d", "q", at_most(0)), rather("e", "q", at_most(0))
+    )
+    yes, no, open_ = exactly(0), exactly(1), Measured(0, -1, 1)
+    assert claim.judge([yes, no, no, yes]) is Verdict.HOLDS
+    assert claim.judge([no, yes, yes, yes]) is Verdict.CONDITION
+    assert claim.judge([open_, no, yes, yes]) is Verdict.LATER
+    assert claim.judge([no, no, no, yes]) is Verdict.REFUTED
+    assert claim.judge([no, no, open_, yes]) is Verdict.REFUTED
+    assert claim.judge([open_, no, no, yes]) is Verdict.OPEN
+
+
+def test_a_claim_begins_with_what_the_paper_says():
+    with pytest.raises(ValueError, match="first reading"):
+        chapter_with(when("if c", "q", at_most(0)))
+    with pytest.raises(ValueError, match="2 readings"):
+        chapter_with(as_stated("q", at_most(0)), when("if c", "q", at_most(0))).measure(RUNS)
+
+
+def test_what_was_measured_is_stored_and_judged_when_read(tmp_path):
+    claim = chapter_with(as_stated("q", at_most(0)))
+    with pytest.raises(FileNotFoundError, match="no ledger"):
+        record.outcomes([claim], tmp_path)
+    record.record([record.measure(claim, RUNS)], tmp_path)
+    assert record.outcomes([claim], tmp_path)["x"].verdict is Verdict.HOLDS
+    text = (tmp_path / record.NAME).read_text()
+    assert not any(verdict in text for verdict in Verdict)  # numbers are on record, verdicts are not
+    entries = json.loads(text)
+    entries["claims"]["x"]["measured"] = [[1, 1, 1]]
+    (tmp_path / record.NAME).write_text(json.dumps(entries))
+    assert record.outcomes([claim], tmp_path)["x"].verdict is Verdict.REFUTED
+    with pytest.raises(ValueError, match="has not been measured as it reads now"):
+        record.outcomes([chapter_with(as_stated("q", at_most(0)), when("if c", "q", at_most(0)))], tmp_path)
+    (tmp_path / record.NAME).write_text("{")
+    with pytest.raises(ValueError, match="not a ledger"):
+        record.outcomes([claim], tmp_path)
+
+
+def test_a_claim_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="id = 'nonsense'"):
+        claims.check("nonsense")
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_a_claim_is_complete(name):
+    claim = REGISTRY[name]
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
+    assert claim.says.endswith(".")
+    assert claim.place
+    assert bool(claim.readings) == bool(claim.check) != bool(claim.why)
+    for reading in claim.readings:
+        assert reading.rule != Rule()  # a rule that allows everything could not fail
+        assert bool(reading.condition) == (reading.gives is not Verdict.HOLDS)
+    for path in claim.code:
+        module, _, attribute = path.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), path
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_a_refuted_claim_says_what_does_hold(name):
+    outcome = record.outcomes([REGISTRY[name]])[name]
+    claim = outcome.claim
+    if outcome.verdict is Verdict.REFUTED:
+        assert claim.counterexample
+        assert claim.fair
+        held = [
+            reading.rule.holds(one)
+            for reading, one in zip(claim.readings, outcome.measured, strict=True)
+            if reading.gives is Verdict.REFUTED
+        ]
+        assert any(held), "nothing is measured to hold instead"
+        assert all(held), "what is said to hold instead does not"
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_quick_claim_measured_now_is_as_recorded(name):
+    claim = REGISTRY[name]
+    was = record.outcomes([claim])[name]
+    now = record.measure(claim, RUNS)
+    assert now.verdict == was.verdict
+    for reading, before, after in zip(claim.readings, was.measured, now.measured, strict=True):
+        assert reading.rule.holds(before) == reading.rule.holds(after), reading.quantity
+        numbers = np.array([[one.value, one.low, one.high] for one in (before, after)])
+        if np.abs(numbers).max() > ROUNDING:
+            np.testing.assert_allclose(numbers[1], numbers[0], rtol=1e-2, err_msg=reading.quantity)
+
+
+def test_nothing_else_is_on_record():
+    assert set(json.loads((record.FOLDER / record.NAME).read_text())["claims"]) == set(REGISTRY)
