@@ -12,19 +12,21 @@ INPUTS = ("lwcore/**/*.py", "lwcore/configs/*.toml", "book/results/**/*", "pypro
 def key_cache(app, config):
     """Give each state of what notebooks depend on an execution cache of its own.
 
-    jupyter-cache looks at the notebook's text alone, so that an edit of the package would leave yesterday's outputs in the book.
+    jupyter-cache looks at the notebook's text alone, so that an edit of the package would leave yesterday's outputs in the book. Claims
+    are no part of it: no notebook imports them, and badges are filled in when pages are written.
     """
     digest = hashlib.sha256(sys.version.encode())
-    for path in sorted(path for pattern in INPUTS for path in ROOT.glob(pattern) if path.is_file()):
+    for path in sorted(path for pattern in INPUTS for path in ROOT.glob(pattern) if path.is_file() and "claims" not in str(path)):
         digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
     config.nb_execution_cache_path = str(ROOT / "_build" / ".jupyter_cache" / digest.hexdigest()[:16])
 
 
 def watch_assets(app, config):
-    """Make an edit of styles, scripts or templates a reason to write the pages again; Sphinx by itself would keep yesterday's copies."""
+    """Write the pages again after an edit of styles, scripts, templates or claims; Sphinx by itself would keep yesterday's copies."""
     digest = hashlib.sha256()
-    for path in sorted(path for folder in ("_static", "_templates", "_ext") for path in (ROOT / "book" / folder).rglob("*.*")):
-        if path.is_file() and "__pycache__" not in path.parts:
+    folders = ("book/_static", "book/_templates", "book/_ext", "book/results", "lwcore/claims")
+    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.*")):
+        if path.is_file() and path.suffix != ".nc" and "__pycache__" not in path.parts:
             digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
     config.page_assets = digest.hexdigest()
 

@@ -4,9 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from lwcore import claims
 from lwcore.bounds import detection_threshold
+from lwcore.claims import record
 from lwcore.window import DecayLaw, predicted_window
-from tests.built_book import BROWSER, DOCUMENTS, NO_BROWSER
+from tests.built_book import BOOK, BROWSER, DOCUMENTS, NO_BROWSER
 
 pytestmark = pytest.mark.skipif(not BROWSER, reason=NO_BROWSER)
 
@@ -75,6 +77,44 @@ def test_search_works_without_a_network(visit):
     seen.page.locator("#search-results li a").first.wait_for()
     assert seen.outside == []
     assert seen.complaints == []
+
+
+def test_the_ledger_is_sorted_searched_and_filtered_in_the_page(visit):
+    seen = visit("book/ledger.html")
+    rows, info = seen.page.locator("#ledger tbody tr"), seen.page.locator(".dt-info")
+    registry = claims.registry()
+    assert rows.count() == len(registry)
+    assert info.inner_text() == f"{len(registry)} claims"
+    refuted = [name for name, outcome in record.outcomes(registry.values()).items() if outcome.verdict is claims.Verdict.REFUTED]
+    chosen = seen.page.get_by_role("combobox", name="Verdict")
+    chosen.select_option("refuted")
+    assert {row.get_attribute("id") for row in rows.all()} == set(refuted)
+    search = seen.page.locator("#ledger_wrapper input[type=search]")
+    search.fill("derivative through time")
+    assert [row.get_attribute("id") for row in rows.all()] == ["immediate-not-total-derivative"]
+    search.fill("")
+    chosen.select_option("")
+    heading = seen.page.get_by_role("columnheader", name="Statement")
+    heading.get_by_role("button").focus()
+    seen.page.keyboard.press("Enter")
+    statements = [row.locator("td").nth(1).inner_text().casefold() for row in rows.all()]
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert statements[0] == min(statements)
+    assert seen.complaints == []
+
+
+def test_an_address_chooses_rows_of_the_ledger(visit):
+    page = visit("book/ledger.html?verdict=refuted").page
+    assert {row.get_attribute("data-verdict") for row in page.locator("#ledger tbody tr").all()} == {"refuted"}
+    page = visit("book/ledger.html#gradient-is-a-sum-over-lags").page
+    assert page.locator("#gradient-is-a-sum-over-lags details").get_attribute("open") is not None
+
+
+def test_the_ledger_works_when_the_book_is_opened_from_its_folder(browser):
+    page = browser.new_page()
+    page.goto((BOOK / "book" / "ledger.html").as_uri())
+    assert page.locator(".dt-info").inner_text() == f"{len(claims.registry())} claims"
+    page.close()
 
 
 CHARTS = "notebooks/05c_scaling_laws.html"

@@ -4,6 +4,8 @@ import jupytext
 import pytest
 from bs4 import BeautifulSoup
 
+from lwcore import claims
+from lwcore.claims import record
 from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, ROOT
 
 
@@ -52,6 +54,27 @@ def test_vega_comes_with_charts_alone(name):
     page = BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser")
     scripts = [script["src"] for script in page.select("script[src]")]
     assert any("_static/vega-lite-" in source for source in scripts) == bool(page.select(".chart"))
+
+
+def test_badges_and_rows_of_the_ledger_lead_to_each_other():
+    rows = {row["id"]: row for row in article("book/ledger").select("tr[id]")}
+    badges = {}
+    for name in DOCUMENTS:
+        for badge in article(name).select('a.claim[href*="#"]'):
+            claim = badge["href"].partition("#")[2]
+            assert badge.find_parent(id=f"claim-{claim}")
+            assert badge.get_text() == rows[claim].select_one("span.claim").get_text()
+            badges.setdefault(claim, []).append(name)
+    assert badges.keys() == rows.keys() == claims.registry().keys()
+    for claim, places in badges.items():
+        assert len(places) == 1
+        assert rows[claim].select("td")[3].find("a")["href"].endswith(f"{places[0].split('/')[-1]}.html#claim-{claim}")
+
+
+def test_the_landing_page_counts_the_verdicts():
+    entries = article(DOCUMENTS[0]).select(".tally li")
+    found = record.counts(record.outcomes(claims.registry().values()))
+    assert [int(entry.get_text().split()[-1]) for entry in entries] == list(found.values())
 
 
 def test_notebooks_are_in_the_table_of_contents():

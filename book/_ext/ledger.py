@@ -1,0 +1,203 @@
+"""The ledger in the book: badges beside statements, measured numbers in prose, the page of all claims, and the counts of verdicts.
+
+``{claim}`name` `` sets a badge that says the verdict and leads to the ledger, and marks the place to which the ledger leads back.
+``{measured}`name` `` or ``{measured}`name:2` `` writes what the first or second reading of a claim measured. Both are filled in when a page
+is written, from the registry and what is on record: no page holds a verdict or a number of its own.
+"""
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from docutils import nodes
+from jinja2 import Environment, FileSystemLoader
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+from sphinx.util.logging import getLogger
+
+from lwcore.claims import registry
+from lwcore.claims.claim import Verdict
+from lwcore.claims.record import counts, in_digits, outcomes
+
+PAGE = "book/ledger"
+SIGNS = {Verdict.HOLDS: "✓", Verdict.CONDITION: "◐", Verdict.LATER: "↻", Verdict.REFUTED: "✗", Verdict.OPEN: "○"}
+PAPERS = {"livi": "Livi", "cayci": "Cayci & Eryilmaz"}
+
+log = getLogger(__name__)
+recorded = cache(lambda: outcomes(registry().values()))
+
+
+class badge(nodes.Inline, nodes.TextElement):
+    """A claim's badge."""
+
+
+class measured(nodes.Inline, nodes.TextElement):
+    """A measured number."""
+
+
+class ledger(nodes.General, nodes.Element):
+    """The table of all claims."""
+
+
+class tally(nodes.General, nodes.Element):
+    """The number of claims for each verdict."""
+
+
+class ClaimRole(SphinxRole):
+    """Set a claim's badge, once in the book."""
+
+    def run(self):
+        """Give the badge; say so if there is no such claim or if it has a place already."""
+        places = claim_places(self.env)
+        if self.text not in registry():
+            return [], [self.inliner.reporter.error(f"claim {self.text!r}: there is none of that name", line=self.lineno)]
+        if places.setdefault(self.text, self.env.docname) != self.env.docname:
+            return [], [self.inliner.reporter.error(f"claim {self.text!r} has a badge in {places[self.text]} already", line=self.lineno)]
+        return [badge(claim=self.text)], []
+
+
+class MeasuredRole(SphinxRole):
+    """Write what a claim's check measured."""
+
+    def run(self):
+        """Give the number; say so if there is no such claim or reading."""
+        name, _, reading = self.text.partition(":")
+        if name not in registry() or not 1 <= int(reading or 1) <= len(registry()[name].readings):
+            return [], [self.inliner.reporter.error(f"measured {self.text!r}: there is no such claim or reading", line=self.lineno)]
+        return [measured(claim=name, reading=int(reading or 1) - 1)], []
+
+
+class Ledger(SphinxDirective):
+    """Stand where the table of all claims goes."""
+
+    def run(self):
+        """Give the place."""
+        return [ledger()]
+
+
+class Tally(SphinxDirective):
+    """Stand where the counts go."""
+
+    def run(self):
+        """Give the place."""
+        return [tally()]
+
+
+def claim_places(env):
+    """Where each claim has its badge: documents by claim."""
+    if not hasattr(env, "claim_places"):
+        env.claim_places = {}
+    return env.claim_places
+
+
+def forget(app, env, docname):
+    """Drop a page's badges before it is read again."""
+    for claim in [claim for claim, place in claim_places(env).items() if place == docname]:
+        del env.claim_places[claim]
+
+
+def merge(app, env, docnames, other):
+    """Take over the badges that another process has read."""
+    claim_places(env).update({claim: place for claim, place in claim_places(other).items() if place in docnames})
+
+
+def missing(app, env):
+    """Warn of claims that no chapter mentions."""
+    for claim in sorted(set(registry()) - set(claim_places(env))):
+        log.warning("claim %r has no badge in any chapter", claim, type="ledger")
+
+
+def fill_in(app, doctree, docname):
+    """Put verdicts, numbers and tables where they go."""
+    for node in list(doctree.findall(badge)):
+        node.replace_self(badge_of(app, docname, node["claim"]))
+    for node in list(doctree.findall(measured)):
+        number = in_digits(recorded()[node["claim"]].measured[node["reading"]])
+        node.replace_self(link(app, docname, node["claim"], number, "measured"))
+    for node in list(doctree.findall(ledger)):
+        node.replace_self(nodes.raw("", ledger_html(app, docname), format="html"))
+    for node in list(doctree.findall(tally)):
+        node.replace_self(nodes.raw("", tally_html(app, docname), format="html"))
+
+
+def link(app, docname, claim, text, style):
+    """A link to a row of the ledger."""
+    address = f"{app.builder.get_relative_uri(docname, PAGE)}#{claim}"
+    return nodes.reference("", text, internal=True, refuri=address, classes=[style], reftitle=registry()[claim].says)
+
+
+def badge_of(app, docname, claim):
+    """A badge: the verdict as a link, at a place of its own."""
+    verdict = recorded()[claim].verdict
+    shown = link(app, docname, claim, f"{SIGNS[verdict]} {verdict}", "claim")
+    shown["classes"].append(f"claim-{verdict.name.lower()}")
+    return nodes.inline("", "", shown, ids=[f"claim-{claim}"])
+
+
+def tally_html(app, docname):
+    """The counts, each leading to its rows of the ledger."""
+    return render("tally.html", page=app.builder.get_relative_uri(docname, PAGE))
+
+
+def ledger_html(app, docname):
+    """The table of all claims."""
+    return render("ledger.html", papers=PAPERS, rows=[row(app, docname, outcome) for outcome in recorded().values()])
+
+
+def render(template, **values):
+    """Fill in a template."""
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parents[1] / "_templates"), autoescape=True)
+    return environment.get_template(template).render(signs=SIGNS, counts=counts(recorded()), **values)
+
+
+def row(app, docname, outcome):
+    """What the table says of a claim."""
+    claim, position, place = outcome.claim, outcome.claim.telling(outcome.measured), claim_places(app.env).get(outcome.claim.id)
+    holds = {True: "holds", False: "fails", None: "left open"}
+    pairs = list(zip(claim.readings, outcome.measured, strict=True))
+    return {
+        "outcome": outcome,
+        "readings": [(reading, in_digits(one), holds[reading.rule.holds(one)]) for reading, one in pairs],
+        "remarks": {"Not testable here": claim.why, "Smallest counterexample": claim.counterexample, "It could be put as": claim.fair},
+        "code": [(name, address_of(app, docname, name)) for name in claim.code],
+        "found": "" if position is None else in_digits(outcome.measured[position]),
+        "value": "" if position is None else outcome.measured[position].value,
+        "rule": "" if position is None else claim.readings[position].rule,
+        "rank": list(Verdict).index(outcome.verdict),
+        "chapter": place
+        and {"title": app.env.titles[place].astext(), "address": f"{app.builder.get_relative_uri(docname, place)}#claim-{claim.id}"},
+    }
+
+
+def address_of(app, docname, name):
+    """Where the book describes a function, if it does."""
+    known = app.env.get_domain("py").objects.get(name)
+    return known and f"{app.builder.get_relative_uri(docname, known.docname)}#{known.node_id}"
+
+
+def bring_table(app, pagename, templatename, context, doctree):
+    """Put DataTables, which sorts and searches the ledger, on its page and no other."""
+    if '<table class="ledger"' not in context.get("body", ""):
+        return
+    source = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
+    whole, _, exports = source.rpartition("export{")
+    name = next(pair.split(" as ")[0] for pair in exports.partition("}")[0].split(",") if pair.endswith(" as default"))
+    bundle = Path(app.outdir) / "_static" / "datatables.js"
+    bundle.write_text(f"(() => {{{whole}\nwindow.DataTable = {name};}})();", encoding="utf-8")  # a module would not load from a folder
+    app.add_js_file(bundle.name, loading_method="defer")
+    app.add_js_file("ledger.js", loading_method="defer")
+
+
+def setup(app):
+    """Connect roles, directives and what fills them in."""
+    for node in (badge, measured, ledger, tally):
+        app.add_node(node)
+    app.add_role("claim", ClaimRole())
+    app.add_role("measured", MeasuredRole())
+    app.add_directive("ledger", Ledger)
+    app.add_directive("tally", Tally)
+    app.connect("env-purge-doc", forget)
+    app.connect("env-merge-info", merge)
+    app.connect("env-check-consistency", missing)
+    app.connect("doctree-resolved", fill_in)
+    app.connect("html-page-context", bring_table)
+    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
