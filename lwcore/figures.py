@@ -66,12 +66,12 @@ def done(figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bo
     return figure
 
 
-def signed(figure: Figure, results: xr.Dataset) -> Figure:
-    """Finish a figure, and say which run or sweep made it."""
+def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
+    """Finish a figure as `done` does, and say which run or sweep made it."""
     text = results.attrs["configuration"]
     settings = Sweep.model_validate_json(text) if '"axes":' in text else Config.model_validate_json(text)
     config = settings if isinstance(settings, Config) else next(iter(settings.points().values()))
     scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {len(config.seeds)} seeds"
     source = f"run “{settings.name}”: {scale}; revision {results.attrs['revision']}"
     figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
-    return done(figure)
+    return done(figure, *with_legend)

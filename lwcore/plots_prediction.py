@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from lwcore.agreement import LEARNED
-from lwcore.figures import COLOURS, MARKERS, SHADES, canvas, done
+from lwcore.figures import COLOURS, MARKERS, SHADES, canvas, signed
 
 _ERRORS = {"target": SHADES[0], "error": SHADES[3], "–": "black"}
 _WORDS = {"target": "target in the error's place", "error": "the network's own error", "–": "no error needed"}
@@ -27,7 +27,7 @@ def left_over(ratio: xr.DataArray, share: xr.DataArray, results: xr.Dataset) -> 
     axes.axline((0, 1), (1, 0), color="grey", ls=":", lw=1, label="one less the share")
     _points(axes, share, ratio)
     axes.set(xlabel=_SHARE, ylabel="signal left, own error over target", ylim=(min(0.0, float(ratio.min()) - 0.05), None))
-    return done(_signed(figure, results), axes)
+    return signed(figure, results, axes)
 
 
 def against(scores: xr.DataArray, share: xr.DataArray, chosen: Mapping[str, tuple[str, str]], results: xr.Dataset) -> Figure:
@@ -42,7 +42,7 @@ def against(scores: xr.DataArray, share: xr.DataArray, chosen: Mapping[str, tupl
         axes.title.set_fontsize(9)
     panels[0].set_ylabel(_SHARE)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, columnspacing=1.2)
-    return done(_signed(figure, results))
+    return signed(figure, results)
 
 
 def predictors(compared: xr.Dataset, results: xr.Dataset, strata: Sequence[str], statistic: str = "rank correlation") -> Figure:
@@ -87,7 +87,7 @@ def predictors(compared: xr.Dataset, results: xr.Dataset, strata: Sequence[str],
     handles, labels = panels[0].get_legend_handles_labels()
     handles.append(Line2D([], [], color="grey", lw=1.2))
     figure.legend(handles, [*labels, str(compared.predictor.values[0])], loc="outside upper center", ncols=2)
-    return done(_signed(figure, results))
+    return signed(figure, results)
 
 
 def frontiers(share: xr.DataArray, found: xr.Dataset, predicted: Mapping[str, xr.DataArray], results: xr.Dataset) -> Figure:
@@ -126,7 +126,7 @@ def frontiers(share: xr.DataArray, found: xr.Dataset, predicted: Mapping[str, xr
     figure.colorbar(image, ax=panels, label=_SHARE, shrink=0.6)
     panels[share.sizes["model"]].legend(*panels[0].get_legend_handles_labels(), loc="center", title="frontier N(ℓ)")
     figure.supylabel("lag of the task (steps)", fontsize=10)
-    return done(_signed(figure, results))
+    return signed(figure, results)
 
 
 def _points(axes: Axes, x: xr.DataArray, y: xr.DataArray) -> None:
@@ -141,11 +141,3 @@ def _edges(middles: NDArray[np.int64]) -> NDArray[np.float64]:
     log = np.log(middles)
     half = np.diff(log) / 2
     return np.exp(np.concatenate([[log[0] - half[0]], log[:-1] + half, [log[-1] + half[-1]]]))
-
-
-def _signed(figure: Figure, results: xr.Dataset) -> Figure:
-    """Say which run made a figure."""
-    name, seeds = results.attrs["name"], results.sizes["seed"]
-    source = f"recorded run “{name}”, {seeds} seeds; revision {results.attrs['revision']}"
-    figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
-    return figure

@@ -9,6 +9,7 @@ import xarray as xr
 
 from lwcore import plots_prediction
 from lwcore.agreement import compare
+from lwcore.config import Config
 from lwcore.frontier import frontier
 from lwcore.prediction import STRATA
 
@@ -36,12 +37,12 @@ def scores(share):
 
 
 def recorded(share):
-    return xr.Dataset({"share": share}, attrs={"name": "small", "revision": "abc"})
+    return xr.Dataset({"share": share}, attrs={"configuration": Config.named("smoke").model_dump_json(), "revision": "abc"})
 
 
 def signed(figure):
     assert figure.number not in plt.get_fignums()
-    return figure.get_supxlabel() == "recorded run “small”, 3 seeds; revision abc"
+    return figure.get_supxlabel().startswith("run “smoke”: T = ") and figure.get_supxlabel().endswith("; revision abc")
 
 
 def lines(axes, label):
