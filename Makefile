@@ -38,12 +38,13 @@ test: book ## check the code, the notebooks and the built pages
 claims: $(STAMP) ## measure every claim of the papers anew and record the verdicts' numbers
 	$(BIN)/lw claims --run
 
-bench: $(STAMP) ## time and record training steps, rates, memory, stable laws and fits (some four minutes)
+bench: $(STAMP) ## time and record training steps, rates, memory, stable laws, fits and the companion (some four minutes)
 	$(BIN)/python -m benchmarks.steps
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.stable
 	$(BIN)/python -m benchmarks.fits
+	$(BIN)/python -m benchmarks.elman
 
 references: $(STAMP) ## record the reference outputs of notebook cells afresh
 	$(BIN)/python -m pytest notebooks book --refresh-references
