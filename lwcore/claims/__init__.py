@@ -11,13 +11,13 @@ from pathlib import Path
 import pandas as pd
 
 from lwcore.arguments import one_of
-from lwcore.claims import section3
+from lwcore.claims import appendices, monotonicity, section3, section4, section4_accuracy
 from lwcore.claims.claim import Claim, Measured, Reading, Rule, Verdict
 from lwcore.claims.record import FOLDER, Outcome, Runs, measure, outcomes, table
 
 __all__ = ["Claim", "Measured", "Outcome", "Reading", "Rule", "Runs", "Verdict", "check", "ledger", "registry"]
 
-_CHAPTERS = (section3.chapter,)
+_CHAPTERS = (section3.chapter, section4.chapter, section4_accuracy.chapter, monotonicity.chapter, appendices.chapter)
 
 
 def registry() -> dict[str, Claim]:
