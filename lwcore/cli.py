@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 import typer
 from pydantic import ValidationError
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from lwcore.arguments import one_of
 from lwcore.config import Config, Sweep, shipped
@@ -187,7 +187,7 @@ def show_claims(
         for outcome in found.values():
             out.print(record.in_full(outcome), markup=False)
         return
-    rows = Table("claim", "place", "verdict", "measured", box=None, header_style="bold")
+    rows = Table(Column("claim", no_wrap=True), "place", "verdict", "measured", box=None, header_style="bold")
     for name, row in record.table(found).iterrows():
         rows.add_row(str(name), row["place"], row["verdict"], row["measured"])
     out.print(rows)

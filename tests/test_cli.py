@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -99,3 +100,22 @@ def test_a_device_that_is_not_there_is_named(tmp_path):
     assert code == 2
     assert "device = 'cuda:9': PyTorch" in output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
+    code, output = lw("claims")
+    assert code == 0
+    assert "gradient-is-a-sum-over-lags" in output
+    assert re.search(r"\d+ refuted as stated", output)
+    code, output = lw("claims", "--id", "immediate-not-total-derivative")
+    assert code == 0
+    for word in ("as stated: ", "must be ≤ 1e-10: fails", "instead: ", "smallest counterexample: "):
+        assert word in output
+    code, output = lw("claims", "--id", "nonsense")
+    assert code == 2
+    assert "id = 'nonsense'" in output
+    code, output = lw("claims", "--directory", tmp_path)
+    assert code == 2
+    assert "no ledger has been recorded there" in output
+    assert lw("claims", "--run", "--id", "gradient-is-a-sum-over-lags", "--directory", tmp_path)[0] == 0
+    assert (tmp_path / "claims.json").exists()
