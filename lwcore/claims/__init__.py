@@ -11,13 +11,33 @@ from pathlib import Path
 import pandas as pd
 
 from lwcore.arguments import one_of
-from lwcore.claims import appendices, monotonicity, section3, section4, section4_accuracy
+from lwcore.claims import (
+    appendices,
+    monotonicity,
+    section3,
+    section4,
+    section4_accuracy,
+    section5_detection,
+    section5_implications,
+    section5_statistic,
+    section5_window,
+)
 from lwcore.claims.claim import Claim, Measured, Reading, Rule, Verdict
 from lwcore.claims.record import FOLDER, Outcome, Runs, measure, outcomes, table
 
 __all__ = ["Claim", "Measured", "Outcome", "Reading", "Rule", "Runs", "Verdict", "check", "ledger", "registry"]
 
-_CHAPTERS = (section3.chapter, section4.chapter, section4_accuracy.chapter, monotonicity.chapter, appendices.chapter)
+_SECTIONS = (
+    section3,
+    section4,
+    section4_accuracy,
+    monotonicity,
+    section5_statistic,
+    section5_detection,
+    section5_window,
+    section5_implications,
+    appendices,
+)
 
 
 def registry() -> dict[str, Claim]:
@@ -29,7 +49,7 @@ def registry() -> dict[str, Claim]:
     Raises:
         ValueError: If two claims have the same name.
     """
-    claims = [claim for chapter in _CHAPTERS for claim in chapter.claims]
+    claims = [claim for section in _SECTIONS for claim in section.chapter.claims]
     found = {claim.id: claim for claim in claims}
     if len(found) < len(claims):
         raise ValueError("Two claims have the same name.")

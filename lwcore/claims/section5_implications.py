@@ -1,0 +1,286 @@
+"""Claims of Section 5.5 and of the abstracts: the exponent of N(ℓ), gates against data, heavy tails, clipping."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from lwcore import bounds, clipping, frontier, regimes, robust, stable
+from lwcore.aggregation import measured_exponent
+from lwcore.agreement import rank_correlation
+from lwcore.claims.claim import (
+    Chapter,
+    Measured,
+    as_stated,
+    at_least,
+    at_most,
+    estimate,
+    exactly,
+    in_later_versions,
+    over,
+    rather,
+    when,
+    within,
+)
+from lwcore.claims.record import Runs
+from lwcore.decay import DecayLaw
+from lwcore.prediction import learned_share
+from lwcore.resampling import concentration
+from lwcore.stable import SymmetricStable
+from lwcore.window import regime_window
+
+chapter = Chapter("livi")
+
+_ALPHA = 1.5
+_LAWS = [DecayLaw("exponential", 1, 0.9), DecayLaw("power", 1, 1), DecayLaw("logarithmic", 1)]
+
+
+@chapter.claim(
+    "number-grows-as-alpha",
+    "abstract of v1, and §5.5 (i)",
+    "The least number of sequences that shows a lag grows as the envelope to the power −α.",
+    as_stated("measured exponent p of the best of three estimators over α, α = 1.5, with its 95 % interval", within(0.9, 1.1)),
+    in_later_versions("averages need κ = α/(α − 1)", "measured exponent of the mean over κ", within(0.9, 1.1)),
+    rather("the best test needs 2, whatever α", "measured exponent of the likelihood over 2", within(0.9, 1.1)),
+    code="lwcore.aggregation.measured_exponent",
+    counterexample="α = 1.5, a tenth of the signal: the best test needs a hundred times the data, the mean a thousand times; none 32.",
+    fair="The exponent is α/(α − 1) for those who average, and 2 for those who use the sequences well.",
+)
+def _() -> tuple[Measured, Measured, Measured]:
+    rng = np.random.default_rng(551)
+    found = {m: measured_exponent(_ALPHA, m, [64, 1024], rng, replicates=600) for m in ("likelihood", "median", "mean")}
+    best = min(("likelihood", "median", "mean"), key=lambda method: found[method].exponent)
+
+    def over_printed(method: str, printed: float) -> Measured:
+        low, high = found[method].interval
+        return estimate(found[method].exponent / printed, (low / printed, high / printed))
+
+    return over_printed(best, _ALPHA), over_printed("mean", bounds.rate_exponent(_ALPHA)), over_printed("likelihood", 2)
+
+
+@chapter.claim(
+    "gradients-concentrate-as-their-tails-say",
+    "abstract of a later version",
+    "Averages of gradients concentrate as N to the power −1/κ, with the κ = α/(α − 1) of their tail index.",
+    as_stated("measured exponent of averages over the κ of the fitted α, whole gradient; range over 25 trained networks", within(0.9, 1.1)),
+    when("for the paper's statistic, whose α is so near 2 that κ and 2 are hardly two", "the same for that statistic", within(0.9, 1.1)),
+    code=("lwcore.resampling.concentration", "lwcore.inference.infer"),
+    counterexample="A trained DiagGate: the fitted α promises an exponent of 2.2, and averages of 8 to 256 sequences have 2.7.",
+    fair="Averages of stable numbers do; where gradients explode now and then, they concentrate more slowly than a fitted α says.",
+)
+def _(runs: Runs) -> tuple[Measured, Measured]:
+    whole = robust.numbers(runs["small"], "whole", "total").isel(probe=0, lag=0).values.reshape(25, -1)
+    alpha = stable.fit(whole.T, "ecf").alpha
+    measured = -1 / concentration(whole, np.random.default_rng(550), ("mean",))[:, 0]
+    results = runs["small"].sel(source="error", noise_definition="lag").isel(probe=np.flatnonzero(runs["small"].view == "zeroth"))
+    of_lags = results.exponent.median(["probe", "lag"]) * (1 - 1 / results.alpha.median("probe"))
+    return over(measured * (1 - 1 / alpha)), over(np.ravel(of_lags))
+
+
+@chapter.claim(
+    "signal-enters-squared",
+    "§5.5 (i)",
+    "In the information the strength of the signal stands squared.",
+    as_stated("power of the signal in the information of one sequence, least over Δ from σ/1,000 to 1,000 σ, α = 1.5", within(1.9, 2.1)),
+    when("for signals below a tenth of the noise's scale", "range of that power from σ/1,000 to σ/10", within(1.9, 2.1)),
+    code="lwcore.bounds.mutual_information",
+    counterexample="Δ = 100 σ: one sequence tells nearly all there is to know, and twice the signal adds next to nothing.",
+    fair="While little is known the information grows with the square of the signal; it ends at one bit.",
+)
+def _() -> tuple[Measured, Measured]:
+    shifts = np.geomspace(1e-3, 1e3, 13)
+    powers = np.diff(np.log(bounds.mutual_information(shifts, _ALPHA))) / np.diff(np.log(shifts))
+    return exactly(powers.min()), over(powers[:4])
+
+
+@chapter.claim(
+    "data-count-less-than-in-proportion",
+    "§5.5 (i)",
+    "Below α = 2 the information grows less than in proportion to the number of sequences.",
+    as_stated("factor that doubled data give by the printed N^(2/α), α = 1.5", at_most(1.98)),
+    in_later_versions(
+        "κ = α/(α − 1) stands in the place of α, for means",
+        "factor in the exact information of the mean, Δ = σ/1,000, N = 100",
+        at_most(1.98),
+    ),
+    code=("lwcore.bounds.mutual_information", "lwcore.bounds.lan_divergence"),
+    counterexample="α = 1.5: N^(2/α) is N^(4/3), and doubled data would give 2.5 times the information.",
+    fair="The information in a mean grows less than in proportion; that in all N values grows in proportion, until a bit is told.",
+)
+def _() -> tuple[Measured, Measured]:
+    n = np.array([100, 200])
+    printed = bounds.lan_divergence(1e-3, _ALPHA, 1, n, "paper_v2")
+    exact = bounds.mutual_information(1e-3, _ALPHA, 1, n, "mean")
+    return exactly(printed[1] / printed[0]), exactly(exact[1] / exact[0])
+
+
+@chapter.claim(
+    "gates-beat-data",
+    "§5.5 (i)",
+    "A slower envelope lengthens the window more than more data do.",
+    as_stated(
+        "least quotient of windows with halved decay and with doubled data; three laws and exponents, N from N_c, what f = c takes, to 10⁵",
+        at_least(1 - 1e-9),
+    ),
+    when("if N is more than twice what an undiminished signal, f = c, takes", "the same for such N", at_least(1 - 1e-9)),
+    code="lwcore.regimes.gates_or_data",
+    counterexample="Envelope 1/ℓ, α = 1.5, 12 sequences: a window of 1.1 steps; doubled data make it 1.4, half the decay 1.2.",
+    fair="Halving the decay squares the data, in units of the number that an undiminished signal takes.",
+)
+def _() -> tuple[Measured, Measured]:
+    every: list[float] = []
+    enough: list[float] = []
+    for alpha in (1.5, 2.0):
+        for n in np.geomspace(2, 1e5, 60):
+            table = regimes.gates_or_data(_LAWS, n, alpha)
+            table = table[np.isfinite(table["decay halved"]) & (table["window"] > 0) & (table["N/N_c"] >= 1)]
+            quotient = (table["decay halved"] / table["data doubled"]).to_numpy()
+            every += quotient.tolist()
+            enough += quotient[(table["N/N_c"] >= 2).to_numpy()].tolist()
+    return exactly(min(every)), exactly(min(enough))
+
+
+@chapter.claim(
+    "heavy-tails-take-more-sequences",
+    "§5.5 (ii)",
+    "With the same gates, heavier tails make reliable detection take more sequences.",
+    as_stated("least quotient of the numbers at α = 1.2 and at 2, by the printed exponent, Δ from σ/100 to σ", at_least(1)),
+    in_later_versions("the exponent is κ = α/(α − 1), for means", "the same for the sign of the mean, exact error 0.1", at_least(1)),
+    rather("the best test needs about as many", "the same for the likelihood ratio, all Δ but the largest", within(0.8, 1.25)),
+    code=("lwcore.bounds.sample_complexity", "lwcore.bounds.least_sequences"),
+    counterexample="Δ = σ/100: the printed formula asks for fewer than a thousand sequences at α = 1.2, and for 33,000 at 2.",
+    fair="Heavier tails cost those who average.",
+)
+def _() -> tuple[Measured, Measured, Measured]:
+    shifts = np.array([1, 0.3, 0.1, 0.03, 0.01])
+    printed, heavy = (bounds.sample_complexity(shifts, 1, 1, alpha, rate="paper_v2") for alpha in (2.0, 1.2))
+    quotients = {t: np.divide(*(bounds.least_sequences(shifts, 1, a, test=t) for a in (1.2, 2.0))) for t in ("mean", "likelihood")}
+    return exactly((heavy / printed).min()), exactly(quotients["mean"].min()), over(quotients["likelihood"][1:])
+
+
+@chapter.claim(
+    "smaller-alpha-shortens-the-window",
+    "§5.4, §5.5 (iii) and abstract of v1",
+    "In every regime heavier tails shorten the window.",
+    as_stated(
+        "largest log₁₀ of the windows' quotient, α = 1.2 over 1.8, by the printed exponent; three envelopes, N = 10, 100 and 1,000",
+        at_most(0),
+    ),
+    in_later_versions("the exponent is κ = α/(α − 1)", "the same with κ", at_most(0)),
+    code="lwcore.window.regime_window",
+    counterexample="Envelope 1/ℓ, N = 1,000, m̄ = σ: by the printed exponent 128 steps at α = 1.2, and 25 at 1.8.",
+    fair="The window of those who average is shorter the heavier the tails; the printed exponent α says the opposite.",
+)
+def _() -> tuple[Measured, Measured]:
+    largest = {}
+    for rate in ("paper_v2", "mean"):
+        heavy, light = ([regime_window(law, [10, 100, 1000], 3, 1, alpha, rate=rate) for law in _LAWS] for alpha in (1.2, 1.8))
+        largest[rate] = exactly(np.log10(np.array(heavy) / np.array(light)).max())
+    return largest["paper_v2"], largest["mean"]
+
+
+@chapter.claim(
+    "heavy-tails-shorten-every-window",
+    "abstract of a later version",
+    "Heavy tails shorten temporal horizons throughout, because statistics concentrate more slowly.",
+    as_stated("least of three tests' quotients of required numbers at α = 1.2 and at 2, Δ = σ/100, error 0.1", at_least(1)),
+    when("for those who average plainly", "that quotient for the sign of the mean", at_least(1)),
+    code="lwcore.bounds.least_sequences",
+    counterexample="Δ = σ/100: the median needs fewer sequences at α = 1.2 than in Gaussian noise of the same scale.",
+    fair="Heavy tails weaken the mean, and only estimates that average large values as they are.",
+)
+def _() -> tuple[Measured, Measured]:
+    quotients = {
+        t: float(bounds.least_sequences(0.01, 1, 1.2, test=t) / bounds.least_sequences(0.01, 1, 2.0, test=t))
+        for t in ("likelihood", "median", "mean")
+    }
+    return exactly(min(quotients.values())), exactly(quotients["mean"])
+
+
+@chapter.claim(
+    "slow-envelopes-learn-long-lags",
+    "§5.5 (iv)",
+    "Of several architectures those whose envelope falls more slowly learn long lags better.",
+    as_stated(
+        "rank correlation over five trained cells of the envelope at lag 128 (in units of lag 1) with what was learned; range over 5 seeds",
+        at_least(0),
+    ),
+    when(
+        "if gates alone are measured, before training, and each lag is learned by itself",
+        "rank correlation within lags over five cells of the envelope with the ease of learning, run single-lag; range over 3 seeds",
+        at_least(0),
+    ),
+    code=("lwcore.prediction.learned_share", "lwcore.frontier.ease"),
+    counterexample="The run small: DiagGate's envelope falls far more slowly than ConstGate's, and it has learned less of lag 128.",
+    fair="A slower envelope before training makes a single lag easier to learn; after training envelopes do not tell who has learned more.",
+)
+def _(runs: Runs) -> tuple[Measured, Measured]:
+    results, start = runs["small"], runs["single-lag-start"]
+    learned, f = learned_share(results).sel(lag=128), np.log(results.envelope.sel(order="first"))
+    kept = f.sel(lag=128) - f.sel(lag=1)
+    trained = [stats.spearmanr(kept.sel(seed=seed), learned.sel(seed=seed)).statistic for seed in results.seed.values]
+    ease = frontier.ease(frontier.single_lag_share(runs["single-lag"]))
+    before = frontier.at_task(start).envelope.sel(order="zeroth", drop=True).sel(lag=ease.lag).expand_dims("predictor")
+    designed = [float(rank_correlation(before.sel(seed=seed), ease.sel(seed=seed), ("lag",))[0]) for seed in ease.seed.values]
+    return over(trained), over(designed)
+
+
+@chapter.claim(
+    "clipping-raises-alpha",
+    "§5.5 (iv)",
+    "Clipping numbers with heavy tails makes their mean concentrate as if α were larger.",
+    as_stated(
+        "largest exponent p of a clipped mean of stable numbers, α = 1.2 and 1.5, with 95 % intervals; 6 and 3 for the mean", at_most(2.2)
+    ),
+    code="lwcore.aggregation.aggregate",
+    fair="Clipped before they are averaged, numbers concentrate with the exponent 2 of a Gaussian at once, wherever they are clipped.",
+)
+def _() -> Measured:
+    rng = np.random.default_rng(552)
+    found = [measured_exponent(alpha, "clipped mean", [64, 1024], rng, replicates=600) for alpha in (1.2, 1.5)]
+    return Measured(max(one.exponent for one in found), min(one.interval[0] for one in found), max(one.interval[1] for one in found))
+
+
+@chapter.claim(
+    "clipping-in-training-helps",
+    "§5.5 (iv)",
+    "Clipping as training does it, the norm of every step's gradient, makes signals in heavy-tailed noise easier to tell.",
+    as_stated(
+        "errors in a signal's sign from 64 clipped steps, over errors without clipping; batches of 16, 8 parameters, α = 1.5, Δ = σ/10",
+        at_most(0.9),
+    ),
+    code="lwcore.stable.SymmetricStable",
+    fair="Inside a batch the tails have had their effect before the clipping; over the steps clipping does help.",
+)
+def _() -> Measured:
+    rng, wrong, repeats = np.random.default_rng(553), np.zeros(2), 2000
+    for _ in range(10):
+        steps = SymmetricStable(_ALPHA).sample((repeats // 10, 64, 8, 16), rng).mean(-1)
+        steps[..., 0] += 0.1
+        norms = np.linalg.norm(steps, axis=-1, keepdims=True)
+        clipped = steps * np.minimum(1, np.median(norms) / norms)
+        wrong += [(one[..., 0].sum(-1) < 0).sum() for one in (steps, clipped)]
+    plain, after = wrong / repeats
+    half_width = 1.96 * math.sqrt((1 - plain) / wrong[0] + (1 - after) / wrong[1])  # of the logarithm; paired samples only make it smaller
+    return estimate(after / plain, (after / plain * math.exp(-half_width), after / plain * math.exp(half_width)))
+
+
+@chapter.claim(
+    "clipping-saves-sequences",
+    "§5.5 (iv)",
+    "Reducing the tails of gradients by clipping saves sequences.",
+    as_stated(
+        "sequences needed without clipping over those needed with it, a twentieth clipped, whole gradient; range over 25 networks",
+        at_least(1.05),
+    ),
+    when("for DiagGate, whose gradients explode now and then", "the same; range over its 5 networks", at_least(1.05)),
+    code="lwcore.clipping.effects_on_run",
+    counterexample="A trained ConstGate: its gradients have no heavy tails, and a clipped mean needs as many sequences as a mean.",
+    fair="Clipping saves sequences where gradients have heavy tails, and does little elsewhere.",
+)
+def _(runs: Runs) -> tuple[Measured, Measured]:
+    effects = clipping.effects_on_run(runs["small"], "inside the whole gradient", np.random.default_rng(554))
+    gain = effects.gain.sel(share=0.95)
+    return over(np.ravel(gain)), over(gain.sel(model="DiagGate").values)
