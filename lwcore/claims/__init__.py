@@ -21,6 +21,12 @@ from lwcore.claims import (
     section5_implications,
     section5_statistic,
     section5_window,
+    section6,
+    section6_envelopes,
+    section6_spectra,
+    section6_windows,
+    section7,
+    section7_open,
 )
 from lwcore.claims.claim import Claim, Measured, Reading, Rule, Verdict
 from lwcore.claims.record import FOLDER, Outcome, Runs, measure, outcomes, table
@@ -36,6 +42,12 @@ _SECTIONS = (
     section5_detection,
     section5_window,
     section5_implications,
+    section6,
+    section6_envelopes,
+    section6_windows,
+    section6_spectra,
+    section7,
+    section7_open,
     appendices,
 )
 

@@ -1,0 +1,62 @@
+"""What the claims on experiments read off recorded runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import xarray as xr
+
+from lwcore.decay import DecayFit, fit_decay
+from lwcore.starts import window_of
+
+SCALAR = ["ConstGate", "SharedGate"]
+GATED = ["DiagGate", "GRU", "LSTM"]
+EXPANSIONS = ["zeroth", "first"]  # the two orders in which the paper's Section 6 can be read
+
+
+def numbers(values: xr.DataArray) -> list[float]:
+    """List the entries of an array, one a network; NaN is left out."""
+    flat = values.values.ravel()
+    return [float(value) for value in flat[~np.isnan(flat)]]
+
+
+def log(values: xr.DataArray) -> xr.DataArray:
+    """Take the natural logarithm."""
+    found: xr.DataArray = xr.apply_ufunc(np.log, values)
+    return found
+
+
+def remaining(run: xr.Dataset, lag: int) -> xr.DataArray:
+    """Give what is left of the envelope at a lag, as a share of that at the first lag measured (model, seed, order)."""
+    return run.envelope.sel(lag=lag, drop=True) / run.envelope.isel(lag=0, drop=True)
+
+
+def fits(run: xr.Dataset, models: Iterable[str], orders: Iterable[str]) -> list[DecayFit]:
+    """Fit the decay laws to the envelope of every network of some models at some orders."""
+    lags = run.lag.values
+    return [
+        fit_decay(lags, run.envelope.sel(model=model, order=order, seed=seed)) for model in models for order in orders for seed in run.seed
+    ]
+
+
+def power_gain(run: xr.Dataset, models: Iterable[str], orders: Iterable[str]) -> list[float]:
+    """Give R² of the power law less that of the exponential, both on log f, for every network and order."""
+    return [fit.power.r_squared - fit.exponential.r_squared for fit in fits(run, models, orders)]
+
+
+def windows(run: xr.Dataset, view: str, reading: str = "letter_v2", noise: str = "lag") -> xr.DataArray:
+    """Give H_N on tested lags, as Eq. (36) has it: median over probes (model, seed, budget)."""
+    return window_of(run, view, noise, reading).median("probe").transpose("model", "seed", "budget")
+
+
+def lead(window: xr.DataArray, model: str = "DiagGate") -> xr.DataArray:
+    """Give by how many steps a model's window is longer than the longer one of the two cells with a single gate."""
+    return window.sel(model=model, drop=True) - window.sel(model=SCALAR).max("model")
+
+
+def slope(of: xr.DataArray, on: xr.DataArray) -> xr.DataArray:
+    """Fit a line over the lags at which the ordinate is finite, and give its slope."""
+    kept = np.isfinite(of)
+    at = on.where(kept)
+    return xr.cov(of.where(kept), at, "lag") / at.var("lag", ddof=1)

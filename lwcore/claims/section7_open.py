@@ -1,0 +1,167 @@
+"""Claims on the open questions of Section 7, and on adaptive optimisers in later versions."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import xarray as xr
+
+from lwcore import modes
+from lwcore.adaptive import base_rates, split_envelope
+from lwcore.claims import cases
+from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over
+from lwcore.claims.record import Runs
+from lwcore.claims.recorded import EXPANSIONS, GATED, lead, numbers, windows
+from lwcore.network import Network
+from lwcore.spectra import variance_shares, width
+
+chapter = Chapter("livi")
+
+_N = 512
+
+
+@chapter.claim(
+    "gru-lstm-broad-spectra",
+    "§7, first open question",
+    "GRU and LSTM develop broad spectra of time scales.",
+    as_stated(
+        "ratio of the 90 % to the 10 % quantile of τ, GRU and LSTM in the run small, zeroth order and exact (least to largest)", at_least(2)
+    ),
+    code=("lwcore.tables_spectra.modes", "lwcore.spectra.width"),
+)
+def _(runs: Runs) -> Measured:
+    return over(numbers(10 ** width(runs["small"].time_scale.sel(model=["GRU", "LSTM"], order=["zeroth", "exact"]))))
+
+
+@chapter.claim(
+    "gru-lstm-one-mode",
+    "§7, first open question; our answer",
+    "None of the spectra of GRU and LSTM has more than one mode that could be shown.",
+    as_stated(
+        "least p-value of 20 dip tests, GRU and LSTM in the run small, zeroth order and exact (modes of equal weight five standard"
+        " deviations"
+        " apart would be seen)",
+        at_least(0.05),
+    ),
+    code="lwcore.modes.mode_test",
+)
+def _(runs: Runs) -> Measured:
+    tau = runs["small"].time_scale.sel(model=["GRU", "LSTM"], order=["zeroth", "exact"]).stack(case=("model", "order", "seed"))
+    spectra = np.log(tau).transpose("case", "unit").values
+    return exactly(min(modes.mode_test(one[np.isfinite(one)], replicates=500).p_value for one in spectra))
+
+
+@chapter.claim(
+    "gru-lstm-windows",
+    "§7, first open question",
+    "As the theory says of broad spectra, GRU and LSTM have longer windows than ConstGate and SharedGate.",
+    as_stated(
+        f"steps by which they are longer at N = {_N}, version 2's letter, zeroth and first order, seeds of the run small (least to"
+        " largest)",
+        at_least(1),
+    ),
+    code="lwcore.tables_spectra.expectations",
+)
+def _(runs: Runs) -> Measured:
+    window = {order: windows(runs["small"], order).sel(budget=_N) for order in EXPANSIONS}
+    return over(one for model in ("GRU", "LSTM") for each in window.values() for one in numbers(lead(each, model)))
+
+
+@chapter.claim(
+    "gru-lstm-windows-of-the-gradient",
+    "§7, first open question; our answer",
+    "For the gradient itself, GRU and LSTM have no longer windows than ConstGate and SharedGate.",
+    as_stated(
+        "steps by which their window along each lag's own mean gradient in the noise of the whole gradient is longer than the longer one"
+        " of the"
+        f" other two, N = {_N}, seeds of the run small (least to largest)",
+        at_most(0),
+    ),
+    code="lwcore.tables_spectra.expectations",
+)
+def _(runs: Runs) -> Measured:
+    window = windows(runs["small"], "gradient", "variance", "total").sel(budget=_N)
+    return over(one for model in ("GRU", "LSTM") for one in numbers(lead(window, model)))
+
+
+@chapter.claim(
+    "breadth-comes-with-training",
+    "§7, second open question",
+    "Broad spectra of the gates emerge in training.",
+    as_stated(
+        "decades by which the spectrum of the gates is wider after training than before; DiagGate, GRU and LSTM in the run small (least"
+        " to largest)",
+        at_least(0.3),
+    ),
+    code=("lwcore.spectra.width", "lwcore.course.course"),
+)
+def _(runs: Runs) -> Measured:
+    breadth = width(runs["small"].course_time_scale.sel(model=GATED, order="zeroth"))
+    return over(numbers(breadth.isel(snapshot=-1) - breadth.isel(snapshot=0)))
+
+
+@chapter.claim(
+    "breadth-comes-from-the-optimiser",
+    "§7, second open question; our answer",
+    "Among cells with a gate for every neuron it is the optimiser, more than cell, start or task, that decides how broad the spectrum"
+    " becomes.",
+    as_stated(
+        "share of the variance of the gates' width that the optimiser explains (SGD or AdamW, one learning rate each); DiagGate, GRU and"
+        " LSTM in"
+        " the sweep spectra, seed by seed",
+        at_least(0.5),
+    ),
+    code="lwcore.spectra.variance_shares",
+)
+def _(runs: Runs) -> Measured:
+    last = runs["spectra"].course_time_scale.isel(snapshot=-1).sel(model=GATED, order="zeroth")
+    shares = variance_shares(width(last), ("model", "optimizer", "gate_spread", "task"))
+    return over(numbers(shares.sel(source="optimizer")))
+
+
+def _stepped(optimizer: type[torch.optim.Adam] | type[torch.optim.SGD]) -> tuple[Network, torch.optim.Optimizer, list[torch.Tensor]]:
+    """A small GRU after three steps of an optimiser, and where its parameters were before the last one."""
+    network = Network(cases.cell("GRU"))
+    made = optimizer(network.parameters(), lr=0.01)
+    inputs, targets, before = cases.draw(8, 12, 3), cases.draw(8, 12, seed=2), []
+    for _ in range(3):
+        before = [parameter.detach().clone() for parameter in network.parameters()]
+        made.zero_grad()
+        ((network.readout(network.cell.unrolled(inputs)).squeeze(-1) - targets) ** 2).mean().backward()
+        made.step()
+    return network, made, before
+
+
+@chapter.claim(
+    "base-rates-are-adams-steps",
+    "later versions: adaptive optimisers",
+    "A neuron's base rate is the mean factor by which the optimiser scales the smoothed gradient of its parameters.",
+    as_stated("largest relative difference from the factors read off an actual step of Adam, GRU with five neurons", at_most(1e-6)),
+    code="lwcore.adaptive.base_rates",
+)
+def _() -> Measured:
+    network, optimizer, before = _stepped(torch.optim.Adam)
+    factors = []
+    for (name, parameter), was in zip(network.named_parameters(), before, strict=True):
+        if name in ("cell.weight_ih", "cell.weight_hh", "cell.bias"):
+            smoothed = optimizer.state[parameter]["exp_avg"] / (1 - 0.9**3)
+            factors.append(((was - parameter.detach()) / (0.01 * smoothed)).reshape(len(parameter), -1))
+    true = torch.cat(factors, 1).mean(1).unflatten(0, (-1, network.cell.hidden_size)).mean(0)
+    return exactly(cases.relative(base_rates(network, optimizer.state_dict()), true))
+
+
+@chapter.claim(
+    "no-adaptive-part-under-sgd",
+    "later versions: f = f_gates + f_adapt",
+    "With plain SGD the adaptive part of the envelope is zero, and the envelope is that of the gates.",
+    as_stated(
+        "largest adaptive part over the whole envelope, DiagGate's exact rates in the run paper-v2, base rates of SGD", at_most(1e-12)
+    ),
+    code="lwcore.adaptive.split_envelope",
+)
+def _(runs: Runs) -> Measured:
+    network, optimizer, _ = _stepped(torch.optim.SGD)
+    (rate,) = set(base_rates(network, optimizer.state_dict()).tolist())
+    rates = runs["paper-v2"].rate.sel(model="DiagGate", order="exact")
+    split = split_envelope(rates, xr.full_like(rates.isel(lag=0, drop=True), rate))
+    return exactly(float(abs(split.f_adapt / split.f).max()))
