@@ -77,7 +77,7 @@ def random_direction(cell: Cell, generator: torch.Generator | None = None) -> di
 def immediate_sensitivity(trace: Trace, direction: dict[str, Tensor]) -> Tensor:
     """Compute ``B_t w``, how each step's state moves when the parameters move along w and the previous state is held fixed.
 
-    Implements the ``B_k = ∂⁺s_k/∂θ`` of Eq. (3), applied to one direction.
+    Implements Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``, applied to one direction.
 
     Args:
         trace: A scan of B sequences.
@@ -124,7 +124,7 @@ def adjoints(trace: Trace, loss_gradients: Tensor) -> Tensor:
 
 
 def projected_gradient(trace: Trace, loss_gradients: Tensor, direction: dict[str, Tensor]) -> Tensor:
-    """Project every sequence's whole gradient, all lags together, on a direction.
+    """Project every sequence's whole gradient, all lags together, on a direction. Implements Eq. (2), applied to one direction.
 
     Args:
         trace: A scan of B sequences.
@@ -193,7 +193,18 @@ def lag_gradients(trace: Trace, loss_gradients: Tensor, lags: Sequence[int] | No
         lags: Lags, strictly increasing, each in 0..T−1; all of them if None.
 
     Returns:
-        For each named parameter of the cell a tensor of shape (number of lags, *its shape).
+        For each named parameter of the cell a tensor of shape ``(number of lags, *its shape)``.
+
+    Examples:
+        All lags together are the gradient that autograd finds:
+
+        >>> from lwcore.cells import GRU
+        >>> cell = GRU(2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        >>> inputs = torch.ones(3, 6, 2, dtype=torch.float64)
+        >>> parts = lag_gradients(cell.trace(inputs), loss_gradients=torch.ones(3, 6, 4, dtype=torch.float64))
+        >>> cell(inputs).sum().backward()
+        >>> torch.allclose(parts["weight_hh"].sum(0), cell.weight_hh.grad)
+        True
     """
     wanted = range(trace.length) if lags is None else lags
     parts = [trace.cotangent(rows, slice(0, trace.length - lag)) for lag, rows in transported(trace, loss_gradients, wanted)]

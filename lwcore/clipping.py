@@ -1,6 +1,6 @@
 """Does clipping raise the tail index? Section 5.5 (iv), in each sense that sentence can have.
 
-Every sequence's number is clipped to ±C, C the quantile of |x| that leaves a given share of the numbers as they are. What is left is
+Every sequence's number is clipped to ±C, C the quantile of ``|x|`` that leaves a given share of the numbers as they are. What is left is
 bounded, so it has a variance, lies in the Gaussian's domain of attraction, and its mean concentrates with p = 2: at every C, whatever α
 was. That is one sense. Others are the α that an estimator reads off the clipped numbers, the information in one of them, and the sequences
 needed.
@@ -31,7 +31,7 @@ FITS = ("mcculloch", "ecf")
 
 
 def clip(values: ArrayLike, share: float) -> Array:
-    """Clip numbers to ±C, C the quantile of their |x| at a share.
+    """Clip numbers to ±C, C the quantile of their ``|x|`` at a share.
 
     Args:
         values: Shape (..., sequences).

@@ -43,7 +43,7 @@ class _File(_Section):
     """What stands in a TOML file of its own, the user's or one that ships with the package."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="Short name, used in file names.")
-    description: str
+    description: str = Field(description="What it is for.")
     _folder: ClassVar[str]
 
     @classmethod
@@ -70,6 +70,11 @@ class _File(_Section):
 
         Raises:
             ValueError: If there is none of that name.
+
+        Examples:
+            >>> config = Config.named("quick")
+            >>> config.models
+            ('ConstGate', 'SharedGate', 'DiagGate')
         """
         known = shipped(cls._folder)
         if name not in known:
@@ -111,7 +116,7 @@ class TrainingSettings(_Section):
     sequences: PositiveInt = Field(description="Number of training sequences.")
     batch_size: PositiveInt = Field(description="Sequences a step.")
     steps: NonNegativeInt = Field(description="Optimiser steps; 0 to measure networks as they start.")
-    optimizer: Literal["sgd", "adamw"] = "adamw"
+    optimizer: Literal["sgd", "adamw"] = Field(default="adamw", description="Plain gradient descent, or AdamW.")
     learning_rate: float = Field(gt=0, description="Global learning rate μ.")
     weight_decay: float = Field(default=0.0, ge=0, description="Decoupled weight decay (AdamW).")
     clip: float | None = Field(default=None, gt=0, description="Largest 2-norm of the gradient; absent for none.")
@@ -138,7 +143,9 @@ class DiagnosticSettings(_Section):
     ends: PositiveInt = Field(
         description="Number of end points t at which the orders are compared, spread over those that fit the longest lag."
     )
-    orders: Annotated[tuple[Order, ...], Field(min_length=1), AfterValidator(_distinct)] = ("zeroth", "first", "exact")
+    orders: Annotated[tuple[Order, ...], Field(min_length=1), AfterValidator(_distinct)] = Field(
+        default=("zeroth", "first", "exact"), description="Orders of transport that are measured."
+    )
     directions: PositiveInt = Field(description="Number of random directions w in parameter space.")
     error: float = Field(default=0.1, gt=0, lt=0.5, description="Detection error ε that N(ℓ) sequences must reach.")
     significance: float = Field(
@@ -157,12 +164,14 @@ class Config(_File):
     """
 
     _folder = "configs"
-    models: Annotated[tuple[Model, ...], Field(min_length=1), AfterValidator(_distinct)]
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1), AfterValidator(_distinct)]
-    task: TaskSettings
-    network: NetworkSettings
-    training: TrainingSettings
-    diagnostics: DiagnosticSettings
+    models: Annotated[tuple[Model, ...], Field(min_length=1), AfterValidator(_distinct)] = Field(description="Cells.")
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1), AfterValidator(_distinct)] = Field(
+        description="Seeds; all models of one share their task and sequences."
+    )
+    task: TaskSettings = Field(description="The task.")
+    network: NetworkSettings = Field(description="Size and start of the cells.")
+    training: TrainingSettings = Field(description="How they are trained.")
+    diagnostics: DiagnosticSettings = Field(description="What is measured on them.")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -200,6 +209,11 @@ class Config(_File):
 
         Returns:
             Another validated configuration.
+
+        Examples:
+            >>> config = Config.named("quick").but(models=["LSTM"], training={"steps": 50})
+            >>> config.models, config.training.steps
+            (('LSTM',), 50)
         """
         settings = self.model_dump()
         for name, value in changes.items():

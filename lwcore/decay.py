@@ -77,6 +77,11 @@ def predicted_window(law: DecayLaw, threshold: ArrayLike) -> Array:
         Lag in steps, real, of the shape of `threshold`: the last at which the law is at the threshold or above. 0 where the law is below it
         for all ℓ ≥ 1, as in `learnability_window`; infinite where it never falls to the threshold for good (λ > 1, or λ = 1 or no λ with
         β ≤ 0) or beyond the range of a float.
+
+    Examples:
+        >>> law = DecayLaw("power", amplitude=1.0, decay=0.5)
+        >>> print(predicted_window(law, [0.5, 0.1, 2.0]).round(6))
+        [  4. 100.   0.]
     """
     level = np.asarray(threshold, dtype=np.float64)
     require("threshold", level, level > 0, "above 0")
@@ -188,6 +193,12 @@ def fit_decay(lags: Iterable[int], envelope: ArrayLike, confidence: float = 0.95
         TypeError: If a lag is not an integer, or the envelope not made of real numbers.
         ValueError: If the envelope is not positive and finite or does not fit the lags, there are fewer than five of them, or the
             confidence is out of range.
+
+    Examples:
+        >>> lags = np.arange(1, 65)
+        >>> best = fit_decay(lags, 3 * lags**-0.5).best
+        >>> print(best.law.name, round(best.law.amplitude, 3), round(best.law.decay, 3))
+        power 3.0 0.5
     """
     lag, f = matching(lags, "envelope", finite_array("envelope", envelope, ndim=1), axis=0)
     confidence = real_in("confidence", confidence, "(0, 1)")

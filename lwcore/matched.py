@@ -83,7 +83,7 @@ class LagTerms(NamedTuple):
         return self.alignments.mean((0, 1)).sign()
 
     def statistic(self, signs: Tensor | None = None) -> Tensor:
-        """Compute ``T_{t,ℓ}`` of Eq. (28) at every end point.
+        """Compute ``T_{t,ℓ}`` at every end point. Implements Eq. (28).
 
         Args:
             signs: ``sgn m_q``, shape (lags, H), from other sequences than these; 1 if None, which is the right side of Eq. (27).
@@ -96,7 +96,7 @@ class LagTerms(NamedTuple):
 
 
 def lag_terms(trace: Trace, loss_gradients: Tensor, direction: dict[str, Tensor], lags: Sequence[int], order: str = "exact") -> LagTerms:
-    """Compute both sides of Eq. (27) at every end point from which all lags fit into the sequence.
+    """Compute both sides at every end point from which all lags fit into the sequence. Implements Eq. (27).
 
     Args:
         trace: A scan of B sequences.
@@ -255,8 +255,8 @@ def bootstrap(statistic: Callable[[Array], Array], samples: Array, rng: np.rando
     """Give a function of means an interval by drawing sequences again, with replacement.
 
     Args:
-        statistic: Maps means over sequences, (..., *shape), to an array; leading axes are kept.
-        samples: One entry a sequence, shape (B, *shape).
+        statistic: Maps means over sequences, ``(..., *shape)``, to an array; leading axes are kept.
+        samples: One entry a sequence, shape ``(B, *shape)``.
         rng: Source of the draws.
 
     Returns:

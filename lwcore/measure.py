@@ -71,7 +71,7 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
         seed: Seed of the directions and of the null control's noise.
 
     Returns:
-        ``rate`` (order, lag, unit), the mean of |μ|; ``negative`` (order, lag), the share of rates below 0; ``statistic`` and
+        ``rate`` (order, lag, unit), the mean of ``|μ|``; ``negative`` (order, lag), the share of rates below 0; ``statistic`` and
         ``projection`` (source, probe, lag, sequence): the lag's part as the probe sees it, and the whole gradient, all lags together,
         along the probe's direction.
     """

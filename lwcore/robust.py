@@ -6,7 +6,7 @@ noises, as in `inference`:
 * ``"lag"``: the numbers are the lag's own part of the gradient, as they are. An estimator looks for its own location (the median, say),
   which need not be the mean, nor have its sign; then no number of sequences will do.
 * ``"total"``: the whole gradient along the same direction, centred, moved by plus or minus the lag's mean with equal chances. Where the
-  noise is not symmetric an estimator has a bias b, which helps one sign and hurts the other; a mean below |b| is never told.
+  noise is not symmetric an estimator has a bias b, which helps one sign and hurts the other; a mean below ``|b|`` is never told.
 
 The vote of signs, ``sgn Σ sgn(x)``, decides as the median does: more than half of the numbers lie on the median's side of zero.
 """
@@ -84,7 +84,7 @@ def sequences_for_sign(shift: ArrayLike, bias: ArrayLike, deviation: ArrayLike, 
         error: ε in (0, 0.5).
 
     Returns:
-        Numbers N, infinite where Δ ≤ |b|.
+        Numbers N, infinite where ``Δ ≤ |b|``.
     """
     z = special.ndtri(1 - real_in("error", error, "(0, 0.5)"))
     delta, b, s = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (shift, bias, deviation)))

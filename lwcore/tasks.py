@@ -88,7 +88,7 @@ class DelayedRegression:
 
 
 def sample(task: DelayedRegression, n_sequences: int, rng: np.random.Generator, dtype: torch.dtype = torch.float32) -> Sequences:
-    """Draw independent sequences of a task.
+    """Draw independent sequences of a task. Implements Eq. (40).
 
     Args:
         task: The task.
@@ -101,6 +101,12 @@ def sample(task: DelayedRegression, n_sequences: int, rng: np.random.Generator, 
 
     Raises:
         ValueError: If there are no sequences to draw or `dtype` is not a floating type.
+
+    Examples:
+        >>> task = DelayedRegression(length=100, lags=[3, 10], coefficients=[0.6, 0.4], noise=0.1, direction=[1, 0])
+        >>> inputs, targets = sample(task, 8, np.random.default_rng(0))
+        >>> tuple(inputs.shape), tuple(targets.shape)
+        ((8, 100, 2), (8, 100))
     """
     if not dtype.is_floating_point:
         raise ValueError(f"dtype = {dtype}: must be a floating type.")

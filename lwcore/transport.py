@@ -115,6 +115,18 @@ def effective_rates(
 
     Returns:
         μ, shape (B, number of ends, number of lags, H). First-order and exact rates may be negative.
+
+    Examples:
+        A constant gate of 1/4 keeps 3/4 of the state at every step:
+
+        >>> from lwcore.cells import ConstGate
+        >>> cell = ConstGate(input_size=2, hidden_size=5, gate_init=0.25, dtype=torch.float64)
+        >>> trace = cell.trace(torch.zeros(3, 20, 2, dtype=torch.float64))
+        >>> rates = effective_rates(trace, lags=[1, 2, 3], order="zeroth")
+        >>> tuple(rates.shape)
+        (3, 17, 3, 5)
+        >>> print(rates[0, 0, :, 0].numpy())
+        [0.75     0.5625   0.421875]
     """
     groups = stream_rates(trace, lags, order, ends, reading)
     return torch.cat([torch.stack([rates.value() for rates in at_lags], dim=2) for _, at_lags in groups])
@@ -193,7 +205,7 @@ def _expanded_diagonals(
 ) -> Iterator[Scaled]:
     """Zeroth or first order of the rates at each wanted lag, (B, ends, H), times `start`.
 
-    ``∏(A + εR)`` is multiplied out up to first order in ε, one factor at a time (Eq. 45); see `NeuronFactors`. Unlike a sum of ``R/A``
+    ``∏(A + εR)`` is multiplied out up to first order in ε, one factor at a time, Eq. (45); see `NeuronFactors`. Unlike a sum of ``R/A``
     this also holds where a gate is open all the way, A = 0, and such a step spoils no window that does not contain it.
 
     Yields:
@@ -254,7 +266,7 @@ def _binary_exponent(size: Tensor) -> Tensor:
 
 
 def _reset_rates(trace: GRUTrace, part: slice, lags: list[int], ends: Tensor, start: Tensor | None, *, rescale: bool) -> Iterator[Scaled]:
-    """The reset rates ``ρ + η = ∏ r + ∏ (1 − z) r`` at each wanted lag, (B, ends, H), times `start`. Implements Eq. (25)."""
+    """The reset rates ``ρ + η = ∏ r + ∏ (1 − z) r`` at each wanted lag, (B, ends, H), times `start`: Eq. (25)."""
     reset = mixed = torch.ones_like(at_steps(trace.reset_gate[part], ends)) if start is None else start
     exponent = None
     for lag in range(1, lags[-1] + 1):
@@ -357,6 +369,11 @@ def envelope(rates: Tensor) -> Tensor:
 
     Raises:
         ValueError: If `rates` has another number of dimensions or is empty.
+
+    Examples:
+        >>> rates = torch.tensor([0.5, -0.25]).expand(4, 10, 3, 2)
+        >>> envelope(rates)
+        tensor([0.7500, 0.7500, 0.7500])
     """
     if rates.ndim != 4 or rates.numel() == 0:
         raise ValueError(f"rates has shape {tuple(rates.shape)}: must be (B, ends, lags, H), none of them 0.")

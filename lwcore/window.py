@@ -59,6 +59,14 @@ def learnability_window(
     Raises:
         TypeError: If a lag is not an integer.
         ValueError: If `required` has NaN or negative entries or does not fit the lags, or another argument is not allowed.
+
+    Examples:
+        >>> lags = [1, 2, 3, 4]
+        >>> required = [10, 40, 200, 90]
+        >>> learnability_window(lags, required, [5, 50, 100])
+        array([0, 2, 4])
+        >>> learnability_window(lags, required, [5, 50, 100], definition="first_passage")
+        array([0, 2, 2])
     """
     lag = np.array(lag_list("lags", lags))
     needed = np.asarray(required, dtype=np.float64)
@@ -130,7 +138,7 @@ def window_bounds(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the two bounds between which the envelope alone confines the window.
 
-    Implements Eqs. (38) and (39), ``f^←(C' N^(−1/p)) ≤ H_N ≤ f^←(c' N^(−1/p))``, with their constants: the least and the greatest
+    Implements Eqs. (38), (39) and (59), ``f^←(C' N^(−1/p)) ≤ H_N ≤ f^←(c' N^(−1/p))``, with their constants: the least and the greatest
     σ_α(ℓ)/m̄(ℓ) over the lags given, put in the place of each lag's own. That σ_α and m̄ stay between positive constants is what
     Lemma 5.2 assumes; where they do not, the bounds lie far apart, and where an alignment is zero or negative the lower one is 0.
 
@@ -227,6 +235,12 @@ def time_scales(lags: Iterable[int], rates: ArrayLike) -> Array:
     Raises:
         TypeError: If a lag is not an integer, or the rates not made of real numbers.
         ValueError: If the rates are not finite, have fewer than two dimensions or do not fit the lags.
+
+    Examples:
+        >>> lags = np.arange(1, 9)
+        >>> rates = np.exp(-lags[:, None] / np.array([2.0, 50.0]))
+        >>> print(time_scales(lags, rates).round(3))
+        [ 2. 50.]
     """
     array = finite_array("rates", rates)
     if array.ndim < 2:

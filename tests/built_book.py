@@ -13,5 +13,5 @@ BROWSER = os.environ.get("LW_BROWSER") or next(filter(None, map(shutil.which, ("
 NO_BROWSER = "no browser found: install chromium, or name one in LW_BROWSER"
 
 _toc = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text())
-DOCUMENTS = [_toc["root"], *(chapter["file"] for part in _toc.get("parts", [_toc]) for chapter in part["chapters"])]
+DOCUMENTS = [_toc["root"], *(page["file"] for chapter in _toc["chapters"] for page in (chapter, *chapter.get("sections", [])))]
 NOTEBOOKS = [name for name in DOCUMENTS if "\nkernelspec:" in (ROOT / f"{name}.md").read_text()]

@@ -164,7 +164,10 @@ def row(app, docname, outcome):
         "rule": "" if position is None else claim.readings[position].rule,
         "rank": list(Verdict).index(outcome.verdict),
         "chapter": place
-        and {"title": app.env.titles[place].astext(), "address": f"{app.builder.get_relative_uri(docname, place)}#claim-{claim.id}"},
+        and {
+            "title": app.env.titles[place].astext().partition(":")[0],
+            "address": f"{app.builder.get_relative_uri(docname, place)}#claim-{claim.id}",
+        },
     }
 
 

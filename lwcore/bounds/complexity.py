@@ -35,7 +35,7 @@ _RATES = ("mean", "optimal", "paper_v2")
 def rate_exponent(alpha: float, rate: str = "mean") -> float:
     """Return the exponent p in ``N ∝ (σ/Δ)^p``.
 
-    Implements the exponent of Eqs. (31) and (37) as each version of the paper, and a likelihood test, has it.
+    Implements Eq. (31) in its exponent, which is that of Eq. (37) too, as each version of the paper, and a likelihood test, has it.
 
     Args:
         alpha: Tail index α in (1, 2].
@@ -43,6 +43,10 @@ def rate_exponent(alpha: float, rate: str = "mean") -> float:
 
     Returns:
         The exponent; at least 2 for ``"mean"``, at most 2 for ``"paper_v2"``.
+
+    Examples:
+        >>> rate_exponent(1.5), rate_exponent(1.5, "optimal"), rate_exponent(1.5, "paper_v2")
+        (3.0, 2.0, 1.5)
     """
     alpha = real_in("alpha", alpha, "(1, 2]")
     return {"mean": alpha / (alpha - 1), "optimal": 2.0, "paper_v2": alpha}[one_of("rate", rate, _RATES)]
@@ -53,7 +57,7 @@ def sample_complexity(
 ) -> Array:
     """Return N(ℓ), the number of independent sequences at which the sign of a lag's gradient is told with a given error.
 
-    Implements Eqs. (34) and (37), ``N = (C σ_α/(m̄ f))^p``, with the exact constant in place of Fano's unknown one:
+    Implements Eqs. (34), (37) and (58), ``N = (C σ_α/(m̄ f))^p``, with the exact constant in place of Fano's unknown one:
     ``C = F_α⁻¹(1 − ε)`` for ``"mean"`` and, for want of its own, ``"paper_v2"`` (F_α the law of unit scale), and
     ``C = Φ⁻¹(1 − ε)/√I_α`` for ``"optimal"`` (I_α the Fisher information at unit scale). With the number rounded up, the sign test on the
     mean has an error of at most ε, whatever N.
@@ -69,6 +73,15 @@ def sample_complexity(
     Returns:
         Number of sequences, real (not rounded; below 1 where a single sequence is more than enough), of the broadcast shape; infinite
         where envelope or alignment leaves no signal, or where it exceeds the range of a float.
+
+    Examples:
+        Half the envelope costs four times the sequences in Gaussian noise, and eight times those at α = 1.5:
+
+        >>> print(sample_complexity([0.1, 0.05], alignment=1, scale=1, alpha=2).round())
+        [ 328. 1314.]
+        >>> needed = sample_complexity([0.1, 0.05], alignment=1, scale=1, alpha=1.5)
+        >>> print((needed[1] / needed[0]).round(6))
+        8.0
     """
     envelope, alignment, scale = broadcast(envelope=envelope, alignment=alignment, scale=scale)
     require("envelope", envelope, envelope >= 0, "0 or more")
@@ -89,6 +102,13 @@ def detection_threshold(
 
     Returns:
         Envelope values of the broadcast shape, in the units of ``scale/alignment``; infinite where the alignment is zero or negative.
+
+    Examples:
+        >>> threshold = detection_threshold(1000, alignment=1, scale=1, alpha=2)
+        >>> print(threshold.round(4))
+        0.0573
+        >>> print(sample_complexity(threshold, alignment=1, scale=1, alpha=2).round(6))
+        1000.0
     """
     with np.errstate(over="ignore"):
         return np.exp(log_detection_threshold(n_sequences, alignment, scale, alpha, error, rate))

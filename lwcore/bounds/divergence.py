@@ -53,7 +53,7 @@ def _unit_divergence(alpha: float, h: Array) -> Array:
 def lan_divergence(shift: ArrayLike, alpha: float, scale: ArrayLike = 1.0, n_sequences: ArrayLike = 1, rate: str = "optimal") -> Array:
     """Return the quadratic approximation ``½ I_α (2Δ/σ)² N^(2/p)`` of the divergence.
 
-    Implements Eqs. (54)–(56) with their constant, I_α the Fisher information at unit scale, under the exponent p of a `rate`:
+    Implements Eqs. (32) and (54)–(56) with their constant, I_α the Fisher information at unit scale, under the exponent p of a `rate`:
 
     * ``"optimal"``: p = 2, the limit of ``kl_divergence(..., statistic="product")``; the localisation is ``r_N = √N``.
     * ``"mean"``: p = α/(α − 1), the limit of ``statistic="mean"``.

@@ -34,7 +34,7 @@ def mutual_information(
     * ``"fourier"``: ``I = log 2 − E₁[log(1 + e^(−S))]``, S the log-likelihood ratio of all N values. Under the law with density
       ``√(p₊ p₋)/ρ`` for each value, S is a sum of N symmetric terms with characteristic function ``ψ^N``, whence (Parseval)
       ``I = ½ ∫_0^∞ [1 − (ρ ψ(t))^N] / ((¼ + t²) cosh πt) dt``. Deterministic and exact, whatever N.
-    * ``"mixture"``: Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by quadrature over the observation. For one
+    * ``"mixture"``: Implements Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by quadrature over the observation. For one
       observation only: a single sequence, or the mean.
 
     The other arguments are those of `kl_divergence`.

@@ -36,8 +36,8 @@ class Cell(nn.Module, ABC):
     """A recurrent layer that scans a batch of sequences.
 
     Attributes:
-        input_size: D.
-        hidden_size: H.
+        input_size: Number of inputs D.
+        hidden_size: Number of neurons H.
         layernorm: Whether the candidate's pre-activation is normalised over the neurons.
         weight_ih: Input weights of all gates and the candidate, block upon block; shape (K, D).
         weight_hh: Recurrent weights in the same order; shape (K, H).
@@ -155,6 +155,12 @@ class Cell(nn.Module, ABC):
 
         Returns:
             h, shape (B, T, H).
+
+        Examples:
+            >>> from lwcore.cells import LSTM
+            >>> cell = LSTM(input_size=2, hidden_size=5, generator=torch.Generator().manual_seed(0))
+            >>> tuple(cell(torch.zeros(3, 20, 2)).shape)
+            (3, 20, 5)
         """
         outputs, _ = self.scan(*self.checked_inputs(inputs, state))
         return outputs
@@ -184,6 +190,13 @@ class Cell(nn.Module, ABC):
 
         Returns:
             The trace. It keeps the parameters it was made with, also while training goes on.
+
+        Examples:
+            >>> from lwcore.cells import DiagGate
+            >>> cell = DiagGate(input_size=2, hidden_size=5, generator=torch.Generator().manual_seed(0))
+            >>> trace = cell.trace(torch.zeros(3, 20, 2))
+            >>> tuple(trace.gate.shape), tuple(trace.jacobian(7).dense().shape)
+            ((3, 20, 5), (3, 5, 5))
         """
         trace = self._scan(*self.checked_inputs(inputs, state))
         trace.parameters.update({name: parameter.detach().clone() for name, parameter in trace.parameters.items()})

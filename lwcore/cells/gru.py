@@ -1,12 +1,14 @@
 """The GRU of Section 4, Eqs. (15)–(18): a leaky state whose candidate sees the past through a reset gate.
 
+One step reads::
+
     z, r = σ(W x_t + U h_{t−1} + b),  g = tanh(W_g x_t + U_g (r ⊙ h_{t−1}) + b_g),  h_t = (1 − z) ⊙ h_{t−1} + z ⊙ g
 
-Its one-step Jacobian (19)–(22), with z' = z(1 − z), r' = r(1 − r) and N the Jacobian of the candidate's layer normalisation:
+Its one-step Jacobian, Eqs. (19)–(22), with z' = z(1 − z), r' = r(1 − r) and N the Jacobian of the candidate's layer normalisation::
 
     J_t = diag(1 − z) + diag((g − h_{t−1}) ⊙ z') U_z + diag(z ⊙ (1 − g²)) N U_g (diag(r) + diag(h_{t−1} ⊙ r') U_r)
 
-`torch.nn.GRU` resets after the matrix product, ``g = tanh(W_g x + b_g + r ⊙ (U_g h_{t−1} + b_h))``: ``reset="after"`` is that cell, with
+`torch.nn.GRU` resets after the matrix product, ``g = tanh(W_g x + b_g + r ⊙ (U_g h_{t−1} + b_h))``: ``reset="after"`` is that cell, with::
 
     J_t = diag(1 − z) + diag((g − h_{t−1}) ⊙ z') U_z + diag(z ⊙ (1 − g²)) N (diag(r) U_g + diag((U_g h_{t−1} + b_h) ⊙ r') U_r).
 

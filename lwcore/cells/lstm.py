@@ -1,9 +1,11 @@
 """The LSTM of Section 4, Eqs. (4)–(8): a cell state that is kept, and a gated view of it that is shown.
 
+One step reads::
+
     i, f, o = σ(W x_t + U h_{t−1} + b),  g = tanh(W_g x_t + U_g h_{t−1} + b_g),  c_t = f ⊙ c_{t−1} + i ⊙ g,  h_t = o ⊙ tanh(c_t)
 
 The recurrent state is (h, c). With the expression factor ``e_t = o ⊙ (1 − tanh² c_t)``, E = diag(e), F = diag(f), and the ways through
-which h_{t−1} acts, ``C_t`` on the cell and ``O_t`` on the output gate, the one-step Jacobian has four blocks (9)–(11):
+which h_{t−1} acts, ``C_t`` on the cell and ``O_t`` on the output gate, the one-step Jacobian has four blocks, Eqs. (9)–(11)::
 
     J_t = [[O_t + E_t C_t, E_t F_t], [C_t, F_t]],   C = diag(c_{t−1} ⊙ f') U_f + diag(g ⊙ i') U_i + diag(i ⊙ (1 − g²)) N U_g,
     O = diag(tanh(c_t) ⊙ o') U_o,   f' = f(1 − f) and so on, N the Jacobian of the candidate's layer normalisation.

@@ -1,8 +1,9 @@
 """The three scalar-gate cells of Appendix B: one update, three ways to make the gate.
 
 All three move the state a fraction ``s_t`` of the way to a candidate, ``h_t = (1 − s_t) ⊙ h_{t−1} + s_t ⊙ h̃_t`` with
-``h̃_t = tanh(W x_t + U h_{t−1} + b)``. `DiagGate` has one gate a neuron (Eq. 47), `SharedGate` one gate for all (Eq. 49), `ConstGate` a
-fixed number (Eq. 51). Their one-step Jacobians (48), (50), (52) are one formula, a retention plus the ways through which h_{t−1} acts:
+``h̃_t = tanh(W x_t + U h_{t−1} + b)``. `DiagGate` has one gate a neuron, Eq. (47), `SharedGate` one gate for all, Eq. (49), `ConstGate`
+a fixed number, Eq. (51). Their one-step Jacobians, Eqs. (48), (50) and (52), are one formula, a retention plus the ways through which
+h_{t−1} acts::
 
     J_t = diag(1 − s_t) + diag((h̃_t − h_{t−1}) ⊙ s_t(1 − s_t)) U_s + diag(s_t ⊙ (1 − h̃_t²)) N_t U,
 

@@ -223,7 +223,7 @@ class Trace(ABC):
         return adjoint
 
     def gradients(self, adjoints: Adjoints) -> dict[str, Tensor]:
-        """Give the parameter gradients of a backward pass.
+        """Give the parameter gradients of a backward pass. Implements Eq. (2).
 
         Args:
             adjoints: What `backward` returned.

@@ -33,9 +33,9 @@ class Activation:
         value: σ, any shape to the same shape.
         slope_from: σ′ from the pre-activation z and from h = σ(z), which is often the cheaper of the two.
         curvature_from: σ″ from the same two.
-        bound: σ₀ = sup |σ|.
-        slope_bound: σ₁ = sup |σ′|.
-        curvature_bound: σ₂ = sup |σ″|.
+        bound: ``σ₀ = sup |σ|``.
+        slope_bound: ``σ₁ = sup |σ′|``.
+        curvature_bound: ``σ₂ = sup |σ″|``.
     """
 
     name: str

@@ -252,7 +252,7 @@ def theorem_2(problem: Problem, error: float, *, as_printed: bool = True) -> Tra
     """Return step size, width, number of steps and promised risk of descent without projection. Implements C&E Theorem 2.
 
     As printed, the promise is ``9ε/4``, with ``λ = L_T ‖ν̄‖²/√ε``. Three steps of its proof do not close: λ has lost the proof's √T, and
-    neurons do leave the printed radius before τ₀; Σ_t |error_t| is taken for the root of the risk, which costs another √T in the width;
+    neurons do leave the printed radius before τ₀; ``Σ_t |error_t|`` is taken for the root of the risk, which costs another √T in the width;
     and ``(√R − √ε/2)² ≥ R − ε/4`` fails for every R > ε/4. With these mended (``as_printed=False``), m has ``T err²`` in the place of
     err²; then ``q = err √(T/m) ≤ √(2ε)`` and ``η T²L²φ² ≤ ε/2`` give ``mean (√R − q/2)² ≤ ‖ν̄‖²/(4ητ₀) + ε``, so that the best step has
     ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε = 5.18 ε``, for descent on C&E Eq. (1) itself.

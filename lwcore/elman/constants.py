@@ -1,8 +1,8 @@
 """Lipschitz and smoothness constants of a neuron's state in its parameters, and bounds on outputs and targets.
 
 The companion's letters and the names here: μ_{0,t}, μ_{1,t} ``log_mu``; L_t, β_t ``lipschitz`` and ``smoothness`` of ``Θ_i ↦ H_t``; Λ_t,
-γ_t the same of ``Θ_i ↦ W_ii H_t``; α_m ≥ |W_ii| ``recurrent_bound``. Beyond the cut-off ``α_m σ₁ = 1`` all grow exponentially with t, so
-they are kept as logarithms.
+γ_t the same of ``Θ_i ↦ W_ii H_t``; ``α_m ≥ |W_ii|`` is ``recurrent_bound``. Beyond the cut-off ``α_m σ₁ = 1`` all grow exponentially with
+t, so they are kept as logarithms.
 
 ``as_printed=True`` gives a formula as it stands in the companion. ``as_printed=False`` gives one whose proof closes; the two differ thus:
 
@@ -75,7 +75,7 @@ def local_constants(
 
     Args:
         activation: A smooth activation, or its name.
-        recurrent_bound: ``α_m = α + ρ_w/√m > 0``, the largest |W_ii| in the neighbourhood.
+        recurrent_bound: ``α_m = α + ρ_w/√m > 0``, the largest ``|W_ii|`` in the neighbourhood.
         length: Step t ≥ 1.
         dimension: Dimension d ≥ 1 of an input; enters the printed β_t only.
         alpha: α > 0, which the printed β_t has in places of α_m; None for α_m there, too.

@@ -28,7 +28,7 @@ class TransportMaps:
     Attributes:
         recurrent: v_w, takes w₀ of shape (k,), returns shape (k,).
         inputs: v_u, takes u₀ of shape (k, d), returns shape (k, d).
-        recurrent_bound: ν̄_w ≥ sup |v_w|.
+        recurrent_bound: ``ν̄_w ≥ sup |v_w|``.
         input_bound: ν̄_u ≥ sup ‖v_u‖₂.
         directions: Vectors, shape (r, d), whose span holds all that v_u sees of u₀; None for all of u₀. Few of them let a mean over
             u₀ be an integral where d is large.

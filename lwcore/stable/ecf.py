@@ -23,8 +23,9 @@ def estimate(data: Array, margin: float) -> Estimates:
 
     For a symmetric stable law ``log(−log |φ(u)|²) = log 2 + alpha·(log scale + log u)``. McCulloch's fit puts the data into units of the
     scale, where the frequencies are fixed; the line is fitted by generalised least squares with the asymptotic covariance of φ̂, taken at
-    McCulloch's ``alpha`` and then twice at the one just found. |φ̂|² is first rid of its bias, ``(1 − |φ|²)/n``. The phase of φ̂, likewise
-    weighted, gives the location. The interval holds every ``alpha`` from which the slope is within `margin` of its own standard errors.
+    McCulloch's ``alpha`` and then twice at the one just found. ``|φ̂|²`` is first rid of its bias, ``(1 − |φ|²)/n``. The phase of φ̂,
+    likewise weighted, gives the location. The interval holds every ``alpha`` from which the slope is within `margin` of its own standard
+    errors.
 
     Args:
         data: Samples, shape (samples, columns).

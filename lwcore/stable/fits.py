@@ -64,6 +64,14 @@ def fit(samples: ArrayLike, method: str = "mcculloch", confidence: float = 0.95)
     Raises:
         TypeError: If `samples` does not hold real numbers.
         ValueError: If `samples` has NaN or infinite entries or a wrong shape, or another argument is not allowed.
+
+    Examples:
+        >>> from lwcore.stable import SymmetricStable
+        >>> samples = SymmetricStable(alpha=1.5, scale=2.0).sample(20_000, np.random.default_rng(0))
+        >>> found = fit(samples, method="ecf")
+        >>> low, high = found.alpha_interval
+        >>> print(f"alpha = {found.alpha:.2f} ({low:.2f} to {high:.2f}), scale = {found.scale:.2f}, reliable: {found.reliable}")
+        alpha = 1.48 (1.46 to 1.50), scale = 1.97, reliable: True
     """
     data = finite_array("samples", samples, ndim=(1, 2))
     if len(data) < 2:

@@ -23,7 +23,7 @@ _FAR_OUT = 230.0  # in log x: there the tail is Pareto's to rounding, whatever a
 
 @dataclass(frozen=True)
 class SymmetricStable:
-    """Symmetric α-stable law with characteristic function ``exp(i u loc − scale^α |u|^α)``, the law of Eq. (31).
+    """Symmetric α-stable law with characteristic function ``exp(i u loc − scale^α |u|^α)``. Implements Eq. (31)'s law.
 
     All methods that take `x`, `p` or `shift` are vectorised: they return an array of the argument's shape, or a scalar for a scalar. NaN
     in `x` stays NaN. ``pdf``, ``cdf``, ``sf`` and ``score`` have a relative error below 1e-12, in the far tails too (1e-10 for ``score`` at
@@ -37,6 +37,13 @@ class SymmetricStable:
     Raises:
         TypeError: If an argument is not a real number.
         ValueError: If an argument is out of range.
+
+    Examples:
+        >>> cauchy = SymmetricStable(alpha=1.0)
+        >>> print(cauchy.cdf([0.0, 1.0]))
+        [0.5  0.75]
+        >>> SymmetricStable(alpha=1.5).fisher_information()
+        0.4281
     """
 
     alpha: float

@@ -1,0 +1,65 @@
+"""The package read as text, without importing it: which names are public, what a reader imports them as, and what their docstrings say."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+
+class Definition(NamedTuple):
+    """A public class or function of a module, or a public method of such a class.
+
+    Attributes:
+        name: What it is imported as: ``lwcore.bounds.sample_complexity``, though it stands in ``lwcore.bounds.complexity``.
+        kind: ``"class"``, ``"function"`` or ``"method"``.
+        node: Its source.
+    """
+
+    name: str
+    kind: str
+    node: ast.ClassDef | ast.FunctionDef
+
+    @property
+    def docstring(self) -> str:
+        """What it says of itself, without indentation."""
+        return ast.get_docstring(self.node) or ""
+
+
+def modules() -> dict[str, Path]:
+    """List the public modules of the package: dotted name → file."""
+    files = {path.relative_to(ROOT).with_suffix("").parts: path for path in sorted((ROOT / "lwcore").rglob("*.py"))}
+    names = {".".join(parts).removesuffix(".__init__"): path for parts, path in files.items()}
+    return {name: path for name, path in names.items() if "._" not in name}
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Read a file once."""
+    return ast.parse(path.read_text())
+
+
+def definitions(module: str) -> Iterator[Definition]:
+    """Give what a module defines for others, in the order of its source; methods follow their class."""
+    package = module.rpartition(".")[0]
+    exported = {
+        name.name
+        for node in (parsed(modules()[package]).body if package else [])
+        if isinstance(node, ast.ImportFrom) and node.module == module
+        for name in node.names
+    }
+    for node in public(parsed(modules()[module])):
+        name = f"{package if node.name in exported else module}.{node.name}"
+        if isinstance(node, ast.FunctionDef):
+            yield Definition(name, "function", node)
+        else:
+            yield Definition(name, "class", node)
+            yield from (Definition(f"{name}.{method.name}", "method", method) for method in public(node))
+
+
+def public(parent: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    """Give the classes and functions in a body whose names do not begin with an underscore."""
+    kinds = (ast.ClassDef, ast.FunctionDef) if isinstance(parent, ast.Module) else ast.FunctionDef
+    return (node for node in parent.body if isinstance(node, kinds) and not node.name.startswith("_"))

@@ -1,0 +1,89 @@
+"""The reference of the package: every module stands on one page, every public name has an entry, and docstrings arrive whole."""
+
+import re
+from typing import Annotated, NamedTuple
+
+import pytest
+from api_pages import add_types, autodoc_of, bare, describe_settings, skip_fields
+from bs4 import BeautifulSoup
+from package_source import definitions, modules
+
+from lwcore.config import TaskSettings
+from tests.built_book import BOOK, DOCUMENTS, ROOT
+
+PAGES = [name for name in DOCUMENTS if name.startswith("book/api/")]
+LISTED = [module for name in PAGES for module in re.findall(r"^   (lwcore[\w.]*)$", (ROOT / f"{name}.md").read_text(), re.MULTILINE)]
+
+
+def article(name):
+    return BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser").find("article")
+
+
+def test_every_module_stands_on_one_page():
+    assert sorted(LISTED) == sorted(modules())
+
+
+def test_every_page_of_the_reference_is_in_the_table_of_contents():
+    assert {path.relative_to(ROOT).with_suffix("").as_posix() for path in (ROOT / "book" / "api").glob("*")} == set(PAGES)
+
+
+def test_every_public_name_has_an_entry():
+    entries = {entry["id"] for name in PAGES for entry in article(name).select("dt[id]")}
+    assert {d.name for module in modules() for d in definitions(module)} - entries == set()
+    assert "lwcore.config.Config.named" in entries  # from a private base
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_docstrings_arrive_whole(name):
+    page = article(name)
+    assert page.select(".problematic, .system-message, blockquote") == []  # a formula that is no literal block becomes a quotation
+    assert re.search(r":\w+:`|\.\. \w+::|numpy\.ndarray\[", page.get_text()) is None
+
+
+def test_private_bases_and_initialisers_are_documented_with_their_class():
+    lines = list(autodoc_of("lwcore.config"))
+    assert lines[lines.index(".. autoclass:: lwcore.config.Config") + 2] == "   :inherited-members: BaseModel"
+    lines = list(autodoc_of("lwcore.network"))
+    assert lines[lines.index(".. autoclass:: lwcore.network.Network") + 2] == "   :class-doc-from: both"
+
+
+class Pair(NamedTuple):
+    """Two numbers."""
+
+    first: "Annotated[int, 'metadata']"
+
+
+def half(number: "float", *rest: "Annotated[list[Annotated[int, 1]], 2]") -> "float | None":
+    """Halve."""
+
+
+def test_types_are_those_of_the_code():
+    lines = [
+        "Args:",
+        "    number: A number: any.",
+        "        Even zero: yes.",
+        "    *rest: Others.",
+        "",
+        "Returns:",
+        "    Half: of it.",
+        "    Really: so.",
+    ]
+    add_types(None, "function", "half", half, None, lines)
+    assert lines[1:4] == ["    number (``float``): A number: any.", "        Even zero: yes.", "    *rest (``list[int]``): Others."]
+    assert lines[6:] == ["    ``float | None``: Half: of it.", "    Really: so."]
+    lines = ["Attributes:", "    first: One.", "    other: Nobody's."]
+    add_types(None, "class", "Pair", Pair, None, lines)
+    assert lines == ["Attributes:", "    first (``int``): One.", "    other: Nobody's."]
+    assert bare("dict[str, Annotated[float, Field(gt=0)]]") == "dict[str, float]"
+
+
+def test_settings_are_described_by_their_fields():
+    lines = [TaskSettings.__doc__, ""]
+    describe_settings(None, "class", "TaskSettings", TaskSettings, None, lines)
+    assert lines[2:4] == ["Attributes:", "    length: Number of time steps T."]
+
+
+def test_members_that_python_or_pydantic_made_are_left_out():
+    assert skip_fields(None, "class", "first", Pair.first, False, None)
+    assert skip_fields(None, "class", "model_config", {}, False, None)
+    assert skip_fields(None, "function", "half", half, False, None) is None
