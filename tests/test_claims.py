@@ -32,7 +32,7 @@ from lwcore.claims.claim import (
 )
 
 REGISTRY = claims.registry()
-RUNS = claims.Runs()
+RUNS = claims.Runs(record.FOLDER)
 QUICK = [name for name, claim in REGISTRY.items() if claim.check and not claim.slow]
 ROUNDING = 1e-8  # below this a number is rounding, and differs from machine to machine
 

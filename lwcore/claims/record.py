@@ -47,7 +47,7 @@ class Runs:
         read: Those read so far.
     """
 
-    folder: Path = FOLDER
+    folder: Path
     read: dict[str, xr.Dataset] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> xr.Dataset:
