@@ -157,7 +157,12 @@ def row(app, docname, outcome):
     return {
         "outcome": outcome,
         "readings": [(reading, in_digits(one), holds[reading.rule.holds(one)]) for reading, one in pairs],
-        "remarks": {"Not testable here": claim.why, "Smallest counterexample": claim.counterexample, "It could be put as": claim.fair},
+        "remarks": {
+            "Not testable here": claim.why,
+            "Smallest counterexample": claim.counterexample,
+            "It could be put as": claim.fair,
+            "Changed after a number had been seen": claim.seen,
+        },
         "code": [(name, address_of(app, docname, name)) for name in claim.code],
         "found": "" if position is None else in_digits(outcome.measured[position]),
         "value": "" if position is None else outcome.measured[position].value,

@@ -258,6 +258,7 @@ class Claim:
         code: Functions of the package that the check is about, with their modules.
         counterexample: The smallest case against the statement, if there is one.
         fair: The statement as its author could sign it, if it does not hold as it stands.
+        seen: What of its rules or readings was changed after a number had been seen, if anything was.
         why: Why it cannot be tested here, if there are no readings.
         slow: Whether the check takes longer than the tests may.
     """
@@ -271,6 +272,7 @@ class Claim:
     code: tuple[str, ...] = ()
     counterexample: str = ""
     fair: str = ""
+    seen: str = ""
     why: str = ""
     slow: bool = False
 

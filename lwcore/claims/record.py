@@ -156,6 +156,7 @@ def in_full(outcome: Outcome) -> str:
         "not testable because": claim.why,
         "smallest counterexample": claim.counterexample,
         "could be put as": claim.fair,
+        "changed after a number had been seen": claim.seen,
         "code": ", ".join(claim.code),
     }
     return "\n".join(lines + [f"  {label}: {text}" for label, text in more.items() if text])
