@@ -20,6 +20,13 @@ from lwcore.claims.record import counts, in_digits, outcomes
 
 PAGE = "book/ledger"
 SIGNS = {Verdict.HOLDS: "✓", Verdict.CONDITION: "◐", Verdict.LATER: "↻", Verdict.REFUTED: "✗", Verdict.OPEN: "○"}
+SHORT = {
+    Verdict.HOLDS: "holds",
+    Verdict.CONDITION: "on a condition",
+    Verdict.LATER: "later versions",
+    Verdict.REFUTED: "refuted",
+    Verdict.OPEN: "not testable",
+}
 PAPERS = {"livi": "Livi", "cayci": "Cayci & Eryilmaz"}
 
 log = getLogger(__name__)
@@ -128,7 +135,7 @@ def link(app, docname, claim, text, style):
 def badge_of(app, docname, claim):
     """A badge: the verdict as a link, at a place of its own."""
     verdict = recorded()[claim].verdict
-    shown = link(app, docname, claim, f"{SIGNS[verdict]} {verdict}", "claim")
+    shown = link(app, docname, claim, f"{SIGNS[verdict]} {SHORT[verdict]}", "claim")
     shown["classes"].append(f"claim-{verdict.name.lower()}")
     return nodes.inline("", "", shown, ids=[f"claim-{claim}"])
 
