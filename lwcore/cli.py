@@ -1,9 +1,9 @@
-"""The command line: ``lw list``, ``lw run``, ``lw sweep``, ``lw show``, ``lw claims``."""
+"""The command line: ``lw list``, ``lw run``, ``lw sweep``, ``lw show``, ``lw diagnose``, ``lw claims``."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,8 @@ from lwcore.config import Config, Sweep, shipped
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from matplotlib.figure import Figure
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -28,6 +30,13 @@ app = typer.Typer(
 )
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Source(StrEnum):
+    """What makes the loss gradients."""
+
+    error = "error"
+    target = "target"
 
 
 class Where(StrEnum):
@@ -142,16 +151,56 @@ def show_results(
         table.add_row(str(model), *(f"{value:.3f}" for value in row))
     out.print(table)
     if figure is not None:
-        import matplotlib as mpl
-
         from lwcore import plots
 
-        plots.use_book_style()
-        mpl.rcParams["figure.facecolor"] = mpl.rcParams["savefig.facecolor"] = "white"  # a file may be looked at on any ground
-        try:
-            plots.summary(dataset).savefig(figure, dpi=150)
-        except (OSError, ValueError) as error:
-            _fail(f"figure = {str(figure)!r}: {error}")
+        _draw(lambda: plots.summary(dataset), figure)
+
+
+@app.command("diagnose")
+def diagnose_network(
+    checkpoint: Annotated[
+        Path, typer.Option(help="Weights: a state dictionary (.pt) or .safetensors. Only weights are read, no pickled code is run.")
+    ],
+    data: Annotated[Path, typer.Option(help="An .npz file with inputs (B, T, D) or (B, T), and targets, B in front.")],
+    lags: Annotated[list[int] | None, typer.Option(help="A lag to measure; repeat the option for several.")] = None,
+    recurrent: Annotated[str | None, typer.Option(help="Name of the recurrent module in the checkpoint, if there are several.")] = None,
+    readout: Annotated[str | None, typer.Option(help="Name of the linear readout, if several fit; 'none' for none.")] = None,
+    nonlinearity: Annotated[str, typer.Option(help="What an nn.RNN applies, tanh or relu; weights do not say.")] = "tanh",
+    every_step: Annotated[
+        bool | None,
+        typer.Option(help="Targets at every step, or one behind the last; by default their shape says."),
+    ] = None,
+    source: Annotated[Source, typer.Option(help="The loss as it is, or as if nothing had been learned: the target.")] = Source.error,
+    n_sequences: Annotated[int | None, typer.Option(help="Number of sequences N that the answer speaks of.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Store all numbers here, as netCDF.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw them in one picture, here; the ending chooses the format.")] = None,
+) -> None:
+    """Measure the learnability window of your own LSTM, GRU or RNN: how far back its gradient can be seen, from how many sequences."""
+    from lwcore.diagnose import checkpoint as files
+    from lwcore.diagnose import diagnose
+
+    try:
+        inputs, targets = files.load_data(data)
+        each = targets.shape[1:2] == inputs.shape[1:2] if every_step is None else every_step
+        net = files.network(files.load_weights(checkpoint), recurrent, readout, nonlinearity, every_step=each)
+        found = diagnose(net, (inputs, targets), lags, loss=files.loss_of, source=source.value, n_sequences=n_sequences)
+        if output is not None:
+            found.save(output)
+        if figure is not None:
+            _draw(found.plot, figure)
+    except KeyboardInterrupt:
+        err.print("Interrupted before anything was measured.")
+        raise typer.Exit(130) from None
+    except (OSError, ValueError, TypeError, RuntimeError, ImportError, MemoryError) as error:
+        _fail(str(error) or type(error).__name__)
+    out.print(str(found), markup=False)
+    if found.complete:
+        table = Table("sequences N", "all lags visible up to", "longest visible lag", box=None, header_style="bold")
+        for n in found.table_budgets():
+            table.add_row(f"{n:,}", str(found.window(n, "first_passage")), str(found.window(n)))
+        out.print(table, markup=False)
+    if found.interrupted:
+        raise typer.Exit(130)
 
 
 @app.command("claims")
@@ -238,6 +287,20 @@ def _executor(where: Where) -> AbstractContextManager[Executor | None]:
             _fail("--executor dask needs Dask: pip install 'lwcore[cluster]'")
         return Client(threads_per_worker=1).get_executor()
     return nullcontext()
+
+
+def _draw(plot: Callable[[], Figure], path: Path) -> None:
+    """Draw a figure into a file, or end with why not."""
+    import matplotlib as mpl
+
+    from lwcore import plots
+
+    plots.use_book_style()
+    mpl.rcParams["figure.facecolor"] = mpl.rcParams["savefig.facecolor"] = "white"  # a file may be looked at on any ground
+    try:
+        plot().savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        _fail(f"figure = {str(path)!r}: {error}")
 
 
 def _fail(message: str) -> NoReturn:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
@@ -17,8 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import xarray as xr
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lwcore import cells, results, tasks, train
 from lwcore.adaptive import base_rates
@@ -27,6 +24,7 @@ from lwcore.config import Config, shipped
 from lwcore.course import course
 from lwcore.measure import measure
 from lwcore.network import Network
+from lwcore.progress import bar
 from lwcore.results import load
 
 __all__ = ["Config", "load", "run", "run_member", "shipped"]
@@ -109,7 +107,9 @@ def run(
         if not resume:
             shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True, exist_ok=True)  # now, rather than after the first training, is the time to learn that it cannot be made
-    with _one_thread(), _bar(config, in_process=executor is None, show=progress) as advance:
+    in_process = executor is None
+    total, unit = len(config.members) * (config.training.steps if in_process else 1), "training steps" if in_process else "networks"
+    with _one_thread(), bar(f"lw run {config.name}", total, unit, show=progress) as advance:
         if elsewhere:
             done = {
                 member: data for model in config.models for member, data in _run_together(config, model, partial, advance, device, measured)
@@ -394,18 +394,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def _bar(config: Config, *, in_process: bool, show: bool) -> Iterator[Callable[[int], None]]:
-    """Draw a bar that counts training steps in this process, or members elsewhere."""
-    total = len(config.members) * (config.training.steps if in_process else 1)
-    unit = "training steps" if in_process else "networks"
-    # Under a Jupyter kernel rich would ask for widgets, and the book takes anything on standard error for a fault: plain text on
-    # standard output.
-    kernel = "ipykernel" in sys.modules
-    console = Console(stderr=not kernel, force_jupyter=False, force_terminal=kernel or None)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not show) as bar:
-        task = bar.add_task(f"lw run {config.name}", total=total)
-        yield lambda steps: bar.advance(task, steps)
