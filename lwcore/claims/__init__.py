@@ -1,7 +1,8 @@
 """Every checkable statement of the two papers: our wording, a check that measures, a rule fixed beforehand, and the verdict that follows.
 
-A claim is written down once, above the function that measures it (`section3` to `companion`). `record` keeps what was measured last; the
-ledger page, the badges in the chapters and the tests read the same registry.
+A claim is written down once, above the function that measures it (`section3` to `appendices`, and `companion_network` to
+`companion_descent`). `record` keeps what was measured last; the ledger page, the badges in the chapters and the tests read the same
+registry.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ import pandas as pd
 from lwcore.arguments import one_of
 from lwcore.claims import (
     appendices,
+    companion_bounds,
+    companion_costs,
+    companion_descent,
+    companion_kernel,
+    companion_network,
     monotonicity,
     section3,
     section4,
@@ -49,6 +55,11 @@ _SECTIONS = (
     section7,
     section7_open,
     appendices,
+    companion_network,
+    companion_kernel,
+    companion_bounds,
+    companion_costs,
+    companion_descent,
 )
 
 

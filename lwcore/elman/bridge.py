@@ -1,0 +1,107 @@
+"""The diagonal Elman network seen with Livi's eyes: effective rates, envelope and window, beside the companion's cut-off.
+
+The one-step Jacobian ``∂H_t/∂H_{t−1} = diag(W_ii σ′(z_t))`` is diagonal, so the product over ℓ steps is, too, and its diagonal is the
+effective rate of every neuron, with nothing left out: ``μ(ℓ, i) = Π_{s<ℓ} W_ii σ′(z_{T−s})``. The companion bounds it by ``(α_m σ₁)^ℓ``.
+Rates are kept as logarithms of their sizes. The letters and names of `lwcore.window` are used: f(ℓ) ``envelope``, N(ℓ), H_N.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lwcore.arguments import integer_in, real_in
+from lwcore.bounds import sample_complexity
+from lwcore.decay import DecayLaw
+from lwcore.elman.network import ElmanNetwork, checked_inputs, scan
+from lwcore.window import learnability_window, regime_window
+
+Array = NDArray[np.float64]
+
+_GAUSSIAN = 2.0  # tail index of the noise
+
+
+def log_rates(network: ElmanNetwork, inputs: ArrayLike) -> Array:
+    """Return ``log |∂H_T/∂H_{T−ℓ}|`` of every neuron, the size of its effective rate: the Jacobian product of C&E Eq. (2).
+
+    Args:
+        network: The network.
+        inputs: Sequences, shape (n, T, d), of norms up to 1, T ≥ 2.
+
+    Returns:
+        Logarithms at ℓ = 1 … T − 1, shape (n, T − 1, m); −∞ where a slope is 0.
+    """
+    sequences = checked_inputs(inputs, network.dimension)
+    integer_in("inputs.shape[1]", sequences.shape[1], 2)
+    factors = [
+        np.abs(network.recurrent_weights * network.activation.slope_from(pre, state))
+        for _, pre, state in scan(network.parameters, sequences, network.activation)
+    ]
+    with np.errstate(divide="ignore"):
+        newest_first = np.log(np.stack(factors[:0:-1], axis=1))
+    return np.cumsum(newest_first, axis=1, out=newest_first)
+
+
+def log_envelope(network: ElmanNetwork, inputs: ArrayLike) -> Array:
+    """Return the logarithm of the envelope for each neuron, ``f(ℓ)/m = mean_i |μ(ℓ, i)|``, averaged over sequences.
+
+    Args:
+        network: The network.
+        inputs: Sequences, shape (n, T, d), of norms up to 1, T ≥ 2.
+
+    Returns:
+        Logarithms at ℓ = 1 … T − 1, shape (T − 1,); never above ``ℓ log(α_m σ₁)`` with ``α_m = max |W_ii|``.
+    """
+    rates = log_rates(network, inputs)
+    return np.logaddexp.reduce(rates, axis=(0, 2)) - math.log(rates.shape[0] * rates.shape[2])
+
+
+def decay_rates(log_f: ArrayLike) -> Array:
+    """Return the factor by which an envelope falls in one step, ``f(ℓ + 1)/f(ℓ)``, shape (lags,) -> (lags − 1,)."""
+    return np.exp(np.diff(np.asarray(log_f, dtype=np.float64)))
+
+
+def wide_law(alpha: float, dimension: int) -> DecayLaw:
+    """Return the law that the envelope of a wide tanh network tends to, for inputs of norm 1 in random directions and α < 1.
+
+    The rate ``Π W σ′(z)`` survives longest in neurons that hardly listen. With ``σ′(z) ≈ exp(−z²)`` and a pre-activation of variance
+    ``‖u‖²/(d (1 − α²))``, a neuron's rate is about ``α^ℓ exp(−ℓ ‖u‖²/(d (1 − α²)))``. Its mean over ``u ~ N(0, I_d)`` is
+    ``α^ℓ (1 + 2ℓ/(d (1 − α²)))^(−d/2)``: at long lags a power law of exponent d/2 times the companion's exponential.
+
+    Args:
+        alpha: Size of the recurrent weights, in (0, 1).
+        dimension: Dimension d ≥ 1 of an input.
+
+    Returns:
+        The tempered power law, for one neuron on average.
+    """
+    alpha, dimension = real_in("alpha", alpha, "(0, 1)"), integer_in("dimension", dimension, 1)
+    return DecayLaw("tempered_power", (dimension * (1 - alpha**2) / 2) ** (dimension / 2), dimension / 2, alpha)
+
+
+def window(log_f: ArrayLike, n_sequences: ArrayLike) -> NDArray[np.int64]:
+    """Read the window H_N off an envelope for one neuron, with signal and noise of the same size at every lag.
+
+    Gaussian noise, error 0.1, alignment m̄ = scale σ: N(ℓ) hangs on the envelope alone, Livi's Eqs. (36) and (38).
+
+    Args:
+        log_f: Logarithm of f(ℓ)/m at ℓ = 1 … L, shape (L,), as from `log_envelope`.
+        n_sequences: Numbers N of sequences, shape (budgets,).
+
+    Returns:
+        Windows in steps, shape (budgets,).
+    """
+    f = np.exp(np.asarray(log_f, dtype=np.float64))
+    return learnability_window(range(1, f.size + 1), sample_complexity(f, 1.0, 1.0, _GAUSSIAN), n_sequences)
+
+
+def predicted_window(law: DecayLaw, n_sequences: ArrayLike) -> Array:
+    """Return the window that a law for f(ℓ)/m implies under the same signal and noise; the cut-off's is the exponential law of α_m σ₁."""
+    return regime_window(law, n_sequences, 1.0, 1.0, _GAUSSIAN)
+
+
+def cut_off_law(ratio: float) -> DecayLaw:
+    """Return ``(α_m σ₁)^ℓ``, the companion's bound on f(ℓ)/m, as a decay law; the ratio is α_m σ₁ > 0."""
+    return DecayLaw("exponential", 1.0, real_in("ratio", ratio, "(0, inf)"))

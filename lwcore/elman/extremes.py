@@ -1,0 +1,141 @@
+"""The largest derivatives of a neuron's state, by direct search, to hold against C&E Lemma 1 and C&E Lemma 2.
+
+First and second derivatives come from the recursions ``G_t = σ′ A_t`` and ``Q_t = σ″ A_t A_tᵀ + σ′ (W Q_{t−1} + e_w G_{t−1}ᵀ + G_{t−1}
+e_wᵀ)`` with ``A_t = W G_{t−1} + [H_{t−1}, X_{t−1}]``, for many neurons at once, each with a sequence of its own. SciPy's differential
+evolution moves the neuron and its sequence together. What it finds is attained, so it lies below the supremum or at it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from lwcore.arguments import integer_in, one_of, real_in
+from lwcore.elman.activations import Activation
+from lwcore.elman.constants import smooth
+
+Array = NDArray[np.float64]
+
+QUANTITIES = ("lipschitz", "smoothness", "product_lipschitz", "product_smoothness")
+_FARTHEST = 6.0  # size of an input weight's coordinates: slopes and curvatures have died out there
+
+
+class Extreme(NamedTuple):
+    """The largest derivative found, and where.
+
+    Attributes:
+        value: Its size.
+        parameters: The neuron's ``[W, U]``, shape (1 + d,).
+        inputs: The sequence, shape (T, d).
+    """
+
+    value: float
+    parameters: Array
+    inputs: Array
+
+
+def derivatives(parameters: Array, inputs: Array, activation: Activation) -> tuple[Array, Array, Array]:
+    """Return H_T with its first and second derivatives, for k neurons with a sequence each.
+
+    Args:
+        parameters: Rows ``[W, U]``, shape (k, 1 + d).
+        inputs: Sequences, shape (k, T, d).
+        activation: The activation σ.
+
+    Returns:
+        H_T, shape (k,); ∂H_T, shape (k, 1 + d); ∂²H_T, shape (k, 1 + d, 1 + d).
+    """
+    count, size = parameters.shape
+    state, gradient, hessian = np.zeros(count), np.zeros((count, size)), np.zeros((count, size, size))
+    w = parameters[:, 0]
+    for step in range(inputs.shape[1]):
+        pre = w * state + np.einsum("kd,kd->k", parameters[:, 1:], inputs[:, step])
+        inner = w[:, None] * gradient + np.column_stack([state, inputs[:, step]])
+        hessian *= w[:, None, None]
+        hessian[:, 0] += gradient
+        hessian[:, :, 0] += gradient
+        state = activation.value(pre)
+        slope, curvature = activation.slope_from(pre, state), activation.curvature_from(pre, state)
+        hessian = slope[:, None, None] * hessian + curvature[:, None, None] * inner[:, :, None] * inner[:, None, :]
+        gradient = slope[:, None] * inner
+    return state, gradient, hessian
+
+
+def size_of(quantity: str, parameters: Array, inputs: Array, activation: Activation) -> Array:
+    """Return ‖∂H_T‖, ‖∂²H_T‖, ‖∂(W H_T)‖ or ‖∂²(W H_T)‖ (the spectral norm of a Hessian), shape (k,).
+
+    Args:
+        quantity: One of `QUANTITIES`.
+        parameters: Rows ``[W, U]``, shape (k, 1 + d).
+        inputs: Sequences, shape (k, T, d).
+        activation: The activation σ.
+
+    Returns:
+        Sizes, shape (k,).
+    """
+    state, gradient, hessian = derivatives(parameters, inputs, activation)
+    if one_of("quantity", quantity, QUANTITIES).startswith("product"):
+        w = parameters[:, 0]
+        hessian = w[:, None, None] * hessian
+        hessian[:, 0] += gradient
+        hessian[:, :, 0] += gradient
+        gradient = w[:, None] * gradient
+        gradient[:, 0] += state
+    if quantity.endswith("lipschitz"):
+        return np.linalg.norm(gradient, axis=1)
+    return np.abs(np.linalg.eigvalsh(hessian)).max(axis=1)
+
+
+def largest(
+    quantity: str,
+    activation: str | Activation,
+    recurrent_bound: float,
+    length: int,
+    dimension: int = 1,
+    *,
+    seed: int = 0,
+    rounds: int = 600,
+    tries: int = 2,
+) -> Extreme:
+    """Search all neurons with ``|W| ≤ α_m`` and all sequences of norms up to 1 for the largest derivative.
+
+    Args:
+        quantity: One of `QUANTITIES`: L_T, β_T, Λ_T or γ_T of C&E Lemma 1 and C&E Lemma 2.
+        activation: A smooth activation, or its name.
+        recurrent_bound: α_m > 0.
+        length: T ≥ 1.
+        dimension: d ≥ 1.
+        seed: Seed of the search.
+        rounds: Generations at the most.
+        tries: Independent searches, of which the best counts.
+
+    Returns:
+        The largest found.
+    """
+    sigma, bound = smooth(activation), real_in("recurrent_bound", recurrent_bound, "(0, inf)")
+    length, dimension = integer_in("length", length, 1), integer_in("dimension", dimension, 1)
+    one_of("quantity", quantity, QUANTITIES)
+
+    def unpacked(columns: Array) -> tuple[Array, Array]:
+        rows = columns.T
+        inputs = rows[:, 1 + dimension :].reshape(-1, length, dimension)
+        return rows[:, : 1 + dimension], inputs / np.maximum(np.linalg.norm(inputs, axis=2, keepdims=True), 1)
+
+    def objective(columns: Array) -> Array:
+        return -size_of(quantity, *unpacked(columns), sigma)
+
+    box = [(-bound, bound)] + [(-_FARTHEST, _FARTHEST)] * dimension + [(-1.0, 1.0)] * (length * dimension)
+    rng, size = np.random.default_rng(seed), max(4, 90 // len(box))
+    options = {"strategy": "currenttobest1bin", "maxiter": integer_in("rounds", rounds, 1), "popsize": size, "polish": False, "tol": 1e-4}
+    found = min(
+        (
+            optimize.differential_evolution(objective, box, rng=rng, vectorized=True, updating="deferred", **options)
+            for _ in range(integer_in("tries", tries, 1))
+        ),
+        key=lambda one: one.fun,
+    )
+    parameters, inputs = unpacked(found.x[:, None])
+    return Extreme(float(-found.fun), parameters[0], inputs[0])

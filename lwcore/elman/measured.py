@@ -1,0 +1,280 @@
+"""What is measured against the companion's bounds: errors over random starts, the worst point of a ball, risks along descent.
+
+A `Study` is a `Problem` with everything in it made concrete: transport maps, inputs and targets. A `Scaling` holds one error for each of
+several sizes and random starts, with the slope of its logarithm and an interval from a bootstrap over the starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lwcore.arguments import finite_array, integer_in, one_of, real_in, require
+from lwcore.elman.bounds import Problem, Radii
+from lwcore.elman.descent import Descent, gradient_descent, projected, row_norms
+from lwcore.elman.gradients import hidden_gradients, linear_model
+from lwcore.elman.kernel import finite_kernel, limiting_kernel
+from lwcore.elman.network import ElmanNetwork, checked_inputs, even_width, symmetric_initialisation
+from lwcore.elman.transport import TransportMaps, transport_target, transported
+
+Array = NDArray[np.float64]
+
+_BLOCK = 32  # sequences whose targets are computed at a time, to stay in the cache
+
+
+class Slope(NamedTuple):
+    """Slope of the logarithm of an error against the logarithm of a size, with an interval.
+
+    Attributes:
+        value: The slope of the mean over starts, by least squares.
+        low: Lower end of the interval.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """An error at several sizes and for several random starts.
+
+    Attributes:
+        sizes: What grows: widths, numbers of sequences, lengths, shape (k,), positive.
+        samples: The error, shape (k, starts), positive.
+    """
+
+    sizes: Array
+    samples: Array
+
+    def __post_init__(self) -> None:
+        """Check shapes and signs."""
+        if self.samples.ndim != 2 or self.sizes.shape != self.samples.shape[:1]:
+            raise ValueError(f"samples has shape {self.samples.shape}: must be (k, starts) for the {self.sizes.shape} sizes.")
+        for name in ("sizes", "samples"):
+            require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
+
+    @property
+    def mean(self) -> Array:
+        """Mean over starts, shape (k,)."""
+        return self.samples.mean(axis=1)
+
+    def quantile(self, share: float) -> Array:
+        """Return a quantile over starts, shape (k,)."""
+        return np.quantile(self.samples, share, axis=1)
+
+    def slope(self, rng: np.random.Generator, level: float = 0.95, resamples: int = 2000) -> Slope:
+        """Return d log(mean) / d log(size), with an interval by resampling the starts of each size apart.
+
+        Args:
+            rng: Source of randomness of the resamples.
+            level: Coverage of the interval, in (0, 1).
+            resamples: Number of resamples.
+
+        Returns:
+            The slope.
+        """
+        tail = (1 - real_in("level", level, "(0, 1)")) / 2
+        drawn = rng.integers(self.samples.shape[1], size=(integer_in("resamples", resamples, 1), *self.samples.shape))
+        means = np.take_along_axis(self.samples[None], drawn, axis=2).mean(axis=2)
+        x = np.log(self.sizes) - np.log(self.sizes).mean()
+        low, high = np.quantile(np.log(means) @ x / (x @ x), [tail, 1 - tail])
+        return Slope(float(np.log(self.mean) @ x / (x @ x)), float(low), float(high))
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A learning problem with its data.
+
+    Attributes:
+        problem: The problem, as the bounds see it.
+        maps: Transport maps that make the target.
+        inputs: Sequences, shape (n, T, d), of norm 1 at every step.
+        targets: F̃_1 … F̃_T, shape (n, T).
+        target_error: The largest error of the targets. Far beyond the cut-off no quadrature resolves the few neurons that count, and it
+            may be as large as the targets themselves.
+    """
+
+    problem: Problem
+    maps: TransportMaps
+    inputs: Array
+    targets: Array
+    target_error: float
+
+    def start(self, width: int, rng: np.random.Generator) -> ElmanNetwork:
+        """Draw a network of some width, after C&E Definition 1."""
+        return symmetric_initialisation(width, self.problem.dimension, self.problem.alpha, rng, self.problem.sigma)
+
+
+def study(problem: Problem, rng: np.random.Generator, *, motion: str = "turning", tolerance: float = 1e-8) -> Study:
+    """Draw inputs for a problem and compute its targets. Implements C&E Eq. (8) for two kinds of transport maps.
+
+    Args:
+        problem: The problem; d is 1 or 2.
+        rng: Source of randomness for the inputs.
+        motion: ``"turning"``: ``v_w = ν̄_w sign w``, ``v_u = ν̄_u (cos u₁, sin u₁)`` (for d = 1 its first entry), inputs of random
+            direction (for d = 1 uniform on [−1, 1]). ``"steady"``: all neurons move alike, ``v_w = ν̄_w``, ``v_u = ν̄_u (1, 0)``, and
+            inputs lie in a cone around (1, 0), so that everything pulls one way.
+        tolerance: Error of the targets at which the quadrature stops refining.
+
+    Returns:
+        The study.
+
+    Raises:
+        ValueError: If the dimension is neither 1 nor 2, or the motion unknown.
+    """
+    if problem.dimension not in (1, 2):
+        raise ValueError(f"problem.dimension = {problem.dimension}: must be 1 or 2 here.")
+    size, d, nu_w, nu_u = (problem.sequences, problem.length), problem.dimension, problem.recurrent_bound, problem.input_bound
+    if one_of("motion", motion, ["turning", "steady"]) == "turning":
+        axis = np.eye(1, d)
+        maps = TransportMaps(lambda w: nu_w * np.sign(w), lambda u: nu_u * _circle(u[:, 0])[:, :d], nu_w, nu_u, directions=axis)
+        angles = rng.uniform(-np.pi, np.pi, size)
+    else:
+        axis = np.zeros((1, d))
+        ahead = nu_u * np.eye(1, d)
+        maps = TransportMaps(lambda w: np.full_like(w, nu_w), lambda u: np.broadcast_to(ahead, u.shape), nu_w, nu_u, directions=axis)
+        angles = rng.uniform(-0.6, 0.6, size)  # within a cone of some 34 degrees to either side
+    inputs = angles[..., None] / np.pi if d == 1 else _circle(angles)
+    parts = [
+        transport_target(maps, inputs[i : i + _BLOCK], alpha=problem.alpha, activation=problem.sigma, tolerance=tolerance)
+        for i in range(0, len(inputs), _BLOCK)
+    ]
+    targets = np.concatenate([part.value for part in parts])
+    return Study(problem, maps, inputs, targets, max(float(part.error.max()) for part in parts))
+
+
+def kernel_convergence(
+    widths: Sequence[int], starts: int, inputs: ArrayLike, rng: np.random.Generator, *, alpha: float, activation: str = "tanh"
+) -> dict[str, Scaling]:
+    """Measure how far kernels of finite networks are from the limit. Tests C&E Proposition 2.
+
+    Args:
+        widths: Numbers m of neurons, even.
+        starts: Networks drawn for each.
+        inputs: Sequences, shape (n, T, d), spanning at most three dimensions.
+        rng: Source of randomness.
+        alpha: Size of the recurrent weights.
+        activation: The activation's name.
+
+    Returns:
+        Root mean square over pairs of inputs and steps of the distance to the limit, with its sums from 0 and from 1 as printed.
+    """
+    limits = {
+        name: limiting_kernel(inputs, alpha=alpha, activation=activation, as_printed=name == "as printed").value
+        for name in ("sums from 0", "as printed")
+    }
+    sequences = checked_inputs(inputs)
+    kernels = [
+        [finite_kernel(symmetric_initialisation(width, sequences.shape[2], alpha, rng, activation), sequences) for _ in range(starts)]
+        for width in widths
+    ]
+    distances = {name: np.square(np.array(kernels) - limit).mean(axis=(2, 3, 4)) ** 0.5 for name, limit in limits.items()}
+    return {name: Scaling(np.array(widths, float), distance) for name, distance in distances.items()}
+
+
+def approximation_errors(case: Study, widths: Sequence[int], starts: int, rng: np.random.Generator) -> dict[str, Scaling]:
+    """Measure what the transported network and its linear model miss of the target. Tests C&E Proposition 3, 4 and 5.
+
+    Args:
+        case: The study.
+        widths: Numbers m of neurons, even.
+        starts: Networks drawn for each.
+        rng: Source of randomness.
+
+    Returns:
+        ``"one input"``, |F^Lin − F̃| at the last step of the first sequence; and, the largest over all steps and sequences,
+        ``"transport"``, |F^Lin − F̃|, ``"linearisation"``, |F − F^Lin|, and ``"network"``, |F − F̃|.
+    """
+    names = ("one input", "transport", "linearisation", "network")
+    found = np.empty((len(names), len(widths), integer_in("starts", starts, 1)))
+    for k, width in enumerate(widths):
+        for s in range(starts):
+            initial = case.start(width, rng)
+            end = transported(initial, case.maps)
+            linear, output = linear_model(initial, end.parameters, case.inputs), end.outputs(case.inputs)
+            missed = np.abs(linear - case.targets)
+            worst = (missed, np.abs(output - linear), np.abs(output - case.targets))
+            found[:, k, s] = missed[0, -1], *(array.max() for array in worst)
+    return {name: Scaling(np.array(widths, float), samples) for name, samples in zip(names, found, strict=True)}
+
+
+def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, error: bool = True, steps: int = 40) -> float:
+    """Search the ball around a start for the largest |F_T − F^Lin_T| or |F_T|. Tests C&E Proposition 4 and the first part of 6.
+
+    Neurons share nothing but the readout, so the largest sum is the sum of each neuron's largest summand: each climbs by itself, from its
+    start pushed four ways, and keeps the best it has seen. The result is reached by a point of the ball; no larger one is excluded. It is
+    the same for both signs of F, because the two neurons of a pair change places.
+
+    Args:
+        initial: A network after symmetric initialisation.
+        sequence: One sequence, shape (T, d).
+        radii: (ρ_w, ρ_u), not divided by √m.
+        error: Whether to measure the linearisation error, or else the output.
+        steps: Number of steps of the climb.
+
+    Returns:
+        The largest found.
+    """
+    inputs = checked_inputs(finite_array("sequence", sequence, ndim=2)[None], initial.dimension)
+    at_start, first = _last_step(initial, inputs)
+    balls = [real_in(f"radii[{i}]", radius, "(0, inf)") / initial.width**0.5 for i, radius in enumerate(radii)]
+    signs, best = initial.readout[:, None], np.full(initial.width, -np.inf)
+    for push in _PUSHES:
+        moved = np.zeros_like(initial.parameters)
+        moved[:, :2] = balls * np.array(push)
+        for _ in range(integer_in("steps", steps, 1)):
+            state, gradient = _last_step(initial.at(initial.parameters + moved), inputs)
+            gain, uphill = state - at_start, gradient
+            if error:
+                gain, uphill = gain - np.sum(first * moved, axis=1), uphill - first
+            best = np.maximum(best, initial.readout * gain)
+            uphill = signs * uphill
+            lengths = np.column_stack([np.abs(uphill[:, :1]), np.repeat(row_norms(uphill[:, 1:])[:, None], initial.dimension, axis=1)])
+            sizes = np.array([balls[0], *[balls[1]] * initial.dimension])
+            moved = projected(moved + 0.5 * sizes * uphill / np.maximum(lengths, 1e-300), *balls)
+    return float(best.sum() / initial.width**0.5)
+
+
+_PUSHES = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
+
+
+def descents(
+    case: Study, width: int, steps: int, starts: int, rng: np.random.Generator, *, step_size: float | None = None, project: bool = True
+) -> list[Descent]:
+    """Descend from several starts. Tests C&E Theorem 1, C&E Corollary 1 and C&E Theorem 2.
+
+    Args:
+        case: The study.
+        width: Number m of neurons, even.
+        steps: Number τ of steps.
+        starts: Networks drawn.
+        rng: Source of randomness.
+        step_size: η; None for 1/(T√τ), as in C&E Theorem 1.
+        project: Whether to project onto the ball of radii (ν̄_w, ν̄_u), both above 0.
+
+    Returns:
+        The runs.
+    """
+    eta = 1 / (case.problem.length * steps**0.5) if step_size is None else step_size
+    radii = case.problem.radii(None) if project else None
+    even_width("width", width)
+    return [
+        gradient_descent(case.start(width, rng), case.inputs, case.targets, eta, steps, radii=radii)
+        for _ in range(integer_in("starts", starts, 1))
+    ]
+
+
+def _circle(angles: Array) -> Array:
+    """Return points on the unit circle, (...) -> (..., 2)."""
+    return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+
+
+def _last_step(network: ElmanNetwork, inputs: Array) -> tuple[Array, Array]:
+    """Return H_T, shape (m,), and its derivatives, shape (m, 1 + d), for one sequence."""
+    return network.hidden(inputs)[0, -1], hidden_gradients(network, inputs)[0, -1]
