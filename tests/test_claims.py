@@ -89,6 +89,17 @@ def test_the_first_reading_that_holds_gives_the_verdict():
     assert claim.judge([open_, no, no, yes]) is Verdict.OPEN
 
 
+def test_what_the_paper_reports_of_its_own_networks_is_not_refuted_by_ours():
+    claim = chapter_with(as_stated("q", at_most(0)), rather("e", "q", at_least(1)), reported=True)
+    assert claim.judge([exactly(1), exactly(1)]) is Verdict.OPEN
+    assert claim.judge([exactly(0), exactly(1)]) is Verdict.HOLDS
+    assert claim.judge([Measured(0, -1, 1), exactly(1)]) is Verdict.OPEN
+
+
+def test_a_claim_may_be_ours():
+    assert chapter_with(as_stated("q", at_most(0)), paper="ours").paper == "ours"
+
+
 def test_a_claim_begins_with_what_the_paper_says():
     with pytest.raises(ValueError, match="first reading"):
         chapter_with(when("if c", "q", at_most(0)))

@@ -27,7 +27,7 @@ SHORT = {
     Verdict.REFUTED: "refuted",
     Verdict.OPEN: "not testable",
 }
-PAPERS = {"livi": "Livi", "cayci": "Cayci & Eryilmaz"}
+PAPERS = {"livi": "Livi", "cayci": "Cayci & Eryilmaz", "ours": "This book"}
 
 log = getLogger(__name__)
 recorded = cache(lambda: outcomes(registry().values()))
@@ -141,19 +141,21 @@ def badge_of(app, docname, claim):
 
 
 def tally_html(app, docname):
-    """The counts, each leading to its rows of the ledger."""
-    return render("tally.html", page=app.builder.get_relative_uri(docname, PAGE))
+    """The counts of what the papers say, each leading to its rows of the ledger."""
+    of_papers = {name: outcome for name, outcome in recorded().items() if outcome.claim.paper != "ours"}
+    return render("tally.html", counts=counts(of_papers), page=app.builder.get_relative_uri(docname, PAGE))
 
 
 def ledger_html(app, docname):
     """The table of all claims."""
-    return render("ledger.html", papers=PAPERS, rows=[row(app, docname, outcome) for outcome in recorded().values()])
+    rows = [row(app, docname, outcome) for outcome in recorded().values()]
+    return render("ledger.html", counts=counts(recorded()), papers=PAPERS, rows=rows)
 
 
 def render(template, **values):
     """Fill in a template."""
     environment = Environment(loader=FileSystemLoader(Path(__file__).parents[1] / "_templates"), autoescape=True)
-    return environment.get_template(template).render(signs=SIGNS, counts=counts(recorded()), **values)
+    return environment.get_template(template).render(signs=SIGNS, **values)
 
 
 def row(app, docname, outcome):
@@ -165,7 +167,7 @@ def row(app, docname, outcome):
         "outcome": outcome,
         "readings": [(reading, in_digits(one), holds[reading.rule.holds(one)]) for reading, one in pairs],
         "remarks": {
-            "Not testable here": claim.why,
+            "Not testable here": outcome.why,
             "Smallest counterexample": claim.counterexample,
             "It could be put as": claim.fair,
             "Changed after a number had been seen": claim.seen,

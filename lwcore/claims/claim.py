@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from scipy import stats
 
-Paper = Literal["livi", "cayci"]
+Paper = Literal["livi", "cayci", "ours"]
 
 
 class Verdict(StrEnum):
@@ -250,7 +250,7 @@ class Claim:
 
     Attributes:
         id: Its name in the ledger, in ``{claim}`` and on the command line.
-        paper: ``"livi"`` or ``"cayci"``.
+        paper: ``"livi"`` or ``"cayci"``; ``"ours"`` for what neither says and this book measures beside it.
         place: Where the paper says it: equation, lemma, figure or section, and the version if they differ.
         says: The statement, one sentence in our words.
         readings: The ways to take it, the literal one first; empty if it cannot be tested here.
@@ -261,6 +261,7 @@ class Claim:
         seen: What of its rules or readings was changed after a number had been seen, if anything was.
         why: Why it cannot be tested here, if there are no readings.
         slow: Whether the check takes longer than the tests may.
+        reported: Whether the paper reports it of its own networks, which are not at hand: where ours differ, that is no refutation.
     """
 
     id: str
@@ -275,6 +276,7 @@ class Claim:
     seen: str = ""
     why: str = ""
     slow: bool = False
+    reported: bool = False
 
     @property
     def needs_runs(self) -> bool:
@@ -304,8 +306,9 @@ class Claim:
     def judge(self, measured: Sequence[Measured]) -> Verdict:
         """Turn measurements into the verdict: that of the first reading of the statement that holds.
 
-        A literal reading that its measurement leaves open, with no other that holds, is not testable here; one that fails is refuted. What
-        is measured to hold instead has no say.
+        A literal reading that its measurement leaves open, with no other that holds, is not testable here; one that fails is refuted,
+        unless it reports what the paper's own networks did: those are not at hand, and ours decide nothing about them. What is measured to
+        hold instead has no say.
 
         Args:
             measured: A measurement for each reading.
@@ -317,7 +320,9 @@ class Claim:
         if position is None:
             return Verdict.OPEN
         reading, holds = self.readings[position], self.readings[position].rule.holds(measured[position])
-        return reading.gives if holds else Verdict.OPEN if holds is None else Verdict.REFUTED
+        if holds:
+            return reading.gives
+        return Verdict.OPEN if holds is None or self.reported else Verdict.REFUTED
 
     def telling(self, measured: Sequence[Measured]) -> int | None:
         """Find the reading that gives the verdict.
@@ -357,7 +362,7 @@ class Chapter:
             place: As in `Claim`.
             says: As in `Claim`.
             *readings: As in `Claim`; at least one, the literal one first.
-            **more: Further attributes of `Claim`; ``code`` may be one name or several in a tuple.
+            **more: Further attributes of `Claim`; ``code`` may be one name or several in a tuple, ``paper`` another than the chapter's.
 
         Returns:
             A decorator that leaves the function as it is.
@@ -369,9 +374,9 @@ class Chapter:
             raise ValueError(f"claim {id!r}: the first reading must be as_stated(…).")
 
         def register(check: C) -> C:
-            code = more.pop("code", ())
+            code, paper = more.pop("code", ()), more.pop("paper", self.paper)
             self.claims.append(
-                Claim(id, self.paper, place, says, readings, check, code=(code,) if isinstance(code, str) else tuple(code), **more)
+                Claim(id, paper, place, says, readings, check, code=(code,) if isinstance(code, str) else tuple(code), **more)
             )
             return check
 

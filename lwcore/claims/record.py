@@ -37,6 +37,15 @@ class Outcome:
         """The verdict, by the claim's rules."""
         return self.claim.judge(self.measured)
 
+    @property
+    def why(self) -> str:
+        """Why nothing was decided, where nothing was."""
+        if self.verdict is not Verdict.OPEN or self.claim.why:
+            return self.claim.why
+        if self.claim.readings[0].rule.holds(self.measured[0]) is None:
+            return "the interval of the measurement holds numbers for which it is true and others for which it is not."
+        return "the paper reports it of its own networks, which are not at hand; ours, in their place, do otherwise."
+
 
 @dataclass
 class Runs:
@@ -153,7 +162,7 @@ def in_full(outcome: Outcome) -> str:
         way = "instead: " * (reading.gives is Verdict.REFUTED) + (reading.condition or "as stated")
         lines.append(f"  {way}: {reading.quantity}: {in_digits(one)}, must be {reading.rule}: {says}")
     more = {
-        "not testable because": claim.why,
+        "not testable because": outcome.why,
         "smallest counterexample": claim.counterexample,
         "could be put as": claim.fair,
         "changed after a number had been seen": claim.seen,
@@ -184,7 +193,7 @@ def _row(outcome: Outcome) -> dict[str, object]:
         "paper": claim.paper,
         "place": claim.place,
         "claim": claim.says,
-        "condition": reading.condition if reading else claim.why,
+        "condition": outcome.why or (reading.condition if reading else ""),
         "quantity": reading.quantity if reading else "",
         "rule": str(reading.rule) if reading else "",
         "measured": in_digits(outcome.measured[position]) if position is not None else "",

@@ -220,7 +220,7 @@ def _() -> Measured:
 
 @chapter.claim(
     "gru-rates",
-    "Eq. (26)",
+    "Eq. (26), as §4 obtains it",
     "A GRU's effective learning rates, obtained by the expansion to first order, are the leak's, the reset and the mixed rate and the "
     "first-order correction, added up.",
     as_stated(
