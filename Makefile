@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book test claims bench references format lock clean
+.PHONY: help book pdf test claims bench references format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ $(STAMP): pyproject.toml constraints.txt
 book: $(STAMP) ## build the book into _build/html (warnings are errors)
 	$(BIN)/jupyter-book build . --toc book/_toc.yml -W --keep-going -n || { rm -rf _build/.doctrees; exit 1; }
 	@echo "The book is in _build/html/index.html"
+
+pdf: book ## print the whole book into _build/pdf (needs Chromium or Chrome)
+	$(BIN)/python -m book.pdf
 
 test: book ## check the code, the notebooks and the built pages
 	$(BIN)/ruff check .

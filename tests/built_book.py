@@ -13,5 +13,9 @@ BROWSER = os.environ.get("LW_BROWSER") or next(filter(None, map(shutil.which, ("
 NO_BROWSER = "no browser found: install chromium, or name one in LW_BROWSER"
 
 _toc = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text())
-DOCUMENTS = [_toc["root"], *(page["file"] for chapter in _toc["chapters"] for page in (chapter, *chapter.get("sections", [])))]
+PARTS = {
+    part["caption"]: [page["file"] for chapter in part["chapters"] for page in (chapter, *chapter.get("sections", []))]
+    for part in _toc["parts"]
+}
+DOCUMENTS = [_toc["root"], *(page for pages in PARTS.values() for page in pages)]
 NOTEBOOKS = [name for name in DOCUMENTS if "\nkernelspec:" in (ROOT / f"{name}.md").read_text()]

@@ -22,10 +22,11 @@ def key_cache(app, config):
 
 
 def watch_assets(app, config):
-    """Write the pages again after an edit of styles, scripts, templates or claims; Sphinx by itself would keep yesterday's copies."""
+    """Write the pages again after an edit of styles, scripts, templates, claims or the glossary: Sphinx would keep yesterday's copies."""
     digest = hashlib.sha256()
     folders = ("book/_static", "book/_templates", "book/_ext", "book/results", "lwcore/claims")
-    for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.*")):
+    paths = [ROOT / "book" / "glossary.md", *(path for folder in folders for path in (ROOT / folder).rglob("*.*"))]
+    for path in sorted(paths):
         if path.is_file() and path.suffix != ".nc" and "__pycache__" not in path.parts:
             digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
     config.page_assets = digest.hexdigest()

@@ -188,8 +188,8 @@ def approximation_errors(case: Study, widths: Sequence[int], starts: int, rng: n
         rng: Source of randomness.
 
     Returns:
-        ``"one input"``, |F^Lin − F̃| at the last step of the first sequence; and, the largest over all steps and sequences,
-        ``"transport"``, |F^Lin − F̃|, ``"linearisation"``, |F − F^Lin|, and ``"network"``, |F − F̃|.
+        ``"one input"``, ``|F^Lin − F̃|`` at the last step of the first sequence; and, the largest over all steps and sequences,
+        ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F − F^Lin|``, and ``"network"``, ``|F − F̃|``.
     """
     names = ("one input", "transport", "linearisation", "network")
     found = np.empty((len(names), len(widths), integer_in("starts", starts, 1)))
@@ -205,7 +205,7 @@ def approximation_errors(case: Study, widths: Sequence[int], starts: int, rng: n
 
 
 def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, error: bool = True, steps: int = 40) -> float:
-    """Search the ball around a start for the largest |F_T − F^Lin_T| or |F_T|. Tests C&E Proposition 4 and the first part of 6.
+    """Search the ball around a start for the largest ``|F_T − F^Lin_T|`` or ``|F_T|``. Tests C&E Proposition 4 and the first part of 6.
 
     Neurons share nothing but the readout, so the largest sum is the sum of each neuron's largest summand: each climbs by itself, from its
     start pushed four ways, and keeps the best it has seen. The result is reached by a point of the ball; no larger one is excluded. It is

@@ -166,3 +166,17 @@ def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
     assert slider.input_value() == "1.7"
     assert seen.complaints == []
     assert seen.outside == []
+
+
+def test_a_word_is_explained_to_those_who_point_at_it_or_tab_to_it(visit):
+    seen = visit("notebooks/05a_matched_statistic.html")
+    word = seen.page.locator("a.word", has_text="matched statistic").first
+    shown = seen.page.locator(".tooltip")
+    word.hover()
+    shown.wait_for()
+    assert "One number for a sequence and a lag" in shown.inner_text()
+    seen.page.mouse.move(0, 0)
+    shown.wait_for(state="detached")
+    word.focus()
+    shown.wait_for()
+    assert seen.complaints == []

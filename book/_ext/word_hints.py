@@ -1,0 +1,45 @@
+"""What a word means, where it stands: a link to the glossary shows the word's explanation to those who point at it or tab to it.
+
+The explanation is the first paragraph of the word's entry, as plain text. The theme draws it (Bootstrap's tooltip); where scripts are off,
+the browser shows it as a title.
+"""
+
+from docutils import nodes
+from sphinx.addnodes import glossary
+
+PAGE = "book/glossary"
+MARK = 'data-bs-toggle="tooltip"'
+
+
+def explanations(doctree) -> dict[str, str]:
+    """Read off a page what its glossary says: anchor → first paragraph."""
+    entries = [entry for book in doctree.findall(glossary) for entry in book.findall(nodes.definition_list_item)]
+    said = {}
+    for entry in entries:
+        paragraph = next(entry.findall(nodes.paragraph)).astext().replace("\n", " ")
+        said |= {anchor: paragraph for term in entry.findall(nodes.term) for anchor in term["ids"]}
+    return said
+
+
+def explain(app, doctree, docname):
+    """Give each reference to the glossary its explanation."""
+    words = (word for word in doctree.findall(nodes.inline) if "std-term" in word["classes"])
+    links = [word.parent for word in words if isinstance(word.parent, nodes.reference)]
+    if links and PAGE in app.env.all_docs:
+        said = explanations(app.env.get_doctree(PAGE))
+        for link in links:
+            link["classes"].append("word")
+            link["reftitle"] = said[link.get("refid") or link["refuri"].partition("#")[2]]
+
+
+def mark(app, pagename, templatename, context, doctree):
+    """Mark these links as what the theme draws explanations for."""
+    if "body" in context:
+        context["body"] = context["body"].replace('<a class="word ', f'<a {MARK} class="word ')
+
+
+def setup(app):
+    """Connect the two."""
+    app.connect("doctree-resolved", explain)
+    app.connect("html-page-context", mark)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

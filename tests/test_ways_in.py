@@ -1,0 +1,99 @@
+"""The ways into the book: its parts and their order, what each chapter ends with, words and their explanations, the landing page."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from bs4 import BeautifulSoup
+from package_source import ROOT
+from word_hints import PAGE
+
+from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, PARTS
+
+CHAPTERS = [name for name in NOTEBOOKS if name.startswith("notebooks/")]
+GLOSSARY = (ROOT / f"{PAGE}.md").read_text().partition("```{glossary}")[2].partition("```")[0]
+WORDS = {
+    entry.partition("\n")[0]: [paragraph.strip() for paragraph in entry.partition("\n")[2].split("\n\n")]
+    for entry in re.split(r"\n(?=\S)", GLOSSARY)
+    if not entry.lstrip().startswith(":sorted:") and entry.strip()
+}
+SOURCE = "".join(path.read_text() for path in ROOT.glob("lwcore/**/*.py"))
+
+
+def article(name):
+    return BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser").find("article")
+
+
+def test_parts_have_names_and_pages_one_place():
+    assert all(PARTS)
+    assert all(PARTS.values())
+    assert len(set(DOCUMENTS)) == len(DOCUMENTS)
+    assert DOCUMENTS[0] == "book/intro"
+
+
+def test_pages_lead_from_each_to_the_next():
+    for name, following in pairwise(DOCUMENTS):
+        page = BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser")
+        target = (BOOK / name).parent / page.select_one('link[rel="next"]')["href"]
+        assert target.resolve() == (BOOK / f"{following}.html").resolve()
+
+
+def test_sidebar_shows_the_parts():
+    page = BeautifulSoup((BOOK / "book" / "intro.html").read_text(), "html.parser")
+    assert [caption.get_text(strip=True) for caption in page.select("nav.bd-docs-nav p.caption")] == list(PARTS)
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_chapter_ends_with_what_we_learn_and_leads_on(name):
+    last = article(name).find("section").find_all("section", recursive=False)[-1]
+    assert last.find("h2").find(string=True).strip() == "What we learn"
+    ways = [link["href"] for link in last.find_all(["p", "ul"], recursive=False)[-1].select("a.reference.internal[href]")]
+    assert any(re.fullmatch(r"[\w.]+\.html", way) for way in ways)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_word_has_an_explanation_without_formulas_and_a_place(word):
+    said, place = WORDS[word]
+    assert len(said.split()) >= 8
+    assert not re.search(r"[$`{]", said)
+    assert re.search(r"^In the code .*`.*(Chapters?: \{doc\}|The companion paper\.)", place)
+
+
+def test_names_in_the_glossary_are_those_of_the_code():
+    known = {path.stem for path in ROOT.glob("lwcore/**/*")}
+    written = [code for _, place in WORDS.values() for code in re.findall(r"`([^`]+)`", re.sub(r"\{doc\}`[^`]*`", "", place))]
+    names = {name for code in written for name in re.findall(r"[A-Za-z_]{2,}", code)}
+    assert len(names) > 20
+    assert {name for name in names - known if not re.search(rf"\b{name}\b", SOURCE)} == set()
+
+
+def test_words_in_chapters_show_their_explanation():
+    shown = {word: paragraphs[0].replace("'", "’").replace("\n", " ") for word, paragraphs in WORDS.items()}
+    linked = {}
+    for name in DOCUMENTS:
+        for link in article(name).select("a.word"):
+            assert link["title"] in shown.values()
+            assert link["data-bs-toggle"] == "tooltip"
+            linked.setdefault(name, []).append(link["href"])
+    assert set(CHAPTERS) - {"notebooks/08_robust_averaging"} <= linked.keys()
+    assert all(len(set(links)) >= 2 for name, links in linked.items() if name in CHAPTERS)
+
+
+def test_lines_for_your_own_network_run(capsys):
+    text = (ROOT / "book" / "intro.md").read_text()
+    (lines,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.S | re.M)
+    exec(compile(lines, "book/intro.md", "exec"), {})
+    assert re.findall(r"(\d+) steps back: [\d.e-]+\n", capsys.readouterr().out) == ["1", "2", "4", "8", "16", "32"]
+
+
+def test_report_lists_every_notebook_and_none_failed():
+    rows = {row.find("a").get_text(): row.get_text() for row in article("book/report").select("tbody tr")}
+    assert rows.keys() == set(NOTEBOOKS)
+    assert all("✅" in text for text in rows.values())
+
+
+def test_every_entry_of_the_bibliography_is_cited():
+    keys = set(re.findall(r"^@\w+\{(\w+),", (ROOT / "book" / "references.bib").read_text(), flags=re.M))
+    pages = "".join((ROOT / f"{name}.md").read_text() for name in DOCUMENTS)
+    cited = {key for keys in re.findall(r"\{cite\}`([^`]+)`", pages) for key in keys.split(",")}
+    assert keys - cited - {"cayci2024"} == set()  # the companion paper, whose chapters are to come
