@@ -72,16 +72,38 @@ def power_stretch(lags: ArrayLike, envelope: ArrayLike, factor: float = SAME_SLO
     Returns:
         First and last lag of the stretch and the geometric mean of −slope there; NaN where no slope is below 0.
     """
-    allowed = real_in("factor", factor, "(1, inf)")
     at, slopes = local_slopes(lags, envelope)
+    return _widest_stretch(at, -slopes, factor)
+
+
+def exponential_stretch(lags: ArrayLike, envelope: ArrayLike, factor: float = SAME_SLOPE) -> tuple[float, float, float]:
+    """Find the widest stretch of lags over which an envelope is an exponential: its rates of decay stay within a factor of one another.
+
+    Args:
+        lags: As for `local_slopes`.
+        envelope: As for `local_slopes`.
+        factor: How far apart the largest and the least rate may be, above 1. A power law, whose rate is inversely proportional to the lag,
+            passes over a stretch of this same factor; an exponential must do better.
+
+    Returns:
+        First and last lag of the stretch and the geometric mean of the time scale ``−dℓ/d log f`` there, in steps; NaN where f never falls.
+    """
+    at, slopes = local_slopes(lags, envelope)
+    first, last, rate = _widest_stretch(at, -slopes / at, factor)
+    return first, last, 1 / rate
+
+
+def _widest_stretch(at: np.ndarray, values: np.ndarray, factor: float) -> tuple[float, float, float]:
+    """Find the longest stretch, by the ratio of its ends, over which values above 0 stay within a factor; and their geometric mean."""
+    allowed = real_in("factor", factor, "(1, inf)")
     best = (float("nan"),) * 3
     for first in range(len(at)):
         for last in range(first, len(at)):
-            steep = -slopes[first : last + 1]
-            if steep.min() <= 0 or steep.max() > allowed * (1 + 1e-9) * steep.min():
+            inside = values[first : last + 1]
+            if inside.min() <= 0 or inside.max() > allowed * (1 + 1e-9) * inside.min():
                 break
             if not at[last] / at[first] <= best[1] / best[0]:
-                best = (float(at[first]), float(at[last]), float(np.exp(np.log(steep).mean())))
+                best = (float(at[first]), float(at[last]), float(np.exp(np.log(inside).mean())))
     return best
 
 

@@ -13,6 +13,19 @@
     return spec;
   }
 
+  /* What the controls give, in words: the signal `reading`, or the field of that name in some of the data. */
+  function follow(view, spec, say) {
+    if (spec.params.some((parameter) => parameter.name === "reading")) {
+      view.addSignalListener("reading", (_, words) => say(words));
+      say(view.signal("reading"));
+      return;
+    }
+    const names = Object.keys(view.getState({ signals: () => false, data: () => true }).data);
+    const source = names.find((name) => view.data(name)[0]?.reading);
+    view.addDataListener(source, (_, rows) => say(rows[0].reading));
+    say(view.data(source)[0].reading);
+  }
+
   async function draw(chart, source, state) {
     const spec = fit(JSON.parse(source), chart.clientWidth);
     for (const parameter of spec.params ?? []) if (parameter.name in state) parameter.value = state[parameter.name];
@@ -28,10 +41,7 @@
       }
     }
     const reading = chart.querySelector(".reading");
-    if (!reading) return;
-    const say = () => (reading.textContent = view.signal("reading"));
-    view.addSignalListener("reading", say);
-    say();
+    if (reading) follow(view, spec, (words) => (reading.textContent = words));
   }
 
   /* Where the width changes, the chart is drawn afresh, and its sliders stay where they are. */

@@ -2,13 +2,16 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from scipy import special
 
-from lwcore import claims
-from lwcore.bounds import detection_threshold
+from lwcore import claims, mixtures
+from lwcore.bounds import detection_threshold, sample_complexity
 from lwcore.claims import record
-from lwcore.window import DecayLaw, predicted_window
-from tests.built_book import BOOK, BROWSER, DOCUMENTS, NO_BROWSER
+from lwcore.results import load
+from lwcore.window import DecayLaw, learnability_window, mixture_envelope, predicted_window
+from tests.built_book import BOOK, BROWSER, DOCUMENTS, NO_BROWSER, ROOT
 
 pytestmark = pytest.mark.skipif(not BROWSER, reason=NO_BROWSER)
 
@@ -117,21 +120,23 @@ def test_the_ledger_works_when_the_book_is_opened_from_its_folder(browser):
     page.close()
 
 
-CHARTS = "notebooks/05c_scaling_laws.html"
+CHARTS = {"notebooks/05c_scaling_laws": 5, "notebooks/10_broad_spectra": 1, "notebooks/B_scalar_gates": 1, "book/browse": 2}
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_charts_are_drawn_and_fit(visit, width):
-    page = visit(CHARTS, width).page
+@pytest.mark.parametrize("name", CHARTS)
+def test_charts_are_drawn_and_fit(visit, name, width):
+    page = visit(f"{name}.html", width).page
     page.wait_for_function("[...document.querySelectorAll('.chart')].every(chart => chart.view)")
     boxes = page.evaluate("[...document.querySelectorAll('.chart')].map(c => [c.clientWidth, c.querySelector('svg').clientWidth])")
-    assert len(boxes) == 5
+    assert len(boxes) == CHARTS[name]
     assert all(0.6 * room < drawn <= room for room, drawn in boxes)
     assert page.evaluate("[...document.querySelectorAll('.chart :is(input, select)')].filter(e => !e.labels.length).length") == 0
+    assert page.evaluate("[...document.querySelectorAll('.reading')].filter(e => e.textContent.length < 20).length") == 0
 
 
 def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
-    seen = visit(CHARTS)
+    seen = visit("notebooks/05c_scaling_laws.html")
     chart = seen.page.locator("#fig-explorer .chart")
     slider, law = chart.get_by_label("tail index α"), chart.get_by_label("decay of f")
     budget, reading = chart.get_by_label("sequences, log₁₀ N"), chart.get_by_role("status")
@@ -180,3 +185,83 @@ def test_a_word_is_explained_to_those_who_point_at_it_or_tab_to_it(visit):
     word.focus()
     shown.wait_for()
     assert seen.complaints == []
+
+
+def explorer(seen, name):
+    """A chart, what it says, and a way to press a key on one of its controls some times and wait until it says something else."""
+    chart = seen.page.locator(f"#{name} .chart")
+    reading = chart.get_by_role("status")
+    seen.page.wait_for_function(f"document.querySelector('#{name} .reading')?.textContent")
+
+    def press(label, key, times=1):
+        said = reading.inner_text()
+        chart.get_by_label(label).and_(chart.locator("input, select")).focus()
+        for _ in range(times):
+            seen.page.keyboard.press(key)
+        seen.page.wait_for_function(f"said => document.querySelector('#{name} .reading').textContent !== said", arg=said)
+        chart.evaluate("chart => chart.view.runAsync().then(() => null)")
+
+    return chart, reading, press
+
+
+def test_keys_move_gates_to_the_window_of_the_package(visit):
+    seen = visit("notebooks/B_scalar_gates.html")
+    chart, reading, press = explorer(seen, "fig-gates")
+    press("gate s, median neuron", "ArrowLeft", 10)  # 0.15
+    press("spread of its log-odds", "ArrowRight", 3)  # 1.3
+    press("sequences, log₁₀ N", "ArrowRight", 20)  # 5
+    gates = special.expit(special.logit(0.15) + 1.3 * special.ndtri((np.arange(32) + 0.5) / 32))
+    tau = -1 / np.log1p(-gates)
+    assert 1 / np.array(chart.evaluate("chart => chart.view.signal('rates')")) == pytest.approx(tau)
+    lags = np.arange(1, 1000)
+    exact = learnability_window(lags, sample_complexity(mixture_envelope(lags, tau) / 32, 1, 1, 1.5), [1e5])[0]
+    drawn = chart.evaluate("chart => chart.view.signal('window')")
+    assert int(drawn) == exact
+    assert f"window {drawn:.4g} steps" in reading.inner_text()
+    assert (seen.complaints, seen.outside) == ([], [])
+
+
+def test_keys_change_a_spectrum_and_what_it_looks_like(visit):
+    seen = visit("notebooks/10_broad_spectra.html")
+    chart, reading, press = explorer(seen, "fig-spectrum")
+    lag = 10 ** np.arange(0, 4.01, 0.05)
+
+    def compare(weights_fall_as):
+        tau = np.array(chart.evaluate("chart => chart.view.signal('times')"))
+        weights = tau**-weights_fall_as
+        f = mixture_envelope(lag, tau, weights / weights.sum())
+        first, last, _ = mixtures.power_stretch(lag[f > 1e-6], f[f > 1e-6])
+        assert f"slope the same over a factor of {last / first:.3g} " in reading.inner_text()
+        return tau
+
+    compare(0)
+    press("width (decades)", "ArrowRight", 30)  # 3
+    press("weight τ^−γ, exponent γ", "ArrowRight", 5)  # 0.5
+    tau = compare(0.5)
+    assert np.log10(np.quantile(tau, 0.9) / np.quantile(tau, 0.1)) == pytest.approx(3, rel=0.05)
+    assert reading.inner_text().startswith("More of a power law")
+    share = chart.get_by_label("share of slow group")
+    assert not share.is_visible()
+    chart.get_by_label("spectrum").select_option("two groups")
+    assert share.is_visible()
+    press("share of slow group", "ArrowLeft", 20)  # 0.1
+    assert (compare(0.5) > 10).mean() == pytest.approx(0.1)
+    assert (seen.complaints, seen.outside) == ([], [])
+
+
+def test_keys_browse_a_recorded_run(visit):
+    seen = visit("book/browse.html", 390)
+    _, reading, press = explorer(seen, "fig-browse-small")
+    run = load(ROOT / "book" / "results" / "small.nc")
+    at = {"source": "error", "rule": "tested", "definition": "supremum"}
+    whole = run.window.sel(at | {"noise_definition": "lag", "reading": "letter_v2", "budget": 1024}).isel(probe=run.view.values == "zeroth")
+    said = ", ".join(f"{model} {float(whole.sel(model=model).median()):g}" for model in run.model.values)
+    assert reading.inner_text() == f"Window at N = 1,024, in steps: {said}."
+    press("reading of N(ℓ)", "ArrowUp")  # paper_v2
+    press("sequences N", "ArrowUp", 3)  # 128
+    press("cells", "ArrowDown", 3)  # DiagGate
+    press("networks", "ArrowDown", 2)  # the second seed
+    own = run.window.sel(at | {"noise_definition": "lag", "reading": "paper_v2", "budget": 128, "model": "DiagGate"})
+    both = own.isel(probe=run.view.values == "zeroth", seed=1).values
+    assert reading.inner_text() == f"Window at N = 128, in steps: {', '.join(f'DiagGate {steps}' for steps in both)}."
+    assert (seen.complaints, seen.outside) == ([], [])

@@ -1,0 +1,174 @@
+"""The explorers of gates and spectra draw the numbers of the package, and the browser those of the run."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import optimize, special, stats
+
+from lwcore import interactive, mixtures, spectra
+from lwcore.bounds import detection_threshold, sample_complexity
+from lwcore.results import load
+from lwcore.window import learnability_window, mixture_envelope, time_scales
+from tests.built_book import ROOT
+from tests.vega import drawn, signals
+
+GATES = [  # gate, spread, log₁₀ noise, α, rate, log₁₀ N
+    (0.2, 1, 0, 1.5, "mean", 3),
+    (0.005, 1.5, -0.5, 1.9, "optimal", 2.4),  # the slowest to find
+    (0.005, 2, -1, 2, "paper_v2", 8),
+    (0.34, 0, 0.25, 1.25, "mean", 7.2),
+    (0.95, 2, -1, 1.05, "optimal", 5),
+    (0.95, 0.1, 1, 1.05, "mean", 2),  # no window
+]
+
+
+@pytest.mark.parametrize(("gate", "spread", "log_noise", "alpha", "rate", "log_n"), GATES)
+def test_gates_give_time_scales_envelope_and_window(gate, spread, log_noise, alpha, rate, log_n):
+    sliders = {"gate": gate, "spread": spread, "log_noise": log_noise, "alpha": alpha, "rate": rate, "log_budget": log_n}
+    chart = interactive.gate_explorer()
+    gates, tau = np.array(drawn(chart, "neurons", ["gate", "time_scale"], **sliders), float)
+    assert special.logit(gates) == pytest.approx(stats.norm(special.logit(gate), spread or 1e-12).ppf((np.arange(32) + 0.5) / 32), abs=1e-9)
+    retained = (1 - gates) ** np.arange(1, 9)[:, None]
+    assert tau == pytest.approx(time_scales(np.arange(1, 9), retained), rel=1e-6)
+
+    def per_neuron(lags):
+        return mixture_envelope(np.atleast_1d(lags), tau) / 32
+
+    law = (10**log_noise, alpha, 0.1, rate)
+    lag, envelope = np.array(drawn(chart, "envelope", ["lag", "value"], **sliders), float)
+    assert envelope == pytest.approx(per_neuron(lag), rel=1e-9)
+    reached, needed = np.array(drawn(chart, "growth", ["window", "budget"], **sliders) or [[], []], float)
+    assert (needed.size == 0) == (gate == 0.95 and alpha == 1.05 and rate == "mean")
+    if needed.size:  # C has ten digits, and p is up to 21
+        assert needed == pytest.approx(sample_complexity(per_neuron(reached), 1, *law), rel=1e-8 * 21)
+
+    threshold = detection_threshold(10**log_n, 1, *law)
+    found = signals(chart, ["threshold", "window", "needed"], **sliders)
+    assert found[0] == pytest.approx(threshold, rel=1e-9)
+    assert found[2] == pytest.approx(sample_complexity(per_neuron(1), 1, *law)[0], rel=1e-8 * 21)
+    if per_neuron(1) < threshold:
+        assert found[1] == 0
+        return
+    assert found[1] == pytest.approx(optimize.brentq(lambda x: per_neuron(x)[0] - threshold, 1, 1e6, xtol=1e-9, rtol=1e-12), rel=1e-7)
+    whole = np.arange(1, int(found[1]) + 3)
+    assert int(found[1]) == learnability_window(whole, sample_complexity(per_neuron(whole), 1, *law), [10**log_n])[0]
+
+
+SPECTRA = [  # kind, log₁₀ of the middle, width, share, γ
+    ("log-uniform", 1, 1.5, 0.5, 0),
+    ("log-uniform", 1.3, 3, 0.5, 0.7),
+    ("log-normal", 0.5, 2, 0.5, 0.5),
+    ("two groups", 0.75, 2, 0.1, 0),
+    ("two groups", 0, 0.5, 0.98, 1.5),
+]
+
+
+@pytest.mark.parametrize(("kind", "middle", "width", "share", "gamma"), SPECTRA)
+def test_spectrum_gives_envelope_slopes_and_stretches(kind, middle, width, share, gamma):
+    controls = {"kind": kind, "middle": middle, "decades": width, "share": share, "gamma": gamma}
+    chart = interactive.spectrum_explorer()
+    tau = np.array(drawn(chart, "times", ["time"], **controls)[0], float)
+    if kind == "two groups":
+        assert sorted(set(np.log10(tau).round(9))) == pytest.approx([middle - width / 2, middle + width / 2])
+        assert (tau > 10**middle).mean() == pytest.approx(share)
+    else:
+        assert np.median(np.log10(tau)) == pytest.approx(middle, abs=1e-9)
+        assert float(spectra.width(xr.DataArray(tau, dims="unit"))) == pytest.approx(width, rel=0.05)  # 50 neurons do not make a law
+    lag, value = np.array(drawn(chart, "envelope", ["lag", "value"], **controls), float)
+    weights = tau**-gamma
+    exact = mixture_envelope(lag, tau, weights / weights.sum())
+    assert value == pytest.approx(exact, rel=1e-9)
+    assert lag.size == 81 or mixture_envelope(lag[-1:] * 10**0.05, tau, weights / weights.sum()) <= 1e-6
+    at, slope = np.array(drawn(chart, "slopes", ["lag", "slope"], **controls), float)
+    where, slopes = mixtures.local_slopes(lag, exact)
+    assert at == pytest.approx(where, rel=1e-9)
+    assert slope == pytest.approx(slopes, rel=1e-7)
+    law, *numbers = drawn(chart, "stretches", ["law", "start", "end", "mean", "reading"], **controls)
+    assert law == ["power law", "exponential"]
+    stretches = np.array(numbers[:3], float).T
+    factors = []
+    for (start, end, mean), heights, found in (
+        (stretches[0], -slopes, mixtures.power_stretch(lag, exact)),
+        (stretches[1], -slopes / where, mixtures.exponential_stretch(lag, exact)),
+    ):
+        factors.append(found[1] / found[0])
+        assert end / start == pytest.approx(factors[-1])
+        inside = heights[(where > start * 0.99) & (where < end * 1.01)]  # on even lags several stretches are equally wide
+        assert inside.max() <= mixtures.SAME_SLOPE * inside.min() * (1 + 1e-8)
+        assert mean == pytest.approx(stats.gmean(inside), rel=1e-6)
+    likelier = "a power law" if factors[0] > factors[1] else "an exponential"
+    assert numbers[3][0].startswith(f"More of {likelier}: slope the same over a factor of {float(f'{factors[0]:.3g}'):,g} (lag ")
+
+
+def test_a_spectrum_without_width_is_one_exponential():
+    start, end, mean = drawn(interactive.spectrum_explorer(), "stretches", ["start", "end", "mean"], decades=0)
+    factors = np.array(end, float) / np.array(start, float)
+    assert factors[0] <= mixtures.SAME_SLOPE * (1 + 1e-9)
+    assert factors[1] > 100
+    assert 1 / float(mean[1]) == pytest.approx(10)
+
+
+@pytest.fixture(scope="module")
+def run():
+    return load(ROOT / "book" / "results" / "quick.nc")
+
+
+def chosen(run, view, noise, reading, source="error"):
+    at = {"noise_definition": noise, "reading": reading, "source": source, "rule": "tested", "definition": "supremum"}
+    return run[["required", "window"]].sel(at).isel(probe=run.view.values == view)
+
+
+@pytest.mark.parametrize("seed", ["1001", "median"])
+@pytest.mark.parametrize(("look", "view", "order"), [(0, "zeroth", "zeroth"), (2, "whole", "exact"), (3, "gradient", "exact")])
+def test_browser_shows_what_was_measured(run, look, view, order, seed):
+    chart = interactive.results_browser(run)
+    choices = {"model": "DiagGate", "seed": seed, "look": look, "noise": 1, "estimate": 1, "at": 3}
+    one = chosen(run, view, "total", "variance").sel(model="DiagGate")
+    envelope = run.envelope.sel(model="DiagGate", order=order)
+    if seed == "median":
+        one, envelope = one.median(("seed", "probe")).expand_dims("probe"), envelope.median("seed")
+    else:
+        one, envelope = one.sel(seed=int(seed)), envelope.sel(seed=int(seed))
+
+    def numbers(column):
+        return [np.nan if value == "null" else float(value) for value in column]
+
+    lag, value = drawn(chart, "envelope", ["lag", "value"], **choices)
+    assert numbers(lag) == run.lag.values.tolist()
+    assert numbers(value) == pytest.approx(envelope.values, rel=5e-3)
+    required = one.required.transpose("probe", "lag")
+    assert numbers(drawn(chart, "required", ["required"], **choices)[0]) == pytest.approx(
+        required.where(required < 1e10).values.ravel(), rel=5e-3, nan_ok=True
+    )
+    window = one.window.transpose("probe", "budget")
+    direction, budget, steps = map(numbers, drawn(chart, "window", ["direction", "budget", "steps"], **choices))
+    assert direction == np.repeat(np.arange(len(window.probe)), len(run.budget)).tolist()
+    assert budget == np.tile(run.budget, len(window.probe)).tolist()
+    assert steps == pytest.approx(window.where(window > 0).values.ravel(), rel=5e-4, nan_ok=True)
+    words = ", ".join(f"DiagGate {steps:g}" if steps else "DiagGate none" for steps in window.isel(budget=3).values)
+    assert set(drawn(chart, "reading", ["reading"], **choices)[0]) == {f"Window at N = 64, in steps: {words}."}
+    null = drawn(chart, "control", ["steps"], **choices)[0]
+    assert numbers(null) == pytest.approx(
+        [n or np.nan for n in chosen(run, view, "total", "variance", "noise").window.max(("model", "seed", "probe")).values], nan_ok=True
+    )
+
+
+def test_browser_shows_all_cells_at_once(run):
+    assert set(drawn(interactive.results_browser(run), "envelope", ["model"])[0]) == set(run.model.values)
+    one = interactive.results_browser(run.isel(seed=[0])).to_dict()
+    (seeds,) = [parameter["bind"]["options"] for parameter in one["params"] if parameter["name"] == "seed"]
+    assert seeds == ["212"]
+
+
+def test_browser_refuses_what_has_no_windows():
+    with pytest.raises(ValueError, match="required, window missing"):
+        interactive.results_browser(load(ROOT / "book" / "results" / "spectra.nc"))
+
+
+def test_runs_weigh_little():
+    charts = [interactive.results_browser(load(ROOT / "book" / "results" / f"{name}.nc")) for name in ("small", "paper-v2")]
+    assert sum(len(json.dumps(chart.to_dict(), separators=(",", ":"))) for chart in charts) < 400_000
