@@ -128,6 +128,7 @@ def _() -> tuple[Measured, Measured]:
     code="lwcore.regimes.gates_or_data",
     counterexample="Envelope 1/ℓ, α = 1.5, 12 sequences: a window of 1.1 steps; doubled data make it 1.4, half the decay 1.2.",
     fair="Halving the decay squares the data, in units of the number that an undiminished signal takes.",
+    seen="The numbers of sequences compared were first too large for the literal reading to fail.",
 )
 def _() -> tuple[Measured, Measured]:
     every: list[float] = []

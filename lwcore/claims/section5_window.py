@@ -229,6 +229,7 @@ def _slope(y: xr.DataArray, x: xr.DataArray) -> xr.DataArray:
     code="lwcore.inference.infer",
     counterexample="One neuron: its statistic is rate times alignment, so that halving the rate halves signal and noise.",
     fair="The condition is met by the noise of the whole gradient, in which an optimiser meets the lag's part.",
+    seen="The rule for what holds instead was written after its number had been seen; it has no say in the verdict.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
     powers: list[float] = []
@@ -252,6 +253,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     code="lwcore.inference.infer",
     counterexample="Noise that is proportional to the envelope: every lag takes the same number of sequences.",
     fair="The envelope decides where the noise does not fall with it, up to what the alignments add.",
+    seen="The rule for what holds instead was written after its number had been seen; it has no say in the verdict.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Measured]:
     def powers(name: str, noise: str, reading: str) -> list[float]:
