@@ -9,7 +9,7 @@ from tests.built_book import NOTEBOOKS, ROOT
 RESULTS = ["book/choose", *(name for name in NOTEBOOKS if re.match(r"notebooks/(0[6-9]|1\d)_", name))]
 
 SETTINGS = {
-    "book/choose": {"0.1": "error asked for", "1.3": "α of a simulated law", "1.8": "α of another"},
+    "book/choose": {"0.1": "error asked for", "1.3": "α of a simulated law"},
     "notebooks/06_experiments": {"0.05": "gate, author's code", "0.185": "gate, small", "0.34": "gate, quick", "0.5": "gate, paper-v2"},
     "notebooks/08_robust_averaging": {"0.1": "error asked for", "0.9": "quantile that belongs to it", "1.5": "α of a simulated law"},
     "notebooks/10_broad_spectra": {"1.5": "how unequal the slopes of a power law may be"},

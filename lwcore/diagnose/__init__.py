@@ -1,6 +1,6 @@
 """The learnability window of your own network, trained elsewhere, on your own data.
 
-Three lines:
+Three lines::
 
     from lwcore.diagnose import diagnose
     found = diagnose(net.eval(), loader, loss=torch.nn.CrossEntropyLoss())
