@@ -2,10 +2,13 @@
 
 import hashlib
 import os
+import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+SIGNATURE = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
+SCROLLS = re.compile(r'(tag_output_scroll.*?<div class="cell_output docutils container")>', re.DOTALL)
 INPUTS = ("lwcore/**/*.py", "lwcore/configs/*.toml", "book/results/**/*", "pyproject.toml", "constraints.txt")
 
 
@@ -45,16 +48,41 @@ def name_repository(app, config):
         }
 
 
-def mend_page(app, pagename, templatename, context, doctree):
-    """Leave out Thebe, which no page uses and which would be fetched from elsewhere; let folded code be named by the text it shows.
+def trim_mathjax(app, config):
+    """Load what pages use of MathJax, formulas for screen readers included: the usual single file brings a menu of 0.4 MB as well."""
+    config.mathjax_path = "mathjax/startup.js"
+    parts = ["core", "input/tex", "output/chtml", "a11y/assistive-mml"]
+    config.mathjax3_config = (config.mathjax3_config or {}) | {"loader": {"load": parts}}
 
-    Figures can be reached by keyboard, because on a telephone's screen they scroll sideways.
+
+def mend_page(app, pagename, templatename, context, doctree):
+    """Leave out Thebe, which no page uses and which would be fetched from elsewhere; mend what those who hear the page would stumble over.
+
+    Folded code is named by the text it shows, an entry of the contents that unfolds by its title, and works in a bibliography are items of
+    its list. A signature on several lines is a list of parameters, not of definitions without terms, and the empty corner of a table heads
+    nothing. What scrolls can be reached by keyboard: figures do on a telephone's screen, long outputs everywhere.
     """
     scripts = context["script_files"]
     scripts[:] = [script for script in scripts if "thebe" not in f"{script.filename} {script.attributes}".lower()]
     if "body" in context:
         body = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
-        context["body"] = body.replace('<figure class="', '<figure tabindex="0" class="')
+        body = body.replace('<figure class="', '<figure tabindex="0" class="').replace('role="doc-biblioentry"', 'role="listitem"')
+        body = SCROLLS.sub(r'\1 tabindex="0">', body.replace("<th></th>", "<td></td>"))
+        context["body"] = SIGNATURE.sub(list_parameters, body)
+    contents = context["generate_toctree_html"]
+    context["generate_toctree_html"] = lambda *args, **options: name_folds(contents(*args, **options))
+
+
+def list_parameters(found):
+    """Write the parameters of a signature as a list."""
+    return f'<ul class="parameters">\n{found[1].replace("<dd>", "<li>").replace("</dd>", "</li>")}</ul>'
+
+
+def name_folds(contents):
+    """Name the fold of an entry of the contents by the entry's title: the theme shows an arrow alone."""
+    for fold in contents.select("li > details > summary") if contents else ():
+        fold["aria-label"] = f"Pages of {fold.find_parent('li').a.get_text(strip=True)}"
+    return contents
 
 
 def bring_charts(app, pagename, templatename, context, doctree):
@@ -77,11 +105,12 @@ def bring_charts(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    """Connect the four."""
+    """Connect them."""
     app.add_config_value("page_assets", "", "html")
     app.connect("config-inited", key_cache)
     app.connect("config-inited", watch_assets)
     app.connect("config-inited", name_repository)
+    app.connect("config-inited", trim_mathjax)
     app.connect("html-page-context", bring_charts)
     app.connect("html-page-context", mend_page, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

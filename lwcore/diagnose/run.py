@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -247,7 +248,8 @@ def _window_interval(made: xr.Dataset, settings: DiagnosticSettings) -> xr.DataA
 def _tail(values: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Fit a stable law to every lag's numbers (lags, sequences): α, scale, p-value of the fit, and the ends of α's interval (2, lags)."""
     fitted = stable.fit(values.T, confidence=LEVEL)
-    goodness = stable.goodness_of_fit(values.T, fitted, rng)
+    replicates = math.ceil(2 * len(values) / (1 - LEVEL))  # so many that a test over all lags can reject
+    goodness = stable.goodness_of_fit(values.T, fitted, rng, max(199, replicates))
     return np.asarray(fitted.alpha), np.asarray(fitted.scale), np.asarray(goodness.p_value), np.stack(fitted.alpha_interval)
 
 
