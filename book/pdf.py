@@ -36,6 +36,7 @@ MARGINS = {"top": "20mm", "bottom": "20mm", "left": "20mm", "right": "20mm"}
 LINE = '<div style="width: 100%; font: 8px sans-serif; color: #555; text-align: center">{}</div>'
 
 UNWANTED = ".headerlink, .eq-code, .ledger-controls, details.hide, .toctree-wrapper, script:not([type]), .viewcode-link"
+PLAIN = ".highlight :is(.n, .p, .w), .pre"  # words without a style of their own: each would be a tag of its own in the PDF
 POINTERS = ("for", "aria-labelledby", "aria-describedby")
 
 # Formulas are set, charts are drawn, and what is wider than the paper is made smaller.
@@ -77,6 +78,9 @@ def article(name: str, known: list[str]) -> Tag:
         node.decompose()
     for node in whole.select("details"):
         node["open"] = ""
+    for node in whole.select(PLAIN):
+        node.unwrap()
+    whole.smooth()
     for heading in whole.find_all(["h1", "h2", "h3", "h4"]):
         heading.name = f"h{int(heading.name[1]) + 1}"
     for node in whole.find_all(True):
