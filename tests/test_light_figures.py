@@ -34,3 +34,28 @@ def test_corners_stay_where_they_were(tmp_path):
         else:
             np.testing.assert_allclose(corners(new), corners(old), atol=0.00501)
     assert lighten(after) == after
+
+
+def test_points_keep_their_places_and_their_look(tmp_path):
+    figure, axes = plt.subplots()
+    places = np.random.default_rng(0).normal(size=(2, 2, 500))
+    for x, y in places:
+        axes.scatter(x, y, alpha=0.5)
+    figure.savefig(tmp_path / "points.svg")
+    plt.close(figure)
+    before = (tmp_path / "points.svg").read_text()
+    after = lighten(before)
+    looks = [seen(ElementTree.fromstring(text)) for text in (before, after)]
+    assert len(after) < 0.7 * len(before)
+    assert [look[1:] for look in looks[0]] == [look[1:] for look in looks[1]]
+    np.testing.assert_allclose([look[0] for look in looks[1]], [look[0] for look in looks[0]], atol=0.00501)
+    assert lighten(after) == after
+
+
+def seen(element, style=None):
+    """List what a picture uses: where, in which style, and which shape."""
+    style = element.get("style", style)
+    if element.tag.endswith("use"):
+        shape = next(value for key, value in element.attrib.items() if key.endswith("href"))
+        return [((float(element.get("x", 0)), float(element.get("y", 0))), style, shape, element.get("transform"))]
+    return [found for child in element for found in seen(child, style)]

@@ -60,13 +60,14 @@ def mend_page(app, pagename, templatename, context, doctree):
 
     Folded code is named by the text it shows, an entry of the contents that unfolds by its title, and works in a bibliography are items of
     its list. A signature on several lines is a list of parameters, not of definitions without terms, and the empty corner of a table heads
-    nothing. What scrolls can be reached by keyboard: figures do on a telephone's screen, long outputs everywhere.
+    nothing. What may scroll can be reached by keyboard: figures and formulas on narrow screens, long outputs everywhere.
     """
     scripts = context["script_files"]
     scripts[:] = [script for script in scripts if "thebe" not in f"{script.filename} {script.attributes}".lower()]
     if "body" in context:
         body = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
         body = body.replace('<figure class="', '<figure tabindex="0" class="').replace('role="doc-biblioentry"', 'role="listitem"')
+        body = body.replace('<div class="math ', '<div tabindex="0" class="math ')
         body = SCROLLS.sub(r'\1 tabindex="0">', body.replace("<th></th>", "<td></td>"))
         context["body"] = SIGNATURE.sub(list_parameters, body)
     contents = context["generate_toctree_html"]

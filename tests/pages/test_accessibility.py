@@ -9,6 +9,10 @@ pytestmark = pytest.mark.skipif(not BROWSER, reason=NO_BROWSER)
 
 PAGES = ["genindex.html", "search.html", *(f"{name}.html" for name in DOCUMENTS)]
 HEAVIEST = 2_500_000  # bytes, unpacked; a page with charts brings Vega as well
+HEAVIER = {  # fall short: their figures draw more than others
+    "notebooks/06_experiments.html": 4_000_000,  # fifteen, one of them with 69,000 corners
+    "notebooks/07_gru_lstm.html": 2_900_000,  # nine, one of them with 1,900 lines
+}
 
 COMPLETE = """async () => {
   await window.MathJax?.startup?.promise;
@@ -47,8 +51,9 @@ def violations(page, **options):
     return [f"{rule['id']}: {node['target']} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
 
 
-def test_weight(page):
-    assert page.locator(".chart").count() or page.evaluate(WEIGHT) <= HEAVIEST
+def test_weight(page, site):
+    allowed = HEAVIER.get(page.url.removeprefix(site), HEAVIEST)
+    assert page.locator(".chart").count() or 0 < page.evaluate(WEIGHT) <= allowed
 
 
 def test_no_rule_is_broken_in_either_theme(page):
