@@ -355,3 +355,23 @@ def test_deeper_networks_and_wrapped_dictionaries_are_rebuilt(tmp_path):
         net = checkpoint.network(checkpoint.load_weights(tmp_path / "w.pt"), nonlinearity=nonlinearity, readout="none", every_step=True)
         inputs = torch.randn(4, 5, 2, generator=torch.Generator().manual_seed(0))
         torch.testing.assert_close(net(inputs), module(inputs.transpose(0, 1))[0].transpose(0, 1))
+
+
+def test_weights_that_a_rebuilt_network_would_leave_out_are_refused(tmp_path):
+    net = nn.ModuleDict({"rnn": nn.LSTM(1, 4), "norm": nn.LayerNorm(4), "out": nn.Linear(4, 1)})
+    torch.save(net.state_dict(), tmp_path / "w.pt")
+    weights = checkpoint.load_weights(tmp_path / "w.pt")
+    with pytest.raises(ValueError, match=r"also holds 'norm\.bias', 'norm\.weight', for which a recurrent module and a linear readout"):
+        checkpoint.network(weights)
+    plain = {name: value for name, value in weights.items() if not name.startswith("norm")}
+    assert checkpoint.network(plain).readout.out_features == 1
+
+
+def test_a_small_loss_that_couples_sequences_is_refused():
+    def coupled(predictions, targets):
+        return 1e-6 * ((predictions - predictions.mean()) - (targets - targets.mean())).square().mean()
+
+    torch.manual_seed(0)
+    x = torch.randn(50, 12, 1)
+    with pytest.raises(ValueError, match="one by one they sum to"):
+        diagnose(nn.LSTM(1, 4, batch_first=True), (x, x[:, -1:, :1].squeeze(-1)), head=lambda h: h[:, -1, :1], loss=coupled, lags=[1, 2])

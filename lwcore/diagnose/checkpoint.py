@@ -103,7 +103,7 @@ def network(
     Args:
         weights: Tensors by name.
         recurrent: Name of the recurrent module, the part before ``weight_hh_l0``; needed where there are several.
-        readout: Name of the linear readout; needed where several fit. ``"none"`` for none.
+        readout: Name of the linear readout; needed where several fit, of which the others are then left out. ``"none"`` for none.
         nonlinearity: What an `nn.RNN` applies: the shapes do not say.
         every_step: Predict at every step, not only behind the last.
 
@@ -111,7 +111,8 @@ def network(
         The network, in evaluation mode.
 
     Raises:
-        ValueError: If the weights do not tell which network it is, or it cannot be diagnosed.
+        ValueError: If the weights do not tell which network it is, if there are some that neither the recurrent module nor a linear
+            readout has a use for, or if the network cannot be diagnosed.
     """
     one_of("nonlinearity", nonlinearity, NONLINEARITIES)
     names = sorted(name.removesuffix("weight_hh_l0").rstrip(".") for name in weights if re.search(r"(^|\.)weight_hh_l0$", name))
@@ -136,17 +137,24 @@ def network(
         module.load_state_dict(own)
     except RuntimeError as error:
         raise ValueError(f"recurrent = {prefix!r}: its weights do not fit together ({error}).") from None
-    net = Net(module, _readout(weights, readout, hidden), every_step)
-    return net.eval()
-
-
-def _readout(weights: dict[str, Tensor], chosen: str | None, hidden: int) -> nn.Module:
-    """Rebuild the linear readout: the matrix that takes as many inputs as there are neurons."""
     fitting = sorted(
         name.removesuffix(".weight")
         for name, value in weights.items()
         if name.endswith(".weight") and value.ndim == 2 and value.shape[1] == hidden
     )
+    known = {f"{prefix}.{name}" if prefix else name for name in own} | {f"{name}.{part}" for name in fitting for part in ("weight", "bias")}
+    if strange := sorted(set(weights) - known):
+        named = ", ".join(map(repr, strange[:4])) + ", …" * (len(strange) > 4)
+        raise ValueError(
+            f"checkpoint also holds {named}, for which a recurrent module and a linear readout have no use; a network with more parts is "
+            "diagnosed in Python, by lwcore.diagnose.diagnose."
+        )
+    net = Net(module, _readout(weights, readout, fitting, hidden), every_step)
+    return net.eval()
+
+
+def _readout(weights: dict[str, Tensor], chosen: str | None, fitting: list[str], hidden: int) -> nn.Module:
+    """Rebuild the linear readout: the matrix that takes as many inputs as there are neurons."""
     if chosen == "none" or (chosen is None and not fitting):
         return nn.Identity()
     name = _chosen("readout", chosen, fitting)
