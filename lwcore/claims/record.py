@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -89,7 +90,7 @@ def record(outcomes: Iterable[Outcome], folder: Path = FOLDER) -> None:
         folder: Where the ledger lies.
     """
     entries = _entries(folder) if (folder / NAME).exists() else {}
-    made_by = environment()
+    made_by = _made_by()
     for outcome in outcomes:
         numbers = [[one.value, one.low, one.high] for one in outcome.measured]
         entries[outcome.claim.id] = {"measured": numbers, "seconds": round(outcome.seconds, 2), "revision": made_by["revision"]}
@@ -183,6 +184,12 @@ def in_digits(measured: Measured, digits: int = 3) -> str:
     """
     value, low, high = (f"{number:.{digits}g}" for number in (measured.value, measured.low, measured.high))
     return value if measured.low == measured.high else f"{value} ({low} to {high})"
+
+
+@cache
+def _made_by() -> dict[str, str]:
+    """Say what measures here, once: the first record written changes the checkout."""
+    return environment()
 
 
 def _row(outcome: Outcome) -> dict[str, object]:
