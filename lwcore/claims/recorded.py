@@ -12,6 +12,7 @@ from lwcore.starts import window_of
 
 SCALAR = ["ConstGate", "SharedGate"]
 GATED = ["DiagGate", "GRU", "LSTM"]
+BUDGET = 512  # sequences at which windows are compared: as many as were measured in the run paper-v2
 EXPANSIONS = ["zeroth", "first"]  # the two orders in which the paper's Section 6 can be read
 
 

@@ -9,13 +9,11 @@ from scipy import stats
 from lwcore import mixtures
 from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over, rather, when, within
 from lwcore.claims.record import Runs
-from lwcore.claims.recorded import EXPANSIONS, SCALAR, log, numbers, windows
+from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, log, numbers, windows
 from lwcore.spectra import width
 from lwcore.window import mixture_envelope
 
 chapter = Chapter("livi")
-
-_N = 512
 
 
 @chapter.claim(
@@ -238,7 +236,7 @@ def _ranks(of: xr.DataArray, on: xr.DataArray) -> list[float]:
     "§6, goal (iii); abstracts",
     "Cells with broader spectra of time scales have longer windows, as version 2 computes them.",
     as_stated(
-        f"rank correlation over five cells of the width of the gates' spectrum with the window by version 2's letter, N = {_N}, zeroth"
+        f"rank correlation over five cells of the width of the gates' spectrum with the window by version 2's letter, N = {BUDGET}, zeroth"
         " and first"
         " order, seeds of the run small (least to largest)",
         at_least(0.5),
@@ -248,7 +246,7 @@ def _ranks(of: xr.DataArray, on: xr.DataArray) -> list[float]:
 def _(runs: Runs) -> Measured:
     run = runs["small"]
     breadth = width(run.time_scale.sel(order="zeroth", drop=True))
-    return over(one for order in EXPANSIONS for one in _ranks(breadth, windows(run, order).sel(budget=_N)))
+    return over(one for order in EXPANSIONS for one in _ranks(breadth, windows(run, order).sel(budget=BUDGET)))
 
 
 @chapter.claim(
@@ -257,7 +255,7 @@ def _(runs: Runs) -> Measured:
     "Cells with broader spectra of time scales do not let gradient information be recovered over longer lags.",
     as_stated(
         "rank correlation over five cells of the width of the gates' spectrum with the window along each lag's own mean gradient in the"
-        f" noise of the whole gradient, N = {_N}, seeds of the run small (least to largest)",
+        f" noise of the whole gradient, N = {BUDGET}, seeds of the run small (least to largest)",
         at_most(0),
     ),
     code=("lwcore.spectra.width", "lwcore.inference.infer"),
@@ -266,4 +264,4 @@ def _(runs: Runs) -> Measured:
 def _(runs: Runs) -> Measured:
     run = runs["small"]
     breadth = width(run.time_scale.sel(order="zeroth", drop=True))
-    return over(_ranks(breadth, windows(run, "gradient", "variance", "total").sel(budget=_N)))
+    return over(_ranks(breadth, windows(run, "gradient", "variance", "total").sel(budget=BUDGET)))

@@ -21,12 +21,10 @@ from lwcore.claims.claim import (
     within,
 )
 from lwcore.claims.record import Runs
-from lwcore.claims.recorded import EXPANSIONS, SCALAR, fits, lead, numbers, slope, windows
+from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, fits, lead, numbers, slope, windows
 from lwcore.robust import probes
 
 chapter = Chapter("livi")
-
-_N = 512  # sequences at which windows are compared: as many as were measured in the run paper-v2
 
 
 @chapter.claim(
@@ -54,7 +52,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     "In ConstGate and SharedGate the fast decay of the envelope, in heavy-tailed noise, leaves moderate lags undetectable by the theory's"
     " criterion.",
     as_stated(
-        f"window (steps) by Eqs. (34) and (36), f counted once, both cells in the run paper-v2, zeroth order, N = {_N} (least to largest)",
+        f"window (steps) by Eqs. (34) and (36), f counted once, both cells in the run paper-v2, zeroth order, N = {BUDGET} (range)",
         at_most(32),
     ),
     rather(
@@ -67,7 +65,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     fair="Moderate lags are undetectable if each is held against a noise that does not fall with its envelope.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
-    found = over(numbers(windows(runs["paper-v2"], "zeroth", "paper_v2").sel(model=SCALAR, budget=_N)))
+    found = over(numbers(windows(runs["paper-v2"], "zeroth", "paper_v2").sel(model=SCALAR, budget=BUDGET)))
     return found, found
 
 
@@ -96,14 +94,14 @@ def _(runs: Runs) -> Measured:
     "§6.2, Fig. 2",
     "By version 2's letter DiagGate has a longer window than ConstGate and SharedGate.",
     as_stated(
-        f"steps by which it is longer at N = {_N}, seeds of the runs small and paper-v2, zeroth and first order (least to largest)",
+        f"steps by which it is longer at N = {BUDGET}, seeds of the runs small and paper-v2, zeroth and first order (least to largest)",
         at_least(1),
     ),
     code="lwcore.inference.infer",
     reported=True,
 )
 def _(runs: Runs) -> Measured:
-    ahead = [lead(windows(runs[name], order).sel(budget=_N)) for name in ("small", "paper-v2") for order in EXPANSIONS]
+    ahead = [lead(windows(runs[name], order).sel(budget=BUDGET)) for name in ("small", "paper-v2") for order in EXPANSIONS]
     return over(one for each in ahead for one in numbers(each))
 
 
@@ -112,7 +110,7 @@ def _(runs: Runs) -> Measured:
     "§6.2, by Eqs. (34) and (36)",
     "By the criterion of the theory, in which f stands once, DiagGate has a longer window than ConstGate and SharedGate.",
     as_stated(
-        f"steps by which it is longer at N = {_N}, seeds of the runs small and paper-v2, zeroth order (least to largest)", at_least(1)
+        f"steps by which it is longer at N = {BUDGET}, seeds of the runs small and paper-v2, zeroth order (least to largest)", at_least(1)
     ),
     when(
         "to first order, where the mean of the statistic turns negative in the other two",
@@ -126,7 +124,7 @@ def _(runs: Runs) -> Measured:
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
     def ahead(order: str) -> Measured:
-        found = [lead(windows(runs[name], order, "mean").sel(budget=_N)) for name in ("small", "paper-v2")]
+        found = [lead(windows(runs[name], order, "mean").sel(budget=BUDGET)) for name in ("small", "paper-v2")]
         return over(one for each in found for one in numbers(each))
 
     return ahead("zeroth"), ahead("first")
@@ -137,7 +135,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     "§6.2, asked of the gradient itself",
     "Gradient information remains recoverable over longer lags in DiagGate than in ConstGate and SharedGate.",
     as_stated(
-        f"steps by which its window is longer, along each lag's own mean gradient in the noise of the whole gradient, N = {_N}, seeds of"
+        f"steps by which its window is longer, along each lag's mean gradient in the noise of the whole gradient, N = {BUDGET}, seeds of"
         " the runs small and paper-v2 (least to largest)",
         at_least(1),
     ),
@@ -148,7 +146,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     paper="ours",
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
-    ahead = [numbers(lead(windows(runs[name], "gradient", "variance", "total").sel(budget=_N))) for name in ("small", "paper-v2")]
+    ahead = [numbers(lead(windows(runs[name], "gradient", "variance", "total").sel(budget=BUDGET))) for name in ("small", "paper-v2")]
     return over(ahead[0] + ahead[1]), over(ahead[1])
 
 
@@ -214,7 +212,7 @@ def _(runs: Runs) -> Measured:
     as_stated(
         "networks of the runs small and paper-v2, of 34, whose first-order window is within a factor of 2 of that of the lag's exact"
         " part along"
-        f" the same directions, f counted once, N = {_N}",
+        f" the same directions, f counted once, N = {BUDGET}",
         at_least(34),
     ),
     rather(
@@ -229,7 +227,7 @@ def _(runs: Runs) -> Measured:
 def _(runs: Runs) -> tuple[Measured, Measured]:
     ratio = {}
     for name in ("small", "paper-v2"):
-        exact, first = (windows(runs[name], view, "mean").sel(budget=_N) for view in ("whole", "first"))
+        exact, first = (windows(runs[name], view, "mean").sel(budget=BUDGET) for view in ("whole", "first"))
         ratio[name] = exact / first
     alike = sum(int(((one >= 0.5) & (one <= 2)).sum()) for one in ratio.values())
     return exactly(alike), over(numbers(ratio["small"].sel(model=SCALAR)))

@@ -22,13 +22,12 @@ from lwcore.claims.claim import (
     within,
 )
 from lwcore.claims.record import Runs
-from lwcore.claims.recorded import EXPANSIONS, SCALAR, lead, log, numbers, windows
+from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, lead, log, numbers, windows
 from lwcore.robust import probes
 from lwcore.spectra import width
 
 chapter = Chapter("livi")
 
-_N = 512
 _LETTER = "N: zeroth, own noise, v2 to the letter"
 _THREE = "95 % over three seeds, of which at most 75 % can be promised"
 
@@ -260,7 +259,7 @@ def _(runs: Runs) -> Measured:
     for name, order in product(("small", "paper-v2"), EXPANSIONS):
         window = windows(runs[name], order)
         more = window.sel(model=SCALAR, budget=8192).max("model")
-        found += numbers(window.sel(model="DiagGate", budget=_N) - more)
+        found += numbers(window.sel(model="DiagGate", budget=BUDGET) - more)
     return over(found)
 
 

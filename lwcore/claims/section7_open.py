@@ -11,13 +11,11 @@ from lwcore.adaptive import base_rates, split_envelope
 from lwcore.claims import cases
 from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over
 from lwcore.claims.record import Runs
-from lwcore.claims.recorded import EXPANSIONS, GATED, lead, log, numbers, windows
+from lwcore.claims.recorded import BUDGET, EXPANSIONS, GATED, lead, log, numbers, windows
 from lwcore.network import Network
 from lwcore.spectra import variance_shares, width
 
 chapter = Chapter("livi")
-
-_N = 512
 
 
 @chapter.claim(
@@ -57,14 +55,14 @@ def _(runs: Runs) -> Measured:
     "§7, first open question",
     "As the theory says of broad spectra, GRU and LSTM have longer windows than ConstGate and SharedGate.",
     as_stated(
-        f"steps by which they are longer at N = {_N}, version 2's letter, zeroth and first order, seeds of the run small (least to"
+        f"steps by which they are longer at N = {BUDGET}, version 2's letter, zeroth and first order, seeds of the run small (least to"
         " largest)",
         at_least(1),
     ),
     code="lwcore.tables_spectra.expectations",
 )
 def _(runs: Runs) -> Measured:
-    window = {order: windows(runs["small"], order).sel(budget=_N) for order in EXPANSIONS}
+    window = {order: windows(runs["small"], order).sel(budget=BUDGET) for order in EXPANSIONS}
     return over(one for model in ("GRU", "LSTM") for each in window.values() for one in numbers(lead(each, model)))
 
 
@@ -75,14 +73,14 @@ def _(runs: Runs) -> Measured:
     as_stated(
         "steps by which their window along each lag's own mean gradient in the noise of the whole gradient is longer than the longer one"
         " of the"
-        f" other two, N = {_N}, seeds of the run small (least to largest)",
+        f" other two, N = {BUDGET}, seeds of the run small (least to largest)",
         at_most(0),
     ),
     code="lwcore.tables_spectra.expectations",
     paper="ours",
 )
 def _(runs: Runs) -> Measured:
-    window = windows(runs["small"], "gradient", "variance", "total").sel(budget=_N)
+    window = windows(runs["small"], "gradient", "variance", "total").sel(budget=BUDGET)
     return over(one for model in ("GRU", "LSTM") for one in numbers(lead(window, model)))
 
 
