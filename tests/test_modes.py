@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from lwcore.modes import dip, mode_test, rejection_rate
+from lwcore.modes import mode_test, rejection_rate
+
+
+def dip(sample):
+    """The dip alone."""
+    return mode_test(sample).dip
 
 
 def nearest_unimodal(sample):
@@ -51,7 +56,7 @@ def nearest_unimodal(sample):
     return best
 
 
-@pytest.mark.parametrize("size", [2, 3, 5, 8, 12])
+@pytest.mark.parametrize("size", [4, 5, 8, 12, 20, 30])
 def test_dip_is_the_distance_from_the_nearest_function_with_one_mode(size):
     rng = np.random.default_rng(size)
     for sample in (rng.standard_normal(size), rng.standard_normal(size) + 5 * (rng.random(size) < 0.5), rng.integers(0, 4, size) + 0.0):
@@ -89,10 +94,15 @@ def test_level_holds_where_tails_are_heavy_and_power_grows_with_the_distance():
     assert power[0] < 0.3 < power[1] < 0.8 < 0.9 < power[2]
 
 
-def test_p_value_counts_uniform_samples_with_as_large_a_dip():
-    sample = np.concatenate([np.zeros(20) + np.arange(20) * 1e-9, np.ones(20) + np.arange(20) * 1e-9])
-    assert mode_test(sample, replicates=99).p_value == pytest.approx(0.01)
-    assert mode_test(np.arange(40.0), replicates=99).p_value == 1
+def test_p_value_is_the_chance_of_as_large_a_dip_in_a_uniform_sample():
+    rng = np.random.default_rng(4)
+    sample = np.concatenate([rng.standard_normal(20), 5 + rng.standard_normal(20)])
+    found = mode_test(sample)
+    larger = sum(dip(rng.random(40)) >= found.dip for _ in range(4000))
+    low, high = stats.binomtest(larger, 4000).proportion_ci(0.999)
+    assert 0.02 < found.p_value < 0.5
+    assert low < found.p_value < high
+    assert mode_test(np.arange(40.0)).p_value == 1
 
 
 def test_samples_that_have_no_modes_are_refused():
@@ -100,5 +110,5 @@ def test_samples_that_have_no_modes_are_refused():
         dip(np.full(5, 2.0))
     with pytest.raises(ValueError, match="1 of 3 entries are NaN or infinite"):
         mode_test([1.0, 2.0, np.nan])
-    with pytest.raises(ValueError, match="replicates = 0: must be an integer from 1 up"):
-        mode_test([1.0, 2.0, 3.0], replicates=0)
+    with pytest.raises(ValueError, match=r"number of samples = 3: must be an integer from 4 to 72000"):
+        mode_test([1.0, 2.0, 3.0])
