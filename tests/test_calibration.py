@@ -1,0 +1,119 @@
+"""Calibration: the truth that is drawn, what a rule should do by its definition, and what it does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+from lwcore import calibration
+from lwcore.bounds import sample_complexity
+from lwcore.calibration import PLANTED, REST, binomial_interval, counts, draw, false_windows, nominal_power
+from lwcore.config import DiagnosticSettings
+from lwcore.stable import SymmetricStable
+
+SETTINGS = DiagnosticSettings(sequences=20, lags=(1,), ends=1, directions=1, orders=("exact",), significance=0.05, budgets=(1,))
+NOTHING = [0.0] * 6
+
+
+def within(hits, trials, probability, level=0.999):
+    low, high = binomial_interval(hits, trials, level)
+    return (low <= probability) & (probability <= high)
+
+
+@pytest.mark.parametrize("alpha", [1.3, 2.0])
+def test_drawn_signals_need_the_number_of_sequences_that_was_planted(alpha):
+    numbers = draw(alpha, 50, 2000, np.random.default_rng(0))
+    shifts = numbers.statistic.median(["trial", "probe", "sequence"])  # a stable law's centre
+    whole = (1 + REST**alpha) ** (1 / alpha)
+    strong = np.array(PLANTED) > 1
+    needed = sample_complexity(1.0, shifts.values[strong], whole, alpha)
+    np.testing.assert_allclose(50 / needed, np.array(PLANTED)[strong], rtol=0.1)
+    assert abs(shifts.values[-1]) < 0.02
+    rest = (numbers.projection - numbers.statistic).values.ravel()[:4000]
+    assert stats.kstest(rest / REST, SymmetricStable(alpha).cdf).pvalue > 0.001
+    assert stats.kstest(numbers.projection.values[:, 0, -1].ravel()[:4000] / whole, SymmetricStable(alpha).cdf).pvalue > 0.001
+
+
+@pytest.mark.parametrize("alpha", [1.4, 2.0])
+@pytest.mark.parametrize("noise", [1.0, 3.0])
+def test_nominal_power_is_what_means_of_a_known_law_do(alpha, noise):
+    """Means simulated, and held against N(ℓ) from `sample_complexity`."""
+    rng, n, trials = np.random.default_rng(1), 40, 3000
+    for planted in (0.0, 0.6, 3.0):
+        shift = (sample_complexity(1.0, 1.0, noise, alpha) * planted / n) ** (1 - 1 / alpha)
+        means = shift + SymmetricStable(alpha).sample((trials, n), rng).mean(-1)
+        hits = (sample_complexity(1.0, means, noise, alpha) <= n).sum()
+        assert within(hits, trials, nominal_power(alpha, planted, noise)), (planted, hits / trials)
+
+
+def test_false_windows_of_both_rules_are_those_of_their_definitions():
+    """Gaussian numbers and the reading with their variance, where both definitions are exact but for the estimated variance."""
+    trials = 300
+    found = counts(draw(2.0, 200, trials, np.random.default_rng(2), NOTHING), SETTINGS).sel(
+        reading="variance", noise_definition="lag", view="gradient"
+    )
+    assert within(found.too_long.sel(rule="plug-in"), trials, 1 - 0.9 ** len(NOTHING))
+    assert within(found.too_long.sel(rule="tested"), trials, 0.05)
+    assert within(found.seen.sel(rule="plug-in").values, trials, 0.1).all()
+    assert (found.too_short == 0).all()
+
+
+def test_lags_are_seen_as_often_as_the_law_says():
+    trials, found = 200, counts(draw(1.6, 400, 200, np.random.default_rng(3)), SETTINGS, 6)
+    for noise, ratio in (("lag", 1.0), ("total", calibration.whole_scale(1.6))):
+        strength = np.array(PLANTED) * (calibration.whole_scale(1.6) / ratio) ** (1.6 / 0.6)
+        nominal = nominal_power(1.6, strength, ratio)
+        seen = found.seen.sel(rule="plug-in", reading="mean", noise_definition=noise).squeeze("probe")
+        assert within(seen.values, trials, nominal, 0.9999).mean() >= 0.9, (noise, seen.values / trials, nominal)
+    window = found.sel(rule="plug-in", reading="mean", noise_definition="total", view="gradient")
+    beyond = 1 - np.prod(1 - nominal_power(1.6, np.array(PLANTED)[6:], calibration.whole_scale(1.6)))
+    assert within(window.too_long, trials, beyond, 0.9999)
+    assert int(window.too_long) + int(window.too_short) < trials
+
+
+def test_signs_at_random_take_every_signal_away():
+    numbers = draw(2.0, 100, 1, np.random.default_rng(4), [400.0] * 6).isel(trial=0)
+    true = counts(numbers.expand_dims("trial"), SETTINGS)
+    assert (true.too_long.sel(noise_definition="lag", reading="variance") == 1).all()
+    found = false_windows(numbers, SETTINGS, np.random.default_rng(5), draws=300)
+    assert found.attrs["trials"] == 300
+    tested = found.too_long.sel(rule="tested", noise_definition="lag", reading="variance", view="gradient")
+    assert tested / 300 < 0.12  # lags share their signs: at or below the level, give or take chance
+    xr.testing.assert_identical(found, false_windows(numbers, SETTINGS, np.random.default_rng(5), draws=300))
+
+
+def test_a_view_has_a_window_if_any_of_its_probes_has():
+    one = draw(2.0, 50, 40, np.random.default_rng(6), NOTHING)
+    parts = {
+        name: xr.concat([one[name], -one[name]], "probe").assign_coords(view=("probe", ["gradient"] * 2))
+        for name in ("statistic", "projection")
+    }
+    two = xr.Dataset(parts).assign(rate=one.rate)
+    found = counts(two, SETTINGS).sel(rule="plug-in", reading="variance", noise_definition="lag")
+    single = [counts(two.isel(probe=[i]), SETTINGS).sel(rule="plug-in", reading="variance", noise_definition="lag") for i in (0, 1)]
+    assert int(found.too_long.max()) > max(int(s.too_long.max()) for s in single)
+    assert set(found.seen.dims) == {"probe", "lag"}
+
+
+def test_binomial_interval_is_clopper_and_pearsons():
+    for hits, trials in ((0, 10), (3, 10), (10, 10), (499, 1000)):
+        expected = stats.binomtest(hits, trials).proportion_ci(0.9)
+        assert np.allclose(binomial_interval(hits, trials, 0.9), (expected.low, expected.high), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"alpha": 1.0}, r"alpha = 1\.0: must lie in \(1, 2\]"),
+        ({"n_sequences": 5}, "n_sequences = 5: must be an integer from 20 up"),
+        ({"trials": 0}, "trials = 0: must be an integer from 1 up"),
+        ({"planted": [-1.0]}, r"planted contains -1\.0: every entry must be 0 or above"),
+        ({"error": 0.5}, r"error = 0\.5: must lie in \(0, 0\.5\)"),
+    ],
+)
+def test_bad_arguments_are_named(change, words):
+    given = {"alpha": 1.5, "n_sequences": 50, "trials": 3, "rng": np.random.default_rng(0)} | change
+    with pytest.raises(ValueError, match=words):
+        draw(**given)
