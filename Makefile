@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test claims bench references format lock clean
+.PHONY: help book pdf test claims bench calibration sbom audit references format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,17 @@ bench: $(STAMP) ## time and record training steps, rates, memory, stable laws, f
 	$(BIN)/python -m benchmarks.stable
 	$(BIN)/python -m benchmarks.fits
 	$(BIN)/python -m benchmarks.elman
+
+calibration: $(STAMP) ## count how often windows are wrong, and record it (half an hour)
+	$(BIN)/python -m benchmarks.calibration
+
+# Tools for these two come from the registry for the moment, and are not part of .venv.
+sbom: $(STAMP) ## list everything that is installed, with licences, in CycloneDX's format, in _build/sbom.json
+	@mkdir -p _build
+	$(BIN)/uvx --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py environment --output-reproducible --pyproject pyproject.toml -o _build/sbom.json $(BIN)/python
+
+audit: $(STAMP) ## hold the lock against the databases of known vulnerabilities (needs the network)
+	$(BIN)/uvx --from pip-audit==2.10.1 pip-audit -r constraints.txt --no-deps --disable-pip
 
 references: $(STAMP) ## record the reference outputs of notebook cells afresh
 	$(BIN)/python -m pytest notebooks book --refresh-references

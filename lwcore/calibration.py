@@ -4,7 +4,7 @@ A rule errs in two ways. It sees a lag that is not there: its **false windows** 
 **power** is counted where a signal of known strength stands. What either should be follows from the rule's definition, its nominal rate.
 
 Truth is known of numbers drawn from a law (`draw`), of a network's own numbers once the sign of every sequence is drawn at random
-(`false_windows`), and of networks whose error is replaced by noise (`measure.observe`'s source ``"noise"``).
+(`false_windows`, `false_detections`), and of networks whose error is replaced by noise (`measure.observe`'s source ``"noise"``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy import stats
 from lwcore.arguments import finite_array, integer_in, real_in, require
 from lwcore.bounds import detection_threshold, rate_exponent
 from lwcore.config import DiagnosticSettings
-from lwcore.inference import infer
+from lwcore.inference import infer, significant
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -145,6 +145,23 @@ def false_windows(numbers: xr.Dataset, settings: DiagnosticSettings, rng: np.ran
     signs = rng.choice([-1.0, 1.0], (integer_in("draws", draws, 1), numbers.sizes["sequence"]))
     flipped = numbers[["statistic", "projection"]].astype(np.float64) * xr.DataArray(signs, dims=("trial", "sequence"))
     return counts(flipped.transpose("trial", ...).assign(rate=numbers.rate), settings)
+
+
+def false_detections(statistic: ArrayLike, level: float, rng: np.random.Generator, draws: int = 200) -> int:
+    """Count in how many draws of every sequence's sign the tested rule sees any lag: no window at any N can be false more often.
+
+    Args:
+        statistic: One number a sequence, shape (probes, lags, sequences): a family, as `inference.significant` takes it.
+        level: Error allowed for the family, in (0, 1).
+        rng: Source of the signs.
+        draws: Number of draws.
+
+    Returns:
+        Number of draws with a detection.
+    """
+    numbers = finite_array("statistic", statistic, ndim=3)
+    signs = rng.choice([-1.0, 1.0], (integer_in("draws", draws, 1), numbers.shape[-1]))
+    return sum(int(significant(numbers * sign, real_in("level", level, "(0, 1)")).any()) for sign in signs)
 
 
 def binomial_interval(hits: ArrayLike, trials: int, level: float = 0.95) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from scipy import stats
 
 from lwcore import calibration
 from lwcore.bounds import sample_complexity
-from lwcore.calibration import PLANTED, REST, binomial_interval, counts, draw, false_windows, nominal_power
+from lwcore.calibration import PLANTED, REST, binomial_interval, counts, draw, false_detections, false_windows, nominal_power
 from lwcore.config import DiagnosticSettings
 from lwcore.stable import SymmetricStable
 
@@ -82,6 +82,13 @@ def test_signs_at_random_take_every_signal_away():
     tested = found.too_long.sel(rule="tested", noise_definition="lag", reading="variance", view="gradient")
     assert tested / 300 < 0.12  # lags share their signs: at or below the level, give or take chance
     xr.testing.assert_identical(found, false_windows(numbers, SETTINGS, np.random.default_rng(5), draws=300))
+
+
+def test_false_detections_keep_the_level_whatever_the_signal():
+    rng = np.random.default_rng(7)
+    noise = rng.standard_t(3, (2, 5, 60))
+    assert within(false_detections(noise, 0.1, rng, 400), 400, 0.1)
+    assert binomial_interval(false_detections(noise + 3, 0.1, rng, 400), 400)[0] < 0.1  # signs are shared by all lags: below the level
 
 
 def test_a_view_has_a_window_if_any_of_its_probes_has():

@@ -1,0 +1,133 @@
+"""Tables of the chapter on calibration: how often each rule sees what is not there, as counted by ``make calibration``.
+
+Entries are percentages with exact 95 % intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from lwcore.calibration import binomial_interval, false_detections
+from lwcore.config import Config
+
+RULES = ("tested", "plug-in")
+_LEARNABLE = {"rule": "tested", "noise_definition": "total", "reading": "variance", "definition": "supremum"}
+
+
+def by_reading(recorded: xr.Dataset, n_sequences: int) -> pd.DataFrame:
+    """Show in how many draws without any signal a window was read off, for every rule, noise and reading.
+
+    Args:
+        recorded: ``calibration.nc``.
+        n_sequences: Number of sequences of a draw, one of those recorded.
+
+    Returns:
+        Percentages over rule, noise and reading, a column for each α.
+    """
+    hits = recorded.too_long.sel(truth="nothing", n_sequences=n_sequences).squeeze("view", drop=True).drop_sel(reading="letter_v2")
+    return _table(hits, recorded.attrs["trials"], ("rule", "noise_definition", "reading"), "alpha", "α = {:g}")
+
+
+def by_size(recorded: xr.Dataset, reading: str = "mean") -> pd.DataFrame:
+    """Show the same for one reading and several numbers of sequences.
+
+    Args:
+        recorded: ``calibration.nc``.
+        reading: Name of the reading.
+
+    Returns:
+        Percentages over rule, noise and number of sequences, a column for each α.
+    """
+    hits = recorded.too_long.sel(truth="nothing", reading=reading).squeeze("view", drop=True)
+    return _table(hits, recorded.attrs["trials"], ("rule", "noise_definition", "n_sequences"), "alpha", "α = {:g}")
+
+
+def wrong_windows(recorded: xr.Dataset, n_sequences: int, reading: str = "mean") -> pd.DataFrame:
+    """Show in how many draws with planted signals the window is too long, or too short, held against the truth in the whole's noise.
+
+    Args:
+        recorded: ``calibration.nc``.
+        n_sequences: Number of sequences of a draw.
+        reading: Name of the reading.
+
+    Returns:
+        Percentages over rule and noise, columns for each kind of error and α.
+    """
+    chosen = recorded.sel(truth="planted", n_sequences=n_sequences, reading=reading).squeeze("view", drop=True)
+    tables = {
+        words: _table(chosen[name], recorded.attrs["trials"], ("rule", "noise_definition"), "alpha", "α = {:g}")
+        for name, words in (("too_long", "too long"), ("too_short", "too short"))
+    }
+    return pd.concat(tables, axis=1)
+
+
+def networks(recorded: xr.Dataset) -> pd.DataFrame:
+    """Show the same for trained networks whose error is replaced by noise, all networks together.
+
+    Args:
+        recorded: ``calibration-networks.nc``.
+
+    Returns:
+        Percentages over rule, noise and reading, columns for each number of sequences and view.
+    """
+    hits = recorded.too_long.sel(reading=["mean", "variance"]).sum("model").stack(case=("n_sequences", "view"))
+    trials = {n: int(count) for n, count in recorded.trials.sum("model").to_series().items()}
+    index = pd.MultiIndex.from_product([RULES, hits.noise_definition.values, hits.reading.values], names=["rule", "noise", "reading"])
+    columns = {
+        (f"{n} sequences", view): [
+            _percent(hits.sel(rule=rule, noise_definition=noise, reading=reading, case=(n, view)).item(), trials[n])
+            for rule, noise, reading in index
+        ]
+        for n, view in hits.case.values
+    }
+    return pd.DataFrame(columns, index=index)
+
+
+def windows_with_error(results: xr.Dataset, n_sequences: int, rng: np.random.Generator, draws: int = 200) -> pd.DataFrame:
+    """Show the recorded windows along each lag's own gradient, and how often the same rule gives one where there is no signal.
+
+    Args:
+        results: A run that kept its numbers.
+        n_sequences: N at which windows are read, one of the run's budgets.
+        rng: Source of the signs.
+        draws: Draws of signs for each network.
+
+    Returns:
+        For each model: windows of its networks (least, median, largest, in steps), the level of the test, and the false windows of all its
+        networks at any N, signs drawn at random.
+    """
+    level = Config.model_validate_json(results.attrs["configuration"]).diagnostics.significance
+    own = results.isel(probe=np.flatnonzero(results.view == "gradient"))
+    windows = own.window.sel(source="error", budget=n_sequences, **_LEARNABLE)
+    rows = {}
+    for model in results.model.values:
+        found = windows.sel(model=model).values.ravel()
+        numbers = own.statistic.sel(model=model).transpose("seed", "probe", "lag", "sequence").values.astype(np.float64)
+        hits = sum(false_detections(one, level, rng, draws) for one in numbers)
+        rows[model] = {
+            "window (steps)": f"{np.median(found):.0f} ({found.min():.0f} to {found.max():.0f})",
+            "level (%)": f"{100 * level:g}",
+            "false windows (%)": _percent(hits, draws * len(numbers)),
+        }
+    return pd.DataFrame.from_dict(rows, "index").rename_axis("model")
+
+
+def _table(hits: xr.DataArray, trials: int, rows: Sequence[str], column: str, words: str) -> pd.DataFrame:
+    """Lay counts out as percentages."""
+    ordered = hits.sel(rule=list(RULES)).transpose(*rows, column)
+    index = pd.MultiIndex.from_product([ordered[name].values for name in rows], names=[name.partition("_")[0] for name in rows])
+    values: NDArray[np.int64] = ordered.values.reshape(len(index), -1)
+    return pd.DataFrame(
+        {words.format(label): [_percent(k, trials) for k in values[:, i]] for i, label in enumerate(ordered[column].values)}, index=index
+    )
+
+
+def _percent(hits: int, trials: int) -> str:
+    """Write a share in percent with its interval."""
+    low, high = binomial_interval(hits, trials)
+    return f"{100 * hits / trials:.1f} ({100 * low:.1f}–{100 * high:.1f})"

@@ -1,0 +1,77 @@
+"""Tables and the figure of calibration show the counts that were recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from lwcore import plots_calibration, tables_calibration
+from lwcore.calibration import PLANTED, binomial_interval, nominal_power, whole_scale
+
+READINGS = ["mean", "variance", "optimal", "paper_v2", "letter_v2"]
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """Counts of 100 trials, each entry another number."""
+    rng = np.random.default_rng(0)
+    coords = {
+        "truth": ["nothing", "planted"],
+        "alpha": [1.5, 2.0],
+        "n_sequences": [64, 256],
+        "rule": ["tested", "plug-in"],
+        "reading": READINGS,
+        "noise_definition": ["lag", "total"],
+    }
+    shape = tuple(map(len, coords.values()))
+    seen = rng.integers(0, 101, (*shape, 1, len(PLANTED)))
+    windows = rng.integers(0, 101, (*shape, 1))
+    dims = tuple(coords)
+    data = {"seen": ((*dims, "probe", "lag"), seen), "too_long": ((*dims, "view"), windows), "too_short": ((*dims, "view"), 100 - windows)}
+    return xr.Dataset(data, coords=coords | {"view": ["gradient"]}, attrs={"trials": 100, "revision": "r"})
+
+
+def entry(hits, trials=100):
+    low, high = binomial_interval(hits, trials)
+    return f"{100 * hits / trials:.1f} ({100 * low:.1f}–{100 * high:.1f})"
+
+
+def test_false_windows_are_the_counts_without_a_signal(recorded):
+    table = tables_calibration.by_reading(recorded, 256)
+    assert list(table.columns) == ["α = 1.5", "α = 2"]
+    assert "letter_v2" not in table.index.get_level_values("reading")
+    chosen = {"truth": "nothing", "alpha": 2.0, "n_sequences": 256, "rule": "plug-in", "reading": "optimal", "noise_definition": "lag"}
+    assert table.loc[("plug-in", "lag", "optimal"), "α = 2"] == entry(int(recorded.too_long.sel(chosen).item()))
+    by_size = tables_calibration.by_size(recorded, "optimal")
+    assert by_size.loc[("plug-in", "lag", 256), "α = 2"] == table.loc[("plug-in", "lag", "optimal"), "α = 2"]
+
+
+def test_wrong_windows_are_the_counts_with_planted_signals(recorded):
+    table = tables_calibration.wrong_windows(recorded, 64, "variance")
+    chosen = {"truth": "planted", "alpha": 1.5, "n_sequences": 64, "rule": "tested", "reading": "variance", "noise_definition": "total"}
+    for words, name in (("too long", "too_long"), ("too short", "too_short")):
+        assert table.loc[("tested", "total"), (words, "α = 1.5")] == entry(int(recorded[name].sel(chosen).item()))
+
+
+def test_networks_are_counted_together():
+    coords = {"model": ["GRU", "LSTM"], "n_sequences": [64], "rule": ["tested", "plug-in"], "reading": READINGS}
+    coords |= {"noise_definition": ["lag", "total"], "view": ["whole", "gradient"]}
+    hits = np.random.default_rng(1).integers(0, 41, tuple(map(len, coords.values())))
+    data = xr.Dataset({"too_long": (tuple(coords), hits), "trials": (("model", "n_sequences"), [[40], [40]])}, coords=coords)
+    table = tables_calibration.networks(data)
+    both = data.too_long.sel(n_sequences=64, rule="tested", reading="mean", noise_definition="total", view="whole").sum().item()
+    assert table.loc[("tested", "total", "mean"), ("64 sequences", "whole")] == entry(both, 80)
+
+
+def test_power_is_drawn_against_n_over_the_n_of_its_noise(recorded):
+    figure = plots_calibration.power(recorded, 256)
+    axes = figure.axes[1]
+    lines = {line.get_label(): line.get_data() for line in axes.lines}
+    x, y = lines["plug-in, lag"]
+    planted = np.array(PLANTED)
+    np.testing.assert_allclose(x, (planted * whole_scale(2.0) ** 2)[planted > 0])
+    chosen = {"truth": "planted", "alpha": 2.0, "n_sequences": 256, "rule": "plug-in", "reading": "mean", "noise_definition": "lag"}
+    np.testing.assert_allclose(y, recorded.seen.sel(chosen).values.ravel()[planted > 0] / 100)
+    curve, nominal = lines["by the law, total"]
+    np.testing.assert_allclose(nominal, nominal_power(2.0, curve, whole_scale(2.0)))
