@@ -153,11 +153,29 @@ def lag_list(name: str, lags: Iterable[int], length: int | None = None, *, least
         TypeError: If a lag is not an integer.
         ValueError: If there are none, or one is out of range, repeated or out of order.
     """
-    checked = [
-        integer_in(f"{name}[{i}]", lag, least, None if length is None else length - 1) for i, lag in enumerate(sequence_of(name, lags))
-    ]
+    return increasing_integers(name, lags, least, None if length is None else length - 1, what="lag")
+
+
+def increasing_integers(name: str, values: Iterable[int], low: int, high: int | None = None, *, what: str = "number") -> list[int]:
+    """Return some integers as a list after checking that they are in range and strictly increasing.
+
+    Args:
+        name: Name of the argument, for the message.
+        values: The values.
+        low: Least allowed value.
+        high: Greatest allowed value; None for no bound.
+        what: What one of them is, for the message.
+
+    Returns:
+        The values.
+
+    Raises:
+        TypeError: If one is not an integer.
+        ValueError: If there are none, or one is out of range, repeated or out of order.
+    """
+    checked = [integer_in(f"{name}[{i}]", value, low, high) for i, value in enumerate(sequence_of(name, values))]
     if not checked:
-        raise ValueError(f"{name} = []: must name at least one lag.")
+        raise ValueError(f"{name} = []: must name at least one {what}.")
     for before, after in pairwise(checked):
         if after <= before:
             raise ValueError(f"{name} = {checked}: must be strictly increasing, but {after} follows {before}.")

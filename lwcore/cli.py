@@ -162,7 +162,7 @@ def diagnose_network(
         Path, typer.Option(help="Weights: a state dictionary (.pt) or .safetensors. Only weights are read, no pickled code is run.")
     ],
     data: Annotated[Path, typer.Option(help="An .npz file with inputs (B, T, D) or (B, T), and targets, B in front.")],
-    lags: Annotated[list[int] | None, typer.Option(help="A lag to measure; repeat the option for several.")] = None,
+    lags: Annotated[list[str] | None, typer.Option(help="Lags to measure, as in 1,5,10; the option may be repeated.")] = None,
     recurrent: Annotated[str | None, typer.Option(help="Name of the recurrent module in the checkpoint, if there are several.")] = None,
     readout: Annotated[str | None, typer.Option(help="Name of the linear readout, if several fit; 'none' for none.")] = None,
     nonlinearity: Annotated[str, typer.Option(help="What an nn.RNN applies, tanh or relu; weights do not say.")] = "tanh",
@@ -176,26 +176,39 @@ def diagnose_network(
     figure: Annotated[Path | None, typer.Option(help="Draw them in one picture, here; the ending chooses the format.")] = None,
 ) -> None:
     """Measure the learnability window of your own LSTM, GRU or RNN: how far back its gradient can be seen, from how many sequences."""
+    import warnings
+
+    from lwcore import results
     from lwcore.diagnose import checkpoint as files
-    from lwcore.diagnose import diagnose
+    from lwcore.diagnose import diagnose, words
 
     try:
+        if output is not None:
+            results.check_writable("output", output)
+        if figure is not None:
+            results.check_writable("figure", figure, _figure_endings())
         inputs, targets = files.load_data(data)
         each = targets.shape[1:2] == inputs.shape[1:2] if every_step is None else every_step
         net = files.network(files.load_weights(checkpoint), recurrent, readout, nonlinearity, every_step=each)
-        found = diagnose(net, (inputs, targets), lags, loss=files.loss_of, source=source.value, n_sequences=n_sequences)
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always", UserWarning)
+            found = diagnose(
+                net, (inputs, targets), _integers("lags", lags), loss=files.loss_of, source=source.value, n_sequences=n_sequences
+            )
+        for note in noted:
+            err.print(str(note.message), style="yellow", markup=False)
         if output is not None:
             found.save(output)
         if figure is not None:
             _draw(found.plot, figure)
     except KeyboardInterrupt:
-        err.print("Interrupted before anything was measured.")
+        err.print("Interrupted before there was a result.")
         raise typer.Exit(130) from None
     except (OSError, ValueError, TypeError, RuntimeError, ImportError, MemoryError) as error:
         _fail(str(error) or type(error).__name__)
     out.print(str(found), markup=False)
     if found.complete:
-        table = Table("sequences N", "all lags visible up to", "longest visible lag", box=None, header_style="bold")
+        table = Table(*words.HEADINGS, box=None, header_style="bold")
         for n in found.table_budgets():
             table.add_row(f"{n:,}", str(found.window(n, "first_passage")), str(found.window(n)))
         out.print(table, markup=False)
@@ -289,18 +302,36 @@ def _executor(where: Where) -> AbstractContextManager[Executor | None]:
     return nullcontext()
 
 
+def _integers(name: str, given: list[str] | None) -> list[int] | None:
+    """Read integers, separated by commas or given one by one."""
+    if given is None:
+        return None
+    try:
+        return [int(part) for some in given for part in some.split(",")]
+    except ValueError:
+        raise ValueError(f"{name} = {','.join(given)!r}: must be integers with commas between them, as in 1,5,10.") from None
+
+
+def _figure_endings() -> list[str]:
+    """The endings of files that a figure can be written to."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    return list(FigureCanvasBase.get_supported_filetypes())
+
+
 def _draw(plot: Callable[[], Figure], path: Path) -> None:
     """Draw a figure into a file, or end with why not."""
     import matplotlib as mpl
 
-    from lwcore import plots
+    from lwcore import plots, results
 
     plots.use_book_style()
     mpl.rcParams["figure.facecolor"] = mpl.rcParams["savefig.facecolor"] = "white"  # a file may be looked at on any ground
     try:
-        plot().savefig(path, dpi=150)
+        results.check_writable("figure", path, _figure_endings())
+        results.write_atomically(path, lambda part: plot().savefig(part, dpi=150, format=path.suffix[1:].lower()))
     except (OSError, ValueError) as error:
-        _fail(f"figure = {str(path)!r}: {error}")
+        _fail(str(error) if str(error).startswith("figure = ") else f"figure = {str(path)!r}: {error}")
 
 
 def _fail(message: str) -> NoReturn:

@@ -6,8 +6,9 @@ import hashlib
 import os
 import platform
 import subprocess
+import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import metadata
 from pathlib import Path
 from typing import Protocol
@@ -33,6 +34,30 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def check_writable(name: str, path: Path, endings: Collection[str] | None = None) -> None:
+    """Check that a file can be written, before the work of which it is to hold the result.
+
+    Args:
+        name: Name of the argument, for the message.
+        path: Where the file is to be; its folder must exist.
+        endings: Allowed endings, without the dot; None for any.
+
+    Raises:
+        ValueError: If it cannot.
+    """
+    if endings is not None and path.suffix[1:].lower() not in endings:
+        raise ValueError(f"{name} = {str(path)!r}: must end in one of {', '.join(f'.{ending}' for ending in sorted(endings))}.")
+    if path.is_dir():
+        raise ValueError(f"{name} = {str(path)!r}: is a folder; must be a file.")
+    if not path.parent.is_dir():
+        raise ValueError(f"{name} = {str(path)!r}: there is no folder {str(path.parent)!r}; must be in one that exists.")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise ValueError(f"{name} = {str(path)!r}: must be in a folder that can be written to ({error.strerror}).") from None
 
 
 def save(dataset: xr.Dataset, path: str | Path) -> None:

@@ -59,7 +59,8 @@ def test_three_lines_are_enough():
     assert result.data.attrs["loss"] == "cross-entropy"
     assert result.data.lag.values.tolist() == list(range(1, 16))
     assert result.data.sizes["sequence"] == 200
-    assert "shows 400 sequences" in str(result)
+    assert "In 400 sequences the gradient" in " ".join(str(result).split())
+    assert result.data.attrs["measured_on"] == "read as 400 sequences of 16 steps of 1 number: half for directions, half for numbers"
 
 
 def test_pure_noise_has_no_window():
@@ -186,33 +187,6 @@ def test_an_interrupt_leaves_what_there_is():
         diagnose(Net(outputs=1), planted(), [1, 2, 4], loss=Stops(3), progress=False)
 
 
-def test_bad_arguments_are_explained_before_any_work():
-    net, (inputs, targets) = Net(outputs=1), planted(60)
-    for change, message in (
-        ({"lags": [1, 16]}, r"lags\[1\] = 16: must be an integer from 1 to 15"),
-        ({"lags": [2, 1]}, "strictly increasing"),
-        ({"source": "noise"}, "source = 'noise': must be one of 'error', 'target'"),
-        ({"sequences": 10}, "sequences = 10: must be an integer from 40"),
-        ({"error": 0.5}, "error = 0.5"),
-        ({"significance": 0}, "significance = 0"),
-        ({"n_sequences": 0}, "n_sequences = 0"),
-        ({"budgets": [2, 1]}, "must be strictly increasing"),
-        ({"loss": "mse"}, "loss"),
-    ):
-        with pytest.raises((ValueError, TypeError), match=message):
-            diagnose(net, (inputs, targets), progress=False, **change)
-    for batches, message in (
-        ([], "there are none"),
-        (planted(39), "hold 39 sequences; at least 40"),
-        ([inputs], r"batches\[0\] is .*must be a pair"),
-        (3, "must give pairs"),
-        ([(inputs[:30], targets[:30]), (inputs[30:, 1:], targets[30:])], "equally long"),
-        ((inputs.index_fill(1, torch.tensor([0]), torch.nan), targets), "NaN or infinite"),
-    ):
-        with pytest.raises((ValueError, TypeError), match=message):
-            diagnose(net, batches, progress=False)
-
-
 def test_the_network_and_its_gradients_are_left_alone(found):
     net = Net(outputs=1)
     before = {name: value.clone() for name, value in net.state_dict().items()}
@@ -233,7 +207,7 @@ def stored(tmp_path, net, **data):
 def test_the_command_does_what_the_function_does(kind, tmp_path):
     net = Net(kind, outputs=1)
     weights, data = stored(tmp_path, net)
-    options = ["--lags", 1, "--lags", 3, "--output", tmp_path / "found.nc", "--figure", tmp_path / "found.png"]
+    options = ["--lags", "1,3", "--output", tmp_path / "found.nc", "--figure", tmp_path / "found.png"]
     code, output = lw("diagnose", "--checkpoint", weights, "--data", data, *options)
     assert code == 0, output
     direct = diagnose(net.double(), [part.double() for part in planted(80)], [1, 3], progress=False)
@@ -241,6 +215,59 @@ def test_the_command_does_what_the_function_does(kind, tmp_path):
     assert "longest visible lag" in output
     np.testing.assert_allclose(Diagnosis.load(tmp_path / "found.nc").data.required, direct.data.required, rtol=1e-3)
     assert (tmp_path / "found.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_lags_are_given_with_commas_or_one_by_one(tmp_path):
+    weights, data = stored(tmp_path, Net(outputs=1))
+    for options in (["--lags", "1,3,4"], ["--lags", "1, 3", "--lags", 4]):
+        code, output = lw("diagnose", "--checkpoint", weights, "--data", data, *options, "--output", tmp_path / "found.nc")
+        assert code == 0, output
+        assert Diagnosis.load(tmp_path / "found.nc").data.lag.values.tolist() == [1, 3, 4]
+    for bad, message in (("1;3", "lags = '1;3': must be integers with commas"), ("3,1", "must be strictly increasing")):
+        code, output = lw("diagnose", "--checkpoint", weights, "--data", data, "--lags", bad)
+        assert (code, message in output) == (2, True), output
+
+
+def test_places_of_files_are_checked_before_anything_is_measured(tmp_path):
+    """No checkpoint and no data are there: what is wrong with the places of the results is said first."""
+    (tmp_path / "file").write_text("")
+    for option, path, message in (
+        ("--output", tmp_path / "none" / "x.nc", "there is no folder"),
+        ("--output", tmp_path, "is a folder; must be a file"),
+        ("--output", tmp_path / "file" / "x.nc", "there is no folder"),
+        ("--figure", tmp_path / "none" / "x.png", "there is no folder"),
+        ("--figure", tmp_path / "x.xyz", "must end in one of ."),
+        ("--figure", tmp_path / "x", "must end in one of"),
+    ):
+        code, output = lw("diagnose", "--checkpoint", tmp_path / "none.pt", "--data", tmp_path / "none.npz", option, path)
+        assert code == 2
+        assert f"{option[2:]} = {str(path)!r}" in output
+        assert message in output
+
+
+def test_a_figure_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    def breaks(self, path, **_):
+        path.write_bytes(b"half")
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Figure, "savefig", breaks)
+    weights, data = stored(tmp_path, Net(outputs=1))
+    (tmp_path / "found.png").write_bytes(b"old")
+    code, output = lw("diagnose", "--checkpoint", weights, "--data", data, "--lags", 1, "--figure", tmp_path / "found.png")
+    assert code == 2
+    assert "the disk is full" in output
+    assert (tmp_path / "found.png").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npz", "found.png", "weights.pt"]
+
+
+def test_the_command_warns_of_axes_that_may_be_swapped(tmp_path):
+    inputs = draw(50, 60, 1).numpy()
+    weights, data = stored(tmp_path, Net(outputs=1), inputs=inputs, targets=inputs)
+    code, output = lw("diagnose", "--checkpoint", weights, "--data", data, "--lags", 1)
+    assert code == 0, output
+    assert "read as 50 sequences of 60 steps of 1 number, for the LSTM has batch_first=True" in output
 
 
 def test_targets_at_every_step_and_classes_are_known_by_their_shape(tmp_path):
@@ -251,7 +278,7 @@ def test_targets_at_every_step_and_classes_are_known_by_their_shape(tmp_path):
     weights, data = stored(tmp_path, Net(outputs=3), inputs=inputs[..., 0], targets=np.arange(60) % 3)
     code, output = lw("diagnose", "--checkpoint", weights, "--data", data, "--lags", 1, "--source", "target", "--n-sequences", 77)
     assert code == 0, output
-    assert "shows 77 sequences" in output
+    assert "In 77 sequences" in output
     code, output = lw("diagnose", "--checkpoint", weights, "--data", data, "--lags", 99)
     assert (code, "lags[0] = 99" in output) == (2, True)
 
@@ -327,8 +354,8 @@ def test_checkpoints_that_do_not_say_which_network_are_explained(tmp_path):
         with pytest.raises(ValueError, match=message):
             checkpoint.network(net.state_dict(), **options)
 
-    refused(nn.LSTM(1, 2, bidirectional=True), "bidirectional")
-    refused(nn.LSTM(1, 2, proj_size=1), "not supported")
+    refused(nn.LSTM(1, 2, bidirectional=True), "it is bidirectional, .* not supported")
+    refused(nn.LSTM(1, 2, proj_size=1), r"it projects its outputs \(proj_size\); not supported")
     refused(nn.ModuleDict({"a": nn.GRU(1, 2), "b": nn.GRU(1, 2)}), "recurrent = None: must be one of 'a', 'b'")
     refused(nn.ModuleDict({"a": nn.GRU(1, 2), "b": nn.Linear(2, 1), "c": nn.Linear(2, 1)}), "readout = None: must be one of 'b', 'c'")
     refused(nn.GRU(1, 2), "nonlinearity = 'elu'", nonlinearity="elu")

@@ -12,5 +12,6 @@ inputs and targets. Show `found` in a notebook, print it, ``found.plot()`` it, o
 
 from lwcore.diagnose.diagnosis import Diagnosis, Window
 from lwcore.diagnose.run import diagnose
+from lwcore.diagnose.subject import AxesWarning
 
-__all__ = ["Diagnosis", "Window", "diagnose"]
+__all__ = ["AxesWarning", "Diagnosis", "Window", "diagnose"]

@@ -1,4 +1,18 @@
-"""How sure a window is: bands around every lag's signal-to-noise ratio, by the bootstrap over sequences, and the windows they leave."""
+"""How sure a window is: bands around every lag's signal-to-noise ratio, by the bootstrap over sequences.
+
+The directions along which the numbers were taken are given; bands say what a very large sample would show *along these*. Directions come
+from a half of the sequences, which is as random as the other one. How often bands held was tried on networks whose sequences never end: two
+LSTMs for numbers, one of them trained, a GRU, and an LSTM for classes, with the network's error and with the target's, seven lags at once
+and a nominal 95 %. Of 1000 fresh draws of 200 sequences each
+
+* 92 to 96 % had all lags inside, where the truth was taken along the directions found in that draw (a single lag: 98 to 99 %);
+* 17 to 82 % had, where it was taken along the mean gradients of all sequences there are.
+
+Windows read off the bands held the one along the directions found, at all N at once, in 98 to 100 % of the draws, at either end. But the
+window along the directions of all sequences was longer than the upper end, for some N, in up to 82 % of them: what 100 sequences find of a
+weak lag's direction shows, in the median, as little as an eighth of the ratio along the direction that all sequences have. (A smaller
+simulation of this kind is one of the tests.)
+"""
 
 from __future__ import annotations
 
@@ -32,8 +46,9 @@ def ratio_bands(
     """Bound every lag's signal-to-noise ratio, all lags at once.
 
     Sequences are drawn with replacement, the same for all lags. The largest deviation of any lag's ratio, in units of its standard
-    error, has a distribution over resamples; its quantile is the half-width for every lag. So all true ratios lie inside with the chance
-    `level`, and what is read off several lags, as a window is, inherits it.
+    error, has a distribution over resamples; its quantile is the half-width for every lag. So all true ratios along the same directions lie
+    inside with the chance `level`, about, and what is read off several lags, as a window is, inherits it. Along other directions, those of
+    a larger sample for one, true ratios may lie far outside: see above.
 
     In simulations of 12 lags and 40 to 300 sequences a level of 95 % held 93 to 98 % of the time for Gaussian and Student-t(5) numbers,
     but 81 to 88 % for log-normal ones (unit spread of the logarithm): where a few giants make the noise, bands are too narrow.

@@ -123,8 +123,16 @@ def network(
     own = {name: value for name, value in own.items() if re.match(r"(weight|bias)_(ih|hh|hr)_l\d+(_reverse)?$", name)}
     rows, hidden = own["weight_hh_l0"].shape
     kind = _KINDS.get(rows // hidden) if rows % hidden == 0 else None
-    if kind is None or any(name.endswith("_reverse") for name in own) or any(name.startswith("weight_hr") for name in own):
-        raise ValueError(f"recurrent = {prefix!r}: bidirectional modules and projected outputs are not supported.")
+    for sign, what in (
+        ("_reverse", "is bidirectional, and a lag needs one direction of time"),
+        ("_hr_", "projects its outputs (proj_size)"),
+    ):
+        if any(sign in name for name in own):
+            raise ValueError(f"recurrent = {prefix!r}: it {what}; not supported.")
+    if kind is None:
+        raise ValueError(
+            f"recurrent = {prefix!r}: weight_hh_l0 has shape {(rows, hidden)}; must be 4 (LSTM), 3 (GRU) or 1 (RNN) times H by H."
+        )
     layers = 1 + max(int(name.rsplit("_l", 1)[1]) for name in own)
     options = {"num_layers": layers, "bias": "bias_ih_l0" in own, "batch_first": True, "dtype": own["weight_hh_l0"].dtype}
     width = own["weight_ih_l0"].shape[1]

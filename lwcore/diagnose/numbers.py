@@ -9,7 +9,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from lwcore.diagnose.subject import Sequences, Subject
+from lwcore.diagnose.batches import Sequences
+from lwcore.diagnose.subject import Subject
 
 TRANSPORTED = 16  # sequences whose whole transport is formed
 ENDS = 4  # end points of each
@@ -77,7 +78,7 @@ class Observation:
 
     def _transport(self, advance: Advance) -> None:
         """Form the exact transport of a few sequences."""
-        length = self._length()
+        length = self.subject.read_as[1]
         ends = np.unique(np.linspace(max(self.lags[-1], self.first), length - 1, ENDS).round().astype(int)).tolist()
         recurrence = self.subject.recurrence
         size = len(ends) * len(recurrence.shown) * recurrence.state_size
@@ -96,17 +97,12 @@ class Observation:
         scaled = total / total.abs().amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)  # so that no square underflows
         return scaled / scaled.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
 
-    def _length(self) -> int:
-        """Number of steps T."""
-        return self.subject.hear(self.for_numbers.at(slice(0, 1))).inputs.shape[1]
-
     def _parts(self, sequences: Sequences, size: int | None = None) -> Iterator[Sequences]:
         """Cut sequences into parts of which arrays stay small; `size` numbers belong to one sequence."""
         recurrence = self.subject.recurrence
         parameters = sum(p.numel() for p in recurrence.parameters.values())
-        at_once = max(1, min(AT_ONCE, ENTRIES // (size or max(self._length() * recurrence.state_size, parameters))))
-        for start in range(0, len(sequences), at_once):
-            yield sequences.at(slice(start, start + at_once))
+        at_once = max(1, min(AT_ONCE, ENTRIES // (size or max(self.subject.read_as[1] * recurrence.state_size, parameters))))
+        return sequences.parts(at_once)
 
     def transport(self) -> xr.Dataset:
         """Give rates and off-diagonal shares, over the sequences passed.

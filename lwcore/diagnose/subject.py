@@ -1,76 +1,52 @@
-"""The network under diagnosis: its recurrent module found, listened to, and each sequence's loss gradient taken where that module ends.
+"""The network under diagnosis: which axis counts its sequences, and each one's loss gradient taken where the recurrent module ends, δ.
 
-The reader's network is run as it is, in its own precision and layout, and never changed. A hook cuts the graph behind the recurrent module,
-so that the gradient of the loss stops at its outputs: δ. Transport back from there is `Recurrence`'s.
+Transport back from there is `Recurrence`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from lwcore.diagnose.recurrence import SUPPORTED, Recurrence, Scan
+from lwcore.diagnose.batches import Batch, Sequences
+from lwcore.diagnose.listening import Head, Heard, Listener
+from lwcore.diagnose.recurrence import Scan
+from lwcore.diagnose.words import plural
 
 SOURCES = ("error", "target")
 _TRIED = 4  # sequences on which it is tried whether the network treats them one by one
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}  # rounding adds up over the steps
+_ELEMENTWISE = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCELoss, nn.BCEWithLogitsLoss)
+_ELEMENTWISE_FUNCTIONS = (
+    functional.mse_loss,
+    functional.l1_loss,
+    functional.smooth_l1_loss,
+    functional.huber_loss,
+    functional.binary_cross_entropy,
+    functional.binary_cross_entropy_with_logits,
+)
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-Head = Callable[[Tensor], Tensor]
 
 
-@dataclass(frozen=True, eq=False)
-class Sequences:
-    """Sequences with their axis in front, as they are stored.
-
-    Attributes:
-        inputs: What the network takes, shape (sequences, …).
-        targets: What its loss takes, shape (sequences, …).
-    """
-
-    inputs: Tensor
-    targets: Tensor
-
-    def __len__(self) -> int:
-        """Number of sequences."""
-        return len(self.inputs)
-
-    def at(self, index: Any) -> Sequences:
-        """Choose sequences by an index of their axis."""
-        return Sequences(self.inputs[index], self.targets[index])
-
-
-@dataclass(frozen=True, eq=False)
-class Heard:
-    """What one pass of the network says.
-
-    Attributes:
-        predictions: In the network's own layout.
-        inputs: What the recurrent module was given, shape (B, T, D), in float64.
-        initial: The state it started from, shape (B, S), in float64.
-        leaves: Its outputs and, where it returns them, its last states; the predictions' graph ends there.
-    """
-
-    predictions: Tensor
-    inputs: Tensor
-    initial: Tensor
-    leaves: list[Tensor]
+class AxesWarning(UserWarning):
+    """Inputs may have been read with sequences and steps swapped."""
 
 
 class Subject:
     """A network, its head and its loss.
 
     Attributes:
+        ear: What listens to the network.
         module: The recurrent module.
         recurrence: Its step.
         loss_name: What the loss is, in words.
     """
 
-    def __init__(self, model: nn.Module, head: Head | None, loss: Loss | None, batch: tuple[Tensor, Tensor]) -> None:
+    def __init__(self, model: nn.Module, head: Head | None, loss: Loss | None, batch: Batch) -> None:
         """Find the recurrent module, learn the layout from a batch, and check that the network can be diagnosed.
 
         Args:
@@ -81,110 +57,118 @@ class Subject:
 
         Raises:
             TypeError: If model, inputs or predictions are not what they must be.
-            ValueError: If there is not one recurrent module, it is not called once, dropout is at work, or sequences are mixed.
+            ValueError: If there is not one recurrent module, it is not called once, dropout is at work, shapes do not fit, or sequences are
+                mixed.
         """
-        if not isinstance(model, nn.Module):
-            raise TypeError(f"model is a {type(model).__name__}: must be a torch.nn.Module.")
-        self.model, self.head = model, head
-        self.module = _recurrent(model)
-        if head is not None and self.module is not model:
-            raise ValueError(f"head: the {type(model).__name__} has its own; must be None unless model is a recurrent module itself.")
-        self.recurrence = Recurrence.of(self.module)
-        _check_mode(model)
-        self.batch_first = bool(getattr(self.module, "batch_first", True))
+        self.ear = Listener(model, head)
+        self.module, self.recurrence = self.ear.module, self.ear.recurrence
         inputs, targets = batch
         if loss is None:
             classes = not targets.is_floating_point()
-            self.loss: Loss = nn.functional.cross_entropy if classes else nn.functional.mse_loss
+            self.loss: Loss = functional.cross_entropy if classes else functional.mse_loss
             self.loss_name = "cross-entropy" if classes else "mean squared error"
         else:
             self.loss, self.loss_name = loss, getattr(loss, "__name__", type(loss).__name__)
-        first = next(iter(self.module.parameters()))
-        self.dtype, self.device = first.dtype, first.device
         self.constant: tuple[Tensor, Tensor] | None = None
-        self._find_axes(inputs, targets)
-        self._check_one_by_one(self.front((inputs, targets)))
+        heard = self.ear.hear(inputs)
+        self._find_axes(inputs, targets, heard)
+        self._check_shapes(heard.predictions, targets)
+        with torch.no_grad():
+            self._loss(heard.predictions, targets.to(self.ear.device))
+        self.check(self.front(batch))
 
-    def _find_axes(self, inputs: Tensor, targets: Tensor) -> None:
+    def _find_axes(self, inputs: Tensor, targets: Tensor, heard: Heard) -> None:
         """Find which axis counts the sequences in inputs, targets and predictions."""
-        heard = self._hear(self._placed(inputs))
-        batch, length = heard.inputs.shape[:2]
-        layout = (batch, length) if self.batch_first else (length, batch)
+        self.read_as = batch, length, _ = tuple(heard.inputs.shape)
+        layout = (batch, length) if self.ear.batch_first else (length, batch)
+        if length == 1:
+            raise ValueError(f"inputs: read as {self.reading}; must have at least 2 steps, for there is no lag in one.{self.ear.hint()}")
 
         def axis(name: str, tensor: Tensor) -> int:
             if tuple(tensor.shape[:2]) == layout:
-                return layout.index(batch) if batch != length else int(not self.batch_first)
+                return layout.index(batch) if batch != length else int(not self.ear.batch_first)
             for candidate in (0, 1):
                 if tensor.ndim > candidate and tensor.shape[candidate] == batch:
                     return candidate
-            raise ValueError(f"{name} have shape {tuple(tensor.shape)}: no axis counts the {batch} sequences of the batch.")
+            raise ValueError(
+                f"{name} have shape {tuple(tensor.shape)}: no axis counts the {batch} sequences of the batch, whose inputs are read as "
+                f"{self.reading}.{self.ear.hint()}"
+            )
 
         self._axes = axis("inputs", inputs), axis("targets", targets), axis("predictions", heard.predictions)
+        self._settled = tuple(targets.shape[:2]) != layout  # then the targets say by themselves which axis counts sequences
 
-    def front(self, batch: tuple[Tensor, Tensor]) -> Sequences:
+    @property
+    def reading(self) -> str:
+        """How the first batch was read."""
+        return self.reading_of(self.read_as[0])
+
+    def reading_of(self, count: int) -> str:
+        """Say how sequences are read: so many, of so many steps of so many numbers."""
+        _, length, width = self.read_as
+        return f"{plural(count, 'sequence')} of {plural(length, 'step')} of {plural(width, 'number')}"
+
+    def doubt(self, batch_size: int | None) -> str | None:
+        """Say why the axes of sequences and steps may be swapped, if they may.
+
+        Only the recurrent module's ``batch_first`` says which is which where targets have both axes, too. Then a batch of fewer sequences
+        than steps is suspect, unless it holds as many sequences as the loader's batches do.
+
+        Args:
+            batch_size: Sequences in a batch by what the loader says, if it does.
+
+        Returns:
+            What may be wrong and how to mend it, or None.
+        """
+        batch, length, _ = self.read_as
+        suspect = length > batch or length == batch_size
+        if self._settled or batch in (length, batch_size) or not suspect:
+            return None
+        return (
+            f"inputs are read as {self.reading}, for the {self.ear.name} has batch_first={self.ear.batch_first}. If they are {length} "
+            f"sequences of {batch} steps, make it with batch_first={not self.ear.batch_first}, or give inputs and targets "
+            ".transpose(0, 1)."
+        )
+
+    def _check_shapes(self, predictions: Tensor, targets: Tensor) -> None:
+        """Refuse a loss that compares number by number but is given other shapes: it would broadcast, and mix sequences."""
+        if not (isinstance(self.loss, _ELEMENTWISE) or self.loss in _ELEMENTWISE_FUNCTIONS) or predictions.shape == targets.shape:
+            return
+        given = f"predictions {tuple(predictions.shape)} and targets {tuple(targets.shape)}"
+        hint = self.ear.hint()
+        if predictions.numel() == targets.numel():
+            hint = f" Here targets.reshape{tuple(predictions.shape)} would do."
+        raise ValueError(f"loss ({self.loss_name}) of {given}: they would be broadcast; must have the same shape.{hint}")
+
+    def front(self, batch: Batch) -> Sequences:
         """Bring a batch's axis of sequences to the front."""
         inputs, targets = batch
-        return Sequences(self._placed(inputs).movedim(self._axes[0], 0), targets.to(self.device).movedim(self._axes[1], 0))
-
-    def _placed(self, inputs: Tensor) -> Tensor:
-        """Bring inputs to the network's device and, if they are real numbers, to its precision."""
-        return inputs.to(self.device, self.dtype if inputs.is_floating_point() else inputs.dtype)
+        if inputs.ndim <= self._axes[0] or targets.ndim <= self._axes[1]:
+            raise ValueError(f"batches: shapes {tuple(inputs.shape)} and {tuple(targets.shape)}; must have the axes of the first batch.")
+        inputs, targets = (tensor.to(self.ear.device).movedim(axis, 0) for tensor, axis in zip(batch, self._axes, strict=False))
+        if len(inputs) != len(targets):
+            raise ValueError(f"batches: {len(inputs)} sequences and {len(targets)} targets in one batch; must be as many.")
+        return Sequences(inputs, targets)
 
     def hear(self, sequences: Sequences) -> Heard:
         """Run the network on some sequences."""
-        return self._hear(sequences.inputs.movedim(0, self._axes[0]))
+        return self.ear.hear(sequences.inputs.movedim(0, self._axes[0]))
 
-    def _hear(self, inputs: Tensor) -> Heard:
-        calls: list[tuple[Tensor, Tensor, list[Tensor]]] = []
-
-        def listen(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> Any:
-            read = given[0] if given else named["input" if not hasattr(module, "step") else "inputs"]
-            state = given[1] if len(given) > 1 else named.get("hx", named.get("state"))
-            outputs, rest = returned if isinstance(returned, tuple) else (returned, ())
-            leaves = [part.detach().requires_grad_() for part in (outputs, *(rest if isinstance(rest, tuple) else (rest,)))]
-            calls.append((*self._double(read, state), leaves))
-            if not isinstance(returned, tuple):
-                return leaves[0]
-            return leaves[0], tuple(leaves[1:]) if isinstance(rest, tuple) else leaves[1]
-
-        hook = self.module.register_forward_hook(listen, with_kwargs=True)
+    def _loss(self, predictions: Tensor, targets: Tensor) -> Tensor:
+        """Give the loss of some sequences, predictions and targets in the reader's own layout."""
         try:
-            with torch.enable_grad():
-                predictions = self.model(inputs)
-                if self.module is self.model:
-                    predictions = calls[0][2][0]
-                    predictions = predictions if self.head is None else self.head(predictions)
-        finally:
-            hook.remove()
-        if len(calls) != 1:
-            raise ValueError(
-                f"model calls its {type(self.module).__name__} {len(calls)} times in a pass: must be once, on whole sequences."
-            )
-        if not isinstance(predictions, Tensor):
-            raise TypeError(f"predictions are a {type(predictions).__name__}: must be a torch.Tensor.")
-        return Heard(predictions, *calls[0])
-
-    def _double(self, inputs: Any, state: Any) -> tuple[Tensor, Tensor]:
-        """Bring inputs to (B, T, D) and the initial state to (B, S), both in float64."""
-        if not isinstance(inputs, Tensor) or inputs.ndim != 3:
-            given = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else f"a {type(inputs).__name__}"
-            raise TypeError(
-                f"inputs of the {type(self.module).__name__}: {given}; must be a tensor of three axes, sequences of equal length."
-            )
-        ours = (inputs if self.batch_first else inputs.transpose(0, 1)).detach().cpu().double()
-        initial = ours.new_zeros(len(ours), self.recurrence.state_size)
-        if state is not None:
-            parts = [part.detach().cpu().double() for part in (state if isinstance(state, tuple | list) else (state,))]
-            layers = [part if part.ndim == 3 else part.unsqueeze(0) for part in parts]  # (layers, B, H), of a cell (B, H)
-            initial = torch.stack(layers, dim=1).permute(2, 0, 1, 3).flatten(1)
-        return ours, initial
-
-    def _loss_of(self, prediction: Tensor, sequence: Sequences) -> Tensor:
-        """Give the loss of a batch of one sequence: prediction and target with their axis, of size one, in front."""
-        loss = self.loss(prediction.movedim(0, self._axes[2]), sequence.targets.movedim(0, self._axes[1]))
+            loss = self.loss(predictions, targets)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            given = f"predictions {tuple(predictions.shape)}, {predictions.dtype}, and targets {tuple(targets.shape)}, {targets.dtype}"
+            raise ValueError(f"loss: fails on {given} ({reason}).{self.ear.hint()}") from error
         if not isinstance(loss, Tensor):
             raise TypeError(f"loss gave a {type(loss).__name__}: must give a torch.Tensor.")
         return loss.sum()
+
+    def _loss_of(self, prediction: Tensor, sequence: Sequences) -> Tensor:
+        """Give the loss of a batch of one sequence: prediction and target with their axis, of size one, in front."""
+        return self._loss(prediction.movedim(0, self._axes[2]), sequence.targets.movedim(0, self._axes[1]))
 
     def losses(self, predictions: Tensor, sequences: Sequences) -> Tensor:
         """Give every sequence's loss: that of a batch which holds it alone, shape (B,)."""
@@ -238,59 +222,49 @@ class Subject:
         scan, places = self.recurrence.scan(heard.inputs, heard.initial), self.recurrence
         delta = scan.inputs.new_zeros(len(sequences), scan.length, places.state_size)
         if parts[0] is not None:
-            delta[..., places.shown[places.layer == places.layer[-1]]] = parts[0] if self.batch_first else parts[0].transpose(0, 1)
+            delta[..., places.shown[places.layer == places.layer[-1]]] = parts[0] if self.ear.batch_first else parts[0].transpose(0, 1)
         for last, where in zip(parts[1:], (places.shown, places.carried), strict=False):  # the last states h, c of every layer
             if last is not None:
                 delta[:, -1, where] += last.transpose(0, 1).flatten(1)
         return scan, delta
 
-    def _check_one_by_one(self, sequences: Sequences) -> None:
-        """Try on a few sequences whether what the network says of one depends on the others, and whether its step is the one we know."""
+    def check(self, sequences: Sequences) -> None:
+        """Try on a few sequences whether what the network says of one depends on the others, and whether its step is the one we know.
+
+        Args:
+            sequences: Sequences; the first four are tried.
+
+        Raises:
+            TypeError: If the loss gives something else than a tensor.
+            ValueError: If the network fails, mixes sequences or computes something else than its class says, or the loss couples them.
+        """
         few = sequences.at(slice(0, _TRIED))
         together = self.hear(few)
-        tolerance = _TOLERANCE.get(self.dtype, 0.05)
+        front = together.predictions.detach().movedim(self._axes[2], 0)
+        if not front.isfinite().all():
+            raise ValueError("predictions: some are NaN or infinite; all must be finite.")
+        tolerance = _TOLERANCE.get(self.ear.dtype, 0.05)
         with torch.no_grad():
             alone = torch.cat([self.hear(few.at(slice(i, i + 1))).predictions.movedim(self._axes[2], 0) for i in range(len(few))])
-            if not torch.allclose(alone, together.predictions.movedim(self._axes[2], 0), tolerance, tolerance):
+            if not torch.allclose(alone, front, tolerance, tolerance):
                 raise ValueError(
                     "model: predicts otherwise for a sequence alone than among others; must treat sequences one by one and make "
                     "no random draws (call model.eval() first)."
                 )
             losses = self.losses(together.predictions, few)
-            joint = self.loss(together.predictions, few.targets.movedim(0, self._axes[1])).sum()
+            joint = self._loss(together.predictions, few.targets.movedim(0, self._axes[1]))
         # No absolute tolerance: the loss of a well-trained network is small, and so is what its sequences might share.
         scale = float(torch.maximum(joint.abs(), losses.abs().max()))
         if not any(abs(float(joint - whole)) <= tolerance * scale for whole in (losses.sum(), losses.mean())):
+            shapes = tuple(together.predictions.shape), tuple(few.targets.movedim(0, self._axes[1]).shape)
+            hint = f" Are predictions {shapes[0]} and targets {shapes[1]} broadcast?" if few.targets.is_floating_point() else ""
             raise ValueError(
                 f"loss: of {len(few)} sequences together it is {joint.item():.6g}, but one by one they sum to "
                 f"{losses.sum().item():.6g} and average {losses.mean().item():.6g}; must be their sum or mean (with weights: the sum)."
+                + hint
+                * (shapes[0] != shapes[1])
             )
         outputs = together.leaves[0].detach().cpu().double()
         ours = self.recurrence.scan(together.inputs, together.initial).outputs
-        if not torch.allclose(outputs if self.batch_first else outputs.transpose(0, 1), ours, tolerance, tolerance):
-            raise ValueError(f"model: its {type(self.module).__name__} does not compute what that class documents; is it a subclass?")
-
-
-def _recurrent(model: nn.Module) -> nn.Module:
-    """Find the one recurrent module of a network."""
-    if isinstance(model, SUPPORTED):
-        return model
-    found = [(name, module) for name, module in model.named_modules() if isinstance(module, SUPPORTED)]
-    if len(found) != 1:
-        names = ", ".join(name for name, _ in found) or "none"
-        raise ValueError(
-            f"model (a {type(model).__name__}) has {len(found)} recurrent modules ({names}): must have one torch.nn.LSTM, GRU or RNN, or "
-            "one cell of lwcore.cells; or hand over the module itself with its head."
-        )
-    return found[0][1]
-
-
-def _check_mode(model: nn.Module) -> None:
-    """Refuse a network whose dropout or batch statistics are at work."""
-    for name, module in model.named_modules():
-        drops = (isinstance(module, nn.RNNBase) and module.dropout > 0) or (
-            isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
-        )
-        if module.training and (drops or isinstance(module, nn.modules.batchnorm._BatchNorm)):
-            what = "batch statistics" if not drops else "dropout"
-            raise ValueError(f"model: {what} is at work in {name or type(module).__name__}; call model.eval() first.")
+        if not torch.allclose(outputs if self.ear.batch_first else outputs.transpose(0, 1), ours, tolerance, tolerance):
+            raise ValueError(f"model: its {self.ear.name} does not compute what that class documents; is it a subclass?")
