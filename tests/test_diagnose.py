@@ -13,6 +13,7 @@ import torch
 from bs4 import BeautifulSoup
 from torch import nn
 
+from lwcore.calibration import binomial_interval
 from lwcore.diagnose import Diagnosis, checkpoint, diagnose
 from lwcore.diagnose.bands import ratio_bands, required
 from tests.networks import draw
@@ -100,6 +101,13 @@ def test_windows_are_those_of_the_numbers(found):
         assert found.window(n).steps == max(seen, default=0) == int(data.window.sel(budget=n, definition="supremum", reading="variance"))
         interval = data.window_interval.sel(budget=n, definition="supremum")
         assert (found.window(n).low, found.window(n).high) == tuple(interval.values.tolist())
+
+
+def test_false_windows_are_counted_with_signs_at_random(found):
+    """The planted lag is detected, and yet with signs at random hardly anything is."""
+    false = found.data.false_windows
+    assert binomial_interval(int(false), 1000, 0.999)[0] < false.attrs["nominal"] == 0.01
+    assert "the test allows 1)" in found._repr_html_()
 
 
 def test_variables_say_what_they_are(found):

@@ -8,12 +8,14 @@ import numpy as np
 import xarray as xr
 
 from lwcore import stable
+from lwcore.calibration import false_detections
 from lwcore.config import DiagnosticSettings
 from lwcore.diagnose.bands import ratio_bands, required
 from lwcore.inference import infer
 from lwcore.window import learnability_window
 
 LEVEL = 0.95  # coverage of all intervals
+SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing shows something
 
 
 def described(transport: xr.Dataset, settings: DiagnosticSettings) -> xr.Dataset:
@@ -69,6 +71,12 @@ def inferred(transport: xr.Dataset, numbers: xr.Dataset, settings: DiagnosticSet
         )
     )
     made["window_interval"] = _window_interval(made, settings)
+    false = false_detections(statistic[None], settings.significance, rng, SIGN_DRAWS)
+    made["false_windows"] = (
+        (),
+        false,
+        {"long_name": f"draws of signs that show any lag, of {SIGN_DRAWS}", "nominal": settings.significance},
+    )
     names = {
         "tail_index": "tail index α of a stable law fitted to one sequence's numbers",
         "tail_scale": "stable scale σ of one sequence's numbers",

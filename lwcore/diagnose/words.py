@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lwcore.calibration import binomial_interval
+from lwcore.diagnose.inferred import SIGN_DRAWS
 from lwcore.inference import holm
 
 if TYPE_CHECKING:
@@ -108,6 +110,10 @@ def facts(found: Diagnosis) -> list[tuple[str, str]]:
         exponent = float(total.exponent.median())
         listed.append(("exponent with which means of sequences concentrate, 2 for noise with a variance", f"{exponent:.1f} (median)"))
         listed.append(("lags at which a stable law does not fit those numbers", f"{rejected} of {len(p)} (Holm, {100 * _LEVEL:.0f} %)"))
+        false, level = int(data.false_windows), float(data.false_windows.attrs["nominal"])
+        low, high = (100 * float(end) for end in binomial_interval(false, SIGN_DRAWS))
+        share = f"{100 * false / SIGN_DRAWS:.1f} % ({low:.1f} to {high:.1f}; the test allows {100 * level:g})"
+        listed.append(("false windows: any lag seen with the sign of every sequence drawn at random", share))
         listed.append(("intervals", f"for all lags together, along the directions found: {HELD}; another seed finds other directions"))
     return listed
 
