@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +24,19 @@ QUIET = (
 # The same examples on every run, and no verdict from the clock: the machines that run this are shared.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
+
+
+def stay_here(event, arguments):
+    """Refuse every connection that leaves this machine: nothing here needs the network once it is installed."""
+    if (
+        event == "socket.connect"
+        and isinstance(arguments[1], tuple)
+        and not str(arguments[1][0]).startswith(("127.", "::1", "localhost", "0.0.0.0"))
+    ):
+        raise PermissionError(f"a test asked for {arguments[1]}: nothing may need the network")
+
+
+sys.addaudithook(stay_here)
 
 
 def pytest_configure(config):

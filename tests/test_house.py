@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -33,6 +34,11 @@ def locked(name):
 def test_dependency_is_locked_and_explained(name):
     assert locked(name)
     assert (ROOT / "CONTRIBUTING.md").read_text().count(f"\n| `{name}` |") == 1
+
+
+def test_nothing_needs_the_network():
+    with pytest.raises(PermissionError, match="nothing may need the network"), socket.socket() as leaving:
+        leaving.connect(("192.0.2.1", 80))  # an address that documentation may use, and nobody has
 
 
 def test_lock_holds_nothing_but_released_versions():
