@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -67,13 +68,16 @@ def width_shares(sweep: xr.Dataset, factors: Sequence[str] = ("optimizer", "gate
 
     Returns:
         For each model and order: percent of the variance of `width` that each source explains; mean over seeds, each seed's grid analysed
-        by itself, with the least and the largest.
+        by itself, with the least and the largest. In brackets, what a main effect explains on average where nothing but chance is at work.
     """
     last = sweep.course_time_scale.isel(snapshot=-1).sel(order=["zeroth", "exact"])
     shares = 100 * variance_shares(width(last), factors)
     columns = {source: ranges(shares.sel(source=source), "{:.0f}") for source in shares.source.values}
     # A network with one gate for all neurons has no width at zeroth order, and so nothing to explain.
-    return pd.DataFrame(columns)[lambda table: table["interactions"] != ""].rename(columns=lambda source: f"% {source}")
+    table = pd.DataFrame(columns)[lambda table: table["interactions"] != ""]
+    points = math.prod(last.sizes[factor] for factor in factors)
+    chance = {factor: f" ({100 * (last.sizes[factor] - 1) / (points - 1):.0f})" for factor in factors}
+    return table.rename(columns=lambda source: f"% {source}{chance.get(source, '')}")
 
 
 def at_equal_share(sweep: xr.Dataset, gate_spread: float = 0.1) -> pd.DataFrame:

@@ -58,8 +58,10 @@ def test_shares_of_widths_are_those_of_the_axis_that_moves_them():
     )
     table = spectra.width_shares(sweep)
     assert table.index.tolist() == [("LSTM", "zeroth"), ("LSTM", "exact")]
-    assert all(int(text.split()[0]) > 90 for text in table["% optimizer"])
-    assert all(int(text.split()[0]) < 5 for text in table["% task"])
+    noise = spectra.variance_shares(xr.DataArray(rng.standard_normal((2, 2, 2, 4000)), dims=(*dims[:3], "trial")), dims[:3])
+    assert float(noise.sel(source="task").mean()) == pytest.approx(1 / 7, abs=0.01)  # the 14 % of the columns' names
+    assert all(int(text.split()[0]) > 90 for text in table["% optimizer (14)"])
+    assert all(int(text.split()[0]) < 5 for text in table["% task (14)"])
 
 
 def test_widths_at_equal_share_are_read_off_the_other_curve():
