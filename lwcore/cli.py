@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
@@ -14,7 +15,6 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Column, Table
 
-from lwcore.arguments import one_of
 from lwcore.config import Config, Sweep, shipped
 
 if TYPE_CHECKING:
@@ -37,6 +37,24 @@ class Source(StrEnum):
 
     error = "error"
     target = "target"
+
+
+class Found(StrEnum):
+    """What was found of a claim, in one word: the name of a `lwcore.claims.Verdict`."""
+
+    holds = "holds"
+    condition = "condition"
+    later = "later"
+    refuted = "refuted"
+    open = "open"
+
+
+class Paper(StrEnum):
+    """Who makes a claim: the paper, its companion, or this book."""
+
+    livi = "livi"
+    cayci = "cayci"
+    ours = "ours"
 
 
 class Where(StrEnum):
@@ -219,6 +237,8 @@ def diagnose_network(
 @app.command("claims")
 def show_claims(
     id: Annotated[list[str] | None, typer.Option(help="Only this claim, in full; repeat the option for several.")] = None,
+    paper: Annotated[Paper | None, typer.Option(help="Only claims of this paper.")] = None,
+    verdict: Annotated[Found | None, typer.Option(help="Show only claims of which this was found; with --run, after measuring.")] = None,
     run: Annotated[bool, typer.Option(help="Measure anew and record it; without this, what was recorded is shown.")] = False,
     directory: Annotated[
         Path | None, typer.Option(help="Folder of the recorded runs and measurements; the repository's by default.")
@@ -234,7 +254,9 @@ def show_claims(
     wanted = claims.registry()
     try:
         if id:
-            wanted = {name: wanted[one_of("id", name, wanted)] for name in id}
+            wanted = {name: wanted[_known(name, wanted)] for name in id}
+        if paper:
+            wanted = {name: claim for name, claim in wanted.items() if claim.paper == paper}
         if run:
             runs = claims.Runs(folder)
             for claim in track(list(wanted.values()), "measuring", console=err):
@@ -245,16 +267,34 @@ def show_claims(
         raise typer.Exit(130) from None
     except (OSError, ValueError) as error:
         _fail(str(error))
+    if verdict:
+        found = {name: outcome for name, outcome in found.items() if outcome.verdict.name.lower() == verdict}
+    if not found:
+        out.print("There is no such claim.")
     if id:
         for outcome in found.values():
             out.print(record.in_full(outcome), markup=False)
+    if id or not found:
         return
-    rows = Table(Column("claim", no_wrap=True), "place", "verdict", "measured", box=None, header_style="bold")
-    for name, row in record.table(found).iterrows():
-        rows.add_row(str(name), row["place"], row["verdict"], row["measured"])
-    out.print(rows)
-    for verdict, count in record.counts(found).items():
-        out.print(f"{count:4d} {verdict}")
+    screen = Console(highlight=False, width=None if out.is_terminal else 1000)  # a line a claim, for grep and its like
+    names = ["verdict", "measured", "place"] if screen.width >= 110 else ["verdict", "measured"]
+    rows = Table(Column("claim", no_wrap=True), *(Column(name, overflow="fold") for name in names), box=None, header_style="bold")
+    overview = record.table(found).assign(verdict=[outcome.verdict.name.lower() for outcome in found.values()])
+    for name, row in overview.iterrows():
+        rows.add_row(str(name), *row[names])
+    screen.print(rows)
+    for one, count in record.counts(found).items():
+        if count:
+            out.print(f"{count:4d} {one.name.lower():9} {one}")
+
+
+def _known(id: str, claims: Iterable[str]) -> str:
+    """Give a claim's name back, or say which ones come near it."""
+    names = list(claims)
+    if id not in names:
+        near = " or ".join(get_close_matches(id, names, n=3))
+        raise ValueError(f"id = {id!r}: there is no such claim; {f'did you mean {near}?' if near else '`lw claims` lists them.'}")
+    return id
 
 
 Settings = TypeVar("Settings", Config, Sweep)

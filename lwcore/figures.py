@@ -71,7 +71,8 @@ def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
     text = results.attrs["configuration"]
     settings = Sweep.model_validate_json(text) if '"axes":' in text else Config.model_validate_json(text)
     config = settings if isinstance(settings, Config) else next(iter(settings.points().values()))
-    scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {len(config.seeds)} seeds"
+    seeds = f"{len(config.seeds)} seed{'s' if len(config.seeds) > 1 else ''}"
+    scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {seeds}"
     source = f"run “{settings.name}”: {scale}; revision {results.attrs['revision']}"
     figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
     return done(figure, *with_legend)

@@ -36,10 +36,15 @@ def use_book_style() -> None:
 
 
 def training(results: xr.Dataset) -> Figure:
-    """Draw the training loss of every model, smoothed over 20 steps, against the noise floor and the variance of the target."""
+    """Draw the training loss of every model, a mean over 20 steps, against the variance of the target.
+
+    Returns:
+        The figure. Of a long run some 600 steps are drawn, evenly spaced, the first and the last among them: the axis has no more pixels.
+    """
     figure, (axes,) = canvas(1, width=6.4)
     loss = results.loss.assign_coords(step=np.arange(1, results.sizes["step"] + 1))
-    smooth = loss.rolling(step=20, min_periods=1).mean()
+    drawn = np.unique(np.linspace(0, loss.sizes["step"] - 1, 600).round().astype(int))
+    smooth = loss.rolling(step=20, min_periods=1).mean().isel(step=drawn)
     for model in results.model.values:
         model_band(axes, smooth.step, smooth.sel(model=model), model, marker=False)
     axes.axhline(float(results.target_variance.mean()), color="grey", ls=":", lw=1)
@@ -141,10 +146,8 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
     for axes, (noise, definition) in zip(panels, cases, strict=True):
         at = {"rule": "tested", "noise_definition": noise, "definition": definition, "reading": "variance"}
         _window_lines(axes, _view(results, view).window.sel(at))
-        axes.annotate(
-            f"noise: {'the lag' if noise == 'lag' else 'whole gradient'}", (0.97, 0.17), xycoords="axes fraction", ha="right", fontsize=8
-        )
-        axes.set(title=titles[definition] if noise == "lag" else "")
+        inside = f"noise of the {'lag' if noise == 'lag' else 'whole gradient'}"
+        axes.set_title(f"{titles[definition]}\n{inside}" if noise == "lag" else inside, fontsize=10)
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
     return signed(figure, results)
@@ -241,7 +244,7 @@ def null_control(results: xr.Dataset) -> Figure:
     axes.axvline(measured, color="grey", ls=":", lw=1)
     axes.annotate("sequences measured", (measured, 0.55), (4, 0), textcoords="offset points", color="grey", fontsize=8)
     axes.set(xscale="log", xlabel="number of sequences N", ylabel="share of null controls with a window", ylim=(-0.03, 1.03))
-    axes.legend(loc="center right", bbox_to_anchor=(1, 0.3))
+    legend_above(figure, axes)
     return signed(figure, results)
 
 
@@ -287,7 +290,7 @@ def _view(results: xr.Dataset, view: str) -> xr.Dataset:
 def _learned_lines(axes: Axes, results: xr.Dataset) -> None:
     """Draw planted coefficients as grey bars and the networks' as lines."""
     planted = results.planted.isel(model=0, seed=0)
-    axes.vlines(planted.delay[planted > 0], 0, planted[planted > 0], color="lightgrey", lw=5, zorder=0, label="planted")
+    axes.vlines(planted.delay[planted > 0], 0, planted[planted > 0], color="darkgrey", lw=5, zorder=0, label="planted")
     for model in results.model.values:
         model_band(axes, results.delay, results.learned.sel(model=model), model, marker=False)
 

@@ -46,7 +46,7 @@ def kernel(scalings: Mapping[str, Scaling], steps: Mapping[str, ArrayLike]) -> F
             right.plot(
                 t, row, color=colour, lw=0.7 if many else 1.8, alpha=0.6 if many else 1, zorder=1 if many else 2, label="" if k else name
             )
-    right.set(xlabel="step t", ylabel="κ_t(X, X)", ylim=(0, None))
+    right.set(xlabel="step t", ylabel=r"$\kappa_t(X, X)$", ylim=(0, None))
     return done(figure, left, right)
 
 
@@ -138,13 +138,13 @@ def cut_off(growth: Mapping[str, KernelGrowth]) -> Figure:
     figure, panels = canvas(len(growth), sharey=True)
     for axes, (name, course) in zip(panels, growth.items(), strict=True):
         t = np.arange(1, len(course.limit) + 1)
-        axes.plot(t, np.exp(course.log_bound), ":", color=SHADES[3], label="bound L_t², repaired")
+        axes.plot(t, np.exp(course.log_bound), ":", color=SHADES[3], label="bound $L_t^2$, repaired")
         axes.plot(t, course.networks.T, color="grey", lw=0.6, alpha=0.6, label="_networks")
         axes.plot([], [], color="grey", lw=0.8, label="single networks")
         axes.plot(t, course.limit, color=SHADES[0], lw=2, label="infinite width")
         axes.set(yscale="log", xlabel="step t")
         axes.set_title(name, fontsize=9)
-    panels[0].set_ylabel("κ_t(X, X)")
+    panels[0].set_ylabel(r"$\kappa_t(X, X)$")
     return done(figure, panels[0])
 
 
@@ -206,9 +206,9 @@ def envelopes(measured: Mapping[str, tuple[float, ArrayLike]], dimension: int) -
         lags = np.arange(1, values.shape[1] + 1)
         axes.plot(lags, values.T, color=SHADES[0], lw=0.9, alpha=0.8, label="_networks")
         axes.plot([], [], color=SHADES[0], lw=1.2, label="measured")
-        axes.plot(lags, bridge.cut_off_law(alpha).envelope(lags), "--", color=SHADES[3], label="(α σ₁)^ℓ")
+        axes.plot(lags, bridge.cut_off_law(alpha).envelope(lags), "--", color=SHADES[3], label=r"$(\alpha\sigma_1)^\ell$")
         if alpha < 1:
-            axes.plot(lags, bridge.wide_law(alpha, dimension).envelope(lags), ":", color="black", label="α^ℓ times a power")
+            axes.plot(lags, bridge.wide_law(alpha, dimension).envelope(lags), ":", color="black", label=r"$\alpha^\ell$ times a power")
         axes.set(xscale="log", yscale="log", xlabel="lag ℓ (steps)", ylim=(1e-6, 1e2))
         axes.set_title(name, fontsize=9)
     panels[0].set_ylabel("envelope f(ℓ)/m")

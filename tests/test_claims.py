@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 import pytest
+from ledger import reading_with
 from scipy import stats
 
 from lwcore import claims
@@ -129,6 +130,19 @@ def test_what_was_measured_is_stored_and_judged_when_read(tmp_path):
 def test_a_claim_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="id = 'nonsense'"):
         claims.check("nonsense")
+
+
+def test_a_number_in_prose_is_that_of_the_reading_with_its_words():
+    readings = (as_stated("share of all", Rule()), when("for some", "share of some", Rule()))
+    one, other = (claims.Claim("x", "livi", "Eq. (1)", "It is.", order, lambda: None) for order in (readings, readings[::-1]))
+    assert reading_with("of all", one) == reading_with("for some", other) == 0
+    assert reading_with("for some", one) == reading_with("of all", other) == 1
+    for words in ("", "share", "of none"):
+        with pytest.raises(ValueError, match="readings have these words"):
+            reading_with(words, one)
+    with pytest.raises(ValueError, match="no such claim"):
+        reading_with("of all", None)
+    assert reading_with("", claims.Claim("x", "livi", "Eq. (1)", "It is.", readings[:1], lambda: None)) == 0
 
 
 @pytest.mark.parametrize("name", REGISTRY)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
 import lwcore
-from lwcore.cli import app
+from lwcore import claims
+from lwcore.claims import claim
+from lwcore.cli import Found, Paper, app
 from lwcore.config import shipped
 
 
@@ -106,7 +109,7 @@ def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
     code, output = lw("claims")
     assert code == 0
     assert "gradient-is-a-sum-over-lags" in output
-    assert re.search(r"\d+ refuted as stated", output)
+    assert re.search(r"\d+ refuted +refuted as stated", output)
     code, output = lw("claims", "--id", "immediate-not-total-derivative")
     assert code == 0
     for word in ("as stated: ", "must be ≤ 1e-10: fails", "instead: ", "smallest counterexample: "):
@@ -114,8 +117,39 @@ def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
     code, output = lw("claims", "--id", "nonsense")
     assert code == 2
     assert "id = 'nonsense'" in output
+    assert "`lw claims` lists them" in output
     code, output = lw("claims", "--directory", tmp_path)
     assert code == 2
     assert "no ledger has been recorded there" in output
     assert lw("claims", "--run", "--id", "gradient-is-a-sum-over-lags", "--directory", tmp_path)[0] == 0
     assert (tmp_path / "claims.json").exists()
+
+
+def test_a_claim_misspelt_is_met_with_those_near_it():
+    code, output = lw("claims", "--id", "gradient-is-sum-over-lag")
+    assert code == 2
+    assert "did you mean gradient-is-a-sum-over-lags" in output
+    assert output.count(" or ") <= 2
+    assert len(output) < 300
+
+
+@pytest.mark.parametrize("paper", [None, *Paper])
+@pytest.mark.parametrize("verdict", [None, *Found])
+def test_claims_are_chosen_by_paper_and_verdict(paper, verdict):
+    options = [*(("--paper", paper) if paper else ()), *(("--verdict", verdict) if verdict else ())]
+    code, output = lw("claims", *options)
+    assert code == 0
+    found = claims.outcomes(claims.registry().values())
+    wanted = [
+        name
+        for name, outcome in found.items()
+        if (outcome.claim.paper == paper or not paper) and (outcome.verdict.name.lower() == verdict or not verdict)
+    ]
+    listed = [line.split()[0] for line in output.splitlines() if line.split()[0] in found]
+    assert listed == wanted, "a line a claim, each with its whole name"
+    assert wanted or output.strip() == "There is no such claim."
+
+
+def test_choices_of_the_command_are_those_of_the_ledger():
+    assert [name.upper() for name in Found] == list(claims.Verdict.__members__)
+    assert set(Paper) == set(get_args(claim.Paper))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
+import xarray as xr
 
 from lwcore import plots
 from lwcore.experiment import Config, run
@@ -49,6 +51,17 @@ def test_training_curve_ends_at_the_last_step(small):
     assert line.get_xdata()[-1] == 30
     last = small.loss.sel(model="ConstGate").isel(step=slice(-20, None)).mean("step").median("seed")
     assert line.get_ydata()[-1] == pytest.approx(float(last))
+
+
+def test_training_curve_of_a_long_run_is_thinned_and_nothing_else(small):
+    long = xr.concat([small.loss * (1 + k / 100) for k in range(100)], "step")
+    lines = plots.training(small.drop_vars("loss").assign(loss=long)).axes[0].lines
+    steps, drawn = lines[0].get_data()
+    mean = long.sel(model="ConstGate").rolling(step=20, min_periods=1).mean().median("seed").values
+    assert len(steps) == 600
+    assert (steps[0], steps[-1]) == (1, long.sizes["step"])
+    assert np.ptp(np.diff(steps)) <= 1
+    assert drawn == pytest.approx(mean[steps.astype(int) - 1])
 
 
 def test_order_that_was_not_measured_is_named(small):

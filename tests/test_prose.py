@@ -20,7 +20,7 @@ def prose(name):
     """A page's text without code, displayed formulas, addresses and numbers of sections, equations and statements."""
     text = re.sub(r"\A---\n.*?\n?---\n", "", (ROOT / f"{name}.md").read_text(), flags=re.S)
     text = re.sub(r"^(`{3,})\{(code-cell|math)\}.*?^\1", "", text, flags=re.S | re.M)
-    return re.sub(r"\{(claim|measured|cite|doc|eq|numref)\}`[^`]*`|(Section|Lemma|lemma\}|Definition|§)\s*\d+(\.\d+)+", "", text)
+    return re.sub(r"\{(claim|measured|cite|doc|eq|numref|symbol)\}`[^`]*`|(Section|Lemma|lemma\}|Definition|§)\s*\d+(\.\d+)+", "", text)
 
 
 @pytest.mark.parametrize("name", RESULTS)

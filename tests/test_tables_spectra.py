@@ -164,7 +164,13 @@ def test_reshaping_is_drawn_relative_to_lag_1(small):
 
 def test_a_line_for_every_network_and_a_tick_for_every_neuron(small):
     panels = plots_spectra.networks(small.sel(model=["GRU"]), orders=["exact"]).axes
-    assert len(panels[0].lines) == len(SEEDS)
+    lines, ticks = ([line for line in panels[0].lines if (line.get_label() == "_neurons") == neurons] for neurons in (False, True))
+    assert len(lines) == len(ticks) == len(SEEDS)
+    tau = small.time_scale.sel(model="GRU", order="exact").isel(seed=0)
+    x, y = ticks[0].get_data()
+    assert sorted(x[::3]) == pytest.approx(sorted(tau[np.isfinite(tau)].values))
+    assert (x[::3] == x[1::3]).all()
+    assert set(y[::3]) == {0}
 
 
 def test_time_scales_planted_are_those_the_run_would_measure(planted):

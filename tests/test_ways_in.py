@@ -2,10 +2,14 @@
 
 import re
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
+import symbol_hints
 import torch
 from bs4 import BeautifulSoup
+from docutils import nodes
+from docutils.core import publish_doctree
 from package_source import ROOT
 from word_hints import PAGE
 
@@ -110,3 +114,59 @@ def test_every_entry_of_the_bibliography_is_cited():
     pages = "".join((ROOT / f"{name}.md").read_text() for name in DOCUMENTS)
     cited = {key for keys in re.findall(r"\{cite\}`([^`]+)`", pages) for key in keys.split(",")}
     assert keys - cited == set()
+
+
+def test_symbols_in_chapters_show_their_meaning_and_lead_to_their_row():
+    rows = {row["id"]: row for row in article("book/notation").select("tr[id]")}
+    linked = {}
+    for name in DOCUMENTS:
+        for link in article(name).select("a.symbol"):
+            row = rows[link["href"].partition("#")[2]]
+            meaning, _, code = link["title"].partition(". In the code: ")
+            assert row.select("td")[1].get_text().startswith(meaning.split(",")[0].strip(".").partition("’")[0])
+            assert len(meaning.split()) >= 2
+            assert "\\" not in link["title"]
+            assert row.select("td")[3].get_text() == code.strip(".")
+            assert link["data-bs-toggle"] == "tooltip"
+            linked.setdefault(name, []).append(link["href"])
+    assert set(CHAPTERS) - {"notebooks/11_your_network"} <= linked.keys()
+    assert all(len(set(links)) == len(links) for links in linked.values()), "a symbol is explained where it is first used"
+
+
+def notation(text):
+    """The notation's page, as the build would read it."""
+    return publish_doctree(text, settings_overrides={"report_level": 5})
+
+
+TABLE = r"""
+====================  ========================================  ========  ==============
+Symbol                Meaning                                   Shape     In the code
+====================  ========================================  ========  ==============
+:math:`H_N`           window: the longest that :math:`N` see,   steps     ``window``
+                      with :math:`N(\ell) \le N`
+:math:`\lambda, p`    decay                                     number
+:math:`s_t`           state                                     number
+:math:`S_t`           slope                                     number
+====================  ========================================  ========  ==============
+"""
+
+
+def test_a_symbol_is_explained_up_to_its_first_formula():
+    rows = list(symbol_hints.rows(notation(TABLE)))
+    assert [symbol_hints.symbols_of(row) for row in rows] == [["H_N"], [r"\lambda", "p"], ["s_t"], ["S_t"]]
+    assert symbol_hints.meaning(rows[0]) == "window: the longest that N see, with. In the code: window."
+    assert symbol_hints.meaning(rows[1]) == "decay."
+    page = notation(TABLE)
+    symbol_hints.place_anchors(SimpleNamespace(env=SimpleNamespace(docname=symbol_hints.PAGE)), page)
+    assert [row["ids"] for row in symbol_hints.rows(page)] == [["symbol-h-n"], ["symbol-lambda"], ["symbol-s-t"], ["symbol-s-t-2"]]
+
+
+def test_a_symbol_without_a_row_is_warned_of(monkeypatch):
+    said = []
+    monkeypatch.setattr(symbol_hints.log, "warning", lambda text, *values, **more: said.append(text % values))
+    missing = symbol_hints.symbol("", "", nodes.math("Q", "Q"), name="Q")
+    page = nodes.document(None, None, "", missing)
+    env = SimpleNamespace(all_docs=[symbol_hints.PAGE], get_doctree=lambda name: notation(TABLE))
+    symbol_hints.explain(SimpleNamespace(env=env), page, "notebooks/03_bptt")
+    assert said == ["symbol 'Q' has 0 rows in the notation"]
+    assert page.astext() == "Q"

@@ -1,8 +1,10 @@
 """The ledger in the book: badges beside statements, measured numbers in prose, the page of all claims, and the counts of verdicts.
 
 ``{claim}`name` `` sets a badge that says the verdict and leads to the ledger, and marks the place to which the ledger leads back.
-``{measured}`name` `` or ``{measured}`name:2` `` writes what the first or second reading of a claim measured. Both are filled in when a page
-is written, from the registry and what is on record: no page holds a verdict or a number of its own.
+``{measured}`name: some words` `` writes what was measured for the reading of a claim in whose condition or quantity these words stand; a
+claim with one reading needs no words. So a reading that moves takes its references along, and one that is reworded or goes stops the build.
+Badges and numbers are filled in when a page is written, from the registry and what is on record: no page holds a verdict or a number of its
+own.
 """
 
 from functools import cache
@@ -66,11 +68,13 @@ class MeasuredRole(SphinxRole):
     """Write what a claim's check measured."""
 
     def run(self):
-        """Give the number; say so if there is no such claim or reading."""
-        name, _, reading = self.text.partition(":")
-        if name not in registry() or not 1 <= int(reading or 1) <= len(registry()[name].readings):
-            return [], [self.inliner.reporter.error(f"measured {self.text!r}: there is no such claim or reading", line=self.lineno)]
-        return [measured(claim=name, reading=int(reading or 1) - 1)], []
+        """Give the number; say so if no reading is meant, or several could be."""
+        name, _, words = self.text.partition(":")
+        try:
+            position = reading_with(words.strip(), registry().get(name))
+        except ValueError as error:
+            return [], [self.inliner.reporter.error(f"measured {self.text!r}: {error}", line=self.lineno)]
+        return [measured(claim=name, reading=position)], []
 
 
 class Ledger(SphinxDirective):
@@ -87,6 +91,17 @@ class Tally(SphinxDirective):
     def run(self):
         """Give the place."""
         return [tally()]
+
+
+def reading_with(words, claim):
+    """Find the one reading of a claim in whose condition or quantity some words stand: its position."""
+    if claim is None:
+        raise ValueError("there is no such claim")
+    texts = [f"{reading.condition}: {reading.quantity}" for reading in claim.readings]
+    found = [position for position, text in enumerate(texts) if words in text]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} readings have these words; the readings are {texts}")
+    return found[0]
 
 
 def claim_places(env):

@@ -25,10 +25,14 @@ def key_cache(app, config):
 
 
 def watch_assets(app, config):
-    """Write the pages again after an edit of styles, scripts, templates, claims or the glossary: Sphinx would keep yesterday's copies."""
+    """Write the pages again after an edit of styles, scripts, templates, claims, glossary or notation: Sphinx would keep the old ones."""
     digest = hashlib.sha256()
     folders = ("book/_static", "book/_templates", "book/_ext", "book/results", "lwcore/claims")
-    paths = [ROOT / "book" / "glossary.md", *(path for folder in folders for path in (ROOT / folder).rglob("*.*"))]
+    paths = [
+        ROOT / "book" / "glossary.md",
+        ROOT / "book" / "notation.md",
+        *(path for folder in folders for path in (ROOT / folder).rglob("*.*")),
+    ]
     for path in sorted(paths):
         if path.is_file() and path.suffix != ".nc" and "__pycache__" not in path.parts:
             digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
@@ -60,7 +64,7 @@ def mend_page(app, pagename, templatename, context, doctree):
 
     Folded code is named by the text it shows, an entry of the contents that unfolds by its title, and works in a bibliography are items of
     its list. A signature on several lines is a list of parameters, not of definitions without terms, and the empty corner of a table heads
-    nothing. What may scroll can be reached by keyboard: figures and formulas on narrow screens, long outputs everywhere.
+    nothing. What may scroll can be reached by keyboard: figures, formulas and tables on narrow screens, long outputs everywhere.
     """
     scripts = context["script_files"]
     scripts[:] = [script for script in scripts if "thebe" not in f"{script.filename} {script.attributes}".lower()]
@@ -68,6 +72,7 @@ def mend_page(app, pagename, templatename, context, doctree):
         body = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
         body = body.replace('<figure class="', '<figure tabindex="0" class="').replace('role="doc-biblioentry"', 'role="listitem"')
         body = body.replace('<div class="math ', '<div tabindex="0" class="math ')
+        body = body.replace('<div class="pst-scrollable-table-container">', '<div tabindex="0" class="pst-scrollable-table-container">')
         body = SCROLLS.sub(r'\1 tabindex="0">', body.replace("<th></th>", "<td></td>"))
         context["body"] = SIGNATURE.sub(list_parameters, body)
     contents = context["generate_toctree_html"]
