@@ -1,61 +1,103 @@
-"""Figures made lighter: every corner of a line stays where it was, and curves are left alone."""
+"""Figures made lighter: corners, curves, letters and points stay where they were and look as they did."""
 
 import re
 from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pytest
 from light_figures import lighten
+
+NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)")
 
 
 def corners(path):
-    """Follow a path of moves, lines and steps."""
+    """Follow a path of moves, lines and curves, absolute or in steps: its corners, those that shape a curve included."""
     at, passed = np.zeros(2), []
-    for letter, *number in re.findall(r"([MLlz])\s*(-?[\d.e-]+)?\s*(-?[\d.e-]+)?", path):
-        if letter != "z":
-            at = np.array(number, float) + (at if letter == "l" else 0)
-            passed.append(at)
-    return np.array(passed)
+    for letter, rest in re.findall(r"([MLQClqcz])([^MLQClqcz]*)", path):
+        pairs = np.array(NUMBER.findall(rest), float).reshape(-1, 2)
+        size = {"Q": 2, "C": 3}.get(letter.upper(), 1)
+        for k in range(0, len(pairs), size):
+            one = pairs[k : k + size] + (at if letter.islower() else 0)
+            at = one[-1]
+            passed += [(letter.upper(), *corner) for corner in one]
+        passed += [("Z", 0, 0)] if letter == "z" else []
+    return passed
 
 
-def test_corners_stay_where_they_were(tmp_path):
+def both(tmp_path, draw):
+    """A drawing as matplotlib writes it, and lighter."""
     figure, axes = plt.subplots()
+    draw(axes)
+    figure.savefig(tmp_path / "picture.svg")
+    plt.close(figure)
+    before = (tmp_path / "picture.svg").read_text()
+    after = lighten(before)
+    assert lighten(after) == after
+    return before, after
+
+
+def a_line(axes):
     axes.plot(np.random.default_rng(0).normal(size=5000).cumsum())
-    figure.savefig(tmp_path / "line.svg")
-    plt.close(figure)
-    before = (tmp_path / "line.svg").read_text()
-    after = lighten(before)
-    paths = [[element.get("d") for element in ElementTree.fromstring(text).iter() if element.get("d")] for text in (before, after)]
-    assert len(after) < 0.6 * len(before)
-    assert len(paths[0]) == len(paths[1])
-    for old, new in zip(*paths, strict=True):
-        if re.search("[QC]", old):
-            assert new == old
-        else:
-            np.testing.assert_allclose(corners(new), corners(old), atol=0.00501)
-    assert lighten(after) == after
+    axes.set(xlabel="step $t$", title="curves: $\\sqrt{x}$")
 
 
-def test_points_keep_their_places_and_their_look(tmp_path):
-    figure, axes = plt.subplots()
-    places = np.random.default_rng(0).normal(size=(2, 2, 500))
-    for x, y in places:
+def points(axes):
+    for x, y in np.random.default_rng(0).normal(size=(2, 2, 500)):
         axes.scatter(x, y, alpha=0.5)
-    figure.savefig(tmp_path / "points.svg")
-    plt.close(figure)
-    before = (tmp_path / "points.svg").read_text()
-    after = lighten(before)
-    looks = [seen(ElementTree.fromstring(text)) for text in (before, after)]
-    assert len(after) < 0.7 * len(before)
-    assert [look[1:] for look in looks[0]] == [look[1:] for look in looks[1]]
+
+
+def bars_and_a_clip(axes):
+    axes.fill_between([1, 2, 3], [1, 3, 2], alpha=0.3, hatch="//")
+    axes.errorbar([1, 2, 3], [1, 2, 3], yerr=0.2, marker="o")
+    axes.set(yscale="log", xlim=(1.5, 2.5))
+
+
+@pytest.mark.parametrize("draw", [a_line, points, bars_and_a_clip])
+def test_corners_stay_where_they_were(tmp_path, draw):
+    before, after = both(tmp_path, draw)
+    paths = [[element.get("d") for element in ElementTree.fromstring(text).iter() if element.get("d")] for text in (before, after)]
+    assert len(after) < 0.65 * len(before)
+    assert len(paths[0]) == len(paths[1])
+    for old, new in zip(*(map(corners, some) for some in paths), strict=True):
+        assert [letter for letter, *_ in new] == [letter for letter, *_ in old]
+        np.testing.assert_allclose([place for _, *place in new], [place for _, *place in old], atol=0.00501)
+
+
+@pytest.mark.parametrize("draw", [a_line, points, bars_and_a_clip])
+def test_all_that_is_used_keeps_its_place_and_its_look(tmp_path, draw):
+    looks = [seen(text) for text in both(tmp_path, draw)]
+    assert len(looks[0]) > 20
+    assert [look[1:] for look in looks[1]] == [look[1:] for look in looks[0]]
     np.testing.assert_allclose([look[0] for look in looks[1]], [look[0] for look in looks[0]], atol=0.00501)
-    assert lighten(after) == after
 
 
-def seen(element, style=None):
-    """List what a picture uses: where, in which style, and which shape."""
-    style = element.get("style", style)
-    if element.tag.endswith("use"):
-        shape = next(value for key, value in element.attrib.items() if key.endswith("href"))
-        return [((float(element.get("x", 0)), float(element.get("y", 0))), style, shape, element.get("transform"))]
-    return [found for child in element for found in seen(child, style)]
+def style_of(element):
+    """What an element says of its look."""
+    written = dict(re.split(r":\s*", one, maxsplit=1) for one in re.split(r";\s*", element.get("style", "")) if one)
+    return written | {key: element.get(key) for key in ("clip-path",) if element.get(key)}
+
+
+def seen(text):
+    """List what a picture uses: where, how often a corner its shape has, in which style, and within which moves of its groups."""
+    root = ElementTree.fromstring(text)
+    shapes = {element.get("id"): element for element in root.iter() if element.get("id")}
+    found = []
+
+    def walk(element, style, moves):
+        style, move = style | style_of(element), element.get("transform")
+        if element.tag.endswith("use"):
+            shape = shapes[next(value for key, value in element.attrib.items() if key.endswith("href"))[1:]]
+            place = [float(element.get("x", 0)), float(element.get("y", 0))]
+            if move and (shift := re.fullmatch(r"translate\((\S+) (\S+)\)", move)):
+                place, move = [float(number) for number in shift.groups()], None
+            if shape.get("d"):
+                style = style | style_of(shape)
+                filled = len(corners(shape.get("d"))) > 2  # two corners enclose nothing
+                style = style if filled else {key: value for key, value in style.items() if key != "fill"}
+                found.append((place, len(corners(shape.get("d"))), style, (*moves, move)))
+        for child in element:
+            walk(child, style, (*moves, move) if move else moves)
+
+    walk(root, {}, ())
+    return found

@@ -128,6 +128,7 @@ def test_symbols_in_chapters_show_their_meaning_and_lead_to_their_row():
             assert "\\" not in link["title"]
             assert row.select("td")[3].get_text() == code.strip(".")
             assert link["data-bs-toggle"] == "tooltip"
+            assert re.fullmatch(r"[^\\{}]+", link["aria-label"].removesuffix(link["title"]))
             linked.setdefault(name, []).append(link["href"])
     assert set(CHAPTERS) - {"notebooks/11_your_network"} <= linked.keys()
     assert all(len(set(links)) == len(links) for links in linked.values()), "a symbol is explained where it is first used"

@@ -13,6 +13,11 @@ from sphinx.util.logging import getLogger
 
 PAGE = "book/notation"
 MARK = 'data-bs-toggle="tooltip"'
+LINK = re.compile(
+    r'<a class="symbol (?P<rest>[^>]*? title="(?P<said>[^"]*)">)'
+    r'(?P<formula><span class="math[^>]*>\\\((?P<written>.*?)\\\)</span>)',
+    re.DOTALL,
+)
 
 log = getLogger(__name__)
 
@@ -81,10 +86,21 @@ def explain(app, doctree, docname):
             node.replace_self(node.children)
 
 
+def spoken(written: str) -> str:
+    r"""Say a formula in letters, for those who hear the page: ``\bar m(\ell)`` → ``bar m(ell)``."""
+    return " ".join(re.sub(r"\\(?:mathcal|mathrm|operatorname)\b|[\\{}$^_]", " ", written).split())
+
+
 def mark(app, pagename, templatename, context, doctree):
-    """Mark these links as what the theme draws explanations for."""
+    """Mark these links as what the theme draws explanations for, and give them a name: a formula alone is none to all who hear it."""
     if "body" in context:
-        context["body"] = context["body"].replace('<a class="symbol ', f'<a {MARK} class="symbol ')
+        context["body"] = LINK.sub(named, context["body"])
+
+
+def named(found) -> str:
+    """Write such a link."""
+    name = f"{spoken(found['written'])}: {found['said']}"
+    return f'<a {MARK} aria-label="{name}" class="symbol {found["rest"]}{found["formula"]}'
 
 
 def setup(app):
