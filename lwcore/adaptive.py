@@ -13,6 +13,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from lwcore.arguments import instance_of
+from lwcore.labelled import array_with
 from lwcore.network import Network
 
 
@@ -28,7 +30,14 @@ def base_rates(network: Network, optimizer: dict[str, Any]) -> Tensor:
 
     Returns:
         Λ, per unit of global learning rate, shape (H,), float64; 1 for an optimiser without second moments.
+
+    Raises:
+        ValueError: If it is no state of an optimiser with one group of parameters.
     """
+    instance_of("network", network, Network)
+    if not isinstance(optimizer, dict) or not {"param_groups", "state"} <= set(optimizer) or len(optimizer["param_groups"]) != 1:
+        keys = list(optimizer) if isinstance(optimizer, dict) else type(optimizer).__name__
+        raise ValueError(f"optimizer holds {keys}: must be the state dictionary of an optimiser, with one group of parameters.")
     hidden = network.cell.hidden_size
     (group,) = optimizer["param_groups"]
     parts = []
@@ -55,6 +64,8 @@ def split_envelope(rate: xr.DataArray, base_rate: xr.DataArray) -> xr.Dataset:
     Returns:
         ``f_gates``, ``f_adapt`` and their sum ``f``.
     """
+    array_with("rate", rate, "unit")
+    array_with("base_rate", base_rate, "unit")
     gates = rate.sum("unit")
     whole = (base_rate * rate).sum("unit")
     return xr.Dataset({"f_gates": gates, "f_adapt": whole - gates, "f": whole})

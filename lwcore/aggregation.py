@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import finite_array, integer_in, one_of, real_in
+from lwcore.arguments import finite_array, generator, instance_of, integer_in, one_of, real_in
 from lwcore.stable import SymmetricStable
 
 METHODS = ("mean", "likelihood", "median", "clipped mean", "median of means")
@@ -41,6 +41,8 @@ def aggregate(samples: ArrayLike, method: str, law: SymmetricStable | None = Non
         ValueError: If `method` is unknown, there are too few samples, or the law is missing.
     """
     one_of("method", method, METHODS)
+    if law is not None:
+        instance_of("law", law, SymmetricStable)
     values = np.atleast_1d(finite_array("samples", samples))
     count = integer_in("number of samples", values.shape[-1], _BLOCKS)
     if method == "mean":
@@ -74,6 +76,9 @@ def detectable_shift(law: SymmetricStable, n_sequences: int, method: str, error:
     Returns:
         The shift Δ, in the units of the law's scale.
     """
+    instance_of("law", law, SymmetricStable)
+    one_of("method", method, METHODS)
+    generator("rng", rng)
     level = real_in("error", error, "(0, 0.5)")
     estimates = np.empty(integer_in("replicates", replicates, 10))
     rows = max(1, _CHUNK // integer_in("n_sequences", n_sequences, _BLOCKS))
@@ -134,6 +139,7 @@ def measured_exponent(
         ValueError: If fewer than two different numbers N are given, or an argument is out of range.
     """
     law = SymmetricStable(real_in("alpha", alpha, "(1, 2]"))
+    share = (1 + real_in("confidence", confidence, "(0, 1)")) / 2
     finite_array("n_sequences", n_sequences, ndim=1)
     numbers = np.array([integer_in("n_sequences", n, _BLOCKS) for n in np.asarray(n_sequences).tolist()])
     if np.unique(numbers).size < 2:
@@ -142,6 +148,6 @@ def measured_exponent(
     log_shift = np.log([[detectable_shift(law, int(n), method, error, replicates, rng) for n in numbers] for _ in range(repeats)])
     log_n = np.log(numbers) - np.log(numbers).mean()
     slopes = log_shift @ log_n / (log_n @ log_n)  # −1/p, one a batch
-    half_width = special.stdtrit(repeats - 1, (1 + real_in("confidence", confidence, "(0, 1)")) / 2) * slopes.std(ddof=1) / np.sqrt(repeats)
+    half_width = special.stdtrit(repeats - 1, share) * slopes.std(ddof=1) / np.sqrt(repeats)
     low, middle, high = (-1 / (slopes.mean() + side * half_width) for side in (-1, 0, 1))
     return MeasuredExponent(float(middle), (float(low), float(high)), numbers, np.exp(log_shift.mean(0)))

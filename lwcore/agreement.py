@@ -17,6 +17,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
+from lwcore.arguments import instance_of, integer_in, one_of, real_in, sequence_of
+from lwcore.labelled import array_with, dataset_with
 from lwcore.seeds import interval, resamples
 
 LEARNED = 0.5  # a lag counts as learned if at least this share of its coefficient is recovered
@@ -34,6 +36,8 @@ def rank_correlation(scores: xr.DataArray, share: xr.DataArray, within: Sequence
     Returns:
         One coefficient a predictor, in [−1, 1]; 0 for one that is constant in every stratum, NaN where the share is.
     """
+    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
+    _checked_dims("within", within, share)
     x, y = (stats.rankdata(_strata(one, share.dims, within), axis=-1) for one in (scores, share))
     x, y = x - x.mean(-1, keepdims=True), y - y.mean(-1, keepdims=True)
     spread = np.sqrt((x**2).sum((-2, -1)) * (y**2).sum((-2, -1)))
@@ -52,6 +56,8 @@ def discrimination(scores: xr.DataArray, share: xr.DataArray, within: Sequence[s
     Returns:
         One probability a predictor, ties counted half; NaN where no stratum holds both kinds.
     """
+    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
+    _checked_dims("within", within, share)
     ranks = stats.rankdata(_strata(scores, share.dims, within), axis=-1)
     positive = _strata(share, share.dims, within) >= LEARNED
     ones, others = positive.sum(-1), (~positive).sum(-1)
@@ -81,6 +87,10 @@ def compare(
     Raises:
         ValueError: If scores or shares are NaN, or belong to other networks.
     """
+    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
+    array_with("share", share, "seed")
+    for stratum in instance_of("strata", strata, Mapping).values():
+        _checked_dims("strata", stratum, share)
     statistics = statistics or {"rank correlation": rank_correlation, "AUC": discrimination}
     for name, array in (("scores", scores), ("share", share)):
         if array.isnull().any():
@@ -118,6 +128,11 @@ def best_by_chance(
     Returns:
         That quantile.
     """
+    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
+    _checked_dims("within", within, share)
+    _checked_dims("units", units, share)
+    integer_in("draws", draws, 1)
+    real_in("level", level, "(0, 1)")
     rng = np.random.default_rng(0)
     share = share.transpose(*units, ...)
     values = share.values.reshape(-1, *share.shape[len(units) :])
@@ -139,6 +154,9 @@ def chance_table(
     Returns:
         A row for each way: the best found, and what chance stays below in 95 of 100 exchanges.
     """
+    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
+    integer_in("draws", draws, 1)
+    instance_of("ways", ways, Mapping)
     rows = {
         words: (rank_correlation(scores, share, within).max(), best_by_chance(scores, share, within, units, draws))
         for words, (within, units) in ways.items()
@@ -149,6 +167,8 @@ def chance_table(
 
 def hits(scores: xr.DataArray, share: xr.DataArray, within: Sequence[str] = ()) -> NDArray[np.float64]:
     """Give the share of points where ``N(ℓ) ≤ N`` and being learned go together, for predictors that name a number; NaN for others."""
+    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
+    _checked_dims("within", within, share)
     right = (_strata(scores, share.dims, within) >= 0) == (_strata(share, share.dims, within) >= LEARNED)
     return np.where(scores.predictor.str.startswith("N:"), right.mean((-2, -1)), np.nan)
 
@@ -165,6 +185,10 @@ def ranking(compared: xr.Dataset, by: str, gain: str | None = None) -> pd.DataFr
         A row for each predictor, with intervals over seeds: rank correlation within the strata, then differences to the baseline in rank
         correlation and, if there is one, AUC; and when it was measured, if not all at once.
     """
+    dataset_with("compared", compared, "value", "low", "high", "gain", "gain_low", "gain_high", "stratum", "predictor")
+    for name, stratum in (("by", by), ("gain", gain)):
+        if stratum is not None:
+            one_of(name, stratum, compared.stratum.values.tolist())
     gain, baseline = gain or compared.stratum.values[0], compared.predictor.values[0]
     best_first = np.argsort(-compared.value.sel(statistic="rank correlation", stratum=by).values, kind="stable")
     ordered = compared.isel(predictor=best_first)
@@ -183,10 +207,17 @@ def ranking(compared: xr.Dataset, by: str, gain: str | None = None) -> pd.DataFr
 
 def widths(compared: xr.Dataset) -> pd.DataFrame:
     """Show how wide intervals are: least, median and largest width over the predictors that are not constant in the strata."""
+    dataset_with("compared", compared, "low", "high", "statistic", "stratum", "predictor")
     width = (compared.high - compared.low).where(compared.high > compared.low).transpose("statistic", "stratum", "predictor")
     rows = pd.MultiIndex.from_product([width.statistic.values, width.stratum.values], names=["statistic", "strata"])
     table = pd.DataFrame(width.values.reshape(len(rows), -1), index=rows).quantile([0, 0.5, 1], axis=1).T
     return table.set_axis(["least", "median", "largest"], axis=1).round(2)
+
+
+def _checked_dims(name: str, dims: Sequence[str], share: xr.DataArray) -> None:
+    """Refuse names that are no dimensions of what was learned."""
+    for dim in sequence_of(name, dims):
+        one_of(name, dim, map(str, share.dims))
 
 
 def _words(one: xr.Dataset, *names: str) -> list[str]:

@@ -5,13 +5,16 @@ Every check names the argument, shows its value and says what is allowed, so tha
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+Kind = TypeVar("Kind")
 
 
 def real_in(name: str, value: Any, interval: str) -> float:
@@ -85,6 +88,28 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     return value
 
 
+def real_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
+    """Return `value` as a float64 array after checking that it is made of real numbers; it may be empty or hold NaN.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: The array-like to check.
+
+    Returns:
+        The array, a view of `value` where that is possible.
+
+    Raises:
+        TypeError: If `value` is not made of real numbers: text, truth values, complex numbers, objects or ragged lists.
+    """
+    try:
+        raw = np.asarray(value)
+    except ValueError as error:
+        raise TypeError(f"{name}: must be a rectangular array of real numbers ({error}).") from None
+    if raw.dtype.kind not in "iuf":
+        raise TypeError(f"{name}: must be an array of real numbers, not of dtype {raw.dtype}.")
+    return raw.astype(np.float64, copy=False)
+
+
 def finite_array(name: str, value: ArrayLike, *, ndim: int | tuple[int, ...] | None = None) -> NDArray[np.float64]:
     """Return `value` as a float64 array after checking that it is finite, not empty and of an allowed dimension.
 
@@ -100,13 +125,7 @@ def finite_array(name: str, value: ArrayLike, *, ndim: int | tuple[int, ...] | N
         TypeError: If `value` is not made of real numbers.
         ValueError: If it is empty, has NaN or infinite entries, or the wrong number of dimensions.
     """
-    try:
-        raw = np.asarray(value)
-    except ValueError as error:
-        raise TypeError(f"{name}: must be a rectangular array of real numbers ({error}).") from None
-    if raw.dtype.kind not in "iuf":
-        raise TypeError(f"{name}: must be an array of real numbers, not of dtype {raw.dtype}.")
-    array = raw.astype(np.float64, copy=False)
+    array = real_array(name, value)
     dims = (ndim,) if isinstance(ndim, int) else ndim
     if dims is not None and array.ndim not in dims:
         raise ValueError(f"{name} has shape {array.shape}: must have {' or '.join(map(str, dims))} dimension(s).")
@@ -180,6 +199,61 @@ def increasing_integers(name: str, values: Iterable[int], low: int, high: int | 
         if after <= before:
             raise ValueError(f"{name} = {checked}: must be strictly increasing, but {after} follows {before}.")
     return checked
+
+
+def generator(name: str, value: Any) -> np.random.Generator:
+    """Return a source of randomness after checking that it is one of NumPy's generators: a seed, or NumPy's global state, is none.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: The value to check.
+
+    Returns:
+        The generator.
+
+    Raises:
+        TypeError: If it is anything else.
+    """
+    if not isinstance(value, np.random.Generator):
+        raise TypeError(f"{name} = {value!r}: must be a NumPy generator, such as np.random.default_rng(seed).")
+    return value
+
+
+def instance_of(name: str, value: Any, kind: type[Kind]) -> Kind:
+    """Return `value` after checking that it is an object of a class.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: The value to check.
+        kind: The class.
+
+    Returns:
+        The object.
+
+    Raises:
+        TypeError: If it is of another class.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} = {reprlib.repr(value)}: must be a {kind.__name__}, not a {type(value).__name__}.")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return `value` after checking that it is True or False; 1, None and ``"no"`` are neither.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: The value to check.
+
+    Returns:
+        The value.
+
+    Raises:
+        TypeError: If it is anything else.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} = {reprlib.repr(value)}: must be True or False.")
+    return value
 
 
 def require(name: str, value: NDArray[np.float64], allowed: NDArray[np.bool_], words: str) -> None:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lwcore.arguments import integer_in, lag_list
+from lwcore.arguments import instance_of, integer_in, lag_list
 from lwcore.cells import Cell, Trace
+from lwcore.tensors import floating, torch_generator
 from lwcore.transport import at_steps, checked_ends, default_ends, stream_rates
 
 
@@ -51,7 +52,9 @@ def _check_direction(trace: Trace, direction: dict[str, Tensor]) -> None:
     Raises:
         ValueError: If names, shapes or dtype differ from those of the cell's parameters.
     """
-    given = {name: tuple(part.shape) for name, part in direction.items()}
+    instance_of("trace", trace, Trace)
+    instance_of("direction", direction, dict)
+    given = {name: tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for name, part in direction.items()}
     wanted = {name: tuple(part.shape) for name, part in trace.parameters.items()}
     if given != wanted:
         raise ValueError(f"direction has shapes {given}: must be {wanted}, those of the cell's parameters.")
@@ -69,6 +72,8 @@ def random_direction(cell: Cell, generator: torch.Generator | None = None) -> di
     Returns:
         A tensor for each named parameter, of its shape and dtype; the squares of all entries sum to 1.
     """
+    instance_of("cell", cell, Cell)
+    torch_generator("generator", generator)
     draws = {name: torch.randn(p.shape, generator=generator, dtype=torch.float64) for name, p in cell.named_parameters()}
     norm = torch.stack([draw.square().sum() for draw in draws.values()]).sum().sqrt()
     return {name: (draw / norm).to(dict(cell.named_parameters())[name]) for name, draw in draws.items()}
@@ -119,7 +124,7 @@ def adjoints(trace: Trace, loss_gradients: Tensor) -> Tensor:
     Returns:
         λ, shape (B, T, S).
     """
-    _check("loss_gradients", loss_gradients, trace.outputs)
+    _check("loss_gradients", loss_gradients, instance_of("trace", trace, Trace).outputs)
     return trace.backpropagate(loss_gradients)
 
 
@@ -149,7 +154,7 @@ def transported(trace: Trace, loss_gradients: Tensor, lags: Sequence[int], first
     Yields:
         For each lag ℓ, the lag and the row vectors of the end points t = max(ℓ, first)..T−1, shape (B, end points, S).
     """
-    _check("loss_gradients", loss_gradients, trace.outputs)
+    _check("loss_gradients", loss_gradients, instance_of("trace", trace, Trace).outputs)
     wanted = lag_list("lags", lags, trace.length, least=0)
     start = integer_in("first", first, 0, trace.length - 1)
     rows = functional.pad(loss_gradients[:, start:], (0, trace.states.shape[-1] - trace.hidden_size))
@@ -174,7 +179,7 @@ def total_transport(trace: Trace, loss_gradients: Tensor, sensitivity: Tensor, l
     Returns:
         ``δ_tᵀ M_{t,ℓ} B_{t−ℓ} w``, shape (B, ends, lags).
     """
-    steps = lag_list("lags", lags, trace.length)
+    steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
     _check("sensitivity", sensitivity, trace.states)
     along = [(rows[:, last - lag] * sensitivity[:, last - lag]).sum(-1) for lag, rows in transported(trace, loss_gradients, steps)]
@@ -206,6 +211,7 @@ def lag_gradients(trace: Trace, loss_gradients: Tensor, lags: Sequence[int] | No
         >>> torch.allclose(parts["weight_hh"].sum(0), cell.weight_hh.grad)
         True
     """
+    instance_of("trace", trace, Trace)
     wanted = range(trace.length) if lags is None else lags
     parts = [trace.cotangent(rows, slice(0, trace.length - lag)) for lag, rows in transported(trace, loss_gradients, wanted)]
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
@@ -240,6 +246,8 @@ def alignment(loss_gradients: Tensor, sensitivity: Tensor, lags: Sequence[int], 
     Raises:
         ValueError: If the two arrays differ in shape.
     """
+    floating("loss_gradients", loss_gradients)
+    floating("sensitivity", sensitivity)
     if loss_gradients.shape != sensitivity.shape or loss_gradients.ndim != 3:
         shapes = f"{tuple(loss_gradients.shape)} and {tuple(sensitivity.shape)}"
         raise ValueError(f"loss_gradients and sensitivity have shapes {shapes}: must be the same (B, T, H).")
@@ -265,7 +273,9 @@ def matched_statistic(rates: Tensor, alignments: Tensor, signs: Tensor) -> Tenso
     Raises:
         ValueError: If the shapes do not fit together.
     """
-    if rates.shape != alignments.shape or signs.shape != rates.shape[2:] or rates.numel() == 0:
+    for name, values in {"rates": rates, "alignments": alignments, "signs": signs}.items():
+        floating(name, values)
+    if rates.shape != alignments.shape or signs.shape != rates.shape[2:] or rates.ndim != 4 or rates.numel() == 0:
         raise ValueError(
             f"rates {tuple(rates.shape)}, alignments {tuple(alignments.shape)} and signs {tuple(signs.shape)} do not fit: "
             "the first two must agree, (B, ends, lags, H), none of them 0, and signs be (lags, H)."
@@ -300,7 +310,7 @@ def lag_statistic(
         ``T(ℓ)`` averaged over the end points, shape (B, lags).
 
     """
-    _check("loss_gradients", loss_gradients, trace.outputs)
+    _check("loss_gradients", loss_gradients, instance_of("trace", trace, Trace).outputs)
     steps = lag_list("lags", lags, trace.length)
     last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
     _check("sensitivity", sensitivity, trace.states)

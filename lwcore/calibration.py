@@ -14,10 +14,11 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from lwcore.arguments import finite_array, integer_in, real_in, require
+from lwcore.arguments import finite_array, generator, instance_of, integer_in, real_in, require
 from lwcore.bounds import detection_threshold, rate_exponent
 from lwcore.config import DiagnosticSettings
 from lwcore.inference import infer, significant
+from lwcore.labelled import dataset_with
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -58,6 +59,9 @@ def draw(
         ``statistic`` and ``projection`` (trial, probe, lag, sequence) and ``rate`` (order, lag, unit), 1 throughout, as `inference.infer`
         takes them.
     """
+    generator("rng", rng)
+    real_in("error", error, "(0, 0.5)")
+    real_in("alpha", alpha, "(1, 2]")
     strength = finite_array("planted", planted, ndim=1)
     require("planted", strength, strength >= 0, "0 or above")
     shape = integer_in("trials", trials, 1), 1, strength.size, integer_in("n_sequences", n_sequences, 20)
@@ -79,6 +83,7 @@ def draw(
 
 def whole_scale(alpha: float) -> float:
     """Give the scale of the whole gradient in `draw`, in units of the lag's own part: scales of stable laws add up as ``σ^α``."""
+    real_in("alpha", alpha, "(1, 2]")
     return (1 + REST**alpha) ** (1 / alpha)
 
 
@@ -94,6 +99,9 @@ def counts(numbers: xr.Dataset, settings: DiagnosticSettings, true_window: int =
         Numbers of trials over rules, readings and noises: ``seen`` (…, probe, lag), ``too_long`` and ``too_short`` (…, view). A view's
         window is the longest lag that any of its probes sees. The attribute ``trials`` says of how many.
     """
+    dataset_with("numbers", numbers, "rate", "statistic", "projection")
+    instance_of("settings", settings, DiagnosticSettings)
+    integer_in("true_window", true_window, 0)
     n = numbers.sizes["sequence"]
     found = infer(numbers, settings.model_copy(update={"budgets": (n,), "lags": tuple(numbers.lag.values.tolist())}))
     window = found.window.sel(definition="supremum", budget=n, drop=True).groupby("view").max("probe")
@@ -121,6 +129,7 @@ def nominal_power(alpha: float, planted: ArrayLike, noise: float = 1.0, error: f
         >>> print(nominal_power(2.0, [0, 1, 4]).round(3))
         [0.1 0.5 0.9]
     """
+    real_in("alpha", alpha, "(1, 2]")
     law = SymmetricStable(alpha)
     reach = -law.ppf(real_in("error", error, "(0, 0.5)")) * real_in("noise", noise, "(0, inf)")
     strength = finite_array("planted", planted)
@@ -142,6 +151,9 @@ def false_windows(numbers: xr.Dataset, settings: DiagnosticSettings, rng: np.ran
     Returns:
         As `counts` gives it, for no true window.
     """
+    dataset_with("numbers", numbers, "rate", "statistic", "projection")
+    instance_of("settings", settings, DiagnosticSettings)
+    generator("rng", rng)
     signs = rng.choice([-1.0, 1.0], (integer_in("draws", draws, 1), numbers.sizes["sequence"]))
     flipped = numbers[["statistic", "projection"]].astype(np.float64) * xr.DataArray(signs, dims=("trial", "sequence"))
     return counts(flipped.transpose("trial", ...).assign(rate=numbers.rate), settings)
@@ -159,9 +171,9 @@ def false_detections(statistic: ArrayLike, level: float, rng: np.random.Generato
     Returns:
         Number of draws with a detection.
     """
-    numbers = finite_array("statistic", statistic, ndim=3)
-    signs = rng.choice([-1.0, 1.0], (integer_in("draws", draws, 1), numbers.shape[-1]))
-    return sum(int(significant(numbers * sign, real_in("level", level, "(0, 1)")).any()) for sign in signs)
+    numbers, level = finite_array("statistic", statistic, ndim=3), real_in("level", level, "(0, 1)")
+    signs = generator("rng", rng).choice([-1.0, 1.0], (integer_in("draws", draws, 1), numbers.shape[-1]))
+    return sum(int(significant(numbers * sign, level).any()) for sign in signs)
 
 
 def binomial_interval(hits: ArrayLike, trials: int, level: float = 0.95) -> tuple[Array, Array]:
@@ -175,7 +187,10 @@ def binomial_interval(hits: ArrayLike, trials: int, level: float = 0.95) -> tupl
     Returns:
         Lower and upper end, of the same shape.
     """
-    number, tail = np.asarray(hits, dtype=np.float64), (1 - real_in("level", level, "(0, 1)")) / 2
+    integer_in("trials", trials, 1)
+    counted = finite_array("hits", hits)
+    require("hits", counted, (counted >= 0) & (counted <= trials), "from 0 to the number of trials")
+    number, tail = counted, (1 - real_in("level", level, "(0, 1)")) / 2
     low = np.where(number > 0, stats.beta.ppf(tail, np.maximum(number, 1), trials - number + 1), 0.0)
     high = np.where(number < trials, stats.beta.isf(tail, number + 1, np.maximum(trials - number, 1)), 1.0)
     return low, high

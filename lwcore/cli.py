@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 from lwcore.config import Config, Sweep, shipped
@@ -155,15 +156,22 @@ def show_results(
         dataset = results.load(path)
     except (OSError, ValueError) as error:
         _fail(str(error))
-    for key in ("name", "description", "revision", "versions", "machine"):
-        out.print(f"[bold]{key}[/bold] {dataset.attrs[key]}")
+    told = ("name", "description", "revision", "versions", "machine", "configuration")
+    if missing := [key for key in told if key not in dataset.attrs]:
+        _fail(f"path = {str(path)!r}: says no {', '.join(missing)}; must be a result that this package has stored.")
+    for key in told[:-1]:
+        out.print(f"[bold]{key}[/bold] {escape(str(dataset.attrs[key]))}")
     if "step" not in dataset.dims:  # a sweep
         out.print(dataset.attrs["configuration"], markup=False)
         return
-    out.print(str(Config.model_validate_json(dataset.attrs["configuration"])), markup=False)
+    with _explained(str(path)):
+        out.print(str(Config.model_validate_json(dataset.attrs["configuration"])), markup=False)
     from lwcore import tables
 
-    models = tables.training(dataset)
+    try:
+        models = tables.training(dataset)
+    except (AttributeError, KeyError) as error:
+        _fail(f"path = {str(path)!r}: {error}; must be a result of lw run, with all its variables.")
     table = Table("model", *models.columns, box=None, header_style="bold")
     for model, row in models.iterrows():
         table.add_row(str(model), *(f"{value:.3f}" for value in row))

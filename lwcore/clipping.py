@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import integrate
 
 from lwcore import stable
-from lwcore.arguments import finite_array, one_of, real_in, require
+from lwcore.arguments import finite_array, generator, one_of, real_in, require, sequence_of
 from lwcore.inference import NOISES
+from lwcore.labelled import dataset_with
 from lwcore.resampling import ONE_NUMBER, concentration, resampled, spread
 from lwcore.robust import CASES, numbers, probes
 from lwcore.stable import SymmetricStable
@@ -40,7 +41,7 @@ def clip(values: ArrayLike, share: float) -> Array:
     Returns:
         The clipped numbers, of the same shape.
     """
-    x = finite_array("values", values)
+    x = np.atleast_1d(finite_array("values", values))
     reach = np.quantile(np.abs(x), real_in("share", share, "(0, 1]"), axis=-1, keepdims=True)
     return np.clip(x, -reach, reach)
 
@@ -61,7 +62,11 @@ def effects(samples: ArrayLike, noise: str, rng: np.random.Generator, shares: tu
         after clipping over that before; ``gain``, sequences needed without clipping over those needed with it, at N = 128 and with the
         bias left out.
     """
-    values = finite_array("samples", samples)
+    generator("rng", rng)
+    real_in("error", error, "(0, 0.5)")
+    for share in sequence_of("shares", shares):
+        real_in("shares", share, "(0, 1]")
+    values = np.atleast_1d(finite_array("samples", samples))
     x = values.reshape(-1, values.shape[-1])
     if one_of("noise", noise, NOISES) == "total":
         x = x - x.mean(-1, keepdims=True)
@@ -95,6 +100,8 @@ def effects_on_run(results: xr.Dataset, case: str, rng: np.random.Generator) -> 
     Returns:
         The variables of `effects` by model and seed; NaN for a network in which no lag was detected.
     """
+    dataset_with("results", results, "view", "detected", "model", "seed")
+    generator("rng", rng)
     view, noise = CASES[one_of("case", case, CASES)]
     samples, detected = numbers(results, view, noise), probes(results, view).detected.sel(source="error", drop=True)
 

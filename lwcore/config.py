@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import tomllib
 from importlib import resources
 from itertools import pairwise
@@ -12,8 +13,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
+from lwcore.arguments import one_of
+
 Model = Literal["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"]
 Order = Literal["zeroth", "first", "exact"]
+
+_MOST_POINTS = 10_000  # of a sweep: every one is a run
 
 
 def _increasing(values: tuple[float, ...]) -> tuple[float, ...]:
@@ -30,19 +35,23 @@ def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-Lags = Annotated[tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_increasing)]
+# Strictness is for numbers: a list may stand for a tuple, as in TOML there are only lists.
+Lags = Annotated[tuple[PositiveInt, ...], Field(min_length=1, strict=False), AfterValidator(_increasing)]
+
+Models = Annotated[tuple[Model, ...], Field(min_length=1, strict=False), AfterValidator(_distinct)]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1, strict=False), AfterValidator(_distinct)]
 
 
 class _Section(BaseModel):
-    """Common rules: no unknown key, no change after reading, no infinite or NaN number."""
+    """Common rules: no unknown key, no change after reading, no infinite or NaN number, no text, truth value or 1.0 for an integer."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
 
 class _File(_Section):
     """What stands in a TOML file of its own, the user's or one that ships with the package."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="Short name, used in file names.")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100, description="Short name, used in file names.")
     description: str = Field(description="What it is for.")
     _folder: ClassVar[str]
 
@@ -55,8 +64,22 @@ class _File(_Section):
 
         Returns:
             The validated settings.
+
+        Raises:
+            ValueError: If it is no file, no TOML, or nested too deeply; pydantic's error of that kind names every setting that is wrong.
         """
-        return cls.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+        if Path(path).exists() and not Path(path).is_file():
+            raise ValueError(f"path = {str(path)!r}: must be a file.")
+        text = Path(path).read_text(encoding="utf-8")
+        try:
+            settings = tomllib.loads(text)
+        except RecursionError:
+            raise ValueError(f"path = {str(path)!r}: is nested too deeply; settings must be at most two tables deep.") from None
+        except ValueError as error:
+            if isinstance(error, tomllib.TOMLDecodeError):
+                raise
+            raise ValueError(f"path = {str(path)!r}: must hold numbers that Python can read ({error}).") from None
+        return cls.model_validate(settings)
 
     @classmethod
     def named(cls, name: str) -> Self:
@@ -88,7 +111,7 @@ class TaskSettings(_Section):
     length: int = Field(ge=2, description="Number of time steps T.")
     input_size: PositiveInt = Field(description="Input dimension D.")
     lags: Lags = Field(description="Delays of the target, steps.")
-    coefficients: tuple[float, ...] = Field(description="Weight of each delay.")
+    coefficients: tuple[float, ...] = Field(strict=False, description="Weight of each delay.")
     noise: float = Field(ge=0, description="Standard deviation of the target's noise.")
 
     @model_validator(mode="after")
@@ -123,7 +146,7 @@ class TrainingSettings(_Section):
     chunk: PositiveInt | None = Field(default=None, description="Steps kept for the backward pass at a time; absent for all of them.")
     checkpoint_every: PositiveInt = Field(default=200, description="Steps between checkpoints.")
     snapshots: Annotated[tuple[NonNegativeInt, ...], AfterValidator(_increasing)] = Field(
-        default=(), description="Numbers of steps taken after which gates and time scales are looked at on the way."
+        default=(), strict=False, description="Numbers of steps taken after which gates and time scales are looked at on the way."
     )
 
     @model_validator(mode="after")
@@ -143,7 +166,7 @@ class DiagnosticSettings(_Section):
     ends: PositiveInt = Field(
         description="Number of end points t at which the orders are compared, spread over those that fit the longest lag."
     )
-    orders: Annotated[tuple[Order, ...], Field(min_length=1), AfterValidator(_distinct)] = Field(
+    orders: Annotated[tuple[Order, ...], Field(min_length=1, strict=False), AfterValidator(_distinct)] = Field(
         default=("zeroth", "first", "exact"), description="Orders of transport that are measured."
     )
     directions: PositiveInt = Field(description="Number of random directions w in parameter space.")
@@ -151,7 +174,7 @@ class DiagnosticSettings(_Section):
     significance: float = Field(
         default=0.01, gt=0, lt=1, description="Chance allowed of any false detection among a network's lags and directions."
     )
-    budgets: Annotated[tuple[PositiveInt, ...], Field(min_length=1), AfterValidator(_increasing)] = Field(
+    budgets: Annotated[tuple[PositiveInt, ...], Field(min_length=1, strict=False), AfterValidator(_increasing)] = Field(
         description="Numbers of sequences N."
     )
     keep_numbers: bool = Field(default=False, description="Store each sequence's numbers for the network's own error, in single precision.")
@@ -164,9 +187,9 @@ class Config(_File):
     """
 
     _folder = "configs"
-    models: Annotated[tuple[Model, ...], Field(min_length=1), AfterValidator(_distinct)] = Field(description="Cells.")
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1), AfterValidator(_distinct)] = Field(
-        description="Seeds; all models of one share their task and sequences."
+    models: Models = Field(description="Cells.")
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1, strict=False), AfterValidator(_distinct)] = (
+        Field(description="Seeds; all models of one share their task and sequences.")
     )
     task: TaskSettings = Field(description="The task.")
     network: NetworkSettings = Field(description="Size and start of the cells.")
@@ -201,7 +224,7 @@ class Config(_File):
         """Twelve hexadecimal digits that change whenever anything in the configuration does."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
-    def but(self, **changes: Any) -> Self:
+    def but(self, /, **changes: Any) -> Self:
         """Change some settings and keep the rest.
 
         Args:
@@ -217,7 +240,7 @@ class Config(_File):
         """
         settings = self.model_dump()
         for name, value in changes.items():
-            settings[name] = settings.get(name, {}) | value if isinstance(value, dict) else value
+            settings[name] = settings[name] | value if isinstance(value, dict) and isinstance(settings.get(name), dict) else value
         return type(self).model_validate(settings)
 
 
@@ -233,6 +256,9 @@ class Variant(_Section):
     changes: dict[str, Any]
 
 
+Variants = Annotated[tuple[Variant, ...], Field(strict=False)]
+
+
 class Sweep(_File):
     """A grid of configurations. Unknown keys, and points that are no valid configuration, are refused when it is read."""
 
@@ -240,7 +266,7 @@ class Sweep(_File):
     base: str = Field(description="Name of the configuration that all points start from.")
     changes: dict[str, Any] = Field(default={}, description="What all points change in it.")
     measured: bool = Field(default=False, description="Measure rates and windows, too, not only what is learned.")
-    axes: dict[str, tuple[Variant, ...]] = Field(min_length=1, description="The axes of the grid, each a list of variants.")
+    axes: dict[str, Variants] = Field(min_length=1, description="The axes of the grid, each a list of variants.")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -248,6 +274,9 @@ class Sweep(_File):
             labels = [variant.label for variant in variants]
             if not labels or len(set(labels)) != len(labels):
                 raise ValueError(f"axes.{axis}: labels {labels} given; must be at least one, none of them twice")
+        points = math.prod(map(len, self.axes.values()))
+        if points > _MOST_POINTS:
+            raise ValueError(f"axes: {points} points given; must be at most {_MOST_POINTS}")
         self.points()
         return self
 
@@ -280,4 +309,5 @@ def shipped(kind: str = "configs") -> list[str]:
     Returns:
         The names, sorted.
     """
+    one_of("kind", kind, ("configs", "sweeps"))
     return sorted(path.name.removesuffix(".toml") for path in (resources.files("lwcore") / kind).iterdir() if path.name.endswith(".toml"))

@@ -12,9 +12,10 @@ import pandas as pd
 import xarray as xr
 from scipy import special, stats
 
-from lwcore.arguments import integer_in, real_in
+from lwcore.arguments import generator, integer_in, one_of, real_in, sequence_of
 from lwcore.config import Config, DiagnosticSettings
 from lwcore.inference import holm, infer, significant
+from lwcore.labelled import dataset_with
 from lwcore.window import learnability_window
 
 
@@ -34,6 +35,10 @@ def invariances(results: xr.Dataset, rng: np.random.Generator, models: list[str]
     Raises:
         ValueError: If the run has not kept its numbers.
     """
+    dataset_with("results", results, "rate", "lag", "model")
+    generator("rng", rng)
+    for model in [] if models is None else sequence_of("models", models):
+        one_of("models", model, results.model.values.tolist())
     settings = _settings(results)
     budgets = settings.budgets
     refined = tuple(
@@ -74,6 +79,8 @@ def nulls(results: xr.Dataset, rng: np.random.Generator, level: float = 0.05, dr
     Raises:
         ValueError: If the run has not kept its numbers, or an argument is out of range.
     """
+    dataset_with("results", results, "signal", "signal_error", "view", "source")
+    generator("rng", rng)
     real_in("level", level, "(0, 1)")
     integer_in("draws", draws, 1)
     statistic = _numbers(results).statistic.transpose("model", "seed", "probe", "lag", "sequence")
@@ -110,7 +117,13 @@ def other_directions(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         For each view along random directions and each noise: in how many networks both directions give the same window (supremum,
         tested), the median over networks of the larger window and of the smaller, in steps, and the median ratio of the larger N(ℓ) to
         the smaller over the lags that both detect.
+
+    Raises:
+        ValueError: If N is none of the run's budgets.
     """
+    dataset_with("results", results, "window", "required", "view", "budget", "noise_definition")
+    if integer_in("n_sequences", n_sequences, 1) not in results.budget:
+        raise ValueError(f"n_sequences = {n_sequences}: must be one of {', '.join(map(str, results.budget.values))}.")
     chosen = results.sel(source="error", rule="tested", reading="variance")
     rows = []
     for view in ("zeroth", "first", "whole"):
@@ -148,6 +161,9 @@ def shuffled_lags(results: xr.Dataset, n_sequences: int, rng: np.random.Generato
         median with shuffled lags, in steps, and the share of networks and probes in percent whose window is longer than the median of
         their own shuffled ones.
     """
+    dataset_with("results", results, "required", "view", "lag", "definition")
+    integer_in("n_sequences", n_sequences, 1)
+    generator("rng", rng)
     lags = results.lag.values.tolist()
     orders = [rng.permutation(len(lags)) for _ in range(integer_in("draws", draws, 1))]
     chosen = results.required.sel(source="error", rule="tested", reading="variance", noise_definition="lag")

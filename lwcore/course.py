@@ -11,6 +11,7 @@ import torch
 import xarray as xr
 
 from lwcore import window
+from lwcore.arguments import instance_of, integer_in
 from lwcore.config import DiagnosticSettings
 from lwcore.network import Network
 from lwcore.tasks import DelayedRegression, Sequences, recovered_coefficients
@@ -41,6 +42,14 @@ def course(
         Over ``snapshot``, the number of steps taken: loss, coefficients learned at the task's delays, mean, spread and saturation of each
         neuron's retention (the diagonal part of its one-step Jacobian, 1 − s or f), and time scales and envelope at every order.
     """
+    instance_of("network", network, Network)
+    instance_of("sequences", sequences, Sequences)
+    instance_of("settings", settings, DiagnosticSettings)
+    instance_of("task", task, DelayedRegression)
+    sequences.check()
+    for step in instance_of("snapshots", snapshots, Mapping):
+        integer_in("snapshots", step, 0)
+    integer_in("number of snapshots", len(snapshots), 1)
     part = Sequences(*(s[:SEQUENCES].double() for s in sequences))
     looked_at = copy.deepcopy(network).double()
     found = []

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import finite_array, lag_list, one_of, real_in, require
+from lwcore.arguments import finite_array, instance_of, lag_list, one_of, real_array, real_in, require
 
 Array = NDArray[np.float64]
 
@@ -52,8 +52,9 @@ class DecayLaw:
             object.__setattr__(self, "tempering", real_in("tempering", self.tempering, "(0, inf)"))
 
     def envelope(self, lags: ArrayLike) -> Array:
-        """Return f at the lags (ℓ ≥ 1, any shape), in the units of the amplitude."""
-        lag = np.asarray(lags, dtype=np.float64)
+        """Return f at the lags (ℓ > 0, not necessarily whole, any shape), in the units of the amplitude."""
+        lag = finite_array("lags", lags)
+        require("lags", lag, lag > 0, "above 0")
         if self.name == "logarithmic":
             return self.amplitude / np.log1p(lag)
         if self.name == "exponential":
@@ -83,14 +84,16 @@ def predicted_window(law: DecayLaw, threshold: ArrayLike) -> Array:
         >>> print(predicted_window(law, [0.5, 0.1, 2.0]).round(6))
         [  4. 100.   0.]
     """
-    level = np.asarray(threshold, dtype=np.float64)
+    level = real_array("threshold", threshold)
     require("threshold", level, level > 0, "above 0")
     return lag_at(law, np.log(level))
 
 
 def lag_at(law: DecayLaw, log_threshold: ArrayLike) -> Array:
     """Return `predicted_window` for the logarithm of a threshold, which may be beyond the range of a float; +∞ is allowed."""
-    log_level = np.asarray(log_threshold, dtype=np.float64)
+    instance_of("law", law, DecayLaw)
+    log_level = real_array("log_threshold", log_threshold)
+    require("log_threshold", log_level, ~np.isnan(log_level), "a number or infinite")
     log_ratio = np.log(law.amplitude) - log_level
     if law.name == "logarithmic":
         with np.errstate(over="ignore"):

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from lwcore.arguments import instance_of, sequence_of
 from lwcore.cells import compiled
 from lwcore.network import Network
+from lwcore.tensors import floating
 
 
 class Ensemble:
@@ -31,9 +33,10 @@ class Ensemble:
         Raises:
             ValueError: If there are none, or their cells or shapes differ.
         """
+        members = [instance_of(f"members[{i}]", member, Network) for i, member in enumerate(sequence_of("members", members))]
         if len({_shape(member) for member in members}) != 1:
             raise ValueError(f"members: {len(members)} given; must be at least one, all of one cell, shape and dtype.")
-        self.members = list(members)
+        self.members = members
         self._stacked = copy.deepcopy(self.members[0])
         for name, parameter in self.members[0].named_parameters():
             owner, _, own_name = name.rpartition(".")
@@ -51,7 +54,10 @@ class Ensemble:
         Returns:
             The mean squared error of each member, shape (S,).
         """
-        if len(self.members) == 1 or compiled.usable(inputs):
+        several = len(self.members)
+        floating("inputs", inputs, (several, None, None, None), "S, B, T, D")
+        floating("targets", targets, tuple(inputs.shape[:3]), "S, B, T")
+        if several == 1 or compiled.usable(inputs):
             losses = []
             for member, xs, ys in zip(self.members, inputs, targets, strict=True):
                 loss = member.loss(xs, ys, chunk)

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lwcore.arguments import finite_array, integer_in
+from lwcore.arguments import finite_array, instance_of, integer_in, real_in
 from lwcore.cells import Trace
+from lwcore.cells.trace import checked_times
+from lwcore.tensors import finite, floating
 from lwcore.transport import effective_rates
 
 
@@ -30,6 +32,7 @@ def split(trace: Trace, times: slice | Tensor) -> tuple[Tensor, Tensor]:
     Raises:
         ValueError: If a slice reaches beyond the trace or holds no step.
     """
+    checked_times(times, instance_of("trace", trace, Trace).length)
     if isinstance(times, slice):
         outside = any(end is not None and abs(end) > trace.length for end in (times.start, times.stop))
         if outside or not range(trace.length)[times]:
@@ -44,6 +47,8 @@ def split(trace: Trace, times: slice | Tensor) -> tuple[Tensor, Tensor]:
 
 def _checked(kept: Tensor, mixing: Tensor) -> None:
     """Refuse stacks of matrices that do not belong together."""
+    finite("kept", kept)
+    finite("mixing", mixing)
     if kept.shape != mixing.shape or kept.ndim < 3 or kept.shape[-1] != kept.shape[-2] or kept.numel() == 0:
         raise ValueError(f"kept and mixing have shapes {tuple(kept.shape)} and {tuple(mixing.shape)}: must be the same (..., steps, S, S).")
 
@@ -60,6 +65,10 @@ def scaled_product(kept: Tensor, mixing: Tensor, epsilon: float | Tensor) -> Ten
         P, shape (..., S, S).
     """
     _checked(kept, mixing)
+    if isinstance(epsilon, Tensor):
+        finite("epsilon", epsilon)
+    else:
+        real_in("epsilon", epsilon, "(-inf, inf)")
     factors = (kept + epsilon * mixing).unbind(-3)
     product = factors[0]
     for factor in factors[1:]:
@@ -114,11 +123,13 @@ def orders_needed(kept: Tensor, mixing: Tensor, level: float = 0.1) -> int:
     Args:
         kept: A, shape (sequences, steps, S, S), the oldest step first.
         mixing: R, of the same shape.
-        level: The largest miss allowed, relative to ``‖P(1)‖_F``, both averaged over sequences.
+        level: The largest miss allowed, above 0, relative to ``‖P(1)‖_F``, both averaged over sequences.
 
     Returns:
         k, at most the number of steps.
     """
+    real_in("level", level, "(0, inf)")
+    floating("kept", kept, (None, None, None, None), "sequences, steps, S, S")
     terms = coefficients(kept, mixing, kept.shape[-3])
     whole = terms.sum(0)
     missing = torch.linalg.matrix_norm(terms.cumsum(0) - whole).mean(1) / torch.linalg.matrix_norm(whole).mean()
@@ -142,9 +153,9 @@ def falls_for_sure(trace: Trace, last: int, ends: Sequence[int]) -> Tensor:
     Raises:
         ValueError: If the trace is that of an LSTM, whose mixing reaches the rates a lag later.
     """
-    factors = trace.neurons
+    factors = instance_of("trace", trace, Trace).neurons
     if factors.delayed:
-        raise ValueError(f"trace is a {type(trace).__name__}: the condition is for cells whose state is h.")
+        raise ValueError(f"trace is a {type(trace).__name__}: must be of a cell whose state is h.")
     lags = list(range(1, integer_in("last", last, 2, trace.length - 1) + 1))
     zeroth, first = (effective_rates(trace, lags, order=order, ends=ends)[:, :, :-1] for order in ("zeroth", "first"))
     added = torch.tensor(ends).unsqueeze(1) - torch.tensor(lags[:-1])

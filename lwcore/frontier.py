@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
 from lwcore.agreement import LEARNED, compare, hits
+from lwcore.arguments import one_of
+from lwcore.labelled import array_with, dataset_with
 from lwcore.prediction import predictors
 from lwcore.seeds import interval, resamples
 from lwcore.window import learnability_window
@@ -33,6 +35,7 @@ def single_lag_share(results: xr.Dataset) -> xr.DataArray:
     Returns:
         Share learned (model, seed, lag, sequences).
     """
+    dataset_with("results", results, "learned", "planted", "lag", "sequences", "delay")
     ratio = (results.learned / results.planted).sel(delay=results.lag)
     return ratio.drop_vars("delay").transpose("model", "seed", "lag", "sequences").sortby(["lag", "sequences"])
 
@@ -47,6 +50,7 @@ def settled_table(results: xr.Dataset) -> pd.DataFrame:
         Percent by which the training loss fell over the last tenth of the steps, median and largest over networks and lags; and the medians
         of the training and of the test loss in percent of the target's variance.
     """
+    dataset_with("results", results, "still_falling", "final_loss", "test_loss", "target_variance", "sequences")
     others = [dim for dim in results.still_falling.dims if dim != "sequences"]
     falling, size = 100 * results.still_falling, results.target_variance / 100
     columns = {
@@ -68,6 +72,7 @@ def at_task(start: xr.Dataset) -> xr.Dataset:
     Returns:
         The same with one dimension ``lag`` for both.
     """
+    dataset_with("start", start, "task", "lag")
     return start.sel(lag=start.task).drop_vars("lag").rename(task="lag").sortby("lag")
 
 
@@ -82,6 +87,7 @@ def sequences_needed(share: xr.DataArray) -> xr.DataArray:
     Returns:
         Number of sequences; infinite where a half is never reached, and the smallest of the grid where it is reached there already.
     """
+    array_with("share", share, "seed", "sequences")
     log_n = np.log(share.sequences.values.astype(float))
 
     def crossing(means: NDArray[np.float64]) -> float:
@@ -103,6 +109,7 @@ def ease(share: xr.DataArray) -> xr.DataArray:
     Returns:
         The measured −log N(ℓ) (model, seed, lag).
     """
+    array_with("share", share, "model", "seed", "lag", "sequences")
     each = sequences_needed(share.rename(seed="network").expand_dims("seed")).rename(network="seed")
     return -xr.apply_ufunc(np.log, each).transpose("model", "seed", "lag")
 
@@ -116,6 +123,7 @@ def frontier(share: xr.DataArray) -> xr.Dataset:
     Returns:
         ``needed`` (model, lag), ``window`` (model, sequences), in steps, 0 where no lag was learned, each with ``_low`` and ``_high``.
     """
+    array_with("share", share, "model", "seed", "lag", "sequences")
     picks, weights = resamples(share.sizes["seed"])
     lags, numbers = share.lag.values, share.sequences.values
     needed = [sequences_needed(share.isel(seed=pick)).transpose("model", "lag").values for pick in (np.arange(share.sizes["seed"]), *picks)]
@@ -129,6 +137,7 @@ def frontier(share: xr.DataArray) -> xr.Dataset:
 
 def needed_table(found: xr.Dataset) -> pd.DataFrame:
     """Show the measured N(ℓ) with its interval, for each lag and model; an end outside the grid as > or ≤ its last number."""
+    dataset_with("found", found, "needed", "needed_low", "needed_high", "sequences")
     first, last = found.sequences.values[[0, -1]]
 
     def word(number: float) -> str:
@@ -143,6 +152,7 @@ def needed_table(found: xr.Dataset) -> pd.DataFrame:
 
 def window_table(found: xr.Dataset) -> pd.DataFrame:
     """Show the measured window H_N with its interval, in steps, for each number of sequences and model."""
+    dataset_with("found", found, "window", "window_low", "window_high", "sequences")
     words = xr.apply_ufunc(
         lambda h, low, high: f"{h:.0f} ({low:.0f} to {high:.0f})", found.window, found.window_low, found.window_high, vectorize=True
     )
@@ -162,6 +172,14 @@ def predicted_needed(start: xr.Dataset, view: str, noise: str, reading: str, sou
     Returns:
         Number of sequences (model, seed, lag).
     """
+    dataset_with("start", start, "view", "required", "source")
+    for name, value, known in (
+        ("view", view, start.view),
+        ("noise", noise, start.noise_definition),
+        ("reading", reading, start.reading),
+        ("source", source, start.source),
+    ):
+        one_of(name, value, dict.fromkeys(known.values.tolist()))
     chosen = start.isel(probe=np.flatnonzero(start.view == view)).required
     return np.exp(np.log(chosen.sel(rule="plug-in", noise_definition=noise, reading=reading, source=source, drop=True)).median("probe"))
 
@@ -179,6 +197,8 @@ def grid_scores(start: xr.Dataset, share: xr.DataArray) -> xr.DataArray:
     Returns:
         Scores (predictor, model, seed, lag, sequences).
     """
+    dataset_with("start", start, "envelope", "required", "signal", "scale", "lag", "view", "source")
+    array_with("share", share, "model", "seed", "lag", "sequences")
     single = predictors(start, "before").transpose("predictor", "model", "seed", "lag")
     log_n = np.log(share.sequences)
     plain, measured = single.isel(predictor=slice(1)), single.isel(predictor=slice(1, None))
@@ -201,6 +221,8 @@ def hit_table(scores: xr.DataArray, share: xr.DataArray) -> pd.DataFrame:
     Returns:
         Percent of the points with an interval over seeds, the best first. The last row is the more frequent of "all" and "none".
     """
+    array_with("scores", scores, "predictor", "seed")
+    array_with("share", share, "seed")
     numbers = scores.isel(predictor=np.flatnonzero(scores.predictor.str.startswith("N:")))
     found = 100 * compare(numbers, share, {"all": ()}, {"right": hits}).squeeze()
     rows = {

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lwcore import bounds, stable, window
+from lwcore.arguments import finite_array, instance_of, integer_in, real_in, require
 from lwcore.config import DiagnosticSettings
+from lwcore.labelled import dataset_with
 
 NOISES = ("lag", "total")
 READINGS = ("mean", "variance", "optimal", "paper_v2", "letter_v2")
@@ -37,6 +39,8 @@ def infer(observed: xr.Dataset, settings: DiagnosticSettings) -> xr.Dataset:
     Returns:
         The dataset; every variable says in ``long_name`` what it is.
     """
+    dataset_with("observed", observed, "rate", "statistic", "projection")
+    instance_of("settings", settings, DiagnosticSettings)
     envelope = observed.rate.sum("unit").assign_attrs(long_name="envelope f(ℓ), per unit of global learning rate")
     time_scale = xr.apply_ufunc(
         lambda rates: window.time_scales(settings.lags, rates),
@@ -117,6 +121,8 @@ def significant(statistics: NDArray[np.float64], level: float) -> NDArray[np.boo
     Returns:
         Shape (..., probes, lags).
     """
+    integer_in("number of sequences", finite_array("statistics", statistics).shape[-1], 2)
+    real_in("level", level, "(0, 1)")
     count = statistics.shape[-1]
     with np.errstate(invalid="ignore"):  # a statistic that is 0 throughout shows nothing: 0/0, read as p = 1
         unit = statistics / np.abs(statistics).max(-1, keepdims=True)  # of order 1, so that no square underflows
@@ -134,6 +140,10 @@ def holm(p: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
     Returns:
         Which are rejected, of the same shape.
     """
+    real_in("level", level, "(0, 1)")
+    chance = finite_array("p", p)
+    require("p", chance, (chance >= 0) & (chance <= 1), "in [0, 1]")
+    integer_in("dimensions of p", chance.ndim, 2)
     flat = p.reshape(*p.shape[:-2], -1)
     tests = flat.shape[-1]
     rank = flat.argsort(-1).argsort(-1)  # 0 for the smallest

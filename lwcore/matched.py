@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lwcore.arguments import integer_in
+from lwcore.arguments import finite_array, generator, instance_of, integer_in
 from lwcore.bptt import alignment, immediate_sensitivity, total_transport
 from lwcore.cells import Trace
+from lwcore.tensors import floating
 from lwcore.transport import default_ends, effective_rates
 
 Array = NDArray[np.float64]
@@ -91,6 +92,8 @@ class LagTerms(NamedTuple):
         Returns:
             Shape (B, ends, lags).
         """
+        if signs is not None:
+            floating("signs", signs, tuple(self.rates.shape[2:]), "lags, H")
         added = self.rates * self.alignments
         return (added if signs is None else added * signs).sum(-1)
 
@@ -142,6 +145,8 @@ def agreement(terms: LagTerms, rng: np.random.Generator) -> Agreement:
     Returns:
         Slope, cosine and explained share, one a lag.
     """
+    instance_of("terms", terms, LagTerms)
+    generator("rng", rng)
     x, y = terms.transport, terms.statistic()
     moments = torch.stack([x * y, x.square(), y.square()], dim=1).mean(2).numpy()
 
@@ -181,6 +186,9 @@ def factorisation(terms: LagTerms, signs: Tensor, rng: np.random.Generator) -> F
     Returns:
         The two sides and their ratio.
     """
+    instance_of("terms", terms, LagTerms)
+    floating("signs", signs, tuple(terms.rates.shape[2:]), "lags, H")
+    generator("rng", rng)
     rates, aligned = terms.rates.abs().mean(1), (terms.alignments * signs).mean(1)
     measured = terms.statistic(signs).mean(1)
     parts = torch.cat([measured.unsqueeze(-1), rates, aligned], dim=-1).numpy()
@@ -204,6 +212,7 @@ def own_sign_means(terms: LagTerms, n_sequences: int) -> Tensor:
     Returns:
         One mean a group and lag, shape (B // N, lags).
     """
+    instance_of("terms", terms, LagTerms)
     size = integer_in("n_sequences", n_sequences, 1, len(terms.rates))
     groups = len(terms.rates) // size
     per_sequence = torch.stack([terms.alignments.mean(1), (terms.rates * terms.alignments).mean(1)])
@@ -227,6 +236,7 @@ def own_sign_bias(terms: LagTerms, n_sequences: int) -> Tensor:
     Raises:
         ValueError: If there is only one sequence, which has no covariance.
     """
+    instance_of("terms", terms, LagTerms)
     size = integer_in("n_sequences", n_sequences, 1)
     if len(terms.rates) < 2:
         raise ValueError(f"terms holds {len(terms.rates)} sequence(s): must hold at least 2, for a covariance.")
@@ -246,6 +256,8 @@ def effective_samples(series: Tensor, rng: np.random.Generator) -> Estimate:
     Returns:
         As many as there are end points if they are independent, 1 if they all say the same; one a lag.
     """
+    generator("rng", rng)
+    floating("series", series, (None, None, None), "B, ends, lags")
     centred = (series - series.mean((0, 1))).numpy()
     squares = np.stack([(centred**2).mean(1), centred.mean(1) ** 2], axis=1)
     return bootstrap(lambda mean: mean[..., 0, :] / mean[..., 1, :], squares, rng)
@@ -262,6 +274,8 @@ def bootstrap(statistic: Callable[[Array], Array], samples: Array, rng: np.rando
     Returns:
         The statistic of the sample, with the middle 95 % of 400 redrawn ones.
     """
+    generator("rng", rng)
+    samples = finite_array("samples", samples)
     count = len(samples)
     weights = rng.multinomial(count, np.full(count, 1 / count), size=_REPLICATES) / count
     redrawn = statistic((weights @ samples.reshape(count, -1)).reshape(_REPLICATES, *samples.shape[1:]))

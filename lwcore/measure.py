@@ -28,6 +28,7 @@ import xarray as xr
 from torch import Tensor
 from torch.nn import functional
 
+from lwcore.arguments import instance_of, integer_in
 from lwcore.bptt import adjoints, immediate_sensitivity, random_direction, transported
 from lwcore.cells import Trace
 from lwcore.config import DiagnosticSettings
@@ -54,6 +55,10 @@ def measure(network: Network, sequences: Sequences, settings: DiagnosticSettings
         The variables of `inference.infer`, with the rates of `observe` and, where the settings say so, its numbers for the network's own
         error.
     """
+    instance_of("network", network, Network)
+    instance_of("sequences", sequences, Sequences)
+    instance_of("settings", settings, DiagnosticSettings)
+    integer_in("seed", seed, 0)
     observed = observe(network, sequences, settings, seed)
     measured = infer(observed, settings).assign(observed.drop_dims("sequence"))
     if not settings.keep_numbers:
@@ -75,6 +80,10 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
         ``projection`` (source, probe, lag, sequence): the lag's part as the probe sees it, and the whole gradient, all lags together,
         along the probe's direction.
     """
+    instance_of("network", network, Network)
+    instance_of("sequences", sequences, Sequences)
+    instance_of("settings", settings, DiagnosticSettings)
+    integer_in("seed", seed, 0)
     sequences.check()
     network = copy.deepcopy(network).double()
     generator = torch.Generator().manual_seed(seed)

@@ -7,7 +7,8 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from lwcore.arguments import finite_array, real_in, require
+from lwcore.arguments import finite_array, one_of, real_in, require
+from lwcore.labelled import array_with, dataset_with
 from lwcore.spectra import ranges
 from lwcore.window import mixture_envelope
 
@@ -26,6 +27,8 @@ def mixtures(results: xr.Dataset, spectrum: str, own_weights: bool = False) -> x
     Returns:
         The mixture at the lags of the run.
     """
+    dataset_with("results", results, "time_scale", "rate", "lag", "order")
+    one_of("spectrum", spectrum, results.order.values.tolist())
     tau, rate = results.time_scale.sel(order=spectrum), results.rate.sel(order=spectrum)
     passes = tau.notnull()  # a neuron that lets nothing through has no time scale, and no part in the envelope
     weights = np.exp((np.log(rate.where(rate > 0)) + results.lag / tau).mean("lag")) if own_weights else xr.ones_like(tau)
@@ -40,6 +43,8 @@ def mixtures(results: xr.Dataset, spectrum: str, own_weights: bool = False) -> x
 
 def relative_error(mixture: xr.DataArray, measured: xr.DataArray) -> xr.DataArray:
     """Give by how much a mixture misses a measured envelope, scaled to it at the shortest lag: −1 for all gone, 0 for right."""
+    array_with("mixture", mixture, "lag")
+    array_with("measured", measured, "lag")
     return mixture / mixture.isel(lag=0) * measured.isel(lag=0) / measured - 1
 
 
@@ -50,12 +55,18 @@ def local_slopes(lags: ArrayLike, envelope: ArrayLike) -> tuple[np.ndarray, np.n
         lags: Lags ℓ > 0, increasing, at least two.
         envelope: f > 0 there.
 
+    Raises:
+        ValueError: If an entry is not above 0, or the lags do not increase or do not fit the envelope.
+
     Returns:
         The lags to which the slopes belong, logarithmic means of two neighbours, at which an exponential has exactly the slope −ℓ/τ; and
         the slopes.
     """
     lag, f = finite_array("lags", lags, ndim=1), finite_array("envelope", envelope, ndim=1)
     require("envelope", f, f > 0, "above 0")
+    require("lags", lag, lag > 0, "above 0")
+    if lag.shape != f.shape or lag.size < 2 or not (np.diff(lag) > 0).all():
+        raise ValueError(f"lags has shape {lag.shape} and envelope {f.shape}: must be the same, of two or more lags that increase.")
     apart = np.diff(np.log(lag))
     return np.diff(lag) / apart, np.diff(np.log(f)) / apart
 
@@ -72,6 +83,7 @@ def power_stretch(lags: ArrayLike, envelope: ArrayLike, factor: float = SAME_SLO
     Returns:
         First and last lag of the stretch and the geometric mean of −slope there; NaN where no slope is below 0.
     """
+    real_in("factor", factor, "(1, inf)")
     at, slopes = local_slopes(lags, envelope)
     return _widest_stretch(at, -slopes, factor)
 
@@ -88,6 +100,7 @@ def exponential_stretch(lags: ArrayLike, envelope: ArrayLike, factor: float = SA
     Returns:
         First and last lag of the stretch and the geometric mean of the time scale ``−dℓ/d log f`` there, in steps; NaN where f never falls.
     """
+    real_in("factor", factor, "(1, inf)")
     at, slopes = local_slopes(lags, envelope)
     first, last, rate = _widest_stretch(at, -slopes / at, factor)
     return first, last, 1 / rate
@@ -114,6 +127,7 @@ def reconstruction(results: xr.Dataset) -> pd.DataFrame:
         For each model, order of the spectrum and order of the envelope: the last lag up to which the error stays within `RIGHT`, and
         mixture over envelope at the longest lag, with all neurons alike and with their own weights; median over seeds, least and largest.
     """
+    dataset_with("results", results, "envelope", "rate", "time_scale", "lag", "order")
     rows = {}
     for spectrum, order in (("zeroth", "zeroth"), ("exact", "exact"), ("zeroth", "exact")):
         measured = results.envelope.sel(order=order, drop=True)
@@ -139,6 +153,7 @@ def power_ranges(results: xr.Dataset) -> pd.DataFrame:
         For each model and order: factor between first and last lag of the widest `power_stretch`, and −slope there, for the measured
         envelope and for the mixture with own weights; median over seeds, least and largest.
     """
+    dataset_with("results", results, "envelope", "rate", "time_scale", "lag", "order")
     orders = ["zeroth", "exact"]
     mixed = xr.concat([mixtures(results, order, own_weights=True) for order in orders], "order")
     columns = {}
@@ -164,6 +179,7 @@ def closer_to_power(rates: xr.DataArray) -> xr.DataArray:
     Returns:
         1 or 0 over the other dimensions; NaN where nothing is left.
     """
+    array_with("rates", rates, "lag")
     height: xr.DataArray = xr.apply_ufunc(np.log, rates.where(rates > 0))
     lag = rates.lag.astype(float)
     missed = [height.assign_coords(lag=at).polyfit("lag", 1, full=True).polyfit_residuals for at in (np.log(lag), lag)]
@@ -177,6 +193,7 @@ def shapes(results: xr.Dataset) -> pd.DataFrame:
         For each model and order: in how many seeds the envelope is, before training and behind it, in how many the mixture with own weights
         is; and the percent of neurons whose own rates are, mean over seeds, least and largest.
     """
+    dataset_with("results", results, "course_envelope", "snapshot", "envelope", "rate", "time_scale", "lag")
     orders = ["zeroth", "exact"]
     start = results.course_envelope.sel(order=orders, snapshot=0)
     measured = results[["envelope", "rate"]].sel(order=orders)
@@ -196,6 +213,7 @@ def bumps(results: xr.Dataset) -> pd.DataFrame:
         For each model and task lag, at the exact order: 1 where the envelope is smooth; median over seeds, least and largest. A task lag
         at an end of the measured ones is left out.
     """
+    dataset_with("results", results, "envelope", "order", "lag", "task_lag")
     height: xr.DataArray = xr.apply_ufunc(np.log, results.envelope.sel(order="exact", drop=True))
     height = height.assign_coords(lag=np.log(results.lag))
     columns = {}

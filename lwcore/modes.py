@@ -15,7 +15,7 @@ import numpy as np
 from diptest import diptest
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, integer_in, real_in
+from lwcore.arguments import finite_array, generator, integer_in, real_in
 
 _SIZES = 4, 72_000  # what the table of the test covers
 _RESOLVED = 1e-6  # a table of a million samples tells no smaller chance
@@ -68,6 +68,12 @@ def rejection_rate(
 
     Returns:
         Share of the samples with a p-value at or below the level.
+
+    Raises:
+        TypeError: If `draw` cannot be called, or `rng` is not a generator.
     """
+    generator("rng", rng)
+    if not callable(draw):
+        raise TypeError(f"draw = {draw!r}: must be a function that draws a sample from a generator.")
     level = real_in("level", level, "(0, 1)")
     return float(np.mean([mode_test(draw(rng)).p_value <= level for _ in range(integer_in("trials", trials, 1))]))

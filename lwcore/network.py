@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from lwcore.arguments import integer_in
+from lwcore.arguments import instance_of, integer_in
 from lwcore.cells import Cell, Trace
+from lwcore.tensors import finite, floating, torch_generator
 
 
 class Network(nn.Module):
@@ -27,7 +28,8 @@ class Network(nn.Module):
             generator: Source of the weights; torch's default one if None.
         """
         super().__init__()
-        self.cell = cell
+        self.cell: Cell = instance_of("cell", cell, Cell)
+        torch_generator("generator", generator)
         like = next(cell.parameters())
         uniform = torch.rand(cell.hidden_size, generator=generator, dtype=torch.float64) * 2 - 1
         self.weight = nn.Parameter((uniform / cell.hidden_size**0.5).to(like))
@@ -41,7 +43,12 @@ class Network(nn.Module):
 
         Returns:
             ŷ, shape (B, T).
+
+        Raises:
+            ValueError: If the states are not of the network's size.
         """
+        if floating("states", states).ndim < 3 or states.shape[-1] != self.cell.hidden_size:
+            raise ValueError(f"states has shape {tuple(states.shape)}: must be (B, T, H = {self.cell.hidden_size}).")
         major = states.transpose(-3, -2)  # scans lie time-major in memory: so no copy is made and kept
         outputs = (major.flatten(-3, -2) @ self.weight.unsqueeze(-1)).view(major.shape[:-1])
         return (outputs + self.bias[..., None, None]).mT
@@ -69,6 +76,8 @@ class Network(nn.Module):
         Returns:
             The mean of E_t, a scalar.
         """
+        if isinstance(inputs, Tensor) and inputs.ndim > 2 and inputs.numel() > 0:
+            floating("targets", targets, tuple(inputs.shape[:-1]), "B, T")
         if chunk is None:
             return (self(inputs) - targets).square().mean((-2, -1))
         size = integer_in("chunk", chunk, 1)
@@ -95,7 +104,8 @@ class Network(nn.Module):
         Returns:
             ``ŷ_t − y_t``, shape (B, T).
         """
-        return self.readout(states) - targets
+        predictions = self.readout(states)
+        return predictions - finite("targets", targets, tuple(predictions.shape), "B, T")
 
     @torch.no_grad()
     def loss_gradients(self, residual: Tensor) -> Tensor:
@@ -106,7 +116,12 @@ class Network(nn.Module):
 
         Returns:
             δ, shape (B, T, H).
+
+        Raises:
+            ValueError: If it is of another shape.
         """
+        if floating("residual", residual).ndim not in (0, 2) or residual.numel() == 0:
+            raise ValueError(f"residual has shape {tuple(residual.shape)}: must be (B, T), or () for one number.")
         return 2 * residual.unsqueeze(-1) * self.weight
 
     def observe(self, inputs: Tensor, targets: Tensor) -> tuple[Trace, Tensor]:

@@ -7,6 +7,7 @@ An approximation of the effective learning rates is judged against the exact dia
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,9 +18,10 @@ import torch
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from lwcore.arguments import lag_list, one_of, real_in
+from lwcore.arguments import instance_of, integer_in, lag_list, one_of, real_array, real_in, sequence_of
 from lwcore.cells import GRUTrace, LSTMTrace, Trace
 from lwcore.expansion import split
+from lwcore.labelled import array_with, dataset_with
 from lwcore.transport import effective_rates, envelope, off_diagonal_share
 
 _WORDS = {"zeroth": "zeroth order", "first": "first order", "paper_v2": "(26) as printed"}
@@ -54,10 +56,15 @@ def compare_orders(
     Raises:
         ValueError: If there are no traces.
     """
-    for order in orders:
+    for order in sequence_of("orders", orders):
         one_of("orders", order, ORDERS)
     if not traces:
         raise ValueError("traces = {}: must hold at least one.")
+    for key, trace in instance_of("traces", traces, Mapping).items():
+        instance_of(f"traces[{key!r}]", trace, Trace)
+    missing = set(itertools.product(*zip(*traces, strict=True))) - set(traces)
+    if missing:
+        raise ValueError(f"traces holds {list(traces)}: must hold all seeds of every model, {sorted(missing)}, too.")
     steps, names = lag_list("lags", lags), [*orders, *(slips or {}), "exact"]
     measured: dict[tuple[str, int], xr.Dataset] = {}
     for key, trace in traces.items():
@@ -93,6 +100,7 @@ def passing_lag(error: xr.DataArray, level: float = 0.1) -> xr.DataArray:
     Returns:
         The lag, along the other dimensions; NaN where the error stays at or below the level.
     """
+    array_with("error", error, "lag")
     return error.lag.where(error > real_in("level", level, "(0, inf)")).min("lag")
 
 
@@ -150,8 +158,8 @@ def without_norm(trace: Trace) -> Trace:
     Raises:
         ValueError: If the cell has no layer normalisation.
     """
-    if trace.norm is None:
-        raise ValueError(f"trace is a {type(trace).__name__} without layer normalisation: there is nothing to leave out.")
+    if instance_of("trace", trace, Trace).norm is None:
+        raise ValueError(f"trace is a {type(trace).__name__} without layer normalisation: must have one to leave out.")
     return replace(trace, normalised=None, inverse=None)
 
 
@@ -166,7 +174,9 @@ def span(values: ArrayLike, form: str = ".0f", never: str = "none") -> str:
     Returns:
         For example ``"12 (9 to 15)"``.
     """
-    ordered = np.sort(np.where(np.isnan(values), np.inf, values), axis=None)
+    numbers = real_array("values", values)
+    integer_in("number of values", numbers.size, 1)
+    ordered = np.sort(np.where(np.isnan(numbers), np.inf, numbers), axis=None)
     words = [format(value, form) if np.isfinite(value) else never for value in (np.median(ordered), ordered[0], ordered[-1])]
     return words[0] if words[1] == words[2] else f"{words[0]} ({words[1]} to {words[2]})"
 
@@ -182,7 +192,7 @@ def table(values: xr.DataArray, form: str = ".0f", never: str = "none") -> pd.Da
     Returns:
         The table.
     """
-    last = values.dims[-1]
+    last = array_with("values", values, "model").dims[-1]
     return pd.DataFrame(
         {
             model: {place: span(values.sel({"model": model, last: place}), form, never) for place in values[last].values.tolist()}
@@ -202,6 +212,7 @@ def crossings(compared: xr.Dataset, level: float = 0.1) -> pd.DataFrame:
         A row a model; the errors of the rates μ and of the envelope f, ``|f/f_exact − 1|``, at zeroth and first order, and the off-diagonal
         share.
     """
+    dataset_with("compared", compared, "envelope", "error", "off_diagonal")
     f = compared.envelope.mean("sequence")
     both = {"μ": compared.error, "f": abs(f / f.sel(order="exact") - 1)}
     errors = {f"{order} {name}": error.sel(order=order, drop=True) for name, error in both.items() for order in ("zeroth", "first")}
@@ -220,9 +231,17 @@ def reach(compared: Mapping[str, xr.Dataset], at: Sequence[int], level: float = 
 
     Returns:
         A column for each setting: lags at which an order passes the level, errors and shares in percent, each as by `span`.
+
+    Raises:
+        ValueError: If one of these lags was not measured.
     """
+    real_in("level", level, "(0, inf)")
     columns = {}
-    for name, data in compared.items():
+    for name, data in instance_of("compared", compared, Mapping).items():
+        dataset_with(f"compared[{name!r}]", data, "error", "off_diagonal", "lag")
+        for lag in lag_list("at", at):
+            if lag not in data.lag:
+                raise ValueError(f"at = {lag}: must be among the lags measured, {data.lag.values.tolist()}.")
         errors = {words: data.error.sel(order=order) for order, words in _WORDS.items() if order in data.order}
         columns[name] = (
             {f"{words} passes {level:.0%} at lag": span(passing_lag(error, level)) for words, error in errors.items()}

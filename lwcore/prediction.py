@@ -10,6 +10,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from lwcore.arguments import one_of
+from lwcore.labelled import array_with, dataset_with
+
 BASELINE = "plain lag"
 STRATA: dict[str, tuple[str, ...]] = {
     "all pairs": (),
@@ -33,6 +36,7 @@ def learned_share(results: xr.Dataset) -> xr.DataArray:
     Raises:
         ValueError: If a lag of the task was not measured.
     """
+    dataset_with("results", results, "planted", "learned", "delay", "lag")
     planted = (results.planted != 0).any([dim for dim in results.planted.dims if dim != "delay"])
     lags = results.delay.values[planted.values]
     if missing := sorted(set(lags.tolist()) - set(results.lag.values.tolist())):
@@ -49,12 +53,14 @@ def left_over(results: xr.Dataset) -> xr.DataArray:
     Returns:
         Mean of the lag's part along its own gradient with the network's error, over that with the target in its place (model, seed, lag).
     """
+    dataset_with("results", results, "signal", "view", "source")
     signal = results.signal.isel(probe=np.flatnonzero(results.view == "gradient")).median("probe")
     return signal.sel(source="error", drop=True) / signal.sel(source="target", drop=True)
 
 
 def share_table(share: xr.DataArray) -> pd.DataFrame:
     """Show the share learned in percent: for each model and lag the median over seeds, and the least and the largest."""
+    array_with("share", share, "model", "seed", "lag")
     low, middle, high = 100 * share.min("seed"), 100 * share.median("seed"), 100 * share.max("seed")
     words = xr.apply_ufunc(lambda m, a, b: f"{m:.0f} ({a:.0f} to {b:.0f})", middle, low, high, vectorize=True)
     return pd.DataFrame(
@@ -74,6 +80,9 @@ def task_predictors(after: xr.Dataset, before: xr.Dataset | None = None) -> xr.D
     Returns:
         The scores of `predictors`, those of measurements before training, if any, behind those after it.
     """
+    dataset_with("after", after, "planted", "learned", "delay", "envelope", "required", "signal", "scale")
+    if before is not None:
+        dataset_with("before", before, "envelope", "required", "signal", "scale")
     share = learned_share(after)
     scores = [predictors(after.sel(lag=share.lag))]
     if before is not None:
@@ -95,6 +104,8 @@ def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
         Scores (predictor, model, seed, lag), with the coordinates ``predictor``, its name, unique within a source, ``source`` of the error
         ("–" where there is none), and ``stage``.
     """
+    dataset_with("measured", measured, "envelope", "required", "signal", "scale", "lag", "view", "source")
+    one_of("stage", stage, ("before", "after"))
     like = measured.envelope.isel(order=0, drop=True)
     scores = {(BASELINE, "–", "–"): -measured.lag + xr.zeros_like(like)}
     with np.errstate(divide="ignore"):

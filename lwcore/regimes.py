@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lwcore.arguments import one_of
+from lwcore.arguments import instance_of, integer_in, one_of, real_in, sequence_of
 from lwcore.bounds import log_detection_threshold, rate_exponent, sample_complexity
 from lwcore.decay import DecayLaw, lag_at
 from lwcore.window import learnability_window, regime_window
@@ -34,7 +34,7 @@ def regime_slope(law: DecayLaw, alpha: float, rate: str = "mean") -> float:
 
 def _steepness(law: DecayLaw) -> float:
     """Return log(1/λ), β or 1, after checking that the law falls."""
-    if one_of("law", law.name, _LAST) == "logarithmic":
+    if one_of("law", instance_of("law", law, DecayLaw).name, _LAST) == "logarithmic":
         return 1.0
     decay = -np.log(law.decay) if law.name == "exponential" else law.decay
     if decay <= 0:
@@ -45,8 +45,9 @@ def _steepness(law: DecayLaw) -> float:
 
 def _cases(laws: Sequence[DecayLaw]) -> list[tuple[DecayLaw, str]]:
     """Return every law with every rate, after checking that the laws fall."""
-    for law in laws:
-        _steepness(law)
+    for law in sequence_of("laws", laws):
+        _steepness(instance_of("laws", law, DecayLaw))
+    integer_in("number of laws", len(laws), 1)
     return [(law, rate) for law in laws for rate in _RATES]
 
 
@@ -64,6 +65,8 @@ def growth(laws: Sequence[DecayLaw], alpha: float, error: float = 0.1) -> pd.Dat
     Raises:
         ValueError: If a law does not fall, or too fast for a grid of lags.
     """
+    real_in("alpha", alpha, "(1, 2]")
+    real_in("error", error, "(0, 0.5)")
     rows = []
     for law, rate in _cases(laws):
         slope = regime_slope(law, alpha, rate)
@@ -90,6 +93,10 @@ def constants(laws: Sequence[DecayLaw], n_sequences: float, alignment: float, al
     Returns:
         N_c, the sequences needed where f = c; the window; the plain form; and window over plain form.
     """
+    real_in("alpha", alpha, "(1, 2]")
+    real_in("error", error, "(0, 0.5)")
+    real_in("n_sequences", n_sequences, "(0, inf)")
+    real_in("alignment", alignment, "(0, inf)")
     rows = []
     for law, rate in _cases(laws):
         window = float(regime_window(law, n_sequences, alignment, 1, alpha, error, rate))
@@ -106,6 +113,9 @@ def gates_or_data(laws: Sequence[DecayLaw], n_sequences: float, alpha: float, er
     Returns:
         Windows as things are, with the data doubled, with the decay halved, and with N/N_c times the data; and N/N_c.
     """
+    real_in("alpha", alpha, "(1, 2]")
+    real_in("error", error, "(0, 0.5)")
+    real_in("n_sequences", n_sequences, "(0, inf)")
     rows = []
     for law, rate in _cases(laws):
         worth = n_sequences / float(sample_complexity(law.amplitude, 1, 1, alpha, error, rate))

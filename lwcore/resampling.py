@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from lwcore.aggregation import aggregate
-from lwcore.arguments import finite_array, integer_in, real_in
+from lwcore.arguments import finite_array, generator, integer_in, one_of, real_array, real_in, sequence_of
 
 Array = NDArray[np.float64]
 
@@ -34,7 +34,10 @@ def resampled(values: ArrayLike, count: int, rng: np.random.Generator, methods: 
     Returns:
         Shape (..., methods, resamples).
     """
-    samples = finite_array("values", values)
+    generator("rng", rng)
+    for method in sequence_of("methods", methods):
+        one_of("methods", method, ESTIMATORS)
+    samples = np.atleast_1d(finite_array("values", values))
     flat = samples.reshape(-1, samples.shape[-1])
     size = RESAMPLES * integer_in("count", count, 8)
     estimates = np.empty((len(flat), len(methods), RESAMPLES))
@@ -59,6 +62,8 @@ def concentration(values: ArrayLike, rng: np.random.Generator, methods: tuple[st
     Returns:
         Slopes, shape (..., methods); NaN where all numbers are equal.
     """
+    generator("rng", rng)
+    real_in("error", error, "(0, 0.5)")
     spreads = [spread(resampled(values, n, rng, methods), error) for n in NUMBERS]
     log_n = np.log(NUMBERS) - np.log(NUMBERS).mean()
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -67,5 +72,6 @@ def concentration(values: ArrayLike, rng: np.random.Generator, methods: tuple[st
 
 def spread(estimates: Array, error: float) -> Array:
     """Distance between the ε- and the (1 − ε)-quantile over the last dimension, in standard deviations of a Gaussian with the same."""
-    low, high = np.quantile(estimates, [error, 1 - error], axis=-1)
+    real_in("error", error, "(0, 0.5)")
+    low, high = np.quantile(real_array("estimates", estimates), [error, 1 - error], axis=-1)
     return (high - low) / (2 * special.ndtri(1 - real_in("error", error, "(0, 0.5)")))

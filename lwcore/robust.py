@@ -21,8 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.optimize.elementwise import find_root
 
-from lwcore.arguments import one_of, real_in
+from lwcore.arguments import generator, one_of, real_array, real_in, require
 from lwcore.inference import NOISES
+from lwcore.labelled import array_with, dataset_with
 from lwcore.resampling import ESTIMATORS, ONE_NUMBER, concentration, resampled, spread
 from lwcore.stable import SymmetricStable
 from lwcore.window import learnability_window
@@ -52,6 +53,7 @@ def numbers(results: xr.Dataset, view: str, noise: str) -> xr.DataArray:
     Raises:
         ValueError: If the run kept no numbers, or view or noise is unknown.
     """
+    dataset_with("results", results, "view")
     one_of("view", view, dict.fromkeys(results.view.values.tolist()))
     if "statistic" not in results:
         raise ValueError("results: has no variable 'statistic'; run with diagnostics.keep_numbers = true.")
@@ -63,11 +65,14 @@ def numbers(results: xr.Dataset, view: str, noise: str) -> xr.DataArray:
 
 def probes(results: xr.Dataset, view: str) -> xr.Dataset:
     """Keep the probes of one view."""
+    dataset_with("results", results, "view")
+    one_of("view", view, dict.fromkeys(results.view.values.tolist()))
     return results.isel(probe=np.flatnonzero(results.view == view))
 
 
 def largest(samples: xr.DataArray) -> xr.DataArray:
     """Return how far the farthest number lies from the mean of all sequences, in their standard deviations."""
+    array_with("samples", samples, "sequence")
     return abs(samples - samples.mean("sequence")).max("sequence") / samples.std("sequence")
 
 
@@ -87,7 +92,10 @@ def sequences_for_sign(shift: ArrayLike, bias: ArrayLike, deviation: ArrayLike, 
         Numbers N, infinite where ``Δ ≤ |b|``.
     """
     z = special.ndtri(1 - real_in("error", error, "(0, 0.5)"))
-    delta, b, s = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (shift, bias, deviation)))
+    given = {"shift": shift, "bias": bias, "deviation": deviation}
+    delta, b, s = np.broadcast_arrays(*(real_array(name, value) for name, value in given.items()))
+    for name, value in (("shift", delta), ("deviation", s)):
+        require(name, value, ~(value < 0), "0 or more")
     can = (s > 0) & (delta > np.abs(b))
     easy, hard = ((delta + side * np.abs(b))[can] / s[can] for side in (1, -1))
     found = find_root(
@@ -102,6 +110,9 @@ def sequences_for_sign(shift: ArrayLike, bias: ArrayLike, deviation: ArrayLike, 
 
 def studies(results: xr.Dataset, rng: np.random.Generator, error: float = 0.1) -> dict[str, xr.Dataset]:
     """Compare the estimators in every case of `CASES`; the keys are their names."""
+    dataset_with("results", results, "view", "lag", "budget", "alpha", "detected", "statistic")
+    generator("rng", rng)
+    real_in("error", error, "(0, 0.5)")
     return {name: study(results, view, noise, rng, error) for name, (view, noise) in CASES.items()}
 
 
@@ -126,6 +137,9 @@ def study(results: xr.Dataset, view: str, noise: str, rng: np.random.Generator, 
         ``bias``, location less mean, and ``bias_error``, its standard error, both in standard deviations of one number; ``required`` N,
         NaN for lags not judged; ``gain``, the mean's N over the estimator's. By ``budget``, the ``window`` in steps.
     """
+    dataset_with("results", results, "view", "lag", "budget", "alpha", "detected", "statistic")
+    generator("rng", rng)
+    real_in("error", error, "(0, 0.5)")
     samples, looked_at = numbers(results, view, noise), probes(results, view).sel(source="error", drop=True)
     n = samples.sizes["sequence"]
     alpha = (

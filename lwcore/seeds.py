@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from lwcore.arguments import finite_array, integer_in, real_array, real_in
+
 _DRAWS = 2000  # resamples where there are too many to go through all of them
 
 
@@ -24,8 +26,9 @@ def resamples(count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     Raises:
         ValueError: If one seed is all there is.
     """
+    integer_in("count", count, 0)
     if count < 2:
-        raise ValueError(f"share has {count} seed: an interval over seeds needs 2 or more.")
+        raise ValueError(f"share has {count} seed: must have 2 or more, for an interval over seeds.")
     if count > 7:
         return np.random.default_rng(0).integers(count, size=(_DRAWS, count)), np.full(_DRAWS, 1 / _DRAWS)
     picks = np.array(list(combinations_with_replacement(range(count), count)))
@@ -48,7 +51,15 @@ def interval(drawn: NDArray[np.float64], weights: NDArray[np.float64], count: in
 
     Returns:
         Lower and upper end, (2, …); NaN where no resample has a value.
+
+    Raises:
+        ValueError: If the weights do not fit the values, or an argument is out of range.
     """
+    drawn, weights = real_array("drawn", drawn), finite_array("weights", weights, ndim=1)
+    integer_in("count", count, 2)
+    real_in("level", level, "(0, 1)")
+    if drawn.shape[:1] != weights.shape:
+        raise ValueError(f"drawn has shape {drawn.shape}: must hold one entry for each of the {len(weights)} weights.")
     tail = stats.norm.cdf(-sqrt(count / (count - 1)) * stats.t.isf((1 - level) / 2, count - 1))
     order = np.argsort(drawn, axis=0)  # NaN last
     ranked = np.take_along_axis(drawn, order, 0)

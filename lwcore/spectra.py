@@ -9,13 +9,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lwcore.arguments import finite_array, lag_list, real_in
+from lwcore.arguments import finite_array, lag_list, real_in, sequence_of
+from lwcore.labelled import array_with, dataset_with
 
 LEAST = 0.05  # share of a task below which nothing counts as learned
 
 
 def quantile(time_scale: xr.DataArray, level: float) -> xr.DataArray:
     """Give a quantile of the time scales over neurons; it may be infinite, and neurons without a time scale (NaN) do not count."""
+    array_with("time_scale", time_scale, "unit")
     return 1 / (1 / time_scale).quantile(1 - real_in("level", level, "[0, 1]"), "unit").drop_vars("quantile")
 
 
@@ -28,12 +30,14 @@ def width(time_scale: xr.DataArray) -> xr.DataArray:
     Returns:
         log₁₀(τ₉₀/τ₁₀), at least 0; infinite where more than a tenth of the neurons do not forget.
     """
+    array_with("time_scale", time_scale, "unit")
     ratio = quantile(time_scale, 0.9) / quantile(time_scale, 0.1)
     return xr.apply_ufunc(np.log10, ratio).assign_attrs(long_name="width of the spectrum", units="decades")
 
 
 def learned_share(results: xr.Dataset) -> xr.DataArray:
     """Say along training how much of the task is learned, ``Σ c_k ĉ_k / Σ c_k²``: 1 for a perfect predictor, 0 for one that ignores it."""
+    dataset_with("results", results, "planted", "task_lag", "delay", "course_learned")
     planted = results.planted.sel(delay=results.task_lag.values).rename(delay="task_lag")
     return (results.course_learned * planted).sum("task_lag") / (planted**2).sum("task_lag")
 
@@ -51,7 +55,8 @@ def variance_shares(values: xr.DataArray, factors: Sequence[str]) -> xr.DataArra
     Raises:
         ValueError: If a factor is no dimension, or a value is missing.
     """
-    for factor in factors:
+    array_with("values", values)
+    for factor in sequence_of("factors", factors):
         if factor not in values.dims:
             raise ValueError(f"factors = {list(factors)}: {factor!r} must be one of the dimensions {', '.join(map(str, values.dims))}.")
     finite_array("values", values.values)
@@ -70,6 +75,7 @@ def width_shares(sweep: xr.Dataset, factors: Sequence[str] = ("optimizer", "gate
         For each model and order: percent of the variance of `width` that each source explains; mean over seeds, each seed's grid analysed
         by itself, with the least and the largest. In brackets, what a main effect explains on average where nothing but chance is at work.
     """
+    dataset_with("sweep", sweep, "course_time_scale", "order")
     last = sweep.course_time_scale.isel(snapshot=-1).sel(order=["zeroth", "exact"])
     shares = 100 * variance_shares(width(last), factors)
     columns = {source: ranges(shares.sel(source=source), "{:.0f}") for source in shares.source.values}
@@ -91,7 +97,13 @@ def at_equal_share(sweep: xr.Dataset, gate_spread: float = 0.1) -> pd.DataFrame:
         For each model and task: share of the task that SGD learns, width of its zeroth-order spectrum behind training, and AdamW's width
         where it has learned as much, interpolated between snapshots; mean over seeds, least and largest. Left out where a seed of SGD
         learns less than `LEAST` of the task, and where nothing has a width.
+
+    Raises:
+        ValueError: If the sweep has no such spread.
     """
+    dataset_with("sweep", sweep, "gate_spread", "optimizer", "course_time_scale", "course_learned", "planted", "task_lag")
+    if real_in("gate_spread", gate_spread, "(0, inf)") not in sweep.gate_spread:
+        raise ValueError(f"gate_spread = {gate_spread}: must be one of {sweep.gate_spread.values.tolist()}.")
     cut = sweep.sel(gate_spread=gate_spread)
     share, spread = learned_share(cut), width(cut.course_time_scale.sel(order="zeroth"))
     plain, adaptive = ({"optimizer": name} for name in ("sgd", "adamw"))
@@ -113,6 +125,7 @@ def at_equal_share(sweep: xr.Dataset, gate_spread: float = 0.1) -> pd.DataFrame:
 
 def ranges(values: xr.DataArray, form: str, over: str = "seed", centre: Callable[..., xr.DataArray] = xr.DataArray.mean) -> pd.Series:
     """Write values as their mean over seeds with the least and the largest; empty where one is NaN."""
+    array_with("values", values, over)
     parts = [centre(values, over), values.min(over), values.max(over)]
     written = [part.to_series() for part in parts]
     return pd.Series(
@@ -134,6 +147,7 @@ def lining_up(time_scale: xr.DataArray, lags: Sequence[int]) -> xr.DataArray:
         1 where all τ sit at lags, −1 halfway between, about 0 ± 1/√(2n) where n time scales ignore them; those outside the lags do not
         count, and without any the result is NaN.
     """
+    array_with("time_scale", time_scale, "unit")
     knots = np.log(lag_list("lags", lags))
     phase = xr.apply_ufunc(lambda tau: np.interp(np.log(tau), knots, np.arange(len(knots)), np.nan, np.nan), time_scale)
     return np.cos(2 * np.pi * phase).mean("unit")

@@ -12,10 +12,11 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from lwcore import results
-from lwcore.arguments import finite_array, require
+from lwcore.arguments import finite_array, instance_of, integer_in, one_of, require
 from lwcore.cells import GRU, LSTM, DiagGate
 from lwcore.config import Config
 from lwcore.experiment import run_member
+from lwcore.labelled import dataset_with
 from lwcore.network import Network
 from lwcore.spectra import learned_share, ranges, width
 
@@ -37,8 +38,9 @@ def spread_gates(network: Network, time_scales: ArrayLike) -> None:
     Raises:
         ValueError: If the cell has no such gates, or the time scales do not fit it.
     """
+    instance_of("network", network, Network)
     cell, tau = network.cell, finite_array("time_scales", time_scales, ndim=(0, 1))
-    require("time_scales", np.atleast_1d(tau), np.atleast_1d(tau) > 0, "above 0")
+    require("time_scales", tau, tau > 0, "above 0")
     if tau.shape not in ((), (cell.hidden_size,)):
         raise ValueError(f"time_scales has shape {tau.shape}: must hold one entry, or one for each of the {cell.hidden_size} neurons.")
     if not isinstance(cell, DiagGate | GRU | LSTM):
@@ -61,6 +63,11 @@ def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
     Returns:
         As from `experiment.run`, with the dimension ``start`` in front.
     """
+    instance_of("config", config, Config)
+    for name, tau in instance_of("starts", starts, Mapping).items():
+        scales = finite_array(f"starts[{name!r}]", tau, ndim=(0, 1))
+        require(f"starts[{name!r}]", scales, scales > 0, "above 0")
+    integer_in("number of starts", len(starts), 1)
     by_start = [
         xr.concat(
             [
@@ -79,6 +86,10 @@ def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
 
 def window_of(runs: xr.Dataset, view: str, noise: str, reading: str) -> xr.DataArray:
     """Choose one window, of the network's own error and by the tested rule; the view's probes stay."""
+    dataset_with("runs", runs, "view", "window")
+    one_of("view", view, dict.fromkeys(runs.view.values.tolist()))
+    one_of("noise", noise, runs.noise_definition.values.tolist())
+    one_of("reading", reading, runs.reading.values.tolist())
     kept = runs.isel(probe=np.flatnonzero(runs.view == view)).window
     return kept.sel(noise_definition=noise, reading=reading, source="error", rule="tested", definition="supremum")
 
@@ -97,6 +108,8 @@ def compare(runs: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     Raises:
         ValueError: If the run has no such budget.
     """
+    dataset_with("runs", runs, "budget", "start", "snapshot", "course_time_scale", "window")
+    integer_in("n_sequences", n_sequences, 1)
     if n_sequences not in runs.budget:
         raise ValueError(f"n_sequences = {n_sequences}: must be one of {', '.join(map(str, runs.budget.values))}.")
     end = runs.isel(snapshot=-1, model=0)

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from lwcore.arguments import finite_array, integer_in, lag_list, real_in
+from lwcore.arguments import finite_array, generator, instance_of, integer_in, lag_list, real_in
+from lwcore.tensors import finite, floating
 
 
 class Sequences(NamedTuple):
@@ -24,8 +25,11 @@ class Sequences(NamedTuple):
         """Check that inputs and targets belong together and are finite.
 
         Raises:
+            TypeError: If one of them is no tensor of floating-point numbers.
             ValueError: If they do not, or are not.
         """
+        for name, values in self._asdict().items():
+            floating(f"sequences: {name}", values)
         if self.inputs.ndim != 3 or self.targets.shape != self.inputs.shape[:2] or self.targets.numel() == 0:
             raise ValueError(
                 f"sequences: inputs {tuple(self.inputs.shape)} and targets {tuple(self.targets.shape)} do not fit: "
@@ -33,7 +37,9 @@ class Sequences(NamedTuple):
             )
         for name, values in self._asdict().items():
             if not values.isfinite().all():
-                raise ValueError(f"sequences: {int((~values.isfinite()).sum())} of {values.numel()} {name} are NaN or infinite.")
+                raise ValueError(
+                    f"sequences: {int((~values.isfinite()).sum())} of {values.numel()} {name} are NaN or infinite; all must be finite."
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +63,7 @@ class DelayedRegression:
     noise: float
     direction: NDArray[np.float64]
 
-    def __init__(self, length: int, lags: ArrayLike, coefficients: ArrayLike, noise: float, direction: ArrayLike) -> None:
+    def __init__(self, length: int, lags: Iterable[int], coefficients: ArrayLike, noise: float, direction: ArrayLike) -> None:
         """Check the pieces and normalise the direction.
 
         Args:
@@ -71,7 +77,7 @@ class DelayedRegression:
             ValueError: If a piece is out of range, or there is not one coefficient a lag.
         """
         steps = integer_in("length", length, 2)
-        delays = tuple(lag_list("lags", np.asarray(lags).tolist(), steps))
+        delays = tuple(lag_list("lags", lags, steps))
         weights = finite_array("coefficients", coefficients, ndim=1)
         if len(weights) != len(delays):
             raise ValueError(f"coefficients: {len(weights)} given for {len(delays)} lags; there must be one a lag.")
@@ -108,7 +114,9 @@ def sample(task: DelayedRegression, n_sequences: int, rng: np.random.Generator, 
         >>> tuple(inputs.shape), tuple(targets.shape)
         ((8, 100, 2), (8, 100))
     """
-    if not dtype.is_floating_point:
+    instance_of("task", task, DelayedRegression)
+    generator("rng", rng)
+    if not instance_of("dtype", dtype, torch.dtype).is_floating_point:
         raise ValueError(f"dtype = {dtype}: must be a floating type.")
     shape = (integer_in("n_sequences", n_sequences, 1), task.length)
     inputs = rng.standard_normal((*shape, len(task.direction)))
@@ -134,5 +142,9 @@ def recovered_coefficients(task: DelayedRegression, sequences: Sequences, predic
     Returns:
         One coefficient a delay, shape (number of delays,), averaged over sequences and the steps that reach back far enough.
     """
+    inputs, _ = instance_of("sequences", sequences, Sequences)
+    instance_of("task", task, DelayedRegression)
+    finite("sequences: inputs", inputs, (None, task.length, len(task.direction)), "S, T, D")
+    finite("predictions", predictions, tuple(inputs.shape[:2]), "S, T")
     component = sequences.inputs @ torch.from_numpy(task.direction).to(sequences.inputs)
     return torch.stack([(predictions[:, lag:] * component[:, :-lag]).mean() for lag in lag_list("delays", delays, task.length)])

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from lwcore.arguments import integer_in, one_of, real_in
+from lwcore.arguments import instance_of, integer_in, one_of, real_in, sequence_of
 from lwcore.ensemble import Ensemble
 from lwcore.network import Network
 from lwcore.tasks import Sequences
@@ -92,15 +92,18 @@ def device_of(name: str | torch.device) -> torch.device:
         The device.
 
     Raises:
+        TypeError: If it is no name.
         ValueError: If there is none of that name here.
     """
+    if not isinstance(name, str | torch.device):
+        raise TypeError(f"device = {name!r}: must be a name such as 'cpu' or 'cuda', or a torch.device.")
     try:
         place = torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"device = {str(name)!r}: {error}") from None
+        raise ValueError(f"device = {str(name)!r}: must be a device of PyTorch's ({error})") from None
     if place.type == "cuda" and not (place.index or 0) < torch.cuda.device_count():
         found = f"PyTorch {torch.__version__} finds {torch.cuda.device_count()} CUDA devices on this machine"
-        raise ValueError(f"device = {str(name)!r}: {found}; use another device, or a PyTorch built for CUDA on a machine with a GPU.")
+        raise ValueError(f"device = {str(name)!r}: {found}; must be another device, or a PyTorch built for CUDA on a machine with a GPU.")
     return place
 
 
@@ -126,9 +129,18 @@ def fit(
     Returns:
         The minibatch loss of every step.
     """
+    _checked_reports(None if resume_from is None else [resume_from], on_step)
     report = None if on_step is None else lambda states: on_step(states[0])
     before = None if resume_from is None else [resume_from]
     return fit_together([network], [sequences], seeds=[seed], resume_from=before, on_step=report, **options)[0]
+
+
+def _checked_reports(resume_from: Any, on_step: Any) -> None:
+    """Refuse states to go on from that are none, and what cannot be called."""
+    for state in [] if resume_from is None else sequence_of("resume_from", resume_from):
+        instance_of("resume_from", state, Progress)
+    if on_step is not None and not callable(on_step):
+        raise TypeError(f"on_step = {on_step!r}: must be a function, or None.")
 
 
 def fit_together(
@@ -174,11 +186,17 @@ def fit_together(
         Of each network, the minibatch loss of every step.
 
     Raises:
+        TypeError: If an argument is of the wrong type.
         ValueError: If there are not as many seeds and sequences as networks, or they do not fit together.
         FloatingPointError: If a loss is no longer finite. On CUDA steps have then been taken until the next report.
     """
+    networks = [instance_of("network", network, Network) for network in sequence_of("networks", networks)]
+    sequences, seeds = sequence_of("sequences", sequences), sequence_of("seeds", seeds)
     for given in sequences:
-        given.check()
+        instance_of("sequences", given, Sequences).check()
+    _checked_reports(resume_from, on_step)
+    if chunk is not None:
+        integer_in("chunk", chunk, 1)
     if len({(given.inputs.shape, given.targets.shape) for given in sequences}) != 1 or not len(networks) == len(sequences) == len(seeds):
         counts = f"{len(networks)} networks, {len(sequences)} sets of sequences, {len(seeds)} seeds"
         raise ValueError(f"{counts}: must be as many of each, at least one, and the sequences of one shape.")

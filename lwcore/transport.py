@@ -17,8 +17,9 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from lwcore.arguments import integer_in, lag_list, one_of, sequence_of
+from lwcore.arguments import instance_of, integer_in, lag_list, one_of, sequence_of
 from lwcore.cells import GRUTrace, NeuronFactors, Trace
+from lwcore.tensors import floating
 
 ORDERS = ("zeroth", "first", "exact")
 READINGS = ("expansion", "paper_v2")
@@ -36,7 +37,7 @@ def step_jacobian(trace: Trace, t: int) -> Tensor:
     Returns:
         J, shape (B, S, S).
     """
-    return trace.jacobian(integer_in("t", t, 0, trace.length - 1)).dense()
+    return instance_of("trace", trace, Trace).jacobian(integer_in("t", t, 0, trace.length - 1)).dense()
 
 
 def default_ends(trace: Trace, lags: Sequence[int]) -> list[int]:
@@ -49,7 +50,7 @@ def default_ends(trace: Trace, lags: Sequence[int]) -> list[int]:
     Returns:
         max(lags), …, T−1.
     """
-    return list(range(lag_list("lags", lags, trace.length)[-1], trace.length))
+    return list(range(lag_list("lags", lags, instance_of("trace", trace, Trace).length)[-1], trace.length))
 
 
 def checked_ends(ends: Sequence[int], lags: Sequence[int], length: int) -> Tensor:
@@ -181,10 +182,14 @@ def stream_rates(
     """
     one_of("order", order, ORDERS)
     one_of("reading", reading, READINGS)
-    steps = lag_list("lags", lags, trace.length)
+    steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
+    if weights is not None:
+        floating("weights", weights, (len(trace.history), len(last), trace.hidden_size), "B, ends, H")
     if reading == "paper_v2" and (order == "exact" or not isinstance(trace, GRUTrace)):
-        raise ValueError(f"reading = {reading!r}: Eq. (26) is for a GRU at zeroth or first order, not {order!r} of {type(trace).__name__}.")
+        raise ValueError(
+            f"reading = {reading!r}: must be of a GRU at zeroth or first order, as Eq. (26) is, not {order!r} of {type(trace).__name__}."
+        )
     if order == "exact":
         for sequence in range(len(trace.history)):
             one = slice(sequence, sequence + 1)
@@ -337,7 +342,7 @@ def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | 
     Returns:
         Shares in [0, 1], NaN where M is 0, of the block whose diagonal the rates are; shape (B, number of ends, number of lags).
     """
-    steps = lag_list("lags", lags, trace.length)
+    steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
     shares = []
     for sequence in range(len(trace.history)):
@@ -375,6 +380,6 @@ def envelope(rates: Tensor) -> Tensor:
         >>> envelope(rates)
         tensor([0.7500, 0.7500, 0.7500])
     """
-    if rates.ndim != 4 or rates.numel() == 0:
+    if floating("rates", rates).ndim != 4 or rates.numel() == 0:
         raise ValueError(f"rates has shape {tuple(rates.shape)}: must be (B, ends, lags, H), none of them 0.")
     return rates.abs().sum(-1).mean((0, 1))

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, lag_list, one_of, require
+from lwcore.arguments import finite_array, instance_of, integer_in, lag_list, one_of, real_array, require
 from lwcore.bounds import log_detection_threshold, sample_complexity
 from lwcore.decay import DecayFit, DecayLaw, LawFit, fit_decay, lag_at, matching, predicted_window
 
@@ -69,7 +69,7 @@ def learnability_window(
         array([0, 2, 2])
     """
     lag = np.array(lag_list("lags", lags))
-    needed = np.asarray(required, dtype=np.float64)
+    needed = real_array("required", required)
     if needed.ndim == 0 or needed.shape[-1] != lag.size:
         raise ValueError(f"required has shape {needed.shape}: its last dimension must hold one entry for each of the {lag.size} lags.")
     require("required", needed, needed >= 0, "0 or more, or infinite")  # NaN fails, too
@@ -106,8 +106,8 @@ def generalised_inverse(
     """
     lag, f = matching(lags, "envelope", _at_least_1d(finite_array("envelope", envelope)), axis=-1)
     require("envelope", f, f >= 0, "0 or more")
-    levels = np.asarray(level, dtype=np.float64)
-    if levels.ndim > 1 or not (levels > 0).all():
+    levels = real_array("level", level)
+    if levels.ndim > 1 or levels.size == 0 or not (levels > 0).all():
         raise ValueError(f"level = {level!r}: must be a number above 0, or a one-dimensional array of them.")
     above = f[..., None, :] >= np.atleast_1d(levels)[:, None]
     if one_of("definition", definition, _DEFINITIONS) == "first_passage":
@@ -167,8 +167,8 @@ def window_bounds(
 def regime_window(
     law: DecayLaw,
     n_sequences: ArrayLike,
-    alignment: float,
-    scale: float,
+    alignment: ArrayLike,
+    scale: ArrayLike,
     alpha: float,
     error: float = 0.1,
     rate: str = "mean",
@@ -184,6 +184,7 @@ def regime_window(
     Returns:
         Lag in steps, real, of the shape of `n_sequences`; 0 and infinity as in `predicted_window`.
     """
+    instance_of("law", law, DecayLaw)
     return lag_at(law, log_detection_threshold(n_sequences, alignment, scale, alpha, error, rate))
 
 
@@ -207,10 +208,11 @@ def mixture_envelope(lags: ArrayLike, time_scales: ArrayLike, weights: ArrayLike
         ValueError: If a lag or weight is negative or not finite, or a time scale is NaN, zero or negative, or the shapes do not fit.
     """
     lag = finite_array("lags", lags, ndim=1)
-    tau = _at_least_1d(np.asarray(time_scales, dtype=np.float64))
+    tau = _at_least_1d(real_array("time_scales", time_scales))
     weight = finite_array("weights", 1.0 if weights is None else weights)
     require("lags", lag, lag >= 0, "0 or more")
     require("time_scales", tau, tau > 0, "above 0")
+    integer_in("number of time_scales", tau.shape[-1], 1)
     require("weights", weight, weight >= 0, "0 or more")
     try:
         tau, weight = np.broadcast_arrays(tau, weight)

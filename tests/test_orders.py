@@ -145,7 +145,7 @@ def test_bad_input_is_named():
         compare_orders({}, LAGS)
     with pytest.raises(ValueError, match="orders = 'exact': must be one of 'zeroth', 'first', 'paper_v2'"):
         compare_orders(traces("GRU", 1), LAGS, orders=("exact",))
-    with pytest.raises(ValueError, match="for a GRU at zeroth or first order"):
+    with pytest.raises(ValueError, match="of a GRU at zeroth or first order"):
         compare_orders(traces("LSTM", 1), LAGS, orders=("paper_v2",))
     with pytest.raises(ValueError, match=r"level = 0: must lie in \(0, inf\)"):
         passing_lag(xr.DataArray([0.1], dims="lag", coords={"lag": [1]}), 0)
@@ -153,7 +153,7 @@ def test_bad_input_is_named():
         without_output_gate(traces("GRU", 1)["GRU", 0])
     with pytest.raises(TypeError, match="trace is a LSTMTrace: must be a GRUTrace"):
         product_of_diagonals(traces("LSTM", 1)["LSTM", 0])
-    with pytest.raises(ValueError, match="LSTMTrace without layer normalisation: there is nothing to leave out"):
+    with pytest.raises(ValueError, match="LSTMTrace without layer normalisation: must have one to leave out"):
         without_norm(traces("LSTM", 1)["LSTM", 0])
     with pytest.raises(ValueError, match=r'reset="after" has no such sum'):
         product_of_diagonals(traces("GRU-after", 1)["GRU-after", 0])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import integer_in, one_of, real_in
+from lwcore.arguments import generator, integer_in, one_of, real_in
 from lwcore.bounds.complexity import rate_exponent
 from lwcore.bounds.shift_family import standardised
 from lwcore.stable import SymmetricStable
@@ -130,6 +130,8 @@ def lan_expansion(
     Returns:
         The terms of the expansion.
     """
+    generator("rng", rng)
+    h = real_in("h", h, "(-inf, inf)")
     law, n = SymmetricStable(real_in("alpha", alpha, "(1, 2]")), integer_in("n_sequences", n_sequences, 1)
     root = n ** (1 / rate_exponent(alpha, rate))
     terms = np.empty((2, integer_in("replicates", replicates, 1)))

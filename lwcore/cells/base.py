@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from lwcore.arguments import integer_in, one_of, real_in, sequence_of
+from lwcore.arguments import instance_of, integer_in, one_of, real_in, sequence_of
 from lwcore.cells import compiled
 from lwcore.cells.jacobian import AutodiffJacobian
 from lwcore.cells.loops import EPSILON
-from lwcore.cells.trace import Trace, with_ones
+from lwcore.cells.trace import Trace, checked_times, with_ones
+from lwcore.tensors import torch_generator
 
 INITS = ("orthogonal", "uniform")
 
@@ -92,6 +93,7 @@ class Cell(nn.Module, ABC):
             raise TypeError(f"layernorm = {layernorm!r}: must be True or False.")
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise ValueError(f"dtype = {dtype!r}: must be a floating torch.dtype.")
+        torch_generator("generator", generator)
         start = real_in("gate_init", gate_init, "(0, 1)")
         spread = real_in("gate_spread", gate_spread, "[0, inf)")
         blocks = self._blocks(start)
@@ -248,6 +250,7 @@ class Cell(nn.Module, ABC):
         Returns:
             The Jacobians as operators.
         """
+        times = checked_times(times, instance_of("trace", trace, Trace).length)
         states, inputs = trace.previous[:, times], trace.inputs[:, times]
         flat = inputs.flatten(0, -2)
         return AutodiffJacobian(lambda state: self.step(flat, state), states)

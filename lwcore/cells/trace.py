@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -129,7 +130,7 @@ class Trace(ABC):
         Returns:
             The Jacobians ``J_t`` as operators.
         """
-        return self.jacobians.at(integer_in("times", times, 0, self.length - 1) if isinstance(times, int) else times)
+        return self.jacobians.at(checked_times(times, self.length))
 
     @cached_property
     @abstractmethod
@@ -232,6 +233,31 @@ class Trace(ABC):
             A tensor for each named parameter of the cell, of its shape.
         """
         return self._gather(adjoints.pre, adjoints.raw, slice(None))
+
+
+def checked_times(times: Any, length: int) -> int | slice | Tensor:
+    """Check a choice of steps.
+
+    Args:
+        times: A step t in 0..T−1, or a slice or an index tensor of several.
+        length: Number of time steps T.
+
+    Returns:
+        The same.
+
+    Raises:
+        TypeError: If it is something else.
+        ValueError: If a step lies outside the sequence.
+    """
+    if isinstance(times, slice):
+        return times
+    if isinstance(times, Tensor):
+        if times.dtype != torch.int64 or times.ndim != 1:
+            raise TypeError(f"times has shape {tuple(times.shape)} and dtype {times.dtype}: must be one-dimensional, of int64.")
+        for end in (int(times.min()), int(times.max())) if len(times) else ():
+            integer_in("times", end, 0, length - 1)
+        return times
+    return integer_in("times", times, 0, length - 1)
 
 
 def with_ones(inputs: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import one_of
+from lwcore.arguments import one_of, real_array
 
 Array = NDArray[np.float64]
 
@@ -48,12 +48,12 @@ class Activation:
 
     def slope(self, z: ArrayLike) -> Array:
         """Return σ′(z), of the shape of z."""
-        z = np.asarray(z, dtype=np.float64)
+        z = real_array("z", z)
         return self.slope_from(z, self.value(z))
 
     def curvature(self, z: ArrayLike) -> Array:
         """Return σ″(z), of the shape of z."""
-        z = np.asarray(z, dtype=np.float64)
+        z = real_array("z", z)
         return self.curvature_from(z, self.value(z))
 
     @property

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lwcore.arguments import integer_in, real_in
+from lwcore.arguments import flag, instance_of, integer_in, real_in, sequence_of
 from lwcore.elman.activations import Activation
 from lwcore.elman.constants import LocalConstants, local_constants, log_output_bound, log_sum, log_target_bound, smooth
 from lwcore.elman.network import even_width
@@ -79,6 +79,10 @@ class Problem:
         """Return projection radii after checking that they are at least (ν̄_w, ν̄_u), which they are by default."""
         if radii is None:
             return self.recurrent_bound, self.input_bound
+        if len(sequence_of("radii", radii)) != 2:
+            raise ValueError(f"radii = {radii!r}: must be two, for the recurrent and for the input weights.")
+        for i, radius in enumerate(radii):
+            real_in(f"radii[{i}]", radius, "[0, inf)")
         for name, radius, least in zip(("radii[0]", "radii[1]"), radii, (self.recurrent_bound, self.input_bound), strict=True):
             if not radius >= least:
                 raise ValueError(f"{name} = {radius!r}: must be at least the transport map's bound, {least!r}.")
@@ -127,6 +131,8 @@ def approximation_bound(problem: Problem, width: int, *, as_printed: bool = True
     Returns:
         The bound, met with probability 1 − δ.
     """
+    instance_of("problem", problem, Problem)
+    flag("as_printed", as_printed)
     width = even_width("width", width)
     chances = math.log((1 if as_printed else 2) / problem.failure)
     return Bound({"approximation": math.log(2) + problem.log_summand + 0.5 * math.log(chances / width)})
@@ -147,6 +153,8 @@ def linearisation_bound(problem: Problem, width: int, radii: Radii | None = None
     Returns:
         The bound, which holds surely.
     """
+    instance_of("problem", problem, Problem)
+    flag("as_printed", as_printed)
     width, (rho_w, rho_u) = even_width("width", width), problem.radii(radii)
     error = _linearisation(problem, problem.alpha + rho_w / width**0.5, as_printed)
     return Bound({"linearisation": error + 2 * math.log(math.hypot(rho_w, rho_u)) - 0.5 * math.log(width)})
@@ -165,6 +173,8 @@ def network_approximation_bound(problem: Problem, width: int, *, as_printed: boo
     Returns:
         The bound, met with probability 1 − δ.
     """
+    instance_of("problem", problem, Problem)
+    flag("as_printed", as_printed)
     width = even_width("width", width)
     first = math.log(2) + problem.log_summand + problem.log_union - 0.5 * math.log(width)
     return Bound({"approximation": first, **linearisation_bound(problem, width, as_printed=as_printed).log_terms})
@@ -188,6 +198,8 @@ def theorem_1(problem: Problem, width: int, steps: int, radii: Radii | None = No
     Returns:
         The bound, met with probability 1 − δ.
     """
+    instance_of("problem", problem, Problem)
+    flag("as_printed", as_printed)
     _inside(problem)
     width, steps, (rho_w, rho_u) = even_width("width", width), integer_in("steps", steps, 1), problem.radii(radii)
     alpha_m = problem.alpha + rho_w / width**0.5
@@ -221,6 +233,8 @@ def corollary_1(problem: Problem, width: int, steps: int, radii: Radii | None = 
     Returns:
         The bound, met with probability 1 − δ.
     """
+    instance_of("problem", problem, Problem)
+    flag("as_printed", as_printed)
     first = theorem_1(problem, width, integer_in("steps", steps, 2), radii, as_printed=as_printed)
     once = linearisation_bound(problem, width, radii, as_printed=as_printed).log
     if as_printed:
@@ -265,6 +279,8 @@ def theorem_2(problem: Problem, error: float, *, as_printed: bool = True) -> Tra
     Returns:
         The plan.
     """
+    instance_of("problem", problem, Problem)
+    flag("as_printed", as_printed)
     _inside(problem)
     log_error = math.log(real_in("error", error, "(0, inf)"))
     alpha_target = problem.alpha + math.sqrt(2 * error)

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import integer_in, real_in
+from lwcore.arguments import instance_of, integer_in, real_array, real_in, require
 from lwcore.bounds import sample_complexity
 from lwcore.decay import DecayLaw
 from lwcore.elman.network import ElmanNetwork, checked_inputs, scan
@@ -33,6 +33,7 @@ def log_rates(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     Returns:
         Logarithms at ℓ = 1 … T − 1, shape (n, T − 1, m); −∞ where a slope is 0.
     """
+    instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
     integer_in("inputs.shape[1]", sequences.shape[1], 2)
     factors = [
@@ -54,13 +55,23 @@ def log_envelope(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     Returns:
         Logarithms at ℓ = 1 … T − 1, shape (T − 1,); never above ``ℓ log(α_m σ₁)`` with ``α_m = max |W_ii|``.
     """
+    instance_of("network", network, ElmanNetwork)
     rates = log_rates(network, inputs)
     return np.logaddexp.reduce(rates, axis=(0, 2)) - math.log(rates.shape[0] * rates.shape[2])
 
 
+def _checked(log_f: ArrayLike) -> Array:
+    """Refuse the logarithm of an envelope, shape (lags,), that is NaN or +∞ somewhere; −∞, an envelope of 0, is allowed."""
+    values = real_array("log_f", log_f)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"log_f has shape {values.shape}: must be (lags,), of one or more.")
+    require("log_f", values, values < np.inf, "finite or −∞")
+    return values
+
+
 def decay_rates(log_f: ArrayLike) -> Array:
     """Return the factor by which an envelope falls in one step, ``f(ℓ + 1)/f(ℓ)``, shape (lags,) -> (lags − 1,)."""
-    return np.exp(np.diff(np.asarray(log_f, dtype=np.float64)))
+    return np.exp(np.diff(_checked(log_f)))
 
 
 def wide_law(alpha: float, dimension: int) -> DecayLaw:
@@ -93,12 +104,13 @@ def window(log_f: ArrayLike, n_sequences: ArrayLike) -> NDArray[np.int64]:
     Returns:
         Windows in steps, shape (budgets,).
     """
-    f = np.exp(np.asarray(log_f, dtype=np.float64))
+    f = np.exp(_checked(log_f))
     return learnability_window(range(1, f.size + 1), sample_complexity(f, 1.0, 1.0, _GAUSSIAN), n_sequences)
 
 
 def predicted_window(law: DecayLaw, n_sequences: ArrayLike) -> Array:
     """Return the window that a law for f(ℓ)/m implies under the same signal and noise; the cut-off's is the exponential law of α_m σ₁."""
+    instance_of("law", law, DecayLaw)
     return regime_window(law, n_sequences, 1.0, 1.0, _GAUSSIAN)
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lwcore.arguments import integer_in, real_in
+from lwcore.arguments import flag, integer_in, real_in
 from lwcore.elman.activations import Activation, activation_named
 
 
@@ -84,6 +84,7 @@ def local_constants(
     Returns:
         Their logarithms.
     """
+    flag("as_printed", as_printed)
     sigma, bound = smooth(activation), real_in("recurrent_bound", recurrent_bound, "(0, inf)")
     length, dimension = integer_in("length", length, 1), integer_in("dimension", dimension, 1)
     inner = bound if alpha is None else real_in("alpha", alpha, "(0, inf)")
@@ -130,8 +131,14 @@ def log_output_bound(log_lipschitz: float, recurrent_radius: float, input_radius
 
     Returns:
         Its logarithm.
+
+    Raises:
+        ValueError: If an argument is out of range.
     """
+    real_in("log_lipschitz", log_lipschitz, "(-inf, inf)")
     radii = [real_in("recurrent_radius", recurrent_radius, "[0, inf)"), real_in("input_radius", input_radius, "[0, inf)")]
+    if not any(radii):
+        raise ValueError("recurrent_radius = input_radius = 0: one must be above 0.")
     return log_lipschitz + math.log(math.hypot(*radii))
 
 
@@ -147,9 +154,14 @@ def log_target_bound(activation: str | Activation, alpha: float, length: int, re
 
     Returns:
         ``log(σ₁ μ_{0,T}(α σ₁) (ν̄_u + σ₀ ν̄_w))``.
+
+    Raises:
+        ValueError: If an argument is out of range.
     """
     sigma, alpha = smooth(activation), real_in("alpha", alpha, "(0, inf)")
     reach = real_in("input_bound", input_bound, "[0, inf)") + sigma.bound * real_in("recurrent_bound", recurrent_bound, "[0, inf)")
+    if reach == 0:
+        raise ValueError("recurrent_bound = input_bound = 0: one must be above 0.")
     return math.log(sigma.slope_bound) + log_mu(alpha * sigma.slope_bound, length)[0] + math.log(reach)
 
 

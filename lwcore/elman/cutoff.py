@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lwcore.arguments import integer_in, one_of, real_in
+from lwcore.arguments import generator, integer_in, one_of, real_in
 from lwcore.elman.constants import local_constants, log_mu, smooth
 from lwcore.elman.kernel import finite_kernel, limiting_kernel
-from lwcore.elman.network import symmetric_initialisation
+from lwcore.elman.network import even_width, symmetric_initialisation
 
 Array = NDArray[np.float64]
 
@@ -49,6 +49,10 @@ def kernel_growth(
     Returns:
         The kernel's course.
     """
+    generator("rng", rng)
+    even_width("width", width)
+    smooth(activation)
+    integer_in("starts", starts, 1)
     alpha, length = real_in("alpha", alpha, "(0, inf)"), integer_in("length", length, 1)
     impulse = one_of("inputs", inputs, ["impulse", "random"]) == "impulse"
     sequence = (np.eye(1, length) if impulse else rng.uniform(-1, 1, (1, length)))[..., None]

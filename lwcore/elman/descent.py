@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import integer_in, real_in
+from lwcore.arguments import instance_of, integer_in, real_in, sequence_of
 from lwcore.elman.gradients import risk_gradient
 from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_targets
 
@@ -79,9 +79,12 @@ def gradient_descent(
     Raises:
         ValueError: If an argument is out of range, or the risk grows beyond all numbers (the step size is then too large).
     """
+    instance_of("initial", initial, ElmanNetwork)
     sequences = checked_inputs(inputs, initial.dimension)
     wanted = checked_targets(targets, sequences)
     step_size, steps = real_in("step_size", step_size, "(0, inf)"), integer_in("steps", steps, 1)
+    if radii is not None and len(sequence_of("radii", radii)) != 2:
+        raise ValueError(f"radii = {radii!r}: must be two, for the recurrent and for the input weights.")
     ball = (
         None if radii is None else tuple(real_in(f"radii[{i}]", radius, "(0, inf)") / initial.width**0.5 for i, radius in enumerate(radii))
     )

@@ -73,7 +73,7 @@ def mean_over_start(
     if rank > HIGHEST_RANK:
         if rng is None:
             raise ValueError(
-                f"rng = None: the inputs span {rank} dimensions, more than {HIGHEST_RANK}, so u₀ must be drawn; give a Generator."
+                f"rng = None: the inputs span {rank} dimensions, more than {HIGHEST_RANK}, so u₀ is drawn: must be a NumPy generator."
             )
         size = -(-samples // _BATCHES)
         draws = (rng.standard_normal((size, rank)) for _ in range(_BATCHES))

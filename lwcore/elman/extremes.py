@@ -115,6 +115,9 @@ def largest(
     Returns:
         The largest found.
     """
+    integer_in("seed", seed, 0)
+    integer_in("rounds", rounds, 1)
+    integer_in("tries", tries, 1)
     sigma, bound = smooth(activation), real_in("recurrent_bound", recurrent_bound, "(0, inf)")
     length, dimension = integer_in("length", length, 1), integer_in("dimension", dimension, 1)
     one_of("quantity", quantity, QUANTITIES)

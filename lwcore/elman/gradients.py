@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lwcore.arguments import instance_of
 from lwcore.elman.activations import Activation
 from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_targets, parameters_like, scan
 
@@ -29,6 +30,7 @@ def hidden_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     Returns:
         Derivatives, shape (n, T, m, 1 + d), the recurrent weight's first; a view of an array in which neurons come last.
     """
+    instance_of("network", network, ElmanNetwork)
     return _collected(network, inputs, np.ones(network.width))
 
 
@@ -42,6 +44,7 @@ def output_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     Returns:
         Derivatives, shape (n, T, m, 1 + d), the recurrent weight's first; a view of an array in which neurons come last.
     """
+    instance_of("network", network, ElmanNetwork)
     return _collected(network, inputs, network.readout / network.width**0.5)
 
 
@@ -59,6 +62,7 @@ def risk_gradient(network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike) 
     Returns:
         The risk, and its gradient of shape (m, 1 + d).
     """
+    instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
     wanted = checked_targets(targets, sequences)
     states, slopes, outputs = [], [], []
@@ -91,6 +95,7 @@ def linear_model(initial: ElmanNetwork, parameters: ArrayLike, inputs: ArrayLike
     Returns:
         F^Lin, shape (n, T).
     """
+    instance_of("initial", initial, ElmanNetwork)
     sequences = checked_inputs(inputs, initial.dimension)
     direction = parameters_like(initial, "parameters", parameters) - initial.parameters
     moved = stream_tangents(initial.parameters, direction, sequences, initial.activation)

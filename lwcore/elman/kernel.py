@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, integer_in, real_in
+from lwcore.arguments import finite_array, flag, generator, instance_of, integer_in, real_in
 from lwcore.elman.activations import Activation, activation_named
 from lwcore.elman.expectation import HIGHEST_RANK, Estimate, mean_over_start, span
 from lwcore.elman.gradients import stream_gradients
@@ -38,6 +38,7 @@ def finite_kernel(network: ElmanNetwork, inputs: ArrayLike, others: ArrayLike | 
     Returns:
         Kernel, shape (n, n′, T).
     """
+    instance_of("network", network, ElmanNetwork)
     first, second = _pair(inputs, others, network.dimension)
     size = max(2, _CHUNK // ((len(first) + len(second)) * (1 + network.dimension)) // 2 * 2)
     weights = np.square(network.readout) / network.width
@@ -77,6 +78,10 @@ def limiting_kernel(
     Returns:
         Kernel of shape (n, n′, T), with its error.
     """
+    if rng is not None:
+        generator("rng", rng)
+    flag("as_printed", as_printed)
+    real_in("tolerance", tolerance, "(0, inf)")
     first, second = _pair(inputs, others, None)
     sigma, alpha = activation_named(activation), real_in("alpha", alpha, "(0, inf)")
     samples = integer_in("samples", samples, 64)
@@ -110,6 +115,7 @@ def class_kernel(
     Raises:
         ValueError: If the inputs span more dimensions, or another argument is not allowed.
     """
+    real_in("tolerance", tolerance, "(0, inf)")
     first, second = _pair(inputs, others, None)
     sigma, alpha = activation_named(activation), real_in("alpha", alpha, "(0, inf)")
     together = np.concatenate([first, second])
@@ -189,7 +195,7 @@ def _older_gradients(parameters: Array, inputs: Array, activation: Activation) -
 def _pair(inputs: ArrayLike, others: ArrayLike | None, dimension: int | None) -> tuple[Array, Array]:
     """Return both sets of sequences, checked and of one length."""
     first = checked_inputs(inputs, dimension)
-    second = first if others is None else checked_inputs(others, first.shape[2])
+    second = first if others is None else checked_inputs(others, first.shape[2], name="others")
     if first.shape[1] != second.shape[1]:
         raise ValueError(f"others has shape {second.shape}: its sequences must be as long as those of inputs, {first.shape[1]} steps.")
     return first, second

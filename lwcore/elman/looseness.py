@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lwcore.arguments import integer_in
+from lwcore.arguments import flag, generator, instance_of, integer_in, real_in
 from lwcore.elman import bounds
 from lwcore.elman.constants import log_output_bound
 from lwcore.elman.extremes import QUANTITIES, largest
 from lwcore.elman.measured import Study, approximation_errors, descents, worst_in_ball
-from lwcore.elman.network import empirical_risk
+from lwcore.elman.network import empirical_risk, even_width
 
 Array = NDArray[np.float64]
 
@@ -59,6 +59,11 @@ def compare(case: Study, width: int, rng: np.random.Generator, *, starts: int = 
     Returns:
         A comparison for each result, by its name.
     """
+    instance_of("case", case, Study)
+    generator("rng", rng)
+    even_width("width", width)
+    integer_in("starts", starts, 1)
+    integer_in("searches", searches, 1)
     problem, radii = case.problem, (case.problem.recurrent_bound, case.problem.input_bound)
     alpha_m = problem.alpha + radii[0] / width**0.5
     constants = [problem.constants(alpha_m, printed) for printed in _FORMS]
@@ -95,6 +100,10 @@ def compare_descent(case: Study, width: int, steps: int, rng: np.random.Generato
     Returns:
         A comparison for the least risk and one for the risk at the average iterate.
     """
+    instance_of("case", case, Study)
+    generator("rng", rng)
+    even_width("width", width)
+    integer_in("runs", runs, 1)
     descended = descents(case, width, integer_in("steps", steps, 2), runs, rng)
     averages = np.array([empirical_risk(run.average, case.inputs, case.targets) for run in descended])
     theorem, corollary = (
@@ -130,6 +139,9 @@ def needed(problem: bounds.Problem, risk: float, *, as_printed: bool = True) -> 
     Returns:
         The need. The width is exact to a tenth of a percent: α_m falls as it grows.
     """
+    instance_of("problem", problem, bounds.Problem)
+    real_in("risk", risk, "(0, inf)")
+    flag("as_printed", as_printed)
     half = math.log(risk / 2)
 
     def terms(log_width: float) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, integer_in, one_of, real_in, require
+from lwcore.arguments import finite_array, flag, generator, instance_of, integer_in, one_of, real_in, require, sequence_of
 from lwcore.elman.bounds import Problem, Radii
 from lwcore.elman.descent import Descent, gradient_descent, projected, row_norms
 from lwcore.elman.gradients import hidden_gradients, linear_model
@@ -54,6 +54,8 @@ class Scaling:
 
     def __post_init__(self) -> None:
         """Check shapes and signs."""
+        for name in ("sizes", "samples"):
+            object.__setattr__(self, name, finite_array(name, getattr(self, name)))
         if self.samples.ndim != 2 or self.sizes.shape != self.samples.shape[:1]:
             raise ValueError(f"samples has shape {self.samples.shape}: must be (k, starts) for the {self.sizes.shape} sizes.")
         for name in ("sizes", "samples"):
@@ -66,6 +68,7 @@ class Scaling:
 
     def quantile(self, share: float) -> Array:
         """Return a quantile over starts, shape (k,)."""
+        real_in("share", share, "[0, 1]")
         return np.quantile(self.samples, share, axis=1)
 
     def slope(self, rng: np.random.Generator, level: float = 0.95, resamples: int = 2000) -> Slope:
@@ -79,6 +82,8 @@ class Scaling:
         Returns:
             The slope.
         """
+        generator("rng", rng)
+        integer_in("resamples", resamples, 1)
         tail = (1 - real_in("level", level, "(0, 1)")) / 2
         drawn = rng.integers(self.samples.shape[1], size=(integer_in("resamples", resamples, 1), *self.samples.shape))
         means = np.take_along_axis(self.samples[None], drawn, axis=2).mean(axis=2)
@@ -128,6 +133,9 @@ def study(problem: Problem, rng: np.random.Generator, *, motion: str = "turning"
     Raises:
         ValueError: If the dimension is neither 1 nor 2, or the motion unknown.
     """
+    instance_of("problem", problem, Problem)
+    generator("rng", rng)
+    real_in("tolerance", tolerance, "(0, inf)")
     if problem.dimension not in (1, 2):
         raise ValueError(f"problem.dimension = {problem.dimension}: must be 1 or 2 here.")
     size, d, nu_w, nu_u = (problem.sequences, problem.length), problem.dimension, problem.recurrent_bound, problem.input_bound
@@ -165,6 +173,11 @@ def kernel_convergence(
     Returns:
         Root mean square over pairs of inputs and steps of the distance to the limit, with its sums from 0 and from 1 as printed.
     """
+    generator("rng", rng)
+    for width in sequence_of("widths", widths):
+        even_width("widths", width)
+    integer_in("number of widths", len(widths), 1)
+    integer_in("starts", starts, 1)
     limits = {
         name: limiting_kernel(inputs, alpha=alpha, activation=activation, as_printed=name == "as printed").value
         for name in ("sums from 0", "as printed")
@@ -191,6 +204,11 @@ def approximation_errors(case: Study, widths: Sequence[int], starts: int, rng: n
         ``"one input"``, ``|F^Lin − F̃|`` at the last step of the first sequence; and, the largest over all steps and sequences,
         ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F − F^Lin|``, and ``"network"``, ``|F − F̃|``.
     """
+    instance_of("case", case, Study)
+    generator("rng", rng)
+    for width in sequence_of("widths", widths):
+        even_width("widths", width)
+    integer_in("number of widths", len(widths), 1)
     names = ("one input", "transport", "linearisation", "network")
     found = np.empty((len(names), len(widths), integer_in("starts", starts, 1)))
     for k, width in enumerate(widths):
@@ -220,7 +238,15 @@ def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, e
 
     Returns:
         The largest found.
+
+    Raises:
+        ValueError: If there are not two radii, or an argument is out of range.
     """
+    instance_of("initial", initial, ElmanNetwork)
+    if len(sequence_of("radii", radii)) != 2:
+        raise ValueError(f"radii = {radii!r}: must be two, for the recurrent and for the input weights.")
+    flag("error", error)
+    integer_in("steps", steps, 1)
     inputs = checked_inputs(finite_array("sequence", sequence, ndim=2)[None], initial.dimension)
     at_start, first = _last_step(initial, inputs)
     balls = [real_in(f"radii[{i}]", radius, "(0, inf)") / initial.width**0.5 for i, radius in enumerate(radii)]
@@ -261,6 +287,10 @@ def descents(
     Returns:
         The runs.
     """
+    instance_of("case", case, Study)
+    generator("rng", rng)
+    integer_in("steps", steps, 1)
+    flag("project", project)
     eta = 1 / (case.problem.length * steps**0.5) if step_size is None else step_size
     radii = case.problem.radii(None) if project else None
     even_width("width", width)

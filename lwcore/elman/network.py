@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, integer_in, real_in
+from lwcore.arguments import finite_array, generator, instance_of, integer_in, real_array, real_in
 from lwcore.elman.activations import Activation, activation_named
 
 Array = NDArray[np.float64]
@@ -42,7 +42,7 @@ class ElmanNetwork:
         rows, weights = finite_array("parameters", parameters, ndim=2), finite_array("readout", readout, ndim=1)
         even_width("parameters.shape[0]", len(rows))
         if rows.shape[1] < 2:
-            raise ValueError(f"parameters has shape {rows.shape}: each row must hold the recurrent weight and at least one input weight.")
+            raise ValueError(f"parameters has shape {rows.shape}: must hold the recurrent weight and an input weight or more in each row.")
         if weights.shape != rows.shape[:1]:
             raise ValueError(f"readout has shape {weights.shape}: must hold one weight for each of the {len(rows)} neurons.")
         for name, value in (("parameters", rows), ("readout", weights), ("activation", activation_named(activation))):
@@ -99,7 +99,19 @@ class ElmanNetwork:
         return np.stack([self.read(state) for _, _, state in scan(self.parameters, sequences, self.activation)], axis=1)
 
     def read(self, states: Array) -> Array:
-        """Return ``Σ_i c_i H^{(i)} / √m`` of states, shape (..., m) -> (...), adding partners i and i + m/2 first."""
+        """Return ``Σ_i c_i H^{(i)} / √m`` of states, shape (..., m) -> (...), adding partners i and i + m/2 first.
+
+        Args:
+            states: Shape (..., m).
+
+        Returns:
+            Shape (...).
+
+        Raises:
+            ValueError: If the last dimension is not the network's width.
+        """
+        if real_array("states", states).shape[-1:] != self.readout.shape:
+            raise ValueError(f"states has shape {np.shape(states)}: must end with the {self.width} neurons.")
         halves = (states * self.readout).reshape(*states.shape[:-1], 2, -1)
         return (halves[..., 0, :] + halves[..., 1, :]).sum(axis=-1) / self.width**0.5
 
@@ -125,6 +137,7 @@ def symmetric_initialisation(
     Raises:
         ValueError: If the width is odd or another argument out of range.
     """
+    generator("rng", rng)
     half = even_width("width", width) // 2
     dimension, alpha = integer_in("dimension", dimension, 1), real_in("alpha", alpha, "(0, inf)")
     readout, recurrent = rng.choice([-1.0, 1.0], half), rng.choice([-alpha, alpha], half)
@@ -143,6 +156,7 @@ def empirical_risk(network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike)
     Returns:
         The risk, 0 or more.
     """
+    instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
     return float(np.square(network.outputs(sequences) - checked_targets(targets, sequences)).sum(axis=1).mean())
 
@@ -178,15 +192,15 @@ def even_width(name: str, value: int) -> int:
     return width
 
 
-def checked_inputs(inputs: ArrayLike, dimension: int | None = None) -> Array:
+def checked_inputs(inputs: ArrayLike, dimension: int | None = None, *, name: str = "inputs") -> Array:
     """Return input sequences as an array, shape (n, T, d), after checking their dimension and that no norm exceeds 1."""
-    array = finite_array("inputs", inputs, ndim=3)
+    array = finite_array(name, inputs, ndim=3)
     if dimension is not None and array.shape[2] != dimension:
-        raise ValueError(f"inputs has shape {array.shape}: the network reads inputs of dimension {dimension}, the last axis.")
+        raise ValueError(f"{name} has shape {array.shape}: must be (n, T, {dimension}), the last that of what the network reads.")
     largest = float(np.sqrt(np.square(array).sum(axis=2).max()))
     if largest > 1 + 1e-12:  # rounding
         raise ValueError(
-            f"inputs has a vector of norm {largest:.6g}: the companion's results are for norms up to 1; divide by the largest."
+            f"{name} has a vector of norm {largest:.6g}: must be of norms up to 1, as in the companion; divide by the largest."
         )
     return array
 

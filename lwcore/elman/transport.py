@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, integer_in, real_in
+from lwcore.arguments import finite_array, generator, instance_of, integer_in, real_in
 from lwcore.elman.activations import Activation, activation_named
 from lwcore.elman.expectation import Estimate, mean_over_start, span
 from lwcore.elman.gradients import stream_tangents
@@ -44,6 +44,11 @@ class TransportMaps:
         """Check the bounds."""
         for name in ("recurrent_bound", "input_bound"):
             real_in(name, getattr(self, name), "[0, inf)")
+        for name in ("recurrent", "inputs"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} = {getattr(self, name)!r}: must be a function.")
+        if self.directions is not None:
+            finite_array("directions", self.directions, ndim=2)
 
     def at(self, parameters: Array) -> Array:
         """Return ``[v_w(W_ii), v_u(U_i)]`` for rows ``[W_ii, U_i]``, both of shape (m, 1 + d).
@@ -85,6 +90,8 @@ def transported(initial: ElmanNetwork, maps: TransportMaps) -> ElmanNetwork:
     Returns:
         The network, within ν̄_w/√m and ν̄_u/√m of its start in every neuron.
     """
+    instance_of("initial", initial, ElmanNetwork)
+    instance_of("maps", maps, TransportMaps)
     moves = initial.readout[:, None] * maps.at(initial.parameters) / initial.width**0.5
     return initial.at(initial.parameters + moves)
 
@@ -116,6 +123,11 @@ def transport_target(
     Returns:
         F̃_1 … F̃_T, shape (n, T), with their errors.
     """
+    instance_of("maps", maps, TransportMaps)
+    if rng is not None:
+        generator("rng", rng)
+    real_in("tolerance", tolerance, "(0, inf)")
+    integer_in("samples", samples, 64)
     sequences = checked_inputs(inputs)
     sigma, alpha = activation_named(activation), real_in("alpha", alpha, "(0, inf)")
 
@@ -153,6 +165,9 @@ def transport_norm(
     Returns:
         The norm, with its error.
     """
+    instance_of("maps", maps, TransportMaps)
+    if rng is not None:
+        generator("rng", rng)
     alpha, dimension = real_in("alpha", alpha, "(0, inf)"), integer_in("dimension", dimension, 1)
     tolerance, samples = real_in("tolerance", tolerance, "(0, inf)"), integer_in("samples", samples, 64)
 

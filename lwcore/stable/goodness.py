@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lwcore.arguments import finite_array, integer_in
+from lwcore.arguments import finite_array, generator, instance_of, integer_in
 from lwcore.stable.ecf import characteristic_function
 from lwcore.stable.estimates import LOWEST_ALPHA
 from lwcore.stable.fits import METHODS, StableFit
@@ -55,6 +55,8 @@ def goodness_of_fit(samples: ArrayLike, fitted: StableFit, rng: np.random.Genera
         ValueError: If `samples` has NaN or infinite entries, or not the columns that `fitted` has, or there are too few replicates.
     """
     data = finite_array("samples", samples, ndim=(1, 2))
+    instance_of("fitted", fitted, StableFit)
+    generator("rng", rng)
     if np.shape(fitted.alpha) != data.shape[1:]:
         raise ValueError(f"samples has shape {data.shape}: must have the {np.shape(fitted.alpha)} columns that were fitted.")
     integer_in("replicates", replicates, 19)

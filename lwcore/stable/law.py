@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.arguments import finite_array, real_in, require
+from lwcore.arguments import finite_array, generator, integer_in, real_array, real_in, require
 from lwcore.stable.standard import Array, StandardLaw, panel_rule, standard_law
 
 _FAR_OUT = 230.0  # in log x: there the tail is Pareto's to rounding, whatever alpha
@@ -58,7 +58,7 @@ class SymmetricStable:
 
     def _standardise(self, x: ArrayLike) -> Array:
         with np.errstate(over="ignore"):
-            return (np.asarray(x, dtype=np.float64) - self.loc) / self.scale
+            return (real_array("x", x) - self.loc) / self.scale
 
     def pdf(self, x: ArrayLike) -> Array:
         """Return the probability density at `x`, in one over the units of the data."""
@@ -132,7 +132,14 @@ class SymmetricStable:
 
         Returns:
             Array of shape `size`, in the units of the data.
+
+        Raises:
+            TypeError: If the size is not made of integers, or `rng` is not a generator.
+            ValueError: If the size is negative.
         """
+        for count in size if isinstance(size, tuple) else (size,):
+            integer_in("size", count, 0)
+        generator("rng", rng)
         angle = rng.uniform(-np.pi / 2, np.pi / 2, size)
         waiting = rng.exponential(size=size)
         a = self.alpha

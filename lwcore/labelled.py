@@ -1,0 +1,55 @@
+"""Checks of labelled arrays at the door: that measured numbers hold what a function reads, before it reads any."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xarray as xr
+
+
+def dataset_with(name: str, value: Any, *variables: str) -> xr.Dataset:
+    """Return `value` after checking that it is a dataset that holds some variables or coordinates.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: The value to check.
+        *variables: Names of what it must hold.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        TypeError: If it is no dataset.
+        ValueError: If one of the variables is missing.
+    """
+    if not isinstance(value, xr.Dataset):
+        raise TypeError(f"{name} is a {type(value).__name__}: must be an xarray.Dataset, as lwcore.results.load gives it.")
+    missing = [variable for variable in variables if variable not in value.variables]
+    if missing:
+        raise ValueError(f"{name} holds {', '.join(map(str, value.variables)) or 'nothing'}: must hold {', '.join(missing)}, too.")
+    return value
+
+
+def array_with(name: str, value: Any, *dims: str) -> xr.DataArray:
+    """Return `value` after checking that it is a labelled array of numbers with some dimensions, none of them empty.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: The value to check.
+        *dims: Dimensions that it must have.
+
+    Returns:
+        The array.
+
+    Raises:
+        TypeError: If it is no labelled array, or not one of real numbers or truth values.
+        ValueError: If a dimension is missing, or it is empty.
+    """
+    if not isinstance(value, xr.DataArray):
+        raise TypeError(f"{name} is a {type(value).__name__}: must be an xarray.DataArray.")
+    if value.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {value.dtype}: must be made of real numbers.")
+    if not set(dims) <= set(value.dims) or value.size == 0:
+        sizes = ", ".join(f"{dim} {size}" for dim, size in value.sizes.items())
+        raise ValueError(f"{name} has the dimensions ({sizes}): must have {', '.join(dims) or 'entries'}, none of them 0.")
+    return value

@@ -1,0 +1,249 @@
+"""Bad command lines and bad files: what is typed, and what the one message must say.
+
+Files are made once, in a folder that is read only by habit: no command may change anything in it. In an argument ``{here}`` is that folder.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+import torch
+
+import lwcore
+
+SMOKE = (Path(lwcore.__file__).parent / "configs" / "smoke.toml").read_text(encoding="utf-8")
+SPECTRA = (Path(lwcore.__file__).parent / "sweeps" / "spectra.toml").read_text(encoding="utf-8")
+
+
+class Line(NamedTuple):
+    """A command line, and patterns that its message must match, all of them."""
+
+    arguments: tuple[str, ...]
+    says: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """A short name for the test."""
+        return " ".join(self.arguments).replace("{here}/", "")[:70]
+
+
+def line(text: str, *says: str) -> Line:
+    """Split a command line at its spaces."""
+    return Line(tuple(text.split()), says)
+
+
+class Runs:
+    """A pickle that would make a file as soon as it is loaded."""
+
+    def __reduce__(self) -> tuple[Callable[[str, int], object], tuple[str, int]]:
+        return os.mkdir, ("marker", 0o700)
+
+
+def smoke(before: str, after: str) -> bytes:
+    """Write the smallest configuration with one thing changed."""
+    assert before in SMOKE
+    return SMOKE.replace(before, after, 1).encode()
+
+
+# A configuration each, and what must be said of it.
+TOML = {
+    "unknown-key": (smoke("[task]", "[task]\nspeed = 3"), r"task\.speed: .*not permitted \(given: 3\)"),
+    "unknown-section": (SMOKE.encode() + b"\n[magic]\n", "magic: .*not permitted"),
+    "missing-section": (SMOKE.partition("[diagnostics]")[0].encode(), "diagnostics: Field required"),
+    "duplicate-key": (smoke("[task]", "[task]\nnoise = 0.1\nnoise = 0.2"), "not valid TOML: .*overwrite"),
+    "duplicate-section": (SMOKE.encode() + b"\n[task]\nlength = 3\n", "not valid TOML: .*twice"),
+    "no-utf-8": (smoke("description", "# \xff\ndescription").replace("ÿ".encode(), b"\xff"), "not valid TOML: .*0xff"),
+    "byte-order-mark": (b"\xef\xbb\xbf" + SMOKE.encode(), "not valid TOML"),
+    "utf-16": (SMOKE.encode("utf-16"), "not valid TOML"),
+    "empty": (b"", "name: Field required"),
+    "nul": (b"\0" * 100, "not valid TOML"),
+    "binary": (bytes(range(256)) * 4, "not valid TOML"),
+    "ten-megabytes": (b"# " + b"x" * 10_000_000 + b"\nname = 3\n", r"name: .*string \(given: 3\)"),
+    "deep-arrays": (b"a = " + b"[" * 20_000, "deep-arrays.toml.*nested too deeply; .*must be"),
+    "deep-tables": (b"[" + b".".join([b"a"] * 20_000) + b"]\n", "a: .*not permitted|nested too deeply"),
+    "huge-integer": (smoke("steps = 30", f"steps = {'9' * 5000}"), "huge-integer.toml.*must hold numbers that Python can read"),
+    "beyond-64-bits": (smoke("length = ", f"noise_ = {2**70}\nlength = "), r"task\.noise_: .*not permitted"),
+    "seed-beyond-64-bits": (smoke("seeds = [1, 2]", f"seeds = [{2**63}]"), rf"seeds\.0: .*less than.*{2**63}"),
+    "negative-seed": (smoke("seeds = [1, 2]", "seeds = [-1]"), r"seeds\.0: .*greater than or equal to 0 \(given: -1\)"),
+    "no-seeds": (smoke("seeds = [1, 2]", "seeds = []"), "seeds: .*at least 1 item"),
+    "seed-twice": (smoke("seeds = [1, 2]", "seeds = [1, 1]"), r"seeds: .*must not name anything twice \(given: \[1, 1\]\)"),
+    "seed-as-float": (smoke("seeds = [1, 2]", "seeds = [1.0]"), r"seeds\.0: .*valid integer \(given: 1\.0\)"),
+    "seeds-as-number": (smoke("seeds = [1, 2]", "seeds = 1"), r"seeds: .*valid tuple \(given: 1\)"),
+    "steps-as-truth": (smoke("steps = 30", "steps = true"), r"training\.steps: .*valid integer \(given: True\)"),
+    "rate-as-text": (smoke("learning_rate = ", 'learning_rate = "0.01" # '), r"training\.learning_rate: .*valid number \(given: '0.01'\)"),
+    "rate-with-unit": (
+        smoke("learning_rate = ", 'learning_rate = "1 per mille" # '),
+        r"training\.learning_rate: .*valid number \(given: '1 per mille'\)",
+    ),
+    "rate-as-date": (
+        smoke("learning_rate = ", "learning_rate = 1979-05-27T07:32:00Z # "),
+        r"training\.learning_rate: .*valid number.*1979",
+    ),
+    "rate-infinite": (smoke("learning_rate = ", "learning_rate = inf # "), r"training\.learning_rate: .*finite number \(given: inf\)"),
+    "rate-nan": (smoke("learning_rate = ", "learning_rate = nan # "), r"training\.learning_rate: .*finite number \(given: nan\)"),
+    "rate-overflows": (smoke("learning_rate = ", "learning_rate = 1e999 # "), r"training\.learning_rate: .*finite number \(given: inf\)"),
+    "rate-negative": (smoke("learning_rate = ", "learning_rate = -0.1 # "), r"training\.learning_rate: .*greater than 0 \(given: -0\.1\)"),
+    "task-as-number": (b"task = 3\n" + SMOKE.partition("[task]")[0].encode(), r"task: .*valid dictionary.* \(given: 3\)"),
+    "models-unknown": (smoke("models = [", 'models = ["RNN", '), r"models\.0: .*'ConstGate'.*\(given: 'RNN'\)"),
+    "lags-fall": (
+        smoke("[task]\n", "[task]\nlags = [3, 1]\n").replace(b"\nlags = [2, 5]", b""),
+        r"task\.lags: .*must be strictly increasing|not valid TOML",
+    ),
+    **{
+        f"name-{what}": (smoke('name = "smoke"', f"name = {name}"), "name: .*(pattern|at most 100|valid string)")
+        for what, name in {
+            "climbs": '"../../x"',
+            "is-absolute": '"/x"',
+            "has-a-slash": '"a/b"',
+            "has-a-nul": r'"a\u0000b"',
+            "is-long": f'"{"x" * 300}"',
+            "starts-with-a-dash": '"-x"',
+            "starts-with-a-dot": '".x"',
+            "is-empty": '""',
+            "is-upper-case": '"SMOKE"',
+            "has-a-blank": '"a b"',
+            "is-unicode": '"größe"',
+            "ends-with-a-line": r'"a\n"',
+            "is-a-number": "3",
+            "is-a-table": "{a = 1}",
+        }.items()
+    },
+}
+SWEEPS = {
+    "unknown-base": (SPECTRA.replace('base = "', 'base = "x-').encode(), r"name = 'x-.*must be one of"),
+    "no-axes": (b'name = "a"\ndescription = ""\nbase = "smoke"\n[axes]\n', "axes: .*at least 1 item"),
+    "huge-grid": (
+        b'name = "a"\ndescription = ""\nbase = "smoke"\n'
+        + b"".join(f"[[axes.a{i}]]\nlabel = {j}\nchanges = {{}}\n".encode() for i in range(6) for j in range(10)),
+        "axes: 1000000 points given; must be at most",
+    ),
+    "axis-twice": (
+        b'name = "a"\ndescription = ""\nbase = "smoke"\n' + b"[[axes.a]]\nlabel = 1\nchanges = {}\n" * 2,
+        "axes.a: labels .*none of them twice",
+    ),
+    "change-of-self": (
+        b'name = "a"\ndescription = ""\nbase = "smoke"\n[changes]\nself = 3\n[[axes.a]]\nlabel = 1\nchanges = {}\n',
+        "self.*not permitted",
+    ),
+    "change-of-name": (
+        b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlabel = 1\nchanges = {name = {b = 1}}\n',
+        "name.*valid string",
+    ),
+    "label-as-list": (b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlabel = [1]\nchanges = {}\n', "label.*valid"),
+}
+
+ROOT = os.geteuid() == 0  # to whom every file is readable
+LINES = [
+    *(line(f"run {{here}}/{name}.toml --directory {{here}}/out", f"{name}.toml", says) for name, (_, says) in TOML.items()),
+    *(line(f"sweep {{here}}/{name}.toml --directory {{here}}/out", says) for name, (_, says) in SWEEPS.items()),
+    line("run", "Missing argument"),
+    line("run nonsense", "name = 'nonsense': must be one of"),
+    line("run ../configs/smoke", r"name = '\.\./configs/smoke': must be one of"),
+    line("run {here}/nothing.toml", "No such file.*nothing.toml"),
+    line("run {here}/folder.toml", "path = .*folder.toml': must be a file"),
+    line("run {here}/pipe.toml", "path = .*pipe.toml': must be a file"),
+    line("run {here}/dangling.toml", "No such file.*dangling.toml"),
+    line("run {here}/text.txt", "must be one of .*or the path of a TOML file"),
+    line("run {here}/spectra-as-run.toml", "base: .*not permitted", "models: Field required"),
+    line("run smoke --seeds x", "--seeds.*valid integer"),
+    line("run smoke --seeds -1 --directory {here}/out", r"seeds\.0: .*greater than or equal to 0 \(given: -1\)"),
+    line(f"run smoke --seeds {2**63} --directory {{here}}/out", "seeds"),
+    line("run smoke --executor moon", "--executor.*'moon'.*'here'"),
+    line("run smoke --device moon --directory {here}/out", "device = 'moon': must be"),
+    line("run smoke --device cuda:99 --directory {here}/out", "device = 'cuda:99'.*must be"),
+    line("run smoke --speed 3", "No such option.*--speed"),
+    line("run smoke --directory {here}/text.txt", "(File exists|Not a directory).*text.txt"),
+    line("run smoke --directory {here}/text.txt/below", "(File exists|Not a directory).*text.txt"),
+    line("run smoke --directory {here}/damaged", "path = .*damaged/smoke.nc': not a whole result file"),
+    line("sweep nonsense", "name = 'nonsense': must be one of"),
+    line("sweep smoke", "name = 'smoke': must be one of"),
+    line("sweep {here}/unknown-key.toml", "base: Field required"),
+    line("sweep {here}/folder.toml", "path = .*must be a file"),
+    line("sweep spectra --directory {here}/text.txt", "(File exists|Not a directory).*text.txt"),
+    line("show", "Missing argument"),
+    line("show {here}/nothing.nc", "path = .*nothing.nc': there is no such result file"),
+    line("show {here}", "path = .*there is no such result file"),
+    line("show {here}/dangling.nc", "path = .*there is no such result file"),
+    line("show {here}/text.txt", "path = .*not a whole result file"),
+    line("show {here}/empty.toml", "path = .*not a whole result file"),
+    line("show {here}/plain.h5", "path = .*not a result of this package"),
+    line("show {here}/bare.nc", "path = .*bare.nc': (not a whole result|says no name)"),
+    line("show {here}/damaged/smoke.nc", "path = .*not a whole result file"),
+    line("diagnose", "Missing option"),
+    line("diagnose --checkpoint {here}/nothing.pt --data {here}/data.npz", "checkpoint = .*nothing.pt': there is no such file"),
+    line("diagnose --checkpoint {here} --data {here}/data.npz", "checkpoint = .*there is no such file"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/nothing.npz", "data = .*nothing.npz': there is no such file"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}", "data = .*there is no such file"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/text.txt", "data = .*must be an .npz file"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/pickled.npz", "data = .*must be an .npz file"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/no-targets.npz", "data = .*must be an .npz file.*targets"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/text.npz", "data = .*must be numbers"),
+    line("diagnose --checkpoint {here}/empty.toml --data {here}/data.npz", "checkpoint = .*(not a file of weights|refused)"),
+    line("diagnose --checkpoint {here}/malicious.pt --data {here}/data.npz", "checkpoint = .*refused, it asks to run"),
+    line("diagnose --checkpoint {here}/malicious.pkl --data {here}/data.npz", "checkpoint = .*(refused|not a file of weights)"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --lags x", "lags = 'x': must be integers with commas"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --source moon", "--source.*'moon'"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --nonlinearity moon", "nonlinearity = 'moon': must be one of"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --recurrent moon", "recurrent = 'moon': must be one of"),
+    line("claims --id nonsense", "id = 'nonsense': there is no such claim"),
+    line("claims --directory {here}/nothing", "nothing"),
+    line("claims --directory {here}/text.txt", "text.txt"),
+    line("claims --speed 3", "No such option.*--speed"),
+    line("nonsense", "No such command 'nonsense'"),
+    *(
+        []
+        if ROOT
+        else [line("run {here}/unreadable.toml", "Permission denied.*unreadable.toml"), line("show {here}/unreadable.nc", "unreadable.nc")]
+    ),
+]
+COMMANDS = {
+    "lwcore.cli.run_configuration": "run",
+    "lwcore.cli.run_sweep": "sweep",
+    "lwcore.cli.show_results": "show",
+    "lwcore.cli.diagnose_network": "diagnose",
+    "lwcore.cli.show_claims": "claims",
+}
+
+
+def make_files(here: Path) -> None:
+    """Make the files that the lines name."""
+    for name, (content, _) in (TOML | SWEEPS).items():
+        (here / f"{name}.toml").write_bytes(content)
+    (here / "spectra-as-run.toml").write_text(SPECTRA, encoding="utf-8")
+    (here / "text.txt").write_text("a few words")
+    (here / "folder.toml").mkdir()
+    os.mkfifo(here / "pipe.toml")
+    for name in ("dangling.toml", "dangling.nc"):
+        (here / name).symlink_to(here / "gone")
+    for name in ("unreadable.toml", "unreadable.nc"):
+        (here / name).write_text("")
+        (here / name).chmod(0)
+    (here / "damaged").mkdir()
+    (here / "damaged" / "smoke.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
+    with h5py.File(here / "plain.h5", "w") as file:
+        file["a"] = 1.0
+    with h5py.File(here / "bare.nc", "w") as file:
+        file.attrs["fingerprint"] = "0" * 12
+    lstm = torch.nn.LSTM(1, 2)
+    torch.save({f"recurrent.{name}": value for name, value in lstm.state_dict().items()}, here / "weights.pt")
+    torch.save(Runs(), here / "malicious.pt")
+    (here / "malicious.pkl").write_bytes(pickle.dumps(Runs()))
+    np.savez(here / "data.npz", inputs=np.zeros((50, 6)), targets=np.zeros(50))
+    np.savez(here / "no-targets.npz", inputs=np.zeros((50, 6)))
+    np.savez(here / "text.npz", inputs=np.full((50, 6), "a"), targets=np.zeros(50))
+    with zipfile.ZipFile(here / "pickled.npz", "w") as archive:
+        for name in ("inputs", "targets"):
+            archive.writestr(f"{name}.npy", _npy_with(Runs()))
+
+
+def _npy_with(thing: object) -> bytes:
+    """Write an array file that holds a pickled object."""
+    head = b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
+    return head + pickle.dumps(thing)

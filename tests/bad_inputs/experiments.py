@@ -1,0 +1,144 @@
+"""The doors of experiments: configurations, measuring, inference, controls, runs, results, the reader's own network."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import torch
+import xarray as xr
+from pydantic import ValidationError
+from torch import nn
+
+from lwcore import adaptive, config, controls, course, diagnose, experiment, inference, measure, results, seeds
+from lwcore.diagnose import bands, checkpoint
+from tests.bad_inputs.labelled import NO_DATASET, RESULTS, labelled
+from tests.bad_inputs.labelled import results as run
+from tests.bad_inputs.networks import FEW, NETWORK, SEQUENCES, TASK
+from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, numbers, object_of, real, word, wrong
+from tests.bad_inputs.theory import ERROR
+
+CONFIG = config.Config.named("smoke")
+SETTINGS = object_of(CONFIG.diagnostics, CONFIG, {"lags": [1]})
+SEED = integer(1, 0)
+DRAWN = Argument(SEQUENCES, FEW)
+LEVEL = real(0.05, "(0, 1)")
+
+MISSING = tuple(Bad(value, FileNotFoundError, str(value)) for value in ("nothing.nc", ".", Path(), "Größe/Länge.nc"))
+MODEL, BATCH = nn.LSTM(3, 4, batch_first=True), (torch.zeros(2, 6, 3), torch.zeros(2, 6, 4))
+FUNCTION = Argument(None, (wrong("mse", TypeError), wrong(3, TypeError)))
+WEIGHTS = {f"recurrent.{name}": value for name, value in MODEL.state_dict().items()}
+
+DOORS = [
+    Door(config.shipped, kind=word("configs").also(wrong("../configs"), wrong("claims"))),
+    Door(config.Config.named, name=word("smoke").also(wrong("../smoke"), wrong("smoke.toml"), wrong("schnell·ß"))),
+    Door(config.Sweep.named, name=word("spectra").also(wrong("smoke"))),
+    Door(
+        CONFIG.but,
+        models=Argument(
+            ("GRU",),
+            tuple(Bad(value, ValidationError, re.escape(repr(value)[:5])) for value in ((), ("RNN",), ("GRU", "GRU"), "GRU", 3, None)),
+        ),
+        seeds=Argument((1,), tuple(Bad(value, ValidationError, "seeds") for value in ((), (-1,), (1, 1), (2**63,), (1.5,), ("x",), 1))),
+        training=Argument(
+            {"steps": 1},
+            tuple(
+                Bad(value, ValidationError, "training")
+                for value in ({"speed": 1}, {"learning_rate": "fast"}, {"learning_rate": np.inf}, {"steps": -1}, 3, None)
+            ),
+        ),
+        name=Argument(
+            "a",
+            tuple(
+                Bad(value, ValidationError, "name")
+                for value in ("../../x", "a/b", "a\0b", "x" * 300, "-a", ".a", "", "A", "a b", "ä", "a\n", {"a": 1}, 3)
+            ),
+        ),
+    ),
+    Door(inference.infer, observed=Argument(RESULTS, NO_DATASET), settings=SETTINGS),
+    Door(
+        inference.significant,
+        {"statistics": "(statistics|number of sequences)"},
+        statistics=array(np.ones((2, 3, 20)), Bad(np.ones((2, 3, 1)), ValueError, "1")),
+        level=LEVEL,
+    ),
+    Door(
+        inference.holm,
+        p=array(np.full((2, 3), 0.5), Bad(np.full((2, 3), 1.5), ValueError, r"1\.5"), Bad([0.5], ValueError, "1")),
+        level=LEVEL,
+    ),
+    Door(measure.measure, network=object_of(NETWORK, NETWORK.cell), sequences=DRAWN, settings=SETTINGS, seed=SEED),
+    Door(measure.observe, network=object_of(NETWORK, NETWORK.cell), sequences=DRAWN, settings=SETTINGS, seed=SEED),
+    Door(
+        adaptive.base_rates,
+        network=object_of(NETWORK, NETWORK.cell),
+        optimizer=Argument(
+            torch.optim.SGD(NETWORK.parameters(), 0.1).state_dict(),
+            (Bad(None, ValueError, "NoneType"), Bad({}, ValueError, r"\[\]"), Bad({"state": {}}, ValueError, "state")),
+        ),
+    ),
+    Door(adaptive.split_envelope, rate=labelled("unit"), base_rate=labelled("unit")),
+    Door(
+        course.course,
+        network=object_of(NETWORK, NETWORK.cell),
+        snapshots=Argument(
+            {0: NETWORK.state_dict()},
+            (
+                wrong(None, TypeError),
+                Bad([1], TypeError, r"\[1\]"),
+                Bad({}, ValueError, "0"),
+                Bad({"0": {}}, TypeError, "'0'"),
+                Bad({-1: {}}, ValueError, "-1"),
+            ),
+        ),
+        sequences=DRAWN,
+        task=object_of(TASK, CONFIG.task),
+        settings=SETTINGS,
+    ),
+    Door(
+        controls.invariances,
+        results=run(),
+        rng=generator(),
+        models=Argument(["GRU"], (Bad(["RNN"], ValueError, "'RNN'"), wrong("GRU", TypeError), wrong(3, TypeError))),
+    ),
+    Door(controls.nulls, results=run(), rng=generator(), level=LEVEL, draws=integer(1, 1)),
+    Door(controls.other_directions, results=run(), n_sequences=integer(16, 1).also(wrong(17))),
+    Door(controls.shuffled_lags, results=run(), n_sequences=integer(16, 1), rng=generator(), draws=integer(1, 1)),
+    Door(seeds.resamples, {"count": "(count|share)"}, count=integer(3, 0).also(Bad(1, ValueError, "share has 1 seed"))),
+    Door(
+        seeds.interval,
+        drawn=numbers([1.0, 2.0]).also(Bad([1.0], ValueError, r"\(1,\)")),
+        weights=array([0.5, 0.5]),
+        count=integer(3, 2),
+        level=LEVEL,
+    ),
+    Door(results.load, path=Argument("a.nc", MISSING)),
+    Door(experiment.run, device=Argument("cpu", (wrong("gpu"), wrong("cuda:99"), wrong(3, TypeError))), config=CONFIG, progress=False),
+    Door(
+        diagnose.diagnose,
+        model=MODEL,
+        batches=BATCH,
+        source=word("error"),
+        sequences=integer(40, 40),
+        error=ERROR,
+        significance=LEVEL,
+        seed=integer(0, 0),
+        n_sequences=integer(1, 1),
+        head=FUNCTION,
+        loss=FUNCTION,
+    ),
+    Door(checkpoint.load_weights, {"path": "checkpoint"}, path=Argument("a.pt", MISSING)),
+    Door(checkpoint.load_data, {"path": "data"}, path=Argument("a.npz", MISSING)),
+    Door(checkpoint.network, weights=WEIGHTS, nonlinearity=word("tanh"), recurrent=Argument(None, (wrong("lstm"), wrong("")))),
+    Door(
+        bands.ratio_bands,
+        statistic=array(np.ones((1, 20))),
+        projection=np.ones((1, 20)),
+        rng=np.random.default_rng(0),
+        level=LEVEL,
+        resamples=integer(100, 100),
+    ),
+    Door(diagnose.Diagnosis.load, path=Argument("a.nc", MISSING)),
+    Door(diagnose.Diagnosis(xr.Dataset()).window, n_sequences=integer(1, 1), definition=word("supremum")),
+]
