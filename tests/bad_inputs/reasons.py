@@ -10,7 +10,7 @@ MODULES = {
     r"lwcore\.cells\.\w+\.(Cell|ScalarGateCell|GRU|LSTM)\.(step|scan)": "one step, or a scan in pieces, behind `forward` and training",
     r"lwcore\.stable\.(standard|estimates|mcculloch|ecf|hill|likelihood)\..*": "behind `fit` and the methods of `SymmetricStable`",
     r"lwcore\.bounds\.shift_family\..*": "behind the bounds, which call `standardised` at their doors",
-    r"lwcore\.diagnose\.(batches|inferred|listening|numbers|recurrence|subject|words)\..*": "behind `diagnose`, whose refusals have a table of their own",
+    r"lwcore\.diagnose\.(batches|inferred|listening|numbers|recurrence|subject|words)\..*": "behind `diagnose`: test_diagnose_refusals",
     r"lwcore\.elman\.expectation\..*": "behind the kernel and the transport target",
 }
 
