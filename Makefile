@@ -6,10 +6,10 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test claims bench calibration sbom audit references format lock clean
+.PHONY: help book pdf test claims bench interruptions calibration sbom audit references format lock clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 # uv does not read pip's settings: a folder of local wheels is handed over.
 $(STAMP): pyproject.toml constraints.txt
@@ -41,13 +41,17 @@ test: book ## check the code, the notebooks and the built pages
 claims: $(STAMP) ## measure every claim of the papers anew and record the verdicts' numbers
 	$(BIN)/lw claims --run
 
-bench: $(STAMP) ## time and record training steps, rates, memory, stable laws, fits and the companion (some four minutes)
+bench: $(STAMP) ## time and record training steps, rates, memory, stable laws, fits and the companion (some six minutes)
 	$(BIN)/python -m benchmarks.steps
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.stable
 	$(BIN)/python -m benchmarks.fits
 	$(BIN)/python -m benchmarks.elman
+	$(BIN)/python -m benchmarks.distribution
+
+interruptions: $(STAMP) ## interrupt a run a hundred times, compare what it ends with, and record it (some ten minutes)
+	$(BIN)/python -m benchmarks.interruption
 
 calibration: $(STAMP) ## count how often windows are wrong, and record it (half an hour)
 	$(BIN)/python -m benchmarks.calibration

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from difflib import get_close_matches
@@ -89,7 +90,8 @@ def run_configuration(
         list[int] | None, typer.Option(help="Run these seeds instead of the configuration's; repeat the option for several.")
     ] = None,
     resume: Annotated[bool, typer.Option(help="Use what an earlier run has left, its result included; --no-resume starts anew.")] = True,
-    executor: Annotated[Where, typer.Option(help="One process, a process for every core, or a local Dask cluster.")] = Where.here,
+    executor: Annotated[Where, typer.Option(help="This process, a process for every core, or Dask.")] = Where.here,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler; by default Dask starts a cluster here.")] = None,
     directory: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
     device: Annotated[str, typer.Option(help="Where to train; on cuda all seeds of a model at once.")] = "cpu",
 ) -> None:
@@ -102,14 +104,8 @@ def run_configuration(
     from lwcore import experiment, results  # import PyTorch, which `lw list` and --help do without
 
     before = path.stat().st_mtime_ns if path.exists() else None
-    try:
-        with _executor(executor) as pool:
-            dataset = experiment.run(config, pool, resume, directory, device=device)
-    except KeyboardInterrupt:
-        err.print(f"Interrupted. The same command goes on from here; unfinished work is in {directory}.")
-        raise typer.Exit(130) from None
-    except (OSError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
-        _fail(str(error) or type(error).__name__)
+    with _computing(directory), _executor(executor, scheduler) as pool:
+        dataset = experiment.run(config, pool, resume, directory, device=device)
     if before == path.stat().st_mtime_ns:
         made_by = (
             "this very code" if dataset.attrs["code"] == results.code_fingerprint() else f"other code, revision {dataset.attrs['revision']}"
@@ -123,7 +119,8 @@ def run_configuration(
 def run_sweep(
     name: Annotated[str, typer.Argument(help="A name from `lw list`, or the path of a TOML file.")],
     resume: Annotated[bool, typer.Option(help="Use what an earlier run has left, its result included; --no-resume starts anew.")] = True,
-    executor: Annotated[Where, typer.Option(help="One process, a process for every core, or a local Dask cluster.")] = Where.here,
+    executor: Annotated[Where, typer.Option(help="This process, a process for every core, or Dask.")] = Where.here,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler; by default Dask starts a cluster here.")] = None,
     directory: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
 ) -> None:
     """Run a configuration at every point of a grid of changes and store the result as netCDF."""
@@ -132,15 +129,9 @@ def run_sweep(
 
     from lwcore import sweep as sweeps
 
-    try:
-        with _executor(executor) as pool, Progress(console=err) as bar:
-            task = bar.add_task(f"lw sweep {sweep.name}", total=len(sweep.points()))
-            sweeps.run_sweep(sweep, pool, resume, directory, lambda points: bar.advance(task, points))
-    except KeyboardInterrupt:
-        err.print(f"Interrupted. The same command goes on from here; unfinished work is in {directory}.")
-        raise typer.Exit(130) from None
-    except (OSError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
-        _fail(str(error) or type(error).__name__)
+    with _computing(directory), _executor(executor, scheduler) as pool, Progress(console=err) as bar:
+        task = bar.add_task(f"lw sweep {sweep.name}", total=len(sweep.points()))
+        sweeps.run_sweep(sweep, pool, resume, directory, lambda points: bar.advance(task, points))
     out.print(f"The result is in {directory / f'{sweep.name}.nc'}.")
 
 
@@ -334,19 +325,16 @@ def _given(value: object) -> str:
     return "" if isinstance(value, dict) else f" (given: {value!r})"
 
 
-def _executor(where: Where) -> AbstractContextManager[Executor | None]:
+def _executor(where: Where, scheduler: str | None) -> AbstractContextManager[Executor | None]:
     """Make the executor, shut down when the run ends."""
-    if where is Where.processes:
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
+    if scheduler and where is not Where.dask:
+        _fail(f"scheduler = {scheduler!r}: goes with --executor dask only")
+    from lwcore import executors
 
-        return ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))
+    if where is Where.processes:
+        return executors.processes()
     if where is Where.dask:
-        try:
-            from distributed import Client
-        except ImportError:
-            _fail("--executor dask needs Dask: pip install 'lwcore[cluster]'")
-        return Client(threads_per_worker=1).get_executor()
+        return executors.dask(scheduler, err.print)
     return nullcontext()
 
 
@@ -365,6 +353,27 @@ def _figure_endings() -> list[str]:
     from matplotlib.backend_bases import FigureCanvasBase
 
     return list(FigureCanvasBase.get_supported_filetypes())
+
+
+@contextmanager
+def _computing(directory: Path) -> Iterator[None]:
+    """Say in words what goes wrong while something is computed, and how to go on."""
+    go_on = f"The same command goes on from here; unfinished work is in {directory}."
+    before = warnings.showwarning
+    warnings.showwarning = lambda message, *_, **__: err.print(str(message), style="yellow", markup=False)
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print(f"Interrupted. {go_on}")
+        raise typer.Exit(130) from None
+    except (ValueError, FileExistsError, ImportError, NotADirectoryError) as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error}. What was finished is kept. {go_on}")
+    except (ArithmeticError, RuntimeError, MemoryError) as error:
+        _fail(str(error) or type(error).__name__)
+    finally:
+        warnings.showwarning = before
 
 
 def _draw(plot: Callable[[], Figure], path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
-import shutil
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +15,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from lwcore import cells, results, tasks, train
+from lwcore import cells, checkpoints, results, tasks, train, unfinished
 from lwcore.adaptive import base_rates
 from lwcore.cells import Trace
 from lwcore.config import Config, shipped
@@ -26,6 +24,7 @@ from lwcore.measure import measure
 from lwcore.network import Network
 from lwcore.progress import bar
 from lwcore.results import load
+from lwcore.unfinished import Job
 
 __all__ = ["Config", "load", "run", "run_member", "shipped"]
 
@@ -69,13 +68,17 @@ def run(
     """Train and measure every member of a configuration.
 
     With a directory, the result is ``<directory>/<name>.nc``; while the run goes on, finished members and training checkpoints stand in
-    ``<directory>/<name>-<configuration>-<code>.partial``, so that a killed run can go on from there and ends with the same bits.
+    ``<directory>/<name>-<configuration>-<code>.partial``, so that a killed run can go on from there and ends with the same bits. Several
+    processes may be started on the same run, also on several machines that share the folder: each member is done by one of them, and all
+    give the same result. Files are verified before they are used; one that is damaged is set aside with a warning, and what it held is
+    computed anew.
 
     Args:
         config: The configuration.
-        executor: Where members run, any `concurrent.futures.Executor`; one after the other in this process if None.
+        executor: Where members run, any `concurrent.futures.Executor`; one after the other in this process if None. Its workers need not
+            see the directory: what they cannot store is stored here, but they keep no checkpoints then.
         resume: Use what an earlier run of the same configuration has left: its result, its finished members, its checkpoints. False
-            starts anew.
+            starts anew, unless another process is at it.
         directory: Where to keep results; None keeps everything in memory only.
         progress: Draw a progress bar, on standard error (in a notebook, in the cell's output).
         device: Where networks are trained. On any but ``"cpu"`` all seeds of a model are trained together, in this process; measuring
@@ -87,53 +90,23 @@ def run(
         The results over model, seed and the dimensions of `measure`, with their provenance in the attributes.
 
     Raises:
-        FileExistsError: If a result of another configuration stands under the same name and `resume` is set.
+        FileExistsError: If a result of another configuration stands under the same name and `resume` is set; or if it is not, and another
+            process is at the same run.
+        OSError: If a file cannot be written; what was finished is kept.
         ValueError: If there is no such device, or an executor as well.
     """
-    elsewhere = train.device_of(device).type != "cpu"
-    if elsewhere and executor is not None:
+    if train.device_of(device).type != "cpu" and executor is not None:
         raise ValueError(f"device = {device!r}: trains in this process; must be 'cpu' with an executor.")
-    home = None if directory is None else Path(directory)
-    if home is not None and resume and (home / f"{config.name}.nc").exists():
-        stored = load(home / f"{config.name}.nc")
-        if stored.attrs["fingerprint"] == config.fingerprint:
-            return stored
-        raise FileExistsError(
-            f"{home / f'{config.name}.nc'} holds another configuration of the same name (other seeds, say). "
-            "Move it, choose another directory, or overwrite it with resume=False (--no-resume)."
-        )
-    partial = partial_folder(config, home)
-    if partial is not None:
-        if not resume:
-            shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True, exist_ok=True)  # now, rather than after the first training, is the time to learn that it cannot be made
-    in_process = executor is None
-    total, unit = len(config.members) * (config.training.steps if in_process else 1), "training steps" if in_process else "networks"
-    with _one_thread(), bar(f"lw run {config.name}", total, unit, show=progress) as advance:
-        if elsewhere:
-            done = {
-                member: data for model in config.models for member, data in _run_together(config, model, partial, advance, device, measured)
-            }
-        elif executor is None:
-            done = {member: run_member(config, *member, partial, advance, measured=measured) for member in config.members}
-        else:
-            futures = {executor.submit(run_member, config, *member, partial, measured=measured): member for member in config.members}
-            done = {}
-            try:
-                for future in as_completed(futures):
-                    done[futures[future]] = future.result()
-                    advance(1)
-            except BaseException:  # an interrupt or a failed member: what has not begun shall not begin
-                for future in futures:
-                    future.cancel()
-                raise
-    by_model = [xr.concat([done[model, seed] for seed in config.seeds], dim="seed") for model in config.models]
-    dataset = xr.concat(by_model, dim="model").assign_coords(model=list(config.models), seed=list(config.seeds))
-    dataset.attrs = results.provenance(config)
-    if home is not None and partial is not None:
-        results.save(dataset, home / f"{config.name}.nc")
-        shutil.rmtree(partial, ignore_errors=True)
-    return dataset
+    partial = None if directory is None else unfinished.folder_of(config, Path(directory))
+
+    def make() -> xr.Dataset:
+        done = _members(config, executor, partial, progress, device, measured)
+        by_model = [xr.concat([done[model, seed] for seed in config.seeds], dim="seed") for model in config.models]
+        dataset = xr.concat(by_model, dim="model").assign_coords(model=list(config.models), seed=list(config.seeds))
+        dataset.attrs = results.provenance(config)
+        return dataset
+
+    return make() if partial is None else unfinished.once(config, partial, _names(config), make, resume)
 
 
 def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
@@ -198,17 +171,56 @@ def task_of(config: Config, seed: int) -> tasks.DelayedRegression:
     return tasks.DelayedRegression(settings.length, settings.lags, settings.coefficients, settings.noise, direction)
 
 
-def partial_folder(config: Config, home: Path | None) -> Path | None:
-    """Say where a run keeps its unfinished work; another configuration, or other code, has another folder.
+def _members(
+    config: Config, executor: Executor | None, partial: Path | None, progress: bool, device: str, measured: bool
+) -> dict[tuple[str, int], xr.Dataset]:
+    """Do all members, or find them done."""
+    in_process = executor is None
+    total, unit = len(config.members) * (config.training.steps if in_process else 1), "training steps" if in_process else "networks"
+    with _one_thread(), bar(f"lw run {config.name}", total, unit, show=progress) as advance:
+        if train.device_of(device).type != "cpu":
+            return dict(pair for model in config.models for pair in _run_together(config, model, partial, advance, device, measured))
+        member: dict[str, tuple[str, int]] = dict(zip(_names(config), config.members, strict=True))
+        found = {}
+        if executor is None:
+            return {member[job.name]: data for job, data in unfinished.here(jobs(config, partial, measured, advance=advance))}
+        for job, data in unfinished.on_executor(executor, jobs(config, partial, measured)):
+            keep(job, data)
+            found[member[job.name]] = data
+            advance(1)
+        return found
+
+
+def _names(config: Config) -> list[str]:
+    """Names of the members' files."""
+    return [f"{model}-{seed}" for model, seed in config.members]
+
+
+def jobs(config: Config, partial: Path | None, measured: bool, **options: Any) -> list[Job]:
+    """Make the members into jobs.
 
     Args:
         config: The configuration.
-        home: Folder of the results, or None.
+        partial: Folder of unfinished work, or None.
+        measured: As for `run`.
+        **options: More for `run_member`.
 
     Returns:
-        The folder, or None.
+        The jobs, in the order of the members.
     """
-    return None if home is None else home / f"{config.name}-{config.fingerprint}-{results.code_fingerprint()}.partial"
+    work = (functools.partial(run_member, config, *member, measured=measured, **options) for member in config.members)
+    return [Job(partial, name, do) for name, do in zip(_names(config), work, strict=True)]
+
+
+def keep(job: Job, data: xr.Dataset) -> None:
+    """Store a member that its worker could not, as it does not see the folder.
+
+    Args:
+        job: The job.
+        data: The member's dataset.
+    """
+    if job.folder is not None and not (job.folder / f"{job.name}.nc").exists():
+        results.save(data, job.folder / f"{job.name}.nc")
 
 
 def run_member(
@@ -227,7 +239,8 @@ def run_member(
         config: The configuration.
         model: Name of the cell.
         seed: The member's seed.
-        partial: Folder for the finished member and, while it trains, its checkpoint; None for neither.
+        partial: Folder for the finished member and, while it trains, its checkpoint; None for neither. Nobody else may be at the same
+            member (`unfinished.claim`).
         advance: Called with the number of training steps just taken or found done.
         trained: The trained network, where that is done already.
         measured: As for `run`.
@@ -244,9 +257,10 @@ def run_member(
     if prepare is not None and partial is not None:
         raise ValueError(f"partial = {str(partial)!r}: must be None where the network is prepared.")
     stored = None if partial is None else partial / f"{model}-{seed}.nc"
-    if stored is not None and stored.exists():
+    before = None if stored is None else results.reusable(stored)
+    if before is not None:
         advance(config.training.steps)
-        return load(stored)
+        return before
     with _one_thread():
         task = task_of(config, seed)
         network, losses, snapshots, optimizer = trained or _train(config, model, [seed], partial, advance, prepare=prepare)[0]
@@ -276,8 +290,8 @@ def run_member(
     dataset["learned"] = ("delay", learned, {"long_name": "coefficient of the delayed input in the network's output"})
     dataset["planted"] = ("delay", planted, {"long_name": "coefficient of the delayed input in the target"})
     dataset = dataset.assign_coords(delay=("delay", delays, {"long_name": "delay", "units": "steps"}))
+    dataset.attrs["fingerprint"] = config.fingerprint
     if stored is not None:
-        dataset.attrs["fingerprint"] = config.fingerprint
         results.save(dataset, stored)
         stored.with_suffix(".checkpoint").unlink(missing_ok=True)
     return dataset
@@ -300,10 +314,13 @@ def _run_together(
 ) -> Iterator[tuple[tuple[str, int], xr.Dataset]]:
     """Train all seeds of a model together on a device, and measure them one after the other; unless all are stored."""
     trained: list[Trained | None] = [None] * len(config.seeds)
-    if partial is None or not all((partial / f"{model}-{seed}.nc").exists() for seed in config.seeds):
-        trained = [one._replace(network=one.network.cpu()) for one in _train(config, model, config.seeds, partial, advance, device)]
-    for seed, own in zip(config.seeds, trained, strict=True):
-        yield (model, seed), run_member(config, model, seed, partial, (lambda steps: None) if own else advance, own, measured)
+    with ExitStack() as claims:
+        for seed in config.seeds:
+            claims.enter_context(unfinished.claim(partial, f"{model}-{seed}"))
+        if partial is None or not all((partial / f"{model}-{seed}.nc").exists() for seed in config.seeds):
+            trained = [one._replace(network=one.network.cpu()) for one in _train(config, model, config.seeds, partial, advance, device)]
+        for seed, own in zip(config.seeds, trained, strict=True):
+            yield (model, seed), run_member(config, model, seed, partial, (lambda steps: None) if own else advance, own, measured)
 
 
 def _train(
@@ -322,7 +339,7 @@ def _train(
         for network in networks:
             prepare(network)
     checkpoint = None if partial is None else partial / f"{model}-{'-'.join(map(str, seeds))}.checkpoint"
-    stored = None if checkpoint is None else _read_checkpoint(checkpoint)
+    stored = None if checkpoint is None else checkpoints.latest(checkpoint)
     latest, snapshots = stored or ([train.Progress() for _ in seeds], [{0: _copy(n)} if 0 in settings.snapshots else {} for n in networks])
     done = latest[0].step
     advance(done * len(seeds))
@@ -335,8 +352,7 @@ def _train(
             for kept, network in zip(snapshots, networks, strict=True):
                 kept[done] = _copy(network)
         if checkpoint is not None and done % settings.checkpoint_every == 0:
-            content = [dict(vars(state)) | {"snapshots": kept} for state, kept in zip(states, snapshots, strict=True)]
-            results.write_atomically(checkpoint, lambda part: torch.save(content, part))
+            checkpoints.write(checkpoint, states, snapshots)
 
     try:
         losses = train.fit_together(
@@ -358,21 +374,6 @@ def _train(
 def _copy(network: Network) -> dict[str, Any]:
     """Copy a network's state dictionary, which training goes on changing."""
     return {name: value.cpu().clone() for name, value in network.state_dict().items()}
-
-
-def _read_checkpoint(path: Path) -> tuple[list[train.Progress], list[dict[int, dict[str, Any]]]] | None:
-    """Read progress and snapshots; a checkpoint that cannot be read is named and left out, and training starts anew."""
-    if not path.exists():
-        return None
-    try:
-        states = torch.load(path, weights_only=True, map_location="cpu")  # never executes pickled code
-        if not isinstance(states, list):
-            raise TypeError(f"it holds a {type(states).__name__}")
-        names = [field.name for field in dataclasses.fields(train.Progress)]
-        return [train.Progress(**{name: state[name] for name in names}) for state in states], [state["snapshots"] for state in states]
-    except Exception as error:  # whatever is wrong with the file, the member can be trained anew
-        warnings.warn(f"checkpoint {path} cannot be read ({error}); this member starts anew", stacklevel=2)
-        return None
 
 
 def _seed(seed: int, stream: Stream, *more: int) -> int:

@@ -145,3 +145,34 @@ def memory(record: Record) -> Figure:
     sns.despine(figure)
     plt.close(figure)
     return figure
+
+
+def layout(record: Record, runs: int = 10_000, workers: tuple[int, ...] = (1, 8, 64)) -> pd.DataFrame:
+    """Lay out large runs: what one member costs, and what that comes to on so many workers.
+
+    Args:
+        record: The record ``distribution``.
+        runs: Number of members of the many small runs, with the settings of ``quick``.
+        workers: Numbers of workers with one thread each; there are not more at work than members.
+
+    Returns:
+        A column a plan.
+    """
+    plans, dask = {}, 1e-3 * record["dask"]["processor_ms_a_job"]
+    for name, count in (("paper-v6", record["paper-v6"]["members"]), ("quick", runs)):
+        cells = pd.DataFrame(record[name]["cells"]).T
+        seconds, longest, mean = count * cells.seconds.mean(), cells.seconds.max(), cells.mean()
+        written = count * (mean.stored + mean.checkpoint * record[name]["checkpoints"])
+        rows = {"a member, hours of a processor": f"{mean.seconds / 3600:.2g} ({cells.seconds.min() / 3600:.2g} to {longest / 3600:.2g})"}
+        rows |= {f"hours on {n} workers": f"{max(seconds / min(n, count), longest) / 3600:,.3g}" for n in workers}
+        rows |= {
+            "travels to a worker, kB a member": f"{1e-3 * mean.job:.1f}",
+            "travels back, MB a member": f"{1e-6 * mean.back:.2f}",
+            "travels back, GB in all": f"{1e-9 * count * mean.back:.2g}",
+            "a checkpoint, MB": f"{1e-6 * mean.checkpoint:.2g}",
+            "written to disk, GB in all": f"{1e-9 * written:.3g}",
+            "the scheduler's own time, s in all": f"{count * dask:.2g}",
+            "workers that keep one scheduler busy": f"{mean.seconds / dask:,.0f}",
+        }
+        plans[f"{name}, {count:,} members"] = rows
+    return pd.DataFrame(plans).rename_axis("plan")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import get_args
@@ -11,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import lwcore
-from lwcore import claims
+from lwcore import checkpoints, claims
 from lwcore.claims import claim
 from lwcore.cli import Found, Paper, app
 from lwcore.config import shipped
@@ -90,12 +96,50 @@ def test_unknown_names_files_and_seeds_are_explained(tmp_path):
     assert "there is no such result file" in lw("show", tmp_path / "nope.nc")[1]
 
 
-def test_damaged_result_is_named_not_overwritten(tmp_path):
+@pytest.mark.filterwarnings("always")
+def test_damaged_result_is_named_set_aside_and_made_anew(tmp_path):
     (tmp_path / "smoke.nc").write_bytes(b"damaged")
-    code, output = lw("run", "smoke", "--directory", tmp_path)
+    code, output = lw("run", "smoke", "--seeds", 1, "--directory", tmp_path)
+    assert code == 0, output
+    assert "smoke.nc': not a whole result file" in output
+    assert "It was moved to smoke.nc.damaged; what it held is computed anew." in output
+    assert (tmp_path / "smoke.nc.damaged").read_bytes() == b"damaged"
+    assert lw("show", tmp_path / "smoke.nc")[0] == 0
+
+
+def test_full_disk_is_named_with_the_way_on(tmp_path, monkeypatch):
+    def full(path, content):
+        with path.open("wb") as part:
+            part.write(content[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    code, output = lw("run", "smoke", "--seeds", 1, "--directory", tmp_path)
     assert code == 2
-    assert "not a whole result file" in output
-    assert (tmp_path / "smoke.nc").read_bytes() == b"damaged"
+    assert "No space left on device: '" in output
+    assert "What was finished is kept. The same command goes on from here" in output
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_interrupt_leaves_a_clean_state_and_says_how_to_go_on(tmp_path):
+    """SIGINT to a real process, in the middle of a training; then the same command."""
+    command = [sys.executable, "-c", "from lwcore.cli import app; app()", "run", "smoke", "--seeds", "1", "--directory", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"}) as process:
+        while process.poll() is None and not list(tmp_path.rglob("*.checkpoint")):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1]
+    assert process.returncode == 130
+    assert f"Interrupted. The same command goes on from here; unfinished work is in {tmp_path}." in said
+    assert "Traceback" not in said
+    (partial,) = tmp_path.iterdir()
+    for path in partial.iterdir():
+        assert path.suffix in {".nc", ".checkpoint", ".json", ".lock"}, path
+    for path in partial.glob("*.checkpoint"):
+        assert checkpoints.read(path)
+    assert lw("run", "smoke", "--seeds", 1, "--directory", tmp_path)[0] == 0
+    assert lw("run", "smoke", "--seeds", 1, "--directory", tmp_path / "alone")[0] == 0
+    assert (tmp_path / "smoke.nc").read_bytes() == (tmp_path / "alone" / "smoke.nc").read_bytes()
 
 
 def test_a_device_that_is_not_there_is_named(tmp_path):

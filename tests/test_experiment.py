@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,8 +15,9 @@ import pytest
 import torch
 import xarray as xr
 
-from lwcore import experiment
+from lwcore import experiment, results, unfinished
 from lwcore.experiment import Config, Stream, _rng, load, run, run_member
+from lwcore.unfinished import folder_of
 
 SMOKE = Config.named("smoke")
 
@@ -183,7 +185,7 @@ def test_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
     )
     command = [sys.executable, "-c", program, longer.model_dump_json(), str(tmp_path / "killed")]
     process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    partial = experiment.partial_folder(longer, tmp_path / "killed")
+    partial = folder_of(longer, tmp_path / "killed")
     deadline = time.monotonic() + 120
     while process.poll() is None and not ((partial / "ConstGate-1.nc").exists() and (partial / "ConstGate-2.checkpoint").exists()):
         assert time.monotonic() < deadline, "the run got nowhere"
@@ -209,22 +211,45 @@ def test_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
 
 
 def test_no_resume_starts_anew(undisturbed, tmp_path):
-    partial = experiment.partial_folder(SMOKE, tmp_path)
-    partial.mkdir()
+    partial = folder_of(SMOKE, tmp_path)
+    unfinished.begin(partial, "")
     (partial / "ConstGate-1.nc").write_bytes(b"left by another day")
     run(SMOKE, resume=False, directory=tmp_path, progress=False)
     assert (tmp_path / "smoke.nc").read_bytes() == (undisturbed[1] / "smoke.nc").read_bytes()
 
 
-@pytest.mark.parametrize("content", ["text", "tensor"])
-def test_unreadable_checkpoint_is_named_and_left_out(undisturbed, tmp_path, content):
-    if content == "tensor":
-        torch.save(torch.zeros(3), tmp_path / "ConstGate-1.checkpoint")
+@pytest.mark.parametrize("content", ["text", "tensor", "bit", "cut"])
+def test_damaged_checkpoint_is_named_set_aside_and_not_used(undisturbed, tmp_path, content):
+    path = tmp_path / "ConstGate-1.checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        run_member(SMOKE, "ConstGate", 1, tmp_path, _stop_at(15))
+    whole = bytearray(path.read_bytes())
+    if content == "text":
+        whole = b"not a checkpoint"
+    elif content == "tensor":
+        torch.save({"step": torch.zeros(3)}, path)
+        whole = results.sealed(path.read_bytes())
+    elif content == "bit":
+        whole[len(whole) // 2] ^= 1
     else:
-        (tmp_path / "ConstGate-1.checkpoint").write_bytes(b"not a checkpoint")
-    with pytest.warns(UserWarning, match=r"ConstGate-1\.checkpoint cannot be read"):
+        del whole[-1000:]
+    path.write_bytes(whole)
+    with pytest.warns(UserWarning, match=r"(?s)1\.checkpoint cannot be read \(.*\)\. It was moved to ConstGate-1\.checkpoint\.damaged;"):
         alone = run_member(SMOKE, "ConstGate", 1, tmp_path)
+    assert (tmp_path / "ConstGate-1.checkpoint.damaged").read_bytes() == whole
     np.testing.assert_array_equal(alone.loss, undisturbed[0].loss.sel(model="ConstGate", seed=1))
+
+
+def _stop_at(step):
+    """Interrupt a training behind a step."""
+    taken = []
+
+    def advance(count):
+        taken.append(count)
+        if sum(taken) >= step:
+            raise KeyboardInterrupt
+
+    return advance
 
 
 def test_snapshots_are_the_network_on_the_way(tmp_path):
@@ -238,22 +263,9 @@ def test_snapshots_are_the_network_on_the_way(tmp_path):
         for name, value in experiment._train(other, "DiagGate", [1])[0].network.state_dict().items():
             torch.testing.assert_close(state[name], value, rtol=0, atol=0)
 
-    class Cut(Exception):
-        pass
-
-    def stop_at(step):
-        taken = []
-
-        def advance(count):
-            taken.append(count)
-            if sum(taken) >= step:
-                raise Cut
-
-        return advance
-
     for cut in (12, 27):
-        with pytest.raises(Cut):
-            experiment._train(watched, "DiagGate", [1], tmp_path, stop_at(cut))
+        with pytest.raises(KeyboardInterrupt):
+            experiment._train(watched, "DiagGate", [1], tmp_path, _stop_at(cut))
     (resumed,) = experiment._train(watched, "DiagGate", [1], tmp_path)
     assert resumed.losses == whole.losses
     assert list(resumed.snapshots) == [0, 5, 20, 30]
@@ -284,12 +296,52 @@ def test_networks_can_be_measured_as_they_start():
     assert float(start.test_loss) > 0.8 * float(start.target_variance)
 
 
-def test_truncated_member_is_named(tmp_path):
-    run_member(SMOKE, "ConstGate", 1, tmp_path)
-    whole = (tmp_path / "ConstGate-1.nc").read_bytes()
-    (tmp_path / "ConstGate-1.nc").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"ConstGate-1\.nc': not a whole result file"):
-        run_member(SMOKE, "ConstGate", 1, tmp_path)
+def test_damaged_member_is_named_set_aside_and_computed_anew(undisturbed, tmp_path):
+    one = SMOKE.but(models=["ConstGate"], seeds=[1])
+    unfinished.begin(folder_of(one, tmp_path), "")
+    member = folder_of(one, tmp_path) / "ConstGate-1.nc"
+    run_member(one, "ConstGate", 1, member.parent)
+    whole = bytearray(member.read_bytes())
+    whole[5000] ^= 4
+    member.write_bytes(whole)
+    with pytest.warns(UserWarning, match=r"ConstGate-1\.nc': not a whole result file \(its checksum does not fit: damaged\)"):
+        result = run(one, directory=tmp_path, progress=False)
+    np.testing.assert_array_equal(result.window.squeeze(), undisturbed[0].window.sel(model="ConstGate", seed=1))
+
+
+def test_damaged_or_unverified_result_is_set_aside_and_made_anew(tmp_path):
+    one = SMOKE.but(models=["ConstGate"], seeds=[1])
+    run(one, directory=tmp_path, progress=False)
+    path = tmp_path / "smoke.nc"
+    whole = path.read_bytes()
+    for number, damaged in enumerate((whole[: len(whole) // 2], whole[:-73], whole[:-1], b""), 1):
+        path.write_bytes(damaged)
+        with pytest.warns(
+            UserWarning, match=rf"smoke\.nc': not a whole result file .* It was moved to smoke\.nc\.damaged{f'-{number}' * (number > 1)};"
+        ):
+            run(one, directory=tmp_path, progress=False)
+        assert path.read_bytes() == whole
+    assert (tmp_path / "smoke.nc.damaged-2").read_bytes() == whole[:-73]
+
+
+def test_full_disk_is_named_leaves_nothing_half_and_the_run_goes_on(tmp_path, undisturbed):
+    """A limit on the size of files, which the members fit and the result does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*smoke\.nc'"):
+            run(SMOKE, directory=tmp_path, progress=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    (partial,) = tmp_path.iterdir()
+    assert {path.suffix for path in partial.iterdir()} == {".nc", ".lock", ".json"}
+    taken = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment, "_train", lambda *_, **__: taken.append(1))
+        run(SMOKE, directory=tmp_path, progress=False)
+    assert taken == []
+    assert (tmp_path / "smoke.nc").read_bytes() == (undisturbed[1] / "smoke.nc").read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["smoke.nc"]
 
 
 def test_one_thread_is_used_and_the_number_restored(monkeypatch):
@@ -321,7 +373,7 @@ def abacus(monkeypatch):
 
 def test_seeds_of_a_model_are_trained_together_on_a_device(undisturbed, abacus, tmp_path):
     """With the same numbers, for on the processor each member runs its own compiled loop; and what is stored is not trained again."""
-    partial = experiment.partial_folder(SMOKE, tmp_path)
+    partial = folder_of(SMOKE, tmp_path)
     for model, seed in (("ConstGate", 1), ("ConstGate", 2), ("DiagGate", 2)):
         run_member(SMOKE, model, seed, partial)
     del abacus[:]
@@ -337,8 +389,8 @@ def test_training_together_goes_on_from_its_checkpoint(undisturbed, abacus, tmp_
     monkeypatch.setattr(experiment, "run_member", None)  # stops a run when the first model is trained
     with pytest.raises(TypeError):
         run(often, directory=tmp_path, progress=False, device="abacus")
-    partial = experiment.partial_folder(often, tmp_path)
-    assert [path.name for path in partial.iterdir()] == ["ConstGate-1-2.checkpoint"]
+    partial = folder_of(often, tmp_path)
+    assert [path.name for path in partial.glob("*.[!jl]*")] == ["ConstGate-1-2.checkpoint"]
     steps = []
     (_, losses, *_), _ = experiment._train(often, "ConstGate", (1, 2), partial, steps.append, "abacus")
     assert steps == [40, 20]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 import xarray as xr
 
 from lwcore import results
 from lwcore.config import Config
+from tests.built_book import ROOT
 
 
 @pytest.fixture
@@ -46,6 +51,57 @@ def test_truncated_file_is_named(tmp_path, dataset, keep):
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match=r"run\.nc': not a whole result file"):
         results.load(path)
+
+
+def test_every_bit_is_under_the_checksum(tmp_path, dataset):
+    path = tmp_path / "run.nc"
+    results.save(dataset, path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 97):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"run\.nc': not a whole result file \(it"):
+            results.load(path, verified=True)
+
+
+def test_file_without_a_checksum_may_be_looked_at_and_no_more(tmp_path, dataset):
+    """As earlier versions wrote it; unless the list beside it has its line."""
+    path = tmp_path / "run.nc"
+    dataset.to_netcdf(path, engine="h5netcdf")
+    xr.testing.assert_identical(results.load(path), dataset)
+    with pytest.raises(ValueError, match="does not end with a checksum"):
+        results.load(path, verified=True)
+    whole = path.read_bytes()
+    (tmp_path / "SHA256SUMS").write_text(f"{hashlib.sha256(whole).hexdigest()}  run.nc\n")
+    xr.testing.assert_identical(results.load(path, verified=True), dataset)
+    path.write_bytes(whole + b" ")
+    with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
+        results.load(path)
+
+
+def test_recorded_runs_are_those_on_the_list():
+    """Remade by ``sha256sum *.nc > SHA256SUMS`` in their folder."""
+    folder = ROOT / "book" / "results"
+    found = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(folder.glob("*.nc"))]
+    assert (folder / results.MANIFEST).read_text().splitlines() == found
+
+
+def test_full_disk_leaves_the_old_file_and_is_named(tmp_path, dataset, monkeypatch):
+    path = tmp_path / "run.nc"
+    results.save(dataset, path)
+    before = path.read_bytes()
+
+    def full(part, content):
+        with part.open("wb") as file:
+            file.write(content[:100])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*run\.nc'"):
+        results.save(dataset, path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["run.nc"]
 
 
 def test_other_files_are_named(tmp_path, dataset):

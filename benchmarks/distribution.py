@@ -1,0 +1,102 @@
+"""What a member costs and what travels for it: processor time of training and measuring, bytes there and back, and Dask's own share.
+
+Run with ``python -m benchmarks.distribution``; some two minutes. Times are of the processor, one thread. A member of ``paper-v6`` is put
+together from parts that can be measured: training steps with an eighth of its batch, and diagnostics of a few of its sequences, for the
+cheapest cell and the dearest.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from benchmarks.harness import record
+from lwcore import executors, experiment, unfinished
+from lwcore.config import Config
+
+JOBS = 1000
+STEPS = 2
+SEQUENCES = 48  # of the diagnostics of paper-v6
+CELLS = ("ConstGate", "LSTM")  # of paper-v6: the cheapest and the dearest
+
+
+def nothing(folder: Path | None) -> None:
+    """Do a job that costs nothing."""
+
+
+def of_dask() -> dict[str, float]:
+    """Time jobs that do nothing on two workers; the scheduler runs in this process."""
+    jobs = [unfinished.Job(None, str(number), nothing) for number in range(JOBS)]
+    with executors.dask(workers=2) as workers:
+        list(unfinished.on_executor(workers, jobs[:100]))
+        processor, clock = time.process_time(), time.perf_counter()
+        list(unfinished.on_executor(workers, jobs))
+        return {
+            "processor_ms_a_job": 1e3 * (time.process_time() - processor) / JOBS,
+            "ms_a_job": 1e3 * (time.perf_counter() - clock) / JOBS,
+        }
+
+
+def member(config: Config, model: str) -> tuple[float, dict[str, int]]:
+    """Do a member: processor seconds, and bytes of the job, of what comes back, of the stored member and of its last checkpoint."""
+    with tempfile.TemporaryDirectory() as room:
+        one, folder = config.but(models=(model,), seeds=config.seeds[:1]), Path(room)
+        (job,) = experiment.jobs(one, None, True)
+        start = time.process_time()
+        data = job.do(folder)
+        spent = time.process_time() - start
+        stored = (folder / f"{job.name}.nc").stat().st_size
+    return spent, {"job": len(pickle.dumps(job)), "back": len(pickle.dumps(data)), "stored": stored}
+
+
+def checkpoint_bytes(config: Config, model: str) -> int:
+    """Size of a checkpoint: weights, the optimiser's two moments, and the snapshots."""
+    network = experiment.networks(config.but(models=(model,), seeds=config.seeds[:1]), trained=False)[model, config.seeds[0]]
+    weights = sum(4 * p.numel() for p in network.parameters())
+    return weights * (3 + len(config.training.snapshots))
+
+
+def of_paper_v6() -> dict[str, Any]:
+    """Measure the parts of a member of ``paper-v6``, cell by cell, and put them together."""
+    config = Config.named("paper-v6")
+    share = config.training.batch_size // 64
+    parts = {}
+    for model in CELLS:
+        steps = {}
+        for count in (0, STEPS):
+            few = config.but(training={"sequences": 64, "batch_size": 64, "steps": count, "snapshots": ()})
+            start = time.process_time()
+            experiment.networks(few.but(models=(model,), seeds=config.seeds[:1]))
+            steps[count] = time.process_time() - start
+        step = share * (steps[STEPS] - steps[0]) / STEPS
+        few = config.but(training={"sequences": 1, "batch_size": 1, "steps": 0, "snapshots": ()}, diagnostics={"sequences": SEQUENCES})
+        look, size = member(few, model)
+        sequence = look / SEQUENCES
+        seconds = config.training.steps * step + config.diagnostics.sequences * sequence
+        parts[model] = {"step": step, "sequence": sequence, "seconds": seconds, "checkpoint": checkpoint_bytes(config, model), **size}
+        Console().print(model, parts[model])
+    return {"members": len(config.members), "checkpoints": config.training.steps // config.training.checkpoint_every, "cells": parts}
+
+
+def main() -> None:
+    """Measure, print and record."""
+    torch.set_num_threads(1)
+    quick = Config.named("quick")
+    member(quick, quick.models[0])  # the first one in a process reads compiled loops and builds tables
+    cells = {}
+    for model in quick.models:
+        seconds, size = member(quick, model)
+        cells[model] = {"seconds": seconds, "checkpoint": checkpoint_bytes(quick, model), **size}
+    found = {"dask": of_dask(), "quick": {"checkpoints": quick.training.steps // quick.training.checkpoint_every, "cells": cells}}
+    Console().print(found)
+    Console().print(f"recorded in {record('distribution', found | {'paper-v6': of_paper_v6()})}")
+
+
+if __name__ == "__main__":
+    main()
