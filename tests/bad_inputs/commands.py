@@ -161,7 +161,6 @@ LINES = [
     line("run smoke --speed 3", "No such option.*--speed"),
     line("run smoke --directory {here}/text.txt", "(File exists|Not a directory).*text.txt"),
     line("run smoke --directory {here}/text.txt/below", "(File exists|Not a directory).*text.txt"),
-    line("run smoke --directory {here}/damaged", "path = .*damaged/smoke.nc': not a whole result file"),
     line("sweep nonsense", "name = 'nonsense': must be one of"),
     line("sweep smoke", "name = 'smoke': must be one of"),
     line("sweep {here}/unknown-key.toml", "base: Field required"),

@@ -11,6 +11,7 @@ MODULES = {
     r"lwcore\.stable\.(standard|estimates|mcculloch|ecf|hill|likelihood)\..*": "behind `fit` and the methods of `SymmetricStable`",
     r"lwcore\.bounds\.shift_family\..*": "behind the bounds, which call `standardised` at their doors",
     r"lwcore\.diagnose\.(batches|inferred|listening|numbers|recurrence|subject|words)\..*": "behind `diagnose`: test_diagnose_refusals",
+    r"lwcore\.(checkpoints|unfinished|executors)\..*": "behind `run`, with what it has made or found; its command has rows, damage tests of its own",
     r"lwcore\.elman\.expectation\..*": "behind the kernel and the transport target",
 }
 
@@ -49,9 +50,14 @@ NAMES = {
     "lwcore.experiment.task_of": "of a configuration, which has checked itself, and one of its seeds",
     "lwcore.experiment.traces": "of a configuration, which has checked itself, and its networks",
     "lwcore.results.check_writable": "a check itself",
+    "lwcore.results.reusable": "behind `run`: what is not whole is set aside",
+    "lwcore.results.sealed": "puts a checksum behind bytes",
+    "lwcore.results.set_aside": "behind `reusable`",
+    "lwcore.results.unsealed": "a check itself",
     "lwcore.results.save": "of a dataset that a run has made",
     "lwcore.sweep.run_sweep": "of a sweep, which has checked itself; its command has rows",
-    "lwcore.experiment.partial_folder": "names a folder, behind `run`",
+    "lwcore.experiment.jobs": "of a configuration, which has checked itself, behind `run`",
+    "lwcore.experiment.keep": "stores a member, behind `run`",
     "lwcore.matched.LagTerms.of": "slices, as of an array",
     "lwcore.progress.bar": "draws a bar",
     "lwcore.results.write_atomically": "behind `save`",
