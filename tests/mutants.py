@@ -1,12 +1,12 @@
 """Mutation testing: change one operator, number or condition at a time, and see whether the tests notice. ``make mutants`` runs it.
 
-The mutants are cosmic-ray's, made by its operators; they are run here, because each run of its own imports PyTorch, SciPy and pytest anew, and
-because mutmut's, which does fork, leaves decorated functions and constants alone and lets caches that the original filled answer for a mutant.
-Here one process imports what does not depend on the module, and every mutant is a fork of it that imports the module as changed and runs the
-tests that reach it: those that reach the changed statement first, the quickest first, until one fails.
+The mutants are cosmic-ray's, made by its operators. They are run here, because each run of its own imports PyTorch, SciPy and pytest anew;
+mutmut, which does fork, leaves constants and decorated functions alone, and lets caches that the original filled answer for a mutant. Here
+one process imports what does not depend on the module, and every mutant is a fork of it that imports the module as changed and runs the
+tests that reach it: first those that reach the changed statement, the quickest in front, until one fails.
 
-What counts: a mutant is killed if a test fails or the module cannot be imported; one that runs out of time is counted apart, and is not
-killed. Text is not mutated (no operator of cosmic-ray's touches a string, and what stands in an f-string is left out), nor are annotations. Where a module
+A mutant is killed if a test fails or the module cannot be imported. One that runs out of time is counted apart, and not as killed. Text is
+not mutated (no operator of cosmic-ray's touches a string, and what stands in an f-string is left out), nor are annotations. Where a module
 has more mutants than ``--most``, a random sample of them is run, and the score has a binomial interval. Results are kept in
 ``_build/mutants`` and hold as long as the module does not change; those that survived run again.
 """
@@ -17,13 +17,13 @@ import argparse
 import ast
 import contextlib
 import csv
+import gc
 import hashlib
 import importlib
 import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 import tomllib
@@ -41,6 +41,8 @@ import pytest
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 from scipy import stats
+
+from tests.covered import revision
 
 ROOT = Path(__file__).parent.parent
 WORK = ROOT / "_build" / "mutants"
@@ -76,7 +78,9 @@ BOUNDS = ("shift_family", "divergence", "information", "detection", "complexity"
 NETWORKS = ("torch", "lwcore.arguments", "lwcore.cells")
 TARGETS = {
     "stable": Target(tuple(f"lwcore/stable/{name}.py" for name in STABLE), ("tests/test_stable_law.py", "tests/test_stable_fits.py")),
-    "bounds": Target(tuple(f"lwcore/bounds/{name}.py" for name in BOUNDS), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.arguments")),
+    "bounds": Target(
+        tuple(f"lwcore/bounds/{name}.py" for name in BOUNDS), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.arguments")
+    ),
     "window": Target(("lwcore/window.py", "lwcore/decay.py"), ("tests/test_window.py",), ("lwcore.bounds", "lwcore.arguments")),
     "transport": Target(("lwcore/transport.py",), ("tests/test_transport.py", "tests/test_orders.py", "tests/test_bptt.py"), NETWORKS),
     "bptt": Target(("lwcore/bptt.py",), ("tests/test_bptt.py", "tests/test_orders.py"), (*NETWORKS, "lwcore.transport")),
@@ -196,7 +200,20 @@ def run_in_fork(work, limit: float, log: Path) -> int | None:
 
 def pytest_run(tests: tuple[str, ...], plugin: object, *options: str) -> int:
     """Run pytest as the project does, less what a fork has no use for."""
-    arguments = ("-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-q", *options, *tests)
+    arguments = (
+        "-o",
+        "addopts=",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--hypothesis-profile=mutants",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+        "-q",
+        *options,
+        *tests,
+    )
     return pytest.main([str(argument) for argument in arguments], plugins=[plugin])
 
 
@@ -226,7 +243,7 @@ class Watch:
 
 
 class Order:
-    """A plugin that runs the tests it is given, in that order."""
+    """A plugin that runs the tests it is given, in that order, until one fails."""
 
     def __init__(self, tests: list[str]) -> None:
         self.rank = {test: rank for rank, test in enumerate(tests)}
@@ -235,10 +252,17 @@ class Order:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = sorted((item for item in items if item.nodeid in self.rank), key=lambda item: self.rank[item.nodeid])
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            print(f"killed by {report.nodeid}", flush=True)
+            os._exit(1)  # nothing is left to tidy up: the fork goes with its memory
+
 
 def baseline(name: str, target: Target) -> dict:
-    """Run the tests on the modules as they are."""
-    record = WORK / f"{name}-baseline.json"
+    """Run the tests on the modules as they are; return what `Watch` found."""
+    record = WORK / f"{name}-baseline-{fingerprint(*target.modules, *target.tests)}.json"
+    if record.exists():
+        return json.loads(record.read_text())
 
     def work() -> int:
         watch = Watch(target.modules)
@@ -277,7 +301,7 @@ def run_mutant(mutant: Mutant, target: Target, base: dict, log: Path) -> str:
             return compile(changed, path, "exec", dont_inherit=True) if self.path == path else plain(self, fullname)
 
         SourceFileLoader.get_code = get_code
-        return pytest_run(target.tests, Order(tests), "-x", "--tb=line")
+        return pytest_run(target.tests, Order(tests), "--tb=no")
 
     status = run_in_fork(work, 30 + 4 * sum(base["seconds"].values()), log)
     if status is None:
@@ -295,6 +319,7 @@ def run_target(name: str, most: int) -> None:
     preload(target.preload)
     base = baseline(name, target)
     preload(base["modules"])
+    gc.freeze()  # so that no fork walks through, and thereby copies, all that was imported
     todo, total = chosen(target, most)
     known = {(row["key"], row["source"]): row for row in read(record)}
     sources = {module: fingerprint(module) for module in target.modules}
@@ -310,9 +335,9 @@ def run_target(name: str, most: int) -> None:
             print(f"{name} {done}/{len(todo)} {outcome}: {mutant.module}:{mutant.line} {mutant.operator}: {mutant.after}", flush=True)
 
 
-def fingerprint(module: str) -> str:
-    """Return a hash of a module's source."""
-    return hashlib.sha256((ROOT / module).read_bytes()).hexdigest()[:16]
+def fingerprint(*files: str) -> str:
+    """Return a hash of files of the repository."""
+    return hashlib.sha256(b"".join((ROOT / file).read_bytes() for file in files)).hexdigest()[:16]
 
 
 def read(record: Path) -> list[dict]:
@@ -334,7 +359,6 @@ def explanation(mutant: Mutant, explained: list[dict]) -> str:
 def report(most: int) -> None:
     """Write the scores and the survivors as tables."""
     explained = tomllib.loads(EXPLAINED.read_text()).get("survivor", [])
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     scores, survivors = [], []
     for name, target in TARGETS.items():
         run, total = chosen(target, most)
@@ -366,7 +390,7 @@ def report(most: int) -> None:
                 "score_without_explained": round(count["killed"] / (len(run) - known_equivalent), 4),
                 "tool": f"cosmic-ray {version('cosmic-ray')}",
                 "seed": SEED,
-                "revision": revision,
+                "revision": revision(),
             }
         )
     RESULTS.mkdir(parents=True, exist_ok=True)

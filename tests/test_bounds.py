@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -93,7 +93,6 @@ def test_likelihood_ratio_errs_as_often_as_stated_for_a_small_shift() -> None:
     error=st.floats(1e-12, 0.49),
     rate=st.sampled_from(RATES),
 )
-@settings(max_examples=100, deadline=None)
 def test_threshold_and_sample_complexity_are_inverse(
     log_f: float, log_m: float, log_sigma: float, log_n: float, alpha: float, error: float, rate: str
 ) -> None:
@@ -205,7 +204,6 @@ def divergence_by_log_ratio(alpha: float, shift: float) -> float:
 
 
 @given(alpha=alphas, shift=shifts)
-@settings(max_examples=40)
 def test_divergence_is_positive_and_below_its_quadratic_limit(alpha: float, shift: float) -> None:
     exact, limit = kl_divergence(shift, alpha), lan_divergence(shift, alpha)
     assert 0 < exact <= limit * (1 + 1e-9)
@@ -215,7 +213,6 @@ def test_divergence_is_positive_and_below_its_quadratic_limit(alpha: float, shif
 
 
 @given(alpha=alphas, shift=shifts, n=numbers, unit=st.sampled_from([1e-12, 1.0, 1e12]))
-@settings(max_examples=40)
 def test_divergence_of_many_sequences(alpha: float, shift: float, n: int, unit: float) -> None:
     one = kl_divergence(unit * shift, alpha, unit)
     product = kl_divergence(unit * shift, alpha, unit, n)
@@ -256,7 +253,6 @@ def test_rates_of_the_quadratic_limit() -> None:
 
 
 @given(alpha=alphas, shift=shifts, n=numbers)
-@settings(max_examples=40)
 def test_information(alpha: float, shift: float, n: int) -> None:
     one = mutual_information(shift, alpha)
     assert one == pytest.approx(mutual_information(shift, alpha, route="mixture"), rel=1e-11, abs=0)
@@ -338,7 +334,6 @@ def test_entropy_by_hand() -> None:
 
 
 @given(error=st.one_of(st.floats(1e-6, 0.4999), st.floats(-6, -1).map(lambda x: 10**x)))
-@settings(max_examples=80)
 def test_fano_inverts_the_entropy(error: float) -> None:
     assert fano_error(LOG_2 - binary_entropy(error)) == pytest.approx(error, rel=1e-8, abs=0)
 
@@ -357,7 +352,6 @@ def test_fano_at_its_ends() -> None:
 
 
 @given(alpha=alphas, log_shift=st.floats(-3, 0.6), n=st.sampled_from([1, 2, 3, 4, 7, 20, 1000]))
-@settings(max_examples=25)
 def test_no_test_beats_the_likelihood_ratio_and_none_beats_fano(alpha: float, log_shift: float, n: int) -> None:
     shift = 10**log_shift
     error = {test: float(detection_error(n, shift, 1.0, alpha, test)) for test in TESTS}
@@ -372,7 +366,6 @@ def test_no_test_beats_the_likelihood_ratio_and_none_beats_fano(alpha: float, lo
 
 
 @given(alpha=alphas, log_shift=st.floats(-3, 0.6), n=st.integers(1, 30), test=st.sampled_from(TESTS), unit=st.sampled_from([1e-12, 1e12]))
-@settings(max_examples=25)
 def test_errors_fall_with_number_and_shift_and_know_no_unit(alpha: float, log_shift: float, n: int, test: str, unit: float) -> None:
     shift = 10**log_shift
     error = float(detection_error(n, shift, 1.0, alpha, test))

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
@@ -117,7 +117,6 @@ def test_location_is_nearly_as_sharp_as_its_information_allows(method: str) -> N
 
 
 @given(alpha=st.floats(0.52, 1.99))
-@settings(max_examples=20)
 def test_exact_quantiles_give_the_parameters_back(alpha: float) -> None:
     # Ten samples at the quantiles 0.05, 0.15, ..., 0.95 of a law: their own quantiles at 0.05, 0.25, 0.75 and 0.95 are exactly the law's.
     law = SymmetricStable(alpha, scale=1e-12, loc=3e-12)
@@ -196,7 +195,6 @@ def test_tabulated_log_density_is_the_laws(alpha: float) -> None:
 
 
 @given(tilt=st.floats(-0.3, 8), log_scale=st.floats(-1, 1), shift=st.floats(-1, 1), seed=st.integers(0, 99))
-@settings(max_examples=20)
 def test_gradient_of_the_likelihood(tilt: float, log_scale: float, shift: float, seed: int) -> None:
     sample = likelihood._Sample(draws(1.4, 50, seed), 1.4)
     point = np.array([tilt, log_scale, shift])
@@ -215,7 +213,6 @@ def test_fit_does_not_depend_on_the_unit(method: str, unit: float) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @given(unit=st.floats(1e-6, 1e6), shift=st.floats(-50, 50), alpha=st.floats(1.1, 1.9), seed=st.integers(0, 99))
-@settings(max_examples=12)
 def test_fit_goes_with_unit_and_origin(method: str, unit: float, shift: float, alpha: float, seed: int) -> None:
     sample = draws(alpha, 300, seed)
     assert_close(fit(sample, method), fit(unit * (sample + shift), method), unit, unit * shift, rtol=1e-5 if method == "mle" else 1e-8)
@@ -223,7 +220,6 @@ def test_fit_goes_with_unit_and_origin(method: str, unit: float, shift: float, a
 
 @pytest.mark.parametrize("method", METHODS)
 @given(alpha=st.floats(1.1, 1.9), seed=st.integers(0, 99))
-@settings(max_examples=12)
 def test_order_does_not_matter(method: str, alpha: float, seed: int) -> None:
     sample = draws(alpha, 300, seed)
     assert_close(fit(sample, method), fit(np.sort(sample), method), rtol=1e-5 if method == "mle" else 1e-10)
@@ -231,7 +227,6 @@ def test_order_does_not_matter(method: str, alpha: float, seed: int) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @given(seed=st.integers(0, 99))
-@settings(max_examples=6)
 def test_columns_are_fitted_on_their_own(method: str, seed: int) -> None:
     sample = draws(1.5, (400, 3), seed) * [1, 10, 1e-9]
     together = fit(sample, method)

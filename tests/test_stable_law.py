@@ -17,7 +17,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -165,7 +165,6 @@ sizes = st.floats(-8, 8).map(lambda exponent: 10.0**exponent)
 
 
 @given(alpha=alphas, x=sizes, scale=sizes, loc=st.floats(-1e3, 1e3))
-@settings(max_examples=60)
 def test_symmetry_and_scaling(alpha: float, x: float, scale: float, loc: float) -> None:
     unit, law = SymmetricStable(alpha), SymmetricStable(alpha, scale)
     z = x / scale
@@ -183,7 +182,6 @@ def test_symmetry_and_scaling(alpha: float, x: float, scale: float, loc: float) 
 
 
 @given(alpha=alphas, x=sizes, growth=st.floats(1e-6, 1))
-@settings(max_examples=80)
 def test_density_and_tail_fall_and_agree(alpha: float, x: float, growth: float) -> None:
     law, y = SymmetricStable(alpha), x * (1 + growth)
     with np.errstate(under="ignore"):
@@ -197,7 +195,6 @@ def test_density_and_tail_fall_and_agree(alpha: float, x: float, growth: float) 
 
 
 @given(alpha=alphas, x=st.floats(0.01, 40), side=st.sampled_from([-1, 1]))
-@settings(max_examples=60)
 def test_score_is_the_slope_of_the_log_density(alpha: float, x: float, side: int) -> None:
     law = SymmetricStable(alpha)
     step = 1e-3 * min(x, 1.0)
@@ -207,7 +204,6 @@ def test_score_is_the_slope_of_the_log_density(alpha: float, x: float, side: int
 
 
 @given(alpha=alphas, shift=sizes)
-@settings(max_examples=60)
 def test_divergence_is_positive_even_and_grows(alpha: float, shift: float) -> None:
     law = SymmetricStable(alpha)
     divergence = law.kl(shift)
@@ -219,7 +215,6 @@ def test_divergence_is_positive_even_and_grows(alpha: float, shift: float) -> No
 
 
 @given(alpha=alphas)
-@settings(max_examples=25)
 def test_divergence_starts_with_the_fisher_information(alpha: float) -> None:
     law = SymmetricStable(alpha, scale=10.0, loc=1.0)
     unit = law.fisher_information() / 2
@@ -322,7 +317,6 @@ def test_fisher_information(alpha: float, information: float) -> None:
 
 
 @given(alpha=alphas, tail=st.floats(-140, -0.301032).map(lambda exponent: 10.0**exponent), scale=st.sampled_from([1e-12, 1.0, 1e12]))
-@settings(max_examples=60)
 def test_ppf_inverts_cdf_at_any_scale(alpha: float, tail: float, scale: float) -> None:
     law = SymmetricStable(alpha, scale)
     x = law.ppf(tail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lwcore.transport import effective_rates, envelope, log_effective_rates, off_diagonal_share, step_jacobian, stream_rates
@@ -16,7 +16,6 @@ seeds = st.integers(0, 2**31)
 
 @pytest.mark.parametrize("kind", CELLS)
 @given(seed=seeds, hidden=st.integers(1, 6), batch=st.integers(1, 3))
-@settings(max_examples=200)
 def test_step_jacobian_is_the_same_three_ways(kind, seed, hidden, batch):
     """Eqs. (9)–(11), (19)–(22), (48), (50), (52): closed form, autodiff of the cell's step, autodiff of the oracle's."""
     cell = make(kind, seed, hidden_size=hidden)
@@ -65,7 +64,6 @@ def test_factors_are_the_diagonals_of_the_dense_jacobian(kind):
 
 @pytest.mark.parametrize("kind", CELLS)
 @given(seed=seeds)
-@settings(max_examples=25)
 def test_exact_rates_are_the_diagonal_of_the_true_transport(kind, seed):
     """diag ∂h_t/∂h_{t−ℓ}, for the LSTM ∂h_t/∂c_{t−ℓ}, by autograd through the unrolled recurrence."""
     cell = make(kind, seed)
@@ -96,7 +94,6 @@ def split(kind, trace):
 
 @pytest.mark.parametrize("kind", CELLS)
 @given(seed=seeds)
-@settings(max_examples=200)
 def test_expansion_is_the_taylor_series_in_the_mixing_part(kind, seed):
     """Appendix A: with P(ε) = ∏ (A_j + ε R_j), zeroth order is diag P(0) and first order adds diag P'(0), here by autograd in ε."""
     trace = make(kind, seed).trace(draw(1, 7, 3, seed=seed + 1))

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import optimize, stats
@@ -48,7 +48,6 @@ def test_window_by_hand() -> None:
 
 
 @given(required=required_numbers, budgets=budget_lists)
-@settings(max_examples=100, deadline=None)
 def test_window_grows_with_the_number_of_sequences(required: np.ndarray, budgets: np.ndarray) -> None:
     lags = [1, 2, 3, 5, 8, 13]
     supremum = learnability_window(lags, required, budgets)
@@ -64,7 +63,6 @@ def test_window_grows_with_the_number_of_sequences(required: np.ndarray, budgets
 
 
 @given(required=required_numbers, budgets=budget_lists)
-@settings(max_examples=50, deadline=None)
 def test_window_does_not_depend_on_the_other_budgets(required: np.ndarray, budgets: np.ndarray) -> None:
     lags = [1, 2, 3, 5, 8, 13]
     together = learnability_window(lags, required, budgets)
@@ -110,7 +108,6 @@ def test_inverse_by_hand() -> None:
 @given(
     envelope=envelopes, level=levels, definition=st.sampled_from(["supremum", "first_passage"]), unit=st.sampled_from([1e-12, 1.0, 1e12])
 )
-@settings(max_examples=100)
 def test_inverse_of_any_envelope(envelope: np.ndarray, level: np.ndarray, definition: str, unit: float) -> None:
     inverse = generalised_inverse(CHOSEN, unit * envelope, unit * level, definition=definition)
     grid = generalised_inverse(CHOSEN, envelope, level, definition=definition, between="grid")
@@ -129,7 +126,6 @@ def test_inverse_of_any_envelope(envelope: np.ndarray, level: np.ndarray, defini
 @given(
     envelope=envelopes, budgets=hnp.arrays(float, 5, elements=st.floats(1, 1e12)), definition=st.sampled_from(["supremum", "first_passage"])
 )
-@settings(max_examples=60)
 def test_window_is_the_inverse_at_the_threshold(envelope: np.ndarray, budgets: np.ndarray, definition: str) -> None:
     m, sigma, alpha = 0.3, 2.0, 1.4
     # half a part in a million off the lags' own numbers, where rounding would decide
@@ -159,7 +155,6 @@ def test_inverse_of_a_decay_law(law: DecayLaw) -> None:
     definition=st.sampled_from(["supremum", "first_passage"]),
     rate=st.sampled_from(["mean", "optimal", "paper_v2"]),
 )
-@settings(max_examples=60)
 def test_window_lies_between_its_bounds(envelope: np.ndarray, alignment: np.ndarray, scale: np.ndarray, definition: str, rate: str) -> None:
     budgets, alpha = np.geomspace(1, 1e12, 30), 1.6
     needed = sample_complexity(envelope, alignment, scale, alpha, rate=rate)
@@ -297,7 +292,6 @@ def test_laws_that_do_not_decay() -> None:
     tau=st.floats(2, 1000),
     name=st.sampled_from(FITS),
 )
-@settings(max_examples=80, deadline=None)
 def test_exact_laws_are_recovered(amplitude: float, decay: float, tau: float, name: str) -> None:
     parameters = {
         "exponential": (math.exp(-decay / 20),),
@@ -423,7 +417,6 @@ def test_bad_law_and_threshold_are_named() -> None:
     amplitude=hnp.arrays(float, (3, 4), elements=st.floats(1e-6, 1e6)),
     unit=st.sampled_from([1e-12, 1.0, 1e12]),
 )
-@settings(max_examples=50, deadline=None)
 def test_exact_time_scales_are_recovered(tau: np.ndarray, amplitude: np.ndarray, unit: float) -> None:
     lags = np.array([1, 2, 4, 16, 64])
     rates = unit * amplitude[:, None] * np.exp(-lags[:, None] / tau[:, None])
