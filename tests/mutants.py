@@ -3,7 +3,7 @@
 The mutants are cosmic-ray's, made by its operators. They are run here, because each run of its own imports PyTorch, SciPy and pytest anew;
 mutmut, which does fork, leaves constants and decorated functions alone, and lets caches that the original filled answer for a mutant. Here
 one process imports what does not depend on the module, and every mutant is a fork of it that imports the module as changed and runs the
-tests that reach it: first those that reach the changed statement, the quickest in front, until one fails.
+tests that reach the changed statement, the quickest first, until one fails.
 
 A mutant is killed if a test fails or the module cannot be imported. One that runs out of time is counted apart, and not as killed. Text is
 not mutated (no operator of cosmic-ray's touches a string, and what stands in an f-string is left out), nor are annotations. Where a module
@@ -229,6 +229,10 @@ class Watch:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self.coverage.switch_context(item.nodeid)
+        for name in [name for name in sys.modules if name.startswith("lwcore.")]:
+            for function in vars(sys.modules[name]).values():
+                if hasattr(function, "cache_clear"):
+                    function.cache_clear()  # or what one test has computed would hide that the next needs it, too
         start = time.monotonic()
         result = yield
         self.seconds[item.nodeid] = time.monotonic() - start
@@ -277,15 +281,17 @@ def baseline(name: str, target: Target) -> dict:
 
 
 def order_of_tests(mutant: Mutant, base: dict) -> list[str]:
-    """Name the tests that run anything of the mutant's module: those that run its statement first, the quickest first."""
+    """Name the tests that run the mutant's statement, the quickest first; of what runs at import, those that run anything of its module."""
     lines = base["lines"][mutant.module]
     statements = [node for node in ast.walk(ast.parse((ROOT / mutant.module).read_text())) if isinstance(node, ast.stmt)]
-    around = [(node.end_lineno - node.lineno, node) for node in statements if node.lineno <= mutant.line <= node.end_lineno]
-    node = min(around, key=lambda pair: pair[0])[1] if around else None
-    span = range(node.lineno, node.end_lineno + 1) if node else [mutant.line]
-    direct = {test for line in span for test in lines.get(str(line), [])}
-    reaching = {test for tests in lines.values() for test in tests} - {""}
-    return sorted(reaching, key=lambda test: (test not in direct, base["seconds"][test]))
+    around = [node for node in statements if node.lineno <= mutant.line <= node.end_lineno]
+    smallest = min(around, key=lambda node: node.end_lineno - node.lineno, default=None)
+    span = range(smallest.lineno, smallest.end_lineno + 1) if smallest else [mutant.line]
+    direct = {test for line in span for test in lines.get(str(line), [])} - {""}
+    at_import = any("" in lines.get(str(line), []) for line in span)
+    if at_import and not isinstance(smallest, ast.FunctionDef):
+        direct = {test for tests in lines.values() for test in tests} - {""}
+    return sorted(direct, key=lambda test: base["seconds"][test])
 
 
 def run_mutant(mutant: Mutant, target: Target, base: dict, log: Path) -> str:
@@ -293,6 +299,8 @@ def run_mutant(mutant: Mutant, target: Target, base: dict, log: Path) -> str:
     path = str(ROOT / mutant.module)
     changed = mutate_code(Path(path).read_text(), get_operator(f"core/{mutant.operator}")(), mutant.occurrence)
     tests = order_of_tests(mutant, base)
+    if not tests:
+        return "survived"
 
     def work() -> int:
         plain = SourceFileLoader.get_code
