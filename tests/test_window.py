@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import pairwise
 
@@ -76,6 +77,7 @@ def test_window_does_not_depend_on_the_other_budgets(required: np.ndarray, budge
         ([1.0, math.nan], [1], {}, "required contains nan"),
         ([1.0, -2.0], [1], {}, r"required contains -2\.0"),
         ([1.0, 2.0, 3.0], [1], {}, r"required has shape \(3,\).*2 lags"),
+        (1.0, [1], {}, r"required has shape \(\).*2 lags"),
         ([1.0, 2.0], 1.0, {}, "n_sequences has shape"),
         ([1.0, 2.0], [-1.0], {}, r"n_sequences contains -1\.0"),
         ([1.0, 2.0], [1], {"definition": "last"}, "definition = 'last'"),
@@ -103,6 +105,8 @@ def test_inverse_by_hand() -> None:
     assert generalised_inverse(lags, [0.0, 0.0, 0.0, 1.0], 1.0, definition="first_passage") == 0
     assert generalised_inverse(lags, f, math.inf) == 0
     assert generalised_inverse([3], [1.0], 1.0) == 3
+    assert generalised_inverse([2, 6], [4.0, 1.0], [2.0, 0.5]).tolist() == pytest.approx([4, 6])
+    assert generalised_inverse([1, 2], [1e300, np.nextafter(1e300, 0)], 1e300) == 1  # two numbers with one logarithm
 
 
 @given(
@@ -211,6 +215,13 @@ def test_predicted_window_is_where_the_law_crosses(law: DecayLaw) -> None:
     lag = np.array([1.0, 2.5, 10.0, 77.7])
     np.testing.assert_allclose(predicted_window(law, law.envelope(lag) * (1 - 1e-13)), lag, rtol=1e-9)
     np.testing.assert_array_equal(predicted_window(law, [law.envelope(1.0) * 1.001, math.inf]), 0)
+    assert predicted_window(DecayLaw("power", 1.0, 0.5), 1.0) == 1  # the first lag is one, too
+
+
+def test_laws_and_fits_do_not_change() -> None:
+    for result, name in ((LAWS[0], "decay"), (fit_decay(LAGS, LAWS[0].envelope(LAGS)).best, "aicc")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(result, name, 0.5)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=LAW_NAMES)
@@ -237,6 +248,10 @@ def test_tempered_law_is_inverted_wherever_it_bends(decay: float, tempering: flo
     assert inside.sum() >= 2
     assert predicted_window(law, law.envelope(peak) * 1.001) == 0
     assert predicted_window(law, math.inf) == 0
+
+
+def test_tempered_law_touches_a_threshold_at_its_peak() -> None:
+    assert predicted_window(DecayLaw("tempered_power", math.e, -1.0, math.exp(-1)), 1.0) == 1
 
 
 def test_tempered_law_between_its_limits() -> None:
@@ -347,12 +362,13 @@ def test_errors_and_intervals_are_those_of_repeated_fits(name: str, law: DecayLa
         assert np.all(stats.binom.ppf([0.0005, 0.9995], trials, 0.8) * [1, -1] <= covered * np.array([1, -1]))
 
 
-def test_criterion_and_share_explained_by_their_definitions() -> None:
-    f = LAWS[1].envelope(LAGS) * np.exp(np.random.default_rng(2).normal(0, 0.3, LAGS.size))
-    found = fit_decay(LAGS, f)
+@pytest.mark.parametrize("n", [6, LAGS.size])
+def test_criterion_and_share_explained_by_their_definitions(n: int) -> None:
+    lags = LAGS[:n]
+    f = LAWS[1].envelope(lags) * np.exp(np.random.default_rng(2).normal(0, 0.3, n))
+    found = fit_decay(lags, f)
     for fit, k in ((found.exponential, 3), (found.power, 3), (found.logarithmic, 2), (found.tempered, 4)):
-        residual = np.sum((np.log(f) - np.log(fit.law.envelope(LAGS))) ** 2)
-        n = LAGS.size
+        residual = np.sum((np.log(f) - np.log(fit.law.envelope(lags))) ** 2)
         assert fit.r_squared == pytest.approx(1 - residual / np.sum((np.log(f) - np.log(f).mean()) ** 2))
         assert fit.aicc == pytest.approx(n * np.log(residual / n) + 2 * k + 2 * k * (k + 1) / (n - k - 1))
     assert found.best.aicc == min(getattr(found, name).aicc for name in FITS)
