@@ -42,7 +42,8 @@ budget_lists = hnp.arrays(float, 5, elements=st.floats(0, 1e6)).map(np.sort)
 
 def test_window_by_hand() -> None:
     required = [[1, 5, 100, 7, math.inf], [50, math.inf, math.inf, math.inf, math.inf]]
-    assert learnability_window([1, 2, 4, 8, 16], required, [0, 1, 6, 50, 1000]).tolist() == [[0, 1, 2, 8, 8], [0, 0, 0, 1, 1]]
+    supremum = learnability_window(lags=[1, 2, 4, 8, 16], required=required, n_sequences=[0, 1, 6, 50, 1000])
+    assert supremum.tolist() == [[0, 1, 2, 8, 8], [0, 0, 0, 1, 1]]
     first = learnability_window([1, 2, 4, 8, 16], required, [0, 1, 6, 50, 1000], definition="first_passage")
     assert first.tolist() == [[0, 1, 2, 2, 8], [0, 0, 0, 1, 1]]
     assert first.dtype == np.int64
@@ -105,7 +106,7 @@ def test_inverse_by_hand() -> None:
     assert generalised_inverse(lags, [0.0, 0.0, 0.0, 1.0], 1.0, definition="first_passage") == 0
     assert generalised_inverse(lags, f, math.inf) == 0
     assert generalised_inverse([3], [1.0], 1.0) == 3
-    assert generalised_inverse([2, 6], [4.0, 1.0], [2.0, 0.5]).tolist() == pytest.approx([4, 6])
+    assert generalised_inverse(lags=[2, 6], envelope=[4.0, 1.0], level=[2.0, 0.5]).tolist() == pytest.approx([4, 6])
     assert generalised_inverse([1, 2], [1e300, np.nextafter(1e300, 0)], 1e300) == 1  # two numbers with one logarithm
 
 
@@ -219,7 +220,8 @@ def test_predicted_window_is_where_the_law_crosses(law: DecayLaw) -> None:
 
 
 def test_laws_and_fits_do_not_change() -> None:
-    for result, name in ((LAWS[0], "decay"), (fit_decay(LAGS, LAWS[0].envelope(LAGS)).best, "aicc")):
+    fits = fit_decay(LAGS, LAWS[0].envelope(LAGS))
+    for result, name in ((LAWS[0], "decay"), (fits, "power"), (fits.best, "aicc")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(result, name, 0.5)
 
@@ -251,7 +253,7 @@ def test_tempered_law_is_inverted_wherever_it_bends(decay: float, tempering: flo
 
 
 def test_tempered_law_touches_a_threshold_at_its_peak() -> None:
-    assert predicted_window(DecayLaw("tempered_power", math.e, -1.0, math.exp(-1)), 1.0) == 1
+    assert predicted_window(DecayLaw("tempered_power", math.e, -1.0, math.exp(-1)), 1.0) == pytest.approx(1, abs=1e-6)
 
 
 def test_tempered_law_between_its_limits() -> None:
@@ -371,6 +373,8 @@ def test_criterion_and_share_explained_by_their_definitions(n: int) -> None:
         residual = np.sum((np.log(f) - np.log(fit.law.envelope(lags))) ** 2)
         assert fit.r_squared == pytest.approx(1 - residual / np.sum((np.log(f) - np.log(f).mean()) ** 2))
         assert fit.aicc == pytest.approx(n * np.log(residual / n) + 2 * k + 2 * k * (k + 1) / (n - k - 1))
+        if fit is found.power or fit is found.tempered:
+            assert np.diff(fit.decay_interval)[0] / 2 == pytest.approx(stats.t.ppf(0.975, n - k + 1) * fit.decay_error)
     assert found.best.aicc == min(getattr(found, name).aicc for name in FITS)
 
 
