@@ -21,6 +21,7 @@ import gc
 import hashlib
 import importlib
 import json
+import math
 import os
 import random
 import signal
@@ -247,14 +248,18 @@ class Watch:
 
 
 class Order:
-    """A plugin that runs the tests it is given, in that order, until one fails."""
+    """A plugin that runs the tests it is given, in that order, until one fails or takes far longer than without the mutant."""
 
-    def __init__(self, tests: list[str]) -> None:
+    def __init__(self, tests: list[str], seconds: dict[str, float]) -> None:
         self.rank = {test: rank for rank, test in enumerate(tests)}
+        self.seconds = seconds
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = sorted((item for item in items if item.nodeid in self.rank), key=lambda item: self.rank[item.nodeid])
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        signal.alarm(15 + math.ceil(10 * self.seconds[nodeid]))  # nothing handles this signal: it ends the process
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -280,7 +285,7 @@ def baseline(name: str, target: Target) -> dict:
     return json.loads(record.read_text())
 
 
-def order_of_tests(mutant: Mutant, base: dict) -> list[str]:
+def order_of_tests(mutant: Mutant, base: dict, patience: float) -> list[str]:
     """Name the tests that run the mutant's statement, the quickest first; of what runs at import, those that run anything of its module."""
     lines = base["lines"][mutant.module]
     statements = [node for node in ast.walk(ast.parse((ROOT / mutant.module).read_text())) if isinstance(node, ast.stmt)]
@@ -291,14 +296,14 @@ def order_of_tests(mutant: Mutant, base: dict) -> list[str]:
     at_import = any("" in lines.get(str(line), []) for line in span)
     if at_import and not isinstance(smallest, ast.FunctionDef):
         direct = {test for tests in lines.values() for test in tests} - {""}
-    return sorted(direct, key=lambda test: base["seconds"][test])
+    return sorted((test for test in direct if base["seconds"][test] <= patience), key=lambda test: base["seconds"][test])
 
 
-def run_mutant(mutant: Mutant, target: Target, base: dict, log: Path) -> str:
+def run_mutant(mutant: Mutant, target: Target, base: dict, patience: float, log: Path) -> str:
     """Run the tests on a mutant: ``"killed"``, ``"survived"`` or ``"timeout"``."""
     path = str(ROOT / mutant.module)
     changed = mutate_code(Path(path).read_text(), get_operator(f"core/{mutant.operator}")(), mutant.occurrence)
-    tests = order_of_tests(mutant, base)
+    tests = order_of_tests(mutant, base, patience)
     if not tests:
         return "survived"
 
@@ -309,17 +314,17 @@ def run_mutant(mutant: Mutant, target: Target, base: dict, log: Path) -> str:
             return compile(changed, path, "exec", dont_inherit=True) if self.path == path else plain(self, fullname)
 
         SourceFileLoader.get_code = get_code
-        return pytest_run(target.tests, Order(tests), "--tb=no")
+        return pytest_run(target.tests, Order(tests, base["seconds"]), "--tb=no")
 
-    status = run_in_fork(work, 30 + 4 * sum(base["seconds"].values()), log)
-    if status is None:
+    status = run_in_fork(work, 3600, log)
+    if status in (None, -signal.SIGALRM):
         return "timeout"
     if status in (3, 4, 5, 70):
         sys.exit(f"{mutant.key}: pytest ended with {status}; see {log}")
     return "survived" if status == 0 else "killed"
 
 
-def run_target(name: str, most: int) -> None:
+def run_target(name: str, most: int, patience: float) -> None:
     """Run the mutants of a target that are not known to be killed, and keep what came of them."""
     target, record = TARGETS[name], WORK / f"{name}.jsonl"
     WORK.mkdir(parents=True, exist_ok=True)
@@ -335,7 +340,7 @@ def run_target(name: str, most: int) -> None:
     print(f"{name}: {len(todo)} mutants to run, of {total} in all", flush=True)
     for done, mutant in enumerate(todo, 1):
         start = time.monotonic()
-        outcome = run_mutant(mutant, target, base, WORK / f"{name}.log")
+        outcome = run_mutant(mutant, target, base, patience, WORK / f"{name}.log")
         row = {"key": mutant.key, "source": sources[mutant.module], "outcome": outcome, "seconds": round(time.monotonic() - start, 2)}
         with record.open("a") as file:
             file.write(json.dumps(row) + "\n")
@@ -416,13 +421,16 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Mutation testing of the modules that everything rests on.")
     parser.add_argument("targets", nargs="*", help=f"of {', '.join(TARGETS)}; all if none is named")
     parser.add_argument("--most", type=int, default=500, help="run at most so many mutants of each (default %(default)s)")
+    parser.add_argument(
+        "--patience", type=float, default=float("inf"), help="leave out tests that take longer (seconds): a lower score, sooner"
+    )
     parser.add_argument("--report", action="store_true", help="run nothing, write the tables")
     options = parser.parse_args()
     if not options.report:
         for target in options.targets or TARGETS:
             child = os.fork()  # what one target imports another may change
             if child == 0:
-                run_target(target, options.most)
+                run_target(target, options.most, options.patience)
                 os._exit(0)
             os.waitpid(child, 0)
     report(options.most)
