@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import integrate, optimize, stats
 
-from lwcore.stable import SymmetricStable, ecf, fit, likelihood
+from lwcore.stable import SymmetricStable, ecf, fit, goodness, hill, likelihood
 from lwcore.stable.goodness import goodness_of_fit
 
 METHODS = ["mcculloch", "ecf", "hill", "mle"]
@@ -160,6 +161,37 @@ def test_hill_takes_the_largest_deviations_from_the_median() -> None:
     assert result.scale == pytest.approx(
         np.subtract(*np.quantile(x, [0.75, 0.25], method="hazen")) / (2 * SymmetricStable(min(result.alpha, 2.0)).ppf(0.75)), rel=1e-6
     )
+
+
+def test_bias_of_hill_is_the_integral_of_the_tail() -> None:
+    def bias(alpha: float, fraction: float) -> float:
+        law = SymmetricStable(alpha)
+        start = math.log(law.ppf(1 - fraction / 2))
+        mean = integrate.quad(lambda t: 2 * law.sf(math.exp(t)) / fraction, start, start + 40 / alpha, epsabs=0, limit=500)[0]
+        return 1 / (alpha * mean) - 1
+
+    for fraction in (0.01, 0.2):
+        for alpha in (0.6, 1.3, 1.7, 1.95):
+            assert np.interp(alpha, *hill._bias(fraction)) == pytest.approx(bias(alpha, fraction), rel=0.02, abs=1e-4)
+    x = draws(1.7, 1000, 0)
+    said = re.search(r"the 32 largest of 1000 .* alpha = ([\d.]+): a bias of ([\d.]+) standard errors", fit(x, "hill").reason)
+    assert float(said[1]) == pytest.approx(fit(x).alpha, rel=5e-3)
+    assert float(said[2]) == pytest.approx(bias(fit(x).alpha, 0.032) * math.sqrt(32), abs=0.01)
+
+
+def test_what_the_characteristic_function_cannot_tell_is_left_to_the_quantiles() -> None:
+    x = np.random.default_rng(1).standard_cauchy(5)
+    result, first = fit(x, "ecf"), fit(x)
+    assert "lost in its noise" in result.reason
+    assert math.isnan(result.alpha)
+    assert (result.scale, result.loc) == (first.scale, first.loc)
+
+
+def test_likeliest_gaussian_has_the_mean_and_variance_of_the_samples() -> None:
+    x = np.random.default_rng(9).normal(3, 2, size=300)
+    result = fit(x, "mle")
+    assert result.alpha == 2
+    assert (result.loc, 2 * result.scale**2) == pytest.approx((x.mean(), x.var()), rel=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [0.75, 1.25, 1.7, 1.93])
@@ -326,6 +358,21 @@ def test_goodness_of_fit_has_no_unit_and_knows_its_columns() -> None:
     assert np.isnan([plain[0][1], plain[1][1]]).all()
     alone = goodness_of_fit(sample[:, 0], fit(sample[:, 0], "ecf"), np.random.default_rng(1), 19)
     assert (type(alone.distance), alone.p_value, alone.replicates) == (float, plain[1][0], 19)
+
+
+def test_replicates_may_come_in_several_lots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(goodness, "_BLOCK", 1000)
+    distances = goodness._bootstrap(SymmetricStable(1.4), 200, 19, "mcculloch", np.random.default_rng(1))
+    assert distances.shape == (19,)
+    assert np.unique(distances).size == 19
+
+
+def test_results_do_not_change() -> None:
+    sample = draws(1.5, 300, 4)
+    fitted = fit(sample)
+    for result in (SymmetricStable(1.5), fitted, goodness_of_fit(sample, fitted, np.random.default_rng(1), 19)):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(result, dataclasses.fields(result)[0].name, 1.0)
 
 
 def test_a_tail_no_stable_law_has_gets_no_p_value() -> None:
