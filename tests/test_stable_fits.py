@@ -135,6 +135,13 @@ def test_characteristic_function_is_the_mean_of_phases() -> None:
     np.testing.assert_allclose(ecf.characteristic_function(x, 0.3, 1)[0], np.exp(0.3j * np.delete(x, 7, 0)).sum(0) / 3000, atol=1e-13)
 
 
+def test_weights_between_two_of_the_table_are_on_the_line_through_them() -> None:
+    table = ecf._table()
+    alpha = table.alphas[:-1] + 0.25 * np.diff(table.alphas)
+    for weights in (table.slope, table.intercept, table.phase):
+        np.testing.assert_allclose(table.at(weights, alpha).T, 0.75 * weights[:-1] + 0.25 * weights[1:], rtol=1e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize("alpha", [1.15, 1.6, 1.95])
 def test_line_is_exact_where_the_characteristic_function_is(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
     def exact(samples: np.ndarray, step: float, points: int) -> np.ndarray:

@@ -121,6 +121,31 @@ def test_both_integrals_hold_where_one_takes_over(alpha: float) -> None:
     np.testing.assert_allclose(ray, corner, rtol=1e-12)
 
 
+@pytest.mark.parametrize("alpha", [0.6, 0.97, 1.3, 1.8, 1.999])
+def test_series_are_left_where_their_smallest_term_is_rounding(alpha: float) -> None:
+    law = standard_law(alpha)
+
+    def near(k: int) -> float:
+        return math.gamma((2 * k + 1) / alpha) / math.factorial(2 * k) * law.near_end ** (2 * k)
+
+    def far(k: int) -> float:
+        return math.gamma(alpha * k + 1) / math.factorial(k) * law.far_start ** (-alpha * k)
+
+    smallest = [near(k) / near(0) for k in range(1, 26)], [far(k) / (far(1) * math.sin(math.pi * (1 - alpha / 2))) for k in range(2, 41)]
+    assert [min(terms) for terms in smallest] == pytest.approx([1e-17, 1e-17], rel=1e-9)
+    # so many coefficients: up to that term, and before it
+    assert [law.near.shape, law.far.shape] == [(3, int(np.argmin(smallest[0])) + 2), (3, int(np.argmin(smallest[1])) + 1)]
+
+
+def test_panels_are_narrow_enough_and_not_too_many() -> None:
+    for alpha in (0.6, 0.9, 1.2, 1.9):
+        law = standard_law(alpha)
+        widths = np.diff(np.log(law.table.edges)) / 0.4 if alpha < 1 else np.diff(law.table.edges) / 0.5
+        np.testing.assert_allclose(widths, widths[0], rtol=1e-9)
+        assert 1 - 1 / widths.size < widths[0] <= 1
+        np.testing.assert_allclose(law.table.edges[[0, -1]], [law.near_end, law.far_start], rtol=1e-12)
+
+
 def test_cauchy_is_exact() -> None:
     law, x = SymmetricStable(1.0, scale=3.0, loc=1.0), np.array([-1e200, -1e8, -2.0, 1.0, 1.5, 40.0, 1e12])
     z = (x - 1) / 3

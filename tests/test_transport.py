@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lwcore.transport import effective_rates, envelope, log_effective_rates, off_diagonal_share, step_jacobian, stream_rates
+from lwcore.transport import at_steps, effective_rates, envelope, log_effective_rates, off_diagonal_share, step_jacobian, stream_rates
 from tests import oracles
 from tests.networks import CELLS, draw, initial_state, make
 
@@ -248,6 +249,14 @@ def _expanded(retention, mixing, order):
             others = torch.cat([retention[:, :j], retention[:, j + 1 :]], dim=1).prod(1)
             result = result + others * mixing[:, j]
     return result
+
+
+def test_evenly_spaced_steps_are_chosen_without_a_copy():
+    values = draw(2, 12, 3)
+    for times in ([4], [4, 5], [0, 3, 6, 9], [11], [1, 2, 5], [0, 2, 3, 5]):
+        chosen = at_steps(values, torch.tensor(times))
+        torch.testing.assert_close(chosen, values[:, times], rtol=0, atol=0)
+        assert (chosen._base is values) == (len(set(np.diff(times))) < 2)
 
 
 def test_envelope_is_the_mean_one_norm():
