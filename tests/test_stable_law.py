@@ -146,6 +146,13 @@ def test_panels_are_narrow_enough_and_not_too_many() -> None:
         np.testing.assert_allclose(law.table.edges[[0, -1]], [law.near_end, law.far_start], rtol=1e-12)
 
 
+@pytest.mark.parametrize("alpha", [0.7, 1.0, 1.5, 1.9, 2.0])
+def test_central_probability_is_what_the_tails_leave_and_keeps_its_digits(alpha: float) -> None:
+    law, x = standard_law(alpha), np.array([0.0, 0.2, 0.7, 3.0, 30.0])
+    np.testing.assert_allclose(law.central(x), 0.5 - law.tail(x), rtol=1e-12, atol=1e-15)
+    assert law.central(np.array([1e-9]))[0] == pytest.approx(1e-9 * law.density(np.array([0.0]))[0], rel=1e-12, abs=0)
+
+
 def test_cauchy_is_exact() -> None:
     law, x = SymmetricStable(1.0, scale=3.0, loc=1.0), np.array([-1e200, -1e8, -2.0, 1.0, 1.5, 40.0, 1e12])
     z = (x - 1) / 3

@@ -188,7 +188,7 @@ def test_logarithms_and_weights_are_those_of_the_rates(kind):
         rates = effective_rates(trace, lags, order=order, ends=ends)
         log, sign = log_effective_rates(trace, lags, order=order, ends=ends)
         torch.testing.assert_close(sign * log.exp(), rates, rtol=1e-12, atol=1e-300)
-        for part, streamed in stream_rates(trace, lags, order, ends, weights=weights):
+        for part, streamed in stream_rates(trace=trace, lags=lags, order=order, ends=ends, weights=weights):
             for i, scaled in enumerate(streamed):
                 torch.testing.assert_close(scaled.value(), weights[part] * rates[part, :, i], rtol=1e-12, atol=1e-15)
 
@@ -218,6 +218,16 @@ def test_equation_26_holds_in_logarithms_too():
     rates = effective_rates(trace, [1, 9], order="first", reading="paper_v2")
     log, sign = log_effective_rates(trace, [1, 9], order="first", reading="paper_v2")
     torch.testing.assert_close(sign * log.exp(), rates, rtol=1e-12, atol=0)
+
+
+def test_equation_26_neither_underflows_nor_overflows():
+    trace = make("GRU").trace(draw(1, 3001, 3))
+    kept, reset = (1 - trace.update_gate[:, 1:]).log().sum(1), trace.reset_gate[:, 1:].log().sum(1)
+    log, sign = log_effective_rates(trace, [1, 3000], order="zeroth", ends=[3000], reading="paper_v2")
+    expected = torch.logsumexp(torch.stack([kept, reset, kept + reset]), 0)
+    assert (expected < -750).any(), "too near for a float to underflow"
+    torch.testing.assert_close(log[:, 0, 1], expected, rtol=1e-11, atol=0)
+    assert (sign == 1).all()
 
 
 @pytest.mark.parametrize("order", ["zeroth", "first"])
@@ -292,7 +302,9 @@ def test_bad_input_is_named():
         effective_rates(trace, [1], order="first", reading="mine")
     with pytest.raises(ValueError, match="times = 99: must be an integer from 0 to 4"):
         trace.jacobian(99)
-    with pytest.raises(ValueError, match="t = 5"):
-        step_jacobian(trace, 5)
+    assert step_jacobian(trace, 4).shape == (2, 4, 4)
+    for outside in (-1, 5):
+        with pytest.raises(ValueError, match=f"t = {outside}: must be an integer from 0 to 4"):
+            step_jacobian(trace, outside)
     with pytest.raises(ValueError, match="rates has shape"):
         envelope(torch.zeros(2, 3))
