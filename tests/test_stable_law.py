@@ -153,6 +153,12 @@ def test_central_probability_is_what_the_tails_leave_and_keeps_its_digits(alpha:
     assert law.central(np.array([1e-9]))[0] == pytest.approx(1e-9 * law.density(np.array([0.0]))[0], rel=1e-12, abs=0)
 
 
+@pytest.mark.parametrize("alpha", [0.9, 1.3, 1.8])
+def test_farthest_quantiles_are_where_the_tail_says(alpha: float) -> None:
+    law, p = SymmetricStable(alpha), np.array([1e-250, 1e-120, 1e-80])
+    np.testing.assert_allclose(law.cdf(law.ppf(p)), p, rtol=1e-9)
+
+
 def test_cauchy_is_exact() -> None:
     law, x = SymmetricStable(1.0, scale=3.0, loc=1.0), np.array([-1e200, -1e8, -2.0, 1.0, 1.5, 40.0, 1e12])
     z = (x - 1) / 3
