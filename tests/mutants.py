@@ -8,7 +8,7 @@ tests that reach the changed statement, the quickest first, until one fails.
 A mutant is killed if a test fails or the module cannot be imported. One that runs out of time is counted apart, and not as killed. Text is
 not mutated (no operator of cosmic-ray's touches a string, and what stands in an f-string is left out), nor are annotations. Where a module
 has more mutants than ``--most``, a random sample of them is run, and the score has a binomial interval. Results are kept in
-``_build/mutants`` and hold as long as the module does not change; those that survived run again.
+``_build/mutants`` and hold as long as the module does not change; those that survived run again, unless explained.
 """
 
 from __future__ import annotations
@@ -336,7 +336,9 @@ def run_target(name: str, most: int, patience: float) -> None:
     todo, total = chosen(target, most)
     known = {(row["key"], row["source"]): row for row in read(record)}
     sources = {module: fingerprint(module) for module in target.modules}
-    todo = [mutant for mutant in todo if known.get((mutant.key, sources[mutant.module]), {}).get("outcome") != "killed"]
+    outcome = {mutant: known.get((mutant.key, sources[mutant.module]), {}).get("outcome") for mutant in todo}
+    explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
+    todo = [m for m in todo if outcome[m] not in ("killed", "survived") or (outcome[m] == "survived" and not explanation(m, explained))]
     print(f"{name}: {len(todo)} mutants to run, of {total} in all", flush=True)
     for done, mutant in enumerate(todo, 1):
         start = time.monotonic()
@@ -371,7 +373,7 @@ def explanation(mutant: Mutant, explained: list[dict]) -> str:
 
 def report(most: int) -> None:
     """Write the scores and the survivors as tables."""
-    explained = tomllib.loads(EXPLAINED.read_text()).get("survivor", [])
+    explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
     scores, survivors = [], []
     for name, target in TARGETS.items():
         run, total = chosen(target, most)

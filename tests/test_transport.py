@@ -308,3 +308,6 @@ def test_bad_input_is_named():
             step_jacobian(trace, outside)
     with pytest.raises(ValueError, match="rates has shape"):
         envelope(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="rates has shape .* none of them 0"):
+        envelope(torch.zeros(2, 0, 3, 4))
+    assert envelope(torch.ones(1, 1, 1, 1)) == 1
