@@ -240,6 +240,17 @@ def test_gradient_of_the_likelihood(tilt: float, log_scale: float, shift: float,
     np.testing.assert_allclose(sample.descent(point)[1], optimize.approx_fprime(point, lambda p: sample.descent(p)[0], 1e-7), atol=1e-5)
 
 
+def test_profile_is_the_same_from_near_and_far() -> None:
+    sample = likelihood._Sample(draws(1.4, 200, 5), 1.4)
+    height, near = sample.profile(1.2, sample.best[1:])
+    again, far = sample.profile(1.2, np.array([2.5, 4.0]))  # too far for Newton's method
+    assert again == pytest.approx(height, abs=1e-9)
+    np.testing.assert_allclose(far, near, atol=1e-4)
+    assert height < sample.height
+    direct = optimize.minimize(lambda p: sample.descent(np.array([1.2, *p]))[0], near, method="Nelder-Mead", options={"xatol": 1e-8})
+    assert -direct.fun == pytest.approx(height, abs=1e-9)
+
+
 # Invariance
 
 

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lwcore import transport
 from lwcore.transport import at_steps, effective_rates, envelope, log_effective_rates, off_diagonal_share, step_jacobian, stream_rates
 from tests import oracles
 from tests.networks import CELLS, draw, initial_state, make
@@ -261,6 +262,17 @@ def _expanded(retention, mixing, order):
     return result
 
 
+def test_scaled_numbers_stay_next_to_one():
+    values, exponent = [torch.tensor([3.0, 1e-30]), torch.tensor([-40.0, 1e-35])], None
+    for _ in range(2):
+        scaled, exponent = transport._rescaled(values, exponent)
+        size = torch.stack(scaled).abs().amax(0)
+        assert ((size >= 0.5) & (size < 1)).all()
+        for value, mantissa in zip([torch.tensor([3.0, 1e-30]), torch.tensor([-40.0, 1e-35])], scaled, strict=True):
+            torch.testing.assert_close(torch.ldexp(mantissa, exponent), value, rtol=1e-6, atol=0)
+        values = scaled
+
+
 def test_evenly_spaced_steps_are_chosen_without_a_copy():
     values = draw(2, 12, 3)
     for times in ([4], [4, 5], [0, 3, 6, 9], [11], [1, 2, 5], [0, 2, 3, 5]):
@@ -302,12 +314,12 @@ def test_bad_input_is_named():
         effective_rates(trace, [1], order="first", reading="mine")
     with pytest.raises(ValueError, match="times = 99: must be an integer from 0 to 4"):
         trace.jacobian(99)
-    assert step_jacobian(trace, 4).shape == (2, 4, 4)
+    assert step_jacobian(trace, 0).shape == step_jacobian(trace, 4).shape == (2, 4, 4)
     for outside in (-1, 5):
         with pytest.raises(ValueError, match=f"t = {outside}: must be an integer from 0 to 4"):
             step_jacobian(trace, outside)
     with pytest.raises(ValueError, match="rates has shape"):
         envelope(torch.zeros(2, 3))
-    with pytest.raises(ValueError, match="rates has shape .* none of them 0"):
+    with pytest.raises(ValueError, match=r"rates has shape .* none of them 0"):
         envelope(torch.zeros(2, 0, 3, 4))
     assert envelope(torch.ones(1, 1, 1, 1)) == 1
