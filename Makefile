@@ -48,7 +48,7 @@ coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record
 mutants: $(STAMP) ## change the code in small ways, see whether the tests notice, and record it (about an hour)
 	UV_FIND_LINKS=$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}} \
 	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[mutation]'
-	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m tests.mutation
 
 claims: $(STAMP) ## measure every claim of the papers anew and record the verdicts' numbers
 	$(BIN)/lw claims --run

@@ -125,7 +125,7 @@ def test_notebook_that_raises_fails(notebook):
 
 
 def test_explained_mutants_are_of_lines_that_stand():
-    for entry in tomllib.loads((ROOT / "tests" / "mutants_explained.toml").read_text())["survivor"]:
+    for entry in tomllib.loads((ROOT / "tests" / "mutation" / "explained.toml").read_text())["survivor"]:
         assert entry["line"] in [line.strip() for line in (ROOT / entry["module"]).read_text().splitlines()]
         assert entry["kind"] in ("equivalent", "tolerance", "performance")
         assert entry["why"]
