@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
 from lwcore.bounds import (
     binary_entropy,
@@ -29,7 +29,8 @@ from lwcore.bounds import (
     rate_exponent,
     sample_complexity,
 )
-from lwcore.bounds.shift_family import log_ratio
+from lwcore.bounds.information import graded_rule
+from lwcore.bounds.shift_family import log_ratio, log_upper_tail
 from lwcore.stable import SymmetricStable
 
 RATES = ("mean", "optimal", "paper_v2")
@@ -154,6 +155,8 @@ def test_bad_input_is_named(change: dict, message: str) -> None:
 def test_bad_number_of_sequences_is_named() -> None:
     with pytest.raises(ValueError, match="n_sequences contains 0"):
         detection_threshold(0, 1.0, 1.0, 1.5)
+    with pytest.raises(ValueError, match=r"scale contains 0\.0"):
+        detection_threshold(10, 1.0, 0.0, 1.5)
 
 
 def test_threshold_in_logarithms_goes_beyond_the_range_of_a_float() -> None:
@@ -195,6 +198,50 @@ def test_integrals_by_their_definitions(alpha: float, shift: float) -> None:
     affinity = slow_integral(lambda x: math.sqrt(math.prod(densities(x))), shift)
     many, twice = log_detection_error([1e8, 2e8], shift, 1.0, alpha, "likelihood")
     assert (twice - many + LOG_2 / 2) / 1e8 == pytest.approx(math.log(affinity), rel=1e-9)
+
+
+@pytest.mark.parametrize(("alpha", "shift"), [(1.2, 0.05), (1.5, 0.7), (1.9, 3.0)])
+def test_tabulated_log_ratio_by_its_definitions(alpha: float, shift: float) -> None:
+    law, table = SymmetricStable(alpha), log_ratio(alpha, shift)
+    np.testing.assert_allclose(
+        table.log_ratio, law.logpdf(np.sinh(table.coordinate)) - law.logpdf(np.sinh(table.coordinate) + 2 * shift), atol=1e-11
+    )
+    assert table.mass.sum() == pytest.approx(law.cdf(shift), rel=1e-11)
+
+    def tilted(function) -> float:  # an integral against √(p₊ p₋)
+        def integrand(x: float) -> float:
+            log_p, log_q = law.logpdf(x - shift), law.logpdf(x + shift)
+            return float(np.exp((log_p + log_q) / 2) * function(log_p - log_q))
+
+        return slow_integral(integrand, shift)
+
+    affinity = tilted(lambda ratio: 1.0)
+    assert table.log_affinity() == pytest.approx(math.log(affinity), rel=1e-7)
+    assert table.tilted_variance() == pytest.approx(tilted(np.square) / affinity, rel=1e-7)
+    frequency = np.array([0.0, 0.3, 2.0])
+    log_psi, sign = table.tilted_cosine(frequency)
+    np.testing.assert_allclose(
+        sign * np.exp(log_psi), [tilted(lambda ratio, t=t: np.cos(t * ratio)) / affinity for t in frequency], atol=1e-7
+    )
+    finer = table.refined(21)
+    z = np.sinh(finer.coordinate)
+    assert z.shape == (len(table.coordinate), 21)
+    np.testing.assert_allclose(finer.log_ratio, law.logpdf(z) - law.logpdf(z + 2 * shift), atol=1e-6)
+    assert finer.mass.sum() == pytest.approx(table.mass.sum(), rel=1e-9)
+
+
+def test_panels_widen_by_half_up_to_a_limit() -> None:
+    node, weight = graded_rule(0.1, 0.3, 1.2, order=3)
+    widths = weight.reshape(-1, 3).sum(1)
+    np.testing.assert_allclose(widths, [0.1, 0.15, 0.225, 0.3, 0.3, 0.125], rtol=1e-12)
+    assert np.sum(weight * node**5) == pytest.approx(1.2**6 / 6, rel=1e-12)
+
+
+def test_tail_beyond_the_range_of_a_float_is_paretos() -> None:
+    far = log_upper_tail(1.5, np.array([1e29, 1e31, 1e200]))
+    pareto = math.gamma(1.5) * math.sin(math.pi * 0.25) / math.pi
+    np.testing.assert_allclose(far, math.log(pareto) - 1.5 * np.log([1e29, 1e31, 1e200]), rtol=1e-12)
+    np.testing.assert_allclose(log_upper_tail(2.0, np.array([0.0, 60.0])), stats.norm(scale=math.sqrt(2)).logsf([0, 60]), rtol=1e-12)
 
 
 def divergence_by_log_ratio(alpha: float, shift: float) -> float:
@@ -326,6 +373,29 @@ def test_two_and_three_sequences_by_enumeration(alpha: float, shift: float) -> N
     assert detection_error(3, shift, 1.0, alpha, "likelihood") == pytest.approx((triple < 0).mean(), rel=2e-2)
 
 
+@pytest.mark.parametrize(("alpha", "shift"), [(1.3, 0.5), (1.6, 1.5)])
+def test_error_of_two_sequences_by_a_double_integral(alpha: float, shift: float) -> None:
+    """The ratio of one value rises from 0 to its peak and falls again: where the other's is smaller is an interval between two roots."""
+    law = SymmetricStable(alpha)
+
+    def ratio(log_x: float) -> float:
+        return float(law.logpdf(math.exp(log_x) - shift) - law.logpdf(math.exp(log_x) + shift))
+
+    peak = optimize.minimize_scalar(lambda t: -ratio(t), bounds=(-5, 8), method="bounded", options={"xatol": 1e-10}).x
+
+    def wrong(log_x: float) -> float:  # a density in log |x|, x one value: the other's ratio outweighs it on the wrong side
+        side = (-50, peak) if log_x > peak else (peak, 80)
+        other = optimize.brentq(lambda t: ratio(t) - ratio(log_x), *side, xtol=1e-13)
+        near, far = np.exp(sorted([log_x, other]))
+        outweighed, outweighs = law.cdf(-near - shift) - law.cdf(-far - shift), law.cdf(far - shift) - law.cdf(near - shift)
+        x = math.exp(log_x)
+        return float(x * (law.pdf(x - shift) * outweighed + law.pdf(-x - shift) * (1 - outweighs)))
+
+    ends = [-30, math.log(shift), peak, peak + 40 / alpha]
+    expected = sum(integrate.quad(wrong, *piece, epsabs=1e-12, epsrel=1e-9, limit=200)[0] for piece in pairwise(ends))
+    assert detection_error(2, shift, 1.0, alpha, "likelihood") == pytest.approx(expected, rel=3e-7)
+
+
 def test_entropy_by_hand() -> None:
     np.testing.assert_array_equal(binary_entropy([0.0, 1.0]), 0)
     assert binary_entropy(0.5) == pytest.approx(LOG_2, rel=1e-15)
@@ -432,6 +502,9 @@ def test_errors_at_their_ends() -> None:
                 assert (far < 0).all()
     assert log_detection_error(1, 1e200, 1.0, 1.5) == pytest.approx(-300 * math.log(10) + math.log(1.9947114020071634e-1), rel=1e-12)
     assert detection_error([1, 2], np.ones((3, 1)), 1.0, 1.5, "median").shape == (3, 2)
+    for n in (2, 9, 10_001):  # far out the likelihood's error is bounded by the least of three
+        others = [log_detection_error(n, 1e8, 1.0, 1.4, test) for test in ("mean", "median")]
+        assert log_detection_error(n, 1e8, 1.0, 1.4, "likelihood") == min(log_detection_error(n, 1e6, 1.0, 1.4, "likelihood"), *others)
 
 
 @pytest.mark.parametrize("alpha", [1.3, 2.0])
@@ -449,6 +522,9 @@ def test_least_number_is_the_least(alpha: float, test: str) -> None:
     if test == "mean":
         np.testing.assert_array_equal(n, np.ceil(sample_complexity(shift, 1.0, 1.0, alpha, error)))
     assert least_sequences(0.0, 1.0, alpha, error, test) == math.inf
+    if test == "mean":  # a number that rounding may leave a little above or below a whole one
+        counts = np.arange(1, 60)
+        np.testing.assert_array_equal(least_sequences(detection_threshold(counts, 1.0, 1.0, alpha, error), 1.0, alpha, error), counts)
 
 
 def test_exponents_of_the_exact_numbers() -> None:
