@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
-from lwcore.stable import SymmetricStable, ecf, fit, goodness, hill, likelihood
+from lwcore.stable import SymmetricStable, ecf, fit, goodness, hill, likelihood, mcculloch, standard
 from lwcore.stable.goodness import goodness_of_fit
+from lwcore.stable.standard import standard_law
 
 METHODS = ["mcculloch", "ecf", "hill", "mle"]
 FAST = METHODS[:3]
@@ -249,6 +251,36 @@ def test_profile_is_the_same_from_near_and_far() -> None:
     assert height < sample.height
     direct = optimize.minimize(lambda p: sample.descent(np.array([1.2, *p]))[0], near, method="Nelder-Mead", options={"xatol": 1e-8})
     assert -direct.fun == pytest.approx(height, abs=1e-9)
+
+
+def test_an_interval_takes_few_steps_of_newtons_and_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Counter()
+
+    def counted(name: str) -> None:
+        plain = getattr(likelihood._Sample, name)
+
+        def count(*arguments: object, **options: object) -> object:
+            calls[name] += 1
+            return plain(*arguments, **options)
+
+        monkeypatch.setattr(likelihood._Sample, name, count)
+
+    counted("profile")
+    counted("climb")
+    for alpha in (0.8, 1.4, 1.9):
+        calls.clear()
+        fit(draws(alpha, 1000, 5), "mle")
+        assert calls["climb"] == 1
+        assert calls["profile"] < 17
+
+
+def test_tables_are_made_once() -> None:
+    assert ecf._table() is ecf._table()
+    assert mcculloch._table() is mcculloch._table()
+    assert likelihood._surface() is likelihood._surface()
+    assert hill._tails() is hill._tails()
+    assert standard._gauss_legendre(16) is standard._gauss_legendre(16)
+    assert standard_law(1.3) is standard_law(1.3)
 
 
 # Invariance

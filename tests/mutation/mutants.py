@@ -63,8 +63,8 @@ def mutants(module: str) -> list[Mutant]:
         occurrence = 0
         while (mutated := changed(source, operator, occurrence)) is not None:
             after = mutated.splitlines()
-            # a removed decorator takes its line with it
-            line = next((i for i, (a, b) in enumerate(zip(lines, after, strict=False)) if a != b), None)
+            # a removed decorator takes its line with it, and some of the blank ones before it
+            line = next((i for i, (a, b) in enumerate(zip(lines, after, strict=False)) if a != b and a.strip()), None)
             if line is not None and evaluated(mutated) != original:
                 found.append(Mutant(module, operator, occurrence, line + 1, lines[line].strip(), after[line].strip()))
             occurrence += 1
