@@ -63,10 +63,10 @@ def mutants(module: str) -> list[Mutant]:
         occurrence = 0
         while (mutated := changed(source, operator, occurrence)) is not None:
             after = mutated.splitlines()
-            # a removed decorator takes its line with it, and some of the blank ones before it
-            line = next((i for i, (a, b) in enumerate(zip(lines, after, strict=False)) if a != b and a.strip()), None)
+            line = next((i for i, a in enumerate(lines) if a.strip() and (i >= len(after) or a != after[i])), None)
             if line is not None and evaluated(mutated) != original:
-                found.append(Mutant(module, operator, occurrence, line + 1, lines[line].strip(), after[line].strip()))
+                becomes = "" if operator == "RemoveDecorator" else after[line].strip()  # a removed decorator takes its line with it
+                found.append(Mutant(module, operator, occurrence, line + 1, lines[line].strip(), becomes))
             occurrence += 1
     WORK.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps([asdict(mutant) for mutant in found]))
