@@ -316,6 +316,13 @@ def test_information(alpha: float, shift: float, n: int) -> None:
     assert product < more or product > LOG_2 - 1e-12
 
 
+@pytest.mark.parametrize("alpha", [1.5, 2.0])
+@pytest.mark.parametrize("route", ["fourier", "mixture"])
+def test_nothing_and_everything_is_told(alpha: float, route: str) -> None:
+    assert mutual_information(0.0, alpha, route=route) == 0
+    assert mutual_information([1e80, 1e150], alpha, route=route) == pytest.approx(LOG_2, rel=1e-15)
+
+
 @pytest.mark.parametrize("shift", [1e12, 1e15, 1e16, 1e80])
 def test_divergence_of_distant_laws(shift: float) -> None:
     assert kl_divergence(shift, 1.4) == pytest.approx(divergence_by_log_ratio(1.4, shift), rel=1e-12)
@@ -330,6 +337,11 @@ def test_expansion_is_exact_for_a_gaussian(n: int) -> None:
     np.testing.assert_allclose(terms.remainder, 0, atol=1e-9)
     np.testing.assert_allclose(terms.log_ratio, 1.7 * terms.central - 1.7**2 / 4, atol=1e-9)
     assert stats.kstest(terms.central, stats.norm(scale=math.sqrt(0.5)).cdf).pvalue > 1e-3
+
+
+def test_expansion_of_a_thousand_experiments_unless_told_otherwise() -> None:
+    usual, told = (lan_expansion(1.5, 3, np.random.default_rng(5), **options) for options in ({}, {"h": 1.0, "replicates": 1000}))
+    np.testing.assert_array_equal(usual, told)
 
 
 @pytest.mark.parametrize("alpha", [1.2, 1.6])
@@ -526,6 +538,14 @@ def test_least_number_is_the_least(alpha: float, test: str) -> None:
     if test == "mean":  # a number that rounding may leave a little above or below a whole one
         counts = np.arange(1, 60)
         np.testing.assert_array_equal(least_sequences(detection_threshold(counts, 1.0, 1.0, alpha, error), 1.0, alpha, error), counts)
+
+
+@pytest.mark.parametrize("test", ["likelihood", "median"])
+def test_one_sequence_may_be_enough(test: str) -> None:
+    assert least_sequences(1e200, 1.0, 1.5, test=test) == 1
+    alone = 1.001 * SymmetricStable(1.3).ppf(0.6)
+    assert sample_complexity(alone, 1.0, 1.0, 1.3, 0.4, "optimal") > 1  # what the search begins with
+    assert least_sequences(alone, 1.0, 1.3, 0.4, test) == 1
 
 
 def test_exponents_of_the_exact_numbers() -> None:
