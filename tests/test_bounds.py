@@ -422,6 +422,11 @@ def test_fano_inverts_the_entropy(error: float) -> None:
     assert fano_error(LOG_2 - binary_entropy(error)) == pytest.approx(error, rel=1e-8, abs=0)
 
 
+def test_necessary_number_of_a_gaussian_by_hand() -> None:
+    # KL = (Δ/σ)²
+    np.testing.assert_allclose(necessary_sequences([0.6, 1e-3], 2.0, 2.0, 0.25), 4 * (0.75 * math.log(3) - LOG_2) / np.square([0.3, 5e-4]))
+
+
 def test_fano_at_its_ends() -> None:
     np.testing.assert_array_equal(fano_error([0.0, LOG_2, 0.7, 1e300]), [0.5, 0, 0, 0])
     small = np.array([1e-12, 1e-9])  # h_b(½ − δ) = log 2 − 2 δ²
@@ -544,7 +549,7 @@ def test_least_number_is_the_least(alpha: float, test: str) -> None:
 
 @pytest.mark.parametrize("test", ["likelihood", "median"])
 def test_one_sequence_may_be_enough(test: str) -> None:
-    assert least_sequences(1e200, 1.0, 1.5, test=test) == 1
+    assert least_sequences(1e200, 1.0, 1.5, test=test) == least_sequences(1e200, 1.0, 1.5) == 1
     alone = 1.001 * SymmetricStable(1.3).ppf(0.6)
     assert sample_complexity(alone, 1.0, 1.0, 1.3, 0.4, "optimal") > 1  # what the search begins with
     assert least_sequences(alone, 1.0, 1.3, 0.4, test) == 1
