@@ -576,6 +576,8 @@ def test_exponents_of_the_exact_numbers() -> None:
         (lambda: kl_divergence(1.0, 0.9), r"alpha = 0\.9"),
         (lambda: lan_divergence(1.0, 1.5, rate="fast"), "rate = 'fast'"),
         (lambda: lan_range(1.5, 1.0), r"tolerance = 1\.0"),
+        (lambda: lan_expansion(1.5, 0, np.random.default_rng(0)), "n_sequences = 0"),
+        (lambda: lan_expansion(1.5, 3, np.random.default_rng(0), replicates=0), "replicates = 0"),
         (lambda: mutual_information(1.0, 1.5, 0.0), r"scale contains 0\.0"),
         (lambda: mutual_information(1.0, 1.5, 1.0, [1, 2], route="mixture"), r"n_sequences contains 2\.0.*1 for"),
         (lambda: mutual_information(1.0, 1.5, route="direct"), "route = 'direct'"),
