@@ -523,8 +523,10 @@ def test_errors_at_their_ends() -> None:
     assert detection_error([1, 2], np.ones((3, 1)), 1.0, 1.5, "median").shape == (3, 2)
     assert log_detection_error(9, 1e300, 1e-300, 1.5, "median") == -math.inf
     for n in (2, 9, 10_001):  # far out the likelihood's error is bounded by the least of three
-        others = [log_detection_error(n, 1e8, 1.0, 1.4, test) for test in ("mean", "median")]
-        assert log_detection_error(n, 1e8, 1.0, 1.4, "likelihood") == min(log_detection_error(n, 1e6, 1.0, 1.4, "likelihood"), *others)
+        for shift in (1e8, 1e20):
+            others = [log_detection_error(n, shift, 1.0, 1.4, test) for test in ("mean", "median")]
+            least = min(log_detection_error(n, 1e6, 1.0, 1.4, "likelihood"), *others)
+            assert log_detection_error(n, shift, 1.0, 1.4, "likelihood") == least
 
 
 @pytest.mark.parametrize("alpha", [1.3, 2.0])
