@@ -137,7 +137,7 @@ def report(most: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Mutation testing of the modules that everything rests on.")
     parser.add_argument("targets", nargs="*", help=f"of {', '.join(TARGETS)}; all if none is named")
-    parser.add_argument("--most", type=int, default=500, help="run at most so many mutants of each (default %(default)s)")
+    parser.add_argument("--most", type=int, default=310, help="run at most so many mutants of each (default %(default)s)")
     parser.add_argument(
         "--patience", type=float, default=float("inf"), help="leave out tests that take longer (seconds): a lower score, sooner"
     )
