@@ -231,6 +231,14 @@ def test_equation_26_neither_underflows_nor_overflows():
     assert (sign == 1).all()
 
 
+def test_off_diagonal_share_neither_underflows_nor_overflows():
+    trace = make("GRU", gate_init=0.5).trace(draw(1, 2001, 3))
+    log, _ = log_effective_rates(trace, [2000], ends=[2000])
+    assert (log < -375).all(), "too near for a square to underflow"
+    share = off_diagonal_share(trace, [2000], ends=[2000])
+    assert 0 < share.item() < 1
+
+
 @pytest.mark.parametrize("order", ["zeroth", "first"])
 def test_gate_that_opens_all_the_way_spoils_no_other_window(order):
     """Retention exactly 0 at one step: 0 or the mixing term in windows that contain it, untouched elsewhere."""
@@ -275,7 +283,7 @@ def test_scaled_numbers_stay_next_to_one():
 
 def test_evenly_spaced_steps_are_chosen_without_a_copy():
     values = draw(2, 12, 3)
-    for times in ([4], [4, 5], [0, 3, 6, 9], [11], [1, 2, 5], [0, 2, 3, 5]):
+    for times in ([4], [4, 5], [4, 8], [0, 3, 6, 9], [11], [1, 2, 5], [0, 2, 3, 5]):
         chosen = at_steps(values, torch.tensor(times))
         torch.testing.assert_close(chosen, values[:, times], rtol=0, atol=0)
         assert (chosen._base is values) == (len(set(np.diff(times))) < 2)
