@@ -191,6 +191,7 @@ def test_logarithms_and_weights_are_those_of_the_rates(kind):
         torch.testing.assert_close(sign * log.exp(), rates, rtol=1e-12, atol=1e-300)
         for part, streamed in stream_rates(trace=trace, lags=lags, order=order, ends=ends, weights=weights):
             for i, scaled in enumerate(streamed):
+                assert scaled.exponent is None  # unless asked for
                 torch.testing.assert_close(scaled.value(), weights[part] * rates[part, :, i], rtol=1e-12, atol=1e-15)
 
 
