@@ -388,6 +388,14 @@ def test_two_and_three_sequences_by_enumeration(alpha: float, shift: float) -> N
     assert detection_error(3, shift, 1.0, alpha, "likelihood") == pytest.approx((triple < 0).mean(), rel=2e-2)
 
 
+@pytest.mark.parametrize("shift", [0.2, 1.5])
+def test_four_sequences_by_enumerating_pairs_of_pairs(shift: float) -> None:
+    single = log_ratios(1.2, shift, 1500)
+    pair = np.sort((single[:, None] + single).ravel()).reshape(1500, -1).mean(1)
+    enumerated = LOG_2 - np.logaddexp(0, -(pair[:, None] + pair)).mean()
+    assert mutual_information(shift, 1.2, 1.0, 4) == pytest.approx(enumerated, rel=2e-5)
+
+
 @pytest.mark.parametrize(("alpha", "shift"), [(1.3, 0.5), (1.6, 1.5)])
 def test_error_of_two_sequences_by_a_double_integral(alpha: float, shift: float) -> None:
     """The ratio of one value rises from 0 to its peak and falls again: where the other's is smaller is an interval between two roots."""
