@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test claims bench interruptions calibration sbom audit references format lock clean
+.PHONY: help book pdf test coverage mutants claims bench interruptions calibration sbom audit references format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,20 @@ test: book ## check the code, the notebooks and the built pages
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadscope
+
+READ_THE_BOOK := tests/pages tests/test_api_pages.py tests/test_equations.py tests/test_notebook_files.py tests/test_ways_in.py
+
+# Compiled code is invisible to the tracer: the kernels run once more as the plain Python they are written in.
+coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record it (fails under 95 %)
+	mkdir -p _build
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/test_compiled.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
+	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -n 2 --dist loadscope --cov --cov-append --cov-report=term
+	$(BIN)/python -m tests.covered
+
+mutants: $(STAMP) ## change the code in small ways, see whether the tests notice, and record it (about an hour)
+	UV_FIND_LINKS=$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}} \
+	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[mutation]'
+	$(BIN)/python -m tests.mutation
 
 claims: $(STAMP) ## measure every claim of the papers anew and record the verdicts' numbers
 	$(BIN)/lw claims --run

@@ -3,6 +3,8 @@
 nbval alone reads ``.ipynb`` only, and compares nothing where a notebook stores no outputs. Here the notebook is MyST text, and its
 recorded outputs stand in ``tests/reference_outputs/<notebook>.json``, keyed by a hash of the cell's source: an edited cell has no
 reference until ``make references`` records one, and a checked cell without a reference fails.
+
+The profiles of Hypothesis, which the property tests run under, are set here as well.
 """
 
 import hashlib
@@ -11,11 +13,17 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
+import hypothesis
 import jupytext
 import nbformat
 from nbval.plugin import IPyNbCell, IPyNbFile, find_metadata_tags
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads stall on small matrices, many times over
+
+# "fast" tries the same few examples on every run, "deep" many new ones; neither takes a verdict from the clock, as machines are shared.
+hypothesis.settings.register_profile("fast", max_examples=25, derandomize=True, deadline=None)
+hypothesis.settings.register_profile("deep", max_examples=1000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 REFERENCES = Path(__file__).parent / "tests" / "reference_outputs"
 

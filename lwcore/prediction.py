@@ -70,24 +70,17 @@ def share_table(share: xr.DataArray) -> pd.DataFrame:
     )
 
 
-def task_predictors(after: xr.Dataset, before: xr.Dataset | None = None) -> xr.DataArray:
+def task_predictors(measured: xr.Dataset) -> xr.DataArray:
     """Collect the predictors of a run at the lags of its task.
 
     Args:
-        after: The run.
-        before: The same networks measured before training, if there is such a run.
+        measured: The run.
 
     Returns:
-        The scores of `predictors`, those of measurements before training, if any, behind those after it.
+        The scores of `predictors`.
     """
-    dataset_with("after", after, "planted", "learned", "delay", "envelope", "required", "signal", "scale")
-    if before is not None:
-        dataset_with("before", before, "envelope", "required", "signal", "scale")
-    share = learned_share(after)
-    scores = [predictors(after.sel(lag=share.lag))]
-    if before is not None:
-        scores.append(predictors(before.sel(model=share.model, seed=share.seed, lag=share.lag), "before").isel(predictor=slice(1, None)))
-    return xr.concat(scores, "predictor")
+    dataset_with("measured", measured, "planted", "learned", "delay", "envelope", "required", "signal", "scale")
+    return predictors(measured.sel(lag=learned_share(measured).lag))
 
 
 def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:

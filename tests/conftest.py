@@ -8,7 +8,6 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
-import hypothesis
 import pytest
 
 from tests.built_book import BOOK, BROWSER, NO_BROWSER
@@ -21,10 +20,6 @@ QUIET = (
     "--no-first-run",
     "--no-sandbox",
 )
-
-# The same examples on every run, and no verdict from the clock: the machines that run this are shared.
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
-hypothesis.settings.load_profile("repeatable")
 
 
 def stay_here(event, arguments):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -15,7 +15,6 @@ from tests.networks import CELLS, draw, initial_state, make
 
 @pytest.mark.parametrize("kind", CELLS)
 @given(seed=st.integers(0, 2**31), batch=st.integers(1, 3), steps=st.integers(1, 5), hidden=st.integers(1, 5))
-@settings(max_examples=25)
 def test_forward_is_the_recurrence(kind, seed, batch, steps, hidden):
     cell = make(kind, seed, hidden_size=hidden)
     inputs, initial = draw(batch, steps, 3, seed=seed + 1), draw(batch, cell.state_size, seed=seed + 2)

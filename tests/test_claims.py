@@ -127,6 +127,10 @@ def test_what_was_measured_is_stored_and_judged_when_read(tmp_path):
         record.outcomes([claim], tmp_path)
 
 
+def test_the_ledger_has_a_row_for_each_claim():
+    assert len(claims.ledger()) == len(REGISTRY)
+
+
 def test_a_claim_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="id = 'nonsense'"):
         claims.check("nonsense")

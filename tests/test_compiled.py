@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
@@ -24,7 +24,6 @@ def everything(cell, inputs, initial, weights):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 2e-4)])
 @pytest.mark.parametrize("kind", CELLS)
 @given(seed=st.integers(0, 2**31), batch=st.integers(1, 4), steps=st.integers(1, 12), hidden=st.integers(1, 19))
-@settings(max_examples=25)
 def test_compiled_loops_compute_what_the_plain_ones_do(kind, dtype, tolerance, seed, batch, steps, hidden):
     hidden += 8 * (dtype == torch.float32)  # the spread over a few neurons may vanish, and dividing by it magnifies single precision
     cell = make(kind, seed, hidden_size=hidden).to(dtype)

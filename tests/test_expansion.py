@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lwcore import expansion
@@ -25,7 +25,6 @@ def product(factors):
 
 
 @given(seed=seeds, steps=st.integers(1, 5), size=st.integers(1, 3))
-@settings(max_examples=50)
 def test_coefficients_are_sums_over_the_steps_that_mix(seed, steps, size):
     """Eq. (45), and its like for every power: all ways to choose the k steps at which R stands."""
     kept, mixing = draw(2, steps, size, size, seed=seed)
@@ -92,7 +91,6 @@ def test_orders_needed_are_those_of_a_binomial():
 
 @pytest.mark.parametrize("kind", [kind for kind in CELLS if not kind.startswith("LSTM")])
 @given(seed=seeds)
-@settings(max_examples=50)
 def test_rates_fall_where_they_must(kind, seed):
     """The proposition of Appendix A, on cells with strong couplings; and zeroth order never rises."""
     trace = make(kind, seed).trace(draw(2, 12, 3, seed=seed + 1))

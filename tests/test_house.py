@@ -128,3 +128,10 @@ def test_notebook_that_raises_fails(notebook):
     status, output = notebook("1 / 0")
     assert status == 1
     assert "ZeroDivisionError" in output
+
+
+def test_explained_mutants_are_of_lines_that_stand():
+    for entry in tomllib.loads((ROOT / "tests" / "mutation" / "explained.toml").read_text())["survivor"]:
+        assert entry["line"] in [line.strip() for line in (ROOT / entry["module"]).read_text().splitlines()]
+        assert entry["kind"] in ("equivalent", "tolerance", "performance")
+        assert entry["why"]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import integrate, optimize, stats
 
-from lwcore.stable import SymmetricStable, ecf, fit, likelihood
+from lwcore.stable import SymmetricStable, ecf, fit, goodness, hill, likelihood, mcculloch, standard
 from lwcore.stable.goodness import goodness_of_fit
+from lwcore.stable.standard import standard_law
 
 METHODS = ["mcculloch", "ecf", "hill", "mle"]
 FAST = METHODS[:3]
@@ -117,7 +120,6 @@ def test_location_is_nearly_as_sharp_as_its_information_allows(method: str) -> N
 
 
 @given(alpha=st.floats(0.52, 1.99))
-@settings(max_examples=20)
 def test_exact_quantiles_give_the_parameters_back(alpha: float) -> None:
     # Ten samples at the quantiles 0.05, 0.15, ..., 0.95 of a law: their own quantiles at 0.05, 0.25, 0.75 and 0.95 are exactly the law's.
     law = SymmetricStable(alpha, scale=1e-12, loc=3e-12)
@@ -133,6 +135,13 @@ def test_characteristic_function_is_the_mean_of_phases() -> None:
     np.testing.assert_allclose(phi, [np.exp(0.3j * k * x).mean(0) for k in (1, 2, 3, 4)], atol=1e-13)
     x[7] = -1e9  # a phase that no digit tells
     np.testing.assert_allclose(ecf.characteristic_function(x, 0.3, 1)[0], np.exp(0.3j * np.delete(x, 7, 0)).sum(0) / 3000, atol=1e-13)
+
+
+def test_weights_between_two_of_the_table_are_on_the_line_through_them() -> None:
+    table = ecf._table()
+    alpha = table.alphas[:-1] + 0.25 * np.diff(table.alphas)
+    for weights in (table.slope, table.intercept, table.phase):
+        np.testing.assert_allclose(table.at(weights, alpha).T, 0.75 * weights[:-1] + 0.25 * weights[1:], rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [1.15, 1.6, 1.95])
@@ -161,6 +170,37 @@ def test_hill_takes_the_largest_deviations_from_the_median() -> None:
     assert result.scale == pytest.approx(
         np.subtract(*np.quantile(x, [0.75, 0.25], method="hazen")) / (2 * SymmetricStable(min(result.alpha, 2.0)).ppf(0.75)), rel=1e-6
     )
+
+
+def test_bias_of_hill_is_the_integral_of_the_tail() -> None:
+    def bias(alpha: float, fraction: float) -> float:
+        law = SymmetricStable(alpha)
+        start = math.log(law.ppf(1 - fraction / 2))
+        mean = integrate.quad(lambda t: 2 * law.sf(math.exp(t)) / fraction, start, start + 40 / alpha, epsabs=0, limit=500)[0]
+        return 1 / (alpha * mean) - 1
+
+    for fraction in (0.01, 0.2):
+        for alpha in (0.6, 1.3, 1.7, 1.95):
+            assert np.interp(alpha, *hill._bias(fraction)) == pytest.approx(bias(alpha, fraction), rel=0.02, abs=1e-4)
+    x = draws(1.7, 1000, 0)
+    said = re.search(r"the 32 largest of 1000 .* alpha = ([\d.]+): a bias of ([\d.]+) standard errors", fit(x, "hill").reason)
+    assert float(said[1]) == pytest.approx(fit(x).alpha, rel=5e-3)
+    assert float(said[2]) == pytest.approx(bias(fit(x).alpha, 0.032) * math.sqrt(32), abs=0.01)
+
+
+def test_what_the_characteristic_function_cannot_tell_is_left_to_the_quantiles() -> None:
+    x = np.random.default_rng(1).standard_cauchy(5)
+    result, first = fit(x, "ecf"), fit(x)
+    assert "lost in its noise" in result.reason
+    assert math.isnan(result.alpha)
+    assert (result.scale, result.loc) == (first.scale, first.loc)
+
+
+def test_likeliest_gaussian_has_the_mean_and_variance_of_the_samples() -> None:
+    x = np.random.default_rng(9).normal(3, 2, size=300)
+    result = fit(x, "mle")
+    assert result.alpha == 2
+    assert (result.loc, 2 * result.scale**2) == pytest.approx((x.mean(), x.var()), rel=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [0.75, 1.25, 1.7, 1.93])
@@ -196,11 +236,51 @@ def test_tabulated_log_density_is_the_laws(alpha: float) -> None:
 
 
 @given(tilt=st.floats(-0.3, 8), log_scale=st.floats(-1, 1), shift=st.floats(-1, 1), seed=st.integers(0, 99))
-@settings(max_examples=20)
 def test_gradient_of_the_likelihood(tilt: float, log_scale: float, shift: float, seed: int) -> None:
     sample = likelihood._Sample(draws(1.4, 50, seed), 1.4)
     point = np.array([tilt, log_scale, shift])
     np.testing.assert_allclose(sample.descent(point)[1], optimize.approx_fprime(point, lambda p: sample.descent(p)[0], 1e-7), atol=1e-5)
+
+
+def test_profile_is_the_same_from_near_and_far() -> None:
+    sample = likelihood._Sample(draws(1.4, 200, 5), 1.4)
+    height, near = sample.profile(1.2, sample.best[1:])
+    again, far = sample.profile(1.2, np.array([2.5, 4.0]))  # too far for Newton's method
+    assert again == pytest.approx(height, abs=1e-9)
+    np.testing.assert_allclose(far, near, atol=1e-4)
+    assert height < sample.height
+    direct = optimize.minimize(lambda p: sample.descent(np.array([1.2, *p]))[0], near, method="Nelder-Mead", options={"xatol": 1e-8})
+    assert -direct.fun == pytest.approx(height, abs=1e-9)
+
+
+def test_an_interval_takes_few_steps_of_newtons_and_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Counter()
+
+    def counted(name: str) -> None:
+        plain = getattr(likelihood._Sample, name)
+
+        def count(*arguments: object, **options: object) -> object:
+            calls[name] += 1
+            return plain(*arguments, **options)
+
+        monkeypatch.setattr(likelihood._Sample, name, count)
+
+    counted("profile")
+    counted("climb")
+    for alpha in (0.8, 1.4, 1.9):
+        calls.clear()
+        fit(draws(alpha, 1000, 5), "mle")
+        assert calls["climb"] == 1
+        assert calls["profile"] < 17
+
+
+def test_tables_are_made_once() -> None:
+    assert ecf._table() is ecf._table()
+    assert mcculloch._table() is mcculloch._table()
+    assert likelihood._surface() is likelihood._surface()
+    assert hill._tails() is hill._tails()
+    assert standard._gauss_legendre(16) is standard._gauss_legendre(16)
+    assert standard_law(1.3) is standard_law(1.3)
 
 
 # Invariance
@@ -215,7 +295,6 @@ def test_fit_does_not_depend_on_the_unit(method: str, unit: float) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @given(unit=st.floats(1e-6, 1e6), shift=st.floats(-50, 50), alpha=st.floats(1.1, 1.9), seed=st.integers(0, 99))
-@settings(max_examples=12)
 def test_fit_goes_with_unit_and_origin(method: str, unit: float, shift: float, alpha: float, seed: int) -> None:
     sample = draws(alpha, 300, seed)
     assert_close(fit(sample, method), fit(unit * (sample + shift), method), unit, unit * shift, rtol=1e-5 if method == "mle" else 1e-8)
@@ -223,7 +302,6 @@ def test_fit_goes_with_unit_and_origin(method: str, unit: float, shift: float, a
 
 @pytest.mark.parametrize("method", METHODS)
 @given(alpha=st.floats(1.1, 1.9), seed=st.integers(0, 99))
-@settings(max_examples=12)
 def test_order_does_not_matter(method: str, alpha: float, seed: int) -> None:
     sample = draws(alpha, 300, seed)
     assert_close(fit(sample, method), fit(np.sort(sample), method), rtol=1e-5 if method == "mle" else 1e-10)
@@ -231,7 +309,6 @@ def test_order_does_not_matter(method: str, alpha: float, seed: int) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @given(seed=st.integers(0, 99))
-@settings(max_examples=6)
 def test_columns_are_fitted_on_their_own(method: str, seed: int) -> None:
     sample = draws(1.5, (400, 3), seed) * [1, 10, 1e-9]
     together = fit(sample, method)
@@ -331,6 +408,21 @@ def test_goodness_of_fit_has_no_unit_and_knows_its_columns() -> None:
     assert np.isnan([plain[0][1], plain[1][1]]).all()
     alone = goodness_of_fit(sample[:, 0], fit(sample[:, 0], "ecf"), np.random.default_rng(1), 19)
     assert (type(alone.distance), alone.p_value, alone.replicates) == (float, plain[1][0], 19)
+
+
+def test_replicates_may_come_in_several_lots(monkeypatch: pytest.MonkeyPatch) -> None:
+    for block in (100, 1000):  # one at a time, and five
+        monkeypatch.setattr(goodness, "_BLOCK", block)
+        distances = goodness._bootstrap(SymmetricStable(1.4), 200, 19, "mcculloch", np.random.default_rng(1))
+        assert distances.shape == np.unique(distances).shape == (19,)
+
+
+def test_results_do_not_change() -> None:
+    sample = draws(1.5, 300, 4)
+    fitted = fit(sample)
+    for result in (SymmetricStable(1.5), fitted, goodness_of_fit(sample, fitted, np.random.default_rng(1), 19)):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(result, dataclasses.fields(result)[0].name, 1.0)
 
 
 def test_a_tail_no_stable_law_has_gets_no_p_value() -> None:

@@ -90,6 +90,13 @@ def test_head_factor_is_the_lstms_own(small):
     assert found.values == pytest.approx((shown / jacobian.retention[:SEQUENCES].mean((0, 1))).numpy(), rel=1e-4)
 
 
+def test_head_factor_is_summed_up_over_neurons(small):
+    mean = tables.head_factor(small).mean("unit")
+    found = tables.head(small)
+    assert found["mean over neurons"] == f"{mean.min():.2f} to {mean.max():.2f}"
+    assert found["neurons with e below 0.001"].startswith("0")
+
+
 def test_decay_names_the_law_and_what_it_lacks(small):
     run = small.copy()
     lag = small.lag.astype(float)

@@ -144,9 +144,7 @@ DOORS = [
     Door(prediction.learned_share, results=results()),
     Door(prediction.left_over, results=results()),
     Door(prediction.share_table, share=SHARE),
-    Door(
-        prediction.task_predictors, after=results(), before=Argument(RESULTS, tuple(bad for bad in results().bad if bad.value is not None))
-    ),
+    Door(prediction.task_predictors, measured=results()),
     Door(prediction.predictors, measured=results(), stage=word("after")),
     Door(frontier.single_lag_share, results=results()),
     Door(frontier.settled_table, results=results()),

@@ -11,7 +11,7 @@ MODULES = {
     r"lwcore\.stable\.(standard|estimates|mcculloch|ecf|hill|likelihood)\..*": "behind `fit` and the methods of `SymmetricStable`",
     r"lwcore\.bounds\.shift_family\..*": "behind the bounds, which call `standardised` at their doors",
     r"lwcore\.diagnose\.(batches|inferred|listening|numbers|recurrence|subject|words)\..*": "behind `diagnose`: test_diagnose_refusals",
-    r"lwcore\.(checkpoints|unfinished|executors)\..*": "behind `run`, with what it has made or found; its command has rows, damage tests of its own",
+    r"lwcore\.(checkpoints|unfinished|executors)\..*": "behind `run`, with what it has made or found",
     r"lwcore\.elman\.expectation\..*": "behind the kernel and the transport target",
 }
 
