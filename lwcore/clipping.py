@@ -100,9 +100,9 @@ def effects_on_run(results: xr.Dataset, case: str, rng: np.random.Generator) -> 
     Returns:
         The variables of `effects` by model and seed; NaN for a network in which no lag was detected.
     """
+    view, noise = CASES[one_of("case", case, CASES)]
     dataset_with("results", results, "view", "detected", "model", "seed")
     generator("rng", rng)
-    view, noise = CASES[one_of("case", case, CASES)]
     samples, detected = numbers(results, view, noise), probes(results, view).detected.sel(source="error", drop=True)
 
     def of_network(model: str, seed: int) -> xr.Dataset:

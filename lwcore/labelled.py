@@ -8,7 +8,7 @@ import xarray as xr
 
 
 def dataset_with(name: str, value: Any, *variables: str) -> xr.Dataset:
-    """Return `value` after checking that it is a dataset that holds some variables or coordinates.
+    """Return `value` after checking that it is a dataset that holds some variables, coordinates or dimensions.
 
     Args:
         name: Name of the argument, for the message.
@@ -20,11 +20,11 @@ def dataset_with(name: str, value: Any, *variables: str) -> xr.Dataset:
 
     Raises:
         TypeError: If it is no dataset.
-        ValueError: If one of the variables is missing.
+        ValueError: If one of them is missing.
     """
     if not isinstance(value, xr.Dataset):
         raise TypeError(f"{name} is a {type(value).__name__}: must be an xarray.Dataset, as lwcore.results.load gives it.")
-    missing = [variable for variable in variables if variable not in value.variables]
+    missing = [variable for variable in variables if variable not in value.variables and variable not in value.dims]
     if missing:
         raise ValueError(f"{name} holds {', '.join(map(str, value.variables)) or 'nothing'}: must hold {', '.join(missing)}, too.")
     return value

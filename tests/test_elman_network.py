@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from lwcore.elman.activations import ACTIVATIONS
-from lwcore.elman.constants import smooth
 from lwcore.elman.network import ElmanNetwork, empirical_risk, symmetric_initialisation
 from tests import elman_oracles as oracles
 from tests.elman_oracles import SMOOTH, double, sequences
@@ -85,25 +84,3 @@ def test_symmetric_start_has_the_stated_law():
         assert abs(signs.mean()) < 5 / half**0.5
     covariance = np.cov(first, rowvar=False)
     np.testing.assert_allclose(covariance, np.diag([0.49, 1, 1, 1]), atol=5 * (2 / half) ** 0.5)
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: symmetric_initialisation(7, 2, 0.5, np.random.default_rng(0)), r"width = 7: must be even"),
-        (lambda: symmetric_initialisation(8, 2, -0.5, np.random.default_rng(0)), r"alpha = -0.5"),
-        (lambda: symmetric_initialisation(8, 0, 0.5, np.random.default_rng(0)), r"dimension = 0"),
-        (lambda: symmetric_initialisation(8, 1, 0.5, np.random.default_rng(0), "sine"), r"activation = 'sine': must be one of 'tanh'"),
-        (lambda: ElmanNetwork(np.ones((3, 2)), np.ones(3)), r"parameters.shape\[0\] = 3: must be even"),
-        (lambda: ElmanNetwork(np.ones((4, 1)), np.ones(4)), r"at least one input weight"),
-        (lambda: ElmanNetwork(np.ones((4, 2)), np.ones(2)), r"readout has shape \(2,\)"),
-        (lambda: ElmanNetwork(np.ones((4, 2)), np.ones(4)).outputs(np.full((1, 2, 1), 1.01)), r"vector of norm 1.01"),
-        (lambda: ElmanNetwork(np.ones((4, 2)), np.ones(4)).outputs(np.ones((1, 2, 3))), r"dimension 1"),
-        (lambda: ElmanNetwork(np.ones((4, 2)), np.ones(4)).at(np.ones((4, 3))), r"parameters has shape \(4, 3\)"),
-        (lambda: empirical_risk(ElmanNetwork(np.ones((4, 2)), np.ones(4)), np.ones((1, 2, 1)), np.ones((1, 3))), r"targets has shape"),
-        (lambda: smooth("relu"), r"activation = 'relu': must have bounded"),
-    ],
-)
-def test_the_door(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()

@@ -70,7 +70,7 @@ def test_equal_numbers_have_no_exponent():
     [
         (lambda rng: resampled(np.ones(9), 7, rng), "count = 7: must be an integer from 8 up"),
         (lambda rng: resampled([np.nan] * 9, 8, rng), "values: 9 of 9 entries are NaN"),
-        (lambda rng: resampled(np.ones(9), 8, rng, ("mode",)), "method = 'mode': must be one of"),
+        (lambda rng: resampled(np.ones(9), 8, rng, ("mode",)), "methods = 'mode': must be one of"),
         (lambda rng: concentration(np.ones(9), rng, error=0.5), r"error = 0.5: must lie in \(0, 0.5\)"),
     ],
 )
