@@ -185,6 +185,7 @@ LINES = [
     line("diagnose --checkpoint {here}/weights.pt --data {here}/no-targets.npz", "data = .*must be an .npz file.*targets"),
     line("diagnose --checkpoint {here}/weights.pt --data {here}/text.npz", "data = .*must be numbers"),
     line("diagnose --checkpoint {here}/empty.toml --data {here}/data.npz", "checkpoint = .*(not a file of weights|refused)"),
+    line("diagnose --checkpoint {here}/text.txt --data {here}/data.npz", "checkpoint = .*(not a file of weights|refused)"),
     line("diagnose --checkpoint {here}/malicious.pt --data {here}/data.npz", "checkpoint = .*refused, it asks to run"),
     line("diagnose --checkpoint {here}/malicious.pkl --data {here}/data.npz", "checkpoint = .*(refused|not a file of weights)"),
     line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --lags x", "lags = 'x': must be integers with commas"),
