@@ -25,7 +25,7 @@ NETWORK_TRIALS = {64: 400, 256: 100}  # of the same numbers, taken together othe
 
 def drawn() -> xr.Dataset:
     """Count on numbers drawn from stable laws."""
-    settings = DiagnosticSettings(sequences=20, lags=(1,), ends=1, directions=1, orders=("exact",), significance=SIGNIFICANCE, budgets=(1,))
+    settings = DiagnosticSettings(sequences=32, lags=(1,), ends=1, directions=1, orders=("exact",), significance=SIGNIFICANCE, budgets=(1,))
     cases = [(truth, alpha, n) for truth in TRUTHS for alpha in ALPHAS for n in SIZES]
     parts = []
     for number, (truth, alpha, n) in enumerate(track(cases, "drawn numbers")):

@@ -22,7 +22,7 @@ from lwcore.config import Config
 
 JOBS = 1000
 STEPS = 2
-SEQUENCES = 48  # of the diagnostics of paper-v6
+SEQUENCES = 32  # of the diagnostics of paper-v6
 CELLS = ("ConstGate", "LSTM")  # of paper-v6: the cheapest and the dearest
 
 

@@ -161,7 +161,7 @@ class TrainingSettings(_Section):
 class DiagnosticSettings(_Section):
     """What is measured on the trained networks, on fresh sequences."""
 
-    sequences: int = Field(ge=20, description="Fresh sequences; the first half fixes the signs, the second half gives the statistic.")
+    sequences: int = Field(ge=32, description="Fresh sequences; the first half fixes the signs, the second half gives the statistic.")
     lags: Lags = Field(description="Lags at which rates and statistic are taken, steps.")
     ends: PositiveInt = Field(
         description="Number of end points t at which the orders are compared, spread over those that fit the longest lag."

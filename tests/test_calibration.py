@@ -13,7 +13,7 @@ from lwcore.calibration import PLANTED, REST, binomial_interval, counts, draw, f
 from lwcore.config import DiagnosticSettings
 from lwcore.stable import SymmetricStable
 
-SETTINGS = DiagnosticSettings(sequences=20, lags=(1,), ends=1, directions=1, orders=("exact",), significance=0.05, budgets=(1,))
+SETTINGS = DiagnosticSettings(sequences=32, lags=(1,), ends=1, directions=1, orders=("exact",), significance=0.05, budgets=(1,))
 NOTHING = [0.0] * 6
 
 
