@@ -172,7 +172,7 @@ def layout(record: Record, runs: int = 10_000, workers: tuple[int, ...] = (1, 8,
             "a checkpoint, MB": f"{1e-6 * mean.checkpoint:.2g}",
             "written to disk, GB in all": f"{1e-9 * written:.3g}",
             "the scheduler's own time, s in all": f"{count * dask:.2g}",
-            "workers that keep one scheduler busy": f"{mean.seconds / dask:,.0f}",
+            "workers that keep one scheduler busy": f"{busy:,.0f}" if (busy := mean.seconds / dask) < 1e5 else "more than there are",
         }
         plans[f"{name}, {count:,} members"] = rows
     return pd.DataFrame(plans).rename_axis("plan")

@@ -24,6 +24,7 @@ def lighten(picture: str) -> str:
     short = PLACE.sub(lambda found: f"{round(float(found[0]), 2)}", short)
     short = re.sub(r"^ +(?=<)", "", short, flags=re.MULTILINE)  # indentation
     short = re.sub(r"<!--(?:(?!-->).)*-->\n", "", short).replace("xlink:href=", "href=")
+    short = re.sub(r"<metadata>.*?</metadata>\n", "", short, flags=re.DOTALL)  # that matplotlib drew it, a half kB a figure
     short = re.sub(r'<g id="[^"]*"', "<g", short)  # nothing refers to a group
     short = re.sub(r' style="[^"]*"', lambda found: found[0].replace(": ", ":").replace("; ", ";"), short)
     short = without_repeats(short)

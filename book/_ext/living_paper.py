@@ -72,6 +72,7 @@ def mend_page(app, pagename, templatename, context, doctree):
         body = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
         body = body.replace('<figure class="', '<figure tabindex="0" class="').replace('role="doc-biblioentry"', 'role="listitem"')
         body = body.replace('<div class="math ', '<div tabindex="0" class="math ')
+        body = body.replace('<div class="amsmath math ', '<div tabindex="0" class="amsmath math ')
         body = body.replace('<div class="pst-scrollable-table-container">', '<div tabindex="0" class="pst-scrollable-table-container">')
         body = SCROLLS.sub(r'\1 tabindex="0">', body.replace("<th></th>", "<td></td>"))
         context["body"] = SIGNATURE.sub(list_parameters, body)
