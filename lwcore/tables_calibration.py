@@ -128,6 +128,7 @@ def _table(hits: xr.DataArray, trials: int, rows: Sequence[str], column: str, wo
 
 
 def _percent(hits: int, trials: int) -> str:
-    """Write a share in percent with its interval."""
+    """Write a share in percent with its interval, whole numbers from 10 on."""
     low, high = binomial_interval(hits, trials)
-    return f"{100 * hits / trials:.1f} ({100 * low:.1f}–{100 * high:.1f})"
+    share, least, largest = (f"{100 * x:.0f}" if x >= 0.1 else f"{100 * x:.1f}" for x in (hits / trials, float(low), float(high)))
+    return f"{share} ({least}–{largest})"

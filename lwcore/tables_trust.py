@@ -69,10 +69,10 @@ def mutation(table: pd.DataFrame) -> pd.DataFrame:
         "tried": table.run,
         "killed": table.killed,
         "timed out": table.timed_out,
-        "survived, explained": table.survived_explained,
-        "survived, unexplained": table.survived_unexplained,
+        "explained": table.survived_explained,
+        "unexplained": table.survived_unexplained,
         "killed (%)": [_score(*row) for row in table[["score", "score_low", "score_high"]].to_numpy()],
-        "of those not explained (%)": [f"{100 * score:.0f}" for score in table.score_without_explained],
+        "without explained (%)": [f"{100 * score:.0f}" for score in table.score_without_explained],
     }
     return pd.DataFrame(columns).set_index(pd.Index(table.module, name="module"))
 

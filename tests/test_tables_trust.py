@@ -36,8 +36,8 @@ def test_mutation_scores_stand_with_their_intervals():
         )
     )  # fmt: skip
     assert table["killed (%)"].tolist() == ["80 (75 to 84)", "95"]
-    assert table.loc["bptt", "of those not explained (%)"] == "100"
-    assert table.loc["stable", "survived, unexplained"] == 9
+    assert table.loc["bptt", "without explained (%)"] == "100"
+    assert table.loc["stable", "unexplained"] == 9
     recorded = pd.read_csv(TRUST / "mutation.csv")
     tried = recorded.killed + recorded.timed_out + recorded.survived_explained + recorded.survived_unexplained
     assert (tried == recorded.run).all()
