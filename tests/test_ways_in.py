@@ -123,7 +123,7 @@ def test_symbols_in_chapters_show_their_meaning_and_lead_to_their_row():
         for link in article(name).select("a.symbol"):
             row = rows[link["href"].partition("#")[2]]
             meaning, _, code = link["title"].partition(". In the code: ")
-            assert row.select("td")[1].get_text().startswith(meaning.split(",")[0].strip(".").partition("’")[0])
+            assert re.sub(r"\\[()]", "", row.select("td")[1].get_text()).startswith(meaning.split(",")[0].strip(".").partition("’")[0])
             assert len(meaning.split()) >= 2
             assert "\\" not in link["title"]
             assert row.select("td")[3].get_text() == code.strip(".")

@@ -62,12 +62,16 @@ def trim_mathjax(app, config):
 def mend_page(app, pagename, templatename, context, doctree):
     """Leave out Thebe, which no page uses and which would be fetched from elsewhere; mend what those who hear the page would stumble over.
 
-    Folded code is named by the text it shows, an entry of the contents that unfolds by its title, and works in a bibliography are items of
-    its list. A signature on several lines is a list of parameters, not of definitions without terms, and the empty corner of a table heads
-    nothing. What may scroll can be reached by keyboard: figures, formulas and tables on narrow screens, long outputs everywhere.
+    The style of cards and tabs goes where there are none. Folded code is named by the text it shows, an entry of the contents that
+    unfolds by its title, and works in a bibliography are items of its list. A signature on several lines is a list of parameters, not
+    of definitions without terms, and the empty corner of a table heads nothing. What may scroll can be reached by keyboard: figures,
+    formulas and tables on narrow screens, long outputs everywhere.
     """
     scripts = context["script_files"]
     scripts[:] = [script for script in scripts if "thebe" not in f"{script.filename} {script.attributes}".lower()]
+    if not re.search(r'class="[^"]*\bsd-', context.get("body", "")):  # cards and tabs: 60 kB for the few pages that have them
+        for files in (context["css_files"], scripts):
+            files[:] = [file for file in files if not re.search(r"sphinx-design|design-tabs", str(file.filename))]
     if "body" in context:
         body = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
         body = body.replace('<figure class="', '<figure tabindex="0" class="').replace('role="doc-biblioentry"', 'role="listitem"')
