@@ -13,6 +13,7 @@ SETTINGS = {
     "notebooks/06_experiments": {"0.05": "gate, author's code", "0.185": "gate, small", "0.34": "gate, quick", "0.5": "gate, paper-v2"},
     "notebooks/08_robust_averaging": {"0.1": "error asked for", "0.9": "quantile that belongs to it", "1.5": "α of a simulated law"},
     "notebooks/10_broad_spectra": {"1.5": "how unequal the slopes of a power law may be"},
+    "notebooks/14_calibration": {"1.2": "planted signal, and α", "0.8": "planted", "0.5": "planted", "0.25": "planted"},
 }
 
 

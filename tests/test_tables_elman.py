@@ -134,7 +134,7 @@ def test_figures_draw_what_they_are_given(case, frame):
 
     course = KernelGrowth(np.log([4.0, 9.0]), np.array([1.0, 2.0]), np.zeros(2), np.ones((3, 2)))
     figures.append(plots_elman.cut_off({"α = 1": course}))
-    assert lines(figures[-1].axes[0], "bound L_t², repaired")[1] == pytest.approx([4, 9])
+    assert lines(figures[-1].axes[0], "bound $L_t^2$, repaired")[1] == pytest.approx([4, 9])
     assert lines(figures[-1].axes[0], "infinite width")[1] == pytest.approx([1, 2])
 
     run = descents(case, 8, 5, 1, rng())[0]
@@ -149,7 +149,7 @@ def test_figures_draw_what_they_are_given(case, frame):
     assert y == pytest.approx(10 ** chosen["printed"].to_numpy())
 
     figures.append(plots_elman.envelopes({"α": (0.5, np.log([[0.4, 0.1]]))}, 2))
-    assert lines(figures[-1].axes[0], "(α σ₁)^ℓ")[1] == pytest.approx([0.5, 0.25])
+    assert lines(figures[-1].axes[0], r"$(\alpha\sigma_1)^\ell$")[1] == pytest.approx([0.5, 0.25])
     assert figures[-1].axes[0].lines[0].get_ydata() == pytest.approx([0.4, 0.1])
 
     for one in figures:
