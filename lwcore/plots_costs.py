@@ -164,7 +164,7 @@ def layout(record: Record, runs: int = 10_000, workers: tuple[int, ...] = (1, 8,
         seconds, longest, mean = count * cells.seconds.mean(), cells.seconds.max(), cells.mean()
         written = count * (mean.stored + mean.checkpoint * record[name]["checkpoints"])
         rows = {"a member, hours of a processor": f"{mean.seconds / 3600:.2g} ({cells.seconds.min() / 3600:.2g} to {longest / 3600:.2g})"}
-        rows |= {f"hours on {n} workers": f"{max(seconds / min(n, count), longest) / 3600:,.3g}" for n in workers}
+        rows |= {f"hours on {n} worker{'s' * (n > 1)}": f"{max(seconds / min(n, count), longest) / 3600:,.3g}" for n in workers}
         rows |= {
             "travels to a worker, kB a member": f"{1e-3 * mean.job:.1f}",
             "travels back, MB a member": f"{1e-6 * mean.back:.2f}",

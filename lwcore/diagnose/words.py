@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 HEADINGS = ("sequences N", "every measured lag visible up to", "longest visible lag")
 HELD = "in simulations 92 to 96 % held the truth along these, 17 to 82 % that along the mean directions of endless data"  # see `bands`
 _LEVEL = 0.05  # at which tails are called other than stable
+_USUAL = 1.0, 4.0  # exponents p of noise with a variance, 2 up to chance; beyond, a few sequences make the noise
 
 
 def plural(count: int, noun: str) -> str:
@@ -56,8 +57,29 @@ def sentences(found: Diagnosis) -> list[str]:
         said.insert(0, f"Interrupted: {plural(data.sizes['sequence'], 'sequence')} gave numbers.")
     if (seen := int(data.detected.sum())) < len(lags):
         numbers = plural(data.sizes["sequence"], "sequence")
-        said.append(f"The {numbers} that gave the numbers detect {seen or 'none'} of {plural(len(lags), 'lag')}.")
+        said.append(
+            f"Of {seen or 'none'} of {plural(len(lags), 'lag')} the {numbers} that gave the numbers tell the sign; "
+            f"a lag is shown if they do and it needs no more than {n:,}."
+        )
+    if giants(found):
+        said.append("Beware: a few sequences make most of the noise, so that intervals hold less often than they say; take more sequences.")
+    read = str(attrs["measured_on"]).partition(":")[0]
+    said.append(f"{read[0].upper()}{read[1:]}.")
     return said
+
+
+def giants(found: Diagnosis) -> bool:
+    """Say whether a few sequences make most of the noise: a tail index of 1 or less, or means that concentrate otherwise than they should.
+
+    Args:
+        found: A complete diagnosis.
+
+    Returns:
+        Whether at the median lag.
+    """
+    total = found.data.sel(noise_definition="total")
+    low, high = _USUAL
+    return bool(total.tail_index.median() <= 1) or not low <= float(total.exponent.median()) <= high
 
 
 def _shown(lags: list[int], longest: Window, passage: Window, level: str) -> str:
@@ -108,7 +130,10 @@ def facts(found: Diagnosis) -> list[tuple[str, str]]:
         rejected = int(holm(p[None], _LEVEL).sum())
         listed.append(("tail index α of the whole gradient along a lag's direction", f"{np.nanmin(alpha):.2f} to {np.nanmax(alpha):.2f}"))
         exponent = float(total.exponent.median())
-        listed.append(("exponent with which means of sequences concentrate, 2 for noise with a variance", f"{exponent:.1f} (median)"))
+        written = (
+            f"{exponent:.1f} (median)" if exponent >= _USUAL[0] else "none: at the median lag means spread as widely as single sequences"
+        )
+        listed.append(("exponent with which means of sequences concentrate, 2 for noise with a variance", written))
         listed.append(("lags at which a stable law does not fit those numbers", f"{rejected} of {len(p)} (Holm, {100 * _LEVEL:.0f} %)"))
         false, level = int(data.false_windows), float(data.false_windows.attrs["nominal"])
         low, high = (100 * float(end) for end in binomial_interval(false, SIGN_DRAWS))
