@@ -32,6 +32,26 @@ def load(path: str | Path) -> Record:
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
+def machine(steps: Record) -> pd.DataFrame:
+    """Tabulate what the training steps ran on.
+
+    Args:
+        steps: The record ``steps``.
+
+    Returns:
+        A row a property.
+    """
+    found = steps["environment"]
+    rows = {
+        "machine, threads": f"{found['machine']}, {found['threads']}",
+        "versions": found["versions"],
+        "state of the code": found["revision"],
+        "other programs at the start": f"{found['load']:.1f} at work",
+        "one large product of matrices": f"{found['gemm_gflops']:.0f} GFLOP/s",
+    }
+    return pd.DataFrame({"recorded": rows})
+
+
 def ratios(steps: Record, shape: str) -> pd.DataFrame:
     """Tabulate the training step of every cell at one shape.
 
@@ -49,14 +69,14 @@ def ratios(steps: Record, shape: str) -> pd.DataFrame:
         work = 2e-9 * batch * length * matrices * hidden * (3 * hidden + 2 * inputs)
         rows[model] = {
             "ms": f"{1e3 * taken[model]:.1f}",
-            "over nn.LSTM": f"{taken[model] / taken['nn.LSTM']:.2f}",
-            "naive loop over it": f"{taken[f'{model}, naive loop'] / taken[model]:.2f}",
+            "time over nn.LSTM's": f"{taken[model] / taken['nn.LSTM']:.2f}",
+            "naive loop's over this": f"{taken[f'{model}, naive loop'] / taken[model]:.2f}",
             "GFLOP/s": f"{work / taken[model]:.0f}",
             "of its matrix products' rate": f"{taken[f'{model}, products'] / taken[model]:.0%}",
             "of the machine's": f"{work / taken[model] / steps['environment']['gemm_gflops']:.0%}",
         }
     for layer in ("nn.LSTM", "nn.GRU"):
-        rows[layer] = {"ms": f"{1e3 * taken[layer]:.1f}", "over nn.LSTM": f"{taken[layer] / taken['nn.LSTM']:.2f}"}
+        rows[layer] = {"ms": f"{1e3 * taken[layer]:.1f}", "time over nn.LSTM's": f"{taken[layer] / taken['nn.LSTM']:.2f}"}
     table = pd.DataFrame(rows).T.fillna("")
     return table.rename_axis("one training step")
 

@@ -11,6 +11,8 @@ from sphinx.domains.python import PyObject
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
+BACK = re.compile(r'(class="viewcode-back" href="[^"#]*#)([a-z0-9_.]*?)((?:[A-Z]\w*\.)?\w+)(?=")')
+
 
 class Modules(SphinxDirective):
     """Document modules, one a line: a heading, the docstring, and every public class and function under the name that a reader imports."""
@@ -93,8 +95,17 @@ def skip_fields(app, what, name, obj, skip, options):
     return True if name == "model_config" or (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
 
 
+def point_back(app, pagename, templatename, context, doctree):
+    """Lead from a source back to where it is documented: viewcode takes for granted that all names of a file are imported from one place."""
+    if not pagename.startswith("_modules/lwcore/"):
+        return
+    defined = definitions(pagename.removeprefix("_modules/").replace("/", "."))
+    known = {".".join(one.name.split(".")[-1 - (one.kind == "method") :]): one.name for one in defined}
+    context["body"] = BACK.sub(lambda link: link[1] + known.get(link[3], link[2] + link[3]), context["body"])
+
+
 def setup(app):
-    """Connect the four; docstrings are changed before napoleon, priority 500, reads them."""
+    """Connect the five; docstrings are changed before napoleon, priority 500, reads them."""
     app.add_directive("modules", Modules)
     for field in PyObject.doc_field_types:
         if field.name == "variable":
@@ -102,4 +113,5 @@ def setup(app):
     app.connect("autodoc-process-docstring", describe_settings, priority=400)
     app.connect("autodoc-process-docstring", add_types, priority=410)
     app.connect("autodoc-skip-member", skip_fields)
+    app.connect("html-page-context", point_back)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -69,6 +69,8 @@ def lighten_icons(app, exception):
     style, characters = pick(sheet.read_text(encoding="utf-8"), names)
     (static / "icons.css").write_text(style, encoding="utf-8")
     (static / "icons.woff").write_bytes(subset(font, characters | drawn))
+    for template in static.glob("*webpack-macros.html"):  # the theme keeps these among what pages load
+        template.unlink()
 
 
 def setup(app):

@@ -1,5 +1,9 @@
 """The built pages as files: figures can be heard as well as seen, outputs are there, and nothing failed while the book was built."""
 
+import re
+from html import unescape
+from urllib.parse import unquote
+
 import jupytext
 import pytest
 from bs4 import BeautifulSoup
@@ -17,6 +21,21 @@ def article(name):
 def test_every_image_has_an_alternative_text(name):
     alternatives = {image["src"]: image.get("alt", "") for image in article(name).find_all("img")}
     assert [source for source, text in alternatives.items() if " " not in text.strip()] == []  # without one, Sphinx writes the file's name
+
+
+def test_every_link_within_the_book_leads_somewhere():
+    pages = {path.resolve(): path.read_text() for path in BOOK.rglob("*.html")}
+    places = {path: {unescape(name) for name in re.findall(r'\s(?:id|name)="([^"]+)"', text)} for path, text in pages.items()}
+    dead = set()
+    for page, text in pages.items():
+        links = {link for tag in re.findall(r"<(?:a|link|script|img)\s[^>]*>", text) for link in re.findall(r'\s(?:href|src)="([^"]*)"', tag)}
+        for link in links:
+            file, _, place = unescape(link).partition("#")
+            target = (page.parent / unquote(file.partition("?")[0])).resolve() if file else page
+            leads = target.exists() and (target not in places or unquote(place) in places[target] | {""})
+            if not leads and not re.match(r"[a-z]+:", file):
+                dead.add(f"{page.relative_to(BOOK.resolve())}: {link}")
+    assert dead == set()
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
