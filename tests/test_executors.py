@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -81,11 +85,22 @@ def test_worker_killed_in_the_middle_of_a_sweep_costs_what_it_was_at(tmp_path, m
     } | {killed[0]: 2}
 
 
-def test_a_scheduler_is_reached_by_its_address_and_the_dashboard_named(tmp_path):
-    distributed = pytest.importorskip("distributed")
-    one = ("run", "smoke", "--seeds", 1, "--directory")
-    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
-        code, output = lw(*one, tmp_path, "--executor", "dask", "--scheduler", cluster.scheduler_address)
+def test_the_programs_scheduler_and_worker_are_reached_by_their_address(tmp_path):
+    pytest.importorskip("distributed")
+    address, one = tmp_path / "scheduler.json", ("run", "smoke", "--seeds", 1, "--directory")
+    dask = (sys.executable, "-m", "dask")
+    with ExitStack() as stack:
+        for program in (
+            ("scheduler", "--port", "0", "--host", "127.0.0.1", "--dashboard-address", ":0"),
+            ("worker", "--nthreads", "1", "--no-dashboard", "--local-directory", str(tmp_path)),
+        ):
+            process = stack.enter_context(subprocess.Popen([*dask, *program, "--scheduler-file", address], stderr=subprocess.DEVNULL))
+            stack.callback(process.terminate)
+            while not address.exists():  # written by the scheduler once it listens
+                assert process.poll() is None
+                time.sleep(0.05)
+        scheduler = json.loads(address.read_text())["address"]
+        code, output = lw(*one, tmp_path, "--executor", "dask", "--scheduler", scheduler)
     assert code == 0, output
     assert "Dashboard: http://" in output
     alone = run(Config.named("smoke").but(seeds=[1]), directory=tmp_path / "alone", progress=False)

@@ -96,7 +96,7 @@ def skip_fields(app, what, name, obj, skip, options):
 
 
 def point_back(app, pagename, templatename, context, doctree):
-    """Lead from a source back to where it is documented: viewcode takes for granted that all names of a file are imported from one place."""
+    """Lead from a source back to where it is documented: viewcode believes that all names of a file come from one place."""
     if not pagename.startswith("_modules/lwcore/"):
         return
     defined = definitions(pagename.removeprefix("_modules/").replace("/", "."))
