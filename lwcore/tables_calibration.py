@@ -56,14 +56,14 @@ def wrong_windows(recorded: xr.Dataset, n_sequences: int, reading: str = "mean")
         reading: Name of the reading.
 
     Returns:
-        Percentages over rule and noise, columns for each kind of error and α.
+        Percentages over kind of error, rule and noise, a column for each α.
     """
     chosen = recorded.sel(truth="planted", n_sequences=n_sequences, reading=reading).squeeze("view", drop=True)
     tables = {
         words: _table(chosen[name], recorded.attrs["trials"], ("rule", "noise_definition"), "alpha", "α = {:g}")
         for name, words in (("too_long", "too long"), ("too_short", "too short"))
     }
-    return pd.concat(tables, axis=1)
+    return pd.concat(tables, names=["window"])
 
 
 def networks(recorded: xr.Dataset) -> pd.DataFrame:
@@ -73,19 +73,15 @@ def networks(recorded: xr.Dataset) -> pd.DataFrame:
         recorded: ``calibration-networks.nc``.
 
     Returns:
-        Percentages over rule, noise and reading, columns for each number of sequences and view.
+        Percentages over number of sequences, rule, noise and reading, a column for each view.
     """
-    hits = recorded.too_long.sel(reading=["mean", "variance"]).sum("model").stack(case=("n_sequences", "view"))
-    trials = {n: int(count) for n, count in recorded.trials.sum("model").to_series().items()}
-    index = pd.MultiIndex.from_product([RULES, hits.noise_definition.values, hits.reading.values], names=["rule", "noise", "reading"])
-    columns = {
-        (f"{n} sequences", view): [
-            _percent(hits.sel(rule=rule, noise_definition=noise, reading=reading, case=(n, view)).item(), trials[n])
-            for rule, noise, reading in index
-        ]
-        for n, view in hits.case.values
+    hits = recorded.too_long.sel(rule=list(RULES), reading=["mean", "variance"]).sum("model")
+    trials = recorded.trials.sum("model")
+    tables = {
+        n: _table(hits.sel(n_sequences=n), trials.sel(n_sequences=n).item(), ("rule", "noise_definition", "reading"), "view", "{}")
+        for n in hits.n_sequences.values
     }
-    return pd.DataFrame(columns, index=index)
+    return pd.concat(tables, names=["sequences"])
 
 
 def windows_with_error(results: xr.Dataset, n_sequences: int, rng: np.random.Generator, draws: int = 200) -> pd.DataFrame:

@@ -96,7 +96,7 @@ def test_the_programs_scheduler_and_worker_are_reached_by_their_address(tmp_path
         ):
             process = stack.enter_context(subprocess.Popen([*dask, *program, "--scheduler-file", address], stderr=subprocess.DEVNULL))
             stack.callback(process.terminate)
-            while not address.exists():  # written by the scheduler once it listens
+            while not (address.exists() and address.stat().st_size):  # written by the scheduler once it listens
                 assert process.poll() is None
                 time.sleep(0.05)
         scheduler = json.loads(address.read_text())["address"]
