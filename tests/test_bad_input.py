@@ -10,16 +10,17 @@ import ast
 import re
 import signal
 
+import pandas as pd
 import pytest
 from package_source import definitions, modules
 
 from lwcore.arguments import real_in
-from tests.bad_inputs import beyond, companion, experiments, gradient, networks, theory
+from tests.bad_inputs import companion, gradient, theory
 from tests.bad_inputs.commands import COMMANDS
+from tests.bad_inputs.counted import DOORS, RECORD, counted
 from tests.bad_inputs.reasons import MODULES, NAMES
 from tests.bad_inputs.rows import Argument, Bad, Door, Row, rows
 
-DOORS = [door for table in (theory, networks, gradient, experiments, companion, beyond) for door in table.DOORS]
 ROWS = {door.name: [] for door in DOORS}
 for row in rows(DOORS):
     ROWS[row.door.name].append(row)
@@ -73,6 +74,11 @@ def test_bad_values_are_refused_by_name(name):
 def test_there_are_rows_enough_and_no_door_is_without():
     assert sum(map(len, ROWS.values())) >= 150
     assert [name for name, of_door in ROWS.items() if not of_door] == []
+
+
+def test_the_book_counts_them():
+    """Recorded anew by ``python -m tests.bad_inputs.counted``."""
+    pd.testing.assert_frame_equal(pd.read_csv(RECORD, index_col="layer"), counted())
 
 
 def test_the_good_arguments_are_good():
