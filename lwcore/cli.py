@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import tomllib
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-from pydantic import ValidationError
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Column, Table
 
 from lwcore.config import Config, Sweep, shipped
+from lwcore.console import computing, err, explained, fail, failing, interruptible, out
+from lwcore.entry import INTERRUPTED
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from lwcore.diagnose import Diagnosis
+
+_WIDE = 110  # columns from which on a claim goes on one line
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,8 +35,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Learnability windows of gated recurrent networks: run and read experiments.",
 )
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class Source(StrEnum):
@@ -70,16 +73,17 @@ class Where(StrEnum):
 @app.command("list")
 def list_configurations() -> None:
     """List the configurations that ship with the package."""
-    table = Table("name", "models", "seeds", "T", "H", "steps", "what it is", box=None, header_style="bold")
+    table = Table("name", "what it is", box=None, header_style="bold")
     for name in shipped():
         config = Config.named(name)
-        sizes = (config.task.length, config.network.hidden_size, config.training.steps)
-        table.add_row(name, ", ".join(config.models), str(len(config.seeds)), *map(str, sizes), config.description)
+        sizes = f"seeds {len(config.seeds)}, T {config.task.length}, H {config.network.hidden_size}, steps {config.training.steps}"
+        table.add_row(name, Group(escape(config.description), ", ".join(config.models), sizes))
     out.print(table)
-    grids = Table("sweep", "grid", "what it is", box=None, header_style="bold")
+    grids = Table("sweep", "what it is", box=None, header_style="bold")
     for name in shipped("sweeps"):
         sweep = Sweep.named(name)
-        grids.add_row(name, " × ".join(f"{len(variants)} {axis}" for axis, variants in sweep.axes.items()), sweep.description)
+        grid = " × ".join(f"{len(variants)} {axis}" for axis, variants in sweep.axes.items())
+        grids.add_row(name, Group(escape(sweep.description), grid))
     out.print(grids)
 
 
@@ -98,13 +102,13 @@ def run_configuration(
     """Train and measure every network of a configuration and store the result as netCDF."""
     config = _read(Config, name)
     if seeds:
-        with _explained(name):
+        with explained(name):
             config = config.but(seeds=tuple(seeds))
     path = directory / f"{config.name}.nc"
     from lwcore import experiment, results  # import PyTorch, which `lw list` and --help do without
 
     before = path.stat().st_mtime_ns if path.exists() else None
-    with _computing(directory), _executor(executor, scheduler) as pool:
+    with computing(path, resume), _executor(executor, scheduler) as pool:
         dataset = experiment.run(config, pool, resume, directory, device=device)
     if before == path.stat().st_mtime_ns:
         made_by = (
@@ -129,10 +133,11 @@ def run_sweep(
 
     from lwcore import sweep as sweeps
 
-    with _computing(directory), _executor(executor, scheduler) as pool, Progress(console=err) as bar:
+    path = directory / f"{sweep.name}.nc"
+    with computing(path, resume), _executor(executor, scheduler) as pool, Progress(console=err) as bar:
         task = bar.add_task(f"lw sweep {sweep.name}", total=len(sweep.points()))
         sweeps.run_sweep(sweep, pool, resume, directory, lambda points: bar.advance(task, points))
-    out.print(f"The result is in {directory / f'{sweep.name}.nc'}.")
+    out.print(f"The result is in {path}.")
 
 
 @app.command("show")
@@ -140,29 +145,30 @@ def show_results(
     path: Annotated[Path, typer.Argument(help="A result file.")],
     figure: Annotated[Path | None, typer.Option(help="Draw the result in one picture, here; the ending chooses the format.")] = None,
 ) -> None:
-    """Print what a result file holds: its provenance and how well its networks predict."""
+    """Print what a result file holds: its provenance, and how well its networks predict or what a diagnosis found."""
     from lwcore import results
 
-    try:
+    with failing(OSError, ValueError):
         dataset = results.load(path)
-    except (OSError, ValueError) as error:
-        _fail(str(error))
     told = ("name", "description", "revision", "versions", "machine", "configuration")
     if missing := [key for key in told if key not in dataset.attrs]:
-        _fail(f"path = {str(path)!r}: says no {', '.join(missing)}; must be a result that this package has stored.")
+        fail(f"path = {str(path)!r}: says no {', '.join(missing)}; must be a result that this package has stored.")
     for key in told[:-1]:
         out.print(f"[bold]{key}[/bold] {escape(str(dataset.attrs[key]))}")
+    if "measured_on" in dataset.attrs:
+        _show_diagnosis(path, figure)
+        return
     if "step" not in dataset.dims:  # a sweep
         out.print(dataset.attrs["configuration"], markup=False)
         return
-    with _explained(str(path)):
+    with explained(str(path)):
         out.print(str(Config.model_validate_json(dataset.attrs["configuration"])), markup=False)
     from lwcore import tables
 
     try:
         models = tables.training(dataset)
     except (AttributeError, KeyError) as error:
-        _fail(f"path = {str(path)!r}: {error}; must be a result of lw run, with all its variables.")
+        fail(f"path = {str(path)!r}: {error}; must be a result of lw run, with all its variables.")
     table = Table("model", *models.columns, box=None, header_style="bold")
     for model, row in models.iterrows():
         table.add_row(str(model), *(f"{value:.3f}" for value in row))
@@ -171,6 +177,31 @@ def show_results(
         from lwcore import plots
 
         _draw(lambda: plots.summary(dataset), figure)
+
+
+def _show_diagnosis(path: Path, figure: Path | None) -> None:
+    """Print a stored diagnosis."""
+    from lwcore.diagnose import Diagnosis
+
+    try:
+        found = Diagnosis.load(path)
+        _tell(found)
+    except (AttributeError, KeyError) as error:
+        fail(f"path = {str(path)!r}: {error}; must be a diagnosis as lw diagnose or Diagnosis.save stores it, with all its variables.")
+    if figure is not None:
+        _draw(found.plot, figure)
+
+
+def _tell(found: Diagnosis) -> None:
+    """Print a diagnosis: what was found, and windows."""
+    from lwcore.diagnose import words
+
+    out.print(str(found), markup=False)
+    if found.complete:
+        table = Table(*words.HEADINGS, box=None, header_style="bold")
+        for n in found.table_budgets():
+            table.add_row(f"{n:,}", str(found.window(n, "first_passage")), str(found.window(n)))
+        out.print(table, markup=False)
 
 
 @app.command("diagnose")
@@ -197,9 +228,10 @@ def diagnose_network(
 
     from lwcore import results
     from lwcore.diagnose import checkpoint as files
-    from lwcore.diagnose import diagnose, words
+    from lwcore.diagnose import diagnose
 
-    try:
+    told = (OSError, ValueError, TypeError, RuntimeError, ImportError, MemoryError)
+    with interruptible("Interrupted before there was a result."), failing(*told):
         if output is not None:
             results.check_writable("output", output)
         if figure is not None:
@@ -218,19 +250,9 @@ def diagnose_network(
             found.save(output)
         if figure is not None:
             _draw(found.plot, figure)
-    except KeyboardInterrupt:
-        err.print("Interrupted before there was a result.")
-        raise typer.Exit(130) from None
-    except (OSError, ValueError, TypeError, RuntimeError, ImportError, MemoryError) as error:
-        _fail(str(error) or type(error).__name__)
-    out.print(str(found), markup=False)
-    if found.complete:
-        table = Table(*words.HEADINGS, box=None, header_style="bold")
-        for n in found.table_budgets():
-            table.add_row(f"{n:,}", str(found.window(n, "first_passage")), str(found.window(n)))
-        out.print(table, markup=False)
+    _tell(found)
     if found.interrupted:
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command("claims")
@@ -246,26 +268,22 @@ def show_claims(
     """Give the verdict on every claim of the papers that can be checked."""
     from rich.progress import track
 
-    from lwcore import claims
+    from lwcore import claims, results
     from lwcore.claims import record
 
     folder = directory or record.FOLDER
     wanted = claims.registry()
-    try:
+    with interruptible(f"Interrupted. What was measured before is in {folder / record.NAME}."), failing(OSError, ValueError):
         if id:
             wanted = {name: wanted[_known(name, wanted)] for name in id}
         if paper:
             wanted = {name: claim for name, claim in wanted.items() if claim.paper == paper}
         if run:
+            results.check_folder("directory", folder)
             runs = claims.Runs(folder)
             for claim in track(list(wanted.values()), "measuring", console=err):
                 record.record([claims.measure(claim, runs)], folder)
         found = record.outcomes(wanted.values(), folder)
-    except KeyboardInterrupt:
-        err.print(f"Interrupted. What was measured before is in {folder / record.NAME}.")
-        raise typer.Exit(130) from None
-    except (OSError, ValueError) as error:
-        _fail(str(error))
     if verdict:
         found = {name: outcome for name, outcome in found.items() if outcome.verdict.name.lower() == verdict}
     if not found:
@@ -276,15 +294,25 @@ def show_claims(
     if id or not found:
         return
     screen = Console(highlight=False, width=None if out.is_terminal else 1000)  # a line a claim, for grep and its like
-    names = ["verdict", "measured", "place"] if screen.width >= 110 else ["verdict", "measured"]
-    rows = Table(Column("claim", no_wrap=True), *(Column(name, overflow="fold") for name in names), box=None, header_style="bold")
-    overview = record.table(found).assign(verdict=[outcome.verdict.name.lower() for outcome in found.values()])
-    for name, row in overview.iterrows():
-        rows.add_row(str(name), *row[names])
-    screen.print(rows)
+    screen.print(_ledger(record.table(found).assign(verdict=[outcome.verdict.name.lower() for outcome in found.values()]), screen.width))
     for one, count in record.counts(found).items():
         if count:
-            out.print(f"{count:4d} {one.name.lower():9} {one}")
+            short = one.name.lower()
+            out.print(f"{count:4d} {one}" if one.startswith(short) else f"{count:4d} {short}: {one}")
+
+
+def _ledger(overview: DataFrame, width: int) -> Table:
+    """Make the table of claims: a line each, or two where the screen is narrow."""
+    longest = max(map(len, overview.index))
+    if width >= _WIDE:
+        rows = Table(Column("claim", no_wrap=True), "verdict", "measured", "place", box=None, header_style="bold")
+        for name, row in overview.iterrows():
+            rows.add_row(str(name), row.verdict, row.measured, row.place)
+        return rows
+    rows = Table(Column("claim\n  place", min_width=min(longest, width - 24)), "verdict\nmeasured", box=None, header_style="bold")
+    for name, row in overview.iterrows():
+        rows.add_row(Group(str(name), Padding(row.place, (0, 0, 0, 2))), Group(row.verdict, row.measured))
+    return rows
 
 
 def _known(id: str, claims: Iterable[str]) -> str:
@@ -301,34 +329,14 @@ Settings = TypeVar("Settings", Config, Sweep)
 
 def _read(kind: type[Settings], name: str) -> Settings:
     """Read a configuration or a sweep, or end with what is wrong with it."""
-    with _explained(name):
+    with explained(name, kind):
         return kind.from_toml(name) if name.endswith(".toml") else kind.named(name)
-
-
-@contextmanager
-def _explained(name: str) -> Iterator[None]:
-    """End with what is wrong with settings."""
-    try:
-        yield
-    except ValidationError as error:
-        _fail(
-            "\n".join(f"{name}: {'.'.join(map(str, e['loc'])) or 'configuration'}: {e['msg']}{_given(e['input'])}" for e in error.errors())
-        )
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        _fail(f"{name}: not valid TOML: {error}")
-    except (OSError, ValueError) as error:
-        _fail(str(error))
-
-
-def _given(value: object) -> str:
-    """Quote a bad value; a whole section would bury the message."""
-    return "" if isinstance(value, dict) else f" (given: {value!r})"
 
 
 def _executor(where: Where, scheduler: str | None) -> AbstractContextManager[Executor | None]:
     """Make the executor, shut down when the run ends."""
     if scheduler and where is not Where.dask:
-        _fail(f"scheduler = {scheduler!r}: goes with --executor dask only")
+        fail(f"scheduler = {scheduler!r}: goes with --executor dask only")
     from lwcore import executors
 
     if where is Where.processes:
@@ -355,27 +363,6 @@ def _figure_endings() -> list[str]:
     return list(FigureCanvasBase.get_supported_filetypes())
 
 
-@contextmanager
-def _computing(directory: Path) -> Iterator[None]:
-    """Say in words what goes wrong while something is computed, and how to go on."""
-    go_on = f"The same command goes on from here; unfinished work is in {directory}."
-    before = warnings.showwarning
-    warnings.showwarning = lambda message, *_, **__: err.print(str(message), style="yellow", markup=False)
-    try:
-        yield
-    except KeyboardInterrupt:
-        err.print(f"Interrupted. {go_on}")
-        raise typer.Exit(130) from None
-    except (ValueError, FileExistsError, ImportError, NotADirectoryError) as error:
-        _fail(str(error))
-    except OSError as error:
-        _fail(f"{error}. What was finished is kept. {go_on}")
-    except (ArithmeticError, RuntimeError, MemoryError) as error:
-        _fail(str(error) or type(error).__name__)
-    finally:
-        warnings.showwarning = before
-
-
 def _draw(plot: Callable[[], Figure], path: Path) -> None:
     """Draw a figure into a file, or end with why not."""
     import matplotlib as mpl
@@ -384,14 +371,9 @@ def _draw(plot: Callable[[], Figure], path: Path) -> None:
 
     plots.use_book_style()
     mpl.rcParams["figure.facecolor"] = mpl.rcParams["savefig.facecolor"] = "white"  # a file may be looked at on any ground
-    try:
-        results.check_writable("figure", path, _figure_endings())
-        results.write_atomically(path, lambda part: plot().savefig(part, dpi=150, format=path.suffix[1:].lower()))
-    except (OSError, ValueError) as error:
-        _fail(str(error) if str(error).startswith("figure = ") else f"figure = {str(path)!r}: {error}")
-
-
-def _fail(message: str) -> NoReturn:
-    """Print an error and end with status 2."""
-    err.print(message, style="red", markup=False)
-    raise typer.Exit(2)
+    with interruptible("Interrupted before the figure was drawn."):
+        try:
+            results.check_writable("figure", path, _figure_endings())
+            results.write_atomically(path, lambda part: plot().savefig(part, dpi=150, format=path.suffix[1:].lower()))
+        except (OSError, ValueError) as error:
+            fail(str(error) if str(error).startswith("figure = ") else f"figure = {str(path)!r}: {error}")

@@ -35,11 +35,18 @@ def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-# Strictness is for numbers: a list may stand for a tuple, as in TOML there are only lists.
-Lags = Annotated[tuple[PositiveInt, ...], Field(min_length=1, strict=False), AfterValidator(_increasing)]
+def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuse an empty list. Pydantic's own ``min_length`` counts good entries only, and calls a list of bad ones empty, too."""
+    if not values:
+        raise ValueError("must hold at least 1 item")
+    return values
 
-Models = Annotated[tuple[Model, ...], Field(min_length=1, strict=False), AfterValidator(_distinct)]
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1, strict=False), AfterValidator(_distinct)]
+
+# Strictness is for numbers: a list may stand for a tuple, as in TOML there are only lists.
+Counts = Annotated[tuple[PositiveInt, ...], Field(strict=False), AfterValidator(_some), AfterValidator(_increasing)]
+Models = Annotated[tuple[Model, ...], Field(strict=False), AfterValidator(_some), AfterValidator(_distinct)]
+Orders = Annotated[tuple[Order, ...], Field(strict=False), AfterValidator(_some), AfterValidator(_distinct)]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(strict=False), AfterValidator(_some), AfterValidator(_distinct)]
 
 
 class _Section(BaseModel):
@@ -110,7 +117,7 @@ class TaskSettings(_Section):
 
     length: int = Field(ge=2, description="Number of time steps T.")
     input_size: PositiveInt = Field(description="Input dimension D.")
-    lags: Lags = Field(description="Delays of the target, steps.")
+    lags: Counts = Field(description="Delays of the target, steps.")
     coefficients: tuple[float, ...] = Field(strict=False, description="Weight of each delay.")
     noise: float = Field(ge=0, description="Standard deviation of the target's noise.")
 
@@ -162,21 +169,17 @@ class DiagnosticSettings(_Section):
     """What is measured on the trained networks, on fresh sequences."""
 
     sequences: int = Field(ge=32, description="Fresh sequences; the first half fixes the signs, the second half gives the statistic.")
-    lags: Lags = Field(description="Lags at which rates and statistic are taken, steps.")
+    lags: Counts = Field(description="Lags at which rates and statistic are taken, steps.")
     ends: PositiveInt = Field(
         description="Number of end points t at which the orders are compared, spread over those that fit the longest lag."
     )
-    orders: Annotated[tuple[Order, ...], Field(min_length=1, strict=False), AfterValidator(_distinct)] = Field(
-        default=("zeroth", "first", "exact"), description="Orders of transport that are measured."
-    )
+    orders: Orders = Field(default=("zeroth", "first", "exact"), description="Orders of transport that are measured.")
     directions: PositiveInt = Field(description="Number of random directions w in parameter space.")
     error: float = Field(default=0.1, gt=0, lt=0.5, description="Detection error ε that N(ℓ) sequences must reach.")
     significance: float = Field(
         default=0.01, gt=0, lt=1, description="Chance allowed of any false detection among a network's lags and directions."
     )
-    budgets: Annotated[tuple[PositiveInt, ...], Field(min_length=1, strict=False), AfterValidator(_increasing)] = Field(
-        description="Numbers of sequences N."
-    )
+    budgets: Counts = Field(description="Numbers of sequences N.")
     keep_numbers: bool = Field(default=False, description="Store each sequence's numbers for the network's own error, in single precision.")
 
 
@@ -188,9 +191,7 @@ class Config(_File):
 
     _folder = "configs"
     models: Models = Field(description="Cells.")
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Field(min_length=1, strict=False), AfterValidator(_distinct)] = (
-        Field(description="Seeds; all models of one share their task and sequences.")
-    )
+    seeds: Seeds = Field(description="Seeds; all models of one share their task and sequences.")
     task: TaskSettings = Field(description="The task.")
     network: NetworkSettings = Field(description="Size and start of the cells.")
     training: TrainingSettings = Field(description="How they are trained.")

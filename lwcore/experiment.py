@@ -93,7 +93,7 @@ def run(
         FileExistsError: If a result of another configuration stands under the same name and `resume` is set; or if it is not, and another
             process is at the same run.
         OSError: If a file cannot be written; what was finished is kept.
-        ValueError: If there is no such device, or an executor as well.
+        ValueError: If the directory is a file, there is no such device, or an executor as well.
     """
     if train.device_of(device).type != "cpu" and executor is not None:
         raise ValueError(f"device = {device!r}: trains in this process; must be 'cpu' with an executor.")

@@ -6,6 +6,8 @@ from typing import Any
 
 import xarray as xr
 
+from lwcore.arguments import instance_of
+
 
 def dataset_with(name: str, value: Any, *variables: str) -> xr.Dataset:
     """Return `value` after checking that it is a dataset that holds some variables, coordinates or dimensions.
@@ -22,12 +24,11 @@ def dataset_with(name: str, value: Any, *variables: str) -> xr.Dataset:
         TypeError: If it is no dataset.
         ValueError: If one of them is missing.
     """
-    if not isinstance(value, xr.Dataset):
-        raise TypeError(f"{name} is a {type(value).__name__}: must be an xarray.Dataset, as lwcore.results.load gives it.")
-    missing = [variable for variable in variables if variable not in value.variables and variable not in value.dims]
+    dataset = instance_of(name, value, xr.Dataset)
+    missing = [variable for variable in variables if variable not in dataset.variables and variable not in dataset.dims]
     if missing:
-        raise ValueError(f"{name} holds {', '.join(map(str, value.variables)) or 'nothing'}: must hold {', '.join(missing)}, too.")
-    return value
+        raise ValueError(f"{name} holds {', '.join(map(str, dataset.variables)) or 'nothing'}: must hold {', '.join(missing)}, too.")
+    return dataset
 
 
 def array_with(name: str, value: Any, *dims: str) -> xr.DataArray:
@@ -45,11 +46,10 @@ def array_with(name: str, value: Any, *dims: str) -> xr.DataArray:
         TypeError: If it is no labelled array, or not one of real numbers or truth values.
         ValueError: If a dimension is missing, or it is empty.
     """
-    if not isinstance(value, xr.DataArray):
-        raise TypeError(f"{name} is a {type(value).__name__}: must be an xarray.DataArray.")
-    if value.dtype.kind not in "biuf":
-        raise TypeError(f"{name} has dtype {value.dtype}: must be made of real numbers.")
-    if not set(dims) <= set(value.dims) or value.size == 0:
-        sizes = ", ".join(f"{dim} {size}" for dim, size in value.sizes.items())
+    array = instance_of(name, value, xr.DataArray)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {array.dtype}: must be made of real numbers.")
+    if not set(dims) <= set(array.dims) or array.size == 0:
+        sizes = ", ".join(f"{dim} {size}" for dim, size in array.sizes.items())
         raise ValueError(f"{name} has the dimensions ({sizes}): must have {', '.join(dims) or 'entries'}, none of them 0.")
-    return value
+    return array

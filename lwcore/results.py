@@ -80,6 +80,22 @@ def check_writable(name: str, path: Path, endings: Collection[str] | None = None
         raise ValueError(f"{name} = {str(path)!r}: must be in a folder that can be written to ({error.strerror}).") from None
 
 
+def check_folder(name: str, path: Path) -> None:
+    """Check that a folder is there or can be made, before the work that is to be kept in it.
+
+    Args:
+        name: Name of the argument, for the message.
+        path: The folder.
+
+    Raises:
+        ValueError: If it, or a folder that it should lie in, is something else.
+    """
+    there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    if not os.path.isdir(there):
+        below = "" if there == path else f", for {str(there)!r} is none"
+        raise ValueError(f"{name} = {str(path)!r}: is no folder and cannot be made one{below}; must be a folder, or a new one's name.")
+
+
 def sealed(content: bytes) -> bytes:
     """Put the seal behind some bytes.
 

@@ -44,6 +44,7 @@ def run_sweep(
         FileExistsError: If the result of another sweep stands under the same name and `resume` is set; or if it is not, and another
             process is at the same sweep.
         OSError: If a file cannot be written; what was finished is kept.
+        ValueError: If the directory is a file.
         RuntimeError: If unfinished work was removed from outside.
     """
     points = sweep.points()

@@ -62,7 +62,9 @@ def once(subject: results.Described, folder: Path, tasks: Sequence[str], make: C
             process is at the same work.
         Gone: If the folder was removed from outside.
         OSError: If the result cannot be stored.
+        ValueError: If the directory that is to hold the folder is a file.
     """
+    results.check_folder("directory", folder.parent)
     path = folder.parent / f"{subject.name}.nc"
     stored = _finished(subject, path) if resume else None
     if stored is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import re
 import signal
@@ -20,7 +21,8 @@ import lwcore
 from lwcore import checkpoints, claims
 from lwcore.claims import claim
 from lwcore.cli import Found, Paper, app
-from lwcore.config import shipped
+from lwcore.config import Config, Sweep, shipped
+from tests.built_book import ROOT
 
 
 def lw(*arguments):
@@ -29,11 +31,55 @@ def lw(*arguments):
     return result.exit_code, result.output
 
 
-def test_list_names_what_ships():
-    code, output = lw("list")
-    assert code == 0
-    assert "quick" in output
-    assert "smoke" in output
+ENTRY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["lw"].replace(":", " import ")
+COMMAND = f"import sys\n{{}}\nfrom {ENTRY} as main\nsys.exit(main())"
+
+
+def on_a_screen(*arguments):
+    """What a command of its own shows on a terminal of 80 columns: its lines."""
+    screen = {"COLUMNS": "80", "TTY_COMPATIBLE": "1", "TERM": "dumb", "NO_COLOR": "1"}
+    command = [sys.executable, "-c", COMMAND.format(""), *arguments]
+    done = subprocess.run(command, env=os.environ | screen, capture_output=True, text=True, check=True)
+    return re.sub(r"\x1b\[[\d;]*m", "", done.stdout).splitlines()
+
+
+def left_and_right(lines, heading):
+    """Two columns, each as the entries that begin at its left edge."""
+    start = lines[0].index(heading)
+    assert {line[start - 1 : start] for line in lines} <= {" ", ""}
+    return [line[:start].rstrip() for line in lines], [line[start:].rstrip() for line in lines]
+
+
+def test_list_names_what_ships_and_fits_a_screen():
+    lines = on_a_screen("list")
+    assert max(map(len, lines)) <= 80
+    second = next(k for k, line in enumerate(lines) if line.startswith(" sweep"))
+    described = (
+        {name: Config.named(name).description for name in shipped()},
+        {name: Sweep.named(name).description for name in shipped("sweeps")},
+    )
+    for part, descriptions in zip((lines[:second], lines[second:]), described, strict=True):
+        left, right = left_and_right(part, "what it is")
+        begins = [k for k, word in enumerate(left) if word]
+        assert [left[k].strip() for k in begins[1:]] == list(descriptions)
+        for begin, end, description in zip(begins[1:], [*begins[2:], len(part)], descriptions.values(), strict=True):
+            assert " ".join(right[begin:end]).startswith(description)
+            assert end - begin <= 4
+    text = " ".join(" ".join(lines).split())
+    assert "ConstGate, SharedGate, DiagGate seeds 2, T 16, H 6, steps 30" in text
+
+
+def test_claims_fit_a_screen_with_their_places():
+    lines = on_a_screen("claims")
+    assert max(map(len, lines)) <= 80
+    end = next(k for k, line in enumerate(lines) if re.match(r" +\d+ holds$", line))
+    left, right = left_and_right(lines[:end], "verdict")
+    found = claims.outcomes(claims.registry().values())
+    assert " ".join(" ".join(left[2:]).split()) == " ".join(f"{name} {outcome.claim.place}" for name, outcome in found.items())
+    assert [line.strip() for line in left if line[:2].strip()] == ["claim", *found], "a claim's name is in one piece, at the left edge"
+    assert [word for word in " ".join(right).split() if word.upper() in claims.Verdict.__members__] == [
+        outcome.verdict.name.lower() for outcome in found.values()
+    ]
 
 
 def test_run_stores_shows_and_does_nothing_the_second_time(tmp_path):
@@ -142,6 +188,72 @@ def test_interrupt_leaves_a_clean_state_and_says_how_to_go_on(tmp_path):
     assert (tmp_path / "smoke.nc").read_bytes() == (tmp_path / "alone" / "smoke.nc").read_bytes()
 
 
+class Interrupts:
+    """Sends SIGINT to its own process when some module is imported."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def find_spec(self, name, path=None, target=None):
+        if name == self.name:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [("lwcore.cli", ["list"]), ("typer", ["list"]), ("pydantic", ["list"]), ("torch", ["run", "smoke"]), ("torch", ["diagnose"])],
+)
+def test_an_interrupt_while_modules_are_imported_is_told_in_a_line(module, arguments, tmp_path):
+    if arguments == ["diagnose"]:
+        arguments = ["diagnose", "--checkpoint", "none.pt", "--data", "none.npz"]
+    finder = f"import os, signal\n{inspect.getsource(Interrupts)}\nsys.meta_path.insert(0, Interrupts({module!r}))"
+    done = subprocess.run([sys.executable, "-c", COMMAND.format(finder), *arguments], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "stored", "said"),
+    [
+        ([], False, "The same command goes on from here; unfinished work is in {0}."),
+        (
+            ["--no-resume"],
+            False,
+            "With --no-resume the same command starts anew; without it, it goes on from here; unfinished work is in {0}.",
+        ),
+        (
+            ["--no-resume"],
+            True,
+            "With --no-resume the same command starts anew; without it, it gives the result that is in {0}/smoke.nc already.",
+        ),
+    ],
+)
+def test_what_is_said_of_going_on_is_true(options, stored, said, tmp_path, monkeypatch):
+    if stored:
+        assert lw("run", "smoke", "--seeds", 1, "--directory", tmp_path)[0] == 0
+    with monkeypatch.context() as patched:
+        patched.setattr("lwcore.experiment.measure", interrupt)
+        code, output = lw("run", "smoke", "--seeds", 1, "--directory", tmp_path, *options)
+    assert code == 130
+    assert f"Interrupted. {said.format(tmp_path)}\n" in output
+    (partial,) = tmp_path.glob("*.partial")
+    kept = {path: path.stat().st_mtime_ns for path in partial.glob("*.checkpoint")}
+    assert kept
+    with monkeypatch.context() as patched:  # the same command with and without --no-resume; training is begun anew, or not
+        patched.setattr("lwcore.experiment.measure", interrupt)
+        code, output = lw("run", "smoke", "--seeds", 1, "--directory", tmp_path)
+        assert ("is there already" in output) == stored
+        assert {path: path.stat().st_mtime_ns for path in partial.glob("*.checkpoint")} == kept
+        if options:
+            lw("run", "smoke", "--seeds", 1, "--directory", tmp_path, *options)
+            assert {path: path.stat().st_mtime_ns for path in partial.glob("*.checkpoint")} != kept
+
+
+def interrupt(*_, **__):
+    """Stand in the place of a function in which Ctrl-C is pressed."""
+    raise KeyboardInterrupt
+
+
 def test_a_device_that_is_not_there_is_named(tmp_path):
     code, output = lw("run", "smoke", "--device", "cuda:9", "--directory", tmp_path)
     assert code == 2
@@ -153,7 +265,8 @@ def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
     code, output = lw("claims")
     assert code == 0
     assert "gradient-is-a-sum-over-lags" in output
-    assert re.search(r"\d+ refuted +refuted as stated", output)
+    assert re.search(r"^ +\d+ refuted as stated$", output, re.MULTILINE)
+    assert re.search(r"^ +\d+ open: not testable here$", output, re.MULTILINE)
     code, output = lw("claims", "--id", "immediate-not-total-derivative")
     assert code == 0
     for word in ("as stated: ", "must be ≤ 1e-10: fails", "instead: ", "smallest counterexample: "):

@@ -64,6 +64,9 @@ def test_fingerprint_changes_with_any_entry():
         ("models", ["VanillaRNN"], "'DiagGate', 'GRU' or 'LSTM'"),
         ("seeds", [1, 1], "anything twice"),
         ("seeds", [], "at least 1 item"),
+        ("seeds", [-1], "^1 validation error for Config\nseeds.0\n  Input should be greater than or equal to 0"),
+        ("diagnostics.budgets", [0, 0], "^2 validation errors for Config\ndiagnostics.budgets.0\n"),
+        ("diagnostics.orders", [], "at least 1 item"),
         ("name", "../up", "should match pattern"),
     ],
 )

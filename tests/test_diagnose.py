@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import re
 import zipfile
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from bs4 import BeautifulSoup
 from torch import nn
 
+from lwcore import results
 from lwcore.calibration import binomial_interval
 from lwcore.diagnose import Diagnosis, checkpoint, diagnose
 from lwcore.diagnose.bands import ratio_bands, required
@@ -99,6 +101,9 @@ def test_windows_are_those_of_the_numbers(found):
     for n in data.budget.values.tolist():
         seen = data.lag.values[(needed <= n).values & data.detected.values.astype(bool)]
         assert found.window(n).steps == max(seen, default=0) == int(data.window.sel(budget=n, definition="supremum", reading="variance"))
+        for definition in ("supremum", "first_passage"):
+            stable = data.window.sel(budget=n, definition=definition, reading="stable")
+            assert found.window(n, definition, "stable").steps == int(stable)
         interval = data.window_interval.sel(budget=n, definition="supremum")
         assert (found.window(n).low, found.window(n).high) == tuple(interval.values.tolist())
 
@@ -120,7 +125,8 @@ def test_variables_say_what_they_are(found):
 def test_it_shows_itself_is_stored_and_drawn(found, tmp_path):
     page = BeautifulSoup(found._repr_html_(), "html.parser")
     assert " ".join(str(found).split()) in " ".join(page.get_text().split())
-    assert len(page.select(".diagnosis > table tbody tr")) == 8
+    rows = [row.find("td").get_text() for row in page.select(".diagnosis > table tbody tr")]
+    assert rows == ["1", "8", "64", "400", "512", "2,048", "16,384", "131,072", "1,048,576"], "with the N of the first sentence"
     assert any("time scales" in entry.get_text() for entry in page.select(".diagnosis > ul > li"))
     assert page.select_one("details").find("summary").get_text() == "All numbers"
     found.save(tmp_path / "mine.nc")
@@ -128,6 +134,16 @@ def test_it_shows_itself_is_stored_and_drawn(found, tmp_path):
     assert str(again) == str(found)
     assert again.window(1000) == found.window(1000)
     assert not again.interrupted
+    code, output = lw("show", tmp_path / "mine.nc", "--figure", tmp_path / "shown.png")
+    assert code == 0, output
+    assert f"\n{found}\n" in output
+    row = ["400", str(found.window(400, "first_passage")), str(found.window(400))]
+    assert " ".join(row) in [" ".join(line.split()) for line in output.splitlines()]
+    assert (tmp_path / "shown.png").read_bytes().startswith(b"\x89PNG")
+    results.save(found.data.drop_vars("required_interval"), tmp_path / "part.nc")
+    code, output = lw("show", tmp_path / "part.nc")
+    assert code == 2
+    assert re.search("path = '.*part.nc': .*required_interval.*; must be a diagnosis", output)
     found.plot().savefig(tmp_path / "mine.svg")
     again.plot().savefig(tmp_path / "mine.png")
     found.data.drop_attrs().assign_attrs(fingerprint="x").to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
@@ -372,7 +388,7 @@ def test_checkpoints_that_do_not_say_which_network_are_explained(tmp_path):
     with pytest.raises(ValueError, match="do not fit together"):
         checkpoint.network(broken)
     (tmp_path / "noise.pt").write_bytes(b"noise")
-    with pytest.raises(ValueError, match="refused"):
+    with pytest.raises(ValueError, match=r"noise.pt': not a file of weights; must be one that torch\.save"):
         checkpoint.load_weights(tmp_path / "noise.pt")
     with pytest.raises(FileNotFoundError, match="no such file"):
         checkpoint.load_weights(tmp_path / "none.pt")

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
-from lwcore.diagnose import AxesWarning, diagnose
+from lwcore.diagnose import AxesWarning, checkpoint, diagnose
 from tests.networks import draw
 from tests.test_diagnose import Net, planted
 
@@ -140,12 +140,43 @@ ROWS = {
     ),
     "the same with an nn loss": ({"batches": (X, Y[:, 0]), "loss": nn.HuberLoss()}, "they would be broadcast; must have the same shape"),
     "no head": ({"model": bare()}, r"predictions \(60, 16, 4\) and targets \(60, 1\).*is a head missing"),
-    "no head for classes": ({"model": bare(), "batches": (X, CLASSES)}, r"loss: fails on predictions \(60, 16, 4\).*is a head missing"),
+    "no head for classes": (
+        {"model": bare(), "batches": (X, CLASSES)},
+        r"predictions \(60, 16, 4\) and targets \(60,\): .*is a head missing",
+    ),
     "a head that fails": ({"model": bare(), "head": nn.Linear(5, 1)}, "head: fails on inputs of shape"),
     "steps first, sequences given first": (
         {"model": StepsFirst()},
         r"no axis counts the 16 sequences .* read as 16 sequences of 60 steps of 1 number\. The LSTM has batch_first=False",
     ),
+    "an axis too many in classes": (
+        {"model": net(outputs=2), "batches": (X, CLASSES[:, None]), "loss": nn.CrossEntropyLoss()},
+        r"loss \(CrossEntropyLoss\) of predictions \(60, 2\) and targets \(60, 1\): targets must be classes, integers of shape \(60,\), "
+        r"or probabilities in the shape of the predictions\. Here targets\.reshape\(60,\) would do\.$",
+    ),
+    "the same with no loss named": (
+        {"model": net(outputs=2), "batches": (X, CLASSES[:, None])},
+        r"loss \(cross-entropy\) .* targets \(60, 1\): .*Here targets\.reshape\(60,\) would do\.$",
+    ),
+    "the same from files": (
+        {"model": net(outputs=2), "batches": (X, CLASSES[:, None]), "loss": checkpoint.loss_of},
+        r"targets \(60, 1\), .*must be classes, integers of shape \(60,\), .*Here targets\.reshape\(60,\) would do\..*--every-step",
+    ),
+    "classes that are no integers": (
+        {"model": net(outputs=2), "batches": (X, CLASSES.float()), "loss": nn.CrossEntropyLoss()},
+        r"targets \(60,\): targets must be classes, integers .* Here targets\.long\(\) would do\.$",
+    ),
+    "classes on the last axis": (
+        {
+            "model": bare(),
+            "head": nn.Linear(4, 3),
+            "batches": (X, torch.zeros(60, 16, dtype=torch.long)),
+            "loss": nn.functional.cross_entropy,
+        },
+        r"predictions \(60, 16, 3\) and targets \(60, 16\): .* shape \(60, 3\).* Here predictions\.movedim\(-1, 1\) would do",
+    ),
+    "a class for a loss": ({"loss": nn.CrossEntropyLoss}, r"loss = CrossEntropyLoss, a class: must be .*instance.*CrossEntropyLoss\(…\)"),
+    "a class for a head": ({"model": bare(), "head": nn.Linear}, "head = Linear, a class: must be"),
     "classes beyond the predictions": ({"model": net(outputs=2), "batches": (X, CLASSES + 1)}, "loss: fails on predictions.*out of bounds"),
     "a loss without pull": ({"loss": lambda p, y: 0 * (p - y).square().mean()}, "gradient is 0 for every one of 60 sequences"),
     "a target that never changes": ({"batches": (X, 0 * Y), "source": "target"}, "all targets are the same.*source must be 'error'"),

@@ -159,8 +159,9 @@ def test_failure_cancels_what_has_not_begun(tmp_path):
 def test_folder_that_cannot_be_made_is_known_before_training(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(experiment, "run_member", None)  # would raise another error if called
-    with pytest.raises((FileExistsError, NotADirectoryError)):
-        run(SMOKE, directory=tmp_path / "file", progress=False)
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ValueError, match=f"directory = '{place}': is no folder"):
+            run(SMOKE, directory=place, progress=False)
 
 
 def test_any_executor_gives_the_same_bits(undisturbed, tmp_path):

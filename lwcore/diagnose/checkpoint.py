@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from lwcore.arguments import one_of
+from lwcore.diagnose.losses import no_classes
 
 _KINDS = {4: "lstm", 3: "gru", 1: "rnn"}  # blocks of H rows in weight_hh
+_BEGINNINGS = b"PK\x03\x04", b"\x80"  # of what torch.save writes: an archive, and in earlier times a pickle
 NONLINEARITIES = ("tanh", "relu")
 
 
@@ -65,19 +67,26 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
             return load_file(file)
         except (SafetensorError, OSError) as error:
             raise ValueError(f"checkpoint = {str(path)!r}: not a safetensors file ({error}).") from None
+    with file.open("rb") as opened:
+        known = opened.read(4).startswith(_BEGINNINGS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an unusual pickle, which is about to be refused
             held = torch.load(file, weights_only=True, map_location="cpu")
-    except pickle.UnpicklingError as error:
+    except Exception as error:  # torch.load raises what it likes
+        if not known:
+            raise ValueError(
+                f"checkpoint = {str(path)!r}: not a file of weights; must be one that torch.save(net.state_dict(), path) has written, or a "
+                ".safetensors file."
+            ) from None
+        if not isinstance(error, pickle.UnpicklingError):
+            raise ValueError(f"checkpoint = {str(path)!r}: not a file of weights ({error}).") from None
         asked = re.search(r"GLOBAL (\S+)", str(error))
         why = f"it asks to run {asked[1]}" if asked else "it holds more than weights"
         raise ValueError(
             f"checkpoint = {str(path)!r}: refused, {why}. Only weights are read, and nothing in a file is run; "
             "store them with torch.save(net.state_dict(), path)."
         ) from None
-    except Exception as error:  # torch.load raises what it likes
-        raise ValueError(f"checkpoint = {str(path)!r}: not a file of weights ({error}).") from None
     return _tensors(held, path)
 
 
@@ -195,7 +204,10 @@ def loss_of(predictions: Tensor, targets: Tensor) -> Tensor:
         ValueError: If the shapes do not fit.
     """
     if not targets.is_floating_point():
-        return nn.functional.cross_entropy(predictions.movedim(-1, 1), targets)
+        predictions = predictions.movedim(-1, 1)
+        if said := no_classes(predictions, targets):
+            raise ValueError(f"{said} See --every-step, --readout.")
+        return nn.functional.cross_entropy(predictions, targets)
     if predictions.numel() != targets.numel():
         raise ValueError(
             f"targets: {tuple(targets.shape)} do not fit predictions of {tuple(predictions.shape)}; see --every-step, --readout."

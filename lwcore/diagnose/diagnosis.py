@@ -18,7 +18,7 @@ from lwcore.window import learnability_window
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SHOWN = 8  # rows of a table, at the most
+_SHOWN = 8  # of the stored numbers of sequences in a table, at the most
 
 
 class Window(NamedTuple):
@@ -62,12 +62,13 @@ class Diagnosis:
         """Whether there are numbers to read a window from; false where an interrupt has left only the transport."""
         return "required" in self.data
 
-    def window(self, n_sequences: int, definition: str = "supremum") -> Window:
+    def window(self, n_sequences: int, definition: str = "supremum", reading: str = "variance") -> Window:
         """Read the window off for a number of sequences.
 
         Args:
             n_sequences: N, at least 1.
             definition: ``"supremum"``, the longest visible lag, or ``"first_passage"``, the longest up to which all measured lags are.
+            reading: ``"variance"``, or ``"stable"`` for N(ℓ) with the tails of a stable law; the interval is that of noise with a variance.
 
         Returns:
             The window, with its interval.
@@ -77,11 +78,12 @@ class Diagnosis:
         """
         integer_in("n_sequences", n_sequences, 1)
         one_of("definition", definition, ("supremum", "first_passage"))
+        one_of("reading", reading, ("variance", "stable"))
         if not self.complete:
             raise ValueError("window: the measurement was broken off before any sequence had given its numbers.")
         needed, interval, detected = self.data.required, self.data.required_interval, self.data.detected.astype(bool)
         candidates = (
-            needed.sel(reading="variance").where(detected, np.inf),
+            needed.sel(reading=reading).where(detected, np.inf),
             interval.sel(bound="high").where(detected, np.inf),
             interval.sel(bound="low"),
         )
@@ -89,9 +91,10 @@ class Diagnosis:
         return Window(*(int(learnability_window(lags, n.values, [n_sequences], definition=definition)[0]) for n in candidates))
 
     def table_budgets(self) -> list[int]:
-        """Choose some of the stored numbers of sequences N, for a table."""
+        """Choose numbers of sequences N for a table: some of those stored, and the one that the summary speaks of."""
         budgets = self.data.budget.values
-        return budgets[np.unique(np.linspace(0, len(budgets) - 1, _SHOWN).round().astype(int))].tolist()
+        chosen = budgets[np.unique(np.linspace(0, len(budgets) - 1, _SHOWN).round().astype(int))].tolist()
+        return sorted({*chosen, int(self.data.attrs["n_sequences"])})
 
     def __str__(self) -> str:
         """What was found, in a few sentences."""

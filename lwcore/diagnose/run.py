@@ -18,9 +18,10 @@ from lwcore.diagnose.batches import Batch, Sequences, pairs
 from lwcore.diagnose.diagnosis import Diagnosis
 from lwcore.diagnose.inferred import LEVEL, described, inferred
 from lwcore.diagnose.listening import Head
+from lwcore.diagnose.losses import Loss
 from lwcore.diagnose.numbers import Observation
 from lwcore.diagnose.recurrence import first_end
-from lwcore.diagnose.subject import SOURCES, AxesWarning, Loss, Subject
+from lwcore.diagnose.subject import SOURCES, AxesWarning, Subject
 from lwcore.diagnose.words import plural
 from lwcore.progress import bar
 
@@ -101,6 +102,9 @@ def diagnose(
     for name, function in (("head", head), ("loss", loss)):
         if function is not None and not callable(function):
             raise TypeError(f"{name} = {function!r}: must be a function, or None.")
+        if isinstance(function, type):
+            kind = function.__name__
+            raise TypeError(f"{name} = {kind}, a class: must be a function, or an instance of it, as {kind}(…) gives one.")
     integer_in("sequences", sequences, FEWEST)
     real_in("error", error, "(0, 0.5)")
     real_in("significance", significance, "(0, 1)")

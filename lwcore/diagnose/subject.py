@@ -5,31 +5,19 @@ Transport back from there is `Recurrence`'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lwcore.diagnose.batches import Batch, Sequences
 from lwcore.diagnose.listening import Head, Heard, Listener
+from lwcore.diagnose.losses import Loss, check_shapes
 from lwcore.diagnose.recurrence import Scan
 from lwcore.diagnose.words import plural
 
 SOURCES = ("error", "target")
 _TRIED = 4  # sequences on which it is tried whether the network treats them one by one
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}  # rounding adds up over the steps
-_ELEMENTWISE = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCELoss, nn.BCEWithLogitsLoss)
-_ELEMENTWISE_FUNCTIONS = (
-    functional.mse_loss,
-    functional.l1_loss,
-    functional.smooth_l1_loss,
-    functional.huber_loss,
-    functional.binary_cross_entropy,
-    functional.binary_cross_entropy_with_logits,
-)
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class AxesWarning(UserWarning):
@@ -72,7 +60,7 @@ class Subject:
         self.constant: tuple[Tensor, Tensor] | None = None
         heard = self.ear.hear(inputs)
         self._find_axes(inputs, targets, heard)
-        self._check_shapes(heard.predictions, targets)
+        check_shapes(self.loss, self.loss_name, heard.predictions, targets, self.ear.hint())
         with torch.no_grad():
             self._loss(heard.predictions, targets.to(self.ear.device))
         self.check(self.front(batch))
@@ -129,16 +117,6 @@ class Subject:
             f"sequences of {batch} steps, make it with batch_first={not self.ear.batch_first}, or give inputs and targets "
             ".transpose(0, 1)."
         )
-
-    def _check_shapes(self, predictions: Tensor, targets: Tensor) -> None:
-        """Refuse a loss that compares number by number but is given other shapes: it would broadcast, and mix sequences."""
-        if not (isinstance(self.loss, _ELEMENTWISE) or self.loss in _ELEMENTWISE_FUNCTIONS) or predictions.shape == targets.shape:
-            return
-        given = f"predictions {tuple(predictions.shape)} and targets {tuple(targets.shape)}"
-        hint = self.ear.hint()
-        if predictions.numel() == targets.numel():
-            hint = f" Here targets.reshape{tuple(predictions.shape)} would do."
-        raise ValueError(f"loss ({self.loss_name}) of {given}: they would be broadcast; must have the same shape.{hint}")
 
     def front(self, batch: Batch) -> Sequences:
         """Bring a batch's axis of sequences to the front."""

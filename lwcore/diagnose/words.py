@@ -157,7 +157,7 @@ def page(found: Diagnosis) -> str:
     if found.complete:
         rows = []
         for n in found.table_budgets():
-            stable = int(found.data.window.sel(budget=n, reading="stable", definition="supremum"))
+            stable = found.window(n, reading="stable").steps
             rows.append((f"{n:,}", str(found.window(n, "first_passage")), str(found.window(n)), str(stable)))
         level, longest = 100 * float(found.data.attrs["level"]), int(found.data.lag[-1])
         caption = f"Window in steps, with {level:.0f} % interval, of lags measured up to {longest}"

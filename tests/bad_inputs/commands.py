@@ -54,7 +54,14 @@ def smoke(before: str, after: str) -> bytes:
 
 # A configuration each, and what must be said of it.
 TOML = {
-    "unknown-key": (smoke("[task]", "[task]\nspeed = 3"), r"task\.speed: .*not permitted \(given: 3\)"),
+    "unknown-key": (smoke("[task]", "[task]\nspeed = 3"), r"task\.speed: .*not permitted \(given: 3\)$"),
+    "misspelt-key": (smoke("[task]", "[task]\nlenght = 3"), r"task\.lenght: .*\(given: 3\); did you mean task\.length\?$"),
+    "misspelt-section": (smoke("[training]", "[trainning]"), r"trainning: .*not permitted; did you mean training\?$"),
+    "key-of-another-section": (b"steps = 3\n" + SMOKE.encode(), r"steps: .*\(given: 3\); did you mean training\.steps\?$"),
+    "key-of-two-others": (
+        smoke("[task]", "[task]\nsequence = 3"),
+        r"task\.sequence: .*did you mean training\.sequences or diagnostics\.sequences\?$",
+    ),
     "unknown-section": (SMOKE.encode() + b"\n[magic]\n", "magic: .*not permitted"),
     "missing-section": (SMOKE.partition("[diagnostics]")[0].encode(), "diagnostics: Field required"),
     "duplicate-key": (smoke("[task]", "[task]\nnoise = 0.1\nnoise = 0.2"), "not valid TOML: .*overwrite"),
@@ -71,7 +78,7 @@ TOML = {
     "huge-integer": (smoke("steps = 30", f"steps = {'9' * 5000}"), "huge-integer.toml.*must hold numbers that Python can read"),
     "beyond-64-bits": (smoke("length = ", f"noise_ = {2**70}\nlength = "), r"task\.noise_: .*not permitted"),
     "seed-beyond-64-bits": (smoke("seeds = [1, 2]", f"seeds = [{2**63}]"), rf"seeds\.0: .*less than.*{2**63}"),
-    "negative-seed": (smoke("seeds = [1, 2]", "seeds = [-1]"), r"seeds\.0: .*greater than or equal to 0 \(given: -1\)"),
+    "negative-seed": (smoke("seeds = [1, 2]", "seeds = [-1]"), r"toml: seeds\.0: [^:]*greater than or equal to 0 \(given: -1\)$"),
     "no-seeds": (smoke("seeds = [1, 2]", "seeds = []"), "seeds: .*at least 1 item"),
     "seed-twice": (smoke("seeds = [1, 2]", "seeds = [1, 1]"), r"seeds: .*must not name anything twice \(given: \[1, 1\]\)"),
     "seed-as-float": (smoke("seeds = [1, 2]", "seeds = [1.0]"), r"seeds\.0: .*valid integer \(given: 1\.0\)"),
@@ -136,6 +143,18 @@ SWEEPS = {
         b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlabel = 1\nchanges = {name = {b = 1}}\n',
         "name.*valid string",
     ),
+    "misspelt-label": (
+        b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlable = 1\nchanges = {}\n',
+        r"axes\.a\.0\.lable: .*did you mean axes\.a\.0\.label\?$",
+    ),
+    "misspelt-measured": (
+        b'name = "a"\ndescription = ""\nbase = "smoke"\nmesured = true\n[[axes.a]]\nlabel = 1\nchanges = {}\n',
+        r"mesured: .*did you mean measured\?$",
+    ),
+    "misspelt-change": (
+        b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlabel = 1\nchanges = {task = {lenght = 30}}\n',
+        r"task\.lenght: .*did you mean task\.length\?$",
+    ),
     "label-as-list": (b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlabel = [1]\nchanges = {}\n', "label.*valid"),
 }
 
@@ -159,13 +178,16 @@ LINES = [
     line("run smoke --device moon --directory {here}/out", "device = 'moon': must be"),
     line("run smoke --device cuda:99 --directory {here}/out", "device = 'cuda:99'.*must be"),
     line("run smoke --speed 3", "No such option.*--speed"),
-    line("run smoke --directory {here}/text.txt", "(File exists|Not a directory).*text.txt"),
-    line("run smoke --directory {here}/text.txt/below", "(File exists|Not a directory).*text.txt"),
+    line("run smoke --scheduler x", r"^scheduler = 'x': goes with --executor dask only$"),
+    line("run smoke --directory {here}/text.txt", "^directory = '.*text.txt': is no folder .*; must be a folder"),
+    line("run smoke --no-resume --directory {here}/text.txt", "^directory = '.*text.txt': is no folder .*; must be a folder"),
+    line("run smoke --directory {here}/text.txt/below", "^directory = '.*below': is no folder .*, for '.*text.txt' is none; must be"),
+    line("run smoke --directory {here}/dangling.nc", "^directory = '.*dangling.nc': is no folder"),
     line("sweep nonsense", "name = 'nonsense': must be one of"),
     line("sweep smoke", "name = 'smoke': must be one of"),
     line("sweep {here}/unknown-key.toml", "base: Field required"),
     line("sweep {here}/folder.toml", "path = .*must be a file"),
-    line("sweep spectra --directory {here}/text.txt", "(File exists|Not a directory).*text.txt"),
+    line("sweep spectra --directory {here}/text.txt", "^directory = '.*text.txt': is no folder"),
     line("show", "Missing argument"),
     line("show {here}/nothing.nc", "path = .*nothing.nc': there is no such result file"),
     line("show {here}", "path = .*there is no such result file"),
@@ -184,8 +206,13 @@ LINES = [
     line("diagnose --checkpoint {here}/weights.pt --data {here}/pickled.npz", "data = .*must be an .npz file"),
     line("diagnose --checkpoint {here}/weights.pt --data {here}/no-targets.npz", "data = .*must be an .npz file.*targets"),
     line("diagnose --checkpoint {here}/weights.pt --data {here}/text.npz", "data = .*must be numbers"),
-    line("diagnose --checkpoint {here}/empty.toml --data {here}/data.npz", "checkpoint = .*(not a file of weights|refused)"),
-    line("diagnose --checkpoint {here}/text.txt --data {here}/data.npz", "checkpoint = .*(not a file of weights|refused)"),
+    *(
+        line(
+            f"diagnose --checkpoint {{here}}/{name} --data {{here}}/data.npz", f"checkpoint = .*{name}': not a file of weights; must be one"
+        )
+        for name in ("empty.toml", "text.txt", "missing-section.toml")
+    ),
+    line("diagnose --checkpoint {here}/cut-off.pt --data {here}/data.npz", "checkpoint = .*cut-off.pt': not a file of weights \\(.+\\)"),
     line("diagnose --checkpoint {here}/malicious.pt --data {here}/data.npz", "checkpoint = .*refused, it asks to run"),
     line("diagnose --checkpoint {here}/malicious.pkl --data {here}/data.npz", "checkpoint = .*(refused|not a file of weights)"),
     line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --lags x", "lags = 'x': must be integers with commas"),
@@ -195,6 +222,7 @@ LINES = [
     line("claims --id nonsense", "id = 'nonsense': there is no such claim"),
     line("claims --directory {here}/nothing", "nothing"),
     line("claims --directory {here}/text.txt", "text.txt"),
+    line("claims --run --id gradient-is-a-sum-over-lags --directory {here}/text.txt", "^directory = '.*text.txt': is no folder"),
     line("claims --speed 3", "No such option.*--speed"),
     line("nonsense", "No such command 'nonsense'"),
     *(
@@ -233,6 +261,7 @@ def make_files(here: Path) -> None:
         file.attrs["fingerprint"] = "0" * 12
     lstm = torch.nn.LSTM(1, 2)
     torch.save({f"recurrent.{name}": value for name, value in lstm.state_dict().items()}, here / "weights.pt")
+    (here / "cut-off.pt").write_bytes((here / "weights.pt").read_bytes()[:-100])
     torch.save(Runs(), here / "malicious.pt")
     (here / "malicious.pkl").write_bytes(pickle.dumps(Runs()))
     np.savez(here / "data.npz", inputs=np.zeros((50, 6)), targets=np.zeros(50))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -38,7 +39,10 @@ DOORS = [
         CONFIG.but,
         models=Argument(
             ("GRU",),
-            tuple(Bad(value, ValidationError, re.escape(repr(value)[:5])) for value in ((), ("RNN",), ("GRU", "GRU"), "GRU", 3, None)),
+            (
+                Bad(("RNN",), ValidationError, r"models\.0\n.*'RNN'"),
+                *(Bad(value, ValidationError, re.escape(repr(value)[:5])) for value in ((), ("GRU", "GRU"), "GRU", 3, None)),
+            ),
         ),
         seeds=Argument((1,), tuple(Bad(value, ValidationError, "seeds") for value in ((), (-1,), (1, 1), (2**63,), (1.5,), ("x",), 1))),
         training=Argument(
@@ -114,7 +118,13 @@ DOORS = [
         level=LEVEL,
     ),
     Door(results.load, path=Argument("a.nc", MISSING)),
-    Door(experiment.run, device=Argument("cpu", (wrong("gpu"), wrong("cuda:99"), wrong(3, TypeError))), config=CONFIG, progress=False),
+    Door(
+        experiment.run,
+        device=Argument("cpu", (wrong("gpu"), wrong("cuda:99"), wrong(3, TypeError))),
+        directory=Argument(None, (wrong(os.devnull), wrong(f"{os.devnull}/below"))),
+        config=CONFIG,
+        progress=False,
+    ),
     Door(
         diagnose.diagnose,
         model=MODEL,
@@ -140,5 +150,5 @@ DOORS = [
         resamples=integer(100, 100),
     ),
     Door(diagnose.Diagnosis.load, path=Argument("a.nc", MISSING)),
-    Door(diagnose.Diagnosis(xr.Dataset()).window, n_sequences=integer(1, 1), definition=word("supremum")),
+    Door(diagnose.Diagnosis(xr.Dataset()).window, n_sequences=integer(1, 1), definition=word("supremum"), reading=word("variance")),
 ]

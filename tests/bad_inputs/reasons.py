@@ -10,8 +10,11 @@ MODULES = {
     r"lwcore\.cells\.\w+\.(Cell|ScalarGateCell|GRU|LSTM)\.(step|scan)": "one step, or a scan in pieces, behind `forward` and training",
     r"lwcore\.stable\.(standard|estimates|mcculloch|ecf|hill|likelihood)\..*": "behind `fit` and the methods of `SymmetricStable`",
     r"lwcore\.bounds\.shift_family\..*": "behind the bounds, which call `standardised` at their doors",
-    r"lwcore\.diagnose\.(batches|inferred|listening|numbers|recurrence|subject|words)\..*": "behind `diagnose`: test_diagnose_refusals",
+    r"lwcore\.diagnose\.(batches|inferred|listening|losses|numbers|recurrence|subject|words)\..*": (
+        "behind `diagnose`: test_diagnose_refusals"
+    ),
     r"lwcore\.(checkpoints|unfinished|executors)\..*": "behind `run`, with what it has made or found",
+    r"lwcore\.(entry|console)\..*": "how commands begin and end; commands have rows",
     r"lwcore\.elman\.expectation\..*": "behind the kernel and the transport target",
 }
 
@@ -49,6 +52,7 @@ NAMES = {
     "lwcore.experiment.run_member": "of a configuration, which has checked itself, model and seed of which `run` passes on",
     "lwcore.experiment.task_of": "of a configuration, which has checked itself, and one of its seeds",
     "lwcore.experiment.traces": "of a configuration, which has checked itself, and its networks",
+    "lwcore.results.check_folder": "a check itself",
     "lwcore.results.check_writable": "a check itself",
     "lwcore.results.reusable": "behind `run`: what is not whole is set aside",
     "lwcore.results.sealed": "puts a checksum behind bytes",
