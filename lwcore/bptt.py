@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from lwcore.arguments import instance_of, integer_in, lag_list
 from lwcore.cells import Cell, Trace
-from lwcore.tensors import floating, torch_generator
-from lwcore.transport import at_steps, checked_ends, default_ends, stream_rates
+from lwcore.tensors import finite, floating, torch_generator
+from lwcore.transport import at_steps, checked_ends, stream_rates
 
 
 def _check(name: str, value: Tensor, like: Tensor) -> None:
@@ -31,8 +31,8 @@ def _check(name: str, value: Tensor, like: Tensor) -> None:
     if value.shape != like.shape or value.dtype != like.dtype:
         given, wanted = ((tuple(tensor.shape), tensor.dtype) for tensor in (value, like))
         raise ValueError(f"{name} has shape {given[0]} and dtype {given[1]}: must have {wanted[0]} and {wanted[1]}.")
-    if not value.sum().isfinite() and not value.isfinite().all():
-        raise ValueError(f"{name}: {int((~value.isfinite()).sum())} of {value.numel()} entries are NaN or infinite; all must be finite.")
+    if not value.sum().isfinite():  # ten times as fast, and finite only if all entries are
+        finite(name, value)
 
 
 def _check_signs(signs: Tensor, shape: tuple[int, int], like: Tensor) -> None:
@@ -312,7 +312,7 @@ def lag_statistic(
     """
     _check("loss_gradients", loss_gradients, instance_of("trace", trace, Trace).outputs)
     steps = lag_list("lags", lags, trace.length)
-    last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
+    last = checked_ends(ends, steps, trace.length)
     _check("sensitivity", sensitivity, trace.states)
     _check_signs(signs, (len(steps), trace.hidden_size), trace.history)
     weights, moved = at_steps(loss_gradients, last), trace.carried(sensitivity).contiguous()

@@ -24,18 +24,8 @@ from lwcore.stable import SymmetricStable
 Array = NDArray[np.float64]
 
 REST = 3.0  # scale of the rest of the gradient, in units of the lag's own part
-PLANTED = (
-    64.0,
-    16.0,
-    8.0,
-    4.0,
-    2.0,
-    1.2,
-    0.8,
-    0.5,
-    0.25,
-    0.0,
-)  # N over N(ℓ): six lags within the window, three beyond, one without a signal
+# N over N(ℓ): six lags within the window, three beyond, one without a signal
+PLANTED = (64.0, 16.0, 8.0, 4.0, 2.0, 1.2, 0.8, 0.5, 0.25, 0.0)
 
 
 def draw(
@@ -61,7 +51,6 @@ def draw(
     """
     generator("rng", rng)
     real_in("error", error, "(0, 0.5)")
-    real_in("alpha", alpha, "(1, 2]")
     strength = finite_array("planted", planted, ndim=1)
     require("planted", strength, strength >= 0, "0 or above")
     shape = integer_in("trials", trials, 1), 1, strength.size, integer_in("n_sequences", n_sequences, 20)
@@ -129,8 +118,7 @@ def nominal_power(alpha: float, planted: ArrayLike, noise: float = 1.0, error: f
         >>> print(nominal_power(2.0, [0, 1, 4]).round(3))
         [0.1 0.5 0.9]
     """
-    real_in("alpha", alpha, "(1, 2]")
-    law = SymmetricStable(alpha)
+    law = SymmetricStable(real_in("alpha", alpha, "(1, 2]"))
     reach = -law.ppf(real_in("error", error, "(0, 0.5)")) * real_in("noise", noise, "(0, inf)")
     strength = finite_array("planted", planted)
     require("planted", strength, strength >= 0, "0 or above")
@@ -190,7 +178,7 @@ def binomial_interval(hits: ArrayLike, trials: int, level: float = 0.95) -> tupl
     integer_in("trials", trials, 1)
     counted = finite_array("hits", hits)
     require("hits", counted, (counted >= 0) & (counted <= trials), "from 0 to the number of trials")
-    number, tail = counted, (1 - real_in("level", level, "(0, 1)")) / 2
-    low = np.where(number > 0, stats.beta.ppf(tail, np.maximum(number, 1), trials - number + 1), 0.0)
-    high = np.where(number < trials, stats.beta.isf(tail, number + 1, np.maximum(trials - number, 1)), 1.0)
+    tail = (1 - real_in("level", level, "(0, 1)")) / 2
+    low = np.where(counted > 0, stats.beta.ppf(tail, np.maximum(counted, 1), trials - counted + 1), 0.0)
+    high = np.where(counted < trials, stats.beta.isf(tail, counted + 1, np.maximum(trials - counted, 1)), 1.0)
     return low, high

@@ -19,10 +19,10 @@ from scipy import integrate
 
 from lwcore import stable
 from lwcore.arguments import finite_array, generator, one_of, real_in, require, sequence_of
-from lwcore.inference import NOISES
+from lwcore.inference import NOISES, probes
 from lwcore.labelled import dataset_with
 from lwcore.resampling import ONE_NUMBER, concentration, resampled, spread
-from lwcore.robust import CASES, numbers, probes
+from lwcore.robust import CASES, numbers
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]

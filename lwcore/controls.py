@@ -14,7 +14,7 @@ from scipy import special, stats
 
 from lwcore.arguments import generator, integer_in, one_of, real_in, sequence_of
 from lwcore.config import Config, DiagnosticSettings
-from lwcore.inference import holm, infer, significant
+from lwcore.inference import holm, infer, probes, significant
 from lwcore.labelled import dataset_with
 from lwcore.window import learnability_window
 
@@ -166,10 +166,10 @@ def shuffled_lags(results: xr.Dataset, n_sequences: int, rng: np.random.Generato
     generator("rng", rng)
     lags = results.lag.values.tolist()
     orders = [rng.permutation(len(lags)) for _ in range(integer_in("draws", draws, 1))]
-    chosen = results.required.sel(source="error", rule="tested", reading="variance", noise_definition="lag")
+    chosen = results.sel(source="error", rule="tested", reading="variance", noise_definition="lag")
     rows = []
     for view in dict.fromkeys(results.view.values):
-        needed = chosen.isel(probe=np.flatnonzero(results.view == view)).transpose(..., "lag").values
+        needed = probes(chosen, view).required.transpose(..., "lag").values
         for definition in results.definition.values:
             real = learnability_window(lags, needed, [n_sequences], definition=definition)[..., 0]
             mixed = np.stack([learnability_window(lags, needed[..., o], [n_sequences], definition=definition)[..., 0] for o in orders])

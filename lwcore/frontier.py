@@ -14,6 +14,7 @@ from scipy.optimize import isotonic_regression
 
 from lwcore.agreement import LEARNED, compare, hits
 from lwcore.arguments import one_of
+from lwcore.inference import probes
 from lwcore.labelled import array_with, dataset_with
 from lwcore.prediction import predictors
 from lwcore.seeds import interval, resamples
@@ -173,14 +174,13 @@ def predicted_needed(start: xr.Dataset, view: str, noise: str, reading: str, sou
         Number of sequences (model, seed, lag).
     """
     dataset_with("start", start, "view", "required", "source")
+    chosen = probes(start, view).required
     for name, value, known in (
-        ("view", view, start.view),
         ("noise", noise, start.noise_definition),
         ("reading", reading, start.reading),
         ("source", source, start.source),
     ):
         one_of(name, value, dict.fromkeys(known.values.tolist()))
-    chosen = start.isel(probe=np.flatnonzero(start.view == view)).required
     return np.exp(np.log(chosen.sel(rule="plug-in", noise_definition=noise, reading=reading, source=source, drop=True)).median("probe"))
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lwcore import bounds, stable, window
-from lwcore.arguments import finite_array, instance_of, integer_in, real_in, require
+from lwcore.arguments import finite_array, instance_of, integer_in, one_of, real_in, require
 from lwcore.config import DiagnosticSettings
 from lwcore.labelled import dataset_with
 
@@ -50,7 +50,7 @@ def infer(observed: xr.Dataset, settings: DiagnosticSettings) -> xr.Dataset:
     )
     by_view = []
     for view in dict.fromkeys(observed.view.values):
-        part = observed[["statistic", "projection"]].isel(probe=np.flatnonzero(observed.view == view))
+        part = probes(observed[["statistic", "projection"]], view)
         by_view.append(_infer_view(part, envelope.sel(order=view, drop=True) if view in envelope.order.values else None, settings))
     result = xr.concat(by_view, "probe")
     result["envelope"] = envelope
@@ -107,6 +107,22 @@ def _infer_view(observed: xr.Dataset, envelope: xr.DataArray | None, settings: D
         "window": (xr.concat(windows, "definition").assign_coords(definition=definitions), "learnability window H_N", "steps"),
     }
     return xr.Dataset({name: array.assign_attrs(long_name=meaning, units=units) for name, (array, meaning, units) in names.items()})
+
+
+def probes(results: xr.Dataset, view: str) -> xr.Dataset:
+    """Keep the probes of one view."""
+    dataset_with("results", results, "view")
+    one_of("view", view, dict.fromkeys(results.view.values.tolist()))
+    return results.isel(probe=np.flatnonzero(results.view == view))
+
+
+def window_of(runs: xr.Dataset, view: str, noise: str, reading: str) -> xr.DataArray:
+    """Choose one window, of the network's own error and by the tested rule; the view's probes stay."""
+    dataset_with("runs", runs, "view", "window")
+    one_of("noise", noise, runs.noise_definition.values.tolist())
+    one_of("reading", reading, runs.reading.values.tolist())
+    at = {"noise_definition": noise, "reading": reading, "source": "error", "rule": "tested", "definition": "supremum"}
+    return probes(runs, view).window.sel(at)
 
 
 def significant(statistics: NDArray[np.float64], level: float) -> NDArray[np.bool_]:

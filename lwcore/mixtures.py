@@ -83,7 +83,6 @@ def power_stretch(lags: ArrayLike, envelope: ArrayLike, factor: float = SAME_SLO
     Returns:
         First and last lag of the stretch and the geometric mean of −slope there; NaN where no slope is below 0.
     """
-    real_in("factor", factor, "(1, inf)")
     at, slopes = local_slopes(lags, envelope)
     return _widest_stretch(at, -slopes, factor)
 
@@ -100,7 +99,6 @@ def exponential_stretch(lags: ArrayLike, envelope: ArrayLike, factor: float = SA
     Returns:
         First and last lag of the stretch and the geometric mean of the time scale ``−dℓ/d log f`` there, in steps; NaN where f never falls.
     """
-    real_in("factor", factor, "(1, inf)")
     at, slopes = local_slopes(lags, envelope)
     first, last, rate = _widest_stretch(at, -slopes / at, factor)
     return first, last, 1 / rate

@@ -18,6 +18,7 @@ from lwcore.arguments import one_of
 from lwcore.bounds import rate_exponent
 from lwcore.config import Config
 from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, legend_above, model_band, signed
+from lwcore.inference import probes, window_of
 from lwcore.window import fit_decay
 
 # An optimiser meets the lag's part inside the noise of the whole gradient; sequences' numbers have a variance (see `tables.concentration`).
@@ -106,7 +107,7 @@ def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
         ("noise of the whole gradient", "total", "mean"),
     )
     for axes, (title, noise, reading) in zip(panels, readings, strict=True):
-        _window_lines(axes, _view(results, view).window.sel(rule="tested", definition="supremum", noise_definition=noise, reading=reading))
+        _window_lines(axes, probes(results, view).window.sel(rule="tested", definition="supremum", noise_definition=noise, reading=reading))
         axes.set_title(title)
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
@@ -123,7 +124,7 @@ def optimiser(results: xr.Dataset) -> Figure:
     for axes, (view, title) in zip(
         panels, (("whole", "along random directions"), ("gradient", "along the lag's own gradient")), strict=True
     ):
-        _window_lines(axes, _view(results, view).window.sel(_OPTIMISER))
+        _window_lines(axes, probes(results, view).window.sel(_OPTIMISER))
         axes.set_title(title)
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
@@ -145,7 +146,7 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
     titles = {"supremum": "supremum: longest lag seen", "first_passage": "first passage: all lags up to it"}
     for axes, (noise, definition) in zip(panels, cases, strict=True):
         at = {"rule": "tested", "noise_definition": noise, "definition": definition, "reading": "variance"}
-        _window_lines(axes, _view(results, view).window.sel(at))
+        _window_lines(axes, probes(results, view).window.sel(at))
         inside = f"noise of the {'lag' if noise == 'lag' else 'whole gradient'}"
         axes.set_title(f"{titles[definition]}\n{inside}" if noise == "lag" else inside, fontsize=10)
     _window_axis(results, *panels)
@@ -164,16 +165,15 @@ def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") 
     Returns:
         The figure; a straight line through the points would confirm H_N ∝ N^{1/(pβ)}.
     """
-    one = _view(results.sel(model=model), view)
+    one = results.sel(model=model)
     beta = fit_decay(one.lag.values, one.envelope.sel(order=view).median("seed")).power.law.decay
     figure, panels = canvas(2, width=7.6, sharey=True)
     for axes, (title, reading, rate) in zip(
         panels, (("v2 to the letter", "letter_v2", "paper_v2"), ("f counted once", "mean", "mean")), strict=True
     ):
-        alpha = float(one.alpha.sel(noise_definition="lag", source="error").median())
+        alpha = float(probes(one, view).alpha.sel(noise_definition="lag", source="error").median())
         power = 1 / (rate_exponent(alpha, rate) * beta)
-        chosen = one.window.sel(noise_definition="lag", source="error", reading=reading, rule="tested", definition="supremum")
-        model_band(axes, one.budget**power, chosen, model, quartiles=True)
+        model_band(axes, one.budget**power, window_of(one, view, "lag", reading), model, quartiles=True)
         axes.set(xlabel=f"$N^{{{power:.2f}}}$   (N = {int(one.budget[0])} to {int(one.budget[-1])})", title=title)
     panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
     return signed(figure, results)
@@ -222,7 +222,7 @@ def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
     """
     figure, (axes,) = canvas(1, width=5.4)
     for model in results.model.values:
-        one = _view(results.sel(model=model), view).sel(source="error", noise_definition="lag")
+        one = probes(results.sel(model=model), view).sel(source="error", noise_definition="lag")
         f, sigma = (a.values.ravel() for a in xr.broadcast(one.envelope.sel(order=view), one.scale))
         slope, offset = np.polyfit(np.log(f), np.log(sigma), 1)
         ends = np.array([f.min(), f.max()])
@@ -275,16 +275,11 @@ def summary(results: xr.Dataset) -> Figure:
         (paper, "zeroth", letter, "Window, version 2 to the letter"),
         (own, "gradient", _OPTIMISER, "Window, in the whole gradient"),
     ):
-        _window_lines(axes, _view(results, view).window.sel(chosen))
+        _window_lines(axes, probes(results, view).window.sel(chosen))
         axes.set_title(title)
     _window_axis(results, paper, own)
     legend_above(figure, own)
     return signed(figure, results)
-
-
-def _view(results: xr.Dataset, view: str) -> xr.Dataset:
-    """Keep the probes of one view."""
-    return results.isel(probe=np.flatnonzero(results.view == view))
 
 
 def _learned_lines(axes: Axes, results: xr.Dataset) -> None:

@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
-_MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
-_MATRICES = dict(zip(_MODELS, (1, 1, 2, 3, 4), strict=True))
+from lwcore.figures import COLOURS, MARKERS, MODELS, canvas, done
+
+_MATRICES = dict(zip(MODELS, (1, 1, 2, 3, 4), strict=True))
 _AXES = {"T": "time steps T", "B": "sequences B", "H": "neurons H", "L": "longest lag L (steps)"}
 _SIZE = {"B": 0, "T": 1, "D": 2, "H": 3}
 
@@ -112,8 +111,8 @@ def _curves(steps: Record, transport: Record) -> dict[str, dict[str, tuple[np.nd
     for size in ("T", "B", "H"):
         sweep = [point for point in steps["sweeps"] if point["size"] == size]
         x = np.array([point["shape"][_SIZE[size]] for point in sweep])
-        curves[size] = {model: (x, np.array([point["seconds"][model] for point in sweep])) for model in _MODELS}
-    for model in _MODELS:
+        curves[size] = {model: (x, np.array([point["seconds"][model] for point in sweep])) for model in MODELS}
+    for model in MODELS:
         sweep = [point for point in transport["sweeps"] if point["size"] == "L" and point["kind"] == model]
         seconds = np.array([point["seconds"] for point in sweep])
         curves.setdefault("L", {})[model] = (np.array([point["lag"] for point in sweep]), seconds)
@@ -139,32 +138,27 @@ def exponents(steps: Record, transport: Record) -> pd.DataFrame:
 
 def growth(steps: Record, transport: Record) -> Figure:
     """Draw the time of a training step against T, B and H, and that of exact rates against the longest lag."""
-    figure, panels = plt.subplots(2, 2, figsize=(6.6, 5.6), layout="constrained")
-    for axes, (size, by_model) in zip(panels.flat, _curves(steps, transport).items(), strict=True):
-        for model, marker, colour in zip(_MODELS, "osD^v", sns.color_palette("colorblind"), strict=False):
-            axes.loglog(*by_model[model], marker=marker, ms=4, color=colour, label=model)
+    figure, panels = canvas(4, width=6.6, height=5.6, rows=2)
+    for axes, (size, by_model) in zip(panels, _curves(steps, transport).items(), strict=True):
+        for model in MODELS:
+            axes.loglog(*by_model[model], marker=MARKERS[model], ms=4, color=COLOURS[model], label=model)
         sizes = next(iter(by_model.values()))[0].tolist()
         axes.set(xlabel=_AXES[size], ylabel="exact rates (s)" if size == "L" else "training step (s)")
         axes.set_xticks(sizes, [f"{x:g}" for x in sizes])
         axes.xaxis.minorticks_off()
-    panels[0, 0].legend(fontsize=8)
-    sns.despine(figure)
-    plt.close(figure)
-    return figure
+    panels[0].legend(fontsize=8)
+    return done(figure)
 
 
 def memory(record: Record) -> Figure:
     """Draw the memory of a training step against the length of the sequences, all kept or recomputed in chunks."""
-    figure, axes = plt.subplots(figsize=(5, 3.4), layout="constrained")
+    figure, (axes,) = canvas(1, width=5)
     kept = [point for point in record["measured"] if point["chunk"] is None]
     parts = [point for point in record["measured"] if point["chunk"] is not None]
     for points, marker, label in ((kept, "o", "all kept"), (parts, "s", "chunks of √T steps, recomputed")):
         axes.loglog([p["length"] for p in points], [max(p["mb"], 0.1) for p in points], marker=marker, label=label)
     axes.set(xlabel="time steps T", ylabel="memory of a training step (MB)")
-    axes.legend()
-    sns.despine(figure)
-    plt.close(figure)
-    return figure
+    return done(figure, axes)
 
 
 def layout(record: Record, runs: int = 10_000, workers: tuple[int, ...] = (1, 8, 64)) -> pd.DataFrame:

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from lwcore.figures import COLOURS, MARKERS, SHADES, band, canvas, legend_above, model_band, signed
+from lwcore.inference import window_of
 from lwcore.spectra import learned_share, quantile, width
-from lwcore.starts import WINDOWS, window_of
+from lwcore.starts import WINDOWS
 
 _TITLES = {"zeroth": "zeroth order, gates alone", "exact": "exact diagonal"}
 _LEVELS = {0.1: ":", 0.5: "-", 0.9: "--"}

@@ -39,9 +39,7 @@ def networks(results: xr.Dataset, orders: Sequence[str] = ("zeroth", "exact")) -
         for tau in shown.sel(model=model).transpose("seed", "unit").values:
             kept = tau[np.isfinite(tau)]
             sns.kdeplot(x=kept, log_scale=True, ax=axes, color=COLOURS[model], lw=1.2, cut=0, warn_singular=False)
-            ticks = np.stack(
-                [kept, kept, np.full_like(kept, np.nan)], axis=1
-            ).ravel()  # one broken line: a path for each is a heavy picture
+            ticks = np.stack([kept, kept, np.full_like(kept, np.nan)], axis=1).ravel()  # one broken line: many paths are a heavy picture
             heights = np.tile([0, 0.05, np.nan], len(kept))
             axes.plot(ticks, heights, color=COLOURS[model], alpha=0.25, lw=1.2, transform=axes.get_xaxis_transform(), label="_neurons")
         every = shown.values[np.isfinite(shown.values)]

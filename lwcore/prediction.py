@@ -11,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from lwcore.arguments import one_of
+from lwcore.inference import probes
 from lwcore.labelled import array_with, dataset_with
 
 BASELINE = "plain lag"
@@ -54,7 +55,7 @@ def left_over(results: xr.Dataset) -> xr.DataArray:
         Mean of the lag's part along its own gradient with the network's error, over that with the target in its place (model, seed, lag).
     """
     dataset_with("results", results, "signal", "view", "source")
-    signal = results.signal.isel(probe=np.flatnonzero(results.view == "gradient")).median("probe")
+    signal = probes(results, "gradient").signal.median("probe")
     return signal.sel(source="error", drop=True) / signal.sel(source="target", drop=True)
 
 
@@ -109,7 +110,7 @@ def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
         for source in ("target", "error"):
             at_source = measured.sel(source=source, drop=True)
             for view in dict.fromkeys(measured.view.values):
-                one = at_source.isel(probe=np.flatnonzero(measured.view == view)).drop_vars("view")
+                one = probes(at_source, view).drop_vars("view")
                 for noise, noise_words in _NOISES.items():
                     for reading, words in _READINGS.items():
                         if reading == "letter_v2" and (noise == "total" or view not in measured.order.values):

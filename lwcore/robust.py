@@ -22,7 +22,7 @@ from scipy import special
 from scipy.optimize.elementwise import find_root
 
 from lwcore.arguments import generator, one_of, real_array, real_in, require
-from lwcore.inference import NOISES
+from lwcore.inference import NOISES, probes
 from lwcore.labelled import array_with, dataset_with
 from lwcore.resampling import ESTIMATORS, ONE_NUMBER, concentration, resampled, spread
 from lwcore.stable import SymmetricStable
@@ -53,21 +53,13 @@ def numbers(results: xr.Dataset, view: str, noise: str) -> xr.DataArray:
     Raises:
         ValueError: If the run kept no numbers, or view or noise is unknown.
     """
-    dataset_with("results", results, "view")
-    one_of("view", view, dict.fromkeys(results.view.values.tolist()))
+    chosen = probes(results, view)
     if "statistic" not in results:
         raise ValueError("results: has no variable 'statistic'; run with diagnostics.keep_numbers = true.")
     if one_of("noise", noise, NOISES) == "lag":
-        return probes(results, view).statistic.astype(np.float64)
-    whole = probes(results, view).projection.astype(np.float64)
+        return chosen.statistic.astype(np.float64)
+    whole = chosen.projection.astype(np.float64)
     return whole if view == "gradient" else whole.isel(lag=[0])
-
-
-def probes(results: xr.Dataset, view: str) -> xr.Dataset:
-    """Keep the probes of one view."""
-    dataset_with("results", results, "view")
-    one_of("view", view, dict.fromkeys(results.view.values.tolist()))
-    return results.isel(probe=np.flatnonzero(results.view == view))
 
 
 def largest(samples: xr.DataArray) -> xr.DataArray:

@@ -12,10 +12,11 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from lwcore import results
-from lwcore.arguments import finite_array, instance_of, integer_in, one_of, require
+from lwcore.arguments import finite_array, instance_of, integer_in, require
 from lwcore.cells import GRU, LSTM, DiagGate
 from lwcore.config import Config
 from lwcore.experiment import run_member
+from lwcore.inference import window_of
 from lwcore.labelled import dataset_with
 from lwcore.network import Network
 from lwcore.spectra import learned_share, ranges, width
@@ -82,16 +83,6 @@ def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
     ]
     labels = {"start": list(starts), "model": list(config.models), "seed": list(config.seeds)}
     return xr.concat(by_start, "start").assign_coords(labels).assign_attrs(results.provenance(config))
-
-
-def window_of(runs: xr.Dataset, view: str, noise: str, reading: str) -> xr.DataArray:
-    """Choose one window, of the network's own error and by the tested rule; the view's probes stay."""
-    dataset_with("runs", runs, "view", "window")
-    one_of("view", view, dict.fromkeys(runs.view.values.tolist()))
-    one_of("noise", noise, runs.noise_definition.values.tolist())
-    one_of("reading", reading, runs.reading.values.tolist())
-    kept = runs.isel(probe=np.flatnonzero(runs.view == view)).window
-    return kept.sel(noise_definition=noise, reading=reading, source="error", rule="tested", definition="supremum")
 
 
 def compare(runs: xr.Dataset, n_sequences: int) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from lwcore.bounds import rate_exponent
+from lwcore.inference import probes, window_of
 from lwcore.window import DecayFit, fit_decay
 
 
@@ -114,7 +115,7 @@ def windows(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         ValueError: If the run has no such budget.
     """
     check_budget(results, n_sequences)
-    chosen = results.window.sel(budget=n_sequences, rule="tested", source="error")
+    chosen = results.sel(budget=n_sequences, rule="tested", source="error")
     columns = {
         "v2 to the letter": {"reading": "letter_v2", "noise_definition": "lag", "definition": "supremum"},
         "f once": {"reading": "mean", "noise_definition": "lag", "definition": "supremum"},
@@ -124,7 +125,7 @@ def windows(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     rows = []
     for model in results.model.values:
         for view in dict.fromkeys(results.view.values):
-            one = chosen.sel(model=model).isel(probe=np.flatnonzero(results.view == view))
+            one = probes(chosen.sel(model=model), view).window
             quartiles = {name: one.sel(at).quantile([0.25, 0.5, 0.75]).values for name, at in columns.items()}
             row = {name: f"{middle:.0f} ({low:.0f} to {high:.0f})" for name, (low, middle, high) in quartiles.items()}
             if view not in results.order.values:
@@ -139,7 +140,7 @@ def hardest_lag(results: xr.Dataset) -> pd.DataFrame:
     Returns:
         For each model: the largest N(ℓ) over lags, least, median and largest over seeds, in sequences.
     """
-    own = results.required.isel(probe=np.flatnonzero(results.view == "gradient"))
+    own = probes(results, "gradient").required
     needed = own.sel(source="error", rule="tested", noise_definition="total", reading="variance").max("lag").squeeze("probe")
     columns = {"least seed": needed.min("seed"), "median seed": needed.median("seed"), "largest seed": needed.max("seed")}
     models = pd.Index(results.model.values, name="sequences for the hardest lag")
@@ -152,14 +153,14 @@ def null_control(results: xr.Dataset) -> pd.DataFrame:
     Returns:
         For each rule and noise definition: how many networks have a window in any probe, by view.
     """
-    null = results.window.sel(source="noise", reading="mean", definition="supremum").isel(budget=-1) > 0
+    null = results.sel(source="noise", reading="mean", definition="supremum").isel(budget=-1)
     networks = results.sizes["model"] * results.sizes["seed"]
     rows = []
     for rule in results.rule.values:
         for noise in results.noise_definition.values:
             row = {"rule": rule, "noise": noise}
             for view in dict.fromkeys(results.view.values):
-                found = null.sel(rule=rule, noise_definition=noise).isel(probe=np.flatnonzero(results.view == view)).any("probe")
+                found = (probes(null, view).window.sel(rule=rule, noise_definition=noise) > 0).any("probe")
                 row[view] = f"{int(found.sum())} of {networks}"
             rows.append(row)
     return pd.DataFrame(rows).set_index(["rule", "noise"])
@@ -202,12 +203,8 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         return lambda model, order: list(condition.sel(model=model, order=order).values)
 
     def longest(reading: str) -> Callable[[str, str], list[bool]]:
-        window = results.window.sel(
-            budget=n_sequences, rule="tested", source="error", noise_definition="lag", definition="supremum", reading=reading
-        )
-
         def holds(model: str, order: str) -> list[bool]:
-            median = window.isel(probe=np.flatnonzero(results.view == order)).median("probe")
+            median = window_of(results, order, "lag", reading).sel(budget=n_sequences).median("probe")
             return list((median.sel(model=model) > median.sel(model=scalar).max("model")).values)
 
         return holds
@@ -254,10 +251,9 @@ def _fits(one: xr.Dataset) -> list[DecayFit]:
 
 def _scale_slopes(results: xr.Dataset) -> xr.DataArray:
     """Slope of log σ(ℓ) against log f(ℓ), network by network: 1 where the envelope cancels from N(ℓ), 0 where the scale is constant."""
-    chosen = np.log(results.scale.sel(source="error", noise_definition="lag"))
-    slopes = []
+    chosen, slopes = results.sel(source="error", noise_definition="lag"), []
     for order in ("zeroth", "first"):
-        log_scale = chosen.isel(probe=np.flatnonzero(results.view == order)).mean("probe")
+        log_scale = np.log(probes(chosen, order).scale).mean("probe")
         log_f = np.log(results.envelope.sel(order=order, drop=True))
         slopes.append(xr.cov(log_scale, log_f, "lag") / log_f.var("lag", ddof=1))
     return xr.concat(slopes, "order").assign_coords(order=["zeroth", "first"])

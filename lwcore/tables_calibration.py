@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from lwcore.calibration import binomial_interval, false_detections
 from lwcore.config import Config
+from lwcore.inference import probes, window_of
 
 RULES = ("tested", "plug-in")
-_LEARNABLE = {"rule": "tested", "noise_definition": "total", "reading": "variance", "definition": "supremum"}
 
 
 def by_reading(recorded: xr.Dataset, n_sequences: int) -> pd.DataFrame:
@@ -98,8 +98,7 @@ def windows_with_error(results: xr.Dataset, n_sequences: int, rng: np.random.Gen
         networks at any N, signs drawn at random.
     """
     level = Config.model_validate_json(results.attrs["configuration"]).diagnostics.significance
-    own = results.isel(probe=np.flatnonzero(results.view == "gradient"))
-    windows = own.window.sel(source="error", budget=n_sequences, **_LEARNABLE)
+    own, windows = probes(results, "gradient"), window_of(results, "gradient", "total", "variance").sel(budget=n_sequences)
     rows = {}
     for model in results.model.values:
         found = windows.sel(model=model).values.ravel()

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from lwcore.adaptive import split_envelope
-from lwcore.inference import holm
+from lwcore.inference import holm, window_of
 from lwcore.modes import mode_test, rejection_rate
 from lwcore.tables import check_budget, verdict
 from lwcore.window import fit_decay
@@ -210,10 +210,8 @@ def expectations(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         return fit.power.aicc < fit.exponential.aicc
 
     def window(order: str) -> xr.DataArray:
-        own, letter = {"noise_definition": "total", "reading": "variance"}, {"noise_definition": "lag", "reading": "letter_v2"}
-        view, at = ("gradient", own) if order == "exact" else (order, letter)
-        chosen = results.window.sel(budget=n_sequences, rule="tested", source="error", definition="supremum").sel(at, drop=True)
-        return chosen.isel(probe=np.flatnonzero(results.view == view)).median("probe")
+        at = ("gradient", "total", "variance") if order == "exact" else (order, "lag", "letter_v2")
+        return window_of(results, *at).sel(budget=n_sequences).median("probe")
 
     windows = xr.concat([window(order) for order in orders], pd.Index(orders, name="order"), coords="minimal", compat="override")
     statements = {

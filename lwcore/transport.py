@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from lwcore.arguments import instance_of, integer_in, lag_list, one_of, sequence_of
+from lwcore.arguments import increasing_integers, instance_of, integer_in, lag_list, one_of
 from lwcore.cells import GRUTrace, NeuronFactors, Trace
 from lwcore.tensors import floating
 
@@ -53,27 +52,10 @@ def default_ends(trace: Trace, lags: Sequence[int]) -> list[int]:
     return list(range(lag_list("lags", lags, instance_of("trace", trace, Trace).length)[-1], trace.length))
 
 
-def checked_ends(ends: Sequence[int], lags: Sequence[int], length: int) -> Tensor:
-    """Check that end points increase and leave room for every lag.
-
-    Args:
-        ends: End points t.
-        lags: Checked lags.
-        length: Number of time steps T.
-
-    Returns:
-        The end points as an index tensor.
-
-    Raises:
-        ValueError: If there are none, or one is repeated, out of order, or outside max(lags)..T−1.
-    """
-    checked = [integer_in(f"ends[{i}]", t, lags[-1], length - 1) for i, t in enumerate(sequence_of("ends", ends))]
-    if not checked:
-        raise ValueError(f"ends = []: must name at least one end point, from {lags[-1]} to {length - 1}.")
-    for before, after in pairwise(checked):
-        if after <= before:
-            raise ValueError(f"ends = {checked}: must be strictly increasing, but {after} follows {before}.")
-    return torch.tensor(checked)
+def checked_ends(ends: Sequence[int] | None, lags: Sequence[int], length: int) -> Tensor:
+    """Give end points, all if None, as an index tensor after checking that they increase and leave room for every lag."""
+    every = range(lags[-1], length)
+    return torch.tensor(increasing_integers("ends", every if ends is None else ends, lags[-1], length - 1, what="end point"))
 
 
 class Scaled(NamedTuple):
@@ -183,7 +165,7 @@ def stream_rates(
     one_of("order", order, ORDERS)
     one_of("reading", reading, READINGS)
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
-    last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
+    last = checked_ends(ends, steps, trace.length)
     if weights is not None:
         floating("weights", weights, (len(trace.history), len(last), trace.hidden_size), "B, ends, H")
     if reading == "paper_v2" and (order == "exact" or not isinstance(trace, GRUTrace)):
@@ -343,7 +325,7 @@ def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | 
         Shares in [0, 1], NaN where M is 0, of the block whose diagonal the rates are; shape (B, number of ends, number of lags).
     """
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
-    last = checked_ends(default_ends(trace, steps) if ends is None else ends, steps, trace.length)
+    last = checked_ends(ends, steps, trace.length)
     shares = []
     for sequence in range(len(trace.history)):
         groups = [

@@ -104,7 +104,7 @@ def generalised_inverse(
         TypeError: If a lag is not an integer, or the envelope not made of real numbers.
         ValueError: If the envelope is negative or not finite or does not fit the lags, or another argument is not allowed.
     """
-    lag, f = matching(lags, "envelope", _at_least_1d(finite_array("envelope", envelope)), axis=-1)
+    lag, f = matching(lags, "envelope", np.atleast_1d(finite_array("envelope", envelope)), axis=-1)
     require("envelope", f, f >= 0, "0 or more")
     levels = real_array("level", level)
     if levels.ndim > 1 or levels.size == 0 or not (levels > 0).all():
@@ -208,7 +208,7 @@ def mixture_envelope(lags: ArrayLike, time_scales: ArrayLike, weights: ArrayLike
         ValueError: If a lag or weight is negative or not finite, or a time scale is NaN, zero or negative, or the shapes do not fit.
     """
     lag = finite_array("lags", lags, ndim=1)
-    tau = _at_least_1d(real_array("time_scales", time_scales))
+    tau = np.atleast_1d(real_array("time_scales", time_scales))
     weight = finite_array("weights", 1.0 if weights is None else weights)
     require("lags", lag, lag >= 0, "0 or more")
     require("time_scales", tau, tau > 0, "above 0")
@@ -258,10 +258,6 @@ def time_scales(lags: Iterable[int], rates: ArrayLike) -> Array:
     slope = np.sum(centred * log_mu, axis=-2) / np.where(count[..., 0, :] > 1, np.sum(centred**2, axis=-2), np.nan)
     with np.errstate(divide="ignore"):
         return np.where(slope >= 0, np.inf, -1 / slope)
-
-
-def _at_least_1d(values: Array) -> Array:
-    return values if values.ndim else values[None]
 
 
 def _log(values: Array) -> Array:

@@ -95,7 +95,7 @@ def test_sequences_that_do_not_belong_together_are_refused():
     for wrong in ((inputs, targets[:10]), (inputs, targets[:, :1]), (inputs[0], targets[0])):
         with pytest.raises(ValueError, match="do not fit"):
             fit(network, Sequences(*wrong), steps=1, batch_size=4, seed=0)
-    with pytest.raises(ValueError, match="1 of 128 targets are NaN"):
+    with pytest.raises(ValueError, match="targets: 1 of 128 entries are NaN"):
         fit(network, Sequences(inputs, targets.masked_fill(torch.arange(128).view(16, 8) == 3, torch.nan)), steps=1, batch_size=4, seed=0)
 
 

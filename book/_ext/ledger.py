@@ -188,9 +188,9 @@ def row(app, docname, outcome):
             "Changed after a number had been seen": claim.seen,
         },
         "code": [(name, address_of(app, docname, name)) for name in claim.code],
-        "found": "" if position is None else in_digits(outcome.measured[position]),
-        "value": "" if position is None else outcome.measured[position].value,
-        "rule": "" if position is None else claim.readings[position].rule,
+        "found": in_digits(outcome.measured[position]),
+        "value": outcome.measured[position].value,
+        "rule": claim.readings[position].rule,
         "rank": list(Verdict).index(outcome.verdict),
         "chapter": place
         and {

@@ -36,11 +36,6 @@ def _by_autodiff(function: Any, x: NDArray[np.float64], v: NDArray[np.float64]) 
     return jvp(function, torch.from_numpy(x), torch.from_numpy(v))[1].numpy()
 
 
-def _relative(found: NDArray[np.float64], true: NDArray[np.float64]) -> float:
-    """Largest difference over the largest true entry."""
-    return float(np.abs(found - true).max() / np.abs(true).max())
-
-
 @chapter.claim(
     "frechet-derivative",
     "Eq. (41)",
@@ -65,7 +60,7 @@ def _() -> Measured:
 )
 def _() -> Measured:
     whole = partial(_by_autodiff, lambda y: torch.linalg.matrix_exp(y) + y @ y @ y)
-    return exactly(max(_relative(whole(x, v), expm_frechet(x, v)[1] + _of_cube(x, v)) for x, v in _draws()))
+    return exactly(max(cases.relative(whole(x, v), expm_frechet(x, v)[1] + _of_cube(x, v)) for x, v in _draws()))
 
 
 @chapter.claim(
@@ -81,7 +76,7 @@ def _() -> Measured:
     for x, v in _draws():
         value, derivative = expm_frechet(x, v)
         by_rule = derivative @ x @ x @ x + value @ _of_cube(x, v)
-        worst.append(_relative(_by_autodiff(lambda y: torch.linalg.matrix_exp(y) @ y @ y @ y, x, v), by_rule))
+        worst.append(cases.relative(_by_autodiff(lambda y: torch.linalg.matrix_exp(y) @ y @ y @ y, x, v), by_rule))
     return exactly(max(worst))
 
 
@@ -94,7 +89,7 @@ def _() -> Measured:
 )
 def _() -> Measured:
     worst = []
-    for cell, trace, kept, mixing in (one for family in recurrences.PAPER for one in recurrences.sample(family)):
+    for cell, trace, kept, mixing in recurrences.every():
         ends = recurrences.product(kept, mixing)[0], recurrences.transport(cell, trace, trace.length - 1, recurrences.LAG)
         parts = expansion.split(trace, slice(-recurrences.LAG, None))
         worst += [cases.relative(expansion.scaled_product(*parts, dial), end) for dial, end in zip((0.0, 1.0), ends, strict=True)]
@@ -112,7 +107,7 @@ def _() -> Measured:
 )
 def _() -> Measured:
     worst = []
-    for _, trace, kept, mixing in (one for family in recurrences.PAPER for one in recurrences.sample(family)):
+    for _, trace, kept, mixing in recurrences.every():
         true, steps = recurrences.product(kept, mixing)[1], range(-recurrences.LAG, 0)
         by_hand = torch.zeros_like(true)
         for mixed in steps:
@@ -134,7 +129,7 @@ def _() -> Measured:
 )
 def _() -> Measured:
     dial, slopes = np.geomspace(1e-4, 1e-2, 9), []
-    for _, trace, *_ in (one for family in recurrences.PAPER for one in recurrences.sample(family)):
+    for _, trace, *_ in recurrences.every():
         left = expansion.remainders(*expansion.split(trace, slice(-recurrences.LAG, None)), dial.tolist()).log().mean(1)
         slopes.append(np.polyfit(np.log(dial), left.numpy(), 1)[0])
     return over(slopes)

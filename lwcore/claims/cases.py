@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, SharedGate
@@ -23,18 +25,7 @@ FAMILIES: dict[str, Callable[..., Cell]] = {
 
 
 def cell(family: str, seed: int = 0, *, layernorm: bool = False, input_size: int = 3, hidden_size: int = 5) -> Cell:
-    """Make a float64 cell in which a wrong term shows: gates spread out, biases and normalisation drawn at random.
-
-    Args:
-        family: A key of `FAMILIES`.
-        seed: Seed of all draws.
-        layernorm: Whether the candidate is normalised.
-        input_size: D.
-        hidden_size: H.
-
-    Returns:
-        The cell.
-    """
+    """Make a float64 cell of `FAMILIES` in which a wrong term shows: gates spread out, biases and normalisation drawn at random."""
     generator = torch.Generator().manual_seed(seed)
     options: dict[str, Any] = {"gate_init": 0.3, "gate_spread": 1.0, "dtype": torch.float64, "layernorm": layernorm, "generator": generator}
     made = FAMILIES[family](input_size, hidden_size, **options)
@@ -45,53 +36,21 @@ def cell(family: str, seed: int = 0, *, layernorm: bool = False, input_size: int
 
 
 def cells(**options: int) -> dict[str, Cell]:
-    """Make a cell of every family, with and without layer normalisation.
-
-    Args:
-        **options: As for `cell`.
-
-    Returns:
-        Cells by name.
-    """
+    """Make a cell of every family, with and without layer normalisation, by name; options as for `cell`."""
     return {f"{family}{', LayerNorm' * norm}": cell(family, layernorm=bool(norm), **options) for family in FAMILIES for norm in (0, 1)}
 
 
 def draw(*shape: int, seed: int = 1) -> Tensor:
-    """Draw standard Gaussian float64 numbers.
-
-    Args:
-        *shape: Their shape.
-        seed: Seed of the draw.
-
-    Returns:
-        The numbers.
-    """
+    """Draw standard Gaussian float64 numbers of a shape."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def scan(made: Cell, sequences: int = 4, length: int = 12, seed: int = 1) -> Trace:
-    """Scan Gaussian sequences.
-
-    Args:
-        made: The cell.
-        sequences: B.
-        length: T.
-        seed: Seed of the inputs.
-
-    Returns:
-        The trace.
-    """
+    """Scan Gaussian sequences, B of them and T steps long."""
     return made.trace(draw(sequences, length, made.input_size, seed=seed))
 
 
-def relative(found: Tensor, true: Tensor) -> float:
-    """Compare two tensors: the largest difference over the largest true entry.
-
-    Args:
-        found: What is checked.
-        true: What it is held against, of the same shape; not zero everywhere.
-
-    Returns:
-        The relative difference.
-    """
-    return float((found - true).abs().max() / true.abs().max())
+def relative(found: ArrayLike, true: ArrayLike) -> float:
+    """Compare two tensors or arrays of one shape: the largest difference over the largest true entry, which is not zero."""
+    expected = np.asarray(true)
+    return float(np.abs(np.asarray(found) - expected).max() / np.abs(expected).max())

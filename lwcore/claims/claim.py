@@ -46,54 +46,24 @@ class Measured:
 
 
 def exactly(value: float) -> Measured:
-    """A number that nothing but rounding or a fixed set of cases stands behind.
-
-    Args:
-        value: The number; not NaN.
-
-    Returns:
-        The measurement, its interval a point.
-    """
+    """A number that nothing but rounding or a fixed set of cases stands behind: its interval is a point."""
     return Measured(float(value), float(value), float(value))
 
 
 def over(values: Iterable[float]) -> Measured:
-    """Several networks' numbers: their median, between the least and the largest. A rule holds if it holds for every one.
-
-    Args:
-        values: One number a network.
-
-    Returns:
-        The measurement.
-    """
+    """Several networks' numbers: their median, between the least and the largest. A rule holds if it holds for every one."""
     numbers = np.asarray(list(values), dtype=np.float64)
     return Measured(float(np.median(numbers)), float(numbers.min()), float(numbers.max()))
 
 
 def share(hits: int, of: int) -> Measured:
-    """A share of independent trials, with Clopper and Pearson's interval.
-
-    Args:
-        hits: Trials in which it happened, 0 to ``of``.
-        of: Trials, 1 or more.
-
-    Returns:
-        The share and its 95 % interval.
-    """
+    """A share of independent trials, those in which it happened, with Clopper and Pearson's 95 % interval."""
     ends = stats.binomtest(int(hits), int(of)).proportion_ci(0.95)
     return Measured(hits / of, float(ends.low), float(ends.high))
 
 
 def estimate(value: float, interval: Sequence[float]) -> Measured:
-    """An estimate with an interval that comes from elsewhere: a bootstrap, a fit.
-
-    Args:
-        value: The estimate.
-        interval: Its lower and upper end.
-
-    Returns:
-        The measurement.
-    """
+    """An estimate with an interval that comes from elsewhere, its lower and upper end: a bootstrap, a fit."""
     low, high = map(float, interval)
     return Measured(float(value), min(low, float(value)), max(high, float(value)))
 
@@ -111,14 +81,7 @@ class Rule:
     high: float = math.inf
 
     def holds(self, measured: Measured) -> bool | None:
-        """Judge a measurement.
-
-        Args:
-            measured: The measurement.
-
-        Returns:
-            True if all of its interval is allowed, False if none of it is, None if the interval leaves it open.
-        """
+        """Judge a measurement: True if all of its interval is allowed, False if none of it is, None if the interval leaves it open."""
         if self.low <= measured.low and measured.high <= self.high:
             return True
         if measured.high < self.low or self.high < measured.low:
@@ -133,39 +96,17 @@ class Rule:
 
 
 def at_most(limit: float) -> Rule:
-    """Allow numbers up to a limit.
-
-    Args:
-        limit: The largest number allowed.
-
-    Returns:
-        The rule.
-    """
+    """Allow numbers up to a limit."""
     return Rule(high=limit)
 
 
 def at_least(limit: float) -> Rule:
-    """Allow numbers from a limit on.
-
-    Args:
-        limit: The least number allowed.
-
-    Returns:
-        The rule.
-    """
+    """Allow numbers from a limit on."""
     return Rule(low=limit)
 
 
 def within(low: float, high: float) -> Rule:
-    """Allow numbers between two ends.
-
-    Args:
-        low: Least number allowed.
-        high: Largest number allowed.
-
-    Returns:
-        The rule.
-    """
+    """Allow numbers between two ends, both included."""
     return Rule(low, high)
 
 
@@ -187,57 +128,22 @@ class Reading:
 
 
 def as_stated(quantity: str, rule: Rule) -> Reading:
-    """Take the claim as it stands.
-
-    Args:
-        quantity: What is measured.
-        rule: What it must be.
-
-    Returns:
-        The reading.
-    """
+    """Take the claim as it stands."""
     return Reading(Verdict.HOLDS, "", quantity, rule)
 
 
 def when(condition: str, quantity: str, rule: Rule) -> Reading:
-    """Take the claim under a condition that its text does not name.
-
-    Args:
-        condition: The condition, a clause that starts with "if", "for" or the like.
-        quantity: What is measured.
-        rule: What it must be.
-
-    Returns:
-        The reading.
-    """
+    """Take the claim under a condition that its text does not name, a clause that starts with "if", "for" or the like."""
     return Reading(Verdict.CONDITION, condition, quantity, rule)
 
 
 def in_later_versions(change: str, quantity: str, rule: Rule) -> Reading:
-    """Take the claim as a later version of the paper has it.
-
-    Args:
-        change: What the later version says instead.
-        quantity: What is measured.
-        rule: What it must be.
-
-    Returns:
-        The reading.
-    """
+    """Take the claim as a later version of the paper has it, which says the change."""
     return Reading(Verdict.LATER, change, quantity, rule)
 
 
 def rather(instead: str, quantity: str, rule: Rule) -> Reading:
-    """Measure what holds instead of a statement that does not. It leaves the verdict as it is.
-
-    Args:
-        instead: What holds, a clause.
-        quantity: What is measured.
-        rule: What it must be.
-
-    Returns:
-        The reading.
-    """
+    """Measure what holds instead of a statement that does not, a clause. It leaves the verdict as it is."""
     return Reading(Verdict.REFUTED, instead, quantity, rule)
 
 
@@ -253,13 +159,12 @@ class Claim:
         paper: ``"livi"`` or ``"cayci"``; ``"ours"`` for what neither says and this book measures beside it.
         place: Where the paper says it: equation, lemma, figure or section, and the version if they differ.
         says: The statement, one sentence in our words.
-        readings: The ways to take it, the literal one first; empty if it cannot be tested here.
+        readings: The ways to take it, at least one, the literal one first.
         check: Measures: one `Measured` for each reading, in their order. Its argument `runs`, if it has one, gives recorded runs by name.
         code: Functions of the package that the check is about, with their modules.
         counterexample: The smallest case against the statement, if there is one.
         fair: The statement as its author could sign it, if it does not hold as it stands.
         seen: What of its rules or readings was changed after a number had been seen, if anything was.
-        why: Why it cannot be tested here, if there are no readings.
         slow: Whether the check takes longer than the tests may.
         reported: Whether the paper reports it of its own networks, which are not at hand: where ours differ, that is no refutation.
     """
@@ -268,20 +173,19 @@ class Claim:
     paper: Paper
     place: str
     says: str
-    readings: tuple[Reading, ...] = ()
-    check: Check | None = None
+    readings: tuple[Reading, ...]
+    check: Check
     code: tuple[str, ...] = ()
     counterexample: str = ""
     fair: str = ""
     seen: str = ""
-    why: str = ""
     slow: bool = False
     reported: bool = False
 
     @property
     def needs_runs(self) -> bool:
         """Whether the check reads recorded runs."""
-        return self.check is not None and "runs" in inspect.signature(self.check).parameters
+        return "runs" in inspect.signature(self.check).parameters
 
     def measure(self, runs: Any) -> tuple[Measured, ...]:
         """Run the check.
@@ -295,8 +199,6 @@ class Claim:
         Raises:
             ValueError: If the check gives another number of measurements than the claim has readings.
         """
-        if self.check is None:
-            return ()
         found = self.check(runs) if self.needs_runs else self.check()
         measured = (found,) if isinstance(found, Measured) else tuple(found)
         if len(measured) != len(self.readings):
@@ -317,26 +219,17 @@ class Claim:
             The verdict.
         """
         position = self.telling(measured)
-        if position is None:
-            return Verdict.OPEN
         reading, holds = self.readings[position], self.readings[position].rule.holds(measured[position])
         if holds:
             return reading.gives
         return Verdict.OPEN if holds is None or self.reported else Verdict.REFUTED
 
-    def telling(self, measured: Sequence[Measured]) -> int | None:
-        """Find the reading that gives the verdict.
-
-        Args:
-            measured: A measurement for each reading.
-
-        Returns:
-            Its position: the first that holds, or else the literal one; None for a claim without readings.
-        """
+    def telling(self, measured: Sequence[Measured]) -> int:
+        """Find the place of the reading that gives the verdict: the first that holds, or else the literal one."""
         for position, (reading, one) in enumerate(zip(self.readings, measured, strict=True)):
             if reading.gives is not Verdict.REFUTED and reading.rule.holds(one):
                 return position
-        return 0 if self.readings else None
+        return 0
 
 
 C = TypeVar("C", bound=Check)
@@ -381,14 +274,3 @@ class Chapter:
             return check
 
         return register
-
-    def not_testable(self, id: str, place: str, says: str, why: str) -> None:
-        """Register a statement that no check here can decide.
-
-        Args:
-            id: As in `Claim`.
-            place: As in `Claim`.
-            says: As in `Claim`.
-            why: The reason.
-        """
-        self.claims.append(Claim(id, self.paper, place, says, why=why))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -28,16 +28,7 @@ PLACES = ((0.001, 2, 2), (0.05, 2, 1), (0.3, 3, 1), (0.8, 1, 1), (0.8, 4, 2), (1
 
 
 def states(parameters: Tensor, inputs: Tensor, activation: str) -> Tensor:
-    """Run neurons, each on its own sequence, as C&E Eq. (2) says.
-
-    Args:
-        parameters: Rows ``[W_ii, U_i]``, shape (k, 1 + d).
-        inputs: Sequences, shape (k, T, d).
-        activation: A key of `SIGMA`.
-
-    Returns:
-        H_1 … H_T, shape (k, T).
-    """
+    """Run neurons ``[W_ii, U_i]``, (k, 1 + d), each on its own sequence, (k, T, d), as C&E Eq. (2) says: H_1 … H_T, shape (k, T)."""
     state, path = torch.zeros(len(parameters), dtype=torch.float64), []
     for step in range(inputs.shape[1]):
         state = SIGMA[activation](parameters[:, 0] * state + (parameters[:, 1:] * inputs[:, step]).sum(1))
@@ -46,18 +37,7 @@ def states(parameters: Tensor, inputs: Tensor, activation: str) -> Tensor:
 
 
 def risk(parameters: Tensor, readout: Tensor, inputs: Tensor, targets: Tensor, activation: str) -> Tensor:
-    """Write C&E Eq. (1) out.
-
-    Args:
-        parameters: Rows ``[W_ii, U_i]``, shape (m, 1 + d).
-        readout: c, shape (m,).
-        inputs: Sequences, shape (n, T, d).
-        targets: Y, shape (n, T).
-        activation: A key of `SIGMA`.
-
-    Returns:
-        The risk, a scalar.
-    """
+    """Write C&E Eq. (1) out, for rows ``[W_ii, U_i]``, (m, 1 + d), readout (m,), inputs (n, T, d) and targets (n, T)."""
     m = len(parameters)
     errors = [
         readout @ states(parameters, one.expand(m, *one.shape), activation) / m**0.5 - y for one, y in zip(inputs, targets, strict=True)
@@ -66,31 +46,13 @@ def risk(parameters: Tensor, readout: Tensor, inputs: Tensor, targets: Tensor, a
 
 
 def sequences(n: int, length: int, dimension: int, seed: int) -> Array:
-    """Draw inputs of norm 1 at every step, in random directions.
-
-    Args:
-        n: Number of sequences.
-        length: T.
-        dimension: d.
-        seed: Seed of the draw.
-
-    Returns:
-        Inputs, shape (n, T, d).
-    """
+    """Draw n inputs of norm 1 at every step, in random directions: shape (n, T, d)."""
     x = np.random.default_rng(seed).standard_normal((n, length, dimension))
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def turning_maps(recurrent_bound: float = 0.4, input_bound: float = 0.6) -> TransportMaps:
-    """Make maps for two-dimensional inputs that have their largest size everywhere.
-
-    Args:
-        recurrent_bound: ν̄_w.
-        input_bound: ν̄_u.
-
-    Returns:
-        The maps.
-    """
+    """Make maps for two-dimensional inputs that have their largest size, ν̄_w and ν̄_u, everywhere."""
     return TransportMaps(
         lambda w: recurrent_bound * np.sign(w),
         lambda u: input_bound * np.stack([np.cos(u[:, 0]), np.sin(u[:, 0])], axis=1),
@@ -99,18 +61,9 @@ def turning_maps(recurrent_bound: float = 0.4, input_bound: float = 0.6) -> Tran
     )
 
 
-def pushing_maps(size: float, dimension: int) -> TransportMaps:
-    """Make maps that push all input weights one way, along the first coordinate: the largest target for inputs near it.
-
-    Args:
-        size: ν̄_u; ν̄_w is 0.
-        dimension: d.
-
-    Returns:
-        The maps.
-    """
-    push = size * np.eye(1, dimension)[0]
-    return TransportMaps(np.zeros_like, lambda u: np.broadcast_to(push, u.shape), 0.0, size, directions=np.zeros((1, dimension)))
+def pushing_maps() -> TransportMaps:
+    """Make maps, ν̄_w = 0 and ν̄_u = 1, that push all input weights along the first of two coordinates: the largest target near it."""
+    return TransportMaps(np.zeros_like, lambda u: np.broadcast_to([1.0, 0.0], u.shape), 0.0, 1.0, directions=np.zeros((1, 2)))
 
 
 Objective = Callable[[Tensor, Tensor, str], Tensor]  # of parameters (k, 1 + d), inputs (k, T, d), an activation's name: shape (k,)
@@ -170,48 +123,25 @@ def constants(place: tuple[float, int, int], activation: str, as_printed: bool) 
     return local_constants(activation, bound, length, dimension, alpha=bound / 100 if as_printed else None, as_printed=as_printed)
 
 
-def over_places(objective: Objective, constant: str) -> Iterator[tuple[str, float, float]]:
-    """Search at every place with every smooth activation.
-
-    Args:
-        objective: What is searched for its largest value.
-        constant: The attribute of `LocalConstants` that should bound it.
-
-    Yields:
-        The activation, and the largest value over the constant, as printed and as repaired.
-    """
+def over_places(objective: Objective, constant: str) -> list[tuple[str, float, float]]:
+    """Search everywhere with every smooth activation: largest value over a constant of `LocalConstants`, as printed and as repaired."""
+    ratios = []
     for activation in SMOOTH:
         for place in PLACES:
             found = math.log(largest(objective, activation, place))
             printed, repaired = (math.exp(found - getattr(constants(place, activation, way), constant)) for way in (True, False))
-            yield activation, printed, repaired
+            ratios.append((activation, printed, repaired))
+    return ratios
 
 
 def rate(sizes: Array, errors: Array) -> Measured:
-    """Fit an exponent: the slope of log error over log size, with Student's interval over independent groups.
-
-    Args:
-        sizes: Shape (k,).
-        errors: Root mean square errors, shape (groups, k).
-
-    Returns:
-        The mean slope of the groups and its 95 % interval.
-    """
+    """Fit an exponent to errors (groups, k): the mean over groups of the slope of log error over log size, with Student's 95 % interval."""
     slopes = np.polyfit(np.log(sizes), np.log(errors).T, 1)[0]
     half = float(stats.t.ppf(0.975, len(slopes) - 1) * stats.sem(slopes))
     return estimate(slopes.mean(), (slopes.mean() - half, slopes.mean() + half))
 
 
 def failures(hits: int, of: int, allowed: float) -> Measured:
-    """Count how often a bound fails that may fail with some probability.
-
-    Args:
-        hits: Number of starts at which it failed.
-        of: Number of starts.
-        allowed: The probability δ allowed.
-
-    Returns:
-        The share of failures over δ, with Clopper and Pearson's interval.
-    """
+    """Count how often a bound fails that may fail with probability δ: the share over δ, with Clopper and Pearson's interval."""
     found = share(hits, of)
     return Measured(found.value / allowed, found.low / allowed, found.high / allowed)

@@ -6,37 +6,31 @@ import dataclasses
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
 from lwcore.claims import companion_cases as cases
 from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over, rather, when, within
 from lwcore.elman import (
     ACTIVATIONS,
-    Bound,
     Problem,
     limiting_kernel,
     local_constants,
-    log_mu,
     risk_gradient,
     symmetric_initialisation,
     theorem_1,
     theorem_2,
 )
+from lwcore.elman.bounds import parts
+from lwcore.elman.cutoff import memory
 
 chapter = Chapter("cayci")
 
 _DOUBLING = "log of the memory constant μ₀μ₁ at 4000 steps over that at 2000: 2 if it grows exponentially, 1 if it stays"
 
 
-def _memory(ratio: float, length: int) -> float:
-    """Log μ_T = log(μ₀ μ₁), the ratio being recurrent weight times largest slope."""
-    return sum(log_mu(ratio, length))
-
-
 def _doubling(ratio: float) -> float:
     """What doubling the length does to log μ_T."""
-    return _memory(ratio, 4000) / _memory(ratio, 2000)
+    return memory(ratio, 4000) / memory(ratio, 2000)
 
 
 @chapter.claim(
@@ -51,7 +45,7 @@ def _doubling(ratio: float) -> float:
 )
 def _() -> Measured:
     ratios = (0.1, 0.5, 0.9, 0.99, 0.999)
-    return exactly(math.exp(max(_memory(z, length) + 3 * math.log1p(-z) for z in ratios for length in (1, 10, 1000, 100_000))))
+    return exactly(math.exp(max(memory(z, length) + 3 * math.log1p(-z) for z in ratios for length in (1, 10, 1000, 100_000))))
 
 
 @chapter.claim(
@@ -145,26 +139,18 @@ def _() -> tuple[Measured, Measured]:
     return exactly(min(growth)), exactly(min(math.log(one[19] / one[9]) / 10 for one in mean))
 
 
-def _parts(bound: Bound) -> NDArray[np.float64]:
-    """Logarithms of the two parts of Theorem 1: that which shrinks with the number of steps, and that which shrinks with the width."""
-    early = ("initial distance", "gradient")
-    kinds = early, tuple(name for name in bound.log_terms if name not in early)
-    return np.array([np.logaddexp.reduce([bound.log_terms[name] for name in kind]) for kind in kinds])
-
-
 def _cost(problem: Problem, error: float = 0.01, excess: float = 0.0) -> tuple[float, float]:
     """Logarithms of width and steps at which Theorem 1 promises the error, half of it each, for recurrent weights up to α + excess."""
     # the largest recurrent weight is held fixed while the width varies, as in Remark 5
     radii = max(problem.recurrent_bound, excess * 2**0.5), problem.input_bound
-    early, late = _parts(theorem_1(problem, 2, 1, radii))
+    early, late = parts(theorem_1(problem, 2, 1, radii))
     wanted = math.log(error / 2)
     return 2 * (late - wanted) + math.log(2), 2 * (early - wanted)
 
 
-def _problem(activation: str, length: int, ratio: float = 0.0) -> Problem:
-    """A problem without recurrent transport, α = 0.5 or such that α σ₁ is the ratio."""
-    alpha = ratio / ACTIVATIONS[activation].slope_bound if ratio else 0.5
-    return Problem(activation, alpha, length, 2, 0.0, 1.0, sequences=100)
+def _problem(activation: str, length: int) -> Problem:
+    """A problem without recurrent transport, α = 0.5."""
+    return Problem(activation, 0.5, length, 2, 0.0, 1.0, sequences=100)
 
 
 @chapter.claim(
@@ -248,7 +234,7 @@ def _() -> tuple[Measured, Measured, Measured]:
 def _() -> tuple[Measured, Measured]:
     found = []
     for name in cases.SMOOTH:
-        near, far = (_parts(theorem_1(_problem(name, 5), 2, 1, (1e-9, radius))) for radius in (1e6, 1e8))
+        near, far = (np.array(parts(theorem_1(_problem(name, 5), 2, 1, (1e-9, radius)))) for radius in (1e6, 1e8))
         found += list((far - near) / math.log(100) - [1, 2])
     return over(found), over(np.array(found) - 1)
 
@@ -298,7 +284,7 @@ def _width(problem: Problem, error: float) -> float:
 
     def above(log_width: float) -> float:
         width = 2 * round(math.exp(log_width) / 2)
-        return float(_parts(theorem_1(problem, width, 1))[1]) - math.log(error / 2)
+        return parts(theorem_1(problem, width, 1))[1] - math.log(error / 2)
 
     return float(optimize.brentq(above, math.log(10), 200.0, xtol=1e-9))
 
@@ -317,9 +303,8 @@ def _width(problem: Problem, error: float) -> float:
         at_most(1),
     ),
     code=("lwcore.elman.theorem_1", "lwcore.elman.local_constants"),
-    counterexample="The printed β_t sums bounds on single second derivatives, d² of them, though the Hessian in the input weights "
-    "is a combination of products of the "
-    "inputs, each of Frobenius norm 1 at the most: at t = 1 it is σ″ X Xᵀ.",
+    counterexample="The printed β_t sums bounds on single second derivatives, d² of them, though the Hessian in the input weights is a "
+    "combination of products of the inputs, each of Frobenius norm 1 at the most: at t = 1 it is σ″ X Xᵀ.",
     fair="The bound on the width is logarithmic in the number of sequences; that it grows with the dimension is due to the estimate "
     "of the Hessian.",
     slow=True,

@@ -194,7 +194,7 @@ def _() -> Measured:
     slow=True,
 )
 def _() -> tuple[Measured, Measured]:
-    maps, x = cases.pushing_maps(1.0, 2), _cone(4, 64)
+    maps, x = cases.pushing_maps(), _cone(4, 64)
     target = transport_target(maps, x, alpha=ALPHA, activation="logistic").value
     problem = Problem("logistic", ALPHA, 64, 2, 0.0, 1.0, sequences=4)
     radius, step, least, steps, _ = np.exp(theorem_2(problem, 0.05 * 64 * math.exp(2 * problem.log_summand)))
@@ -254,9 +254,8 @@ def _() -> tuple[Measured, Measured]:
 @chapter.claim(
     "average-iterate-at-early-stopping",
     "Remark 7",
-    "Stopped after exactly the theorem's number of steps, free descent has a bound on the risk at the average iterate, too, by the "
-    "steps of "
-    "Corollary 1, hence about four times that of the theorem.",
+    "Stopped after exactly the theorem's number of steps, free descent has a bound on the risk at the average iterate, too, by the steps "
+    "of Corollary 1, hence about four times that of the theorem.",
     as_stated(
         "share of 400 starts at which it is beyond 9ε/4, already a quarter of that, over δ = 0.05; the runs of Theorem 2", at_most(1)
     ),

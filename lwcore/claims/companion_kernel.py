@@ -30,9 +30,8 @@ WIDTHS = np.array([100, 316, 1000, 3162, 10_000])
 @chapter.claim(
     "kernel-of-wide-networks",
     "Proposition 2",
-    "As the width grows, the inner product of the gradients at two inputs tends to a mean over one neuron's random start, printed "
-    "with sums over lags "
-    "that begin at 1.",
+    "As the width grows, the inner product of the gradients at two inputs tends to a mean over one neuron's random start, printed with "
+    "sums over lags that begin at 1.",
     as_stated(
         "exponent of the width in the root mean square distance from the printed limit, four steps; interval over eight groups of "
         "ten starts",
@@ -126,9 +125,8 @@ def _() -> Measured:
 @chapter.claim(
     "transport-class-is-the-kernels-space",
     "Section 3.2",
-    "The targets that pairs of transport maps define, one map of the recurrent weight and one of the input weights, are when "
-    "completed exactly the "
-    "kernel's function space.",
+    "The targets that pairs of transport maps define, one map of the recurrent weight and one of the input weights, are when completed "
+    "exactly the kernel's function space.",
     as_stated(
         "trace of the reproducing kernel of these targets over that of the limiting kernel, six inputs, steps 2 to 4, three "
         "activations; the least",
@@ -145,9 +143,8 @@ def _() -> Measured:
         at_least(-1e-8),
     ),
     code=("lwcore.elman.class_kernel", "lwcore.elman.limiting_kernel"),
-    counterexample="Two steps, X = (1, 1), tanh, α = 0.8: a map of the recurrent weight alone takes two values, while the gradient "
-    "in that weight varies with the "
-    "input weight. The kernel of the targets is 0.367 there, the limiting kernel 0.645.",
+    counterexample="Two steps, X = (1, 1), tanh, α = 0.8: a map of the recurrent weight alone takes two values, while the gradient in that "
+    "weight varies with the input weight. The kernel of the targets is 0.367 there, the limiting kernel 0.645.",
     fair="The completion is the kernel's space if both maps may depend on the recurrent and the input weights of a neuron together.",
     seen="The second measurement of what holds instead was added after trial numbers.",
 )
@@ -185,7 +182,7 @@ def _() -> tuple[Measured, Measured]:
     x, ratios = cases.sequences(6, 3, 2, seed=3), []
     for name in cases.SMOOTH:
         kernel = limiting_kernel(x, alpha=ALPHA, activation=name).value
-        for maps in (*_features_as_maps(name, x[:, 0]), cases.turning_maps(), cases.turning_maps(1.0, 0.1), cases.pushing_maps(1.0, 2)):
+        for maps in (*_features_as_maps(name, x[:, 0]), cases.turning_maps(), cases.turning_maps(1.0, 0.1), cases.pushing_maps()):
             values, size = transport_target(maps, x, alpha=ALPHA, activation=name).value, float(transport_norm(maps, 2, alpha=ALPHA).value)
             ratios += [least_norm(kernel[..., t], values[:, t]) / size for t in range(3)]
     first = limiting_kernel(x, alpha=ALPHA).value[..., 0], transport_target(idle, x, alpha=ALPHA).value[:, 0]
@@ -219,7 +216,7 @@ def _() -> Measured:
         for size, number in ((1.0, 6), (0.01, 1)):
             x = size * cases.sequences(number, 4, 2, seed=4)
             kernel = limiting_kernel(x, alpha=ALPHA, activation=name).value
-            for maps in (cases.turning_maps(), cases.turning_maps(1.0, 0.1), cases.pushing_maps(1.0, 2)):
+            for maps in (cases.turning_maps(), cases.turning_maps(1.0, 0.1), cases.pushing_maps()):
                 values = transport_target(maps, x, alpha=ALPHA, activation=name).value
                 bound = np.hypot(maps.recurrent_bound, maps.input_bound)
                 ratios += [least_norm(kernel[..., t], values[:, t]) / bound for t in range(4)]
@@ -231,19 +228,16 @@ def _() -> Measured:
     "Section 3.2",
     "The kernel is universal: its functions come arbitrarily near to every continuous function on a compact set.",
     as_stated(
-        "share of the mean square of 1, cos 2x and sin 2x, x the newest or the oldest input, that the kernel's functions leave "
-        "unexplained at 42 sequences "
-        "symmetric about 0; the worst of one and two steps, three activations",
+        "share of the mean square of 1, cos 2x and sin 2x, x the newest or the oldest input, that the kernel's functions leave unexplained "
+        "at 42 sequences symmetric about 0; the worst of one and two steps, three activations",
         at_most(0.01),
     ),
     when("if every input has a constant coordinate beside the others", "the same share", at_most(0.01)),
     code="lwcore.elman.limiting_kernel",
-    counterexample="tanh: κ_t(X, −X′) = −κ_t(X, X′) at every step, so all functions of the space are odd, and 1 is as far from them "
-    "as can be. At the first step the "
-    "logistic function gives odd functions, too, and the Gaussian even ones.",
-    fair="With a constant coordinate in every input the kernel comes as near to every function tried as the fit allows; without one it "
-    "is not universal for tanh, nor at the first step "
-    "for any of the three.",
+    counterexample="tanh: κ_t(X, −X′) = −κ_t(X, X′) at every step, so all functions of the space are odd, and 1 is as far from them as can "
+    "be. At the first step the logistic function gives odd functions, too, and the Gaussian even ones.",
+    fair="With a constant coordinate in every input the kernel comes as near to every function tried as the fit allows; without one it is "
+    "not universal for tanh, nor at the first step for any of the three.",
     seen="Functions, sequences and steps were settled after a trial with five functions and up to three steps, in which 0.6 % "
     "stayed unexplained at most.",
     slow=True,

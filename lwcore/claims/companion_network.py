@@ -7,6 +7,7 @@ import torch
 from scipy import optimize
 
 from lwcore.claims import companion_cases as cases
+from lwcore.claims.cases import relative
 from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly
 from lwcore.elman import ACTIVATIONS, ElmanNetwork, gradient_descent, hidden_gradients, symmetric_initialisation
 from lwcore.elman.descent import row_norms
@@ -14,22 +15,16 @@ from lwcore.elman.descent import row_norms
 chapter = Chapter("cayci")
 
 
-def _network(activation: str, seed: int = 0, width: int = 6, dimension: int = 2) -> ElmanNetwork:
-    """A network with Gaussian parameters and readout, not symmetric."""
+def _network(activation: str, seed: int = 0) -> ElmanNetwork:
+    """A network of six neurons with Gaussian parameters and readout, not symmetric, for inputs of two dimensions."""
     rng = np.random.default_rng(seed)
-    return ElmanNetwork(rng.standard_normal((width, 1 + dimension)), rng.standard_normal(width), activation)
+    return ElmanNetwork(rng.standard_normal((6, 3)), rng.standard_normal(6), activation)
 
 
 def _on_all(network: ElmanNetwork, sequence: cases.Array) -> tuple[torch.Tensor, torch.Tensor]:
     """Parameters, and the sequence once for each neuron."""
     x = torch.tensor(sequence)
     return torch.tensor(network.parameters), x.expand(network.width, *x.shape)
-
-
-def _apart(found: cases.Array, true: torch.Tensor) -> float:
-    """Largest difference relative to the largest true entry."""
-    reference = true.detach().numpy()
-    return float(np.abs(found - reference).max() / np.abs(reference).max())
 
 
 @chapter.claim(
@@ -72,7 +67,7 @@ def _() -> Measured:
         network, x = _network(name), cases.sequences(3, 6, 2, seed=1)
         states = torch.stack([cases.states(*_on_all(network, one), name) for one in x])  # (n, m, T)
         outputs = torch.einsum("m,nmt->nt", torch.tensor(network.readout), states) / 6**0.5
-        worst += [_apart(network.hidden(x), states.transpose(1, 2)), _apart(network.outputs(x), outputs)]
+        worst += [relative(network.hidden(x), states.transpose(1, 2).detach()), relative(network.outputs(x), outputs.detach())]
     return exactly(max(worst))
 
 
@@ -89,7 +84,7 @@ def _() -> Measured:
         network, x = _network(name), cases.sequences(3, 6, 2, seed=1)
         cut = network.at(network.parameters * [0, 1, 1])
         layer = cases.SIGMA[name](torch.tensor(x) @ torch.tensor(network.input_weights).T) @ torch.tensor(network.readout) / 6**0.5
-        worst.append(_apart(cut.outputs(x), layer))
+        worst.append(relative(cut.outputs(x), layer.detach()))
     return exactly(max(worst))
 
 
@@ -132,16 +127,15 @@ def _() -> Measured:
                 cases.risk(parameters, torch.tensor(start.readout), torch.tensor(x), torch.tensor(y), name), parameters
             )
             parameters = parameters.detach() - 0.05 * slope
-        worst.append(_apart(gradient_descent(start, x, y, 0.05, 5).network.parameters - start.parameters, parameters - first))
+        worst.append(relative(gradient_descent(start, x, y, 0.05, 5).network.parameters - start.parameters, (parameters - first).detach()))
     return exactly(max(worst))
 
 
 @chapter.claim(
     "projection-keeps-every-neuron-near",
     "Section 2.3",
-    "Projected descent keeps every neuron within its radius over the root of the width of its start, and so both matrices within "
-    "the radii in "
-    "Frobenius norm.",
+    "Projected descent keeps every neuron within its radius over the root of the width of its start, and so both matrices within the radii "
+    "in Frobenius norm.",
     as_stated(
         "largest move over its radius, single neurons and Frobenius norms, every step of nine runs whose steps are too large to "
         "stay inside by themselves",
@@ -165,9 +159,8 @@ def _() -> Measured:
 @chapter.claim(
     "gradient-in-closed-form",
     "Proposition 1",
-    "The derivative of a neuron's state is a sum over lags of powers of its recurrent weight, the past input or state, and the "
-    "slopes since; other "
-    "neurons' parameters do not enter.",
+    "The derivative of a neuron's state is a sum over lags of powers of its recurrent weight, the past input or state, and the slopes "
+    "since; other neurons' parameters do not enter.",
     as_stated(
         "largest difference of the sum over lags, and of the code's recursion, from autograd over all parameters, relative, three "
         "activations",
@@ -193,7 +186,7 @@ def _from_autograd(activation: str) -> tuple[float, float]:
             product = np.prod([slopes[s][i] for s in range(5 - k, 6)])
             written[i, i] += network.recurrent_weights[i] ** k * product * np.concatenate([past[5 - k, i : i + 1], x[0, 5 - k]])
         coded[i, i] = hidden_gradients(network, x)[0, -1, i]
-    return _apart(written.reshape(6, 18), true), _apart(coded.reshape(6, 18), true)
+    return relative(written.reshape(6, 18), true), relative(coded.reshape(6, 18), true)
 
 
 @chapter.claim(

@@ -19,11 +19,11 @@ chapter = Chapter("livi")
 LAGS, END = list(range(1, 40)), 39
 
 
-def _traces(hidden_size: int = 8) -> Iterator[tuple[str, Trace]]:
-    """Six random cells of each of the five kinds, scanned for forty steps."""
+def _traces() -> Iterator[tuple[str, Trace]]:
+    """Six random cells of each of the five kinds, of eight neurons, scanned for forty steps."""
     for family in recurrences.PAPER:
         for seed in range(6):
-            yield family, cases.scan(cases.cell(family, seed, hidden_size=hidden_size), length=40, seed=100 + seed)
+            yield family, cases.scan(cases.cell(family, seed, hidden_size=8), length=40, seed=100 + seed)
 
 
 def _rates(trace: Trace, order: str, reading: str = "expansion") -> Tensor:

@@ -41,8 +41,8 @@ class Outcome:
     @property
     def why(self) -> str:
         """Why nothing was decided, where nothing was."""
-        if self.verdict is not Verdict.OPEN or self.claim.why:
-            return self.claim.why
+        if self.verdict is not Verdict.OPEN:
+            return ""
         if self.claim.readings[0].rule.holds(self.measured[0]) is None:
             return "the interval of the measurement holds numbers for which it is true and others for which it is not."
         return "the paper reports it of its own networks, which are not at hand; ours, in their place, do otherwise."
@@ -68,27 +68,14 @@ class Runs:
 
 
 def measure(claim: Claim, runs: Runs) -> Outcome:
-    """Run a claim's check.
-
-    Args:
-        claim: The claim.
-        runs: Recorded runs.
-
-    Returns:
-        What was measured.
-    """
+    """Run a claim's check on recorded runs, and say what it took."""
     start = time.perf_counter()
     measured = claim.measure(runs)
     return Outcome(claim, measured, time.perf_counter() - start)
 
 
 def record(outcomes: Iterable[Outcome], folder: Path = FOLDER) -> None:
-    """Store measurements, beside those of claims that were not measured anew.
-
-    Args:
-        outcomes: What was measured.
-        folder: Where the ledger lies.
-    """
+    """Store measurements in the ledger's folder, beside those of claims that were not measured anew."""
     entries = _entries(folder) if (folder / NAME).exists() else {}
     made_by = _made_by()
     for outcome in outcomes:
@@ -135,27 +122,13 @@ def table(found: Mapping[str, Outcome]) -> pd.DataFrame:
 
 
 def counts(found: Mapping[str, Outcome]) -> dict[Verdict, int]:
-    """Count the verdicts.
-
-    Args:
-        found: Outcomes by name.
-
-    Returns:
-        Number of claims for every verdict, also where it is 0.
-    """
+    """Count the verdicts: the number of claims for every one, also where it is 0."""
     verdicts = [outcome.verdict for outcome in found.values()]
     return {verdict: verdicts.count(verdict) for verdict in Verdict}
 
 
 def in_full(outcome: Outcome) -> str:
-    """Write all there is to say of a claim, as plain text.
-
-    Args:
-        outcome: The outcome.
-
-    Returns:
-        Lines.
-    """
+    """Write all there is to say of a claim, as plain text."""
     claim = outcome.claim
     lines = [f"{claim.id}: {outcome.verdict} ({outcome.seconds:g} s)", f"  {claim.place}: {claim.says}"]
     for reading, one in zip(claim.readings, outcome.measured, strict=True):
@@ -172,17 +145,9 @@ def in_full(outcome: Outcome) -> str:
     return "\n".join(lines + [f"  {label}: {text}" for label, text in more.items() if text])
 
 
-def in_digits(measured: Measured, digits: int = 3) -> str:
-    """Write a measurement the way the pages show it.
-
-    Args:
-        measured: The measurement.
-        digits: Significant digits.
-
-    Returns:
-        For example ``0.982 (0.975 to 0.990)``, or the number alone where its interval is a point.
-    """
-    value, low, high = (f"{number:.{digits}g}" for number in (measured.value, measured.low, measured.high))
+def in_digits(measured: Measured) -> str:
+    """Write a measurement the way the pages show it: ``0.982 (0.975 to 0.990)``, or the number alone where its interval is a point."""
+    value, low, high = (f"{number:.3g}" for number in (measured.value, measured.low, measured.high))
     return value if measured.low == measured.high else f"{value} ({low} to {high})"
 
 
@@ -195,15 +160,15 @@ def _made_by() -> dict[str, str]:
 def _row(outcome: Outcome) -> dict[str, object]:
     """One row of the table."""
     claim, position = outcome.claim, outcome.claim.telling(outcome.measured)
-    reading = None if position is None else claim.readings[position]
+    reading = claim.readings[position]
     return {
         "paper": claim.paper,
         "place": claim.place,
         "claim": claim.says,
-        "condition": outcome.why or (reading.condition if reading else ""),
-        "quantity": reading.quantity if reading else "",
-        "rule": str(reading.rule) if reading else "",
-        "measured": in_digits(outcome.measured[position]) if position is not None else "",
+        "condition": outcome.why or reading.condition,
+        "quantity": reading.quantity,
+        "rule": str(reading.rule),
+        "measured": in_digits(outcome.measured[position]),
         "verdict": str(outcome.verdict),
         "seconds": outcome.seconds,
     }

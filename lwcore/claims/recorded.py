@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from lwcore.decay import DecayFit, fit_decay
-from lwcore.starts import window_of
+from lwcore.inference import window_of
 
 SCALAR = ["ConstGate", "SharedGate"]
 GATED = ["DiagGate", "GRU", "LSTM"]
@@ -16,9 +16,9 @@ BUDGET = 512  # sequences at which windows are compared: as many as were measure
 EXPANSIONS = ["zeroth", "first"]  # the two orders in which the paper's Section 6 can be read
 
 
-def numbers(values: xr.DataArray) -> list[float]:
-    """List the entries of an array, one a network; NaN is left out."""
-    flat = values.values.ravel()
+def numbers(*arrays: xr.DataArray) -> list[float]:
+    """List the entries of arrays, one a network; NaN is left out."""
+    flat = np.concatenate([values.values.ravel() for values in arrays])
     return [float(value) for value in flat[~np.isnan(flat)]]
 
 

@@ -57,15 +57,7 @@ def step(cell: Cell, x: Tensor, kept: Tensor, seen: Tensor) -> Tensor:
 
 
 def outputs(cell: Cell, inputs: Tensor) -> Tensor:
-    """Run the recurrence from a zero state.
-
-    Args:
-        cell: The cell.
-        inputs: x, shape (B, T, D).
-
-    Returns:
-        h, shape (B, T, H).
-    """
+    """Run the recurrence from a zero state over inputs (B, T, D): h, shape (B, T, H)."""
     state, found = inputs.new_zeros(len(inputs), cell.state_size), []
     for x in inputs.unbind(1):
         state = vmap(lambda one, s: step(cell, one, s, s))(x, state)
@@ -74,32 +66,14 @@ def outputs(cell: Cell, inputs: Tensor) -> Tensor:
 
 
 def parts(cell: Cell, trace: Trace) -> tuple[Tensor, Tensor]:
-    """Differentiate every step of a trace.
-
-    Args:
-        cell: The cell that made it.
-        trace: The trace.
-
-    Returns:
-        Retention A and mixing R, each (B, T, S, S).
-    """
+    """Differentiate every step of a trace that the cell made: retention A and mixing R, each (B, T, S, S)."""
     both = vmap(vmap(jacrev(lambda x, kept, seen: step(cell, x, kept, seen), argnums=(1, 2))))
     kept, mixed = both(trace.inputs, trace.previous, trace.previous)
     return kept.detach(), mixed.detach()
 
 
 def transport(cell: Cell, trace: Trace, end: int, lag: int) -> Tensor:
-    """Differentiate the state at the end point in the one a lag before, through all steps between.
-
-    Args:
-        cell: The cell that made the trace.
-        trace: The trace.
-        end: t.
-        lag: ℓ, from 1 to t + 1.
-
-    Returns:
-        ``M_{t,ℓ} = ∂s_t/∂s_{t−ℓ}``, shape (B, S, S).
-    """
+    """Differentiate the state at the end point in the one a lag before, through all steps between: ``M_{t,ℓ}``, shape (B, S, S)."""
 
     def through(state: Tensor, inputs: Tensor) -> Tensor:
         for x in inputs:
@@ -128,15 +102,7 @@ class Differentiated(NamedTuple):
 
 @functools.cache
 def sample(family: str, hidden_size: int | None = None) -> list[Differentiated]:
-    """Draw six cells of a kind and differentiate them.
-
-    Args:
-        family: A key of `cases.FAMILIES`.
-        hidden_size: H; None for one to six neurons.
-
-    Returns:
-        The cells, in the order of their seeds.
-    """
+    """Draw six cells of a kind, of one to six neurons if no number is given, and differentiate them."""
     found = []
     for seed in range(6):
         cell = cases.cell(family, seed, hidden_size=hidden_size or 1 + seed)
@@ -145,18 +111,13 @@ def sample(family: str, hidden_size: int | None = None) -> list[Differentiated]:
     return found
 
 
+def every(hidden_size: int | None = None) -> list[Differentiated]:
+    """Give the samples of the paper's five kinds, one after the other."""
+    return [one for family in PAPER for one in sample(family, hidden_size)]
+
+
 def rates(trace: Trace, order: str, lag: int = LAG, reading: str = "expansion") -> Tensor:
-    """Ask the package for rates at one lag, at the last end point.
-
-    Args:
-        trace: The trace.
-        order: The order.
-        lag: ℓ.
-        reading: The reading of Eq. (26).
-
-    Returns:
-        μ, shape (B, H).
-    """
+    """Ask the package for rates μ at one lag, at the last end point: shape (B, H)."""
     return effective_rates(trace, [lag], order, [trace.length - 1], reading)[:, 0, 0]
 
 
@@ -182,40 +143,17 @@ def product(kept: Tensor, mixing: Tensor, lag: int = LAG) -> tuple[Tensor, Tenso
 
 
 def block(cell: Cell, matrices: Tensor) -> Tensor:
-    """Cut out the block whose diagonal the rates are: h from the earlier h, for the LSTM h from the earlier c.
-
-    Args:
-        cell: The cell.
-        matrices: Shape (..., S, S).
-
-    Returns:
-        Shape (..., H, H).
-    """
+    """Cut the block out of (..., S, S) whose diagonal the rates are: h from the earlier h, for the LSTM h from the earlier c."""
     return matrices[..., : cell.hidden_size, -cell.hidden_size :]
 
 
 def diagonal(cell: Cell, matrices: Tensor) -> Tensor:
-    """Take the diagonal of `block`.
-
-    Args:
-        cell: The cell.
-        matrices: Shape (..., S, S).
-
-    Returns:
-        Shape (..., H).
-    """
+    """Take the diagonal of `block`: (..., S, S) -> (..., H)."""
     return block(cell, matrices).diagonal(dim1=-2, dim2=-1)
 
 
 def beside(matrices: Tensor) -> Tensor:
-    """Put zeros on the diagonal.
-
-    Args:
-        matrices: Shape (..., H, H).
-
-    Returns:
-        The same without its diagonal.
-    """
+    """Put zeros on the diagonal of (..., H, H)."""
     return matrices - torch.diag_embed(matrices.diagonal(dim1=-2, dim2=-1))
 
 

@@ -25,7 +25,7 @@ chapter = Chapter("livi")
 )
 def _() -> Measured:
     worst = []
-    for cell, _, kept, mixing in (one for family in recurrences.PAPER for one in recurrences.sample(family)):
+    for cell, _, kept, mixing in recurrences.every():
         constant = recurrences.block(cell, recurrences.product(kept, mixing)[0])
         worst.append(float(recurrences.beside(constant).abs().max() / constant.abs().max()))
     return exactly(max(worst))
@@ -44,7 +44,7 @@ def _() -> Measured:
 )
 def _() -> Measured:
     shares = []
-    for cell, _, kept, mixing in (one for family in recurrences.PAPER for one in recurrences.sample(family, 16)):
+    for cell, _, kept, mixing in recurrences.every(16):
         linear = recurrences.block(cell, recurrences.product(kept, mixing)[1])
         shares.append(float(recurrences.beside(linear).square().sum() / linear.square().sum()))
     return over(shares)

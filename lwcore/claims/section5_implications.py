@@ -26,6 +26,7 @@ from lwcore.claims.claim import (
 )
 from lwcore.claims.record import Runs
 from lwcore.decay import DecayLaw
+from lwcore.inference import probes
 from lwcore.prediction import learned_share
 from lwcore.resampling import concentration
 from lwcore.stable import SymmetricStable
@@ -74,7 +75,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     whole = robust.numbers(runs["small"], "whole", "total").isel(probe=0, lag=0).values.reshape(25, -1)
     alpha = stable.fit(whole.T, "ecf").alpha
     measured = -1 / concentration(whole, np.random.default_rng(550), ("mean",))[:, 0]
-    results = runs["small"].sel(source="error", noise_definition="lag").isel(probe=np.flatnonzero(runs["small"].view == "zeroth"))
+    results = probes(runs["small"], "zeroth").sel(source="error", noise_definition="lag")
     of_lags = results.exponent.median(["probe", "lag"]) * (1 - 1 / results.alpha.median("probe"))
     return over(measured * (1 - 1 / alpha)), over(np.ravel(of_lags))
 

@@ -28,6 +28,7 @@ from lwcore.claims.claim import (
 )
 from lwcore.claims.record import Runs
 from lwcore.expansion import coefficients, scaled_product, split
+from lwcore.inference import probes
 from lwcore.network import Network
 from lwcore.stable import SymmetricStable
 from lwcore.transport import effective_rates
@@ -126,8 +127,8 @@ def _diagonal(matrices: torch.Tensor) -> torch.Tensor:
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
     results = runs["small"].sel(source="error")
-    below = results.signal < -4 * results.signal_error
-    first, zeroth = (exactly(below.isel(probe=np.flatnonzero(results.view == view)).mean()) for view in ("first", "zeroth"))
+    seen = (probes(results, view) for view in ("first", "zeroth"))
+    first, zeroth = (exactly((one.signal < -4 * one.signal_error).mean()) for one in seen)
     return first, zeroth
 
 

@@ -28,7 +28,7 @@ from lwcore.claims.claim import (
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import numbers
 from lwcore.decay import DecayLaw, lag_at
-from lwcore.robust import probes
+from lwcore.inference import probes
 from lwcore.stable import SymmetricStable
 from lwcore.window import generalised_inverse, learnability_window, window_bounds
 

@@ -10,19 +10,7 @@ import xarray as xr
 
 from lwcore import bptt, experiment, matched, robust, stable, tasks
 from lwcore.bounds import detection_threshold, sample_complexity
-from lwcore.claims.claim import (
-    Chapter,
-    Measured,
-    as_stated,
-    at_least,
-    at_most,
-    estimate,
-    exactly,
-    in_later_versions,
-    rather,
-    share,
-    within,
-)
+from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, estimate, exactly, in_later_versions, rather, share, within
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import EXPANSIONS, SCALAR
 from lwcore.config import Config

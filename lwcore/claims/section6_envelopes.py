@@ -20,10 +20,7 @@ chapter = Chapter("livi")
     "products-reduce-to-gates",
     "§6.1",
     "In the three cells the products of Jacobians reduce to gate factors, so that the closed forms give the effective rates.",
-    as_stated(
-        "exact over first-order envelope at lag 16, networks of the run paper-v2 (least to largest)",
-        within(0.9, 1.1),
-    ),
+    as_stated("exact over first-order envelope at lag 16, networks of the run paper-v2 (least to largest)", within(0.9, 1.1)),
     when(
         "near the start of training, from gates at 0.05, over some thirty steps",
         "the same at lag 32, five cells of the run paper-v6-part",

@@ -47,7 +47,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
 )
 def _(runs: Runs) -> Measured:
     exact = [10 ** width(runs[name].time_scale.sel(model="ConstGate", order="exact")) for name in ("small", "paper-v2")]
-    return over(one for each in exact for one in numbers(each))
+    return over(numbers(*exact))
 
 
 @chapter.claim(
@@ -81,7 +81,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
 )
 def _(runs: Runs) -> Measured:
     short = [(runs[name].time_scale.sel(model="DiagGate", order=EXPANSIONS) < 8).mean("unit") for name in ("small", "paper-v2")]
-    return over(one for each in short for one in numbers(each))
+    return over(numbers(*short))
 
 
 @chapter.claim(
@@ -236,9 +236,8 @@ def _ranks(of: xr.DataArray, on: xr.DataArray) -> list[float]:
     "§6, goal (iii); abstracts",
     "Cells with broader spectra of time scales have longer windows, as version 2 computes them.",
     as_stated(
-        f"rank correlation over five cells of the width of the gates' spectrum with the window by version 2's letter, N = {BUDGET}, zeroth"
-        " and first"
-        " order, seeds of the run small (least to largest)",
+        f"rank correlation over five cells of the width of the gates' spectrum with the window by version 2's letter, N = {BUDGET}, zeroth "
+        "and first order, seeds of the run small (least to largest)",
         at_least(0.5),
     ),
     code=("lwcore.spectra.width", "lwcore.inference.infer"),

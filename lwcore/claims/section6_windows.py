@@ -7,22 +7,10 @@ import xarray as xr
 
 from lwcore import controls
 from lwcore.bounds import rate_exponent
-from lwcore.claims.claim import (
-    Chapter,
-    Measured,
-    as_stated,
-    at_least,
-    at_most,
-    exactly,
-    over,
-    rather,
-    share,
-    when,
-    within,
-)
+from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over, rather, share, when, within
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, fits, lead, numbers, slope, windows
-from lwcore.robust import probes
+from lwcore.inference import probes
 
 chapter = Chapter("livi")
 
@@ -32,9 +20,8 @@ chapter = Chapter("livi")
     "§6.2, Fig. 2",
     "The windows of ConstGate and SharedGate are essentially zero for every number of sequences.",
     as_stated(
-        "window (steps) by version 2's letter, both cells in the run paper-v2, 8 to 8192 sequences, zeroth and first order (least to"
-        " largest);"
-        " shorter than the task's shortest delay",
+        "window (steps) by version 2's letter, both cells in the run paper-v2, 8 to 8192 sequences, zeroth and first order (least to "
+        "largest); shorter than the task's shortest delay",
         at_most(7),
     ),
     when("to first order", "the same, first order", at_most(7)),
@@ -102,7 +89,7 @@ def _(runs: Runs) -> Measured:
 )
 def _(runs: Runs) -> Measured:
     ahead = [lead(windows(runs[name], order).sel(budget=BUDGET)) for name in ("small", "paper-v2") for order in EXPANSIONS]
-    return over(one for each in ahead for one in numbers(each))
+    return over(numbers(*ahead))
 
 
 @chapter.claim(
@@ -112,11 +99,7 @@ def _(runs: Runs) -> Measured:
     as_stated(
         f"steps by which it is longer at N = {BUDGET}, seeds of the runs small and paper-v2, zeroth order (least to largest)", at_least(1)
     ),
-    when(
-        "to first order, where the mean of the statistic turns negative in the other two",
-        "the same, first order",
-        at_least(1),
-    ),
+    when("to first order, where the mean of the statistic turns negative in the other two", "the same, first order", at_least(1)),
     code="lwcore.inference.infer",
     counterexample="Run small, seed 1001, 512 sequences: ConstGate's window is 160 steps, DiagGate's 128.",
     fair="With f counted once no cell has the longer window as far as gates go; to first order DiagGate has, for its rates keep their"
@@ -124,8 +107,7 @@ def _(runs: Runs) -> Measured:
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
     def ahead(order: str) -> Measured:
-        found = [lead(windows(runs[name], order, "mean").sel(budget=BUDGET)) for name in ("small", "paper-v2")]
-        return over(one for each in found for one in numbers(each))
+        return over(numbers(*(lead(windows(runs[name], order, "mean").sel(budget=BUDGET)) for name in ("small", "paper-v2"))))
 
     return ahead("zeroth"), ahead("first")
 
@@ -210,9 +192,8 @@ def _(runs: Runs) -> Measured:
     "§5.4, after Definition 5.1, with the closed forms of §6.1",
     "The window computed from the closed forms is the longest lag at which the gradient that is carried back can be recovered.",
     as_stated(
-        "networks of the runs small and paper-v2, of 34, whose first-order window is within a factor of 2 of that of the lag's exact"
-        " part along"
-        f" the same directions, f counted once, N = {BUDGET}",
+        "networks of the runs small and paper-v2, of 34, whose first-order window is within a factor of 2 of that of the lag's exact part "
+        f"along the same directions, f counted once, N = {BUDGET}",
         at_least(34),
     ),
     rather(

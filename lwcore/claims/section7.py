@@ -8,22 +8,10 @@ import numpy as np
 import xarray as xr
 
 from lwcore import agreement, frontier, prediction, spectra
-from lwcore.claims.claim import (
-    Chapter,
-    Measured,
-    as_stated,
-    at_least,
-    at_most,
-    estimate,
-    over,
-    rather,
-    share,
-    when,
-    within,
-)
+from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, estimate, over, rather, share, when, within
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, lead, log, numbers, windows
-from lwcore.robust import probes
+from lwcore.inference import probes
 from lwcore.spectra import width
 
 chapter = Chapter("livi")
@@ -54,10 +42,7 @@ def _designed(runs: Runs) -> tuple[xr.DataArray, xr.Dataset]:
     "envelope-fixes-the-sequences-needed",
     "§7",
     "The decay of the envelope, with α, fully determines how many sequences each lag needs.",
-    as_stated(
-        "N(64)/N(45), f counted once, zeroth order, 34 networks of the runs small and paper-v2; f falls from 45 to 64",
-        at_least(1),
-    ),
+    as_stated("N(64)/N(45), f counted once, zeroth order, 34 networks of the runs small and paper-v2; f falls from 45 to 64", at_least(1)),
     rather("the task decides: it asks for lag 64 and not for 45", "the same (least to largest)", at_most(1)),
     code="lwcore.inference.infer",
     counterexample="ConstGate in the run small: lag 64 has a fiftieth of the envelope of lag 45, and needs a hundredth of the sequences.",
@@ -66,7 +51,7 @@ def _designed(runs: Runs) -> tuple[xr.DataArray, xr.Dataset]:
 def _(runs: Runs) -> tuple[Measured, Measured]:
     at = {"source": "error", "rule": "plug-in", "noise_definition": "lag", "reading": "mean"}
     needed = [probes(runs[name], "zeroth").required.sel(at) for name in ("small", "paper-v2")]
-    ratio = over(one for each in needed for one in numbers((each.sel(lag=64) / each.sel(lag=45)).median("probe")))
+    ratio = over(numbers(*((each.sel(lag=64) / each.sel(lag=45)).median("probe") for each in needed)))
     return ratio, ratio
 
 
@@ -139,8 +124,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Measured]:
     "abstracts; §7",
     "Of several networks, the one with the larger envelope at a delay learns it better.",
     as_stated(
-        "rank correlation of f(ℓ), zeroth order, with the share learned, within delays, run small (95 % over five seeds)",
-        at_least(0),
+        "rank correlation of f(ℓ), zeroth order, with the share learned, within delays, run small (95 % over five seeds)", at_least(0)
     ),
     when(
         "before training, if each delay is trained alone",
@@ -182,10 +166,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
 def _(runs: Runs) -> tuple[Measured, Measured]:
     ease, run = frontier.ease(_designed(runs)[0]).sel(lag=[6, 9, 13]), runs["paper-v2"]
     explained = 1 - run.test_loss / run.target_variance
-    return (
-        over(np.exp(numbers(ease.sel(model=SCALAR).max("model") - ease.sel(model="DiagGate")))),
-        over(numbers(lead(explained))),
-    )
+    return over(np.exp(numbers(ease.sel(model=SCALAR).max("model") - ease.sel(model="DiagGate")))), over(numbers(lead(explained)))
 
 
 @chapter.claim(
@@ -247,9 +228,8 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     "§7 (iii)",
     "In a cell with short memory sixteenfold data lengthens the window no more than richer gates do.",
     as_stated(
-        "steps by which DiagGate's window at 512 sequences exceeds that of ConstGate and SharedGate at 8192, version 2's letter, seeds"
-        " of the"
-        " runs small and paper-v2, zeroth and first order (least to largest)",
+        "steps by which DiagGate's window at 512 sequences exceeds that of ConstGate and SharedGate at 8192, version 2's letter, seeds of "
+        "the runs small and paper-v2, zeroth and first order (least to largest)",
         at_least(0),
     ),
     code="lwcore.inference.infer",
@@ -283,10 +263,10 @@ def _(runs: Runs) -> Measured:
     return over(numbers(by_data - by_gates))
 
 
-def _excess(values: xr.DataArray, factors: tuple[str, ...], first: str, second: str) -> list[float]:
-    """How much more of the variance one factor of a full grid explains than another, seed by seed."""
+def _excess(values: xr.DataArray, factors: tuple[str, ...], other: str) -> list[float]:
+    """How much more of the variance the model explains than another factor of a full grid, seed by seed."""
     shares = spectra.variance_shares(values, factors)
-    return numbers(shares.sel(source=first) - shares.sel(source=second))
+    return numbers(shares.sel(source="model") - shares.sel(source=other))
 
 
 @chapter.claim(
@@ -311,8 +291,8 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     learned = _designed(runs)[0]
     at_end = spectra.learned_share(runs["spectra"]).isel(snapshot=-1)
     excess = [
-        *_excess(at_end, ("model", "optimizer", "gate_spread", "task"), "model", "optimizer"),
-        *_excess(learned, ("model", "sequences", "lag"), "model", "sequences"),
+        *_excess(at_end, ("model", "optimizer", "gate_spread", "task"), "optimizer"),
+        *_excess(learned, ("model", "sequences", "lag"), "sequences"),
     ]
     ease = frontier.ease(learned).sel(lag=[6, 9, 13])
     return over(excess), over(np.exp(numbers(ease.max("model") - ease.min("model"))))

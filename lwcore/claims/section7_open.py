@@ -36,9 +36,8 @@ def _(runs: Runs) -> Measured:
     "§7, first open question",
     "None of the spectra of GRU and LSTM has more than one mode that could be shown.",
     as_stated(
-        "least p-value of 20 dip tests, GRU and LSTM in the run small, zeroth order and exact (modes of equal weight five standard"
-        " deviations"
-        " apart would be seen)",
+        "least p-value of 20 dip tests, GRU and LSTM in the run small, zeroth order and exact (modes of equal weight five standard "
+        "deviations apart would be seen)",
         at_least(0.05),
     ),
     code="lwcore.modes.mode_test",
@@ -62,8 +61,8 @@ def _(runs: Runs) -> Measured:
     code="lwcore.tables_spectra.expectations",
 )
 def _(runs: Runs) -> Measured:
-    window = {order: windows(runs["small"], order).sel(budget=BUDGET) for order in EXPANSIONS}
-    return over(one for model in ("GRU", "LSTM") for each in window.values() for one in numbers(lead(each, model)))
+    window = [windows(runs["small"], order).sel(budget=BUDGET) for order in EXPANSIONS]
+    return over(numbers(*(lead(each, model) for model in ("GRU", "LSTM") for each in window)))
 
 
 @chapter.claim(
@@ -71,9 +70,8 @@ def _(runs: Runs) -> Measured:
     "§7, first open question",
     "For the gradient itself, GRU and LSTM have no longer windows than ConstGate and SharedGate.",
     as_stated(
-        "steps by which their window along each lag's own mean gradient in the noise of the whole gradient is longer than the longer one"
-        " of the"
-        f" other two, N = {BUDGET}, seeds of the run small (least to largest)",
+        "steps by which their window along each lag's own mean gradient in the noise of the whole gradient is longer than the longer one "
+        f"of the other two, N = {BUDGET}, seeds of the run small (least to largest)",
         at_most(0),
     ),
     code="lwcore.tables_spectra.expectations",
@@ -81,7 +79,7 @@ def _(runs: Runs) -> Measured:
 )
 def _(runs: Runs) -> Measured:
     window = windows(runs["small"], "gradient", "variance", "total").sel(budget=BUDGET)
-    return over(one for model in ("GRU", "LSTM") for one in numbers(lead(window, model)))
+    return over(numbers(*(lead(window, model) for model in ("GRU", "LSTM"))))
 
 
 @chapter.claim(
@@ -106,9 +104,8 @@ def _(runs: Runs) -> Measured:
     "Among cells with a gate for every neuron it is the optimiser, more than cell, start or task, that decides how broad the spectrum"
     " becomes.",
     as_stated(
-        "share of the variance of the gates' width that the optimiser explains (SGD or AdamW, one learning rate each); DiagGate, GRU and"
-        " LSTM in"
-        " the sweep spectra, seed by seed",
+        "share of the variance of the gates' width that the optimiser explains (SGD or AdamW, one learning rate each); DiagGate, GRU and "
+        "LSTM in the sweep spectra, seed by seed",
         at_least(0.5),
     ),
     code="lwcore.spectra.variance_shares",

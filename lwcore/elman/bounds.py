@@ -13,10 +13,10 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lwcore.arguments import flag, instance_of, integer_in, real_in, sequence_of
+from lwcore.arguments import flag, instance_of, integer_in, real_in
 from lwcore.elman.activations import Activation
 from lwcore.elman.constants import LocalConstants, local_constants, log_output_bound, log_sum, log_target_bound, smooth
-from lwcore.elman.network import even_width
+from lwcore.elman.network import checked_radii, even_width
 
 Radii = tuple[float, float]
 
@@ -79,13 +79,9 @@ class Problem:
         """Return projection radii after checking that they are at least (ν̄_w, ν̄_u), which they are by default."""
         if radii is None:
             return self.recurrent_bound, self.input_bound
-        if len(sequence_of("radii", radii)) != 2:
-            raise ValueError(f"radii = {radii!r}: must be two, for the recurrent and for the input weights.")
-        for i, radius in enumerate(radii):
-            real_in(f"radii[{i}]", radius, "[0, inf)")
-        for name, radius, least in zip(("radii[0]", "radii[1]"), radii, (self.recurrent_bound, self.input_bound), strict=True):
+        for i, (radius, least) in enumerate(zip(checked_radii(radii, "[0, inf)"), (self.recurrent_bound, self.input_bound), strict=True)):
             if not radius >= least:
-                raise ValueError(f"{name} = {radius!r}: must be at least the transport map's bound, {least!r}.")
+                raise ValueError(f"radii[{i}] = {radius!r}: must be at least the transport map's bound, {least!r}.")
         return radii
 
     def constants(self, recurrent_bound: float, as_printed: bool) -> LocalConstants:
@@ -207,13 +203,22 @@ def theorem_1(problem: Problem, width: int, steps: int, radii: Radii | None = No
     log_phi = log_sum(log_output_bound(log_l, rho_w, rho_u), problem.log_summand)
     early = math.log(problem.length) - 0.5 * math.log(steps)
     late = math.log(problem.length) + log_phi - 0.5 * math.log(width)
+    errors = _errors(problem, alpha_m, 2 * math.log(math.hypot(rho_w, rho_u)), as_printed)
     return Bound(
         {
             "initial distance": early + 2 * math.log(problem.norm) - math.log(2 if as_printed else 4),
             "gradient": early + 2 * log_l + 2 * log_phi - (math.log(2) if as_printed else 0),
-            **{name: late + term for name, term in _errors(problem, alpha_m, rho_w, rho_u, as_printed).items()},
+            **{name: late + term for name, term in errors.items()},
         }
     )
+
+
+def parts(bound: Bound) -> tuple[float, float]:
+    """Return the logarithms of the two parts of C&E Theorem 1: what shrinks with the number of steps, and what shrinks with the width."""
+    early = ("initial distance", "gradient")
+    kinds = early, [name for name in bound.log_terms if name not in early]
+    steps, width = (log_sum(*(bound.log_terms[name] for name in kind)) for kind in kinds)
+    return steps, width
 
 
 def corollary_1(problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
@@ -289,19 +294,14 @@ def theorem_2(problem: Problem, error: float, *, as_printed: bool = True) -> Tra
     log_radius = log_l + 2 * math.log(problem.norm) - 0.5 * log_error + (0 if as_printed else length / 2)
     log_phi = log_sum(log_l + log_radius + 0.5 * math.log(2), problem.log_summand)
     log_step = log_error - math.log(2) - 2 * (length + log_l + log_phi)
-    errors = log_sum(*_errors_log(problem, alpha_target, 2 * log_radius + math.log(2), as_printed).values())
+    errors = log_sum(*_errors(problem, alpha_target, 2 * log_radius + math.log(2), as_printed).values())
     log_width = log_sum(2 * errors + (0 if as_printed else length), 2 * log_radius) - math.log(2) - log_error
     log_steps = 2 * math.log(problem.norm) - 2 * math.log(math.sqrt(2) + 1) - log_step - log_error
     factor = 9 / 4 if as_printed else (math.sqrt(0.5) + math.sqrt((1 + math.sqrt(2)) ** 2 / 4 + 1)) ** 2
     return TrainingPlan(log_radius, log_step, log_width, log_steps, log_error + math.log(factor))
 
 
-def _errors(problem: Problem, alpha_m: float, rho_w: float, rho_u: float, as_printed: bool) -> dict[str, float]:
-    """Return the terms of C&E Eq. (19) at radii, as logarithms."""
-    return _errors_log(problem, alpha_m, 2 * math.log(math.hypot(rho_w, rho_u)), as_printed)
-
-
-def _errors_log(problem: Problem, alpha_m: float, log_square: float, as_printed: bool) -> dict[str, float]:
+def _errors(problem: Problem, alpha_m: float, log_square: float, as_printed: bool) -> dict[str, float]:
     """Return the terms of C&E Eq. (19), as logarithms, from the logarithm of ρ_w² + ρ_u²."""
     constants = problem.constants(alpha_m, as_printed)
     approximation = constants.log_lipschitz + math.log(problem.norm) if as_printed else math.log(2) + problem.log_summand

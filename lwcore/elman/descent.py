@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import instance_of, integer_in, real_in, sequence_of
+from lwcore.arguments import instance_of, integer_in, real_in
 from lwcore.elman.gradients import risk_gradient
-from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_targets
+from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_radii, checked_targets
 
 Array = NDArray[np.float64]
 
@@ -83,11 +83,7 @@ def gradient_descent(
     sequences = checked_inputs(inputs, initial.dimension)
     wanted = checked_targets(targets, sequences)
     step_size, steps = real_in("step_size", step_size, "(0, inf)"), integer_in("steps", steps, 1)
-    if radii is not None and len(sequence_of("radii", radii)) != 2:
-        raise ValueError(f"radii = {radii!r}: must be two, for the recurrent and for the input weights.")
-    ball = (
-        None if radii is None else tuple(real_in(f"radii[{i}]", radius, "(0, inf)") / initial.width**0.5 for i, radius in enumerate(radii))
-    )
+    ball = None if radii is None else [radius / initial.width**0.5 for radius in checked_radii(radii, "(0, inf)")]
     network, total = initial, np.zeros_like(initial.parameters)
     record = np.empty((3, steps))
     for s in range(steps):

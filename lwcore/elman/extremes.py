@@ -132,12 +132,9 @@ def largest(
 
     box = [(-bound, bound)] + [(-_FARTHEST, _FARTHEST)] * dimension + [(-1.0, 1.0)] * (length * dimension)
     rng, size = np.random.default_rng(seed), max(4, 90 // len(box))
-    options = {"strategy": "currenttobest1bin", "maxiter": integer_in("rounds", rounds, 1), "popsize": size, "polish": False, "tol": 1e-4}
+    options = {"strategy": "currenttobest1bin", "maxiter": rounds, "popsize": size, "polish": False, "tol": 1e-4}
     found = min(
-        (
-            optimize.differential_evolution(objective, box, rng=rng, vectorized=True, updating="deferred", **options)
-            for _ in range(integer_in("tries", tries, 1))
-        ),
+        (optimize.differential_evolution(objective, box, rng=rng, vectorized=True, updating="deferred", **options) for _ in range(tries)),
         key=lambda one: one.fun,
     )
     parameters, inputs = unpacked(found.x[:, None])

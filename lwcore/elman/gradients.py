@@ -97,7 +97,7 @@ def linear_model(initial: ElmanNetwork, parameters: ArrayLike, inputs: ArrayLike
     """
     instance_of("initial", initial, ElmanNetwork)
     sequences = checked_inputs(inputs, initial.dimension)
-    direction = parameters_like(initial, "parameters", parameters) - initial.parameters
+    direction = parameters_like(initial, parameters) - initial.parameters
     moved = stream_tangents(initial.parameters, direction, sequences, initial.activation)
     return np.stack([initial.read(tangent) for tangent in moved], axis=1)
 

@@ -84,13 +84,13 @@ def limiting_kernel(
     real_in("tolerance", tolerance, "(0, inf)")
     first, second = _pair(inputs, others, None)
     sigma, alpha = activation_named(activation), real_in("alpha", alpha, "(0, inf)")
-    samples = integer_in("samples", samples, 64)
+    integer_in("samples", samples, 64)
 
     def summand(parameters: Array, weights: Array) -> Array:
         return _weighted(parameters, weights, first, second, sigma, skip_last=as_printed)
 
     basis = span(np.concatenate([first, second]))
-    return mean_over_start(summand, basis, alpha, tolerance=real_in("tolerance", tolerance, "(0, inf)"), samples=samples, rng=rng)
+    return mean_over_start(summand, basis, alpha, tolerance=tolerance, samples=samples, rng=rng)
 
 
 def class_kernel(

@@ -73,7 +73,7 @@ def compare(case: Study, width: int, rng: np.random.Generator, *, starts: int = 
         found[name] = Comparison([getattr(c, f"log_{quantity}") for c in constants], np.array([extreme.value]))
 
     errors = approximation_errors(case, [width], starts, rng)
-    ball = [case.start(width, rng) for _ in range(integer_in("searches", searches, 1))]
+    ball = [case.start(width, rng) for _ in range(searches)]
     worst, outputs = (np.array([worst_in_ball(initial, case.inputs[0], radii, error=e) for initial in ball]) for e in (True, False))
     approximation, linearisation, whole = (
         [bound(problem, width, as_printed=printed).log for printed in _FORMS]
@@ -146,12 +146,7 @@ def needed(problem: bounds.Problem, risk: float, *, as_printed: bool = True) -> 
 
     def terms(log_width: float) -> tuple[float, float]:
         width = 2 * round(math.exp(log_width) / 2)
-        log_terms = bounds.theorem_1(problem, width, 1, as_printed=as_printed).log_terms
-        early = ("initial distance", "gradient")
-        return (
-            float(np.logaddexp.reduce([log_terms[name] for name in early])),
-            float(np.logaddexp.reduce([term for name, term in log_terms.items() if name not in early])),
-        )
+        return bounds.parts(bounds.theorem_1(problem, width, 1, as_printed=as_printed))
 
     low, high = math.log(2), 350.0
     while high - low > 1e-3:

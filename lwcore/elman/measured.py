@@ -18,7 +18,7 @@ from lwcore.elman.bounds import Problem, Radii
 from lwcore.elman.descent import Descent, gradient_descent, projected, row_norms
 from lwcore.elman.gradients import hidden_gradients, linear_model
 from lwcore.elman.kernel import finite_kernel, limiting_kernel
-from lwcore.elman.network import ElmanNetwork, checked_inputs, even_width, symmetric_initialisation
+from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_radii, even_width, symmetric_initialisation
 from lwcore.elman.transport import TransportMaps, transport_target, transported
 
 Array = NDArray[np.float64]
@@ -83,7 +83,6 @@ class Scaling:
             The slope.
         """
         generator("rng", rng)
-        integer_in("resamples", resamples, 1)
         tail = (1 - real_in("level", level, "(0, 1)")) / 2
         drawn = rng.integers(self.samples.shape[1], size=(integer_in("resamples", resamples, 1), *self.samples.shape))
         means = np.take_along_axis(self.samples[None], drawn, axis=2).mean(axis=2)
@@ -243,18 +242,16 @@ def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, e
         ValueError: If there are not two radii, or an argument is out of range.
     """
     instance_of("initial", initial, ElmanNetwork)
-    if len(sequence_of("radii", radii)) != 2:
-        raise ValueError(f"radii = {radii!r}: must be two, for the recurrent and for the input weights.")
     flag("error", error)
     integer_in("steps", steps, 1)
     inputs = checked_inputs(finite_array("sequence", sequence, ndim=2)[None], initial.dimension)
     at_start, first = _last_step(initial, inputs)
-    balls = [real_in(f"radii[{i}]", radius, "(0, inf)") / initial.width**0.5 for i, radius in enumerate(radii)]
+    balls = [radius / initial.width**0.5 for radius in checked_radii(radii, "(0, inf)")]
     signs, best = initial.readout[:, None], np.full(initial.width, -np.inf)
     for push in _PUSHES:
         moved = np.zeros_like(initial.parameters)
         moved[:, :2] = balls * np.array(push)
-        for _ in range(integer_in("steps", steps, 1)):
+        for _ in range(steps):
             state, gradient = _last_step(initial.at(initial.parameters + moved), inputs)
             gain, uphill = state - at_start, gradient
             if error:

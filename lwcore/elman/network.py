@@ -11,13 +11,13 @@ F_t.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, generator, instance_of, integer_in, real_array, real_in
+from lwcore.arguments import finite_array, generator, instance_of, integer_in, real_array, real_in, sequence_of
 from lwcore.elman.activations import Activation, activation_named
 
 Array = NDArray[np.float64]
@@ -70,7 +70,7 @@ class ElmanNetwork:
 
     def at(self, parameters: ArrayLike) -> ElmanNetwork:
         """Return the network with other parameters, shape (m, 1 + d), and the same readout."""
-        return dataclasses.replace(self, parameters=parameters_like(self, "parameters", parameters))
+        return dataclasses.replace(self, parameters=parameters_like(self, parameters))
 
     def hidden(self, inputs: ArrayLike) -> Array:
         """Return the hidden states. Implements C&E Eq. (2).
@@ -192,6 +192,14 @@ def even_width(name: str, value: int) -> int:
     return width
 
 
+def checked_radii(radii: Sequence[float], interval: str) -> tuple[float, float]:
+    """Return two radii, ρ_w and ρ_u, as a pair after checking that each lies in an interval."""
+    pair = sequence_of("radii", radii)
+    if len(pair) != 2:
+        raise ValueError(f"radii = {radii!r}: must be two, for the recurrent and for the input weights.")
+    return real_in("radii[0]", pair[0], interval), real_in("radii[1]", pair[1], interval)
+
+
 def checked_inputs(inputs: ArrayLike, dimension: int | None = None, *, name: str = "inputs") -> Array:
     """Return input sequences as an array, shape (n, T, d), after checking their dimension and that no norm exceeds 1."""
     array = finite_array(name, inputs, ndim=3)
@@ -213,9 +221,9 @@ def checked_targets(targets: ArrayLike, inputs: Array) -> Array:
     return array
 
 
-def parameters_like(network: ElmanNetwork, name: str, value: ArrayLike) -> Array:
+def parameters_like(network: ElmanNetwork, parameters: ArrayLike) -> Array:
     """Return an array of the shape of a network's parameters after checking that it is one."""
-    array = finite_array(name, value, ndim=2)
+    array = finite_array("parameters", parameters, ndim=2)
     if array.shape != network.parameters.shape:
-        raise ValueError(f"{name} has shape {array.shape}: must be {network.parameters.shape}, as the network's parameters.")
+        raise ValueError(f"parameters has shape {array.shape}: must be {network.parameters.shape}, as the network's parameters.")
     return array

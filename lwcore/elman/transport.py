@@ -136,7 +136,6 @@ def transport_target(
         return np.stack([tangent @ weights for tangent in tangents], axis=1)
 
     basis = maps.subspace(sequences, sequences.shape[2])
-    tolerance, samples = real_in("tolerance", tolerance, "(0, inf)"), integer_in("samples", samples, 64)
     return mean_over_start(summand, basis, alpha, tolerance=tolerance, samples=samples, rng=rng)
 
 

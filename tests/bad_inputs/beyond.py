@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lwcore import agreement, calibration, clipping, frontier, mixtures, prediction, regimes, resampling, robust, spectra, starts
+from lwcore import agreement, calibration, clipping, frontier, inference, mixtures, prediction, regimes, resampling, robust, spectra, starts
 from lwcore.config import Config
 from lwcore.decay import DecayLaw
 from tests.bad_inputs.labelled import labelled, results
@@ -53,7 +53,7 @@ DOORS = [
     Door(resampling.concentration, values=VALUES, rng=generator(), methods=METHODS, error=ERROR),
     Door(resampling.spread, estimates=numbers([1.0, 2.0]), error=ERROR),
     Door(robust.numbers, results=results(), view=word("zeroth"), noise=word("lag")),
-    Door(robust.probes, results=results(), view=word("zeroth")),
+    Door(inference.probes, results=results(), view=word("zeroth")),
     Door(robust.largest, samples=labelled("sequence")),
     Door(robust.sequences_for_sign, shift=numbers([1.0], -1.0), bias=numbers([0.0]), deviation=numbers([1.0], -1.0), error=ERROR),
     Door(robust.studies, results=results(), rng=generator(), error=ERROR),
@@ -109,7 +109,7 @@ DOORS = [
             ),
         ),
     ),
-    Door(starts.window_of, runs=results(), view=word("zeroth"), noise=word("lag"), reading=word("mean")),
+    Door(inference.window_of, runs=results(), view=word("zeroth"), noise=word("lag"), reading=word("mean")),
     Door(starts.compare, runs=results(), n_sequences=integer(16, 1).also(wrong(17))),
     Door(agreement.rank_correlation, BOTH, scores=SCORES, share=SHARE, within=WITHIN),
     Door(agreement.discrimination, BOTH, scores=SCORES, share=SHARE, within=WITHIN),

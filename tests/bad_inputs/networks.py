@@ -82,7 +82,7 @@ OPTIONS = {
 }
 FEW = (
     Bad(tasks.Sequences(SMALL, draw(2, 5)), ValueError, r"\(2, 5\)"),
-    Bad(tasks.Sequences(SPOILED, draw(2, 6)), ValueError, "1 of 36 inputs are NaN"),
+    Bad(tasks.Sequences(SPOILED, draw(2, 6)), ValueError, "inputs: 1 of 36 entries are NaN"),
     Bad(tasks.Sequences(SMALL.numpy(), draw(2, 6)), TypeError, "ndarray"),
     Bad(tasks.Sequences(SMALL[:0], draw(0, 6)), ValueError, r"\(0, 6, 3\)"),
     Bad((SMALL, draw(2, 6)), TypeError, "tuple"),

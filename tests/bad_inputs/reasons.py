@@ -37,6 +37,7 @@ NAMES = {
     "lwcore.diagnose.diagnosis.Diagnosis.save": "of what `diagnose` has found",
     "lwcore.diagnose.bands.required": "a formula, behind `Diagnosis`",
     "lwcore.elman.bounds.Problem.constants": "called by the bounds, with a checked problem",
+    "lwcore.elman.bounds.parts": "splits a bound that `theorem_1` has made",
     "lwcore.elman.constants.log_sum": "adds logarithms, behind the constants",
     "lwcore.elman.descent.projected": "called every step of `gradient_descent`",
     "lwcore.elman.descent.row_norms": "called every step of `gradient_descent`",
