@@ -13,6 +13,8 @@ from scipy import integrate, optimize, stats
 
 from lwcore.bounds import (
     binary_entropy,
+    complexity,
+    detection,
     detection_error,
     detection_threshold,
     fano_error,
@@ -287,6 +289,13 @@ def test_quadratic_range(alpha: float) -> None:
     np.testing.assert_allclose(np.diff(far), (alpha + 1) * math.log(10) * np.array([10, 20, 120]), rtol=1e-9)
 
 
+@pytest.mark.parametrize("alpha", [1.5, 1.8])
+def test_affinity_of_distant_laws_falls_as_a_power(alpha: float) -> None:
+    # each law times the other's tail, p(2h)^½ ∝ h^(−(α + 1)/2), against h^(−α) of what lies between
+    near, far = (log_ratio(alpha, h).log_affinity() for h in (1e40, 1e50))
+    assert far - near == pytest.approx(-(alpha + 1) / 2 * math.log(1e10), rel=1e-8)
+
+
 def test_rates_of_the_quadratic_limit() -> None:
     assert lan_range(2.0) == math.inf
     alpha, n = 1.4, 10**6
@@ -326,6 +335,11 @@ def test_nothing_and_everything_is_told(alpha: float, route: str) -> None:
     assert mutual_information([1e80, 1e150], alpha, route=route) == pytest.approx(LOG_2, rel=1e-15)
 
 
+@pytest.mark.parametrize("alpha", [1.5, 2.0])
+def test_information_is_never_more_than_a_sign_holds(alpha: float) -> None:
+    assert (mutual_information([[1.0], [30.0], [1e4]], alpha, 1.0, [1, 100, 10_000, 10**8]) <= LOG_2).all()
+
+
 @pytest.mark.parametrize("shift", [1e12, 1e15, 1e16, 1e80])
 def test_divergence_of_distant_laws(shift: float) -> None:
     assert kl_divergence(shift, 1.4) == pytest.approx(divergence_by_log_ratio(1.4, shift), rel=1e-12)
@@ -340,6 +354,11 @@ def test_expansion_is_exact_for_a_gaussian(n: int) -> None:
     np.testing.assert_allclose(terms.remainder, 0, atol=1e-9)
     np.testing.assert_allclose(terms.log_ratio, 1.7 * terms.central - 1.7**2 / 4, atol=1e-9)
     assert stats.kstest(terms.central, stats.norm(scale=math.sqrt(0.5)).cdf).pvalue > 1e-3
+
+
+def test_arguments_go_by_their_names() -> None:
+    terms = lan_expansion(alpha=1.5, n_sequences=3, rng=np.random.default_rng(5), replicates=2)
+    assert terms.log_ratio.shape == (2,)
 
 
 def test_expansion_of_a_thousand_experiments_unless_told_otherwise() -> None:
@@ -499,6 +518,11 @@ def test_median_by_the_binomial_law(alpha: float, n: int, shift: float) -> None:
     assert detection_error(n, shift, 1.0, alpha, "median") == pytest.approx(binomial, rel=1e-9, abs=0)
 
 
+def test_large_sample_error_is_a_function_of_real_numbers() -> None:
+    error = large_sample_error([2.0, 2.5, 3.0], 0.3, 1.0, 2.0)
+    np.testing.assert_allclose(error, stats.norm.sf(0.3 * np.sqrt([1.0, 1.25, 1.5])), rtol=1e-12)
+
+
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 1.9])
 def test_large_numbers(alpha: float) -> None:
     for test in ("likelihood", "median"):
@@ -556,6 +580,49 @@ def test_least_number_is_the_least(alpha: float, test: str) -> None:
     if test == "mean":  # a number that rounding may leave a little above or below a whole one
         counts = np.arange(1, 60)
         np.testing.assert_array_equal(least_sequences(detection_threshold(counts, 1.0, 1.0, alpha, error), 1.0, alpha, error), counts)
+
+
+@pytest.mark.parametrize("n", [2, 9, 100])
+def test_errors_fall_up_to_a_million_scales_and_stay_from_there_on(n: int) -> None:
+    before, there, after = log_detection_error(n, [1e6 - 0.5, 1e6, 1e6 + 0.5], 1.0, 1.4, "likelihood")
+    assert before > there == after
+
+
+@pytest.mark.parametrize(("test", "to_bracket"), [("likelihood", 2), ("median", 3)])
+def test_the_least_number_takes_one_error_for_each_of_its_digits(test: str, to_bracket: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def counted(n: float, *others: object) -> np.ndarray:
+        asked.append(n)
+        return log_detection_error(n, *others)
+
+    monkeypatch.setattr(detection, "log_detection_error", counted)
+    for alpha in (1.1, 1.3, 1.5, 1.8):
+        for shift in (0.5, 0.1, 0.01):
+            asked.clear()
+            n = float(least_sequences(shift, 1.0, alpha, test=test))
+            assert len(asked) <= math.ceil(math.log2(n)) + to_bracket
+    asked.clear()
+    assert least_sequences(30.0, 1.0, 1.5, test=test) == 1
+    assert asked == [1]
+
+
+def test_the_gaussian_needs_no_table_and_others_one_for_each_shift() -> None:
+    log_ratio.cache_clear()
+    for test in TESTS:
+        detection_error([2, 9], 0.3, 1.0, 2.0, test)
+    mutual_information(0.3, 2.0, 1.0, 9)
+    assert log_ratio.cache_info().misses == 0
+    mutual_information([0.3, 0.7], 1.5, 1.0, [[2], [9]])
+    detection_error([[2], [9]], [0.3, 0.7], 1.0, 1.5, "likelihood")
+    assert log_ratio.cache_info().misses == 2
+
+
+def test_many_lags_ask_for_one_quantile() -> None:
+    complexity._log_quantile.cache_clear()
+    for count in (10, 100):
+        detection_threshold(count, np.ones(5), 1.0, 1.37)
+    assert complexity._log_quantile.cache_info().misses == 1
 
 
 @pytest.mark.parametrize("test", ["likelihood", "median"])

@@ -189,6 +189,18 @@ def test_direction_of_another_cell_is_refused():
         immediate_sensitivity(trace, {name: part.float() for name, part in right.items()})
 
 
+def test_statistic_is_a_mean_over_any_number_of_end_points_and_takes_no_integers():
+    rates, alignments = (torch.arange(48.0).reshape(2, 3, 2, 4) + start for start in (0, 1))  # (B, ends, lags, H)
+    signs = torch.tensor([[1.0, -1, 1, 0], [-1, 1, 0, 1]])
+    expected = (rates * alignments * signs).sum(-1).mean(1)
+    torch.testing.assert_close(matched_statistic(rates, alignments, signs), expected)
+    for wrong in range(3):
+        given = [rates, alignments, signs]
+        given[wrong] = given[wrong].long()
+        with pytest.raises(TypeError, match=f"{('rates', 'alignments', 'signs')[wrong]} has dtype"):
+            matched_statistic(*given)
+
+
 def test_what_does_not_belong_to_the_trace_is_refused():
     network, trace, delta, _ = traced("LSTM")
     moved = immediate_sensitivity(trace, random_direction(network.cell, torch.Generator().manual_seed(8)))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -137,6 +139,30 @@ def test_characteristic_function_is_the_mean_of_phases() -> None:
     np.testing.assert_allclose(ecf.characteristic_function(x, 0.3, 1)[0], np.exp(0.3j * np.delete(x, 7, 0)).sum(0) / 3000, atol=1e-13)
 
 
+def test_phases_count_up_to_where_their_digits_end() -> None:
+    at_end, beyond = 1e8, 1e8 + 0.5
+    phi = ecf.characteristic_function(np.array([[at_end, beyond, -beyond]]), 0.3, 2)
+    np.testing.assert_allclose(phi[:, 0], np.exp(0.3j * at_end * np.array([1, 2])), atol=1e-6)
+    np.testing.assert_array_equal(phi[:, 1:], 0)
+
+
+def test_memory_does_not_grow_with_the_data() -> None:
+    def most(function: Callable[[], object]) -> int:
+        tracemalloc.start()
+        function()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    x = np.linspace(-3, 3, 400_000)[:, None]
+    few, many = (most(lambda n=n: ecf.characteristic_function(x[:n], 0.1, 3)) for n in (100_000, 400_000))
+    assert many < 1.1 * few
+    law = standard_law(1.3)
+    points = np.linspace(law.near_end, law.far_start, 4000)
+    few, many = (most(lambda n=n: law.integral(points[:n])) for n in (1000, 4000))
+    assert many < few + 3 * 3000 * 8 * 1.1  # but for the three results at each point
+
+
 def test_weights_between_two_of_the_table_are_on_the_line_through_them() -> None:
     table = ecf._table()
     alpha = table.alphas[:-1] + 0.25 * np.diff(table.alphas)
@@ -158,6 +184,25 @@ def test_line_is_exact_where_the_characteristic_function_is(alpha: float, monkey
     assert result.alpha == pytest.approx(alpha, rel=1e-9)
     assert result.scale == pytest.approx(1.1 * first.scale, rel=1e-9)
     assert result.loc == pytest.approx(first.loc - 0.2 * first.scale, rel=1e-9)
+
+
+def test_weights_are_taken_at_the_slope_just_found_twice() -> None:
+    x, table = draws(1.3, 300, 6), ecf._table()
+    first = fit(x)
+    u = 0.1 * np.arange(1, 13)
+    power = np.abs(np.exp(1j * np.outer(u, (x - first.loc) / first.scale)).mean(1)) ** 2
+    level = np.log(-np.log((300 * power - 1) / 299))
+    slopes = [first.alpha]
+    for _ in range(3):
+        slopes.append(float(table.at(table.slope, np.array(slopes[-1:]))[:, 0] @ level))
+    assert fit(x, "ecf").alpha == pytest.approx(slopes[-1], rel=1e-12)
+    assert slopes[-1] != pytest.approx(slopes[-2], rel=1e-9)
+
+
+def test_hill_without_an_index_gives_the_gaussians_scale() -> None:
+    result = fit(np.repeat([-1.0, 1.0], 100), "hill")
+    assert "do not differ" in result.reason
+    assert result.scale == pytest.approx(1 / SymmetricStable(2.0).ppf(0.75), rel=1e-6)
 
 
 def test_hill_takes_the_largest_deviations_from_the_median() -> None:
@@ -253,6 +298,21 @@ def test_profile_is_the_same_from_near_and_far() -> None:
     assert -direct.fun == pytest.approx(height, abs=1e-9)
 
 
+def test_newtons_steps_know_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = likelihood._Sample(draws(1.4, 300, 5, scale=5.0), 1.4)  # of which no first fit has taken the scale
+    monkeypatch.delattr(likelihood._Sample, "climb")
+    height, _ = sample.profile(sample.best[0], sample.best[1:] + np.array([0.05, 0.2]))
+    assert height == pytest.approx(sample.height, abs=1e-9)
+
+
+def test_spread_of_the_quantile_ratio_by_the_delta_method() -> None:
+    p = np.array([0.05, 0.25, 0.75, 0.95])
+    q, density = stats.cauchy.ppf(p), stats.cauchy.pdf(stats.cauchy.ppf(p))
+    covariance = [[min(a, b) * (1 - max(a, b)) / (f * g) for b, g in zip(p, density, strict=True)] for a, f in zip(p, density, strict=True)]
+    slope = optimize.approx_fprime(q, lambda q: math.log((q[3] - q[0]) / (q[2] - q[1])), 1e-7)
+    assert mcculloch._quantities(1.0) == pytest.approx((math.log(q[3]), 1.0, math.sqrt(slope @ covariance @ slope)), rel=1e-5)
+
+
 def test_an_interval_takes_few_steps_of_newtons_and_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Counter()
 
@@ -281,6 +341,7 @@ def test_tables_are_made_once() -> None:
     assert hill._tails() is hill._tails()
     assert standard._gauss_legendre(16) is standard._gauss_legendre(16)
     assert standard_law(1.3) is standard_law(1.3)
+    assert hill._bias(0.1) is hill._bias(0.1)
 
 
 # Invariance
@@ -428,6 +489,27 @@ def test_results_do_not_change() -> None:
 def test_a_tail_no_stable_law_has_gets_no_p_value() -> None:
     sample = np.random.default_rng(2).uniform(size=500)
     assert math.isnan(goodness_of_fit(sample, fit(sample, "hill"), np.random.default_rng(1)).p_value)
+    nearly = draws(1.85, 1000, 0)
+    fitted = fit(nearly, "hill")
+    assert 2 < fitted.alpha < 3
+    assert math.isnan(goodness_of_fit(nearly, fitted, np.random.default_rng(1)).p_value)
+
+
+def test_no_p_value_is_below_one_in_one_more_than_the_replicates() -> None:
+    sample = np.random.default_rng(3).uniform(size=1000)
+    assert goodness_of_fit(sample, fit(sample), np.random.default_rng(1), 19).p_value == 1 / 20
+
+
+def test_no_interval_is_sought_where_none_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(likelihood._Sample, "interval")
+    found = likelihood.estimate(draws(1.4, (200, 2), 8), 0.0)
+    assert np.isfinite(found.alpha).all()
+    assert np.isnan([found.low, found.high]).all()
+
+
+def test_two_hundred_samples_are_enough() -> None:
+    assert fit(draws(1.4, 200, 1)).reliable
+    assert "199 samples, fewer than 200" in fit(draws(1.4, 199, 1)).reason
 
 
 # Arguments

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lwcore.stable import SymmetricStable
+from lwcore.stable import law as law_module
 from lwcore.stable.standard import DENSITY, SLOPE, TAIL, standard_law
 
 REFERENCE = Path(__file__).parent / "data" / "stable_law.json"
@@ -369,6 +370,23 @@ def test_quantiles_next_to_the_median_keep_their_digits(excess: float) -> None:
     linear = (p - 0.5) / SymmetricStable(alpha).pdf(0.0)
     bend = math.gamma(3 / alpha) / (6 * math.gamma(1 / alpha))  # of the cdf: −pdf''(0)/6 pdf(0)
     assert SymmetricStable(alpha).ppf(p) == pytest.approx(linear * (1 + bend * linear**2), rel=1e-13, abs=0)
+
+
+def test_information_is_integrated_once_a_law() -> None:
+    law_module._unit_fisher_information.cache_clear()
+    for scale in (1.0, 2.0):
+        SymmetricStable(1.37, scale).fisher_information()
+    assert law_module._unit_fisher_information.cache_info().misses == 1
+
+
+def test_elementary_laws_need_neither_integral_nor_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "integral" not in vars(standard_law(1.0))
+    law_module._unit_fisher_information.cache_clear()
+    monkeypatch.delattr(law_module, "standard_law")
+    for alpha, quartile in ((1.0, 1.0), (2.0, math.sqrt(2) * stats.norm.ppf(0.75))):
+        law = SymmetricStable(alpha)
+        assert law.ppf(0.75) == pytest.approx(quartile, rel=1e-14)
+        assert law.fisher_information() == 0.5
 
 
 def test_special_arguments() -> None:

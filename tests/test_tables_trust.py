@@ -29,18 +29,35 @@ def test_mutation_scores_stand_with_their_intervals():
     table = tables_trust.mutation(
         pd.DataFrame(
             {
-                "module": ["stable", "bptt"], "mutants": [900, 140], "run": [300, 140], "killed": [240, 133], "timed_out": [1, 0],
-                "survived_explained": [50, 7], "survived_unexplained": [9, 0], "score": [0.8, 0.95], "score_low": [0.75, float("nan")],
-                "score_high": [0.84, float("nan")], "score_without_explained": [0.96, 1.0],
+                "module": ["stable", "bptt"], "mutants": [900, 140], "run": [300, 140], "killed": [240, 133], "timed_out": [6, 0],
+                "survived_explained": [50, 7], "survived_unexplained": [4, 0], "score": [0.82, 0.95], "score_low": [0.77, float("nan")],
+                "score_high": [0.86, float("nan")], "score_without_timeouts": [0.8, 0.95], "score_without_explained": [0.98, 1.0],
             }
         )
     )  # fmt: skip
-    assert table["killed (%)"].tolist() == ["80 (75 to 84)", "95"]
+    assert table["noticed (%)"].tolist() == ["82 (77 to 86)", "95"]
+    assert table["killed alone (%)"].tolist() == ["80", "95"]
     assert table.loc["bptt", "without explained (%)"] == "100"
-    assert table.loc["stable", "unexplained"] == 9
+    assert table.loc["stable", "unexplained"] == 4
     recorded = pd.read_csv(TRUST / "mutation.csv")
     tried = recorded.killed + recorded.timed_out + recorded.survived_explained + recorded.survived_unexplained
     assert (tried == recorded.run).all()
+    noticed = (recorded.killed + recorded.timed_out) / recorded.run
+    pd.testing.assert_series_equal(recorded.score, noticed.round(4), check_names=False)
+    pd.testing.assert_series_equal(recorded.score_without_timeouts, (recorded.killed / recorded.run).round(4), check_names=False)
+
+
+def test_what_was_not_run_anew_keeps_its_rows(tmp_path, monkeypatch):
+    from tests.mutation import __main__ as tool
+
+    for file in ("mutation.csv", "survivors.csv"):
+        (tmp_path / file).write_text((TRUST / file).read_text())
+    monkeypatch.setattr(tool, "TABLE", tmp_path / "coverage.csv")
+    monkeypatch.setattr(tool, "WORK", tmp_path)  # where nothing was run
+    monkeypatch.setattr(tool, "chosen", lambda modules, most: ([tool.Mutant(modules[0], "AddNot", 0, 1, "if x:", "if not x:")], 1))
+    tool.report(310)
+    for file in ("mutation.csv", "survivors.csv"):
+        assert (tmp_path / file).read_text() == (TRUST / file).read_text()
 
 
 def test_coverage_adds_up():

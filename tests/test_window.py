@@ -495,3 +495,18 @@ def test_a_broad_spectrum_of_time_scales_is_a_power_law() -> None:
     found = fit_decay(lags, mixture_envelope(lags, np.exp(-log_rate[slowest]), weights[slowest]))
     assert found.best is found.tempered
     assert found.tempered.law.tempering == pytest.approx(math.exp(-1 / 100), abs=3e-3)
+
+
+def test_residuals_count_as_they_are_down_to_the_rounding_of_the_logarithms() -> None:
+    noise = np.random.default_rng(3).normal(size=LAGS.size)
+    larger, smaller = (fit_decay(LAGS, LAWS[1].envelope(LAGS) * np.exp(size * noise)).power.aicc for size in (1e-9, 1e-10))
+    assert larger - smaller == pytest.approx(2 * LAGS.size * math.log(10), rel=1e-3)
+
+
+def test_first_of_several_wrong_entries_is_named_and_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"envelope = -1\.0 at lag 2"):
+        fit_decay([1, 2, 3, 4, 5], [1.0, -1.0, 1.0, 0.0, 1.0])
+    with pytest.raises(ValueError, match=r"level = .*one-dimensional array"):
+        generalised_inverse([1, 2], [2.0, 1.0], [])
+    with pytest.raises(ValueError, match="number of time_scales"):
+        mixture_envelope([1, 2], np.ones((2, 0)))

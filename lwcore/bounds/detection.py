@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
@@ -58,16 +56,15 @@ def log_detection_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLi
     return np.vectorize(_log_likelihood_error if test == "likelihood" else _log_median_error, otypes=[float])(alpha, h, n)[()]
 
 
-@functools.lru_cache(maxsize=4096)
 def _log_likelihood_error(alpha: float, h: float, n: float) -> float:
     """Return the log error of the likelihood ratio test, for ``alpha < 2``.
 
     With S the sum of the log-likelihood ratios, and Q, ρ, ψ as in `mutual_information`, the error is
     ``½ ρ^N E_Q[e^(−|S|/2)] = (ρ^N/2π) ∫_0^∞ ψ(t)^N/(¼ + t²) dt``: Chernoff's exponent in front, all of the rest in the integral.
     """
-    if h == 0 or n == 1:  # p(x − h)/p(x + h) is above 1 where x is above 0, as the law is symmetric and unimodal
+    if n == 1:  # p(x − h)/p(x + h) is above 1 where x is above 0, as the law is symmetric and unimodal
         return float(log_upper_tail(alpha, np.asarray(h)))
-    if h * np.sqrt(n) < np.finfo(float).eps / 16:  # the error is ½ to rounding
+    if h * np.sqrt(n) < np.finfo(float).eps:  # the error is ½ to rounding
         return float(-np.log(2))
     if h > _LARGEST:
         least = (
@@ -80,7 +77,8 @@ def _log_likelihood_error(alpha: float, h: float, n: float) -> float:
     most = float(table.log_ratio.max())
     width = float(1 / np.sqrt(n * table.tilted_variance()))
     # L has its largest value at a smooth maximum, so |ψ| falls as (t L)^(−½), slowly enough to be followed for a while where N is small
-    end, farthest = max(10 * width, 8 / most), max(10 * width, _FARTHEST / most)
+    end = 16 * width
+    farthest = max(end, _FARTHEST / most)
     while True:
         t, weight = graded_rule(min(0.25, width), 2 / most, end)
         swing = float(end * np.ptp(table.log_ratio, axis=1).max())
@@ -95,7 +93,6 @@ def _log_likelihood_error(alpha: float, h: float, n: float) -> float:
         end = min(2 * end, farthest)
 
 
-@functools.lru_cache(maxsize=4096)
 def _log_median_error(alpha: float, h: float, n: float) -> float:
     """Return the log error of the median: that of ``Beta(m, m)`` below q, where m of N = 2m − 1 signs are wrong, each with probability q.
 
@@ -118,12 +115,12 @@ def _log_beta_tail(m: float, start: float, log_rest: float) -> float:
     rest = np.exp(log_rest)
     log_first = np.log1p(-(start**2)) if start < 0.5 else log_rest + np.log1p(start)  # log(1 − w₀²)
     # with w = w₀ + (1 − w₀) u: (1 − w²)/(1 − w₀²) = 1 − u (2 w₀ + (1 − w₀) u)/(1 + w₀); it is nothing once its (m − 1)th power is e^−45
-    fall = (1 + start) * (-np.expm1(-45 / (m - 1)) if m > 1 else 1.0)
-    end = fall / (start + np.sqrt(start**2 + fall * rest))
-    node, weight = graded_rule(end / 16, end / 16, end)
-    ratio = np.minimum(node * (2 * start + rest * node) / (1 + start), 1.0)
     with np.errstate(divide="ignore"):
-        integral = np.sum(weight * np.exp((m - 1) * np.log1p(-ratio))) if m > 1 else end
+        fall = -(1 + start) * np.expm1(-45 / (m - 1))
+    end = fall / (start + np.sqrt(start**2 + fall * rest))
+    node, weight = graded_rule(end / 16, end, end)
+    ratio = node * (2 * start + rest * node) / (1 + start)
+    integral = np.sum(weight * np.exp((m - 1) * np.log1p(-ratio)))
     return float(log_rest + (m - 1) * log_first + np.log(integral))
 
 
@@ -173,7 +170,7 @@ def _least_number(alpha: float, h: float, error: float, test: str) -> float:
     high = float(np.maximum(np.ceil(sample_complexity(h, 1.0, 1.0, alpha, error, "optimal")), 1.0))  # a guess
     while not enough(high):
         high *= 2
-    low = high  # from here on `low` is too few, `high` enough
+    low = np.floor(high / 2)
     while low >= 1 and enough(low):
         high, low = low, np.floor(low / 2)
     while high - low > max(1.0, 1e-12 * high):

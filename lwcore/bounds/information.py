@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
@@ -53,7 +51,6 @@ def mutual_information(
     return unit(alpha, h, n)[()]
 
 
-@functools.lru_cache(maxsize=4096)
 def _by_fourier(alpha: float, h: float, n: float) -> float:
     if h == 0:
         return 0.0
@@ -62,7 +59,7 @@ def _by_fourier(alpha: float, h: float, n: float) -> float:
     else:
         table = log_ratio(alpha, min(h, _LARGEST))
         log_affinity, spread = table.log_affinity(), np.sqrt(n * table.tilted_variance())
-    t, weight = graded_rule(np.divide(1, spread) if spread > 4 else 0.25, 0.5, 14.0)  # beyond 14 the kernel is rounding
+    t, weight = graded_rule(1 / max(spread, 4.0), 0.5, 14.0)  # beyond 14 the kernel is rounding
     log_psi, sign = (-((h * t) ** 2), np.ones_like(t)) if alpha == 2 else table.tilted_cosine(t)
     lost = np.expm1(n * (log_affinity + log_psi))  # (ρ|ψ|)^N − 1
     gained = np.where(sign ** np.mod(n, 2) < 0, 2 + lost, -lost)
@@ -130,8 +127,7 @@ def fano_error(information: ArrayLike) -> Array:
         s = np.exp(middle)
         below = np.where(information < 0.3, _entropy_deficit(np.tanh(s / 2)) <= information, binary_entropy(special.expit(-s)) >= left)
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    error = np.where(left > 0, special.expit(-np.exp(low)), 0.0)
-    return np.where(information == 0, 0.5, error)[()]
+    return np.where(left > 0, special.expit(-np.exp(low)), 0.0)[()]
 
 
 def necessary_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1) -> Array:

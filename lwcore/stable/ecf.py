@@ -128,6 +128,6 @@ def _covariance(u: Array, alpha: float) -> tuple[Array, Array]:
     """Return n times the covariances of the levels and of the phases at the frequencies `u`, for unit scale."""
     phi = np.exp(-(u**alpha))
     plus, minus = (np.exp(-(np.abs(u[:, None] + sign * u) ** alpha)) for sign in (1, -1))
-    level = -1 / (phi * u**alpha)  # the derivative of log(−log φ²) in the real part of φ̂; the phase's in the imaginary part is 1/φ
+    level = 1 / (phi * u**alpha)  # minus the derivative of log(−log φ²) in the real part of φ̂; the phase's in the imaginary part is 1/φ
     real, imaginary = (plus + minus) / 2 - np.outer(phi, phi), (minus - plus) / 2
     return real * np.outer(level, level), imaginary / np.outer(phi, phi)

@@ -85,7 +85,8 @@ def fit(samples: ArrayLike, method: str = "mcculloch", confidence: float = 0.95)
     doubts = [few, *found.doubts]
     reason = ["; ".join(text[column] for raised, text in doubts if raised[column]) for column in range(found.alpha.size)]
     if data.ndim == 1:
-        alpha, scale, loc, low, high = (float(array[0]) for array in found[:5])
-        return StableFit(alpha, scale, loc, (low, high), method, not reason[0], reason[0])
+        alpha, scale, loc, low, high = (array.item() for array in found[:5])
+        (why,) = reason
+        return StableFit(alpha, scale, loc, (low, high), method, not why, why)
     ends = (found.low, found.high)
     return StableFit(found.alpha, found.scale, found.loc, ends, method, np.array([not text for text in reason]), np.array(reason))

@@ -64,11 +64,11 @@ def goodness_of_fit(samples: ArrayLike, fitted: StableFit, rng: np.random.Genera
     alpha, scale, loc = (np.atleast_1d(values) for values in (fitted.alpha, fitted.scale, fitted.loc))
     distance, p_value = np.full((2, alpha.size), np.nan)
     for c in np.flatnonzero((alpha >= LOWEST_ALPHA) & (alpha <= 2)):  # not NaN, and not a Hill estimate that no stable law has
-        distance[c] = _distance((columns[:, [c]] - loc[c]) / scale[c], alpha[[c]])[0]
+        distance[c] = _distance((columns[:, [c]] - loc[c]) / scale[c], alpha[[c]]).item()
         bootstrap = _bootstrap(SymmetricStable(alpha[c]), len(data), replicates, fitted.method, rng)
         p_value[c] = (1 + np.sum(~(bootstrap < distance[c]))) / (replicates + 1)  # a replicate without a fit counts against rejection
     if data.ndim == 1:
-        return GoodnessOfFit(float(distance[0]), float(p_value[0]), replicates)
+        return GoodnessOfFit(distance.item(), p_value.item(), replicates)
     return GoodnessOfFit(distance, p_value, replicates)
 
 

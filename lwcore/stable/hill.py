@@ -72,7 +72,7 @@ def _tails() -> _Tails:
     return _Tails(alphas, log_x, np.stack([np.log(2 * SymmetricStable(a).sf(np.exp(log_x))) for a in alphas]))
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache
 def _bias(fraction: float) -> tuple[Array, Array]:
     """Return tail indices and the relative bias of Hill's estimate on the largest `fraction` of many samples of each law.
 

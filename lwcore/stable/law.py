@@ -19,6 +19,7 @@ from lwcore.arguments import finite_array, generator, integer_in, real_array, re
 from lwcore.stable.standard import Array, StandardLaw, panel_rule, standard_law
 
 _FAR_OUT = 230.0  # in log x: there the tail is Pareto's to rounding, whatever alpha
+_END = 1e6  # of integrals, in units of where the tail begins: what lies beyond is rounding
 
 
 @dataclass(frozen=True)
@@ -162,36 +163,34 @@ def _upper_quantile(alpha: float, tail: Array) -> Array:
         return np.sqrt(2) * np.abs(special.ndtri(tail))
     if alpha == 1:
         with np.errstate(divide="ignore"):
-            return np.where(tail < 0.25, 1 / np.tan(np.pi * tail), np.tan(np.pi * (0.5 - tail)))[()]
+            return (np.sin(np.pi * (0.5 - tail)) / np.sin(np.pi * tail))[()]
     from scipy.optimize import elementwise  # here, as its import costs more than the rest of this module
 
     law, flat = standard_law(alpha), tail.ravel()
     pareto = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P(X > x) ~ pareto · x^−α
     with np.errstate(divide="ignore", over="ignore"):
-        log_pareto = np.log(pareto / flat) / alpha
-        result = np.where(flat < 0.5, np.exp(log_pareto), 0.0)  # right far out; what is not, follows
+        log_pareto = np.log(pareto * (1 / flat - 2)) / alpha  # right far out, and at the median; what is not, follows
+        result = np.exp(log_pareto)
     inner = np.flatnonzero((flat < 0.5) & (log_pareto < _FAR_OUT))
     if inner.size:
         q = flat[inner]
-        far = np.maximum(log_pareto[inner], np.log(2 * np.abs(special.ndtri(q))))
-        near = np.log((0.5 - q) * np.pi / special.gamma(1 + 1 / alpha))
-        guess = np.where(q < 0.15, far, near)
+        guess = np.maximum(log_pareto[inner], np.log(-np.sqrt(2) * special.ndtri(q)))  # the Gaussian's quantile, or Pareto's
 
         def mismatch(log_x: Array, q: Array) -> Array:  # in the tail the logarithm, near the median the distance from it
             x = np.exp(log_x)
             return np.where(q < 0.25, np.log(q) - np.log(law.tail(x)), law.central(x) / (0.5 - q) - 1)
 
-        bracket = elementwise.bracket_root(mismatch, guess - 0.25, guess + 0.25, args=(q,)).bracket
+        bracket = elementwise.bracket_root(mismatch, guess, args=(q,)).bracket
         result[inner] = np.exp(elementwise.find_root(mismatch, bracket, args=(q,)).x)
     return result.reshape(tail.shape)[()]
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache
 def _unit_fisher_information(alpha: float) -> float:
     if alpha in (1, 2):
         return 0.5
     law = standard_law(alpha)
-    x, weight = _half_line(law, 1e6 * law.far_start)
+    x, weight = _half_line(law, _END * law.far_start)
     return float(2 * np.sum(weight * law.density(x) * law.score(x) ** 2))
 
 
@@ -203,12 +202,12 @@ def _unit_divergence(alpha: float, shift: float) -> float:
     """
     law, half = standard_law(alpha), shift / 2
     if half < law.near_end / 4:  # two densities would agree in most digits: take their ratio from the score between them
-        m, weight = _half_line(law, 1e6 * law.far_start)
+        m, weight = _half_line(law, _END * law.far_start)
         node, node_weight = panel_rule(np.array([-1.0, 1.0]), 8)
         log_ratio = half * _score(law, m[:, None] + half * node) @ node_weight
         return float(np.sum(weight * law.density(m + half) * np.expm1(log_ratio) * log_ratio))
     total = 0.0
-    for side, end in ((1, 1e6 * max(law.far_start, half)), (-1, half)):  # beyond the nearer location, and between it and the middle
+    for side, end in ((1, _END * max(law.far_start, half)), (-1, half)):  # beyond the nearer location, and between it and the middle
         distance, weight = _half_line(law, end)
         other = 2 * half + side * distance
         log_ratio = law.log_density(distance) - law.log_density(other)

@@ -136,7 +136,7 @@ class _Sample:
             if outer == outermost:
                 return outermost
             inner = outer
-            step *= np.clip(1.2 * margin / (excess(outer) + margin + 1e-9), 1.2, 4)  # the root is nearly linear in the tilt
+            step *= 2
 
     def root(self, height: float) -> float:
         """Return the square root of twice the log likelihood ratio."""

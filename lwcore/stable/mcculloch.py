@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+from numpy.polynomial import Chebyshev
+from numpy.polynomial.chebyshev import chebpts1
+from numpy.polynomial.polyutils import mapdomain
 
 from lwcore.stable.estimates import LOWEST_ALPHA, Estimates, accepted
 from lwcore.stable.law import SymmetricStable
@@ -72,10 +74,10 @@ def _table() -> _Table:
 
     grid = np.linspace(LOWEST_ALPHA, 2, 2001)
     # all three are smooth in alpha, up to 2 and beyond: through 24 Chebyshev nodes log ν is good to 3e-8
-    middle, half = (2 + LOWEST_ALPHA) / 2, (2 - LOWEST_ALPHA) / 2
-    nodes = middle + half * np.polynomial.chebyshev.chebpts1(24)
-    values = np.array([_quantities(a) for a in nodes]).T
-    log_ratio, quartile, spread = (np.polynomial.Chebyshev.fit(nodes, row, 23, domain=[LOWEST_ALPHA, 2]) for row in values)
+    domain = [LOWEST_ALPHA, 2]
+    nodes = mapdomain(chebpts1(24), [-1, 1], domain)
+    values = np.array([_quantities(float(a)) for a in nodes]).T
+    log_ratio, quartile, spread = (Chebyshev.fit(nodes, row, 23, domain=domain) for row in values)
     return _Table(
         gaussian=float(log_ratio(2.0)),
         heaviest=float(log_ratio(LOWEST_ALPHA)),
@@ -91,13 +93,7 @@ def _quantities(alpha: float) -> tuple[float, float, float]:
     """Return log ν, the upper quartile of the unit scale, and sqrt(n) times the standard error of log ν."""
     p = _PROBABILITIES[[0, 1, 3, 4]]
     law = SymmetricStable(alpha)
-    inner, outer = quantile = np.sqrt(2) * special.ndtri(p[2:])  # the Gaussian's, to start from
-    for _ in range(30):  # Newton's method for log P(X > x) in log x, nearly a straight line far out
-        tail = law.sf(quantile)
-        step = np.log(tail / (1 - p[2:])) * tail / (quantile * law.pdf(quantile))
-        inner, outer = quantile = quantile * np.exp(step)
-        if np.all(abs(step) < 1e-8):  # the next one would be its square
-            break
+    inner, outer = law.ppf(p[2:])
     # d log ν = d(q95 − q05)/2outer − d(q75 − q25)/2inner, and Cov(q_i, q_j) = p_i (1 − p_j)/(n f_i f_j) for p_i ≤ p_j
     gradient = np.array([-1 / outer, 1 / inner, -1 / inner, 1 / outer]) / 2
     weight = gradient / law.pdf([-outer, -inner, inner, outer])

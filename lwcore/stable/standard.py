@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 DENSITY, SLOPE, TAIL = range(3)  # rows of what the series, integrals and tables hold: p, −p′ and P(X > x)
 
-_NEAR_TERMS, _FAR_TERMS = 25, 40
+_NEAR_TERMS, _FAR_TERMS = 26, 41
 _HIGHEST_RAY_ALPHA = 1.85
 _BLOCK = 256  # points per block of an integral: about a megabyte of temporaries, whatever the number of points
 _PANEL_NODES = 16
@@ -60,7 +60,7 @@ class StandardLaw(Protocol):
         """Return P(0 < X < x)."""
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache
 def standard_law(alpha: float) -> StandardLaw:
     """Return the standard law of tail index `alpha` in (0.5, 2]; kept with its table, as a law is seldom used only once."""
     if alpha == 2:
@@ -200,7 +200,7 @@ def _near_series(alpha: float) -> tuple[Array, float]:
     ``p(x) = Σ_k (−1)^k Γ((2k+1)/α)/(2k)! x^{2k} / (πα)``, which converges for α > 1 and is asymptotic below. It ends with the term that
     is the first to fall to 1e-17 of the first at the largest x.
     """
-    k = np.arange(_NEAR_TERMS + 1)
+    k = np.arange(_NEAR_TERMS)
     size = special.gamma((2 * k + 1) / alpha) / special.factorial(2 * k)
     reach = (1e-17 * size[0] / size[1:]) ** (1 / (2 * k[1:]))
     terms = 1 + int(reach.argmax())
@@ -217,7 +217,7 @@ def _far_series(alpha: float) -> tuple[Array, float]:
     are held against the first with its sine and without their own: so the series starts only where a Gaussian's tail has died away too.
     """
     delta = np.pi * (1 - alpha / 2)
-    k = np.arange(1, _FAR_TERMS + 1)
+    k = np.arange(1, _FAR_TERMS)
     size = special.gamma(alpha * k + 1) / special.factorial(k)
     reach = (1e17 * size[1:] / (size[0] * np.sin(delta))) ** (1 / (alpha * k[:-1]))
     terms = 1 + int(reach.argmin())

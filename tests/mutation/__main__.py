@@ -5,10 +5,12 @@ mutmut, which does fork, leaves constants and decorated functions alone, and let
 one process imports what does not depend on the module, and every mutant is a fork of it that imports the module as changed and runs the
 tests that reach the changed statement, the quickest first, until one fails.
 
-A mutant is killed if a test fails or the module cannot be imported. One that runs out of time is counted apart, and not as killed. Text is
-not mutated (no operator of cosmic-ray's touches a string, and what stands in an f-string is left out), nor are annotations. Where a module
-has more mutants than ``--most``, a random sample of them is run, and the score has a binomial interval. Results are kept in
-``_build/mutants`` and hold as long as the module does not change; those that survived run again, unless explained.
+A mutant is killed if a test fails or the module cannot be imported. One that runs out of time is counted apart. The score is the share
+noticed, killed or out of time, as cosmic-ray itself, mutmut, Stryker and PIT have it; ``score_without_timeouts`` is the share killed. Text
+is not mutated (no operator of cosmic-ray's touches a string, and what stands in an f-string is left out), nor are annotations. Where a
+module has more mutants than ``--most``, a random sample of them is run, and the score has a binomial interval. Results are kept in
+``_build/mutants`` and hold as long as the module does not change; those that survived run again, unless explained. A target whose mutants
+have not all been run keeps the rows that it has in the tables.
 """
 
 from __future__ import annotations
@@ -96,33 +98,14 @@ def report(most: int) -> None:
         outcomes = {mutant: known.get((mutant.key, fingerprint(mutant.module))) for mutant in run}
         if None in outcomes.values():
             print(f"{name}: not all mutants have been run")
+            scores += recorded("mutation.csv", "module", name)
+            survivors += recorded("survivors.csv", "target", name)
             continue
-        count = Counter(outcomes.values())
-        alive = [mutant for mutant, outcome in outcomes.items() if outcome == "survived"]
-        reasons = {mutant: explanation(mutant, explained) for mutant in alive}
-        for mutant in sorted(alive, key=lambda mutant: (mutant.module, mutant.line, mutant.key)):
+        reasons = {mutant: explanation(mutant, explained) for mutant in run if outcomes[mutant] == "survived"}
+        for mutant in sorted(reasons, key=lambda mutant: (mutant.module, mutant.line, mutant.key)):
             shown = {k: v for k, v in asdict(mutant).items() if k != "occurrence"}
             survivors.append({"target": name, **shown, "why": reasons[mutant]})
-        interval = stats.binomtest(count["killed"], len(run)).proportion_ci(method="wilson") if len(run) < total else None
-        known_equivalent = sum(bool(reason) for reason in reasons.values())
-        scores.append(
-            {
-                "module": name,
-                "mutants": total,
-                "run": len(run),
-                "killed": count["killed"],
-                "timed_out": count["timeout"],
-                "survived_explained": known_equivalent,
-                "survived_unexplained": len(alive) - known_equivalent,
-                "score": round(count["killed"] / len(run), 4),
-                "score_low": round(interval.low, 4) if interval else "",
-                "score_high": round(interval.high, 4) if interval else "",
-                "score_without_explained": round(count["killed"] / (len(run) - known_equivalent), 4),
-                "tool": f"cosmic-ray {version('cosmic-ray')}",
-                "seed": SEED,
-                "revision": revision(),
-            }
-        )
+        scores.append(score(name, Counter(outcomes.values()), sum(map(bool, reasons.values())), total))
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     for file, rows in (("mutation.csv", scores), ("survivors.csv", survivors)):
         if rows:
@@ -132,6 +115,36 @@ def report(most: int) -> None:
                 writer.writerows(rows)
     for row in scores:
         print(row)
+
+
+def recorded(file: str, column: str, name: str) -> list[dict]:
+    """Return the rows of a target in a table as it stands."""
+    path = TABLE.with_name(file)
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines()) if path.exists() else []
+    return [row for row in rows if row[column] == name]
+
+
+def score(name: str, count: Counter, explained: int, total: int) -> dict:
+    """Return the row of a target, from how many of its mutants came to which end, how many survivors are explained, and all there are."""
+    run, noticed = count.total(), count["killed"] + count["timeout"]
+    interval = stats.binomtest(noticed, run).proportion_ci(method="wilson") if run < total else None
+    return {
+        "module": name,
+        "mutants": total,
+        "run": run,
+        "killed": count["killed"],
+        "timed_out": count["timeout"],
+        "survived_explained": explained,
+        "survived_unexplained": count["survived"] - explained,
+        "score": round(noticed / run, 4),
+        "score_low": round(float(interval.low), 4) if interval else "",
+        "score_high": round(float(interval.high), 4) if interval else "",
+        "score_without_timeouts": round(count["killed"] / run, 4),
+        "score_without_explained": round(noticed / (run - explained), 4),
+        "tool": f"cosmic-ray {version('cosmic-ray')}",
+        "seed": SEED,
+        "revision": revision(),
+    }
 
 
 if __name__ == "__main__":
