@@ -232,6 +232,17 @@ def test_tabulated_log_ratio_by_its_definitions(alpha: float, shift: float) -> N
     assert finer.mass.sum() == pytest.approx(table.mass.sum(), rel=1e-9)
 
 
+@pytest.mark.parametrize("shift", [0.01, 3.0, 1e6])
+def test_nodes_of_the_log_ratio_increase(shift: float) -> None:
+    coordinate = log_ratio(1.5, shift).coordinate.ravel()
+    assert (np.diff(coordinate) > 0).all()
+    assert coordinate[0] > np.arcsinh(-shift)
+
+
+def test_a_median_that_is_never_wrong_has_no_error() -> None:
+    np.testing.assert_array_equal(log_detection_error([1, 2, 3], 1e300, 1e-300, 1.5, "median"), -math.inf)
+
+
 def test_panels_widen_by_half_up_to_a_limit() -> None:
     node, weight = graded_rule(0.1, 0.3, 1.2, order=3)
     widths = weight.reshape(-1, 3).sum(1)
