@@ -181,6 +181,12 @@ def test_many_end_points_and_sequences_give_what_each_alone_gives(kind, monkeypa
         torch.testing.assert_close(one, whole[2:3, 2:3], rtol=1e-11, atol=1e-13)
 
 
+def test_without_end_points_all_are_taken_from_which_every_lag_fits():
+    trace, lags = make("DiagGate").trace(draw(2, 9, 3)), [1, 2, 6]
+    assert transport.default_ends(trace, lags) == [6, 7, 8]
+    torch.testing.assert_close(effective_rates(trace, lags), effective_rates(trace, lags, ends=[6, 7, 8]), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("kind", CELLS)
 def test_logarithms_and_weights_are_those_of_the_rates(kind):
     trace, lags, ends = make(kind).trace(draw(3, 12, 3)), [1, 3, 8], [8, 9, 11]
