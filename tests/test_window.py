@@ -77,6 +77,7 @@ def test_window_does_not_depend_on_the_other_budgets(required: np.ndarray, budge
     [
         ([1.0, math.nan], [1], {}, "required contains nan"),
         ([1.0, -2.0], [1], {}, r"required contains -2\.0"),
+        ([1.0, -0.5], [1], {}, r"required contains -0\.5"),
         ([1.0, 2.0, 3.0], [1], {}, r"required has shape \(3,\).*2 lags"),
         (1.0, [1], {}, r"required has shape \(\).*2 lags"),
         ([1.0, 2.0], 1.0, {}, "n_sequences has shape"),
@@ -105,6 +106,7 @@ def test_inverse_by_hand() -> None:
     assert generalised_inverse(lags, [0.0, 0.0, 0.0, 1.0], 1.0) == 8
     assert generalised_inverse(lags, [0.0, 0.0, 0.0, 1.0], 1.0, definition="first_passage") == 0
     assert generalised_inverse(lags, f, math.inf) == 0
+    assert [generalised_inverse(lags, f, level).shape for level in (3.0, [3.0])] == [(), (1,)]
     assert generalised_inverse([3], [1.0], 1.0) == 3
     assert generalised_inverse(lags=[2, 6], envelope=[4.0, 1.0], level=[2.0, 0.5]).tolist() == pytest.approx([4, 6])
     assert generalised_inverse([1, 2], [1e300, np.nextafter(1e300, 0)], 1e300) == 1  # two numbers with one logarithm
