@@ -41,14 +41,15 @@ def machine(steps: Record) -> pd.DataFrame:
         A row a property.
     """
     found = steps["environment"]
+    versions = dict(part.split() for part in found["versions"].split(", "))
     rows = {
-        "machine, threads": f"{found['machine']}, {found['threads']}",
-        "versions": found["versions"],
-        "state of the code": found["revision"],
-        "other programs at the start": f"{found['load']:.1f} at work",
+        "machine": found["machine"],
+        "threads": found["threads"],
+        "programs at work at the start": f"{found['load']:.1f}",
         "one large product of matrices": f"{found['gemm_gflops']:.0f} GFLOP/s",
+        "lwcore": f"{versions.pop('lwcore')}, revision {found['revision']}",
     }
-    return pd.DataFrame({"recorded": rows})
+    return pd.DataFrame({"recorded": rows | versions})
 
 
 def ratios(steps: Record, shape: str) -> pd.DataFrame:

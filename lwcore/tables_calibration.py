@@ -66,22 +66,19 @@ def wrong_windows(recorded: xr.Dataset, n_sequences: int, reading: str = "mean")
     return pd.concat(tables, names=["window"])
 
 
-def networks(recorded: xr.Dataset) -> pd.DataFrame:
+def networks(recorded: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     """Show the same for trained networks whose error is replaced by noise, all networks together.
 
     Args:
         recorded: ``calibration-networks.nc``.
+        n_sequences: Number of sequences of a draw.
 
     Returns:
-        Percentages over number of sequences, rule, noise and reading, a column for each view.
+        Percentages over rule, noise and reading, a column for each view.
     """
-    hits = recorded.too_long.sel(rule=list(RULES), reading=["mean", "variance"]).sum("model")
-    trials = recorded.trials.sum("model")
-    tables = {
-        n: _table(hits.sel(n_sequences=n), trials.sel(n_sequences=n).item(), ("rule", "noise_definition", "reading"), "view", "{}")
-        for n in hits.n_sequences.values
-    }
-    return pd.concat(tables, names=["sequences"])
+    hits = recorded.too_long.sel(reading=["mean", "variance"], n_sequences=n_sequences).sum("model")
+    trials = recorded.trials.sel(n_sequences=n_sequences).sum("model").item()
+    return _table(hits, trials, ("rule", "noise_definition", "reading"), "view", "{}")
 
 
 def windows_with_error(results: xr.Dataset, n_sequences: int, rng: np.random.Generator, draws: int = 200) -> pd.DataFrame:

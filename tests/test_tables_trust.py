@@ -37,7 +37,7 @@ def test_mutation_scores_stand_with_their_intervals():
     )  # fmt: skip
     assert table["noticed (%)"].tolist() == ["82 (77 to 86)", "95"]
     assert table["killed alone (%)"].tolist() == ["80", "95"]
-    assert table.loc["bptt", "without explained (%)"] == "100"
+    assert table.tried.tolist() == ["300 of 900", "140"]
     assert table.loc["stable", "unexplained"] == 4
     recorded = pd.read_csv(TRUST / "mutation.csv")
     tried = recorded.killed + recorded.timed_out + recorded.survived_explained + recorded.survived_unexplained
