@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import sys
 import threading
@@ -31,6 +32,8 @@ def stay_here(event, arguments):
 
 
 sys.addaudithook(stay_here)
+# A shell has what it starts in the background ignore Ctrl-C, and all that starts in its turn: the tests of Ctrl-C would wait in vain.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config):
