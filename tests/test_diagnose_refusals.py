@@ -269,3 +269,12 @@ def test_a_warning_of_axes_can_be_silenced_by_its_name():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AxesWarning)
         diagnose(bare(), (inputs, inputs), [1], head=lambda outputs: outputs[..., :1], progress=False)
+
+
+def test_rounding_that_chaos_enlarges_is_named_and_double_precision_is_the_cure():
+    chaotic, (inputs, targets) = Net("RNN", outputs=1, hidden=64).eval(), planted(60, length=24)
+    with torch.no_grad():
+        chaotic.rnn.weight_hh_l0.mul_(10)
+    with pytest.raises(ValueError, match=r"rounding grows in its states: try model\.double\(\)"):
+        diagnose(chaotic, (inputs, targets), [1, 2], progress=False)
+    assert diagnose(chaotic.double(), (inputs.double(), targets.double()), [1, 2], progress=False).complete

@@ -227,7 +227,7 @@ class Subject:
             if not torch.allclose(alone, front, tolerance, tolerance):
                 raise ValueError(
                     "model: predicts otherwise for a sequence alone than among others; must treat sequences one by one and make "
-                    "no random draws (call model.eval() first)."
+                    "no random draws (call model.eval() first). If it does neither, rounding grows in its states: try model.double()."
                 )
             losses = self.losses(together.predictions, few)
             joint = self._loss(together.predictions, few.targets.movedim(0, self._axes[1]))
@@ -245,4 +245,7 @@ class Subject:
         outputs = together.leaves[0].detach().cpu().double()
         ours = self.recurrence.scan(together.inputs, together.initial).outputs
         if not torch.allclose(outputs if self.ear.batch_first else outputs.transpose(0, 1), ours, tolerance, tolerance):
-            raise ValueError(f"model: its {self.ear.name} does not compute what that class documents; is it a subclass?")
+            raise ValueError(
+                f"model: its {self.ear.name} does not compute what that class documents; must be no subclass that computes otherwise. "
+                "If it is none, rounding grows in its states: try model.double()."
+            )
