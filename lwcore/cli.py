@@ -50,15 +50,27 @@ class Found(StrEnum):
     holds = "holds"
     condition = "condition"
     later = "later"
+    misprint = "misprint"
+    part = "part"
     refuted = "refuted"
     open = "open"
 
 
+class Kind(StrEnum):
+    """What stands behind a claim, in one word: the name of a `lwcore.claims.Kind`."""
+
+    identity = "identity"
+    theorem = "theorem"
+    simulation = "simulation"
+    network = "network"
+
+
 class Paper(StrEnum):
-    """Who makes a claim: the paper, its companion, or this book."""
+    """Who makes a claim: the paper, its companion, the paper's public code, or this book."""
 
     livi = "livi"
     cayci = "cayci"
+    code = "code"
     ours = "ours"
 
 
@@ -259,6 +271,7 @@ def diagnose_network(
 def show_claims(
     id: Annotated[list[str] | None, typer.Option(help="Only this claim, in full; repeat the option for several.")] = None,
     paper: Annotated[Paper | None, typer.Option(help="Only claims of this paper.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only claims of this kind.")] = None,
     verdict: Annotated[Found | None, typer.Option(help="Show only claims of which this was found; with --run, after measuring.")] = None,
     run: Annotated[bool, typer.Option(help="Measure anew and record it; without this, what was recorded is shown.")] = False,
     directory: Annotated[
@@ -278,6 +291,8 @@ def show_claims(
             wanted = {name: wanted[_known(name, wanted)] for name in id}
         if paper:
             wanted = {name: claim for name, claim in wanted.items() if claim.paper == paper}
+        if kind:
+            wanted = {name: claim for name, claim in wanted.items() if claim.kind.name.lower() == kind}
         if run:
             results.check_folder("directory", folder)
             runs = claims.Runs(folder)

@@ -16,15 +16,18 @@ from lwcore import claims
 from lwcore.claims import record
 from lwcore.claims.claim import (
     Chapter,
+    Kind,
     Measured,
     Rule,
     Verdict,
+    as_mended,
     as_stated,
     at_least,
     at_most,
     estimate,
     exactly,
     in_later_versions,
+    in_part,
     over,
     rather,
     share,
@@ -40,7 +43,7 @@ ROUNDING = 1e-8  # below this a number is rounding, and differs from machine to 
 
 def chapter_with(*readings, **more):
     """The one claim of a new chapter, whose check returns what it is given."""
-    chapter = Chapter("livi")
+    chapter = Chapter("livi", Kind.THEOREM)
     chapter.claim("x", "Eq. (1)", "Something.", *readings, **more)(lambda: exactly(0))
     return chapter.claims[0]
 
@@ -88,6 +91,30 @@ def test_the_first_reading_that_holds_gives_the_verdict():
     assert claim.judge([no, no, no, yes]) is Verdict.REFUTED
     assert claim.judge([no, no, open_, yes]) is Verdict.REFUTED
     assert claim.judge([open_, no, no, yes]) is Verdict.OPEN
+    claim = chapter_with(as_stated("q", at_most(0)), as_mended("c", "q", at_most(0)), in_part("for d", "q", at_most(0)))
+    assert claim.judge([no, yes, yes]) is Verdict.MISPRINT
+    assert claim.judge([no, no, yes]) is Verdict.PART
+    assert claim.judge([no, open_, no]) is Verdict.REFUTED
+
+
+def test_an_interval_of_little_coverage_gives_no_verdict(tmp_path):
+    claim = chapter_with(as_stated("q", at_most(0)))
+    wide = estimate(-1, (-2, -0.5), covers=0.75)
+    assert claim.judge([estimate(-1, (-2, -0.5))]) is Verdict.HOLDS
+    assert claim.judge([wide]) is Verdict.OPEN
+    assert claim.judge([estimate(1, (0.5, 2), covers=0.75)]) is Verdict.OPEN
+    record.record([record.Outcome(claim, (wide,), 0.0)], tmp_path)
+    again = record.outcomes([claim], tmp_path)["x"]
+    assert again.measured == (wide,)
+    assert "75%" in again.why
+
+
+def test_what_is_not_a_papers_is_not_counted():
+    for paper, kind in (("livi", Kind.THEOREM), ("cayci", Kind.NETWORK), ("code", Kind.NETWORK), ("ours", Kind.NETWORK)):
+        claim = chapter_with(as_stated("q", at_most(0)), paper=paper, kind=kind)
+        found = record.counts_by_kind({"x": record.Outcome(claim, (exactly(0),), 0.0)})
+        assert sum(sum(row.values()) for row in found.values()) == (paper in ("livi", "cayci"))
+        assert found[kind][Verdict.HOLDS] == (paper in ("livi", "cayci"))
 
 
 def test_what_the_paper_reports_of_its_own_networks_is_not_refuted_by_ours():
@@ -138,7 +165,7 @@ def test_a_claim_that_is_not_there_is_named():
 
 def test_a_number_in_prose_is_that_of_the_reading_with_its_words():
     readings = (as_stated("share of all", Rule()), when("for some", "share of some", Rule()))
-    one, other = (claims.Claim("x", "livi", "Eq. (1)", "It is.", order, lambda: None) for order in (readings, readings[::-1]))
+    one, other = (claims.Claim("x", "livi", Kind.THEOREM, "Eq. (1)", "It is.", order, lambda: None) for order in (readings, readings[::-1]))
     assert reading_with("of all", one) == reading_with("for some", other) == 0
     assert reading_with("for some", one) == reading_with("of all", other) == 1
     for words in ("", "share", "of none"):
@@ -146,7 +173,7 @@ def test_a_number_in_prose_is_that_of_the_reading_with_its_words():
             reading_with(words, one)
     with pytest.raises(ValueError, match="no such claim"):
         reading_with("of all", None)
-    assert reading_with("", claims.Claim("x", "livi", "Eq. (1)", "It is.", readings[:1], lambda: None)) == 0
+    assert reading_with("", claims.Claim("x", "livi", Kind.THEOREM, "Eq. (1)", "It is.", readings[:1], lambda: None)) == 0
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -168,9 +195,10 @@ def test_a_claim_is_complete(name):
 def test_a_refuted_claim_says_what_does_hold(name):
     outcome = record.outcomes([REGISTRY[name]])[name]
     claim = outcome.claim
-    if outcome.verdict is Verdict.REFUTED:
+    if outcome.verdict in (Verdict.REFUTED, Verdict.MISPRINT):
         assert claim.counterexample
         assert claim.fair
+    if outcome.verdict is Verdict.REFUTED:
         held = [
             reading.rule.holds(one)
             for reading, one in zip(claim.readings, outcome.measured, strict=True)

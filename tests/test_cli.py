@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import lwcore
 from lwcore import checkpoints, claims
 from lwcore.claims import claim
-from lwcore.cli import Found, Paper, app
+from lwcore.cli import Found, Kind, Paper, app
 from lwcore.config import Config, Sweep, shipped
 from tests.built_book import ROOT
 
@@ -266,7 +266,7 @@ def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
     assert code == 0
     assert "gradient-is-a-sum-over-lags" in output
     assert re.search(r"^ +\d+ refuted as stated$", output, re.MULTILINE)
-    assert re.search(r"^ +\d+ open: not testable here$", output, re.MULTILINE)
+    assert re.search(r"^ +\d+ open$", output, re.MULTILINE)
     code, output = lw("claims", "--id", "immediate-not-total-derivative")
     assert code == 0
     for word in ("as stated: ", "must be ≤ 1e-10: fails", "instead: ", "smallest counterexample: "):
@@ -290,17 +290,22 @@ def test_a_claim_misspelt_is_met_with_those_near_it():
     assert len(output) < 300
 
 
-@pytest.mark.parametrize("paper", [None, *Paper])
-@pytest.mark.parametrize("verdict", [None, *Found])
-def test_claims_are_chosen_by_paper_and_verdict(paper, verdict):
-    options = [*(("--paper", paper) if paper else ()), *(("--verdict", verdict) if verdict else ())]
+@pytest.mark.parametrize(
+    ("paper", "kind", "verdict"),
+    [(None, None, None), *((p, None, v) for p in Paper for v in Found), *((None, k, None) for k in Kind), ("livi", "network", "holds")],
+)
+def test_claims_are_chosen_by_paper_kind_and_verdict(paper, kind, verdict):
+    chosen = {"--paper": paper, "--kind": kind, "--verdict": verdict}
+    options = [word for option, value in chosen.items() if value for word in (option, value)]
     code, output = lw("claims", *options)
     assert code == 0
     found = claims.outcomes(claims.registry().values())
     wanted = [
         name
         for name, outcome in found.items()
-        if (outcome.claim.paper == paper or not paper) and (outcome.verdict.name.lower() == verdict or not verdict)
+        if (outcome.claim.paper == paper or not paper)
+        and (outcome.claim.kind.name.lower() == kind or not kind)
+        and (outcome.verdict.name.lower() == verdict or not verdict)
     ]
     listed = [line.split()[0] for line in output.splitlines() if line.split()[0] in found]
     assert listed == wanted, "a line a claim, each with its whole name"
@@ -309,4 +314,5 @@ def test_claims_are_chosen_by_paper_and_verdict(paper, verdict):
 
 def test_choices_of_the_command_are_those_of_the_ledger():
     assert [name.upper() for name in Found] == list(claims.Verdict.__members__)
+    assert [name.upper() for name in Kind] == list(claims.Kind.__members__)
     assert set(Paper) == set(get_args(claim.Paper))

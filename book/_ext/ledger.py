@@ -17,19 +17,29 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinx.util.logging import getLogger
 
 from lwcore.claims import registry
-from lwcore.claims.claim import Verdict
-from lwcore.claims.record import counts, in_digits, outcomes
+from lwcore.claims.claim import Kind, Verdict
+from lwcore.claims.record import counts, counts_by_kind, in_digits, outcomes
 
 PAGE = "book/ledger"
-SIGNS = {Verdict.HOLDS: "✓", Verdict.CONDITION: "◐", Verdict.LATER: "↻", Verdict.REFUTED: "✗", Verdict.OPEN: "○"}
+SIGNS = {
+    Verdict.HOLDS: "✓",
+    Verdict.CONDITION: "◐",
+    Verdict.LATER: "↻",
+    Verdict.MISPRINT: "✎",
+    Verdict.PART: "◔",
+    Verdict.REFUTED: "✗",
+    Verdict.OPEN: "○",
+}
 SHORT = {
     Verdict.HOLDS: "holds",
     Verdict.CONDITION: "on a condition",
     Verdict.LATER: "later versions",
+    Verdict.MISPRINT: "misprint",
+    Verdict.PART: "true in a part",
     Verdict.REFUTED: "refuted",
-    Verdict.OPEN: "not testable",
+    Verdict.OPEN: "open",
 }
-PAPERS = {"livi": "Livi", "cayci": "Cayci & Eryilmaz", "ours": "This book"}
+PAPERS = {"livi": "Livi", "cayci": "Cayci & Eryilmaz", "code": "Livi's public code", "ours": "This book"}
 
 log = getLogger(__name__)
 recorded = cache(lambda: outcomes(registry().values()))
@@ -48,7 +58,7 @@ class ledger(nodes.General, nodes.Element):
 
 
 class tally(nodes.General, nodes.Element):
-    """The number of claims for each verdict."""
+    """The number of claims of each kind for each verdict."""
 
 
 class ClaimRole(SphinxRole):
@@ -78,11 +88,13 @@ class MeasuredRole(SphinxRole):
 
 
 class Ledger(SphinxDirective):
-    """Stand where the table of all claims goes."""
+    """Stand where the table of all claims goes, or with the argument ``code`` that of the rows on the paper's public code."""
+
+    optional_arguments = 1
 
     def run(self):
         """Give the place."""
-        return [ledger()]
+        return [ledger(of_code=self.arguments == ["code"])]
 
 
 class Tally(SphinxDirective):
@@ -136,7 +148,7 @@ def fill_in(app, doctree, docname):
         number = in_digits(recorded()[node["claim"]].measured[node["reading"]])
         node.replace_self(link(app, docname, node["claim"], number, "measured"))
     for node in list(doctree.findall(ledger)):
-        node.replace_self(nodes.raw("", ledger_html(app, docname), format="html"))
+        node.replace_self(nodes.raw("", ledger_html(app, docname, node["of_code"]), format="html"))
     for node in list(doctree.findall(tally)):
         node.replace_self(nodes.raw("", tally_html(app, docname), format="html"))
 
@@ -156,15 +168,16 @@ def badge_of(app, docname, claim):
 
 
 def tally_html(app, docname):
-    """The counts of what the papers say, each leading to its rows of the ledger."""
-    of_papers = {name: outcome for name, outcome in recorded().items() if outcome.claim.paper != "ours"}
-    return render("tally.html", counts=counts(of_papers), page=app.builder.get_relative_uri(docname, PAGE))
+    """The counts of what the papers say, by kind, each leading to its rows of the ledger."""
+    return render("tally.html", counts=counts_by_kind(recorded()), short=SHORT, page=app.builder.get_relative_uri(docname, PAGE))
 
 
-def ledger_html(app, docname):
-    """The table of all claims."""
-    rows = [row(app, docname, outcome) for outcome in recorded().values()]
-    return render("ledger.html", counts=counts(recorded()), papers=PAPERS, rows=rows)
+def ledger_html(app, docname, of_code):
+    """The table of the claims on the paper's public code, or of all others."""
+    listed = {name: outcome for name, outcome in recorded().items() if (outcome.claim.paper == "code") == of_code}
+    rows = [row(app, docname, outcome) for outcome in listed.values()]
+    papers = {} if of_code else {key: name for key, name in PAPERS.items() if key != "code"}
+    return render("ledger.html", counts=counts(listed), papers=papers, kinds=Kind, rows=rows)
 
 
 def render(template, **values):
@@ -182,7 +195,8 @@ def row(app, docname, outcome):
         "outcome": outcome,
         "readings": [(reading, in_digits(one), holds[reading.rule.holds(one)]) for reading, one in pairs],
         "remarks": {
-            "Not testable here": outcome.why,
+            "Why it is open": outcome.why,
+            "Settled by the configuration alone": claim.fixed,
             "Smallest counterexample": claim.counterexample,
             "It could be put as": claim.fair,
             "Changed after a number had been seen": claim.seen,

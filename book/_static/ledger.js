@@ -1,7 +1,7 @@
-/* The ledger's table: DataTables sorts it and searches it; two lists choose verdict and paper, and an address can choose for them. */
+/* The ledger's table: DataTables sorts it and searches it; lists choose verdict, kind and paper, and an address can choose for them. */
 (() => {
   const table = document.getElementById("ledger");
-  const lists = { verdict: document.getElementById("ledger-verdict"), paper: document.getElementById("ledger-paper") };
+  const lists = Object.fromEntries(["verdict", "kind", "paper"].map((name) => [name, document.getElementById(`ledger-${name}`)]));
   for (const [name, value] of new URLSearchParams(location.search)) if (name in lists) lists[name].value = value;
   const chosen = (row) => Object.entries(lists).every(([name, list]) => !list.value || row.dataset[name] === list.value);
   DataTable.ext.search.push((settings, data, index) => settings.nTable !== table || chosen(settings.aoData[index].nTr));

@@ -34,10 +34,10 @@ from lwcore.claims import (
     section7,
     section7_open,
 )
-from lwcore.claims.claim import Claim, Measured, Reading, Rule, Verdict
+from lwcore.claims.claim import Claim, Kind, Measured, Reading, Rule, Verdict
 from lwcore.claims.record import FOLDER, Outcome, Runs, measure, outcomes, table
 
-__all__ = ["Claim", "Measured", "Outcome", "Reading", "Rule", "Runs", "Verdict", "check", "ledger", "registry"]
+__all__ = ["Claim", "Kind", "Measured", "Outcome", "Reading", "Rule", "Runs", "Verdict", "check", "ledger", "registry"]
 
 _SECTIONS = (
     section3,

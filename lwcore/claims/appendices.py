@@ -14,9 +14,9 @@ from torch.autograd.functional import jvp
 from lwcore import expansion
 from lwcore.cells.scalar_gates import ScalarGateTrace
 from lwcore.claims import cases, recurrences
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over, within
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, within
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.IDENTITY)
 
 SCALAR = ("DiagGate", "SharedGate", "ConstGate")
 

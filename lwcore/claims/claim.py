@@ -12,7 +12,17 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from scipy import stats
 
-Paper = Literal["livi", "cayci", "ours"]
+Paper = Literal["livi", "cayci", "code", "ours"]
+ENOUGH = 0.9  # an interval of less coverage, as that over three seeds with 75 %, gives no verdict
+
+
+class Kind(StrEnum):
+    """What stands behind a claim: how it could have come out otherwise."""
+
+    IDENTITY = "identity or definition"
+    THEOREM = "theorem or formula"
+    SIMULATION = "simulation"
+    NETWORK = "network experiment"
 
 
 class Verdict(StrEnum):
@@ -21,8 +31,10 @@ class Verdict(StrEnum):
     HOLDS = "holds"
     CONDITION = "holds under a stated condition"
     LATER = "holds in later versions only"
+    MISPRINT = "misprint: holds once mended"
+    PART = "true in a part found afterwards"
     REFUTED = "refuted as stated"
-    OPEN = "not testable here"
+    OPEN = "open"
 
 
 @dataclass(frozen=True)
@@ -33,11 +45,13 @@ class Measured:
         value: The number.
         low: Lower end, at most the value.
         high: Upper end, at least the value; equal to the lower where nothing is left to chance.
+        covers: The coverage that can be promised for the interval; below `ENOUGH` no rule is decided by it.
     """
 
     value: float
     low: float
     high: float
+    covers: float = 0.95
 
     def __post_init__(self) -> None:
         """Refuse what is no number, or outside its interval."""
@@ -62,10 +76,10 @@ def share(hits: int, of: int) -> Measured:
     return Measured(hits / of, float(ends.low), float(ends.high))
 
 
-def estimate(value: float, interval: Sequence[float]) -> Measured:
+def estimate(value: float, interval: Sequence[float], covers: float = 0.95) -> Measured:
     """An estimate with an interval that comes from elsewhere, its lower and upper end: a bootstrap, a fit."""
     low, high = map(float, interval)
-    return Measured(float(value), min(low, float(value)), max(high, float(value)))
+    return Measured(float(value), min(low, float(value)), max(high, float(value)), covers)
 
 
 @dataclass(frozen=True)
@@ -81,7 +95,9 @@ class Rule:
     high: float = math.inf
 
     def holds(self, measured: Measured) -> bool | None:
-        """Judge a measurement: True if all of its interval is allowed, False if none of it is, None if the interval leaves it open."""
+        """Judge a measurement: True if its whole interval is allowed, False if none of it is, None if that, or its coverage, leaves it open."""
+        if measured.covers < ENOUGH:
+            return None
         if self.low <= measured.low and measured.high <= self.high:
             return True
         if measured.high < self.low or self.high < measured.low:
@@ -116,7 +132,7 @@ class Reading:
 
     Attributes:
         gives: The verdict if this is the first reading that holds; `Verdict.REFUTED` for what holds instead of the statement.
-        condition: What is read into the statement, or holds instead of it; empty where it is taken as it stands.
+        condition: What is read into the statement, mended in it, or holds instead of it; empty where it is taken as it stands.
         quantity: What is measured, in words, with its unit and what its interval is over.
         rule: What the measurement must be.
     """
@@ -142,6 +158,16 @@ def in_later_versions(change: str, quantity: str, rule: Rule) -> Reading:
     return Reading(Verdict.LATER, change, quantity, rule)
 
 
+def as_mended(change: str, quantity: str, rule: Rule) -> Reading:
+    """Take the claim with a slip of print or of a factor mended, a clause that says what stands in the place of what."""
+    return Reading(Verdict.MISPRINT, change, quantity, rule)
+
+
+def in_part(part: str, quantity: str, rule: Rule) -> Reading:
+    """Take the claim for a part of the cases, chosen after the data had been seen: a clause that starts with "for", "in" or the like."""
+    return Reading(Verdict.PART, part, quantity, rule)
+
+
 def rather(instead: str, quantity: str, rule: Rule) -> Reading:
     """Measure what holds instead of a statement that does not, a clause. It leaves the verdict as it is."""
     return Reading(Verdict.REFUTED, instead, quantity, rule)
@@ -156,7 +182,9 @@ class Claim:
 
     Attributes:
         id: Its name in the ledger, in ``{claim}`` and on the command line.
-        paper: ``"livi"`` or ``"cayci"``; ``"ours"`` for what neither says and this book measures beside it.
+        paper: ``"livi"`` or ``"cayci"``; ``"code"`` for what Livi's public code does and the paper does not say, ``"ours"`` for what neither
+            says and this book measures beside it. These two are counted for or against no paper.
+        kind: What stands behind it.
         place: Where the paper says it: equation, lemma, figure or section, and the version if they differ.
         says: The statement, one sentence in our words.
         readings: The ways to take it, at least one, the literal one first.
@@ -167,10 +195,12 @@ class Claim:
         seen: What of its rules or readings was changed after a number had been seen, if anything was.
         slow: Whether the check takes longer than the tests may.
         reported: Whether the paper reports it of its own networks, which are not at hand: where ours differ, that is no refutation.
+        fixed: What of the measurement the configuration alone settles, before any network is trained; empty where it settles nothing.
     """
 
     id: str
     paper: Paper
+    kind: Kind
     place: str
     says: str
     readings: tuple[Reading, ...]
@@ -181,6 +211,12 @@ class Claim:
     seen: str = ""
     slow: bool = False
     reported: bool = False
+    fixed: str = ""
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is counted for or against a paper."""
+        return self.paper in ("livi", "cayci")
 
     @property
     def needs_runs(self) -> bool:
@@ -208,7 +244,7 @@ class Claim:
     def judge(self, measured: Sequence[Measured]) -> Verdict:
         """Turn measurements into the verdict: that of the first reading of the statement that holds.
 
-        A literal reading that its measurement leaves open, with no other that holds, is not testable here; one that fails is refuted,
+        A literal reading that its measurement leaves open, with no other that holds, is open; one that fails is refuted,
         unless it reports what the paper's own networks did: those are not at hand, and ours decide nothing about them. What is measured to
         hold instead has no say.
 
@@ -241,10 +277,12 @@ class Chapter:
 
     Attributes:
         paper: ``"livi"`` or ``"cayci"``.
+        kind: What stands behind its claims, unless one says otherwise.
         claims: The claims so far.
     """
 
     paper: Paper
+    kind: Kind
     claims: list[Claim] = field(default_factory=list)
 
     def claim(self, id: str, place: str, says: str, *readings: Reading, **more: Any) -> Callable[[C], C]:
@@ -255,7 +293,8 @@ class Chapter:
             place: As in `Claim`.
             says: As in `Claim`.
             *readings: As in `Claim`; at least one, the literal one first.
-            **more: Further attributes of `Claim`; ``code`` may be one name or several in a tuple, ``paper`` another than the chapter's.
+            **more: Further attributes of `Claim`; ``code`` may be one name or several in a tuple, ``paper`` and ``kind`` others than
+                the chapter's.
 
         Returns:
             A decorator that leaves the function as it is.
@@ -267,9 +306,9 @@ class Chapter:
             raise ValueError(f"claim {id!r}: the first reading must be as_stated(…).")
 
         def register(check: C) -> C:
-            code, paper = more.pop("code", ()), more.pop("paper", self.paper)
+            code, paper, kind = more.pop("code", ()), more.pop("paper", self.paper), more.pop("kind", self.kind)
             self.claims.append(
-                Claim(id, paper, place, says, readings, check, code=(code,) if isinstance(code, str) else tuple(code), **more)
+                Claim(id, paper, kind, place, says, readings, check, code=(code,) if isinstance(code, str) else tuple(code), **more)
             )
             return check
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lwcore.claims import companion_cases as cases
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, rather, when
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, rather, when
 from lwcore.elman import (
     ElmanNetwork,
     Problem,
@@ -30,7 +30,7 @@ from lwcore.elman import (
 from lwcore.elman.descent import row_norms
 from lwcore.elman.expectation import trapezoid
 
-chapter = Chapter("cayci")
+chapter = Chapter("cayci", Kind.THEOREM)
 
 ALPHA, LENGTH, STARTS = 0.8, 4, 400
 _WORST = "largest {} found by search over the constant, three activations, recurrent weights up to 0.001 to 1.5, one to five steps"

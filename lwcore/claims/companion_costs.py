@@ -9,7 +9,7 @@ import numpy as np
 from scipy import optimize
 
 from lwcore.claims import companion_cases as cases
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over, rather, when, within
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, rather, when, within
 from lwcore.elman import (
     ACTIVATIONS,
     Problem,
@@ -23,7 +23,7 @@ from lwcore.elman import (
 from lwcore.elman.bounds import parts
 from lwcore.elman.cutoff import memory
 
-chapter = Chapter("cayci")
+chapter = Chapter("cayci", Kind.THEOREM)
 
 _DOUBLING = "log of the memory constant μ₀μ₁ at 4000 steps over that at 2000: 2 if it grows exponentially, 1 if it stays"
 

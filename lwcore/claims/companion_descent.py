@@ -10,7 +10,7 @@ import torch
 from scipy import optimize
 
 from lwcore.claims import companion_cases as cases
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_most, exactly, rather
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_most, exactly, rather
 from lwcore.elman import (
     Problem,
     TransportMaps,
@@ -27,7 +27,7 @@ from lwcore.elman import (
     transport_target,
 )
 
-chapter = Chapter("cayci")
+chapter = Chapter("cayci", Kind.THEOREM)
 
 STARTS, ALPHA, FAILURE = 400, 0.5, 0.05
 

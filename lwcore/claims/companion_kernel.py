@@ -6,7 +6,7 @@ import numpy as np
 from scipy import integrate, stats
 
 from lwcore.claims import companion_cases as cases
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, rather, when, within
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, rather, when, within
 from lwcore.elman import (
     ACTIVATIONS,
     TransportMaps,
@@ -21,7 +21,7 @@ from lwcore.elman import (
     transported,
 )
 
-chapter = Chapter("cayci")
+chapter = Chapter("cayci", Kind.THEOREM)
 
 ALPHA = 0.8
 WIDTHS = np.array([100, 316, 1000, 3162, 10_000])

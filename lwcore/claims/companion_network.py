@@ -8,11 +8,11 @@ from scipy import optimize
 
 from lwcore.claims import companion_cases as cases
 from lwcore.claims.cases import relative
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly
 from lwcore.elman import ACTIVATIONS, ElmanNetwork, gradient_descent, hidden_gradients, symmetric_initialisation
 from lwcore.elman.descent import row_norms
 
-chapter = Chapter("cayci")
+chapter = Chapter("cayci", Kind.IDENTITY)
 
 
 def _network(activation: str, seed: int = 0) -> ElmanNetwork:

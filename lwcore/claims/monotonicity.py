@@ -11,10 +11,10 @@ from torch import Tensor
 
 from lwcore.cells import ConstGate, GRUTrace, Trace
 from lwcore.claims import cases, recurrences
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over, rather, share, when, within
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, rather, share, when, within
 from lwcore.transport import effective_rates, envelope
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.THEOREM)
 
 LAGS, END = list(range(1, 40)), 39
 

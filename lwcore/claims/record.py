@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import xarray as xr
 
-from lwcore.claims.claim import Claim, Measured, Verdict
+from lwcore.claims.claim import ENOUGH, Claim, Kind, Measured, Verdict
 from lwcore.results import environment, load, write_atomically
 
 FOLDER = Path(__file__).parents[2] / "book" / "results"  # recorded runs and the ledger lie in the repository, not in the package
@@ -43,6 +43,8 @@ class Outcome:
         """Why nothing was decided, where nothing was."""
         if self.verdict is not Verdict.OPEN:
             return ""
+        if self.measured[0].covers < ENOUGH:
+            return f"the interval of the measurement is sure to cover the truth in {self.measured[0].covers:.0%} of cases only."
         if self.claim.readings[0].rule.holds(self.measured[0]) is None:
             return "the interval of the measurement holds numbers for which it is true and others for which it is not."
         return "the paper reports it of its own networks, which are not at hand; ours, in their place, do otherwise."
@@ -79,7 +81,7 @@ def record(outcomes: Iterable[Outcome], folder: Path = FOLDER) -> None:
     entries = _entries(folder) if (folder / NAME).exists() else {}
     made_by = _made_by()
     for outcome in outcomes:
-        numbers = [[one.value, one.low, one.high] for one in outcome.measured]
+        numbers = [[one.value, one.low, one.high] + [one.covers] * (one.covers != 0.95) for one in outcome.measured]
         entries[outcome.claim.id] = {"measured": numbers, "seconds": round(outcome.seconds, 2), "revision": made_by["revision"]}
     whole = {"versions": made_by["versions"], "machine": made_by["machine"], "claims": dict(sorted(entries.items()))}
     write_atomically(folder / NAME, lambda part: part.write_text(json.dumps(whole, indent=1) + "\n"))
@@ -115,8 +117,8 @@ def table(found: Mapping[str, Outcome]) -> pd.DataFrame:
         found: Outcomes by name.
 
     Returns:
-        Rows by name; columns ``paper``, ``place``, ``claim``, ``condition``, ``quantity``, ``rule``, ``measured``, ``verdict`` and
-        ``seconds``. Condition, quantity, rule and measurement are those of the reading that gave the verdict.
+        Rows by name; columns ``paper``, ``kind``, ``place``, ``claim``, ``condition``, ``quantity``, ``rule``, ``measured``, ``verdict``
+        and ``seconds``. Condition, quantity, rule and measurement are those of the reading that gave the verdict.
     """
     return pd.DataFrame([_row(outcome) for outcome in found.values()], index=pd.Index(found, name="id"))
 
@@ -127,16 +129,23 @@ def counts(found: Mapping[str, Outcome]) -> dict[Verdict, int]:
     return {verdict: verdicts.count(verdict) for verdict in Verdict}
 
 
+def counts_by_kind(found: Mapping[str, Outcome]) -> dict[Kind, dict[Verdict, int]]:
+    """Count the verdicts on what the papers say, kind by kind; rows on code, and our own, are left out."""
+    of_papers = {name: outcome for name, outcome in found.items() if outcome.claim.counted}
+    return {kind: counts({name: one for name, one in of_papers.items() if one.claim.kind is kind}) for kind in Kind}
+
+
 def in_full(outcome: Outcome) -> str:
     """Write all there is to say of a claim, as plain text."""
     claim = outcome.claim
-    lines = [f"{claim.id}: {outcome.verdict} ({outcome.seconds:g} s)", f"  {claim.place}: {claim.says}"]
+    lines = [f"{claim.id}: {outcome.verdict} ({claim.kind}; {outcome.seconds:g} s)", f"  {claim.place}: {claim.says}"]
     for reading, one in zip(claim.readings, outcome.measured, strict=True):
         says = {True: "holds", False: "fails", None: "open"}[reading.rule.holds(one)]
         way = "instead: " * (reading.gives is Verdict.REFUTED) + (reading.condition or "as stated")
         lines.append(f"  {way}: {reading.quantity}: {in_digits(one)}, must be {reading.rule}: {says}")
     more = {
-        "not testable because": outcome.why,
+        "open because": outcome.why,
+        "settled by the configuration": claim.fixed,
         "smallest counterexample": claim.counterexample,
         "could be put as": claim.fair,
         "changed after a number had been seen": claim.seen,
@@ -163,6 +172,7 @@ def _row(outcome: Outcome) -> dict[str, object]:
     reading = claim.readings[position]
     return {
         "paper": claim.paper,
+        "kind": str(claim.kind),
         "place": claim.place,
         "claim": claim.says,
         "condition": outcome.why or reading.condition,

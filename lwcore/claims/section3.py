@@ -9,11 +9,11 @@ import torch
 from lwcore import train
 from lwcore.bptt import immediate_sensitivity, lag_gradients, projected_gradient, random_direction, total_sensitivity, transported
 from lwcore.claims import cases
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_most, exactly, rather
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_most, exactly, rather
 from lwcore.network import Network
 from lwcore.tasks import Sequences
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.IDENTITY)
 
 
 @chapter.claim(

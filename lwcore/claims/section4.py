@@ -8,9 +8,9 @@ from lwcore import expansion
 from lwcore.bptt import immediate_sensitivity, random_direction, total_transport
 from lwcore.cells import GRU, LSTM, GRUTrace
 from lwcore.claims import cases, recurrences
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_most, exactly, over, rather, when, within
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_most, exactly, over, rather, when, within
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.IDENTITY)
 
 
 def _of_expansion(family: str) -> float:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from lwcore import experiment
 from lwcore.claims import cases, recurrences
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over, rather, when
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, rather, when
 from lwcore.orders import compare_orders, without_norm
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.NETWORK)
 
 
 @chapter.claim(

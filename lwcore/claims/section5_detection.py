@@ -8,10 +8,10 @@ import numpy as np
 from scipy import integrate, stats
 
 from lwcore import bounds
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, estimate, exactly, over, rather, when, within
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, estimate, exactly, over, rather, when, within
 from lwcore.stable import SymmetricStable
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.THEOREM)
 
 _ALPHA = 1.5
 _ALPHAS = (1.2, 1.5, 1.8)

@@ -12,6 +12,7 @@ from lwcore.aggregation import measured_exponent
 from lwcore.agreement import rank_correlation
 from lwcore.claims.claim import (
     Chapter,
+    Kind,
     Measured,
     as_stated,
     at_least,
@@ -32,7 +33,7 @@ from lwcore.resampling import concentration
 from lwcore.stable import SymmetricStable
 from lwcore.window import regime_window
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.SIMULATION)
 
 _ALPHA = 1.5
 _LAWS = [DecayLaw("exponential", 1, 0.9), DecayLaw("power", 1, 1), DecayLaw("logarithmic", 1)]

@@ -13,6 +13,7 @@ from lwcore.aggregation import MeasuredExponent, measured_exponent
 from lwcore.claims import cases
 from lwcore.claims.claim import (
     Chapter,
+    Kind,
     Measured,
     as_stated,
     at_least,
@@ -33,7 +34,7 @@ from lwcore.network import Network
 from lwcore.stable import SymmetricStable
 from lwcore.transport import effective_rates
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.SIMULATION)
 
 _FOR_SIGNS, _FOR_NUMBERS = slice(0, 96), slice(96, 256)  # signs come from other sequences than the numbers that they turn
 _LIVE = experiment.Config.named("live")

@@ -13,6 +13,7 @@ from lwcore import bounds, regimes
 from lwcore.aggregation import MeasuredExponent, measured_exponent
 from lwcore.claims.claim import (
     Chapter,
+    Kind,
     Measured,
     as_stated,
     at_least,
@@ -32,7 +33,7 @@ from lwcore.inference import probes
 from lwcore.stable import SymmetricStable
 from lwcore.window import generalised_inverse, learnability_window, window_bounds
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.THEOREM)
 
 Array = NDArray[np.float64]
 

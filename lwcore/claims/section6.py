@@ -10,14 +10,27 @@ import xarray as xr
 
 from lwcore import bptt, experiment, matched, robust, stable, tasks
 from lwcore.bounds import detection_threshold, sample_complexity
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, estimate, exactly, in_later_versions, rather, share, within
+from lwcore.claims.claim import (
+    Chapter,
+    Kind,
+    Measured,
+    as_stated,
+    at_least,
+    at_most,
+    estimate,
+    exactly,
+    in_later_versions,
+    rather,
+    share,
+    within,
+)
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import EXPANSIONS, SCALAR
 from lwcore.config import Config
 from lwcore.stable import SymmetricStable
 from lwcore.window import learnability_window
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.NETWORK)
 
 _LAGS, _COEFFICIENTS, _NOISE = (8, 16, 32, 64, 128), (0.6, 0.5, 0.4, 0.32, 0.26), 0.3
 

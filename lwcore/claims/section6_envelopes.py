@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over, rather, when, within
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, rather, when, within
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import EXPANSIONS, SCALAR, fits, numbers, power_gain, remaining
 from lwcore.mixtures import power_stretch
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.NETWORK)
 
 
 @chapter.claim(

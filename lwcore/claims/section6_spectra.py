@@ -7,13 +7,13 @@ import xarray as xr
 from scipy import stats
 
 from lwcore import mixtures
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over, rather, when, within
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, rather, when, within
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, log, numbers, windows
 from lwcore.spectra import width
 from lwcore.window import mixture_envelope
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.NETWORK)
 
 
 @chapter.claim(

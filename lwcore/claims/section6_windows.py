@@ -7,12 +7,12 @@ import xarray as xr
 
 from lwcore import controls
 from lwcore.bounds import rate_exponent
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over, rather, share, when, within
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, rather, share, when, within
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, fits, lead, numbers, slope, windows
 from lwcore.inference import probes
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.NETWORK)
 
 
 @chapter.claim(

@@ -8,13 +8,13 @@ import numpy as np
 import xarray as xr
 
 from lwcore import agreement, frontier, prediction, spectra
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, estimate, over, rather, share, when, within
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, estimate, over, rather, share, when, within
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, lead, log, numbers, windows
 from lwcore.inference import probes
 from lwcore.spectra import width
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.NETWORK)
 
 _LETTER = "N: zeroth, own noise, v2 to the letter"
 _THREE = "95 % over three seeds, of which at most 75 % can be promised"

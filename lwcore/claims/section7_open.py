@@ -9,13 +9,13 @@ import xarray as xr
 from lwcore import modes
 from lwcore.adaptive import base_rates, split_envelope
 from lwcore.claims import cases
-from lwcore.claims.claim import Chapter, Measured, as_stated, at_least, at_most, exactly, over
+from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, GATED, lead, log, numbers, windows
 from lwcore.network import Network
 from lwcore.spectra import variance_shares, width
 
-chapter = Chapter("livi")
+chapter = Chapter("livi", Kind.NETWORK)
 
 
 @chapter.claim(

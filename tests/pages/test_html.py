@@ -91,10 +91,10 @@ def test_badges_and_rows_of_the_ledger_lead_to_each_other():
 
 
 def test_the_landing_page_counts_the_verdicts():
-    entries = article(DOCUMENTS[0]).select(".tally li")
-    of_papers = [claim for claim in claims.registry().values() if claim.paper != "ours"]
-    found = record.counts(record.outcomes(of_papers))
-    assert [int(entry.get_text().split()[-1]) for entry in entries] == list(found.values())
+    rows = article(DOCUMENTS[0]).select(".tally tbody tr")
+    found = record.counts_by_kind(record.outcomes(claims.registry().values()))
+    shown = [[int(cell.get_text().replace("–", "0")) for cell in row.select("td")] for row in rows]
+    assert shown == [[*counted.values(), sum(counted.values())] for counted in found.values()]
 
 
 def test_notebooks_are_in_the_table_of_contents():
