@@ -95,7 +95,7 @@ class Rule:
     high: float = math.inf
 
     def holds(self, measured: Measured) -> bool | None:
-        """Judge a measurement: True if its whole interval is allowed, False if none of it is, None if that, or its coverage, leaves it open."""
+        """Judge a measurement: True if its whole interval is allowed, False if none of it is, None if it leaves that open or covers little."""
         if measured.covers < ENOUGH:
             return None
         if self.low <= measured.low and measured.high <= self.high:
@@ -182,8 +182,8 @@ class Claim:
 
     Attributes:
         id: Its name in the ledger, in ``{claim}`` and on the command line.
-        paper: ``"livi"`` or ``"cayci"``; ``"code"`` for what Livi's public code does and the paper does not say, ``"ours"`` for what neither
-            says and this book measures beside it. These two are counted for or against no paper.
+        paper: ``"livi"`` or ``"cayci"``; ``"code"`` for what Livi's public code does and the paper does not say, ``"ours"`` for what
+            neither says and this book measures beside it. These two are counted for or against no paper.
         kind: What stands behind it.
         place: Where the paper says it: equation, lemma, figure or section, and the version if they differ.
         says: The statement, one sentence in our words.
