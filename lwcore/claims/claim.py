@@ -95,7 +95,7 @@ class Rule:
     high: float = math.inf
 
     def holds(self, measured: Measured) -> bool | None:
-        """Judge a measurement: True if its whole interval is allowed, False if none of it is, None if it leaves that open or covers little."""
+        """Judge a measurement: True if its whole interval is allowed, False if none is, None if neither or if it covers too little."""
         if measured.covers < ENOUGH:
             return None
         if self.low <= measured.low and measured.high <= self.high:
