@@ -1,53 +1,53 @@
-"""From the paper's equations to the code and back: nothing is missing, nothing named that does not exist, all links lead somewhere."""
+"""From the papers' equations to the code and back: nothing is missing, nothing named that does not exist, all links lead somewhere."""
 
 import re
 from functools import cache
 
 import pytest
 from bs4 import BeautifulSoup
-from equation_index import IMPLEMENTS, INVENTORY, NAMED, TAG, expand, implementations, inventory, link_equations, named
+from equation_index import COMPANION, IMPLEMENTS, INVENTORY, NAMED, TAG, equations, implementations, inventory, link_equations, named
 from package_source import definitions, modules
 
 from tests.built_book import BOOK, DOCUMENTS, ROOT
 
-NUMBERS = range(1, 61)
+EQUATIONS = [*map(str, range(1, 61)), *(f"{COMPANION}{number}" for number in range(1, 33))]
 SOURCES = {module: path.read_text() for module, path in modules().items()}
 
 
 def shown_in(chapter):
     """Equations that a chapter shows: in the tag of a formula, or under a target of their own."""
     text = (ROOT / "notebooks" / f"{chapter}.md").read_text()
-    tagged = {number for tag in TAG.findall(text) for number in expand(tag)}
-    return tagged | {int(number) for number in re.findall(r"^\(paper-eq-(\d+)\)=$", text, re.MULTILINE)}
+    tagged = {equation for tag in TAG.finditer(text) for equation in equations(tag)}
+    return tagged | set(re.findall(r"^\(paper-eq-([\w-]+)\)=$", text, re.MULTILINE))
 
 
 def test_inventory_is_complete_and_in_order():
-    assert list(inventory()) == list(NUMBERS)
-    assert INVENTORY.read_text().count("\nsays = ") == len(NUMBERS)
+    assert list(inventory()) == EQUATIONS
+    assert INVENTORY.read_text().count("\nsays = ") == len(EQUATIONS)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_equation_is_implemented_or_there_is_a_reason_why_not(number):
-    assert (number in implementations()) != ("reason" in inventory()[number])
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_equation_is_implemented_or_there_is_a_reason_why_not(equation):
+    assert (equation in implementations()) != ("reason" in inventory()[equation])
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_equation_is_shown_where_the_inventory_says(number):
-    chapters = inventory()[number]["shown"]
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_equation_is_shown_where_the_inventory_says(equation):
+    chapters = inventory()[equation]["shown"]
     assert chapters
-    assert [chapter for chapter in chapters if number not in shown_in(chapter)] == []
+    assert [chapter for chapter in chapters if equation not in shown_in(chapter)] == []
 
 
 def test_chapters_show_no_equation_that_the_inventory_does_not_know_of():
     chapters = {chapter for entry in inventory().values() for chapter in entry["shown"]}
-    assert {(chapter, n) for chapter in chapters for n in shown_in(chapter)} == {
-        (chapter, n) for n, entry in inventory().items() for chapter in entry["shown"]
+    assert {(chapter, equation) for chapter in chapters for equation in shown_in(chapter)} == {
+        (chapter, equation) for equation, entry in inventory().items() for chapter in entry["shown"]
     }
 
 
 @pytest.mark.parametrize("module", SOURCES)
 def test_docstrings_name_equations_that_exist_in_a_form_that_is_understood(module):
-    assert set(named(SOURCES[module])) <= set(NUMBERS)
+    assert set(named(SOURCES[module])) <= set(EQUATIONS)
     understood = sum(1 for _ in NAMED.finditer(SOURCES[module]))
     assert len(re.findall(r"\b(?:Eqs?\b|[Ee]quations?\s+\(?\d)", SOURCES[module])) == understood
 
@@ -58,28 +58,38 @@ def test_only_what_the_reference_shows_implements_an_equation():
 
 
 @pytest.mark.parametrize(
-    ("text", "numbers"),
+    ("text", "keys"),
     [
-        ("Implements Eq. (13).", [13]),
-        ("Eqs. (9)–(11), (13) and (15)", [9, 10, 11, 13, 15]),
-        ("Eqs.\n    (35) to (37), and\n    (39).", [35, 36, 37, 39]),
-        ("the bound C&E Eq. (7)", []),
-        ("C&E's\n    Eqs. (2) and (3); Eq. (4)", [4]),
-        ("a list (13), E. (13), Eq. 13", []),
+        ("Implements Eq. (13).", ["13"]),
+        ("Eqs. (9)–(11), (13) and (15)", ["9", "10", "11", "13", "15"]),
+        ("Eqs.\n    (35) to (37), and\n    (39).", ["35", "36", "37", "39"]),
+        ("the bound C&E Eq. (7)", ["ce-7"]),
+        ("C&E's\n    Eqs. (2) and (3); Eq. (4)", ["ce-2", "ce-3", "4"]),
+        ("a list (13), E. (13), Eq. 13, C&E (13)", []),
     ],
 )
-def test_named_equations_are_read(text, numbers):
-    assert named(text) == numbers
+def test_named_equations_are_read(text, keys):
+    assert named(text) == keys
 
 
-def test_links_are_made_for_this_paper_alone():
+@pytest.mark.parametrize(
+    ("tag", "keys"),
+    [(r"\tag{9–11, 13}", ["9", "10", "11", "13"]), (r"\tag{C&E 18, 19}", ["ce-18", "ce-19"]), (r"\tag{D&F 7}", None)],
+)
+def test_tags_are_read(tag, keys):
+    match = TAG.search(tag)
+    assert (match and equations(match)) == keys
+
+
+def test_links_keep_the_papers_apart():
     lines = ["Implements Eqs. (9)–(10), unlike C&E", "Eq. (7)."]
     link_equations(None, "function", "", None, None, lines)
-    assert lines == ["Implements Eqs. :ref:`(9) <eq-9>`–:ref:`(10) <eq-10>`, unlike C&E", "Eq. (7)."]
+    assert lines == ["Implements Eqs. :ref:`(9) <eq-9>`–:ref:`(10) <eq-10>`, unlike C&E", "Eq. :ref:`(7) <eq-ce-7>`."]
 
 
 def test_a_name_is_the_one_that_a_reader_imports():
-    assert "lwcore.bounds.sample_complexity" in implementations()[37]
+    assert "lwcore.bounds.sample_complexity" in implementations()["37"]
+    assert "lwcore.elman.theorem_2" in implementations()["ce-26"]
     assert next(d.name for d in definitions("lwcore.bounds.shift_family")) == "lwcore.bounds.shift_family.LogRatio"
     assert not any("._" in d.name for module in modules() for d in definitions(module))
 
@@ -97,23 +107,25 @@ def leads_somewhere(link, start):
     return target.is_file() and (not anchor or page(name).find(id=anchor) is not None)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_row_of_the_index_leads_to_chapters_and_code(number):
-    _, _, shown, code = page("book/equations").find("tr", id=f"eq-{number}").find_all("td")
-    assert len(shown.find_all("a")) == len(inventory()[number]["shown"])
-    assert all(f"#paper-eq-{number}" in link["href"] for link in shown.find_all("a"))
-    assert [link["href"].partition("#")[2] for link in code.find_all("a")] == implementations().get(number, [])
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_row_of_the_index_leads_to_chapters_and_code(equation):
+    _, _, shown, code = page("book/equations").find("tr", id=f"eq-{equation}").find_all("td")
+    assert len(shown.find_all("a")) == len(inventory()[equation]["shown"])
+    assert all(link["href"].endswith(f"#paper-eq-{equation}") for link in shown.find_all("a"))
+    assert [link["href"].partition("#")[2] for link in code.find_all("a")] == implementations().get(equation, [])
     assert all(leads_somewhere(link, "book/equations") for link in (*shown.find_all("a"), *code.find_all("a")))
 
 
 def test_every_equation_that_a_docstring_names_leads_back_to_its_row():
     entries = {entry["id"]: entry for name in DOCUMENTS if name.startswith("book/api/") for entry in page(name).select("dt[id]")}
     naming = [d for module in modules() for d in definitions(module) if named(d.docstring)]
-    assert len(naming) > 50
+    assert len(naming) > 70
     for definition in naming:
         body = entries[definition.name].find_next_sibling("dd")
-        rows = {int(link["href"].partition("#eq-")[2]) for link in body.select('a[href*="equations.html#eq-"]')}
+        rows = {link["href"].partition("#eq-")[2] for link in body.select('a[href*="equations.html#eq-"]')}
         ends = {
-            int(n) for match in NAMED.finditer(definition.docstring) if not match["companion"] for n in re.findall(r"\d+", match["numbers"])
+            f"{COMPANION if match['companion'] else ''}{number}"
+            for match in NAMED.finditer(definition.docstring)
+            for number in re.findall(r"\d+", match["numbers"])
         }
         assert ends <= rows

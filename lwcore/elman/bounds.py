@@ -177,7 +177,7 @@ def network_approximation_bound(problem: Problem, width: int, *, as_printed: boo
 
 
 def theorem_1(problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
-    """Bound the least risk of projected descent with ``η = 1/(T√τ)``. Implements C&E Theorem 1, C&E Eq. (18) and C&E Eq. (19).
+    """Bound the least risk of projected descent with ``η = 1/(T√τ)``. Implements C&E Eqs. (18) and (19), C&E Theorem 1.
 
     As printed, ``T/√τ (‖ν̄‖²/2 + L²φ²/2) + Tφ err/√m`` with ``φ = F^max + y^max``. Its proof descends on half the risk C&E Eq. (1);
     descent on the risk itself, C&E Eq. (5), has twice the gradient, and the same proof gives ``T/√τ (‖ν̄‖²/4 + L²φ²) + Tφ err/√m``
@@ -270,11 +270,14 @@ class TrainingPlan(NamedTuple):
 def theorem_2(problem: Problem, error: float, *, as_printed: bool = True) -> TrainingPlan:
     """Return step size, width, number of steps and promised risk of descent without projection. Implements C&E Theorem 2.
 
+    Implements C&E Eqs. (26) and (28), the promise and the number of steps.
+
     As printed, the promise is ``9ε/4``, with ``λ = L_T ‖ν̄‖²/√ε``. Three steps of its proof do not close: λ has lost the proof's √T, and
     neurons do leave the printed radius before τ₀; ``Σ_t |error_t|`` is taken for the root of the risk, which costs another √T in the width;
     and ``(√R − √ε/2)² ≥ R − ε/4`` fails for every R > ε/4. With these mended (``as_printed=False``), m has ``T err²`` in the place of
     err²; then ``q = err √(T/m) ≤ √(2ε)`` and ``η T²L²φ² ≤ ε/2`` give ``mean (√R − q/2)² ≤ ‖ν̄‖²/(4ητ₀) + ε``, so that the best step has
-    ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε = 5.18 ε``, for descent on C&E Eq. (1) itself.
+    ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε = 5.17 ε``, for descent on C&E Eq. (1) itself. C&E Eq. (27) has √ε/2 in the place of ``q/2 ≤ √(ε/2)``
+    and ε/2 in the place of ε, as it leaves out the steps' own length; from it as it stands follows 3.61 ε.
 
     Args:
         problem: The problem, with α in (0, 1).

@@ -29,7 +29,7 @@ from lwcore.elman.activations import Activation, activation_named
 
 
 def log_mu(z: float, length: int) -> tuple[float, float]:
-    """Return ``log Σ_{k<t} z^k`` and ``log Σ_{k<t} (k + 1) z^k``. Implements C&E Eq. (10).
+    """Return ``log Σ_{k<t} z^k`` and ``log Σ_{k<t} (k + 1) z^k``. Implements C&E Eqs. (10) and (30), which are the same.
 
     Args:
         z: The ratio z > 0.
@@ -69,7 +69,7 @@ def local_constants(
     alpha: float | None = None,
     as_printed: bool = True,
 ) -> LocalConstants:
-    """Return L_t, β_t, Λ_t and γ_t. Implements C&E Lemma 1 with C&E Eq. (31), and C&E Lemma 2.
+    """Return L_t, β_t, Λ_t and γ_t. Implements C&E Eq. (31), C&E Lemma 1 and C&E Lemma 2.
 
     See the head of this module for what is printed and what holds.
 

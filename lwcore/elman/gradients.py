@@ -21,7 +21,8 @@ Array = NDArray[np.float64]
 def hidden_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     """Return ``∂H_t^{(i)}/∂Θ_i`` for every sequence, step and neuron. Implements C&E Proposition 1 (and C&E Remark 2 for the ReLU).
 
-    A neuron's state does not depend on the parameters of another, so these are all derivatives there are.
+    Implements C&E Eq. (7), the recursion of its proof, for the recurrent weight, too. A neuron's state does not depend on the parameters of
+    another, so these are all derivatives there are.
 
     Args:
         network: The network.

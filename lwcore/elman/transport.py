@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TransportMaps:
-    """A pair of transport maps with their suprema: a member of the class C&E Eq. (9).
+    """A pair of transport maps with their suprema. Implements C&E Eq. (9), of whose class it is a member.
 
     Attributes:
         recurrent: v_w, takes w₀ of shape (k,), returns shape (k,).
@@ -81,7 +81,7 @@ class TransportMaps:
 
 
 def transported(initial: ElmanNetwork, maps: TransportMaps) -> ElmanNetwork:
-    """Return the network moved along the maps, ``Θ_i(0) + c_i (v_w, v_u)(Θ_i(0))/√m``. Implements C&E Remark 4 and C&E Eq. (20).
+    """Return the network moved along the maps, ``Θ_i(0) + c_i (v_w, v_u)(Θ_i(0))/√m``. Implements C&E Eq. (20), C&E Remark 4.
 
     Args:
         initial: A network after symmetric initialisation.
