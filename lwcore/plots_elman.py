@@ -208,7 +208,7 @@ def envelopes(measured: Mapping[str, tuple[float, ArrayLike]], dimension: int) -
         axes.plot([], [], color=SHADES[0], lw=1.2, label="measured")
         axes.plot(lags, bridge.cut_off_law(alpha).envelope(lags), "--", color=SHADES[3], label=r"$(\alpha\sigma_1)^\ell$")
         if alpha < 1:
-            axes.plot(lags, bridge.wide_law(alpha, dimension).envelope(lags), ":", color="black", label=r"$\alpha^\ell$ times a power")
+            axes.plot(lags, np.exp(bridge.wide_law(alpha, dimension, lags).log_envelope), ":", color="black", label="law of wide networks")
         axes.set(xscale="log", yscale="log", xlabel="lag ℓ (steps)", ylim=(1e-6, 1e2))
         axes.set_title(name, fontsize=9)
     panels[0].set_ylabel("envelope f(ℓ)/m")

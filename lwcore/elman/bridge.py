@@ -8,11 +8,13 @@ Rates are kept as logarithms of their sizes. The letters and names of `lwcore.wi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import instance_of, integer_in, real_array, real_in, require
+from lwcore.arguments import instance_of, integer_in, lag_list, real_array, real_in, require
 from lwcore.bounds import sample_complexity
 from lwcore.decay import DecayLaw
 from lwcore.elman.network import ElmanNetwork, checked_inputs, scan
@@ -74,22 +76,43 @@ def decay_rates(log_f: ArrayLike) -> Array:
     return np.exp(np.diff(_checked(log_f)))
 
 
-def wide_law(alpha: float, dimension: int) -> DecayLaw:
-    """Return the law that the envelope of a wide tanh network tends to, for inputs of norm 1 in random directions and α < 1.
+class WideLaw(NamedTuple):
+    """A law for the envelope of wide tanh networks, and how far it can be off. See `wide_law`.
 
-    The rate ``Π W σ′(z)`` survives longest in neurons that hardly listen. With ``σ′(z) ≈ exp(−z²)`` and a pre-activation of variance
-    ``‖u‖²/(d (1 − α²))``, a neuron's rate is about ``α^ℓ exp(−ℓ ‖u‖²/(d (1 − α²)))``. Its mean over ``u ~ N(0, I_d)`` is
-    ``α^ℓ (1 + 2ℓ/(d (1 − α²)))^(−d/2)``: at long lags a power law of exponent d/2 times the companion's exponential.
+    Attributes:
+        log_envelope: log f(ℓ)/m at each lag.
+        log_excess: δ(ℓ), by which the logarithm of the true envelope lies above that, to leading order; at most that where it is large.
+    """
+
+    log_envelope: Array
+    log_excess: Array
+
+
+def wide_law(alpha: float, dimension: int, lags: Iterable[int]) -> WideLaw:
+    """Return the law of the envelope of wide tanh networks, for inputs of norm 1 in random directions and α < 1.
+
+    The rate ``Π W σ′(z)`` survives longest in neurons that hardly listen. While their pre-activation z stays in the linear part of tanh,
+    ``σ′(z) ≈ exp(−z²)`` and z has the variance ``v = ‖u‖²/(d (1 − α²))``: a neuron's rate is about ``α^ℓ exp(−ℓ v)``. Its mean over
+    ``u ~ N(0, I_d)`` is ``α^ℓ (1 + 2ℓ/(d (1 − α²)))^(−d/2)``, the companion's exponential times, at long lags, a power law of exponent d/2.
+
+    The next order in v has three parts: ``log σ′(z) = −z² + z⁴/6``; tanh lowers the variance of z; and ``Σ z²`` varies between sequences.
+    They multiply the rate by ``exp(ℓ c v²)``, ``c = (3 + 5α²)/(2 (1 − α²)) − 2 (2 + 3α²)/((d + 2) (1 + α²))``, where the second fraction is
+    the fourth cumulant of a coordinate of a random direction. The mean of v² over survivors is ``d (d + 2)/(d (1 − α²) + 2ℓ)²``, so that
+    ``δ(ℓ) = c ℓ d (d + 2)/(d (1 − α²) + 2ℓ)²``. The law asks for δ ≪ 1, that is for ``ℓ ≫ d (d + 2)/(1 − α²)``, up to a factor near 1.
 
     Args:
         alpha: Size of the recurrent weights, in (0, 1).
         dimension: Dimension d ≥ 1 of an input.
+        lags: Lags ℓ ≥ 1, increasing.
 
     Returns:
-        The tempered power law, for one neuron on average.
+        Law and excess at these lags, for one neuron on average.
     """
-    alpha, dimension = real_in("alpha", alpha, "(0, 1)"), integer_in("dimension", dimension, 1)
-    return DecayLaw("tempered_power", (dimension * (1 - alpha**2) / 2) ** (dimension / 2), dimension / 2, alpha)
+    alpha, d = real_in("alpha", alpha, "(0, 1)"), integer_in("dimension", dimension, 1)
+    lag, left = np.array(lag_list("lags", lags), dtype=np.float64), 1 - alpha**2
+    factor = (3 + 5 * alpha**2) / (2 * left) - 2 * (2 + 3 * alpha**2) / ((d + 2) * (1 + alpha**2))
+    envelope = lag * math.log(alpha) - d / 2 * np.log1p(2 * lag / (d * left))
+    return WideLaw(envelope, factor * lag * d * (d + 2) / (d * left + 2 * lag) ** 2)
 
 
 def window(log_f: ArrayLike, n_sequences: ArrayLike) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from lwcore.elman import (
     network,
     transport,
 )
-from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, numbers, object_of, real, shaped, word, wrong
+from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, numbers, object_of, real, shaped, word, wrong
 from tests.bad_inputs.theory import NEGATIVE
 
 NET = network.symmetric_initialisation(4, 2, 0.5, np.random.default_rng(0))
@@ -220,7 +220,7 @@ DOORS = [
     Door(bridge.log_rates, network=net, inputs=INPUTS),
     Door(bridge.log_envelope, network=net, inputs=INPUTS),
     Door(bridge.decay_rates, log_f=LOG_F),
-    Door(bridge.wide_law, alpha=real(0.5, "(0, 1)"), dimension=integer(2, 1)),
+    Door(bridge.wide_law, alpha=real(0.5, "(0, 1)"), dimension=integer(2, 1), lags=lags([1, 2])),
     Door(bridge.window, log_f=LOG_F, n_sequences=BUDGETS),
     Door(bridge.predicted_window, law=object_of(DecayLaw("power", 1.0, 0.5)), n_sequences=array([1.0], NEGATIVE)),
     Door(bridge.cut_off_law, ratio=SIZE),
