@@ -32,7 +32,7 @@ def inventory() -> dict[str, dict]:
 
 
 def equations(match: re.Match) -> list[str]:
-    """List the equations that a phrase stands for, as "(9)–(11) and (13)" or the tag "9–11, 13", as the inventory knows them.
+    r"""List the equations that a phrase stands for, as "(9)–(11) and (13)" or the tag "9–11, 13", as the inventory knows them.
 
     >>> equations(NAMED.search("Eqs. (9)–(11) and (13)"))
     ['9', '10', '11', '13']

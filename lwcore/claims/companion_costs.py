@@ -6,13 +6,30 @@ import dataclasses
 import math
 
 import numpy as np
-from scipy import optimize
+import torch
+from scipy import optimize, stats
+from torch import Tensor, nn
 
 from lwcore.claims import companion_cases as cases
-from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, rather, when, within
+from lwcore.claims.claim import (
+    Chapter,
+    Kind,
+    Measured,
+    as_mended,
+    as_stated,
+    at_least,
+    at_most,
+    exactly,
+    in_part,
+    over,
+    rather,
+    when,
+    within,
+)
 from lwcore.elman import (
     ACTIVATIONS,
     Problem,
+    bridge,
     limiting_kernel,
     local_constants,
     risk_gradient,
@@ -42,6 +59,7 @@ def _doubling(ratio: float) -> float:
         "memory constant over the sum 1/(1 − z)³ of its series, up to 100 000 steps, z = 0.1 to 0.999; the largest", at_most(1 + 1e-9)
     ),
     code="lwcore.elman.log_mu",
+    kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     ratios = (0.1, 0.5, 0.9, 0.99, 0.999)
@@ -69,7 +87,7 @@ def _() -> tuple[Measured, Measured]:
     "The memory constant is bounded for recurrent weights below the activation's largest slope σ₁, as printed, and grows "
     "exponentially from there on.",
     as_stated(_DOUBLING + "; least of three activations at α = 2 σ₁ (Gaussian: 1.1 σ₁)", at_least(1.8)),
-    rather(
+    as_mended(
         "the cut-off is 1/σ₁, as the sentence before and Remark 5 have it",
         "the ratio 5 % beyond 1/σ₁ less that 5 % below it, least of three activations",
         at_least(0.8),
@@ -77,6 +95,7 @@ def _() -> tuple[Measured, Measured]:
     code="lwcore.elman.log_mu",
     counterexample="Logistic, σ₁ = 1/4, α = 1/2: the memory constant stays below 1/(1 − 1/8)³ = 1.49.",
     fair="The cut-off is the inverse of the largest slope; the printed condition has lost the inverse.",
+    kind=Kind.IDENTITY,
 )
 def _() -> tuple[Measured, Measured]:
     slopes = {name: ACTIVATIONS[name].slope_bound for name in cases.SMOOTH}
@@ -110,7 +129,7 @@ def _() -> tuple[Measured, Measured]:
         "the last step); least over three activations 1.2 and 1.5 times the cut-off, after an impulse, at constant and at random inputs",
         at_least(0.01),
     ),
-    when(
+    in_part(
         "for tanh after an impulse, in the mean over infinitely many neurons",
         "growth per step, from 10 to 20 steps, of the logarithm of the limiting kernel; least of 1.2 and 1.5 times the cut-off",
         at_least(0.01),
@@ -121,7 +140,8 @@ def _() -> tuple[Measured, Measured]:
     "tanh, α = 1.5, an impulse, 2000 neurons: the squared gradient falls to 0.0002 of itself from 20 to 40 steps.",
     fair="Beyond the cut-off the bound on the gradient grows exponentially; whether the gradient does depends on whether neurons "
     "stay where the slope is largest.",
-    seen="The condition of the second reading was found by looking at which gradients grow.",
+    kind=Kind.NETWORK,
+    seen="The part in the second reading was found by looking at which gradients grow.",
 )
 def _() -> tuple[Measured, Measured]:
     growth = []
@@ -139,11 +159,11 @@ def _() -> tuple[Measured, Measured]:
     return exactly(min(growth)), exactly(min(math.log(one[19] / one[9]) / 10 for one in mean))
 
 
-def _cost(problem: Problem, error: float = 0.01, excess: float = 0.0) -> tuple[float, float]:
+def _cost(problem: Problem, error: float = 0.01, excess: float = 0.0, as_printed: bool = True) -> tuple[float, float]:
     """Logarithms of width and steps at which Theorem 1 promises the error, half of it each, for recurrent weights up to α + excess."""
     # the largest recurrent weight is held fixed while the width varies, as in Remark 5
     radii = max(problem.recurrent_bound, excess * 2**0.5), problem.input_bound
-    early, late = parts(theorem_1(problem, 2, 1, radii))
+    early, late = parts(theorem_1(problem, 2, 1, radii, as_printed=as_printed))
     wanted = math.log(error / 2)
     return 2 * (late - wanted) + math.log(2), 2 * (early - wanted)
 
@@ -161,6 +181,7 @@ def _problem(activation: str, length: int) -> Problem:
         "exponent of the length from 1000 to 4000 steps; median, least and largest of both and three activations, α = 0.5", at_most(3)
     ),
     code="lwcore.elman.theorem_1",
+    kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     return over(
@@ -178,6 +199,7 @@ def _() -> Measured:
         within(1.8, 2.2),
     ),
     code="lwcore.elman.theorem_1",
+    kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     found = []
@@ -197,7 +219,11 @@ def _() -> Measured:
         "activations",
         within(-0.1, 0.1),
     ),
-    rather("it grows as the square of the length", "the same exponent", within(1.9, 2.1)),
+    as_mended(
+        "the square of the length stands beside the memory constant, as Theorem 1 has it in the full and the informal form",
+        "the same exponent",
+        within(1.9, 2.1),
+    ),
     rather(
         "it does not depend on it if the error allowed grows with the length, as the risk sums over time",
         "the same with the error proportional to the length",
@@ -206,6 +232,7 @@ def _() -> Measured:
     code="lwcore.elman.theorem_1",
     counterexample="Theorem 1's first term is T/√τ times a constant below the cut-off: twice the length asks for four times the steps.",
     fair="τ of the order of poly(μ_T) T²/ε² suffices, or poly(μ_T)/ε² for the error per step of the sequence.",
+    kind=Kind.IDENTITY,
 )
 def _() -> tuple[Measured, Measured, Measured]:
     def exponent(name: str, grows: bool) -> float:
@@ -225,11 +252,16 @@ def _() -> tuple[Measured, Measured, Measured]:
         "exponents of the radius in the two parts of the full Theorem 1, less 1 and 2; median, least and largest over three activations",
         within(-0.05, 0.05),
     ),
-    rather("they grow with the square and the cube of the radii", "the same exponents less 2 and 3", within(-0.05, 0.05)),
+    as_mended(
+        "they grow with the square and the cube of the radii, as the full theorem has it",
+        "the same exponents less 2 and 3",
+        within(-0.05, 0.05),
+    ),
     code="lwcore.elman.theorem_1",
     counterexample="Eq. (18): its first part has the square of the bound on outputs, L ‖ρ‖, its second that bound times ‖ρ‖² from "
     "the linearisation.",
     fair="The order is ‖ρ‖² T/√τ + ‖ρ‖³ T √log(2nT/δ)/√m, unless the powers of the radii are counted among the constants.",
+    kind=Kind.IDENTITY,
 )
 def _() -> tuple[Measured, Measured]:
     found = []
@@ -248,6 +280,7 @@ def _() -> tuple[Measured, Measured]:
         at_most(1 + 1e-9),
     ),
     code=("lwcore.elman.theorem_1", "lwcore.elman.theorem_2"),
+    kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     found = []
@@ -256,6 +289,92 @@ def _() -> Measured:
         for widths in ([_cost(one)[0] for one in (few, many)], [theorem_2(one, 0.01).log_width for one in (few, many)]):
             found.append(widths[1] - widths[0] - 2 * (many.log_union - few.log_union))
     return exactly(math.exp(max(found)))
+
+
+@chapter.claim(
+    "logarithm-against-a-polynomial",
+    "abstract; Remarks 1 and 6",
+    "The logarithm of the number of sequences stands in sharp contrast to the polynomial that earlier work asks the width for.",
+    as_stated(
+        "largest exponent of n, between any two neighbouring powers of ten from 10 to 10⁸, in the width of Theorems 1 and 2, "
+        "three activations "
+        "(a polynomial has 1 or more)",
+        at_most(0.2),
+    ),
+    rather(
+        "where n is small the logarithm is the larger: a neuron for each sequence would be fewer up to an n of this power of ten",
+        "log₁₀ of the least printed width of Theorem 1 for a risk of 0.01, n = 10, five steps, three activations",
+        at_least(6),
+    ),
+    code=("lwcore.elman.theorem_1", "lwcore.elman.theorem_2"),
+    kind=Kind.IDENTITY,
+    seen="Added after a review. The earlier work's own exponents are not at hand; that they reach 100 is what the companion "
+    "says of them. Its "
+    "theorem asks for no target in a class of bounded norm, so the two widths buy different promises.",
+)
+def _() -> tuple[Measured, Measured]:
+    exponents, least = [], []
+    for name in cases.SMOOTH:
+        problems = [dataclasses.replace(_problem(name, 5), sequences=10**k) for k in range(1, 9)]
+        least.append(_cost(problems[0])[0] / math.log(10))
+        for widths in ([_cost(one)[0] for one in problems], [theorem_2(one, 0.01).log_width for one in problems]):
+            exponents.append(np.diff(widths).max() / math.log(10))
+    return exactly(max(exponents)), exactly(min(least))
+
+
+def _growth(cell: nn.LSTMCell | nn.RNNCell, spread: float, seed: int) -> float:
+    """Log of the growth per step of a perturbation of the state, steps 101 to 300: white inputs, recurrent weights of spread/√H."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    with torch.no_grad():
+        cell.weight_ih.copy_(draw(*cell.weight_ih.shape) / cell.input_size**0.5)
+        cell.weight_hh.copy_(draw(*cell.weight_hh.shape) * spread / cell.hidden_size**0.5)
+    long = isinstance(cell, nn.LSTMCell)
+
+    def step(state: Tensor, x: Tensor) -> Tensor:
+        return torch.cat(cell(x, state.chunk(2))) if long else cell(x, state)
+
+    state, moved, total = torch.zeros((1 + long) * cell.hidden_size, dtype=torch.float64), draw((1 + long) * cell.hidden_size), 0.0
+    for t in range(300):
+        x = draw(cell.input_size)
+        state, moved = torch.func.jvp(lambda before, x=x: step(before, x), (state,), (moved,))
+        total += float(moved.norm().log()) if t >= 100 else 0
+        moved = moved / moved.norm()
+    return total / 200
+
+
+@chapter.claim(
+    "lstm-avoids-explosion",
+    "Remark 5; Section 5",
+    "LSTM networks do not suffer from the exploding gradient.",
+    as_stated(
+        "growth per step, in logarithms, of a perturbation of the state; untrained LSTMs of 64 neurons, 8 white inputs, zero "
+        "biases, recurrent "
+        "weights of a spread of 0.5, 1, 2, 4 and 8 over √H, three starts each; the largest",
+        at_most(0),
+    ),
+    when("if recurrent weights have a spread of at most 1/√H, as usual starts have", "the largest of these", at_most(0)),
+    rather(
+        "they explode later than plain networks do",
+        "growth in a plain tanh network less that in the LSTM, spreads of 2, 4 and 8; the least",
+        at_least(0),
+    ),
+    kind=Kind.NETWORK,
+    slow=True,
+    counterexample="An untrained LSTM with recurrent weights of a spread of 4/√H.",
+    fair="At usual starts an LSTM's gradient does not explode, and larger recurrent weights make it explode later than a plain network's. "
+    "Trained networks were not looked at.",
+    seen="Added after a review; the spreads were settled after a trial, the condition is that of usual starts.",
+)
+def _() -> tuple[Measured, Measured, Measured]:
+    spreads, seeds, sizes = (0.5, 1.0, 2.0, 4.0, 8.0), range(3), {"bias": False, "dtype": torch.float64}
+    lstm, plain = nn.LSTMCell(8, 64, **sizes), nn.RNNCell(8, 64, **sizes)
+    found = {spread: [_growth(lstm, spread, seed) for seed in seeds] for spread in spreads}
+    apart = [_growth(plain, spread, seed) - found[spread][seed] for spread in spreads[2:] for seed in seeds]
+    return exactly(max(map(max, found.values()))), exactly(max(found[0.5] + found[1.0])), exactly(min(apart))
 
 
 @chapter.claim(
@@ -268,6 +387,7 @@ def _() -> Measured:
         within(0.95, 1.05),
     ),
     code=("lwcore.elman.theorem_1", "lwcore.elman.theorem_2"),
+    kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     found = []
@@ -292,30 +412,85 @@ def _width(problem: Problem, error: float) -> float:
 @chapter.claim(
     "bounds-sharp-in-dimension",
     "abstract",
-    "The bound on the width is sharp in the dimension of the inputs.",
+    "The bound on the width is sharp in the dimension of the inputs: none with a smaller power of it holds.",
     as_stated(
-        "exponent of the dimension, from 10⁴ to 10⁶, in the width of Theorem 1; median, least and largest of three activations",
+        "exponent of the dimension, from 10⁴ to 10⁶, in the printed width of Theorem 1 less that in the width of the same "
+        "theorem with constants "
+        "whose proof closes; median, least and largest of three activations",
         at_most(0.1),
     ),
     rather(
-        "the width need not grow with the dimension: the state is smooth with a constant that is free of it",
+        "the state is smooth with a constant that is free of the dimension, so that the printed β_t is not sharp in it",
         "largest curvature found by search over that constant, dimensions 1, 4 and 8, three activations",
         at_most(1),
     ),
     code=("lwcore.elman.theorem_1", "lwcore.elman.local_constants"),
     counterexample="The printed β_t sums bounds on single second derivatives, d² of them, though the Hessian in the input weights is a "
     "combination of products of the inputs, each of Frobenius norm 1 at the most: at t = 1 it is σ″ X Xᵀ.",
-    fair="The bound on the width is logarithmic in the number of sequences; that it grows with the dimension is due to the estimate "
-    "of the Hessian.",
+    fair="The bounds ask for far less than earlier ones do. Whether any is sharp would take a lower bound on the width, which "
+    "the paper does "
+    "not give; how many neurons descent needs is open.",
     slow=True,
+    seen="The first rule asked for an exponent of 0.1 at the most, though a bound may be sharp with any exponent. It now "
+    "compares the printed "
+    "bound with a lower one that holds.",
 )
 def _() -> tuple[Measured, Measured]:
-    exponents, ratios = [], []
+    apart, ratios = [], []
     for name in cases.SMOOTH:
-        widths = [_cost(dataclasses.replace(_problem(name, 5), dimension=d))[0] for d in (10**4, 10**6)]
-        exponents.append((widths[1] - widths[0]) / math.log(100))
+        few, many = (dataclasses.replace(_problem(name, 5), dimension=d) for d in (10**4, 10**6))
+        printed, repaired = (_cost(many, as_printed=way)[0] - _cost(few, as_printed=way)[0] for way in (True, False))
+        apart.append((printed - repaired) / math.log(100))
         for dimension in (1, 4, 8):
             place = 0.8, 3, dimension
             free = local_constants(name, 0.8, 3, 1, as_printed=False).log_smoothness
             ratios.append(cases.largest(cases.curvature, name, place, starts=16) / math.exp(free))
-    return over(exponents), exactly(max(ratios))
+    return over(apart), exactly(max(ratios))
+
+
+def _mean_rate(alpha: float, dimension: int, lags: list[int]) -> cases.Array:
+    """Log of f(ℓ)/m over infinitely many tanh neurons and 1,500 sequences: an integral over ‖u‖, each with scalar recurrences."""
+    rng, sizes = np.random.default_rng(7), np.exp(np.linspace(-12, 2.2, 160))
+    state, log_rates = np.zeros((160, 1500)), np.zeros((len(lags), 160, 1500))
+    for left in range(lags[-1] + 60, 0, -1):
+        steps = rng.standard_normal((1500, dimension))
+        state = np.tanh(alpha * state + sizes[:, None] * (steps[:, 0] / np.linalg.norm(steps, axis=1)))
+        log_rates[[left <= lag for lag in lags]] += np.log1p(-np.minimum(state**2, 1 - 1e-15))
+    weights = stats.chi(dimension).pdf(sizes) * sizes * (14.2 / 159)
+    return np.log(np.exp(log_rates).mean(axis=2) @ weights) + np.array(lags) * math.log(alpha)
+
+
+@chapter.claim(
+    "envelope-of-wide-networks",
+    "Eq. (2), and Livi's Eq. (29)",
+    "For each neuron of a wide tanh network the envelope is α^ℓ (1 + 2ℓ/(d (1 − α²)))^(−d/2).",
+    as_stated(
+        "largest |log| of the envelope over this law; d = 1, 3, 4 and 8, α = 0.3, 0.7 and 0.9, lags 10, 40, 160 and 400, "
+        "infinitely many neurons",
+        at_most(0.25),
+    ),
+    when(
+        "if the survivors' pre-activation stays in the linear part of tanh: δ(ℓ) = c ℓ d (d + 2)/(d (1 − α²) + 2ℓ)² at most "
+        "0.2, with c about "
+        "(3 + 5α²)/(2 (1 − α²)), that is if ℓ is well above d (d + 2)/(1 − α²)",
+        "the same where that is so",
+        at_most(0.25),
+    ),
+    rather("the law is too small by a factor of at most exp(δ)", "largest log of envelope over law, less δ, all cases", at_most(0.05)),
+    code="lwcore.elman.bridge.wide_law",
+    paper="ours",
+    kind=Kind.SIMULATION,
+    slow=True,
+    seen="The condition was derived, and then looked at for d = 1, 2 and 5, α = 0.5, 0.8 and 0.95; the cases measured here are "
+    "others. An earlier "
+    "text called the law checkable without a fit, from d = 2 alone.",
+)
+def _() -> tuple[Measured, Measured, Measured]:
+    lags, apart, limits = [10, 40, 160, 400], [], []
+    for dimension in (1, 3, 4, 8):
+        for alpha in (0.3, 0.7, 0.9):
+            law = bridge.wide_law(alpha, dimension, lags)
+            apart.append(_mean_rate(alpha, dimension, lags) - law.log_envelope)
+            limits.append(law.log_excess)
+    off, excess = np.array(apart), np.array(limits)
+    return exactly(np.abs(off).max()), exactly(np.abs(off[excess <= 0.2]).max()), exactly((off - excess).max())

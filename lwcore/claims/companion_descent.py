@@ -10,7 +10,7 @@ import torch
 from scipy import optimize
 
 from lwcore.claims import companion_cases as cases
-from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_most, exactly, rather
+from lwcore.claims.claim import Chapter, Kind, Measured, as_mended, as_stated, at_most, exactly, rather, within
 from lwcore.elman import (
     Problem,
     TransportMaps,
@@ -26,10 +26,16 @@ from lwcore.elman import (
     theorem_2,
     transport_target,
 )
+from lwcore.elman.looseness import needed
 
 chapter = Chapter("cayci", Kind.THEOREM)
 
 STARTS, ALPHA, FAILURE = 400, 0.5, 0.05
+_LENIENT = 0.2  # the δ of Theorem 1 and Corollary 1, where a run takes seconds
+_VACUOUS = (
+    "It was measured with 20 neurons and 25 steps, where the bound is above the risk of not learning, so that nothing could exceed it. "
+    "It is now measured where the bound says something; only the logistic's widths can be run there."
+)
 
 
 @chapter.claim(
@@ -37,11 +43,14 @@ STARTS, ALPHA, FAILURE = 400, 0.5, 0.05
     "Theorem 1, proof",
     "The gradient of the empirical risk is the mean over sequences of the errors, each times the gradient of its output, summed over time.",
     as_stated("largest difference from autograd's gradient of Eq. (1), relative, three activations", at_most(1e-10)),
-    rather("it is the gradient of half the risk", "the same for half of Eq. (1)", at_most(1e-10)),
+    as_mended(
+        "the risk has a factor ½, as the linearised risk in the proof of Corollary 1", "the same for half of Eq. (1)", at_most(1e-10)
+    ),
     code=("lwcore.elman.risk_gradient", "lwcore.elman.output_gradients"),
     counterexample="Any network whose risk is not at a stationary point: the square's derivative has a factor 2.",
     fair="The proofs descend on half the risk of Eq. (1), as the linearised risk of Corollary 1 is defined; their step size is "
     "twice that of Eq. (5).",
+    kind=Kind.IDENTITY,
 )
 def _() -> tuple[Measured, Measured]:
     apart: dict[float, list[float]] = {1.0: [], 0.5: []}
@@ -57,24 +66,35 @@ def _() -> tuple[Measured, Measured]:
     return exactly(max(apart[1.0])), exactly(max(apart[0.5]))
 
 
-@functools.cache
-def _projected(activation: str) -> tuple[tuple[float, float], ...]:
-    """Least risk and risk at the average iterate, each over its printed bound, for 400 runs of 25 steps with 20 neurons."""
-    x, maps, radii = cases.sequences(5, 3, 2, seed=3), cases.turning_maps(), (0.4, 0.6)
-    target = transport_target(maps, x, alpha=ALPHA, activation=activation).value
-    problem, width, steps = Problem(activation, ALPHA, 3, 2, *radii, sequences=5, failure=FAILURE), 20, 25
+def _cone(number: int, length: int) -> cases.Array:
+    """Inputs of norm 1 in the plane, within 35 degrees of the first axis: shape (number, length, 2)."""
+    angles = np.random.default_rng(0).uniform(-0.6, 0.6, (number, length))
+    return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+
+
+def _projected(length: int, share: float, starts: int) -> list[tuple[float, float]]:
+    """Least risk over the bound of Theorem 1, average iterate's over Corollary 1's; logistic, where the first is a share of "
+    "the first risk.
+    """
+    # the target pulls all neurons one way
+    maps = TransportMaps(np.zeros_like, lambda u: np.broadcast_to([0.1, 0.0], u.shape), 0.0, 0.1, directions=np.zeros((1, 2)))
+    x = _cone(2, length)
+    target = transport_target(maps, x, alpha=ALPHA, activation="logistic").value
+    problem = Problem("logistic", ALPHA, length, 2, 0.0, 0.1, sequences=2, failure=_LENIENT)
+    log_width, log_steps = needed(problem, share * float(np.square(target).sum(axis=1).mean()))
+    width, steps = 2 * math.ceil(math.exp(log_width) / 2), math.ceil(math.exp(log_steps))
     bounds = [bound(problem, width, steps).value for bound in (theorem_1, corollary_1)]
     rng, found = np.random.default_rng(4), []
-    for _ in range(STARTS):
-        start = symmetric_initialisation(width, 2, ALPHA, rng, activation)
-        run = gradient_descent(start, x, target, 1 / (3 * steps**0.5), steps, radii=radii)
+    for _ in range(starts):
+        start = symmetric_initialisation(width, 2, ALPHA, rng, "logistic")
+        run = gradient_descent(start, x, target, 1 / (length * steps**0.5), steps, radii=(1e-9, 0.1))
         found.append((run.least_risk / bounds[0], empirical_risk(run.average, x, target) / bounds[1]))
-    return tuple(found)
+    return found
 
 
-def _failures(ratios: list[list[float]]) -> Measured:
+def _failures(ratios: list[list[float]], failure: float = FAILURE) -> Measured:
     """The worst share of runs beyond their bound, over δ."""
-    counts = [cases.failures(sum(ratio > 1 for ratio in runs), len(runs), FAILURE) for runs in ratios]
+    counts = [cases.failures(sum(ratio > 1 for ratio in runs), len(runs), failure) for runs in ratios]
     return max(counts, key=lambda one: one.high)
 
 
@@ -82,24 +102,34 @@ def _failures(ratios: list[list[float]]) -> Measured:
     "projected-descent-bound",
     "Theorem 1; Eq. (18)",
     "With probability 1 − δ projected descent reaches a risk of at most the printed bound.",
-    as_stated("share of 400 starts at which it does not, over δ = 0.05; 20 neurons, 25 steps, worst of three activations", at_most(1)),
+    as_stated(
+        "share of 30 starts at which it does not, over δ = 0.2; logistic, one and four steps, at the width and the number of steps where "
+        "the bound is half the risk at the start; the worse",
+        at_most(1),
+    ),
     code=("lwcore.elman.theorem_1", "lwcore.elman.gradient_descent"),
     slow=True,
+    seen=_VACUOUS,
 )
 def _() -> Measured:
-    return _failures([[one[0] for one in _projected(name)] for name in cases.SMOOTH])
+    return _failures([[one[0] for one in _projected(length, 0.5, 30)] for length in (1, 4)], _LENIENT)
 
 
 @chapter.claim(
     "average-iterate-bound",
     "Corollary 1",
     "With probability 1 − δ the network at the mean of the iterates has a risk of at most the corollary's bound.",
-    as_stated("share of 400 starts at which it has not, over δ = 0.05; 20 neurons, 25 steps, worst of three activations", at_most(1)),
+    as_stated(
+        "share of 20 starts at which it has not, over δ = 0.2; logistic, one step, at the width and the number of steps where the bound is "
+        "below the risk at the start",
+        at_most(1),
+    ),
     code=("lwcore.elman.corollary_1", "lwcore.elman.gradient_descent"),
     slow=True,
+    seen=_VACUOUS,
 )
 def _() -> Measured:
-    return _failures([[one[1] for one in _projected(name)] for name in cases.SMOOTH])
+    return _failures([[one[1] for one in _projected(1, 0.225, 20)]], _LENIENT)
 
 
 @chapter.claim(
@@ -134,12 +164,6 @@ def _() -> tuple[Measured, Measured]:
             if (name, length) == ("tanh", 1):
                 printed = missed / math.exp(corollary_1(problem, width, 2).log_terms["there and back"] - math.log(3))
     return exactly(printed), exactly(max(squared))
-
-
-def _cone(number: int, length: int) -> cases.Array:
-    """Inputs of norm 1 in the plane, within 35 degrees of the first axis: shape (number, length, 2)."""
-    angles = np.random.default_rng(0).uniform(-0.6, 0.6, (number, length))
-    return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
 
 
 @functools.cache
@@ -186,7 +210,7 @@ def _() -> Measured:
         "largest move over the radius, logistic, 64 steps, three starts at the printed step size and three at half of it; the largest",
         at_most(1),
     ),
-    rather("it stays within √T times the radius, as the theorem's proof has it", "the same over √64 times the radius", at_most(1)),
+    as_mended("the radius has the √T that the theorem's proof gives it", "the same over √64 times the radius", at_most(1)),
     code=("lwcore.elman.theorem_2", "lwcore.elman.Descent"),
     counterexample="Logistic, T = 64, four inputs within 35 degrees of one direction, target error 5 % of the largest risk: neurons "
     "are outside after a sixth of the steps.",
@@ -236,19 +260,29 @@ def _() -> tuple[Measured, Measured]:
         "least risk over (½ + √(½ + (1 + √2)²/4))² ε, 2000 random sequences of risks that meet Eq. (27) with equality; the largest",
         at_most(1 + 1e-9),
     ),
+    rather(
+        "with √(ε/2) in the place of √ε/2, and the steps' own length, both of which Eq. (27) leaves out, it is 5.17 ε",
+        "largest least risk that the completed inequality allows, over the promise of `theorem_2` with its proof mended",
+        within(1 - 1e-9, 1 + 1e-9),
+    ),
     code="lwcore.elman.theorem_2",
     counterexample="A risk of 3 ε at every step: (√3 − ½)² = 1.52 is below the 1.96 that Eq. (27) allows, and 3 is above 9/4.",
-    fair="(√R − √ε/2)² is R − √(εR) + ε/4, less than R − ε/4 as soon as R > ε/4. From Eq. (27) as it stands follows 3.61 ε, still "
-    "of the order of ε.",
+    fair="(√R − √ε/2)² is R − √(εR) + ε/4, less than R − ε/4 as soon as R > ε/4. From Eq. (27) as it stands follows 3.61 ε; with the "
+    "two terms that it leaves out, 5.17 ε, which chapter 13 takes for the mended promise. Both are of the order of ε.",
+    seen="The third reading was added when a review found the two constants unreconciled.",
 )
-def _() -> tuple[Measured, Measured]:
+def _() -> tuple[Measured, Measured, Measured]:
     allowed = (1 + 2**0.5) ** 2 / 4 + 0.5  # of the mean of (√R − ½)², ε = 1
     constant = float(optimize.brentq(lambda risk: (risk**0.5 - 0.5) ** 2 - allowed, 0.25, 100))
     rng, least = np.random.default_rng(0), [constant]
     for spread in rng.uniform(0, 1, 2000):
         away = 1 + spread * rng.standard_normal(30)
         least.append(float(np.square(0.5 + away * (allowed / np.square(away).mean()) ** 0.5).min()))
-    return exactly(constant), exactly(max(least) / (0.5 + allowed**0.5) ** 2)
+    # the drift: −4η(R − √R q) + 4η(ε/2) with q ≤ √(2ε), the last term the steps' own length, from ‖ν̄‖²/(4ητ₀) = (1 + √2)²ε/4
+    budget = (1 + 2**0.5) ** 2 / 4 + 0.5
+    mended = float(optimize.brentq(lambda risk: risk - (2 * risk) ** 0.5 - budget, 1, 100))
+    promise = math.exp(theorem_2(Problem("logistic", ALPHA, 4, 2, 0.5, 1.0), 0.01, as_printed=False).log_risk) / 0.01
+    return exactly(constant), exactly(max(least) / (0.5 + allowed**0.5) ** 2), exactly(mended / promise)
 
 
 @chapter.claim(
