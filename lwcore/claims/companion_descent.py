@@ -73,9 +73,7 @@ def _cone(number: int, length: int) -> cases.Array:
 
 
 def _projected(length: int, share: float, starts: int) -> list[tuple[float, float]]:
-    """Least risk over the bound of Theorem 1, average iterate's over Corollary 1's; logistic, where the first is a share of "
-    "the first risk.
-    """
+    """Least risk over Theorem 1's bound and average iterate's over Corollary 1's, both logistic; the former set to a share of the first."""
     # the target pulls all neurons one way
     maps = TransportMaps(np.zeros_like, lambda u: np.broadcast_to([0.1, 0.0], u.shape), 0.0, 0.1, directions=np.zeros((1, 2)))
     x = _cone(2, length)
