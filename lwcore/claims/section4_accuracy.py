@@ -22,6 +22,7 @@ chapter = Chapter("livi", Kind.NETWORK)
     "Zeroth-order terms act neuron by neuron.",
     as_stated("largest entry off the diagonal over the largest on it, by autodiff, thirty cells of all five kinds, lag 6", at_most(1e-10)),
     code="lwcore.expansion.split",
+    kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     worst = []
@@ -41,6 +42,8 @@ def _() -> Measured:
         at_least(0.5),
     ),
     code="lwcore.expansion.coefficients",
+    kind=Kind.IDENTITY,
+    fixed="With independent weights and 16 neurons a matrix has 15/16 of its squared norm off the diagonal, on average.",
 )
 def _() -> Measured:
     shares = []
@@ -59,8 +62,13 @@ def _() -> Measured:
         "thirty untrained cells of all five kinds (range)",
         at_most(1),
     ),
-    when("for one gate that all neurons share: zeroth order favours no direction there", "the same, ConstGate and SharedGate", at_most(1)),
+    when(
+        "for one gate that all neurons share: zeroth order favours no direction there",
+        "the same, ConstGate and SharedGate",
+        at_most(0.9),
+    ),
     code="lwcore.expansion.coefficients",
+    seen="The rule of the condition was first at most 1, which cannot fail there; since then a tenth of the directions must go.",
 )
 def _() -> tuple[Measured, Measured]:
     shared: list[float] = []
@@ -151,6 +159,8 @@ def _(runs: Any) -> tuple[Measured, Measured, Measured]:
     counterexample="One neuron: normalised over itself, its candidate does not depend on the past; the closed form keeps the term s d w.",
     fair="With layer normalisation, its Jacobian stands between the candidate's slopes and recurrent matrix when the diagonal is taken.",
     seen="First measured with small random gains; changed to gain 1, with which networks start. Both fail.",
+    paper="code",
+    kind=Kind.THEOREM,
 )
 def _() -> tuple[Measured, Measured]:
     missed, worst = [], []
