@@ -130,9 +130,7 @@ def believed(results: xr.Dataset, n_sequences: int, error: float, view: str = "z
     found = []
     for reading, rate in (("mean", "mean"), ("variance", "mean"), ("paper_v2", "paper_v2"), ("letter_v2", "paper_v2")):
         alpha = xr.full_like(chosen.alpha, 2.0) if reading == "variance" else chosen.alpha.fillna(2.0)
-        factor = xr.apply_ufunc(
-            lambda a, rate=rate: _quantile_power(a, error, rate) / _quantile_power(a, before, rate), alpha, vectorize=True
-        )
+        now, then = (xr.apply_ufunc(_quantile_power, alpha, one, rate, vectorize=True) for one in (error, before))
         found.append((chosen.required.sel(reading=reading) * now / then <= n_sequences).any("lag"))
     return xr.concat(found, "reading").transpose("model", "seed", "probe", "reading")
 
