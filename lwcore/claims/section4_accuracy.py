@@ -126,7 +126,8 @@ def _(runs: Any) -> Measured:
     code=("lwcore.orders.compare_orders", "lwcore.transport.effective_rates"),
     counterexample="Two neurons, a constant gate, recurrent weights that rotate by a quarter turn: no first-order term on the diagonal, "
     "and exact rates that oscillate.",
-    fair="First order describes the diagonal of the transport for lags well below ‖A‖/‖R‖, of which training leaves few.",
+    fair="First order describes the diagonal of the transport for lags well below ‖A‖/‖R‖, of which training leaves few. Beyond them the"
+    " exact envelope sums absolute values, with a floor of order √(2/π) ‖M‖_F whatever a neuron keeps.",
     seen="The condition was first that the lag is at most ‖A‖/‖R‖, which single networks missed; it was halved, and tried on fresh seeds.",
 )
 def _(runs: Any) -> tuple[Measured, Measured, Measured]:
