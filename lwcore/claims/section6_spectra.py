@@ -227,7 +227,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     rate = runs["small"].rate.sel(model="DiagGate", order="exact")
     log_rate = log(rate.where(rate > 0))
     at = [xr.zeros_like(log_rate).where(np.isfinite(log_rate)) + lag for lag in (rate.lag, log(rate.lag))]
-    left = 1 - np.maximum(*(xr.corr(log_rate, one, "lag") ** 2 for one in at))
+    left = 1 - xr.concat([xr.corr(log_rate, one, "lag") ** 2 for one in at], "law").max("law")
     return over(numbers(mixtures.closer_to_power(rate).mean("unit"))), over(numbers((left > 0.05).mean("unit")))
 
 
