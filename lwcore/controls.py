@@ -158,6 +158,7 @@ def believed_by_chance(results: xr.Dataset, error: float, rng: np.random.Generat
     Raises:
         ValueError: If the run has not kept its numbers, or an argument is out of range.
     """
+    dataset_with("results", results, "view")
     generator("rng", rng)
     reach = -special.ndtri(real_in("error", error, "(0, 0.5)"))
     numbers = probes(_numbers(results), view).statistic.transpose("model", "seed", "probe", "lag", "sequence")
