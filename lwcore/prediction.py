@@ -1,7 +1,7 @@
 """Does what was measured predict what is learned? What was learned, and what every measurement says of it.
 
 A **predictor** gives every network and lag a score, the larger the more of that lag it expects to be learned. Only the order of scores
-counts (`lwcore.agreement`), so that unknown constants and exponents do not. Three predictors need no measurement, and stand beside all others.
+counts (`lwcore.agreement`), so that unknown constants and exponents do not. Three predictors need no measurement, and stand beside all.
 """
 
 from __future__ import annotations
@@ -106,8 +106,9 @@ def parameter_counts(results: xr.Dataset) -> xr.DataArray:
 def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
     """Collect what the measurements predict, one score a network and lag, behind the three that need none.
 
-    The scores are −ℓ (plain lag), −log P with the number P of parameters, −log ℓ√P; log f(ℓ) at each order, −log N(ℓ) by the plug-in rule (with the sequence's own noise of the lag, or that
-    of the whole gradient; median over probes), and signal over stable scale of the lag's own gradient.
+    The scores are −ℓ (plain lag), −log P with the number P of parameters, −log ℓ√P; log f(ℓ) at each order; −log N(ℓ) by the plug-in rule
+    (with the sequence's own noise of the lag, or that of the whole gradient; median over probes); and signal over stable scale of the lag's
+    own gradient.
 
     Args:
         measured: Results with ``envelope``, ``required``, ``signal`` and ``scale``, at the lags to predict, and their configuration.
