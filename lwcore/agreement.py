@@ -59,7 +59,8 @@ def partial_rank_correlation(
     Returns:
         One coefficient a predictor; NaN for one that has the order of `given`, of which nothing is left.
     """
-    array_with("given", given, *map(str, array_with("share", share).dims))
+    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
+    array_with("given", given, *map(str, share.dims))
     third = given.expand_dims("predictor")
     direct, of_score = (rank_correlation(scores, one, within) for one in (share, given))
     of_share = rank_correlation(third, share, within)
