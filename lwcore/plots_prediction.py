@@ -41,7 +41,10 @@ def needed(took: xr.DataArray, against: Mapping[str, xr.DataArray], grid: Sequen
         _points(axes, across, took.where(np.isfinite(took), above))
         axes.axhline(1.3 * most, color="grey", ls=":", lw=1)
         axes.set(xscale="log", yscale="log", xlabel=words)
-        axes.yaxis.minorticks_off()
+        axes.minorticks_off()
+        few = np.unique(across)
+        if few.size <= took.sizes["lag"]:
+            axes.set_xticks(few, few)
     panels[0].set_yticks([*grid, above], [*map(str, grid), f"> {most}"])
     panels[0].set_ylabel("sequences needed")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, columnspacing=1.2)
