@@ -296,7 +296,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
         " runs small and paper-v2, zeroth and first order (least to largest)",
         at_least(0),
     ),
-    when("if f counts twice, as in version 2's letter", "the same by that letter", at_least(0)),
+    when("by version 2's letter, which divides by f a second time", "the same by version 2's letter", at_least(0)),
     code="lwcore.inference.infer",
     fair="By version 2's letter richer gates lengthen the window more than sixteenfold data do.",
     seen="The literal reading was version 2's letter, which counts f twice; the statistic holds it already.",
