@@ -71,7 +71,7 @@ def end_table(results: xr.Dataset, row: str) -> pd.DataFrame:
     share = (results.learned / results.planted).where(results.planted != 0).mean("delay")
     losses = results.final_loss / results.target_variance, results.test_loss / results.target_variance
     middles = [(100 * one).median("seed") for one in (share, *losses)]
-    words = xr.apply_ufunc(lambda s, a, b: f"{s:.0f} ({a:.0f}, {b:.0f})", *middles, vectorize=True)
+    words = xr.apply_ufunc(lambda s, a, b: f"{round(s)} ({a:.0f}, {b:.0f})", *middles, vectorize=True)
     return words.transpose(row, "model").to_pandas().rename_axis(columns=None)
 
 
