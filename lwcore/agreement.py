@@ -2,14 +2,15 @@
 
 Within a stratum something is held fixed: within lags, say, plain lag says nothing, and what is left is which network learns.
 
-The independent unit is the seed: networks of one seed share task and sequences. Models stay as they are in every resample, so that
-intervals speak of other seeds of the same models, not of other models.
+Networks of one seed share task and sequences, so that intervals over seeds speak of other seeds of the same models. What is said of cells
+has the cell as its unit (`correlation_interval`, `over_orders`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from math import prod
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import permutations
+from math import atanh, prod, sqrt, tanh
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,6 @@ from lwcore.labelled import array_with, dataset_with
 from lwcore.seeds import interval, resamples
 
 LEARNED = 0.5  # a lag counts as learned if at least this share of its coefficient is recovered
-Agreement = Callable[[xr.DataArray, xr.DataArray, Sequence[str]], NDArray[np.float64]]
 
 
 def rank_correlation(scores: xr.DataArray, share: xr.DataArray, within: Sequence[str] = ()) -> NDArray[np.float64]:
@@ -45,44 +45,40 @@ def rank_correlation(scores: xr.DataArray, share: xr.DataArray, within: Sequence
     return np.where((y**2).sum() > 0, found, np.nan)
 
 
-def discrimination(scores: xr.DataArray, share: xr.DataArray, within: Sequence[str] = ()) -> NDArray[np.float64]:
-    """Say how often a learned lag scores above one that is not: the area under the ROC curve, over pairs of the same stratum.
+def partial_rank_correlation(
+    scores: xr.DataArray, share: xr.DataArray, given: xr.DataArray, within: Sequence[str] = ()
+) -> NDArray[np.float64]:
+    """Correlate ranks as `rank_correlation` does, with what a third number says of both taken out.
 
     Args:
         scores: (predictor, …).
         share: What was learned, of the other dimensions of `scores`.
+        given: The third number, of the dimensions of `share`.
         within: Dimensions whose values make the strata; none for a single one.
 
     Returns:
-        One probability a predictor, ties counted half; NaN where no stratum holds both kinds.
+        One coefficient a predictor; NaN for one that has the order of `given`, of which nothing is left.
     """
     array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
-    _checked_dims("within", within, share)
-    ranks = stats.rankdata(_strata(scores, share.dims, within), axis=-1)
-    positive = _strata(share, share.dims, within) >= LEARNED
-    ones, others = positive.sum(-1), (~positive).sum(-1)
-    wins = (ranks * positive).sum(-1) - ones * (ones + 1) / 2  # Mann and Whitney's count
-    pairs = (ones * others).sum()
-    return wins.sum(-1) / pairs if pairs else np.full(len(ranks), np.nan)
+    array_with("given", given, *map(str, share.dims))
+    third = given.expand_dims("predictor")
+    direct, of_score = (rank_correlation(scores, one, within) for one in (share, given))
+    of_share = rank_correlation(third, share, within)
+    left = np.clip((1 - of_score**2) * (1 - of_share**2), 0, None)
+    return np.divide(direct - of_score * of_share, np.sqrt(left), out=np.full_like(direct, np.nan), where=left > 1e-12)
 
 
-def compare(
-    scores: xr.DataArray,
-    share: xr.DataArray,
-    strata: Mapping[str, Sequence[str]],
-    statistics: Mapping[str, Agreement] | None = None,
-) -> xr.Dataset:
-    """Compare predictors with what was learned, and each with the baseline, the first of them.
+def compare(scores: xr.DataArray, share: xr.DataArray, strata: Mapping[str, Sequence[str]]) -> xr.Dataset:
+    """Compare the rank correlations of predictors with what was learned, and each with the baseline, the first of them.
 
     Args:
         scores: (predictor, …, seed, …), without NaN.
         share: What was learned, of the other dimensions of `scores`.
         strata: Dimensions whose values make the strata, by name; the first should be the whole, ().
-        statistics: Measures of agreement by name; rank correlation and AUC if None.
 
     Returns:
-        ``value``, ``low``, ``high`` (statistic, stratum, predictor) and ``gain``, ``gain_low``, ``gain_high``, the difference to the
-        baseline, with the intervals of `interval` over seeds.
+        ``value``, ``low``, ``high`` (stratum, predictor) and ``gain``, ``gain_low``, ``gain_high``, the difference to the baseline, with
+        the intervals of `seeds.interval` over seeds.
 
     Raises:
         ValueError: If scores or shares are NaN, or belong to other networks.
@@ -91,127 +87,84 @@ def compare(
     array_with("share", share, "seed")
     for stratum in instance_of("strata", strata, Mapping).values():
         _checked_dims("strata", stratum, share)
-    statistics = statistics or {"rank correlation": rank_correlation, "AUC": discrimination}
     for name, array in (("scores", scores), ("share", share)):
         if array.isnull().any():
             raise ValueError(f"{name}: {int(array.isnull().sum())} of {array.size} entries are NaN; none may be.")
     scores, share = xr.align(scores, share, join="exact")
-    picks, weights = resamples(share.sizes["seed"])
+    count = share.sizes["seed"]
+    picks, weights = resamples(count)
 
     def agreement(pick: NDArray[np.int64]) -> NDArray[np.float64]:
         ours, learned = scores.isel(seed=pick), share.isel(seed=pick)
-        return np.array([[statistic(ours, learned, within) for within in strata.values()] for statistic in statistics.values()])
+        return np.array([rank_correlation(ours, learned, within) for within in strata.values()])
 
-    found, drawn = agreement(np.arange(share.sizes["seed"])), np.array([agreement(pick) for pick in picks])
+    found, drawn = agreement(np.arange(count)), np.array([agreement(pick) for pick in picks])
     names = ("value", "low", "high", "gain", "gain_low", "gain_high")
-    ends = interval(drawn, weights, share.sizes["seed"]), interval(drawn - drawn[..., :1], weights, share.sizes["seed"])
+    ends = interval(drawn, weights, count), interval(drawn - drawn[..., :1], weights, count)
     values = (found, *ends[0], found - found[..., :1], *ends[1])
-    dims = ("statistic", "stratum", "predictor")
+    dims = ("stratum", "predictor")
     return xr.Dataset({name: (dims, value) for name, value in zip(names, values, strict=True)}).assign_coords(
-        dict(scores.predictor.coords) | {"statistic": list(statistics), "stratum": list(strata)}
+        dict(scores.predictor.coords) | {"stratum": list(strata)}
     )
 
 
-def best_by_chance(
-    scores: xr.DataArray, share: xr.DataArray, within: Sequence[str], units: Sequence[str], draws: int = 1000, level: float = 0.95
-) -> float:
-    """Say how large a rank correlation the best of many predictors reaches if none says which unit is which.
+def correlation_interval(value: float, count: int) -> tuple[float, float]:
+    """Give the interval for a rank correlation over a few independent units, by Fisher's transformation with Bonett and Wright's error.
+
+    Args:
+        value: The coefficient, in (−1, 1).
+        count: Number of units, 4 or more.
+
+    Returns:
+        Ends that cover the coefficient of Gaussian numbers in 90 to 98 of 100 cases for five units, if it is at most 0.7.
+    """
+    real_in("value", value, "(-1, 1)")
+    integer_in("count", count, 4)
+    half = stats.norm.isf(0.025) * sqrt((1 + value**2 / 2) / (count - 3))
+    return tanh(atanh(value) - half), tanh(atanh(value) + half)
+
+
+def over_orders(scores: xr.DataArray, share: xr.DataArray, within: Sequence[str], unit: str = "model") -> NDArray[np.float64]:
+    """Give the rank correlations for every order of the units: how well predictors do that do not know which unit is which.
 
     Args:
         scores: (predictor, …).
         share: What was learned, of the other dimensions of `scores`.
         within: Dimensions whose values make the strata.
-        units: What is exchanged at random, all that belongs to one together: ``["model"]``, say, or ``["model", "seed"]`` for networks.
-        draws: Number of exchanges.
-        level: Quantile of the largest coefficient over predictors.
+        unit: What is exchanged, all that belongs to one together; eight at most, for all their orders are gone through.
 
     Returns:
-        That quantile.
+        Coefficients (order, predictor), those of the order as it is first.
     """
     array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
     _checked_dims("within", within, share)
-    _checked_dims("units", units, share)
-    integer_in("draws", draws, 1)
-    real_in("level", level, "(0, 1)")
-    rng = np.random.default_rng(0)
-    share = share.transpose(*units, ...)
-    values = share.values.reshape(-1, *share.shape[len(units) :])
-    exchanged = (share.copy(data=rng.permutation(values).reshape(share.shape)) for _ in range(draws))
-    return float(np.quantile([rank_correlation(scores, one, within).max() for one in exchanged], level))
+    _checked_dims("unit", [unit], share)
+    integer_in(f"number of {unit}s", share.sizes[unit], 1, 8)
+    orders = permutations(range(share.sizes[unit]))
+    return np.array([rank_correlation(scores, share.copy(data=share.isel({unit: list(order)}).values), within) for order in orders])
 
 
-def chance_table(
-    scores: xr.DataArray, share: xr.DataArray, ways: Mapping[str, tuple[Sequence[str], Sequence[str]]], draws: int = 500
-) -> pd.DataFrame:
-    """Show the largest rank correlation of all predictors beside what the best of as many reaches by chance.
-
-    Args:
-        scores: (predictor, …).
-        share: What was learned, of the other dimensions of `scores`.
-        ways: Strata and units of `best_by_chance`, by the words for their row.
-        draws: Number of exchanges.
-
-    Returns:
-        A row for each way: the best found, and what chance stays below in 95 of 100 exchanges.
-    """
-    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
-    integer_in("draws", draws, 1)
-    instance_of("ways", ways, Mapping)
-    rows = {
-        words: (rank_correlation(scores, share, within).max(), best_by_chance(scores, share, within, units, draws))
-        for words, (within, units) in ways.items()
-    }
-    columns = [f"best of {scores.sizes['predictor']}, found", "by chance, in 95 of 100 below"]
-    return pd.DataFrame.from_dict(rows, "index", columns=columns).round(2)
-
-
-def hits(scores: xr.DataArray, share: xr.DataArray, within: Sequence[str] = ()) -> NDArray[np.float64]:
-    """Give the share of points where ``N(ℓ) ≤ N`` and being learned go together, for predictors that name a number; NaN for others."""
-    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
-    _checked_dims("within", within, share)
-    right = (_strata(scores, share.dims, within) >= 0) == (_strata(share, share.dims, within) >= LEARNED)
-    return np.where(scores.predictor.str.startswith("N:"), right.mean((-2, -1)), np.nan)
-
-
-def ranking(compared: xr.Dataset, by: str, gain: str | None = None) -> pd.DataFrame:
+def ranking(compared: xr.Dataset, by: str) -> pd.DataFrame:
     """Rank the predictors by their rank correlation within one kind of strata.
 
     Args:
         compared: The result of `compare`.
         by: Name of the strata.
-        gain: Name of the strata in which to show the difference to the baseline; the first, that is over all, if None.
 
     Returns:
-        A row for each predictor, with intervals over seeds: rank correlation within the strata, then differences to the baseline in rank
-        correlation and, if there is one, AUC; and when it was measured, if not all at once.
+        A row for each predictor, with intervals over the units: rank correlation within the strata, then differences to the baseline in
+        the first strata, that is over all.
     """
     dataset_with("compared", compared, "value", "low", "high", "gain", "gain_low", "gain_high", "stratum", "predictor")
-    for name, stratum in (("by", by), ("gain", gain)):
-        if stratum is not None:
-            one_of(name, stratum, compared.stratum.values.tolist())
-    gain, baseline = gain or compared.stratum.values[0], compared.predictor.values[0]
-    best_first = np.argsort(-compared.value.sel(statistic="rank correlation", stratum=by).values, kind="stable")
-    ordered = compared.isel(predictor=best_first)
-    rank, area = ordered.sel(statistic="rank correlation"), ordered.sel(statistic="AUC", stratum=gain)
-    stages = {} if len(set(compared.stage.values) - {"–"}) < 2 else {"measured": ordered.stage.values}
+    one_of("by", by, compared.stratum.values.tolist())
+    gain, baseline = compared.stratum.values[0], compared.predictor.values[0]
+    ordered = compared.isel(predictor=np.argsort(-compared.value.sel(stratum=by).values, kind="stable"))
     columns = {
         "error from": ordered.source.values,
-        **stages,
-        f"ranks, {by}": _words(rank.sel(stratum=by), "value", "low", "high"),
-        f"ranks, {gain}, less {baseline}": _words(rank.sel(stratum=gain), "gain", "gain_low", "gain_high"),
-        f"AUC, {gain}, less {baseline}": _words(area, "gain", "gain_low", "gain_high"),
+        f"ranks, {by}": _words(ordered.sel(stratum=by), "value", "low", "high"),
+        f"ranks, {gain}, less {baseline}": _words(ordered.sel(stratum=gain), "gain", "gain_low", "gain_high"),
     }
-    table = pd.DataFrame(columns, index=pd.Index(ordered.predictor.values, name="predictor"))
-    return table if area.value.notnull().any() else table.iloc[:, :-1]
-
-
-def widths(compared: xr.Dataset) -> pd.DataFrame:
-    """Show how wide intervals are: least, median and largest width over the predictors that are not constant in the strata."""
-    dataset_with("compared", compared, "low", "high", "statistic", "stratum", "predictor")
-    width = (compared.high - compared.low).where(compared.high > compared.low).transpose("statistic", "stratum", "predictor")
-    rows = pd.MultiIndex.from_product([width.statistic.values, width.stratum.values], names=["statistic", "strata"])
-    table = pd.DataFrame(width.values.reshape(len(rows), -1), index=rows).quantile([0, 0.5, 1], axis=1).T
-    return table.set_axis(["least", "median", "largest"], axis=1).round(2)
+    return pd.DataFrame(columns, index=pd.Index(ordered.predictor.values, name="predictor"))
 
 
 def _checked_dims(name: str, dims: Sequence[str], share: xr.DataArray) -> None:

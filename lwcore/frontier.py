@@ -1,7 +1,6 @@
-"""Tasks with a single lag, over a grid of lags and numbers of training sequences: where learning begins, and where it was predicted to.
+"""Tasks with a single lag, over a grid of lags and numbers of training sequences: where learning begins.
 
-``share`` is the share learned (model, seed, lag, sequences). The measured N(ℓ) is the number of sequences at which it crosses a half, the
-measured window H_N follows from it by Eq. (36), as the predicted one does.
+``share`` is the share learned (model, seed, lag, sequences). The measured N(ℓ) is the number of sequences at which it crosses a half.
 """
 
 from __future__ import annotations
@@ -9,22 +8,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from lwcore.agreement import LEARNED, compare, hits
+from lwcore.agreement import LEARNED
 from lwcore.arguments import one_of
 from lwcore.inference import probes
 from lwcore.labelled import array_with, dataset_with
-from lwcore.prediction import predictors
 from lwcore.seeds import interval, resamples
-from lwcore.window import learnability_window
-
-STRATA: dict[str, tuple[str, ...]] = {
-    "all points": (),
-    "at each number": ("sequences",),
-    "within lags and numbers": ("lag", "sequences"),
-}
 
 
 def single_lag_share(results: xr.Dataset) -> xr.DataArray:
@@ -62,6 +53,26 @@ def settled_table(results: xr.Dataset) -> pd.DataFrame:
     }
     table = pd.DataFrame({words: column.values for words, column in columns.items()}, results.sequences.values)
     return table.rename_axis("sequences N").sort_index().round(1)
+
+
+def end_table(results: xr.Dataset, row: str) -> pd.DataFrame:
+    """Show how training ended, medians over seeds: the share learned, and the training and the test loss.
+
+    Args:
+        results: Trained networks over ``model``, ``seed`` and one more dimension, each on a task with a single lag, with ``learned``,
+            ``planted``, ``final_loss``, ``test_loss`` and ``target_variance``.
+        row: The third dimension.
+
+    Returns:
+        For each value of that dimension and each model the share in percent and, in brackets, the two losses in percent of the target's
+        variance.
+    """
+    dataset_with("results", results, "learned", "planted", "final_loss", "test_loss", "target_variance", row)
+    share = (results.learned / results.planted).where(results.planted != 0).mean("delay")
+    losses = results.final_loss / results.target_variance, results.test_loss / results.target_variance
+    middles = [(100 * one).median("seed") for one in (share, *losses)]
+    words = xr.apply_ufunc(lambda s, a, b: f"{round(s)} ({a:.0f}, {b:.0f})", *middles, vectorize=True)
+    return words.transpose(row, "model").to_pandas().rename_axis(columns=None)
 
 
 def at_task(start: xr.Dataset) -> xr.Dataset:
@@ -116,24 +127,20 @@ def ease(share: xr.DataArray) -> xr.DataArray:
 
 
 def frontier(share: xr.DataArray) -> xr.Dataset:
-    """Measure N(ℓ) and the window H_N, with intervals that resample seeds. Implements Eq. (36) on what was learned.
+    """Measure N(ℓ) of each model, with intervals that resample seeds.
 
     Args:
         share: Share learned (model, seed, lag, sequences).
 
     Returns:
-        ``needed`` (model, lag), ``window`` (model, sequences), in steps, 0 where no lag was learned, each with ``_low`` and ``_high``.
+        ``needed``, ``needed_low`` and ``needed_high`` (model, lag), and the grid's numbers of sequences.
     """
     array_with("share", share, "model", "seed", "lag", "sequences")
     picks, weights = resamples(share.sizes["seed"])
-    lags, numbers = share.lag.values, share.sequences.values
-    needed = [sequences_needed(share.isel(seed=pick)).transpose("model", "lag").values for pick in (np.arange(share.sizes["seed"]), *picks)]
-    windows = [learnability_window(lags, one, numbers) for one in needed]
-    found: dict[str, tuple[tuple[str, str], ArrayLike]] = {}
-    for name, dim, values in (("needed", "lag", needed), ("window", "sequences", windows)):
-        low, high = interval(np.array(values[1:], float), weights, share.sizes["seed"])
-        found |= {name + end: (("model", dim), value) for end, value in (("", values[0]), ("_low", low), ("_high", high))}
-    return xr.Dataset(found, {"model": share.model.values, "lag": lags, "sequences": numbers})
+    needed = [sequences_needed(share.isel(seed=pick)).transpose("model", "lag") for pick in (np.arange(share.sizes["seed"]), *picks)]
+    low, high = interval(np.array([one.values for one in needed[1:]]), weights, share.sizes["seed"])
+    found = needed[0].to_dataset(name="needed").assign(needed_low=(("model", "lag"), low), needed_high=(("model", "lag"), high))
+    return found.assign_coords(sequences=share.sequences)
 
 
 def needed_table(found: xr.Dataset) -> pd.DataFrame:
@@ -149,15 +156,6 @@ def needed_table(found: xr.Dataset) -> pd.DataFrame:
 
     words = xr.apply_ufunc(cell, found.needed, found.needed_low, found.needed_high, vectorize=True)
     return words.transpose("lag", "model").to_pandas().rename_axis(index="lag (steps)", columns=None)
-
-
-def window_table(found: xr.Dataset) -> pd.DataFrame:
-    """Show the measured window H_N with its interval, in steps, for each number of sequences and model."""
-    dataset_with("found", found, "window", "window_low", "window_high", "sequences")
-    words = xr.apply_ufunc(
-        lambda h, low, high: f"{h:.0f} ({low:.0f} to {high:.0f})", found.window, found.window_low, found.window_high, vectorize=True
-    )
-    return words.transpose("sequences", "model").to_pandas().rename_axis(index="sequences N", columns=None)
 
 
 def predicted_needed(start: xr.Dataset, view: str, noise: str, reading: str, source: str) -> xr.DataArray:
@@ -182,55 +180,3 @@ def predicted_needed(start: xr.Dataset, view: str, noise: str, reading: str, sou
     ):
         one_of(name, value, dict.fromkeys(known.values.tolist()))
     return np.exp(np.log(chosen.sel(rule="plug-in", noise_definition=noise, reading=reading, source=source, drop=True)).median("probe"))
-
-
-def grid_scores(start: xr.Dataset, share: xr.DataArray) -> xr.DataArray:
-    """Spread predictions over the grid: how far N exceeds what is needed, on a logarithmic scale.
-
-    A predicted N(ℓ) gives log N − log N(ℓ), 0 where learning should begin. Envelopes and signal/scale ratios, which name no number, give
-    log N + 2 log f, by Eq. (38) with p = 2. Three need no measurement: N over the lag, the baseline; plain lag; and N alone.
-
-    Args:
-        start: Measurements at the task's lag, from `at_task`.
-        share: Share learned (model, seed, lag, sequences).
-
-    Returns:
-        Scores (predictor, model, seed, lag, sequences).
-    """
-    dataset_with("start", start, "envelope", "required", "signal", "scale", "lag", "view", "source")
-    array_with("share", share, "model", "seed", "lag", "sequences")
-    single = predictors(start, "before").transpose("predictor", "model", "seed", "lag")
-    log_n = np.log(share.sequences)
-    plain, measured = single.isel(predictor=slice(1)), single.isel(predictor=slice(1, None))
-    with np.errstate(divide="ignore"):
-        ratio = measured.predictor.str.startswith("signal")
-        weight = xr.where(measured.predictor.str.startswith("N:"), 1, 2)
-        height = xr.where(ratio, np.log(measured.clip(0)), measured)
-    trivial = {"N over the lag": log_n - np.log(-plain), "plain lag": plain + 0 * log_n, "N alone": log_n + 0 * plain}
-    made = [one.assign_coords(predictor=[name]) for name, one in trivial.items()]
-    return xr.concat([*made, log_n + weight * height], "predictor").transpose("predictor", *share.dims)
-
-
-def hit_table(scores: xr.DataArray, share: xr.DataArray) -> pd.DataFrame:
-    """Show at how many points ``N(ℓ) ≤ N`` and being learned go together, beside the best constant answer.
-
-    Args:
-        scores: From `grid_scores`; only predictors that name a number are shown.
-        share: Share learned (model, seed, lag, sequences).
-
-    Returns:
-        Percent of the points with an interval over seeds, the best first. The last row is the more frequent of "all" and "none".
-    """
-    array_with("scores", scores, "predictor", "seed")
-    array_with("share", share, "seed")
-    numbers = scores.isel(predictor=np.flatnonzero(scores.predictor.str.startswith("N:")))
-    found = 100 * compare(numbers, share, {"all": ()}, {"right": hits}).squeeze()
-    rows = {
-        (name, source): f"{value:.0f} ({low:.0f} to {high:.0f})"
-        for name, source, value, low, high in sorted(
-            zip(*(found[part].values for part in ("predictor", "source", "value", "low", "high")), strict=True), key=lambda row: -row[2]
-        )
-    }
-    learned = float(100 * (share >= LEARNED).mean())
-    rows["always the same answer", "–"] = f"{max(learned, 100 - learned):.0f}"
-    return pd.DataFrame({"right (% of points)": rows}).rename_axis(["predictor", "error from"])

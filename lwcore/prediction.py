@@ -1,7 +1,7 @@
 """Does what was measured predict what is learned? What was learned, and what every measurement says of it.
 
 A **predictor** gives every network and lag a score, the larger the more of that lag it expects to be learned. Only the order of scores
-counts (`lwcore.agreement`), so that unknown constants and exponents do not.
+counts (`lwcore.agreement`), so that unknown constants and exponents do not. Three predictors need no measurement, and stand beside all.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import pandas as pd
 import xarray as xr
 
 from lwcore.arguments import one_of
+from lwcore.config import Config, Sweep
+from lwcore.experiment import networks
 from lwcore.inference import probes
 from lwcore.labelled import array_with, dataset_with
 
-BASELINE = "plain lag"
+BASELINE, SIZE, BOTH = TRIVIAL = ("plain lag", "number of parameters", "lag × √parameters")
 STRATA: dict[str, tuple[str, ...]] = {
     "all pairs": (),
     "within networks": ("model", "seed"),
@@ -84,14 +86,32 @@ def task_predictors(measured: xr.Dataset) -> xr.DataArray:
     return predictors(measured.sel(lag=learned_share(measured).lag))
 
 
-def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
-    """Collect what the measurements predict, one score a network and lag.
-
-    The scores are −ℓ (plain lag), log f(ℓ) at each order, −log N(ℓ) by the plug-in rule (with the sequence's own noise of the lag, or that
-    of the whole gradient; median over probes), and signal over stable scale of the lag's own gradient.
+def parameter_counts(results: xr.Dataset) -> xr.DataArray:
+    """Count the parameters of a run's or a sweep's networks, on networks built from its configuration; of a sweep, on its first point.
 
     Args:
-        measured: Results with ``envelope``, ``required``, ``signal`` and ``scale``, at the lags to predict.
+        results: The run or the sweep.
+
+    Returns:
+        Number of parameters (model).
+    """
+    dataset_with("results", results, "model")
+    text = results.attrs["configuration"]
+    config = next(iter(Sweep.model_validate_json(text).points().values())) if '"axes":' in text else Config.model_validate_json(text)
+    built = networks(config.but(seeds=[config.seeds[0]]), trained=False)
+    counts = {model: sum(weights.numel() for weights in network.parameters()) for (model, _), network in built.items()}
+    return xr.DataArray([counts[model] for model in results.model.values], {"model": results.model.values}, ["model"])
+
+
+def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
+    """Collect what the measurements predict, one score a network and lag, behind the three that need none.
+
+    The scores are −ℓ (plain lag), −log P with the number P of parameters, −log ℓ√P; log f(ℓ) at each order; −log N(ℓ) by the plug-in rule
+    (with the sequence's own noise of the lag, or that of the whole gradient; median over probes); and signal over stable scale of the lag's
+    own gradient.
+
+    Args:
+        measured: Results with ``envelope``, ``required``, ``signal`` and ``scale``, at the lags to predict, and their configuration.
         stage: When the networks were measured, ``"before"`` or ``"after"`` training; it becomes a coordinate.
 
     Returns:
@@ -101,7 +121,9 @@ def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
     dataset_with("measured", measured, "envelope", "required", "signal", "scale", "lag", "view", "source")
     one_of("stage", stage, ("before", "after"))
     like = measured.envelope.isel(order=0, drop=True)
-    scores = {(BASELINE, "–", "–"): -measured.lag + xr.zeros_like(like)}
+    lag, size = np.log(measured.lag), np.log(parameter_counts(measured))
+    trivial = {BASELINE: -measured.lag, SIZE: -size, BOTH: -lag - size / 2}
+    scores = {(name, "–", "–"): one + xr.zeros_like(like) for name, one in trivial.items()}
     with np.errstate(divide="ignore"):
         for order in measured.order.values:
             scores[f"envelope, {order} order" if order != "exact" else "envelope, exact", "–", stage] = np.log(

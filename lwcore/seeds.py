@@ -36,6 +36,18 @@ def resamples(count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     return picks, np.array(times) / count**count
 
 
+def most_covered(count: int) -> float:
+    """Give the share of cases that an interval between the least and the largest of some seeds can cover at most: 1 − 2^(1−n).
+
+    Args:
+        count: Number of seeds, 2 or more.
+
+    Returns:
+        The chance that a median lies between the ends, which no interval of resamples exceeds for a mean of symmetric values.
+    """
+    return 1 - 2.0 ** (1 - integer_in("count", count, 2))
+
+
 def interval(drawn: NDArray[np.float64], weights: NDArray[np.float64], count: int, level: float = 0.95) -> NDArray[np.float64]:
     """Read an interval off bootstrapped values, widened for few units.
 

@@ -9,10 +9,9 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from lwcore.agreement import best_by_chance, chance_table, compare, discrimination, hits, rank_correlation, ranking, widths
-from lwcore.seeds import interval, resamples
+from lwcore.agreement import compare, correlation_interval, over_orders, partial_rank_correlation, rank_correlation, ranking
+from lwcore.seeds import interval, most_covered, resamples
 
-NETWORKS = ("model", "seed")
 WITHIN = {"all": (), "lag": ("lag",), "network": ("model", "seed")}
 
 
@@ -56,10 +55,8 @@ def test_what_is_constant_in_a_stratum_says_nothing_there():
     scores, share = made(np.random.default_rng(2))
     by_lag = -share.lag + 0 * scores
     assert rank_correlation(by_lag, share, ("lag",)) == pytest.approx(0)
-    assert discrimination(by_lag, share, ("lag",)) == pytest.approx(0.5)
     np.testing.assert_allclose(rank_correlation(by_lag, -share.lag + 0 * share), 1)
     assert np.isnan(rank_correlation(scores, 0 * share)).all()
-    assert np.isnan(discrimination(scores, 0 * share)).all()
 
 
 def test_infinite_scores_are_the_last_ones():
@@ -69,24 +66,43 @@ def test_infinite_scores_are_the_last_ones():
 
 
 @pytest.mark.parametrize("within", WITHIN.values())
-def test_discrimination_counts_pairs(within):
-    scores, share = made(np.random.default_rng(4), ties=True)
-    for one, found in zip(scores, discrimination(scores, share, within), strict=True):
-        won = [
-            (x > y) + (x == y) / 2
-            for values, learned in zip(strata(one, within), strata(share, within), strict=True)
-            for x in values[learned >= 0.5]
-            for y in values[learned < 0.5]
-        ]
-        assert found == pytest.approx(np.mean(won))
+def test_partial_correlation_is_that_of_what_a_line_leaves(within):
+    """Regress ranks, centred in their strata, on the third one's, and correlate the residuals."""
+    scores, share = made(np.random.default_rng(10), ties=True)
+    given = (share + xr.DataArray(np.random.default_rng(11).normal(size=share.shape), dims=share.dims)).round(1)
+    ranks = [
+        np.concatenate([stats.rankdata(part) - (part.size + 1) / 2 for part in strata(one, within)]) for one in (share, given, *scores)
+    ]
+    left = [one - np.polyval(np.polyfit(ranks[1], one, 1), ranks[1]) for one in ranks]
+    expected = [stats.pearsonr(left[0], one).statistic for one in left[2:]]
+    np.testing.assert_allclose(partial_rank_correlation(scores, share, given, within), expected)
 
 
-def test_hits_are_the_points_where_both_say_yes_or_both_no():
-    share = xr.DataArray([[0.2, 0.5, 0.9]], dims=("model", "lag"))
-    scores = xr.DataArray([[[-1.0, 0.0, -np.inf]]] * 2, dims=("predictor", "model", "lag"), coords={"predictor": ["N: x", "envelope"]})
-    found = hits(scores, share)
-    assert found[0] == pytest.approx(2 / 3)
-    assert np.isnan(found[1])
+def test_nothing_is_left_of_what_is_given():
+    scores, share = made(np.random.default_rng(12))
+    found = partial_rank_correlation(scores, share, np.exp(scores[0]).drop_vars(["predictor", "source", "stage"]))
+    assert np.isnan(found[0])
+    assert np.isfinite(found[1:]).all()
+
+
+@pytest.mark.parametrize("slope", [0, 0.5, 0.7])
+def test_interval_of_a_correlation_over_five_units_covers_what_it_says(slope):
+    """Over 3000 experiments with Gaussian numbers, whose rank correlation is known; a perfect one has no interval."""
+    rng = np.random.default_rng(13)
+    x, noise = rng.normal(size=(2, 3000, 5))
+    found = [stats.spearmanr(*pair).statistic for pair in zip(x, slope * x + np.sqrt(1 - slope**2) * noise, strict=True)]
+    truth = 6 / np.pi * np.arcsin(slope / 2)
+    ends = np.array([correlation_interval(one, 5) if abs(one) < 1 - 1e-9 else (one, one) for one in found])
+    assert 0.88 < ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean() < 0.995
+    with pytest.raises(ValueError, match="value = 1"):
+        correlation_interval(1, 5)
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_range_covers_the_median_as_often_as_said(count):
+    values = np.random.default_rng(count).exponential(size=(20_000, count))
+    inside = (values.min(1) <= np.log(2)) & (np.log(2) <= values.max(1))
+    assert inside.mean() == pytest.approx(most_covered(count), abs=0.01)
 
 
 def test_resamples_are_all_there_are_with_their_probabilities():
@@ -125,7 +141,7 @@ def test_interval_of_a_mean_covers_what_it_says(count, least, most):
 def test_compare_resamples_seeds_and_pairs_the_baseline():
     scores, share = made(np.random.default_rng(6), seeds=3)
     compared = compare(scores, share, {"all": (), "within lags": ("lag",)})
-    one = compared.sel(statistic="rank correlation", stratum="within lags")
+    one = compared.sel(stratum="within lags")
     np.testing.assert_allclose(one.value, rank_correlation(scores, share, ("lag",)))
     draws = np.array([rank_correlation(scores.isel(seed=list(p)), share.isel(seed=list(p)), ("lag",)) for p in product(range(3), repeat=3)])
     np.testing.assert_allclose(one.low, draws.min(0))  # with three units the interval ends at the ends
@@ -135,11 +151,8 @@ def test_compare_resamples_seeds_and_pairs_the_baseline():
     assert table.index.tolist() == compared.predictor.values[np.argsort(-one.value.values)].tolist()
     best = one.sel(predictor=table.index[0])
     assert table.iloc[0]["ranks, within lags"] == f"{best.value:.2f} ({best.low:.2f} to {best.high:.2f})"
-    gains = ranking(compared, "all", "within lags").loc[table.index[0]]
-    assert gains["ranks, within lags, less p0"] == f"{best.gain:.2f} ({best.gain_low:.2f} to {best.gain_high:.2f})"
-    assert widths(compared).loc[("rank correlation", "within lags"), "largest"] == pytest.approx(
-        float((one.high - one.low).max()), abs=0.005
-    )
+    gain = compared.sel(stratum="all", predictor=table.index[0])
+    assert table.iloc[0]["ranks, all, less p0"] == f"{gain.gain:.2f} ({gain.gain_low:.2f} to {gain.gain_high:.2f})"
 
 
 def test_compare_refuses_what_is_not_there():
@@ -150,26 +163,12 @@ def test_compare_refuses_what_is_not_there():
         compare(scores, share.isel(seed=[0, 1]), WITHIN)
 
 
-def test_best_by_chance_is_a_quantile_of_the_largest():
-    """For one predictor without ties the coefficient within a single lag is Spearman's, whose law under exchange SciPy knows."""
-    rng = np.random.default_rng(8)
-    scores, share = made(rng, predictors=1, seeds=10)
-    one = best_by_chance(scores.isel(lag=[0]), share.isel(lag=[0]), ("lag",), NETWORKS)
-    t = stats.t.ppf(0.95, 18)
-    assert one == pytest.approx(t / np.sqrt(18 + t**2), abs=0.05)
-    many, share = made(rng, predictors=20, seeds=10)
-    several = many + 9 * rng.normal(size=many.shape)
-    table = chance_table(several, share, {"within lags": (("lag",), NETWORKS)}, draws=200)
-    assert table.iloc[0, 0] == round(rank_correlation(several, share, ("lag",)).max(), 2)
-    assert table.iloc[0, 1] > best_by_chance(many.isel(predictor=[0]), share, ("lag",), NETWORKS, draws=200)
-
-
-def test_exchange_of_models_keeps_seeds_together():
-    """With two models there are two exchanges, and a predictor that tells models apart is right in half of them."""
-    scores, share = made(np.random.default_rng(9), predictors=1)
-    model = xr.DataArray([0.0, 1.0], dims="model")
-    scores, share = model + 0 * scores, model + 0.01 * share
-    highest = rank_correlation(scores.transpose("predictor", ...), share.transpose("model", "seed", "lag"), ("lag",))
-    assert best_by_chance(scores, share, ("lag",), ("model",), draws=60) == pytest.approx(highest[0])
-    assert best_by_chance(scores, share, ("lag",), ("model",), draws=60, level=0.05) == pytest.approx(-highest[0])
-    assert best_by_chance(scores, share, ("lag",), NETWORKS, draws=60) < highest[0]
+def test_all_orders_of_the_units_are_gone_through():
+    """Seeds stay with their model: with two models a predictor that tells them apart is right in one order and wrong in the other."""
+    scores, share = made(np.random.default_rng(9), predictors=2)
+    found = over_orders(scores, share, ("lag",))
+    swapped = share.isel(model=[1, 0]).assign_coords(model=share.model)
+    np.testing.assert_allclose(found, [rank_correlation(scores, one, ("lag",)) for one in (share, swapped)])
+    assert len(over_orders(scores, share, (), "seed")) == 24
+    with pytest.raises(ValueError, match="number of seeds = 9"):
+        over_orders(*made(np.random.default_rng(9), seeds=9), (), "seed")

@@ -6,20 +6,16 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lwcore.agreement import compare, discrimination, hits, rank_correlation
 from lwcore.frontier import (
-    STRATA,
     at_task,
     ease,
+    end_table,
     frontier,
-    grid_scores,
-    hit_table,
     needed_table,
     predicted_needed,
     sequences_needed,
     settled_table,
     single_lag_share,
-    window_table,
 )
 
 LAGS, NUMBERS, MODELS, SEEDS = [3, 6, 12, 24], [32, 64, 128, 256, 512, 1024], ["GRU", "LSTM"], [1, 2, 3]
@@ -74,20 +70,16 @@ def test_a_dip_does_not_make_two_crossings():
     assert float(sequences_needed(share)) == pytest.approx(128 * np.sqrt(2))
 
 
-def test_frontier_has_intervals_and_windows(needed):
+def test_frontier_has_intervals(needed):
     found = frontier(grid(needed)).sel(model="GRU")
     assert found.needed_low.sel(lag=6) == pytest.approx(0.8 * 360)  # three seeds: the interval ends at single ones
     assert found.needed_high.sel(lag=6) == pytest.approx(1.25 * 360)
     assert np.isinf(found.needed_low.sel(lag=24))
-    assert found.window.values.tolist() == [0, 0, 3, 3, 6, 6]
-    assert found.window_high.sel(sequences=[256, 1024]).values.tolist() == [3, 6]
-    assert found.window_low.sel(sequences=[128, 512]).values.tolist() == [3, 6]
     table = needed_table(frontier(grid(needed)))
     assert table.loc[6, "GRU"] == "360 (288 to 450)"
     assert table.loc[24, "GRU"] == "> 1024"
     assert table.loc[12, "LSTM"] == "720 (576 to 900)"
     assert needed_table(frontier(grid(needed / 3))).loc[3, "GRU"] == "≤ 32 (≤ 32 to 38)"
-    assert window_table(frontier(grid(needed))).loc[512, "GRU"] == "6 (6 to 6)"
 
 
 def sweep_of(share):
@@ -102,6 +94,16 @@ def test_share_is_taken_at_the_tasks_own_delay(needed):
     found = single_lag_share(sweep_of(share).isel(lag=[2, 0, 1, 3]))
     assert found.dims == share.dims
     np.testing.assert_allclose(found, share)
+
+
+def test_end_table_shows_share_and_losses(needed):
+    run = sweep_of(grid(needed)).isel(sequences=-1)
+    losses = {"final_loss": 0.2, "test_loss": 0.5, "target_variance": 2.0}
+    run = run.assign({name: number + 0 * run.learned.sum("delay") for name, number in losses.items()})
+    table = end_table(run, "lag")
+    middle = 100 * grid(needed).isel(sequences=-1).median("seed").sel(model="LSTM", lag=12).item()
+    assert table.loc[12, "LSTM"] == f"{middle:.0f} (10, 25)"
+    assert table.shape == (4, 2)
 
 
 def start_of(needed):
@@ -134,40 +136,3 @@ def test_predictions_are_read_at_the_tasks_own_lag(needed):
     assert start.lag.values.tolist() == LAGS
     found = predicted_needed(start, "gradient", "total", "variance", "target")
     np.testing.assert_allclose(found.transpose(*needed.dims), needed)
-
-
-def test_a_true_prediction_is_right_everywhere(needed):
-    share = grid(needed)
-    scores = grid_scores(at_task(start_of(needed)), share)
-    assert scores.predictor.values[:3].tolist() == ["N over the lag", "plain lag", "N alone"]
-    measured = scores.isel(predictor=slice(3, None))
-    np.testing.assert_allclose(rank_correlation(measured.round(6), share.round(6)), 1)
-    np.testing.assert_allclose(discrimination(measured.round(6), share), 1)
-    right = hits(measured + 1e-9, share)
-    assert np.isnan(right).sum() == 2 + 4  # envelopes and ratios name no number
-    assert (right[~np.isnan(right)] == 1).all()
-    twice = hits(grid_scores(at_task(start_of(2 * needed)), share), share)
-    assert np.nanmax(twice) < 1
-
-
-def test_trivial_predictors_are_what_they_say(needed):
-    share = grid(needed)
-    over, lag, number = grid_scores(at_task(start_of(needed)), share)[:3]
-    np.testing.assert_allclose(np.exp(over.sel(sequences=64, lag=6)), 64 / 6)
-    assert (lag.sel(lag=12) == -12).all()
-    np.testing.assert_allclose(number, 0 * share + np.log(share.sequences))
-    compared = compare(grid_scores(at_task(start_of(needed)), share), share, STRATA)
-    one = compared.value.sel(statistic="rank correlation", stratum="at each number")
-    assert one[2] == pytest.approx(0)
-    assert one[0] == pytest.approx(float(one[1]))
-
-
-def test_hit_table_counts_points(needed):
-    share = grid(needed)
-    table = hit_table(grid_scores(at_task(start_of(1.01 * needed)), share), share)["right (% of points)"]
-    assert table["N: zeroth, own noise, stable", "target"] == "100 (100 to 100)"
-    learned = 100 * (needed.values[..., None] <= NUMBERS).mean()
-    assert table.iloc[-1] == f"{max(learned, 100 - learned):.0f}"
-    table = hit_table(grid_scores(at_task(start_of(1e9 * needed)), share), share)["right (% of points)"]
-    low, high = (100 * (needed.values[..., None] > NUMBERS).mean((0, 2, 3))[[0, -1]]).round()
-    assert table.iloc[0] == f"{100 - learned:.0f} ({low:.0f} to {high:.0f})"

@@ -50,8 +50,15 @@ def test_predictors_are_the_numbers_of_the_run(smoke):
     assert not scores.isnull().any()
     labels = list(zip(scores.predictor.values, scores.source.values, strict=True))
     assert len(set(labels)) == len(labels)
-    assert labels[0] == (prediction.BASELINE, "–")
+    assert labels[:3] == [(name, "–") for name in prediction.TRIVIAL]
     assert (chosen(scores, "plain lag") == -measured.lag).all()
+    smoke_config = Config.named("smoke")
+    hidden, inputs = smoke_config.network.hidden_size, smoke_config.task.input_size
+    for model, blocks in {"ConstGate": 1, "DiagGate": 2}.items():
+        count = blocks * hidden * (inputs + hidden + 1) + hidden + 1  # weights and biases of the gates, and of the readout
+        np.testing.assert_allclose(np.exp(-chosen(scores, "number of parameters").sel(model=model)), count)
+        products = np.exp(-2 * chosen(scores, "lag × √parameters").sel(model=model)).transpose("lag", "seed")
+        np.testing.assert_allclose(products.isel(seed=0), measured.lag**2 * count)
     np.testing.assert_allclose(np.exp(chosen(scores, "envelope, exact")), measured.envelope.sel(order="exact"))
     own = measured.isel(probe=np.flatnonzero(measured.view == "gradient")).squeeze("probe")
     for noise, words in (("lag", "own"), ("total", "whole")):
@@ -68,5 +75,5 @@ def test_predictors_are_the_numbers_of_the_run(smoke):
 def test_predictors_of_a_run_are_those_at_the_lags_of_its_task(smoke):
     scores = task_predictors(smoke)
     xr.testing.assert_identical(scores, predictors(smoke.sel(lag=learned_share(smoke).lag)))
-    assert scores.stage.values[0] == "–"
-    assert (scores.stage.values[1:] == "after").all()
+    assert (scores.stage.values[:3] == "–").all()
+    assert (scores.stage.values[3:] == "after").all()

@@ -112,6 +112,7 @@ DOORS = [
     Door(controls.other_directions, results=run(), n_sequences=integer(16, 1).also(wrong(17))),
     Door(controls.shuffled_lags, results=run(), n_sequences=integer(16, 1), rng=generator(), draws=integer(1, 1)),
     Door(seeds.resamples, {"count": "(count|share)"}, count=integer(3, 0).also(Bad(1, ValueError, "share has 1 seed"))),
+    Door(seeds.most_covered, count=integer(3, 2)),
     Door(
         seeds.interval,
         drawn=numbers([1.0, 2.0]).also(Bad([1.0], ValueError, r"\(1,\)")),
