@@ -7,6 +7,7 @@ import xarray as xr
 from scipy import stats
 
 from lwcore import mixtures
+from lwcore.agreement import correlation_interval
 from lwcore.claims.claim import (
     Chapter,
     Facts,
@@ -264,10 +265,10 @@ def _() -> tuple[Measured, Measured, Facts]:
 
 
 def _over_cells(of: xr.DataArray, *on: xr.DataArray) -> Measured:
-    """Spearman's coefficient over the models, each with its median over seeds; 95 % by Fisher's z, with Bonett and Wright's variance."""
-    found = np.array([stats.spearmanr(of.median("seed"), one.median("seed")).statistic for one in on])
-    reach = stats.norm.ppf(0.975) * np.sqrt((1 + found**2 / 2) / (of.sizes["model"] - 3))
-    return estimate(float(np.mean(found)), (np.tanh(np.arctanh(found) - reach).min(), np.tanh(np.arctanh(found) + reach).max()))
+    """Spearman's coefficient over the models, each with its median over seeds; the 95 % interval has the models as its units."""
+    found = [float(stats.spearmanr(of.median("seed"), one.median("seed")).statistic) for one in on]
+    low, high = zip(*(correlation_interval(one, of.sizes["model"]) for one in found), strict=True)
+    return estimate(float(np.mean(found)), (min(low), max(high)))
 
 
 @chapter.claim(
