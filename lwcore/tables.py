@@ -5,6 +5,7 @@ Every function takes a dataset as `lwcore.experiment.run` returns it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -20,20 +21,20 @@ def decay(results: xr.Dataset) -> pd.DataFrame:
     """Compare the decay laws of every model's envelope, fitted for each seed.
 
     Returns:
-        For each model and order: in how many seeds each law is the best by AICc; the medians over seeds of R² on log f and of AICc of the
+        For each model and order: the best laws by AICc, each with its number of seeds; the medians over seeds of R² on log f and of AICc of the
         power law less that of the exponential, and less that of two exponentials (positive: the power fits worse); and the exponential's
         time scale −1/log λ (steps), the power's exponent β and the two exponentials' time scales, median (least to largest seed).
     """
-    laws, rows = {"exponential": "exponential", "power": "power", "tempered_power": "tempered", "two_exponentials": "two exp."}, []
+    short, rows = {"tempered_power": "tempered", "two_exponentials": "two exp."}, []
     for model in results.model.values:
         for order in results.order.values:
             fits = _fits(results.sel(model=model, order=order))
-            best = [fit.best.law.name for fit in fits]
+            best = Counter(short.get(fit.best.law.name, fit.best.law.name) for fit in fits)
             rows.append(
                 {
                     "model": model,
                     "order": order,
-                    **{f"{short} best": f"{best.count(law)} of {len(best)}" for law, short in laws.items()},
+                    "best law": ", ".join(f"{law} {count}" for law, count in best.most_common()),
                     "R² exponential": np.median([fit.exponential.r_squared for fit in fits]),
                     "R² power": np.median([fit.power.r_squared for fit in fits]),
                     "R² two exp.": np.median([fit.two_exponentials.r_squared for fit in fits]),
