@@ -154,6 +154,17 @@ def test_what_was_measured_is_stored_and_judged_when_read(tmp_path):
         record.outcomes([claim], tmp_path)
 
 
+def test_the_numbers_in_a_claims_words_are_computed(tmp_path):
+    chapter = Chapter("livi", Kind.THEOREM)
+    words = {"counterexample": "Here it is {0}, at most {0.high:.1f}, there {far:.2g}.", "fair": "It is {{0}}, not {0.value:.0%}."}
+    chapter.claim("x", "Eq. (1)", "Something.", as_stated("q", at_most(0)), **words)(lambda: (Measured(2, 1, 3), {"far": 0.125}))
+    record.record([record.measure(chapter.claims[0], RUNS)], tmp_path)
+    outcome = record.outcomes(chapter.claims, tmp_path)["x"]
+    assert outcome.counterexample == "Here it is 2 (1 to 3), at most 3.0, there 0.12."
+    assert outcome.fair == "It is {0}, not 200%."
+    assert outcome.counterexample in record.in_full(outcome)
+
+
 def test_the_ledger_has_a_row_for_each_claim():
     assert len(claims.ledger()) == len(REGISTRY)
 
@@ -194,10 +205,9 @@ def test_a_claim_is_complete(name):
 @pytest.mark.parametrize("name", REGISTRY)
 def test_a_refuted_claim_says_what_does_hold(name):
     outcome = record.outcomes([REGISTRY[name]])[name]
-    claim = outcome.claim
+    claim, words = outcome.claim, (outcome.counterexample, outcome.fair)
     if outcome.verdict in (Verdict.REFUTED, Verdict.MISPRINT):
-        assert claim.counterexample
-        assert claim.fair
+        assert all(words)
     if outcome.verdict is Verdict.REFUTED:
         held = [
             reading.rule.holds(one)
@@ -214,6 +224,7 @@ def test_a_quick_claim_measured_now_is_as_recorded(name):
     was = record.outcomes([claim])[name]
     now = record.measure(claim, RUNS)
     assert now.verdict == was.verdict
+    assert now.facts == pytest.approx(was.facts, rel=1e-2, abs=ROUNDING)
     for reading, before, after in zip(claim.readings, was.measured, now.measured, strict=True):
         assert reading.rule.holds(before) == reading.rule.holds(after), reading.quantity
         numbers = np.array([[one.value, one.low, one.high] for one in (before, after)])

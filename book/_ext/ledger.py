@@ -18,7 +18,7 @@ from sphinx.util.logging import getLogger
 
 from lwcore.claims import registry
 from lwcore.claims.claim import Kind, Verdict
-from lwcore.claims.record import counts, counts_by_kind, in_digits, outcomes
+from lwcore.claims.record import counts, counts_by_kind, outcomes
 
 PAGE = "book/ledger"
 SIGNS = {
@@ -145,7 +145,7 @@ def fill_in(app, doctree, docname):
     for node in list(doctree.findall(badge)):
         node.replace_self(badge_of(app, docname, node["claim"]))
     for node in list(doctree.findall(measured)):
-        number = in_digits(recorded()[node["claim"]].measured[node["reading"]])
+        number = str(recorded()[node["claim"]].measured[node["reading"]])
         node.replace_self(link(app, docname, node["claim"], number, "measured"))
     for node in list(doctree.findall(ledger)):
         node.replace_self(nodes.raw("", ledger_html(app, docname, node["of_code"]), format="html"))
@@ -193,16 +193,16 @@ def row(app, docname, outcome):
     pairs = list(zip(claim.readings, outcome.measured, strict=True))
     return {
         "outcome": outcome,
-        "readings": [(reading, in_digits(one), holds[reading.rule.holds(one)]) for reading, one in pairs],
+        "readings": [(reading, str(one), holds[reading.rule.holds(one)]) for reading, one in pairs],
         "remarks": {
             "Why it is open": outcome.why,
             "Settled by the configuration alone": claim.fixed,
-            "Smallest counterexample": claim.counterexample,
-            "It could be put as": claim.fair,
+            "Smallest counterexample": outcome.counterexample,
+            "It could be put as": outcome.fair,
             "Changed after a number had been seen": claim.seen,
         },
         "code": [(name, address_of(app, docname, name)) for name in claim.code],
-        "found": in_digits(outcome.measured[position]),
+        "found": str(outcome.measured[position]),
         "value": outcome.measured[position].value,
         "rule": claim.readings[position].rule,
         "rank": list(Verdict).index(outcome.verdict),

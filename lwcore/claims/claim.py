@@ -58,6 +58,11 @@ class Measured:
         if not self.low <= self.value <= self.high:  # false for NaN, too
             raise ValueError(f"Measured({self.value}, {self.low}, {self.high}): the value must be a number inside its interval.")
 
+    def __str__(self) -> str:
+        """Write it the way the pages show it: ``0.982 (0.975 to 0.990)``, or the number alone where its interval is a point."""
+        value, low, high = (f"{number:.3g}" for number in (self.value, self.low, self.high))
+        return value if self.low == self.high else f"{value} ({low} to {high})"
+
 
 def exactly(value: float) -> Measured:
     """A number that nothing but rounding or a fixed set of cases stands behind: its interval is a point."""
@@ -173,7 +178,8 @@ def rather(instead: str, quantity: str, rule: Rule) -> Reading:
     return Reading(Verdict.REFUTED, instead, quantity, rule)
 
 
-Check = Callable[..., Measured | tuple[Measured, ...]]
+Facts = dict[str, float]
+Check = Callable[..., Measured | tuple[Measured, ...] | tuple[Measured | Facts, ...]]
 
 
 @dataclass(frozen=True)
@@ -188,10 +194,12 @@ class Claim:
         place: Where the paper says it: equation, lemma, figure or section, and the version if they differ.
         says: The statement, one sentence in our words.
         readings: The ways to take it, at least one, the literal one first.
-        check: Measures: one `Measured` for each reading, in their order. Its argument `runs`, if it has one, gives recorded runs by name.
+        check: Measures: one `Measured` for each reading, in their order, and behind them, if the words below need more numbers, these in a
+            dictionary. Its argument `runs`, if it has one, gives recorded runs by name.
         code: Functions of the package that the check is about, with their modules.
-        counterexample: The smallest case against the statement, if there is one.
-        fair: The statement as its author could sign it, if it does not hold as it stands.
+        counterexample: The smallest case against the statement, if there is one. Its numbers are computed: ``{0}`` is the first reading's
+            measurement, ``{0.low:.2g}`` its lower end, ``{name:.2g}`` a number that the check gives beside its measurements.
+        fair: The statement as its author could sign it, if it does not hold as it stands; with numbers as in `counterexample`.
         seen: What of its rules or readings was changed after a number had been seen, if anything was.
         slow: Whether the check takes longer than the tests may.
         reported: Whether the paper reports it of its own networks, which are not at hand: where ours differ, that is no refutation.
@@ -223,23 +231,24 @@ class Claim:
         """Whether the check reads recorded runs."""
         return "runs" in inspect.signature(self.check).parameters
 
-    def measure(self, runs: Any) -> tuple[Measured, ...]:
+    def measure(self, runs: Any) -> tuple[tuple[Measured, ...], Facts]:
         """Run the check.
 
         Args:
             runs: Recorded runs by name.
 
         Returns:
-            A measurement for each reading.
+            A measurement for each reading, and further numbers by name.
 
         Raises:
             ValueError: If the check gives another number of measurements than the claim has readings.
         """
-        found = self.check(runs) if self.needs_runs else self.check()
-        measured = (found,) if isinstance(found, Measured) else tuple(found)
+        given = self.check(runs) if self.needs_runs else self.check()
+        found = (given,) if isinstance(given, Measured) else given
+        measured = tuple(one for one in found if isinstance(one, Measured))
         if len(measured) != len(self.readings):
             raise ValueError(f"claim {self.id!r}: {len(measured)} measurements for {len(self.readings)} readings.")
-        return measured
+        return measured, {name: float(number) for one in found if isinstance(one, dict) for name, number in one.items()}
 
     def judge(self, measured: Sequence[Measured]) -> Verdict:
         """Turn measurements into the verdict: that of the first reading of the statement that holds.

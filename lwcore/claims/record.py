@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import xarray as xr
 
-from lwcore.claims.claim import ENOUGH, Claim, Kind, Measured, Verdict
+from lwcore.claims.claim import ENOUGH, Claim, Facts, Kind, Measured, Verdict
 from lwcore.results import environment, load, write_atomically
 
 FOLDER = Path(__file__).parents[2] / "book" / "results"  # recorded runs and the ledger lie in the repository, not in the package
@@ -27,16 +27,28 @@ class Outcome:
         claim: The claim.
         measured: A measurement for each reading.
         seconds: What the check took.
+        facts: Further numbers by name, for the claim's words.
     """
 
     claim: Claim
     measured: tuple[Measured, ...]
     seconds: float
+    facts: Facts = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
         """The verdict, by the claim's rules."""
         return self.claim.judge(self.measured)
+
+    @property
+    def counterexample(self) -> str:
+        """The smallest case against the statement, with its numbers."""
+        return self.claim.counterexample.format(*self.measured, **self.facts)
+
+    @property
+    def fair(self) -> str:
+        """The statement as its author could sign it, with its numbers."""
+        return self.claim.fair.format(*self.measured, **self.facts)
 
     @property
     def why(self) -> str:
@@ -72,8 +84,8 @@ class Runs:
 def measure(claim: Claim, runs: Runs) -> Outcome:
     """Run a claim's check on recorded runs, and say what it took."""
     start = time.perf_counter()
-    measured = claim.measure(runs)
-    return Outcome(claim, measured, time.perf_counter() - start)
+    measured, facts = claim.measure(runs)
+    return Outcome(claim, measured, time.perf_counter() - start, facts)
 
 
 def record(outcomes: Iterable[Outcome], folder: Path = FOLDER) -> None:
@@ -82,7 +94,8 @@ def record(outcomes: Iterable[Outcome], folder: Path = FOLDER) -> None:
     made_by = _made_by()
     for outcome in outcomes:
         numbers = [[one.value, one.low, one.high] + [one.covers] * (one.covers != 0.95) for one in outcome.measured]
-        entries[outcome.claim.id] = {"measured": numbers, "seconds": round(outcome.seconds, 2), "revision": made_by["revision"]}
+        facts = {"facts": outcome.facts} if outcome.facts else {}
+        entries[outcome.claim.id] = {"measured": numbers, **facts, "seconds": round(outcome.seconds, 2), "revision": made_by["revision"]}
     whole = {"versions": made_by["versions"], "machine": made_by["machine"], "claims": dict(sorted(entries.items()))}
     write_atomically(folder / NAME, lambda part: part.write_text(json.dumps(whole, indent=1) + "\n"))
 
@@ -106,7 +119,8 @@ def outcomes(claims: Iterable[Claim], folder: Path = FOLDER) -> Mapping[str, Out
         entry = entries.get(claim.id, {"measured": [], "seconds": 0.0})
         if len(entry["measured"]) != len(claim.readings):
             raise ValueError(f"claim {claim.id!r} has not been measured as it reads now: run `lw claims --run --id {claim.id}`.")
-        found[claim.id] = Outcome(claim, tuple(Measured(*numbers) for numbers in entry["measured"]), entry["seconds"])
+        measured = tuple(Measured(*numbers) for numbers in entry["measured"])
+        found[claim.id] = Outcome(claim, measured, entry["seconds"], entry.get("facts", {}))
     return found
 
 
@@ -142,22 +156,16 @@ def in_full(outcome: Outcome) -> str:
     for reading, one in zip(claim.readings, outcome.measured, strict=True):
         says = {True: "holds", False: "fails", None: "open"}[reading.rule.holds(one)]
         way = "instead: " * (reading.gives is Verdict.REFUTED) + (reading.condition or "as stated")
-        lines.append(f"  {way}: {reading.quantity}: {in_digits(one)}, must be {reading.rule}: {says}")
+        lines.append(f"  {way}: {reading.quantity}: {one}, must be {reading.rule}: {says}")
     more = {
         "open because": outcome.why,
         "settled by the configuration": claim.fixed,
-        "smallest counterexample": claim.counterexample,
-        "could be put as": claim.fair,
+        "smallest counterexample": outcome.counterexample,
+        "could be put as": outcome.fair,
         "changed after a number had been seen": claim.seen,
         "code": ", ".join(claim.code),
     }
     return "\n".join(lines + [f"  {label}: {text}" for label, text in more.items() if text])
-
-
-def in_digits(measured: Measured) -> str:
-    """Write a measurement the way the pages show it: ``0.982 (0.975 to 0.990)``, or the number alone where its interval is a point."""
-    value, low, high = (f"{number:.3g}" for number in (measured.value, measured.low, measured.high))
-    return value if measured.low == measured.high else f"{value} ({low} to {high})"
 
 
 @cache
@@ -178,7 +186,7 @@ def _row(outcome: Outcome) -> dict[str, object]:
         "condition": outcome.why or reading.condition,
         "quantity": reading.quantity,
         "rule": str(reading.rule),
-        "measured": in_digits(outcome.measured[position]),
+        "measured": str(outcome.measured[position]),
         "verdict": str(outcome.verdict),
         "seconds": outcome.seconds,
     }

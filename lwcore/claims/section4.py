@@ -101,7 +101,7 @@ def _() -> Measured:
         at_most(1e-10),
     ),
     code="lwcore.bptt.total_transport",
-    counterexample="One neuron, one step back: ∂h_t/∂h_{t−1} = O + E C is zero only where the recurrent weights are or cancel.",
+    counterexample="One neuron, one step back: ∂h_t/∂h_{{t−1}} = O + E C is zero only where the recurrent weights are or cancel.",
     fair="At zeroth order only the block from the earlier cell state carries the gradient; beyond, that from the hidden state does, too.",
 )
 def _() -> tuple[Measured, Measured]:
