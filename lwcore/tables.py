@@ -21,7 +21,7 @@ def decay(results: xr.Dataset) -> pd.DataFrame:
     """Compare the decay laws of every model's envelope, fitted for each seed.
 
     Returns:
-        For each model and order: the best laws by AICc, each with its number of seeds; the medians over seeds of R² on log f and of AICc of the
+        For each model and order: the best laws by AICc with their seeds; the medians over seeds of R² on log f and of the AICc of the
         power law less that of the exponential, and less that of two exponentials (positive: the power fits worse); and the exponential's
         time scale −1/log λ (steps), the power's exponent β and the two exponentials' time scales, median (least to largest seed).
     """
