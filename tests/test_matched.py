@@ -147,12 +147,14 @@ def test_a_factor_that_all_rates_at_a_lag_share_cancels(log_factors, seed):
     alignments = 0.3 * rates.sign() + torch.randn(rates.shape, generator=generator, dtype=torch.float64)
     settings = Config.named("smoke").diagnostics.model_copy(update={"lags": tuple(lags)})
 
+    whole = alignments.sum((1, 2, 3)).expand(1, 4, -1).numpy()  # a gradient that is not weighted by the lag's rates
+
     def found(rates):
         statistic = matched_statistic(rates, alignments, torch.ones(4, 5, dtype=torch.float64)).T[None].numpy()
         variables = {
             "rate": (("order", "lag", "unit"), rates.abs().mean((0, 1))[None].numpy()),
             "statistic": (("probe", "lag", "sequence"), statistic),
-            "projection": (("probe", "lag", "sequence"), statistic[:, :1].repeat(4, 1)),  # noise that is not weighted by the lag's rates
+            "projection": (("probe", "lag", "sequence"), whole),
         }
         return infer(xr.Dataset(variables, {"lag": lags, "order": ["first"], "view": ("probe", ["first"])}), settings).isel(probe=0)
 
