@@ -13,6 +13,7 @@ import xarray as xr
 from scipy import special, stats
 
 from lwcore.arguments import generator, integer_in, one_of, real_in, sequence_of
+from lwcore.bounds import sample_complexity
 from lwcore.config import Config, DiagnosticSettings
 from lwcore.inference import holm, infer, probes, significant
 from lwcore.labelled import dataset_with
@@ -104,6 +105,69 @@ def nulls(results: xr.Dataset, rng: np.random.Generator, level: float = 0.05, dr
     )
     table["% (95 % interval)"] = [_share(int(k), int(n)) for n, k in table.itertuples(index=False)]
     return table
+
+
+def believed(results: xr.Dataset, n_sequences: int, error: float, view: str = "zeroth") -> xr.DataArray:
+    """Say where every positive mean is believed and a window is seen although noise replaces the error, had ε been another.
+
+    N(ℓ) is proportional to a power of the noise's ``1 − ε`` quantile, so that the recorded numbers give it for any ε.
+
+    Args:
+        results: A run with the null control ``source="noise"``.
+        n_sequences: N at which windows are read.
+        error: ε in (0, 0.5).
+        view: One of its views.
+
+    Returns:
+        True where a lag has ``N(ℓ) ≤ N``, in the noise of the lag; over models, seeds, probes and the readings of `inference` but for
+        ``"optimal"``.
+    """
+    dataset_with("results", results, "required", "alpha", "view", "source")
+    integer_in("n_sequences", n_sequences, 1)
+    real_in("error", error, "(0, 0.5)")
+    chosen = probes(results, view).sel(source="noise", noise_definition="lag", rule="plug-in", drop=True)
+    before = _settings(results).error
+    found = []
+    for reading, rate in (("mean", "mean"), ("variance", "mean"), ("paper_v2", "paper_v2"), ("letter_v2", "paper_v2")):
+        alpha = xr.full_like(chosen.alpha, 2.0) if reading == "variance" else chosen.alpha.fillna(2.0)
+        now, then = (xr.apply_ufunc(_quantile_power, alpha, one, rate, vectorize=True) for one in (error, before))
+        found.append((chosen.required.sel(reading=reading) * now / then <= n_sequences).any("lag"))
+    return xr.concat(found, "reading").transpose("model", "seed", "probe", "reading")
+
+
+def _quantile_power(alpha: float, error: float, rate: str) -> float:
+    """Give N(ℓ) for a mean as large as the scale."""
+    return float(sample_complexity(1.0, 1.0, 1.0, alpha, error, rate))
+
+
+def believed_by_chance(results: xr.Dataset, error: float, rng: np.random.Generator, draws: int = 200, view: str = "zeroth") -> xr.DataArray:
+    """Count windows in measured numbers with the sign of every sequence drawn at random, where every positive mean is believed.
+
+    N(ℓ) is that of the central limit theorem (reading ``"variance"``), and N the number of sequences measured.
+
+    Args:
+        results: A run that kept its numbers.
+        error: ε in (0, 0.5).
+        rng: Source of the signs.
+        draws: Draws of signs for each network, at least 1.
+        view: One of its views.
+
+    Returns:
+        Draws in which any lag is seen along any direction of the view, over models and seeds.
+
+    Raises:
+        ValueError: If the run has not kept its numbers, or an argument is out of range.
+    """
+    dataset_with("results", results, "view")
+    generator("rng", rng)
+    reach = -special.ndtri(real_in("error", error, "(0, 0.5)"))
+    numbers = probes(_numbers(results), view).statistic.transpose("model", "seed", "probe", "lag", "sequence")
+    count = numbers.sizes["sequence"]
+    signs = rng.choice([-1.0, 1.0], (integer_in("draws", draws, 1), count))
+    mean = numbers.values @ signs.T / count
+    deviation = np.sqrt(((numbers.values**2).mean(-1)[..., None] - mean**2) * count / (count - 1))
+    seen = mean * np.sqrt(count) >= reach * deviation
+    return xr.DataArray((seen & (deviation > 0)).any((2, 3)).sum(-1), {d: numbers[d] for d in ("model", "seed")}, ("model", "seed"))
 
 
 def other_directions(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:

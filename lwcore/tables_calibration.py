@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from lwcore import controls
 from lwcore.calibration import binomial_interval, false_detections
 from lwcore.config import Config
 from lwcore.inference import probes, window_of
@@ -107,6 +108,36 @@ def windows_with_error(results: xr.Dataset, n_sequences: int, rng: np.random.Gen
             "false windows (%)": _percent(hits, draws * len(numbers)),
         }
     return pd.DataFrame.from_dict(rows, "index").rename_axis("model")
+
+
+def by_error(runs: dict[str, tuple[xr.Dataset, int]], errors: Sequence[float], rng: np.random.Generator, draws: int = 200) -> pd.DataFrame:
+    """Show how often the plug-in rule sees a window at zeroth order where nothing is, against the error ε that N(ℓ) is asked for.
+
+    Args:
+        runs: Names, recorded runs that kept their numbers, and N at which windows are read.
+        errors: ε, each in (0, 0.5); behind them stands 0.05 divided by the number of lags and directions.
+        rng: Source of the signs.
+        draws: Draws of signs for each network.
+
+    Returns:
+        For each run and ε, in percent: the chance of any false detection among so many independent ones; networks with a window though
+        noise replaces the error, N(ℓ) to version 2's letter, where f stands twice, and with f counted once, by the sample's variance; and
+        windows by the latter in draws of the signs of the sequences.
+    """
+    rows = {}
+    for name, (results, n_sequences) in runs.items():
+        tests = results.sizes["lag"] * probes(results, "zeroth").sizes["probe"]
+        asked = {f"{e:g}": e for e in errors} | {f"0.05/{tests}": 0.05 / tests}
+        for words, error in asked.items():
+            seen = controls.believed(results, n_sequences, error).any("probe")
+            chance = controls.believed_by_chance(results, error, rng, draws)
+            rows[name, words] = {
+                "1 − (1 − ε)ⁿ": f"{100 * (1 - (1 - error) ** tests):.1f}",
+                "noise, letter of version 2": _percent(int(seen.sel(reading="letter_v2").sum()), chance.size),
+                "noise, f once": _percent(int(seen.sel(reading="variance").sum()), chance.size),
+                "signs at random, f once": _percent(int(chance.sum()), draws * chance.size),
+            }
+    return pd.DataFrame.from_dict(rows, "index").rename_axis(["run", "ε"])
 
 
 def _table(hits: xr.DataArray, trials: int, rows: Sequence[str], column: str, words: str) -> pd.DataFrame:

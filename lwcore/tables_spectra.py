@@ -218,7 +218,7 @@ def expectations(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         "a broad spectrum: τ, 90 : 10 %, above 2": width > np.log(2),
         "a broader spectrum than DiagGate's": breadth > breadth.sel(model="DiagGate", drop=True),
         "a spectrum with several modes": _rejected(_mode_p_values(log_tau.sel(model=gated)), 0.05),
-        "f falls as a power, not exponentially": _per_curve(is_power, results.envelope.sel(model=gated), "lag"),
+        "f nearer to a power than to an exponential": _per_curve(is_power, results.envelope.sel(model=gated), "lag"),
         "a longer window than both scalar gates": windows > windows.sel(model=["ConstGate", "SharedGate"]).max("model"),
         "a longer window than DiagGate": windows > windows.sel(model="DiagGate", drop=True),
     }

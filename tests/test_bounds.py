@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, optimize, stats
+from scipy import integrate, optimize, special, stats
 
 from lwcore.bounds import (
     binary_entropy,
@@ -18,6 +18,7 @@ from lwcore.bounds import (
     detection_error,
     detection_threshold,
     fano_error,
+    hellman_raviv_error,
     kl_divergence,
     lan_divergence,
     lan_expansion,
@@ -476,6 +477,17 @@ def test_fano_at_its_ends() -> None:
     assert (np.diff(fano_error(np.linspace(0, LOG_2, 200))) < 0).all()
 
 
+@pytest.mark.parametrize("shift", [0.1, 1.0, 3.0])
+def test_hellman_and_raviv_for_a_gaussian(shift: float) -> None:
+    # N(±Δ, 2), as α = 2 has it: the sign's entropy given x is that of a logistic of Δ x, and the best test errs in the tail beyond Δ/√2
+    law = stats.norm(shift, math.sqrt(2))
+    left = integrate.quad(lambda x: binary_entropy(special.expit(shift * x)) * law.pdf(x), -40, 40, points=[0, shift])[0]
+    bound = hellman_raviv_error(LOG_2 - left)
+    assert bound == pytest.approx(left / (2 * LOG_2), rel=1e-9)
+    assert stats.norm.sf(shift / math.sqrt(2)) < bound
+    np.testing.assert_array_equal(hellman_raviv_error([0.0, LOG_2]), [0.5, 0])
+
+
 # Exact errors ----------------------------------------------------------------------------------------------------------------
 
 
@@ -486,8 +498,7 @@ def test_no_test_beats_the_likelihood_ratio_and_none_beats_fano(alpha: float, lo
     assert error["likelihood"] <= min(error.values()) * (1 + 1e-6)
     assert fano_error(mutual_information(shift, alpha, 1.0, n)) <= error["likelihood"] * (1 + 1e-6)
     assert fano_error(mutual_information(shift, alpha, 1.0, n, "mean")) <= error["mean"] * (1 + 1e-9)
-    # Hellman and Raviv: the error of the best test is at most half of the entropy left
-    assert error["likelihood"] <= (LOG_2 - mutual_information(shift, alpha, 1.0, n)) / (2 * LOG_2) * (1 + 1e-6) + 1e-15
+    assert error["likelihood"] <= hellman_raviv_error(mutual_information(shift, alpha, 1.0, n)) * (1 + 1e-6) + 1e-15
     if n == 1:
         assert error["mean"] == error["likelihood"] == pytest.approx(SymmetricStable(alpha).sf(shift), rel=1e-12, abs=0)
         assert error["median"] == pytest.approx(error["mean"], rel=1e-12, abs=0)
@@ -679,6 +690,7 @@ def test_exponents_of_the_exact_numbers() -> None:
         (lambda: necessary_sequences(1.0, 1.0, 1.5, 0.0), r"error = 0\.0"),
         (lambda: binary_entropy(1.5), r"probability contains 1\.5"),
         (lambda: fano_error([0.1, -0.1]), r"information contains -0\.1"),
+        (lambda: hellman_raviv_error([0.1, 0.7]), r"information contains 0\.7"),
     ],
 )
 def test_bad_input_to_the_bounds_is_named(call, message: str) -> None:

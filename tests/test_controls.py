@@ -10,7 +10,7 @@ from scipy import stats
 from lwcore import controls
 from lwcore.config import Config
 from lwcore.experiment import run
-from lwcore.inference import holm
+from lwcore.inference import holm, infer, probes
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +66,33 @@ def test_recorded_null_is_decided_as_the_run_decided(kept):
         for view in ("zeroth", "whole", "gradient"):
             own = np.flatnonzero(kept.view == view)
             np.testing.assert_array_equal(holm(p[:, :, own], level), one.detected.values[:, :, own])
+
+
+@pytest.mark.parametrize("error", [0.1, 0.001])
+def test_another_error_gives_what_a_run_with_it_would(kept, error):
+    """The kept numbers, of the error's own gradient, stand in the place of the null; `infer` reads them with the other ε."""
+    swapped = kept.sel(source=["error"]).assign_coords(source=["noise"])
+    settings = Config.model_validate_json(kept.attrs["configuration"]).diagnostics.model_copy(update={"error": error})
+    numbers = kept[["rate", "statistic", "projection"]].astype(float)
+    found = controls.believed(swapped, 8, error, "zeroth")
+    again = probes(infer(numbers, settings), "zeroth").window.sel(rule="plug-in", definition="supremum", noise_definition="lag", budget=8)
+    expected = again.sel(reading=found.reading).transpose(*found.dims) > 0
+    assert 0 < int(expected.sum()) < expected.size
+    np.testing.assert_array_equal(found.values, expected.values)
+
+
+def test_windows_by_chance_are_as_rare_as_the_error(kept):
+    """Of independent Gaussian numbers 1 − (1 − ε)^(lags × directions) of the draws show a window; a mean that is planted shows in half."""
+    lags, probe = kept.sizes["lag"], probes(kept, "zeroth").sizes["probe"]
+    noise = kept.copy()
+    noise["statistic"] = kept.statistic.copy(data=np.random.default_rng(5).standard_normal(kept.statistic.shape))
+    hits = controls.believed_by_chance(noise, 0.01, np.random.default_rng(6), 500)
+    trials = 500 * hits.size
+    assert stats.binomtest(int(hits.sum()), trials, 1 - 0.99 ** (lags * probe)).proportion_estimate == pytest.approx(
+        1 - 0.99 ** (lags * probe), abs=0.02
+    )
+    noise["statistic"] = xr.ones_like(noise.statistic)  # all numbers alike: the mean is that of the signs
+    assert (controls.believed_by_chance(noise, 0.4999, np.random.default_rng(6), 500) / 500).mean() == pytest.approx(0.5, abs=0.08)
 
 
 def test_directions_that_agree_and_differ(kept):

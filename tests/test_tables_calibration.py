@@ -70,6 +70,29 @@ def test_networks_are_counted_together():
     assert said(table.loc[("tested", "total", "mean"), "whole"]) == entry(both, 80)
 
 
+def test_false_windows_for_each_error_are_counted_by_network(monkeypatch):
+    """One network of two believes a lag along one direction, by the letter alone; of ten draws of signs three and two have a window."""
+    asked = []
+
+    def believed(results, n_sequences, error):
+        asked.append((n_sequences, error))
+        seen = xr.DataArray(np.zeros((1, 2, 2, 2), bool), dims=("model", "seed", "probe", "reading"))
+        seen[0, 1, 0, 1] = True
+        return seen.assign_coords(reading=["variance", "letter_v2"])
+
+    monkeypatch.setattr(tables_calibration.controls, "believed", believed)
+    monkeypatch.setattr(tables_calibration.controls, "believed_by_chance", lambda *_: xr.DataArray([[3, 2]], dims=("model", "seed")))
+    results = xr.Dataset(coords={"lag": [1, 2, 4], "view": ("probe", ["zeroth", "zeroth", "gradient"])})
+    table = tables_calibration.by_error({"one": (results, 64)}, [0.1], np.random.default_rng(0), draws=10)
+    assert list(table.index) == [("one", "0.1"), ("one", "0.05/6")]
+    assert asked == [(64, 0.1), (64, pytest.approx(0.05 / 6))]
+    first = table.loc[("one", "0.1")]
+    assert first["1 − (1 − ε)ⁿ"] == f"{100 * (1 - 0.9**6):.1f}"
+    assert said(first["noise, letter of version 2"]) == entry(1, 2)
+    assert first["noise, f once"].startswith("0.0 ")
+    assert said(first["signs at random, f once"]) == entry(5, 20)
+
+
 def test_power_is_drawn_against_n_over_the_n_of_its_noise(recorded):
     figure = plots_calibration.power(recorded, 256)
     axes = figure.axes[1]

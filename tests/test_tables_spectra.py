@@ -131,7 +131,7 @@ def test_expectations_follow_from_the_run(small):
     run["envelope"] = 0.7**lag + 0 * small.envelope
     table = tables.expectations(run, 64)
     assert table.loc["a longer window than DiagGate", "exact"] == "0 + 0 of 6"
-    assert table.loc["f falls as a power, not exponentially", "zeroth"] == "0 + 0 of 6"
+    assert table.loc["f nearer to a power than to an exponential", "zeroth"] == "0 + 0 of 6"
     with pytest.raises(ValueError, match="n_sequences = 100: must be one of the run's budgets"):
         tables.expectations(run, 100)
 

@@ -8,7 +8,8 @@ Arguments are checked once: what is not made of real numbers is a TypeError; wha
 shape that does not broadcast is a ValueError that names it.
 
 * `divergence`: KL(P₁‖P₀) of N sequences, of their mean, its quadratic approximation and where that holds; Eqs. (32), (53)–(56)
-* `information`: I(B; observation) by two independent routes, and Fano's inequality; Eqs. (33), (57)
+* `information`: I(B; observation) by two independent routes, and the errors that Fano's and Hellman and Raviv's
+  inequalities allow; Eqs. (33), (57)
 * `detection`: the exact error of the mean, of the likelihood ratio and of the median
 * `complexity`: rates by name, N(ℓ) and ε_th; Eqs. (34), (35), (37)
 """
@@ -21,7 +22,7 @@ from lwcore.bounds.complexity import (
 )
 from lwcore.bounds.detection import detection_error, large_sample_error, least_sequences, log_detection_error
 from lwcore.bounds.divergence import Expansion, kl_divergence, lan_divergence, lan_expansion, lan_range
-from lwcore.bounds.information import binary_entropy, fano_error, mutual_information, necessary_sequences
+from lwcore.bounds.information import binary_entropy, fano_error, hellman_raviv_error, mutual_information, necessary_sequences
 
 __all__ = [
     "Expansion",
@@ -29,6 +30,7 @@ __all__ = [
     "detection_error",
     "detection_threshold",
     "fano_error",
+    "hellman_raviv_error",
     "kl_divergence",
     "lan_divergence",
     "lan_expansion",

@@ -109,7 +109,7 @@ def fano_error(information: ArrayLike) -> Array:
     """Return the error probability that no test can undercut if the observation carries at most so much information.
 
     Inverts the binary Fano inequality ``h_b(P_e) ≥ log 2 − I``, the one behind Eq. (34): from an *upper* bound on I follows a lower bound
-    on P_e and a *necessary* N. From a lower bound on I, as in Eq. (33), follows nothing.
+    on P_e and a *necessary* N. From a lower bound on I, as in Eq. (33), nothing follows here; `hellman_raviv_error` takes one.
 
     Args:
         information: Information I(B; observation), or an upper bound on it such as ``kl_divergence(...)/4``, in nats; ≥ 0, any shape. Of
@@ -128,6 +128,24 @@ def fano_error(information: ArrayLike) -> Array:
         below = np.where(information < 0.3, _entropy_deficit(np.tanh(s / 2)) <= information, binary_entropy(special.expit(-s)) >= left)
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.where(left > 0, special.expit(-np.exp(low)), 0.0)[()]
+
+
+def hellman_raviv_error(information: ArrayLike) -> Array:
+    """Return the error probability that the best test has at most, if the observation carries at least so much information.
+
+    Hellman and Raviv's ``P_e ≤ ½ (1 − I/log 2)`` for equiprobable signs: given the observation, the best test errs with probability
+    ``q = min(p, 1 − p)``, and ``h_b(q) ≥ 2 q log 2``, a chord of a concave function; the mean over observations is
+    ``log 2 − I ≥ 2 P_e log 2``. So from a *lower* bound on I follows a *sufficient* N, which Eq. (37) calls N(ℓ).
+
+    Args:
+        information: Information I(B; observation), or a lower bound on it, in nats; in [0, log 2], any shape.
+
+    Returns:
+        The largest error P_e in [0, ½], of that shape.
+    """
+    (information,) = broadcast(information=information)
+    require("information", information, (information >= 0) & (information <= np.log(2)), "in [0, log 2]")
+    return (0.5 * (1 - information / np.log(2)))[()]
 
 
 def necessary_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1) -> Array:

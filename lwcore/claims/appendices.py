@@ -241,6 +241,7 @@ def _() -> Measured:
         "standard deviation over mean of the recorded rates over neurons, lag 16, trained, median over five networks (range)", at_least(0.1)
     ),
     code="lwcore.transport.effective_rates",
+    kind=Kind.NETWORK,
 )
 def _(runs: Any) -> Measured:
     rate = runs["small"].rate.sel(model="SharedGate", order="first", lag=16)

@@ -49,6 +49,7 @@ def _without_input(gate: float, weights: list[list[float]]) -> Trace:
         at_most(0),
     ),
     code="lwcore.transport.effective_rates",
+    kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     wrong = 0
@@ -196,6 +197,7 @@ def _rising(runs: Any, order: str, factor: float = 1) -> tuple[int, int]:
     ),
     code="lwcore.transport.effective_rates",
     paper="ours",
+    kind=Kind.NETWORK,
 )
 def _(runs: Any) -> tuple[Measured, Measured]:
     growth = []

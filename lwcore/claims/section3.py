@@ -67,6 +67,7 @@ def _() -> Measured:
     code=("lwcore.bptt.immediate_sensitivity", "lwcore.bptt.total_sensitivity"),
     counterexample="Any cell, two steps: the derivative through time at the last step holds the part of lag 1, which is counted twice.",
     fair="The sensitivity of the lagged step is its immediate derivative, with the previous state held fixed.",
+    paper="code",
 )
 def _() -> tuple[Measured, Measured]:
     worst: dict[bool, list[float]] = {True: [], False: []}

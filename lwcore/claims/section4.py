@@ -103,6 +103,7 @@ def _() -> Measured:
     code="lwcore.bptt.total_transport",
     counterexample="One neuron, one step back: ∂h_t/∂h_{{t−1}} = O + E C is zero only where the recurrent weights are or cancel.",
     fair="At zeroth order only the block from the earlier cell state carries the gradient; beyond, that from the hidden state does, too.",
+    kind=Kind.THEOREM,
 )
 def _() -> tuple[Measured, Measured]:
     missed, zeroth = [], []
@@ -239,6 +240,7 @@ def _() -> Measured:
     code="lwcore.transport.effective_rates",
     counterexample="One neuron, all weights zero, one step: the Jacobian is 1 − z = ½, the printed rate ½ + ½ + ¼.",
     fair="A GRU's first-order rates are the leak's plus the first-order correction; reset and mixed rates are no further terms of them.",
+    kind=Kind.THEOREM,
 )
 def _() -> tuple[Measured, Measured, Measured]:
     printed = [

@@ -22,6 +22,7 @@ chapter = Chapter("livi", Kind.NETWORK)
     "Zeroth-order terms act neuron by neuron.",
     as_stated("largest entry off the diagonal over the largest on it, by autodiff, thirty cells of all five kinds, lag 6", at_most(1e-10)),
     code="lwcore.expansion.split",
+    kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     worst = []
@@ -41,6 +42,8 @@ def _() -> Measured:
         at_least(0.5),
     ),
     code="lwcore.expansion.coefficients",
+    kind=Kind.IDENTITY,
+    fixed="With independent weights and 16 neurons a matrix has 15/16 of its squared norm off the diagonal, on average.",
 )
 def _() -> Measured:
     shares = []
@@ -59,8 +62,13 @@ def _() -> Measured:
         "thirty untrained cells of all five kinds (range)",
         at_most(1),
     ),
-    when("for one gate that all neurons share: zeroth order favours no direction there", "the same, ConstGate and SharedGate", at_most(1)),
+    when(
+        "for one gate that all neurons share: zeroth order favours no direction there",
+        "the same, ConstGate and SharedGate",
+        at_most(0.9),
+    ),
     code="lwcore.expansion.coefficients",
+    seen="The rule of the condition was first at most 1, which cannot fail there; since then a tenth of the directions must go.",
 )
 def _() -> tuple[Measured, Measured]:
     shared: list[float] = []
@@ -118,7 +126,8 @@ def _(runs: Any) -> Measured:
     code=("lwcore.orders.compare_orders", "lwcore.transport.effective_rates"),
     counterexample="Two neurons, a constant gate, recurrent weights that rotate by a quarter turn: no first-order term on the diagonal, "
     "and exact rates that oscillate.",
-    fair="First order describes the diagonal of the transport for lags well below ‖A‖/‖R‖, of which training leaves few.",
+    fair="First order describes the diagonal of the transport for lags well below ‖A‖/‖R‖, of which training leaves few. Beyond them the"
+    " exact envelope sums absolute values, with a floor of order √(2/π) ‖M‖_F whatever a neuron keeps.",
     seen="The condition was first that the lag is at most ‖A‖/‖R‖, which single networks missed; it was halved, and tried on fresh seeds.",
 )
 def _(runs: Any) -> tuple[Measured, Measured, Measured]:
@@ -151,6 +160,8 @@ def _(runs: Any) -> tuple[Measured, Measured, Measured]:
     counterexample="One neuron: normalised over itself, its candidate does not depend on the past; the closed form keeps the term s d w.",
     fair="With layer normalisation, its Jacobian stands between the candidate's slopes and recurrent matrix when the diagonal is taken.",
     seen="First measured with small random gains; changed to gain 1, with which networks start. Both fail.",
+    paper="code",
+    kind=Kind.THEOREM,
 )
 def _() -> tuple[Measured, Measured]:
     missed, worst = [], []

@@ -9,7 +9,7 @@ import xarray as xr
 from lwcore import modes
 from lwcore.adaptive import base_rates, split_envelope
 from lwcore.claims import cases
-from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over
+from lwcore.claims.claim import Chapter, Facts, Kind, Measured, as_stated, at_least, at_most, exactly, in_part, over, when
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, GATED, lead, log, numbers, windows
 from lwcore.network import Network
@@ -26,9 +26,14 @@ chapter = Chapter("livi", Kind.NETWORK)
         "ratio of the 90 % to the 10 % quantile of τ, GRU and LSTM in the run small, zeroth order and exact (least to largest)", at_least(2)
     ),
     code=("lwcore.tables_spectra.modes", "lwcore.spectra.width"),
+    fair="As far as gates go, yes. In the exact transport that ratio is {gated:.2g} at least in GRU and LSTM, and {shared:.2g} at most in"
+    " SharedGate, whose gate is one for all.",
 )
-def _(runs: Runs) -> Measured:
-    return over(numbers(10 ** width(runs["small"].time_scale.sel(model=["GRU", "LSTM"], order=["zeroth", "exact"]))))
+def _(runs: Runs) -> tuple[Measured, Facts]:
+    ratio = 10 ** width(runs["small"].time_scale)
+    found = ratio.sel(model=["GRU", "LSTM"], order=["zeroth", "exact"])
+    exact = {"gated": found.sel(order="exact").min(), "shared": ratio.sel(model="SharedGate", order="exact").max()}
+    return over(numbers(found)), {name: float(one) for name, one in exact.items()}
 
 
 @chapter.claim(
@@ -54,15 +59,20 @@ def _(runs: Runs) -> Measured:
     "§7, first open question",
     "As the theory says of broad spectra, GRU and LSTM have longer windows than ConstGate and SharedGate.",
     as_stated(
-        f"steps by which they are longer at N = {BUDGET}, version 2's letter, zeroth and first order, seeds of the run small (least to"
+        f"steps by which they are longer at N = {BUDGET}, f counted once, zeroth and first order, seeds of the run small (least to"
         " largest)",
         at_least(1),
     ),
+    when("by version 2's letter, which divides by f a second time", "the same by version 2's letter", at_least(1)),
     code="lwcore.tables_spectra.expectations",
+    seen="First by version 2's letter alone, in which f stands twice.",
 )
-def _(runs: Runs) -> Measured:
-    window = [windows(runs["small"], order).sel(budget=BUDGET) for order in EXPANSIONS]
-    return over(numbers(*(lead(each, model) for model in ("GRU", "LSTM") for each in window)))
+def _(runs: Runs) -> tuple[Measured, Measured]:
+    def ahead(reading: str) -> Measured:
+        window = [windows(runs["small"], order, reading).sel(budget=BUDGET) for order in EXPANSIONS]
+        return over(numbers(*(lead(each, model) for model in ("GRU", "LSTM") for each in window)))
+
+    return ahead("mean"), ahead("letter_v2")
 
 
 @chapter.claim(
@@ -87,25 +97,33 @@ def _(runs: Runs) -> Measured:
     "§7, second open question",
     "Broad spectra of the gates emerge in training.",
     as_stated(
-        "decades by which the spectrum of the gates is wider after training than before; DiagGate, GRU and LSTM in the run small (least"
-        " to largest)",
+        "decades by which the spectrum of the gates is wider after training than before; DiagGate, GRU and LSTM in the run small, "
+        "DiagGate in the run paper-v2 (least to largest)",
         at_least(0.3),
     ),
+    in_part("with AdamW at the one rate tried", "the same, run small, whose gates start alike", at_least(0.3)),
     code=("lwcore.spectra.width", "lwcore.course.course"),
+    counterexample="DiagGate trained by SGD in the run paper-v2: its spectrum opens by {sgd:.2f} decades at most.",
+    fair="Spectra of the gates can become broad in training; whether they do depends on the optimiser or its rate.",
+    seen="First of the run small alone, trained by AdamW.",
+    fixed="Gates start alike in both runs: before training the spectrum has next to no width.",
 )
-def _(runs: Runs) -> Measured:
-    breadth = width(runs["small"].course_time_scale.sel(model=GATED, order="zeroth"))
-    return over(numbers(breadth.isel(snapshot=-1) - breadth.isel(snapshot=0)))
+def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
+    grown = []
+    for name, models in (("small", GATED), ("paper-v2", ["DiagGate"])):
+        breadth = width(runs[name].course_time_scale.sel(model=models, order="zeroth"))
+        grown.append(numbers(breadth.isel(snapshot=-1) - breadth.isel(snapshot=0)))
+    return over(grown[0] + grown[1]), over(grown[0]), {"sgd": max(grown[1])}
 
 
 @chapter.claim(
     "breadth-comes-from-the-optimiser",
     "§7, second open question",
-    "Among cells with a gate for every neuron it is the optimiser, more than cell, start or task, that decides how broad the spectrum"
-    " becomes.",
+    "With the two learning rates tried, one for SGD and one for AdamW, the choice between them explains more of how broad the gates' "
+    "spectrum becomes than cell, start and task do together, at the levels chosen for these.",
     as_stated(
-        "share of the variance of the gates' width that the optimiser explains (SGD or AdamW, one learning rate each); DiagGate, GRU and "
-        "LSTM in the sweep spectra, seed by seed",
+        "share of the variance of the gates' width that this choice explains; DiagGate, GRU and LSTM in the sweep spectra, three initial"
+        " spreads, three tasks; three seeds (least to largest)",
         at_least(0.5),
     ),
     code="lwcore.spectra.variance_shares",
@@ -136,6 +154,7 @@ def _stepped(optimizer: type[torch.optim.Adam] | type[torch.optim.SGD]) -> tuple
     "A neuron's base rate is the mean factor by which the optimiser scales the smoothed gradient of its parameters.",
     as_stated("largest relative difference from the factors read off an actual step of Adam, GRU with five neurons", at_most(1e-6)),
     code="lwcore.adaptive.base_rates",
+    kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     network, optimizer, before = _stepped(torch.optim.Adam)
@@ -155,9 +174,12 @@ def _() -> Measured:
     as_stated(
         "how much log f falls from lag 1 to 64 less how much that of the gates alone does, over the latter, absolute, zeroth order;"
         " DiagGate, GRU and LSTM in the run small, median (range)",
-        at_least(0.01),
+        at_least(0.1),
     ),
     code="lwcore.adaptive.split_envelope",
+    fair="An adaptive optimiser changes the slope of the envelope by {0.value:.0%} in the median network, {0.low:.1%} to {0.high:.0%} in"
+    " all.",
+    seen="The rule was first at least 0.01, which is not together; a tenth of the slope is asked since, with the numbers known.",
 )
 def _(runs: Runs) -> Measured:
     run = runs["small"].sel(model=GATED)
@@ -174,6 +196,7 @@ def _(runs: Runs) -> Measured:
         "largest adaptive part over the whole envelope, DiagGate's exact rates in the run paper-v2, base rates of SGD", at_most(1e-12)
     ),
     code="lwcore.adaptive.split_envelope",
+    kind=Kind.IDENTITY,
 )
 def _(runs: Runs) -> Measured:
     network, optimizer, _ = _stepped(torch.optim.SGD)

@@ -107,6 +107,8 @@ DOORS = [
         models=Argument(["GRU"], (Bad(["RNN"], ValueError, "'RNN'"), wrong("GRU", TypeError), wrong(3, TypeError))),
     ),
     Door(controls.nulls, results=run(), rng=generator(), level=LEVEL, draws=integer(1, 1)),
+    Door(controls.believed, results=run(), n_sequences=integer(16, 1), error=ERROR, view=word("zeroth")),
+    Door(controls.believed_by_chance, results=run(), error=ERROR, rng=generator(), draws=integer(1, 1), view=word("zeroth")),
     Door(controls.other_directions, results=run(), n_sequences=integer(16, 1).also(wrong(17))),
     Door(controls.shuffled_lags, results=run(), n_sequences=integer(16, 1), rng=generator(), draws=integer(1, 1)),
     Door(seeds.resamples, {"count": "(count|share)"}, count=integer(3, 0).also(Bad(1, ValueError, "share has 1 seed"))),

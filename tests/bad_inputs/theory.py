@@ -66,6 +66,7 @@ DOORS = [
     ),
     Door(bounds.binary_entropy, probability=array([0.5], NEGATIVE, Bad([1.5], ValueError, r"1\.5"))),
     Door(bounds.fano_error, information=array([0.5], NEGATIVE)),
+    Door(bounds.hellman_raviv_error, information=array([0.5], NEGATIVE, Bad([0.7], ValueError, r"0\.7"))),
     Door(bounds.necessary_sequences, shift=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR),
     Door(bounds.kl_divergence, shift=array([1.0]), alpha=ALPHA, scale=positive(), n_sequences=positive(), statistic=word("mean")),
     Door(bounds.lan_divergence, shift=array([1.0]), alpha=ALPHA, scale=positive(), n_sequences=positive(), rate=RATE),
