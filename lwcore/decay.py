@@ -6,7 +6,7 @@ All names are importable from `lwcore.window`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,39 +17,51 @@ from lwcore.arguments import finite_array, instance_of, lag_list, one_of, real_a
 
 Array = NDArray[np.float64]
 
-_LAWS = ("exponential", "power", "logarithmic", "tempered_power")
+_LAWS = ("exponential", "power", "logarithmic", "tempered_power", "two_exponentials")
+_NAN = float("nan")
+_STARTS = np.stack(np.meshgrid(np.linspace(-4, 3, 8), np.linspace(-1.5, 1.1, 13), np.linspace(-1, 5, 13), indexing="ij"), axis=-1)
+_STARTS = _STARTS.reshape(-1, 13, 3)[..., [2, 0, 1]]  # free numbers of `_fit_two_exponentials`, one column for each first number
 
 
 @dataclass(frozen=True)
 class DecayLaw:
-    """A law for the decay of the envelope: one of the three regimes of Eq. (38) and Appendix F, or a power that ends exponentially.
+    """A law for the decay of the envelope: one of the three regimes of Eq. (38) and Appendix F, or one of two beside them.
 
     Attributes:
         name: ``"exponential"`` for ``f = c λ^ℓ``, ``"power"`` for ``f = c ℓ^−β``, ``"logarithmic"`` for ``f = c/log(1 + ℓ)``,
-            ``"tempered_power"`` for ``f = c ℓ^−β λ^ℓ``.
+            ``"tempered_power"`` for ``f = c ℓ^−β λ^ℓ``, a power that ends exponentially; ``"two_exponentials"`` for
+            ``f = c ((1 − w) λ^ℓ + w κ^ℓ)``, fast at first and slow later.
         amplitude: The factor c > 0, in the units of the envelope.
-        decay: λ > 0 of the exponential law, β of the power laws; NaN for the logarithmic law, which has no such parameter.
+        decay: λ > 0 of the exponential law, β of the power laws, λ in (0, 1) of the two exponentials; NaN for the logarithmic law, which
+            has no such parameter.
         tempering: λ > 0 of the tempered power law; NaN for the others.
+        slow: κ in (0, 1) of the two exponentials; NaN for the others.
+        share: w in (0, 1) of the two exponentials; NaN for the others.
 
     Raises:
         TypeError: If a parameter is not a real number.
-        ValueError: If the name is not one of the four or a parameter is out of range.
+        ValueError: If the name is not one of the five or a parameter is out of range.
     """
 
     name: str
     amplitude: float
     decay: float = float("nan")
     tempering: float = float("nan")
+    slow: float = float("nan")
+    share: float = float("nan")
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         one_of("name", self.name, _LAWS)
         object.__setattr__(self, "amplitude", real_in("amplitude", self.amplitude, "(0, inf)"))
         if self.name != "logarithmic":
-            allowed = "(0, inf)" if self.name == "exponential" else "(-inf, inf)"
+            allowed = {"exponential": "(0, inf)", "two_exponentials": "(0, 1)"}.get(self.name, "(-inf, inf)")
             object.__setattr__(self, "decay", real_in("decay", self.decay, allowed))
         if self.name == "tempered_power":
             object.__setattr__(self, "tempering", real_in("tempering", self.tempering, "(0, inf)"))
+        if self.name == "two_exponentials":
+            object.__setattr__(self, "slow", real_in("slow", self.slow, "(0, 1)"))
+            object.__setattr__(self, "share", real_in("share", self.share, "(0, 1)"))
 
     def envelope(self, lags: ArrayLike) -> Array:
         """Return f at the lags (ℓ > 0, not necessarily whole, any shape), in the units of the amplitude."""
@@ -59,6 +71,8 @@ class DecayLaw:
             return self.amplitude / np.log1p(lag)
         if self.name == "exponential":
             return self.amplitude * self.decay**lag
+        if self.name == "two_exponentials":
+            return self.amplitude * ((1 - self.share) * self.decay**lag + self.share * self.slow**lag)
         return self.amplitude * lag**-self.decay * (self.tempering**lag if self.name == "tempered_power" else 1.0)
 
 
@@ -67,8 +81,8 @@ def predicted_window(law: DecayLaw, threshold: ArrayLike) -> Array:
 
     Implements Eqs. (39) and (60), ``H_N = f^←(ε_th)``, in closed form: ``log(c/ε)/log(1/λ)``, ``(c/ε)^(1/β)`` or ``exp(c/ε) − 1``; for the
     tempered power law ``(β/k) W((k/β) (c/ε)^(1/β))`` with ``k = log(1/λ)`` and Lambert's W, a power of c/ε that bends into a logarithm at
-    ``ℓ = β/k``. With ``threshold = detection_threshold(N, ...)`` from `lwcore.bounds`, proportional to N^(−1/p), the first three are the
-    regimes of H_N in N; `lwcore.window.regime_window` puts the two together.
+    ``ℓ = β/k``. Two exponentials are inverted by Newton's iteration. With ``threshold = detection_threshold(N, ...)`` from `lwcore.bounds`,
+    proportional to N^(−1/p), the first three are the regimes of H_N in N; `lwcore.window.regime_window` puts the two together.
 
     Args:
         law: The decay law, e.g. ``fit_decay(lags, f).best.law``.
@@ -99,6 +113,8 @@ def lag_at(law: DecayLaw, log_threshold: ArrayLike) -> Array:
         with np.errstate(over="ignore"):
             lag = np.expm1(np.exp(log_ratio))
         return np.where(lag >= 1, lag, 0.0)[()]
+    if law.name == "two_exponentials":
+        return _two_exponentials_at(law, log_ratio)
     power = 0.0 if law.name == "exponential" else law.decay
     rate = 0.0 if law.name == "power" else -np.log(law.decay if law.name == "exponential" else law.tempering)
     if rate < 0 or (rate == 0 and power <= 0):  # a growing law is above any finite threshold in the end, a constant one always or never
@@ -111,6 +127,19 @@ def lag_at(law: DecayLaw, log_threshold: ArrayLike) -> Array:
             lag = np.exp(log_ratio / power)
         else:
             lag = abs(power) / rate * _bend(np.sign(power), log_ratio / abs(power) + np.sign(power) * np.log(rate / abs(power)))
+    return np.where(lag >= 1, lag, 0.0)[()]
+
+
+def _two_exponentials_at(law: DecayLaw, log_ratio: Array) -> Array:
+    """Return `lag_at` for two exponentials: Newton's iteration on the logarithm, which falls and is convex, from below the root."""
+    rates, logs = -np.log([law.decay, law.slow]), np.log([1 - law.share, law.share])
+    lag = np.maximum(((np.asarray(log_ratio)[..., None] + logs) / rates).max(-1), 0.0)  # how far one of them goes by itself
+    finite = np.isfinite(lag)
+    for _ in range(60):
+        parts = logs - np.where(finite, lag, 0.0)[..., None] * rates
+        height = special.logsumexp(parts, axis=-1)
+        steepness = (np.exp(parts - height[..., None]) * rates).sum(-1)
+        lag = np.where(finite, lag + np.maximum((height + log_ratio) / steepness, 0.0), lag)
     return np.where(lag >= 1, lag, 0.0)[()]
 
 
@@ -133,7 +162,7 @@ class LawFit:
     Attributes:
         law: The fitted law.
         amplitude_error: Standard error of the amplitude.
-        decay_error: Standard error of the decay parameter; NaN for the logarithmic law.
+        decay_error: Standard error of the decay parameter; NaN for the logarithmic law; of two exponentials all errors and intervals are.
         r_squared: Share of the variance of ``log f`` that the law explains; below 0 where a constant does better, NaN where f is constant.
         aicc: Akaike's criterion with the correction for few points, up to a constant common to the laws; the least is the best. Infinite
             where there are too few lags for it.
@@ -156,30 +185,34 @@ class LawFit:
 
 @dataclass(frozen=True)
 class DecayFit:
-    """The four decay laws fitted to one envelope.
+    """The five decay laws fitted to one envelope.
 
     Attributes:
         exponential: Fit of ``f = c λ^ℓ``.
         power: Fit of ``f = c ℓ^−β``.
         logarithmic: Fit of ``f = c/log(1 + ℓ)``.
         tempered: Fit of ``f = c ℓ^−β λ^ℓ``, which contains the first two; nothing keeps β above 0 or λ below 1.
+        two_exponentials: Fit of ``f = c ((1 − w) λ^ℓ + w κ^ℓ)``, which contains the first.
     """
 
     exponential: LawFit
     power: LawFit
     logarithmic: LawFit
     tempered: LawFit
+    two_exponentials: LawFit
 
     @property
     def best(self) -> LawFit:
         """The fit of least AICc; of equals the one listed first."""
-        return min(self.exponential, self.power, self.logarithmic, self.tempered, key=lambda fit: fit.aicc)
+        return min(self.exponential, self.power, self.logarithmic, self.tempered, self.two_exponentials, key=lambda fit: fit.aicc)
 
 
 def fit_decay(lags: Iterable[int], envelope: ArrayLike, confidence: float = 0.95) -> DecayFit:
-    """Fit the four decay laws to an envelope.
+    """Fit the five decay laws to an envelope.
 
-    Ordinary least squares on ``log f``, where the laws are linear in ℓ, ``log ℓ``, both, and ``log log(1 + ℓ)`` (the last with slope −1).
+    Least squares on ``log f``, where four of the laws are linear in ℓ, ``log ℓ``, both, and ``log log(1 + ℓ)`` (the last with slope −1).
+    The two exponentials are sought downhill from the best places of a grid, with time constants between a tenth of the first lag and a
+    thousand times the last; their errors and intervals are NaN, and an envelope that rises is none of theirs.
     Neighbouring lags share their noise, so the standard errors and intervals, which take residuals to be independent, are too small as a
     rule. A rescaled envelope changes amplitudes and nothing else. Residuals below the rounding of ``log f`` count as that rounding, so that
     data without noise do not go to the law with the most parameters.
@@ -190,7 +223,7 @@ def fit_decay(lags: Iterable[int], envelope: ArrayLike, confidence: float = 0.95
         confidence: Coverage of the intervals, in (0, 1).
 
     Returns:
-        The four fits; ``.best`` is the one of least AICc.
+        The five fits; ``.best`` is the one of least AICc.
 
     Raises:
         TypeError: If a lag is not an integer, or the envelope not made of real numbers.
@@ -217,6 +250,7 @@ def fit_decay(lags: Iterable[int], envelope: ArrayLike, confidence: float = 0.95
         power=_fit_law("power", np.stack([constant, log_lag]), log_f, confidence),
         logarithmic=_fit_law("logarithmic", constant[None], log_f, confidence, known=-np.log(np.log1p(lag))),
         tempered=_fit_law("tempered_power", np.stack([constant, log_lag, lag]), log_f, confidence),
+        two_exponentials=_fit_two_exponentials(lag, log_f),
     )
 
 
@@ -239,25 +273,80 @@ def _fit_law(name: str, regressors: Array, log_f: Array, confidence: float, know
             with np.errstate(over="ignore"):
                 value, error, low, high = np.exp(value), np.exp(value) * error, np.exp(low), np.exp(high)
         estimates.append((float(value), float(error), (float(low), float(high))))
-    missing = (float("nan"), float("nan"), (float("nan"), float("nan")))
-    amplitude, decay, tempering = estimates + [missing] * (3 - parameters)
-    total = np.sum(centred**2)
-    k = parameters + 1  # the residual variance is estimated, too
-    rounding = 8 * np.finfo(float).eps * (1 + np.abs(log_f).max())
-    aicc = float("inf")
-    if count > k + 1:
-        aicc = count * np.log(max(residual / count, rounding**2)) + 2 * k + 2 * k * (k + 1) / (count - k - 1)
+    amplitude, decay, tempering = estimates + [(_NAN, _NAN, (_NAN, _NAN))] * (3 - parameters)
+    r_squared, aicc = _scores(residual, parameters, log_f)
     return LawFit(
         law=DecayLaw(name, amplitude[0], decay[0], tempering[0]),
         amplitude_error=amplitude[1],
         decay_error=decay[1],
-        r_squared=float(1 - residual / total) if total > 0 else float("nan"),
-        aicc=float(aicc),
+        r_squared=r_squared,
+        aicc=aicc,
         tempering_error=tempering[1],
         amplitude_interval=amplitude[2],
         decay_interval=decay[2],
         tempering_interval=tempering[2],
     )
+
+
+def _fit_two_exponentials(lag: Array, log_f: Array) -> LawFit:
+    """Fit two exponentials by their share at the first lag and their rates, which logistic curves keep in bounds."""
+    low, high = -np.log(1e3 * lag[-1]), np.log(10 / lag[0])
+
+    def parts(free: Array) -> tuple[Array, Array]:
+        """Give the logarithms of both parts at the first lag and both rates, fast and slow, for free numbers of shape (..., 3)."""
+        fast = low + (high - low) * special.expit(free[..., 0])
+        rates = np.exp(np.stack([fast, low + (fast - low) * special.expit(free[..., 1])], axis=-1))
+        return special.log_expit((60 * special.expit(free[..., 2:]) - 40) * np.array([-1.0, 1.0])), rates
+
+    def residuals(free: Array) -> Array:
+        at_first, rates = parts(free)
+        each = at_first[..., None] - rates[..., None] * (lag - lag[0])
+        change = np.logaddexp(each[..., 0, :], each[..., 1, :]) - (log_f - log_f[0])
+        return change - change.mean(-1, keepdims=True)
+
+    cost = np.square(residuals(_STARTS)).sum(-1)
+    starts = np.take_along_axis(_STARTS, cost.argmin(0)[None, :, None], axis=0)[0]  # the best one for every first number
+    free = _descend(residuals, starts)
+    residual = np.square(residuals(free)).sum(-1)
+    at_first, (fast, slow) = parts(free[residual.argmin()])
+    at_zero = at_first + np.array([fast, slow]) * lag[0]
+    curve = special.logsumexp(at_zero - np.outer(lag, [fast, slow]), axis=-1)
+    law = DecayLaw(
+        "two_exponentials",
+        amplitude=float(np.exp(np.mean(log_f - curve) + special.logsumexp(at_zero))),
+        decay=float(np.exp(-fast)),
+        slow=float(np.exp(-slow)),
+        share=float(special.expit(at_zero[1] - at_zero[0])),
+    )
+    r_squared, aicc = _scores(residual.min(), 4, log_f)
+    return LawFit(law, _NAN, _NAN, r_squared, aicc, _NAN, (_NAN, _NAN), (_NAN, _NAN), (_NAN, _NAN))
+
+
+def _descend(residuals: Callable[[Array], Array], free: Array) -> Array:
+    """Go downhill from every start at once, shape (starts, numbers), by Levenberg and Marquardt's method."""
+    here, damping = residuals(free), np.full(len(free), 1e-2)
+    unit = np.eye(free.shape[-1])
+    for _ in range(60):
+        slopes = (residuals(free[:, None] + 1e-6 * unit) - residuals(free[:, None] - 1e-6 * unit)) / 2e-6
+        normal = slopes @ slopes.swapaxes(-1, -2)
+        held = damping * normal.trace(axis1=-2, axis2=-1) + 1e-30
+        tried = free - np.linalg.solve(normal + held[:, None, None] * unit, slopes @ here[..., None])[..., 0]
+        there = residuals(tried)
+        better = np.square(there).sum(-1) < np.square(here).sum(-1)
+        free, here = np.where(better[:, None], tried, free), np.where(better[:, None], there, here)
+        damping = np.maximum(damping * np.where(better, 0.2, 4.0), 1e-10)
+    return free
+
+
+def _scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float]:
+    """Give R² on log f, and AICc with residuals counted as the rounding of log f at the least."""
+    count, k = log_f.size, parameters + 1  # the residual variance is estimated, too
+    total = np.sum((log_f - log_f[0] - (log_f - log_f[0]).mean()) ** 2)
+    rounding = 8 * np.finfo(float).eps * (1 + np.abs(log_f).max())
+    aicc = float("inf")
+    if count > k + 1:
+        aicc = float(count * np.log(max(residual / count, rounding**2)) + 2 * k + 2 * k * (k + 1) / (count - k - 1))
+    return float(1 - residual / total) if total > 0 else _NAN, aicc
 
 
 def matching(lags: Iterable[int], name: str, values: Array, axis: int) -> tuple[Array, Array]:

@@ -5,6 +5,7 @@ Every function takes a dataset as `lwcore.experiment.run` returns it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -20,27 +21,29 @@ def decay(results: xr.Dataset) -> pd.DataFrame:
     """Compare the decay laws of every model's envelope, fitted for each seed.
 
     Returns:
-        For each model and order: in how many seeds each law is the best by AICc; the medians over seeds of R² on log f and of AICc of the
-        power law less that of the exponential (positive: the exponential fits better); and the exponential's time scale −1/log λ (steps)
-        and the power's exponent β, median (least to largest seed).
+        For each model and order: the best laws by AICc with their seeds; the medians over seeds of R² on log f and of the AICc of the
+        power law less that of the exponential, and less that of two exponentials (positive: the power fits worse); and the exponential's
+        time scale −1/log λ (steps), the power's exponent β and the two exponentials' time scales, median (least to largest seed).
     """
-    rows = []
+    short, rows = {"tempered_power": "tempered", "two_exponentials": "two exp."}, []
     for model in results.model.values:
         for order in results.order.values:
             fits = _fits(results.sel(model=model, order=order))
-            best = [fit.best.law.name for fit in fits]
+            best = Counter(short.get(fit.best.law.name, fit.best.law.name) for fit in fits)
             rows.append(
                 {
                     "model": model,
                     "order": order,
-                    "exponential best": f"{best.count('exponential')} of {len(best)}",
-                    "power best": f"{best.count('power')} of {len(best)}",
-                    "tempered best": f"{best.count('tempered_power')} of {len(best)}",
+                    "best law": ", ".join(f"{law} {count}" for law, count in best.most_common()),
                     "R² exponential": np.median([fit.exponential.r_squared for fit in fits]),
                     "R² power": np.median([fit.power.r_squared for fit in fits]),
+                    "R² two exp.": np.median([fit.two_exponentials.r_squared for fit in fits]),
                     "AICc, power − exponential": np.median([fit.power.aicc - fit.exponential.aicc for fit in fits]),
+                    "AICc, power − two exp.": np.median([fit.power.aicc - fit.two_exponentials.aicc for fit in fits]),
                     "τ (steps)": _with_range([-1 / np.log(fit.exponential.law.decay) for fit in fits]),
                     "β": _with_range([fit.power.law.decay for fit in fits]),
+                    "two exp., fast τ": _with_range([-1 / np.log(fit.two_exponentials.law.decay) for fit in fits]),
+                    "slow τ": _with_range([-1 / np.log(fit.two_exponentials.law.slow) for fit in fits]),
                 }
             )
     return pd.DataFrame(rows).set_index(["model", "order"]).round(3)

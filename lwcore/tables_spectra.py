@@ -39,7 +39,7 @@ def decay(results: xr.Dataset) -> pd.DataFrame:
         tempering = np.array([fit.tempered.law.tempering for fit in fits])
         cut = -1 / np.log(np.where(tempering < 1, tempering, np.nan))
         rows[model, order] = {
-            "best law": ", ".join(f"{law.split('_')[0]} {n}" for law, n in Counter(fit.best.law.name for fit in fits).most_common()),
+            "best law": ", ".join(f"{law.replace('_', ' ')} {n}" for law, n in Counter(fit.best.law.name for fit in fits).most_common()),
             "ΔAICc": _range([fit.power.aicc - fit.exponential.aicc for fit in fits], ".0f"),
             "R² exp.": f"{np.median([fit.exponential.r_squared for fit in fits]):.2f}",
             "R² power": f"{np.median([fit.power.r_squared for fit in fits]):.2f}",

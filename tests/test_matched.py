@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from lwcore import matched
 from lwcore.bptt import matched_statistic, random_direction
+from lwcore.config import Config
+from lwcore.inference import infer
 from lwcore.network import Network
 from tests import oracles
 from tests.networks import CELLS, draw, make
@@ -129,3 +137,49 @@ def test_bootstrap_covers_and_estimates_print():
     assert 180 <= held <= 199
     words = matched.Estimate(np.array([0.5]), np.array([0.25]), np.array([0.75])).words(1)
     assert words == ["0.5 (0.2 to 0.8)"]
+
+
+@given(log_factors=hnp.arrays(float, 4, elements=st.floats(-20, 20)), seed=st.integers(0, 2**32 - 1))
+def test_a_factor_that_all_rates_at_a_lag_share_cancels(log_factors, seed):
+    """From rates to N(ℓ) by the package's own functions: f once, N(ℓ) stays; by version 2's letter it goes as γ^−α."""
+    generator, lags, factors = torch.Generator().manual_seed(seed), [1, 2, 4, 8], np.exp(log_factors)
+    rates = torch.randn(64, 3, 4, 5, generator=generator, dtype=torch.float64)  # of both signs, and no factor of any kind
+    alignments = 0.3 * rates.sign() + torch.randn(rates.shape, generator=generator, dtype=torch.float64)
+    settings = Config.named("smoke").diagnostics.model_copy(update={"lags": tuple(lags)})
+
+    whole = alignments.sum((1, 2, 3)).expand(1, 4, -1).numpy()  # a gradient that is not weighted by the lag's rates
+
+    def found(rates):
+        statistic = matched_statistic(rates, alignments, torch.ones(4, 5, dtype=torch.float64)).T[None].numpy()
+        variables = {
+            "rate": (("order", "lag", "unit"), rates.abs().mean((0, 1))[None].numpy()),
+            "statistic": (("probe", "lag", "sequence"), statistic),
+            "projection": (("probe", "lag", "sequence"), whole),
+        }
+        return infer(xr.Dataset(variables, {"lag": lags, "order": ["first"], "view": ("probe", ["first"])}), settings).isel(probe=0)
+
+    plain, scaled = found(rates), found(rates * torch.as_tensor(factors)[:, None])
+    close = functools.partial(xr.testing.assert_allclose, check_dim_order=False)
+    gamma = xr.DataArray(factors, {"lag": lags})
+    for name in ("signal", "envelope"):
+        close(scaled[name], gamma * plain[name], rtol=1e-12)
+    before, after = plain.sel(noise_definition="lag"), scaled.sel(noise_definition="lag")
+    close(after.scale, gamma * before.scale, rtol=1e-12)
+    close(after.alpha, before.alpha, rtol=1e-12)
+    power = xr.where(before.reading == "letter_v2", before.alpha, 0.0)  # of 1/γ; in the noise of the whole gradient it is 2
+    close(after.required, before.required * gamma**-power, rtol=1e-9)
+    before, after = (one.required.sel(noise_definition="total", reading="variance") for one in (plain, scaled))
+    close(after, before * gamma**-2, rtol=1e-9)
+
+
+def test_the_scale_of_the_statistic_is_at_most_the_envelope_times_an_alignment():
+    """Whatever the rates are: |T| ≤ f max|a|, so no scale can stay up where f goes to zero."""
+    for seed in range(20):
+        terms = noise_terms(50, ends=1, seed=seed)
+        largest = terms.alignments.abs().amax((-1, -3, -4))[0]
+        for rates in (terms.rates, torch.randn(terms.rates.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))):
+            statistic = terms._replace(rates=rates).statistic(terms.signs)[:, 0]
+            low, high = np.quantile(statistic, [0.25, 0.75], axis=0)
+            f = rates.abs().sum(-1).amax((0, 1))
+            assert (high - low <= 2 * (f * largest).numpy()).all()
+            assert (statistic.abs() <= rates.abs().sum(-1)[:, 0] * largest).all()

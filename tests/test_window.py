@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -32,9 +32,10 @@ LAWS = [
     DecayLaw("power", 0.5, 0.8),
     DecayLaw("logarithmic", 2.0),
     DecayLaw("tempered_power", 2.0, 0.6, 0.99),
+    DecayLaw("two_exponentials", 2.0, 0.6, slow=0.99, share=0.03),
 ]
 LAW_NAMES = [law.name for law in LAWS]
-FITS = ("exponential", "power", "logarithmic", "tempered")  # what DecayFit calls them
+FITS = ("exponential", "power", "logarithmic", "tempered", "two_exponentials")  # what DecayFit calls them
 
 required_numbers = hnp.arrays(float, (2, 6), elements=st.one_of(st.floats(0, 1e6), st.just(math.inf)))
 budget_lists = hnp.arrays(float, 5, elements=st.floats(0, 1e6)).map(np.sort)
@@ -203,6 +204,8 @@ def test_bounds_of_the_window_by_hand() -> None:
         (lambda: mixture_envelope([1.0], [1.0, 2.0], [1.0, 2.0, 3.0]), r"weights has shape \(3,\)"),
         (lambda: fit_decay(LAGS, np.ones(LAGS.size), confidence=1.0), r"confidence = 1\.0"),
         (lambda: DecayLaw("tempered_power", 1.0, 0.5), "tempering = nan"),
+        (lambda: DecayLaw("two_exponentials", 1.0, 0.5), "slow = nan"),
+        (lambda: DecayLaw("two_exponentials", 1.0, 0.5, slow=0.9, share=1.0), r"share = 1\.0"),
     ],
 )
 def test_bad_input_is_named(call, message: str) -> None:
@@ -283,6 +286,7 @@ def test_regimes(law: DecayLaw, rate: str) -> None:
         "power": lambda: np.diff(np.log(finite))[-1] / np.diff(np.log(kept))[-1] * p * law.decay,
         "logarithmic": lambda: np.diff(np.log(np.log1p(finite)))[-1] / np.diff(np.log(kept))[-1] * p,
         "tempered_power": lambda: np.diff(finite)[-1] / (np.diff(np.log(kept))[-1] / (p * -math.log(law.tempering))),
+        "two_exponentials": lambda: np.diff(finite)[-1] / (np.diff(np.log(kept))[-1] / (p * -math.log(law.slow))),
     }[law.name]()
     assert slope == pytest.approx(1, rel=0.2 if law.name == "tempered_power" else 1e-9)
     for unit in (1e-12, 1e12):
@@ -317,6 +321,7 @@ def test_exact_laws_are_recovered(amplitude: float, decay: float, tau: float, na
         "power": (decay,),
         "logarithmic": (),
         "tempered": (decay, math.exp(-1 / tau)),
+        "two_exponentials": (math.exp(-1 / min(decay, 2)), float("nan"), math.exp(-10 / tau - 1 / 80), 0.02 * decay),
     }[name]
     true = DecayLaw("tempered_power" if name == "tempered" else name, amplitude, *parameters)
     result = fit_decay(LAGS, true.envelope(LAGS))
@@ -336,14 +341,15 @@ def test_fit_does_not_depend_on_the_unit(unit: float) -> None:
     assert plain.best.law.name == scaled.best.law.name
     for name in FITS:
         before, after = getattr(plain, name), getattr(scaled, name)
-        assert after.law.amplitude == pytest.approx(unit * before.law.amplitude, rel=1e-10, abs=0)
-        assert after.amplitude_error == pytest.approx(unit * before.amplitude_error, rel=1e-10, abs=0)
+        close = 1e-6 if name == "two_exponentials" else 1e-9  # where a search ends is less exact than a line
+        assert after.law.amplitude == pytest.approx(unit * before.law.amplitude, rel=close, abs=0)
+        assert after.amplitude_error == pytest.approx(unit * before.amplitude_error, rel=close, abs=0, nan_ok=True)
         np.testing.assert_allclose(after.amplitude_interval, unit * np.array(before.amplitude_interval), rtol=1e-10)
         shape = [
-            (fit.law.decay, fit.decay_error, fit.r_squared, fit.aicc, fit.law.tempering, *fit.decay_interval, *fit.tempering_interval)
+            (*dataclasses.astuple(fit.law)[2:], fit.decay_error, fit.r_squared, fit.aicc, *fit.decay_interval, *fit.tempering_interval)
             for fit in (before, after)
         ]
-        np.testing.assert_allclose(shape[1], shape[0], rtol=1e-9)
+        np.testing.assert_allclose(shape[1], shape[0], rtol=close)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +359,7 @@ def test_fit_does_not_depend_on_the_unit(unit: float) -> None:
 )
 def test_errors_and_intervals_are_those_of_repeated_fits(name: str, law: DecayLaw) -> None:
     lags = LAGS[::5]  # few, so that the degrees of freedom count
-    trials = 1500
+    trials = 500
     noise = np.exp(np.random.default_rng(1).normal(0, 0.02, (trials, lags.size)))
     fits = [getattr(fit_decay(lags, law.envelope(lags) * factor, confidence=0.8), name) for factor in noise]
     for parameter in ("amplitude", "decay", "tempering"):
@@ -361,7 +367,7 @@ def test_errors_and_intervals_are_those_of_repeated_fits(name: str, law: DecayLa
         if math.isnan(true):
             continue
         errors = [getattr(fit, f"{parameter}_error") for fit in fits]
-        assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std([getattr(fit.law, parameter) for fit in fits]), rel=0.07)
+        assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std([getattr(fit.law, parameter) for fit in fits]), rel=0.12)
         covered = sum(low <= true <= high for low, high in (getattr(fit, f"{parameter}_interval") for fit in fits))
         assert np.all(stats.binom.ppf([0.0005, 0.9995], trials, 0.8) * [1, -1] <= covered * np.array([1, -1]))
 
@@ -371,24 +377,48 @@ def test_criterion_and_share_explained_by_their_definitions(n: int) -> None:
     lags = LAGS[:n]
     f = LAWS[1].envelope(lags) * np.exp(np.random.default_rng(2).normal(0, 0.3, n))
     found = fit_decay(lags, f)
-    for fit, k in ((found.exponential, 3), (found.power, 3), (found.logarithmic, 2), (found.tempered, 4)):
+    for fit, k in zip((getattr(found, name) for name in FITS), (3, 3, 2, 4, 5), strict=True):
         residual = np.sum((np.log(f) - np.log(fit.law.envelope(lags))) ** 2)
         assert fit.r_squared == pytest.approx(1 - residual / np.sum((np.log(f) - np.log(f).mean()) ** 2))
-        assert fit.aicc == pytest.approx(n * np.log(residual / n) + 2 * k + 2 * k * (k + 1) / (n - k - 1))
+        penalty = 2 * k + 2 * k * (k + 1) / (n - k - 1) if n > k + 1 else math.inf
+        assert fit.aicc == pytest.approx(n * np.log(residual / n) + penalty)
         if fit is found.power or fit is found.tempered:
             assert np.diff(fit.decay_interval)[0] / 2 == pytest.approx(stats.t.ppf(0.975, n - k + 1) * fit.decay_error)
     assert found.best.aicc == min(getattr(found, name).aicc for name in FITS)
 
 
 def test_criterion_tells_a_bend_from_noise() -> None:
-    noise = np.exp(np.random.default_rng(4).normal(0, 0.05, (200, LAGS.size)))
+    noise = np.exp(np.random.default_rng(4).normal(0, 0.05, (100, LAGS.size)))
     chosen = {
-        law.name: [fit_decay(LAGS, law.envelope(LAGS) * factor).best.law.name for factor in noise] for law in (LAWS[0], LAWS[1], LAWS[3])
+        law.name: [fit_decay(LAGS, law.envelope(LAGS) * factor).best.law.name for factor in noise]
+        for law in (LAWS[0], LAWS[1], LAWS[3], LAWS[4])
     }
-    assert chosen["tempered_power"].count("tempered_power") == 200
-    for name in ("exponential", "power"):  # AICc takes a needless parameter in about one of eight cases
-        assert 150 < chosen[name].count(name) < 195
-        assert chosen[name].count(name) + chosen[name].count("tempered_power") == 200
+    for name in ("tempered_power", "two_exponentials"):
+        assert chosen[name].count(name) == 100
+    for name, richer in (("exponential", {"tempered_power", "two_exponentials"}), ("power", {"tempered_power"})):
+        assert 70 < chosen[name].count(name) < 98  # AICc takes a needless parameter in one of some eight cases
+        assert set(chosen[name]) == {name, *richer}
+
+
+def test_two_exponentials_are_fitted_as_well_as_from_many_starts() -> None:
+    """SciPy's bounded least squares on amplitudes and time constants, from 27 starts."""
+    lags = np.array([1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 160])
+    rng = np.random.default_rng(5)
+    for law in LAWS:
+        log_f = np.log(law.envelope(lags)) + rng.normal(0, 0.2, lags.size)
+
+        def residuals(free: np.ndarray, log_f: np.ndarray = log_f) -> np.ndarray:
+            tau, weights = np.exp(free[:2]), np.exp(free[2:])
+            return np.log(weights @ np.exp(-lags / tau[:, None])) - log_f
+
+        starts = product((2, 5, 10), (30, 80, 200), (0.1, 0.3, 0.6))
+        bounds = np.log([0.1, 0.1, 1e-12, 1e-12]), np.log([1.6e5, 1.6e5, 1e12, 1e12])
+        costs = [
+            optimize.least_squares(residuals, np.log([fast, slow, 2 * (1 - w), 2 * w]), bounds=bounds).cost for fast, slow, w in starts
+        ]
+        fit = fit_decay(lags, np.exp(log_f)).two_exponentials
+        assert (1 - fit.r_squared) * np.sum((log_f - log_f.mean()) ** 2) <= 2 * min(costs) * (1 + 1e-6)
+        assert math.isnan(fit.amplitude_error)
 
 
 def test_five_lags_are_too_few_to_choose_the_tempered_law() -> None:

@@ -7,10 +7,12 @@ recoverable, and its figures may have come from others.
 from __future__ import annotations
 
 import numpy as np
+import xarray as xr
 
-from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, rather, when, within
+from lwcore.claims.claim import Chapter, Facts, Kind, Measured, as_stated, at_least, at_most, exactly, in_part, over, rather, within
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import EXPANSIONS, SCALAR, fits, numbers, power_gain, remaining
+from lwcore.decay import DecayFit
 from lwcore.mixtures import power_stretch
 
 chapter = Chapter("livi", Kind.NETWORK)
@@ -21,22 +23,28 @@ chapter = Chapter("livi", Kind.NETWORK)
     "§6.1",
     "In the three cells the products of Jacobians reduce to gate factors, so that the closed forms give the effective rates.",
     as_stated("exact over first-order envelope at lag 16, networks of the run paper-v2 (least to largest)", within(0.9, 1.1)),
-    when(
+    in_part(
         "near the start of training, from gates at 0.05, over some thirty steps",
         "the same at lag 32, five cells of the run paper-v6-part",
         within(0.9, 1.1),
     ),
     code=("lwcore.transport.effective_rates", "lwcore.orders.compare_orders"),
-    counterexample="DiagGate trained as in version 2: at lag 16 the exact envelope is 57 to 108 times the closed form.",
+    counterexample="DiagGate trained as in version 2: at lag 16 the exact envelope is {low:.0f} to {high:.0f} times the closed form.",
     fair="The closed forms hold for the first steps, the more of them the less a gate lets go; beyond, trained recurrent matrices carry"
     " what the gates let go.",
 )
-def _(runs: Runs) -> tuple[Measured, Measured]:
-    def ratio(name: str, lag: int) -> Measured:
+def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
+    def ratio(name: str, lag: int) -> xr.DataArray:
         envelope = runs[name].envelope.sel(lag=lag)
-        return over(numbers(envelope.sel(order="exact") / envelope.sel(order="first")))
+        return envelope.sel(order="exact") / envelope.sel(order="first")
 
-    return ratio("paper-v2", 16), ratio("paper-v6-part", 32)
+    version_2 = ratio("paper-v2", 16)
+    diagonal = version_2.sel(model="DiagGate")
+    return (
+        over(numbers(version_2)),
+        over(numbers(ratio("paper-v6-part", 32))),
+        {"low": float(diagonal.min()), "high": float(diagonal.max())},
+    )
 
 
 @chapter.claim(
@@ -46,6 +54,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     as_stated("f(32)/f(1), networks of both cells in the run paper-v2, zeroth and first order (least to largest)", at_most(1e-3)),
     code="lwcore.experiment.run",
     reported=True,
+    fixed="ConstGate's gate stays at one half, as version 2 has it at the start: at zeroth order its f(32)/f(1) is 2⁻³¹ in any run.",
 )
 def _(runs: Runs) -> Measured:
     return over(numbers(remaining(runs["paper-v2"], 32).sel(model=SCALAR, order=EXPANSIONS)))
@@ -70,6 +79,7 @@ def _(runs: Runs) -> Measured:
     as_stated("R² on log f, networks of both cells in the run paper-v2, zeroth and first order (least to largest)", at_least(0.99)),
     code="lwcore.decay.fit_decay",
     reported=True,
+    fixed="ConstGate's envelope at zeroth order is an exponential by definition.",
 )
 def _(runs: Runs) -> Measured:
     return over(fit.exponential.r_squared for fit in fits(runs["paper-v2"], SCALAR, EXPANSIONS))
@@ -82,6 +92,7 @@ def _(runs: Runs) -> Measured:
     as_stated("R² on log f, networks of both cells in the run paper-v2, zeroth and first order (least to largest)", at_most(0.9)),
     code="lwcore.decay.fit_decay",
     reported=True,
+    fixed="For ConstGate at zeroth order the grid of lags alone gives the number: that of a power fitted to an exponential.",
 )
 def _(runs: Runs) -> Measured:
     return over(fit.power.r_squared for fit in fits(runs["paper-v2"], SCALAR, EXPANSIONS))
@@ -94,6 +105,7 @@ def _(runs: Runs) -> Measured:
     as_stated("time constant of f (steps), both cells in the run paper-v2, zeroth and first order (least to largest)", at_most(8)),
     code="lwcore.decay.fit_decay",
     reported=True,
+    fixed="ConstGate's gate stays at one half: at zeroth order its time constant is 1/log 2 = 1.44 steps in any run.",
 )
 def _(runs: Runs) -> Measured:
     return over(-1 / np.log(fit.exponential.law.decay) for fit in fits(runs["paper-v2"], SCALAR, EXPANSIONS))
@@ -109,21 +121,56 @@ def _(runs: Runs) -> Measured:
         at_least(0.05),
     ),
     code="lwcore.decay.fit_decay",
+    fixed="ConstGate's envelope at zeroth order is an exponential by definition.",
 )
 def _(runs: Runs) -> Measured:
     return over(-one for name in ("small", "paper-v2") for one in power_gain(runs[name], SCALAR, EXPANSIONS))
 
 
 @chapter.claim(
-    "constant-gate-closer-to-a-power",
+    "exact-envelopes-fast-then-slow",
     "§6.2, asked of the exact transport",
-    "The exact envelope of ConstGate, whose gates have no spread at all, is closer to a power law than to an exponential.",
-    as_stated("R² of the power law less that of the exponential, ConstGate in the runs small and paper-v2 (least to largest)", at_least(0)),
+    "The exact envelope is fast at first and slow later: two exponentials describe it better than a power of the lag.",
+    as_stated(
+        "AICc of a power less that of two exponentials, 15 lags, medians over five seeds of the run small: median of the five cells (least"
+        " to largest cell)",
+        at_least(0),
+    ),
+    in_part(
+        "for ConstGate and SharedGate, the cells with one gate for all neurons",
+        "the same for each of their 16 networks in the runs small and paper-v2 (least to largest)",
+        at_least(0),
+    ),
+    rather(
+        "in these two the fast part does not last longer than the gate",
+        "its time constant over that of the gate, the same 16 networks (least to largest)",
+        at_most(1),
+    ),
+    rather(
+        "their slow part lasts much longer than the gate",
+        "its time constant over that of the gate, the same 16 networks (least to largest)",
+        at_least(10),
+    ),
     code="lwcore.decay.fit_decay",
     paper="ours",
+    seen="It took the place of a comparison of a power with one exponential; both were seen to be wrong models. The rule on the fast part"
+    " was 0.5 to 1, which its least network misses.",
 )
-def _(runs: Runs) -> Measured:
-    return over(one for name in ("small", "paper-v2") for one in power_gain(runs[name], ["ConstGate"], ["exact"]))
+def _(runs: Runs) -> tuple[Measured, ...]:
+    small = runs["small"]
+    cells = [np.median([_bend(fit) for fit in fits(small, [model], ["exact"])]) for model in small.model.values]
+    exact, gates = ([fit for name in ("small", "paper-v2") for fit in fits(runs[name], SCALAR, [order])] for order in ("exact", "zeroth"))
+    gate = [-np.log(fit.exponential.law.decay) for fit in gates]
+    fast, slow = (
+        over(rate / -np.log(getattr(fit.two_exponentials.law, name)) for fit, rate in zip(exact, gate, strict=True))
+        for name in ("decay", "slow")
+    )
+    return over(cells), over(map(_bend, exact)), fast, slow
+
+
+def _bend(fit: DecayFit) -> float:
+    """Give AICc of the power less that of two exponentials: positive where the latter fit better."""
+    return fit.power.aicc - fit.two_exponentials.aicc
 
 
 @chapter.claim(
@@ -136,6 +183,7 @@ def _(runs: Runs) -> Measured:
     ),
     code="lwcore.experiment.run",
     reported=True,
+    fixed="The larger one of the other two is ConstGate's, at zeroth order 2⁻³¹ in any run whose gate is one half.",
 )
 def _(runs: Runs) -> Measured:
     left = remaining(runs["paper-v2"], 32).sel(order=EXPANSIONS)
@@ -153,9 +201,8 @@ def _(runs: Runs) -> Measured:
         at_least(0.01),
     ),
     code="lwcore.experiment.run",
-    counterexample="DiagGate trained by SGD from gates at one half: time scales stay at one to three steps, and f(160)/f(1) is below"
-    " 1e-20.",
-    fair="DiagGate's gates retain more than the others', over some steps after SGD and a few dozen after AdamW.",
+    counterexample="DiagGate trained by SGD from gates at one half: f(160)/f(1) is at most {0.high:.0e}.",
+    fair="DiagGate's gates retain more than the others', over some steps after SGD and more after AdamW.",
     reported=True,
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
@@ -168,19 +215,29 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     "§6.2, Fig. 1",
     "A power law fits DiagGate's envelope well.",
     as_stated("R² on log f, DiagGate in the run paper-v2, zeroth and first order (least to largest)", at_least(0.95)),
-    when(
-        "for the exact diagonal of the transport, after AdamW from smaller gates (run small)",
+    rather(
+        "an exponential does",
+        "R² of an exponential on log f, DiagGate in the run paper-v2, zeroth and first order (least to largest)",
+        at_least(0.95),
+    ),
+    rather(
+        "another envelope, that of the exact transport after AdamW from smaller gates, is close to a power law in DiagGate",
         "R² on log f, DiagGate in the run small, exact (least to largest)",
         at_least(0.95),
     ),
     code="lwcore.decay.fit_decay",
-    counterexample="DiagGate trained as in version 2: R² 0.77 for a power law and 0.997 for an exponential.",
-    fair="In the exact transport DiagGate's envelope is close to a power law, and so are those of other cells.",
+    counterexample="DiagGate trained as in version 2: R² {0.value:.2f} for a power law and {1.value:.3f} for an exponential.",
+    fair="In the exact transport after AdamW DiagGate's envelope is close to a power law.",
     reported=True,
+    seen="The exact envelope after AdamW had stood as a condition; it is another object and another training.",
 )
-def _(runs: Runs) -> tuple[Measured, Measured]:
-    found = fits(runs["paper-v2"], ["DiagGate"], EXPANSIONS), fits(runs["small"], ["DiagGate"], ["exact"])
-    return over(fit.power.r_squared for fit in found[0]), over(fit.power.r_squared for fit in found[1])
+def _(runs: Runs) -> tuple[Measured, Measured, Measured]:
+    gates, exact = fits(runs["paper-v2"], ["DiagGate"], EXPANSIONS), fits(runs["small"], ["DiagGate"], ["exact"])
+    return (
+        over(fit.power.r_squared for fit in gates),
+        over(fit.exponential.r_squared for fit in gates),
+        over(fit.power.r_squared for fit in exact),
+    )
 
 
 @chapter.claim(
@@ -188,19 +245,21 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     "§6.2, Fig. 1",
     "An exponential fits DiagGate's envelope noticeably worse than a power law.",
     as_stated("R² of the power law less that of the exponential, DiagGate in the run paper-v2, zeroth and first order", at_least(0.05)),
-    when(
-        "for the exact diagonal of the transport (runs small and paper-v2)",
+    rather(
+        "another envelope, that of the exact transport, is closer to a power in DiagGate (runs small and paper-v2)",
         "the same, DiagGate in both runs, exact (least to largest)",
         at_least(0.05),
     ),
     code="lwcore.decay.fit_decay",
-    counterexample="DiagGate trained as in version 2: R² 0.77 for a power law and 0.997 for an exponential.",
+    counterexample="DiagGate trained as in version 2: the exponential's R² is the larger one, by {worse:.2f}.",
     fair="An exponential fits the exact transport of DiagGate worse than a power law.",
     reported=True,
+    seen="The exact envelope had stood as a condition; it is another object.",
 )
-def _(runs: Runs) -> tuple[Measured, Measured]:
+def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     exact = power_gain(runs["paper-v2"], ["DiagGate"], ["exact"]) + power_gain(runs["small"], ["DiagGate"], ["exact"])
-    return over(power_gain(runs["paper-v2"], ["DiagGate"], EXPANSIONS)), over(exact)
+    gates = over(power_gain(runs["paper-v2"], ["DiagGate"], EXPANSIONS))
+    return gates, over(exact), {"worse": -gates.value}
 
 
 @chapter.claim(
@@ -218,8 +277,8 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
         at_least(1.5),
     ),
     code="lwcore.mixtures.power_stretch",
-    counterexample="DiagGate in the run small, gates alone: local slopes agree over a factor of 2 to 4 in the lag.",
-    fair="Over a factor of two to four in the lag the envelope of DiagGate's gates falls about as a power, and faster beyond.",
+    counterexample="DiagGate in the run small, gates alone: local slopes agree over a factor of {1.low:.1f} to {1.high:.1f} in the lag.",
+    fair="Over a factor of {1.low:.1f} to {1.high:.1f} in the lag the envelope of DiagGate's gates falls about as a power, then faster.",
     reported=True,
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
@@ -242,14 +301,15 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     ),
     rather("an exponential or a power is closer in every network", "networks closest to c/log(1 + ℓ)", at_most(0)),
     code="lwcore.decay.fit_decay",
-    counterexample="The slowest of these envelopes, an LSTM's, falls 55-fold from lag 1 to 160, c/log(1 + ℓ) 7-fold.",
+    counterexample="From lag 1 to 160 the slowest of these envelopes falls by a factor of {slowest:.0f}, c/log(1 + ℓ) by {law:.1f}.",
     fair="Exponential and, in part, algebraic decay are seen in the experiments; the logarithmic regime is a limiting case.",
     reported=True,
 )
-def _(runs: Runs) -> tuple[Measured, Measured]:
+def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     closest = []
     for name in ("small", "paper-v2"):
         for fit in fits(runs[name], runs[name].model.values, EXPANSIONS):
             closest.append(max((fit.exponential, fit.power, fit.logarithmic), key=lambda one: one.r_squared).law.name)
     counts = {law: closest.count(law) for law in ("logarithmic", "power", "exponential")}
-    return exactly(min(counts.values())), exactly(counts["logarithmic"])
+    left = max(float(remaining(runs[name], 160).sel(order=EXPANSIONS).max()) for name in ("small", "paper-v2"))
+    return exactly(min(counts.values())), exactly(counts["logarithmic"]), {"slowest": 1 / left, "law": np.log(161) / np.log(2)}
