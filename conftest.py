@@ -1,8 +1,9 @@
 """Text notebooks as tests: every code cell is one test, and cells tagged ``nbval-check-output`` must print what was recorded.
 
 nbval alone reads ``.ipynb`` only, and compares nothing where a notebook stores no outputs. Here the notebook is MyST text. It is executed
-only if neither the book's build nor an earlier test has left its outputs (``book/_ext/executed.py``); nbval compares them. Recorded outputs stand in ``tests/reference_outputs/<notebook>.json``, keyed by a hash of the cell's source: an edited cell has no
-reference until ``make references`` records one, and a checked cell without a reference fails.
+only if neither the book's build nor an earlier test has left its outputs (``book/_ext/executed.py``); nbval compares them with those in
+``tests/reference_outputs/<notebook>.json``, keyed by a hash of the cell's source: an edited cell has no reference until ``make
+references`` records one, and a checked cell without a reference fails.
 
 The profiles of Hypothesis, which the property tests run under, are set here as well.
 """
@@ -12,6 +13,7 @@ import json
 import os
 import sys
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import hypothesis
@@ -77,10 +79,8 @@ class TextNotebook(IPyNbFile):
         """Get the cells' outputs: up to the first that fails, if one does."""
         self.setup_sanitize_files()
         notebook = executed.read(self.path)
-        try:
+        with suppress(CellExecutionError):  # the cell that failed says so in its own test
             notebook = executed.executed(self.path, notebook)
-        except CellExecutionError:
-            pass  # of the cell that failed, in its own test
         self.outcomes = [cell for cell in notebook.cells if cell.cell_type == "code"]
 
     def teardown(self):

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import time
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import jupytext
@@ -49,7 +49,7 @@ def key(path, notebook=None):
     return digest.hexdigest()[:16]
 
 
-@lru_cache(maxsize=None)
+@cache
 def fingerprint(path, mtime_ns):
     """Give a file's digest; a file is read once for each time it was changed."""
     return hashlib.sha256(path.read_bytes()).digest()
@@ -94,7 +94,7 @@ def imported(tree):
                 yield from (".".join(parts[: n + 1]) for n in range(len(parts)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def imports_of(path, mtime_ns):
     """Name the modules of the package that a module imports."""
     return list(imported(ast.parse(path.read_text(encoding="utf-8"))))
