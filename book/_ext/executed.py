@@ -8,6 +8,7 @@ of the repository is kept, so that no key is too narrow.
 import ast
 import hashlib
 import json
+import os
 import re
 import sys
 import time
@@ -23,6 +24,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "_build" / ".jupyter_cache"
+os.environ.setdefault("LWCORE_NETWORKS", str(ROOT / "_build" / "networks"))  # trained once, for notebooks and for the tests of claims
 LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution: `.ci/run` counts them
 TIMEOUT = 900
 PACKAGE = "lwcore"
@@ -161,9 +163,10 @@ def run(notebook, folder):
         for index, cell in enumerate(framed.cells):
             client.execute_cell(cell, index, store_history=cell not in (listen, report))
     opened = {source_of((Path(folder) / name).resolve()) for name in json.loads(report.outputs[0]["text"])}
-    return {path for path in opened if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (PACKAGE, "book", "notebooks")}
+    ours = {path for path in opened if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (PACKAGE, "book", "notebooks")}
+    return {path for path in ours if path.is_file()}
 
 
 def source_of(path):
-    """Name the module that a compiled file was made of."""
-    return path.parents[1] / f"{path.name.partition('.')[0]}.py" if path.suffix == ".pyc" and path.parent.name == "__pycache__" else path
+    """Name the module that a compiled file, of Python or Numba, was made of."""
+    return path.parents[1] / f"{path.name.partition('.')[0]}.py" if path.parent.name == "__pycache__" else path
