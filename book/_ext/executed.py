@@ -66,11 +66,12 @@ def code_of(notebook):
 def reach(path, notebook):
     """List the files of the repository that a notebook can read: modules, with all they import, and what its code names."""
     tree = ast.parse(code_of(notebook))
-    found, waiting = set(), list(imported(tree))
+    found, seen, waiting = set(), set(), set(imported(tree))
     while waiting:
-        if (module := file_of(waiting.pop())) and module not in found:
+        seen.add(name := waiting.pop())
+        if module := file_of(name):
             found.add(module)
-            waiting += imports_of(module, module.stat().st_mtime_ns)
+            waiting |= imports_of(module, module.stat().st_mtime_ns) - seen
     if ROOT / PACKAGE / "config.py" in found:
         found.update((ROOT / PACKAGE / "configs").rglob("*.toml"))
     named = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
@@ -99,7 +100,7 @@ def imported(tree):
 @cache
 def imports_of(path, mtime_ns):
     """Name the modules of the package that a module imports."""
-    return list(imported(ast.parse(path.read_text(encoding="utf-8"))))
+    return set(imported(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def file_of(module):
