@@ -103,4 +103,4 @@ def test_editing_the_diagnosis_concerns_one_chapter():
 
 def reach(name):
     """What a notebook of the book can read."""
-    return executed.reach(ROOT / f"{name}.md", executed.read(ROOT / f"{name}.md"))
+    return executed.reach(ROOT / f"{name}.md")

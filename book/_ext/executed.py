@@ -42,11 +42,11 @@ def read(path):
     return jupytext.read(path)
 
 
-def key(path, notebook=None):
+def key(path):
     """Identify a notebook's code, all that it can reach, and the Python and the packages below it."""
-    notebook = notebook or read(path)
-    digest = hashlib.sha256(f"{sys.version}\n{code_of(notebook)}".encode())
-    for source in (ROOT / "constraints.txt", *sorted(reach(path, notebook))):
+    code, _, _ = parsed(path, path.stat().st_mtime_ns)
+    digest = hashlib.sha256(f"{sys.version}\n{code}".encode())
+    for source in (ROOT / "constraints.txt", *sorted(reach(path))):
         digest.update(source.relative_to(ROOT).as_posix().encode() + fingerprint(source, source.stat().st_mtime_ns))
     return digest.hexdigest()[:16]
 
@@ -57,16 +57,20 @@ def fingerprint(path, mtime_ns):
     return hashlib.sha256(path.read_bytes()).digest()
 
 
-def code_of(notebook):
-    """Join a notebook's code cells; lines for IPython alone are left out."""
-    cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
-    return "\n".join(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE) for source in cells)
+@cache
+def parsed(path, mtime_ns):
+    """Give a notebook's code without the lines for IPython alone, the modules of the package that it imports, and the texts it holds."""
+    cells = (cell.source for cell in read(path).cells if cell.cell_type == "code")
+    code = "\n".join(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE) for source in cells)
+    tree = ast.parse(code)
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return code, frozenset(imported(tree)), frozenset(texts)
 
 
-def reach(path, notebook):
+def reach(path):
     """List the files of the repository that a notebook can read: modules, with all they import, and what its code names."""
-    tree = ast.parse(code_of(notebook))
-    found, seen, waiting = set(), set(), set(imported(tree))
+    _, imports, texts = parsed(path, path.stat().st_mtime_ns)
+    found, seen, waiting = set(), set(), set(imports)
     while waiting:
         seen.add(name := waiting.pop())
         if module := file_of(name):
@@ -74,9 +78,8 @@ def reach(path, notebook):
             waiting |= imports_of(module, module.stat().st_mtime_ns) - seen
     if ROOT / PACKAGE / "config.py" in found:
         found.update((ROOT / PACKAGE / "configs").rglob("*.toml"))
-    named = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    for name in filter(lambda name: "/" in name and "\n" not in name, named):
-        there = (Path(path).parent / name).resolve()
+    for name in filter(lambda name: "/" in name and "\n" not in name, texts):
+        there = (path.parent / name).resolve()
         if there.is_relative_to(ROOT) and there != ROOT:
             found.update(each for each in ([there] if there.is_file() else there.rglob("*")) if each.is_file())
     return found
@@ -109,18 +112,17 @@ def file_of(module):
     return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)
 
 
-def find(path, notebook=None):
+def find(path):
     """Give what an execution of a notebook as it is now has left: its code cells with their outputs, or None."""
-    notebook = notebook or read(path)
     with lock():
-        cache = get_cache(STORE)
+        store = get_cache(STORE)
         try:
-            record = cache.match_cache_notebook(notebook)
+            record = store.match_cache_notebook(read(path))
         except KeyError:
             return None
-        if record.data.get("key") == key(path, notebook) and record.uri == str(path):
-            return cache.get_cache_bundle(record.pk).nb
-        cache.remove_cache(record.pk)  # stale, or another notebook's
+        if record.data.get("key") == key(path) and record.uri == str(path):
+            return store.get_cache_bundle(record.pk).nb
+        store.remove_cache(record.pk)  # stale, or another notebook's
         return None
 
 
@@ -129,17 +131,17 @@ def executed(path, notebook=None):
     path = Path(path).resolve()
     notebook = notebook or read(path)
     with lock(path.stem):
-        found = find(path, notebook)
+        found = find(path)
         if found is not None:
             return found
-        before, start = key(path, notebook), time.perf_counter()
+        before, start = key(path), time.perf_counter()
         opened = run(notebook, path.parent)
         seconds = time.perf_counter() - start
-        unknown = sorted(str(one) for one in opened - reach(path, notebook) if one.name != "SHA256SUMS")  # it verifies, and adds nothing
+        unknown = sorted(str(one) for one in opened - reach(path) if one.name != "SHA256SUMS")  # it verifies, and adds nothing
         if unknown:
             raise RuntimeError(f"{path.name} reads {', '.join(unknown)}, of which its key knows nothing: name it in the notebook's code.")
         with lock():
-            if before == key(path, notebook):  # else something was edited meanwhile
+            if before == key(path):  # else something was edited meanwhile
                 bundle = CacheBundleIn(notebook, str(path), data={"execution_seconds": seconds, "key": before})
                 get_cache(STORE).cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
             with LOG.open("a") as log:
