@@ -1,8 +1,9 @@
 """Text notebooks as tests: every code cell is one test, and cells tagged ``nbval-check-output`` must print what was recorded.
 
-nbval alone reads ``.ipynb`` only, and compares nothing where a notebook stores no outputs. Here the notebook is MyST text, and its
-recorded outputs stand in ``tests/reference_outputs/<notebook>.json``, keyed by a hash of the cell's source: an edited cell has no
-reference until ``make references`` records one, and a checked cell without a reference fails.
+nbval alone reads ``.ipynb`` only, and compares nothing where a notebook stores no outputs. Here the notebook is MyST text. It is executed
+only if neither the book's build nor an earlier test has left its outputs (``book/_ext/executed.py``); nbval compares them with those in
+``tests/reference_outputs/<notebook>.json``, keyed by a hash of the cell's source: an edited cell has no reference until ``make
+references`` records one, and a checked cell without a reference fails.
 
 The profiles of Hypothesis, which the property tests run under, are set here as well.
 """
@@ -10,13 +11,18 @@ The profiles of Hypothesis, which the property tests run under, are set here as 
 import hashlib
 import json
 import os
+import sys
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import hypothesis
-import jupytext
 import nbformat
-from nbval.plugin import IPyNbCell, IPyNbFile, find_metadata_tags
+from nbclient.exceptions import CellExecutionError
+from nbval.plugin import IPyNbCell, IPyNbFile, coalesce_streams, find_metadata_tags
+
+sys.path.insert(0, str(Path(__file__).parent / "book" / "_ext"))
+import executed
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads stall on small matrices, many times over
 
@@ -54,7 +60,7 @@ class TextNotebook(IPyNbFile):
 
     def collect(self):
         """Give one test for each code cell."""
-        self.nb = jupytext.read(self.path)
+        self.nb = executed.read(self.path)
         recorded = json.loads(self.reference_path.read_text()) if self.reference_path.exists() else {}
         self.records = {}
         self.skip_compare += ("image/svg+xml",)  # pictures are not compared, whatever their format
@@ -69,9 +75,16 @@ class TextNotebook(IPyNbFile):
                 self.records[source_hash(cell)] = cell.outputs
             yield test
 
+    def setup(self):
+        """Get the cells' outputs: up to the first that fails, if one does."""
+        self.setup_sanitize_files()
+        notebook = executed.read(self.path)
+        with suppress(CellExecutionError):  # the cell that failed says so in its own test
+            notebook = executed.executed(self.path, notebook)
+        self.outcomes = [cell for cell in notebook.cells if cell.cell_type == "code"]
+
     def teardown(self):
-        """Stop the kernel; write what was recorded, without the records of cells that are gone."""
-        super().teardown()
+        """Write what was recorded, without the records of cells that are gone."""
         if self.config.option.refresh_references:
             self.reference_path.unlink(missing_ok=True)
             if self.records:
@@ -82,14 +95,22 @@ class TextNotebookCell(IPyNbCell):
     """One code cell: it must run, and print what was recorded if it is tagged so."""
 
     def runtest(self):
-        """Run the cell; compare or record its outputs."""
-        checked, recording = self.options["check"], self.config.option.refresh_references
-        self.options["check"] = self.has_reference and not recording
-        super().runtest()
-        if checked and recording:
+        """See that the cell ran; compare or record its outputs."""
+        outcome = self.parent.outcomes[self.cell_num]
+        self.test_outputs = coalesce_streams(outcome.outputs)
+        for output in self.test_outputs:
+            if output.output_type == "error":
+                self.raise_cell_error("Cell execution caused an exception", "\n".join(["", *output.traceback]))
+        if outcome.execution_count is None:
+            self.raise_cell_error("This cell was not run: one above it failed")
+        if not self.options["check"]:
+            return
+        if self.config.option.refresh_references:
             self.parent.records[source_hash(self.cell)] = [self.without_images(output) for output in self.test_outputs]
-        elif checked and not self.has_reference:
+        elif not self.has_reference:
             self.raise_cell_error("This cell is to be checked, but no output was recorded for it: run 'make references'")
+        elif not self.compare_outputs(self.test_outputs, coalesce_streams(self.cell.outputs)):
+            self.raise_cell_error("Cell outputs differ", "\n".join(self.comparison_traceback))
 
     def reportinfo(self):
         """Name the cell the way other tests are named."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import xarray as xr
+from filelock import FileLock
 
 from lwcore import cells, checkpoints, results, tasks, train, unfinished
 from lwcore.adaptive import base_rates
@@ -112,6 +114,9 @@ def run(
 def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
     """Give the networks of a configuration themselves, in memory, for a closer look than `measure` takes.
 
+    Where the environment variable ``LWCORE_NETWORKS`` names a folder, networks are trained once for each configuration and code, and kept
+    there; processes that ask for the same one at the same time wait for the first.
+
     Args:
         config: The configuration.
         trained: Train them, exactly as `run` does; otherwise they are as `run` finds them before its first step.
@@ -120,10 +125,8 @@ def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Netw
         A float64 copy of each network, by model and seed.
     """
     with _one_thread():
-        return {
-            (model, seed): (_train(config, model, [seed])[0].network if trained else _start(config, model, seed)).double()
-            for model, seed in config.members
-        }
+        make = _trained if trained else _start
+        return {(model, seed): make(config, model, seed).double() for model, seed in config.members}
 
 
 def fresh_sequences(config: Config, seed: int, n_sequences: int | None = None) -> tasks.Sequences:
@@ -307,6 +310,22 @@ def _start(config: Config, model: str, seed: int) -> Network:
         **config.network.model_dump(exclude={"hidden_size"}),
     )
     return Network(cell, generator)
+
+
+def _trained(config: Config, model: str, seed: int) -> Network:
+    """Train a network, or read it where one like it was kept."""
+    if "LWCORE_NETWORKS" not in os.environ:
+        return _train(config, model, [seed])[0].network
+    folder = Path(os.environ["LWCORE_NETWORKS"]) / f"{config.fingerprint}-{results.code_fingerprint()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{model}-{seed}.pt"
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            state = _train(config, model, [seed])[0].network.state_dict()
+            results.write_atomically(path, lambda part: torch.save(state, part))
+    network = _start(config, model, seed)
+    network.load_state_dict(torch.load(path, weights_only=True))
+    return network
 
 
 def _run_together(

@@ -290,6 +290,21 @@ def test_course_and_numbers_are_stored_when_asked_for(undisturbed):
     assert (result.base_rate > 1).all()
 
 
+def test_a_network_is_trained_once_where_it_can_be_kept(tmp_path, monkeypatch):
+    config, other = SMOKE.but(models=["DiagGate"], seeds=[1]), SMOKE.but(models=["DiagGate"], seeds=[1], training={"steps": 3})
+    monkeypatch.setenv("LWCORE_NETWORKS", str(tmp_path))
+    steps, fit = [], experiment.train.fit_together
+    monkeypatch.setattr(experiment.train, "fit_together", lambda *a, **k: steps.append(k["steps"]) or fit(*a, **k))
+    first, again, another = (experiment.networks(one)["DiagGate", 1] for one in (config, config, other))
+    assert steps == [config.training.steps, 3]
+    monkeypatch.delenv("LWCORE_NETWORKS")
+    plain = experiment.networks(config)["DiagGate", 1]
+    for a, b, c, d in zip(*(network.parameters() for network in (first, again, plain, another)), strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(a, c)
+        assert not torch.equal(a, d)
+
+
 def test_networks_can_be_measured_as_they_start():
     start = run_member(SMOKE.but(training={"steps": 0}), "GRU", 1)
     assert start.sizes["step"] == 0

@@ -92,18 +92,19 @@ SOURCE
 def notebook(tmp_path):
     """Give a function that runs a one-cell notebook under this project's collector and returns (exit status, output)."""
     references = tmp_path / "tests" / "reference_outputs"
-    references.mkdir(parents=True)
-    shutil.copy(ROOT / "conftest.py", tmp_path)
-    shutil.copy(ROOT / "tests" / "reference_outputs" / "sanitize.cfg", references)
+    for name in ("conftest.py", "constraints.txt", "book/_ext/executed.py", "tests/reference_outputs/sanitize.cfg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
 
     def run(source, *options):
-        (tmp_path / "one.md").write_text(NOTEBOOK.replace("SOURCE", source))
+        (tmp_path / "book" / "one.md").write_text(NOTEBOOK.replace("SOURCE", source))
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "one.md", *options], cwd=tmp_path, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "pytest", "book/one.md", *options], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         return done.returncode, done.stdout
 
     run.recorded = references / "one.json"
+    run.log = tmp_path / "_build" / "executions.jsonl"
     return run
 
 
@@ -122,6 +123,7 @@ def test_notebook_is_compared_with_its_reference(notebook, recorded, status):
     outputs[0]["text"] = recorded
     notebook.recorded.write_text(json.dumps(reference))
     assert notebook("print(1 / 3)")[0] == status
+    assert len(notebook.log.read_text().splitlines()) == 1, "the second test used what the first had executed"
 
 
 def test_notebook_that_raises_fails(notebook):

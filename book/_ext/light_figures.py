@@ -78,8 +78,8 @@ def lighten_pictures(app, exception):
     if exception is None and app.builder.format == "html":
         for path in (Path(app.outdir) / "_images").glob("*.svg"):
             picture = path.read_text(encoding="utf-8")
-            if (light := lighten(picture)) != picture:
-                path.write_text(light, encoding="utf-8")
+            if "<metadata>" in picture:  # else an earlier build has rewritten it
+                path.write_text(lighten(picture), encoding="utf-8")
 
 
 def setup(app):

@@ -1,27 +1,13 @@
-"""What the book asks of Sphinx beyond Jupyter Book: a cache that knows the package, pages and charts that load nothing from elsewhere."""
+"""What the book asks of Sphinx beyond Jupyter Book: pages and charts that load nothing from elsewhere."""
 
 import hashlib
 import os
 import re
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SIGNATURE = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
 SCROLLS = re.compile(r'(tag_output_scroll.*?<div class="cell_output docutils container")>', re.DOTALL)
-INPUTS = ("lwcore/**/*.py", "lwcore/configs/*.toml", "book/results/**/*", "pyproject.toml", "constraints.txt")
-
-
-def key_cache(app, config):
-    """Give each state of what notebooks depend on an execution cache of its own.
-
-    jupyter-cache looks at the notebook's text alone, so that an edit of the package would leave yesterday's outputs in the book. Claims
-    are no part of it: no notebook imports them, and badges are filled in when pages are written.
-    """
-    digest = hashlib.sha256(sys.version.encode())
-    for path in sorted(path for pattern in INPUTS for path in ROOT.glob(pattern) if path.is_file() and "claims" not in str(path)):
-        digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
-    config.nb_execution_cache_path = str(ROOT / "_build" / ".jupyter_cache" / digest.hexdigest()[:16])
 
 
 def watch_assets(app, config):
@@ -118,7 +104,6 @@ def bring_charts(app, pagename, templatename, context, doctree):
 def setup(app):
     """Connect them."""
     app.add_config_value("page_assets", "", "html")
-    app.connect("config-inited", key_cache)
     app.connect("config-inited", watch_assets)
     app.connect("config-inited", name_repository)
     app.connect("config-inited", trim_mathjax)

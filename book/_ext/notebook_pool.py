@@ -1,62 +1,72 @@
 """Notebooks executed side by side before the pages are read: myst-nb would run them one after the other, on one core.
 
-What is not in the execution cache is run and put there; then myst-nb finds it. A notebook that fails is left to myst-nb, which runs it
-once more and says what went wrong where a reader of its log looks for it.
+What has no execution that holds is executed (`executed`), those that took longest the last time first; then myst-nb finds it in the cache.
+A notebook that fails is left to myst-nb, which runs it once more and says what went wrong where a reader of its log looks for it.
 """
 
+import json
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from jupyter_cache import get_cache
-from jupyter_cache.base import CacheBundleIn
-from jupyter_cache.executors.utils import single_nb_execution
-from myst_nb.core.read import create_nb_reader
+import executed
+from nbclient.exceptions import CellExecutionError
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
 
+def use_store(app, config):
+    """Let myst-nb read what `executed` keeps."""
+    config.nb_execution_cache_path = str(executed.STORE)
+
+
+def notebooks(env):
+    """Find the notebooks among the pages: paths by page."""
+    paths = {page: Path(env.doc2path(page)) for page in env.found_docs}
+    return {page: path for page, path in paths.items() if "\nkernelspec:" in path.read_text(encoding="utf-8").partition("\n---")[0]}
+
+
+def changed(app, env, *_):
+    """Have pages read anew whose outputs no longer hold: an edit of the package changes no page's text."""
+    keys = {page: executed.key(path) for page, path in notebooks(env).items()}
+    before, env.notebook_keys = getattr(env, "notebook_keys", {}), keys
+    return [page for page in keys if keys[page] != before.get(page)]
+
+
 def fill_cache(app, env, docnames):
     """Execute the notebooks among the pages that are about to be read, one for every core at a time."""
-    settings = env.mystnb_config
-    if settings.execution_mode != "cache":
-        return
-    cache = get_cache(settings.execution_cache_path)
-    fresh = {path: read for path in map(env.doc2path, docnames) if (read := notebook(env, path)) and not is_cached(cache, read)}
+    waiting = [path for page, path in notebooks(env).items() if page in docnames and executed.find(path) is None]
+    waiting.sort(key=lambda path: -last_time().get(path.relative_to(executed.ROOT).as_posix(), 60.0))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        runs = {pool.submit(execute, path, read, settings.execution_timeout): path for path, read in fresh.items()}
-        for run in as_completed(runs):  # only this thread writes to the cache
-            path, result = runs[run], run.result()
-            if result.err is None:
-                cache.cache_notebook_bundle(
-                    CacheBundleIn(result.nb, str(path), data={"execution_seconds": result.time}), check_validity=False, overwrite=True
-                )
-            logger.info("%s: %s in %.1f seconds", path, "failed" if result.err else "executed", result.time)
+        runs = {pool.submit(timed, path): path for path in waiting}
+        for done, run in enumerate(as_completed(runs), 1):
+            seconds, error = run.result()
+            name = runs[run].relative_to(executed.ROOT)
+            logger.info("%s: %s in %.1f seconds, %d notebooks to go", name, error or "executed", seconds, len(runs) - done)
 
 
-def notebook(env, path):
-    """Read a notebook as myst-nb reads it; None if the page is none."""
-    text = Path(path).read_text(encoding="utf-8")
-    reader = create_nb_reader(str(path), env.myst_config, env.mystnb_config, text)
-    return reader and reader.read(text)
-
-
-def is_cached(cache, read):
-    """Tell whether the cache holds the outputs of a notebook."""
+def timed(path):
+    """Execute a notebook: seconds it took, and what it failed with."""
+    logger.info("%s: executing", path.relative_to(executed.ROOT))
+    start = time.perf_counter()
     try:
-        cache.match_cache_notebook(read)
-    except KeyError:
-        return False
-    return True
+        executed.executed(path)
+    except CellExecutionError as error:
+        return time.perf_counter() - start, f"failed ({error.ename})"
+    return time.perf_counter() - start, ""
 
 
-def execute(path, read, timeout):
-    """Run a notebook in its folder."""
-    return single_nb_execution(read, cwd=str(Path(path).parent), timeout=timeout, allow_errors=False)
+def last_time():
+    """What notebooks took when they were executed last, in seconds."""
+    lines = executed.LOG.read_text().splitlines() if executed.LOG.exists() else []
+    return {entry["notebook"]: entry["seconds"] for entry in map(json.loads, lines)}
 
 
 def setup(app):
     """Connect it."""
+    app.connect("config-inited", use_store)
+    app.connect("env-get-outdated", changed)
     app.connect("env-before-read-docs", fill_cache)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,175 @@
+"""Notebooks that were executed: by the build or by a test, whichever needs one first. The other takes what was left.
+
+What was left holds as long as its key stands: the notebook's code, all it can reach (the modules of the package that it imports, with what
+these import in turn; files of the repository that its code names), the lock and the Python version. No execution that read anything else
+of the repository is kept, so that no key is too narrow.
+"""
+
+import ast
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import jupytext
+import nbformat
+from filelock import FileLock
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+STORE = ROOT / "_build" / ".jupyter_cache"
+os.environ.setdefault("LWCORE_NETWORKS", str(ROOT / "_build" / "networks"))  # trained once, for notebooks and for the tests of claims
+LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution: `.ci/run` counts them
+TIMEOUT = 900
+PACKAGE = "lwcore"
+
+# The kernel keeps a list of the files it opens. Modules come from their compiled forms, which are named after them.
+LISTEN = """\
+import sys as _sys
+_opened = set()
+_sys.addaudithook(lambda event, args: event == "open" and isinstance(args[0], str) and _opened.add(args[0]))"""
+REPORT = "import json as _json\nprint(_json.dumps(sorted(_opened)))"
+
+
+def read(path):
+    """Read a text notebook."""
+    return jupytext.read(path)
+
+
+def key(path):
+    """Identify a notebook's code, all that it can reach, and the Python and the packages below it."""
+    code, _, _ = parsed(path, path.stat().st_mtime_ns)
+    digest = hashlib.sha256(f"{sys.version}\n{code}".encode())
+    for source in (ROOT / "constraints.txt", *sorted(reach(path))):
+        digest.update(source.relative_to(ROOT).as_posix().encode() + fingerprint(source, source.stat().st_mtime_ns))
+    return digest.hexdigest()[:16]
+
+
+@cache
+def fingerprint(path, mtime_ns):
+    """Give a file's digest; a file is read once for each time it was changed."""
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+@cache
+def parsed(path, mtime_ns):
+    """Give a notebook's code without the lines for IPython alone, the modules of the package that it imports, and the texts it holds."""
+    cells = (cell.source for cell in read(path).cells if cell.cell_type == "code")
+    code = "\n".join(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE) for source in cells)
+    tree = ast.parse(code)
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return code, frozenset(imported(tree)), frozenset(texts)
+
+
+def reach(path):
+    """List the files of the repository that a notebook can read: modules, with all they import, and what its code names."""
+    _, imports, texts = parsed(path, path.stat().st_mtime_ns)
+    found, seen, waiting = set(), set(), set(imports)
+    while waiting:
+        seen.add(name := waiting.pop())
+        if module := file_of(name):
+            found.add(module)
+            waiting |= imports_of(module, module.stat().st_mtime_ns) - seen
+    if ROOT / PACKAGE / "config.py" in found:
+        found.update((ROOT / PACKAGE / "configs").rglob("*.toml"))
+    for name in filter(lambda name: "/" in name and "\n" not in name, texts):
+        there = (path.parent / name).resolve()
+        if there.is_relative_to(ROOT) and there != ROOT:
+            found.update(each for each in ([there] if there.is_file() else there.rglob("*")) if each.is_file())
+    return found
+
+
+def imported(tree):
+    """Name the modules of the package that some code imports, and the packages they are in; a name may be no module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == PACKAGE:
+                yield from (".".join(parts[: n + 1]) for n in range(len(parts)))
+
+
+@cache
+def imports_of(path, mtime_ns):
+    """Name the modules of the package that a module imports."""
+    return set(imported(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def file_of(module):
+    """Find a module's file; None if there is no such module."""
+    stem = ROOT.joinpath(*module.split("."))
+    return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)
+
+
+def find(path):
+    """Give what an execution of a notebook as it is now has left: its code cells with their outputs, or None."""
+    with lock():
+        store = get_cache(STORE)
+        try:
+            record = store.match_cache_notebook(read(path))
+        except KeyError:
+            return None
+        if record.data.get("key") == key(path) and record.uri == str(path):
+            return store.get_cache_bundle(record.pk).nb
+        store.remove_cache(record.pk)  # stale, or another notebook's
+        return None
+
+
+def executed(path, notebook=None):
+    """Give a notebook's code cells with their outputs, of an execution that is left or made now; one process at a time makes it."""
+    path = Path(path).resolve()
+    notebook = notebook or read(path)
+    with lock(path.stem):
+        found = find(path)
+        if found is not None:
+            return found
+        before, start = key(path), time.perf_counter()
+        opened = run(notebook, path.parent)
+        seconds = time.perf_counter() - start
+        unknown = sorted(str(one) for one in opened - reach(path) if one.name != "SHA256SUMS")  # it verifies, and adds nothing
+        if unknown:
+            raise RuntimeError(f"{path.name} reads {', '.join(unknown)}, of which its key knows nothing: name it in the notebook's code.")
+        with lock():
+            if before == key(path):  # else something was edited meanwhile
+                bundle = CacheBundleIn(notebook, str(path), data={"execution_seconds": seconds, "key": before})
+                get_cache(STORE).cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+            with LOG.open("a") as log:
+                log.write(json.dumps({"notebook": path.relative_to(ROOT).as_posix(), "key": before, "seconds": round(seconds, 1)}) + "\n")
+    return nbformat.from_dict({**notebook, "cells": [cell for cell in notebook.cells if cell.cell_type == "code"]})
+
+
+def lock(name="cache"):
+    """Keep other processes from the cache, or from a notebook, for the time being."""
+    STORE.mkdir(parents=True, exist_ok=True)
+    return FileLock(STORE / f"{name}.lock")
+
+
+def run(notebook, folder):
+    """Execute a notebook in place, and list the files of the repository that it opened."""
+    listen, report = map(nbformat.v4.new_code_cell, (LISTEN, REPORT))
+    framed = nbformat.v4.new_notebook(metadata=notebook.metadata)
+    framed.cells = [listen, *notebook.cells, report]
+    where = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(framed, timeout=TIMEOUT, kernel_name="python3", resources=where, record_timing=False)
+    with client.setup_kernel():
+        for index, cell in enumerate(framed.cells):
+            client.execute_cell(cell, index, store_history=cell not in (listen, report))
+    opened = {source_of((Path(folder) / name).resolve()) for name in json.loads(report.outputs[0]["text"])}
+    ours = {path for path in opened if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (PACKAGE, "book", "notebooks")}
+    return {path for path in ours if path.is_file()}
+
+
+def source_of(path):
+    """Name the module that a compiled file, of Python or Numba, was made of."""
+    return path.parents[1] / f"{path.name.partition('.')[0]}.py" if path.parent.name == "__pycache__" else path

@@ -1,0 +1,106 @@
+"""Executions are used again while all that the notebook can reach is the same, and never otherwise."""
+
+import json
+import os
+
+import executed
+import pytest
+
+from tests.built_book import NOTEBOOKS, ROOT
+
+HEAD = "---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n\n"
+CODE = "```{{code-cell}} ipython3\n{}\n```\n"
+READS = """import sys
+sys.path.insert(0, "..")
+from lwcore.above import one
+print(one, open("../book/results/run.txt").read())"""
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A small checkout: a notebook, a package of which it reaches two modules of three, two records of which it reads one."""
+    for name, text in {
+        "lwcore/__init__.py": "",
+        "lwcore/above.py": "from lwcore import below\none = below.one\n",
+        "lwcore/below.py": "one = 1\n",
+        "lwcore/aside.py": "",
+        "book/results/run.txt": "7",
+        "book/results/other.txt": "8",
+        "constraints.txt": "",
+        "notebooks/one.md": f"{HEAD}Some prose.\n\n{CODE.format(READS)}",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(executed, "ROOT", tmp_path)
+    monkeypatch.setattr(executed, "STORE", tmp_path / "_build" / "cache")
+    monkeypatch.setattr(executed, "LOG", tmp_path / "_build" / "log")
+    return tmp_path
+
+
+def edit(path, old, new):
+    """Change a file, and the time of its last change, whatever the clock's resolution."""
+    changed = path.stat().st_mtime_ns + 1_000_000
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    os.utime(path, ns=(changed, changed))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "same"),
+    [
+        ("notebooks/one.md", "Some prose", "Other prose", True),
+        ("notebooks/one.md", "print(", "print(2, ", False),
+        ("lwcore/below.py", "1", "2", False),
+        ("lwcore/__init__.py", "", "x = 1", False),
+        ("lwcore/aside.py", "", "x = 1", True),
+        ("book/results/run.txt", "7", "9", False),
+        ("book/results/other.txt", "8", "9", True),
+        ("constraints.txt", "", "numpy==1\n", False),
+    ],
+)
+def test_a_key_is_that_of_all_a_notebook_can_reach(checkout, name, old, new, same):
+    before = executed.key(checkout / "notebooks" / "one.md")
+    edit(checkout / name, old, new)
+    assert (executed.key(checkout / "notebooks" / "one.md") == before) is same
+
+
+def test_a_key_knows_the_python_version(checkout, monkeypatch):
+    before = executed.key(checkout / "notebooks" / "one.md")
+    monkeypatch.setattr(executed.sys, "version", "2.7")
+    assert executed.key(checkout / "notebooks" / "one.md") != before
+
+
+def test_a_notebook_is_executed_once_until_something_it_reads_changes(checkout):
+    path = checkout / "notebooks" / "one.md"
+    assert executed.find(path) is None
+    for expected, edited in (("1 7\n", "lwcore/below.py"), ("2 7\n", None)):
+        for _ in range(2):
+            (cell,) = executed.executed(path).cells
+            assert cell.outputs[0].text == expected
+        if edited:
+            edit(checkout / edited, "1", "2")
+            assert executed.find(path) is None, "what is stale is gone"
+    assert [json.loads(line)["notebook"] for line in executed.LOG.read_text().splitlines()] == ["notebooks/one.md"] * 2
+    twin = checkout / "book" / "twin.md"  # the same code in another folder may read other files
+    twin.write_text(path.read_text())
+    assert executed.find(twin) is None
+
+
+def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout):
+    path = checkout / "notebooks" / "one.md"
+    edit(path, 'open("../book/results/run.txt")', 'open("..{0}book{0}results{0}run.txt".format(chr(47)))')
+    with pytest.raises(RuntimeError, match=r"one\.md reads .*run\.txt"):
+        executed.executed(path)
+    assert executed.find(path) is None
+    assert not executed.LOG.exists()
+
+
+def test_editing_the_diagnosis_concerns_one_chapter():
+    concerned = [name for name in NOTEBOOKS if any("diagnose" in path.parts for path in reach(name))]
+    assert concerned == ["notebooks/11_your_network"]
+    assert all(ROOT / "lwcore" / "claims" not in path.parents for name in NOTEBOOKS for path in reach(name))
+
+
+def reach(name):
+    """What a notebook of the book can read."""
+    return executed.reach(ROOT / f"{name}.md")
