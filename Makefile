@@ -4,6 +4,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 export OMP_NUM_THREADS := 1
+# Where this is set, every process would compile every module of every package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help book pdf test coverage mutants claims bench interruptions calibration sbom audit references format lock clean
