@@ -29,12 +29,16 @@ LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution: `.ci/run` c
 TIMEOUT = 900
 PACKAGE = "lwcore"
 
-# The kernel keeps a list of the files it opens. Modules come from their compiled forms, which are named after them.
+# The kernel keeps a list of the files it opens. What it imports it knows; sources are opened to show or to identify them, too.
 LISTEN = """\
 import sys as _sys
 _opened = set()
 _sys.addaudithook(lambda event, args: event == "open" and isinstance(args[0], str) and _opened.add(args[0]))"""
-REPORT = "import json as _json\nprint(_json.dumps(sorted(_opened)))"
+REPORT = """\
+import json as _json
+_data = {_name for _name in _opened if not _name.endswith(".py") and "__pycache__" not in _name}
+_modules = {getattr(_module, "__file__", None) or "" for _module in list(_sys.modules.values())}
+print(_json.dumps(sorted(_data | _modules)))"""
 
 
 def read(path):
@@ -135,9 +139,9 @@ def executed(path, notebook=None):
         if found is not None:
             return found
         before, start = key(path), time.perf_counter()
-        opened = run(notebook, path.parent)
+        used = run(notebook, path.parent)
         seconds = time.perf_counter() - start
-        unknown = sorted(str(one) for one in opened - reach(path) if one.name != "SHA256SUMS")  # it verifies, and adds nothing
+        unknown = sorted(str(one) for one in used - reach(path) if one.name != "SHA256SUMS")  # it verifies, and adds nothing
         if unknown:
             raise RuntimeError(f"{path.name} reads {', '.join(unknown)}, of which its key knows nothing: name it in the notebook's code.")
         with lock():
@@ -156,7 +160,7 @@ def lock(name="cache"):
 
 
 def run(notebook, folder):
-    """Execute a notebook in place, and list the files of the repository that it opened."""
+    """Execute a notebook in place, and list the files of the repository that it read: modules and data."""
     listen, report = map(nbformat.v4.new_code_cell, (LISTEN, REPORT))
     framed = nbformat.v4.new_notebook(metadata=notebook.metadata)
     framed.cells = [listen, *notebook.cells, report]
@@ -165,11 +169,6 @@ def run(notebook, folder):
     with client.setup_kernel():
         for index, cell in enumerate(framed.cells):
             client.execute_cell(cell, index, store_history=cell not in (listen, report))
-    opened = {source_of((Path(folder) / name).resolve()) for name in json.loads(report.outputs[0]["text"])}
-    ours = {path for path in opened if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (PACKAGE, "book", "notebooks")}
+    read = {(Path(folder) / name).resolve() for name in json.loads(report.outputs[0]["text"])}
+    ours = {path for path in read if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (PACKAGE, "book", "notebooks")}
     return {path for path in ours if path.is_file()}
-
-
-def source_of(path):
-    """Name the module that a compiled file, of Python or Numba, was made of."""
-    return path.parents[1] / f"{path.name.partition('.')[0]}.py" if path.parent.name == "__pycache__" else path
