@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test coverage mutants claims bench interruptions calibration sbom audit references format lock clean
+.PHONY: help book live pdf check test coverage mutants claims bench interruptions calibration sbom audit references format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,13 +34,16 @@ book: $(STAMP) ## build the book into _build/html (warnings are errors)
 pdf: book ## print the whole book into _build/pdf (needs Chromium or Chrome)
 	$(BIN)/python -m book.pdf
 
-test: book ## check the code, the notebooks and the built pages
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+live: $(STAMP) ## serve the book on this machine while it is edited; saved pages are written anew
+	$(BIN)/python -m book.live
 
 READ_THE_BOOK := tests/pages tests/test_api_pages.py tests/test_equations.py tests/test_notebook_files.py tests/test_ways_in.py
+
+check: $(STAMP) ## check style, types and the package alone: no notebook, no page, no browser
+	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -m "not slow" -n 2 --dist loadgroup
+
+test: book ## check everything: style, package, notebooks and built pages
+	$(BIN)/python -m pytest -n 2 --dist loadscope
 
 # Compiled code is invisible to the tracer: the kernels run once more as the plain Python they are written in.
 coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record it (fails under 95 %)

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -172,3 +173,15 @@ def run(notebook, folder):
     read = {(Path(folder) / name).resolve() for name in json.loads(report.outputs[0]["text"])}
     ours = {path for path in read if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (PACKAGE, "book", "notebooks")}
     return {path for path in ours if path.is_file()}
+
+
+def main():
+    """Say how often notebooks were executed since the log was begun, and fail if one was executed more than once."""
+    names = [json.loads(line)["notebook"] for line in LOG.read_text().splitlines()] if LOG.exists() else []
+    often = [f"{name}: {count} times" for name, count in Counter(names).items() if count > 1]
+    print(f"{len(names)} executions of {len(set(names))} notebooks", *often, sep="\n")
+    sys.exit(bool(often))
+
+
+if __name__ == "__main__":
+    main()
