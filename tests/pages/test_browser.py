@@ -42,6 +42,12 @@ def visit(browser, site):
     context.close()
 
 
+def test_the_address_of_the_site_leads_to_its_first_page(visit):
+    seen = visit("index.html")
+    assert seen.page.url.endswith("book/intro.html")
+    assert (seen.complaints, seen.outside) == ([], [])
+
+
 def test_search_works_without_a_network(visit):
     seen = visit("search.html")
     seen.page.locator("article input[type=search]:visible, main input[type=search]:visible").first.fill("envelope")
@@ -66,7 +72,7 @@ def test_the_ledger_is_sorted_searched_and_filtered_in_the_page(visit):
     assert [row.get_attribute("id") for row in rows.all()] == ["gru-rates"]
     search.fill("")
     chosen.select_option("")
-    heading = seen.page.get_by_role("columnheader", name="Verdict")
+    heading = seen.page.locator("#ledger").get_by_role("columnheader", name="Verdict")
     heading.get_by_role("button").focus()
     seen.page.keyboard.press("Enter")
     verdicts = [row.get_attribute("data-verdict").upper() for row in rows.all()]

@@ -94,7 +94,10 @@ def test_the_landing_page_counts_the_verdicts():
     rows = article(DOCUMENTS[0]).select(".tally tbody tr")
     found = record.counts_by_kind(record.outcomes(claims.registry().values()))
     shown = [[int(cell.get_text().replace("–", "0")) for cell in row.select("td")] for row in rows]
-    assert shown == [[*counted.values(), sum(counted.values())] for counted in found.values()]
+    columns = [[*counted.values(), sum(counted.values())] for counted in found.values()]
+    assert shown == [list(row) for row in zip(*columns, strict=True)]
+    holding, of_networks = columns[-1][0], columns[-1][-1]
+    assert f"Of {of_networks} statements that only networks can decide, {holding} replicate" in article(DOCUMENTS[0]).get_text()
 
 
 def test_notebooks_are_in_the_table_of_contents():
