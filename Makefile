@@ -40,7 +40,7 @@ live: $(STAMP) ## serve the book on this machine while it is edited; saved pages
 READ_THE_BOOK := tests/pages tests/test_api_pages.py tests/test_equations.py tests/test_notebook_files.py tests/test_ways_in.py
 
 check: $(STAMP) ## check style, types and the package alone: no notebook, no page, no browser
-	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -m "not slow" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -m "not slow and not interruption" -n 2 --dist loadscope
 
 test: book ## check everything: style, package, notebooks and built pages
 	$(BIN)/python -m pytest -n 2 --dist loadscope
@@ -70,6 +70,7 @@ bench: $(STAMP) ## time and record training steps, rates, memory, stable laws, f
 	$(BIN)/python -m benchmarks.distribution
 
 interruptions: $(STAMP) ## interrupt a run a hundred times, compare what it ends with, and record it (some ten minutes)
+	$(BIN)/python -m pytest -m interruption tests
 	$(BIN)/python -m benchmarks.interruption
 
 calibration: $(STAMP) ## count how often windows are wrong, and record it (half an hour)

@@ -2,9 +2,11 @@
 
 import os
 import shutil
+from functools import cache
 from pathlib import Path
 
 import yaml
+from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).parents[1]
 BOOK = ROOT / "_build" / "html"
@@ -19,3 +21,14 @@ PARTS = {
 }
 DOCUMENTS = [_toc["root"], *(page for pages in PARTS.values() for page in pages)]
 NOTEBOOKS = [name for name in DOCUMENTS if "\nkernelspec:" in (ROOT / f"{name}.md").read_text()]
+
+
+@cache
+def page(name):
+    """A built page, read once for all tests of a process, which leave it as it is."""
+    return BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser")
+
+
+def article(name):
+    """The article of a built page."""
+    return page(name).find("article")

@@ -5,18 +5,13 @@ from typing import Annotated, NamedTuple
 
 import pytest
 from api_pages import add_types, autodoc_of, bare, describe_settings, skip_fields
-from bs4 import BeautifulSoup
 from package_source import definitions, modules
 
 from lwcore.config import TaskSettings
-from tests.built_book import BOOK, DOCUMENTS, ROOT
+from tests.built_book import DOCUMENTS, ROOT, article
 
 PAGES = [name for name in DOCUMENTS if name.startswith("book/api/")]
 LISTED = [module for name in PAGES for module in re.findall(r"^   (lwcore[\w.]*)$", (ROOT / f"{name}.md").read_text(), re.MULTILINE)]
-
-
-def article(name):
-    return BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser").find("article")
 
 
 def test_every_module_stands_on_one_page():

@@ -218,6 +218,7 @@ def test_a_refuted_claim_says_what_does_hold(name):
         assert all(held), "what is said to hold instead does not"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_quick_claim_measured_now_is_as_recorded(name):
     claim = REGISTRY[name]

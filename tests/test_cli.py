@@ -167,6 +167,7 @@ def test_full_disk_is_named_with_the_way_on(tmp_path, monkeypatch):
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_interrupt_leaves_a_clean_state_and_says_how_to_go_on(tmp_path):
     """SIGINT to a real process, in the middle of a training; then the same command."""
     command = [sys.executable, "-c", "from lwcore.cli import app; app()", "run", "smoke", "--seeds", "1", "--directory", str(tmp_path)]
@@ -203,6 +204,7 @@ class Interrupts:
     ("module", "arguments"),
     [("lwcore.cli", ["list"]), ("typer", ["list"]), ("pydantic", ["list"]), ("torch", ["run", "smoke"]), ("torch", ["diagnose"])],
 )
+@pytest.mark.interruption
 def test_an_interrupt_while_modules_are_imported_is_told_in_a_line(module, arguments, tmp_path):
     if arguments == ["diagnose"]:
         arguments = ["diagnose", "--checkpoint", "none.pt", "--data", "none.npz"]

@@ -1,14 +1,12 @@
 """From the papers' equations to the code and back: nothing is missing, nothing named that does not exist, all links lead somewhere."""
 
 import re
-from functools import cache
 
 import pytest
-from bs4 import BeautifulSoup
 from equation_index import COMPANION, IMPLEMENTS, INVENTORY, NAMED, TAG, equations, implementations, inventory, link_equations, named
 from package_source import definitions, modules
 
-from tests.built_book import BOOK, DOCUMENTS, ROOT
+from tests.built_book import BOOK, DOCUMENTS, ROOT, page
 
 EQUATIONS = [*map(str, range(1, 61)), *(f"{COMPANION}{number}" for number in range(1, 33))]
 SOURCES = {module: path.read_text() for module, path in modules().items()}
@@ -92,11 +90,6 @@ def test_a_name_is_the_one_that_a_reader_imports():
     assert "lwcore.elman.theorem_2" in implementations()["ce-26"]
     assert next(d.name for d in definitions("lwcore.bounds.shift_family")) == "lwcore.bounds.shift_family.LogRatio"
     assert not any("._" in d.name for module in modules() for d in definitions(module))
-
-
-@cache
-def page(name):
-    return BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser")
 
 
 def leads_somewhere(link, start):

@@ -177,6 +177,7 @@ def test_members_are_independent_of_one_another(undisturbed):
     np.testing.assert_array_equal(alone.window, together.window)
 
 
+@pytest.mark.slow
 def test_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
     """SIGKILL in the middle of a training, with a checkpoint written and some members done."""
     longer = SMOKE.model_copy(update={"training": SMOKE.training.model_copy(update={"steps": 600, "checkpoint_every": 20})})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import altair as alt
 import numpy as np
 import pytest
@@ -32,7 +30,7 @@ CHARTS = {
 
 
 SETTINGS = [  # law, its parameter, log₁₀ noise, α, ε, rate, log₁₀ N
-    *((law, None, 0, 1.5, 0.1, rate, 3) for law, rate in itertools.product(["exponential", "power", "logarithmic"], RATES)),
+    ("logarithmic", None, 0, 1.5, 0.1, "mean", 3),
     ("exponential", 0.5, -1, 1.05, 0.01, "mean", 8),
     ("exponential", 0.995, 1, 2.0, 0.4, "optimal", 0),
     ("power", 0.1, 0.55, 1.95, 0.33, "mean", 5.7),
@@ -67,7 +65,7 @@ def test_explorer_computes_what_the_package_does(name, decay, log_noise, alpha, 
     )  # C has ten digits
 
 
-@pytest.mark.parametrize(("name", "decay", "log_noise", "alpha", "error", "rate", "log_n"), SETTINGS[9:])
+@pytest.mark.parametrize(("name", "decay", "log_noise", "alpha", "error", "rate", "log_n"), SETTINGS[4:])
 def test_explorer_draws_what_the_package_computes(name, decay, log_noise, alpha, error, rate, log_n):
     law, sliders = at(name, decay, log_noise, alpha, error, rate, log_n)
     chart = interactive.window_explorer()

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.built_book import ROOT
 
 
@@ -21,6 +23,7 @@ def without_harm(found):
     assert all(kind["missed"] == 0 for kind in found["damage"].values())
 
 
+@pytest.mark.interruption
 def test_a_few_interruptions_do_no_harm(tmp_path):
     command = [sys.executable, "-m", "benchmarks.interruption", "5", "--record", str(tmp_path / "record.json")]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})

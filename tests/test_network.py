@@ -59,8 +59,8 @@ def test_memory_kept_for_the_backward_pass(kind):
 
 def _kept_for_backward(network, inputs, targets, chunk):
     """Count the numbers kept between forward and backward, by autograd or by anything in Python, beside data and parameters."""
-    gc.collect()
-    before, saved = _living(), {}
+    gc.freeze()  # what is there already is not looked at
+    before, saved = {tensor.untyped_storage().data_ptr() for tensor in (inputs, targets, *network.parameters())}, {}
 
     def pack(tensor):
         saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
@@ -70,12 +70,13 @@ def _kept_for_backward(network, inputs, targets, chunk):
         loss = network.loss(inputs, targets, chunk=chunk)
     gc.collect()
     kept = saved | _living()
+    gc.unfreeze()
     loss.backward()
     return sum(size for pointer, size in kept.items() if pointer not in before) // 8
 
 
 def _living():
-    """Bytes of every tensor storage that Python or autograd can reach, by address."""
+    """Bytes of every tensor storage that Python or autograd can reach since the others were frozen, by address."""
     found = {}
     for thing in gc.get_objects():
         if type(thing) in (torch.Tensor, torch.nn.Parameter) and thing.device.type == "cpu":

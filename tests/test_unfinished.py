@@ -47,6 +47,7 @@ def test_a_task_is_claimed_once_at_a_time(folder):
         pass
 
 
+@pytest.mark.interruption
 def test_claim_of_a_killed_process_vanishes(folder):
     program = (
         "import sys; from pathlib import Path; from lwcore.unfinished import claim\n"

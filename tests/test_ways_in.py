@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 import symbol_hints
 import torch
-from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.core import publish_doctree
 from package_source import ROOT
 from word_hints import PAGE
 
-from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, PARTS
+from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, PARTS, article
+from tests.built_book import page as built_page
 
 CHAPTERS = [name for name in NOTEBOOKS if name.startswith("notebooks/")]
 GLOSSARY = (ROOT / f"{PAGE}.md").read_text().partition("```{glossary}")[2].partition("```")[0]
@@ -25,10 +25,6 @@ WORDS = {
 SOURCE = "".join(path.read_text() for path in ROOT.glob("lwcore/**/*.py"))
 
 
-def article(name):
-    return BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser").find("article")
-
-
 def test_parts_have_names_and_pages_one_place():
     assert all(PARTS)
     assert all(PARTS.values())
@@ -38,13 +34,13 @@ def test_parts_have_names_and_pages_one_place():
 
 def test_pages_lead_from_each_to_the_next():
     for name, following in pairwise(DOCUMENTS):
-        page = BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser")
+        page = built_page(name)
         target = (BOOK / name).parent / page.select_one('link[rel="next"]')["href"]
         assert target.resolve() == (BOOK / f"{following}.html").resolve()
 
 
 def test_sidebar_shows_the_parts():
-    page = BeautifulSoup((BOOK / "book" / "intro.html").read_text(), "html.parser")
+    page = built_page("book/intro")
     assert [caption.get_text(strip=True) for caption in page.select("nav.bd-docs-nav p.caption")] == list(PARTS)
 
 

@@ -6,15 +6,11 @@ from urllib.parse import unquote
 
 import jupytext
 import pytest
-from bs4 import BeautifulSoup
 
 from lwcore import claims
 from lwcore.claims import record
-from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, ROOT
-
-
-def article(name):
-    return BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser").find("article")
+from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, ROOT, article
+from tests.built_book import page as built_page
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -70,7 +66,7 @@ def test_every_chart_has_a_caption_a_number_and_a_name(name):
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_vega_comes_with_charts_alone(name):
-    page = BeautifulSoup((BOOK / f"{name}.html").read_text(), "html.parser")
+    page = built_page(name)
     scripts = [script["src"] for script in page.select("script[src]")]
     assert any("_static/vega-lite-" in source for source in scripts) == bool(page.select(".chart"))
 
