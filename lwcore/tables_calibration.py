@@ -1,6 +1,6 @@
 """Tables of the chapter on calibration: how often each rule sees what is not there, as counted by ``make calibration``.
 
-Entries are percentages with exact 95 % intervals.
+Entries are percentages with exact 95 % intervals, but where they say otherwise.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
+from scipy import stats
 
 from lwcore import controls
 from lwcore.calibration import binomial_interval, false_detections
@@ -122,7 +123,7 @@ def by_error(runs: dict[str, tuple[xr.Dataset, int]], errors: Sequence[float], r
     Returns:
         For each run and ε, in percent: the chance of any false detection among so many independent ones; networks with a window though
         noise replaces the error, N(ℓ) to version 2's letter, where f stands twice, and with f counted once, by the sample's variance; and
-        windows by the latter in draws of the signs of the sequences.
+        windows by the latter in draws of the signs of the sequences, there the mean over networks and its interval by Student's t.
     """
     rows = {}
     for name, (results, n_sequences) in runs.items():
@@ -135,7 +136,7 @@ def by_error(runs: dict[str, tuple[xr.Dataset, int]], errors: Sequence[float], r
                 "1 − (1 − ε)ⁿ": f"{100 * (1 - (1 - error) ** tests):.1f}",
                 "noise, letter of version 2": _percent(int(seen.sel(reading="letter_v2").sum()), chance.size),
                 "noise, f once": _percent(int(seen.sel(reading="variance").sum()), chance.size),
-                "signs at random, f once": _percent(int(chance.sum()), draws * chance.size),
+                "signs at random, f once": _over_networks(chance.values.ravel() / draws),
             }
     return pd.DataFrame.from_dict(rows, "index").rename_axis(["run", "ε"])
 
@@ -148,6 +149,12 @@ def _table(hits: xr.DataArray, trials: int, rows: Sequence[str], column: str, wo
     return pd.DataFrame(
         {words.format(label): [_percent(k, trials) for k in values[:, i]] for i, label in enumerate(ordered[column].values)}, index=index
     )
+
+
+def _over_networks(shares: NDArray[np.float64]) -> str:
+    """Write the mean of networks' shares in percent with its 95 % interval: a network is one sample, whatever was drawn from it."""
+    half = stats.sem(shares) * stats.t.ppf(0.975, len(shares) - 1)
+    return "{:.1f} ({:.1f}–{:.1f})".format(*100 * np.clip(shares.mean() + half * np.array([0, -1, 1]), 0, 1))
 
 
 def _percent(hits: int, trials: int) -> str:

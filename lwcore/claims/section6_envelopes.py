@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from lwcore.claims.claim import Chapter, Facts, Kind, Measured, as_stated, at_least, at_most, exactly, in_part, over, rather, within
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import EXPANSIONS, SCALAR, fits, numbers, power_gain, remaining
-from lwcore.decay import DecayFit
+from lwcore.decay import fit_decay
 from lwcore.mixtures import power_stretch
 
 chapter = Chapter("livi", Kind.NETWORK)
@@ -132,13 +133,35 @@ def _(runs: Runs) -> Measured:
     "§6.2, asked of the exact transport",
     "The exact envelope is fast at first and slow later: two exponentials describe it better than a power of the lag.",
     as_stated(
-        "AICc of a power less that of two exponentials, 15 lags, medians over five seeds of the run small: median of the five cells (least"
-        " to largest cell)",
-        at_least(0),
+        "root mean square error on log f at a lag left out, a power's over that of two exponentials; 13 lags between the first and the"
+        " last, medians over five seeds of the run small: median of the five cells (least to largest cell)",
+        at_least(1),
     ),
     in_part(
         "for ConstGate and SharedGate, the cells with one gate for all neurons",
         "the same for each of their 16 networks in the runs small and paper-v2 (least to largest)",
+        at_least(1),
+    ),
+    rather(
+        "every cell's envelope flattens with the lag",
+        "mean slope of log f up to lag 8 over that from lag 64 on, all 34 networks of both runs (least to largest)",
+        at_least(1.5),
+    ),
+    rather(
+        "in DiagGate a power does better after AdamW",
+        "the same ratio of errors, DiagGate in the run small (least to largest of five networks)",
+        at_most(1),
+    ),
+    rather(
+        "in DiagGate two exponentials do better after plain SGD",
+        "the same, DiagGate in the run paper-v2 (least to largest of three networks)",
+        at_least(1),
+    ),
+    rather("in LSTM two exponentials mostly do better", "LSTMs of the run small, of five, with a ratio above one", at_least(3)),
+    rather("in GRU neither does", "GRUs of the run small, of five, with a ratio above one", within(1, 4)),
+    rather(
+        "Akaike's criterion agrees, by little where it is least",
+        "AICc of a power less that of two exponentials, ConstGate and SharedGate in both runs (least to largest)",
         at_least(0),
     ),
     rather(
@@ -153,23 +176,49 @@ def _(runs: Runs) -> Measured:
     ),
     code="lwcore.decay.fit_decay",
     paper="ours",
-    seen="It took the place of a comparison of a power with one exponential; both were seen to be wrong models.",
+    seen="It took the place of a comparison of a power with one exponential; both were seen to be wrong models. The measure had been AICc,"
+    " which takes a smooth deterministic curve for independent noise; the error at a lag left out took its place after the numbers had"
+    " been seen, with the ends kept, at which a law would be extrapolated.",
 )
 def _(runs: Runs) -> tuple[Measured, ...]:
-    small = runs["small"]
-    cells = [np.median([_bend(fit) for fit in fits(small, [model], ["exact"])]) for model in small.model.values]
+    left_out = {
+        (name, str(model)): [_left_out(runs[name].lag.values, one.values) for one in runs[name].envelope.sel(order="exact", model=model)]
+        for name in ("small", "paper-v2")
+        for model in runs[name].model.values
+    }
+    cells = [np.median(found) for (name, _), found in left_out.items() if name == "small"]
+    alike = [ratio for (_, model), found in left_out.items() if model in SCALAR for ratio in found]
+    heights = [np.log(runs[name].envelope.sel(order="exact")) for name in ("small", "paper-v2")]
+    bends = [(one.sel(lag=1) - one.sel(lag=8)) / 7 / ((one.sel(lag=64) - one.sel(lag=160)) / 96) for one in heights]
+    better = [exactly(int(np.sum(np.array(left_out["small", model]) > 1))) for model in ("LSTM", "GRU")]
     exact, gates = ([fit for name in ("small", "paper-v2") for fit in fits(runs[name], SCALAR, [order])] for order in ("exact", "zeroth"))
     gate = [-np.log(fit.exponential.law.decay) for fit in gates]
     fast, slow = (
         over(rate / -np.log(getattr(fit.two_exponentials.law, name)) for fit, rate in zip(exact, gate, strict=True))
         for name in ("decay", "slow")
     )
-    return over(cells), over(map(_bend, exact)), fast, slow
+    return (
+        over(cells),
+        over(alike),
+        over(numbers(*bends)),
+        over(left_out["small", "DiagGate"]),
+        over(left_out["paper-v2", "DiagGate"]),
+        *better,
+        over(fit.power.aicc - fit.two_exponentials.aicc for fit in exact),
+        fast,
+        slow,
+    )
 
 
-def _bend(fit: DecayFit) -> float:
-    """Give AICc of the power less that of two exponentials: positive where the latter fit better."""
-    return fit.power.aicc - fit.two_exponentials.aicc
+def _left_out(lags: NDArray[np.int64], envelope: NDArray[np.float64]) -> float:
+    """Give the error of a power at a lag left out, over that of two exponentials: root mean squares on log f, the ends never left out."""
+    errors = []
+    for lag in lags[1:-1]:
+        kept = lags != lag
+        fit = fit_decay(lags[kept], envelope[kept])
+        errors.append([np.log(one.law.envelope(lag) / envelope[~kept]).item() for one in (fit.power, fit.two_exponentials)])
+    power, two = np.square(errors).mean(0) ** 0.5
+    return float(power / two)
 
 
 @chapter.claim(
