@@ -113,7 +113,7 @@ def correlation_interval(value: float, count: int) -> tuple[float, float]:
 
     Args:
         value: The coefficient, in (−1, 1).
-        count: Number of units, 4 or more.
+        count: Number of units, 4 or more; for a partial correlation one less for each number that is given.
 
     Returns:
         Ends that cover the coefficient of Gaussian numbers in 90 to 98 of 100 cases for five units, if it is at most 0.7.

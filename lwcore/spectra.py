@@ -86,6 +86,30 @@ def width_shares(sweep: xr.Dataset, factors: Sequence[str] = ("optimizer", "gate
     return table.rename(columns=lambda source: f"% {source}{chance.get(source, '')}")
 
 
+def learning_and_optimiser(sweep: xr.Dataset) -> pd.Series:
+    """Say how much of the variance of the gates' width a regression explains on what was learned, on the optimiser, and on both.
+
+    Args:
+        sweep: The sweep `spectra`; its networks are taken together, but for those with one gate for all neurons, which have no width.
+
+    Returns:
+        Shares of the variance of the zeroth-order `width` behind training: ``"share learned"``, ``"optimiser"`` and ``"both"``.
+    """
+    dataset_with("sweep", sweep, "course_time_scale", "course_learned", "planted", "task_lag", "optimizer", "model")
+    end = sweep.isel(snapshot=-1)
+    spread = width(end.course_time_scale.sel(order="zeroth"))
+    wide = spread.max([dim for dim in spread.dims if dim != "model"]) > 1e-6
+    y, learned = xr.broadcast(spread.sel(model=wide), learned_share(end).sel(model=wide))
+    adaptive = (y.optimizer == "adamw").broadcast_like(y).transpose(*y.dims)
+    columns = {"share learned": [learned], "optimiser": [adaptive], "both": [learned, adaptive]}
+    found = {}
+    for name, by in columns.items():
+        design = np.column_stack([np.ones(y.size), *(one.values.ravel() for one in by)])
+        left = y.values.ravel() - design @ np.linalg.lstsq(design, y.values.ravel())[0]
+        found[name] = 1 - float(left.var() / y.values.var())
+    return pd.Series(found)
+
+
 def at_equal_share(sweep: xr.Dataset, gate_spread: float = 0.1) -> pd.DataFrame:
     """Compare the optimisers' spectra at the same share of the task learned: where SGD ends, and where AdamW passes that share.
 

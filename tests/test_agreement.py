@@ -98,6 +98,31 @@ def test_interval_of_a_correlation_over_five_units_covers_what_it_says(slope):
         correlation_interval(1, 5)
 
 
+@pytest.mark.parametrize(("given", "slope"), [(0, 0), (0.5, 0), (0.5, 0.5)])
+def test_interval_of_a_partial_correlation_has_one_unit_less(given, slope):
+    """Over 3000 experiments with eight units, both numbers hanging on a third one; with all eight counted it covers less than 95 %."""
+    rng = np.random.default_rng(14)
+    third, x, noise = rng.normal(size=(3, 3000, 8))
+    y = given * third + np.sqrt(1 - given**2) * (slope * x + np.sqrt(1 - slope**2) * noise)
+    x = given * third + np.sqrt(1 - given**2) * x
+
+    def partial(direct, one, other):
+        return (direct - one * other) / np.sqrt((1 - one**2) * (1 - other**2))
+
+    def spearman(product):
+        return 6 / np.pi * np.arcsin(product / 2)  # of Gaussian numbers
+
+    truth = partial(spearman(given**2 + (1 - given**2) * slope), spearman(given), spearman(given))
+    ranks = [stats.rankdata(one, axis=-1) - 4.5 for one in (x, y, third)]
+    xy, xz, yz = ((ranks[i] * ranks[j]).sum(-1) / 42 for i, j in ((0, 1), (0, 2), (1, 2)))
+    xy, xz, yz = (np.clip(one, -1 + 1e-9, 1 - 1e-9) for one in (xy, xz, yz))
+    found = np.clip(partial(xy, xz, yz), -1 + 1e-9, 1 - 1e-9)
+    fewer, all_units = (
+        np.mean([low <= truth <= high for low, high in (correlation_interval(one, count) for one in found)]) for count in (7, 8)
+    )
+    assert all_units < 0.95 < fewer < 0.98
+
+
 @pytest.mark.parametrize("count", [3, 5])
 def test_a_range_covers_the_median_as_often_as_said(count):
     values = np.random.default_rng(count).exponential(size=(20_000, count))

@@ -64,6 +64,31 @@ def test_shares_of_widths_are_those_of_the_axis_that_moves_them():
     assert all(int(text.split()[0]) < 5 for text in table["% task (14)"])
 
 
+def test_width_is_regressed_on_what_was_learned_and_on_the_optimiser():
+    """Widths of 1 + 2·share + 3·adaptive plus noise; against NumPy's correlations, and the whole explained where there is no noise."""
+    rng = np.random.default_rng(1)
+    share, noise = rng.random((2, 2, 4, 2, 5))
+    for size in (0.0, 0.5):
+        wide = 1 + 2 * share + 3 * np.array([0, 1])[:, None, None, None] + size * noise
+        wide[:, :, 1] = 0  # a cell whose neurons share a time scale
+        tau = 10 ** (np.linspace(-1, 1, 101) * wide[..., None, None, None] / 1.6)
+        dims = ("optimizer", "task", "model", "seed", "snapshot")
+        sweep = xr.Dataset(
+            {
+                "course_time_scale": ((*dims, "order", "unit"), tau),
+                "course_learned": ((*dims, "task_lag"), share[..., None, None]),
+                "planted": ("delay", [1.0]),
+            },
+            {"optimizer": ["sgd", "adamw"], "model": ["LSTM", "SharedGate"], "order": ["zeroth"], "task_lag": [3], "delay": [3]},
+        )
+        found = spectra.learning_and_optimiser(sweep)
+        y, x, adaptive = (one[:, :, 0].ravel() for one in (wide, share, np.arange(2)[:, None, None, None] + 0 * wide))
+        r, s, t = (np.corrcoef(*pair)[0, 1] for pair in ((x, y), (adaptive, y), (x, adaptive)))
+        both = (r**2 + s**2 - 2 * r * s * t) / (1 - t**2)
+        np.testing.assert_allclose(found[["share learned", "optimiser", "both"]], [r**2, s**2, both])
+        assert (both == pytest.approx(1)) == (size == 0)
+
+
 def test_widths_at_equal_share_are_read_off_the_other_curve():
     """Widths are 2·share under AdamW and share/2 under SGD, up to a factor of the seed; the second task is not learned by SGD."""
     reached = {"sgd": [0.0, 0.3, 0.6], "adamw": [0.0, 0.8, 1.0]}

@@ -242,26 +242,28 @@ def _() -> tuple[Measured, Measured]:
     code=("lwcore.prediction.learned_share", "lwcore.frontier.ease", "lwcore.agreement.partial_rank_correlation"),
     counterexample="Run small, lag 128, medians over seeds: DiagGate's envelope falls far more slowly than ConstGate's, and it has learned"
     " {diag:.0%} of that lag, ConstGate {const:.0%}.",
-    fair="Five cells do not tell: before training they differ in their number of parameters far more than in their envelopes.",
+    fair="Five cells do not tell: before training they differ in their number of parameters far more than in their envelopes. In the run"
+    " paper-v2, after training, the rank correlation is {paper:.2f}, over three cells.",
     seen="Ranges were over seeds; a statement about cells has cells as units. Before training the number of parameters was not given, and"
     " envelopes were not in units of lag 1.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    def over_cells(found: NDArray[np.float64]) -> Measured:
-        return estimate(float(found[0]), correlation_interval(float(found[0]), 5))
+    def over_cells(found: NDArray[np.float64], cells: int) -> Measured:
+        return estimate(float(found[0]), correlation_interval(float(found[0]), cells))
 
-    learned, f = learned_share(runs["small"]).sel(lag=128), np.log(runs["small"].envelope.sel(order="first", drop=True))
-    kept = (f.sel(lag=128) - f.sel(lag=1)).expand_dims("predictor")
+    def after(name: str) -> tuple[NDArray[np.float64], xr.DataArray]:
+        learned, f = learned_share(runs[name]).sel(lag=128), np.log(runs[name].envelope.sel(order="first", drop=True))
+        kept = (f.sel(lag=128) - f.sel(lag=1)).expand_dims("predictor")
+        return rank_correlation(kept, learned, ("seed",)), learned
+
+    found, learned = after("small")
     ease = ease_of(single_lag_share(runs["single-lag"]))
     start = runs["single-lag-start"].envelope.sel(order="zeroth", drop=True)
     before = at_task((start / start.sel(lag=1, drop=True)).to_dataset(name="kept")).kept.sel(lag=ease.lag).expand_dims("predictor")
     size = -parameter_counts(runs["single-lag"]) + xr.zeros_like(ease)
     facts = {name: learned.sel(model=model).median().item() for name, model in (("diag", "DiagGate"), ("const", "ConstGate"))}
-    return (
-        over_cells(rank_correlation(kept, learned, ("seed",))),
-        over_cells(partial_rank_correlation(before, ease, size, ("lag",))),
-        facts,
-    )
+    facts["paper"] = after("paper-v2")[0][0]
+    return over_cells(found, 5), over_cells(partial_rank_correlation(before, ease, size, ("lag",)), 4), facts
 
 
 @chapter.claim(
@@ -339,9 +341,12 @@ def _() -> Measured:
     kind=Kind.NETWORK,
     code="lwcore.clipping.effects_on_run",
     counterexample="A trained ConstGate: its gradients have no heavy tails, and a clipped mean needs as many sequences as a mean.",
-    fair="Clipping saves sequences where gradients have heavy tails, and does little elsewhere.",
+    fair="Clipping saves sequences where gradients have heavy tails, in DiagGate and in some GRUs (seed by seed {gru_0:.2f}, {gru_1:.2f},"
+    " {gru_2:.2f}, {gru_3:.2f} and {gru_4:.2f} times), and does little elsewhere. The threshold is taken from the same numbers, and the"
+    " clipped mean's bias is left out.",
 )
-def _(runs: Runs) -> tuple[Measured, Measured]:
+def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     effects = clipping.effects_on_run(runs["small"], "inside the whole gradient", np.random.default_rng(554))
     gain = effects.gain.sel(share=0.95)
-    return over(np.ravel(gain)), over(gain.sel(model="DiagGate").values)
+    facts = {f"gru_{k}": float(one) for k, one in enumerate(gain.sel(model="GRU"))}
+    return over(np.ravel(gain)), over(gain.sel(model="DiagGate").values), facts

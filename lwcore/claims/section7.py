@@ -44,9 +44,9 @@ def _over_seeds(values: Iterable[float], seeds: xr.DataArray) -> Measured:
     return replace(over(values), covers=most_covered(seeds.size))
 
 
-def _over_cells(correlation: float, cells: xr.DataArray) -> Measured:
-    """A rank correlation that speaks of cells: its interval has them as its units."""
-    return estimate(correlation, agreement.correlation_interval(correlation, cells.size))
+def _over_cells(correlation: float, cells: int) -> Measured:
+    """A rank correlation that speaks of cells: its interval has them as its units, one less where another number is given."""
+    return estimate(correlation, agreement.correlation_interval(correlation, cells))
 
 
 def _position(scores: xr.DataArray, predictor: str, source: str) -> int:
@@ -68,14 +68,14 @@ def _within_lags(scores: xr.DataArray, learned: xr.DataArray, predictor: str, gi
     at = _position(scores, predictor, "target")
     one, within_lags = scores.isel(predictor=[at]), ("lag",)
     if not given:
-        return _over_cells(float(agreement.rank_correlation(one, learned, within_lags)[0]), learned.model)
+        return _over_cells(float(agreement.rank_correlation(one, learned, within_lags)[0]), learned.model.size)
     third = scores.isel(predictor=_position(scores, given, "–"))
-    return _over_cells(float(agreement.partial_rank_correlation(one, learned, third, within_lags)[0]), learned.model)
+    return _over_cells(float(agreement.partial_rank_correlation(one, learned, third, within_lags)[0]), learned.model.size - 1)
 
 
-def _after(runs: Runs) -> tuple[xr.DataArray, xr.DataArray]:
-    """The run small: what its measurements after training predict, and the share learned."""
-    return prediction.task_predictors(runs["small"]), prediction.learned_share(runs["small"])
+def _after(runs: Runs, name: str = "small") -> tuple[xr.DataArray, xr.DataArray]:
+    """A run: what its measurements after training predict, and the share learned."""
+    return prediction.task_predictors(runs[name]), prediction.learned_share(runs[name])
 
 
 def _designed(runs: Runs) -> tuple[xr.DataArray, xr.Dataset]:
@@ -133,22 +133,24 @@ def _() -> Measured:
     "abstract of v1; §5.5",
     "The learnability window tells which delays a network learns.",
     as_stated(
-        "rank correlation of N(ℓ), version 2's letter at zeroth order, with the share learned, less that of plain lag, which needs no"
-        " measurement; all networks and delays of the run small (five seeds, at most 94 %)",
-        at_least(0),
+        "rank correlation of N(ℓ), version 2's letter at zeroth order, with the share learned; all networks and delays of the run small"
+        " (five seeds, at most 94 %)",
+        at_least(0.5),
     ),
-    when("if the target takes the error's place", "the same with the target as error", at_least(0)),
-    rather("it falls as the delay grows, and so does what is learned", "its rank correlation with the share learned", at_least(0.5)),
+    rather("the delay's length, which needs no measurement, tells it better", "the same less that of plain lag", at_most(0)),
     code=("lwcore.prediction.predictors", "lwcore.agreement.compare"),
-    counterexample="Run small: the rank correlation of N(ℓ) with the share learned is {2.value:.2f}, that of plain lag {lag:.2f}.",
-    fair="N(ℓ) grows with the delay, and less is learned of longer delays; the delay's length alone says as much.",
-    seen="The rule asked for a rank correlation of 0.5, which any number that grows with the delay passes; plain lag took its place.",
+    fair="N(ℓ) grows with the delay, and less is learned of longer delays. The row says little: plain lag, which needs no measurement,"
+    " ranks the same pairs at {lag:.2f}, N(ℓ) at {0.value:.2f}, with the target as error at {target:.2f}. In the run paper-v2 N(ℓ) has"
+    " {paper:.2f}, plain lag {paper_lag:.2f}.",
+    seen="The rule is the first one. In between plain lag stood in it, after the numbers had been seen; but the statement says that the"
+    " window tells, not that it tells more than the lag. That is asked in a row of its own.",
 )
-def _(runs: Runs) -> tuple[Measured, Measured, Measured, Facts]:
-    after = _after(runs)
-    literal, target = (_compared(*after, _LETTER, source, prediction.BASELINE) for source in ("error", "target"))
-    plain = _compared(*after, _LETTER, "error")
-    return literal, target, plain, {"lag": plain.value - literal.value}
+def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
+    after, paper = _after(runs), _after(runs, "paper-v2")
+    literal, less = (_compared(*after, _LETTER, "error", plain) for plain in ("", prediction.BASELINE))
+    facts = {"lag": literal.value - less.value, "target": _compared(*after, _LETTER, "target").value}
+    facts |= {name: _compared(*paper, one, "error").value for name, one in (("paper", _LETTER), ("paper_lag", prediction.BASELINE))}
+    return literal, less, facts
 
 
 @chapter.claim(
@@ -166,14 +168,27 @@ def _(runs: Runs) -> tuple[Measured, Measured, Measured, Facts]:
         at_least(0),
     ),
     code=("lwcore.prediction.predictors", "lwcore.agreement.partial_rank_correlation"),
-    seen="First the comparison was with plain lag alone.",
+    fair="Measured after training, over all pairs of network and delay, {small:.0f} of {readings:.0f} readings rank what was learned better"
+    " than plain lag in the run small, and {paper:.0f} in the run paper-v2, the best by {gain:.3f}. There, within delays, N(ℓ) has"
+    " {within:.2f} and the number of parameters {size:.2f}; of three cells.",
+    seen="First the comparison was with plain lag alone. The run paper-v2 was looked at last.",
     paper="ours",
 )
-def _(runs: Runs) -> tuple[Measured, Measured]:
+def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
+    facts: Facts = {}
     before = _before(runs)
+    for name, run in (("small", "small"), ("paper", "paper-v2")):
+        scores, learned = _after(runs, run)
+        found = agreement.rank_correlation(scores, learned)
+        gains = found[len(prediction.TRIVIAL) :] - found[prediction.TRIVIAL.index(prediction.BASELINE)]
+        facts |= {name: int((gains > 0).sum()), "readings": gains.size, "gain": gains.max()}  # those of paper-v2 come last
+        within_lags = agreement.rank_correlation(scores, learned, ["lag"])
+        ours, size = (within_lags[_position(scores, one, "target")] for one in (_OWN_GRADIENT, prediction.SIZE))
+        facts |= {"within": ours, "size": size}
     return (
         _compared(*before, _OWN_GRADIENT, "target", prediction.BOTH),
         _within_lags(*before, _OWN_GRADIENT, given=prediction.SIZE),
+        facts,
     )
 
 
@@ -193,13 +208,17 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     ),
     code=("lwcore.prediction.predictors", "lwcore.agreement.partial_rank_correlation"),
     counterexample="Run small, lag 128: the gates of LSTM keep the most, and ConstGate has learned {more:.1f} times as much of it.",
-    fair="Five cells do not tell. Before training those that need fewer sequences have larger envelopes, and fewer parameters.",
+    fair="Five cells do not tell. Before training those that need fewer sequences have larger envelopes, and fewer parameters. In the run"
+    " paper-v2, after training, the rank correlation is {paper:.2f}; its three cells have six orders only.",
     seen="Intervals were over seeds; a statement about cells has cells as units. Before training the number of parameters was not given.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     scores, learned = _after(runs)
     longest = learned.sel(lag=128).median("seed")
     facts = {"more": float(longest.sel(model="ConstGate") / longest.sel(model="LSTM"))}
+    paper, share_learned = _after(runs, "paper-v2")
+    at_zeroth = paper.isel(predictor=[_position(paper, _ZEROTH, "–")])
+    facts["paper"] = agreement.rank_correlation(at_zeroth, share_learned, ["lag"])[0]
     return _within_lags(scores, learned, _ZEROTH), _within_lags(*_before(runs), _ZEROTH, given=prediction.SIZE), facts
 
 
@@ -221,7 +240,9 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     code="lwcore.frontier.sequences_needed",
     counterexample="One delay of 13 steps, medians over seeds: ConstGate takes {const:.0f} sequences; DiagGate, with {size:.1f} times the"
     " parameters, {diag:.0f}.",
-    fair="In version 2's training DiagGate learns most; with one delay at a time ConstGate takes the fewest sequences.",
+    fair="On five delays at once DiagGate explains most of the variance in every seed, in the run paper-v2 and, by {least:.1g} to"
+    " {most:.1g} of it, in the run small; of the longest delay it learns most, in the median, in paper-v2 only. With one delay at a time"
+    " ConstGate takes the fewest sequences.",
     seen="Until a review the range over three seeds gave a verdict.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
@@ -231,7 +252,8 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     facts = {name: np.exp(-took.sel(model=model).item()) for name, model in (("const", "ConstGate"), ("diag", "DiagGate"))}
     counts = prediction.parameter_counts(runs["single-lag"])
     facts["size"] = float(counts.sel(model="DiagGate") / counts.sel(model="ConstGate"))
-    explained = lead(1 - run.test_loss / run.target_variance)
+    explained, in_small = (lead(1 - one.test_loss / one.target_variance) for one in (run, runs["small"]))
+    facts |= {"least": float(in_small.min()), "most": float(in_small.max())}
     return _over_seeds(ratios, ease.seed), _over_seeds(numbers(explained), run.seed), facts
 
 
@@ -388,4 +410,4 @@ def _(runs: Runs) -> tuple[Measured, Facts]:
     whole = spectra.learned_share(small).isel(snapshot=-1).median("seed")
     facts = {"const": whole.sel(model="ConstGate"), "gru": whole.sel(model="GRU"), "apart": whole.max() - whole.min()}
     facts["decades"] = breadth.sel(model="GRU").median()
-    return _over_cells(found, learned.model), {name: float(one) for name, one in facts.items()}
+    return _over_cells(found, learned.model.size), {name: float(one) for name, one in facts.items()}

@@ -67,6 +67,7 @@ DOORS = [
     Door(spectra.learned_share, results=results()),
     Door(spectra.variance_shares, values=SCALE.only_bad(lambda bad: "Länge" not in bad.shown), factors=Argument(("seed",), WITHIN.bad)),
     Door(spectra.width_shares, sweep=results()),
+    Door(spectra.learning_and_optimiser, sweep=results()),
     Door(spectra.at_equal_share, sweep=results(), gate_spread=real(0.1, "(0, inf)", 0.2)),
     Door(spectra.ranges, values=labelled("seed"), form="{:.2f}"),
     Door(spectra.lining_up, time_scale=SCALE, lags=lags([1, 2])),
