@@ -46,11 +46,11 @@ def remember_trees(app):
 
 
 def write(app):
-    """Write what has changed; scripts that one page brought are not for the next one."""
-    files = app.builder._js_files, app.builder._css_files
-    before = [list(each) for each in files]
+    """Write what has changed; scripts that one page brought are not for those of the next time."""
+    lists = app.builder._js_files, app.builder._css_files, app.registry.js_files, app.registry.css_files
+    before = [list(each) for each in lists]
     app.build()
-    for each, kept in zip((app.builder._js_files, app.builder._css_files), before, strict=True):
+    for each, kept in zip(lists, before, strict=True):
         each[:] = kept
 
 
