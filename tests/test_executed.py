@@ -38,8 +38,8 @@ def checkout(tmp_path, monkeypatch):
 
 
 def edit(path, old, new):
-    """Change a file, and the time of its last change, whatever the clock's resolution."""
-    changed = path.stat().st_mtime_ns + 1_000_000
+    """Change a file, and the time of its last change by more than the second that Python's compiled modules go by."""
+    changed = path.stat().st_mtime_ns + 2_000_000_000
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     os.utime(path, ns=(changed, changed))
