@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +15,24 @@ from lwcore.train import Progress
 Snapshots = dict[int, dict[str, Any]]
 
 
-def write(path: Path, states: Sequence[Progress], snapshots: Sequence[Snapshots]) -> None:
-    """Store where some networks are in their training, atomically and under a checksum.
-
-    Args:
-        path: Where.
-        states: The progress of each network.
-        snapshots: Of each, its state dictionaries on the way, by the number of steps taken.
-    """
+def write(path: Path, state: Progress, snapshots: Snapshots) -> None:
+    """Store where a network is in its training, atomically and under a checksum, with its state dictionaries on the way, by step."""
     whole = io.BytesIO()  # in memory first: a full disk is then an OSError, whatever the format
-    torch.save([dict(vars(state)) | {"snapshots": kept} for state, kept in zip(states, snapshots, strict=True)], whole)
+    torch.save(dict(vars(state)) | {"snapshots": snapshots}, whole)
     results.write_atomically(path, lambda part: part.write_bytes(results.sealed(whole.getvalue())))
 
 
-def read(path: Path) -> tuple[list[Progress], list[Snapshots]]:
-    """Read a checkpoint. Its checksum is verified before anything else, and no pickled code is ever executed.
-
-    Args:
-        path: A file that `write` wrote.
-
-    Returns:
-        Progress and snapshots of each network.
-
-    Raises:
-        ValueError: If it is damaged, or no checkpoint.
-    """
+def read(path: Path) -> tuple[Progress, Snapshots]:
+    """Read a checkpoint. Its checksum is verified before anything else, and no pickled code is ever executed."""
     try:
-        states = torch.load(io.BytesIO(results.unsealed(path.read_bytes())), weights_only=True, map_location="cpu")
-        names = [field.name for field in dataclasses.fields(Progress)]
-        return [Progress(**{name: state[name] for name in names}) for state in states], [state["snapshots"] for state in states]
+        state = torch.load(io.BytesIO(results.unsealed(path.read_bytes())), weights_only=True, map_location="cpu")
+        return Progress(**{field.name: state[field.name] for field in dataclasses.fields(Progress)}), state["snapshots"]
     except Exception as error:  # torch.load raises what it likes
         raise ValueError(f"checkpoint {path} cannot be read ({error}).") from error
 
 
-def latest(path: Path) -> tuple[list[Progress], list[Snapshots]] | None:
-    """Read a checkpoint if there is one; what cannot be read is set aside with a warning.
-
-    Args:
-        path: Where it would be.
-
-    Returns:
-        As for `read`; None where training has to start anew.
-    """
+def latest(path: Path) -> tuple[Progress, Snapshots] | None:
+    """Read a checkpoint if there is one; what cannot be read is set aside with a warning, and training starts anew."""
     if not path.exists():
         return None
     try:

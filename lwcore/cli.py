@@ -109,7 +109,6 @@ def run_configuration(
     executor: Annotated[Where, typer.Option(help="This process, a process for every core, or Dask.")] = Where.here,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler; by default Dask starts a cluster here.")] = None,
     directory: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
-    device: Annotated[str, typer.Option(help="Where to train; on cuda all seeds of a model at once.")] = "cpu",
 ) -> None:
     """Train and measure every network of a configuration and store the result as netCDF."""
     config = _read(Config, name)
@@ -121,7 +120,7 @@ def run_configuration(
 
     before = path.stat().st_mtime_ns if path.exists() else None
     with computing(path, resume), _executor(executor, scheduler) as pool:
-        dataset = experiment.run(config, pool, resume, directory, device=device)
+        dataset = experiment.run(config, pool, resume, directory)
     if before == path.stat().st_mtime_ns:
         made_by = (
             "this very code" if dataset.attrs["code"] == results.code_fingerprint() else f"other code, revision {dataset.attrs['revision']}"

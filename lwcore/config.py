@@ -150,11 +150,16 @@ class TrainingSettings(_Section):
     learning_rate: float = Field(gt=0, description="Global learning rate μ.")
     weight_decay: float = Field(default=0.0, ge=0, description="Decoupled weight decay (AdamW).")
     clip: float | None = Field(default=None, gt=0, description="Largest 2-norm of the gradient; absent for none.")
-    chunk: PositiveInt | None = Field(default=None, description="Steps kept for the backward pass at a time; absent for all of them.")
     checkpoint_every: PositiveInt = Field(default=200, description="Steps between checkpoints.")
     snapshots: Annotated[tuple[NonNegativeInt, ...], AfterValidator(_increasing)] = Field(
         default=(), strict=False, description="Numbers of steps taken after which gates and time scales are looked at on the way."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_chunk(cls, given: Any) -> Any:
+        """Recorded runs say how many steps were kept at a time for the backward pass; no result depends on it."""
+        return {name: value for name, value in given.items() if name != "chunk"} if isinstance(given, dict) else given
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from filelock import FileLock
 
 from lwcore import cells, checkpoints, results, tasks, train, unfinished
 from lwcore.adaptive import base_rates
-from lwcore.cells import Trace
+from lwcore.trace import Trace
 from lwcore.config import Config, shipped
 from lwcore.course import course
 from lwcore.measure import measure
@@ -64,7 +63,6 @@ def run(
     resume: bool = True,
     directory: str | Path | None = None,
     progress: bool = True,
-    device: str = "cpu",
     measured: bool = True,
 ) -> xr.Dataset:
     """Train and measure every member of a configuration.
@@ -83,8 +81,6 @@ def run(
             starts anew, unless another process is at it.
         directory: Where to keep results; None keeps everything in memory only.
         progress: Draw a progress bar, on standard error (in a notebook, in the cell's output).
-        device: Where networks are trained. On any but ``"cpu"`` all seeds of a model are trained together, in this process; measuring
-            stays on the processor.
         measured: Measure rates, statistics and windows; otherwise only how training went, and what was learned, is kept. The two belong
             into different directories.
 
@@ -95,14 +91,12 @@ def run(
         FileExistsError: If a result of another configuration stands under the same name and `resume` is set; or if it is not, and another
             process is at the same run.
         OSError: If a file cannot be written; what was finished is kept.
-        ValueError: If the directory is a file, there is no such device, or an executor as well.
+        ValueError: If the directory is a file.
     """
-    if train.device_of(device).type != "cpu" and executor is not None:
-        raise ValueError(f"device = {device!r}: trains in this process; must be 'cpu' with an executor.")
     partial = None if directory is None else unfinished.folder_of(config, Path(directory))
 
     def make() -> xr.Dataset:
-        done = _members(config, executor, partial, progress, device, measured)
+        done = _members(config, executor, partial, progress, measured)
         by_model = [xr.concat([done[model, seed] for seed in config.seeds], dim="seed") for model in config.models]
         dataset = xr.concat(by_model, dim="model").assign_coords(model=list(config.models), seed=list(config.seeds))
         dataset.attrs = results.provenance(config)
@@ -175,14 +169,12 @@ def task_of(config: Config, seed: int) -> tasks.DelayedRegression:
 
 
 def _members(
-    config: Config, executor: Executor | None, partial: Path | None, progress: bool, device: str, measured: bool
+    config: Config, executor: Executor | None, partial: Path | None, progress: bool, measured: bool
 ) -> dict[tuple[str, int], xr.Dataset]:
     """Do all members, or find them done."""
     in_process = executor is None
     total, unit = len(config.members) * (config.training.steps if in_process else 1), "training steps" if in_process else "networks"
     with _one_thread(), bar(f"lw run {config.name}", total, unit, show=progress) as advance:
-        if train.device_of(device).type != "cpu":
-            return dict(pair for model in config.models for pair in _run_together(config, model, partial, advance, device, measured))
         member: dict[str, tuple[str, int]] = dict(zip(_names(config), config.members, strict=True))
         found = {}
         if executor is None:
@@ -232,7 +224,6 @@ def run_member(
     seed: int,
     partial: Path | None = None,
     advance: Callable[[int], None] = lambda steps: None,
-    trained: Trained | None = None,
     measured: bool = True,
     prepare: Callable[[Network], None] | None = None,
 ) -> xr.Dataset:
@@ -245,7 +236,6 @@ def run_member(
         partial: Folder for the finished member and, while it trains, its checkpoint; None for neither. Nobody else may be at the same
             member (`unfinished.claim`).
         advance: Called with the number of training steps just taken or found done.
-        trained: The trained network, where that is done already.
         measured: As for `run`.
         prepare: Changes the network in place before its first step. The configuration does not know of it, so nothing may be kept in a
             folder.
@@ -266,7 +256,7 @@ def run_member(
         return before
     with _one_thread():
         task = task_of(config, seed)
-        network, losses, snapshots, optimizer = trained or _train(config, model, [seed], partial, advance, prepare=prepare)[0]
+        network, losses, snapshots, optimizer = _train(config, model, seed, partial, advance, prepare)
         fresh = tasks.sample(task, config.diagnostics.sequences, _rng(seed, Stream.DIAGNOSTICS))
         # Directions and null noise are the member's own, so that nulls of different models are independent draws.
         measure_seed = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
@@ -315,79 +305,58 @@ def _start(config: Config, model: str, seed: int) -> Network:
 def _trained(config: Config, model: str, seed: int) -> Network:
     """Train a network, or read it where one like it was kept."""
     if "LWCORE_NETWORKS" not in os.environ:
-        return _train(config, model, [seed])[0].network
+        return _train(config, model, seed).network
     folder = Path(os.environ["LWCORE_NETWORKS"]) / f"{config.fingerprint}-{results.code_fingerprint()}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{model}-{seed}.pt"
     with FileLock(f"{path}.lock"):
         if not path.exists():
-            state = _train(config, model, [seed])[0].network.state_dict()
+            state = _train(config, model, seed).network.state_dict()
             results.write_atomically(path, lambda part: torch.save(state, part))
     network = _start(config, model, seed)
     network.load_state_dict(torch.load(path, weights_only=True))
     return network
 
 
-def _run_together(
-    config: Config, model: str, partial: Path | None, advance: Callable[[int], None], device: str, measured: bool
-) -> Iterator[tuple[tuple[str, int], xr.Dataset]]:
-    """Train all seeds of a model together on a device, and measure them one after the other; unless all are stored."""
-    trained: list[Trained | None] = [None] * len(config.seeds)
-    with ExitStack() as claims:
-        for seed in config.seeds:
-            claims.enter_context(unfinished.claim(partial, f"{model}-{seed}"))
-        if partial is None or not all((partial / f"{model}-{seed}.nc").exists() for seed in config.seeds):
-            trained = [one._replace(network=one.network.cpu()) for one in _train(config, model, config.seeds, partial, advance, device)]
-        for seed, own in zip(config.seeds, trained, strict=True):
-            yield (model, seed), run_member(config, model, seed, partial, (lambda steps: None) if own else advance, own, measured)
-
-
 def _train(
     config: Config,
     model: str,
-    seeds: Sequence[int],
+    seed: int,
     partial: Path | None = None,
     advance: Callable[[int], None] = lambda steps: None,
-    device: str = "cpu",
     prepare: Callable[[Network], None] | None = None,
-) -> list[Trained]:
-    """Train a model's networks together, from their last checkpoint if there is one."""
+) -> Trained:
+    """Train a network, from its last checkpoint if there is one."""
     settings = config.training
-    networks = [_start(config, model, seed) for seed in seeds]
+    network = _start(config, model, seed)
     if prepare is not None:
-        for network in networks:
-            prepare(network)
-    checkpoint = None if partial is None else partial / f"{model}-{'-'.join(map(str, seeds))}.checkpoint"
+        prepare(network)
+    checkpoint = None if partial is None else partial / f"{model}-{seed}.checkpoint"
     stored = None if checkpoint is None else checkpoints.latest(checkpoint)
-    latest, snapshots = stored or ([train.Progress() for _ in seeds], [{0: _copy(n)} if 0 in settings.snapshots else {} for n in networks])
-    done = latest[0].step
-    advance(done * len(seeds))
+    latest, snapshots = stored or (train.Progress(), {0: _copy(network)} if 0 in settings.snapshots else {})
+    advance(latest.step)
 
-    def on_step(states: list[train.Progress]) -> None:
-        nonlocal done, latest
-        advance((states[0].step - done) * len(seeds))
-        done, latest = states[0].step, states
-        if done in settings.snapshots:
-            for kept, network in zip(snapshots, networks, strict=True):
-                kept[done] = _copy(network)
-        if checkpoint is not None and done % settings.checkpoint_every == 0:
-            checkpoints.write(checkpoint, states, snapshots)
+    def on_step(state: train.Progress) -> None:
+        nonlocal latest
+        advance(1)
+        latest = state
+        if state.step in settings.snapshots:
+            snapshots[state.step] = _copy(network)
+        if checkpoint is not None and state.step % settings.checkpoint_every == 0:
+            checkpoints.write(checkpoint, state, snapshots)
 
     try:
-        losses = train.fit_together(
-            networks,
-            [tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING)) for seed in seeds],
-            seeds=[_seed(seed, Stream.ORDER) for seed in seeds],
+        losses = train.fit(
+            network,
+            tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING)),
+            seed=_seed(seed, Stream.ORDER),
             **settings.model_dump(exclude={"sequences", "checkpoint_every", "snapshots"}),
-            device=device,
-            report_every=1 if device == "cpu" else math.gcd(settings.checkpoint_every, *settings.snapshots),
             resume_from=latest if stored else None,
             on_step=on_step,
         )
     except FloatingPointError as error:
-        raise FloatingPointError(f"{model}, seed {', '.join(map(str, seeds))}: {error}") from error
-    optimizers = [state.optimizer or {"state": {}} for state in latest]
-    return [Trained(*parts) for parts in zip(networks, losses, snapshots, optimizers, strict=True)]
+        raise FloatingPointError(f"{model}, seed {seed}: {error}") from error
+    return Trained(network, losses, snapshots, latest.optimizer or {"state": {}})
 
 
 def _copy(network: Network) -> dict[str, Any]:

@@ -7,6 +7,7 @@ retention A and the mixing R, and ``J_t = ∂s_t/∂s_{t−1} = A_t + R_t``. Tim
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -170,14 +171,11 @@ class Trace:
         """What zeroth and first order need; of a cell of `lwcore.cells`. Implements Eqs. (12), (13), (23) and (24)."""
         return self.recurrence.closed_form(self.inputs, self.previous).neurons()
 
-    def jacobian(self, steps: int | Steps) -> Any:
-        """Give the one-step Jacobians of some steps as operators: in closed form where there is one, else by autodiff."""
-        closed = getattr(self.recurrence, "closed_form", None)
-        return (closed or self.autodiff)(self.inputs[:, steps], self.previous[:, steps])
-
-    def autodiff(self, inputs: Tensor, previous: Tensor) -> StepJacobian:
-        """Give Jacobians by automatic differentiation of `step`: the second, independent way."""
-        return StepJacobian(self.recurrence, inputs, previous)
+    def jacobian(self, steps: int | Steps, sequences: Any = slice(None), *, closed: bool = True) -> StepJacobian:
+        """Give the one-step Jacobians of some steps as operators: in closed form where there is one, else by autodiff of the step."""
+        there = closed and hasattr(self.recurrence, "closed_form")
+        make = self.recurrence.closed_form if there else functools.partial(StepJacobian, self.recurrence)
+        return make(self.inputs[sequences, steps], self.previous[sequences, steps])
 
     def moved(self, direction: Direction, steps: Steps = slice(None)) -> Float[Tensor, "B n S"]:
         """Give ``B_t w``, how a state moves along w while the previous one is held fixed. Implements Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``."""

@@ -1,54 +1,53 @@
 """How gates carry the gradient back: one-step Jacobians, their products' diagonals, and the envelope.
 
 ``M_{t,ℓ} = J_t J_{t−1} ⋯ J_{t−ℓ+1} = ∂s_t/∂s_{t−ℓ}`` transports the loss gradient at time t back ℓ steps. The diagonal of its block
-``∂h_t/∂h_{t−ℓ}``, for the LSTM ``∂h_t/∂c_{t−ℓ}``, is the effective learning rate μ(ℓ, q), neuron by neuron. Three orders of it are
-offered: the product of the retentions alone (``"zeroth"``), with its first-order correction in the recurrent couplings (``"first"``), and
-the diagonal itself (``"exact"``), so that the expansion never has to be trusted. Rates are given per unit of the optimiser's global
-learning rate (μ = 1).
+``∂h_t/∂h_{t−ℓ}``, for the LSTM ``∂h_t/∂c_{t−ℓ}``, is the effective learning rate μ(ℓ, q) of neuron q, per unit of the optimiser's global
+learning rate. It comes in three orders: the product of the retentions alone (``"zeroth"``), with its first-order correction in the
+recurrent couplings (``"first"``), and the diagonal itself (``"exact"``), so that the expansion never has to be trusted.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lwcore.arguments import increasing_integers, instance_of, integer_in, lag_list, one_of
-from lwcore.cells import GRUTrace, NeuronFactors, Trace
 from lwcore.tensors import floating
+from lwcore.trace import Neurons, Trace
 
 ORDERS = ("zeroth", "first", "exact")
-READINGS = ("expansion", "paper_v2")
 _PRODUCT_ENTRIES = 2**18  # entries of the products carried back together, and of the rates: they stay in a core's cache
 _RATE_ENTRIES = 2**17
+_RESCALED = 8  # lags between two looks at the size of what is carried back
 
 
-def step_jacobian(trace: Trace, t: int) -> Tensor:
-    """Form the one-step Jacobian ``J_t = ∂s_t/∂s_{t−1}`` of every sequence. Implements Eqs. (9)–(11), (19)–(22), (48), (50) and (52).
-
-    Args:
-        trace: A scan of B sequences.
-        t: Step, 0..T−1.
-
-    Returns:
-        J, shape (B, S, S).
-    """
+def step_jacobian(trace: Trace, t: int) -> Float[Tensor, "B S S"]:
+    """Form the one-step Jacobian ``J_t = ∂s_t/∂s_{t−1}`` of every sequence. Implements Eqs. (9)–(11), (19)–(22), (48), (50) and (52)."""
     return instance_of("trace", trace, Trace).jacobian(integer_in("t", t, 0, trace.length - 1)).dense()
 
 
-def default_ends(trace: Trace, lags: Sequence[int]) -> list[int]:
-    """List the end points t from which every lag fits into the sequence.
+def split(trace: Trace, steps: slice | Tensor) -> tuple[Float[Tensor, "B n S S"], Float[Tensor, "B n S S"]]:
+    """Split one-step Jacobians of a cell of `lwcore.cells` into retention and mixing, ``J_t = A_t + R_t``.
 
-    Args:
-        trace: A scan.
-        lags: Lags, strictly increasing, each in 1..T−1.
-
-    Returns:
-        max(lags), …, T−1.
+    A is what is *kept*, R what is *seen* through the recurrent weights. Implements Eqs. (11), (23) and the split of Appendix B.
     """
+    whole, neurons = trace.jacobian(steps).dense(), trace.neurons.of((slice(None), steps))
+    if not whole.shape[1]:
+        raise ValueError(f"steps = {steps}: must hold at least one of the {trace.length} steps of the trace.")
+    kept = torch.diag_embed(neurons.retention)
+    if neurons.head is not None:
+        kept = torch.cat([neurons.head.unsqueeze(-1) * kept, kept], dim=-2)
+        kept = torch.cat([torch.zeros_like(kept), kept], dim=-1)
+    return kept, whole - kept
+
+
+def default_ends(trace: Trace, lags: Sequence[int]) -> list[int]:
+    """List the end points t from which every lag fits into the sequence: max(lags), …, T−1."""
     return list(range(lag_list("lags", lags, instance_of("trace", trace, Trace).length)[-1], trace.length))
 
 
@@ -59,45 +58,35 @@ def checked_ends(ends: Sequence[int] | None, lags: Sequence[int], length: int) -
 
 
 class Scaled(NamedTuple):
-    """Numbers that may lie far below the smallest float: ``mantissa · 2^exponent``.
-
-    Attributes:
-        mantissa: Of ordinary size.
-        exponent: Whole numbers that broadcast with the mantissas; None for 0.
-    """
+    """Numbers that may lie far below the smallest float: ``mantissa · 2^exponent``; the exponents broadcast with the mantissas."""
 
     mantissa: Tensor
-    exponent: Tensor | None
+    exponent: Tensor
 
     def value(self) -> Tensor:
         """Give the numbers themselves; 0 where they underflow."""
-        return self.mantissa if self.exponent is None else torch.ldexp(self.mantissa, self.exponent)
+        return torch.ldexp(self.mantissa, self.exponent)
 
     def log(self) -> Tensor:
         """Give the logarithm of their absolute values; −inf for 0."""
-        log = self.mantissa.abs().log()
-        return log if self.exponent is None else log + self.exponent * math.log(2)
+        return self.mantissa.abs().log() + self.exponent * math.log(2)
+
+    def rescaled(self) -> Scaled:
+        """Bring mantissas close to 1, one power of two for all that share an exponent."""
+        size = self.mantissa.abs()
+        size = size.amax([d for d in range(size.ndim) if self.exponent.shape[d] < size.shape[d]], keepdim=True) if size.ndim else size
+        shift = torch.frexp(size).exponent.to(size)  # integers would make torch compute with float32
+        return Scaled(torch.ldexp(self.mantissa, -shift), self.exponent + shift)
 
 
 def effective_rates(
-    trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None, reading: str = "expansion"
-) -> Tensor:
-    """Compute the effective learning rates ``μ^{(q)}_{t,ℓ} = diag(M_{t,ℓ})_q``, per unit of global learning rate.
+    trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None
+) -> Float[Tensor, "B ends lags H"]:
+    """Compute the effective learning rates ``μ^{(q)}_{t,ℓ} = diag(M_{t,ℓ})_q``; first-order and exact ones may be negative.
 
     Zeroth order is ``γ = ∏_j A_j``, the product of what the neuron itself keeps: of ``1 − s`` or ``1 − z``, for the LSTM of f, shown by
-    ``e_t``. First order adds the diagonal of ``Σ_j A_t ⋯ A_{j+1} R_j A_{j−1} ⋯ A_{t−ℓ+1}``. Implements Eqs. (12)–(14) and (23)–(26), and
-    the scalar-gate rates that follow Eqs. (48), (50) and (52).
-
-    Args:
-        trace: A scan of B sequences.
-        lags: Lags ℓ, strictly increasing, each in 1..T−1.
-        order: ``"zeroth"``, ``"first"`` or ``"exact"``.
-        ends: End points t, strictly increasing, each in max(lags)..T−1; all of them if None.
-        reading: ``"expansion"``, or for a GRU ``"paper_v2"``, which adds the reset rates ``ρ = ∏_j r_j`` and ``η = ∏_j (1 − z_j) r_j`` of
-            Eq. (25) to zeroth and first order as Eq. (26) does; they are no terms of the expansion.
-
-    Returns:
-        μ, shape (B, number of ends, number of lags, H). First-order and exact rates may be negative.
+    ``e_t``. First order adds the diagonal of ``Σ_j A_t ⋯ A_{j+1} R_j A_{j−1} ⋯ A_{t−ℓ+1}``. Implements Eqs. (12)–(14), (23), (24) and
+    the scalar-gate rates that follow Eqs. (48), (50) and (52). Lags and end points increase; all end points t ≥ max(lags) if None.
 
     Examples:
         A constant gate of 1/4 keeps 3/4 of the state at every step:
@@ -111,110 +100,56 @@ def effective_rates(
         >>> print(rates[0, 0, :, 0].numpy())
         [0.75     0.5625   0.421875]
     """
-    groups = stream_rates(trace, lags, order, ends, reading)
+    groups = stream_rates(trace, lags, order, ends)
     return torch.cat([torch.stack([rates.value() for rates in at_lags], dim=2) for _, at_lags in groups])
 
 
 def log_effective_rates(
-    trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None, reading: str = "expansion"
-) -> tuple[Tensor, Tensor]:
-    """Compute the effective learning rates by logarithm and sign, for lags at which they are too small for a float.
-
-    Args:
-        trace: A scan of B sequences.
-        lags: As for `effective_rates`, like the rest.
-        order: The order.
-        ends: End points.
-        reading: The reading of Eq. (26).
-
-    Returns:
-        ``log |μ|`` (−inf for a rate of 0) and the sign of μ, each (B, number of ends, number of lags, H).
-    """
-    groups = [list(at_lags) for _, at_lags in stream_rates(trace, lags, order, ends, reading, rescale=True)]
+    trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None
+) -> tuple[Float[Tensor, "B ends lags H"], Float[Tensor, "B ends lags H"]]:
+    """Compute ``log |μ|``, −inf for 0, and the sign of μ, for lags at which rates are too small for a float."""
+    groups = [list(at_lags) for _, at_lags in stream_rates(trace, lags, order, ends)]
     logs = torch.cat([torch.stack([rates.log() for rates in at_lags], dim=2) for at_lags in groups])
     return logs, torch.cat([torch.stack([rates.mantissa.sign() for rates in at_lags], dim=2) for at_lags in groups])
 
 
 def stream_rates(
-    trace: Trace,
-    lags: Sequence[int],
-    order: str = "exact",
-    ends: Sequence[int] | None = None,
-    reading: str = "expansion",
-    *,
-    weights: Tensor | None = None,
-    rescale: bool = False,
+    trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None
 ) -> Iterator[tuple[slice, Iterator[Scaled]]]:
-    """Give the effective learning rates a few sequences at a time and lag by lag, so that they need not all fit into memory.
-
-    Args:
-        trace: A scan of B sequences.
-        lags: As for `effective_rates`, like the rest.
-        order: The order.
-        ends: End points.
-        reading: The reading of Eq. (26).
-        weights: Factors of the rates, shape (B, number of ends, H); 1 if None. Carrying them along costs nothing.
-        rescale: Keep the mantissas of ordinary size, whatever the lag; otherwise there are no exponents.
-
-    Yields:
-        Which sequences, and for each lag their rates, shape (number of these sequences, number of ends, H).
-
-    Raises:
-        ValueError: If `reading` is ``"paper_v2"`` and there is no reset gate or the order is exact.
-    """
+    """Give the effective rates a few sequences at a time, (b, ends, H) lag by lag, so that they need not all fit into memory."""
     one_of("order", order, ORDERS)
-    one_of("reading", reading, READINGS)
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
-    if weights is not None:
-        floating("weights", weights, (len(trace.history), len(last), trace.hidden_size), "B, ends, H")
-    if reading == "paper_v2" and (order == "exact" or not isinstance(trace, GRUTrace)):
-        raise ValueError(
-            f"reading = {reading!r}: must be of a GRU at zeroth or first order, as Eq. (26) is, not {order!r} of {type(trace).__name__}."
-        )
     if order == "exact":
-        for sequence in range(len(trace.history)):
-            one = slice(sequence, sequence + 1)
-            yield one, _exact_diagonals(trace, sequence, steps, last, None if weights is None else weights[one], rescale=rescale)
+        for sequence in range(len(trace.inputs)):
+            yield slice(sequence, sequence + 1), _exact_diagonals(trace, sequence, steps, last)
         return
     at_once = max(1, _RATE_ENTRIES // (len(last) * trace.hidden_size))
-    for first in range(0, len(trace.states), at_once):
+    for first in range(0, len(trace.inputs), at_once):
         part = slice(first, first + at_once)
-        start = None if weights is None else weights[part]
-        every = _expanded_diagonals(trace.neurons.of(part), steps, last, start, first=order == "first", rescale=rescale)
-        if isinstance(trace, GRUTrace) and reading == "paper_v2":
-            every = map(_added, every, _reset_rates(trace, part, steps, last, start, rescale=rescale))
-        yield part, every
+        yield part, _expanded_diagonals(trace.neurons.of(part), steps, last, first=order == "first")
 
 
-def _expanded_diagonals(
-    factors: NeuronFactors, lags: list[int], ends: Tensor, start: Tensor | None, *, first: bool, rescale: bool
-) -> Iterator[Scaled]:
-    """Zeroth or first order of the rates at each wanted lag, (B, ends, H), times `start`.
+def _expanded_diagonals(neurons: Neurons, lags: list[int], ends: Tensor, *, first: bool) -> Iterator[Scaled]:
+    """Zeroth or first order of the rates at each wanted lag, (b, ends, H).
 
-    ``∏(A + εR)`` is multiplied out up to first order in ε, one factor at a time, Eq. (45); see `NeuronFactors`. Unlike a sum of ``R/A``
-    this also holds where a gate is open all the way, A = 0, and such a step spoils no window that does not contain it.
-
-    Yields:
-        The rates at the next wanted lag.
+    ``∏(A + εR)`` is multiplied out up to first order in ε, one factor at a time, Eq. (45); see `Neurons`. Unlike a sum of ``R/A`` this
+    also holds where a gate is open all the way, A = 0, and such a step spoils no window that does not contain it.
     """
-    zeroth = torch.ones_like(at_steps(factors.retention, ends)) if factors.head is None else at_steps(factors.head, ends)
-    lead = torch.zeros_like(zeroth) if factors.lead is None else at_steps(factors.lead, ends)
-    if start is not None:
-        zeroth, lead = zeroth * start, lead * start
-    slope, exponent = torch.zeros_like(zeroth), None
+    zeroth = torch.ones_like(at_steps(neurons.retention, ends)) if neurons.head is None else at_steps(neurons.head, ends)
+    slope, exponent = torch.zeros_like(zeroth), torch.zeros_like(zeroth)
     for lag in range(1, lags[-1] + 1):
-        retention = at_steps(factors.retention, ends - lag + 1)
+        retention = at_steps(neurons.retention, ends - lag + 1)
         before, zeroth = zeroth, zeroth * retention
         if first:
             kept = slope * retention
-            slope = torch.addcmul(kept, before, at_steps(factors.mixing, ends - lag + 1))
-            if lag == 1:
-                slope = slope + lead
+            slope = torch.addcmul(kept, before, at_steps(neurons.mixing, ends - lag + 1))
+            if lag == 1 and neurons.lead is not None:
+                slope = slope + at_steps(neurons.lead, ends)
         if lag in lags:
-            yield Scaled(zeroth + (kept if factors.delayed else slope) if first else zeroth, exponent)
-        if rescale:
-            (zeroth, slope), exponent = _rescaled([zeroth, slope], exponent)
+            yield Scaled(zeroth + (kept if neurons.delayed else slope) if first else zeroth, exponent)
+        if lag % _RESCALED == 0:
+            (zeroth, slope), (exponent,) = Scaled(torch.stack([zeroth, slope]), exponent.unsqueeze(0)).rescaled()
 
 
 def _index(times: Tensor) -> slice | Tensor:
@@ -225,137 +160,68 @@ def _index(times: Tensor) -> slice | Tensor:
     return slice(first, last + 1, spacing) if even else times
 
 
-def at_steps(values: Tensor, times: Tensor) -> Tensor:
-    """Choose steps, without a copy where they are evenly spaced.
-
-    Args:
-        values: Shape (B, T, ...).
-        times: Increasing steps.
-
-    Returns:
-        Shape (B, number of steps, ...).
-    """
+def at_steps(values: Float[Tensor, "B T ..."], times: Tensor) -> Tensor:
+    """Choose increasing steps, without a copy where they are evenly spaced."""
     return values[:, _index(times)]
 
 
-def _rescaled(values: list[Tensor], exponent: Tensor | None) -> tuple[list[Tensor], Tensor]:
-    """Divide by one power of two, entry by entry, so that the largest of the values is between one half and one."""
-    size = values[0].abs()
-    for value in values[1:]:
-        size = torch.maximum(size, value.abs())
-    shift = _binary_exponent(size)
-    return [torch.ldexp(value, -shift) for value in values], shift if exponent is None else exponent + shift
-
-
-def _binary_exponent(size: Tensor) -> Tensor:
-    """Give the power of two just above each number, in its own dtype: integers would make torch compute with float32."""
-    return torch.frexp(size).exponent.to(size)
-
-
-def _reset_rates(trace: GRUTrace, part: slice, lags: list[int], ends: Tensor, start: Tensor | None, *, rescale: bool) -> Iterator[Scaled]:
-    """The reset rates ``ρ + η = ∏ r + ∏ (1 − z) r`` at each wanted lag, (B, ends, H), times `start`: Eq. (25)."""
-    reset = mixed = torch.ones_like(at_steps(trace.reset_gate[part], ends)) if start is None else start
-    exponent = None
-    for lag in range(1, lags[-1] + 1):
-        gate = at_steps(trace.reset_gate[part], ends - lag + 1)
-        reset, mixed = reset * gate, mixed * gate * (1 - at_steps(trace.update_gate[part], ends - lag + 1))
-        if lag in lags:
-            yield Scaled(reset + mixed, exponent)
-        if rescale:
-            (reset, mixed), exponent = _rescaled([reset, mixed], exponent)
-
-
-def _added(one: Scaled, other: Scaled) -> Scaled:
-    """Add two scaled numbers."""
-    if one.exponent is None or other.exponent is None:
-        return Scaled(one.value() + other.value(), None)
-    exponent = torch.maximum(one.exponent, other.exponent)
-    return Scaled(torch.ldexp(one.mantissa, one.exponent - exponent) + torch.ldexp(other.mantissa, other.exponent - exponent), exponent)
-
-
-def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor, *, rescale: bool) -> Iterator[Iterator[Scaled]]:
+def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor) -> Iterator[Iterator[Scaled]]:
     """Carry the identity back from each end point of a sequence, a group of end points after the other.
 
+    For each group an iterator over the wanted lags, of ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (group, H, H), with one exponent a row.
     Many products are taken with each Jacobian, so its mixing matrices are formed once.
-
-    Returns:
-        For each group an iterator over the wanted lags, of ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (group, H, H), with one exponent a row.
     """
     first, last = int(ends[0]) - lags[-1] + 1, int(ends[-1])
-    jacobians = trace.jacobians.of((sequence, slice(first, last + 1))).condensed()
-    size = trace.states.shape[-1]
+    jacobians = trace.jacobian(slice(first, last + 1), sequence).condensed()
+    eye = trace.lifted(torch.eye(trace.hidden_size, dtype=trace.history.dtype, device=trace.history.device))
 
     def carry(group: Tensor) -> Iterator[Scaled]:
-        rows = torch.eye(trace.hidden_size, size, dtype=trace.states.dtype, device=trace.states.device).expand(len(group), -1, -1)
-        exponent = None
+        carried = Scaled(eye.expand(len(group), -1, -1), torch.zeros_like(eye[..., :1]).expand(len(group), -1, 1))
         for lag in range(1, lags[-1] + 1):
-            rows = jacobians.of(_index(group - lag + 1 - first)).pull(rows)
-            if rescale:
-                shift = _binary_exponent(rows.abs().amax(-1, keepdim=True))
-                rows, exponent = torch.ldexp(rows, -shift), shift if exponent is None else exponent + shift
+            carried = carried._replace(mantissa=jacobians.of(_index(group - lag + 1 - first)).pull(carried.mantissa))
             if lag in lags:
-                yield Scaled(trace.carried(rows), exponent)
+                yield carried._replace(mantissa=trace.carried(carried.mantissa))
+            if lag % _RESCALED == 0:
+                carried = carried.rescaled()
 
-    return (carry(group) for group in ends.split(max(1, _PRODUCT_ENTRIES // (trace.hidden_size * size))))
+    return (carry(group) for group in ends.split(max(1, _PRODUCT_ENTRIES // eye.numel())))
 
 
-def _exact_diagonals(
-    trace: Trace, sequence: int, lags: list[int], ends: Tensor, weights: Tensor | None, *, rescale: bool
-) -> Iterator[Scaled]:
+def _exact_diagonals(trace: Trace, sequence: int, lags: list[int], ends: Tensor) -> Iterator[Scaled]:
     """Diagonals of the products themselves, of one sequence: (1, ends, H) for each wanted lag; computed whole."""
     groups = [
-        [(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent) for block in group]
-        for group in _products(trace, sequence, lags, ends, rescale=rescale)
+        [Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent.squeeze(-1)) for block in group]
+        for group in _products(trace, sequence, lags, ends)
     ]
     for at_lag in zip(*groups, strict=True):
-        mantissa = torch.cat([diagonal for diagonal, _ in at_lag]).unsqueeze(0)
-        exponent = torch.cat([e.squeeze(-1) for _, e in at_lag if e is not None]).unsqueeze(0) if rescale else None
-        yield Scaled(mantissa if weights is None else mantissa * weights, exponent)
+        yield Scaled(*(torch.cat(parts).unsqueeze(0) for parts in zip(*at_lag, strict=True)))
 
 
-def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None) -> Tensor:
-    """Measure how much of the transport the diagonal leaves out, ``‖M − diag M‖_F / ‖M‖_F``.
+def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None) -> Float[Tensor, "B ends lags"]:
+    """Measure how much of the transport the diagonal leaves out, ``‖M − diag M‖_F / ‖M‖_F``, in [0, 1]; NaN where M is 0.
 
-    Args:
-        trace: A scan of B sequences.
-        lags: Lags ℓ, strictly increasing, each in 1..T−1.
-        ends: End points t, strictly increasing, each in max(lags)..T−1; all of them if None.
-
-    Returns:
-        Shares in [0, 1], NaN where M is 0, of the block whose diagonal the rates are; shape (B, number of ends, number of lags).
+    M is the block whose diagonal the rates are; lags and end points as for `effective_rates`.
     """
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
     shares = []
-    for sequence in range(len(trace.history)):
-        groups = [
-            torch.stack([_share_beside_diagonal(block) for block in group], dim=-1)
-            for group in _products(trace, sequence, steps, last, rescale=True)
-        ]
-        shares.append(torch.cat(groups))
+    for sequence in range(len(trace.inputs)):
+        groups = _products(trace, sequence, steps, last)
+        shares.append(torch.cat([torch.stack([_share_beside_diagonal(block) for block in group], dim=-1) for group in groups]))
     return torch.stack(shares)
 
 
 def _share_beside_diagonal(block: Scaled) -> Tensor:
     """Give ``‖M − diag M‖_F / ‖M‖_F`` of matrices with one exponent a row."""
-    exponent = cast(Tensor, block.exponent)
-    squares = torch.ldexp(block.mantissa, exponent - exponent.amax(-2, keepdim=True)).square()
+    mantissa, exponent = block.rescaled()
+    squares = torch.ldexp(mantissa, exponent - exponent.amax(-2, keepdim=True)).square()
     beside = squares.clone()
     beside.diagonal(dim1=-2, dim2=-1).zero_()
     return (beside.sum((-2, -1)) / squares.sum((-2, -1))).sqrt()
 
 
-def envelope(rates: Tensor) -> Tensor:
+def envelope(rates: Float[Tensor, "B ends lags H"]) -> Float[Tensor, " lags"]:
     """Average the 1-norm of the rates over sequences and end points: the envelope f(ℓ). Implements Eq. (29)'s ``f(ℓ) = ‖μ_{t,ℓ}‖₁``.
-
-    Args:
-        rates: μ, shape (B, ends, lags, H).
-
-    Returns:
-        f, shape (lags,), at least 0.
-
-    Raises:
-        ValueError: If `rates` has another number of dimensions or is empty.
 
     Examples:
         >>> rates = torch.tensor([0.5, -0.25]).expand(4, 10, 3, 2)
@@ -365,3 +231,70 @@ def envelope(rates: Tensor) -> Tensor:
     if floating("rates", rates).ndim != 4 or rates.numel() == 0:
         raise ValueError(f"rates has shape {tuple(rates.shape)}: must be (B, ends, lags, H), none of them 0.")
     return rates.abs().sum(-1).mean((0, 1))
+
+
+def reset_rates(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None) -> Float[Tensor, "B ends lags H"]:
+    """Compute a GRU's reset rates ``ρ + η``, ``ρ = ∏_j r_j`` and ``η = ∏_j (1 − z_j) r_j``. Implements Eq. (25).
+
+    Eq. (26) adds them to the rates of zeroth or first order. They are no terms of the expansion.
+    """
+    reset = instance_of("trace", trace, Trace).gates.reset
+    if reset is None:
+        raise ValueError(f"trace is of a {type(trace.recurrence).__name__}: must be of a GRU, which has a reset gate.")
+    steps = lag_list("lags", lags, trace.length)
+    last = checked_ends(ends, steps, trace.length)
+    products = []
+    for gates in (reset, trace.gates.keep * reset):
+        log = torch.nn.functional.pad(gates.log().cumsum(1), (0, 0, 1, 0))
+        products.append(torch.stack([(log[:, last + 1] - log[:, last + 1 - lag]).exp() for lag in steps], dim=2))
+    return products[0] + products[1]
+
+
+def scaled_product(
+    kept: Float[Tensor, "*batch steps S S"], mixing: Float[Tensor, "*batch steps S S"], epsilon: float | Tensor
+) -> Float[Tensor, "*batch S S"]:
+    """Multiply ``P(ε) = ∏_j (A_j + ε R_j)``, the oldest step first; 0 leaves the retentions alone, 1 is the network. Implements Eq. (44)."""
+    product, *rest = _factors(kept + epsilon * mixing, kept, mixing)
+    for factor in rest:
+        product = factor @ product
+    return product
+
+
+def coefficients(
+    kept: Float[Tensor, "*batch steps S S"], mixing: Float[Tensor, "*batch steps S S"], orders: int = 1
+) -> Float[Tensor, "orders+1 *batch S S"]:
+    """Compute the coefficients of ``P(ε) = Σ_k ε^k P_k``: ``P_0 = P(0)``, ``P_1 = L_P`` the Fréchet derivative, and as many more as wanted.
+
+    Built one factor at a time by the product rule, ``P_k ← A P_k + R P_{k−1}``. Implements Eqs. (43), (45) and (46), the last without its
+    remainder if `orders` is the number of steps.
+    """
+    identity = torch.eye(kept.shape[-1], dtype=kept.dtype, device=kept.device).expand(*kept.shape[:-3], -1, -1)
+    terms = torch.stack([identity, *[torch.zeros_like(identity)] * integer_in("orders", orders, 0)])
+    for a, r in zip(_factors(kept, kept, mixing), mixing.unbind(-3), strict=True):
+        grown = a @ terms
+        grown[1:] += r @ terms[:-1]
+        terms = grown
+    return terms
+
+
+def _factors(factors: Tensor, kept: Tensor, mixing: Tensor) -> tuple[Tensor, ...]:
+    """Give the factors of a product of steps; refuse stacks of matrices that do not belong together."""
+    if kept.shape != mixing.shape or kept.ndim < 3 or kept.shape[-1] != kept.shape[-2] or kept.numel() == 0:
+        raise ValueError(f"kept and mixing have shapes {tuple(kept.shape)} and {tuple(mixing.shape)}: must be the same (..., steps, S, S).")
+    return factors.unbind(-3)
+
+
+def falls_for_sure(trace: Trace, last: int, ends: Sequence[int]) -> Bool[Tensor, "B ends last-1 H"]:
+    """Say where a first-order rate cannot rise: where ``|R_qq| γ ≤ (1 − A_q) μ`` at the step that the next lag adds.
+
+    From ``|μ_{ℓ+1}| = |A μ_ℓ + R γ_ℓ| ≤ A μ_ℓ + (1 − A) μ_ℓ = μ_ℓ``, at lags 1..L−1, of a cell whose state is h. Wherever mixing is
+    positive and no more than what the gate replaces, ``0 ≤ R_qq ≤ 1 − A_q``, this holds at every lag; and from any start until
+    ``Σ |R_qq|/A_q`` reaches ``1 − max |R_qq|/(1 − A_q)``.
+    """
+    neurons = instance_of("trace", trace, Trace).neurons
+    if neurons.delayed:
+        raise ValueError(f"trace is of a {type(trace.recurrence).__name__}: must be of a cell whose state is h.")
+    lags = list(range(1, integer_in("last", last, 2, trace.length - 1) + 1))
+    zeroth, first = (effective_rates(trace, lags, order=order, ends=ends)[:, :, :-1] for order in ("zeroth", "first"))
+    added = torch.tensor(ends).unsqueeze(1) - torch.tensor(lags[:-1])
+    return neurons.mixing[:, added].abs() * zeroth <= (1 - neurons.retention[:, added]) * first
