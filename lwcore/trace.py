@@ -1,6 +1,6 @@
 """A trace of a recurrence: what one scan leaves behind, from which all transport of gradients is read.
 
-Anything with a `step` can be traced: a cell of the paper, or a reader's own recurrence (`lwcore.diagnose`). The state s has S entries. A step
+Anything with a `step` can be traced: a cell of the paper, or a recurrence of the reader (`lwcore.diagnose`). The state s has S entries. A step
 takes the previous state twice, as what is *kept* and as what is *seen* through the recurrent weights; its derivatives in the two are the
 retention A and the mixing R, and ``J_t = ∂s_t/∂s_{t−1} = A_t + R_t``. Time is counted from 0: ``s_t`` is the state after input ``x_t``.
 """
@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, jvp, vjp, vmap
-from torch.nn import functional
 
 Steps = slice | Tensor
 Direction = dict[str, Tensor]
