@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from lwcore import bounds, regimes, transport
 from lwcore.aggregation import MeasuredExponent, measured_exponent
-from lwcore.bptt import matched_statistic
 from lwcore.claims import cases
 from lwcore.claims.claim import (
     Chapter,
@@ -34,6 +33,7 @@ from lwcore.claims.claim import (
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import GATED, SCALAR, numbers
 from lwcore.decay import DecayLaw, lag_at
+from lwcore.gradient import matched_statistic
 from lwcore.inference import LETTER, RATES, probes, required, summary
 from lwcore.stable import SymmetricStable
 from lwcore.window import generalised_inverse, learnability_window, window_bounds
