@@ -380,7 +380,7 @@ class GatedJacobian(StepJacobian):
     def of(self, index: Any) -> GatedJacobian:
         """Choose sequences and steps, of which nothing is computed anew."""
         chosen = copy.copy(self)
-        chosen.made = Gates(*(None if part is None else part[index] for part in self.made))
+        chosen.made = Gates(*(None if part is None else part[index] for part in self.made))  # type: ignore[arg-type]
         chosen.states, chosen.into = self.states[index], {name: slope[index] for name, slope in self.into.items()}
         chosen.expression = None if self.expression is None else self.expression[index]
         if self.cell.layernorm:

@@ -166,16 +166,16 @@ def other_directions(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     for view in ("zeroth", "first", "whole"):
         for noise in NOISES:
             needed = required(probes(results, view, "error"), noise=noise, rate="variance")
-            pair = [window_of(needed, n_sequences).isel(probe=probe) for probe in (0, 1)]
-            ratio = abs(np.log(needed.isel(probe=0)) - np.log(needed.isel(probe=1))).values
+            pair = window_of(needed, n_sequences).isel(probe=[0, 1])
+            ratio = abs(xr.apply_ufunc(np.log, needed).isel(probe=[0, 1]).diff("probe")).values
             both = np.isfinite(ratio)
             rows.append(
                 {
                     "view": view,
                     "noise": noise,
-                    "same window": f"{int((pair[0] == pair[1]).sum())} of {pair[0].size}",
-                    "larger window": float(np.maximum(*pair).median()),
-                    "smaller window": float(np.minimum(*pair).median()),
+                    "same window": f"{int((pair.diff('probe') == 0).sum())} of {pair.size // 2}",
+                    "larger window": float(pair.max("probe").median()),
+                    "smaller window": float(pair.min("probe").median()),
                     "ratio of N(ℓ)": round(float(np.exp(np.median(ratio[both]))), 2) if both.any() else np.nan,
                 }
             )

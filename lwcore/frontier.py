@@ -171,4 +171,5 @@ def predicted_needed(start: xr.Dataset, view: str, source: str, **how: Any) -> x
     Returns:
         Number of sequences (model, seed, lag).
     """
-    return np.exp(np.log(required(probes(start, view, source), rule="plug-in", **how)).median("probe"))
+    log_needed: xr.DataArray = xr.apply_ufunc(np.log, required(probes(start, view, source), rule="plug-in", **how))
+    return xr.apply_ufunc(np.exp, log_needed.median("probe"))

@@ -136,7 +136,7 @@ def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
                         if how is LETTER and (noise == "whole" or view not in measured.order.values):
                             continue  # the letter knows the lag's own noise only, and multiplies with an envelope
                         needed = required(one, noise=noise, rule="plug-in", **how)
-                        scores[f"N: {view}, {noise} noise, {words}", source, stage] = -np.log(needed).median("probe")
+                        scores[f"N: {view}, {noise} noise, {words}", source, stage] = -xr.apply_ufunc(np.log, needed).median("probe")
                     if view == "gradient":
                         ratio = one.signal / one.scale.sel(noise=noise, drop=True)
                         scores[f"signal/scale: {view}, {noise} noise", source, stage] = ratio.fillna(-np.inf).median("probe")

@@ -31,7 +31,7 @@ from lwcore.claims.claim import (
     within,
 )
 from lwcore.claims.record import Runs
-from lwcore.claims.recorded import GATED, SCALAR, numbers
+from lwcore.claims.recorded import GATED, SCALAR, log, numbers
 from lwcore.decay import DecayLaw, lag_at
 from lwcore.gradient import matched_statistic
 from lwcore.inference import LETTER, RATES, probes, required, summary
@@ -360,7 +360,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Measured]:
         found = probes(runs[name], "zeroth", "error")
         alpha = found.alpha.sel(noise=noise)
         exponent = alpha if how else alpha / (alpha - 1)
-        needed = np.log(required(found, noise=noise, rule="plug-in", **how))
+        needed = log(required(found, noise=noise, rule="plug-in", **how))
         slopes = _slope(needed, -exponent * np.log(found.envelope.sel(order="zeroth")))
         return numbers(slopes.sel(model=[model for model in slopes.model.values if model in models]))
 

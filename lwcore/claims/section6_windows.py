@@ -29,7 +29,7 @@ from lwcore.claims.claim import (
     within,
 )
 from lwcore.claims.record import Runs
-from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, fits, lead, numbers, remaining, slope, windows
+from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, fits, lead, log, numbers, remaining, slope, windows
 from lwcore.inference import LETTER, OPTIMISER, probes, required, window_of
 from lwcore.inference import windows as of_probes
 
@@ -106,7 +106,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     found = []
     for twice in (False, True):
         needed = required(chosen, rule="plug-in", rate="paper_v2", twice=twice)
-        steps = slope(np.log(needed), xr.zeros_like(needed) + run.lag) / chosen.alpha.sel(noise="own")
+        steps = slope(log(needed), xr.zeros_like(needed) + run.lag) / chosen.alpha.sel(noise="own")
         found.append(over(numbers(steps.median("probe").transpose("model", "seed") * tau)))
     return found[0], found[1]
 
@@ -208,7 +208,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     " planted lags and others after the numbers had been seen.",
 )
 def _(runs: Runs) -> tuple[Measured, ...]:
-    needed = np.ceil(required(probes(runs["small"], "gradient", "error"), **OPTIMISER).squeeze("probe"))
+    needed = xr.apply_ufunc(np.ceil, required(probes(runs["small"], "gradient", "error"), **OPTIMISER).squeeze("probe"))
     delays = list(_DELAYS)
     hidden = needed.sel(lag=slice(None, delays[-1])) > 128
     between, others = hidden.sel(lag=45), hidden.drop_sel(lag=45).any("lag")

@@ -14,6 +14,7 @@ from lwcore.claims import cases
 from lwcore.claims.claim import Chapter, Facts, Kind, Measured, as_stated, at_least, at_most, exactly, in_part, over, when
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, GATED, lead, log, numbers, windows
+from lwcore.inference import LETTER, OPTIMISER
 from lwcore.network import Network
 from lwcore.spectra import learning_and_optimiser, variance_shares, width
 
