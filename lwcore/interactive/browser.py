@@ -59,7 +59,7 @@ def results_browser(results: xr.Dataset) -> alt.ConcatChart:
         choice("seed", "networks", next(iter(seeds)), seeds),
         choice("look", "order of transport", 0, {k: _VIEW_WORDS.get(view, view) for k, view in enumerate(views)}),
         choice("noise", "noise", 0, _indexed(NOISES, _NOISE_WORDS)),
-        choice("estimate", "reading of N(ℓ)", list(_WAYS).index("letter_v2"), _indexed(_WAYS, _WAY_WORDS)),
+        choice("estimate", "way to N(ℓ)", list(_WAYS).index("letter_v2"), _indexed(_WAYS, _WAY_WORDS)),
         choice("at", "sequences N", min(7, len(budgets) - 1), {k: f"{n:,}" for k, n in enumerate(budgets)}),
         alt.param(name="lags", value=results.lag.values.tolist()),
         alt.param(name="budgets", value=budgets),
