@@ -74,6 +74,11 @@ class Cell(nn.Module):
     linear: ClassVar[bool] = False
     shared: ClassVar[bool] = False
     reset: str = "before"
+    weight_ih: nn.Parameter
+    weight_hh: nn.Parameter
+    bias: nn.Parameter
+    norm_weight: nn.Parameter
+    norm_bias: nn.Parameter
 
     def __init__(
         self,

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from lwcore import bounds, regimes, transport
 from lwcore.aggregation import MeasuredExponent, measured_exponent
-from lwcore.bptt import matched_statistic
 from lwcore.claims import cases
 from lwcore.claims.claim import (
     Chapter,
@@ -34,6 +33,7 @@ from lwcore.claims.record import Runs
 from lwcore.claims.recorded import GATED, SCALAR, numbers
 from lwcore.config import Config
 from lwcore.decay import DecayLaw, lag_at
+from lwcore.gradient import matched_statistic
 from lwcore.inference import infer, probes
 from lwcore.stable import SymmetricStable
 from lwcore.window import generalised_inverse, learnability_window, window_bounds
@@ -259,7 +259,7 @@ def _slope(y: xr.DataArray, x: xr.DataArray) -> xr.DataArray:
         " first order, exponents α, 2 and κ, quantiles and variance",
         at_most(1e-8),
     ),
-    code=("lwcore.bptt.matched_statistic", "lwcore.inference.infer"),
+    code=("lwcore.gradient.matched_statistic", "lwcore.inference.infer"),
     kind=Kind.IDENTITY,
     paper="ours",
 )

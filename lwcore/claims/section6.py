@@ -9,7 +9,7 @@ import torch
 import xarray as xr
 from scipy import stats
 
-from lwcore import bptt, experiment, matched, robust, stable, tasks
+from lwcore import experiment, gradient, matched, robust, stable, tasks
 from lwcore.bounds import detection_threshold, sample_complexity
 from lwcore.claims.claim import (
     Chapter,
@@ -266,7 +266,7 @@ def _() -> tuple[Measured, Measured, Facts]:
     config = Config.named("live").but(models=["LSTM"], seeds=[1001], network={"gate_init": 0.05}, task={"length": 128})
     (network,) = experiment.networks(config, trained=False).values()
     trace, errors = network.observe(*experiment.fresh_sequences(config, 1001, 192))
-    direction = bptt.random_direction(network.cell, torch.Generator().manual_seed(3))
+    direction = gradient.random_direction(network.cell, torch.Generator().manual_seed(3))
     terms = matched.lag_terms(trace, errors, direction, [5], "zeroth")
     statistic = terms.of(slice(64, 192)).statistic(terms.of(slice(0, 64)).signs)
     worth = matched.effective_samples(statistic, np.random.default_rng(6))
