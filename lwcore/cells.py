@@ -420,6 +420,8 @@ class GatedJacobian(StepJacobian):
         keep = self.made.keep.expand_as(self.made.candidate)
         eye = torch.eye(self.cell.hidden_size, dtype=keep.dtype, device=keep.device).expand(*keep.shape, -1)
         mixing = torch.zeros_like(eye) if self.cell.linear else self._mixed(eye)
+        if self.expression is None:
+            return Condensed(mixing + torch.diag_embed(keep))
         output = None if self.expression is None else self.into["show"].unsqueeze(-1) * self.cell.block("show")
         return Condensed(mixing, keep, self.expression, output)
 

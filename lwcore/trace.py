@@ -91,8 +91,7 @@ class StepJacobian:
 class Condensed(NamedTuple):
     """Jacobians in a form that is dear to make and cheap to multiply with; the first axis is the steps.
 
-    ``J = diag(keep) + mixing``; where a state (h, c) is shown through an expression e,
-    ``J = [[output + e·mixing, diag(e keep)], [mixing, diag(keep)]]``.
+    J itself is `mixing`; or, where a state (h, c) is shown through an expression e, ``[[output + e·mixing, diag(e keep)], [mixing, diag(keep)]]``.
     """
 
     mixing: Tensor
@@ -106,14 +105,11 @@ class Condensed(NamedTuple):
 
     def pull(self, rows: Float[Tensor, "n k S"]) -> Float[Tensor, "n k S"]:
         """Multiply from the right, ``rows · J``."""
-        if self.keep is None:
-            return rows @ self.mixing
-        keep = self.keep.unsqueeze(-2)
-        if self.expression is None or self.output is None:
-            return torch.baddbmm(rows * keep, rows, self.mixing)
+        if self.keep is None or self.expression is None or self.output is None:
+            return torch.bmm(rows, self.mixing)
         hidden, cell = rows.chunk(2, dim=-1)
         cell = torch.addcmul(cell, hidden, self.expression.unsqueeze(-2))
-        return torch.cat([torch.baddbmm(hidden @ self.output, cell, self.mixing), cell * keep], dim=-1)
+        return torch.cat([torch.baddbmm(hidden @ self.output, cell, self.mixing), cell * self.keep.unsqueeze(-2)], dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
