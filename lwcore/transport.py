@@ -254,7 +254,8 @@ def scaled_product(
     kept: Float[Tensor, "*batch steps S S"], mixing: Float[Tensor, "*batch steps S S"], epsilon: float | Tensor
 ) -> Float[Tensor, "*batch S S"]:
     """Multiply ``P(ε) = ∏_j (A_j + ε R_j)``, the oldest step first; 0 leaves the retentions alone, 1 is the network. Implements Eq. (44)."""
-    product, *rest = _factors(kept + epsilon * mixing, kept, mixing)
+    _same_stacks(kept, mixing)
+    product, *rest = (kept + epsilon * mixing).unbind(-3)
     for factor in rest:
         product = factor @ product
     return product
@@ -268,20 +269,20 @@ def coefficients(
     Built one factor at a time by the product rule, ``P_k ← A P_k + R P_{k−1}``. Implements Eqs. (43), (45) and (46), the last without its
     remainder if `orders` is the number of steps.
     """
+    _same_stacks(kept, mixing)
     identity = torch.eye(kept.shape[-1], dtype=kept.dtype, device=kept.device).expand(*kept.shape[:-3], -1, -1)
     terms = torch.stack([identity, *[torch.zeros_like(identity)] * integer_in("orders", orders, 0)])
-    for a, r in zip(_factors(kept, kept, mixing), mixing.unbind(-3), strict=True):
+    for a, r in zip(kept.unbind(-3), mixing.unbind(-3), strict=True):
         grown = a @ terms
         grown[1:] += r @ terms[:-1]
         terms = grown
     return terms
 
 
-def _factors(factors: Tensor, kept: Tensor, mixing: Tensor) -> tuple[Tensor, ...]:
-    """Give the factors of a product of steps; refuse stacks of matrices that do not belong together."""
+def _same_stacks(kept: Tensor, mixing: Tensor) -> None:
+    """Refuse stacks of matrices that do not belong together."""
     if kept.shape != mixing.shape or kept.ndim < 3 or kept.shape[-1] != kept.shape[-2] or kept.numel() == 0:
         raise ValueError(f"kept and mixing have shapes {tuple(kept.shape)} and {tuple(mixing.shape)}: must be the same (..., steps, S, S).")
-    return factors.unbind(-3)
 
 
 def falls_for_sure(trace: Trace, last: int, ends: Sequence[int]) -> Bool[Tensor, "B ends last-1 H"]:
