@@ -23,7 +23,7 @@ from lwcore.trace import Neurons, Trace
 ORDERS = ("zeroth", "first", "exact")
 _PRODUCT_ENTRIES = 2**18  # entries of the products carried back together, and of the rates: they stay in a core's cache
 _RATE_ENTRIES = 2**17
-_RESCALED = 8  # lags between two looks at the size of what is carried back
+_RESCALED = 5  # lags between two looks at the size of what is carried back: (2^−24)^5, of the least 1 − σ, is a float32
 
 
 def step_jacobian(trace: Trace, t: int) -> Float[Tensor, "B S S"]:
@@ -65,7 +65,7 @@ class Scaled(NamedTuple):
 
     def value(self) -> Tensor:
         """Give the numbers themselves; 0 where they underflow."""
-        return torch.ldexp(self.mantissa, self.exponent)
+        return self.mantissa * torch.exp2(self.exponent)
 
     def log(self) -> Tensor:
         """Give the logarithm of their absolute values; −inf for 0."""
@@ -74,9 +74,11 @@ class Scaled(NamedTuple):
     def rescaled(self) -> Scaled:
         """Bring mantissas close to 1, one power of two for all that share an exponent."""
         size = self.mantissa.abs()
-        size = size.amax([d for d in range(size.ndim) if self.exponent.shape[d] < size.shape[d]], keepdim=True) if size.ndim else size
-        shift = torch.frexp(size).exponent.to(size)  # integers would make torch compute with float32
-        return Scaled(torch.ldexp(self.mantissa, -shift), self.exponent + shift)
+        shared = [d for d in range(size.ndim) if self.exponent.shape[d] < size.shape[d]]
+        size = size.amax(shared, keepdim=True) if shared else size  # of no dimension at all, PyTorch would take the whole maximum
+        most = math.frexp(torch.finfo(size.dtype).max)[1] - 1  # beyond, the power of two itself would be infinite
+        shift = torch.frexp(size).exponent.clamp(min=-most).to(size)  # integers would make torch compute with float32
+        return Scaled(self.mantissa * torch.exp2(-shift), self.exponent + shift)
 
 
 def effective_rates(
@@ -253,7 +255,7 @@ def reset_rates(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = 
 def scaled_product(
     kept: Float[Tensor, "*batch steps S S"], mixing: Float[Tensor, "*batch steps S S"], epsilon: float | Tensor
 ) -> Float[Tensor, "*batch S S"]:
-    """Multiply ``P(ε) = ∏_j (A_j + ε R_j)``, the oldest step first; 0 leaves the retentions alone, 1 is the network. Implements Eq. (44)."""
+    """Multiply ``P(ε) = ∏_j (A_j + ε R_j)``, oldest step first; ε = 0 leaves the retentions alone, 1 is the network. Implements Eq. (44)."""
     _same_stacks(kept, mixing)
     product, *rest = (kept + epsilon * mixing).unbind(-3)
     for factor in rest:
