@@ -255,7 +255,7 @@ def reset_rates(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = 
 def scaled_product(
     kept: Float[Tensor, "*batch steps S S"], mixing: Float[Tensor, "*batch steps S S"], epsilon: float | Tensor
 ) -> Float[Tensor, "*batch S S"]:
-    """Multiply ``P(ε) = ∏_j (A_j + ε R_j)``, oldest step first; ε = 0 leaves the retentions alone, 1 is the network. Implements Eq. (44)."""
+    """Multiply ``P(ε) = ∏_j (A_j + ε R_j)``, oldest step first; ε = 0 leaves retentions alone, 1 is the network. Implements Eq. (44)."""
     _same_stacks(kept, mixing)
     product, *rest = (kept + epsilon * mixing).unbind(-3)
     for factor in rest:
