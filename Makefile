@@ -48,7 +48,7 @@ test: book ## check everything: style, package, notebooks and built pages
 # Compiled code is invisible to the tracer: the kernels run once more as the plain Python they are written in.
 coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record it (fails under 95 %)
 	mkdir -p _build
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/test_compiled.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/test_kernels.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
 	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -n 2 --dist loadscope --cov --cov-append --cov-report=term
 	$(BIN)/python -m tests.covered
 
@@ -60,10 +60,10 @@ mutants: $(STAMP) ## change the code in small ways, see whether the tests notice
 claims: $(STAMP) ## measure every claim of the papers anew and record the verdicts' numbers
 	$(BIN)/lw claims --run
 
-bench: $(STAMP) ## time and record training steps, rates, memory, stable laws, fits and the companion (some six minutes)
+bench: $(STAMP) ## time and record training steps, scans, rates, stable laws, fits and the companion (some ten minutes)
 	$(BIN)/python -m benchmarks.steps
 	$(BIN)/python -m benchmarks.transport
-	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.scan
 	$(BIN)/python -m benchmarks.stable
 	$(BIN)/python -m benchmarks.fits
 	$(BIN)/python -m benchmarks.elman

@@ -256,13 +256,6 @@ def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
-def test_a_device_that_is_not_there_is_named(tmp_path):
-    code, output = lw("run", "smoke", "--device", "cuda:9", "--directory", tmp_path)
-    assert code == 2
-    assert "device = 'cuda:9': PyTorch" in output
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
     code, output = lw("claims")
     assert code == 0

@@ -183,7 +183,7 @@ def network():
 
 def test_spoiled_checkpoints_are_left_out_with_a_warning(tmp_path, network):
     path = tmp_path / "a.checkpoint"
-    checkpoints.write(path, [Progress(3, [1.0], network.state_dict(), {})], [{}])
+    checkpoints.write(path, Progress(3, [1.0], network.state_dict(), {}), {})
     whole, rng = path.read_bytes(), np.random.default_rng(0)
     assert checkpoints.latest(path) is not None
     for _ in range(100):

@@ -123,7 +123,6 @@ DOORS = [
     Door(results.load, path=Argument("a.nc", MISSING)),
     Door(
         experiment.run,
-        device=Argument("cpu", (wrong("gpu"), wrong("cuda:99"), wrong(3, TypeError))),
         directory=Argument(None, (wrong(os.devnull), wrong(f"{os.devnull}/below"))),
         config=CONFIG,
         progress=False,
