@@ -58,8 +58,14 @@ def projected_gradient(trace: Trace, loss_gradients: Float[Tensor, "B T H"], dir
     return (trace.backpropagate(_fitting(trace, loss_gradients)) * immediate_sensitivity(trace, direction)).sum((1, 2))
 
 
+def first_loss(loss_gradients: Float[Tensor, "B T _"]) -> int:
+    """Say from which step on there is a loss: the first at which a loss gradient is not zero, or the last if all are."""
+    there = loss_gradients.ne(0).any(-1).any(0).nonzero()
+    return int(there[0]) if len(there) else loss_gradients.shape[1] - 1
+
+
 def transported(
-    trace: Trace, loss_gradients: Float[Tensor, "B T H"], lags: Sequence[int], first: int = 0
+    trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: Sequence[int], first: int = 0
 ) -> Iterator[tuple[int, Float[Tensor, "B ends S"]]]:
     """Carry every loss gradient back through the whole transport, off-diagonal parts included: ``δ_tᵀ M_{t,ℓ}`` of Eq. (3).
 
@@ -87,7 +93,7 @@ def total_transport(
     return torch.stack(along, dim=-1)
 
 
-def lag_gradients(trace: Trace, loss_gradients: Float[Tensor, "B T H"], lags: Sequence[int] | None = None) -> dict[str, Tensor]:
+def lag_gradients(trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: Sequence[int] | None = None) -> dict[str, Tensor]:
     """Take the gradient apart by lag: for each parameter a tensor ``(number of lags, *its shape)``. Implements Eq. (3).
 
     The lag-ℓ part is ``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ}``, summed over sequences. Over all lags 0..T−1, the default, the parts add up to the
@@ -105,7 +111,9 @@ def lag_gradients(trace: Trace, loss_gradients: Float[Tensor, "B T H"], lags: Se
         True
     """
     wanted = range(instance_of("trace", trace, Trace).length) if lags is None else lags
-    parts = [trace.gathered(rows, slice(0, trace.length - lag)) for lag, rows in transported(trace, loss_gradients, wanted)]
+    first = first_loss(_fitting(trace, loss_gradients))
+    carried = transported(trace, loss_gradients, wanted, first)
+    parts = [trace.gathered(rows, slice(max(lag, first) - lag, trace.length - lag)) for lag, rows in carried]
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -197,5 +205,7 @@ def factorise(
 
 
 def _fitting(trace: Trace, loss_gradients: Tensor) -> Tensor:
-    """Refuse loss gradients that are not those of the trace's outputs."""
-    return finite("loss_gradients", floating("loss_gradients", loss_gradients, tuple(trace.outputs.shape), "B, T, H"))
+    """Refuse loss gradients that are neither those of the trace's outputs nor those of its states."""
+    of_states = getattr(loss_gradients, "shape", None) == trace.states.shape
+    shape = tuple(trace.states.shape if of_states else trace.outputs.shape)
+    return finite("loss_gradients", floating("loss_gradients", loss_gradients, shape, "B, T, H"))

@@ -23,6 +23,7 @@ from lwcore.trace import Neurons, Trace
 ORDERS = ("zeroth", "first", "exact")
 _PRODUCT_ENTRIES = 2**18  # entries of the products carried back together, and of the rates: they stay in a core's cache
 _RATE_ENTRIES = 2**17
+_CONDENSED_ENTRIES = 2**23  # entries of the Jacobians that are kept for many products
 _RESCALED = 5  # lags between two looks at the size of what is carried back: (2^−24)^5, of the least 1 − σ, is a float32
 
 
@@ -171,16 +172,19 @@ def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor) -> Ite
     """Carry the identity back from each end point of a sequence, a group of end points after the other.
 
     For each group an iterator over the wanted lags, of ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (group, H, H), with one exponent a row.
-    Many products are taken with each Jacobian, so its mixing matrices are formed once.
+    Many products are taken with each Jacobian, so its mixing matrices are formed once, where those of all steps fit into memory.
     """
     first, last = int(ends[0]) - lags[-1] + 1, int(ends[-1])
-    jacobians = trace.jacobian(slice(first, last + 1), sequence).condensed()
     eye = trace.lifted(torch.eye(trace.hidden_size, dtype=trace.history.dtype, device=trace.history.device))
+    fit = (last - first + 1) * eye.numel() <= _CONDENSED_ENTRIES
+    jacobians = trace.jacobian(slice(first, last + 1), sequence).condensed() if fit else None
 
     def carry(group: Tensor) -> Iterator[Scaled]:
         carried = Scaled(eye.expand(len(group), -1, -1), torch.zeros_like(eye[..., :1]).expand(len(group), -1, 1))
         for lag in range(1, lags[-1] + 1):
-            carried = carried._replace(mantissa=jacobians.of(_index(group - lag + 1 - first)).pull(carried.mantissa))
+            steps = group - lag + 1
+            jacobian = trace.jacobian(steps, sequence) if jacobians is None else jacobians.of(_index(steps - first))
+            carried = carried._replace(mantissa=jacobian.pull(carried.mantissa))
             if lag in lags:
                 yield carried._replace(mantissa=trace.carried(carried.mantissa))
             if lag % _RESCALED == 0:
