@@ -66,6 +66,7 @@ def test_three_lines_are_enough():
     assert result.data.attrs["measured_on"] == "read as 400 sequences of 16 steps of 1 number: half for directions, half for numbers"
 
 
+@pytest.mark.slow
 def test_pure_noise_has_no_window():
     """Targets that have nothing to do with the inputs, an error of mean zero: at a level of 1 %, one draw in eight may have one."""
     windows = []
@@ -227,7 +228,7 @@ def stored(tmp_path, net, **data):
     return tmp_path / "weights.pt", tmp_path / "data.npz"
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("kind", ["LSTM", pytest.param("GRU", marks=pytest.mark.slow), pytest.param("RNN", marks=pytest.mark.slow)])
 def test_the_command_does_what_the_function_does(kind, tmp_path):
     net = Net(kind, outputs=1)
     weights, data = stored(tmp_path, net)
