@@ -37,19 +37,22 @@ pdf: book ## print the whole book into _build/pdf (needs Chromium or Chrome)
 live: $(STAMP) ## serve the book on this machine while it is edited; saved pages are written anew
 	$(BIN)/python -m book.live
 
+# The modules that take longest begin first: `conftest.py` lists them.
+SIDE_BY_SIDE := -n 2 --dist loadscope --no-loadscope-reorder
+
 READ_THE_BOOK := tests/pages tests/test_api_pages.py tests/test_equations.py tests/test_notebook_files.py tests/test_ways_in.py
 
 check: $(STAMP) ## check style, types and the package alone: no notebook, no page, no browser
-	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -m "not slow and not interruption" -n 2 --dist loadscope
+	HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -m "not slow and not interruption" $(SIDE_BY_SIDE)
 
 test: book ## check everything: style, package, notebooks and built pages
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 # Compiled code is invisible to the tracer: the kernels run once more as the plain Python they are written in.
 coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record it (fails under 95 %)
 	mkdir -p _build
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/test_kernels.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
-	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -n 2 --dist loadscope --cov --cov-append --cov-report=term
+	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) $(SIDE_BY_SIDE) --cov --cov-append --cov-report=term
 	$(BIN)/python -m tests.covered
 
 mutants: $(STAMP) ## change the code in small ways, see whether the tests notice, and record it (about an hour)

@@ -91,6 +91,7 @@ def test_three_lines_are_enough():
     assert found.data.attrs["measured_on"] == "read as 400 sequences of 16 steps of width 1: half for directions, half for numbers"
 
 
+@pytest.mark.slow
 def test_pure_noise_has_no_window():
     """Targets that have nothing to do with the inputs: at a level of 1 %, one draw in eight may have one."""
     windows = []
@@ -235,7 +236,7 @@ def stored(folder, state, inputs=None, targets=None):
     return "diagnose", "--checkpoint", folder / "weights.pt", "--data", folder / "data.npz", "--lags", "1,3"
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("kind", ["LSTM", pytest.param("GRU", marks=pytest.mark.slow), pytest.param("RNN", marks=pytest.mark.slow)])
 def test_the_command_does_what_the_function_does(kind, tmp_path):
     net = Net(kind, outputs=1, layers=2)
     command = stored(tmp_path, {"epoch": 3, "model": net.state_dict()})

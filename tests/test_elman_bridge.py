@@ -58,6 +58,7 @@ def test_window_is_where_sequences_suffice():
     assert list(bridge.window(log_f, [needed[0] / 2, needed[0] * 1.01])) == [0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "dimension", "lag"), [(0.3, 1, 20), (0.5, 2, 40), (0.2, 5, 40)])
 def test_wide_networks_follow_their_law_where_the_excess_is_small(alpha, dimension, lag):
     """The last case has fewer neurons among 40,000 that still carry anything, hence its wider limits."""
@@ -73,6 +74,7 @@ def test_wide_networks_follow_their_law_where_the_excess_is_small(alpha, dimensi
     assert found[lag - 1] < 0.35 * alpha**lag  # without its power of the lag the law would be far off
 
 
+@pytest.mark.slow
 def test_law_breaks_where_the_excess_is_large():
     x = sequences(4, 61, 5, seed=3)
     found = bridge.log_envelope(symmetric_initialisation(20_000, 5, 0.95, np.random.default_rng(0)), x)
@@ -82,6 +84,7 @@ def test_law_breaks_where_the_excess_is_large():
     assert (above < law.log_excess).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.01, 0.6, 0.9])
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_excess_is_the_first_order_in_one_over_the_lag(alpha, dimension):

@@ -49,6 +49,7 @@ def test_sizes_of_products_are_autodiffs(name):
         assert second[k] == pytest.approx(torch.linalg.matrix_norm(torch.autograd.functional.hessian(of, theta), 2).item())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMOOTH)
 def test_search_finds_suprema_of_one_step(name):
     """At T = 1 the state is σ(ux): slope σ₁ and curvature σ₂ at |x| = 1."""
@@ -64,6 +65,7 @@ def test_extreme_is_attained_where_it_says():
     assert size_of("product_smoothness", found.parameters[None], found.inputs[None], ACTIVATIONS["tanh"])[0] == pytest.approx(found.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_repaired_constants_are_not_exceeded(name, quantity):

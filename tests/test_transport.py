@@ -156,23 +156,23 @@ def test_logarithms_are_those_of_the_rates_and_streams_hold_all_of_them(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ["zeroth", "first", "exact"])
 @pytest.mark.parametrize("kind", ["ConstGate", "DiagGate", "GRU", "LSTM", "MinLSTM"])
-def test_ten_thousand_lags_neither_underflow_nor_overflow(kind, order):
+def test_three_thousand_lags_neither_underflow_nor_overflow(kind, order):
     """Couplings off, so that the logarithm of every order is a plain sum; with them on, still finite."""
     cell = make(kind, gate_init=0.5)
-    trace = cell.trace(draw(1, 10_001, 3))
-    log, _ = log_effective_rates(trace, [10_000], order=order, ends=[10_000])
+    trace = cell.trace(draw(1, 3001, 3))
+    log, _ = log_effective_rates(trace, [3000], order=order, ends=[3000])
     assert log.isfinite().all()
     if kind in CELLS:
         with torch.no_grad():
             cell.weight_hh.zero_()
-    trace = cell.trace(draw(1, 10_001, 3))
-    log, sign = log_effective_rates(trace, [1, 10_000], order=order, ends=[10_000])
+    trace = cell.trace(draw(1, 3001, 3))
+    log, sign = log_effective_rates(trace, [1, 3000], order=order, ends=[3000])
     factors = trace.neurons
     expected = factors.retention[:, 1:].log().sum(1) + (0 if factors.head is None else factors.head[:, -1].log())
     assert (expected < -1500).all(), "too near for a float to underflow"
     torch.testing.assert_close(log[:, 0, 1], expected, rtol=1e-11, atol=0)
     assert (sign == 1).all()
-    assert (effective_rates(trace, [10_000], order=order, ends=[10_000]) == 0).all()
+    assert (effective_rates(trace, [3000], order=order, ends=[3000]) == 0).all()
 
 
 def test_off_diagonal_share_neither_underflows_nor_overflows():
