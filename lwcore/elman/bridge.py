@@ -59,7 +59,9 @@ def log_envelope(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     """
     instance_of("network", network, ElmanNetwork)
     rates = log_rates(network, inputs)
-    return np.logaddexp.reduce(rates, axis=(0, 2)) - math.log(rates.shape[0] * rates.shape[2])
+    largest = np.maximum(rates.max(axis=(0, 2)), np.finfo(np.float64).min)
+    with np.errstate(divide="ignore"):
+        return largest + np.log(np.exp(rates - largest[:, None]).mean(axis=(0, 2)))
 
 
 def _checked(log_f: ArrayLike) -> Array:

@@ -66,21 +66,22 @@ def risk_gradient(network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike) 
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
     wanted = checked_targets(targets, sequences)
-    states, slopes, outputs = [], [], []
-    for previous, pre, state in scan(network.parameters, sequences, network.activation):
-        states.append(previous)
-        slopes.append(network.activation.slope_from(pre, state))
-        outputs.append(network.read(state))
-    residuals = np.stack(outputs, axis=1) - wanted
-    weight = 2 / (len(sequences) * network.width**0.5) * network.readout
-    gradient = np.zeros_like(network.parameters)
-    arriving = np.zeros_like(slopes[0])  # ∂R/∂z_{t+1} times ∂z_{t+1}/∂H_t
-    for step in reversed(range(len(slopes))):
-        adjoint = (residuals[:, step, None] * weight + arriving) * slopes[step]
-        gradient[:, 0] += (adjoint * states[step]).sum(axis=0)
-        gradient[:, 1:] += adjoint.T @ sequences[:, step]
-        arriving = adjoint * network.recurrent_weights
-    return float(np.square(residuals).sum(axis=1).mean()), gradient
+    by_step = sequences.swapaxes(0, 1)
+    pre = np.concatenate([by_step @ half.T for half in np.split(network.input_weights, 2)], axis=2)  # (T, n, m); halves apart as in `scan`
+    states = np.zeros((1 + len(pre), *pre.shape[1:]))
+    for step, z in enumerate(pre):
+        z += network.recurrent_weights * states[step]
+        states[step + 1] = network.activation.value(z)
+    slopes = network.activation.slope_from(pre, states[1:])
+    residuals = network.read(states[1:]) - wanted.T
+    adjoints = residuals[..., None] * (2 / (len(sequences) * network.width**0.5) * network.readout)
+    for step in reversed(range(len(pre))):  # ∂R/∂z_t, with what arrives from the step behind
+        if step + 1 < len(pre):
+            adjoints[step] += adjoints[step + 1] * network.recurrent_weights
+        adjoints[step] *= slopes[step]
+    by_recurrent = np.einsum("tnm,tnm->m", adjoints, states[:-1])
+    gradient = np.column_stack([by_recurrent, np.tensordot(adjoints, by_step, ((0, 1), (0, 1)))])
+    return float(np.square(residuals).sum(axis=0).mean()), gradient
 
 
 def linear_model(initial: ElmanNetwork, parameters: ArrayLike, inputs: ArrayLike) -> Array:

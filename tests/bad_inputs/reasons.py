@@ -19,6 +19,7 @@ MODULES = {
 }
 
 NAMES = {
+    "lwcore.aggregation.estimates": "behind `aggregate`, the measured exponents and `resampled`",
     "lwcore.bounds.information.graded_rule": "nodes of a quadrature, behind `mutual_information`",
     "lwcore.cells.base.Cell": "abstract; its families have rows",
     "lwcore.cells.base.Cell.checked_inputs": "the check behind `forward`, `trace` and `unrolled`",
