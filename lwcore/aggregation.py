@@ -177,8 +177,11 @@ def measured_exponent(
     Raises:
         ValueError: If fewer than two different numbers N are given, or an argument is out of range.
     """
-    options = {"error": error, "replicates": replicates, "batches": batches, "confidence": confidence}
-    return measured_exponents(alpha, (one_of("method", method, METHODS),), n_sequences, rng, **options)[method]
+    one_of("method", method, METHODS)
+    together = measured_exponents(
+        alpha, (method,), n_sequences, rng, error=error, replicates=replicates, batches=batches, confidence=confidence
+    )
+    return together[method]
 
 
 def measured_exponents(

@@ -9,7 +9,7 @@ from lwcore.config import Config
 from lwcore.decay import DecayLaw
 from tests.bad_inputs.labelled import labelled, results
 from tests.bad_inputs.networks import NETWORK
-from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, numbers, object_of, real, word, words, wrong
+from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, numbers, object_of, real, word, wrong
 from tests.bad_inputs.theory import ALPHA, ERROR, NEGATIVE, ZERO
 
 CONFIG = Config.named("smoke")
@@ -26,7 +26,9 @@ LAWS = Argument(
         Bad([DecayLaw("exponential", 1.0, 1.5)], ValueError, r"1\.5"),
     ),
 )
-METHODS = words("mean")
+METHODS = Argument(
+    ("mean",), (Bad(("mode",), ValueError, "'mode'"), wrong("mean", TypeError), wrong(3, TypeError), Bad((1,), ValueError, "1"))
+)
 SHARES = Argument(
     (0.9,),
     (

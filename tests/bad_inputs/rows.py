@@ -131,12 +131,6 @@ def word(good: str) -> Argument:
     return Argument(good, tuple(wrong(value) for value in ("nonsense", "", good.upper() + " ", 1, None, [good])))
 
 
-def words(good: str) -> Argument:
-    """Some of a few words."""
-    others = (Bad(("nonsense",), ValueError, "'nonsense'"), wrong(good, TypeError), wrong(3, TypeError), Bad((1,), ValueError, "1"))
-    return Argument((good,), others)
-
-
 def numbers(good: Any, *entries: float) -> Argument:
     """Real numbers, perhaps not finite: not ragged, no text, no complex number, no object; some entries may be refused."""
     right = np.asarray(good, dtype=float)

@@ -6,7 +6,7 @@ import numpy as np
 
 from lwcore import aggregation, bounds, decay, modes, window
 from lwcore.stable import SymmetricStable, fit, goodness_of_fit
-from tests.bad_inputs.rows import Bad, Door, array, generator, integer, lags, numbers, object_of, of_shape, real, shaped, word, words, wrong
+from tests.bad_inputs.rows import Bad, Door, array, generator, integer, lags, numbers, object_of, of_shape, real, shaped, word, wrong
 
 RNG = np.random.default_rng(0)
 LAW = SymmetricStable(1.5)
@@ -78,15 +78,6 @@ DOORS = [
         rng=generator(),
         h=real(1.0, "(-inf, inf)"),
         rate=RATE,
-        replicates=integer(10, 1),
-    ),
-    Door(
-        bounds.lan_expansions,
-        alpha=ALPHA,
-        n_sequences=integer(10, 1),
-        rng=generator(),
-        rates=words("mean"),
-        h=real(1.0, "(-inf, inf)"),
         replicates=integer(10, 1),
     ),
     Door(decay.DecayLaw, name=word("power"), amplitude=real(1.0, "(0, inf)"), decay=real(0.5, "(-inf, inf)")),
@@ -165,17 +156,6 @@ DOORS = [
         aggregation.measured_exponent,
         alpha=ALPHA,
         method=word("median"),
-        n_sequences=array([8, 16, 32], Bad([8.5, 16, 32], TypeError, r"8\.5")),
-        rng=generator(),
-        error=ERROR,
-        replicates=integer(20, 10),
-        batches=integer(3, 3),
-        confidence=real(0.95, "(0, 1)"),
-    ),
-    Door(
-        aggregation.measured_exponents,
-        alpha=ALPHA,
-        methods=words("median"),
         n_sequences=array([8, 16, 32], Bad([8.5, 16, 32], TypeError, r"8\.5")),
         rng=generator(),
         error=ERROR,
