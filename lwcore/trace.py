@@ -72,6 +72,8 @@ class StepJacobian:
     def pull(self, rows: Float[Tensor, "... k S"]) -> Float[Tensor, "... k S"]:
         """Multiply from the right, ``rows · J``: one step of backpropagation."""
         _, back = vjp(lambda states: self.recurrence.step(self.inputs, states), self.states)
+        if rows.shape[-2] == 1:  # plain reverse mode
+            return back(rows.squeeze(-2))[0].unsqueeze(-2)
         return vmap(lambda row: back(row)[0], in_dims=-2, out_dims=-2)(rows)
 
     def push(self, columns: Float[Tensor, "... S k"]) -> Float[Tensor, "... S k"]:
