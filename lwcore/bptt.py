@@ -182,8 +182,9 @@ def total_transport(trace: Trace, loss_gradients: Tensor, sensitivity: Tensor, l
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
     _check("sensitivity", sensitivity, trace.states)
-    along = [(rows[:, last - lag] * sensitivity[:, last - lag]).sum(-1) for lag, rows in transported(trace, loss_gradients, steps)]
-    return torch.stack(along, dim=-1)
+    first = int(last[0])
+    carried = transported(trace, loss_gradients, steps, first)
+    return torch.stack([(rows[:, last - first] * sensitivity[:, last - lag]).sum(-1) for lag, rows in carried], dim=-1)
 
 
 def lag_gradients(trace: Trace, loss_gradients: Tensor, lags: Sequence[int] | None = None) -> dict[str, Tensor]:

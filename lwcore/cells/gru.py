@@ -71,7 +71,8 @@ class GRUJacobian(FactoredJacobian):
 
     def _to_reset_product(self, candidate: Tensor) -> Tensor:
         """Carry adjoints of the candidate's pre-activation to what the reset gate multiplies it with."""
-        return candidate if self.after else candidate @ self.weight_hh[2 * self.retention.shape[-1] :]
+        # Contiguous, for where scans have left the axes in another order matmul takes one product a row.
+        return candidate if self.after else candidate.contiguous() @ self.weight_hh[2 * self.retention.shape[-1] :]
 
     def lift(self, rows: Tensor) -> Tensor:
         """Carry adjoints of h_t, (..., k, H), to the pre-activations of r, z and g, (..., k, 3H)."""

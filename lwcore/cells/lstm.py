@@ -56,12 +56,13 @@ class LSTMJacobian(FactoredJacobian):
         return torch.cat([self.expression, self.retention], dim=-1)
 
     def condensed(self) -> CondensedLSTMJacobian:
-        """Form the two mixing matrices: a product costs two matrix products then, not four."""
-        hidden = self.retention.shape[-1]
-        identity = torch.eye(hidden, 2 * hidden, dtype=self.retention.dtype, device=self.retention.device)
-        of_cell = self.pull(identity.roll(hidden, -1).expand(*self.retention.shape, -1))[..., :hidden]
-        gate = self.into_output.unsqueeze(-1) * self.weight_hh[3 * hidden :]
-        return CondensedLSTMJacobian(self.retention, self.expression, of_cell, gate)
+        """Form the two mixing matrices: a product costs two matrix products then, not four. Implements Eqs. (9) and (10), with N."""
+        of_input, of_forget, own, of_output = self.weight_hh.chunk(4)
+        if self.norm is not None:
+            own = self.norm.push(own.t()).mT
+        through_input, through_forget, through_own = self.into_cell.unsqueeze(-1).unbind(-3)
+        of_cell = torch.addcmul(through_input * of_input, through_forget, of_forget).addcmul_(through_own, own)
+        return CondensedLSTMJacobian(self.retention, self.expression, of_cell, self.into_output.unsqueeze(-1) * of_output)
 
     def of_cell(self, rows: Tensor) -> Tensor:
         """Add up what adjoints of (h, c) say about c_t: ``λ_h ⊙ e + λ_c``, shape (..., k, H)."""

@@ -7,7 +7,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 import xarray as xr
-from matplotlib.colors import to_hex
 from numpy.typing import ArrayLike
 
 from lwcore.figures import COLOURS
@@ -69,7 +68,7 @@ def results_browser(results: xr.Dataset) -> alt.ConcatChart:
     lag = log_x("lag:Q", "lag ℓ (steps)", float(np.log10(results.lag.values[0])), last)
     number = log_x("budget:Q", "number of sequences N", *np.log10(results.budget.values[[0, -1]]).tolist())
     reach = log_y("steps:Q", "window (steps)", 0, last + 0.1)
-    colour = alt.Color("model:N", title=None).scale(domain=models, range=[to_hex(COLOURS.get(model, "black")) for model in models])
+    colour = alt.Color("model:N", title=None).scale(domain=models, range=[COLOURS.get(model, "black") for model in models])
     chosen = alt.Chart(alt.NamedData("networks")).transform_filter(f"(model == '{_EVERY}' || datum.model == model) && datum.seed == seed")
     one = alt.Chart(alt.sequence(0, 1)).transform_calculate(budget="budget")
     by_direction = chosen.transform_calculate(direction="sequence(0, length(datum.n[look]))").transform_flatten(["direction"])
