@@ -104,7 +104,7 @@ def results_browser(results: xr.Dataset) -> alt.ConcatChart:
         .properties(name="reading")
         .mark_point(filled=True, size=50, opacity=1, clip=True)
     )
-    return dress(
+    chart = dress(
         alt.concat(
             envelope,
             alt.layer(required, one.mark_rule(**RULE).encode(log_y("budget:Q", "sequences N(ℓ)", -2, 8))),
@@ -115,12 +115,13 @@ def results_browser(results: xr.Dataset) -> alt.ConcatChart:
                 here.encode(number, reach, colour),
             ),
             columns=3,
-            datasets={"networks": _rows(results, views), "control": [{"h": _null_control(results, views)}]},
         ).add_params(*params),
         f"Three panels of lines, one colour a cell, with what the choices below them pick from run {results.attrs['name']}: envelopes "
         "that fall with the lag; the number of sequences that each lag needs; and windows that climb in steps as it grows, "
         "with a dashed grey line for the null control.",
     )
+    chart.datasets = {"networks": _rows(results, views), "control": [{"h": _null_control(results, views)}]}  # last: each step copies them
+    return chart
 
 
 def _indexed(names: xr.DataArray, words: dict[str, str]) -> dict[int, str]:
