@@ -52,13 +52,12 @@ def invariances(results: xr.Dataset, rng: np.random.Generator, models: list[str]
         "four times as many numbers N": (lambda numbers: numbers, settings.model_copy(update={"budgets": refined})),
         "sequences in another order": (lambda numbers: numbers.isel(sequence=order), settings),
     }
-    counts = dict.fromkeys(controls, np.zeros(2, int))
-    for model in models or results.model.values:
-        numbers = _numbers(results.sel(model=model).isel(seed=0)).expand_dims(source=["error"])
-        plain = infer(numbers, settings).window
-        for name, (change, changed_settings) in controls.items():
-            differs = infer(change(numbers), changed_settings).window.sel(budget=list(budgets)) != plain
-            counts[name] = counts[name] + [differs.size, int(differs.sum())]
+    chosen = results if models is None else results.sel(model=models)
+    numbers = _numbers(chosen.isel(seed=0)).expand_dims(source=["error"])
+    plain, counts = infer(numbers, settings).window, {}
+    for name, (change, changed_settings) in controls.items():
+        differs = infer(change(numbers), changed_settings).window.sel(budget=list(budgets)) != plain
+        counts[name] = [differs.size, int(differs.sum())]
     return pd.DataFrame.from_dict(counts, orient="index", columns=["windows", "changed"]).rename_axis("control")
 
 

@@ -195,26 +195,33 @@ def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor) -> Ite
 
 def _exact_diagonals(trace: Trace, sequence: int, lags: list[int], ends: Tensor) -> Iterator[Scaled]:
     """Diagonals of the products themselves, of one sequence: (1, ends, H) for each wanted lag; computed whole."""
-    groups = [
-        [Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent.squeeze(-1)) for block in group]
-        for group in _products(trace, sequence, lags, ends)
-    ]
+    groups = [[_diagonal(block) for block in group] for group in _products(trace, sequence, lags, ends)]
     for at_lag in zip(*groups, strict=True):
         yield Scaled(*(torch.cat(parts).unsqueeze(0) for parts in zip(*at_lag, strict=True)))
 
 
-def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None) -> Float[Tensor, "B ends lags"]:
-    """Measure how much of the transport the diagonal leaves out, ``‖M − diag M‖_F / ‖M‖_F``, in [0, 1]; NaN where M is 0.
+def _diagonal(block: Scaled) -> Scaled:
+    """Take the diagonals of matrices with one exponent a row."""
+    return Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent.squeeze(-1))
 
-    M is the block whose diagonal the rates are; lags and end points as for `effective_rates`.
+
+def exact_rates_and_share(
+    trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None
+) -> tuple[Float[Tensor, "B ends lags H"], Float[Tensor, "B ends lags"]]:
+    """Compute the exact rates, and in the same pass how much of the transport they leave out, ``‖M − diag M‖_F / ‖M‖_F``.
+
+    M is the block whose diagonal the rates are; the share lies in [0, 1], and is NaN where M is 0. Lags and ends as for `effective_rates`.
     """
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
-    shares = []
+    rates, shares = [], []
     for sequence in range(len(trace.inputs)):
-        groups = _products(trace, sequence, steps, last)
-        shares.append(torch.cat([torch.stack([_share_beside_diagonal(block) for block in group], dim=-1) for group in groups]))
-    return torch.stack(shares)
+        groups = [
+            [(_diagonal(block).value(), _share_beside_diagonal(block)) for block in group] for group in _products(trace, sequence, steps, last)
+        ]
+        for found, part in ((rates, 0), (shares, 1)):
+            found.append(torch.cat([torch.stack([block[part] for block in group], dim=1) for group in groups]))
+    return torch.stack(rates), torch.stack(shares)
 
 
 def _share_beside_diagonal(block: Scaled) -> Tensor:

@@ -68,7 +68,7 @@ DOORS = [
     Door(transport.log_effective_rates, trace=trace, lags=steps, order=ORDER, ends=ENDS),
     Door(transport.stream_rates, trace=trace, lags=steps, order=ORDER, ends=ENDS),
     Door(transport.reset_rates, trace=object_of(GRU, CELL).also(Bad(TRACE, ValueError, "LSTM")), lags=steps, ends=ENDS),
-    Door(transport.off_diagonal_share, trace=trace, lags=steps, ends=ENDS),
+    Door(transport.exact_rates_and_share, trace=trace, lags=steps, ends=ENDS),
     Door(transport.envelope, rates=tensor(draw(2, 3, 2, 4), (2, 4), (0, 3, 2, 4))),
     Door(transport.split, trace=TRACE, steps=Argument(slice(3), (Bad(slice(3, 3), ValueError, "slice"),))),
     Door(transport.scaled_product, kept=KEPT, mixing=MIXING, epsilon=0.5),
