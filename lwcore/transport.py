@@ -172,12 +172,13 @@ def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor) -> Ite
     """Carry the identity back from each end point of a sequence, a group of end points after the other.
 
     For each group an iterator over the wanted lags, of ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (group, H, H), with one exponent a row.
-    Many products are taken with each Jacobian, so its mixing matrices are formed once, where those of all steps fit into memory.
+    Where many products are taken with each Jacobian, its mixing matrices are formed once, if those of all steps fit into memory.
     """
     first, last = int(ends[0]) - lags[-1] + 1, int(ends[-1])
     eye = trace.lifted(torch.eye(trace.hidden_size, dtype=trace.history.dtype, device=trace.history.device))
-    fit = (last - first + 1) * eye.numel() <= _CONDENSED_ENTRIES
-    jacobians = trace.jacobian(slice(first, last + 1), sequence).condensed() if fit else None
+    count = last - first + 1
+    pays = count < lags[-1] * len(ends) and count * eye.numel() <= _CONDENSED_ENTRIES
+    jacobians = trace.jacobian(slice(first, last + 1), sequence).condensed() if pays else None
 
     def carry(group: Tensor) -> Iterator[Scaled]:
         carried = Scaled(eye.expand(len(group), -1, -1), torch.zeros_like(eye[..., :1]).expand(len(group), -1, 1))

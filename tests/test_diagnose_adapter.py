@@ -106,10 +106,10 @@ def test_rates_of_a_stack_are_the_diagonal_of_autograds_jacobian(kind, entries, 
         return (last[0] if isinstance(last, tuple) else last)[:, 0].flatten()
 
     block = torch.autograd.functional.jacobian(onwards, start[recurrence.carried])
-    rates, share = exact_rates_and_share(trace, [1, lag], [t])
-    torch.testing.assert_close(rates[0, 0, 1], block.diagonal(), rtol=1e-9, atol=1e-12)
+    rates, share = exact_rates_and_share(trace, [1, lag], [3, 4, t])
+    torch.testing.assert_close(rates[0, -1, 1], block.diagonal(), rtol=1e-9, atol=1e-12)
     beside = (block - torch.diag(block.diagonal())).norm() / block.norm()
-    torch.testing.assert_close(share[0, 0, 1], beside, rtol=1e-9, atol=0)
+    torch.testing.assert_close(share[0, -1, 1], beside, rtol=1e-9, atol=0)
     with pytest.raises(ValueError, match="without a closed form: only the exact order"):
         effective_rates(trace, [1], "zeroth")
 

@@ -95,15 +95,15 @@ class Diagnosis:
     def facts(self) -> pd.Series:
         """List what was measured besides."""
         data, last = self.data, self.data.isel(lag=-1)
-        finite = {name: data[name].values[np.isfinite(data[name])] for name in ("time_scale", "goodness_of_fit")}
-        tau, p = np.append(finite["time_scale"], np.nan if not finite["time_scale"].size else []), finite["goodness_of_fit"]
+        tau, p = (data[name].values[np.isfinite(data[name])] for name in ("time_scale", "goodness_of_fit"))
+        scales = ", ".join(f"{t:.3g}" for t in np.quantile(tau, [0.1, 0.5, 0.9])) if len(tau) else "none"
         false = stats.binomtest(int(data.false_windows), SIGN_DRAWS)
         low, high = false.proportion_ci(LEVEL)
         exponent = f"{data.exponent.median():.1f}" if data.exponent.median() >= _USUAL[0] else "none, for they do not"
         return pd.Series(
             {name: data.attrs[name] for name in ("network", "loss", "measured_on")}
             | {
-                "time scales τ of 10 %, 50 %, 90 % of the neurons": ", ".join(f"{t:.3g}" for t in np.quantile(tau, [0.1, 0.5, 0.9])),
+                "time scales τ of 10 %, 50 %, 90 % of the neurons": scales,
                 f"envelope f(ℓ), at lag {data.lag[0]:d} and at lag {last.lag:d}": f"{data.envelope[0]:.3g}, {last.envelope:.3g}",
                 "share of the transport beside its diagonal there": f"{data.off_diagonal[0]:.2f}, {last.off_diagonal:.2f}",
                 "tail index α of the whole gradient along a lag's direction": f"{data.tail_index.min():.2f} to {data.tail_index.max():.2f}",
@@ -122,9 +122,9 @@ class Diagnosis:
         said = [f"Interrupted: {numbers:,} sequences gave numbers."] if self.interrupted else []
         said += [
             f"In {n:,} sequences the longest lag that the gradient of {past} shows is {self.window(n)} steps, and every measured lag is",
-            f"shown up to {self.window(n, 'first_passage')} (0: none; in brackets {100 * LEVEL:.0f} % intervals). Of {len(lags)} lags measured,",
-            f"{lags[0]} to {lags[-1]}, {seen} are detected in the {numbers:,} sequences that gave the numbers; a lag is shown if it is and",
-            f"N(ℓ) ≤ {n:,}.",
+            f"shown up to {self.window(n, 'first_passage')} (0: none; in brackets {100 * LEVEL:.0f} % intervals).",
+            f"Of {len(lags)} lags measured, {lags[0]} to {lags[-1]}, {seen} are detected in the {numbers:,} sequences that gave numbers;",
+            f"a lag is shown if it is and N(ℓ) ≤ {n:,}.",
         ]
         if data.tail_index.median() <= 1 or not _USUAL[0] <= data.exponent.median() <= _USUAL[1]:
             said.append(
