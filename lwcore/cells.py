@@ -384,6 +384,16 @@ class GatedJacobian(StepJacobian):
             spread = (made.raw.var(-1, correction=0, keepdim=True) + EPSILON).rsqrt()
             self.normalised, self.scale = (made.raw - made.raw.mean(-1, keepdim=True)) * spread, spread * cell.norm_weight
 
+    def of(self, index: Any) -> GatedJacobian:
+        """Choose sequences and steps, of which nothing is computed anew."""
+        chosen = copy.copy(self)
+        chosen.made = Gates(*(None if part is None else part[index] for part in self.made))
+        chosen.states, chosen.into = self.states[index], {name: slope[index] for name, slope in self.into.items()}
+        chosen.expression = None if self.expression is None else self.expression[index]
+        if self.cell.layernorm:
+            chosen.normalised, chosen.scale = self.normalised[index], self.scale[index]
+        return chosen
+
     def _through_norm(self, rows: Tensor) -> Tensor:
         """Carry adjoints of the candidate's pre-activation, (..., k, H), from behind N to before it."""
         if not self.cell.layernorm:

@@ -15,13 +15,13 @@ from lwcore import results
 from lwcore.arguments import finite_array, instance_of, integer_in, require
 from lwcore.config import Config
 from lwcore.experiment import run_member
-from lwcore.inference import window_of
+from lwcore.inference import LETTER, OPTIMISER, probes, windows
 from lwcore.labelled import dataset_with
 from lwcore.network import Network
 from lwcore.spectra import learned_share, ranges, width
 
-# Two windows, by title: view, noise definition, reading. The paper's, to the letter of version 2, and what an optimiser meets.
-WINDOWS = (("the paper's", "zeroth", "lag", "letter_v2"), ("the optimiser's", "gradient", "total", "variance"))
+# Two windows, by title: the view, and how N(ℓ) is computed. The paper's, to the letter of version 2, and what an optimiser meets.
+WINDOWS = (("the paper's", "zeroth", LETTER), ("the optimiser's", "gradient", OPTIMISER))
 
 
 @torch.no_grad()
@@ -73,15 +73,13 @@ def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
 
 
 def compare(runs: xr.Dataset, n_sequences: int) -> pd.DataFrame:
-    """Compare starts of one model, as `run_from` gives them, with the first one, at a number of sequences among the run's budgets.
+    """Compare starts of one model, as `run_from` gives them, with the first one, at a number of sequences N.
 
     For each start: width of the zeroth-order spectrum behind training (decades), share of the task learned, what that is more than from
     the first start, seed by seed, and windows in steps; means over seeds (and probes) with the least and the largest seed.
     """
-    dataset_with("runs", runs, "budget", "start", "snapshot", "course_time_scale", "window")
+    dataset_with("runs", runs, "start", "snapshot", "course_time_scale", "signal")
     integer_in("n_sequences", n_sequences, 1)
-    if n_sequences not in runs.budget:
-        raise ValueError(f"n_sequences = {n_sequences}: must be one of {', '.join(map(str, runs.budget.values))}.")
     end = runs.isel(snapshot=-1, model=0)
     share = learned_share(end)
     columns = {
@@ -89,7 +87,7 @@ def compare(runs: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         "learned": ranges(share, "{:.2f}"),
         f"more than {runs.start.values[0]}": ranges(share - share.isel(start=0), "{:+.2f}"),
     }
-    for title, *chosen in WINDOWS:
-        found = window_of(end, *chosen).sel(budget=n_sequences).mean("probe")
+    for title, view, how in WINDOWS:
+        found = windows(probes(end, view, "error"), n_sequences, **how).mean("probe")
         columns[f"{title} window"] = ranges(found, "{:.0f}")
     return pd.DataFrame(columns)

@@ -7,7 +7,6 @@ retention A and the mixing R, and ``J_t = ∂s_t/∂s_{t−1} = A_t + R_t``. Tim
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
@@ -170,20 +169,24 @@ class Trace:
     @cached_property
     def gates(self) -> Any:
         """Gates and candidate at every step, (B, T, H) each; of a cell of `lwcore.cells`."""
-        return self.recurrence.gates(self.inputs, self.previous)
+        return self._closed_form.made
 
     @cached_property
     def neurons(self) -> Neurons:
-        """What zeroth and first order need; of a recurrence with a closed form. Implements Eqs. (12), (13), (23) and (24)."""
+        """What zeroth and first order need; of a recurrence with a closed form."""
         if not hasattr(self.recurrence, "closed_form"):
             raise ValueError(f"trace is of a {type(self.recurrence).__name__}, without a closed form: only the exact order is known.")
-        return self.recurrence.closed_form(self.inputs, self.previous).neurons()
+        return self._closed_form.neurons()
 
     def jacobian(self, steps: int | Steps, sequences: Any = slice(None), *, closed: bool = True) -> StepJacobian:
         """Give the one-step Jacobians of some steps as operators: in closed form where there is one, else by autodiff of the step."""
-        there = closed and hasattr(self.recurrence, "closed_form")
-        make = self.recurrence.closed_form if there else functools.partial(StepJacobian, self.recurrence)
-        return make(self.inputs[sequences, steps], self.previous[sequences, steps])
+        if closed and hasattr(self.recurrence, "closed_form"):
+            return self._closed_form.of((sequences, steps))
+        return StepJacobian(self.recurrence, self.inputs[sequences, steps], self.previous[sequences, steps])
+
+    @cached_property
+    def _closed_form(self) -> Any:
+        return self.recurrence.closed_form(self.inputs, self.previous)
 
     def moved(self, direction: Direction, steps: Steps = slice(None)) -> Float[Tensor, "B n S"]:
         """Give ``B_t w``, how a state moves along w while the previous one is held fixed. Implements Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``."""

@@ -132,8 +132,7 @@ def _diagonal(matrices: torch.Tensor) -> torch.Tensor:
     kind=Kind.THEOREM,
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
-    results = runs["small"].sel(source="error")
-    seen = (probes(results, view) for view in ("first", "zeroth"))
+    seen = (probes(runs["small"], view, "error") for view in ("first", "zeroth"))
     first, zeroth = (exactly((one.signal < -4 * one.signal_error).mean()) for one in seen)
     return first, zeroth
 
@@ -306,7 +305,7 @@ def _() -> tuple[Measured, Measured, Facts]:
     kind=Kind.NETWORK,
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    numbers = robust.numbers(runs["small"], "whole", "total").isel(probe=0, lag=0)
+    numbers = robust.numbers(runs["small"], "whole", "whole").isel(probe=0, lag=0)
     ends = {model: stable.fit(numbers.sel(model=model).values.T, "ecf").alpha_interval[1] for model in numbers.model.values}
     return over(np.ravel(list(ends.values()))), over(np.ravel(ends["DiagGate"])), {"shared": float(np.max(ends["SharedGate"]))}
 
