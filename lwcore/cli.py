@@ -205,14 +205,12 @@ def _show_diagnosis(path: Path, figure: Path | None) -> None:
 
 def _tell(found: Diagnosis) -> None:
     """Print a diagnosis: what was found, and windows."""
-    from lwcore.diagnose import words
-
     out.print(str(found), markup=False)
-    if found.complete:
-        table = Table(*words.HEADINGS, box=None, header_style="bold")
-        for n in found.table_budgets():
-            table.add_row(f"{n:,}", str(found.window(n, "first_passage")), str(found.window(n)))
-        out.print(table, markup=False)
+    windows = found.table().reset_index()
+    table = Table(*windows.columns, box=None, header_style="bold")
+    for row in windows.itertuples(index=False):
+        table.add_row(*row)
+    out.print(table, markup=False)
 
 
 @app.command("diagnose")
@@ -249,12 +247,11 @@ def diagnose_network(
             results.check_writable("figure", figure, _figure_endings())
         inputs, targets = files.load_data(data)
         each = targets.shape[1:2] == inputs.shape[1:2] if every_step is None else every_step
-        net = files.network(files.load_weights(checkpoint), recurrent, readout, nonlinearity, every_step=each)
+        module, head = files.network(files.load_weights(checkpoint), recurrent, readout, nonlinearity, every_step=each)
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
-            found = diagnose(
-                net, (inputs, targets), _integers("lags", lags), loss=files.loss_of, source=source.value, n_sequences=n_sequences
-            )
+            batch, wanted = (inputs, targets), _integers("lags", lags)
+            found = diagnose(module, batch, wanted, head=head, loss=files.loss_of, source=source.value, n_sequences=n_sequences)
         for note in noted:
             err.print(str(note.message), style="yellow", markup=False)
         if output is not None:

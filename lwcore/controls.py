@@ -54,7 +54,7 @@ def invariances(results: xr.Dataset, rng: np.random.Generator, models: list[str]
         "sequences in another order": (lambda numbers: numbers.isel(sequence=order), budgets),
     }
     counts = dict.fromkeys(controls, np.zeros(2, int))
-    for model in models or results.model.values:
+    for model in models or results.model.values.tolist():
         numbers = _numbers(results.sel(model=model).isel(seed=0))
         plain = _all_windows(numbers, budgets)
         for name, (change, at) in controls.items():

@@ -58,8 +58,14 @@ def projected_gradient(trace: Trace, loss_gradients: Float[Tensor, "B T H"], dir
     return (trace.backpropagate(_fitting(trace, loss_gradients)) * immediate_sensitivity(trace, direction)).sum((1, 2))
 
 
+def first_loss(loss_gradients: Float[Tensor, "B T _"]) -> int:
+    """Say from which step on there is a loss: the first at which a loss gradient is not zero, or the last if all are."""
+    there = loss_gradients.ne(0).any(-1).any(0).nonzero()
+    return int(there[0]) if len(there) else loss_gradients.shape[1] - 1
+
+
 def transported(
-    trace: Trace, loss_gradients: Float[Tensor, "B T H"], lags: Sequence[int], first: int = 0
+    trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: Sequence[int], first: int = 0
 ) -> Iterator[tuple[int, Float[Tensor, "B ends S"]]]:
     """Carry every loss gradient back through the whole transport, off-diagonal parts included: ``δ_tᵀ M_{t,ℓ}`` of Eq. (3).
 
@@ -87,7 +93,7 @@ def total_transport(
     return torch.stack(along, dim=-1)
 
 
-def lag_gradients(trace: Trace, loss_gradients: Float[Tensor, "B T H"], lags: Sequence[int] | None = None) -> dict[str, Tensor]:
+def lag_gradients(trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: Sequence[int] | None = None) -> dict[str, Tensor]:
     """Take the gradient apart by lag: for each parameter a tensor ``(number of lags, *its shape)``. Implements Eq. (3).
 
     The lag-ℓ part is ``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ}``, summed over sequences. Over all lags 0..T−1, the default, the parts add up to the
@@ -105,7 +111,9 @@ def lag_gradients(trace: Trace, loss_gradients: Float[Tensor, "B T H"], lags: Se
         True
     """
     wanted = range(instance_of("trace", trace, Trace).length) if lags is None else lags
-    parts = [trace.gathered(rows, slice(0, trace.length - lag)) for lag, rows in transported(trace, loss_gradients, wanted)]
+    first = first_loss(_fitting(trace, loss_gradients))
+    carried = transported(trace, loss_gradients, wanted, first)
+    parts = [trace.gathered(rows, slice(max(lag, first) - lag, trace.length - lag)) for lag, rows in carried]
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -132,8 +140,8 @@ def alignment(
 
 def _aligned(loss_gradients: Tensor, sensitivity: Tensor, lags: list[int], ends: Tensor) -> Tensor:
     """Do it for lags and ends that were checked."""
-    earlier = torch.stack([at_steps(sensitivity, ends - lag) for lag in lags], dim=2)
-    return at_steps(loss_gradients, ends).unsqueeze(2) * earlier
+    delta = at_steps(loss_gradients, ends)
+    return torch.stack([delta * at_steps(sensitivity, ends - lag) for lag in lags], dim=2)
 
 
 def matched_statistic(
@@ -141,15 +149,15 @@ def matched_statistic(
 ) -> Float[Tensor, "B lags"]:
     """Add the neurons' aligned contributions, one number a sequence and lag. Implements Eq. (28).
 
-    ``T(ℓ) = Σ_q sgn(m_q) μ^{(q)} a^{(q)}``, averaged over the end points, which depend on one another. Estimate the signs ``sgn E[a^{(q)}]``
-    on other sequences than these: signs taken from the same ones make a mean out of pure noise.
+    ``T(ℓ) = Σ_q sgn(m_q) μ^{(q)} a^{(q)}``, averaged over the end points, which depend on one another. Estimate the signs
+    ``sgn E[a^{(q)}]`` on other sequences than these: signs taken from the same ones make a mean out of pure noise.
     """
     if rates.shape != alignments.shape or signs.shape != rates.shape[2:] or rates.ndim != 4 or rates.numel() == 0:
         raise ValueError(
             f"rates {tuple(rates.shape)}, alignments {tuple(alignments.shape)} and signs {tuple(signs.shape)} do not fit: "
             "the first two must agree, (B, ends, lags, H), none of them 0, and signs be (lags, H)."
         )
-    return torch.einsum("belh,belh,lh->bl", rates, alignments, signs) / rates.shape[1]
+    return ((rates * alignments).mean(1) * signs).sum(-1)
 
 
 class Aim(NamedTuple):
@@ -197,5 +205,7 @@ def factorise(
 
 
 def _fitting(trace: Trace, loss_gradients: Tensor) -> Tensor:
-    """Refuse loss gradients that are not those of the trace's outputs."""
-    return finite("loss_gradients", floating("loss_gradients", loss_gradients, tuple(trace.outputs.shape), "B, T, H"))
+    """Refuse loss gradients that are neither those of the trace's outputs nor those of its states."""
+    of_states = getattr(loss_gradients, "shape", None) == trace.states.shape
+    shape = tuple(trace.states.shape if of_states else trace.outputs.shape)
+    return finite("loss_gradients", floating("loss_gradients", loss_gradients, shape, "B, T, H"))

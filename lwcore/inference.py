@@ -58,7 +58,7 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
     count = samples.sizes["sequence"]
     alpha_at_lag, scale = xr.apply_ufunc(_tails, samples, input_core_dims=[["sequence"]], output_core_dims=[[], []])
     alpha = alpha_at_lag.groupby("view").median(["probe", "lag"]).sel(view=numbers.view)
-    spread, exponent = (xr.apply_ufunc(of, samples, input_core_dims=[["sequence"]]) for of in (deviation, _concentration))
+    spread, exponent = (xr.apply_ufunc(of, samples, input_core_dims=[["sequence"]]) for of in (deviation, exponent_of_means))
     kept = {
         "signal": (numbers.statistic.mean("sequence"), "mean of the lag's statistic"),
         "signal_error": (spread.sel(noise="own", drop=True) / np.sqrt(count), "standard error of the mean"),
@@ -222,15 +222,15 @@ def deviation(numbers: ArrayLike) -> Array:
     return unit[..., 0] * (values / np.where(unit > 0, unit, 1.0)).std(-1, ddof=1)
 
 
-def _tails(numbers: Array) -> tuple[Array, Array]:
-    """Fit a symmetric stable law along the last axis: α and scale."""
-    fitted = stable.fit(numbers.reshape(-1, numbers.shape[-1]).T)
-    return np.reshape(fitted.alpha, numbers.shape[:-1]), np.reshape(fitted.scale, numbers.shape[:-1])
-
-
-def _concentration(numbers: Array) -> Array:
+def exponent_of_means(numbers: Array) -> Array:
     """Exponent p of means, spread ∝ N^(−1/p), from the interquartile ranges of block means and of single numbers, on the last axis."""
     blocks = numbers[..., : numbers.shape[-1] // BLOCK * BLOCK].reshape(*numbers.shape[:-1], -1, BLOCK).mean(-1)
     block, single = (np.subtract(*np.quantile(x, [0.75, 0.25], axis=-1)) for x in (blocks, numbers))
     with np.errstate(divide="ignore", invalid="ignore"):  # numbers that are 0 throughout have no spread, and p is NaN
         return -np.log(BLOCK) / np.log(block / single)
+
+
+def _tails(numbers: Array) -> tuple[Array, Array]:
+    """Fit a symmetric stable law along the last axis: α and scale."""
+    fitted = stable.fit(numbers.reshape(-1, numbers.shape[-1]).T)
+    return np.reshape(fitted.alpha, numbers.shape[:-1]), np.reshape(fitted.scale, numbers.shape[:-1])

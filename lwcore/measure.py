@@ -157,11 +157,7 @@ class _Batch(NamedTuple):
             yield self._gathered(self.errors[..., first:, None] * rows, slice(first - lag, self.trace.length - lag))
 
     def _gathered(self, rows: Float[Tensor, "source B n S"], steps: slice) -> Float[Tensor, "source B P"]:
-        def of_one(x: Tensor, history: Tensor, rows: Tensor) -> Tensor:
-            return _flat(Trace(self.trace.recurrence, x[None], history[None]).gathered(rows[None], steps))
-
-        of_source = vmap(of_one, in_dims=(0, 0, 0))
-        return vmap(of_source, in_dims=(None, None, 0))(self.trace.inputs, self.trace.history, rows) / len(self.ends)
+        return vmap(lambda of_source: self.trace.gathered_each(of_source, steps))(rows) / len(self.ends)
 
 
 class _Fixed(NamedTuple):
@@ -216,7 +212,7 @@ def _averages(rates: Float[Tensor, "B ends lags H"]) -> tuple[Tensor, Tensor, Te
 
 def _flat(direction: Direction) -> Float[Tensor, " P"]:
     """Lay a vector in parameter space out."""
-    return torch.cat([direction[name].flatten() for name in sorted(direction)])
+    return torch.cat([part.flatten() for part in direction.values()])
 
 
 def _spread_out(ends: list[int], count: int) -> list[int]:

@@ -8,9 +8,10 @@ says so.
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,11 +24,26 @@ from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, legend_above,
 from lwcore.inference import DEFINITIONS, LETTER, NOISES, OPTIMISER, config_of, probes
 from lwcore.window import fit_decay
 
+# What `seaborn.set_theme(style="ticks", font_scale=0.85)` sets, without the second that its import takes.
+_TICKS = {"color": "0.15", "labelsize": 9.35, "major.size": 6, "major.width": 1.25, "minor.size": 4, "minor.width": 1}
+_STYLE: Any = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.title_fontsize"), 10.2),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), "0.15"),
+    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in _TICKS.items()},
+    "axes.linewidth": 1.25,
+    "axes.axisbelow": True,
+    "font.sans-serif": ["Arial", "DejaVu Sans", "Liberation Sans", "Bitstream Vera Sans", "sans-serif"],
+    "legend.fontsize": 9.35,
+    "legend.frameon": False,
+    "lines.solid_capstyle": "round",
+    "svg.hashsalt": "lwcore",
+}
+
 
 def use_book_style() -> None:
-    """Set seaborn's paper-like style with transparent backgrounds, and vector graphics in notebooks."""
-    transparent = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none")
-    sns.set_theme(context="notebook", style="ticks", font_scale=0.85, rc=transparent | {"svg.hashsalt": "lwcore", "legend.frameon": False})
+    """Set a style like seaborn's for papers, with transparent backgrounds, and vector graphics in notebooks."""
+    plt.rcParams.update(_STYLE)
     try:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
     except ImportError:  # not in a notebook
@@ -178,6 +194,8 @@ def spectra(results: xr.Dataset) -> Figure:
     Returns:
         The figure. Neurons of all seeds are pooled; those whose rates do not decay are left out and counted in the title.
     """
+    import seaborn  # here, as its import costs more than the rest of this module
+
     shown = [o for o in ("zeroth", "exact") if o in results.order.values]
     figure, panels = canvas(len(shown), width=7.6, sharex=True)
     for axes, order in zip(panels, shown, strict=True):
@@ -190,7 +208,7 @@ def spectra(results: xr.Dataset) -> Figure:
                 for value in np.unique(tau.round(6)):
                     axes.axvline(value, color=COLOURS[model], lw=1.5, label=model if value == np.unique(tau.round(6))[0] else None)
             else:
-                sns.kdeplot(x=tau, log_scale=True, ax=axes, color=COLOURS[model], label=model, fill=True, alpha=0.25, cut=0)
+                seaborn.kdeplot(x=tau, log_scale=True, ax=axes, color=COLOURS[model], label=model, fill=True, alpha=0.25, cut=0)
         axes.set(
             xlabel="time scale τ (steps)",
             ylabel="density over log τ",

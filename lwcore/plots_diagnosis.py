@@ -1,4 +1,4 @@
-"""Figures of a diagnosis, `lwcore.diagnose.Diagnosis.data`."""
+"""Figures of a diagnosis."""
 
 from __future__ import annotations
 
@@ -7,46 +7,34 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from lwcore.diagnose.diagnosis import Diagnosis
 from lwcore.figures import SHADES, canvas, done
 
 _NAMES = {"supremum": "longest visible lag", "first_passage": "all lags visible up to"}
 
 
-def diagnosis(data: xr.Dataset) -> Figure:
-    """Draw a diagnosis in one picture.
-
-    Args:
-        data: What `diagnose` measured; without numbers, after an interrupt, only the upper row is drawn.
-
-    Returns:
-        The figure: envelope and off-diagonal share, time scales; N(ℓ), and the window.
-    """
-    complete = "required" in data
-    figure, panels = canvas(4 if complete else 2, width=7.6, height=6 if complete else 3.2, rows=2 if complete else 1)
-    _envelope(panels[0], data)
-    _time_scales(panels[1], data)
-    if complete:
-        _required(panels[2], data)
-        _window(panels[3], data, SHADES[0])
-        panels[3].set_ylim(bottom=0)
-        panels[3].legend(fontsize=8)
-    return _signed(figure, data)
+_BUDGETS = [2**k for k in range(21)]  # numbers of sequences N at which windows are drawn
 
 
-def compared(named: dict[str, xr.Dataset]) -> Figure:
-    """Draw N(ℓ) and the windows of several diagnoses beside one another.
+def diagnosis(found: Diagnosis) -> Figure:
+    """Draw a diagnosis in one picture: envelope and off-diagonal share, time scales; N(ℓ), and the window."""
+    figure, panels = canvas(4, width=7.6, height=6, rows=2)
+    _envelope(panels[0], found.data)
+    _time_scales(panels[1], found.data)
+    _required(panels[2], found.data)
+    _window(panels[3], found, SHADES[0])
+    panels[3].set_ylim(bottom=0)
+    panels[3].legend(fontsize=8)
+    return _signed(figure, found)
 
-    Args:
-        named: Complete diagnoses' data, by name.
 
-    Returns:
-        The figure: N(ℓ) with the interval of each, and the longest visible lag against N.
-    """
+def compared(named: dict[str, Diagnosis]) -> Figure:
+    """Draw N(ℓ), with the interval of each, and the longest visible lag against N, of several diagnoses beside one another."""
     figure, (left, right) = canvas(2, width=8.2, height=3.4)
-    for (name, data), colour in zip(named.items(), SHADES, strict=False):
-        _required_line(left, data.isel(lag=data.detected.values.astype(bool)), colour, name)
-        _window(right, data, colour, name, definitions=("supremum",))
-    _required_axes(left, *named.values())
+    for (name, found), colour in zip(named.items(), SHADES, strict=False):
+        _required_line(left, found.data.isel(lag=found.data.detected.values.astype(bool)), colour, name)
+        _window(right, found, colour, name, definitions=("supremum",))
+    _required_axes(left, *(found.data for found in named.values()))
     left.set_title("What it takes to see a lag (those detected)", fontsize=9)
     right.set_ylim(bottom=0)
     right.legend(fontsize=8)
@@ -91,7 +79,7 @@ def _required(axes: Axes, data: xr.Dataset) -> None:
 
 def _required_line(axes: Axes, data: xr.Dataset, colour: object, name: str | None) -> None:
     """Draw N(ℓ) of one diagnosis: dots where the lag is detected, crosses where it is not, a bar for the interval."""
-    needed, detected = data.required.sel(reading="variance"), data.detected.values.astype(bool)
+    needed, detected = data.required, data.detected.values.astype(bool)
     low, high = (data.required_interval.sel(bound=bound) for bound in ("low", "high"))
     axes.vlines(data.lag, low, high.where(np.isfinite(high), 1e30), color=colour, alpha=0.3, lw=2)
     axes.plot(data.lag[detected], needed[detected], "o", ms=4, color=colour, label=name)
@@ -100,27 +88,29 @@ def _required_line(axes: Axes, data: xr.Dataset, colour: object, name: str | Non
 
 def _required_axes(axes: Axes, *several: xr.Dataset) -> None:
     """Bound the axis of N(ℓ) by the detected lags: the others reach to infinity."""
-    values = np.concatenate([data.required.sel(reading="variance").values[data.detected.values.astype(bool)] for data in several])
+    values = np.concatenate([data.required.values[data.detected.values.astype(bool)] for data in several])
     values = np.append(values[np.isfinite(values)], [data.attrs["n_sequences"] for data in several])
     axes.set(xscale="log", yscale="log", ylim=(values.min() / 5, values.max() * 50), xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
     axes.set_title("What it takes to see a lag (× not detected)", fontsize=9)
 
 
 def _window(
-    axes: Axes, data: xr.Dataset, colour: object, name: str | None = None, definitions: tuple[str, ...] = ("supremum", "first_passage")
+    axes: Axes, found: Diagnosis, colour: object, name: str | None = None, definitions: tuple[str, ...] = ("supremum", "first_passage")
 ) -> None:
     """Draw H_N against N, the interval of the longest visible lag as a band."""
-    interval = data.window_interval.sel(definition="supremum")
-    axes.fill_between(data.budget, interval.sel(bound="low"), interval.sel(bound="high"), color=colour, alpha=0.15, lw=0, step="post")
+    windows = [found.window(n) for n in _BUDGETS]
+    low, high = ([getattr(window, end) for window in windows] for end in ("low", "high"))
+    axes.fill_between(_BUDGETS, low, high, color=colour, alpha=0.15, lw=0, step="post")
     for definition, style in zip(definitions, ("-", "--"), strict=False):
-        steps = data.window.sel(reading="variance", definition=definition)
-        axes.step(data.budget, steps, where="post", color=colour, ls=style, label=name or _NAMES[definition])
+        steps = [found.window(n, definition).steps for n in _BUDGETS]
+        axes.step(_BUDGETS, steps, where="post", color=colour, ls=style, label=name or _NAMES[definition])
     axes.set(xscale="log", xlabel="number of sequences N", ylabel="learnability window $H_N$ (steps)")
     axes.set_title("The window", fontsize=9)
 
 
-def _signed(figure: Figure, *several: xr.Dataset) -> Figure:
+def _signed(figure: Figure, *several: Diagnosis) -> Figure:
     """Say what was measured, and on what, and finish the figure."""
-    lines = dict.fromkeys(f"{data.attrs['network']}; {data.attrs['measured_on']}; revision {data.attrs['revision']}" for data in several)
+    told = [found.data.attrs for found in several]
+    lines = dict.fromkeys(f"{attrs['network']}; {attrs['measured_on']}; revision {attrs['revision']}" for attrs in told)
     figure.supxlabel("\n".join(lines), x=0.005, ha="left", fontsize=7, color="grey")
     return done(figure, trim=False)

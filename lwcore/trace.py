@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from jaxtyping import Float
@@ -71,6 +71,8 @@ class StepJacobian:
     def pull(self, rows: Float[Tensor, "... k S"]) -> Float[Tensor, "... k S"]:
         """Multiply from the right, ``rows · J``: one step of backpropagation."""
         _, back = vjp(lambda states: self.recurrence.step(self.inputs, states), self.states)
+        if rows.shape[-2] == 1:  # plain reverse mode
+            return back(rows.squeeze(-2))[0].unsqueeze(-2)
         return vmap(lambda row: back(row)[0], in_dims=-2, out_dims=-2)(rows)
 
     def push(self, columns: Float[Tensor, "... S k"]) -> Float[Tensor, "... S k"]:
@@ -90,8 +92,7 @@ class StepJacobian:
 class Condensed(NamedTuple):
     """Jacobians in a form that is dear to make and cheap to multiply with; the first axis is the steps.
 
-    ``J = diag(keep) + mixing``; where a state (h, c) is shown through an expression e,
-    ``J = [[output + e·mixing, diag(e keep)], [mixing, diag(keep)]]``.
+    J itself is `mixing`; or, where a state (h, c) is shown through an expression e, ``[[output + e·mixing, diag(e keep)], [mixing, diag(keep)]]``.
     """
 
     mixing: Tensor
@@ -105,14 +106,11 @@ class Condensed(NamedTuple):
 
     def pull(self, rows: Float[Tensor, "n k S"]) -> Float[Tensor, "n k S"]:
         """Multiply from the right, ``rows · J``."""
-        if self.keep is None:
-            return rows @ self.mixing
-        keep = self.keep.unsqueeze(-2)
-        if self.expression is None or self.output is None:
-            return torch.baddbmm(rows * keep, rows, self.mixing)
+        if self.keep is None or self.expression is None or self.output is None:
+            return torch.bmm(rows, self.mixing)
         hidden, cell = rows.chunk(2, dim=-1)
         cell = torch.addcmul(cell, hidden, self.expression.unsqueeze(-2))
-        return torch.cat([torch.baddbmm(hidden @ self.output, cell, self.mixing), cell * keep], dim=-1)
+        return torch.cat([torch.baddbmm(hidden @ self.output, cell, self.mixing), cell * self.keep.unsqueeze(-2)], dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +126,15 @@ class Trace:
     recurrence: Any
     inputs: Float[Tensor, "B T D"]
     history: Float[Tensor, "B T+1 S"]
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, recurrence: Any, inputs: Float[Tensor, "B T D"], initial: Float[Tensor, "B S"]) -> Self:
+        """Scan sequences step by step: any recurrence will do."""
+        states = [initial]
+        for x in inputs.unbind(1):
+            states.append(recurrence.step(x, states[-1]))
+        return cls(recurrence, inputs, torch.stack(states, dim=1))
 
     @property
     def length(self) -> int:
@@ -166,7 +173,9 @@ class Trace:
 
     @cached_property
     def neurons(self) -> Neurons:
-        """What zeroth and first order need; of a cell of `lwcore.cells`. Implements Eqs. (12), (13), (23) and (24)."""
+        """What zeroth and first order need; of a recurrence with a closed form."""
+        if not hasattr(self.recurrence, "closed_form"):
+            raise ValueError(f"trace is of a {type(self.recurrence).__name__}, without a closed form: only the exact order is known.")
         return self._closed_form.neurons()
 
     def jacobian(self, steps: int | Steps, sequences: Any = slice(None), *, closed: bool = True) -> StepJacobian:
@@ -181,26 +190,34 @@ class Trace:
 
     def moved(self, direction: Direction, steps: Steps = slice(None)) -> Float[Tensor, "B n S"]:
         """Give ``B_t w``, how a state moves along w while the previous one is held fixed. Implements Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``."""
-        return jvp(self._step(steps), (self.parameters,), (direction,))[1]
+        return jvp(self._step(self.inputs[:, steps], self.previous[:, steps]), (self.parameters,), (direction,))[1]
 
     def gathered(self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)) -> Direction:
         """Give ``Σ_t λ_tᵀ B_t`` over sequences and steps: the transpose of `moved`."""
-        return vjp(self._step(steps), self.parameters)[1](rows)[0]
+        return vjp(self._step(self.inputs[:, steps], self.previous[:, steps]), self.parameters)[1](rows)[0]
 
-    def _step(self, steps: Steps) -> Any:
-        """Some steps as a function of the parameters."""
-        module, arguments = _AsModule(self.recurrence), (self.inputs[:, steps], self.previous[:, steps])
-        return lambda given: functional_call(module, {f"recurrence.{name}": value for name, value in given.items()}, arguments)
+    def gathered_each(self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)) -> Float[Tensor, "B P"]:
+        """Give every sequence's own ``Σ_t λ_tᵀ B_t``, as a vector in the space of all parameters."""
+        each = vmap(lambda x, state, row: vjp(self._step(x, state), self.parameters)[1](row)[0])
+        parts = each(self.inputs[:, steps], self.previous[:, steps], rows)
+        return torch.cat([part.flatten(1) for part in parts.values()], dim=1)
 
-    def backpropagate(self, loss_gradients: Float[Tensor, "B T H"]) -> Float[Tensor, "B T S"]:
+    def _step(self, x: Tensor, state: Tensor) -> Any:
+        """A step as a function of the parameters."""
+        module = _AsModule(self.recurrence)
+        return lambda given: functional_call(module, {f"recurrence.{name}": value for name, value in given.items()}, (x, state))
+
+    def backpropagate(self, loss_gradients: Float[Tensor, "B T _"]) -> Float[Tensor, "B T S"]:
         """Run the backward recursion ``λ_t = δ_t + λ_{t+1} J_{t+1}`` of Eq. (3): the gradient of the summed loss in every state."""
         adjoint = self.lifted(loss_gradients).contiguous()
         for t in range(self.length - 1, 0, -1):
             adjoint[:, t - 1] += self.jacobian(t).pull(adjoint[:, t].unsqueeze(-2)).squeeze(-2)
         return adjoint
 
-    def lifted(self, rows: Float[Tensor, "... H"]) -> Float[Tensor, "... S"]:
-        """Write gradients of outputs as gradients of states."""
+    def lifted(self, rows: Float[Tensor, "... _"]) -> Float[Tensor, "... S"]:
+        """Write gradients of outputs as gradients of states; those of states are copied."""
+        if rows.shape[-1] == self.history.shape[-1]:
+            return rows.clone()
         return rows.new_zeros(*rows.shape[:-1], self.history.shape[-1]).index_copy_(-1, self._places(self.recurrence.shown), rows)
 
     def carried(self, states: Float[Tensor, "... S"]) -> Float[Tensor, "... H"]:

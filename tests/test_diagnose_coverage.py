@@ -8,11 +8,10 @@ import torch
 from scipy import stats
 from torch import nn
 
-from lwcore.diagnose.bands import ratio_bands, required
-from lwcore.diagnose.batches import Sequences
-from lwcore.diagnose.inferred import LEVEL
-from lwcore.diagnose.numbers import Observation
-from lwcore.diagnose.subject import Subject
+from lwcore.diagnose import diagnose
+from lwcore.diagnose.adapter import Subject
+from lwcore.diagnose.run import LEVEL, ratio_bands, required
+from lwcore.gradient import transported
 from lwcore.window import learnability_window
 from tests.networks import draw
 
@@ -32,13 +31,13 @@ class Population:
         self.head = nn.Linear(3, 1).double()
         self.inputs = draw(POOL, LENGTH, 1, seed=1)
         self.targets = self.inputs[:, -4] + 0.7 * self.inputs[:, -6]
-        self.subject = self.subject_of(slice(0, 40))
         hears = Subject(self.net[0], self.read, lambda p, y: p.sum() + 0 * y.sum(), (self.inputs[:40], self.targets[:40]))
         parts, wholes = [], []
-        for some in Sequences(self.inputs, self.targets).parts(2000):
-            scan, delta = hears.read(some)
-            parts.append(torch.stack([part for _, part in scan.lag_parts(delta, LAGS)], 1).numpy())
-            wholes.append(scan.whole_gradient(delta).numpy())
+        for some in zip(self.inputs.split(2000), self.targets.split(2000), strict=True):
+            trace, delta = hears.read(*some)
+            rows = transported(trace, delta, LAGS, LENGTH - 1)
+            parts.append(torch.stack([trace.gathered_each(r, slice(LENGTH - 1 - lag, LENGTH - lag)) for lag, r in rows], 1).numpy())
+            wholes.append(trace.gathered_each(trace.backpropagate(delta)).numpy())
         self.parts, self.wholes, self.answers = np.concatenate(parts), np.concatenate(wholes), self.targets[:, 0].numpy()
         with torch.no_grad():
             self.errors = self.read(self.net[0](self.inputs)[0])[:, 0].numpy() - self.answers
@@ -47,9 +46,6 @@ class Population:
 
     def read(self, outputs):
         return self.head(outputs[:, -1])
-
-    def subject_of(self, index):
-        return Subject(self.net[0], self.read, nn.functional.mse_loss, (self.inputs[index], self.targets[index]))
 
     def errors_of(self, index, source):
         return self.errors[index] if source == "error" else self.answers[index].mean() - self.answers[index]
@@ -78,7 +74,7 @@ def population():
 
 
 def numbers(population, source, finds, gives):
-    """Directions from some sequences, and numbers along them from others, as `Observation` makes them."""
+    """Directions from some sequences, and numbers along them from others, as `diagnose` makes them."""
     error = population.errors_of(np.concatenate([finds, gives]), source)
     directions = unit(np.tensordot(error[: len(finds)], population.parts[finds], 1))
     weights = 2 * error[len(finds) :]
@@ -89,18 +85,15 @@ def numbers(population, source, finds, gives):
 @pytest.mark.parametrize("source", ["error", "target"])
 def test_the_simulation_makes_the_numbers_that_a_diagnosis_makes(population, source):
     index = np.arange(50, 50 + DRAWN)
-    data = Sequences(population.inputs[index], population.targets[index])
-    subject = population.subject_of(index)
-    if source == "target":
-        subject.set_constant([data])
-    observation = Observation(subject, data, LAGS, LENGTH - 1, seed=3)
-    observation.measure(lambda _: None)
+    data = population.inputs[index], population.targets[index]
+    found = diagnose(population.net[0], data, LAGS, head=population.read, source=source, seed=3, progress=False).data
     order = index[torch.randperm(DRAWN, generator=torch.Generator().manual_seed(3)).numpy()]
     _, statistic, projection = numbers(population, source, *np.split(order, 2))
-    np.testing.assert_allclose(observation.numbers().statistic, statistic, rtol=1e-8, atol=1e-12)
-    np.testing.assert_allclose(observation.numbers().projection, projection, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(found.statistic, statistic, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(found.projection, projection, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["error", "target"])
 def test_intervals_hold_the_truth_along_the_directions_found_and_not_along_the_best(population, source):
     """All lags at once: along the directions found in about 95 % of the draws, windows in more; along those of all sequences in few."""
@@ -110,7 +103,7 @@ def test_intervals_hold_the_truth_along_the_directions_found_and_not_along_the_b
     for _ in range(REPEATS):
         index = rng.choice(POOL, DRAWN, replace=False)
         directions, statistic, projection = numbers(population, source, *np.split(index, 2))
-        low, high = ratio_bands(statistic, projection, rng, LEVEL, resamples=300)
+        low, _, high = ratio_bands(statistic, projection, rng, LEVEL, resamples=300)
         truth = population.truth(source, population.answers[index].mean(), directions)
         along += bool(((low <= truth) & (truth <= high)).all())
         along_the_best += bool(((low <= everywhere) & (everywhere <= high)).all())

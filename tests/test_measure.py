@@ -233,6 +233,7 @@ def test_order_of_sequences_changes_nothing():
     xr.testing.assert_allclose(shuffled.drop_vars("exponent"), kept(observed).drop_vars("exponent"), rtol=1e-9)  # blocks are cut in order
 
 
+@pytest.mark.slow
 def test_window_of_pure_noise_is_empty_when_tested():
     """100 nulls of 400 sequences at the 1 % level: a window in 1 % plus four standard errors; the plug-in rule finds one in most."""
     rng = np.random.default_rng(5)

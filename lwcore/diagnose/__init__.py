@@ -11,7 +11,6 @@ inputs and targets. Show `found` in a notebook, print it, ``found.plot()`` it, o
 """
 
 from lwcore.diagnose.diagnosis import Diagnosis, Window
-from lwcore.diagnose.run import diagnose
-from lwcore.diagnose.subject import AxesWarning
+from lwcore.diagnose.run import AxesWarning, diagnose
 
 __all__ = ["AxesWarning", "Diagnosis", "Window", "diagnose"]

@@ -2,98 +2,45 @@
 
 from __future__ import annotations
 
-import pickle
 import re
-import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lwcore.arguments import one_of
-from lwcore.diagnose.losses import no_classes
 
-_KINDS = {4: "lstm", 3: "gru", 1: "rnn"}  # blocks of H rows in weight_hh
-_BEGINNINGS = b"PK\x03\x04", b"\x80"  # of what torch.save writes: an archive, and in earlier times a pickle
-NONLINEARITIES = ("tanh", "relu")
-
-
-class Net(nn.Module):
-    """A recurrent module with a linear readout, as a checkpoint's shapes tell.
-
-    Attributes:
-        recurrent: `torch.nn.LSTM`, `GRU` or `RNN`, batch first.
-        readout: Linear, or nothing.
-        every_step: Predict at every step, not only behind the last.
-    """
-
-    def __init__(self, recurrent: nn.Module, readout: nn.Module, every_step: bool) -> None:
-        """Put the parts together."""
-        super().__init__()
-        self.recurrent, self.readout, self.every_step = recurrent, readout, every_step
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Predict from inputs (B, T, D)."""
-        outputs, _ = self.recurrent(inputs)
-        return self.readout(outputs if self.every_step else outputs[:, -1])
+_KINDS = {4: nn.LSTM, 3: nn.GRU, 1: nn.RNN}  # by blocks of H rows in weight_hh
 
 
 def load_weights(path: str | Path) -> dict[str, Tensor]:
-    """Read a state dictionary.
+    """Read a state dictionary: a file of ``torch.save(net.state_dict(), path)``, also one level down, or a ``.safetensors`` file.
 
-    Args:
-        path: A file of ``torch.save(net.state_dict(), path)``, also with the state dictionary one level down, under any name; or a
-            ``.safetensors`` file, which needs the package of that name.
-
-    Returns:
-        Tensors by name.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ImportError: If safetensors is needed and missing.
-        ValueError: If it is anything but tensors: pickled code is refused, not run.
+    Anything but tensors is refused: pickled code is not run.
     """
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"checkpoint = {str(path)!r}: there is no such file.")
-    if file.suffix == ".safetensors":
-        try:
-            from safetensors import SafetensorError
-            from safetensors.torch import load_file
-        except ImportError:
-            raise ImportError("Reading .safetensors needs a package: pip install safetensors") from None
-        try:
-            return load_file(file)
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"checkpoint = {str(path)!r}: not a safetensors file ({error}).") from None
-    with file.open("rb") as opened:
-        known = opened.read(4).startswith(_BEGINNINGS)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an unusual pickle, which is about to be refused
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            held = load_file(file)
+        else:
             held = torch.load(file, weights_only=True, map_location="cpu")
-    except Exception as error:  # torch.load raises what it likes
-        if not known:
-            raise ValueError(
-                f"checkpoint = {str(path)!r}: not a file of weights; must be one that torch.save(net.state_dict(), path) has written, or a "
-                ".safetensors file."
-            ) from None
-        if not isinstance(error, pickle.UnpicklingError):
-            raise ValueError(f"checkpoint = {str(path)!r}: not a file of weights ({error}).") from None
+    except ImportError:
+        raise ImportError("Reading .safetensors needs a package: pip install safetensors") from None
+    except Exception as error:  # the two readers raise what they like
         asked = re.search(r"GLOBAL (\S+)", str(error))
-        why = f"it asks to run {asked[1]}" if asked else "it holds more than weights"
+        why = f"refused, it asks to run {asked[1]}" if asked else f"not a file of weights ({str(error).partition(chr(10))[0]})"
         raise ValueError(
-            f"checkpoint = {str(path)!r}: refused, {why}. Only weights are read, and nothing in a file is run; "
+            f"checkpoint = {str(path)!r}: {why}. Only weights are read, and nothing in a file is run; "
             "store them with torch.save(net.state_dict(), path)."
         ) from None
-    return _tensors(held, path)
-
-
-def _tensors(held: object, path: str | Path) -> dict[str, Tensor]:
-    """Find the state dictionary: what was stored, or the one entry of it that is one."""
-    candidates = [held, *(held.values() if isinstance(held, dict) else ())]
-    for candidate in candidates:
+    for candidate in [held, *(held.values() if isinstance(held, dict) else ())]:
         if isinstance(candidate, dict) and any(str(name).endswith("weight_hh_l0") for name in candidate):
             return {str(name): value for name, value in candidate.items() if isinstance(value, Tensor)}
     raise ValueError(f"checkpoint = {str(path)!r}: holds no state dictionary with a recurrent module of PyTorch (weight_hh_l0).")
@@ -106,144 +53,69 @@ def network(
     nonlinearity: str = "tanh",
     *,
     every_step: bool = False,
-) -> Net:
-    """Rebuild a network from the names and shapes of its weights.
+) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    """Rebuild a recurrent module, batch first, and its head, a linear readout, from the names and shapes of their weights.
 
-    Args:
-        weights: Tensors by name.
-        recurrent: Name of the recurrent module, the part before ``weight_hh_l0``; needed where there are several.
-        readout: Name of the linear readout; needed where several fit, of which the others are then left out. ``"none"`` for none.
-        nonlinearity: What an `nn.RNN` applies: the shapes do not say.
-        every_step: Predict at every step, not only behind the last.
-
-    Returns:
-        The network, in evaluation mode.
-
-    Raises:
-        ValueError: If the weights do not tell which network it is, if there are some that neither the recurrent module nor a linear
-            readout has a use for, or if the network cannot be diagnosed.
+    `recurrent` is the part of a name before ``weight_hh_l0``, needed where there are several; so is the name of the linear `readout`,
+    ``"none"`` for none. `nonlinearity` is what an `nn.RNN` applies: the shapes do not say. The head reads every step, or the last.
     """
-    one_of("nonlinearity", nonlinearity, NONLINEARITIES)
-    names = sorted(name.removesuffix("weight_hh_l0").rstrip(".") for name in weights if re.search(r"(^|\.)weight_hh_l0$", name))
-    prefix = _chosen("recurrent", recurrent, names)
-    own = {
-        name.removeprefix(prefix).lstrip("."): value for name, value in weights.items() if name.startswith(f"{prefix}." if prefix else "")
-    }
-    own = {name: value for name, value in own.items() if re.match(r"(weight|bias)_(ih|hh|hr)_l\d+(_reverse)?$", name)}
+    one_of("nonlinearity", nonlinearity, ("tanh", "relu"))
+    prefix = _chosen("recurrent", recurrent, [name.removesuffix("weight_hh_l0") for name in weights if name.endswith("weight_hh_l0")])
+    own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    own = {name: value for name, value in own.items() if re.fullmatch(r"(weight|bias)_(ih|hh)_l\d+", name)}
     rows, hidden = own["weight_hh_l0"].shape
-    kind = _KINDS.get(rows // hidden) if rows % hidden == 0 else None
-    for sign, what in (
-        ("_reverse", "is bidirectional, and a lag needs one direction of time"),
-        ("_hr_", "projects its outputs (proj_size)"),
-    ):
-        if any(sign in name for name in own):
-            raise ValueError(f"recurrent = {prefix!r}: it {what}; not supported.")
-    if kind is None:
+    fitting = [name.removesuffix(".weight") for name, value in weights.items() if name.endswith(".weight") and value.shape[1:] == (hidden,)]
+    known = {prefix + name for name in own} | {f"{name}.{part}" for name in fitting for part in ("weight", "bias")}
+    if (kind := _KINDS.get(rows // hidden)) is None or (strange := sorted(set(weights) - known)):
+        found = f"weight_hh_l0 of shape {(rows, hidden)}" if kind is None else ", ".join(map(repr, strange))
         raise ValueError(
-            f"recurrent = {prefix!r}: weight_hh_l0 has shape {(rows, hidden)}; must be 4 (LSTM), 3 (GRU) or 1 (RNN) times H by H."
+            f"checkpoint holds {found}, for which a recurrent module of one direction without projections and a linear readout have no "
+            "use; a network with more parts is diagnosed in Python, by lwcore.diagnose.diagnose."
         )
-    layers = 1 + max(int(name.rsplit("_l", 1)[1]) for name in own)
-    options = {"num_layers": layers, "bias": "bias_ih_l0" in own, "batch_first": True, "dtype": own["weight_hh_l0"].dtype}
-    width = own["weight_ih_l0"].shape[1]
-    module: nn.Module
-    if kind == "rnn":
-        module = nn.RNN(width, hidden, nonlinearity=nonlinearity, **options)
-    else:
-        module = {"lstm": nn.LSTM, "gru": nn.GRU}[kind](width, hidden, **options)
+    layers = 1 + max(int(name.rpartition("_l")[2]) for name in own)
+    options: dict[str, Any] = {"nonlinearity": nonlinearity} if kind is nn.RNN else {}
+    options |= {"num_layers": layers, "bias": "bias_ih_l0" in own, "batch_first": True, "dtype": own["weight_hh_l0"].dtype}
+    module = kind(own["weight_ih_l0"].shape[1], hidden, **options)
     try:
         module.load_state_dict(own)
     except RuntimeError as error:
         raise ValueError(f"recurrent = {prefix!r}: its weights do not fit together ({error}).") from None
-    fitting = sorted(
-        name.removesuffix(".weight")
-        for name, value in weights.items()
-        if name.endswith(".weight") and value.ndim == 2 and value.shape[1] == hidden
-    )
-    known = {f"{prefix}.{name}" if prefix else name for name in own} | {f"{name}.{part}" for name in fitting for part in ("weight", "bias")}
-    if strange := sorted(set(weights) - known):
-        named = ", ".join(map(repr, strange[:4])) + ", …" * (len(strange) > 4)
-        raise ValueError(
-            f"checkpoint also holds {named}, for which a recurrent module and a linear readout have no use; a network with more parts is "
-            "diagnosed in Python, by lwcore.diagnose.diagnose."
-        )
-    net = Net(module, _readout(weights, readout, fitting, hidden), every_step)
-    return net.eval()
-
-
-def _readout(weights: dict[str, Tensor], chosen: str | None, fitting: list[str], hidden: int) -> nn.Module:
-    """Rebuild the linear readout: the matrix that takes as many inputs as there are neurons."""
-    if chosen == "none" or (chosen is None and not fitting):
-        return nn.Identity()
-    name = _chosen("readout", chosen, fitting)
-    weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
-    linear = nn.Linear(hidden, len(weight), bias=bias is not None, dtype=weight.dtype)
-    linear.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
-    return linear
+    weight, bias = torch.eye(hidden, dtype=module.weight_hh_l0.dtype), None
+    if readout != "none" and (readout or fitting):
+        name = _chosen("readout", readout, fitting)
+        weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
+    return module, lambda outputs: nn.functional.linear(outputs if every_step else outputs[:, -1], weight, bias)
 
 
 def _chosen(what: str, chosen: str | None, names: list[str]) -> str:
-    """Take the only name there is, or the one that was asked for."""
-    if chosen is None and len(names) == 1:
-        return names[0]
-    if chosen is None or chosen not in names:
-        raise ValueError(f"{what} = {chosen!r}: must be one of {', '.join(map(repr, names)) or 'none that fits'}.")
-    return chosen
+    """Take the only name there is, or the one that was asked for, with or without the dot behind it."""
+    fits = [name for name in names if chosen is None or name.rstrip(".") == chosen]
+    if len(fits) != 1:
+        raise ValueError(
+            f"{what} = {chosen!r}: must be one of {', '.join(repr(name.rstrip('.')) for name in sorted(names)) or 'none that fits'}."
+        )
+    return fits[0]
 
 
 def loss_of(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Compare predictions with targets: cross-entropy where targets are integers, classes, the squared error where not; means.
-
-    Args:
-        predictions: Shape (B, K) or (B, T, K).
-        targets: Shape (B) or (B, T) for classes, otherwise that of the predictions, or without an axis K of one.
-
-    Returns:
-        The loss, a scalar.
-
-    Raises:
-        ValueError: If the shapes do not fit.
-    """
+    """Compare predictions (B, K) or (B, T, K) with targets: cross-entropy where these are integers, classes, else the squared error."""
     if not targets.is_floating_point():
-        predictions = predictions.movedim(-1, 1)
-        if said := no_classes(predictions, targets):
-            raise ValueError(f"{said} See --every-step, --readout.")
-        return nn.functional.cross_entropy(predictions, targets)
-    if predictions.numel() != targets.numel():
-        raise ValueError(
-            f"targets: {tuple(targets.shape)} do not fit predictions of {tuple(predictions.shape)}; see --every-step, --readout."
-        )
+        return nn.functional.cross_entropy(predictions.movedim(-1, 1), targets)
     return nn.functional.mse_loss(predictions.reshape(targets.shape), targets)
 
 
 def load_data(path: str | Path) -> tuple[Tensor, Tensor]:
-    """Read inputs and targets.
-
-    Args:
-        path: A file of ``numpy.savez(path, inputs=…, targets=…)``: inputs (B, T, D) or (B, T), one number a step; targets with B in front.
-
-    Returns:
-        Inputs (B, T, D) and targets.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it does not hold these two arrays of numbers.
-    """
+    """Read an ``.npz`` file: inputs (B, T, D) or (B, T), one number a step, and targets with B in front."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"data = {str(path)!r}: there is no such file.")
     try:
         with np.load(path, allow_pickle=False) as held:
-            arrays = {name: held[name] for name in ("inputs", "targets")}
+            inputs, targets = (held[name] for name in ("inputs", "targets"))
     except (KeyError, ValueError, OSError, AttributeError, TypeError) as error:
         raise ValueError(f"data = {str(path)!r}: must be an .npz file with plain arrays 'inputs' and 'targets' ({error}).") from None
-    inputs, targets = arrays["inputs"], arrays["targets"]
-    if (
-        inputs.ndim not in (2, 3)
-        or inputs.dtype.kind not in "iuf"
-        or targets.dtype.kind not in "iuf"
-        or targets.shape[:1] != inputs.shape[:1]
-    ):
+    numbers = inputs.dtype.kind in "iuf" and targets.dtype.kind in "iuf"
+    if inputs.ndim not in (2, 3) or not numbers or targets.shape[:1] != inputs.shape[:1]:
         shapes = f"{inputs.shape} ({inputs.dtype}) and {targets.shape} ({targets.dtype})"
         raise ValueError(f"data = {str(path)!r}: inputs and targets are {shapes}; must be numbers, (B, T, D) or (B, T), and B in front.")
     inputs = inputs.astype(np.float64).reshape(*inputs.shape[:2], -1)
-    whole = targets.dtype.kind in "iu"
-    return torch.from_numpy(inputs), torch.from_numpy(targets.astype(np.int64 if whole else np.float64))
+    return torch.from_numpy(inputs), torch.from_numpy(targets.astype(np.int64 if targets.dtype.kind in "iu" else np.float64))

@@ -175,8 +175,6 @@ LINES = [
     line("run smoke --seeds -1 --directory {here}/out", r"seeds\.0: .*greater than or equal to 0 \(given: -1\)"),
     line(f"run smoke --seeds {2**63} --directory {{here}}/out", "seeds"),
     line("run smoke --executor moon", "--executor.*'moon'.*'here'"),
-    line("run smoke --device moon --directory {here}/out", "device = 'moon': must be"),
-    line("run smoke --device cuda:99 --directory {here}/out", "device = 'cuda:99'.*must be"),
     line("run smoke --speed 3", "No such option.*--speed"),
     line("run smoke --scheduler x", r"^scheduler = 'x': goes with --executor dask only$"),
     line("run smoke --directory {here}/text.txt", "^directory = '.*text.txt': is no folder .*; must be a folder"),
@@ -207,9 +205,7 @@ LINES = [
     line("diagnose --checkpoint {here}/weights.pt --data {here}/no-targets.npz", "data = .*must be an .npz file.*targets"),
     line("diagnose --checkpoint {here}/weights.pt --data {here}/text.npz", "data = .*must be numbers"),
     *(
-        line(
-            f"diagnose --checkpoint {{here}}/{name} --data {{here}}/data.npz", f"checkpoint = .*{name}': not a file of weights; must be one"
-        )
+        line(f"diagnose --checkpoint {{here}}/{name} --data {{here}}/data.npz", f"checkpoint = .*{name}': not a file of weights")
         for name in ("empty.toml", "text.txt", "missing-section.toml")
     ),
     line("diagnose --checkpoint {here}/cut-off.pt --data {here}/data.npz", "checkpoint = .*cut-off.pt': not a file of weights \\(.+\\)"),

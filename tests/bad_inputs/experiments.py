@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from lwcore import adaptive, config, controls, course, diagnose, experiment, inference, measure, results, seeds
-from lwcore.diagnose import bands, checkpoint
+from lwcore.diagnose import checkpoint
 from tests.bad_inputs.labelled import NO_DATASET, RESULTS, labelled
 from tests.bad_inputs.labelled import results as run
 from tests.bad_inputs.networks import FEW, NETWORK, SEQUENCES, TASK
@@ -28,7 +28,6 @@ LEVEL = real(0.05, "(0, 1)")
 
 MISSING = tuple(Bad(value, FileNotFoundError, str(value)) for value in ("nothing.nc", ".", Path(), "Größe/Länge.nc"))
 MODEL, BATCH = nn.LSTM(3, 4, batch_first=True), (torch.zeros(2, 6, 3), torch.zeros(2, 6, 4))
-FUNCTION = Argument(None, (wrong("mse", TypeError), wrong(3, TypeError)))
 WEIGHTS = {f"recurrent.{name}": value for name, value in MODEL.state_dict().items()}
 
 DOORS = [
@@ -73,7 +72,14 @@ DOORS = [
         level=LEVEL,
     ),
     Door(measure.measure, network=object_of(NETWORK, NETWORK.cell), sequences=DRAWN, settings=SETTINGS, seed=SEED),
-    Door(measure.observe, network=object_of(NETWORK, NETWORK.cell), sequences=DRAWN, settings=SETTINGS, seed=SEED),
+    Door(
+        measure.observe,
+        network=object_of(NETWORK, NETWORK.cell),
+        sequences=DRAWN,
+        settings=SETTINGS,
+        seed=SEED,
+        sources=Argument(["noise"], (Bad(["weight"], ValueError, "'weight'"), wrong(3, TypeError), wrong("noise", TypeError))),
+    ),
     Door(
         adaptive.base_rates,
         network=object_of(NETWORK, NETWORK.cell),
@@ -123,7 +129,6 @@ DOORS = [
     Door(results.load, path=Argument("a.nc", MISSING)),
     Door(
         experiment.run,
-        device=Argument("cpu", (wrong("gpu"), wrong("cuda:99"), wrong(3, TypeError))),
         directory=Argument(None, (wrong(os.devnull), wrong(f"{os.devnull}/below"))),
         config=CONFIG,
         progress=False,
@@ -138,20 +143,10 @@ DOORS = [
         significance=LEVEL,
         seed=integer(0, 0),
         n_sequences=integer(1, 1),
-        head=FUNCTION,
-        loss=FUNCTION,
     ),
     Door(checkpoint.load_weights, {"path": "checkpoint"}, path=Argument("a.pt", MISSING)),
     Door(checkpoint.load_data, {"path": "data"}, path=Argument("a.npz", MISSING)),
     Door(checkpoint.network, weights=WEIGHTS, nonlinearity=word("tanh"), recurrent=Argument(None, (wrong("lstm"), wrong("")))),
-    Door(
-        bands.ratio_bands,
-        statistic=array(np.ones((1, 20))),
-        projection=np.ones((1, 20)),
-        rng=np.random.default_rng(0),
-        level=LEVEL,
-        resamples=integer(100, 100),
-    ),
     Door(diagnose.Diagnosis.load, path=Argument("a.nc", MISSING)),
-    Door(diagnose.Diagnosis(xr.Dataset()).window, n_sequences=integer(1, 1), definition=word("supremum"), reading=word("variance")),
+    Door(diagnose.Diagnosis(xr.Dataset()).window, n_sequences=integer(1, 1), definition=word("supremum"), rate=word("variance")),
 ]
