@@ -44,14 +44,10 @@ BLOCK = 16  # sequences a block mean takes together, to see how fast means conce
 
 
 def summary(numbers: xr.Dataset) -> xr.Dataset:
-    """Keep of one number a sequence what N(ℓ) takes.
+    """Keep of ``statistic`` and ``projection`` (…, probe, lag, sequence), as `measure.observe` gives them, what N(ℓ) takes.
 
-    Args:
-        numbers: ``statistic`` and ``projection`` (…, probe, lag, sequence), with ``view``, as `measure.observe` gives them.
-
-    Returns:
-        ``signal`` and ``signal_error`` (…, probe, lag); ``scale``, ``deviation`` and ``exponent`` by ``noise``, too; ``alpha`` (noise, …,
-        probe), one for all probes and lags of a view, as in the paper, NaN where means do not concentrate; ``n_measured``, sequences.
+    Gives ``signal`` and ``signal_error`` (…, probe, lag); by ``noise``, too, ``scale``, ``deviation``, ``exponent`` and ``alpha``, one for
+    all probes and lags of a view, as in the paper, and NaN where means do not concentrate; and ``n_measured``, the number of sequences.
     """
     dataset_with("numbers", numbers, "statistic", "projection", "view")
     samples = xr.concat([numbers.statistic, numbers.projection], "noise").assign_coords(noise=list(NOISES))
@@ -95,19 +91,11 @@ def required(
     error: float | None = None,
     level: float | None = None,
 ) -> xr.DataArray:
-    """Compute how many sequences N(ℓ) each lag needs, from what `summary` keeps.
+    """Compute how many sequences N(ℓ) each lag needs, (…, probe, lag), from what `summary` keeps of a run.
 
-    Args:
-        results: A run, or a part of it in which the probes of a view are together.
-        rate: Exponent and scale; see the head of this module.
-        noise: ``"own"`` or ``"whole"``.
-        rule: ``"tested"``, N(ℓ) infinite where no signal is shown, or ``"plug-in"``.
-        twice: Multiply the mean of T, which is f m̄, with f once more; infinite in views without an envelope. See `LETTER`.
-        error: ε in (0, 0.5), the chance of a wrong sign.
-        level: Level of the test, in (0, 1).
-
-    Returns:
-        Sequences (…, probe, lag); infinite where the mean is not positive, α not above 1, or the number 0 in all sequences.
+    Infinite where the mean is not positive, α not above 1, or the number 0 in all sequences; and, by the rule ``"tested"``, where the test
+    declares no signal among all probes and lags given. With `twice` the mean of T, which is f m̄, is multiplied with f once more, and
+    N(ℓ) infinite in views without an envelope; see `LETTER`. `error` is ε in (0, 0.5), the chance of a wrong sign.
     """
     dataset_with("results", results, "signal", "scale", "alpha", "deviation")
     by_rate = one_of("rate", rate, RATES)
@@ -143,6 +131,7 @@ def windows(results: xr.Dataset, budgets: ArrayLike | None = None, *, definition
 
 def window_of(needed: xr.DataArray, budgets: ArrayLike, definition: str = "supremum") -> xr.DataArray:
     """Read windows in steps off N(ℓ), over ``budget``, the numbers of sequences N; for a single N without that dimension."""
+    finite_array("budgets", budgets)
     counts, lags = np.array(budgets), needed.lag.values.tolist()
     found = xr.apply_ufunc(
         lambda values: learnability_window(lags, values, np.atleast_1d(counts), definition=definition),
@@ -174,18 +163,10 @@ def detected(results: xr.Dataset, level: float | None = None) -> xr.DataArray:
 
 
 def significant(mean: ArrayLike, error: ArrayLike, count: ArrayLike, level: float) -> NDArray[np.bool_]:
-    """Say which means are above zero, with the error of any false claim among all probes and lags held at a level.
+    """Say which means, (..., probes, lags), are above zero, with the error of any false claim in a family held at a level.
 
-    One-sided t-tests with Holm's correction. For symmetric laws the t-test keeps its level however heavy the tails (Efron 1969).
-
-    Args:
-        mean: Means over sequences, shape (..., probes, lags).
-        error: Their standard errors, of the same shape.
-        count: Numbers of sequences, shape (...) or one for all.
-        level: The level, in (0, 1).
-
-    Returns:
-        Shape (..., probes, lags).
+    One-sided t-tests with Holm's correction; `count` is the number of sequences, (...) or one for all. For symmetric laws the t-test keeps
+    its level however heavy the tails (Efron 1969).
     """
     means, errors = finite_array("mean", mean), finite_array("error", error)
     require("error", errors, errors >= 0, "0 or above")
@@ -195,15 +176,7 @@ def significant(mean: ArrayLike, error: ArrayLike, count: ArrayLike, level: floa
 
 
 def holm(p: ArrayLike, level: float) -> NDArray[np.bool_]:
-    """Reject hypotheses with the error of any false rejection in a family held at a level, by Holm's procedure.
-
-    Args:
-        p: p-values, shape (..., probes, lags): a family is all probes and lags together.
-        level: The level, in (0, 1).
-
-    Returns:
-        Which are rejected, of the same shape.
-    """
+    """Reject hypotheses by Holm's procedure: the p-values, (..., probes, lags), of all probes and lags are a family, held at a level."""
     real_in("level", level, "(0, 1)")
     chance = finite_array("p", p)
     require("p", chance, (chance >= 0) & (chance <= 1), "in [0, 1]")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -29,16 +29,9 @@ from torch.func import vmap
 from torch.nn import functional
 
 from lwcore import window
-from lwcore.arguments import instance_of, integer_in
+from lwcore.arguments import instance_of, integer_in, one_of, sequence_of
 from lwcore.config import DiagnosticSettings
-from lwcore.gradient import (
-    Aim,
-    alignment,
-    immediate_sensitivity,
-    lag_statistics,
-    random_direction,
-    transported,
-)
+from lwcore.gradient import Aim, alignment, immediate_sensitivity, lag_statistics, random_direction, transported
 from lwcore.inference import summary
 from lwcore.network import Network
 from lwcore.tasks import Sequences
@@ -64,7 +57,9 @@ def measure(network: Network, sequences: Sequences, settings: DiagnosticSettings
     return measured.assign(observed[["statistic", "projection"]].sel(source="error", drop=True).astype(np.float32))
 
 
-def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings, seed: int) -> xr.Dataset:
+def observe(
+    network: Network, sequences: Sequences, settings: DiagnosticSettings, seed: int, sources: Collection[str] = SOURCES
+) -> xr.Dataset:
     """Read rates and, one number a sequence, statistics and projected gradients off a float64 copy of a network.
 
     Gives ``rate`` (order, lag, unit), the mean of ``|μ|``, with ``envelope``, ``time_scale`` and ``negative``, the share of rates below 0;
@@ -75,6 +70,8 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
     instance_of("sequences", sequences, Sequences).check()
     instance_of("settings", settings, DiagnosticSettings)
     integer_in("seed", seed, 0)
+    for source in sequence_of("sources", sources):
+        one_of("sources", source, SOURCES)
     network = copy.deepcopy(network).double()
     generator = torch.Generator().manual_seed(seed)
     randoms = [random_direction(network.cell, generator) for _ in range(settings.directions)]
@@ -91,7 +88,8 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
             x, y = (s[start : start + at_once].double() for s in part)
             trace = network.cell.trace(x)
             noise = spread * torch.randn(y.shape, generator=generator, dtype=torch.float64)
-            errors = torch.stack([network.residual(trace.outputs, y), -y, noise])
+            every = {"error": network.residual(trace.outputs, y), "target": -y, "noise": noise}
+            errors = torch.stack([every[source] for source in sources])
             errors[..., : lags[-1]] = 0.0
             yield _Batch(trace, errors, network.loss_gradients(torch.ones((), dtype=torch.float64)), lags)
 
@@ -118,7 +116,7 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
         coords={
             "order": list(settings.orders),
             "lag": ("lag", lags, {"long_name": "lag ℓ", "units": "steps"}),
-            "source": list(SOURCES),
+            "source": list(sources),
             "view": (
                 "probe",
                 [view for view in (*PAPER, "whole") for _ in randoms] + ["gradient"],
@@ -179,7 +177,11 @@ def _fix(batches: Iterable[_Batch], randoms: list[Direction]) -> _Fixed:
     aligned, gradients = [], []
     for batch in batches:
         moved = [batch.trace.carried(immediate_sensitivity(batch.trace, w)) for w in randoms]
-        aligned.append(torch.stack([torch.stack([_aligned(delta, m, batch) for m in moved]) for delta in batch.loss_gradients]))
+        at_lags = [
+            [torch.cat([alignment(delta, m, [lag], batch.ends).sum((0, 1)) for lag in batch.lags]) for m in moved]
+            for delta in batch.loss_gradients
+        ]
+        aligned.append(torch.stack([torch.stack(of_source) for of_source in at_lags]))
         gradients.append(torch.stack([of_lag.sum(1) for of_lag in batch.lag_gradients()], dim=1))
     total = torch.stack(gradients).sum(0).unsqueeze(2)
     random = torch.stack([_flat(w) for w in randoms]).expand(*total.shape[:2], -1, -1)
@@ -187,17 +189,13 @@ def _fix(batches: Iterable[_Batch], randoms: list[Direction]) -> _Fixed:
     return _Fixed(torch.stack(aligned).sum(0).sign(), directions, (directions * total).sum(-1).sign())
 
 
-def _aligned(loss_gradients: Tensor, sensitivity: Tensor, batch: _Batch) -> Float[Tensor, "lag H"]:
-    """Add alignments up over sequences and end points, one lag at a time."""
-    return torch.cat([alignment(loss_gradients, sensitivity, [lag], batch.ends).sum((0, 1)) for lag in batch.lags])
-
-
 def _numbers(batch: _Batch, randoms: list[Direction], fixed: _Fixed) -> tuple[Tensor, Tensor]:
     """One number a sequence for every source, probe and lag, and the whole gradient along the same directions: (source, probe, lag, B)."""
     moved = [batch.trace.carried(immediate_sensitivity(batch.trace, w)) for w in randoms]
-    looks = itertools.product(range(len(SOURCES)), range(len(randoms)))
-    aims = [Aim(batch.loss_gradients[s], moved[d], fixed.signs[s, d]) for s, d in looks]
-    paper = [lag_statistics(batch.trace, aims, batch.lags, order, batch.ends).mT.unflatten(0, (len(SOURCES), -1)) for order in PAPER]
+    deltas = batch.loss_gradients
+    looks = itertools.product(range(len(deltas)), range(len(randoms)))
+    aims = [Aim(deltas[s], moved[d], fixed.signs[s, d]) for s, d in looks]
+    paper = [lag_statistics(batch.trace, aims, batch.lags, order, batch.ends).mT.unflatten(0, (len(deltas), -1)) for order in PAPER]
     at_lags = zip(batch.lag_gradients(), fixed.directions.unbind(1), fixed.upwards.unbind(1), strict=True)
     exact = torch.stack([up.unsqueeze(-1) * torch.einsum("sbp,swp->swb", part, w) for part, w, up in at_lags], dim=2)
     whole = torch.einsum("sbp,slwp->swlb", batch.gradients(), fixed.directions)

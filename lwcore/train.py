@@ -123,7 +123,7 @@ def fit(
         descent.load_state_dict(state.optimizer)
     losses = list(state.losses)
     for step in range(state.step, steps):
-        chosen = torch.from_numpy(batch_indices(seed, step, total, batch_size))
+        chosen = torch.tensor(batch_indices(seed, step, total, batch_size))
         descent.zero_grad()
         loss = network.loss(sequences.inputs[chosen], sequences.targets[chosen])
         if not math.isfinite(loss.item()):

@@ -50,11 +50,9 @@ def test_nominal_power_is_what_means_of_a_known_law_do(alpha, noise):
 
 @pytest.mark.slow
 def test_false_windows_of_both_rules_are_those_of_their_definitions():
-    """Gaussian numbers and the reading with their variance, where both definitions are exact but for the estimated variance."""
+    """Gaussian numbers and the rate by their variance, where both definitions are exact but for the estimated variance."""
     trials = 150
-    found = counts(draw(2.0, 200, trials, np.random.default_rng(2), NOTHING), SETTINGS).sel(
-        reading="variance", noise_definition="lag", view="gradient"
-    )
+    found = counts(draw(2.0, 200, trials, np.random.default_rng(2), NOTHING), SETTINGS).sel(rate="variance", noise="own", view="gradient")
     assert within(found.too_long.sel(rule="plug-in"), trials, 1 - 0.9 ** len(NOTHING))
     assert within(found.too_long.sel(rule="tested"), trials, 0.05)
     assert within(found.seen.sel(rule="plug-in").values, trials, 0.1).all()
@@ -64,12 +62,12 @@ def test_false_windows_of_both_rules_are_those_of_their_definitions():
 @pytest.mark.slow
 def test_lags_are_seen_as_often_as_the_law_says():
     trials, found = 100, counts(draw(1.6, 400, 100, np.random.default_rng(3)), SETTINGS, 6)
-    for noise, ratio in (("lag", 1.0), ("total", calibration.whole_scale(1.6))):
+    for noise, ratio in (("own", 1.0), ("whole", calibration.whole_scale(1.6))):
         strength = np.array(PLANTED) * (calibration.whole_scale(1.6) / ratio) ** (1.6 / 0.6)
         nominal = nominal_power(1.6, strength, ratio)
-        seen = found.seen.sel(rule="plug-in", reading="mean", noise_definition=noise).squeeze("probe")
+        seen = found.seen.sel(rule="plug-in", rate="mean", noise=noise).squeeze("probe")
         assert within(seen.values, trials, nominal, 0.9999).mean() >= 0.9, (noise, seen.values / trials, nominal)
-    window = found.sel(rule="plug-in", reading="mean", noise_definition="total", view="gradient")
+    window = found.sel(rule="plug-in", rate="mean", noise="whole", view="gradient")
     beyond = 1 - np.prod(1 - nominal_power(1.6, np.array(PLANTED)[6:], calibration.whole_scale(1.6)))
     assert within(window.too_long, trials, beyond, 0.9999)
     assert int(window.too_long) + int(window.too_short) < trials
@@ -78,10 +76,10 @@ def test_lags_are_seen_as_often_as_the_law_says():
 def test_signs_at_random_take_every_signal_away():
     numbers = draw(2.0, 100, 1, np.random.default_rng(4), [400.0] * 6).isel(trial=0)
     true = counts(numbers.expand_dims("trial"), SETTINGS)
-    assert (true.too_long.sel(noise_definition="lag", reading="variance") == 1).all()
+    assert (true.too_long.sel(noise="own", rate="variance") == 1).all()
     found = false_windows(numbers, SETTINGS, np.random.default_rng(5), draws=300)
     assert found.attrs["trials"] == 300
-    tested = found.too_long.sel(rule="tested", noise_definition="lag", reading="variance", view="gradient")
+    tested = found.too_long.sel(rule="tested", noise="own", rate="variance", view="gradient")
     assert tested / 300 < 0.12  # lags share their signs: at or below the level, give or take chance
     xr.testing.assert_identical(found, false_windows(numbers, SETTINGS, np.random.default_rng(5), draws=300))
 
@@ -99,9 +97,9 @@ def test_a_view_has_a_window_if_any_of_its_probes_has():
         name: xr.concat([one[name], -one[name]], "probe").assign_coords(view=("probe", ["gradient"] * 2))
         for name in ("statistic", "projection")
     }
-    two = xr.Dataset(parts).assign(rate=one.rate)
-    found = counts(two, SETTINGS).sel(rule="plug-in", reading="variance", noise_definition="lag")
-    single = [counts(two.isel(probe=[i]), SETTINGS).sel(rule="plug-in", reading="variance", noise_definition="lag") for i in (0, 1)]
+    two = xr.Dataset(parts)
+    found = counts(two, SETTINGS).sel(rule="plug-in", rate="variance", noise="own")
+    single = [counts(two.isel(probe=[i]), SETTINGS).sel(rule="plug-in", rate="variance", noise="own") for i in (0, 1)]
     assert int(found.too_long.max()) > max(int(s.too_long.max()) for s in single)
     assert set(found.seen.dims) == {"probe", "lag"}
 

@@ -56,7 +56,7 @@ def test_mean_of_clipped_numbers_sees_the_shift_that_theory_says():
 def test_effects_on_stable_noise():
     """Quantiles blind to what is clipped read the same α; the exponent goes to 2 and fewer sequences are needed."""
     rng = np.random.default_rng(2)
-    found = clipping.effects(SymmetricStable(1.3).sample((30, 1024), rng), "total", rng, (1.0, 0.95, 0.5))
+    found = clipping.effects(SymmetricStable(1.3).sample((30, 1024), rng), "whole", rng, (1.0, 0.95, 0.5))
     before, lightly, hard = (found.sel(share=s) for s in found.share.values)
     assert float(before.alpha.sel(fit="mcculloch")) == float(lightly.alpha.sel(fit="mcculloch")) == pytest.approx(1.3, abs=0.06)
     assert (hard.alpha == 2).all()
@@ -70,21 +70,21 @@ def test_effects_on_stable_noise():
 def test_effects_on_gaussian_noise_are_losses():
     """Without heavy tails clipping at c wins nothing: the gain is 2 c²/(E clip² in unit scale), below 1."""
     rng = np.random.default_rng(3)
-    found = clipping.effects(SymmetricStable(2.0).sample((60, 1024), rng), "total", rng, (1.0, 0.5))
+    found = clipping.effects(SymmetricStable(2.0).sample((60, 1024), rng), "whole", rng, (1.0, 0.5))
     assert float(found.gain[1]) == pytest.approx(2 * clipping.information(2.0, [0.5])["used by their mean"].iloc[0], rel=0.1)
 
 
 def test_signal_of_a_lag_is_clipped_too():
     rng = np.random.default_rng(4)
     x = rng.exponential(size=(20, 1024))
-    kept = float(clipping.effects(x, "lag", rng, (0.5,)).kept[0])
+    kept = float(clipping.effects(x, "own", rng, (0.5,)).kept[0])
     reach = np.log(2)
     assert kept == pytest.approx(1 - np.exp(-reach), abs=0.03)  # E min(x, C)
 
 
 def test_table_counts_rises():
     rng = np.random.default_rng(5)
-    stable_noise = clipping.effects(SymmetricStable(1.5).sample((20, 1024), rng), "total", rng, (1.0, 0.95))
+    stable_noise = clipping.effects(SymmetricStable(1.5).sample((20, 1024), rng), "whole", rng, (1.0, 0.95))
     networks = stable_noise.expand_dims(model=["GRU"], seed=[1, 2, 3])
     table = tables_robust.clipping(1.5, stable_noise, {"case": networks}, 0.95)
     assert table.loc["signal", "case"] == "1.00 → 0.95; rises in 0 of 3"

@@ -8,9 +8,10 @@ import xarray as xr
 from scipy import stats
 
 from lwcore import controls
+from lwcore.bounds import sample_complexity
 from lwcore.config import Config
 from lwcore.experiment import run
-from lwcore.inference import holm, infer, probes
+from lwcore.inference import LETTER, probes, windows
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +25,7 @@ def kept():
 
 def test_windows_do_not_change(kept):
     table = controls.invariances(kept, np.random.default_rng(0))
-    readings, budgets = kept.sizes["reading"], kept.sizes["budget"]
-    assert (table.windows == 2 * 7 * 2 * 2 * 2 * readings * budgets).all(), "models, probes, noises, rules, definitions"
+    assert (table.windows == 2 * 7 * 2 * 2 * 2 * 5 * 4).all(), "models, probes, noises, rules, definitions, ways to N(ℓ), budgets"
     assert (table.changed == 0).all()
     assert len(table) == 4
 
@@ -59,28 +59,18 @@ def test_nulls_are_counted(kept):
     assert strict > loose
 
 
-def test_recorded_null_is_decided_as_the_run_decided(kept):
-    """At the run's own level, the decisions read off mean and standard error are those stored."""
-    level = Config.model_validate_json(kept.attrs["configuration"]).diagnostics.significance
-    for source in ("noise", "error"):
-        one = kept.sel(source=source).transpose("model", "seed", "probe", "lag", ...)
-        p = stats.t.sf(one.signal / one.signal_error, 99)
-        for view in ("zeroth", "whole", "gradient"):
-            own = np.flatnonzero(kept.view == view)
-            np.testing.assert_array_equal(holm(p[:, :, own], level), one.detected.values[:, :, own])
-
-
+@pytest.mark.parametrize("how", [{}, {"rate": "variance"}, LETTER])
 @pytest.mark.parametrize("error", [0.1, 0.001])
-def test_another_error_gives_what_a_run_with_it_would(kept, error):
-    """The kept numbers, of the error's own gradient, stand in the place of the null; `infer` reads them with the other ε."""
+def test_another_error_gives_what_a_run_with_it_would(kept, error, how):
+    """The numbers of the error's own gradient stand in the place of the null, in a run that asks for the other ε."""
     swapped = kept.sel(source=["error"]).assign_coords(source=["noise"])
-    settings = Config.model_validate_json(kept.attrs["configuration"]).diagnostics.model_copy(update={"error": error})
-    numbers = kept[["rate", "statistic", "projection"]].astype(float)
-    found = controls.believed(swapped, 8, error, "zeroth")
-    again = probes(infer(numbers, settings), "zeroth").window.sel(rule="plug-in", definition="supremum", noise_definition="lag", budget=8)
-    expected = again.sel(reading=found.reading).transpose(*found.dims) > 0
+    asked = Config.model_validate_json(kept.attrs["configuration"]).but(diagnostics={"error": error})
+    again = kept.assign_attrs(configuration=asked.model_dump_json())
+    budgets = [1, 8, 64, 512, 4096]
+    expected = windows(probes(again, "zeroth", "error"), budgets, rule="plug-in", **how) > 0
     assert 0 < int(expected.sum()) < expected.size
-    np.testing.assert_array_equal(found.values, expected.values)
+    for n in budgets:
+        xr.testing.assert_equal(controls.believed(swapped, n, error, "zeroth", **how), expected.sel(budget=n, drop=True))
 
 
 def test_windows_by_chance_are_as_rare_as_the_error(kept):
@@ -98,12 +88,7 @@ def test_windows_by_chance_are_as_rare_as_the_error(kept):
 
 
 def test_directions_that_agree_and_differ(kept):
-    same = kept.copy(deep=True)
-    for name in ("required", "window"):
-        values = same[name].transpose("probe", ...).values
-        values[1], values[3], values[5] = values[0], values[2], values[4]
-        same[name] = same[name].transpose("probe", ...).copy(data=values)
-    table = controls.other_directions(same, 512)
+    table = controls.other_directions(kept.isel(probe=[0, 0, 2, 2, 4, 4, 6]), 512)
     assert (table["same window"] == "4 of 4").all()
     assert (table["larger window"] == table["smaller window"]).all()
     assert (table["ratio of N(ℓ)"].dropna() == 1).all()
@@ -114,8 +99,10 @@ def test_directions_that_agree_and_differ(kept):
 def test_order_of_lags_matters_where_it_should(kept):
     """N(ℓ) that rises with the lag: shuffled, the first passage is shorter and the supremum longer."""
     lags = kept.lag.values
-    rising = xr.zeros_like(kept.required) + 10.0 * kept.lag**2
-    table = controls.shuffled_lags(kept.assign(required=rising), 250, np.random.default_rng(0), draws=200)
+    unit = sample_complexity(1.0, 1.0, np.sqrt(0.5), 2.0, 0.1)  # of a deviation of 1
+    signal = xr.zeros_like(kept.signal) + np.sqrt(unit / 10) / kept.lag
+    rising = kept.assign(signal=signal, deviation=xr.ones_like(kept.deviation), signal_error=xr.full_like(signal, 1e-9))
+    table = controls.shuffled_lags(rising, 251, np.random.default_rng(0), draws=200)
     assert (table.window == max(lag for lag in lags if 10 * lag**2 <= 250)).all()
     first, longest = table.xs("first_passage", level="definition"), table.xs("supremum", level="definition")
     assert (first["% longer than shuffled"] == 100).all()

@@ -147,9 +147,7 @@ def test_the_exponent_is_that_of_the_noise():
 
     rng = np.random.default_rng(0)
     assert abs(exponent_of_means(rng.standard_normal((1, 200_000)))[0] - 2) < 0.02
-    assert (
-        abs(exponent_of_means(rng.standard_cauchy((1, 200_000)))[0]) > 20
-    )  # p = 1/(1 − 1/1) of a mean that does not concentrate: infinite
+    assert abs(exponent_of_means(rng.standard_cauchy((1, 200_000)))[0]) > 20  # p = 1/(1 − 1/1) where means do not concentrate: infinite
 
 
 def test_it_shows_itself_is_stored_and_drawn(found, tmp_path):

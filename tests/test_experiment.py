@@ -40,7 +40,7 @@ def test_result_is_stored_whole_with_its_provenance(undisturbed):
     assert [p.name for p in folder.iterdir()] == ["smoke.nc"]
     stored = load(folder / "smoke.nc")
     xr.testing.assert_identical(stored, dataset)
-    assert dict(stored.sizes) == dict(dataset.sizes) | {"model": 2, "seed": 2, "lag": 6, "budget": 3, "unit": 6}
+    assert dict(stored.sizes) == dict(dataset.sizes) | {"model": 2, "seed": 2, "lag": 6, "noise": 2, "unit": 6}
     assert Config.model_validate_json(stored.attrs["configuration"]) == SMOKE
     for name, variable in stored.items():
         assert variable.attrs["long_name"], name
@@ -179,7 +179,7 @@ def test_members_are_independent_of_one_another(undisturbed):
     alone = run_member(SMOKE, "DiagGate", 2)
     together = undisturbed[0].sel(model="DiagGate", seed=2)
     np.testing.assert_array_equal(alone.loss, together.loss)
-    np.testing.assert_array_equal(alone.window, together.window)
+    np.testing.assert_array_equal(alone.signal, together.signal)
 
 
 @pytest.mark.slow
@@ -276,7 +276,7 @@ def test_course_and_numbers_are_stored_when_asked_for(undisturbed):
     result = run_member(asked, "DiagGate", 1)
     plain = undisturbed[0].sel(model="DiagGate", seed=1)
     assert not {"statistic", "retention"} & set(plain.variables)
-    np.testing.assert_array_equal(result.window, plain.window)
+    np.testing.assert_array_equal(result.signal, plain.signal)
     np.testing.assert_allclose(result.statistic.mean("sequence"), plain.signal.sel(source="error"), rtol=1e-4, atol=1e-9)
     assert result.statistic.dtype == np.float32
     assert result.retention.sel(snapshot=0).values == pytest.approx(0.7, abs=0.02)
@@ -319,7 +319,7 @@ def test_damaged_member_is_named_set_aside_and_computed_anew(undisturbed, tmp_pa
     member.write_bytes(whole)
     with pytest.warns(UserWarning, match=r"ConstGate-1\.nc': not a whole result file \(its checksum does not fit: damaged\)"):
         result = run(one, directory=tmp_path, progress=False)
-    np.testing.assert_array_equal(result.window.squeeze(), undisturbed[0].window.sel(model="ConstGate", seed=1))
+    np.testing.assert_array_equal(result.signal.squeeze(), undisturbed[0].signal.sel(model="ConstGate", seed=1))
 
 
 def test_damaged_or_unverified_result_is_set_aside_and_made_anew(tmp_path):

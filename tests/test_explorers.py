@@ -12,6 +12,7 @@ from scipy import optimize, special, stats
 
 from lwcore import interactive, mixtures, spectra
 from lwcore.bounds import detection_threshold, sample_complexity
+from lwcore.inference import OPTIMISER, probes, required, windows
 from lwcore.results import load
 from lwcore.window import learnability_window, mixture_envelope, time_scales
 from tests.built_book import ROOT
@@ -123,15 +124,15 @@ def browser(run):
     return interactive.results_browser(run)
 
 
-def chosen(run, view, noise, reading, source="error"):
-    at = {"noise_definition": noise, "reading": reading, "source": source, "rule": "tested", "definition": "supremum"}
-    return run[["required", "window"]].sel(at).isel(probe=run.view.values == view)
+def chosen(run, view, source="error"):
+    own = probes(run, view, source)
+    return xr.Dataset({"required": required(own, **OPTIMISER), "window": windows(own, **OPTIMISER)})
 
 
 @pytest.mark.parametrize(("seed", "look", "view", "order"), [("1001", 0, "zeroth", "zeroth"), ("median", 3, "gradient", "exact")])
 def test_browser_shows_what_was_measured(run, browser, seed, look, view, order):
     choices = {"model": "DiagGate", "seed": seed, "look": look, "noise": 1, "estimate": 1, "at": 3}
-    one = chosen(run, view, "total", "variance").sel(model="DiagGate")
+    one = chosen(run, view).sel(model="DiagGate")
     envelope = run.envelope.sel(model="DiagGate", order=order)
     if seed == "median":
         one, envelope = one.median(("seed", "probe")).expand_dims("probe"), envelope.median("seed")
@@ -144,20 +145,20 @@ def test_browser_shows_what_was_measured(run, browser, seed, look, view, order):
     lag, value = drawn(browser, "envelope", ["lag", "value"], **choices)
     assert numbers(lag) == run.lag.values.tolist()
     assert numbers(value) == pytest.approx(envelope.values, rel=5e-3)
-    required = one.required.transpose("probe", "lag")
+    needed = one.required.transpose("probe", "lag")
     assert numbers(drawn(browser, "required", ["required"], **choices)[0]) == pytest.approx(
-        required.where(required < 1e10).values.ravel(), rel=5e-3, nan_ok=True
+        needed.where(needed < 1e10).values.ravel(), rel=5e-3, nan_ok=True
     )
     window = one.window.transpose("probe", "budget")
     direction, budget, steps = map(numbers, drawn(browser, "window", ["direction", "budget", "steps"], **choices))
-    assert direction == np.repeat(np.arange(len(window.probe)), len(run.budget)).tolist()
-    assert budget == np.tile(run.budget, len(window.probe)).tolist()
+    assert direction == np.repeat(np.arange(len(window.probe)), len(window.budget)).tolist()
+    assert budget == np.tile(window.budget, len(window.probe)).tolist()
     assert steps == pytest.approx(window.where(window > 0).values.ravel(), rel=5e-4, nan_ok=True)
     words = ", ".join(f"DiagGate {steps:g}" if steps else "DiagGate none" for steps in window.isel(budget=3).values)
     assert set(drawn(browser, "reading", ["reading"], **choices)[0]) == {f"Window at N = 64, in steps: {words}."}
     null = drawn(browser, "control", ["steps"], **choices)[0]
     assert numbers(null) == pytest.approx(
-        [n or np.nan for n in chosen(run, view, "total", "variance", "noise").window.max(("model", "seed", "probe")).values], nan_ok=True
+        [n or np.nan for n in chosen(run, view, "noise").window.max(("model", "seed", "probe")).values], nan_ok=True
     )
 
 
@@ -169,7 +170,7 @@ def test_browser_shows_all_cells_at_once(run, browser):
 
 
 def test_browser_refuses_what_has_no_windows():
-    with pytest.raises(ValueError, match="required, window missing"):
+    with pytest.raises(ValueError, match="envelope, signal, scale missing"):
         interactive.results_browser(load(ROOT / "book" / "results" / "spectra.nc"))
 
 

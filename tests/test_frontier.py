@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from lwcore.bounds import sample_complexity
 from lwcore.frontier import (
     at_task,
     ease,
@@ -108,25 +109,17 @@ def test_end_table_shows_share_and_losses(needed):
 
 def start_of(needed):
     """Untrained networks whose probes all predict N(ℓ), measured at every lag on every task; off the diagonal, nonsense."""
-    names = {
-        "rule": ["tested", "plug-in"],
-        "reading": ["mean", "variance", "optimal", "paper_v2", "letter_v2"],
-        "source": ["error", "target", "noise"],
-        "noise_definition": ["lag", "total"],
-        "order": ["zeroth", "exact"],
-    }
-    dims = {dim: xr.DataArray(values, dims=dim, coords={dim: values}) for dim, values in names.items()}
+    names = {"source": ["error", "target", "noise"], "noise": ["own", "whole"], "view": ("probe", ["zeroth", "zeroth", "gradient"])}
+    shape = xr.DataArray(np.ones((3, 2, 3)), names, ["source", "noise", "probe"])
     task = xr.DataArray(LAGS, dims="task", coords={"task": LAGS})
-    square = needed.where(needed.lag == task, 1e-3)
-    probes = xr.zeros_like(xr.DataArray(np.zeros(3), dims="probe", coords={"view": ("probe", ["zeroth", "zeroth", "gradient"])}))
-    full = square + probes + 0 * sum(xr.ones_like(dims[d], float) for d in ("source", "noise_definition"))
-    required = full + 0 * sum(xr.ones_like(dims[d], float) for d in ("rule", "reading"))
+    square = needed.where(needed.lag == task, 1e-3) * shape
+    unit = sample_complexity(1.0, 1.0, np.sqrt(0.5), 2.0, 0.1)  # of a deviation of 1
     return xr.Dataset(
         {
-            "required": required.assign_attrs(units="sequences"),
-            "signal": (1 / np.sqrt(full)).isel(noise_definition=0, drop=True),
-            "scale": xr.ones_like(full),
-            "envelope": 1 / np.sqrt(square) + 0 * xr.ones_like(dims["order"], float),
+            "signal": np.sqrt(unit / square.isel(noise=0, drop=True)),
+            "scale": xr.full_like(square, np.nan),
+            "alpha": xr.full_like(square.isel(lag=0, drop=True), np.nan),
+            "deviation": xr.ones_like(square),
         }
     )
 
@@ -134,5 +127,5 @@ def start_of(needed):
 def test_predictions_are_read_at_the_tasks_own_lag(needed):
     start = at_task(start_of(needed).isel(task=[2, 0, 1, 3]))
     assert start.lag.values.tolist() == LAGS
-    found = predicted_needed(start, "gradient", "total", "variance", "target")
+    found = predicted_needed(start, "gradient", "target", rate="variance", noise="whole", error=0.1)
     np.testing.assert_allclose(found.transpose(*needed.dims), needed)

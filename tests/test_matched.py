@@ -11,13 +11,13 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from lwcore.bptt import matched_statistic, random_direction
 from scipy import stats
 
 from lwcore import matched
-from lwcore.config import Config
-from lwcore.inference import infer
+from lwcore.gradient import matched_statistic, random_direction
+from lwcore.inference import LETTER, RATES, required, summary
 from lwcore.network import Network
+from lwcore.transport import envelope
 from tests import oracles
 from tests.networks import CELLS, draw, make
 
@@ -146,31 +146,26 @@ def test_a_factor_that_all_rates_at_a_lag_share_cancels(log_factors, seed):
     generator, lags, factors = torch.Generator().manual_seed(seed), [1, 2, 4, 8], np.exp(log_factors)
     rates = torch.randn(64, 3, 4, 5, generator=generator, dtype=torch.float64)  # of both signs, and no factor of any kind
     alignments = 0.3 * rates.sign() + torch.randn(rates.shape, generator=generator, dtype=torch.float64)
-    settings = Config.named("smoke").diagnostics.model_copy(update={"lags": tuple(lags)})
-
     whole = alignments.sum((1, 2, 3)).expand(1, 4, -1).numpy()  # a gradient that is not weighted by the lag's rates
 
     def found(rates):
         statistic = matched_statistic(rates, alignments, torch.ones(4, 5, dtype=torch.float64)).T[None].numpy()
-        variables = {
-            "rate": (("order", "lag", "unit"), rates.abs().mean((0, 1))[None].numpy()),
-            "statistic": (("probe", "lag", "sequence"), statistic),
-            "projection": (("probe", "lag", "sequence"), whole),
-        }
-        return infer(xr.Dataset(variables, {"lag": lags, "order": ["first"], "view": ("probe", ["first"])}), settings).isel(probe=0)
+        variables = {"statistic": (("probe", "lag", "sequence"), statistic), "projection": (("probe", "lag", "sequence"), whole)}
+        kept = summary(xr.Dataset(variables, {"lag": lags, "view": ("probe", ["first"])}))
+        return kept.assign(envelope=(("order", "lag"), envelope(rates)[None].numpy())).assign_coords(order=["first"])
 
     plain, scaled = found(rates), found(rates * torch.as_tensor(factors)[:, None])
     close = functools.partial(xr.testing.assert_allclose, check_dim_order=False)
     gamma = xr.DataArray(factors, {"lag": lags})
     for name in ("signal", "envelope"):
         close(scaled[name], gamma * plain[name], rtol=1e-12)
-    before, after = plain.sel(noise_definition="lag"), scaled.sel(noise_definition="lag")
+    before, after = (one.sel(noise="own", drop=True) for one in (plain, scaled))
     close(after.scale, gamma * before.scale, rtol=1e-12)
     close(after.alpha, before.alpha, rtol=1e-12)
-    power = xr.where(before.reading == "letter_v2", before.alpha, 0.0)  # of 1/γ; in the noise of the whole gradient it is 2
-    close(after.required, before.required * gamma**-power, rtol=1e-9)
-    before, after = (one.required.sel(noise_definition="total", reading="variance") for one in (plain, scaled))
-    close(after, before * gamma**-2, rtol=1e-9)
+    ways = [({"rate": rate}, 0.0) for rate in RATES]  # and the power of 1/γ
+    for how, power in (*ways, (LETTER, before.alpha), ({"noise": "whole", "rate": "variance"}, 2.0)):
+        before_n, after_n = (required(one, rule="plug-in", error=0.1, **how) for one in (plain, scaled))
+        close(after_n, before_n * gamma**-power, rtol=1e-9)
 
 
 def fluctuating(steps, widen=0.0, sequences=20_000, hidden=4):

@@ -8,6 +8,7 @@ import xarray as xr
 
 from lwcore import prediction
 from lwcore.experiment import Config, run
+from lwcore.inference import LETTER, probes, required
 from lwcore.prediction import learned_share, left_over, predictors, share_table, task_predictors
 
 
@@ -60,14 +61,13 @@ def test_predictors_are_the_numbers_of_the_run(smoke):
         products = np.exp(-2 * chosen(scores, "lag × √parameters").sel(model=model)).transpose("lag", "seed")
         np.testing.assert_allclose(products.isel(seed=0), measured.lag**2 * count)
     np.testing.assert_allclose(np.exp(chosen(scores, "envelope, exact")), measured.envelope.sel(order="exact"))
-    own = measured.isel(probe=np.flatnonzero(measured.view == "gradient")).squeeze("probe")
-    for noise, words in (("lag", "own"), ("total", "whole")):
-        needed = own.required.sel(rule="plug-in", reading="variance", noise_definition=noise, source="target")
-        np.testing.assert_allclose(np.exp(-chosen(scores, f"N: gradient, {words} noise, variance", "target")), needed)
-        ratio = (own.signal / own.scale.sel(noise_definition=noise)).sel(source="error")
-        np.testing.assert_allclose(chosen(scores, f"signal/scale: gradient, {words} noise", "error"), ratio)
-    letter = measured.isel(probe=np.flatnonzero(measured.view == "first")).sel(rule="plug-in", reading="letter_v2", source="error")
-    middle = -np.log(letter.required.sel(noise_definition="lag")).median("probe")
+    for noise in ("own", "whole"):
+        needed = required(probes(measured, "gradient", "target"), rule="plug-in", rate="variance", noise=noise).squeeze("probe")
+        np.testing.assert_allclose(np.exp(-chosen(scores, f"N: gradient, {noise} noise, variance", "target")), needed)
+        own = probes(measured, "gradient", "error").squeeze("probe")
+        ratio = own.signal / own.scale.sel(noise=noise)
+        np.testing.assert_allclose(chosen(scores, f"signal/scale: gradient, {noise} noise", "error"), ratio)
+    middle = -np.log(required(probes(measured, "first", "error"), rule="plug-in", **LETTER)).median("probe")
     np.testing.assert_allclose(chosen(scores, "N: first, own noise, v2 to the letter", "error"), middle)
     assert not any("letter" in name and ("gradient" in name or "whole" in name) for name, _ in labels)
 

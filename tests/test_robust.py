@@ -26,8 +26,10 @@ def made_run(draw, shift, noise_scale=1.0, lags=LAGS):
         {
             "statistic": (dims, draw(rng, size=shape) + np.asarray(shift)[:, None]),
             "projection": (dims, whole),
-            "alpha": ((*common, "noise_definition"), np.full((1, 2, 1, len(views), 2), 1.7)),
-            "detected": ((*common, "lag"), np.ones((1, 2, 1, len(views), len(lags)), bool)),
+            "alpha": ((*common, "noise"), np.full((1, 2, 1, len(views), 2), 1.7)),
+            "signal": ((*common, "lag"), np.ones((1, 2, 1, len(views), len(lags)))),
+            "signal_error": ((*common, "lag"), np.full((1, 2, 1, len(views), len(lags)), 1e-3)),
+            "n_measured": SEQUENCES,
         },
         coords={
             "model": ["GRU"],
@@ -35,10 +37,9 @@ def made_run(draw, shift, noise_scale=1.0, lags=LAGS):
             "source": ["error"],
             "view": ("probe", views),
             "lag": lags,
-            "noise_definition": ["lag", "total"],
-            "budget": [8, 64, 1024, 8192],
+            "noise": ["own", "whole"],
         },
-        attrs=provenance(Config.named("smoke")),
+        attrs=provenance(Config.named("smoke").but(diagnostics={"budgets": [8, 64, 1024, 8192]})),
     )
 
 
@@ -72,7 +73,7 @@ def test_bias_only_hurts_and_hides_what_is_smaller():
 )
 def test_gain_of_the_median_is_its_efficiency(draw, median):
     """4 p(0)² times the variance, in the limit: 2/π for a Gaussian, 2 for a Laplace law."""
-    study = robust.study(made_run(draw, [0.3, 0.3, 0.3]), "whole", "total", np.random.default_rng(1))
+    study = robust.study(made_run(draw, [0.3, 0.3, 0.3]), "whole", "whole", np.random.default_rng(1))
     gain = study.gain.median(("probe", "lag")).mean("seed").squeeze()
     assert float(gain.sel(estimator="median")) == pytest.approx(median, rel=0.3)
     assert float(gain.sel(estimator="mean")) == 1
@@ -81,7 +82,7 @@ def test_gain_of_the_median_is_its_efficiency(draw, median):
 def test_number_for_the_mean_is_the_normal_one_in_both_noises():
     shift = np.array([0.5, 0.3, 0.2])
     made = made_run(np.random.Generator.normal, shift, noise_scale=2.0)
-    for noise, scale in (("lag", 1.0), ("total", 2.0)):
+    for noise, scale in (("own", 1.0), ("whole", 2.0)):
         needed = robust.study(made, "gradient", noise, np.random.default_rng(2)).required.sel(estimator="mean")
         expected = (stats.norm.ppf(0.9) * scale / shift) ** 2
         np.testing.assert_allclose(needed.mean(("seed", "probe")).squeeze(), expected, rtol=0.35)
@@ -91,7 +92,7 @@ def test_bias_of_a_skewed_law_is_found_and_paid_for():
     """The median of an exponential law lies 1 − log 2 below its mean: it gets the sign of a smaller mean wrong, or never tells it."""
     made = made_run(centred_exponential, [0.2, 0.25, 0.6])
     bias = np.log(2) - 1
-    for noise in ("lag", "total"):
+    for noise in ("own", "whole"):
         study = robust.study(made, "whole", noise, np.random.default_rng(3))
         found = study.bias.sel(estimator="median").mean(("seed", "probe")).squeeze()
         np.testing.assert_allclose(found, bias, atol=0.06)
@@ -106,8 +107,8 @@ def test_bias_of_a_skewed_law_is_found_and_paid_for():
 
 def test_lags_not_detected_are_not_judged():
     made = made_run(np.random.Generator.normal, [0.5, 0.5, 0.5])
-    made["detected"] = made.detected & (made.lag < 4)
-    study = robust.study(made, "whole", "lag", np.random.default_rng(4))
+    made["signal"] = made.signal.where(made.lag < 4, -1.0)
+    study = robust.study(made, "whole", "own", np.random.default_rng(4))
     assert study.required.sel(lag=4).isnull().all()
     assert int(study.window.max()) == 2
 
@@ -115,7 +116,7 @@ def test_lags_not_detected_are_not_judged():
 def test_control_tells_stable_numbers_from_measured_ones():
     """Of 100 lags the exponent takes every fifth: one column gives it with an error near 0.1, the median of 20 with one near 0.03."""
     made = made_run(np.random.Generator.normal, [0.3] * 100, lags=list(range(1, 101)))
-    study = robust.study(made, "gradient", "lag", np.random.default_rng(5))
+    study = robust.study(made, "gradient", "own", np.random.default_rng(5))
     assert study.implied.values == pytest.approx(1.7 / 0.7)
     assert (study.exponent.sel(estimator="mean") < 2.1).all()
     assert (study.control.sel(estimator="mean") > 2.1).all()
@@ -131,7 +132,7 @@ def test_largest_number_tells_a_giant_whatever_scale_and_location():
 def test_largest_stable_number_follows_the_tail():
     """Of Gaussian numbers the largest has a known median; stable ones of α = 1.7 have a far larger one."""
     made = made_run(np.random.Generator.normal, [0.3] * 3)
-    study = robust.study(made, "whole", "lag", np.random.default_rng(10))
+    study = robust.study(made, "whole", "own", np.random.default_rng(10))
     gaussian = stats.norm.isf((1 - 0.5 ** (1 / SEQUENCES)) / 2)
     np.testing.assert_allclose(study.largest, gaussian, rtol=0.2)
     assert (study.largest_control > 2 * gaussian).all()
@@ -154,9 +155,9 @@ def test_tables_name_every_case(compared):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda made: robust.numbers(made, "second", "lag"), "view = 'second': must be one of"),
-        (lambda made: robust.numbers(made, "whole", "all"), "noise = 'all': must be one of 'lag', 'total'"),
-        (lambda made: robust.numbers(made.drop_vars("statistic"), "whole", "lag"), "keep_numbers = true"),
+        (lambda made: robust.numbers(made, "second", "own"), "view = 'second': must be one of"),
+        (lambda made: robust.numbers(made, "whole", "all"), "noise = 'all': must be one of 'own', 'whole'"),
+        (lambda made: robust.numbers(made.drop_vars("statistic"), "whole", "own"), "keep_numbers = true"),
         (lambda made: robust.sequences_for_sign(1.0, 0.0, 1.0, 0.5), r"error = 0.5: must lie in \(0, 0.5\)"),
     ],
 )

@@ -11,6 +11,7 @@ import torch
 from lwcore import cells, starts
 from lwcore.config import Config
 from lwcore.experiment import run, run_member
+from lwcore.inference import probes, windows
 from lwcore.network import Network
 from lwcore.spectra import learned_share
 from lwcore.transport import effective_rates
@@ -67,11 +68,10 @@ def test_start_at_the_plain_time_scale_is_the_plain_run(tmp_path, runs):
 
 
 def test_comparison_is_seed_by_seed(runs):
-    budget = int(runs.budget[-1])
-    table = starts.compare(runs, budget)
+    table = starts.compare(runs, 512)
     assert table.loc["plain", "more than plain"] == "+0.00 (+0.00 to +0.00)"
     share = learned_share(runs.isel(snapshot=-1, model=0))
     gain = (share.sel(start="slow") - share.sel(start="plain")).values
     assert table.loc["slow", "more than plain"] == f"{gain.mean():+.2f} ({gain.min():+.2f} to {gain.max():+.2f})"
-    with pytest.raises(ValueError, match="n_sequences = 7: must be one of"):
-        starts.compare(runs, 7)
+    window = windows(probes(runs.isel(model=0), "gradient", "error"), 512, noise="whole", rate="variance").mean("probe").sel(start="slow")
+    assert table.loc["slow", "the optimiser's window"] == f"{window.mean():.0f} ({window.min():.0f} to {window.max():.0f})"

@@ -18,7 +18,7 @@ from tests.bad_inputs.labelled import NO_DATASET, RESULTS, labelled
 from tests.bad_inputs.labelled import results as run
 from tests.bad_inputs.networks import FEW, NETWORK, SEQUENCES, TASK
 from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, numbers, object_of, real, word, wrong
-from tests.bad_inputs.theory import ERROR
+from tests.bad_inputs.theory import ERROR, NEGATIVE
 
 CONFIG = config.Config.named("smoke")
 SETTINGS = object_of(CONFIG.diagnostics, CONFIG, {"lags": [1]})
@@ -59,13 +59,16 @@ DOORS = [
             ),
         ),
     ),
-    Door(inference.infer, observed=Argument(RESULTS, NO_DATASET), settings=SETTINGS),
+    Door(inference.summary, numbers=run()),
+    Door(inference.detected, results=run(), level=LEVEL),
     Door(
-        inference.significant,
-        {"statistics": "(statistics|number of sequences)"},
-        statistics=array(np.ones((2, 3, 20)), Bad(np.ones((2, 3, 1)), ValueError, "1")),
-        level=LEVEL,
+        inference.required, results=run(), rate=word("mean").also(wrong("letter_v2")), noise=word("own"), rule=word("tested"), error=ERROR
     ),
+    Door(
+        inference.windows, {"budgets": "(budgets|n_sequences)"}, results=run(), budgets=array([8.0], NEGATIVE), definition=word("supremum")
+    ),
+    Door(inference.significant, mean=array(np.ones((2, 3))), error=array(np.ones((2, 3)), NEGATIVE), count=20, level=LEVEL),
+    Door(inference.deviation, numbers=array([1.0, 2.0])),
     Door(
         inference.holm,
         p=array(np.full((2, 3), 0.5), Bad(np.full((2, 3), 1.5), ValueError, r"1\.5"), Bad([0.5], ValueError, "1")),
@@ -115,7 +118,7 @@ DOORS = [
     Door(controls.nulls, results=run(), rng=generator(), level=LEVEL, draws=integer(1, 1)),
     Door(controls.believed, results=run(), n_sequences=integer(16, 1), error=ERROR, view=word("zeroth")),
     Door(controls.believed_by_chance, results=run(), error=ERROR, rng=generator(), draws=integer(1, 1), view=word("zeroth")),
-    Door(controls.other_directions, results=run(), n_sequences=integer(16, 1).also(wrong(17))),
+    Door(controls.other_directions, results=run(), n_sequences=integer(16, 1)),
     Door(controls.shuffled_lags, results=run(), n_sequences=integer(16, 1), rng=generator(), draws=integer(1, 1)),
     Door(seeds.resamples, {"count": "(count|share)"}, count=integer(3, 0).also(Bad(1, ValueError, "share has 1 seed"))),
     Door(seeds.most_covered, count=integer(3, 2)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from lwcore.config import Config
 from tests.bad_inputs.rows import Argument, Bad, wrong
 
 RESULTS = xr.Dataset(
@@ -14,10 +15,10 @@ RESULTS = xr.Dataset(
         "projection": (("model", "seed", "probe", "lag", "sequence"), np.random.default_rng(1).normal(size=(1, 2, 2, 3, 40))),
         "envelope": (("model", "seed", "order", "lag"), np.full((1, 2, 2, 3), 0.5)),
         **{name: (("model", "seed", "order", "unit"), np.ones((1, 2, 2, 2))) for name in ("time_scale", "course_time_scale")},
-        **{
-            name: (("model", "seed", "source", "probe", "lag", "noise_definition", "reading", "rule"), np.ones((1, 2, 2, 2, 3, 2, 2, 2)))
-            for name in ("required", "alpha", "detected", "window", "signal", "signal_error", "scale")
-        },
+        **{name: (("model", "seed", "source", "probe", "lag"), np.ones((1, 2, 3, 2, 3))) for name in ("signal", "signal_error")},
+        **{name: (("model", "seed", "source", "probe", "lag", "noise"), np.ones((1, 2, 3, 2, 3, 2))) for name in ("scale", "deviation")},
+        "alpha": (("model", "seed", "source", "probe", "noise"), np.full((1, 2, 3, 2, 2), 1.5)),
+        "n_measured": 40,
         **{name: (("model", "seed", "delay"), np.ones((1, 2, 3))) for name in ("planted", "learned", "course_learned")},
     },
     coords={
@@ -28,12 +29,8 @@ RESULTS = xr.Dataset(
         "delay": [1, 2, 3],
         "task_lag": [1, 2, 3],
         "view": ("probe", ["zeroth", "gradient"]),
-        "source": ["error", "target"],
-        "noise_definition": ["lag", "total"],
-        "reading": ["variance", "mean"],
-        "rule": ["plug-in", "tested"],
-        "definition": ["supremum"],
-        "budget": [16, 32],
+        "source": ["error", "target", "noise"],
+        "noise": ["own", "whole"],
         "snapshot": [0],
         "start": ["a"],
         "task": [1],
@@ -41,6 +38,7 @@ RESULTS = xr.Dataset(
         "gate_spread": [0.1],
         "sequences": [16],
     },
+    attrs={"configuration": Config.named("smoke").model_dump_json()},
 )
 NO_DATASET = (
     wrong(None, TypeError, "NoneType"),

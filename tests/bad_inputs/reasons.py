@@ -3,7 +3,7 @@
 MODULES = {
     r"lwcore\.claims\..*|lwcore\.claims": "claims measure; their command has rows, and nobody hands them arguments",
     r"lwcore\.(plots\w*|figures|interactive)\..*": "figures draw what a door has returned; nothing they make is kept",
-    r"lwcore\.tables\w*\..*": "tables read results, which `results.load` has checked; `check_budget` refuses other numbers of sequences",
+    r"lwcore\.tables\w*\..*": "tables read results, which `results.load` has checked",
     r"lwcore\.(arguments|tensors|labelled)\..*": "the checks themselves: every row goes through one of them",
     r"lwcore\.(kernels|trace)\..*": "behind the cells' scans, `transport` and `gradient`, with tensors these have made",
     r"lwcore\.cells\.(\w+\.(shares|block|gates|step|closed_form)|GatedJacobian.*)": "one step, behind `forward` and `Trace`",

@@ -9,6 +9,7 @@ from scipy import special
 from lwcore import claims, mixtures
 from lwcore.bounds import detection_threshold, sample_complexity
 from lwcore.claims import record
+from lwcore.inference import LETTER, probes, windows
 from lwcore.results import load
 from lwcore.window import DecayLaw, learnability_window, mixture_envelope, predicted_window
 from tests.built_book import BOOK, BROWSER, NO_BROWSER, ROOT
@@ -229,15 +230,14 @@ def test_keys_browse_a_recorded_run(visit):
     seen = visit("book/browse.html", 390)
     _, reading, press = explorer(seen, "fig-browse-small")
     run = load(ROOT / "book" / "results" / "small.nc")
-    at = {"source": "error", "rule": "tested", "definition": "supremum"}
-    whole = run.window.sel(at | {"noise_definition": "lag", "reading": "letter_v2", "budget": 1024}).isel(probe=run.view.values == "zeroth")
+    zeroth = probes(run, "zeroth", "error")
+    whole = windows(zeroth, 1024, **LETTER)
     said = ", ".join(f"{model} {float(whole.sel(model=model).median()):g}" for model in run.model.values)
     assert reading.inner_text() == f"Window at N = 1,024, in steps: {said}."
-    press("reading of N(ℓ)", "ArrowUp")  # paper_v2
+    press("way to N(ℓ)", "ArrowUp")  # paper_v2
     press("sequences N", "ArrowUp", 3)  # 128
     press("cells", "ArrowDown", 3)  # DiagGate
     press("networks", "ArrowDown", 2)  # the second seed
-    own = run.window.sel(at | {"noise_definition": "lag", "reading": "paper_v2", "budget": 128, "model": "DiagGate"})
-    both = own.isel(probe=run.view.values == "zeroth", seed=1).values
+    both = windows(zeroth, 128, rate="paper_v2").sel(model="DiagGate").isel(seed=1).values
     assert reading.inner_text() == f"Window at N = 128, in steps: {', '.join(f'DiagGate {steps}' for steps in both)}."
     assert (seen.complaints, seen.outside) == ([], [])
