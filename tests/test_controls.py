@@ -11,7 +11,7 @@ from lwcore import controls
 from lwcore.bounds import sample_complexity
 from lwcore.config import Config
 from lwcore.experiment import run
-from lwcore.inference import LETTER, probes, windows
+from lwcore.inference import LETTER, config_of, probes, windows
 
 
 @pytest.fixture(scope="module")
@@ -60,17 +60,17 @@ def test_nulls_are_counted(kept):
 
 
 @pytest.mark.parametrize("how", [{}, {"rate": "variance"}, LETTER])
-@pytest.mark.parametrize("error", [0.1, 0.001])
-def test_another_error_gives_what_a_run_with_it_would(kept, error, how):
+def test_another_error_gives_what_a_run_with_it_would(kept, how):
     """The numbers of the error's own gradient stand in the place of the null, in a run that asks for the other ε."""
     swapped = kept.sel(source=["error"]).assign_coords(source=["noise"])
-    asked = Config.model_validate_json(kept.attrs["configuration"]).but(diagnostics={"error": error})
-    again = kept.assign_attrs(configuration=asked.model_dump_json())
-    budgets = [1, 8, 64, 512, 4096]
-    expected = windows(probes(again, "zeroth", "error"), budgets, rule="plug-in", **how) > 0
-    assert 0 < int(expected.sum()) < expected.size
-    for n in budgets:
-        xr.testing.assert_equal(controls.believed(swapped, n, error, "zeroth", **how), expected.sel(budget=n, drop=True))
+    found = []
+    for error in (0.1, 0.001):
+        asked = config_of(kept).but(diagnostics={"error": error})
+        again = kept.assign_attrs(configuration=asked.model_dump_json())
+        for n in (1, 8, 64):
+            found.append(controls.believed(swapped, n, error, "zeroth", **how))
+            xr.testing.assert_equal(found[-1], windows(probes(again, "zeroth", "error"), n, rule="plug-in", **how) > 0)
+    assert 0 < np.mean(found) < 1
 
 
 def test_windows_by_chance_are_as_rare_as_the_error(kept):

@@ -14,7 +14,7 @@ from torch import nn
 
 from lwcore import adaptive, config, controls, course, diagnose, experiment, inference, measure, results, seeds
 from lwcore.diagnose import checkpoint
-from tests.bad_inputs.labelled import NO_DATASET, RESULTS, labelled
+from tests.bad_inputs.labelled import labelled
 from tests.bad_inputs.labelled import results as run
 from tests.bad_inputs.networks import FEW, NETWORK, SEQUENCES, TASK
 from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, numbers, object_of, real, word, wrong
@@ -64,8 +64,13 @@ DOORS = [
     Door(
         inference.required, results=run(), rate=word("mean").also(wrong("letter_v2")), noise=word("own"), rule=word("tested"), error=ERROR
     ),
+    Door(inference.windows, results=run(), definition=word("supremum")),
     Door(
-        inference.windows, {"budgets": "(budgets|n_sequences)"}, results=run(), budgets=array([8.0], NEGATIVE), definition=word("supremum")
+        inference.window_of,
+        {"budgets": "(budgets|n_sequences)"},
+        needed=labelled("lag").good,
+        budgets=array([8.0], NEGATIVE),
+        definition=word("supremum"),
     ),
     Door(inference.significant, mean=array(np.ones((2, 3))), error=array(np.ones((2, 3)), NEGATIVE), count=20, level=LEVEL),
     Door(inference.deviation, numbers=array([1.0, 2.0])),

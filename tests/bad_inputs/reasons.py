@@ -49,6 +49,8 @@ NAMES = {
     "lwcore.experiment.run_member": "of a configuration, which has checked itself, model and seed of which `run` passes on",
     "lwcore.experiment.task_of": "of a configuration, which has checked itself, and one of its seeds",
     "lwcore.experiment.traces": "of a configuration, which has checked itself, and its networks",
+    "lwcore.inference.config_of": "of a dataset that a run has made",
+    "lwcore.inference.exponent_of_means": "of numbers that `summary` and `diagnose` have checked",
     "lwcore.results.check_folder": "a check itself",
     "lwcore.results.check_writable": "a check itself",
     "lwcore.results.reusable": "behind `run`: what is not whole is set aside",
