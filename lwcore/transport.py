@@ -194,32 +194,12 @@ def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor) -> Ite
 
 def _exact_diagonals(trace: Trace, sequence: int, lags: list[int], ends: Tensor) -> Iterator[Scaled]:
     """Diagonals of the products themselves, of one sequence: (1, ends, H) for each wanted lag; computed whole."""
-    groups = [[_diagonal(block) for block in group] for group in _products(trace, sequence, lags, ends)]
+    groups = [
+        [Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent.squeeze(-1)) for block in group]
+        for group in _products(trace, sequence, lags, ends)
+    ]
     for at_lag in zip(*groups, strict=True):
         yield Scaled(*(torch.cat(parts).unsqueeze(0) for parts in zip(*at_lag, strict=True)))
-
-
-def _diagonal(block: Scaled) -> Scaled:
-    """Take the diagonals of matrices with one exponent a row."""
-    return Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent.squeeze(-1))
-
-
-def exact_transport(
-    trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None
-) -> tuple[Float[Tensor, "B ends lags H"], Float[Tensor, "B ends lags"]]:
-    """Compute exact effective rates and `off_diagonal_share` from the same products."""
-    steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
-    last = checked_ends(ends, steps, trace.length)
-    rates = trace.history.new_empty(len(trace.history), len(last), len(steps), trace.hidden_size)
-    shares = rates.new_empty(rates.shape[:3])
-    for rate, share, sequence in zip(rates, shares, range(len(rates)), strict=True):
-        done = 0
-        for group in _products(trace, sequence, steps, last):
-            for i, block in enumerate(group):
-                part = slice(done, done + len(block.mantissa))
-                rate[part, i], share[part, i] = _diagonal(block).value(), _share_beside_diagonal(block)
-            done = part.stop
-    return rates, shares
 
 
 def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None) -> Float[Tensor, "B ends lags"]:
@@ -227,7 +207,13 @@ def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | 
 
     M is the block whose diagonal the rates are; lags and end points as for `effective_rates`.
     """
-    return exact_transport(trace, lags, ends)[1]
+    steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
+    last = checked_ends(ends, steps, trace.length)
+    shares = []
+    for sequence in range(len(trace.inputs)):
+        groups = _products(trace, sequence, steps, last)
+        shares.append(torch.cat([torch.stack([_share_beside_diagonal(block) for block in group], dim=-1) for group in groups]))
+    return torch.stack(shares)
 
 
 def _share_beside_diagonal(block: Scaled) -> Tensor:

@@ -23,7 +23,7 @@ from lwcore.diagnose.diagnosis import LEVEL, SIGN_DRAWS, Diagnosis
 from lwcore.gradient import first_loss, lag_vectors, transported
 from lwcore.inference import BLOCK, significant
 from lwcore.progress import bar
-from lwcore.transport import exact_transport
+from lwcore.transport import effective_rates, off_diagonal_share
 from lwcore.window import time_scales
 
 Array = NDArray[np.float64]
@@ -180,9 +180,8 @@ def _measured(
         try:
             for piece in _pieces(transported_on, at_once):
                 trace, _ = subject.read(*piece)
-                signed, share = exact_transport(trace, lags, ends)
-                rates.append(signed.abs())
-                shares.append(share)
+                rates.append(effective_rates(trace, lags, "exact", ends).abs())
+                shares.append(off_diagonal_share(trace, lags, ends))
                 advance(len(piece[0]))
             for piece in _pieces(finding, at_once):
                 total = total + lag_vectors(*subject.read(*piece), lags)
