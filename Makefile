@@ -37,19 +37,22 @@ pdf: book ## print the whole book into _build/pdf (needs Chromium or Chrome)
 live: $(STAMP) ## serve the book on this machine while it is edited; saved pages are written anew
 	$(BIN)/python -m book.live
 
+# The modules that take longest begin first: `conftest.py` lists them.
+SIDE_BY_SIDE := -n 2 --dist loadscope --no-loadscope-reorder
+
 READ_THE_BOOK := tests/pages tests/test_api_pages.py tests/test_equations.py tests/test_notebook_files.py tests/test_ways_in.py
 
 check: $(STAMP) ## check style, types and the package alone: no notebook, no page, no browser
-	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -m "not slow and not interruption" -n 2 --dist loadscope
+	HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -m "not slow and not interruption" $(SIDE_BY_SIDE)
 
 test: book ## check everything: style, package, notebooks and built pages
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 # Compiled code is invisible to the tracer: the kernels run once more as the plain Python they are written in.
 coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record it (fails under 95 %)
 	mkdir -p _build
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/test_compiled.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
-	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) -n 2 --dist loadscope --cov --cov-append --cov-report=term
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/test_kernels.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
+	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) $(SIDE_BY_SIDE) --cov --cov-append --cov-report=term
 	$(BIN)/python -m tests.covered
 
 mutants: $(STAMP) ## change the code in small ways, see whether the tests notice, and record it (about an hour)
@@ -60,10 +63,10 @@ mutants: $(STAMP) ## change the code in small ways, see whether the tests notice
 claims: $(STAMP) ## measure every claim of the papers anew and record the verdicts' numbers
 	$(BIN)/lw claims --run
 
-bench: $(STAMP) ## time and record training steps, rates, memory, stable laws, fits and the companion (some six minutes)
+bench: $(STAMP) ## time and record training steps, scans, rates, stable laws, fits and the companion (some ten minutes)
 	$(BIN)/python -m benchmarks.steps
 	$(BIN)/python -m benchmarks.transport
-	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.scan
 	$(BIN)/python -m benchmarks.stable
 	$(BIN)/python -m benchmarks.fits
 	$(BIN)/python -m benchmarks.elman

@@ -26,17 +26,29 @@ import executed
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads stall on small matrices, many times over
 
-# "fast" tries the same few examples on every run, "deep" many new ones; neither takes a verdict from the clock, as machines are shared.
+# "fast" tries the same few examples on every run, "few" still fewer (`make check`), "deep" many new ones. None takes a verdict from the
+# clock, as machines are shared.
 hypothesis.settings.register_profile("fast", max_examples=25, derandomize=True, deadline=None)
+hypothesis.settings.register_profile("few", max_examples=8, derandomize=True, deadline=None)
 hypothesis.settings.register_profile("deep", max_examples=1000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 REFERENCES = Path(__file__).parent / "tests" / "reference_outputs"
+LONGEST = [
+    f"tests/{name}.py"
+    for name in ("pages/test_pages", "test_style", "test_claims", "pages/test_browser", "pages/test_pdf", "test_stable_fits", "test_bounds")
+]
 
 
 def pytest_addoption(parser):
     """Add the option that records instead of comparing."""
     parser.addoption("--refresh-references", action="store_true", help="record the outputs of checked notebook cells")
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the longest files: of two processes, neither is to be at one when the other has nothing left to do."""
+    place = {name: k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(place)))
 
 
 def pytest_collect_file(file_path, parent):

@@ -1,4 +1,4 @@
-"""Time of one training step, forward + backward + AdamW, on one thread: our cells against a per-step autograd loop and PyTorch's layers.
+"""Time of one training step, forward + backward + AdamW, on one thread: our cells against a loop over `step` and PyTorch's layers.
 
 Run with ``make bench``. The limit beside the ratio to `nn.LSTM` is 1.5 times the share of its recurrent matrices, at least a half. The
 share of the matrix-product rate compares a step with its matrix products alone, in the same shapes and on the same thread: those of the
@@ -35,24 +35,6 @@ CELLS: dict[str, Callable[[int, int], Cell]] = {
 MATRICES = {"ConstGate": 1, "SharedGate": 1, "DiagGate": 2, "GRU": 3, "LSTM": 4}
 
 
-class NaiveLoop(nn.Module):
-    """A recurrence as one would first write it: a Python loop over the cell's own equations, differentiated by autograd."""
-
-    def __init__(self, cell: Cell) -> None:
-        """Take over a cell."""
-        super().__init__()
-        self.cell = cell
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Scan (B, T, D) to (B, T, H)."""
-        state = inputs.new_zeros(len(inputs), self.cell.state_size)
-        states = []
-        for x in inputs.unbind(1):
-            state = self.cell.step(x, state)
-            states.append(state[:, : self.cell.hidden_size])
-        return torch.stack(states, 1)
-
-
 class TorchLayer(nn.Module):
     """A layer of PyTorch, its states alone."""
 
@@ -67,8 +49,8 @@ class TorchLayer(nn.Module):
         return states
 
 
-def step_of(layer: nn.Module, shape: Shape) -> Callable[[], None]:
-    """Make a function that takes one training step of a layer with a linear readout."""
+def step_of(layer: nn.Module, shape: Shape, scan: Callable[[Tensor], Tensor] | None = None) -> Callable[[], None]:
+    """Make a function that takes one training step of a layer with a linear readout, by another scan if there is one."""
     batch, steps, inputs_size, hidden = shape
     inputs, targets = torch.randn(batch, steps, inputs_size), torch.randn(batch, steps)
     readout = nn.Linear(hidden, 1)
@@ -76,10 +58,15 @@ def step_of(layer: nn.Module, shape: Shape) -> Callable[[], None]:
 
     def step() -> None:
         descent.zero_grad()
-        (readout(layer(inputs)).squeeze(-1) - targets).square().mean().backward()
+        (readout((scan or layer)(inputs)).squeeze(-1) - targets).square().mean().backward()
         descent.step()
 
     return step
+
+
+def loop_of(cell: Cell, shape: Shape) -> Callable[[], None]:
+    """Make one that runs a cell as one would first write it: a loop over its equations, differentiated by autograd."""
+    return step_of(cell, shape, cell.unrolled)
 
 
 def products_of(matrices: int, shape: Shape) -> Callable[[], None]:
@@ -112,7 +99,7 @@ def compare(shape: Shape, rounds: int) -> dict[str, float]:
     """Time all contestants at one shape: median seconds by name."""
     *_, inputs_size, hidden = shape
     contestants = {kind: step_of(make(inputs_size, hidden), shape) for kind, make in CELLS.items()}
-    contestants |= {f"{kind}, naive loop": step_of(NaiveLoop(make(inputs_size, hidden)), shape) for kind, make in CELLS.items()}
+    contestants |= {f"{kind}, naive loop": loop_of(make(inputs_size, hidden), shape) for kind, make in CELLS.items()}
     contestants |= {f"{kind}, products": products_of(MATRICES[kind], shape) for kind in CELLS}
     for layer in (nn.LSTM, nn.GRU):
         contestants[f"nn.{layer.__name__}"] = step_of(TorchLayer(layer(inputs_size, hidden, batch_first=True)), shape)

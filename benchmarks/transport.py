@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.harness import alternate, medians, record
 from benchmarks.steps import CELLS
-from lwcore.bptt import immediate_sensitivity, lag_statistic, random_direction
+from lwcore.gradient import Aim, immediate_sensitivity, lag_statistics, random_direction
 from lwcore.transport import effective_rates
 
 INPUT = 16
@@ -40,9 +40,9 @@ def first(kind: str, hidden: int = 64, batch: int = 64, steps: int = 512, count:
     cell = CELLS[kind](INPUT, hidden)
     trace = cell.trace(torch.randn(batch, steps, INPUT))
     delta, lags = torch.randn(batch, steps, hidden), list(range(2, 2 * count + 2, 2))
-    moved, signs = immediate_sensitivity(trace, random_direction(cell)), torch.randn(count, hidden).sign()
+    moved, signs = trace.carried(immediate_sensitivity(trace, random_direction(cell))), torch.randn(count, hidden).sign()
     _ = trace.neurons
-    return lambda: lag_statistic(trace, delta, moved, signs, lags, "first")
+    return lambda: lag_statistics(trace, [Aim(delta, moved, signs)], lags, "first")
 
 
 def peak_memory() -> float:

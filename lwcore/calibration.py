@@ -17,12 +17,13 @@ from scipy import stats
 from lwcore.arguments import finite_array, generator, instance_of, integer_in, real_in, require
 from lwcore.bounds import detection_threshold, rate_exponent
 from lwcore.config import DiagnosticSettings
-from lwcore.inference import infer, significant
+from lwcore.inference import NOISES, RATES, RULES, detected, deviation, required, significant, summary, window_of
 from lwcore.labelled import dataset_with
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
 
+_AT_ONCE = 2**17  # numbers whose signs are drawn together, to stay in the cache
 REST = 3.0  # scale of the rest of the gradient, in units of the lag's own part
 # N over N(ℓ): six lags within the window, three beyond, one without a signal
 PLANTED = (64.0, 16.0, 8.0, 4.0, 2.0, 1.2, 0.8, 0.5, 0.25, 0.0)
@@ -46,8 +47,7 @@ def draw(
         error: ε in (0, 0.5), the chance of a wrong sign that N(ℓ) stands for.
 
     Returns:
-        ``statistic`` and ``projection`` (trial, probe, lag, sequence) and ``rate`` (order, lag, unit), 1 throughout, as `inference.infer`
-        takes them.
+        ``statistic`` and ``projection`` (trial, probe, lag, sequence), as `inference.summary` takes them.
     """
     generator("rng", rng)
     real_in("error", error, "(0, 0.5)")
@@ -64,9 +64,8 @@ def draw(
         {
             "statistic": (dims, own),
             "projection": (dims, own + REST * law.sample(shape, rng)),
-            "rate": (("order", "lag", "unit"), np.ones((1, strength.size, 1))),
         },
-        coords={"lag": np.arange(1, strength.size + 1), "view": ("probe", ["gradient"]), "order": ["exact"]},
+        coords={"lag": np.arange(1, strength.size + 1), "view": ("probe", ["gradient"])},
     )
 
 
@@ -80,21 +79,24 @@ def counts(numbers: xr.Dataset, settings: DiagnosticSettings, true_window: int =
     """Count how often each rule sees each lag, and gives a window that is too long or too short, at N = as many sequences as there are.
 
     Args:
-        numbers: ``statistic``, ``projection`` (trial, probe, lag, sequence) and ``rate`` (order, lag, unit).
+        numbers: ``statistic`` and ``projection`` (trial, probe, lag, sequence).
         settings: Error, and significance of the tested rule.
         true_window: The window H_N that the truth has, in steps; 0 where nothing is.
 
     Returns:
-        Numbers of trials over rules, readings and noises: ``seen`` (…, probe, lag), ``too_long`` and ``too_short`` (…, view). A view's
+        Numbers of trials over rules, rates and noises: ``seen`` (…, probe, lag), ``too_long`` and ``too_short`` (…, view). A view's
         window is the longest lag that any of its probes sees. The attribute ``trials`` says of how many.
     """
-    dataset_with("numbers", numbers, "rate", "statistic", "projection")
+    dataset_with("numbers", numbers, "statistic", "projection")
     instance_of("settings", settings, DiagnosticSettings)
     integer_in("true_window", true_window, 0)
-    n = numbers.sizes["sequence"]
-    found = infer(numbers, settings.model_copy(update={"budgets": (n,), "lags": tuple(numbers.lag.values.tolist())}))
-    window = found.window.sel(definition="supremum", budget=n, drop=True).groupby("view").max("probe")
-    hits = {"seen": found.required <= n, "too_long": window > true_window, "too_short": window < true_window}
+    n, found = numbers.sizes["sequence"], summary(numbers)
+    needed = [[required(found, rate=rate, noise=noise, rule="plug-in", error=settings.error) for noise in NOISES] for rate in RATES]
+    plug_in = xr.concat([xr.concat(of_rate, "noise") for of_rate in needed], "rate").assign_coords(noise=list(NOISES), rate=list(RATES))
+    tested = plug_in.where(detected(found, settings.significance), np.inf)
+    by_rule = xr.concat([tested, plug_in], "rule").assign_coords(rule=list(RULES))
+    window = window_of(by_rule, n).groupby("view").max("probe")
+    hits = {"seen": by_rule <= n, "too_long": window > true_window, "too_short": window < true_window}
     return xr.Dataset({name: hit.sum("trial") for name, hit in hits.items()}).assign_attrs(trials=numbers.sizes["trial"])
 
 
@@ -131,7 +133,7 @@ def false_windows(numbers: xr.Dataset, settings: DiagnosticSettings, rng: np.ran
     That leaves no signal, and leaves everything else as it was: tails, dependence between lags and directions, number of sequences.
 
     Args:
-        numbers: ``statistic``, ``projection`` (probe, lag, sequence) and ``rate`` (order, lag, unit).
+        numbers: ``statistic`` and ``projection`` (probe, lag, sequence).
         settings: Error, and significance of the tested rule.
         rng: Source of the signs.
         draws: Number of draws.
@@ -139,12 +141,12 @@ def false_windows(numbers: xr.Dataset, settings: DiagnosticSettings, rng: np.ran
     Returns:
         As `counts` gives it, for no true window.
     """
-    dataset_with("numbers", numbers, "rate", "statistic", "projection")
+    dataset_with("numbers", numbers, "statistic", "projection")
     instance_of("settings", settings, DiagnosticSettings)
     generator("rng", rng)
     signs = rng.choice([-1.0, 1.0], (integer_in("draws", draws, 1), numbers.sizes["sequence"]))
     flipped = numbers[["statistic", "projection"]].astype(np.float64) * xr.DataArray(signs, dims=("trial", "sequence"))
-    return counts(flipped.transpose("trial", ...).assign(rate=numbers.rate), settings)
+    return counts(flipped.transpose("trial", ...), settings)
 
 
 def false_detections(statistic: ArrayLike, level: float, rng: np.random.Generator, draws: int = 200) -> int:
@@ -161,7 +163,10 @@ def false_detections(statistic: ArrayLike, level: float, rng: np.random.Generato
     """
     numbers, level = finite_array("statistic", statistic, ndim=3), real_in("level", level, "(0, 1)")
     signs = generator("rng", rng).choice([-1.0, 1.0], (integer_in("draws", draws, 1), numbers.shape[-1]))
-    return sum(int(significant(numbers * sign, level).any()) for sign in signs)
+    count, at_once = numbers.shape[-1], max(1, _AT_ONCE // numbers.size)
+    flipped = (numbers * signs[start : start + at_once, None, None] for start in range(0, draws, at_once))
+    found = (significant(many.mean(-1), deviation(many) / np.sqrt(count), count, level).any((1, 2)) for many in flipped)
+    return sum(int(one.sum()) for one in found)
 
 
 def binomial_interval(hits: ArrayLike, trials: int, level: float = 0.95) -> tuple[Array, Array]:

@@ -31,10 +31,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from lwcore import kernels
-from lwcore.arguments import instance_of, integer_in, one_of, real_in
+from lwcore.arguments import instance_of, integer_in, one_of, real_in, sequence_of
 from lwcore.kernels import EPSILON
 from lwcore.tensors import finite, torch_generator
 from lwcore.trace import Condensed, Neurons, StepJacobian, Trace
@@ -74,6 +75,11 @@ class Cell(nn.Module):
     linear: ClassVar[bool] = False
     shared: ClassVar[bool] = False
     reset: str = "before"
+    weight_ih: nn.Parameter
+    weight_hh: nn.Parameter
+    bias: nn.Parameter
+    norm_weight: nn.Parameter
+    norm_bias: nn.Parameter
 
     def __init__(
         self,
@@ -129,6 +135,11 @@ class Cell(nn.Module):
             self.norm_weight = nn.Parameter(torch.ones(hidden, dtype=dtype))
             self.norm_bias = nn.Parameter(torch.zeros(hidden, dtype=dtype))
 
+    def __init_subclass__(cls) -> None:
+        """Refuse a family that the kernels and the closed form would get wrong."""
+        if "show" in cls.blocks if cls.linear else cls.shares is not Cell.shares or (cls.shared and len(cls.blocks) > 2):
+            raise TypeError(f"{cls.__name__}: `shares` is of a linear family, which shows c itself; a shared gate must be the only one.")
+
     @property
     def state_size(self) -> int:
         """Entries S of the recurrent state: h, or h and then c."""
@@ -144,9 +155,10 @@ class Cell(nn.Module):
         """Where c stands in the state, in which gradients are carried from step to step."""
         return slice(self.state_size - self.hidden_size, self.state_size)
 
-    def shares(self, let_in: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Turn opened gates into what is kept and what is let in: tied to one another where there is no gate that keeps."""
-        return 1 - let_in if keep is None else keep, let_in
+    def shares(self, pre: dict[str, Tensor], opened: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Turn gates into what is kept and what is let in: tied to one another where there is no gate that keeps."""
+        let_in = opened.get("let_in", torch.full_like(pre["candidate"], self.gate_init))
+        return opened["keep"] if "keep" in opened else 1 - let_in, let_in
 
     def block(self, name: str) -> Tensor:
         """The recurrent weights of a block, (rows, H)."""
@@ -160,7 +172,7 @@ class Cell(nn.Module):
             pre |= {gate: pre[gate] + h @ self.block(gate).mT for gate in self.blocks if gate != "candidate"}
         opened = {gate: torch.sigmoid(pre[gate]) for gate in self.blocks if gate != "candidate"}
         raw, resettable, reset = pre["candidate"], h, opened.get("reset")
-        keep, let_in = self.shares(opened.get("let_in", torch.full_like(raw, self.gate_init)), opened.get("keep"))
+        keep, let_in = self.shares(pre, opened)
         if not self.linear and reset is not None and self.reset == "after":
             resettable = h @ self.block("candidate").mT + self.bias_hh
             raw = raw + reset * resettable
@@ -242,7 +254,7 @@ class Cell(nn.Module):
             finite("inputs", inputs)
         if state is None:
             return inputs, inputs.new_zeros(len(inputs), self.state_size)
-        parts = [state] if isinstance(state, Tensor) else list(state)
+        parts = [state] if isinstance(state, Tensor) else sequence_of("state", state)
         wanted = self.state_size // self.hidden_size
         if len(parts) != wanted or not all(isinstance(part, Tensor) for part in parts):
             raise ValueError(f"state has {len(parts)} part(s): must be {'a tensor' if wanted == 1 else f'{wanted} tensors'}.")
@@ -282,10 +294,10 @@ class MinLSTM(Cell):
     blocks = ("let_in", "keep", "candidate")
     linear = True
 
-    def shares(self, let_in: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Keep ``f/(f + i)``, let in ``i/(f + i)``."""
-        both = let_in + instance_of("keep", keep, Tensor)
-        return keep / both, let_in / both
+    def shares(self, pre: dict[str, Tensor], opened: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Keep ``f/(f + i)``, let in ``i/(f + i)``: of their logarithms, as both gates may be closed all the way."""
+        apart = functional.logsigmoid(pre["keep"]) - functional.logsigmoid(pre["let_in"])
+        return torch.sigmoid(apart), torch.sigmoid(-apart)
 
 
 class GRU(Cell):
@@ -372,6 +384,16 @@ class GatedJacobian(StepJacobian):
             spread = (made.raw.var(-1, correction=0, keepdim=True) + EPSILON).rsqrt()
             self.normalised, self.scale = (made.raw - made.raw.mean(-1, keepdim=True)) * spread, spread * cell.norm_weight
 
+    def of(self, index: Any) -> GatedJacobian:
+        """Choose sequences and steps, of which nothing is computed anew."""
+        chosen = copy.copy(self)
+        chosen.made = Gates(*(None if part is None else part[index] for part in self.made))  # type: ignore[arg-type]
+        chosen.states, chosen.into = self.states[index], {name: slope[index] for name, slope in self.into.items()}
+        chosen.expression = None if self.expression is None else self.expression[index]
+        if self.cell.layernorm:
+            chosen.normalised, chosen.scale = self.normalised[index], self.scale[index]
+        return chosen
+
     def _through_norm(self, rows: Tensor) -> Tensor:
         """Carry adjoints of the candidate's pre-activation, (..., k, H), from behind N to before it."""
         if not self.cell.layernorm:
@@ -415,6 +437,8 @@ class GatedJacobian(StepJacobian):
         keep = self.made.keep.expand_as(self.made.candidate)
         eye = torch.eye(self.cell.hidden_size, dtype=keep.dtype, device=keep.device).expand(*keep.shape, -1)
         mixing = torch.zeros_like(eye) if self.cell.linear else self._mixed(eye)
+        if self.expression is None:
+            return Condensed(mixing + torch.diag_embed(keep))
         output = None if self.expression is None else self.into["show"].unsqueeze(-1) * self.cell.block("show")
         return Condensed(mixing, keep, self.expression, output)
 
@@ -455,6 +479,7 @@ class _LinearScan(torch.autograd.Function):
         return states
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *of_states: Tensor) -> tuple[Tensor, ...]:
         keep, states, initial = ctx.saved_tensors
         later = functional.pad(keep[:, 1:], (0, 0, 0, 1)).flip(1)

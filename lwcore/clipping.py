@@ -19,7 +19,7 @@ from scipy import integrate
 
 from lwcore import stable
 from lwcore.arguments import finite_array, generator, one_of, real_in, require, sequence_of
-from lwcore.inference import NOISES, probes
+from lwcore.inference import NOISES, detected, probes
 from lwcore.labelled import dataset_with
 from lwcore.resampling import ONE_NUMBER, concentration, resampled, spread
 from lwcore.robust import CASES, numbers
@@ -51,7 +51,7 @@ def effects(samples: ArrayLike, noise: str, rng: np.random.Generator, shares: tu
 
     Args:
         samples: One number a sequence, shape (..., sequences); all but the last dimension are taken together.
-        noise: ``"lag"``: the numbers carry their own signal, their mean. ``"total"``: they are noise, centred here, in which a small shift
+        noise: ``"own"``: the numbers carry their own signal, their mean. ``"whole"``: they are noise, centred here, in which a small shift
             is to be seen, of which clipping lets the share of numbers within ±C through.
         rng: Source of randomness.
         shares: Shares of the numbers left as they are, in (0, 1].
@@ -68,12 +68,12 @@ def effects(samples: ArrayLike, noise: str, rng: np.random.Generator, shares: tu
         real_in("shares", share, "(0, 1]")
     values = np.atleast_1d(finite_array("samples", samples))
     x = values.reshape(-1, values.shape[-1])
-    if one_of("noise", noise, NOISES) == "total":
+    if one_of("noise", noise, NOISES) == "whole":
         x = x - x.mean(-1, keepdims=True)
     rows, seed = [], int(rng.integers(2**32))
     for share in shares:
         clipped = clip(x, share)
-        kept = clipped.mean(-1) / x.mean(-1) if noise == "lag" else np.full(len(x), share)
+        kept = clipped.mean(-1) / x.mean(-1) if noise == "own" else np.full(len(x), share)
         again = np.random.default_rng(seed)  # the same resamples at every share, so that their ratio is sharp
         width = spread(resampled(clipped, ONE_NUMBER, again, ("mean",))[:, 0], error)
         rows.append(
@@ -101,13 +101,13 @@ def effects_on_run(results: xr.Dataset, case: str, rng: np.random.Generator) -> 
         The variables of `effects` by model and seed; NaN for a network in which no lag was detected.
     """
     view, noise = CASES[one_of("case", case, CASES)]
-    dataset_with("results", results, "view", "detected", "model", "seed")
+    dataset_with("results", results, "view", "signal", "model", "seed")
     generator("rng", rng)
-    samples, detected = numbers(results, view, noise), probes(results, view).detected.sel(source="error", drop=True)
+    samples, shown = numbers(results, view, noise), detected(probes(results, view, "error"))
 
     def of_network(model: str, seed: int) -> xr.Dataset:
         columns = samples.sel(model=model, seed=seed).values
-        columns = columns[detected.sel(model=model, seed=seed).values] if noise == "lag" else columns
+        columns = columns[shown.sel(model=model, seed=seed).transpose("probe", "lag").values] if noise == "own" else columns
         return effects(columns, noise, rng) if columns.size else xr.Dataset()
 
     by_model = [xr.concat([of_network(m, s) for s in results.seed.values], results.seed) for m in results.model.values]

@@ -5,25 +5,29 @@ All are computed afresh from each sequence's numbers, which a run stores if its 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 from scipy import special, stats
 
 from lwcore.arguments import generator, integer_in, one_of, real_in, sequence_of
-from lwcore.bounds import sample_complexity
-from lwcore.config import Config, DiagnosticSettings
-from lwcore.inference import holm, infer, probes, significant
+from lwcore.calibration import false_detections
+from lwcore.inference import DEFINITIONS, LETTER, NOISES, RATES, RULES, config_of, detected, probes, required, summary, window_of
 from lwcore.labelled import dataset_with
-from lwcore.window import learnability_window
+
+Array = NDArray[np.int64]
 
 
 def invariances(results: xr.Dataset, rng: np.random.Generator, models: list[str] | None = None) -> pd.DataFrame:
     """Count the windows that stay as they are when the numbers are rescaled or permuted, or the grid of N is refined.
 
-    The windows are those of all views, noises, readings, rules and definitions at the run's budgets, of the run's first seed.
+    The windows are those of all views, noises, rates, rules and definitions, and of version 2 to the letter, at the run's budgets and of
+    its first seed.
 
     Args:
         results: A run that kept its numbers.
@@ -36,28 +40,25 @@ def invariances(results: xr.Dataset, rng: np.random.Generator, models: list[str]
     Raises:
         ValueError: If the run has not kept its numbers.
     """
-    dataset_with("results", results, "rate", "lag", "model")
+    dataset_with("results", results, "envelope", "lag", "model")
     generator("rng", rng)
     for model in [] if models is None else sequence_of("models", models):
         one_of("models", model, results.model.values.tolist())
-    settings = _settings(results)
-    budgets = settings.budgets
-    refined = tuple(
-        np.unique(np.geomspace(budgets[0], budgets[-1], 4 * len(budgets)).round().astype(int).tolist() + list(budgets)).tolist()
-    )
+    budgets = np.array(config_of(results).diagnostics.budgets)
+    refined = np.unique([*np.geomspace(budgets[0], budgets[-1], 4 * len(budgets)).round().astype(int), *budgets])
     order = rng.permutation(_numbers(results).sizes["sequence"])
-    controls: dict[str, tuple[Callable[[xr.Dataset], xr.Dataset], DiagnosticSettings]] = {
-        "statistic × 1,000,000": (lambda numbers: _rescaled(numbers, 1e6), settings),
-        "statistic ÷ 1,000,000": (lambda numbers: _rescaled(numbers, 1e-6), settings),
-        "four times as many numbers N": (lambda numbers: numbers, settings.model_copy(update={"budgets": refined})),
-        "sequences in another order": (lambda numbers: numbers.isel(sequence=order), settings),
+    controls: dict[str, tuple[Callable[[xr.Dataset], xr.Dataset], Array]] = {
+        "statistic × 1,000,000": (lambda numbers: _rescaled(numbers, 1e6), budgets),
+        "statistic ÷ 1,000,000": (lambda numbers: _rescaled(numbers, 1e-6), budgets),
+        "four times as many numbers N": (lambda numbers: numbers, refined),
+        "sequences in another order": (lambda numbers: numbers.isel(sequence=order), budgets),
     }
     counts = dict.fromkeys(controls, np.zeros(2, int))
-    for model in models or results.model.values:
-        numbers = _numbers(results.sel(model=model).isel(seed=0)).expand_dims(source=["error"])
-        plain = infer(numbers, settings).window
-        for name, (change, changed_settings) in controls.items():
-            differs = infer(change(numbers), changed_settings).window.sel(budget=list(budgets)) != plain
+    for model in models or results.model.values.tolist():
+        numbers = _numbers(results.sel(model=model).isel(seed=0))
+        plain = _all_windows(numbers, budgets)
+        for name, (change, at) in controls.items():
+            differs = _all_windows(change(numbers), at).sel(budget=budgets) != plain
             counts[name] = counts[name] + [differs.size, int(differs.sum())]
     return pd.DataFrame.from_dict(counts, orient="index", columns=["windows", "changed"]).rename_axis("control")
 
@@ -85,19 +86,13 @@ def nulls(results: xr.Dataset, rng: np.random.Generator, level: float = 0.05, dr
     real_in("level", level, "(0, 1)")
     integer_in("draws", draws, 1)
     statistic = _numbers(results).statistic.transpose("model", "seed", "probe", "lag", "sequence")
-    count = statistic.sizes["sequence"]
-    noise = results.sel(source="noise")
-    t = (noise.signal / noise.signal_error.where(noise.signal_error > 0)).fillna(-np.inf).transpose("model", "seed", "probe", "lag")
     rows = []
     for view in dict.fromkeys(results.view.values):
-        own = np.flatnonzero(results.view == view)
-        found = holm(special.stdtr(count - 1, -t.values[:, :, own]), level).any((-1, -2))
+        found = detected(probes(results, view, "noise"), level).any(("probe", "lag"))
         rows.append(("noise in the place of the error", view, found.size, int((~found).sum())))
-        empty = 0
-        for numbers in statistic.values[:, :, own].reshape(-1, len(own), statistic.sizes["lag"], count):
-            for _ in range(draws):
-                empty += not significant(numbers.astype(float) * rng.choice([-1.0, 1.0], count), level).any()
-        rows.append(("signs of the sequences at random", view, found.size * draws, empty))
+        networks = statistic.isel(probe=np.flatnonzero(results.view == view)).stack(network=("model", "seed")).transpose("network", ...)
+        seen = sum(false_detections(numbers, level, rng, draws) for numbers in networks.values)
+        rows.append(("signs of the sequences at random", view, found.size * draws, found.size * draws - seen))
     table = (
         pd.DataFrame(rows, columns=["null", "view", "draws", "without a window"])
         .set_index(["null", "view"])
@@ -107,43 +102,27 @@ def nulls(results: xr.Dataset, rng: np.random.Generator, level: float = 0.05, dr
     return table
 
 
-def believed(results: xr.Dataset, n_sequences: int, error: float, view: str = "zeroth") -> xr.DataArray:
-    """Say where every positive mean is believed and a window is seen although noise replaces the error, had ε been another.
-
-    N(ℓ) is proportional to a power of the noise's ``1 − ε`` quantile, so that the recorded numbers give it for any ε.
+def believed(results: xr.Dataset, n_sequences: int, error: float, view: str = "zeroth", **how: Any) -> xr.DataArray:
+    """Say where every positive mean is believed and a window is seen although noise replaces the error.
 
     Args:
         results: A run with the null control ``source="noise"``.
         n_sequences: N at which windows are read.
         error: ε in (0, 0.5).
         view: One of its views.
+        how: For `inference.required`.
 
     Returns:
-        True where a lag has ``N(ℓ) ≤ N``, in the noise of the lag; over models, seeds, probes and the readings of `inference` but for
-        ``"optimal"``.
+        True where any lag has ``N(ℓ) ≤ N``; over models, seeds and probes.
     """
-    dataset_with("results", results, "required", "alpha", "view", "source")
     integer_in("n_sequences", n_sequences, 1)
-    real_in("error", error, "(0, 0.5)")
-    chosen = probes(results, view).sel(source="noise", noise_definition="lag", rule="plug-in", drop=True)
-    before = _settings(results).error
-    found = []
-    for reading, rate in (("mean", "mean"), ("variance", "mean"), ("paper_v2", "paper_v2"), ("letter_v2", "paper_v2")):
-        alpha = xr.full_like(chosen.alpha, 2.0) if reading == "variance" else chosen.alpha.fillna(2.0)
-        now, then = (xr.apply_ufunc(_quantile_power, alpha, one, rate, vectorize=True) for one in (error, before))
-        found.append((chosen.required.sel(reading=reading) * now / then <= n_sequences).any("lag"))
-    return xr.concat(found, "reading").transpose("model", "seed", "probe", "reading")
-
-
-def _quantile_power(alpha: float, error: float, rate: str) -> float:
-    """Give N(ℓ) for a mean as large as the scale."""
-    return float(sample_complexity(1.0, 1.0, 1.0, alpha, error, rate))
+    return (required(probes(results, view, "noise"), rule="plug-in", error=error, **how) <= n_sequences).any("lag")
 
 
 def believed_by_chance(results: xr.Dataset, error: float, rng: np.random.Generator, draws: int = 200, view: str = "zeroth") -> xr.DataArray:
     """Count windows in measured numbers with the sign of every sequence drawn at random, where every positive mean is believed.
 
-    N(ℓ) is that of the central limit theorem (reading ``"variance"``), and N the number of sequences measured.
+    N(ℓ) is that of the central limit theorem (rate ``"variance"``), and N the number of sequences measured.
 
     Args:
         results: A run that kept its numbers.
@@ -175,36 +154,28 @@ def other_directions(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
 
     Args:
         results: A run with at least two directions.
-        n_sequences: N at which windows are compared, one of its budgets.
+        n_sequences: N at which windows are compared.
 
     Returns:
         For each view along random directions and each noise: in how many networks both directions give the same window (supremum,
         tested), the median over networks of the larger window and of the smaller, in steps, and the median ratio of the larger N(ℓ) to
         the smaller over the lags that both detect.
-
-    Raises:
-        ValueError: If N is none of the run's budgets.
     """
-    dataset_with("results", results, "window", "required", "view", "budget", "noise_definition")
-    if integer_in("n_sequences", n_sequences, 1) not in results.budget:
-        raise ValueError(f"n_sequences = {n_sequences}: must be one of {', '.join(map(str, results.budget.values))}.")
-    chosen = results.sel(source="error", rule="tested", reading="variance")
+    integer_in("n_sequences", n_sequences, 1)
     rows = []
     for view in ("zeroth", "first", "whole"):
-        first, second = np.flatnonzero(results.view == view)[:2]
-        for noise in results.noise_definition.values:
-            one = chosen.sel(noise_definition=noise)
-            windows = one.window.sel(budget=n_sequences, definition="supremum")
-            pair = [windows.isel(probe=probe) for probe in (first, second)]
-            ratio = abs(np.log(one.required.isel(probe=first)) - np.log(one.required.isel(probe=second))).values
+        for noise in NOISES:
+            needed = required(probes(results, view, "error"), noise=noise, rate="variance")
+            pair = window_of(needed, n_sequences).isel(probe=[0, 1])
+            ratio = abs(xr.apply_ufunc(np.log, needed).isel(probe=[0, 1]).diff("probe")).values
             both = np.isfinite(ratio)
             rows.append(
                 {
                     "view": view,
                     "noise": noise,
-                    "same window": f"{int((pair[0] == pair[1]).sum())} of {pair[0].size}",
-                    "larger window": float(np.maximum(*pair).median()),
-                    "smaller window": float(np.minimum(*pair).median()),
+                    "same window": f"{int((pair.diff('probe') == 0).sum())} of {pair.size // 2}",
+                    "larger window": float(pair.max("probe").median()),
+                    "smaller window": float(pair.min("probe").median()),
                     "ratio of N(ℓ)": round(float(np.exp(np.median(ratio[both]))), 2) if both.any() else np.nan,
                 }
             )
@@ -225,34 +196,35 @@ def shuffled_lags(results: xr.Dataset, n_sequences: int, rng: np.random.Generato
         median with shuffled lags, in steps, and the share of networks and probes in percent whose window is longer than the median of
         their own shuffled ones.
     """
-    dataset_with("results", results, "required", "view", "lag", "definition")
+    dataset_with("results", results, "view", "lag")
     integer_in("n_sequences", n_sequences, 1)
     generator("rng", rng)
-    lags = results.lag.values.tolist()
-    orders = [rng.permutation(len(lags)) for _ in range(integer_in("draws", draws, 1))]
-    chosen = results.sel(source="error", rule="tested", reading="variance", noise_definition="lag")
+    orders = [rng.permutation(results.sizes["lag"]) for _ in range(integer_in("draws", draws, 1))]
     rows = []
     for view in dict.fromkeys(results.view.values):
-        needed = probes(chosen, view).required.transpose(..., "lag").values
-        for definition in results.definition.values:
-            real = learnability_window(lags, needed, [n_sequences], definition=definition)[..., 0]
-            mixed = np.stack([learnability_window(lags, needed[..., o], [n_sequences], definition=definition)[..., 0] for o in orders])
+        needed = required(probes(results, view, "error"), rate="variance").transpose(..., "lag")
+        for definition in DEFINITIONS:
+            real = window_of(needed, n_sequences, definition).values
+            mixed = np.stack([window_of(needed.copy(data=needed.values[..., o]), n_sequences, definition).values for o in orders])
             typical = np.median(mixed, axis=0)
             rows.append((view, definition, np.median(real), np.median(mixed), round(100 * float((real > typical).mean()))))
     columns = ["view", "definition", "window", "window, lags shuffled", "% longer than shuffled"]
     return pd.DataFrame(rows, columns=columns).set_index(["view", "definition"])
 
 
-def _settings(results: xr.Dataset) -> DiagnosticSettings:
-    """Read how the run was measured."""
-    return Config.model_validate_json(results.attrs["configuration"]).diagnostics
+def _all_windows(numbers: xr.Dataset, budgets: Array) -> xr.DataArray:
+    """Compute windows in every way there is."""
+    found = summary(numbers).assign(envelope=numbers.envelope).assign_attrs(numbers.attrs)
+    ways = itertools.product([*({"rate": rate} for rate in RATES), LETTER], NOISES, RULES)
+    needed = [required(found, noise=noise, rule=rule, **how) for how, noise, rule in ways]
+    return xr.concat([window_of(one, budgets, definition) for one in needed for definition in DEFINITIONS], "way")
 
 
 def _numbers(results: xr.Dataset) -> xr.Dataset:
-    """Take what `infer` reads, in double precision."""
+    """Take what `summary` reads, and the envelope, in double precision."""
     if "statistic" not in results:
         raise ValueError("results: this run has not kept its numbers; set keep_numbers in its diagnostics.")
-    return results[["rate", "statistic", "projection"]].astype(float)
+    return results[["envelope", "statistic", "projection"]].astype(float)
 
 
 def _rescaled(numbers: xr.Dataset, factor: float) -> xr.Dataset:

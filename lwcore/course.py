@@ -29,14 +29,9 @@ def course(
     task: DelayedRegression,
     settings: DiagnosticSettings,
 ) -> xr.Dataset:
-    """Measure a network as it was at several steps of its training, on the first fresh sequences.
+    """Measure a network as it was at several steps of its training, on the first of fresh sequences of its task.
 
-    Args:
-        network: The network; it is not changed.
-        snapshots: State dictionaries by the number of steps taken.
-        sequences: Sequences it was not trained on.
-        task: Their task.
-        settings: Lags and orders of the rates.
+    Snapshots are state dictionaries by the number of steps taken; the settings say lags and orders of the rates.
 
     Returns:
         Over ``snapshot``, the number of steps taken: loss, coefficients learned at the task's delays, mean, spread and saturation of each
@@ -57,7 +52,7 @@ def course(
         looked_at.load_state_dict(state)
         trace = looked_at.cell.trace(part.inputs)
         predictions = looked_at.readout(trace.outputs)
-        kept = trace.neurons.retention.expand_as(trace.outputs)  # one for all neurons in two of the cells
+        kept = trace.neurons.retention
         ends = default_ends(trace, settings.lags)[-1:]
         rates = np.stack([effective_rates(trace, settings.lags, order, ends).abs().mean((0, 1)).numpy() for order in settings.orders])
         found.append(

@@ -6,14 +6,24 @@ from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lwcore.config import Config, Sweep
 
-SHADES = sns.color_palette("colorblind")
+SHADES: Any = (
+    "#0173b2",
+    "#de8f05",
+    "#029e73",
+    "#d55e00",
+    "#cc78bc",
+    "#ca9161",
+    "#fbafe4",
+    "#949494",
+    "#ece133",
+    "#56b4e9",
+)  # seaborn's "colorblind"
 MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 COLOURS = dict(zip(MODELS, SHADES, strict=False))
 MARKERS = dict(zip(MODELS, "osD^v", strict=True))
@@ -61,7 +71,8 @@ def done(figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bo
     if ylabel is not None:
         figure.supylabel(ylabel, fontsize=10)
     if trim:
-        sns.despine(figure)
+        for axes in figure.axes:
+            axes.spines[["top", "right"]].set_visible(False)
     plt.close(figure)
     return figure
 

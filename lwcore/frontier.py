@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -12,8 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from lwcore.agreement import LEARNED
-from lwcore.arguments import one_of
-from lwcore.inference import probes
+from lwcore.inference import probes, required
 from lwcore.labelled import array_with, dataset_with
 from lwcore.seeds import interval, resamples
 
@@ -158,25 +159,17 @@ def needed_table(found: xr.Dataset) -> pd.DataFrame:
     return words.transpose("lag", "model").to_pandas().rename_axis(index="lag (steps)", columns=None)
 
 
-def predicted_needed(start: xr.Dataset, view: str, noise: str, reading: str, source: str) -> xr.DataArray:
+def predicted_needed(start: xr.Dataset, view: str, source: str, **how: Any) -> xr.DataArray:
     """Give the N(ℓ) that untrained networks predict, by the plug-in rule, median over probes.
 
     Args:
         start: Measurements at the task's lag, from `at_task`.
         view: View of the probes.
-        noise: ``"lag"`` or ``"total"``.
-        reading: One of `inference.READINGS`.
         source: What makes the error.
+        how: For `inference.required`.
 
     Returns:
         Number of sequences (model, seed, lag).
     """
-    dataset_with("start", start, "view", "required", "source")
-    chosen = probes(start, view).required
-    for name, value, known in (
-        ("noise", noise, start.noise_definition),
-        ("reading", reading, start.reading),
-        ("source", source, start.source),
-    ):
-        one_of(name, value, dict.fromkeys(known.values.tolist()))
-    return np.exp(np.log(chosen.sel(rule="plug-in", noise_definition=noise, reading=reading, source=source, drop=True)).median("probe"))
+    log_needed: xr.DataArray = xr.apply_ufunc(np.log, required(probes(start, view, source), rule="plug-in", **how))
+    return xr.apply_ufunc(np.exp, log_needed.median("probe"))

@@ -140,8 +140,8 @@ def alignment(
 
 def _aligned(loss_gradients: Tensor, sensitivity: Tensor, lags: list[int], ends: Tensor) -> Tensor:
     """Do it for lags and ends that were checked."""
-    earlier = torch.stack([at_steps(sensitivity, ends - lag) for lag in lags], dim=2)
-    return at_steps(loss_gradients, ends).unsqueeze(2) * earlier
+    delta = at_steps(loss_gradients, ends)
+    return torch.stack([delta * at_steps(sensitivity, ends - lag) for lag in lags], dim=2)
 
 
 def matched_statistic(
@@ -149,15 +149,15 @@ def matched_statistic(
 ) -> Float[Tensor, "B lags"]:
     """Add the neurons' aligned contributions, one number a sequence and lag. Implements Eq. (28).
 
-    ``T(ℓ) = Σ_q sgn(m_q) μ^{(q)} a^{(q)}``, averaged over the end points, which depend on one another. Estimate the signs ``sgn E[a^{(q)}]``
-    on other sequences than these: signs taken from the same ones make a mean out of pure noise.
+    ``T(ℓ) = Σ_q sgn(m_q) μ^{(q)} a^{(q)}``, averaged over the end points, which depend on one another. Estimate the signs
+    ``sgn E[a^{(q)}]`` on other sequences than these: signs taken from the same ones make a mean out of pure noise.
     """
     if rates.shape != alignments.shape or signs.shape != rates.shape[2:] or rates.ndim != 4 or rates.numel() == 0:
         raise ValueError(
             f"rates {tuple(rates.shape)}, alignments {tuple(alignments.shape)} and signs {tuple(signs.shape)} do not fit: "
             "the first two must agree, (B, ends, lags, H), none of them 0, and signs be (lags, H)."
         )
-    return torch.einsum("belh,belh,lh->bl", rates, alignments, signs) / rates.shape[1]
+    return ((rates * alignments).mean(1) * signs).sum(-1)
 
 
 class Aim(NamedTuple):

@@ -1,152 +1,200 @@
-"""From one number a sequence to tails, sample complexity and windows; knows nothing of networks."""
+"""From one number a sequence to what is kept of it, and from that to N(ℓ) and windows; knows nothing of networks.
+
+For each source, probe and lag `summary` keeps four numbers: the mean of the lag's part, its standard error, and for two noises the
+stable scale σ and the tail index α; beside them the standard deviation, and the exponent with which means concentrate. N(ℓ) and H_N
+are functions of these, computed where they are asked for. What they take:
+
+* ``noise``: ``"own"``, the paper's, is that of the lag's own part; ``"whole"`` that of the whole gradient along the same direction,
+  in which an optimiser meets the lag's part.
+* ``rate``: ``"mean"``, ``"optimal"`` and ``"paper_v2"`` are those of `lwcore.bounds`; ``"variance"`` is the central limit theorem
+  with the sample's variance, for noise that is not stable.
+* ``rule``: ``"plug-in"`` believes every positive mean, ``"tested"`` only those that `detected` declares above zero.
+* ``definition`` of a window: ``"supremum"``, Eq. (36), or ``"first_passage"``, the longest lag up to which all are detectable.
+
+Error, level and numbers of sequences are those of the run's configuration where they are not given.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore import bounds, stable, window
-from lwcore.arguments import finite_array, instance_of, integer_in, one_of, real_in, require
-from lwcore.config import DiagnosticSettings
+from lwcore import stable
+from lwcore.arguments import finite_array, integer_in, one_of, real_in, require
+from lwcore.bounds import sample_complexity
+from lwcore.config import Config, Sweep
 from lwcore.labelled import dataset_with
+from lwcore.window import learnability_window
 
-NOISES = ("lag", "total")
-READINGS = ("mean", "variance", "optimal", "paper_v2", "letter_v2")
+Array = NDArray[np.float64]
+
+NOISES = ("own", "whole")
+RATES = ("mean", "variance", "optimal", "paper_v2")
+RULES = ("tested", "plug-in")
+DEFINITIONS = ("supremum", "first_passage")
+# Version 2's Section 6.1 to the letter: p = α, and the mean of T, which is f m̄ already, in the place of m̄.
+LETTER: dict[str, Any] = {"rate": "paper_v2", "twice": True}
+# What an optimiser meets; sequences' numbers have a variance (see `tables.concentration`).
+OPTIMISER: dict[str, Any] = {"noise": "whole", "rate": "variance"}
 BLOCK = 16  # sequences a block mean takes together, to see how fast means concentrate
 
 
-def infer(observed: xr.Dataset, settings: DiagnosticSettings) -> xr.Dataset:
-    """Turn one number a sequence into tails, sample complexity N(ℓ) and the learnability window H_N. Implements Eqs. (34)–(37).
-
-    N(ℓ) is given with two definitions of the noise. ``"lag"``, the paper's, takes the scale of the lag's own statistic, ``"total"`` that
-    of the whole gradient along the same direction, in which an optimiser meets the lag's part. And in five readings:
-
-    * ``"mean"``: p = κ_α and m̄ = mean(T)/f, the later versions' exponent;
-    * ``"variance"``: the central limit theorem with the sample's variance, for noise that is not stable;
-    * ``"optimal"`` and ``"paper_v2"``: the other two exponents of `bounds`;
-    * ``"letter_v2"``: v2's Section 6.1 to the letter, p = α and the mean of T, which is f m̄, in the place of m̄, so that f enters twice.
-      Infinite for views that have no envelope.
-
-    Windows follow two rules, ``"plug-in"``: every positive mean is believed; ``"tested"``: only those that `significant` declares above
-    zero; and two definitions, ``"supremum"``, Eq. (36), and ``"first_passage"``, the longest lag up to which all are detectable.
+def summary(numbers: xr.Dataset) -> xr.Dataset:
+    """Keep of one number a sequence what N(ℓ) takes.
 
     Args:
-        observed: ``rate``, ``statistic`` and ``projection`` as `measure.observe` gives them.
-        settings: Error, significance and budgets.
+        numbers: ``statistic`` and ``projection`` (…, probe, lag, sequence), with ``view``, as `measure.observe` gives them.
 
     Returns:
-        The dataset; every variable says in ``long_name`` what it is.
+        ``signal`` and ``signal_error`` (…, probe, lag); ``scale``, ``deviation`` and ``exponent`` by ``noise``, too; ``alpha`` (noise, …,
+        probe), one for all probes and lags of a view, as in the paper, NaN where means do not concentrate; ``n_measured``, sequences.
     """
-    dataset_with("observed", observed, "rate", "statistic", "projection")
-    instance_of("settings", settings, DiagnosticSettings)
-    envelope = observed.rate.sum("unit").assign_attrs(long_name="envelope f(ℓ), per unit of global learning rate")
-    time_scale = xr.apply_ufunc(
-        lambda rates: window.time_scales(settings.lags, rates),
-        observed.rate,
-        input_core_dims=[["lag", "unit"]],
-        output_core_dims=[["unit"]],
-    )
-    by_view = []
-    for view in dict.fromkeys(observed.view.values):
-        part = probes(observed[["statistic", "projection"]], view)
-        by_view.append(_infer_view(part, envelope.sel(order=view, drop=True) if view in envelope.order.values else None, settings))
-    result = xr.concat(by_view, "probe")
-    result["envelope"] = envelope
-    result["time_scale"] = time_scale.assign_attrs(long_name="time scale τ of a neuron", units="steps")
-    return result.assign_coords(budget=("budget", list(settings.budgets), {"long_name": "number of sequences N", "units": "sequences"}))
-
-
-def _infer_view(observed: xr.Dataset, envelope: xr.DataArray | None, settings: DiagnosticSettings) -> xr.Dataset:
-    """Infer from the probes of one view; the tail index is global, as in the paper, and so is the test's level."""
-    samples = xr.concat([observed.statistic, observed.projection], "noise_definition").assign_coords(noise_definition=list(NOISES))
-    statistic = observed.statistic
-    signal = statistic.mean("sequence")
-    detected = xr.apply_ufunc(
-        significant,
-        statistic,
-        input_core_dims=[["probe", "lag", "sequence"]],
-        output_core_dims=[["probe", "lag"]],
-        kwargs={"level": settings.significance},
-    )
-    alpha_at_lag, scale = _tails(samples)
-    alpha = alpha_at_lag.median(["probe", "lag"])
-    alpha = alpha.where(alpha > 1)  # at or below 1 means do not concentrate at all, and no number of sequences will do
-    deviation = _deviation(samples)
-    f = xr.ones_like(signal) if envelope is None else envelope
-    readings = [
-        _required(signal, scale, alpha, settings.error, "mean"),
-        _required(signal, deviation / np.sqrt(2), xr.full_like(alpha, 2.0), settings.error, "mean"),
-        _required(signal, scale, alpha, settings.error, "optimal"),
-        _required(signal, scale, alpha, settings.error, "paper_v2"),
-        _required(signal * f, scale, alpha, settings.error, "paper_v2").where(envelope is not None, np.inf),
-    ]
-    required = xr.concat(readings, "reading").assign_coords(reading=list(READINGS))
-    required = xr.concat([required.where(detected, np.inf), required], "rule").assign_coords(rule=["tested", "plug-in"])
-    definitions = ["supremum", "first_passage"]
-    windows = [
-        xr.apply_ufunc(
-            lambda needed, definition=definition: window.learnability_window(
-                settings.lags, needed, settings.budgets, definition=definition
-            ),
-            required,
-            input_core_dims=[["lag"]],
-            output_core_dims=[["budget"]],
-        )
-        for definition in definitions
-    ]
-    names = {
-        "signal": (signal, "mean of the lag's statistic", ""),
-        "signal_error": (_deviation(statistic) / np.sqrt(statistic.sizes["sequence"]), "standard error of the mean", ""),
-        "detected": (detected, "mean above zero at the family-wise level", ""),
-        "scale": (scale, "stable scale σ of one sequence's number", ""),
-        "alpha": (alpha.broadcast_like(signal.isel(lag=0, drop=True)), "tail index α, one for all probes and lags of a view", ""),
-        "exponent": (_concentration(samples), f"exponent p with which means of {BLOCK} sequences concentrate", ""),
-        "required": (required, "sequences N(ℓ) needed to detect the lag", "sequences"),
-        "window": (xr.concat(windows, "definition").assign_coords(definition=definitions), "learnability window H_N", "steps"),
+    dataset_with("numbers", numbers, "statistic", "projection", "view")
+    samples = xr.concat([numbers.statistic, numbers.projection], "noise").assign_coords(noise=list(NOISES))
+    count = samples.sizes["sequence"]
+    alpha_at_lag, scale = xr.apply_ufunc(_tails, samples, input_core_dims=[["sequence"]], output_core_dims=[[], []])
+    alpha = alpha_at_lag.groupby("view").median(["probe", "lag"]).sel(view=numbers.view)
+    spread, exponent = (xr.apply_ufunc(of, samples, input_core_dims=[["sequence"]]) for of in (deviation, exponent_of_means))
+    kept = {
+        "signal": (numbers.statistic.mean("sequence"), "mean of the lag's statistic"),
+        "signal_error": (spread.sel(noise="own", drop=True) / np.sqrt(count), "standard error of the mean"),
+        "scale": (scale, "stable scale σ of one sequence's number"),
+        "alpha": (alpha.where(alpha > 1), "tail index α, one for all probes and lags of a view"),
+        "deviation": (spread, "standard deviation of one sequence's number"),
+        "exponent": (exponent, f"exponent p with which means of {BLOCK} sequences concentrate"),
+        "n_measured": (xr.DataArray(count), "number of sequences measured"),
     }
-    return xr.Dataset({name: array.assign_attrs(long_name=meaning, units=units) for name, (array, meaning, units) in names.items()})
+    return xr.Dataset({name: array.assign_attrs(long_name=meaning) for name, (array, meaning) in kept.items()})
 
 
-def probes(results: xr.Dataset, view: str) -> xr.Dataset:
-    """Keep the probes of one view."""
+def config_of(results: xr.Dataset) -> Config:
+    """Read the configuration of a run; of a sweep, that of its first point."""
+    text = results.attrs["configuration"]
+    return next(iter(Sweep.model_validate_json(text).points().values())) if '"axes":' in text else Config.model_validate_json(text)
+
+
+def probes(results: xr.Dataset, view: str, source: str | None = None) -> xr.Dataset:
+    """Keep the probes of one view, and one source if it is named."""
     dataset_with("results", results, "view")
     one_of("view", view, dict.fromkeys(results.view.values.tolist()))
-    return results.isel(probe=np.flatnonzero(results.view == view))
+    kept = results.isel(probe=np.flatnonzero(results.view == view))
+    return kept if source is None else kept.sel(source=one_of("source", source, results.source.values.tolist()), drop=True)
 
 
-def window_of(runs: xr.Dataset, view: str, noise: str, reading: str) -> xr.DataArray:
-    """Choose one window, of the network's own error and by the tested rule; the view's probes stay."""
-    dataset_with("runs", runs, "view", "window")
-    one_of("noise", noise, runs.noise_definition.values.tolist())
-    one_of("reading", reading, runs.reading.values.tolist())
-    at = {"noise_definition": noise, "reading": reading, "source": "error", "rule": "tested", "definition": "supremum"}
-    return probes(runs, view).window.sel(at)
+def required(
+    results: xr.Dataset,
+    *,
+    rate: str = "mean",
+    noise: str = "own",
+    rule: str = "tested",
+    twice: bool = False,
+    error: float | None = None,
+    level: float | None = None,
+) -> xr.DataArray:
+    """Compute how many sequences N(ℓ) each lag needs, from what `summary` keeps.
+
+    Args:
+        results: A run, or a part of it in which the probes of a view are together.
+        rate: Exponent and scale; see the head of this module.
+        noise: ``"own"`` or ``"whole"``.
+        rule: ``"tested"``, N(ℓ) infinite where no signal is shown, or ``"plug-in"``.
+        twice: Multiply the mean of T, which is f m̄, with f once more; infinite in views without an envelope. See `LETTER`.
+        error: ε in (0, 0.5), the chance of a wrong sign.
+        level: Level of the test, in (0, 1).
+
+    Returns:
+        Sequences (…, probe, lag); infinite where the mean is not positive, α not above 1, or the number 0 in all sequences.
+    """
+    dataset_with("results", results, "signal", "scale", "alpha", "deviation")
+    by_rate = one_of("rate", rate, RATES)
+    of_noise = results.sel(noise=one_of("noise", noise, NOISES), drop=True)
+    scale, alpha = of_noise.scale, of_noise.alpha
+    if rate == "variance":
+        scale, alpha, by_rate = of_noise.deviation / np.sqrt(2), xr.full_like(alpha, 2.0), "mean"  # a Gaussian's stable scale
+    envelope = xr.DataArray(1.0)
+    if twice:
+        envelope = results.envelope.reindex(order=results.view.values, fill_value=0.0).rename(order="probe").drop_vars("probe")
+    carries = (scale > 0) & alpha.notnull()
+    arrays = xr.broadcast(results.signal, envelope, scale.where(carries, 1.0), alpha.fillna(2.0))
+    asked = config_of(results).diagnostics.error if error is None else error
+    needed = xr.apply_ufunc(_needed, *arrays, kwargs={"error": asked, "rate": by_rate}).where(carries, np.inf)
+    if one_of("rule", rule, RULES) == "tested":
+        needed = needed.where(detected(results, level), np.inf)
+    return needed.assign_attrs(long_name="sequences N(ℓ) needed to detect the lag", units="sequences")
 
 
-def significant(statistics: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
-    """Say for which probes and lags a statistic's mean is above zero, with the error of any false claim among them held at a level.
+def _needed(signal: Array, envelope: Array, scale: Array, alpha: Array, error: float, rate: str) -> Array:
+    """Compute N(ℓ) for each tail index in turn."""
+    needed = np.empty(signal.shape)
+    for one in np.unique(alpha):
+        of = alpha == one
+        needed[of] = sample_complexity(envelope[of], signal[of], scale[of], one, error, rate)
+    return needed
+
+
+def windows(results: xr.Dataset, budgets: ArrayLike | None = None, *, definition: str = "supremum", **how: Any) -> xr.DataArray:
+    """Compute learnability windows H_N from `required`, which takes the rest; see `window_of`."""
+    return window_of(required(results, **how), config_of(results).diagnostics.budgets if budgets is None else budgets, definition)
+
+
+def window_of(needed: xr.DataArray, budgets: ArrayLike, definition: str = "supremum") -> xr.DataArray:
+    """Read windows in steps off N(ℓ), over ``budget``, the numbers of sequences N; for a single N without that dimension."""
+    counts, lags = np.array(budgets), needed.lag.values.tolist()
+    found = xr.apply_ufunc(
+        lambda values: learnability_window(lags, values, np.atleast_1d(counts), definition=definition),
+        needed,
+        input_core_dims=[["lag"]],
+        output_core_dims=[["budget"]],
+    ).assign_attrs(long_name="learnability window H_N", units="steps")
+    if not counts.ndim:
+        return found.squeeze("budget", drop=True)
+    return found.assign_coords(budget=("budget", counts, {"long_name": "number of sequences N", "units": "sequences"}))
+
+
+def detected(results: xr.Dataset, level: float | None = None) -> xr.DataArray:
+    """Say where the mean is above zero, with the error of any false claim in a network, source and view held at a level."""
+    dataset_with("results", results, "signal", "signal_error", "n_measured", "view")
+    held = config_of(results).diagnostics.significance if level is None else level
+    by_view = [probes(results, view) for view in dict.fromkeys(results.view.values.tolist())]
+    found = [
+        xr.apply_ufunc(
+            significant,
+            *(part.signal, part.signal_error, part.n_measured),
+            input_core_dims=[["probe", "lag"], ["probe", "lag"], []],
+            output_core_dims=[["probe", "lag"]],
+            kwargs={"level": held},
+        )
+        for part in by_view
+    ]
+    return xr.concat(found, "probe")
+
+
+def significant(mean: ArrayLike, error: ArrayLike, count: ArrayLike, level: float) -> NDArray[np.bool_]:
+    """Say which means are above zero, with the error of any false claim among all probes and lags held at a level.
 
     One-sided t-tests with Holm's correction. For symmetric laws the t-test keeps its level however heavy the tails (Efron 1969).
 
     Args:
-        statistics: One number a sequence, shape (..., probes, lags, sequences).
-        level: Error allowed for all probes and lags together, in (0, 1).
+        mean: Means over sequences, shape (..., probes, lags).
+        error: Their standard errors, of the same shape.
+        count: Numbers of sequences, shape (...) or one for all.
+        level: The level, in (0, 1).
 
     Returns:
         Shape (..., probes, lags).
     """
-    integer_in("number of sequences", finite_array("statistics", statistics).shape[-1], 2)
-    real_in("level", level, "(0, 1)")
-    count = statistics.shape[-1]
-    with np.errstate(invalid="ignore"):  # a statistic that is 0 throughout shows nothing: 0/0, read as p = 1
-        unit = statistics / np.abs(statistics).max(-1, keepdims=True)  # of order 1, so that no square underflows
-        t = unit.mean(-1) / (unit.std(-1, ddof=1) / np.sqrt(count))
-    return holm(np.nan_to_num(special.stdtr(count - 1, -t), nan=1.0), level)
+    means, errors = finite_array("mean", mean), finite_array("error", error)
+    require("error", errors, errors >= 0, "0 or above")
+    with np.errstate(divide="ignore", invalid="ignore"):  # numbers that are 0 throughout show nothing: 0/0, read as p = 1
+        t = means / errors
+    return holm(np.nan_to_num(special.stdtr(np.asarray(count)[..., None, None] - 1, -t), nan=1.0), level)
 
 
-def holm(p: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
+def holm(p: ArrayLike, level: float) -> NDArray[np.bool_]:
     """Reject hypotheses with the error of any false rejection in a family held at a level, by Holm's procedure.
 
     Args:
@@ -160,46 +208,29 @@ def holm(p: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
     chance = finite_array("p", p)
     require("p", chance, (chance >= 0) & (chance <= 1), "in [0, 1]")
     integer_in("dimensions of p", chance.ndim, 2)
-    flat = p.reshape(*p.shape[:-2], -1)
+    flat = chance.reshape(*chance.shape[:-2], -1)
     tests = flat.shape[-1]
     rank = flat.argsort(-1).argsort(-1)  # 0 for the smallest
     first_failure = np.where(flat > level / (tests - rank), rank, tests).min(-1, keepdims=True)
-    return (rank < first_failure).reshape(p.shape)
+    return (rank < first_failure).reshape(chance.shape)
 
 
-def _required(shift: xr.DataArray, scale: xr.DataArray, alpha: xr.DataArray, error: float, rate: str) -> xr.DataArray:
-    """N(ℓ) for a shift ``Δ = f m̄``. A number that is 0 throughout carries nothing: no law can be fitted to it, and N(ℓ) is infinite."""
-    carries = (scale > 0) & alpha.notnull()
-    return xr.apply_ufunc(
-        lambda shift, scale, alpha: bounds.sample_complexity(1.0, shift, scale, alpha, error, rate),
-        shift.where(carries, 0.0),
-        scale.where(carries, 1.0),
-        alpha.fillna(2.0),
-        input_core_dims=[["probe", "lag"], ["probe", "lag"], []],
-        output_core_dims=[["probe", "lag"]],
-        vectorize=True,
-    )
+def deviation(numbers: ArrayLike) -> Array:
+    """Standard deviation along the last axis, in units of the largest number meanwhile, so that no square leaves the range of a float."""
+    values = finite_array("numbers", numbers)
+    unit = np.abs(values).max(-1, keepdims=True)
+    return unit[..., 0] * (values / np.where(unit > 0, unit, 1.0)).std(-1, ddof=1)
 
 
-def _tails(samples: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Fit a symmetric stable law along the sequences: α and scale over the other dimensions."""
-
-    def fit(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        fitted = stable.fit(values.reshape(-1, values.shape[-1]).T)
-        return np.reshape(fitted.alpha, values.shape[:-1]), np.reshape(fitted.scale, values.shape[:-1])
-
-    return xr.apply_ufunc(fit, samples, input_core_dims=[["sequence"]], output_core_dims=[[], []])
-
-
-def _deviation(samples: xr.DataArray) -> xr.DataArray:
-    """Standard deviation over sequences, in units of the largest value meanwhile, so that no square leaves the range of a float."""
-    unit = abs(samples).max("sequence")
-    return unit * (samples / unit.where(unit > 0, 1.0)).std("sequence", ddof=1)
-
-
-def _concentration(samples: xr.DataArray) -> xr.DataArray:
-    """Exponent p with which means concentrate, spread ∝ N^(−1/p), from the interquartile ranges of block means and of single sequences."""
-    means = samples.coarsen(sequence=BLOCK, boundary="trim").mean()
-    block, single = (q.quantile([0.25, 0.75], "sequence").diff("quantile").squeeze("quantile", drop=True) for q in (means, samples))
-    with np.errstate(divide="ignore", invalid="ignore"):  # a number that is 0 throughout has no spread, and p is NaN
+def exponent_of_means(numbers: Array) -> Array:
+    """Exponent p of means, spread ∝ N^(−1/p), from the interquartile ranges of block means and of single numbers, on the last axis."""
+    blocks = numbers[..., : numbers.shape[-1] // BLOCK * BLOCK].reshape(*numbers.shape[:-1], -1, BLOCK).mean(-1)
+    block, single = (np.subtract(*np.quantile(x, [0.75, 0.25], axis=-1)) for x in (blocks, numbers))
+    with np.errstate(divide="ignore", invalid="ignore"):  # numbers that are 0 throughout have no spread, and p is NaN
         return -np.log(BLOCK) / np.log(block / single)
+
+
+def _tails(numbers: Array) -> tuple[Array, Array]:
+    """Fit a symmetric stable law along the last axis: α and scale."""
+    fitted = stable.fit(numbers.reshape(-1, numbers.shape[-1]).T)
+    return np.reshape(fitted.alpha, numbers.shape[:-1]), np.reshape(fitted.scale, numbers.shape[:-1])

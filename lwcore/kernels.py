@@ -309,7 +309,8 @@ def _spread(gate, rows, at):
 def steps_forward(layout, packed, own, bias_hh, norm, history, cells, blocks, products, normalised, inverse):
     """Run the steps. `packed` (H, P) holds all recurrent weights side by side but `own`, (H, H), of a candidate that is reset before."""
     let_in, keep, candidate, reset, show, shared, after, constant = layout
-    i, f, g, r, o, zero = np.uintp(let_in), np.uintp(keep), np.uintp(candidate), np.uintp(reset), np.uintp(show), np.uintp(0)
+    i, f, g = np.uintp(max(let_in, 0)), np.uintp(max(keep, 0)), np.uintp(candidate)
+    r, o, zero = np.uintp(max(reset, 0)), np.uintp(max(show, 0)), np.uintp(0)
     batch, hidden = history.shape[1:]
     pre, behind = np.empty((batch, packed.shape[1]), blocks.dtype), np.empty((batch, hidden), blocks.dtype)
     fixed, end = np.full((batch, hidden), constant, blocks.dtype), g + np.uintp(hidden)
@@ -347,7 +348,8 @@ def steps_forward(layout, packed, own, bias_hh, norm, history, cells, blocks, pr
 def steps_backward(layout, packed, own, norm, delta, history, cells, blocks, products, normalised, inverse, pre, raw, of_cell):
     """Run the recursion backwards, with `packed` (P, H); return λ of the first h, and leave that of the first c in `of_cell`."""
     let_in, keep, candidate, reset, show, shared, after, constant = layout
-    i, f, g, r, o, zero = np.uintp(let_in), np.uintp(keep), np.uintp(candidate), np.uintp(reset), np.uintp(show), np.uintp(0)
+    i, f, g = np.uintp(max(let_in, 0)), np.uintp(max(keep, 0)), np.uintp(candidate)
+    r, o, zero = np.uintp(max(reset, 0)), np.uintp(max(show, 0)), np.uintp(0)
     steps, batch, hidden = delta.shape
     adjoint, side = np.zeros((batch, hidden), delta.dtype), np.empty((batch, hidden), delta.dtype)
     fixed, behind = np.full((batch, hidden), constant, delta.dtype), np.empty((batch, len(packed)), delta.dtype)

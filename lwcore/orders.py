@@ -7,6 +7,7 @@ An approximation of the effective learning rates is judged against the exact dia
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,10 +20,10 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from lwcore.arguments import instance_of, integer_in, lag_list, one_of, real_array, real_in, sequence_of
-from lwcore.cells import GRUTrace, LSTMTrace, Trace
-from lwcore.expansion import split
+from lwcore.cells import GRU, LSTM, Cell
 from lwcore.labelled import array_with, dataset_with
-from lwcore.transport import effective_rates, envelope, off_diagonal_share
+from lwcore.trace import Trace
+from lwcore.transport import effective_rates, envelope, exact_rates_and_share, reset_rates, split
 
 _WORDS = {"zeroth": "zeroth order", "first": "first order", "paper_v2": "(26) as printed"}
 ORDERS = tuple(_WORDS)
@@ -41,8 +42,8 @@ def compare_orders(
 
     Args:
         traces: A trace of each network, by model and seed, as `experiment.traces` gives them: all seeds of every model.
-        lags: Lags ℓ, strictly increasing, each in 1..T−1.
-        ends: End points t, strictly increasing, each in max(lags)..T−1; all of them if None.
+        lags: As for `effective_rates`.
+        ends: As for `effective_rates`.
         orders: Approximations: ``"zeroth"``, ``"first"``, and for a GRU ``"paper_v2"``, Eq. (26) as printed.
         slips: More of them, by name: first order, read off an altered trace.
 
@@ -52,9 +53,6 @@ def compare_orders(
         is larger than at the lag before (NaN at the first); and by sequence besides, ``envelope``, f(ℓ). By model, seed and lag:
         ``off_diagonal``, the share of the transport beside its diagonal. By model and seed: ``coupling``, the mean of
         ``‖R_t‖_F / ‖A_t‖_F``.
-
-    Raises:
-        ValueError: If there are no traces.
     """
     for order in sequence_of("orders", orders):
         one_of("orders", order, ORDERS)
@@ -68,9 +66,10 @@ def compare_orders(
     steps, names = lag_list("lags", lags), [*orders, *(slips or {}), "exact"]
     measured: dict[tuple[str, int], xr.Dataset] = {}
     for key, trace in traces.items():
-        rates = {order: effective_rates(trace, steps, order, ends) for order in ("zeroth", "first", "exact")}
+        rates = {order: effective_rates(trace, steps, order, ends) for order in ("zeroth", "first")}
+        rates["exact"], beside = exact_rates_and_share(trace, steps, ends)
         if "paper_v2" in orders:
-            rates["paper_v2"] = effective_rates(trace, steps, "first", ends, "paper_v2")
+            rates["paper_v2"] = rates["first"] + reset_rates(trace, steps, ends)
         rates |= {name: effective_rates(alter(trace), steps, "first", ends) for name, alter in (slips or {}).items()}
         exact, correction = envelope(rates["exact"]), envelope(rates["first"] - rates["zeroth"])
         sizes = [rates[name].abs() for name in names]
@@ -81,7 +80,7 @@ def compare_orders(
             "missed": (("order", "lag"), [(envelope(rates[name] - rates["first"]) / correction).numpy() for name in names]),
             "rises": (("order", "lag"), [np.append(np.nan, share.numpy()) for share in grown]),
             "envelope": (("order", "sequence", "lag"), [size.sum(-1).mean(1).numpy() for size in sizes]),
-            "off_diagonal": ("lag", off_diagonal_share(trace, steps, ends).mean((0, 1)).numpy()),
+            "off_diagonal": ("lag", beside.mean((0, 1)).numpy()),
             "coupling": float((mixing / kept).mean()),
         }
         measured[key] = xr.Dataset(variables, coords={"order": names, "lag": steps})
@@ -91,88 +90,54 @@ def compare_orders(
 
 
 def passing_lag(error: xr.DataArray, level: float = 0.1) -> xr.DataArray:
-    """Find the first lag at which an error passes a level.
-
-    Args:
-        error: Errors, with a dimension ``lag``.
-        level: The level, above 0.
-
-    Returns:
-        The lag, along the other dimensions; NaN where the error stays at or below the level.
-    """
+    """Find the first lag at which an error passes a level; NaN where it never does."""
     array_with("error", error, "lag")
     return error.lag.where(error > real_in("level", level, "(0, inf)")).min("lag")
 
 
 def without_output_gate(trace: Trace) -> Trace:
-    """Leave the output gate's way into the state out of an LSTM's Jacobian: ``O_t = 0``.
-
-    Args:
-        trace: A trace of an LSTM.
-
-    Returns:
-        The trace with ``U_o = 0``, its states unchanged.
-
-    Raises:
-        TypeError: If it is not the trace of an LSTM.
-    """
-    if not isinstance(trace, LSTMTrace):
-        raise TypeError(f"trace is a {type(trace).__name__}: must be an LSTMTrace.")
-    weight = trace.parameters["weight_hh"].clone()
-    weight[3 * trace.hidden_size :] = 0
-    return replace(trace, parameters=trace.parameters | {"weight_hh": weight})
+    """Leave the output gate's way into the state out of an LSTM's Jacobian: ``O_t = 0``, as if there were no U_o."""
+    altered = _misread(trace, LSTM)
+    altered.recurrence.block("show").zero_()
+    return altered
 
 
 def product_of_diagonals(trace: Trace) -> Trace:
     """Take the diagonal of a product to be the product of diagonals, in the way through a GRU's reset gate (reset before the product).
 
-    Args:
-        trace: A trace of a GRU.
-
-    Returns:
-        The trace with ``U_r`` replaced by its diagonal, its states unchanged: then
-        ``diag(U_g diag(h_{t−1} r') U_r) = diag(U_g) h_{t−1} r' diag(U_r)``.
-
-    Raises:
-        TypeError: If it is not the trace of a GRU.
-        ValueError: If its reset comes after the product, where there is no such sum.
+    With U_r replaced by its diagonal, ``diag(U_g diag(h_{t−1} r') U_r) = diag(U_g) h_{t−1} r' diag(U_r)``.
     """
-    if not isinstance(trace, GRUTrace):
-        raise TypeError(f"trace is a {type(trace).__name__}: must be a GRUTrace.")
-    if "bias_hh" in trace.parameters:
+    altered = _misread(trace, GRU)
+    if altered.recurrence.reset == "after":
         raise ValueError('trace: a GRU with reset="after" has no such sum; must be one with reset="before".')
-    weight, hidden = trace.parameters["weight_hh"].clone(), trace.hidden_size
-    weight[:hidden] = weight[:hidden].diagonal().diag()
-    return replace(trace, parameters=trace.parameters | {"weight_hh": weight})
+    weights = altered.recurrence.block("reset")
+    weights.copy_(weights.diagonal().diag())
+    return altered
 
 
 def without_norm(trace: Trace) -> Trace:
-    """Leave the Jacobian of layer normalisation out of the candidate's: the identity in its place.
+    """Leave the Jacobian of layer normalisation out of the candidate's: the identity in its place."""
+    altered = _misread(trace, Cell)
+    if not altered.recurrence.layernorm:
+        raise ValueError(f"trace is of a {type(altered.recurrence).__name__} without layer normalisation: must have one to leave out.")
+    altered.recurrence.layernorm = False
+    return altered
 
-    Args:
-        trace: A trace of a cell with layer normalisation.
 
-    Returns:
-        The trace, its states unchanged.
-
-    Raises:
-        ValueError: If the cell has no layer normalisation.
-    """
-    if instance_of("trace", trace, Trace).norm is None:
-        raise ValueError(f"trace is a {type(trace).__name__} without layer normalisation: must have one to leave out.")
-    return replace(trace, normalised=None, inverse=None)
+def _misread(trace: Trace, kind: type[Cell]) -> Trace:
+    """Have Jacobians read off a copy of the cell, which can be altered, at the gates and states of the right one."""
+    cell = instance_of("trace", trace, Trace).recurrence
+    if not isinstance(cell, kind):
+        raise TypeError(f"trace is of a {type(cell).__name__}: must be of {kind.__name__}.")
+    altered: Any = copy.deepcopy(cell)
+    altered.gates = cell.gates
+    return replace(trace, recurrence=altered)
 
 
 def span(values: ArrayLike, form: str = ".0f", never: str = "none") -> str:
     """Write a measurement over networks: its median and, in brackets where they differ, the least and the largest.
 
-    Args:
-        values: One value a network; NaN counts as beyond all numbers.
-        form: How a number is written.
-        never: What is written for NaN.
-
-    Returns:
-        For example ``"12 (9 to 15)"``.
+    NaN counts as beyond all numbers, and is written as `never`. For example ``"12 (9 to 15)"``.
     """
     numbers = real_array("values", values)
     integer_in("number of values", numbers.size, 1)
@@ -182,16 +147,7 @@ def span(values: ArrayLike, form: str = ".0f", never: str = "none") -> str:
 
 
 def table(values: xr.DataArray, form: str = ".0f", never: str = "none") -> pd.DataFrame:
-    """Tabulate a measurement: a row a model, a column a place along the last dimension, in each the `span` over all others.
-
-    Args:
-        values: The measurement; one dimension is called ``model``.
-        form: As for `span`.
-        never: As for `span`.
-
-    Returns:
-        The table.
-    """
+    """Tabulate a measurement: a row a model, a column a place along the last dimension, in each the `span` over all others."""
     last = array_with("values", values, "model").dims[-1]
     return pd.DataFrame(
         {
@@ -202,15 +158,9 @@ def table(values: xr.DataArray, form: str = ".0f", never: str = "none") -> pd.Da
 
 
 def crossings(compared: xr.Dataset, level: float = 0.1) -> pd.DataFrame:
-    """Tabulate the first lag at which errors pass a level.
+    """Tabulate the first lag at which errors of `compare_orders` pass a level, a row a model.
 
-    Args:
-        compared: What `compare_orders` gives.
-        level: The level, above 0.
-
-    Returns:
-        A row a model; the errors of the rates μ and of the envelope f, ``|f/f_exact − 1|``, at zeroth and first order, and the off-diagonal
-        share.
+    Errors are those of the rates μ and of the envelope f, ``|f/f_exact − 1|``, at zeroth and first order; and the off-diagonal share.
     """
     dataset_with("compared", compared, "envelope", "error", "off_diagonal")
     f = compared.envelope.mean("sequence")
@@ -222,18 +172,9 @@ def crossings(compared: xr.Dataset, level: float = 0.1) -> pd.DataFrame:
 
 
 def reach(compared: Mapping[str, xr.Dataset], at: Sequence[int], level: float = 0.1) -> pd.DataFrame:
-    """Tabulate how far orders of transport reach.
+    """Tabulate how far orders of transport reach, a column for each setting that `compare_orders` measured.
 
-    Args:
-        compared: For each setting, what `compare_orders` gives.
-        at: Lags, among those measured, at which errors and off-diagonal shares are shown.
-        level: The error that an order must not pass, above 0.
-
-    Returns:
-        A column for each setting: lags at which an order passes the level, errors and shares in percent, each as by `span`.
-
-    Raises:
-        ValueError: If one of these lags was not measured.
+    Lags at which an order passes the level; and at the lags `at`, errors and off-diagonal shares in percent, each as by `span`.
     """
     real_in("level", level, "(0, inf)")
     columns = {}

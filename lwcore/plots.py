@@ -7,28 +7,43 @@ says so.
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
+import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from lwcore import inference
 from lwcore.arguments import one_of
 from lwcore.bounds import rate_exponent
-from lwcore.config import Config
 from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, legend_above, model_band, signed
-from lwcore.inference import probes, window_of
+from lwcore.inference import DEFINITIONS, LETTER, NOISES, OPTIMISER, config_of, probes
 from lwcore.window import fit_decay
 
-# An optimiser meets the lag's part inside the noise of the whole gradient; sequences' numbers have a variance (see `tables.concentration`).
-_OPTIMISER = {"rule": "tested", "definition": "supremum", "noise_definition": "total", "reading": "variance"}
+# What `seaborn.set_theme(style="ticks", font_scale=0.85)` sets, without the second that its import takes.
+_TICKS = {"color": "0.15", "labelsize": 9.35, "major.size": 6, "major.width": 1.25, "minor.size": 4, "minor.width": 1}
+_STYLE: Any = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.title_fontsize"), 10.2),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), "0.15"),
+    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in _TICKS.items()},
+    "axes.linewidth": 1.25,
+    "axes.axisbelow": True,
+    "font.sans-serif": ["Arial", "DejaVu Sans", "Liberation Sans", "Bitstream Vera Sans", "sans-serif"],
+    "legend.fontsize": 9.35,
+    "legend.frameon": False,
+    "lines.solid_capstyle": "round",
+    "svg.hashsalt": "lwcore",
+}
 
 
 def use_book_style() -> None:
-    """Set seaborn's paper-like style with transparent backgrounds, and vector graphics in notebooks."""
-    transparent = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none")
-    sns.set_theme(context="notebook", style="ticks", font_scale=0.85, rc=transparent | {"svg.hashsalt": "lwcore", "legend.frameon": False})
+    """Set a style like seaborn's for papers, with transparent backgrounds, and vector graphics in notebooks."""
+    plt.rcParams.update(_STYLE)
     try:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
     except ImportError:  # not in a notebook
@@ -91,7 +106,7 @@ def orders(results: xr.Dataset) -> Figure:
 
 
 def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
-    """Draw H_N against N in three readings of the same statistic, and the null control: the paper's Figure 2.
+    """Draw H_N against N, computed in three ways from the same statistic, and the null control: the paper's Figure 2.
 
     Args:
         results: A run.
@@ -101,13 +116,9 @@ def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
         The figure: v2's estimate to the letter, the same with f counted once, and that inside the noise of the whole gradient.
     """
     figure, panels = canvas(3, width=8.6, height=3.2, sharey=True)
-    readings = (
-        ("v2 to the letter", "lag", "letter_v2"),
-        ("f counted once", "lag", "mean"),
-        ("noise of the whole gradient", "total", "mean"),
-    )
-    for axes, (title, noise, reading) in zip(panels, readings, strict=True):
-        _window_lines(axes, probes(results, view).window.sel(rule="tested", definition="supremum", noise_definition=noise, reading=reading))
+    ways = {"v2 to the letter": LETTER, "f counted once": {"noise": "own"}, "noise of the whole gradient": {"noise": "whole"}}
+    for axes, (title, how) in zip(panels, ways.items(), strict=True):
+        _window_lines(axes, inference.windows(probes(results, view), **how))
         axes.set_title(title)
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
@@ -124,7 +135,7 @@ def optimiser(results: xr.Dataset) -> Figure:
     for axes, (view, title) in zip(
         panels, (("whole", "along random directions"), ("gradient", "along the lag's own gradient")), strict=True
     ):
-        _window_lines(axes, probes(results, view).window.sel(_OPTIMISER))
+        _window_lines(axes, inference.windows(probes(results, view), **OPTIMISER))
         axes.set_title(title)
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
@@ -142,13 +153,12 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
         The figure: columns for the definitions, rows for the noise; f counted once, sample variance.
     """
     figure, panels = canvas(4, width=7.6, height=5.8, rows=2, sharey=True)
-    cases = [(noise, definition) for noise in results.noise_definition.values for definition in results.definition.values]
+    cases = itertools.product(NOISES, DEFINITIONS)
     titles = {"supremum": "supremum: longest lag seen", "first_passage": "first passage: all lags up to it"}
     for axes, (noise, definition) in zip(panels, cases, strict=True):
-        at = {"rule": "tested", "noise_definition": noise, "definition": definition, "reading": "variance"}
-        _window_lines(axes, probes(results, view).window.sel(at))
-        inside = f"noise of the {'lag' if noise == 'lag' else 'whole gradient'}"
-        axes.set_title(f"{titles[definition]}\n{inside}" if noise == "lag" else inside, fontsize=10)
+        _window_lines(axes, inference.windows(probes(results, view), noise=noise, definition=definition, rate="variance"))
+        inside = f"noise of the {'lag' if noise == 'own' else 'whole gradient'}"
+        axes.set_title(f"{titles[definition]}\n{inside}" if noise == "own" else inside, fontsize=10)
     _window_axis(results, *panels)
     legend_above(figure, panels[0])
     return signed(figure, results)
@@ -168,13 +178,12 @@ def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") 
     one = results.sel(model=model)
     beta = fit_decay(one.lag.values, one.envelope.sel(order=view).median("seed")).power.law.decay
     figure, panels = canvas(2, width=7.6, sharey=True)
-    for axes, (title, reading, rate) in zip(
-        panels, (("v2 to the letter", "letter_v2", "paper_v2"), ("f counted once", "mean", "mean")), strict=True
-    ):
-        alpha = float(probes(one, view).alpha.sel(noise_definition="lag", source="error").median())
-        power = 1 / (rate_exponent(alpha, rate) * beta)
-        model_band(axes, one.budget**power, window_of(one, view, "lag", reading), model, quartiles=True)
-        axes.set(xlabel=f"$N^{{{power:.2f}}}$   (N = {int(one.budget[0])} to {int(one.budget[-1])})", title=title)
+    for axes, (title, how) in zip(panels, {"v2 to the letter": LETTER, "f counted once": {"rate": "mean"}}.items(), strict=True):
+        own = probes(one, view, "error")
+        power = 1 / (rate_exponent(float(own.alpha.sel(noise="own").median()), how["rate"]) * beta)
+        found = inference.windows(own, **how)
+        model_band(axes, found.budget**power, found, model, quartiles=True)
+        axes.set(xlabel=f"$N^{{{power:.2f}}}$   (N = {int(found.budget[0])} to {int(found.budget[-1])})", title=title)
     panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
     return signed(figure, results)
 
@@ -185,6 +194,8 @@ def spectra(results: xr.Dataset) -> Figure:
     Returns:
         The figure. Neurons of all seeds are pooled; those whose rates do not decay are left out and counted in the title.
     """
+    import seaborn  # here, as its import costs more than the rest of this module
+
     shown = [o for o in ("zeroth", "exact") if o in results.order.values]
     figure, panels = canvas(len(shown), width=7.6, sharex=True)
     for axes, order in zip(panels, shown, strict=True):
@@ -197,7 +208,7 @@ def spectra(results: xr.Dataset) -> Figure:
                 for value in np.unique(tau.round(6)):
                     axes.axvline(value, color=COLOURS[model], lw=1.5, label=model if value == np.unique(tau.round(6))[0] else None)
             else:
-                sns.kdeplot(x=tau, log_scale=True, ax=axes, color=COLOURS[model], label=model, fill=True, alpha=0.25, cut=0)
+                seaborn.kdeplot(x=tau, log_scale=True, ax=axes, color=COLOURS[model], label=model, fill=True, alpha=0.25, cut=0)
         axes.set(
             xlabel="time scale τ (steps)",
             ylabel="density over log τ",
@@ -222,7 +233,7 @@ def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
     """
     figure, (axes,) = canvas(1, width=5.4)
     for model in results.model.values:
-        one = probes(results.sel(model=model), view).sel(source="error", noise_definition="lag")
+        one = probes(results.sel(model=model), view, "error").sel(noise="own")
         f, sigma = (a.values.ravel() for a in xr.broadcast(one.envelope.sel(order=view), one.scale))
         slope, offset = np.polyfit(np.log(f), np.log(sigma), 1)
         ends = np.array([f.min(), f.max()])
@@ -236,11 +247,11 @@ def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
 def null_control(results: xr.Dataset) -> Figure:
     """Draw the share of null controls whose window is not empty, by rule, over all probes; noise of the lag."""
     figure, (axes,) = canvas(1, width=5.4)
-    null = results.window.sel(source="noise", noise_definition="lag", reading="mean", definition="supremum")
-    share = (null > 0).mean(("model", "seed", "probe"))
-    axes.plot(null.budget, share.sel(rule="plug-in"), "o-", color="black", label="plug-in: every positive mean counts")
-    axes.plot(null.budget, share.sel(rule="tested"), "s-", color="tab:green", label="tested: the mean is above zero")
-    measured = Config.model_validate_json(results.attrs["configuration"]).diagnostics.sequences // 2
+    words = {"plug-in": ("o-", "black", "every positive mean counts"), "tested": ("s-", "tab:green", "the mean is above zero")}
+    for rule, (style, colour, meaning) in words.items():
+        null = inference.windows(results.sel(source="noise"), rule=rule)
+        axes.plot(null.budget, (null > 0).mean(("model", "seed", "probe")), style, color=colour, label=f"{rule}: {meaning}")
+    measured = config_of(results).diagnostics.sequences // 2
     axes.axvline(measured, color="grey", ls=":", lw=1)
     axes.annotate("sequences measured", (measured, 0.55), (4, 0), textcoords="offset points", color="grey", fontsize=8)
     axes.set(xscale="log", xlabel="number of sequences N", ylabel="share of null controls with a window", ylim=(-0.03, 1.03))
@@ -270,12 +281,11 @@ def summary(results: xr.Dataset) -> Figure:
     carried.legend([Line2D([], [], color="grey", ls=ORDER_STYLES[o]) for o in ("first", "exact")], ["first order", "exact"])
     _learned_lines(recovered, results)
     recovered.set(xlabel="delay (steps)", title="What was learned", ylabel="coefficient in the output")
-    letter = {"rule": "tested", "definition": "supremum", "noise_definition": "lag", "reading": "letter_v2"}
-    for axes, view, chosen, title in (
-        (paper, "zeroth", letter, "Window, version 2 to the letter"),
-        (own, "gradient", _OPTIMISER, "Window, in the whole gradient"),
+    for axes, view, how, title in (
+        (paper, "zeroth", LETTER, "Window, version 2 to the letter"),
+        (own, "gradient", OPTIMISER, "Window, in the whole gradient"),
     ):
-        _window_lines(axes, probes(results, view).window.sel(chosen))
+        _window_lines(axes, inference.windows(probes(results, view), **how))
         axes.set_title(title)
     _window_axis(results, paper, own)
     legend_above(figure, own)

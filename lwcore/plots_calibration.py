@@ -11,13 +11,13 @@ from lwcore.calibration import PLANTED, binomial_interval, nominal_power, whole_
 from lwcore.figures import SHADES, canvas, done
 
 
-def power(recorded: xr.Dataset, n_sequences: int, reading: str = "mean") -> Figure:
+def power(recorded: xr.Dataset, n_sequences: int, rate: str = "mean") -> Figure:
     """Draw the chance that a lag is seen against N over N(ℓ), for both rules and both noises, beside what the law says.
 
     Args:
         recorded: ``calibration.nc``.
         n_sequences: Number of sequences N of a draw, one of those recorded.
-        reading: Name of the reading.
+        rate: One of `inference.RATES`.
 
     Returns:
         The figure: a panel for each α.
@@ -27,12 +27,12 @@ def power(recorded: xr.Dataset, n_sequences: int, reading: str = "mean") -> Figu
     strength, curve = np.array(PLANTED), np.geomspace(0.1, 2e3, 200)
     for axes, alpha in zip(panels, alphas, strict=True):
         whole = whole_scale(alpha)
-        for (noise, ratio), colour in zip({"total": whole, "lag": 1.0}.items(), SHADES, strict=False):
+        for (noise, ratio), colour in zip({"whole": whole, "own": 1.0}.items(), SHADES, strict=False):
             # N(ℓ) in the lag's own noise is smaller by the ratio of scales to the mean's exponent.
             x = strength * (whole / ratio) ** rate_exponent(alpha)
             axes.plot(curve, nominal_power(alpha, curve, ratio), color=colour, lw=1, label=f"by the law, {noise}")
             for rule, fill in (("plug-in", colour), ("tested", "none")):
-                chosen = recorded.seen.sel(truth="planted", rule=rule, reading=reading, noise_definition=noise)
+                chosen = recorded.seen.sel(truth="planted", rule=rule, rate=rate, noise=noise)
                 hits = chosen.sel(alpha=alpha, n_sequences=n_sequences).values.ravel()[x > 0]
                 trials = recorded.attrs["trials"]
                 axes.vlines(x[x > 0], *binomial_interval(hits, trials), color=colour, lw=0.8)

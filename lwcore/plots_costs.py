@@ -151,17 +151,6 @@ def growth(steps: Record, transport: Record) -> Figure:
     return done(figure)
 
 
-def memory(record: Record) -> Figure:
-    """Draw the memory of a training step against the length of the sequences, all kept or recomputed in chunks."""
-    figure, (axes,) = canvas(1, width=5)
-    kept = [point for point in record["measured"] if point["chunk"] is None]
-    parts = [point for point in record["measured"] if point["chunk"] is not None]
-    for points, marker, label in ((kept, "o", "all kept"), (parts, "s", "chunks of √T steps, recomputed")):
-        axes.loglog([p["length"] for p in points], [max(p["mb"], 0.1) for p in points], marker=marker, label=label)
-    axes.set(xlabel="time steps T", ylabel="memory of a training step (MB)")
-    return done(figure, axes)
-
-
 def layout(record: Record, runs: int = 10_000, workers: tuple[int, ...] = (1, 8, 64)) -> pd.DataFrame:
     """Lay out large runs: what one member costs, and what that comes to on so many workers.
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from lwcore.figures import COLOURS, MARKERS, SHADES, band, canvas, legend_above, model_band, signed
-from lwcore.inference import window_of
+from lwcore.inference import probes, windows
 from lwcore.spectra import learned_share, quantile, width
 from lwcore.starts import WINDOWS
 
@@ -129,8 +129,9 @@ def intervention(runs: xr.Dataset) -> Figure:
         band(panels[1], runs.snapshot, share.sel(start=start), **one)
         band(panels[2], runs.task_lag, runs.course_learned.sel(start=start).isel(snapshot=-1), **one)
         band(panels[3], runs.lag, runs.envelope.sel(start=start, order="exact"), **one)
-        for axes, chosen in zip(panels[4:], WINDOWS, strict=True):
-            band(axes, runs.budget, window_of(runs, *chosen[1:]).sel(start=start), **one)
+        for axes, (_, view, how) in zip(panels[4:], WINDOWS, strict=True):
+            found = windows(probes(runs.sel(start=start), view, "error"), **how)
+            band(axes, found.budget, found, **one)
     planted = runs.planted.isel(start=0, model=0, seed=0).sel(delay=runs.task_lag.values)
     panels[2].plot(planted.delay, planted, "_", color="grey", ms=12, label="planted")
     for axes, title in zip(panels[:2], ("width, zeroth order (decades)", "share of the task learned"), strict=True):

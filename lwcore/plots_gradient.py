@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from lwcore.figures import SHADES, canvas, done, legend_above, model_band
-from lwcore.matched import Agreement, Factorisation, LagTerms, own_sign_bias, own_sign_means
+from lwcore.matched import Agreement, Estimate, LagTerms, own_sign_bias, own_sign_means
 
 Networks = tuple[str, str, int]  # trained or not, model, seed
 Orders = tuple[str, str, str, int]  # trained or not, order, model, seed
@@ -27,7 +27,7 @@ _WORDS = {"zeroth": "zeroth order", "first": "first order", "exact": "exact diag
 
 
 def lag_norms(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Figure:
-    """Draw the length of each lag's part of the gradient, from the vectors of `bptt.lag_vectors` for all lags from 0."""
+    """Draw the length of each lag's part of the gradient, from the vectors of `gradient.lag_vectors` for all lags from 0."""
     norms = {key: parts.norm(dim=1).numpy() for key, parts in vectors.items()}
     figure, panels = _curves(norms, np.arange(len(next(iter(norms.values())))), planted=planted)
     largest = max(float(norm.max()) for norm in norms.values())
@@ -66,9 +66,9 @@ def explained(agreements: Mapping[Orders, Agreement], lags: Sequence[int], least
     return done(figure, ylabel="explained share of the lag's part")
 
 
-def factorised(measured: Mapping[Orders, Factorisation], lags: Sequence[int]) -> Figure:
+def factorised(ratios: Mapping[Orders, Estimate], lags: Sequence[int]) -> Figure:
     """Draw the two sides of Eq. (29) over each other, one where it holds."""
-    figure, panels = _curves({key: one.ratio.value for key, one in measured.items()}, lags, markers=True)
+    figure, panels = _curves({key: one.value for key, one in ratios.items()}, lags, markers=True)
     for axes in panels:
         axes.axhline(1, color="black", lw=0.8, ls=":")
         axes.axhline(0, color="grey", lw=0.8, ls=":")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import seaborn as sns
 import xarray as xr
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -31,6 +30,8 @@ def networks(results: xr.Dataset, orders: Sequence[str] = ("zeroth", "exact")) -
     Returns:
         The figure.
     """
+    import seaborn  # here, as its import costs more than the rest of this module
+
     models = results.model.values
     figure, panels = canvas(len(models) * len(orders), height=2.3 * len(orders) + 0.4, rows=len(orders))
     keys = [(order, model) for order in orders for model in models]
@@ -38,7 +39,7 @@ def networks(results: xr.Dataset, orders: Sequence[str] = ("zeroth", "exact")) -
         shown = results.time_scale.sel(order=order)
         for tau in shown.sel(model=model).transpose("seed", "unit").values:
             kept = tau[np.isfinite(tau)]
-            sns.kdeplot(x=kept, log_scale=True, ax=axes, color=COLOURS[model], lw=1.2, cut=0, warn_singular=False)
+            seaborn.kdeplot(x=kept, log_scale=True, ax=axes, color=COLOURS[model], lw=1.2, cut=0, warn_singular=False)
             ticks = np.stack([kept, kept, np.full_like(kept, np.nan)], axis=1).ravel()  # one broken line: many paths are a heavy picture
             heights = np.tile([0, 0.05, np.nan], len(kept))
             axes.plot(ticks, heights, color=COLOURS[model], alpha=0.25, lw=1.2, transform=axes.get_xaxis_transform(), label="_neurons")

@@ -6,14 +6,15 @@ counts (`lwcore.agreement`), so that unknown constants and exponents do not. Thr
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from lwcore.arguments import one_of
-from lwcore.config import Config, Sweep
 from lwcore.experiment import networks
-from lwcore.inference import probes
+from lwcore.inference import LETTER, NOISES, config_of, probes, required
 from lwcore.labelled import array_with, dataset_with
 
 BASELINE, SIZE, BOTH = TRIVIAL = ("plain lag", "number of parameters", "lag × √parameters")
@@ -23,8 +24,7 @@ STRATA: dict[str, tuple[str, ...]] = {
     "within lags": ("lag",),
     "within lags and models": ("lag", "model"),
 }
-_READINGS = {"variance": "variance", "mean": "stable", "letter_v2": "v2 to the letter"}
-_NOISES = {"lag": "own noise", "total": "whole noise"}
+_RATES: dict[str, dict[str, Any]] = {"variance": {"rate": "variance"}, "stable": {"rate": "mean"}, "v2 to the letter": LETTER}
 
 
 def learned_share(results: xr.Dataset) -> xr.DataArray:
@@ -82,7 +82,7 @@ def task_predictors(measured: xr.Dataset) -> xr.DataArray:
     Returns:
         The scores of `predictors`.
     """
-    dataset_with("measured", measured, "planted", "learned", "delay", "envelope", "required", "signal", "scale")
+    dataset_with("measured", measured, "planted", "learned", "delay", "envelope", "signal", "scale")
     return predictors(measured.sel(lag=learned_share(measured).lag))
 
 
@@ -96,8 +96,7 @@ def parameter_counts(results: xr.Dataset) -> xr.DataArray:
         Number of parameters (model).
     """
     dataset_with("results", results, "model")
-    text = results.attrs["configuration"]
-    config = next(iter(Sweep.model_validate_json(text).points().values())) if '"axes":' in text else Config.model_validate_json(text)
+    config = config_of(results)
     built = networks(config.but(seeds=[config.seeds[0]]), trained=False)
     counts = {model: sum(weights.numel() for weights in network.parameters()) for (model, _), network in built.items()}
     return xr.DataArray([counts[model] for model in results.model.values], {"model": results.model.values}, ["model"])
@@ -111,14 +110,14 @@ def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
     own gradient.
 
     Args:
-        measured: Results with ``envelope``, ``required``, ``signal`` and ``scale``, at the lags to predict, and their configuration.
+        measured: Results with ``envelope``, ``signal`` and ``scale``, at the lags to predict, and their configuration.
         stage: When the networks were measured, ``"before"`` or ``"after"`` training; it becomes a coordinate.
 
     Returns:
         Scores (predictor, model, seed, lag), with the coordinates ``predictor``, its name, unique within a source, ``source`` of the error
         ("–" where there is none), and ``stage``.
     """
-    dataset_with("measured", measured, "envelope", "required", "signal", "scale", "lag", "view", "source")
+    dataset_with("measured", measured, "envelope", "signal", "scale", "lag", "view", "source")
     one_of("stage", stage, ("before", "after"))
     like = measured.envelope.isel(order=0, drop=True)
     lag, size = np.log(measured.lag), np.log(parameter_counts(measured))
@@ -130,18 +129,17 @@ def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
                 measured.envelope.sel(order=order, drop=True)
             )
         for source in ("target", "error"):
-            at_source = measured.sel(source=source, drop=True)
             for view in dict.fromkeys(measured.view.values):
-                one = probes(at_source, view).drop_vars("view")
-                for noise, noise_words in _NOISES.items():
-                    for reading, words in _READINGS.items():
-                        if reading == "letter_v2" and (noise == "total" or view not in measured.order.values):
-                            continue  # the letter knows the lag's own noise only, and divides by an envelope
-                        needed = one.required.sel(rule="plug-in", reading=reading, noise_definition=noise, drop=True)
-                        scores[f"N: {view}, {noise_words}, {words}", source, stage] = -np.log(needed).median("probe")
+                one = probes(measured, view, source)
+                for noise in NOISES:
+                    for words, how in _RATES.items():
+                        if how is LETTER and (noise == "whole" or view not in measured.order.values):
+                            continue  # the letter knows the lag's own noise only, and multiplies with an envelope
+                        needed = required(one, noise=noise, rule="plug-in", **how)
+                        scores[f"N: {view}, {noise} noise, {words}", source, stage] = -xr.apply_ufunc(np.log, needed).median("probe")
                     if view == "gradient":
-                        ratio = one.signal / one.scale.sel(noise_definition=noise, drop=True)
-                        scores[f"signal/scale: {view}, {noise_words}", source, stage] = ratio.fillna(-np.inf).median("probe")
+                        ratio = one.signal / one.scale.sel(noise=noise, drop=True)
+                        scores[f"signal/scale: {view}, {noise} noise", source, stage] = ratio.fillna(-np.inf).median("probe")
     gathered = xr.concat(list(scores.values()), "predictor", coords="minimal", compat="override").transpose("predictor", *like.dims)
     names, sources, stages = zip(*scores, strict=True)
     return gathered.assign_coords(predictor=list(names), source=("predictor", list(sources)), stage=("predictor", list(stages)))

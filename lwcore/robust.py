@@ -3,9 +3,9 @@
 A lag shows in the mean of one number a sequence. Told is the *sign* of that mean, with error ε, from N sequences. Two
 noises, as in `inference`:
 
-* ``"lag"``: the numbers are the lag's own part of the gradient, as they are. An estimator looks for its own location (the median, say),
+* ``"own"``: the numbers are the lag's own part of the gradient, as they are. An estimator looks for its own location (the median, say),
   which need not be the mean, nor have its sign; then no number of sequences will do.
-* ``"total"``: the whole gradient along the same direction, centred, moved by plus or minus the lag's mean with equal chances. Where the
+* ``"whole"``: the whole gradient along the same direction, centred, moved by plus or minus the lag's mean with equal chances. Where the
   noise is not symmetric an estimator has a bias b, which helps one sign and hurts the other; a mean below ``|b|`` is never told.
 
 The vote of signs, ``sgn Σ sgn(x)``, decides as the median does: more than half of the numbers lie on the median's side of zero.
@@ -22,20 +22,19 @@ from scipy import special
 from scipy.optimize.elementwise import find_root
 
 from lwcore.arguments import generator, one_of, real_array, real_in, require
-from lwcore.inference import NOISES, probes
+from lwcore.inference import NOISES, config_of, detected, probes, window_of
 from lwcore.labelled import array_with, dataset_with
 from lwcore.resampling import ESTIMATORS, ONE_NUMBER, concentration, resampled, spread
 from lwcore.stable import SymmetricStable
-from lwcore.window import learnability_window
 
 Array = NDArray[np.float64]
 
 _CONTROLS = 10  # sets of stable numbers for each network
 CASES = {
-    "the paper's statistic": ("zeroth", "lag"),
-    "the lag's part of the gradient": ("whole", "lag"),
-    "inside the whole gradient": ("whole", "total"),
-    "inside it, along the lag's own gradient": ("gradient", "total"),
+    "the paper's statistic": ("zeroth", "own"),
+    "the lag's part of the gradient": ("whole", "own"),
+    "inside the whole gradient": ("whole", "whole"),
+    "inside it, along the lag's own gradient": ("gradient", "whole"),
 }
 
 
@@ -45,7 +44,7 @@ def numbers(results: xr.Dataset, view: str, noise: str) -> xr.DataArray:
     Args:
         results: A run with ``keep_numbers``.
         view: One of its views, see `measure`.
-        noise: ``"lag"`` or ``"total"``.
+        noise: ``"own"`` or ``"whole"``.
 
     Returns:
         Shape (model, seed, probe, lag, sequence). Of the whole gradient along a random direction, which is the same at all lags, one.
@@ -56,7 +55,7 @@ def numbers(results: xr.Dataset, view: str, noise: str) -> xr.DataArray:
     chosen = probes(results, view)
     if "statistic" not in results:
         raise ValueError("results: has no variable 'statistic'; run with diagnostics.keep_numbers = true.")
-    if one_of("noise", noise, NOISES) == "lag":
+    if one_of("noise", noise, NOISES) == "own":
         return chosen.statistic.astype(np.float64)
     whole = chosen.projection.astype(np.float64)
     return whole if view == "gradient" else whole.isel(lag=[0])
@@ -102,7 +101,7 @@ def sequences_for_sign(shift: ArrayLike, bias: ArrayLike, deviation: ArrayLike, 
 
 def studies(results: xr.Dataset, rng: np.random.Generator, error: float = 0.1) -> dict[str, xr.Dataset]:
     """Compare the estimators in every case of `CASES`; the keys are their names."""
-    dataset_with("results", results, "view", "lag", "budget", "alpha", "detected", "statistic")
+    dataset_with("results", results, "view", "lag", "alpha", "signal", "statistic")
     generator("rng", rng)
     real_in("error", error, "(0, 0.5)")
     return {name: study(results, view, noise, rng, error) for name, (view, noise) in CASES.items()}
@@ -117,7 +116,7 @@ def study(results: xr.Dataset, view: str, noise: str, rng: np.random.Generator, 
     Args:
         results: A run with ``keep_numbers``.
         view: One of its views.
-        noise: ``"lag"`` or ``"total"``.
+        noise: ``"own"`` or ``"whole"``.
         rng: Source of randomness.
         error: ε in (0, 0.5).
 
@@ -129,14 +128,12 @@ def study(results: xr.Dataset, view: str, noise: str, rng: np.random.Generator, 
         ``bias``, location less mean, and ``bias_error``, its standard error, both in standard deviations of one number; ``required`` N,
         NaN for lags not judged; ``gain``, the mean's N over the estimator's. By ``budget``, the ``window`` in steps.
     """
-    dataset_with("results", results, "view", "lag", "budget", "alpha", "detected", "statistic")
+    dataset_with("results", results, "view", "lag", "alpha", "signal", "statistic")
     generator("rng", rng)
     real_in("error", error, "(0, 0.5)")
-    samples, looked_at = numbers(results, view, noise), probes(results, view).sel(source="error", drop=True)
+    samples, looked_at = numbers(results, view, noise), probes(results, view, "error")
     n = samples.sizes["sequence"]
-    alpha = (
-        looked_at.alpha.sel(noise_definition=noise, drop=True).median("probe").fillna(1.0).clip(1.01, 2)
-    )  # at 1 a mean does not concentrate at all
+    alpha = looked_at.alpha.sel(noise=noise, drop=True).median("probe").fillna(1.0).clip(1.01, 2)  # at 1 means do not concentrate at all
     few = samples.isel(lag=slice(None, None, -5)).stack(column=("probe", "lag"))  # from the longest lag down; enough for an exponent
     control = xr.apply_ufunc(
         lambda one: SymmetricStable(float(one)).sample((_CONTROLS, n), rng),
@@ -157,19 +154,12 @@ def study(results: xr.Dataset, view: str, noise: str, rng: np.random.Generator, 
     located = located.isel(lag=[0] * results.sizes["lag"] if samples.sizes["lag"] == 1 else slice(None)).assign_coords(lag=results.lag)
     bias, bias_error, deviation = (located.isel(quantity=i) for i in range(3))
     shift = looked_at.statistic.astype(np.float64).mean("sequence")
-    if noise == "total":
+    if noise == "whole":
         needed = xr.apply_ufunc(lambda delta, b, s: sequences_for_sign(delta, b, s, error), abs(shift), bias, deviation)
     else:
         seen = (shift + bias) * np.sign(shift)
         needed = xr.where(seen > 0, (special.ndtri(1 - error) * deviation / seen) ** 2, np.inf)
-    needed = needed.where(looked_at.detected)
-    budgets = results.budget[results.budget <= n]
-    window = xr.apply_ufunc(
-        lambda required: learnability_window(results.lag.values, required, budgets.values),
-        needed.fillna(np.inf),
-        input_core_dims=[["lag"]],
-        output_core_dims=[["budget"]],
-    )
+    needed = needed.where(detected(looked_at))
     judged = needed.where(needed.sel(estimator="mean", drop=True) <= n)
     unit = deviation.sel(estimator="mean", drop=True)
     variables = {
@@ -183,9 +173,9 @@ def study(results: xr.Dataset, view: str, noise: str, rng: np.random.Generator, 
         "bias_error": bias_error / unit,
         "required": judged,
         "gain": judged.sel(estimator="mean", drop=True) / judged,
-        "window": window,
+        "window": window_of(needed.fillna(np.inf), [budget for budget in config_of(results).diagnostics.budgets if budget <= n]),
     }
-    return xr.Dataset(variables).assign_coords(budget=budgets)
+    return xr.Dataset(variables)
 
 
 def _over_sequences(function: Callable[[Array], Array], samples: xr.DataArray, *more: str) -> xr.DataArray:

@@ -13,56 +13,43 @@ from numpy.typing import ArrayLike
 
 from lwcore import results
 from lwcore.arguments import finite_array, instance_of, integer_in, require
-from lwcore.cells import GRU, LSTM, DiagGate
 from lwcore.config import Config
 from lwcore.experiment import run_member
-from lwcore.inference import window_of
+from lwcore.inference import LETTER, OPTIMISER, probes, windows
 from lwcore.labelled import dataset_with
 from lwcore.network import Network
 from lwcore.spectra import learned_share, ranges, width
 
-# Two windows, by title: view, noise definition, reading. The paper's, to the letter of version 2, and what an optimiser meets.
-WINDOWS = (("the paper's", "zeroth", "lag", "letter_v2"), ("the optimiser's", "gradient", "total", "variance"))
+# Two windows, by title: the view, and how N(ℓ) is computed. The paper's, to the letter of version 2, and what an optimiser meets.
+WINDOWS = (("the paper's", "zeroth", LETTER), ("the optimiser's", "gradient", OPTIMISER))
 
 
 @torch.no_grad()
 def spread_gates(network: Network, time_scales: ArrayLike) -> None:
-    """Set the gates' biases so that neurons start with given time scales; all other parameters stay as they are.
+    """Set the gates' biases so that neurons start with given time scales τ, (H,) or one for all; in place, and nothing else changes.
 
     A retention of exp(−1/τ) keeps 1/e of the state over τ steps. Log-uniform τ is the chrono initialisation of Tallec and Ollivier (2018)
-    with its spacing made even. An LSTM lets in what it forgets, i = 1 − f.
-
-    Args:
-        network: A network of a cell with a gate for every neuron; changed in place.
-        time_scales: τ > 0 in steps, shape (H,) or one for all neurons.
-
-    Raises:
-        ValueError: If the cell has no such gates, or the time scales do not fit it.
+    with its spacing made even. Every cell lets in what it does not keep; the LSTM, i = 1 − f.
     """
     instance_of("network", network, Network)
     cell, tau = network.cell, finite_array("time_scales", time_scales, ndim=(0, 1))
     require("time_scales", tau, tau > 0, "above 0")
     if tau.shape not in ((), (cell.hidden_size,)):
         raise ValueError(f"time_scales has shape {tau.shape}: must hold one entry, or one for each of the {cell.hidden_size} neurons.")
-    if not isinstance(cell, DiagGate | GRU | LSTM):
-        raise ValueError(f"network: a {type(cell).__name__} has no gate for every neuron; must be DiagGate, GRU or LSTM.")
-    # exp(−1/τ)/(1 − exp(−1/τ)) is the odds of keeping; the second block holds the GRU's update and the LSTM's forget gate.
+    if cell.shared or "let_in" not in cell.blocks:
+        raise ValueError(f"network: a {type(cell).__name__} has no gate for every neuron; must be DiagGate, GRU, LSTM, MinGRU or MinLSTM.")
+    # exp(−1/τ)/(1 − exp(−1/τ)) is the odds of keeping
     kept = torch.from_numpy(np.broadcast_to(-np.log(np.expm1(1 / tau)), cell.hidden_size).copy()).to(cell.bias)
-    blocks = cell.bias.view(-1, cell.hidden_size)
-    if isinstance(cell, LSTM):
-        blocks[1] = kept
-    blocks[1 if isinstance(cell, GRU) else 0] = -kept
+    for block, bias in zip(cell.blocks, cell.bias.split(cell.rows), strict=True):
+        if block in ("keep", "let_in"):
+            bias.copy_(kept if block == "keep" else -kept)
 
 
 def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
     """Train and measure a configuration's networks from several starts that differ in the gates' biases alone.
 
-    Args:
-        config: The configuration; all starts of a seed share weights, task and sequences.
-        starts: Time scales for `spread_gates`, by the name of the start.
-
-    Returns:
-        As from `experiment.run`, with the dimension ``start`` in front.
+    Starts are time scales for `spread_gates`, by name; all starts of a seed share weights, task and sequences. What comes out is as from
+    `experiment.run`, with the dimension ``start`` in front.
     """
     instance_of("config", config, Config)
     for name, tau in instance_of("starts", starts, Mapping).items():
@@ -86,23 +73,13 @@ def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
 
 
 def compare(runs: xr.Dataset, n_sequences: int) -> pd.DataFrame:
-    """Compare starts with the first one.
+    """Compare starts of one model, as `run_from` gives them, with the first one, at a number of sequences N.
 
-    Args:
-        runs: Networks of one model, as `run_from` gives them, with snapshots.
-        n_sequences: N, one of the run's budgets.
-
-    Returns:
-        For each start: width of the zeroth-order spectrum behind training (decades), share of the task learned, what that is more than
-        from the first start, seed by seed, and windows in steps; means over seeds (and probes) with the least and the largest seed.
-
-    Raises:
-        ValueError: If the run has no such budget.
+    For each start: width of the zeroth-order spectrum behind training (decades), share of the task learned, what that is more than from
+    the first start, seed by seed, and windows in steps; means over seeds (and probes) with the least and the largest seed.
     """
-    dataset_with("runs", runs, "budget", "start", "snapshot", "course_time_scale", "window")
+    dataset_with("runs", runs, "start", "snapshot", "course_time_scale", "signal")
     integer_in("n_sequences", n_sequences, 1)
-    if n_sequences not in runs.budget:
-        raise ValueError(f"n_sequences = {n_sequences}: must be one of {', '.join(map(str, runs.budget.values))}.")
     end = runs.isel(snapshot=-1, model=0)
     share = learned_share(end)
     columns = {
@@ -110,7 +87,7 @@ def compare(runs: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         "learned": ranges(share, "{:.2f}"),
         f"more than {runs.start.values[0]}": ranges(share - share.isel(start=0), "{:+.2f}"),
     }
-    for title, *chosen in WINDOWS:
-        found = window_of(end, *chosen).sel(budget=n_sequences).mean("probe")
+    for title, view, how in WINDOWS:
+        found = windows(probes(end, view, "error"), n_sequences, **how).mean("probe")
         columns[f"{title} window"] = ranges(found, "{:.0f}")
     return pd.DataFrame(columns)

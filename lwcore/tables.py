@@ -5,15 +5,18 @@ Every function takes a dataset as `lwcore.experiment.run` returns it.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from lwcore import inference
 from lwcore.bounds import rate_exponent
-from lwcore.inference import probes, window_of
+from lwcore.inference import LETTER, NOISES, OPTIMISER, RULES, probes, required
 from lwcore.window import DecayFit, fit_decay
 
 
@@ -83,12 +86,12 @@ def concentration(results: xr.Dataset) -> pd.DataFrame:
     measured p comes from the interquartile range of block means, median over probes and lags; the range is that over seeds.
 
     Returns:
-        For each model and noise definition, over all views: α by McCulloch's estimator, the p it implies, and the p measured.
+        For each model and noise, over all views: α by McCulloch's estimator, the p it implies, and the p measured.
     """
     rows = []
     for model in results.model.values:
-        for noise in results.noise_definition.values:
-            one = results.sel(model=model, noise_definition=noise, source="error")
+        for noise in results.noise.values:
+            one = results.sel(model=model, noise=noise, source="error")
             alpha = one.alpha.median("probe").values
             measured = one.exponent.median(("probe", "lag")).values
             rows.append(
@@ -104,32 +107,28 @@ def concentration(results: xr.Dataset) -> pd.DataFrame:
 
 
 def windows(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
-    """Show the learnability window at one number of sequences, in several readings.
+    """Show the learnability window at one number of sequences, computed in several ways.
 
     Args:
         results: A run.
-        n_sequences: N, one of the run's budgets.
+        n_sequences: N.
 
     Returns:
         For each model and view: H_N in steps, median (and quartiles) over seeds × probes. Columns: v2 to the letter, f counted once, the
         latter as first passage, and inside the noise of the whole gradient.
-
-    Raises:
-        ValueError: If the run has no such budget.
     """
-    check_budget(results, n_sequences)
-    chosen = results.sel(budget=n_sequences, rule="tested", source="error")
-    columns = {
-        "v2 to the letter": {"reading": "letter_v2", "noise_definition": "lag", "definition": "supremum"},
-        "f once": {"reading": "mean", "noise_definition": "lag", "definition": "supremum"},
-        "f once, first passage": {"reading": "mean", "noise_definition": "lag", "definition": "first_passage"},
-        "in the whole gradient": {"reading": "variance", "noise_definition": "total", "definition": "supremum"},
+    columns: dict[str, dict[str, Any]] = {
+        "v2 to the letter": LETTER,
+        "f once": {"rate": "mean"},
+        "f once, first passage": {"rate": "mean", "definition": "first_passage"},
+        "in the whole gradient": OPTIMISER,
     }
+    found = {name: inference.windows(results.sel(source="error"), n_sequences, **how) for name, how in columns.items()}
     rows = []
     for model in results.model.values:
         for view in dict.fromkeys(results.view.values):
-            one = probes(chosen.sel(model=model), view).window
-            quartiles = {name: one.sel(at).quantile([0.25, 0.5, 0.75]).values for name, at in columns.items()}
+            own = results.view.values == view
+            quartiles = {name: one.sel(model=model).isel(probe=own).quantile([0.25, 0.5, 0.75]).values for name, one in found.items()}
             row = {name: f"{middle:.0f} ({low:.0f} to {high:.0f})" for name, (low, middle, high) in quartiles.items()}
             if view not in results.order.values:
                 row["v2 to the letter"] = "–"  # there is no envelope in this view
@@ -143,8 +142,7 @@ def hardest_lag(results: xr.Dataset) -> pd.DataFrame:
     Returns:
         For each model: the largest N(ℓ) over lags, least, median and largest over seeds, in sequences.
     """
-    own = probes(results, "gradient").required
-    needed = own.sel(source="error", rule="tested", noise_definition="total", reading="variance").max("lag").squeeze("probe")
+    needed = required(probes(results, "gradient", "error"), **OPTIMISER).max("lag").squeeze("probe")
     columns = {"least seed": needed.min("seed"), "median seed": needed.median("seed"), "largest seed": needed.max("seed")}
     models = pd.Index(results.model.values, name="sequences for the hardest lag")
     return pd.DataFrame({name: np.ceil(column.values) for name, column in columns.items()}, index=models).map("{:.0f}".format)
@@ -154,18 +152,16 @@ def null_control(results: xr.Dataset) -> pd.DataFrame:
     """Count the null controls whose window is not empty at the largest number of sequences.
 
     Returns:
-        For each rule and noise definition: how many networks have a window in any probe, by view.
+        For each rule and noise: how many networks have a window in any probe, by view.
     """
-    null = results.sel(source="noise", reading="mean", definition="supremum").isel(budget=-1)
     networks = results.sizes["model"] * results.sizes["seed"]
     rows = []
-    for rule in results.rule.values:
-        for noise in results.noise_definition.values:
-            row = {"rule": rule, "noise": noise}
-            for view in dict.fromkeys(results.view.values):
-                found = (probes(null, view).window.sel(rule=rule, noise_definition=noise) > 0).any("probe")
-                row[view] = f"{int(found.sum())} of {networks}"
-            rows.append(row)
+    for rule, noise in itertools.product(RULES, NOISES):
+        row = {"rule": rule, "noise": noise}
+        for view in dict.fromkeys(results.view.values):
+            found = (inference.windows(probes(results, view, "noise"), rule=rule, noise=noise).isel(budget=-1) > 0).any("probe")
+            row[view] = f"{int(found.sum())} of {networks}"
+        rows.append(row)
     return pd.DataFrame(rows).set_index(["rule", "noise"])
 
 
@@ -177,15 +173,14 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
 
     Args:
         results: A run.
-        n_sequences: N at which windows are read, one of the run's budgets.
+        n_sequences: N at which windows are read.
 
     Returns:
         One row a statement: a count for each order, and the verdict.
 
     Raises:
-        ValueError: If the run has no such budget, or lacks one of the three cells or of the orders zeroth and first.
+        ValueError: If the run lacks one of the three cells or of the orders zeroth and first.
     """
-    check_budget(results, n_sequences)
     scalar, diagonal, every = ["ConstGate", "SharedGate"], ["DiagGate"], list(results.model.values)
     missing = {*scalar, *diagonal, "zeroth", "first"} - {*every, *results.order.values}
     if missing:
@@ -205,9 +200,9 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     def each(condition: xr.DataArray) -> Callable[[str, str], list[bool]]:
         return lambda model, order: list(condition.sel(model=model, order=order).values)
 
-    def longest(reading: str) -> Callable[[str, str], list[bool]]:
+    def longest(**how: Any) -> Callable[[str, str], list[bool]]:
         def holds(model: str, order: str) -> list[bool]:
-            median = window_of(results, order, "lag", reading).sel(budget=n_sequences).median("probe")
+            median = inference.windows(probes(results, order, "error"), n_sequences, **how).median("probe")
             return list((median.sel(model=model) > median.sel(model=scalar).max("model")).values)
 
         return holds
@@ -219,8 +214,8 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         ("f never rises with the lag (Lemma 5.1)", every, expansions, each(monotone)),
         ("no rate is negative (Lemma 5.1)", every, expansions, each(~negative)),
         ("the noise scale stays up as f falls (assumed by Lemma 5.2; slope below ½)", every, expansions, each(slope < 0.5)),
-        ("DiagGate has the longest window: v2 to the letter", diagonal, expansions, longest("letter_v2")),
-        ("DiagGate has the longest window: f counted once", diagonal, expansions, longest("mean")),
+        ("DiagGate has the longest window: v2 to the letter", diagonal, expansions, longest(**LETTER)),
+        ("DiagGate has the longest window: f counted once", diagonal, expansions, longest(rate="mean")),
         ("ConstGate, SharedGate: all neurons share one τ (to 1 %)", scalar, orders, each(spread < 0.01)),
         ("DiagGate: τ differs between neurons (by over 10 %)", diagonal, orders, each(spread > 0.1)),
     ]
@@ -237,16 +232,6 @@ def _with_range(values: list[float]) -> str:
     return f"{np.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
 
-def check_budget(results: xr.Dataset, n_sequences: int) -> None:
-    """Refuse a number of sequences at which the run has no windows.
-
-    Raises:
-        ValueError: If N is none of the run's budgets.
-    """
-    if n_sequences not in results.budget.values:
-        raise ValueError(f"n_sequences = {n_sequences}: must be one of the run's budgets, {', '.join(map(str, results.budget.values))}.")
-
-
 def _fits(one: xr.Dataset) -> list[DecayFit]:
     """Fit the decay laws to the envelope of every seed."""
     return [fit_decay(one.lag.values, one.envelope.sel(seed=seed).values) for seed in one.seed.values]
@@ -254,9 +239,9 @@ def _fits(one: xr.Dataset) -> list[DecayFit]:
 
 def _scale_slopes(results: xr.Dataset) -> xr.DataArray:
     """Slope of log σ(ℓ) against log f(ℓ), network by network: 1 where the envelope cancels from N(ℓ), 0 where the scale is constant."""
-    chosen, slopes = results.sel(source="error", noise_definition="lag"), []
+    slopes = []
     for order in ("zeroth", "first"):
-        log_scale = np.log(probes(chosen, order).scale).mean("probe")
+        log_scale = np.log(probes(results, order, "error").scale.sel(noise="own", drop=True)).mean("probe")
         log_f = np.log(results.envelope.sel(order=order, drop=True))
         slopes.append(xr.cov(log_scale, log_f, "lag") / log_f.var("lag", ddof=1))
     return xr.concat(slopes, "order").assign_coords(order=["zeroth", "first"])

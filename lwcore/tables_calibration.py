@@ -15,54 +15,51 @@ from scipy import stats
 
 from lwcore import controls
 from lwcore.calibration import binomial_interval, false_detections
-from lwcore.config import Config
-from lwcore.inference import probes, window_of
-
-RULES = ("tested", "plug-in")
+from lwcore.inference import LETTER, OPTIMISER, RULES, config_of, probes, windows
 
 
-def by_reading(recorded: xr.Dataset, n_sequences: int) -> pd.DataFrame:
-    """Show in how many draws without any signal a window was read off, for every rule, noise and reading.
+def by_rate(recorded: xr.Dataset, n_sequences: int) -> pd.DataFrame:
+    """Show in how many draws without any signal a window was read off, for every rule, noise and rate.
 
     Args:
         recorded: ``calibration.nc``.
         n_sequences: Number of sequences of a draw, one of those recorded.
 
     Returns:
-        Percentages over rule, noise and reading, a column for each α.
+        Percentages over rule, noise and rate, a column for each α.
     """
-    hits = recorded.too_long.sel(truth="nothing", n_sequences=n_sequences).squeeze("view", drop=True).drop_sel(reading="letter_v2")
-    return _table(hits, recorded.attrs["trials"], ("rule", "noise_definition", "reading"), "alpha", "α = {:g}")
+    hits = recorded.too_long.sel(truth="nothing", n_sequences=n_sequences).squeeze("view", drop=True)
+    return _table(hits, recorded.attrs["trials"], ("rule", "noise", "rate"), "alpha", "α = {:g}")
 
 
-def by_size(recorded: xr.Dataset, reading: str = "mean") -> pd.DataFrame:
-    """Show the same for one reading and several numbers of sequences.
+def by_size(recorded: xr.Dataset, rate: str = "mean") -> pd.DataFrame:
+    """Show the same for one rate and several numbers of sequences.
 
     Args:
         recorded: ``calibration.nc``.
-        reading: Name of the reading.
+        rate: One of `inference.RATES`.
 
     Returns:
         Percentages over rule, noise and number of sequences, a column for each α.
     """
-    hits = recorded.too_long.sel(truth="nothing", reading=reading).squeeze("view", drop=True)
-    return _table(hits, recorded.attrs["trials"], ("rule", "noise_definition", "n_sequences"), "alpha", "α = {:g}")
+    hits = recorded.too_long.sel(truth="nothing", rate=rate).squeeze("view", drop=True)
+    return _table(hits, recorded.attrs["trials"], ("rule", "noise", "n_sequences"), "alpha", "α = {:g}")
 
 
-def wrong_windows(recorded: xr.Dataset, n_sequences: int, reading: str = "mean") -> pd.DataFrame:
+def wrong_windows(recorded: xr.Dataset, n_sequences: int, rate: str = "mean") -> pd.DataFrame:
     """Show in how many draws with planted signals the window is too long, or too short, held against the truth in the whole's noise.
 
     Args:
         recorded: ``calibration.nc``.
         n_sequences: Number of sequences of a draw.
-        reading: Name of the reading.
+        rate: One of `inference.RATES`.
 
     Returns:
         Percentages over kind of error, rule and noise, a column for each α.
     """
-    chosen = recorded.sel(truth="planted", n_sequences=n_sequences, reading=reading).squeeze("view", drop=True)
+    chosen = recorded.sel(truth="planted", n_sequences=n_sequences, rate=rate).squeeze("view", drop=True)
     tables = {
-        words: _table(chosen[name], recorded.attrs["trials"], ("rule", "noise_definition"), "alpha", "α = {:g}")
+        words: _table(chosen[name], recorded.attrs["trials"], ("rule", "noise"), "alpha", "α = {:g}")
         for name, words in (("too_long", "too long"), ("too_short", "too short"))
     }
     return pd.concat(tables, names=["window"])
@@ -76,11 +73,11 @@ def networks(recorded: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         n_sequences: Number of sequences of a draw.
 
     Returns:
-        Percentages over rule, noise and reading, a column for each view.
+        Percentages over rule, noise and rate, a column for each view.
     """
-    hits = recorded.too_long.sel(reading=["mean", "variance"], n_sequences=n_sequences).sum("model")
+    hits = recorded.too_long.sel(rate=["mean", "variance"], n_sequences=n_sequences).sum("model")
     trials = recorded.trials.sel(n_sequences=n_sequences).sum("model").item()
-    return _table(hits, trials, ("rule", "noise_definition", "reading"), "view", "{}")
+    return _table(hits, trials, ("rule", "noise", "rate"), "view", "{}")
 
 
 def windows_with_error(results: xr.Dataset, n_sequences: int, rng: np.random.Generator, draws: int = 200) -> pd.DataFrame:
@@ -88,7 +85,7 @@ def windows_with_error(results: xr.Dataset, n_sequences: int, rng: np.random.Gen
 
     Args:
         results: A run that kept its numbers.
-        n_sequences: N at which windows are read, one of the run's budgets.
+        n_sequences: N at which windows are read.
         rng: Source of the signs.
         draws: Draws of signs for each network.
 
@@ -96,11 +93,12 @@ def windows_with_error(results: xr.Dataset, n_sequences: int, rng: np.random.Gen
         For each model: windows of its networks (least, median, largest, in steps), the level of the test, and the false windows of all its
         networks at any N, signs drawn at random.
     """
-    level = Config.model_validate_json(results.attrs["configuration"]).diagnostics.significance
-    own, windows = probes(results, "gradient"), window_of(results, "gradient", "total", "variance").sel(budget=n_sequences)
+    level = config_of(results).diagnostics.significance
+    own = probes(results, "gradient", "error")
+    reach = windows(own, n_sequences, **OPTIMISER)
     rows = {}
     for model in results.model.values:
-        found = windows.sel(model=model).values.ravel()
+        found = reach.sel(model=model).values.ravel()
         numbers = own.statistic.sel(model=model).transpose("seed", "probe", "lag", "sequence").values.astype(np.float64)
         hits = sum(false_detections(one, level, rng, draws) for one in numbers)
         rows[model] = {
@@ -130,12 +128,14 @@ def by_error(runs: dict[str, tuple[xr.Dataset, int]], errors: Sequence[float], r
         tests = results.sizes["lag"] * probes(results, "zeroth").sizes["probe"]
         asked = {f"{e:g}": e for e in errors} | {f"0.05/{tests}": 0.05 / tests}
         for words, error in asked.items():
-            seen = controls.believed(results, n_sequences, error).any("probe")
+            letter, once = (
+                int(controls.believed(results, n_sequences, error, **how).any("probe").sum()) for how in (LETTER, {"rate": "variance"})
+            )
             chance = controls.believed_by_chance(results, error, rng, draws)
             rows[name, words] = {
                 "1 − (1 − ε)ⁿ": f"{100 * (1 - (1 - error) ** tests):.1f}",
-                "noise, letter of version 2": _percent(int(seen.sel(reading="letter_v2").sum()), chance.size),
-                "noise, f once": _percent(int(seen.sel(reading="variance").sum()), chance.size),
+                "noise, letter of version 2": _percent(letter, chance.size),
+                "noise, f once": _percent(once, chance.size),
                 "signs at random, f once": _over_networks(chance.values.ravel() / draws),
             }
     return pd.DataFrame.from_dict(rows, "index").rename_axis(["run", "ε"])

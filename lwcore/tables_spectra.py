@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from lwcore.adaptive import split_envelope
-from lwcore.inference import holm, window_of
+from lwcore.inference import LETTER, OPTIMISER, holm, probes, windows
 from lwcore.modes import mode_test, rejection_rate
-from lwcore.tables import check_budget, verdict
+from lwcore.tables import verdict
 from lwcore.window import fit_decay
 
 Array = NDArray[np.float64]
@@ -189,17 +189,13 @@ def expectations(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
 
     Args:
         results: A run with all five models and all orders.
-        n_sequences: N at which windows are read, one of the run's budgets.
+        n_sequences: N at which windows are read.
 
     Returns:
         One row a statement: for each order how many networks of GRU, plus how many of LSTM, it holds for, and the verdict that follows. The
         breadth of a spectrum is the standard deviation of log τ. Windows at zeroth and first order are those of version 2 to the letter;
         under ``"exact"`` stands the window along the lag's own gradient inside the noise of the whole gradient.
-
-    Raises:
-        ValueError: If the run has no such budget.
     """
-    check_budget(results, n_sequences)
     gated, orders = ["GRU", "LSTM"], ["zeroth", "first", "exact"]
     log_tau = _log(results.time_scale)
     width = log_tau.quantile(0.9, "unit") - log_tau.quantile(0.1, "unit")
@@ -210,17 +206,17 @@ def expectations(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         return fit.power.aicc < fit.exponential.aicc
 
     def window(order: str) -> xr.DataArray:
-        at = ("gradient", "total", "variance") if order == "exact" else (order, "lag", "letter_v2")
-        return window_of(results, *at).sel(budget=n_sequences).median("probe")
+        view, how = ("gradient", OPTIMISER) if order == "exact" else (order, LETTER)
+        return windows(probes(results, view, "error"), n_sequences, **how).median("probe")
 
-    windows = xr.concat([window(order) for order in orders], pd.Index(orders, name="order"), coords="minimal", compat="override")
+    reach = xr.concat([window(order) for order in orders], pd.Index(orders, name="order"), coords="minimal", compat="override")
     statements = {
         "a broad spectrum: τ, 90 : 10 %, above 2": width > np.log(2),
         "a broader spectrum than DiagGate's": breadth > breadth.sel(model="DiagGate", drop=True),
         "a spectrum with several modes": _rejected(_mode_p_values(log_tau.sel(model=gated)), 0.05),
         "f nearer to a power than to an exponential": _per_curve(is_power, results.envelope.sel(model=gated), "lag"),
-        "a longer window than both scalar gates": windows > windows.sel(model=["ConstGate", "SharedGate"]).max("model"),
-        "a longer window than DiagGate": windows > windows.sel(model="DiagGate", drop=True),
+        "a longer window than both scalar gates": reach > reach.sel(model=["ConstGate", "SharedGate"]).max("model"),
+        "a longer window than DiagGate": reach > reach.sel(model="DiagGate", drop=True),
     }
     rows = {}
     for statement, holds in statements.items():

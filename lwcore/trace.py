@@ -1,13 +1,12 @@
 """A trace of a recurrence: what one scan leaves behind, from which all transport of gradients is read.
 
-Anything with a `step` can be traced: a cell of the paper, or a reader's own recurrence (`lwcore.diagnose`). The state s has S entries. A step
+Anything with a `step` can be traced: a cell of the paper, or a recurrence of the reader (`lwcore.diagnose`). The state s has S entries. A step
 takes the previous state twice, as what is *kept* and as what is *seen* through the recurrent weights; its derivatives in the two are the
 retention A and the mixing R, and ``J_t = ∂s_t/∂s_{t−1} = A_t + R_t``. Time is counted from 0: ``s_t`` is the state after input ``x_t``.
 """
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
@@ -16,7 +15,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, jvp, vjp, vmap
-from torch.nn import functional
 
 Steps = slice | Tensor
 Direction = dict[str, Tensor]
@@ -73,6 +71,8 @@ class StepJacobian:
     def pull(self, rows: Float[Tensor, "... k S"]) -> Float[Tensor, "... k S"]:
         """Multiply from the right, ``rows · J``: one step of backpropagation."""
         _, back = vjp(lambda states: self.recurrence.step(self.inputs, states), self.states)
+        if rows.shape[-2] == 1:  # plain reverse mode
+            return back(rows.squeeze(-2))[0].unsqueeze(-2)
         return vmap(lambda row: back(row)[0], in_dims=-2, out_dims=-2)(rows)
 
     def push(self, columns: Float[Tensor, "... S k"]) -> Float[Tensor, "... S k"]:
@@ -92,8 +92,7 @@ class StepJacobian:
 class Condensed(NamedTuple):
     """Jacobians in a form that is dear to make and cheap to multiply with; the first axis is the steps.
 
-    ``J = diag(keep) + mixing``; where a state (h, c) is shown through an expression e,
-    ``J = [[output + e·mixing, diag(e keep)], [mixing, diag(keep)]]``.
+    J itself is `mixing`; or, where a state (h, c) is shown through an expression e, ``[[output + e·mixing, diag(e keep)], [mixing, diag(keep)]]``.
     """
 
     mixing: Tensor
@@ -107,14 +106,11 @@ class Condensed(NamedTuple):
 
     def pull(self, rows: Float[Tensor, "n k S"]) -> Float[Tensor, "n k S"]:
         """Multiply from the right, ``rows · J``."""
-        if self.keep is None:
-            return rows @ self.mixing
-        keep = self.keep.unsqueeze(-2)
-        if self.expression is None or self.output is None:
-            return torch.baddbmm(rows * keep, rows, self.mixing)
+        if self.keep is None or self.expression is None or self.output is None:
+            return torch.bmm(rows, self.mixing)
         hidden, cell = rows.chunk(2, dim=-1)
         cell = torch.addcmul(cell, hidden, self.expression.unsqueeze(-2))
-        return torch.cat([torch.baddbmm(hidden @ self.output, cell, self.mixing), cell * keep], dim=-1)
+        return torch.cat([torch.baddbmm(hidden @ self.output, cell, self.mixing), cell * self.keep.unsqueeze(-2)], dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,20 +169,24 @@ class Trace:
     @cached_property
     def gates(self) -> Any:
         """Gates and candidate at every step, (B, T, H) each; of a cell of `lwcore.cells`."""
-        return self.recurrence.gates(self.inputs, self.previous)
+        return self._closed_form.made
 
     @cached_property
     def neurons(self) -> Neurons:
-        """What zeroth and first order need; of a recurrence with a closed form. Implements Eqs. (12), (13), (23) and (24)."""
+        """What zeroth and first order need; of a recurrence with a closed form."""
         if not hasattr(self.recurrence, "closed_form"):
             raise ValueError(f"trace is of a {type(self.recurrence).__name__}, without a closed form: only the exact order is known.")
-        return self.recurrence.closed_form(self.inputs, self.previous).neurons()
+        return self._closed_form.neurons()
 
     def jacobian(self, steps: int | Steps, sequences: Any = slice(None), *, closed: bool = True) -> StepJacobian:
         """Give the one-step Jacobians of some steps as operators: in closed form where there is one, else by autodiff of the step."""
-        there = closed and hasattr(self.recurrence, "closed_form")
-        make = self.recurrence.closed_form if there else functools.partial(StepJacobian, self.recurrence)
-        return make(self.inputs[sequences, steps], self.previous[sequences, steps])
+        if closed and hasattr(self.recurrence, "closed_form"):
+            return self._closed_form.of((sequences, steps))
+        return StepJacobian(self.recurrence, self.inputs[sequences, steps], self.previous[sequences, steps])
+
+    @cached_property
+    def _closed_form(self) -> Any:
+        return self.recurrence.closed_form(self.inputs, self.previous)
 
     def moved(self, direction: Direction, steps: Steps = slice(None)) -> Float[Tensor, "B n S"]:
         """Give ``B_t w``, how a state moves along w while the previous one is held fixed. Implements Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``."""

@@ -57,8 +57,15 @@ def batch_indices(seed: int, step: int, n_sequences: int, batch_size: int) -> np
     A function of seed and step alone, so that an interrupted run meets the same batches when it goes on.
     """
     epoch, place = divmod(step, n_sequences // batch_size)
+    return _order(seed, epoch, n_sequences)[place * batch_size : (place + 1) * batch_size]
+
+
+@functools.lru_cache
+def _order(seed: int, epoch: int, n_sequences: int) -> np.ndarray:
+    """Draw an epoch's permutation, which all its steps share."""
     order = np.random.default_rng([seed, epoch]).permutation(n_sequences)
-    return order[place * batch_size : (place + 1) * batch_size]
+    order.setflags(write=False)
+    return order
 
 
 def fit(

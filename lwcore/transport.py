@@ -24,7 +24,7 @@ ORDERS = ("zeroth", "first", "exact")
 _PRODUCT_ENTRIES = 2**18  # entries of the products carried back together, and of the rates: they stay in a core's cache
 _RATE_ENTRIES = 2**17
 _CONDENSED_ENTRIES = 2**23  # entries of the Jacobians that are kept for many products
-_RESCALED = 8  # lags between two looks at the size of what is carried back
+_RESCALED = 5  # lags between two looks at the size of what is carried back: (2^−24)^5, of the least 1 − σ, is a float32
 
 
 def step_jacobian(trace: Trace, t: int) -> Float[Tensor, "B S S"]:
@@ -66,7 +66,7 @@ class Scaled(NamedTuple):
 
     def value(self) -> Tensor:
         """Give the numbers themselves; 0 where they underflow."""
-        return torch.ldexp(self.mantissa, self.exponent)
+        return self.mantissa * torch.exp2(self.exponent)
 
     def log(self) -> Tensor:
         """Give the logarithm of their absolute values; −inf for 0."""
@@ -75,9 +75,11 @@ class Scaled(NamedTuple):
     def rescaled(self) -> Scaled:
         """Bring mantissas close to 1, one power of two for all that share an exponent."""
         size = self.mantissa.abs()
-        size = size.amax([d for d in range(size.ndim) if self.exponent.shape[d] < size.shape[d]], keepdim=True) if size.ndim else size
-        shift = torch.frexp(size).exponent.to(size)  # integers would make torch compute with float32
-        return Scaled(torch.ldexp(self.mantissa, -shift), self.exponent + shift)
+        shared = [d for d in range(size.ndim) if self.exponent.shape[d] < size.shape[d]]
+        size = size.amax(shared, keepdim=True) if shared else size  # of no dimension at all, PyTorch would take the whole maximum
+        most = math.frexp(torch.finfo(size.dtype).max)[1] - 1  # beyond, the power of two itself would be infinite
+        shift = torch.frexp(size).exponent.clamp(min=-most).to(size)  # integers would make torch compute with float32
+        return Scaled(self.mantissa * torch.exp2(-shift), self.exponent + shift)
 
 
 def effective_rates(
@@ -194,26 +196,34 @@ def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor) -> Ite
 
 def _exact_diagonals(trace: Trace, sequence: int, lags: list[int], ends: Tensor) -> Iterator[Scaled]:
     """Diagonals of the products themselves, of one sequence: (1, ends, H) for each wanted lag; computed whole."""
-    groups = [
-        [Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent.squeeze(-1)) for block in group]
-        for group in _products(trace, sequence, lags, ends)
-    ]
+    groups = [[_diagonal(block) for block in group] for group in _products(trace, sequence, lags, ends)]
     for at_lag in zip(*groups, strict=True):
         yield Scaled(*(torch.cat(parts).unsqueeze(0) for parts in zip(*at_lag, strict=True)))
 
 
-def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None) -> Float[Tensor, "B ends lags"]:
-    """Measure how much of the transport the diagonal leaves out, ``‖M − diag M‖_F / ‖M‖_F``, in [0, 1]; NaN where M is 0.
+def _diagonal(block: Scaled) -> Scaled:
+    """Take the diagonals of matrices with one exponent a row."""
+    return Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent.squeeze(-1))
 
-    M is the block whose diagonal the rates are; lags and end points as for `effective_rates`.
+
+def exact_rates_and_share(
+    trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None
+) -> tuple[Float[Tensor, "B ends lags H"], Float[Tensor, "B ends lags"]]:
+    """Compute the exact rates, and in the same pass how much of the transport they leave out, ``‖M − diag M‖_F / ‖M‖_F``.
+
+    M is the block whose diagonal the rates are; the share lies in [0, 1], and is NaN where M is 0. Lags and ends as for `effective_rates`.
     """
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
-    shares = []
+    rates, shares = [], []
     for sequence in range(len(trace.inputs)):
-        groups = _products(trace, sequence, steps, last)
-        shares.append(torch.cat([torch.stack([_share_beside_diagonal(block) for block in group], dim=-1) for group in groups]))
-    return torch.stack(shares)
+        groups = [
+            [(_diagonal(block).value(), _share_beside_diagonal(block)) for block in group]
+            for group in _products(trace, sequence, steps, last)
+        ]
+        for found, part in ((rates, 0), (shares, 1)):
+            found.append(torch.cat([torch.stack([block[part] for block in group], dim=1) for group in groups]))
+    return torch.stack(rates), torch.stack(shares)
 
 
 def _share_beside_diagonal(block: Scaled) -> Tensor:
@@ -258,8 +268,9 @@ def reset_rates(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = 
 def scaled_product(
     kept: Float[Tensor, "*batch steps S S"], mixing: Float[Tensor, "*batch steps S S"], epsilon: float | Tensor
 ) -> Float[Tensor, "*batch S S"]:
-    """Multiply ``P(ε) = ∏_j (A_j + ε R_j)``, the oldest step first; 0 leaves the retentions alone, 1 is the network. Implements Eq. (44)."""
-    product, *rest = _factors(kept + epsilon * mixing, kept, mixing)
+    """Multiply ``P(ε) = ∏_j (A_j + ε R_j)``, oldest step first; ε = 0 leaves retentions alone, 1 is the network. Implements Eq. (44)."""
+    _same_stacks(kept, mixing)
+    product, *rest = (kept + epsilon * mixing).unbind(-3)
     for factor in rest:
         product = factor @ product
     return product
@@ -273,20 +284,20 @@ def coefficients(
     Built one factor at a time by the product rule, ``P_k ← A P_k + R P_{k−1}``. Implements Eqs. (43), (45) and (46), the last without its
     remainder if `orders` is the number of steps.
     """
+    _same_stacks(kept, mixing)
     identity = torch.eye(kept.shape[-1], dtype=kept.dtype, device=kept.device).expand(*kept.shape[:-3], -1, -1)
     terms = torch.stack([identity, *[torch.zeros_like(identity)] * integer_in("orders", orders, 0)])
-    for a, r in zip(_factors(kept, kept, mixing), mixing.unbind(-3), strict=True):
+    for a, r in zip(kept.unbind(-3), mixing.unbind(-3), strict=True):
         grown = a @ terms
         grown[1:] += r @ terms[:-1]
         terms = grown
     return terms
 
 
-def _factors(factors: Tensor, kept: Tensor, mixing: Tensor) -> tuple[Tensor, ...]:
-    """Give the factors of a product of steps; refuse stacks of matrices that do not belong together."""
+def _same_stacks(kept: Tensor, mixing: Tensor) -> None:
+    """Refuse stacks of matrices that do not belong together."""
     if kept.shape != mixing.shape or kept.ndim < 3 or kept.shape[-1] != kept.shape[-2] or kept.numel() == 0:
         raise ValueError(f"kept and mixing have shapes {tuple(kept.shape)} and {tuple(mixing.shape)}: must be the same (..., steps, S, S).")
-    return factors.unbind(-3)
 
 
 def falls_for_sure(trace: Trace, last: int, ends: Sequence[int]) -> Bool[Tensor, "B ends last-1 H"]:

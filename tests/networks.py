@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, SharedGate
+from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, MinGRU, MinLSTM, SharedGate
 
 FAMILIES = {
     "ConstGate": ConstGate,
@@ -17,8 +17,12 @@ FAMILIES = {
     "GRU": GRU,
     "GRU-after": partial(GRU, reset="after"),
     "LSTM": LSTM,
+    "MinGRU": MinGRU,
+    "MinLSTM": MinLSTM,
 }
-CELLS = [f"{name}{suffix}" for name in FAMILIES for suffix in ("", "+norm")]
+EVERY = [f"{name}{suffix}" for name in FAMILIES for suffix in ("", "+norm")]
+LINEAR = [kind for kind in EVERY if kind.startswith("Min")]
+CELLS = [kind for kind in EVERY if kind not in LINEAR]  # those with recurrent weights
 
 
 def make(kind: str, seed: int = 0, input_size: int = 3, hidden_size: int = 4, **options: Any) -> Cell:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Callable
 
-from lwcore.cells import GRU, LSTM, Cell
+import torch
+from torch import Tensor, nn
+
+from lwcore.cells import GRU, LSTM, Cell, ConstGate, MinGRU, MinLSTM
 
 
 def normalised(cell: Cell, pre: Tensor) -> Tensor:
@@ -17,10 +19,16 @@ def normalised(cell: Cell, pre: Tensor) -> Tensor:
 
 
 def step(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
-    """One step of the recurrence for one sequence: x (D,), previous (S,) -> (S,). Eqs. (4)–(8), (15)–(18), (47)–(51)."""
+    """One step of the recurrence for one sequence: x (D,), previous (S,) -> (S,). Eqs. (4)–(8), (15)–(18), (47)–(51); Feng et al., 2024."""
     hidden = cell.hidden_size
-    h = previous[:hidden]
-    drive, weight = cell.weight_ih @ x + cell.bias, cell.weight_hh
+    h, drive = previous[:hidden], cell.weight_ih @ x + cell.bias
+    if isinstance(cell, MinGRU):
+        z = torch.sigmoid(drive[:hidden])
+        return (1 - z) * h + z * normalised(cell, drive[hidden:])
+    if isinstance(cell, MinLSTM):
+        i, f = torch.sigmoid(drive[: 2 * hidden]).split(hidden)
+        return f / (f + i) * h + i / (f + i) * normalised(cell, drive[2 * hidden :])
+    weight = cell.weight_hh
     if isinstance(cell, LSTM):
         i, f, g, o = (drive + weight @ h).split(hidden)
         c = torch.sigmoid(f) * previous[hidden:] + torch.sigmoid(i) * torch.tanh(normalised(cell, g))
@@ -32,7 +40,7 @@ def step(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
         return (1 - z) * h + z * torch.tanh(normalised(cell, d_g + past))
     pre = drive + weight @ h
     candidate = torch.tanh(normalised(cell, pre[-hidden:]))
-    gate = cell.constant_gate if cell.constant_gate is not None else torch.sigmoid(pre[:-hidden])
+    gate = cell.gate_init if isinstance(cell, ConstGate) else torch.sigmoid(pre[:-hidden])
     return (1 - gate) * h + gate * candidate
 
 
@@ -71,3 +79,16 @@ def transport(cell: Cell, inputs: Tensor, initial: Tensor, t: int, lag: int) -> 
 def carried_block(cell: Cell, matrix: Tensor) -> Tensor:
     """The block of M whose diagonal the rates are: h → h, for the LSTM c → h."""
     return matrix[: cell.hidden_size, -cell.hidden_size :]
+
+
+@torch.no_grad()
+def slope(module: nn.Module, direction: dict[str, Tensor], function: Callable[[], Tensor], step: float = 1e-5) -> Tensor:
+    """How a function moves as a module's parameters move along a direction: a central quotient of differences."""
+    ends = []
+    for size in (step, -2 * step):
+        for name, parameter in module.named_parameters():
+            parameter += size * direction[name]
+        ends.append(function())
+    for name, parameter in module.named_parameters():
+        parameter += step * direction[name]
+    return (ends[0] - ends[1]) / (2 * step)

@@ -85,6 +85,7 @@ def test_nothing_is_left_of_what_is_given():
     assert np.isfinite(found[1:]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slope", [0, 0.5, 0.7])
 def test_interval_of_a_correlation_over_five_units_covers_what_it_says(slope):
     """Over 3000 experiments with Gaussian numbers, whose rank correlation is known; a perfect one has no interval."""
@@ -98,6 +99,7 @@ def test_interval_of_a_correlation_over_five_units_covers_what_it_says(slope):
         correlation_interval(1, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "slope"), [(0, 0), (0.5, 0), (0.5, 0.5)])
 def test_interval_of_a_partial_correlation_has_one_unit_less(given, slope):
     """Over 3000 experiments with eight units, both numbers hanging on a third one; with all eight counted it covers less than 95 %."""
@@ -154,6 +156,7 @@ def test_interval_is_a_quantile_over_all_draws():
     assert np.isnan(interval(np.array([np.nan, np.nan]), np.array([0.5, 0.5]), 5)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "least", "most"), [(3, 0.73, 0.77), (4, 0.855, 0.895), (5, 0.91, 0.95), (6, 0.92, 0.97)])
 def test_interval_of_a_mean_covers_what_it_says(count, least, most):
     """Over 3000 experiments; the plain quantiles would cover 75, 80, 84 and 86 %. With three and four units the range is all there is."""

@@ -22,6 +22,7 @@ from lwcore.bounds import (
     kl_divergence,
     lan_divergence,
     lan_expansion,
+    lan_expansions,
     lan_range,
     large_sample_error,
     least_sequences,
@@ -179,6 +180,7 @@ def slow_integral(function, shift: float) -> float:
     return sum(integrate.quad(function, a, b, limit=400, epsabs=1e-13, epsrel=1e-11)[0] for a, b in pairwise(edges))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 1.95])
 @pytest.mark.parametrize("shift", [0.3, 2.0, 40.0])
 def test_integrals_by_their_definitions(alpha: float, shift: float) -> None:
@@ -286,6 +288,7 @@ def test_divergence_of_many_sequences(alpha: float, shift: float, n: int, unit: 
         assert mean == pytest.approx(product, rel=1e-12, abs=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.05, 1.3, 1.7, 1.99])
 def test_quadratic_range(alpha: float) -> None:
     for tolerance in (1e-3, 0.05, 0.5, 0.99):
@@ -378,6 +381,13 @@ def test_expansion_of_a_thousand_experiments_unless_told_otherwise() -> None:
     np.testing.assert_array_equal(usual, told)
 
 
+def test_expansions_together_are_those_of_each_alone_in_the_same_experiments() -> None:
+    together = lan_expansions(1.5, 7, np.random.default_rng(6), ("optimal", "mean", "paper_v2"), h=0.5, replicates=20)
+    for rate, terms in together.items():
+        np.testing.assert_array_equal(terms, lan_expansion(1.5, 7, np.random.default_rng(6), h=0.5, rate=rate, replicates=20))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.2, 1.6])
 def test_expansion_holds_at_root_n(alpha: float) -> None:
     rng = np.random.default_rng(11)
@@ -391,6 +401,7 @@ def test_expansion_holds_at_root_n(alpha: float) -> None:
     assert np.exp(many.log_ratio).mean() == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "power"), [("paper_v2", 1 / 2 - 1 / 1.5), ("mean", 1 / 1.5 - 1 / 2)])
 def test_other_localisations_have_no_limit_or_an_empty_one(rate: str, power: float) -> None:
     rng = np.random.default_rng(12)
@@ -427,6 +438,7 @@ def test_four_sequences_by_enumerating_pairs_of_pairs(shift: float) -> None:
     assert mutual_information(shift, 1.2, 1.0, 4) == pytest.approx(enumerated, rel=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "shift"), [(1.3, 0.5), (1.6, 1.5)])
 def test_error_of_two_sequences_by_a_double_integral(alpha: float, shift: float) -> None:
     """The ratio of one value rises from 0 to its peak and falls again: where the other's is smaller is an interval between two roots."""
@@ -565,6 +577,7 @@ def test_large_numbers(alpha: float) -> None:
     assert mutual_information(0.5, alpha, 1.0, 1e30) == pytest.approx(LOG_2, rel=1e-15)
 
 
+@pytest.mark.slow
 def test_errors_at_their_ends() -> None:
     for test in TESTS:
         for alpha in (1.5, 2.0):

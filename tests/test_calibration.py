@@ -48,9 +48,10 @@ def test_nominal_power_is_what_means_of_a_known_law_do(alpha, noise):
         assert within(hits, trials, nominal_power(alpha, planted, noise)), (planted, hits / trials)
 
 
+@pytest.mark.slow
 def test_false_windows_of_both_rules_are_those_of_their_definitions():
     """Gaussian numbers and the reading with their variance, where both definitions are exact but for the estimated variance."""
-    trials = 300
+    trials = 150
     found = counts(draw(2.0, 200, trials, np.random.default_rng(2), NOTHING), SETTINGS).sel(
         reading="variance", noise_definition="lag", view="gradient"
     )
@@ -60,8 +61,9 @@ def test_false_windows_of_both_rules_are_those_of_their_definitions():
     assert (found.too_short == 0).all()
 
 
+@pytest.mark.slow
 def test_lags_are_seen_as_often_as_the_law_says():
-    trials, found = 200, counts(draw(1.6, 400, 200, np.random.default_rng(3)), SETTINGS, 6)
+    trials, found = 100, counts(draw(1.6, 400, 100, np.random.default_rng(3)), SETTINGS, 6)
     for noise, ratio in (("lag", 1.0), ("total", calibration.whole_scale(1.6))):
         strength = np.array(PLANTED) * (calibration.whole_scale(1.6) / ratio) ** (1.6 / 0.6)
         nominal = nominal_power(1.6, strength, ratio)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
-from lwcore.cells import GRU, LSTM, ConstGate, DiagGate
+from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, linear_scan
+from lwcore.gradient import lag_gradients
+from lwcore.transport import effective_rates
 from tests import oracles
-from tests.networks import CELLS, draw, initial_state, make
+from tests.networks import EVERY, FAMILIES, LINEAR, draw, initial_state, make
 
 
-@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("kind", EVERY)
 @given(seed=st.integers(0, 2**31), batch=st.integers(1, 3), steps=st.integers(1, 5), hidden=st.integers(1, 5))
 def test_forward_is_the_recurrence(kind, seed, batch, steps, hidden):
     cell = make(kind, seed, hidden_size=hidden)
@@ -28,61 +33,93 @@ def test_forward_is_the_recurrence(kind, seed, batch, steps, hidden):
     torch.testing.assert_close(cell.unrolled(inputs, state), expected[..., :hidden], rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", CELLS)
-def test_backward_passes_gradcheck(kind):
-    cell = make(kind)
-    names = [name for name, _ in cell.named_parameters()]
-
-    def scan(inputs: Tensor, initial: Tensor, *parameters: Tensor) -> Tensor:
-        state = initial_state(cell, initial)
-        return torch.func.functional_call(cell, dict(zip(names, parameters, strict=True)), (inputs, state))
-
-    variables = [draw(2, 3, 3), draw(2, cell.state_size, seed=2), *(p.detach().clone() for p in cell.parameters())]
-    assert torch.autograd.gradcheck(scan, [v.requires_grad_() for v in variables], eps=1e-6, atol=1e-8, rtol=1e-6)
-
-
-@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_backward_equals_autograd_through_the_oracle(kind):
+    """In parameters, inputs and the initial state."""
     cell = make(kind)
-    inputs, weights = draw(3, 12, 3), draw(3, 12, 4, seed=3)
-    hand_written = torch.autograd.grad((cell(inputs) * weights).sum(), list(cell.parameters()))
-    through_time = torch.autograd.grad((oracles.scan(cell, inputs)[..., :4] * weights).sum(), list(cell.parameters()))
-    for ours, theirs in zip(hand_written, through_time, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-11)
+    inputs, initial, weights = draw(3, 12, 3).requires_grad_(), draw(3, cell.state_size, seed=2).requires_grad_(), draw(3, 12, 4, seed=3)
+    variables = [inputs, initial, *cell.parameters()]
+    ours = torch.autograd.grad((cell(inputs, initial_state(cell, initial)) * weights).sum(), variables)
+    through_time = torch.autograd.grad((oracles.scan(cell, inputs, initial)[..., :4] * weights).sum(), variables)
+    for one, other in zip(ours, through_time, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11)
 
 
-def test_backward_notices_that_the_parameters_have_changed():
-    cell = make("DiagGate")
-    loss = cell(draw(2, 5, 3)).sum()
+def looped(keep, added, initial):
+    """h_t = a_t h_{t−1} + u_t, one step after the other, in the widest floats there are."""
+    h, states = initial.numpy().astype(np.longdouble), []
+    for a, u in zip(keep.numpy().swapaxes(0, 1), added.numpy().swapaxes(0, 1), strict=True):
+        h = a * h + u
+        states.append(h)
+    return np.stack(states, axis=1)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 15, 16, 17, 257, 1000, 16_384])
+@pytest.mark.parametrize(("low", "high"), [(1e-12, 1 - 1e-12), (1 - 1e-12, 1 - 1e-12), (1e-12, 1e-12), (0.5, 1 - 1e-12), (0, 0), (1, 1)])
+def test_linear_scan_is_the_recurrence(low, high, length):
+    """Gates spread evenly in their logits between two ends: errors relative to the sizes of what is added up."""
+    ends = torch.logit(torch.tensor([low, high], dtype=torch.float64))
+    share = torch.rand(2, length, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    keep = torch.sigmoid(ends[0] + share * (ends[1] - ends[0])) if low < high else torch.full_like(share, low)
+    added, initial = draw(2, length, 3), draw(2, 3, seed=2)
+    found, size = linear_scan(keep, added, initial).numpy(), looped(keep, added.abs(), initial.abs())
+    assert (np.abs(found - looped(keep, added, initial)) <= 1e-12 * size).all()
+    np.testing.assert_allclose(linear_scan(keep, added.abs(), initial.abs()).numpy(), size.astype(float), rtol=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 10])
+def test_linear_scan_passes_gradcheck(length):
+    """Also where a gate is open or closed all the way."""
+    keep = torch.sigmoid(3 * draw(2, length, 2))
+    keep[0, length // 2, 0], keep[1, length // 2, 1] = 0, 1
+    variables = [part.requires_grad_() for part in (keep, draw(2, length, 2, seed=2), draw(2, 2, seed=3))]
+    assert torch.autograd.gradcheck(linear_scan, variables, eps=1e-6, atol=1e-8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", LINEAR)
+def test_long_linear_scan_is_that_of_the_step(kind):
+    cell, inputs = make(kind), draw(1, 16_384, 3)
     with torch.no_grad():
-        cell.weight_hh.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()
+        torch.testing.assert_close(cell(inputs), cell.unrolled(inputs), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", CELLS)
-def test_tangent_and_cotangent_are_the_immediate_derivative(kind):
-    """B_t w against autograd of one step with the previous state held fixed, and ⟨λ, B w⟩ = ⟨Bᵀλ, w⟩."""
-    cell = make(kind)
-    trace = cell.trace(draw(2, 5, 3))
-    direction = {name: draw(*p.shape, seed=i) for i, (name, p) in enumerate(cell.named_parameters())}
-    tangent = trace.tangent(direction)
-    for b in range(2):
-        for t in range(5):
+class NoShowGate(Cell):
+    """The LSTM that shows its cell as it is (Greff et al., 2017)."""
 
-            def one_step(*parameters, b=b, t=t):
-                moved = make(kind)
-                for name, parameter in zip(direction, parameters, strict=True):
-                    delattr(moved, name)
-                    setattr(moved, name, parameter)
-                return oracles.step(moved, trace.inputs[b, t], trace.previous[b, t])
+    blocks = ("let_in", "keep", "candidate")
 
-            parameters = tuple(p.detach() for p in cell.parameters())
-            _, expected = torch.autograd.functional.jvp(one_step, parameters, tuple(direction.values()))
-            torch.testing.assert_close(tangent[b, t], expected, rtol=1e-11, atol=1e-12)
-    adjoint = draw(2, 3, cell.state_size, seed=9)
-    back = trace.cotangent(adjoint, slice(1, 4))
-    torch.testing.assert_close(sum((back[n] * direction[n]).sum() for n in back), (adjoint * tangent[:, 1:4]).sum(), rtol=1e-11, atol=0)
+
+class LinearUnit(Cell):
+    """Retention a, new input scaled by √(1 − a²), as in the RG-LRU (De et al., 2024)."""
+
+    blocks, linear = ("keep", "candidate"), True
+
+    def shares(self, pre, opened):
+        return opened["keep"], (1 - opened["keep"].square()).sqrt()
+
+
+@pytest.mark.parametrize("layernorm", [False, True])
+@pytest.mark.parametrize("family", [NoShowGate, LinearUnit])
+def test_a_family_of_three_lines_works_everywhere(family, layernorm, monkeypatch):
+    """Scan, trace, rates, and the gradient by lag, against its step and autograd."""
+    monkeypatch.setitem(FAMILIES, "new", family)
+    cell = make("new+norm" if layernorm else "new")
+    inputs, initial, delta = draw(2, 9, 3), draw(2, 4, seed=2), draw(2, 9, 4, seed=3)
+    expected = cell.unrolled(inputs, initial)
+    torch.testing.assert_close(cell(inputs, initial), expected, rtol=1e-12, atol=1e-13)
+    trace = cell.trace(inputs, initial)
+    torch.testing.assert_close(trace.outputs, expected.detach(), rtol=1e-12, atol=1e-13)
+    closed, auto = (trace.jacobian(slice(None), closed=closed).dense() for closed in (True, False))
+    torch.testing.assert_close(closed, auto, rtol=1e-10, atol=1e-12)
+    product = torch.eye(4, dtype=torch.float64)
+    for t in range(8, 5, -1):
+        product = product @ auto[:, t]
+    exact, first = (effective_rates(trace, [3], order, [8])[:, 0, 0] for order in ("exact", "first"))
+    torch.testing.assert_close(exact, product.diagonal(dim1=-2, dim2=-1), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(first, exact, rtol=1e-12 if cell.linear else 1, atol=1e-12 if cell.linear else 1)
+    through_time = torch.autograd.grad((expected * delta).sum(), list(cell.parameters()))
+    for part, gradient in zip(lag_gradients(trace, delta).values(), through_time, strict=True):
+        torch.testing.assert_close(part.sum(0), gradient, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -108,24 +145,32 @@ def test_layers_that_are_more_than_one_recurrence_are_refused():
         GRU.from_torch(nn.GRU(3, 4, num_layers=2))
 
 
-@pytest.mark.parametrize(("kind", "gates"), [("DiagGate", ["gate"]), ("SharedGate", ["gate"]), ("ConstGate", ["gate"])])
-def test_scalar_gates_start_where_they_are_told(kind, gates):
-    for spread, tolerance in ((0.0, 1e-12), (0.1, 0.05)):
-        cell = type(make(kind))(3, 4, gate_init=0.05, gate_spread=spread, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        trace = cell.trace(draw(2, 50, 3))
-        for name in gates:
-            gate = torch.as_tensor(getattr(trace, name), dtype=torch.float64)
-            torch.testing.assert_close(gate, torch.full_like(gate, 0.05), rtol=0, atol=tolerance)
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_gates_start_where_they_are_told(kind):
+    """The share that a step replaces is gate_init, what it keeps the rest; reset and show gates are half open."""
+    for spread, tolerance in ((0.0, 1e-11), (0.1, 1.0)):
+        options = {"gate_init": 0.05, "gate_spread": spread, "generator": torch.Generator().manual_seed(0), "dtype": torch.float64}
+        gates = FAMILIES[kind](3, 4, **options).trace(draw(2, 50, 3)).gates
+        for gate, value in ((gates.let_in, 0.05), (gates.keep, 0.95), (gates.reset, 0.5), (gates.show, 0.5)):
+            if gate is not None:
+                wanted = math.log(value / (1 - value))
+                torch.testing.assert_close(gate.logit(), torch.full_like(gate, wanted), rtol=0, atol=tolerance)
 
 
-def test_gru_and_lstm_start_replacing_the_same_share():
-    """z = i = 1 − f = gate_init; reset and output gate half open."""
-    options = {"gate_init": 0.05, "gate_spread": 0.0, "dtype": torch.float64}
-    gru, lstm = GRU(3, 4, **options).trace(draw(2, 9, 3)), LSTM(3, 4, **options).trace(draw(2, 9, 3))
-    expected = {0.05: [gru.update_gate, lstm.input_gate], 0.95: [lstm.forget_gate], 0.5: [gru.reset_gate, lstm.output_gate]}
-    for value, gates in expected.items():
-        for gate in gates:
-            torch.testing.assert_close(gate, torch.full_like(gate, value), rtol=0, atol=1e-12)
+# Σ_k k p_k over all parameters p in order of their names, of what was drawn at revision 48216a8.
+DRAWN = {
+    "orthogonal": (39.90981362056669, 100.88160181659521, -59.55449060134336, -98.81765717787468, -94.8513738128473, -149.41318322609618),
+    "uniform": (6.275549031440756, 39.12049907876906, -58.1606032886354, -52.80498830833105, -47.24393895165963, -195.30204547745575),
+}
+
+
+@pytest.mark.parametrize("init", DRAWN)
+def test_seeds_draw_the_weights_that_they_always_drew(init):
+    for kind, expected in zip(FAMILIES, DRAWN[init], strict=False):
+        generator = torch.Generator().manual_seed(5)
+        cell = FAMILIES[kind](3, 4, init=init, layernorm=True, gate_init=0.3, generator=generator, dtype=torch.float64)
+        entries = torch.cat([part.flatten() for _, part in sorted(cell.state_dict().items())])
+        assert (entries @ torch.arange(1.0, len(entries) + 1, dtype=torch.float64)).item() == pytest.approx(expected, rel=1e-11)
 
 
 def test_input_weights_start_with_variance_one_over_d():
@@ -150,7 +195,7 @@ def test_uniform_initialisation_is_that_of_torch(kind, layer):
             assert abs(block.mean().item()) < spread * block.std().item()
 
 
-@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_trace_keeps_the_weights_it_was_made_with(kind):
     cell = make(kind)
     trace = cell.trace(draw(2, 5, 3))
@@ -162,7 +207,7 @@ def test_trace_keeps_the_weights_it_was_made_with(kind):
 
 
 def test_initialisation_is_orthogonal_and_reproducible():
-    for kind in CELLS:
+    for kind in EVERY:
         one, two = make(kind, seed=5), make(kind, seed=5)
         for ours, theirs in zip(one.parameters(), two.parameters(), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
@@ -170,41 +215,47 @@ def test_initialisation_is_orthogonal_and_reproducible():
         torch.testing.assert_close(block @ block.t(), torch.eye(4, dtype=torch.float64))
 
 
-def test_bad_input_is_named():
-    with pytest.raises(ValueError, match=r"gate_init = 1: must lie in \(0, 1\)"):
-        ConstGate(3, 4, gate_init=1)
-    with pytest.raises(ValueError, match="hidden_size = 0"):
-        DiagGate(3, 0)
-    with pytest.raises(ValueError, match="init = 'zeros': must be one of 'orthogonal', 'uniform'"):
-        LSTM(3, 4, init="zeros")
-    with pytest.raises(ValueError, match="reset = 'never'"):
-        GRU(3, 4, reset="never")
-    cell = make("DiagGate")
-    with pytest.raises(ValueError, match=r"inputs has shape \(2, 5, 7\)"):
-        cell(draw(2, 5, 7))
-    with pytest.raises(ValueError, match=r"inputs has shape \(0, 5, 3\)"):
-        cell(draw(0, 5, 3))
-    with pytest.raises(ValueError, match="dtype"):
-        cell(draw(2, 5, 3).float())
-    with pytest.raises(ValueError, match=r"state has shape \(3, 4\)"):
-        cell(draw(2, 5, 3), draw(3, 4))
-    with pytest.raises(ValueError, match=r"state has .* dtype torch\.float32"):
-        cell(draw(2, 5, 3), draw(2, 4).float())
-    with pytest.raises(ValueError, match=r"state has 1 part\(s\): must be 2 tensors"):
-        make("LSTM")(draw(2, 5, 3), draw(2, 4))
-    with pytest.raises(TypeError, match="state = 3: must be a sequence"):
-        cell(draw(2, 5, 3), 3)
-    with pytest.raises(ValueError, match="state: some entries are NaN"):
-        cell(draw(2, 5, 3), draw(2, 4) * torch.nan)
-    with pytest.raises(TypeError, match="layernorm = 'no': must be True or False"):
-        GRU(3, 4, layernorm="no")
-    with pytest.raises(ValueError, match=r"dtype = torch\.int64: must be a floating torch\.dtype"):
-        GRU(3, 4, dtype=torch.int64)
-    with pytest.raises(TypeError, match=r"layer is a GRU: must be a torch\.nn\.LSTM"):
-        LSTM.from_torch(nn.GRU(3, 4))
-    damaged = draw(2, 5, 3)
-    damaged[1, 2, 0] = torch.nan
-    with pytest.raises(ValueError, match="inputs: 1 of 30 entries are NaN or infinite"):
-        cell(damaged)
-    with pytest.raises(TypeError, match="inputs is a list"):
-        cell([[1.0]])
+def test_families_that_the_closed_form_does_not_know_are_refused():
+    for blocks in (
+        {"shares": LinearUnit.shares},
+        {"shared": True, "blocks": ("let_in", "keep", "candidate")},
+        {"linear": True, "blocks": ("let_in", "candidate", "show")},
+    ):
+        with pytest.raises(TypeError, match="Strange: `shares` is of a linear family"):
+            type("Strange", (Cell,), blocks)
+
+
+X, NAN = draw(2, 5, 3), draw(2, 5, 3).index_fill(2, torch.tensor([1]), torch.nan)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: ConstGate(3, 4, gate_init=1), ValueError, r"gate_init = 1: must lie in \(0, 1\)"),
+        (lambda: DiagGate(3, 0), ValueError, "hidden_size = 0"),
+        (lambda: LSTM(3, 4, init="zeros"), ValueError, "init = 'zeros': must be one of 'orthogonal', 'uniform'"),
+        (lambda: GRU(3, 4, reset="never"), ValueError, "reset = 'never'"),
+        (lambda: GRU(3, 4, layernorm="no"), TypeError, "layernorm = 'no': must be a bool"),
+        (lambda: GRU(3, 4, dtype=torch.int64), ValueError, r"dtype = torch\.int64: must be a floating torch\.dtype"),
+        (lambda: GRU(3, 4, generator=0), TypeError, "generator = 0: must be a torch.Generator"),
+        (lambda: LSTM.from_torch(nn.GRU(3, 4)), TypeError, r"layer is a GRU: must be a torch\.nn\.LSTM"),
+        (lambda: make("GRU")(draw(2, 5, 7)), ValueError, r"inputs has shape \(2, 5, 7\)"),
+        (lambda: make("GRU")(draw(0, 5, 3)), ValueError, r"inputs has shape \(0, 5, 3\)"),
+        (lambda: make("GRU")(X.float()), ValueError, r"inputs has dtype torch\.float32"),
+        (lambda: make("GRU")([[1.0]]), TypeError, "inputs is a list"),
+        (lambda: make("MinGRU")(NAN), ValueError, "inputs: 10 of 30 entries are NaN or infinite"),
+        (lambda: make("GRU")(X, draw(3, 4)), ValueError, r"state has shape \(3, 4\)"),
+        (lambda: make("GRU")(X, draw(2, 4).float()), ValueError, r"state has .* dtype torch\.float32"),
+        (lambda: make("GRU")(X, draw(2, 4) * torch.nan), ValueError, "state: 8 of 8 entries are NaN"),
+        (lambda: make("GRU")(X, 3), TypeError, "state = 3: must be a sequence"),
+        (lambda: make("LSTM")(X, draw(2, 4)), ValueError, r"state has 1 part\(s\): must be 2 tensors"),
+        (lambda: make("MinGRU").trace(X, (draw(2, 4), draw(2, 4))), ValueError, r"state has 2 part\(s\): must be a tensor"),
+    ],
+)
+def test_bad_input_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_inputs_whose_sum_overflows_are_taken():
+    assert make("DiagGate")(torch.full((1, 9, 3), 1e308, dtype=torch.float64)).isfinite().all()

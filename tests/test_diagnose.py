@@ -91,6 +91,7 @@ def test_three_lines_are_enough():
     assert found.data.attrs["measured_on"] == "read as 400 sequences of 16 steps of width 1: half for directions, half for numbers"
 
 
+@pytest.mark.slow
 def test_pure_noise_has_no_window():
     """Targets that have nothing to do with the inputs: at a level of 1 %, one draw in eight may have one."""
     windows = []
@@ -142,11 +143,13 @@ def test_false_windows_are_counted_with_signs_at_random(found):
 
 def test_the_exponent_is_that_of_the_noise():
     """Means of 16 Gaussian numbers spread a quarter as widely: p = 2."""
-    from lwcore.diagnose.run import _exponent
+    from lwcore.inference import exponent_of_means
 
     rng = np.random.default_rng(0)
-    assert abs(_exponent(rng.standard_normal((1, 200_000)))[0] - 2) < 0.02
-    assert abs(_exponent(rng.standard_cauchy((1, 200_000)))[0]) > 20  # p = 1/(1 − 1/1) of a mean that does not concentrate: infinite
+    assert abs(exponent_of_means(rng.standard_normal((1, 200_000)))[0] - 2) < 0.02
+    assert (
+        abs(exponent_of_means(rng.standard_cauchy((1, 200_000)))[0]) > 20
+    )  # p = 1/(1 − 1/1) of a mean that does not concentrate: infinite
 
 
 def test_it_shows_itself_is_stored_and_drawn(found, tmp_path):
@@ -235,7 +238,7 @@ def stored(folder, state, inputs=None, targets=None):
     return "diagnose", "--checkpoint", folder / "weights.pt", "--data", folder / "data.npz", "--lags", "1,3"
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("kind", ["LSTM", pytest.param("GRU", marks=pytest.mark.slow), pytest.param("RNN", marks=pytest.mark.slow)])
 def test_the_command_does_what_the_function_does(kind, tmp_path):
     net = Net(kind, outputs=1, layers=2)
     command = stored(tmp_path, {"epoch": 3, "model": net.state_dict()})

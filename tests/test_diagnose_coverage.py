@@ -93,6 +93,7 @@ def test_the_simulation_makes_the_numbers_that_a_diagnosis_makes(population, sou
     np.testing.assert_allclose(found.projection, projection, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["error", "target"])
 def test_intervals_hold_the_truth_along_the_directions_found_and_not_along_the_best(population, source):
     """All lags at once: along the directions found in about 95 % of the draws, windows in more; along those of all sequences in few."""

@@ -40,6 +40,16 @@ def test_envelope_is_the_mean_rate_and_stays_below_the_cut_offs_law(name):
     assert bridge.decay_rates(log_f) == pytest.approx(np.exp(log_f[1:] - log_f[:-1]))
 
 
+@pytest.mark.parametrize("width", [4, 10_000])
+def test_envelope_of_partners_and_of_many_neurons_is_the_mean_rate(width):
+    """At the start one half repeats the other; a moved network's halves differ; 10,000 neurons are taken in blocks."""
+    rng, x = np.random.default_rng(3), sequences(2, 20, 2, seed=4)
+    start = symmetric_initialisation(width, 2, 0.9, rng)
+    for network in (start, start.at(start.parameters + 0.3 * rng.standard_normal(start.parameters.shape))):
+        expected = np.exp(bridge.log_rates(network, x)).mean(axis=(0, 2))
+        assert np.exp(bridge.log_envelope(network, x)) == pytest.approx(expected, rel=1e-12)
+
+
 def test_silent_neuron_attains_the_cut_offs_law():
     """u = 0: tanh stays at its steepest, and the envelope is α^ℓ itself."""
     network = ElmanNetwork([[0.8, 0.0], [0.8, 0.0]], [1.0, -1.0])
@@ -58,6 +68,7 @@ def test_window_is_where_sequences_suffice():
     assert list(bridge.window(log_f, [needed[0] / 2, needed[0] * 1.01])) == [0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "dimension", "lag"), [(0.3, 1, 20), (0.5, 2, 40), (0.2, 5, 40)])
 def test_wide_networks_follow_their_law_where_the_excess_is_small(alpha, dimension, lag):
     """The last case has fewer neurons among 40,000 that still carry anything, hence its wider limits."""
@@ -73,6 +84,7 @@ def test_wide_networks_follow_their_law_where_the_excess_is_small(alpha, dimensi
     assert found[lag - 1] < 0.35 * alpha**lag  # without its power of the lag the law would be far off
 
 
+@pytest.mark.slow
 def test_law_breaks_where_the_excess_is_large():
     x = sequences(4, 61, 5, seed=3)
     found = bridge.log_envelope(symmetric_initialisation(20_000, 5, 0.95, np.random.default_rng(0)), x)
@@ -82,6 +94,7 @@ def test_law_breaks_where_the_excess_is_large():
     assert (above < law.log_excess).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.01, 0.6, 0.9])
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_excess_is_the_first_order_in_one_over_the_lag(alpha, dimension):

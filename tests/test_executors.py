@@ -86,7 +86,7 @@ def test_worker_killed_in_the_middle_of_a_sweep_costs_what_it_was_at(tmp_path, m
     } | {killed[0]: 2}
 
 
-@pytest.mark.slow
+@pytest.mark.interruption
 def test_the_programs_scheduler_and_worker_are_reached_by_their_address(tmp_path):
     pytest.importorskip("distributed")
     address, one = tmp_path / "scheduler.json", ("run", "smoke", "--seeds", 1, "--directory")

@@ -19,7 +19,13 @@ from lwcore import experiment, results, unfinished
 from lwcore.experiment import Config, Stream, _rng, load, run, run_member
 from lwcore.unfinished import folder_of
 
-SMOKE = Config.named("smoke")
+SMOKE = Config.named("smoke").but(models=["ConstGate", "DiagGate"])
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch):
+    """What a test puts in the place of training must not stay for other tests."""
+    monkeypatch.delenv("LWCORE_NETWORKS", raising=False)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +40,7 @@ def test_result_is_stored_whole_with_its_provenance(undisturbed):
     assert [p.name for p in folder.iterdir()] == ["smoke.nc"]
     stored = load(folder / "smoke.nc")
     xr.testing.assert_identical(stored, dataset)
-    assert dict(stored.sizes) == dict(dataset.sizes) | {"model": 3, "seed": 2, "lag": 6, "budget": 3, "unit": 6}
+    assert dict(stored.sizes) == dict(dataset.sizes) | {"model": 2, "seed": 2, "lag": 6, "budget": 3, "unit": 6}
     assert Config.model_validate_json(stored.attrs["configuration"]) == SMOKE
     for name, variable in stored.items():
         assert variable.attrs["long_name"], name
@@ -46,10 +52,6 @@ def test_second_run_does_nothing(undisturbed, monkeypatch):
     monkeypatch.setattr(experiment, "run_member", None)  # would raise if called
     xr.testing.assert_identical(run(SMOKE, directory=folder, progress=False), dataset)
     assert (folder / "smoke.nc").stat() == before
-
-
-def test_run_without_a_folder_gives_the_same(undisturbed):
-    xr.testing.assert_identical(run(SMOKE, progress=False), undisturbed[0])
 
 
 def test_result_of_another_configuration_is_not_overwritten_unasked(undisturbed, tmp_path):
@@ -135,7 +137,7 @@ def test_test_loss_is_the_mean_squared_error_on_fresh_sequences(monkeypatch):
         return original(network, sequences, *rest)
 
     monkeypatch.setattr(experiment, "measure", keep)
-    result = run_member(SMOKE, "SharedGate", 2)
+    result = run_member(SMOKE, "DiagGate", 2)
     with torch.no_grad():
         error = kept["network"](kept["sequences"].inputs) - kept["sequences"].targets
     assert float(result.test_loss) == pytest.approx(error.square().mean().item(), rel=1e-5)
@@ -149,7 +151,7 @@ def test_divergence_names_the_member(tmp_path):
 
 
 def test_failure_cancels_what_has_not_begun(tmp_path):
-    """One worker, six members, the first of which fails: the others are not trained."""
+    """One worker, four members, the first of which fails: the others are not trained."""
     wild = SMOKE.model_copy(update={"training": SMOKE.training.model_copy(update={"optimizer": "sgd", "learning_rate": 1e6})})
     with ThreadPoolExecutor(1) as pool, pytest.raises(FloatingPointError):
         run(wild, pool, directory=tmp_path, progress=False)
@@ -164,9 +166,12 @@ def test_folder_that_cannot_be_made_is_known_before_training(tmp_path, monkeypat
             run(SMOKE, directory=place, progress=False)
 
 
-def test_any_executor_gives_the_same_bits(undisturbed, tmp_path):
+def test_any_executor_gives_the_same_bits_and_no_resume_starts_anew(undisturbed, tmp_path):
+    partial = folder_of(SMOKE, tmp_path)
+    unfinished.begin(partial, "")
+    (partial / "ConstGate-1.nc").write_bytes(b"left by another day")
     with ThreadPoolExecutor(2) as pool:
-        run(SMOKE, pool, directory=tmp_path, progress=False)
+        run(SMOKE, pool, resume=False, directory=tmp_path, progress=False)
     assert (tmp_path / "smoke.nc").read_bytes() == (undisturbed[1] / "smoke.nc").read_bytes()
 
 
@@ -180,7 +185,7 @@ def test_members_are_independent_of_one_another(undisturbed):
 @pytest.mark.slow
 def test_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
     """SIGKILL in the middle of a training, with a checkpoint written and some members done."""
-    longer = SMOKE.model_copy(update={"training": SMOKE.training.model_copy(update={"steps": 600, "checkpoint_every": 20})})
+    longer = SMOKE.but(models=["ConstGate"], training={"steps": 300, "checkpoint_every": 20})
     program = (
         "import sys; from lwcore.experiment import Config, run; "
         "run(Config.model_validate_json(sys.argv[1]), directory=sys.argv[2], progress=False)"
@@ -205,36 +210,24 @@ def test_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiment, "run_member", watched)
         run(longer, directory=tmp_path / "killed", progress=False)
-    assert max(steps_taken) == 600, "a finished member was trained again"
-    assert any(1 < n < 600 for n in steps_taken), f"no checkpoint was used; the kill had left {left}"
+    assert max(steps_taken) == 300, "a finished member was trained again"
+    assert any(1 < n < 300 for n in steps_taken), f"no checkpoint was used; the kill had left {left}"
     run(longer, directory=tmp_path / "whole", progress=False)
     assert (tmp_path / "killed" / "smoke.nc").read_bytes() == (tmp_path / "whole" / "smoke.nc").read_bytes()
     assert [p.name for p in (tmp_path / "killed").iterdir()] == ["smoke.nc"]
 
 
-def test_no_resume_starts_anew(undisturbed, tmp_path):
-    partial = folder_of(SMOKE, tmp_path)
-    unfinished.begin(partial, "")
-    (partial / "ConstGate-1.nc").write_bytes(b"left by another day")
-    run(SMOKE, resume=False, directory=tmp_path, progress=False)
-    assert (tmp_path / "smoke.nc").read_bytes() == (undisturbed[1] / "smoke.nc").read_bytes()
-
-
-@pytest.mark.parametrize("content", ["text", "tensor", "bit", "cut"])
+@pytest.mark.parametrize("content", ["tensor", "bit"])
 def test_damaged_checkpoint_is_named_set_aside_and_not_used(undisturbed, tmp_path, content):
     path = tmp_path / "ConstGate-1.checkpoint"
     with pytest.raises(KeyboardInterrupt):
         run_member(SMOKE, "ConstGate", 1, tmp_path, _stop_at(15))
     whole = bytearray(path.read_bytes())
-    if content == "text":
-        whole = b"not a checkpoint"
-    elif content == "tensor":
+    if content == "tensor":
         torch.save({"step": torch.zeros(3)}, path)
         whole = results.sealed(path.read_bytes())
-    elif content == "bit":
-        whole[len(whole) // 2] ^= 1
     else:
-        del whole[-1000:]
+        whole[len(whole) // 2] ^= 1
     path.write_bytes(whole)
     with pytest.warns(UserWarning, match=r"(?s)1\.checkpoint cannot be read \(.*\)\. It was moved to ConstGate-1\.checkpoint\.damaged;"):
         alone = run_member(SMOKE, "ConstGate", 1, tmp_path)
@@ -292,14 +285,17 @@ def test_course_and_numbers_are_stored_when_asked_for(undisturbed):
 
 
 def test_a_network_is_trained_once_where_it_can_be_kept(tmp_path, monkeypatch):
-    config, other = SMOKE.but(models=["DiagGate"], seeds=[1]), SMOKE.but(models=["DiagGate"], seeds=[1], training={"steps": 3})
+    config = SMOKE.but(models=["DiagGate"], seeds=[1])
+    two, other = config.but(models=["ConstGate", "DiagGate"]), config.but(training={"steps": 3})
     monkeypatch.setenv("LWCORE_NETWORKS", str(tmp_path))
     steps, fit = [], experiment.train.fit_together
     monkeypatch.setattr(experiment.train, "fit_together", lambda *a, **k: steps.append(k["steps"]) or fit(*a, **k))
-    first, again, another = (experiment.networks(one)["DiagGate", 1] for one in (config, config, other))
-    assert steps == [config.training.steps, 3]
+    first, again, another = (experiment.networks(one)["DiagGate", 1] for one in (config, two, other))
+    kept = run(two, progress=False)
+    assert steps == [config.training.steps, config.training.steps, 3]
     monkeypatch.delenv("LWCORE_NETWORKS")
     plain = experiment.networks(config)["DiagGate", 1]
+    xr.testing.assert_identical(kept, run(two, progress=False))
     for a, b, c, d in zip(*(network.parameters() for network in (first, again, plain, another)), strict=True):
         assert torch.equal(a, b)
         assert torch.equal(a, c)
@@ -331,7 +327,7 @@ def test_damaged_or_unverified_result_is_set_aside_and_made_anew(tmp_path):
     run(one, directory=tmp_path, progress=False)
     path = tmp_path / "smoke.nc"
     whole = path.read_bytes()
-    for number, damaged in enumerate((whole[: len(whole) // 2], whole[:-73], whole[:-1], b""), 1):
+    for number, damaged in enumerate((whole[: len(whole) // 2], whole[:-73]), 1):
         path.write_bytes(damaged)
         with pytest.warns(
             UserWarning, match=rf"smoke\.nc': not a whole result file .* It was moved to smoke\.nc\.damaged{f'-{number}' * (number > 1)};"
@@ -344,7 +340,7 @@ def test_damaged_or_unverified_result_is_set_aside_and_made_anew(tmp_path):
 def test_full_disk_is_named_leaves_nothing_half_and_the_run_goes_on(tmp_path, undisturbed):
     """A limit on the size of files, which the members fit and the result does not."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((undisturbed[1] / "smoke.nc").stat().st_size - 1, hard))
     try:
         with pytest.raises(OSError, match=r"File too large: '.*smoke\.nc'"):
             run(SMOKE, directory=tmp_path, progress=False)
@@ -391,24 +387,11 @@ def abacus(monkeypatch):
 def test_seeds_of_a_model_are_trained_together_on_a_device(undisturbed, abacus, tmp_path):
     """With the same numbers, for on the processor each member runs its own compiled loop; and what is stored is not trained again."""
     partial = folder_of(SMOKE, tmp_path)
-    for model, seed in (("ConstGate", 1), ("ConstGate", 2), ("DiagGate", 2)):
-        run_member(SMOKE, model, seed, partial)
+    for seed in SMOKE.seeds:
+        run_member(SMOKE, "ConstGate", seed, partial)
     del abacus[:]
     together = run(SMOKE, directory=tmp_path, progress=False, device="abacus")
-    assert abacus == [(2, "abacus", SMOKE.training.checkpoint_every)] * 2
+    assert abacus == [(2, "abacus", SMOKE.training.checkpoint_every)]
     xr.testing.assert_identical(together, undisturbed[0])
     with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="device = 'abacus': trains in this process"):
         run(SMOKE, pool, progress=False, device="abacus")
-
-
-def test_training_together_goes_on_from_its_checkpoint(undisturbed, abacus, tmp_path, monkeypatch):
-    often = SMOKE.model_copy(update={"training": SMOKE.training.model_copy(update={"checkpoint_every": 20})})
-    monkeypatch.setattr(experiment, "run_member", None)  # stops a run when the first model is trained
-    with pytest.raises(TypeError):
-        run(often, directory=tmp_path, progress=False, device="abacus")
-    partial = folder_of(often, tmp_path)
-    assert [path.name for path in partial.glob("*.[!jl]*")] == ["ConstGate-1-2.checkpoint"]
-    steps = []
-    (_, losses, *_), _ = experiment._train(often, "ConstGate", (1, 2), partial, steps.append, "abacus")
-    assert steps == [40, 20]
-    np.testing.assert_array_equal(losses, undisturbed[0].loss.sel(model="ConstGate", seed=1))

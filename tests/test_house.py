@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from operator import itemgetter
 
 import pytest
 import yaml
@@ -74,62 +75,46 @@ def test_names_on_the_notation_page_are_those_of_the_code():
     assert {name for name in names if not re.search(rf"\b{name}\b", source)} == set()
 
 
-NOTEBOOK = """---
-kernelspec:
-  display_name: Python 3
-  name: python3
----
-
-```{code-cell} ipython3
-:tags: [nbval-check-output]
-
-SOURCE
-```
-"""
+HEAD = "---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n"
+CELL = "\n```{code-cell} ipython3\n:tags: [nbval-check-output]\n\nSOURCE\n```\n"
+RECORDED = {  # what a cell that prints a third has on record, and whether it passes
+    "print(1 / 3)": ("0.3333333333\n", True),
+    "print(2 / 6)": ("0.3333339999\n", True),  # digits beyond the fourth are masked
+    "print(3 / 9)": ("0.3343333333\n", False),
+    "print(4 / 12)": ("", False),
+}
 
 
-@pytest.fixture
-def notebook(tmp_path):
-    """Give a function that runs a one-cell notebook under this project's collector and returns (exit status, output)."""
+def test_notebook_is_compared_with_its_reference(tmp_path):
+    """Under this project's collector: a cell passes as recorded, and fails with a wrong record, without one, or if it raises."""
     references = tmp_path / "tests" / "reference_outputs"
     for name in ("conftest.py", "constraints.txt", "book/_ext/executed.py", "tests/reference_outputs/sanitize.cfg"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
 
-    def run(source, *options):
-        (tmp_path / "book" / "one.md").write_text(NOTEBOOK.replace("SOURCE", source))
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "book/one.md", *options], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        return done.returncode, done.stdout
+    def run(sources, *options):
+        (tmp_path / "book" / "one.md").write_text(HEAD + "".join(CELL.replace("SOURCE", source) for source in sources))
+        command = [sys.executable, "-m", "pytest", "book/one.md", "-rA", *options]
+        output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+        return output, [
+            found == "PASSED"
+            for found, _ in sorted(re.findall(r"^(PASSED|FAILED) book/one.md::Cell (\d+)", output, re.M), key=itemgetter(1))
+        ]
 
-    run.recorded = references / "one.json"
-    run.log = tmp_path / "_build" / "executions.jsonl"
-    return run
-
-
-def test_notebook_without_a_reference_fails(notebook):
-    status, output = notebook("print(1.25)")
-    assert status == 1
-    assert "no output was recorded" in output
-
-
-@pytest.mark.parametrize(("recorded", "status"), [("0.3333333333\n", 0), ("0.3333339999\n", 0), ("0.3343333333\n", 1), ("", 1)])
-def test_notebook_is_compared_with_its_reference(notebook, recorded, status):
-    assert notebook("print(1 / 3)", "--refresh-references")[0] == 0
-    reference = json.loads(notebook.recorded.read_text())
-    (outputs,) = reference.values()
-    assert outputs[0]["text"].startswith("0.333333")
-    outputs[0]["text"] = recorded
-    notebook.recorded.write_text(json.dumps(reference))
-    assert notebook("print(1 / 3)")[0] == status
-    assert len(notebook.log.read_text().splitlines()) == 1, "the second test used what the first had executed"
-
-
-def test_notebook_that_raises_fails(notebook):
-    status, output = notebook("1 / 0")
-    assert status == 1
-    assert "ZeroDivisionError" in output
+    assert run(RECORDED, "--refresh-references")[1] == [True] * 4
+    log = tmp_path / "_build" / "executions.jsonl"
+    assert len(log.read_text().splitlines()) == 1
+    reference = json.loads((references / "one.json").read_text())
+    for outputs, (text, _) in zip(reference.values(), RECORDED.values(), strict=True):
+        assert outputs[0]["text"].startswith("0.333333")
+        outputs[0]["text"] = text
+    (references / "one.json").write_text(json.dumps(reference))
+    assert run(RECORDED)[1] == [passes for _, passes in RECORDED.values()]
+    assert len(log.read_text().splitlines()) == 1, "the second run used what the first had executed"
+    output, passed = run([*RECORDED, "print(1.25)", "1 / 0", "print(1 / 3)"])
+    assert passed == [passes for _, passes in RECORDED.values()] + [False] * 3
+    for reason in ("no output was recorded", "ZeroDivisionError", "one above it failed"):
+        assert reason in output
 
 
 def test_explained_mutants_are_of_lines_that_stand():

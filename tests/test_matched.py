@@ -11,10 +11,10 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from lwcore.bptt import matched_statistic, random_direction
 from scipy import stats
 
 from lwcore import matched
-from lwcore.bptt import matched_statistic, random_direction
 from lwcore.config import Config
 from lwcore.inference import infer
 from lwcore.network import Network

@@ -8,21 +8,37 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from scipy import stats
 
 from lwcore import measure as measuring
+from lwcore import stable
 from lwcore.bounds import sample_complexity
-from lwcore.bptt import alignment, immediate_sensitivity, lag_gradients, matched_statistic, random_direction
-from lwcore.config import DiagnosticSettings
-from lwcore.inference import infer, significant
+from lwcore.config import Config, DiagnosticSettings, Sweep
+from lwcore.gradient import alignment, immediate_sensitivity, lag_gradients, matched_statistic, random_direction
+from lwcore.inference import (
+    LETTER,
+    NOISES,
+    RATES,
+    RULES,
+    config_of,
+    detected,
+    deviation,
+    required,
+    significant,
+    summary,
+    windows,
+)
 from lwcore.measure import observe
 from lwcore.network import Network
 from lwcore.stable import SymmetricStable
 from lwcore.tasks import DelayedRegression, sample
 from lwcore.transport import effective_rates, envelope
+from lwcore.window import time_scales
 from tests.networks import make
 
 LAGS = [1, 2, 4, 8, 16]
 SETTINGS = DiagnosticSettings(sequences=400, lags=LAGS, ends=3, directions=2, budgets=[10, 100, 1000])
+RUN = Config.named("quick").but(diagnostics=SETTINGS.model_dump())
 
 
 def holm_by_the_book(p, level):
@@ -44,11 +60,10 @@ def planted(alpha, shifts, count, rng):
     noise = law.sample((2, 4, len(LAGS), count), rng)
     signal = np.zeros_like(noise)
     signal[0] = np.asarray(shifts)[:, None]
-    rate = np.repeat([[[16.0], [8.0], [4.0], [2.0], [1.0]]], 2, axis=2)
     dims = ("source", "probe", "lag", "sequence")
     return xr.Dataset(
         {
-            "rate": (("order", "lag", "unit"), rate),
+            "envelope": (("order", "lag"), [[32.0, 16.0, 8.0, 4.0, 2.0]]),
             "statistic": (dims, signal + noise),
             "projection": (dims, 10 * law.sample(noise.shape, rng)),
         },
@@ -61,103 +76,136 @@ def planted(alpha, shifts, count, rng):
     )
 
 
-def test_significant_is_holms_procedure():
-    from scipy import stats
+def kept(observed):
+    """What is kept of one number a sequence, as a run keeps it."""
+    return summary(observed).assign(envelope=observed.envelope).assign_attrs(configuration=RUN.model_dump_json())
 
+
+def decided(statistics, level):
+    count = statistics.shape[-1]
+    return significant(statistics.mean(-1), deviation(statistics) / np.sqrt(count), count, level)
+
+
+def test_significant_is_holms_procedure():
     rng = np.random.default_rng(0)
     shift = np.linspace(0, 0.7, 10).reshape(2, 5, 1)
     statistics = rng.standard_normal((40, 2, 5, 30)) + shift
-    ours = significant(statistics, 0.05)
+    ours = decided(statistics, 0.05)
     more_than_bonferroni = 0
-    for one, decided in zip(statistics, ours, strict=True):
+    for one, found in zip(statistics, ours, strict=True):
         p = stats.ttest_1samp(one.reshape(10, 30), 0, axis=1, alternative="greater").pvalue
-        np.testing.assert_array_equal(decided.ravel(), holm_by_the_book(p, 0.05))
-        more_than_bonferroni += int((decided.ravel() != (p <= 0.005)).any())
+        np.testing.assert_array_equal(found.ravel(), holm_by_the_book(p, 0.05))
+        more_than_bonferroni += int((found.ravel() != (p <= 0.005)).any())
     assert more_than_bonferroni > 3, "these data cannot tell Holm's procedure from Bonferroni's"
+
+
+def test_each_network_is_tested_with_its_own_number_of_sequences():
+    mean, error = np.full((2, 1, 3), 2.5), np.ones((2, 1, 3))
+    np.testing.assert_array_equal(significant(mean, error, [5, 500], 0.05)[:, 0, 0], [False, True])
+    one = kept(planted(1.8, [0.05] * 5, 400, np.random.default_rng(1)))
+    networks = xr.concat([one, one.assign(n_measured=3)], "network")
+    assert detected(networks, 0.05).sel(source="error").any(("probe", "lag")).values.tolist() == [True, False]
 
 
 @pytest.mark.parametrize("factor", [1e-300, 1e-162, 1e200])
 def test_significance_does_not_depend_on_the_unit(factor):
     statistics = np.random.default_rng(0).standard_normal((200, 1, 3, 50)) + np.array([[[0.0], [0.3], [0.6]]])
-    np.testing.assert_array_equal(significant(factor * statistics, 0.05), significant(statistics, 0.05))
+    np.testing.assert_array_equal(decided(factor * statistics, 0.05), decided(statistics, 0.05))
 
 
 @pytest.mark.parametrize("alpha", [1.2, 1.6, 2.0])
 def test_false_detections_stay_below_the_level(alpha):
     """Family-wise error over 20 tests at 10 %, 1500 draws: at most the level plus four standard errors, for any tail."""
     draws = SymmetricStable(alpha).sample((1500, 2, 10, 60), np.random.default_rng(1))
-    false = significant(draws, 0.1).any((1, 2)).mean()
+    false = decided(draws, 0.1).any((1, 2)).mean()
     assert false <= 0.1 + 4 * np.sqrt(0.1 * 0.9 / 1500)
 
 
-CHOSEN = {"source": "error", "rule": "tested"}
+def test_a_family_is_the_probes_and_lags_of_a_view():
+    """p = 0.02 is below 0.05 over the two lags of its view, and above 0.05 over the four of both."""
+    p = xr.DataArray([[0.02, 0.9], [0.9, 0.9]], {"view": ("probe", ["zeroth", "gradient"])}, ["probe", "lag"])
+    result = xr.Dataset({"signal": p.copy(data=stats.norm.isf(p)), "signal_error": xr.ones_like(p), "n_measured": 10**6})
+    assert detected(result, 0.05).values.tolist() == [[True, False], [False, False]]
+    assert not significant(result.signal, result.signal_error, 10**6, 0.05).any()
 
 
 def test_planted_signal_gives_the_known_sample_complexity():
     shifts = np.array([0.6, 0.5, 0.4, 0.3, 0.25])
-    result = infer(planted(1.8, shifts, 20000, np.random.default_rng(2)), SETTINGS)
-    assert result.detected.sel(source="error").all()
-    np.testing.assert_allclose(result.envelope.sel(order="zeroth"), [32, 16, 8, 4, 2])
-    needed = result.required.sel(CHOSEN).mean("probe")
-    for reading in ("mean", "optimal", "paper_v2"):
-        for noise, scale in (("lag", 0.5), ("total", 5.0)):
-            expected = sample_complexity(1.0, shifts, scale, 1.8, 0.1, reading)
-            np.testing.assert_allclose(needed.sel(noise_definition=noise, reading=reading), expected, rtol=0.5)
+    result = kept(planted(1.8, shifts, 20000, np.random.default_rng(2)))
+    assert detected(result).sel(source="error").all()
+    for rate in ("mean", "optimal", "paper_v2"):
+        for noise, scale in (("own", 0.5), ("whole", 5.0)):
+            expected = sample_complexity(1.0, shifts, scale, 1.8, 0.1, rate)
+            needed = required(result, rate=rate, noise=noise).sel(source="error").mean("probe")
+            np.testing.assert_allclose(needed, expected, rtol=0.5)
     assert 2.0 < float(result.exponent.sel(source="error").median()) < 2.6, "means of an α = 1.8 law concentrate with p = 2.25"
 
 
 def test_gaussian_noise_has_the_textbook_sample_complexity():
     """N = (z s/Δ)², and means concentrate with p = 2."""
     shifts = np.array([0.6, 0.5, 0.4, 0.3, 0.25])
-    result = infer(planted(2.0, shifts, 20000, np.random.default_rng(2)), SETTINGS)
+    result = kept(planted(2.0, shifts, 20000, np.random.default_rng(2)))
     variance = 2 * 0.5**2
-    needed = result.required.sel(CHOSEN).sel(noise_definition="lag", reading="variance").mean("probe")
+    needed = required(result, rate="variance").sel(source="error").mean("probe")
     np.testing.assert_allclose(needed, 1.2815515655446004**2 * variance / shifts**2, rtol=0.1)
     assert float(result.exponent.sel(source="error").median()) == pytest.approx(2, abs=0.15)
 
 
+def test_what_is_kept_is_what_numpy_says_of_the_numbers():
+    observed = planted(1.8, [0.6, 0.5, 0.4, 0.3, 0.25], 400, np.random.default_rng(2))
+    result, x = kept(observed), observed.statistic.values
+    np.testing.assert_allclose(result.signal, x.mean(-1))
+    np.testing.assert_allclose(result.signal_error, x.std(-1, ddof=1) / 20)
+    np.testing.assert_allclose(result.deviation.sel(noise="own"), x.std(-1, ddof=1))
+    np.testing.assert_allclose(result.deviation.sel(noise="whole"), observed.projection.values.std(-1, ddof=1))
+    fitted = stable.fit(x[0, :2].reshape(-1, 400).T)
+    np.testing.assert_allclose(result.scale.sel(noise="own", source="error").values[:2].ravel(), fitted.scale)
+    assert float(result.alpha.sel(noise="own", source="error")[1]) == np.median(fitted.alpha)
+    blocks = x.reshape(*x.shape[:-1], -1, 16).mean(-1)
+    ratio = np.subtract(*np.quantile(blocks, [0.75, 0.25], -1)) / np.subtract(*np.quantile(x, [0.75, 0.25], -1))
+    np.testing.assert_allclose(result.exponent.sel(noise="own"), -np.log(16) / np.log(ratio))
+
+
 def test_letter_of_v2_counts_the_envelope_twice():
-    observed = planted(1.8, [0.6, 0.5, 0.4, 0.3, 0.25], 2000, np.random.default_rng(2))
-    result = infer(observed, SETTINGS)
-    needed = result.required.sel(source="error", rule="plug-in", noise_definition="lag")
-    alpha = float(result.alpha.sel(source="error", noise_definition="lag").isel(probe=0))
-    ratio = needed.sel(reading="paper_v2") / needed.sel(reading="letter_v2")
-    np.testing.assert_allclose(ratio.isel(probe=0), np.array([32.0, 16, 8, 4, 2]) ** alpha, rtol=1e-9)
-    assert (needed.sel(reading="letter_v2").isel(probe=[2, 3]) == np.inf).all(), "a view without an envelope"
+    result = kept(planted(1.8, [0.6, 0.5, 0.4, 0.3, 0.25], 2000, np.random.default_rng(2)))
+    once, letter = (required(result, rule="plug-in", **how).sel(source="error") for how in ({"rate": "paper_v2"}, LETTER))
+    alpha = float(result.alpha.sel(source="error", noise="own").isel(probe=0))
+    np.testing.assert_allclose((once / letter).isel(probe=0), np.array([32.0, 16, 8, 4, 2]) ** alpha, rtol=1e-9)
+    assert (letter.isel(probe=[2, 3]) == np.inf).all(), "a view without an envelope"
 
 
 def test_windows_are_read_off_the_required_numbers():
-    result = infer(planted(1.8, [0.6, 0.5, 0.4, 0.3, 0.25], 20000, np.random.default_rng(2)), SETTINGS)
-    needed = result.required.sel(CHOSEN).sel(noise_definition="total", reading="mean").isel(probe=0).values
-    window = result.window.sel(CHOSEN).sel(noise_definition="total", reading="mean").isel(probe=0)
+    result = kept(planted(1.8, [0.6, 0.5, 0.4, 0.3, 0.25], 20000, np.random.default_rng(2))).sel(source="error").isel(probe=[0])
+    needed = required(result, noise="whole").squeeze("probe").values
     for budget in SETTINGS.budgets:
         seen = [lag for lag, n in zip(LAGS, needed, strict=True) if n <= budget]
-        assert window.sel(budget=budget, definition="supremum") == max(seen, default=0)
         unseen = [lag for lag, n in zip(LAGS, needed, strict=True) if n > budget]
-        assert window.sel(budget=budget, definition="first_passage") == max(
-            [lag for lag in seen if lag < min(unseen, default=99)], default=0
-        )
+        expected = {"supremum": max(seen, default=0)}
+        expected["first_passage"] = max([lag for lag in seen if lag < min(unseen, default=99)], default=0)
+        for definition, steps in expected.items():
+            found = windows(result, noise="whole", definition=definition)
+            assert found.sel(budget=budget) == steps == windows(result, budget, noise="whole", definition=definition)
 
 
 def test_settings_of_the_decision_are_used():
-    observed = planted(1.8, [0.3, 0.2, 0.1, 0.05, 0.02], 400, np.random.default_rng(2))
-    plain = infer(observed, SETTINGS)
-    careful = infer(observed, SETTINGS.model_copy(update={"error": 0.01}))
-    at = {"rule": "plug-in", "source": "error", "reading": "mean", "lag": 1}
-    assert (careful.required.sel(at) > plain.required.sel(at)).all()
-    strict = infer(observed, SETTINGS.model_copy(update={"significance": 1e-9}))
-    assert strict.detected.sum() < plain.detected.sum()
+    result = kept(planted(1.8, [0.3, 0.2, 0.1, 0.05, 0.02], 400, np.random.default_rng(2)))
+    at = {"source": "error", "lag": 1}
+    assert (required(result, rule="plug-in", error=0.01).sel(at) > required(result, rule="plug-in").sel(at)).all()
+    xr.testing.assert_equal(required(result, error=0.1, level=0.01), required(result))
+    strict = required(result, level=1e-9)
+    assert np.isinf(strict).sum() > np.isinf(required(result)).sum()
+    assert not np.isinf(strict.where(detected(result, 1e-9), drop=True)).any()
 
 
 @pytest.mark.parametrize("factor", [1e-12, 1e6, 1e-170])
 def test_rescaled_statistic_changes_nothing_but_its_unit(factor):
     observed = planted(1.7, [0.3, 0.2, 0.1, 0.0, -0.1], 500, np.random.default_rng(3))
-    plain = infer(observed, SETTINGS)
-    scaled = infer(observed.assign(statistic=factor * observed.statistic, projection=factor * observed.projection), SETTINGS)
-    for reading in ("mean", "variance", "optimal", "paper_v2"):  # v2 to the letter divides a number with a unit by f, which keeps its own
-        xr.testing.assert_equal(scaled.window.sel(reading=reading), plain.window.sel(reading=reading))
-        xr.testing.assert_allclose(scaled.required.sel(reading=reading), plain.required.sel(reading=reading), rtol=1e-9)
-    xr.testing.assert_equal(scaled.detected, plain.detected)
+    plain = kept(observed)
+    scaled = kept(observed.assign(statistic=factor * observed.statistic, projection=factor * observed.projection))
+    for rate in RATES:  # v2 to the letter multiplies a number with a unit by f, which keeps its own
+        xr.testing.assert_equal(windows(scaled, rate=rate), windows(plain, rate=rate))
+        xr.testing.assert_allclose(required(scaled, rate=rate), required(plain, rate=rate), rtol=1e-9)
+    xr.testing.assert_equal(detected(scaled), detected(plain))
     xr.testing.assert_allclose(scaled.signal, factor * plain.signal, rtol=1e-9, atol=0)
     xr.testing.assert_allclose(scaled.signal_error, factor * plain.signal_error, rtol=1e-9, atol=0)
 
@@ -166,35 +214,57 @@ def test_lag_that_carries_nothing_is_not_detected():
     """Rates that have underflowed to 0 leave a statistic that is 0 throughout."""
     observed = planted(1.7, [0.5, 0.4, 0.3, 0.2, 0.0], 500, np.random.default_rng(3))
     gone = observed.lag == 16
-    result = infer(observed.assign(rate=observed.rate.where(~gone, 0.0), statistic=observed.statistic.where(~gone, 0.0)), SETTINGS)
-    assert not result.detected.sel(lag=16).any()
-    assert (result.required.sel(lag=16) == np.inf).all()
-    assert np.isfinite(result.required.sel(lag=1, source="error", noise_definition="lag", reading="mean")).all()
+    result = kept(observed.assign(statistic=observed.statistic.where(~gone, 0.0)))
+    assert not detected(result).sel(lag=16).any()
+    assert (required(result, rule="plug-in").sel(lag=16) == np.inf).all()
+    assert np.isfinite(required(result).sel(lag=1, source="error")).all()
 
 
 def test_network_that_carries_nothing_at_all_has_no_window():
     """Saturated gates, say, or a readout of zeros: every number is 0, no law can be fitted, and nothing is detected."""
     observed = planted(1.7, [0.5, 0.4, 0.3, 0.2, 0.1], 300, np.random.default_rng(3))
-    result = infer(observed.assign(statistic=0 * observed.statistic, projection=0 * observed.projection), SETTINGS)
-    assert (result.window == 0).all()
+    result = kept(observed.assign(statistic=0 * observed.statistic, projection=0 * observed.projection))
+    assert all((windows(result, rule=rule, noise=noise) == 0).all() for rule in RULES for noise in NOISES)
 
 
 def test_order_of_sequences_changes_nothing():
     observed = planted(1.7, [0.3, 0.2, 0.1, 0.0, -0.1], 500, np.random.default_rng(3))
-    shuffled = infer(observed.isel(sequence=np.random.default_rng(4).permutation(500)), SETTINGS)
-    plain = infer(observed, SETTINGS)
-    xr.testing.assert_allclose(shuffled.drop_vars("exponent"), plain.drop_vars("exponent"), rtol=1e-9)  # blocks are cut in order
+    shuffled = kept(observed.isel(sequence=np.random.default_rng(4).permutation(500)))
+    xr.testing.assert_allclose(shuffled.drop_vars("exponent"), kept(observed).drop_vars("exponent"), rtol=1e-9)  # blocks are cut in order
 
 
+@pytest.mark.slow
 def test_window_of_pure_noise_is_empty_when_tested():
     """100 nulls of 400 sequences at the 1 % level: a window in 1 % plus four standard errors; the plug-in rule finds one in most."""
     rng = np.random.default_rng(5)
-    results = [infer(planted(1.6, [0.0] * 5, 400, rng), SETTINGS).window for _ in range(25)]
-    null = xr.concat(results, "draw").sel(noise_definition="lag", reading="mean", definition="supremum", budget=1000)
-    by_view = [(null.isel(probe=p) > 0).any("probe") for p in ([0, 1], [2, 3])]
-    found = xr.concat(by_view, "view").stack(network=["draw", "source", "view"])
-    assert found.sel(rule="tested").mean() <= 0.01 + 4 * np.sqrt(0.01 * 0.99 / 100)
-    assert found.sel(rule="plug-in").mean() > 0.5
+    nulls = xr.concat([kept(planted(1.6, [0.0] * 5, 400, rng)) for _ in range(25)], "draw", data_vars="all")
+    share = {rule: (windows(nulls, 1000, rule=rule) > 0).groupby("view").any("probe").mean() for rule in RULES}
+    assert share["tested"] <= 0.01 + 4 * np.sqrt(0.01 * 0.99 / 100)
+    assert share["plug-in"] > 0.5
+
+
+def test_a_run_is_read_with_its_configuration_and_a_sweep_with_that_of_its_first_point():
+    result = kept(planted(1.8, [0.3, 0.2, 0.1, 0.05, 0.02], 400, np.random.default_rng(2)))
+    assert config_of(result) == RUN
+    sweep = Sweep.named("single-lag-start")
+    first = next(iter(sweep.points().values()))
+    assert config_of(result.assign_attrs(configuration=sweep.model_dump_json())) == first
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"noise": "lag"}, "noise = 'lag': must be one of 'own', 'whole'"),
+        ({"rate": "letter_v2"}, "rate = 'letter_v2': must be one of"),
+        ({"rule": "believed"}, "rule = 'believed': must be one of"),
+        ({"definition": "longest"}, "definition = 'longest': must be one of"),
+        ({"error": 0.5}, r"error = 0\.5: must lie in \(0, 0\.5\)"),
+        ({"level": 1.0}, r"level = 1\.0: must lie in \(0, 1\)"),
+    ],
+)
+def test_other_words_are_refused(change, words):
+    with pytest.raises(ValueError, match=words):
+        windows(kept(planted(1.8, [0.1] * 5, 40, np.random.default_rng(2))), **change)
 
 
 def small_network(kind="DiagGate"):
@@ -223,7 +293,8 @@ def test_observed_rates_are_those_of_the_second_half():
         rates = effective_rates(trace, settings.lags, order, [9, 14, 19])  # three of the end points 4..19, evenly spaced
         np.testing.assert_allclose(observed.rate.sel(order=order), rates.abs().mean((0, 1)), rtol=1e-10)
         np.testing.assert_allclose(observed.negative.sel(order=order), (rates < 0).double().mean((0, 1, 3)), rtol=1e-10)
-        np.testing.assert_allclose(infer(observed, settings).envelope.sel(order=order), envelope(rates), rtol=1e-10)
+        np.testing.assert_allclose(observed.envelope.sel(order=order), envelope(rates), rtol=1e-10)
+        np.testing.assert_allclose(observed.time_scale.sel(order=order), time_scales(settings.lags, rates.abs().mean((0, 1)).numpy()))
 
 
 def test_whole_view_is_the_gradient_taken_apart_by_lag():
@@ -315,7 +386,7 @@ def test_printed_signs_give_a_negative_mean_where_rates_are_negative():
         network.cell.weight_hh.copy_(-2.0 * torch.eye(5))
     observed = observe(network, sequences, settings, seed=1)
     assert observed.negative.sel(order="first", lag=3) > 0.5
-    result = infer(observed, settings).sel(source="error", lag=3)
+    result = summary(observed).sel(source="error", lag=3)
     z = result.signal / result.signal_error
     assert (z.isel(probe=np.flatnonzero(result.view == "first")) < -3).all()
     assert (z.isel(probe=np.flatnonzero(result.view == "zeroth")) > 3).all()

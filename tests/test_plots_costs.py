@@ -39,11 +39,3 @@ def test_exponents_are_slopes_on_logarithmic_axes(records):
     slopes = plots_costs.exponents(steps, transport).astype(float)
     assert (slopes.iloc[:, :3] == 1.5).all(axis=None)
     assert (slopes.iloc[:, 3] == 2).all()
-
-
-def test_figures_show_every_cell_and_size(records):
-    figure = plots_costs.growth(records["steps"], records["transport"])
-    assert [axes.get_xlabel() for axes in figure.axes] == ["time steps T", "sequences B", "neurons H", "longest lag L (steps)"]
-    assert all(len(axes.get_lines()) == 5 for axes in figure.axes)
-    (axes,) = plots_costs.memory(records["memory"]).axes
-    assert [line.get_xdata().tolist() for line in axes.get_lines()] == [[1024, 2048, 4096, 8192, 16384]] * 2

@@ -13,7 +13,7 @@ from lwcore.prediction import learned_share, left_over, predictors, share_table,
 
 @pytest.fixture(scope="module")
 def smoke():
-    return run(Config.named("smoke"), progress=False)
+    return run(Config.named("smoke").but(models=["ConstGate", "DiagGate"]), progress=False)
 
 
 def test_learned_share_is_taken_at_the_tasks_lags(smoke):

@@ -40,6 +40,7 @@ def assert_close(one: object, other: object, unit: float = 1.0, shift: float = 0
 # Coverage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.8, 1.1, 1.5, 1.9])
 @pytest.mark.parametrize(("method", "replications"), [("mcculloch", 1500), ("ecf", 1500), ("mle", 150)])
 def test_interval_covers_as_often_as_it_says(method: str, replications: int, alpha: float) -> None:
@@ -49,6 +50,7 @@ def test_interval_covers_as_often_as_it_says(method: str, replications: int, alp
     assert least <= covered <= most
 
 
+@pytest.mark.slow
 def test_interval_of_hill_covers_where_it_is_believed_and_only_there() -> None:
     n, replications = 2000, 600
     for alpha, believed in ((1.2, True), (1.8, False)):
@@ -64,6 +66,7 @@ def test_interval_of_hill_covers_where_it_is_believed_and_only_there() -> None:
             assert covered.mean() < 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "columns"), [("mcculloch", 2000), ("ecf", 2000), ("hill", 2000), ("mle", 120)])
 def test_interval_is_as_wide_as_the_estimate_scatters(method: str, columns: int) -> None:
     result = fit(draws(1.3, (1600, columns), 13), method)
@@ -90,6 +93,7 @@ def test_interval_is_wider_for_more_confidence_and_shrinks_with_n(method: str) -
 # What they find
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.7, 1.05, 1.4, 1.8])
 @pytest.mark.parametrize("method", ["mcculloch", "ecf", "mle"])
 def test_fit_finds_the_law(method: str, alpha: float) -> None:
@@ -101,6 +105,7 @@ def test_fit_finds_the_law(method: str, alpha: float) -> None:
     assert result.loc == pytest.approx(-2, abs=0.06)
 
 
+@pytest.mark.slow
 def test_the_likelihood_is_sharper_than_the_characteristic_function_and_that_than_quantiles() -> None:
     sample = draws(1.2, (1000, 200), 14)
     quantiles, curve, full = (np.std(fit(sample, method).alpha) for method in ("mcculloch", "ecf", "mle"))
@@ -114,6 +119,7 @@ def test_weights_of_the_line_rest_on_the_covariance_that_samples_show() -> None:
         np.testing.assert_allclose(n * np.cov(seen), predicted, rtol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ecf", "mle"])
 def test_location_is_nearly_as_sharp_as_its_information_allows(method: str) -> None:
     law = SymmetricStable(1.2)
@@ -438,6 +444,7 @@ def test_distance_is_the_integral() -> None:
     assert goodness_of_fit(x, fitted, np.random.default_rng(0), 19).distance == pytest.approx(expected, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["mcculloch", "ecf"])
 def test_product_of_gaussians_and_laplace_are_told_from_stable_laws(method: str) -> None:
     rng = np.random.default_rng(21)
@@ -448,6 +455,7 @@ def test_product_of_gaussians_and_laplace_are_told_from_stable_laws(method: str)
         assert (goodness_of_fit(sample, fitted, rng, 39).p_value <= 0.05).sum() >= 18
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "alpha", "columns"), [("ecf", 1.5, 300), ("mcculloch", 1.8, 300), ("mle", 1.3, 40)])
 def test_stable_samples_are_rejected_as_often_as_the_level_says(method: str, alpha: float, columns: int) -> None:
     sample = draws(alpha, (300, columns), 22)

@@ -99,6 +99,7 @@ def test_values_agree_with_mpmath(alpha: float, many: bool) -> None:
     assert ("table" in vars(standard_law(alpha))) == many
 
 
+@pytest.mark.slow
 def test_the_reference_can_be_made_again() -> None:
     rows = reference()
     assert [row[:2] for row in rows] == [[alpha, x] for alpha in ALPHAS for x in POINTS]

@@ -1,4 +1,4 @@
-"""Tables and the figure of calibration show the counts that were recorded."""
+"""Tables of calibration show the counts that were recorded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from lwcore import plots_calibration, tables_calibration
-from lwcore.calibration import PLANTED, binomial_interval, nominal_power, whole_scale
+from lwcore import tables_calibration
+from lwcore.calibration import PLANTED, binomial_interval
 
 READINGS = ["mean", "variance", "optimal", "paper_v2", "letter_v2"]
 
@@ -93,16 +93,3 @@ def test_false_windows_for_each_error_are_counted_by_network(monkeypatch):
     assert first["noise, f once"].startswith("0.0 ")
     half = stats.ttest_1samp([0.3, 0.2], 0).confidence_interval(0.95).high - 0.25  # two networks, not twenty draws
     assert first["signs at random, f once"] == f"25.0 (0.0–{100 * (0.25 + half):.1f})"
-
-
-def test_power_is_drawn_against_n_over_the_n_of_its_noise(recorded):
-    figure = plots_calibration.power(recorded, 256)
-    axes = figure.axes[1]
-    lines = {line.get_label(): line.get_data() for line in axes.lines}
-    x, y = lines["plug-in, lag"]
-    planted = np.array(PLANTED)
-    np.testing.assert_allclose(x, (planted * whole_scale(2.0) ** 2)[planted > 0])
-    chosen = {"truth": "planted", "alpha": 2.0, "n_sequences": 256, "rule": "plug-in", "reading": "mean", "noise_definition": "lag"}
-    np.testing.assert_allclose(y, recorded.seen.sel(chosen).values.ravel()[planted > 0] / 100)
-    curve, nominal = lines["by the law, total"]
-    np.testing.assert_allclose(nominal, nominal_power(2.0, curve, whole_scale(2.0)))

@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 import torch
 
+from lwcore import checkpoints
 from lwcore.network import Network
 from lwcore.tasks import Sequences
-from lwcore.train import Progress, batch_indices, fit, keep_freed_memory
+from lwcore.train import batch_indices, fit, keep_freed_memory
 from tests import oracles
 from tests.networks import draw, make
 
 
-def setting():
+def setting(kind="DiagGate"):
     """A float64 network and sequences whose target it can learn in part."""
     inputs = draw(16, 8, 3, seed=5)
     targets = torch.cat([torch.zeros(16, 2, dtype=torch.float64), inputs[:, :-2, 0]], dim=1)
-    return Network(make("DiagGate"), torch.Generator().manual_seed(2)), Sequences(inputs, targets)
+    return Network(make(kind), torch.Generator().manual_seed(2)), Sequences(inputs, targets)
 
 
 def test_one_step_of_sgd_is_equation_1():
@@ -69,16 +70,22 @@ def test_every_epoch_meets_every_sequence_once():
     assert not np.array_equal(batch_indices(4, 0, 12, 12), batch_indices(5, 0, 12, 12))
 
 
+@pytest.mark.parametrize("kind", ["DiagGate", "LSTM+norm", "MinGRU"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_interrupted_training_ends_with_the_same_bits(optimizer):
+def test_interrupted_training_ends_with_the_same_bits(optimizer, kind, tmp_path):
+    """By way of a file, in which state dictionaries on the way stand, too."""
     options = {"steps": 20, "batch_size": 5, "seed": 3, "optimizer": optimizer, "learning_rate": 0.05, "weight_decay": 0.01, "clip": 0.5}
-    whole, data = setting()
+    whole, data = setting(kind)
     expected = fit(whole, data, **options)
-    kept: list[Progress] = []
-    first, _ = setting()
-    fit(first, data, **options | {"steps": 7}, on_step=lambda state: kept.append(copy.deepcopy(state)))
-    second = Network(make("DiagGate", seed=99), torch.Generator().manual_seed(99))  # other weights: all must come from the checkpoint
-    assert fit(second, data, **options, resume_from=kept[-1]) == expected
+    first, _ = setting(kind)
+    path, begun = tmp_path / "a.checkpoint", {0: copy.deepcopy(first.state_dict())}
+    assert checkpoints.latest(path) is None
+    fit(first, data, **options | {"steps": 7}, on_step=lambda state: checkpoints.write(path, state, begun))
+    state, snapshots = checkpoints.latest(path)
+    assert (state.step, state.losses, list(snapshots)) == (7, expected[:7], [0])
+    assert all(torch.equal(value, begun[0][name]) for name, value in snapshots[0].items())
+    second = Network(make(kind, seed=99), torch.Generator().manual_seed(99))  # other weights: all must come from the checkpoint
+    assert fit(second, data, **options, resume_from=state) == expected
     for ours, theirs in zip(second.parameters(), whole.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 

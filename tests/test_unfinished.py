@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import xarray as xr
@@ -16,7 +15,7 @@ import xarray as xr
 from lwcore import experiment, unfinished
 from lwcore.config import Config
 from lwcore.experiment import run
-from lwcore.unfinished import Busy, Gone, Job, claim, folder_of
+from lwcore.unfinished import Busy, Gone, Job, claim
 
 SMOKE = Config.named("smoke").but(models=["ConstGate"])
 
@@ -104,46 +103,17 @@ def test_two_at_the_same_run_do_every_member_once(tmp_path, trained):
     alone = run(SMOKE, directory=tmp_path / "alone", progress=False)
     assert len(trained) == 2
     del trained[:]
-    for options in ({}, {"resume": False}):
-        with ThreadPoolExecutor(2) as both:
-            first = both.submit(run, SMOKE, directory=tmp_path / "both", progress=False, **options)
-            while not trained:
-                time.sleep(0.001)
-            if options:
-                with pytest.raises(FileExistsError, match="another process is at 'ConstGate-1'"):
-                    run(SMOKE, directory=tmp_path / "both", progress=False, resume=False)
-                xr.testing.assert_identical(run(SMOKE, directory=tmp_path / "both", progress=False), alone)  # as it is stored
-                second = first
-            else:
-                second = both.submit(run, SMOKE, directory=tmp_path / "both", progress=False)
-            for one in (first, second):
-                xr.testing.assert_identical(one.result(), alone)
-        assert sorted(trained) == sorted((model, seed) for model, seed in SMOKE.members)
-        assert (tmp_path / "both" / "smoke.nc").read_bytes() == (tmp_path / "alone" / "smoke.nc").read_bytes()
-        assert [path.name for path in (tmp_path / "both").iterdir()] == ["smoke.nc"]
-        del trained[:]
-
-
-class Elsewhere(ThreadPoolExecutor):
-    """Workers that do not see the folders of this machine."""
-
-    def submit(self, do, job, *rest, **options):
-        there = None if job.folder is None else Path("/nowhere") / job.folder.name
-        return super().submit(do, job._replace(folder=there), *rest, **options)
-
-
-def test_workers_without_the_folder_give_their_members_back(tmp_path, trained, monkeypatch):
-    """They are stored here, so that a run that ends before its result is there goes on from them."""
-    alone = run(SMOKE, progress=False)
-    del trained[:]
-    with monkeypatch.context() as patch, Elsewhere(1) as workers:
-        patch.setattr(experiment.results, "provenance", None)  # stops the run when all members are done
-        with pytest.raises(TypeError):
-            run(SMOKE, workers, directory=tmp_path, progress=False)
-    assert len(list(folder_of(SMOKE, tmp_path).glob("*.nc"))) == len(trained) == 2
-    with Elsewhere(1) as workers:
-        xr.testing.assert_identical(run(SMOKE, workers, directory=tmp_path, progress=False), alone)
-    assert [path.name for path in tmp_path.iterdir()] == ["smoke.nc"]
+    with ThreadPoolExecutor(2) as both:
+        first = both.submit(run, SMOKE, directory=tmp_path / "both", progress=False)
+        while not trained:
+            time.sleep(0.001)
+        with pytest.raises(FileExistsError, match="another process is at 'ConstGate-1'"):
+            run(SMOKE, directory=tmp_path / "both", progress=False, resume=False)
+        for one in (first, both.submit(run, SMOKE, directory=tmp_path / "both", progress=False)):
+            xr.testing.assert_identical(one.result(), alone)
+    assert sorted(trained) == sorted((model, seed) for model, seed in SMOKE.members)
+    assert (tmp_path / "both" / "smoke.nc").read_bytes() == (tmp_path / "alone" / "smoke.nc").read_bytes()
+    assert [path.name for path in (tmp_path / "both").iterdir()] == ["smoke.nc"]
 
 
 def test_folder_removed_from_outside_is_named(tmp_path, monkeypatch):

@@ -352,6 +352,7 @@ def test_fit_does_not_depend_on_the_unit(unit: float) -> None:
         np.testing.assert_allclose(shape[1], shape[0], rtol=close)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "law"),
     [("exponential", DecayLaw("exponential", 3.0, 0.6)), ("power", LAWS[1]), ("tempered", LAWS[3])],
@@ -387,6 +388,7 @@ def test_criterion_and_share_explained_by_their_definitions(n: int) -> None:
     assert found.best.aicc == min(getattr(found, name).aicc for name in FITS)
 
 
+@pytest.mark.slow
 def test_criterion_tells_a_bend_from_noise() -> None:
     noise = np.exp(np.random.default_rng(4).normal(0, 0.05, (100, LAGS.size)))
     chosen = {

@@ -133,7 +133,7 @@ def _log_constant(alpha: float, error: float, rate: str) -> float:
     return _log_quantile(alpha, error)
 
 
-@functools.lru_cache
+@functools.cache
 def _log_quantile(alpha: float, error: float) -> float:
     """Return log F_α⁻¹(1 − ε); kept, as many lags share one α."""
     return float(np.log(-SymmetricStable(alpha).ppf(error)))

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.linalg import expm, expm_frechet
 from torch.autograd.functional import jvp
 
-from lwcore import expansion
-from lwcore.cells.scalar_gates import ScalarGateTrace
 from lwcore.claims import cases, recurrences
 from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, within
+from lwcore.expansion import remainders
+from lwcore.transport import coefficients, scaled_product, split
 
 chapter = Chapter("livi", Kind.IDENTITY)
 
@@ -85,14 +85,14 @@ def _() -> Measured:
     "Eq. (44)",
     "A dial on the mixing leads from the product of retentions, at 0, to the transport of the network, at 1.",
     as_stated("largest difference at either end from autodiff through all steps, relative, thirty cells, lag 6", at_most(1e-10)),
-    code="lwcore.expansion.scaled_product",
+    code="lwcore.transport.scaled_product",
 )
 def _() -> Measured:
     worst = []
     for cell, trace, kept, mixing in recurrences.every():
         ends = recurrences.product(kept, mixing)[0], recurrences.transport(cell, trace, trace.length - 1, recurrences.LAG)
-        parts = expansion.split(trace, slice(-recurrences.LAG, None))
-        worst += [cases.relative(expansion.scaled_product(*parts, dial), end) for dial, end in zip((0.0, 1.0), ends, strict=True)]
+        parts = split(trace, slice(-recurrences.LAG, None))
+        worst += [cases.relative(scaled_product(*parts, dial), end) for dial, end in zip((0.0, 1.0), ends, strict=True)]
     return exactly(max(worst))
 
 
@@ -103,7 +103,7 @@ def _() -> Measured:
     as_stated(
         "largest difference of that sum, added up term by term, and of the package's, from autodiff, relative, thirty cells", at_most(1e-10)
     ),
-    code="lwcore.expansion.coefficients",
+    code="lwcore.transport.coefficients",
 )
 def _() -> Measured:
     worst = []
@@ -113,7 +113,7 @@ def _() -> Measured:
         for mixed in steps:
             factors = [(mixing if j == mixed else kept)[:, j] for j in steps]
             by_hand += reduce(lambda older, newer: newer @ older, factors)
-        ours = expansion.coefficients(*expansion.split(trace, slice(-recurrences.LAG, None)))[1]
+        ours = coefficients(*split(trace, slice(-recurrences.LAG, None)))[1]
         worst += [cases.relative(by_hand, true), cases.relative(ours, true)]
     return exactly(max(worst))
 
@@ -130,7 +130,7 @@ def _() -> Measured:
 def _() -> Measured:
     dial, slopes = np.geomspace(1e-4, 1e-2, 9), []
     for _, trace, *_ in recurrences.every():
-        left = expansion.remainders(*expansion.split(trace, slice(-recurrences.LAG, None)), dial.tolist()).log().mean(1)
+        left = remainders(*split(trace, slice(-recurrences.LAG, None)), dial.tolist()).log().mean(1)
         slopes.append(np.polyfit(np.log(dial), left.numpy(), 1)[0])
     return over(slopes)
 
@@ -172,14 +172,13 @@ def _() -> Measured:
     "Appendix B",
     "In DiagGate's Jacobian both terms beside the leak are generally of full rank.",
     as_stated("least rank of either term over 48 steps, as a share of its 16 rows, median over six cells (range)", at_least(1)),
-    code="lwcore.cells.scalar_gates.ScalarGateJacobian",
+    code="lwcore.cells.GatedJacobian",
 )
 def _() -> Measured:
     ranks = []
-    for _, trace, _, mixing in recurrences.sample("DiagGate", 16):
-        assert isinstance(trace, ScalarGateTrace)
-        s, h = trace.blocks
-        gate = ((h - trace.previous) * s * (1 - s)).unsqueeze(-1) * trace.parameters["weight_hh"][:16]
+    for cell, trace, _, mixing in recurrences.sample("DiagGate", 16):
+        s = trace.gates.let_in
+        gate = ((trace.gates.candidate - trace.previous) * s * (1 - s)).unsqueeze(-1) * cell.block("let_in").detach()
         ranks.append(float(torch.linalg.matrix_rank(torch.stack([gate, mixing - gate])).min()) / 16)
     return over(ranks)
 
@@ -285,8 +284,7 @@ def _() -> Measured:
 def _() -> Measured:
     worst = []
     for cell, trace, kept, mixing in recurrences.sample("ConstGate"):
-        assert isinstance(trace, ScalarGateTrace)
-        slopes = 1 - trace.candidate[:, -recurrences.LAG :].square()
+        slopes = 1 - trace.gates.candidate[:, -recurrences.LAG :].square()
         by_hand = 0.7**recurrences.LAG * (0.3 / 0.7 * slopes * cell.weight_hh.detach().diagonal()).sum(1)
         worst.append(cases.relative(by_hand, recurrences.diagonal(cell, recurrences.product(kept, mixing)[1])))
     return exactly(max(worst))

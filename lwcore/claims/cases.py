@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, SharedGate
-from lwcore.cells.trace import Trace
+from lwcore.trace import Trace
 
 FAMILIES: dict[str, Callable[..., Cell]] = {
     "ConstGate": ConstGate,

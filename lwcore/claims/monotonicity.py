@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lwcore.cells import ConstGate, GRUTrace, Trace
+from lwcore.cells import ConstGate
 from lwcore.claims import cases, recurrences
 from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly, over, rather, share, when, within
-from lwcore.transport import effective_rates, envelope
+from lwcore.trace import Trace
+from lwcore.transport import effective_rates, envelope, reset_rates
 
 chapter = Chapter("livi", Kind.THEOREM)
 
@@ -26,9 +27,9 @@ def _traces() -> Iterator[tuple[str, Trace]]:
             yield family, cases.scan(cases.cell(family, seed, hidden_size=8), length=40, seed=100 + seed)
 
 
-def _rates(trace: Trace, order: str, reading: str = "expansion") -> Tensor:
+def _rates(trace: Trace, order: str) -> Tensor:
     """Rates at every lag, shape (B, lags, H)."""
-    return effective_rates(trace, LAGS, order, [END], reading)[:, 0]
+    return effective_rates(trace, LAGS, order, [END])[:, 0]
 
 
 def _without_input(gate: float, weights: list[list[float]]) -> Trace:
@@ -53,8 +54,10 @@ def _without_input(gate: float, weights: list[list[float]]) -> Trace:
 )
 def _() -> Measured:
     wrong = 0
-    for _, trace in _traces():
-        rates = _rates(trace, "zeroth", "paper_v2" if isinstance(trace, GRUTrace) else "expansion")
+    for family, trace in _traces():
+        rates = _rates(trace, "zeroth")
+        if family == "GRU":
+            rates = rates + reset_rates(trace, LAGS, [END])[:, 0]
         wrong += int((rates.diff(dim=1) > 0).sum() + (rates < 0).sum())
     return exactly(wrong)
 
@@ -68,7 +71,7 @@ def _() -> Measured:
     rather(
         "a new factor has the sign of the recurrent weight in it", "share of ConstGate's new factors with the sign of w_qq", at_least(1)
     ),
-    code="lwcore.cells.NeuronFactors",
+    code="lwcore.trace.Neurons",
     counterexample="ConstGate with one neuron and recurrent weight w < 0: the new factor is s d w < 0.",
     fair="Every gate and slope in the first-order correction lies between 0 and 1; the recurrent weights there have any sign and size.",
 )
@@ -77,8 +80,8 @@ def _() -> tuple[Measured, Measured, Measured]:
     for family, trace in _traces():
         mixing = trace.neurons.mixing[:, 1:]
         outside.append(_outside(mixing))
-        gates = trace.stack[:-1] if family != "LSTM" else trace.stack[[0, 1, 3]]  # the candidate's block holds no gate
-        of_gates += [_outside(values) for values in (gates, trace.neurons.retention) if values.numel()]
+        gates = trace.gates
+        of_gates += [_outside(gate) for gate in (gates.keep, gates.let_in, gates.reset, gates.show) if gate is not None]
         if family == "ConstGate":
             agree.append(float((mixing.sign() == trace.parameters["weight_hh"].diagonal().sign()).double().mean()))
     return over(outside), exactly(max(of_gates)), exactly(min(agree))
@@ -151,9 +154,9 @@ def _() -> tuple[Measured, Measured]:
     rise = float(_rates(_without_input(0.1, [[-1.0]]), "first").abs().diff(dim=1).max())
     largest = []
     for family, trace in _traces():
-        factors = trace.neurons
+        neurons = trace.neurons
         if family != "LSTM":
-            met = ((factors.mixing >= 0) & (factors.mixing <= 1 - factors.retention))[:, 1:].all(1)
+            met = ((neurons.mixing >= 0) & (neurons.mixing <= 1 - neurons.retention))[:, 1:].all(1)
             largest += _rates(trace, "first").abs().diff(dim=1).amax(1)[met].tolist()
     return exactly(rise), exactly(max(largest))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from lwcore import inference
 from lwcore.decay import DecayFit, fit_decay
-from lwcore.inference import window_of
 
 SCALAR = ["ConstGate", "SharedGate"]
 GATED = ["DiagGate", "GRU", "LSTM"]
@@ -46,9 +47,9 @@ def power_gain(run: xr.Dataset, models: Iterable[str], orders: Iterable[str]) ->
     return [fit.power.r_squared - fit.exponential.r_squared for fit in fits(run, models, orders)]
 
 
-def windows(run: xr.Dataset, view: str, reading: str = "letter_v2", noise: str = "lag") -> xr.DataArray:
+def windows(run: xr.Dataset, view: str, **how: Any) -> xr.DataArray:
     """Give H_N on tested lags, as Eq. (36) has it: median over probes (model, seed, budget)."""
-    return window_of(run, view, noise, reading).median("probe").transpose("model", "seed", "budget")
+    return inference.windows(inference.probes(run, view, "error"), **how).median("probe").transpose("model", "seed", "budget")
 
 
 def lead(window: xr.DataArray, model: str = "DiagGate") -> xr.DataArray:

@@ -16,11 +16,10 @@ from torch.autograd.functional import jvp
 from torch.func import jacrev, vmap
 from torch.nn import functional
 
-from lwcore.cells import GRU, LSTM, Cell, Trace
-from lwcore.cells.loops import EPSILON
-from lwcore.cells.scalar_gates import ScalarGateCell
+from lwcore.cells import GRU, LSTM, Cell, ConstGate
 from lwcore.claims import cases
-from lwcore.transport import effective_rates
+from lwcore.trace import Trace
+from lwcore.transport import effective_rates, reset_rates
 
 PAPER = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 LAG = 6  # at which many products compete
@@ -51,8 +50,7 @@ def step(cell: Cell, x: Tensor, kept: Tensor, seen: Tensor) -> Tensor:
         behind = r * (own @ seen + cell.bias_hh) if cell.reset == "after" else own @ (r * seen)
         return (1 - z) * kept + z * torch.tanh(_normalised(cell, x_own + behind))
     pre = of_input + weights @ seen
-    fixed = cell.constant_gate if isinstance(cell, ScalarGateCell) else None
-    s = sigma(pre[:-size]) if fixed is None else fixed  # a number a neuron, one for all, or a constant
+    s = cell.gate_init if isinstance(cell, ConstGate) else sigma(pre[:-size])  # a constant, one number for all neurons, or one each
     return (1 - s) * kept + s * torch.tanh(_normalised(cell, pre[-size:]))
 
 
@@ -116,9 +114,14 @@ def every(hidden_size: int | None = None) -> list[Differentiated]:
     return [one for family in PAPER for one in sample(family, hidden_size)]
 
 
-def rates(trace: Trace, order: str, lag: int = LAG, reading: str = "expansion") -> Tensor:
+def rates(trace: Trace, order: str, lag: int = LAG) -> Tensor:
     """Ask the package for rates μ at one lag, at the last end point: shape (B, H)."""
-    return effective_rates(trace, [lag], order, [trace.length - 1], reading)[:, 0, 0]
+    return effective_rates(trace, [lag], order, [trace.length - 1])[:, 0, 0]
+
+
+def reset(trace: Trace, lag: int = LAG) -> Tensor:
+    """Ask it for what Eq. (26) adds to a GRU's rates, there, too: shape (B, H)."""
+    return reset_rates(trace, [lag], [trace.length - 1])[:, 0, 0]
 
 
 def product(kept: Tensor, mixing: Tensor, lag: int = LAG) -> tuple[Tensor, Tensor]:
@@ -159,4 +162,4 @@ def beside(matrices: Tensor) -> Tensor:
 
 def _normalised(cell: Cell, pre: Tensor) -> Tensor:
     """Normalise the candidate's pre-activation over the neurons, where the cell does."""
-    return functional.layer_norm(pre, pre.shape, cell.norm_weight, cell.norm_bias, EPSILON) if cell.layernorm else pre
+    return functional.layer_norm(pre, pre.shape, cell.norm_weight, cell.norm_bias) if cell.layernorm else pre

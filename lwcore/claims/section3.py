@@ -7,9 +7,9 @@ import copy
 import torch
 
 from lwcore import train
-from lwcore.bptt import immediate_sensitivity, lag_gradients, projected_gradient, random_direction, total_sensitivity, transported
 from lwcore.claims import cases
 from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_most, exactly, rather
+from lwcore.gradient import immediate_sensitivity, lag_gradients, projected_gradient, random_direction, total_sensitivity, transported
 from lwcore.network import Network
 from lwcore.tasks import Sequences
 
@@ -45,7 +45,7 @@ def _() -> Measured:
     "Eqs. (2) and (3)",
     "The gradient of a sequence's loss is a sum over lags, each part carried back by the product of the Jacobians in between.",
     as_stated("largest difference between the sum of the lag parts and autograd's gradient, relative, over twelve cells", at_most(1e-10)),
-    code="lwcore.bptt.lag_gradients",
+    code="lwcore.gradient.lag_gradients",
 )
 def _() -> Measured:
     worst = []
@@ -64,7 +64,7 @@ def _() -> Measured:
     "The sensitivity of the lagged step to the parameters may be taken as its full derivative through time.",
     as_stated("largest difference of the sum over lags from the whole gradient, relative, over twelve cells", at_most(1e-10)),
     rather("the previous state is to be held fixed: with the immediate derivative the sum is the gradient", "the same", at_most(1e-10)),
-    code=("lwcore.bptt.immediate_sensitivity", "lwcore.bptt.total_sensitivity"),
+    code=("lwcore.gradient.immediate_sensitivity", "lwcore.gradient.total_sensitivity"),
     counterexample="Any cell, two steps: the derivative through time at the last step holds the part of lag 1, which is counted twice.",
     fair="The sensitivity of the lagged step is its immediate derivative, with the previous state held fixed.",
     paper="code",

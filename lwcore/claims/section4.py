@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from lwcore import expansion
-from lwcore.bptt import immediate_sensitivity, random_direction, total_transport
-from lwcore.cells import GRU, LSTM, GRUTrace
+from lwcore.cells import GRU, LSTM
 from lwcore.claims import cases, recurrences
 from lwcore.claims.claim import Chapter, Kind, Measured, as_stated, at_most, exactly, over, rather, when, within
+from lwcore.gradient import immediate_sensitivity, random_direction, total_transport
+from lwcore.transport import coefficients, split
 
 chapter = Chapter("livi", Kind.IDENTITY)
 
@@ -17,7 +17,7 @@ def _of_expansion(family: str) -> float:
     """Largest relative difference of the package's two terms from the derivative in ε, over cells and both terms."""
     worst = []
     for _, trace, kept, mixing in recurrences.sample(family):
-        found = expansion.coefficients(*expansion.split(trace, slice(-recurrences.LAG, None)))
+        found = coefficients(*split(trace, slice(-recurrences.LAG, None)))
         worst += [cases.relative(one, true) for one, true in zip(found, recurrences.product(kept, mixing), strict=True)]
     return max(worst)
 
@@ -68,12 +68,12 @@ def _() -> Measured:
     "Eq. (11)",
     "The Jacobian is a part that holds only what each neuron keeps and shows of its own cell, plus a part that holds only what is mixed.",
     as_stated("largest difference of either part from autodiff with the other's way cut, relative, over six cells", at_most(1e-10)),
-    code="lwcore.expansion.split",
+    code="lwcore.transport.split",
 )
 def _() -> Measured:
     worst = []
     for _, trace, *true in recurrences.sample("LSTM"):
-        worst += [cases.relative(found, one) for found, one in zip(expansion.split(trace, slice(None)), true, strict=True)]
+        worst += [cases.relative(found, one) for found, one in zip(split(trace, slice(None)), true, strict=True)]
     return exactly(max(worst))
 
 
@@ -82,7 +82,7 @@ def _() -> Measured:
     "Eq. (12)",
     "To first order in the mixing, the transport is the product of retentions plus all products in which mixing takes the place of one.",
     as_stated("largest difference of either term from value and derivative by autodiff, relative, six cells, lag 6", at_most(1e-10)),
-    code="lwcore.expansion.coefficients",
+    code="lwcore.transport.coefficients",
 )
 def _() -> Measured:
     return exactly(_of_expansion("LSTM"))
@@ -100,7 +100,7 @@ def _() -> Measured:
         "largest entry of that block, relative to those of the other, six cells, lag 4",
         at_most(1e-10),
     ),
-    code="lwcore.bptt.total_transport",
+    code="lwcore.gradient.total_transport",
     counterexample="One neuron, one step back: ∂h_t/∂h_{{t−1}} = O + E C is zero only where the recurrent weights are or cancel.",
     fair="At zeroth order only the block from the earlier cell state carries the gradient; beyond, that from the hidden state does, too.",
     kind=Kind.THEOREM,
@@ -177,7 +177,7 @@ def _() -> Measured:
     "Eq. (23)",
     "To first order in the corrections, the transport is the product of leaks plus all products in which a correction replaces one.",
     as_stated("largest difference of either term from value and derivative by autodiff, relative, six cells, lag 6", at_most(1e-10)),
-    code="lwcore.expansion.coefficients",
+    code="lwcore.transport.coefficients",
 )
 def _() -> Measured:
     return exactly(_of_expansion("GRU"))
@@ -195,8 +195,7 @@ def _() -> Measured:
 def _() -> Measured:
     worst = []
     for _, trace, kept, mixing in recurrences.sample("GRU"):
-        assert isinstance(trace, GRUTrace)
-        gates = (1 - trace.update_gate[:, -recurrences.LAG :]).prod(1)
+        gates = (1 - trace.gates.let_in[:, -recurrences.LAG :]).prod(1)
         true, _ = recurrences.product(kept, mixing)
         worst += [cases.relative(torch.diag_embed(rates), true) for rates in (gates, recurrences.rates(trace, "zeroth"))]
     return exactly(max(worst))
@@ -207,15 +206,13 @@ def _() -> Measured:
     "Eq. (25)",
     "Two more rates are the products over the lag of the reset gates, and of the reset gates times what the update gates leave.",
     as_stated("largest difference between what the printed rates add to the expansion's and these products, relative", at_most(1e-10)),
-    code="lwcore.transport.effective_rates",
+    code="lwcore.transport.reset_rates",
 )
 def _() -> Measured:
     worst = []
     for _, trace, *_ in recurrences.sample("GRU"):
-        assert isinstance(trace, GRUTrace)
-        added = recurrences.rates(trace, "first", reading="paper_v2") - recurrences.rates(trace, "first")
-        r, z = (gate[:, -recurrences.LAG :] for gate in (trace.reset_gate, trace.update_gate))
-        worst.append(cases.relative(added, r.prod(1) + ((1 - z) * r).prod(1)))
+        r, z = (gate[:, -recurrences.LAG :] for gate in (trace.gates.reset, trace.gates.let_in))
+        worst.append(cases.relative(recurrences.reset(trace), r.prod(1) + ((1 - z) * r).prod(1)))
     return exactly(max(worst))
 
 
@@ -237,19 +234,19 @@ def _() -> Measured:
         "the printed rate over the exact one, lag 1, one neuron, all weights zero: γ = ρ = ½, η = ¼",
         within(2.5 - 1e-10, 2.5 + 1e-10),
     ),
-    code="lwcore.transport.effective_rates",
+    code=("lwcore.transport.effective_rates", "lwcore.transport.reset_rates"),
     counterexample="One neuron, all weights zero, one step: the Jacobian is 1 − z = ½, the printed rate ½ + ½ + ¼.",
     fair="A GRU's first-order rates are the leak's plus the first-order correction; reset and mixed rates are no further terms of them.",
     kind=Kind.THEOREM,
 )
 def _() -> tuple[Measured, Measured, Measured]:
     printed = [
-        cases.relative(recurrences.rates(trace, "first", 1, "paper_v2"), recurrences.rates(trace, "exact", 1))
+        cases.relative(recurrences.rates(trace, "first", 1) + recurrences.reset(trace, 1), recurrences.rates(trace, "exact", 1))
         for _, trace, *_ in recurrences.sample("GRU")
     ]
     empty = GRU(1, 1, dtype=torch.float64)
     for parameter in empty.parameters():
         torch.nn.init.zeros_(parameter)
     trace = cases.scan(empty)
-    ratio = recurrences.rates(trace, "first", 1, "paper_v2") / recurrences.rates(trace, "exact", 1)
+    ratio = (recurrences.rates(trace, "first", 1) + recurrences.reset(trace, 1)) / recurrences.rates(trace, "exact", 1)
     return over(printed), exactly(_of_first_order("GRU")), over(ratio.flatten().tolist())

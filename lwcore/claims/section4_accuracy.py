@@ -21,7 +21,7 @@ chapter = Chapter("livi", Kind.NETWORK)
     "§4.4",
     "Zeroth-order terms act neuron by neuron.",
     as_stated("largest entry off the diagonal over the largest on it, by autodiff, thirty cells of all five kinds, lag 6", at_most(1e-10)),
-    code="lwcore.expansion.split",
+    code="lwcore.transport.split",
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -41,7 +41,7 @@ def _() -> Measured:
         "all five kinds (range)",
         at_least(0.5),
     ),
-    code="lwcore.expansion.coefficients",
+    code="lwcore.transport.coefficients",
     kind=Kind.IDENTITY,
     fixed="With independent weights and 16 neurons a matrix has 15/16 of its squared norm off the diagonal, on average.",
 )
@@ -67,7 +67,7 @@ def _() -> Measured:
         "the same, ConstGate and SharedGate",
         at_most(0.9),
     ),
-    code="lwcore.expansion.coefficients",
+    code="lwcore.transport.coefficients",
     seen="The rule of the condition was first at most 1, which cannot fail there; since then a tenth of the directions must go.",
 )
 def _() -> tuple[Measured, Measured]:

@@ -76,15 +76,15 @@ def _() -> tuple[Measured, Measured, Measured, Facts]:
     as_stated("measured exponent of averages over the κ of the fitted α, whole gradient; range over 25 trained networks", within(0.9, 1.1)),
     in_part("for the paper's statistic, whose α is so near 2 that κ and 2 are hardly two", "the same for that statistic", within(0.9, 1.1)),
     kind=Kind.NETWORK,
-    code=("lwcore.resampling.concentration", "lwcore.inference.infer"),
+    code=("lwcore.resampling.concentration", "lwcore.inference.summary"),
     counterexample="A trained GRU: the fitted α promises an exponent of {promised:.1f}; means of 8 to 256 sequences have {found:.1f}.",
     fair="Averages of stable numbers do; where gradients explode now and then, they concentrate more slowly than a fitted α says.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    whole = robust.numbers(runs["small"], "whole", "total").isel(probe=0, lag=0).values.reshape(25, -1)
+    whole = robust.numbers(runs["small"], "whole", "whole").isel(probe=0, lag=0).values.reshape(25, -1)
     alpha = stable.fit(whole.T, "ecf").alpha
     measured = -1 / concentration(whole, np.random.default_rng(550), ("mean",))[:, 0]
-    results = probes(runs["small"], "zeroth").sel(source="error", noise_definition="lag")
+    results = probes(runs["small"], "zeroth", "error").sel(noise="own")
     of_lags = results.exponent.median(["probe", "lag"]) * (1 - 1 / results.alpha.median("probe"))
     promised = np.asarray(alpha / (alpha - 1))
     furthest = int(np.argmax(measured / promised))

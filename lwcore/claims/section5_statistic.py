@@ -8,7 +8,7 @@ import math
 import numpy as np
 import torch
 
-from lwcore import bounds, bptt, experiment, matched, robust, stable
+from lwcore import bounds, experiment, gradient, matched, robust, stable
 from lwcore.aggregation import MeasuredExponent, measured_exponent
 from lwcore.claims import cases
 from lwcore.claims.claim import (
@@ -31,11 +31,10 @@ from lwcore.claims.claim import (
     within,
 )
 from lwcore.claims.record import Runs
-from lwcore.expansion import coefficients, scaled_product, split
 from lwcore.inference import probes
 from lwcore.network import Network
 from lwcore.stable import SymmetricStable
-from lwcore.transport import effective_rates
+from lwcore.transport import coefficients, effective_rates, scaled_product, split
 
 chapter = Chapter("livi", Kind.SIMULATION)
 
@@ -54,7 +53,7 @@ def _terms(trained: bool, order: str, lags: tuple[int, ...] = _LIVE.task.lags) -
     found = {}
     for (model, seed), network in _networks(trained).items():
         trace, errors = network.observe(*experiment.fresh_sequences(_LIVE, seed, 256))
-        direction = bptt.random_direction(network.cell, torch.Generator().manual_seed(seed))
+        direction = gradient.random_direction(network.cell, torch.Generator().manual_seed(seed))
         found[model, seed] = matched.lag_terms(trace, errors, direction, lags, order)
     return found
 
@@ -89,7 +88,7 @@ def _() -> tuple[Measured, Measured]:
     as_stated("power of the mixing with which the remainder falls, at lag 4; range over cells whose state is h", at_least(1.9)),
     when("where no neuron drives another, so that all is on the diagonal", "the same, with the mixing's diagonal alone", at_least(1.9)),
     rather("with the whole matrix of first order, not its diagonal alone, it is", "the same", at_least(1.9)),
-    code=("lwcore.expansion.coefficients", "lwcore.expansion.scaled_product"),
+    code=("lwcore.transport.coefficients", "lwcore.transport.scaled_product"),
     counterexample="Two neurons, one step: the entry that carries one neuron's gradient to the other is of first order, and is left out.",
     fair="The diagonal is taken to first order; what is left out beside the diagonal is of first order, too.",
     kind=Kind.THEOREM,
@@ -127,14 +126,13 @@ def _diagonal(matrices: torch.Tensor) -> torch.Tensor:
         at_most(0),
     ),
     when("if no rate is negative, as for gates alone", "the same with zeroth-order rates", at_most(0)),
-    code="lwcore.bptt.matched_statistic",
+    code="lwcore.gradient.matched_statistic",
     counterexample="One neuron with the rate −1 and the alignment 1: its statistic is −1.",
     fair="The mean is not negative if each neuron is turned by the sign of its mean rate times alignment, or if no rate is negative.",
     kind=Kind.THEOREM,
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
-    results = runs["small"].sel(source="error")
-    seen = (probes(results, view) for view in ("first", "zeroth"))
+    seen = (probes(runs["small"], view, "error") for view in ("first", "zeroth"))
     first, zeroth = (exactly((one.signal < -4 * one.signal_error).mean()) for one in seen)
     return first, zeroth
 
@@ -149,7 +147,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
         "largest difference from 1 in ConstGate with zeroth-order rates",
         at_most(1e-10),
     ),
-    code="lwcore.matched.factorisation",
+    code=("lwcore.gradient.factorise", "lwcore.matched.factorisation_ratio"),
     counterexample="One neuron, rate 0 or 2 where its alignment is 2 or 0: envelope and mean alignment are 1, the statistic always 0.",
     fair="The mean is envelope times mean alignment where rates are positive and not correlated with alignments.",
     slow=True,
@@ -159,8 +157,8 @@ def _() -> tuple[Measured, Measured]:
     ratios = {}
     for order in ("first", "zeroth"):
         for key, terms in _terms(True, order).items():
-            split_up = matched.factorisation(terms.of(_FOR_NUMBERS), terms.of(_FOR_SIGNS).signs, np.random.default_rng(0))
-            ratios[order, *key] = split_up.ratio.value
+            signs = terms.of(_FOR_SIGNS).signs
+            ratios[order, *key] = matched.factorisation_ratio(terms.of(_FOR_NUMBERS), signs, np.random.default_rng(0)).value
     first = np.ravel([ratio for (order, _, _), ratio in ratios.items() if order == "first"])
     constant = np.ravel([ratio for (order, model, _), ratio in ratios.items() if (order, model) == ("zeroth", "ConstGate")])
     return over(first), exactly(abs(constant - 1).max())
@@ -307,7 +305,7 @@ def _() -> tuple[Measured, Measured, Facts]:
     kind=Kind.NETWORK,
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    numbers = robust.numbers(runs["small"], "whole", "total").isel(probe=0, lag=0)
+    numbers = robust.numbers(runs["small"], "whole", "whole").isel(probe=0, lag=0)
     ends = {model: stable.fit(numbers.sel(model=model).values.T, "ecf").alpha_interval[1] for model in numbers.model.values}
     return over(np.ravel(list(ends.values()))), over(np.ravel(ends["DiagGate"])), {"shared": float(np.max(ends["SharedGate"]))}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from lwcore import bounds, regimes, transport
 from lwcore.aggregation import MeasuredExponent, measured_exponent
-from lwcore.bptt import matched_statistic
 from lwcore.claims import cases
 from lwcore.claims.claim import (
     Chapter,
@@ -31,10 +31,10 @@ from lwcore.claims.claim import (
     within,
 )
 from lwcore.claims.record import Runs
-from lwcore.claims.recorded import GATED, SCALAR, numbers
-from lwcore.config import Config
+from lwcore.claims.recorded import GATED, SCALAR, log, numbers
 from lwcore.decay import DecayLaw, lag_at
-from lwcore.inference import infer, probes
+from lwcore.gradient import matched_statistic
+from lwcore.inference import LETTER, RATES, probes, required, summary
 from lwcore.stable import SymmetricStable
 from lwcore.window import generalised_inverse, learnability_window, window_bounds
 
@@ -259,28 +259,29 @@ def _slope(y: xr.DataArray, x: xr.DataArray) -> xr.DataArray:
         " first order, exponents α, 2 and κ, quantiles and variance",
         at_most(1e-8),
     ),
-    code=("lwcore.bptt.matched_statistic", "lwcore.inference.infer"),
+    code=("lwcore.gradient.matched_statistic", "lwcore.inference.required"),
     kind=Kind.IDENTITY,
     paper="ours",
 )
 def _() -> Measured:
     lags, rng, changes = [1, 2, 4, 8], np.random.default_rng(28), []
-    settings = Config.named("live").diagnostics.model_copy(update={"lags": tuple(lags)})
 
-    def needed(rates: torch.Tensor, alignments: torch.Tensor) -> xr.Dataset:
+    def measured(rates: torch.Tensor, alignments: torch.Tensor) -> xr.Dataset:
         signs = (rates * alignments).mean((0, 1)).sign()
         statistic = ("probe", "lag", "sequence"), matched_statistic(rates, alignments, signs).T[None].numpy()
-        rate = ("order", "lag", "unit"), rates.abs().mean((0, 1))[None].numpy()
-        observed = xr.Dataset({"rate": rate, "statistic": statistic, "projection": statistic}, {"lag": lags, "order": ["first"]})
-        return infer(observed.assign_coords(view=("probe", ["first"])), settings).sel(noise_definition="lag", rule="plug-in")
+        numbers = xr.Dataset({"statistic": statistic, "projection": statistic}, {"lag": lags, "view": ("probe", ["first"])})
+        f = ("order", "lag"), transport.envelope(rates)[None].numpy()
+        return summary(numbers).assign(envelope=f).assign_coords(order=["first"])
 
     for made in cases.cells().values():
         trace = cases.scan(made, sequences=64)
         rates = transport.effective_rates(trace, lags, "first")
         alignments, factor = cases.draw(*rates.shape), 1e3 ** rng.uniform(-1, 1, len(lags))
-        before, after = needed(rates, alignments), needed(rates * torch.as_tensor(factor)[:, None], alignments)
-        power = xr.where(before.reading == "letter_v2", before.alpha, 0.0)
-        changes.append(abs(after.required * xr.DataArray(factor, {"lag": lags}) ** power / before.required - 1).max())
+        before, after = measured(rates, alignments), measured(rates * torch.as_tensor(factor)[:, None], alignments)
+        for how in (*({"rate": rate} for rate in RATES), LETTER):
+            power = before.alpha.sel(noise="own") if how is LETTER else 0.0
+            ratio = required(after, rule="plug-in", error=0.1, **how) / required(before, rule="plug-in", error=0.1, **how)
+            changes.append(abs(ratio * xr.DataArray(factor, {"lag": lags}) ** power - 1).max())
     return exactly(max(map(float, changes)))
 
 
@@ -310,7 +311,7 @@ def _() -> Measured:
         at_least(1.5),
     ),
     rather("it moves by more after plain SGD", "the same, DiagGate in the run paper-v2", at_least(1.5)),
-    code="lwcore.inference.infer",
+    code="lwcore.inference.summary",
     kind=Kind.NETWORK,
     counterexample="One neuron: its statistic is rate times alignment, so that a halved rate halves signal and noise.",
     fair="The condition can be met by the noise of the whole gradient, in which an optimiser meets the lag's part.",
@@ -322,7 +323,7 @@ def _(runs: Runs) -> tuple[Measured, ...]:
     powers: dict[bool, list[float]] = {True: [], False: []}
     moves = []
     for run in (runs["small"], runs["paper-v2"]):
-        scale = probes(run, "zeroth").scale.sel(source="error", noise_definition="lag")
+        scale = probes(run, "zeroth", "error").scale.sel(noise="own")
         envelope = run.envelope.sel(order="zeroth")
         scalar = envelope.model.isin(SCALAR)
         for alike, found in powers.items():
@@ -347,7 +348,7 @@ def _(runs: Runs) -> tuple[Measured, ...]:
         "power of 1/f in version 2's N(ℓ), in which f enters twice, over α; own noise, run paper-v2",
         within(0.9, 1.1),
     ),
-    code="lwcore.inference.infer",
+    code="lwcore.inference.required",
     kind=Kind.NETWORK,
     counterexample="Noise that is proportional to the envelope: every lag takes the same number of sequences.",
     fair="The envelope decides where the noise does not fall with it, up to what the alignments add.",
@@ -355,16 +356,17 @@ def _(runs: Runs) -> tuple[Measured, ...]:
     " been over 34 networks; in 16 of them f cancels by construction.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Measured]:
-    def powers(name: str, noise: str, reading: str, models: list[str]) -> list[float]:
-        found = probes(runs[name], "zeroth").sel(source="error", noise_definition=noise)
-        exponent = found.alpha if reading == "letter_v2" else found.alpha / (found.alpha - 1)
-        needed = np.log(found.required.sel(rule="plug-in", reading=reading))
+    def powers(name: str, noise: str, models: list[str], **how: Any) -> list[float]:
+        found = probes(runs[name], "zeroth", "error")
+        alpha = found.alpha.sel(noise=noise)
+        exponent = alpha if how else alpha / (alpha - 1)
+        needed = log(required(found, noise=noise, rule="plug-in", **how))
         slopes = _slope(needed, -exponent * np.log(found.envelope.sel(order="zeroth")))
         return numbers(slopes.sel(model=[model for model in slopes.model.values if model in models]))
 
     every = [*SCALAR, *GATED]
-    own = over(powers("small", "lag", "mean", GATED) + powers("paper-v2", "lag", "mean", GATED))
-    return own, over(powers("small", "total", "mean", every)), over(powers("paper-v2", "lag", "letter_v2", every))
+    own = over(powers("small", "own", GATED) + powers("paper-v2", "own", GATED))
+    return own, over(powers("small", "whole", every)), over(powers("paper-v2", "own", every, **LETTER))
 
 
 _LAWS = {"logarithmic": DecayLaw("logarithmic", 5), "power": DecayLaw("power", 5, 0.5), "exponential": DecayLaw("exponential", 5, 0.9)}

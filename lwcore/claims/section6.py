@@ -9,7 +9,7 @@ import torch
 import xarray as xr
 from scipy import stats
 
-from lwcore import bptt, experiment, matched, robust, stable, tasks
+from lwcore import experiment, gradient, matched, robust, stable, tasks
 from lwcore.bounds import detection_threshold, sample_complexity
 from lwcore.claims.claim import (
     Chapter,
@@ -30,6 +30,7 @@ from lwcore.claims.claim import (
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import EXPANSIONS, SCALAR, numbers
 from lwcore.config import Config
+from lwcore.inference import config_of
 from lwcore.prediction import learned_share
 from lwcore.stable import SymmetricStable
 from lwcore.window import learnability_window
@@ -138,8 +139,8 @@ def _(runs: Runs) -> tuple[Measured, Measured, Measured]:
     kind=Kind.IDENTITY,
 )
 def _(runs: Runs) -> Measured:
-    run = runs["paper-v2"].sel(source="error", noise_definition="lag")
-    lags, budgets, differ = run.lag.values, run.budget.values, 0
+    run = runs["paper-v2"].sel(source="error", noise="own")
+    lags, budgets, differ = run.lag.values, np.array(config_of(run).diagnostics.budgets), 0
     for order, model, seed in product(EXPANSIONS, run.model.values, run.seed.values):
         one = run.sel(model=model, seed=seed)
         envelope, alpha = one.envelope.sel(order=order).values, float(one.alpha.values[one.view.values == order][0])
@@ -161,7 +162,7 @@ def _(runs: Runs) -> Measured:
         "the same, f counted once",
         within(0.09, 0.11),
     ),
-    code=("lwcore.bounds.sample_complexity", "lwcore.inference.infer"),
+    code=("lwcore.bounds.sample_complexity", "lwcore.inference.required"),
     kind=Kind.SIMULATION,
     counterexample="f = 10, m̄ = 0.02, σ = 1, α = 2: one sequence is said to do, and errs in {0.value:.0%} of the draws; {needed:.0f} are"
     " needed.",
@@ -193,7 +194,7 @@ def _() -> tuple[Measured, Measured, Facts]:
 def _(runs: Runs) -> Measured:
     inside: list[float] = []
     for name in ("small", "paper-v2"):
-        statistic = robust.numbers(runs[name], "zeroth", "lag").stack(column=("probe", "lag")).transpose("model", "seed", "sequence", ...)
+        statistic = robust.numbers(runs[name], "zeroth", "own").stack(column=("probe", "lag")).transpose("model", "seed", "sequence", ...)
         for network in statistic.values.reshape(-1, *statistic.shape[2:]):
             fitted = stable.fit(network[:, np.ptp(network, axis=0) > 0])  # SharedGate's longest lags are 0 in the precision stored
             alpha, (low, high) = np.asarray(fitted.alpha), fitted.alpha_interval
@@ -225,7 +226,7 @@ def _(runs: Runs) -> Measured:
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     samples, rng = (
-        robust.numbers(runs["small"], "whole", "total").isel(lag=0).stack(case=("model", "seed", "probe")),
+        robust.numbers(runs["small"], "whole", "whole").isel(lag=0).stack(case=("model", "seed", "probe")),
         np.random.default_rng(5),
     )
     count, inside, lighter = samples.sizes["sequence"], [], []
@@ -266,7 +267,7 @@ def _() -> tuple[Measured, Measured, Facts]:
     config = Config.named("live").but(models=["LSTM"], seeds=[1001], network={"gate_init": 0.05}, task={"length": 128})
     (network,) = experiment.networks(config, trained=False).values()
     trace, errors = network.observe(*experiment.fresh_sequences(config, 1001, 192))
-    direction = bptt.random_direction(network.cell, torch.Generator().manual_seed(3))
+    direction = gradient.random_direction(network.cell, torch.Generator().manual_seed(3))
     terms = matched.lag_terms(trace, errors, direction, [5], "zeroth")
     statistic = terms.of(slice(64, 192)).statistic(terms.of(slice(0, 64)).signs)
     worth = matched.effective_samples(statistic, np.random.default_rng(6))

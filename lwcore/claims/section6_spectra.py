@@ -26,6 +26,7 @@ from lwcore.claims.claim import (
 )
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, log, numbers, windows
+from lwcore.inference import LETTER, OPTIMISER
 from lwcore.spectra import width
 from lwcore.window import mixture_envelope
 
@@ -282,13 +283,13 @@ def _over_cells(of: xr.DataArray, *on: xr.DataArray) -> Measured:
         at_least(0.5),
     ),
     when("by version 2's letter, which divides by f a second time", "the same by version 2's letter", at_least(0.5)),
-    code=("lwcore.spectra.width", "lwcore.inference.infer"),
+    code=("lwcore.spectra.width", "lwcore.inference.windows"),
     seen="First by version 2's letter alone, with an interval over seeds. But the letter counts f twice, and the statement is about cells.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
     run = runs["small"]
     breadth = width(run.time_scale.sel(order="zeroth", drop=True))
-    once, letter = ([windows(run, order, reading).sel(budget=BUDGET) for order in EXPANSIONS] for reading in ("mean", "letter_v2"))
+    once, letter = ([windows(run, order, **how).sel(budget=BUDGET) for order in EXPANSIONS] for how in ({}, LETTER))
     return _over_cells(breadth, *once), _over_cells(breadth, *letter)
 
 
@@ -301,11 +302,11 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
         f"lag's own mean gradient in the noise of the whole gradient, N = {BUDGET}, run small; 95 % over cells",
         at_most(0),
     ),
-    code=("lwcore.spectra.width", "lwcore.inference.infer"),
+    code=("lwcore.spectra.width", "lwcore.inference.windows"),
     paper="ours",
     seen="The interval was first over seeds; the statement is about cells.",
 )
 def _(runs: Runs) -> Measured:
     run = runs["small"]
     breadth = width(run.time_scale.sel(order="zeroth", drop=True))
-    return _over_cells(breadth, windows(run, "gradient", "variance", "total").sel(budget=BUDGET))
+    return _over_cells(breadth, windows(run, "gradient", **OPTIMISER).sel(budget=BUDGET))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from scipy import stats
@@ -27,8 +29,9 @@ from lwcore.claims.claim import (
     within,
 )
 from lwcore.claims.record import Runs
-from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, fits, lead, numbers, remaining, slope, windows
-from lwcore.inference import probes
+from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, fits, lead, log, numbers, remaining, slope, windows
+from lwcore.inference import LETTER, OPTIMISER, probes, required, window_of
+from lwcore.inference import windows as of_probes
 
 chapter = Chapter("livi", Kind.NETWORK)
 
@@ -45,11 +48,11 @@ _DELAYS = (8, 16, 32, 64)  # of the task of the run small, the first four
         at_most(7),
     ),
     in_part("to first order", "the same, first order", at_most(7)),
-    code=("lwcore.inference.infer", "lwcore.window.learnability_window"),
+    code=("lwcore.inference.windows", "lwcore.window.learnability_window"),
     reported=True,
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
-    found = {order: windows(runs["paper-v2"], order).sel(model=SCALAR, budget=slice(8, 8192)) for order in EXPANSIONS}
+    found = {order: windows(runs["paper-v2"], order, **LETTER).sel(model=SCALAR, budget=slice(8, 8192)) for order in EXPANSIONS}
     return over(np.concatenate([one.values.ravel() for one in found.values()])), over(numbers(found["first"]))
 
 
@@ -67,12 +70,12 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
         "the same",
         at_least(64),
     ),
-    code=("lwcore.inference.infer", "lwcore.window.learnability_window"),
+    code=("lwcore.inference.windows", "lwcore.window.learnability_window"),
     counterexample="ConstGate with gate one half: at lag 128 its envelope is {left:.0e} of that at lag 1, and 512 sequences detect it.",
     fair="Moderate lags are undetectable if each is held against a noise that does not fall with its envelope.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    found = over(numbers(windows(runs["paper-v2"], "zeroth", "paper_v2").sel(model=SCALAR, budget=BUDGET)))
+    found = over(numbers(windows(runs["paper-v2"], "zeroth", rate="paper_v2").sel(model=SCALAR, budget=BUDGET)))
     left = remaining(runs["paper-v2"], 128).sel(model="ConstGate", order="zeroth").max()
     return found, found, {"left": float(left)}
 
@@ -90,7 +93,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
         "the same by version 2's letter (least to largest)",
         within(0.9, 1.1),
     ),
-    code=("lwcore.inference.infer", "lwcore.decay.fit_decay"),
+    code=("lwcore.inference.windows", "lwcore.decay.fit_decay"),
     fair="By Eq. (37) itself N(ℓ) does not grow with the lag in these cells, for its noise falls with the envelope.",
     counterexample="ConstGate and SharedGate in the run paper-v2: by Eq. (37) the slope is at most {0.high:.2g} of that.",
     reported=True,
@@ -98,11 +101,14 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
     run = runs["paper-v2"].sel(model=SCALAR)
-    chosen = probes(run, "zeroth").sel(source="error", noise_definition="lag", rule="plug-in", drop=True)
+    chosen = probes(run, "zeroth", "error")
     tau = np.array([-1 / np.log(fit.exponential.law.decay) for fit in fits(run, SCALAR, ["zeroth"])]).reshape(len(SCALAR), -1)
-    steps = slope(np.log(chosen.required), xr.zeros_like(chosen.required) + run.lag) / chosen.alpha
-    found = steps.median("probe").transpose("model", "seed", ...) * tau[..., None]
-    return over(numbers(found.sel(reading="paper_v2"))), over(numbers(found.sel(reading="letter_v2")))
+    found = []
+    for twice in (False, True):
+        needed = required(chosen, rule="plug-in", rate="paper_v2", twice=twice)
+        steps = slope(log(needed), xr.zeros_like(needed) + run.lag) / chosen.alpha.sel(noise="own")
+        found.append(over(numbers(steps.median("probe").transpose("model", "seed") * tau)))
+    return found[0], found[1]
 
 
 @chapter.claim(
@@ -117,7 +123,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     when("if N(ℓ) is computed as in version 2's §6.1, where f stands twice", "the same by version 2's letter", at_least(1)),
     in_part("to first order, where the mean of the statistic turns negative in the other two", "f once, first order only", at_least(1)),
     rather("as far as gates go it is not longer in any network", "f once, zeroth order only", at_most(0)),
-    code="lwcore.inference.infer",
+    code="lwcore.inference.windows",
     reported=True,
     counterexample="Run small, seed 1001, 512 sequences, zeroth order: ConstGate's window is {other:.0f} steps, DiagGate's {own:.0f}.",
     fair="With f counted once no cell has the longer window as far as gates go; to first order DiagGate has, for its rates keep their"
@@ -125,11 +131,11 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     seen="The letter of §6.1 stood as the literal reading, and f counted once in a row of its own; another row finds that letter wrong.",
 )
 def _(runs: Runs) -> tuple[Measured | Facts, ...]:
-    def ahead(reading: str, order: str) -> list[float]:
-        return numbers(*(lead(windows(runs[name], order, reading).sel(budget=BUDGET)) for name in ("small", "paper-v2")))
+    def ahead(order: str, **how: Any) -> list[float]:
+        return numbers(*(lead(windows(runs[name], order, **how).sel(budget=BUDGET)) for name in ("small", "paper-v2")))
 
-    once, letter = ({order: ahead(reading, order) for order in EXPANSIONS} for reading in ("mean", "letter_v2"))
-    one = windows(runs["small"], "zeroth", "mean").sel(budget=BUDGET, seed=1001)
+    once, letter = ({order: ahead(order, **how) for order in EXPANSIONS} for how in ({}, LETTER))
+    one = windows(runs["small"], "zeroth").sel(budget=BUDGET, seed=1001)
     return (
         *(over(one["zeroth"] + one["first"]) for one in (once, letter)),
         over(once["first"]),
@@ -152,14 +158,14 @@ def _(runs: Runs) -> tuple[Measured | Facts, ...]:
         "the same, run paper-v2",
         at_least(1),
     ),
-    code=("lwcore.measure.measure", "lwcore.inference.infer"),
+    code=("lwcore.measure.measure", "lwcore.inference.windows"),
     counterexample="Run small, seed 212, 512 sequences: {diagonal:.0f} steps in DiagGate, {constant:.0f} in ConstGate and {shared:.0f} in"
     " SharedGate.",
     fair="Which cell's gradient can be seen furthest back hangs on the training.",
     paper="ours",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    found = [windows(runs[name], "gradient", "variance", "total").sel(budget=BUDGET) for name in ("small", "paper-v2")]
+    found = [windows(runs[name], "gradient", **OPTIMISER).sel(budget=BUDGET) for name in ("small", "paper-v2")]
     ahead, one = [numbers(lead(window)) for window in found], found[0].sel(seed=212)
     names = {"diagonal": "DiagGate", "constant": "ConstGate", "shared": "SharedGate"}
     return over(ahead[0] + ahead[1]), over(ahead[1]), {name: float(one.sel(model=model)) for name, model in names.items()}
@@ -196,14 +202,14 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     ),
     rather("in some it is all that is missing", "networks, of 25, in which lag 45 alone is not shown", at_least(1)),
     rather("the others seldom are", "networks, of 25, in which 128 sequences show each of the lags but for lag 45", at_least(13)),
-    code=("lwcore.measure.measure", "lwcore.inference.infer"),
+    code=("lwcore.measure.measure", "lwcore.inference.windows"),
     paper="ours",
     seen="It took the place of a sentence on all lags up to that delay, which the run contradicts. What holds instead was split into"
     " planted lags and others after the numbers had been seen.",
 )
 def _(runs: Runs) -> tuple[Measured, ...]:
-    run = probes(runs["small"], "gradient").sel(source="error", rule="tested", noise_definition="total", reading="variance")
-    needed, delays = np.ceil(run.required.squeeze("probe")), list(_DELAYS)
+    needed = xr.apply_ufunc(np.ceil, required(probes(runs["small"], "gradient", "error"), **OPTIMISER).squeeze("probe"))
+    delays = list(_DELAYS)
     hidden = needed.sel(lag=slice(None, delays[-1])) > 128
     between, others = hidden.sel(lag=45), hidden.drop_sel(lag=45).any("lag")
     return (
@@ -225,14 +231,14 @@ def _(runs: Runs) -> tuple[Measured, ...]:
         "least N, of 8 and its doubles, with a window, by version 2's letter; DiagGate in the run paper-v2, both orders", within(64, 1024)
     ),
     rather("a short window is open from the fewest sequences on", "the same", at_most(8)),
-    code="lwcore.inference.infer",
+    code="lwcore.inference.windows",
     counterexample="DiagGate in the run paper-v2: 8 sequences have a window of {least:.0f} to {most:.0f} steps.",
     fair="Where a window opens hangs on the noise, on the shortest lag looked at and on the constant in N(ℓ), which the theory leaves"
     " open.",
     reported=True,
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    found = [windows(runs["paper-v2"], order).sel(model="DiagGate") for order in EXPANSIONS]
+    found = [windows(runs["paper-v2"], order, **LETTER).sel(model="DiagGate") for order in EXPANSIONS]
     opens = over(numbers(*(window.budget.where(window > 0).min("budget") for window in found)))
     first = numbers(*(window.sel(budget=8) for window in found))
     return opens, opens, {"least": min(first), "most": max(first)}
@@ -247,7 +253,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
         " order, where it is the larger, and first (least to largest)",
         within(0.8, 1.25),
     ),
-    code="lwcore.inference.infer",
+    code="lwcore.inference.windows",
     fair="DiagGate's window grows with N; from so few lags a power cannot be told from a logarithm.",
     reported=True,
     seen="A first form of what holds instead (a logarithm) had failed; later both orders were taken together, as in other rows.",
@@ -255,9 +261,9 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
 def _(runs: Runs) -> Measured:
     run, found = runs["paper-v2"], []
     for order in EXPANSIONS:
-        alphas = probes(run, order).alpha.sel(source="error", noise_definition="lag", model="DiagGate").median("probe")
+        alphas = probes(run, order, "error").alpha.sel(noise="own", model="DiagGate").median("probe")
         for seed, fit in zip(run.seed.values, fits(run, ["DiagGate"], [order]), strict=True):
-            window = windows(run, order).sel(model="DiagGate", seed=seed)
+            window = windows(run, order, **LETTER).sel(model="DiagGate", seed=seed)
             height = window.values
             grows = slice(int((height > 0).argmax()), int(height.argmax()) + 1)
             steepness = np.polyfit(np.log(window.budget.values[grows]), np.log(height[grows]), 1)[0]
@@ -287,7 +293,7 @@ def _(runs: Runs) -> Measured:
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     ratio, facts = {}, {}
     for name in ("paper-v2", "small"):
-        exact, first = (windows(runs[name], view, "mean").sel(budget=BUDGET) for view in ("whole", "first"))
+        exact, first = (windows(runs[name], view).sel(budget=BUDGET) for view in ("whole", "first"))
         ratio[name] = exact / first
         facts = {order: float(one.sel(model="ConstGate").median()) for order, one in (("exact", exact), ("first", first))}
     alike = sum(int(((one >= 0.5) & (one <= 2)).sum()) for one in ratio.values())
@@ -337,20 +343,21 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     " the units of the interval.",
 )
 def _(runs: Runs) -> tuple[Measured | Facts, ...]:
-    at = {"source": "noise", "rule": "plug-in", "noise_definition": "lag", "reading": "letter_v2", "definition": "supremum"}
-    found = [probes(runs[name], "zeroth").window.sel(at | {"budget": count}) > 0 for name, count in (("small", 1024), ("paper-v2", 512))]
+    counts = (("small", 1024), ("paper-v2", 512))
+    found = [of_probes(probes(runs[name], "zeroth", "noise"), n, rule="plug-in", **LETTER) > 0 for name, n in counts]
     divided, draws, rng = 0.05 / (runs["small"].sizes["lag"] * found[0].sizes["probe"]), 200, np.random.default_rng(12)
-    few, some = ([controls.believed(runs[name], n, error) for name, n in (("small", 1024), ("paper-v2", 512))] for error in (divided, 0.01))
-    networks, once = ([one.sel(reading=reading).any("probe") for one in few] for reading in ("letter_v2", "variance"))
+    ways = {"letter": LETTER, "once": {"rate": "variance"}}
+    few, some = (
+        {way: [controls.believed(runs[name], n, error, **how) for name, n in counts] for way, how in ways.items()}
+        for error in (divided, 0.01)
+    )
+    networks, once = ([one.any("probe") for one in few[way]] for way in ways)
     chance = [controls.believed_by_chance(runs[name], divided, rng, draws) for name in ("small", "paper-v2")]
     tested = []
     for name in ("small", "paper-v2"):
         statistic = probes(runs[name], "zeroth").statistic.transpose("model", "seed", "probe", "lag", "sequence").values.astype(float)
         tested += [false_detections(one, 0.05, rng, draws) / draws for one in statistic.reshape(-1, *statistic.shape[2:])]
-    facts = {
-        name: float(np.concatenate([one.sel(reading=reading).values.ravel() for one in some]).mean())
-        for name, reading in (("once", "variance"), ("letter", "letter_v2"))
-    }
+    facts = {way: float(np.concatenate([one.values.ravel() for one in of_way]).mean()) for way, of_way in some.items()}
     return (
         share(sum(int(one.sum()) for one in found), sum(one.size for one in found)),
         share(sum(int(one.sum()) for one in networks), sum(one.size for one in networks)),
@@ -395,12 +402,11 @@ def _(runs: Runs) -> Measured:
     fair="The window is the longest detectable lag. It is a horizon, up to which all lags are detectable, where N(ℓ) rises with the lag.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    chosen = probes(runs["paper-v2"], "zeroth").sel(source="error", rule="tested", noise_definition="lag")
-    window = chosen.window
-    differ = (window.sel(definition="supremum") != window.sel(definition="first_passage")).sum(["model", "seed", "probe", "budget"])
-    shared = chosen.sel(model="SharedGate", reading="mean").stack(case=("seed", "probe"))
-    ends = shared.window.sel(budget=BUDGET)
-    one = shared.isel(case=int((ends.sel(definition="supremum") - ends.sel(definition="first_passage")).argmax("case")))
-    unseen = one.lag.where(one.required > BUDGET).min()
-    facts = {"seed": int(one.seed), "window": float(one.window.sel(budget=BUDGET, definition="supremum")), "lag": float(unseen)}
-    return exactly(int(differ.sel(reading="mean"))), exactly(int(differ.sel(reading="letter_v2"))), facts
+    chosen = probes(runs["paper-v2"], "zeroth", "error")
+    differ = [(of_probes(chosen, **how) != of_probes(chosen, definition="first_passage", **how)).sum() for how in ({}, LETTER)]
+    needed = required(chosen).sel(model="SharedGate").stack(case=("seed", "probe"))
+    longest, passage = (window_of(needed, BUDGET, definition) for definition in ("supremum", "first_passage"))
+    worst = int((longest - passage).argmax("case"))
+    one = needed.isel(case=worst)
+    facts = {"seed": int(one.seed), "window": float(longest[worst]), "lag": float(one.lag.where(one > BUDGET).min())}
+    return exactly(int(differ[0])), exactly(int(differ[1])), facts

@@ -28,7 +28,7 @@ from lwcore.claims.claim import (
 )
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, SCALAR, lead, log, numbers, windows
-from lwcore.inference import probes
+from lwcore.inference import LETTER, probes, required
 from lwcore.seeds import most_covered
 from lwcore.spectra import width
 
@@ -96,14 +96,13 @@ def _before(runs: Runs) -> tuple[xr.DataArray, xr.DataArray]:
     "The decay of the envelope, with α, fully determines how many sequences each lag needs.",
     as_stated("N(64)/N(45), f counted once, zeroth order, 34 networks of the runs small and paper-v2; f falls from 45 to 64", at_least(1)),
     rather("the task decides: it asks for lag 64 and not for 45", "the same (least to largest)", at_most(1)),
-    code="lwcore.inference.infer",
+    code="lwcore.inference.windows",
     counterexample="ConstGate in the run small, medians over seeds: lag 64 has {envelope:.2g} times the envelope of lag 45, and needs"
     " {needed:.2g} times the sequences.",
     fair="Among lags with the same alignment and the same noise, the envelope decides how many sequences are needed.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    at = {"source": "error", "rule": "plug-in", "noise_definition": "lag", "reading": "mean"}
-    needed = [probes(runs[name], "zeroth").required.sel(at) for name in ("small", "paper-v2")]
+    needed = [required(probes(runs[name], "zeroth", "error"), rule="plug-in") for name in ("small", "paper-v2")]
     ratios = [(each.sel(lag=64) / each.sel(lag=45)).median("probe") for each in needed]
     f = runs["small"].envelope.sel(model="ConstGate", order="zeroth")
     facts = {"envelope": (f.sel(lag=64) / f.sel(lag=45)).median(), "needed": ratios[0].sel(model="ConstGate").median()}
@@ -319,17 +318,17 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
         at_least(0),
     ),
     when("by version 2's letter, which divides by f a second time", "the same by version 2's letter", at_least(0)),
-    code="lwcore.inference.infer",
+    code="lwcore.inference.windows",
     fair="By version 2's letter richer gates lengthen the window more than sixteenfold data do.",
     seen="The literal reading was version 2's letter, which counts f twice; the statistic holds it already.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
-    found: dict[str, list[float]] = {"mean": [], "letter_v2": []}
-    for reading, name, order in product(found, ("small", "paper-v2"), EXPANSIONS):
-        window = windows(runs[name], order, reading)
+    found: list[list[float]] = [[], []]
+    for (ahead, how), name, order in product(zip(found, ({}, LETTER), strict=True), ("small", "paper-v2"), EXPANSIONS):
+        window = windows(runs[name], order, **how)
         more = window.sel(model=SCALAR, budget=8192).max("model")
-        found[reading] += numbers(window.sel(model="DiagGate", budget=BUDGET) - more)
-    return over(found["mean"]), over(found["letter_v2"])
+        ahead += numbers(window.sel(model="DiagGate", budget=BUDGET) - more)
+    return over(found[0]), over(found[1])
 
 
 @chapter.claim(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 import xarray as xr
@@ -12,6 +14,7 @@ from lwcore.claims import cases
 from lwcore.claims.claim import Chapter, Facts, Kind, Measured, as_stated, at_least, at_most, exactly, in_part, over, when
 from lwcore.claims.record import Runs
 from lwcore.claims.recorded import BUDGET, EXPANSIONS, GATED, lead, log, numbers, windows
+from lwcore.inference import LETTER, OPTIMISER
 from lwcore.network import Network
 from lwcore.spectra import learning_and_optimiser, variance_shares, width
 
@@ -68,11 +71,11 @@ def _(runs: Runs) -> Measured:
     seen="First by version 2's letter alone, in which f stands twice.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured]:
-    def ahead(reading: str) -> Measured:
-        window = [windows(runs["small"], order, reading).sel(budget=BUDGET) for order in EXPANSIONS]
+    def ahead(**how: Any) -> Measured:
+        window = [windows(runs["small"], order, **how).sel(budget=BUDGET) for order in EXPANSIONS]
         return over(numbers(*(lead(each, model) for model in ("GRU", "LSTM") for each in window)))
 
-    return ahead("mean"), ahead("letter_v2")
+    return ahead(), ahead(**LETTER)
 
 
 @chapter.claim(
@@ -88,7 +91,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     paper="ours",
 )
 def _(runs: Runs) -> Measured:
-    window = windows(runs["small"], "gradient", "variance", "total").sel(budget=BUDGET)
+    window = windows(runs["small"], "gradient", **OPTIMISER).sel(budget=BUDGET)
     return over(numbers(*(lead(window, model) for model in ("GRU", "LSTM"))))
 
 

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from lwcore import results, stable
 from lwcore.arguments import integer_in, lag_list, one_of, real_in
 from lwcore.bounds import sample_complexity
+from lwcore.calibration import false_detections
 from lwcore.diagnose.adapter import Function, Pair, Subject
 from lwcore.diagnose.diagnosis import LEVEL, SIGN_DRAWS, Diagnosis
 from lwcore.gradient import first_loss, lag_vectors, transported
-from lwcore.inference import BLOCK, significant
+from lwcore.inference import BLOCK, deviation, exponent_of_means, significant
 from lwcore.progress import bar
-from lwcore.transport import effective_rates, off_diagonal_share
+from lwcore.transport import exact_rates_and_share
 from lwcore.window import time_scales
 
 Array = NDArray[np.float64]
@@ -180,8 +181,8 @@ def _measured(
         try:
             for piece in _pieces(transported_on, at_once):
                 trace, _ = subject.read(*piece)
-                rates.append(effective_rates(trace, lags, "exact", ends).abs())
-                shares.append(off_diagonal_share(trace, lags, ends))
+                for found, part in zip((rates, shares), exact_rates_and_share(trace, lags, ends), strict=True):
+                    found.append(part.abs())
                 advance(len(piece[0]))
             for piece in _pieces(finding, at_once):
                 total = total + lag_vectors(*subject.read(*piece), lags)
@@ -221,8 +222,8 @@ def _inferred(
     """Turn numbers, (lags, sequences), into N(ℓ) with bands, and say what the tails of the whole gradient are like."""
     count = statistic.shape[-1]
     low, ratio, high = ratio_bands(statistic, projection, rng)
-    signs = rng.choice([-1.0, 1.0], (SIGN_DRAWS, count))
-    false = sum(bool(significant((statistic * sign)[None], significance).any()) for sign in signs)
+    false = false_detections(statistic[None], significance, rng, SIGN_DRAWS)
+    mean, its_error = statistic.mean(-1), deviation(statistic) / np.sqrt(count)
     fit = stable.fit(projection.T)
     replicates = max(199, round(2 * len(lags) / (1 - LEVEL)))  # so many that a test over all lags can reject
     numbers, at = ("lag", "sequence"), ("lag",)
@@ -230,13 +231,13 @@ def _inferred(
     inferred = {
         "statistic": (numbers, statistic, "the lag's part along its mean direction, one number a sequence"),
         "projection": (numbers, projection, "the whole gradient along the same direction"),
-        "signal": (at, statistic.mean(-1), "mean of the lag's part"),
-        "signal_error": (at, statistic.std(-1, ddof=1) / np.sqrt(count), "standard error of the mean"),
-        "detected": (at, significant(statistic[None], significance)[0], "mean above zero at the family-wise level"),
+        "signal": (at, mean, "mean of the lag's part"),
+        "signal_error": (at, its_error, "standard error of the mean"),
+        "detected": (at, significant(mean[None], its_error[None], count, significance)[0], "mean above zero at the family-wise level"),
         "required": (at, required(ratio, error), "sequences N(ℓ) needed to detect the lag, in noise with a variance"),
         "required_interval": (("bound", "lag"), around, "interval of N(ℓ) along the directions found, for all lags together"),
         "false_windows": ((), false, f"of {SIGN_DRAWS} draws of signs, those that show any lag"),
-        "exponent": (at, _exponent(projection), f"exponent p with which means of {BLOCK} sequences concentrate"),
+        "exponent": (at, exponent_of_means(projection), f"exponent p with which means of {BLOCK} sequences concentrate"),
         "tail_index": (at, fit.alpha, "tail index α of a stable law fitted to one sequence's whole gradient"),
         "tail_scale": (at, fit.scale, "stable scale σ of one sequence's whole gradient"),
         "goodness_of_fit": (at, stable.goodness_of_fit(projection.T, fit, rng, replicates).p_value, "p-value of the fit of the stable law"),
@@ -248,14 +249,6 @@ def _dataset(variables: dict[str, tuple[tuple[str, ...], Any, str]], lags: list[
     """Put variables together that say what they are."""
     held = {name: (dims, values, {"long_name": meaning}) for name, (dims, values, meaning) in variables.items()}
     return xr.Dataset(held, coords | {"lag": ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})})
-
-
-def _exponent(values: Float[Array, "lags sequences"]) -> Float[Array, " lags"]:
-    """Exponent p with which means concentrate, spread ∝ N^(−1/p), from interquartile ranges of block means and of single sequences."""
-    blocks = values[:, : values.shape[1] // BLOCK * BLOCK].reshape(len(values), -1, BLOCK).mean(-1)
-    single, block = (np.diff(np.quantile(each, [0.25, 0.75], axis=-1), axis=0)[0] for each in (values, blocks))
-    with np.errstate(divide="ignore", invalid="ignore"):  # numbers that are 0 throughout have no spread, and p is NaN
-        return -np.log(BLOCK) / np.log(block / single)
 
 
 def required(ratio: Array, error: float = 0.1) -> Array:

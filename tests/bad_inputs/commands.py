@@ -175,8 +175,6 @@ LINES = [
     line("run smoke --seeds -1 --directory {here}/out", r"seeds\.0: .*greater than or equal to 0 \(given: -1\)"),
     line(f"run smoke --seeds {2**63} --directory {{here}}/out", "seeds"),
     line("run smoke --executor moon", "--executor.*'moon'.*'here'"),
-    line("run smoke --device moon --directory {here}/out", "device = 'moon': must be"),
-    line("run smoke --device cuda:99 --directory {here}/out", "device = 'cuda:99'.*must be"),
     line("run smoke --speed 3", "No such option.*--speed"),
     line("run smoke --scheduler x", r"^scheduler = 'x': goes with --executor dask only$"),
     line("run smoke --directory {here}/text.txt", "^directory = '.*text.txt': is no folder .*; must be a folder"),

@@ -72,7 +72,14 @@ DOORS = [
         level=LEVEL,
     ),
     Door(measure.measure, network=object_of(NETWORK, NETWORK.cell), sequences=DRAWN, settings=SETTINGS, seed=SEED),
-    Door(measure.observe, network=object_of(NETWORK, NETWORK.cell), sequences=DRAWN, settings=SETTINGS, seed=SEED),
+    Door(
+        measure.observe,
+        network=object_of(NETWORK, NETWORK.cell),
+        sequences=DRAWN,
+        settings=SETTINGS,
+        seed=SEED,
+        sources=Argument(["noise"], (Bad(["weight"], ValueError, "'weight'"), wrong(3, TypeError), wrong("noise", TypeError))),
+    ),
     Door(
         adaptive.base_rates,
         network=object_of(NETWORK, NETWORK.cell),
@@ -122,7 +129,6 @@ DOORS = [
     Door(results.load, path=Argument("a.nc", MISSING)),
     Door(
         experiment.run,
-        device=Argument("cpu", (wrong("gpu"), wrong("cuda:99"), wrong(3, TypeError))),
         directory=Argument(None, (wrong(os.devnull), wrong(f"{os.devnull}/below"))),
         config=CONFIG,
         progress=False,

@@ -1,4 +1,4 @@
-"""The networks' doors: tasks, cells, readout, ensembles, training."""
+"""The networks' doors: tasks, cells, readout, training."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from lwcore import ensemble, network, tasks, train
-from lwcore.cells import GRU, LSTM, ConstGate, DiagGate, SharedGate
+from lwcore import network, tasks, train
+from lwcore.cells import GRU, LSTM, ConstGate, DiagGate, MinGRU, MinLSTM, SharedGate
 from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, object_of, real, tensor, word, wrong
 from tests.networks import draw, make
 
@@ -29,20 +29,6 @@ STATE = Argument(
         Bad((draw(2, 4), None), ValueError, "must be 2 tensors"),
         Bad("state", TypeError, "'state'"),
         Bad(3, TypeError, "3"),
-    ),
-)
-TIMES = Argument(
-    1,
-    (
-        wrong(6),
-        wrong(-1),
-        wrong(1.0, TypeError),
-        wrong("1", TypeError),
-        wrong(None, TypeError),
-        wrong(True, TypeError),
-        Bad(torch.tensor([0, 6]), ValueError, "6"),
-        Bad(torch.tensor([0.0]), TypeError, "float32"),
-        Bad(torch.tensor([True]), TypeError, "bool"),
     ),
 )
 LAYERNORM = Argument(False, tuple(wrong(value, TypeError) for value in (1, "yes", None)))
@@ -73,11 +59,6 @@ OPTIONS = {
     "learning_rate": real(1e-3, "(0, inf)").also(wrong("1e-3", TypeError)),
     "weight_decay": real(0.0, "[0, inf)"),
     "clip": real(1.0, "(0, inf)"),
-    "chunk": integer(2, 1),
-    "device": Argument(
-        "cpu", (wrong(3, TypeError), wrong(None, TypeError), wrong("gpu"), wrong("cuda:99"), wrong(""), wrong("Grafikkarte·1"))
-    ),
-    "report_every": integer(1, 1),
     "on_step": object_of(lambda states: None, none=True),
 }
 FEW = (
@@ -111,76 +92,26 @@ DOORS = [
         predictions=tensor(draw(4, 6), (4, 5), (3, 6), (4,)),
         delays=lags([1], 6),
     ),
-    *(Door(kind, **SIZES, layernorm=LAYERNORM, **START, dtype=DTYPE) for kind in (ConstGate, SharedGate, DiagGate, LSTM)),
+    *(Door(kind, **SIZES, layernorm=LAYERNORM, **START, dtype=DTYPE) for kind in (ConstGate, SharedGate, DiagGate, LSTM, MinGRU, MinLSTM)),
     Door(GRU, **SIZES, layernorm=LAYERNORM, **START, dtype=DTYPE, reset=word("before")),
     Door(LSTM.from_torch, layer=LAYER),
     Door(GRU.from_torch, layer=object_of(nn.GRU(3, 4), nn.LSTM(3, 4), nn.RNN(3, 4))),
     Door(CELL.forward, inputs=INPUTS, state=STATE),
     Door(CELL.trace, inputs=INPUTS, state=STATE),
     Door(CELL.unrolled, inputs=INPUTS, state=STATE),
-    Door(CELL.autodiff_jacobian, trace=object_of(CELL.trace(SMALL), CELL), times=TIMES),
-    Door(CELL.trace(SMALL).jacobian, times=TIMES),
     Door(network.Network, cell=object_of(CELL, nn.LSTM(3, 4)), generator=TORCH_RNG),
     Door(NETWORK.forward, inputs=INPUTS),
     Door(NETWORK.readout, states=tensor(draw(2, 6, 4), (2, 6, 3), (4,), (6, 4))),
-    Door(NETWORK.loss, inputs=INPUTS, targets=TARGETS, chunk=integer(2, 1)),
+    Door(NETWORK.loss, inputs=INPUTS, targets=TARGETS),
     Door(NETWORK.residual, states=tensor(draw(2, 6, 4), (2, 6, 3), (4,), (6, 4)), targets=TARGETS),
     Door(NETWORK.loss_gradients, residual=tensor(draw(2, 6), (2,), (2, 6, 1), (0, 6))),
     Door(NETWORK.observe, inputs=INPUTS, targets=TARGETS.also(Bad(draw(2, 6) * torch.nan, ValueError, "12 of 12 entries are NaN"))),
-    Door(
-        ensemble.Ensemble,
-        members=Argument(
-            [NETWORK, NETWORK],
-            (
-                wrong([], shown="0 given"),
-                wrong(None, TypeError),
-                wrong(3, TypeError),
-                Bad([NETWORK, CELL], TypeError, r"members\[1\]"),
-                Bad([NETWORK, network.Network(CELL)], ValueError, "2 given"),
-            ),
-        ),
-    ),
-    Door(
-        ensemble.Ensemble([NETWORK, NETWORK]).backward,
-        inputs=tensor(draw(2, 2, 6, 3), (3, 2, 6, 3), (2, 6, 3)),
-        targets=tensor(draw(2, 2, 6), (2, 2, 5), (2, 6)),
-        chunk=integer(2, 1),
-    ),
-    Door(train.device_of, {"name": "device"}, name=OPTIONS["device"]),
     Door(
         train.fit,
         network=object_of(NETWORK, CELL),
         sequences=Argument(SEQUENCES, FEW),
         seed=integer(0, 0),
         resume_from=object_of(None, none=True),
-        **OPTIONS,
-    ),
-    Door(
-        train.fit_together,
-        {"seeds": "seeds?"},
-        networks=Argument(
-            [NETWORK],
-            (
-                wrong(3, TypeError),
-                wrong(None, TypeError),
-                Bad([], ValueError, "0 networks"),
-                Bad([NETWORK, NETWORK], ValueError, "2 networks"),
-            ),
-        ),
-        sequences=Argument(
-            [SEQUENCES],
-            (*(Bad([bad.value], bad.error, bad.shown) for bad in FEW), wrong(3, TypeError), Bad([], ValueError, "0 sets of sequences")),
-        ),
-        seeds=Argument(
-            [0],
-            (
-                wrong(0, TypeError),
-                Bad([], ValueError, "0 seeds"),
-                Bad([-1], ValueError, "seed = -1"),
-                Bad([1.0], TypeError, r"seed = 1\.0"),
-                Bad(["1"], TypeError, "seed = '1'"),
-            ),
-        ),
         **OPTIONS,
     ),
 ]

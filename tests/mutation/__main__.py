@@ -44,8 +44,8 @@ TARGETS = {
         tuple(f"lwcore/bounds/{name}.py" for name in BOUNDS), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.arguments")
     ),
     "window": Target(("lwcore/window.py", "lwcore/decay.py"), ("tests/test_window.py",), ("lwcore.bounds", "lwcore.arguments")),
-    "transport": Target(("lwcore/transport.py",), ("tests/test_transport.py", "tests/test_orders.py", "tests/test_bptt.py"), NETWORKS),
-    "bptt": Target(("lwcore/bptt.py",), ("tests/test_bptt.py", "tests/test_orders.py"), (*NETWORKS, "lwcore.transport")),
+    "transport": Target(("lwcore/transport.py",), ("tests/test_transport.py", "tests/test_orders.py", "tests/test_gradient.py"), NETWORKS),
+    "gradient": Target(("lwcore/gradient.py",), ("tests/test_gradient.py", "tests/test_orders.py"), (*NETWORKS, "lwcore.transport")),
 }
 
 

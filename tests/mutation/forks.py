@@ -43,7 +43,7 @@ def preload(names: Iterable[str]) -> None:
 def prepare() -> None:
     """Set what all runs share."""
     sys.dont_write_bytecode = False
-    os.environ["LWCORE_COMPILED"] = "0"  # the plain loops need no compilation
+    os.environ["LWCORE_COMPILED"] = "0"  # steps need no compilation
     hypothesis.settings.register_profile(
         "mutants",
         derandomize=True,

@@ -1,4 +1,4 @@
-"""The compiled loops against the plain ones, and their logistic and tanh against high precision."""
+"""The compiled scan and its way back against `step` and autograd, and its logistic and tanh against high precision."""
 
 from __future__ import annotations
 
@@ -10,66 +10,96 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from lwcore.cells import compiled, kernels
-from tests.networks import CELLS, draw, initial_state, make
+from lwcore import kernels
+from tests.networks import CELLS, EVERY, draw, initial_state, make
 
 
-def everything(cell, inputs, initial, weights):
+def everything(scan, cell, inputs, initial, weights):
     """Outputs, and the gradients of a weighted sum of them in parameters, inputs and initial state."""
     variables = [inputs.clone().requires_grad_(), initial.clone().requires_grad_()]
-    outputs = cell(variables[0], initial_state(cell, variables[1]))
+    outputs = scan(variables[0], initial_state(cell, variables[1]))
     return [outputs.detach(), *torch.autograd.grad((outputs * weights).sum(), [*variables, *cell.parameters()])]
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 2e-4)])
-@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("kind", EVERY)
 @given(seed=st.integers(0, 2**31), batch=st.integers(1, 4), steps=st.integers(1, 12), hidden=st.integers(1, 19))
-def test_compiled_loops_compute_what_the_plain_ones_do(kind, dtype, tolerance, seed, batch, steps, hidden):
+def test_scan_and_its_way_back_are_those_of_the_step(kind, dtype, tolerance, seed, batch, steps, hidden):
     hidden += 8 * (dtype == torch.float32)  # the spread over a few neurons may vanish, and dividing by it magnifies single precision
     cell = make(kind, seed, hidden_size=hidden).to(dtype)
     inputs, initial = draw(batch, steps, 3, seed=seed + 1).to(dtype), draw(batch, cell.state_size, seed=seed + 2).to(dtype)
-    weights = draw(batch, steps, hidden, seed=seed + 3).to(dtype)
-    assert compiled.usable(inputs)
-    ours = everything(cell, inputs, initial, weights)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "ENABLED", False)
-        assert not compiled.usable(inputs)
-        plain = everything(cell, inputs, initial, weights)
-    for one, other in zip(ours, plain, strict=True):
+    arguments = cell, inputs, initial, draw(batch, steps, hidden, seed=seed + 3).to(dtype)
+    for one, other in zip(everything(cell, *arguments), everything(cell.unrolled, *arguments), strict=True):
+        assert one.dtype == dtype
         size = float(other.abs().max()) if dtype == torch.float32 else 1.0
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * size)
 
 
 @pytest.mark.parametrize("kind", CELLS)
-def test_traces_are_the_same_either_way(kind, monkeypatch):
-    """Gates, states and norms, and with them every Jacobian."""
+def test_histories_are_the_same_either_way(kind, monkeypatch):
+    """All states, from an initial one on; `LWCORE_COMPILED=0` takes steps."""
     cell = make(kind)
-    ours = cell.trace(draw(2, 7, 3))
-    monkeypatch.setattr(compiled, "ENABLED", False)
-    plain = cell.trace(draw(2, 7, 3))
-    for one, other in zip((*ours.blocks, ours.states), (*plain.blocks, plain.states), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-14)
-    torch.testing.assert_close(ours.jacobian(slice(None)).dense(), plain.jacobian(slice(None)).dense(), rtol=1e-12, atol=1e-13)
+    arguments = draw(2, 7, 3), initial_state(cell, draw(2, cell.state_size, seed=2))
+    ours = cell.trace(*arguments)
+    assert kernels.usable(ours.inputs)
+    monkeypatch.setattr(kernels, "ENABLED", False)
+    assert not kernels.usable(ours.inputs)
+    torch.testing.assert_close(ours.history, cell.trace(*arguments).history, rtol=1e-13, atol=1e-14)
 
 
-@pytest.mark.parametrize("kind", CELLS)
+def test_other_precisions_take_steps():
+    cell = make("GRU").to(torch.bfloat16)
+    inputs = draw(2, 5, 3).bfloat16()
+    assert not kernels.usable(inputs)
+    assert torch.equal(cell(inputs), cell.unrolled(inputs))
+
+
+@pytest.mark.parametrize("kind", EVERY)
 def test_backward_may_run_twice(kind):
-    """Nothing the trace holds is used up."""
+    """Nothing that was kept is used up."""
     cell = make(kind)
     loss = cell(draw(2, 7, 3)).square().sum()
     first = torch.autograd.grad(loss, list(cell.parameters()), retain_graph=True)
-    second = torch.autograd.grad(loss, list(cell.parameters()))
-    for one, other in zip(first, second, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    for one, other in zip(first, torch.autograd.grad(loss, list(cell.parameters())), strict=True):
+        assert torch.equal(one, other)
 
 
-def test_the_callers_tensors_are_left_alone():
-    cell = make("LSTM")
-    inputs, initial = draw(2, 7, 3), draw(2, 8)
+def test_backward_notices_that_the_parameters_have_changed():
+    cell = make("DiagGate")
+    loss = cell(draw(2, 5, 3)).sum()
+    with torch.no_grad():
+        cell.weight_hh.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("kind", ["GRU", "MinGRU"])
+def test_second_derivatives_are_refused(kind):
+    cell = make(kind)
+    (slope,) = torch.autograd.grad(cell(draw(2, 5, 3)).square().sum(), cell.weight_ih, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_the_callers_tensors_are_left_alone(kind):
+    cell = make(kind)
+    inputs, initial = draw(2, 7, 3), draw(2, cell.state_size)
     before = [tensor.clone() for tensor in (inputs, initial, *cell.parameters())]
     cell(inputs, initial_state(cell, initial)).sum().backward()
     for now, then in zip((inputs, initial, *cell.parameters()), before, strict=True):
-        torch.testing.assert_close(now.detach(), then, rtol=0, atol=0)
+        assert torch.equal(now, then)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_gates_that_are_open_or_closed_all_the_way_stay_finite(kind):
+    """The same as by steps, forward and back."""
+    cell, inputs, weights = make(kind), 1e3 * draw(2, 9, 3), draw(2, 9, 4, seed=3)
+    initial = draw(2, cell.state_size, seed=2)
+    found = everything(cell, cell, inputs, initial, weights)
+    assert all(part.isfinite().all() for part in found)
+    for one, other in zip(found, everything(cell.unrolled, cell, inputs, initial, weights), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
 @njit(**kernels.OPTIONS)
