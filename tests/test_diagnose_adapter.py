@@ -198,11 +198,6 @@ def test_the_target_alone_is_the_error_of_the_best_constant():
         torch.testing.assert_close(delta[:, -1, -4:], pulls @ net.fc.weight.detach())
 
 
-def test_as_many_steps_as_sequences_is_no_riddle():
-    subject = Subject(torch_module("GRU"), lambda h: h[-1], None, (draw(5, 5, 3), draw(5, 4)))  # (T, B, D)
-    assert subject.axes == (1, 0, 0)
-
-
 X, Y = planted(60)  # (60, 16, 1) and (60, 1)
 
 
@@ -242,6 +237,12 @@ def poisoned():
     return model.eval()
 
 
+def chaotic():
+    model = Net("RNN", outputs=1, hidden=64)
+    model.rnn.weight_hh_l0.data.mul_(20)
+    return model.eval()
+
+
 def coupled(predictions, targets):
     return 1e-6 * ((predictions - predictions.mean()) - (targets - targets.mean())).square().mean()
 
@@ -266,6 +267,7 @@ ROWS = {
         "does not compute what that class documents",
     ),
     "weights that are NaN": ({"model": poisoned()}, "or NaN; must treat"),
+    "chaos in single precision": ({"model": chaotic()}, r"rounding grows in its states: try model\.double\(\)"),
     "a weighted mean": (classes | {"loss": weighted}, r"one by one they sum to .*must be their sum or mean"),
     "a small loss that couples": ({"loss": coupled}, "must be their sum or mean"),
     "targets that are broadcast": ({"batches": (X, Y[:, 0])}, r"predictions \(4, 1\) and targets \(4,\) broadcast\?"),
@@ -273,10 +275,7 @@ ROWS = {
         {"model": bare(batch_first=False), "head": lambda h: h[-1, :, :1]},
         r"counts the 16 sequences, of 60 steps.*axes swapped",
     ),
-    "too few targets": ({"batches": (X, Y[:50])}, r"targets have shape \(50, 1\): neither of the first two axes counts the 60"),
-    "a head too many": ({"head": nn.Identity()}, "has its own; must be None"),
     "few sequences": ({"batches": (X[:39], Y[:39])}, "read as 39 sequences of 16 steps of width 1; must be at least 40"),
-    "one step": ({"batches": (X[:, :1], Y)}, "of 1 steps of width 1; must be .* at least 2 steps"),
     "no batch": ({"batches": []}, "batches: there are none"),
     "inputs alone": ({"batches": [X]}, r"batches\[0\] is a Tensor: must be a pair of tensors"),
     "several lengths": ({"batches": [(X[:30], Y[:30]), (X[30:, 1:], Y[30:])]}, "must be equally long"),
@@ -284,8 +283,6 @@ ROWS = {
     "a loss without pull": ({"loss": lambda p, y: 0 * (p - y).square().mean()}, "its gradient is 0 for every sequence"),
     "a head that cuts the graph": ({"model": bare(), "head": lambda h: h[:, -1, :1].detach()}, "does not depend on the recurrent"),
     "a target that never changes": ({"batches": (X, 0 * Y), "source": "target"}, "all targets are the same.*must be 'error'"),
-    "another source": ({"source": "noise"}, "source = 'noise': must be one of 'error', 'target'"),
-    "an error of a half": ({"error": 0.5}, r"error = 0\.5: must lie in \(0, 0\.5\)"),
     "a lag as long as a sequence": ({"lags": [1, 16]}, r"lags\[1\] = 16: must be an integer from 1 to 15"),
 }
 
@@ -316,12 +313,3 @@ def test_axes_that_may_be_swapped_are_warned_of(batch_first, shape, loader, warn
     expected = pytest.warns(AxesWarning, match=f"read as {count} sequences of {length} steps, for the LSTM has batch_first={batch_first}")
     with expected if warned else nullcontext():
         diagnose(bare(batch_first=batch_first), batches, [1], head=lambda outputs: outputs[..., :1], progress=False)
-
-
-def test_rounding_that_chaos_enlarges_is_named_and_double_precision_is_the_cure():
-    chaotic, (inputs, targets) = Net("RNN", outputs=1, hidden=64).eval(), planted(60, length=24)
-    with torch.no_grad():
-        chaotic.rnn.weight_hh_l0.mul_(10)
-    with pytest.raises(ValueError, match=r"rounding grows in its states: try model\.double\(\)"):
-        diagnose(chaotic, (inputs, targets), [1, 2], progress=False)
-    assert diagnose(chaotic.double(), (inputs.double(), targets.double()), [1, 2], progress=False).data.sizes["sequence"] == 30

@@ -175,8 +175,9 @@ def _measured(
     at_once = max(1, min(AT_ONCE, ENTRIES // size))
     transported_on = (giving[0][:TRANSPORTED], giving[1][:TRANSPORTED])
     ends = np.unique(np.linspace(max(lags[-1], first), length - 1, ENDS).round().astype(int)).tolist()
-    rates, shares, numbers, total = [], [], [], torch.zeros((), dtype=torch.float64)
-    interrupted = False
+    rates: list[Tensor] = []
+    shares: list[Tensor] = []
+    numbers, total, interrupted = [], torch.zeros((), dtype=torch.float64), False
     with bar("lw diagnose", len(transported_on[0]) + len(order), "sequences", show=progress) as advance:
         try:
             for piece in _pieces(transported_on, at_once):
