@@ -7,14 +7,17 @@ depends on who averages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import finite_array, generator, instance_of, integer_in, one_of, real_in
+from lwcore.arguments import finite_array, generator, instance_of, integer_in, one_of, real_in, sequence_of
 from lwcore.stable import SymmetricStable
+
+Array = NDArray[np.float64]
 
 METHODS = ("mean", "likelihood", "median", "clipped mean", "median of means")
 _CLIP = 3.0  # half-width at which values are clipped, in units of half the interquartile range
@@ -43,23 +46,50 @@ def aggregate(samples: ArrayLike, method: str, law: SymmetricStable | None = Non
     one_of("method", method, METHODS)
     if law is not None:
         instance_of("law", law, SymmetricStable)
-    values = np.atleast_1d(finite_array("samples", samples))
-    count = integer_in("number of samples", values.shape[-1], _BLOCKS)
-    if method == "mean":
-        return values.mean(-1)
-    if method == "median of means":
-        return np.median([block.mean(-1) for block in np.array_split(values, _BLOCKS, axis=-1)], axis=0)
-    median = np.median(values, axis=-1, keepdims=True)
-    if method == "median":
-        return median[..., 0]
-    if method == "clipped mean":
-        low, high = np.quantile(values, [0.25, 0.75], axis=-1, keepdims=True)
-        reach = _CLIP * (high - low) / 2
-        return np.clip(values, median - reach, median + reach).mean(-1)
-    if law is None:
+    elif method == "likelihood":
         raise ValueError("law = None: the likelihood needs the law of the noise.")
-    score = law.score(values - median + law.loc).sum(-1)
-    return median[..., 0] - law.loc + score / (count * law.fisher_information())
+    values = np.atleast_1d(finite_array("samples", samples))
+    integer_in("number of samples", values.shape[-1], _BLOCKS)
+    return estimates(values, (method,), law)[0]
+
+
+def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None = None) -> Array:
+    """Estimate the location from each row of values by several methods; what these share is computed once.
+
+    Args:
+        values: Shape (..., N).
+        methods: Names from `METHODS`.
+        law: The noise, for ``"likelihood"``.
+
+    Returns:
+        The estimates, shape (methods, ...).
+    """
+    count = values.shape[-1]
+    if set(methods) - {"mean", "median of means"}:
+        ordered = np.sort(values, axis=-1)
+        low, median, high = (_between(ordered, share * (count - 1)) for share in (0.25, 0.5, 0.75))
+
+    def located(method: str) -> Array:
+        if method == "mean":
+            return values.mean(-1)
+        if method == "median of means":
+            return np.median([block.mean(-1) for block in np.array_split(values, _BLOCKS, axis=-1)], axis=0)
+        if method == "median":
+            return median[..., 0]
+        if method == "clipped mean":
+            reach = _CLIP * (high - low) / 2
+            return np.clip(values, median - reach, median + reach).mean(-1)
+        noise = instance_of("law", law, SymmetricStable)
+        score = noise.score(values - median + noise.loc).sum(-1)
+        return median[..., 0] - noise.loc + score / (count * noise.fisher_information())
+
+    return np.stack([located(method) for method in methods])
+
+
+def _between(ordered: Array, place: float) -> Array:
+    """Read sorted rows at a place between two entries, by a straight line; keeps the last dimension."""
+    below = int(place)
+    return ordered[..., below : below + 1] + (place - below) * (ordered[..., below + 1 : below + 2] - ordered[..., below : below + 1])
 
 
 def detectable_shift(law: SymmetricStable, n_sequences: int, method: str, error: float, replicates: int, rng: np.random.Generator) -> float:
@@ -79,13 +109,22 @@ def detectable_shift(law: SymmetricStable, n_sequences: int, method: str, error:
     instance_of("law", law, SymmetricStable)
     one_of("method", method, METHODS)
     generator("rng", rng)
-    level = real_in("error", error, "(0, 0.5)")
-    estimates = np.empty(integer_in("replicates", replicates, 10))
-    rows = max(1, _CHUNK // integer_in("n_sequences", n_sequences, _BLOCKS))
+    real_in("error", error, "(0, 0.5)")
+    integer_in("replicates", replicates, 10)
+    integer_in("n_sequences", n_sequences, _BLOCKS)
+    return float(_detectable(law, n_sequences, (method,), error, replicates, rng)[0])
+
+
+def _detectable(
+    law: SymmetricStable, n_sequences: int, methods: Sequence[str], error: float, replicates: int, rng: np.random.Generator
+) -> Array:
+    """Find the shift of `detectable_shift` for each method, from the same samples."""
+    found = np.empty((len(methods), replicates))
+    rows = max(1, _CHUNK // n_sequences)
     for start in range(0, replicates, rows):
-        block = estimates[start : start + rows]
-        block[:] = aggregate(law.sample((len(block), n_sequences), rng), method, law)
-    return float(np.quantile(np.abs(estimates), 1 - 2 * level))
+        block = found[:, start : start + rows]
+        block[:] = estimates(law.sample((block.shape[1], n_sequences), rng), methods, law)
+    return np.quantile(np.abs(found), 1 - 2 * error, axis=1)
 
 
 @dataclass(frozen=True)
@@ -138,6 +177,46 @@ def measured_exponent(
     Raises:
         ValueError: If fewer than two different numbers N are given, or an argument is out of range.
     """
+    one_of("method", method, METHODS)
+    together = measured_exponents(
+        alpha, (method,), n_sequences, rng, error=error, replicates=replicates, batches=batches, confidence=confidence
+    )
+    return together[method]
+
+
+def measured_exponents(
+    alpha: float,
+    methods: Sequence[str],
+    n_sequences: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    error: float = 0.1,
+    replicates: int = 400,
+    batches: int = 10,
+    confidence: float = 0.95,
+) -> dict[str, MeasuredExponent]:
+    """Measure the exponents of several methods, all of them on the same samples.
+
+    Args:
+        alpha: Tail index of the noise in (1, 2].
+        methods: Names from `METHODS`.
+        n_sequences: Numbers N, as for `measured_exponent`, and so what follows.
+        rng: Source of randomness.
+        error: Detection error ε.
+        replicates: Simulated averages a batch and N.
+        batches: Independent repetitions.
+        confidence: Level of the intervals.
+
+    Returns:
+        The exponents with their intervals, by method.
+
+    Raises:
+        ValueError: As `measured_exponent`.
+    """
+    names = [one_of("methods", method, METHODS) for method in sequence_of("methods", methods)]
+    generator("rng", rng)
+    real_in("error", error, "(0, 0.5)")
+    integer_in("replicates", replicates, 10)
     law = SymmetricStable(real_in("alpha", alpha, "(1, 2]"))
     share = (1 + real_in("confidence", confidence, "(0, 1)")) / 2
     finite_array("n_sequences", n_sequences, ndim=1)
@@ -145,9 +224,12 @@ def measured_exponent(
     if np.unique(numbers).size < 2:
         raise ValueError(f"n_sequences = {numbers.tolist()}: must hold at least two different numbers.")
     repeats = integer_in("batches", batches, 3)
-    log_shift = np.log([[detectable_shift(law, int(n), method, error, replicates, rng) for n in numbers] for _ in range(repeats)])
+    log_shifts = np.log([[_detectable(law, int(n), names, error, replicates, rng) for n in numbers] for _ in range(repeats)])
     log_n = np.log(numbers) - np.log(numbers).mean()
-    slopes = log_shift @ log_n / (log_n @ log_n)  # −1/p, one a batch
-    half_width = special.stdtrit(repeats - 1, share) * slopes.std(ddof=1) / np.sqrt(repeats)
-    low, middle, high = (-1 / (slopes.mean() + side * half_width) for side in (-1, 0, 1))
-    return MeasuredExponent(float(middle), (float(low), float(high)), numbers, np.exp(log_shift.mean(0)))
+    found = {}
+    for method, log_shift in zip(names, np.moveaxis(log_shifts, -1, 0), strict=True):
+        slopes = log_shift @ log_n / (log_n @ log_n)  # −1/p, one a batch
+        half_width = special.stdtrit(repeats - 1, share) * slopes.std(ddof=1) / np.sqrt(repeats)
+        low, middle, high = (-1 / (slopes.mean() + side * half_width) for side in (-1, 0, 1))
+        found[method] = MeasuredExponent(float(middle), (float(low), float(high)), numbers, np.exp(log_shift.mean(0)))
+    return found

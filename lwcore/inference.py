@@ -200,6 +200,8 @@ def _deviation(samples: xr.DataArray) -> xr.DataArray:
 def _concentration(samples: xr.DataArray) -> xr.DataArray:
     """Exponent p with which means concentrate, spread ∝ N^(−1/p), from the interquartile ranges of block means and of single sequences."""
     means = samples.coarsen(sequence=BLOCK, boundary="trim").mean()
-    block, single = (q.quantile([0.25, 0.75], "sequence").diff("quantile").squeeze("quantile", drop=True) for q in (means, samples))
+    block, single = (
+        q.quantile([0.25, 0.75], "sequence", skipna=False).diff("quantile").squeeze("quantile", drop=True) for q in (means, samples)
+    )
     with np.errstate(divide="ignore", invalid="ignore"):  # a number that is 0 throughout has no spread, and p is NaN
         return -np.log(BLOCK) / np.log(block / single)

@@ -32,7 +32,7 @@ _LOCALISATIONS = {"optimal": "r = √N", "paper_v2": "r = N$^{1/α}$ (version 2)
 def divergences(alphas: Sequence[float], shift: float, alpha: float) -> Figure:
     """Draw the divergence against Δ/σ for some tail indices, its share of the quadratic limit, and, for one, its growth with N."""
     figure, (one, share, many) = canvas(3, height=3.2)
-    h, n = np.geomspace(0.03, 1e4, 200), np.unique(np.geomspace(1, 1e5, 60).astype(int))
+    h, n = np.geomspace(0.03, 1e4, 100), np.unique(np.geomspace(1, 1e5, 40).astype(int))
     for a, colour in zip(alphas, SHADES, strict=False):
         exact, limit = kl_divergence(h, a), lan_divergence(h, a)
         one.plot(h, exact, color=colour, label=f"α = {a:g}")
@@ -78,7 +78,7 @@ def information(alphas: NDArray[np.float64]) -> Figure:
 def errors(shift: float, alpha: float, most: float = 1e4) -> Figure:
     """Draw against N the information on the sign, and above Fano's bound the exact errors of tests, pale their large-sample forms."""
     figure, (told, wrong) = canvas(2)
-    n = np.unique(np.geomspace(1, most, 50).astype(int) | 1)  # odd, as a median has it
+    n = np.unique(np.geomspace(1, most, 35).astype(int) | 1)  # odd, as a median has it
     everything = mutual_information(shift, alpha, 1.0, n)
     told.plot(n, everything / np.log(2), color=SHADES[0], label="all N values")
     told.plot(n, mutual_information(shift, alpha, 1.0, n, "mean") / np.log(2), color=SHADES[3], label="their mean")

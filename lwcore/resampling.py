@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.aggregation import aggregate
+from lwcore.aggregation import estimates
 from lwcore.arguments import finite_array, generator, integer_in, one_of, real_array, real_in, sequence_of
 
 Array = NDArray[np.float64]
@@ -15,7 +15,7 @@ ESTIMATORS = ("mean", "clipped mean", "median", "median of means")
 NUMBERS = (8, 16, 32, 64, 128, 256)  # a quarter of some thousand sequences at the most
 ONE_NUMBER = 128  # N at which locations and spreads are taken; `concentration` shows that spreads go from there as N^(−1/2)
 RESAMPLES = 200
-_CHUNK = 2**20  # numbers drawn at a time
+_CHUNK = 2**17  # numbers drawn at a time, to stay in the cache
 
 
 def resampled(values: ArrayLike, count: int, rng: np.random.Generator, methods: tuple[str, ...] = ESTIMATORS) -> Array:
@@ -40,14 +40,14 @@ def resampled(values: ArrayLike, count: int, rng: np.random.Generator, methods: 
     samples = np.atleast_1d(finite_array("values", values))
     flat = samples.reshape(-1, samples.shape[-1])
     size = RESAMPLES * integer_in("count", count, 8)
-    estimates = np.empty((len(flat), len(methods), RESAMPLES))
+    found = np.empty((len(flat), len(methods), RESAMPLES))
     rows = max(1, _CHUNK // size)
     for start in range(0, len(flat), rows):
         block = flat[start : start + rows]
-        drawn = np.take_along_axis(block, rng.integers(block.shape[1], size=(len(block), size)), 1).reshape(len(block), RESAMPLES, count)
-        for i, method in enumerate(methods):
-            estimates[start : start + rows, i] = aggregate(drawn, method)
-    return estimates.reshape(*samples.shape[:-1], len(methods), RESAMPLES)
+        places = rng.integers(block.shape[1], size=(len(block), size)) + block.shape[1] * np.arange(len(block))[:, None]
+        drawn = block.ravel()[places].reshape(len(block), RESAMPLES, count)
+        found[start : start + rows] = np.moveaxis(estimates(drawn, methods), 0, 1)
+    return found.reshape(*samples.shape[:-1], len(methods), RESAMPLES)
 
 
 def concentration(values: ArrayLike, rng: np.random.Generator, methods: tuple[str, ...] = ESTIMATORS, error: float = 0.1) -> Array:

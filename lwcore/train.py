@@ -73,8 +73,15 @@ def batch_indices(seed: int, step: int, n_sequences: int, batch_size: int) -> np
     """
     batches = n_sequences // batch_size
     epoch, place = divmod(step, batches)
+    return _order(seed, epoch, n_sequences)[place * batch_size : (place + 1) * batch_size]
+
+
+@functools.lru_cache(maxsize=16)  # networks that train side by side
+def _order(seed: int, epoch: int, n_sequences: int) -> np.ndarray:
+    """Draw the order of an epoch."""
     order = np.random.default_rng([seed, epoch]).permutation(n_sequences)
-    return order[place * batch_size : (place + 1) * batch_size]
+    order.flags.writeable = False  # for all who ask
+    return order
 
 
 def recordable(place: torch.device) -> bool:

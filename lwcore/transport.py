@@ -173,9 +173,8 @@ def stream_rates(
             f"reading = {reading!r}: must be of a GRU at zeroth or first order, as Eq. (26) is, not {order!r} of {type(trace).__name__}."
         )
     if order == "exact":
-        for sequence in range(len(trace.history)):
-            one = slice(sequence, sequence + 1)
-            yield one, _exact_diagonals(trace, sequence, steps, last, None if weights is None else weights[one], rescale=rescale)
+        for part in _parts(trace, steps, last):
+            yield part, _exact_diagonals(trace, part, steps, last, None if weights is None else weights[part], rescale=rescale)
         return
     at_once = max(1, _RATE_ENTRIES // (len(last) * trace.hidden_size))
     for first in range(0, len(trace.states), at_once):
@@ -273,43 +272,54 @@ def _added(one: Scaled, other: Scaled) -> Scaled:
     return Scaled(torch.ldexp(one.mantissa, one.exponent - exponent) + torch.ldexp(other.mantissa, other.exponent - exponent), exponent)
 
 
-def _products(trace: Trace, sequence: int, lags: list[int], ends: Tensor, *, rescale: bool) -> Iterator[Iterator[Scaled]]:
-    """Carry the identity back from each end point of a sequence, a group of end points after the other.
+def _parts(trace: Trace, lags: list[int], ends: Tensor) -> Iterator[slice]:
+    """Cut the sequences into parts whose products, and the Jacobians between, are few enough to be held at a time."""
+    span = int(ends[-1] - ends[0]) + lags[-1]
+    most = _PRODUCT_ENTRIES // (trace.hidden_size * trace.states.shape[-1])
+    at_once = max(1, min(most // len(ends), 4 * most // span))
+    return (slice(first, min(first + at_once, len(trace.history))) for first in range(0, len(trace.history), at_once))
+
+
+def _products(trace: Trace, part: slice, lags: list[int], ends: Tensor, *, rescale: bool) -> Iterator[Iterator[Scaled]]:
+    """Carry the identity back from each end point of some sequences, a group of them after the other.
 
     Many products are taken with each Jacobian, so its mixing matrices are formed once.
 
     Returns:
-        For each group an iterator over the wanted lags, of ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (group, H, H), with one exponent a row.
+        For each group of (sequence, end point), in this order, an iterator over the wanted lags, of ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``,
+        (group, H, H), with one exponent a row.
     """
-    first, last = int(ends[0]) - lags[-1] + 1, int(ends[-1])
-    jacobians = trace.jacobians.of((sequence, slice(first, last + 1))).condensed()
+    first = int(ends[0]) - lags[-1] + 1
+    sequences, times = torch.arange(part.start, part.stop), torch.arange(first, int(ends[-1]) + 1)
+    jacobians = trace.jacobians.of((sequences.repeat_interleave(len(times)), times.repeat(len(sequences)))).condensed()
+    places = (len(times) * torch.arange(len(sequences))[:, None] + ends - first).flatten()  # of the end points' own Jacobians
     size = trace.states.shape[-1]
 
     def carry(group: Tensor) -> Iterator[Scaled]:
         rows = torch.eye(trace.hidden_size, size, dtype=trace.states.dtype, device=trace.states.device).expand(len(group), -1, -1)
         exponent = None
         for lag in range(1, lags[-1] + 1):
-            rows = jacobians.of(_index(group - lag + 1 - first)).pull(rows)
+            rows = jacobians.of(_index(group - lag + 1)).pull(rows)
             if rescale:
                 shift = _binary_exponent(rows.abs().amax(-1, keepdim=True))
                 rows, exponent = torch.ldexp(rows, -shift), shift if exponent is None else exponent + shift
             if lag in lags:
                 yield Scaled(trace.carried(rows), exponent)
 
-    return (carry(group) for group in ends.split(max(1, _PRODUCT_ENTRIES // (trace.hidden_size * size))))
+    return (carry(group) for group in places.split(max(1, _PRODUCT_ENTRIES // (trace.hidden_size * size))))
 
 
 def _exact_diagonals(
-    trace: Trace, sequence: int, lags: list[int], ends: Tensor, weights: Tensor | None, *, rescale: bool
+    trace: Trace, part: slice, lags: list[int], ends: Tensor, weights: Tensor | None, *, rescale: bool
 ) -> Iterator[Scaled]:
-    """Diagonals of the products themselves, of one sequence: (1, ends, H) for each wanted lag; computed whole."""
+    """Diagonals of the products themselves, of some sequences: (sequences, ends, H) for each wanted lag; computed whole."""
     groups = [
         [(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent) for block in group]
-        for group in _products(trace, sequence, lags, ends, rescale=rescale)
+        for group in _products(trace, part, lags, ends, rescale=rescale)
     ]
     for at_lag in zip(*groups, strict=True):
-        mantissa = torch.cat([diagonal for diagonal, _ in at_lag]).unsqueeze(0)
-        exponent = torch.cat([e.squeeze(-1) for _, e in at_lag if e is not None]).unsqueeze(0) if rescale else None
+        mantissa = torch.cat([diagonal for diagonal, _ in at_lag]).unflatten(0, (-1, len(ends)))
+        exponent = torch.cat([e.squeeze(-1) for _, e in at_lag if e is not None]).unflatten(0, (-1, len(ends))) if rescale else None
         yield Scaled(mantissa if weights is None else mantissa * weights, exponent)
 
 
@@ -326,14 +336,12 @@ def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | 
     """
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
-    shares = []
-    for sequence in range(len(trace.history)):
-        groups = [
-            torch.stack([_share_beside_diagonal(block) for block in group], dim=-1)
-            for group in _products(trace, sequence, steps, last, rescale=True)
-        ]
-        shares.append(torch.cat(groups))
-    return torch.stack(shares)
+    shares = [
+        torch.stack([_share_beside_diagonal(block) for block in group], dim=-1)
+        for part in _parts(trace, steps, last)
+        for group in _products(trace, part, steps, last, rescale=True)
+    ]
+    return torch.cat(shares).unflatten(0, (-1, len(last)))
 
 
 def _share_beside_diagonal(block: Scaled) -> Tensor:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lwcore.aggregation import METHODS, aggregate, detectable_shift, measured_exponent
+from lwcore.aggregation import METHODS, aggregate, detectable_shift, measured_exponent, measured_exponents
 from lwcore.stable import SymmetricStable
 
 LAW = SymmetricStable(1.5, 2.0)
@@ -73,6 +73,15 @@ def test_exponents_at_alpha_one_and_a_half(method, expected):
     measured = measured_exponent(1.5, method, [64, 256, 1024], np.random.default_rng(4), confidence=0.999)
     assert measured.interval[0] < expected < measured.interval[1]
     assert measured.interval[1] - measured.interval[0] < 1.2, "too wide an interval to tell 2 from 3"
+
+
+def test_exponents_together_are_those_of_each_alone_on_the_same_draws():
+    together = measured_exponents(1.5, METHODS, [8, 64], np.random.default_rng(6), replicates=30, batches=3)
+    assert tuple(together) == METHODS
+    for method, found in together.items():
+        alone = measured_exponent(1.5, method, [8, 64], np.random.default_rng(6), replicates=30, batches=3)
+        np.testing.assert_allclose(found.shifts, alone.shifts, rtol=1e-12)
+        assert str(found) == str(alone)
 
 
 def test_interval_covers_as_often_as_it_says():

@@ -22,6 +22,7 @@ from lwcore.bounds import (
     kl_divergence,
     lan_divergence,
     lan_expansion,
+    lan_expansions,
     lan_range,
     large_sample_error,
     least_sequences,
@@ -378,6 +379,12 @@ def test_arguments_go_by_their_names() -> None:
 def test_expansion_of_a_thousand_experiments_unless_told_otherwise() -> None:
     usual, told = (lan_expansion(1.5, 3, np.random.default_rng(5), **options) for options in ({}, {"h": 1.0, "replicates": 1000}))
     np.testing.assert_array_equal(usual, told)
+
+
+def test_expansions_together_are_those_of_each_alone_in_the_same_experiments() -> None:
+    together = lan_expansions(1.5, 7, np.random.default_rng(6), ("optimal", "mean", "paper_v2"), h=0.5, replicates=20)
+    for rate, terms in together.items():
+        np.testing.assert_array_equal(terms, lan_expansion(1.5, 7, np.random.default_rng(6), h=0.5, rate=rate, replicates=20))
 
 
 @pytest.mark.slow

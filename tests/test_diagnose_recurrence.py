@@ -62,6 +62,10 @@ def test_lag_parts_add_up_to_autograds_gradient(kind, layers, batch_first, bias)
     parts = dict(scan.lag_parts(delta, list(range(7))))
     torch.testing.assert_close(sum(parts.values()), wanted, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(scan.whole_gradient(delta), wanted, rtol=1e-10, atol=1e-10)
+    direction = draw(wanted.shape[1], seed=3)
+    for lag, rows, times in scan.lag_adjoints(delta, [1, 4]):
+        torch.testing.assert_close(scan.mean_gradient(rows, times), parts[lag].mean(0), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(scan.along(rows, times, direction), parts[lag] @ direction, rtol=1e-10, atol=1e-10)
     some = dict(scan.lag_parts(delta, [2, 5]))
     assert all(torch.equal(some[lag], parts[lag]) for lag in (2, 5))
 

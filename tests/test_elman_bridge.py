@@ -40,6 +40,16 @@ def test_envelope_is_the_mean_rate_and_stays_below_the_cut_offs_law(name):
     assert bridge.decay_rates(log_f) == pytest.approx(np.exp(log_f[1:] - log_f[:-1]))
 
 
+@pytest.mark.parametrize("width", [4, 10_000])
+def test_envelope_of_partners_and_of_many_neurons_is_the_mean_rate(width):
+    """At the start one half repeats the other; a moved network's halves differ; 10,000 neurons are taken in blocks."""
+    rng, x = np.random.default_rng(3), sequences(2, 20, 2, seed=4)
+    start = symmetric_initialisation(width, 2, 0.9, rng)
+    for network in (start, start.at(start.parameters + 0.3 * rng.standard_normal(start.parameters.shape))):
+        expected = np.exp(bridge.log_rates(network, x)).mean(axis=(0, 2))
+        assert np.exp(bridge.log_envelope(network, x)) == pytest.approx(expected, rel=1e-12)
+
+
 def test_silent_neuron_attains_the_cut_offs_law():
     """u = 0: tanh stays at its steepest, and the envelope is α^ℓ itself."""
     network = ElmanNetwork([[0.8, 0.0], [0.8, 0.0]], [1.0, -1.0])

@@ -59,7 +59,7 @@ def test_search_finds_suprema_of_one_step(name):
 
 
 def test_extreme_is_attained_where_it_says():
-    found = largest("product_smoothness", "tanh", 0.7, 3, 2, rounds=60, tries=1)
+    found = largest("product_smoothness", "tanh", 0.7, 3, 2)
     assert np.linalg.norm(found.inputs, axis=1).max() <= 1 + 1e-12
     assert abs(found.parameters[0]) <= 0.7
     assert size_of("product_smoothness", found.parameters[None], found.inputs[None], ACTIVATIONS["tanh"])[0] == pytest.approx(found.value)
@@ -69,7 +69,7 @@ def test_extreme_is_attained_where_it_says():
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_repaired_constants_are_not_exceeded(name, quantity):
-    value = largest(quantity, name, 0.9, 3, rounds=200).value
+    value = largest(quantity, name, 0.9, 3).value
     assert value <= math.exp(getattr(local_constants(name, 0.9, 3, 1, as_printed=False), f"log_{quantity}"))
 
 

@@ -21,7 +21,7 @@ from lwcore.bounds.complexity import (
     sample_complexity,
 )
 from lwcore.bounds.detection import detection_error, large_sample_error, least_sequences, log_detection_error
-from lwcore.bounds.divergence import Expansion, kl_divergence, lan_divergence, lan_expansion, lan_range
+from lwcore.bounds.divergence import Expansion, kl_divergence, lan_divergence, lan_expansion, lan_expansions, lan_range
 from lwcore.bounds.information import binary_entropy, fano_error, hellman_raviv_error, mutual_information, necessary_sequences
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "kl_divergence",
     "lan_divergence",
     "lan_expansion",
+    "lan_expansions",
     "lan_range",
     "large_sample_error",
     "least_sequences",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import generator, integer_in, one_of, real_in
+from lwcore.arguments import generator, integer_in, one_of, real_in, sequence_of
 from lwcore.bounds.complexity import rate_exponent
 from lwcore.bounds.shift_family import standardised
 from lwcore.stable import SymmetricStable
@@ -84,7 +86,11 @@ def lan_range(alpha: float, tolerance: float = 0.05) -> float:
     Returns:
         Δ/σ up to which the shortfall ``1 − KL/LAN`` is within the tolerance; infinite for ``alpha = 2``, where the approximation is exact.
     """
-    alpha, tolerance = real_in("alpha", alpha, "(1, 2]"), real_in("tolerance", tolerance, "(0, 1)")
+    return _lan_range(real_in("alpha", alpha, "(1, 2]"), real_in("tolerance", tolerance, "(0, 1)"))
+
+
+@functools.lru_cache
+def _lan_range(alpha: float, tolerance: float) -> float:
     if alpha == 2:
         return float("inf")
     quadratic = 2 * SymmetricStable(alpha).fisher_information()
@@ -130,13 +136,37 @@ def lan_expansion(
     Returns:
         The terms of the expansion.
     """
+    return lan_expansions(alpha, n_sequences, rng, (rate,), h=h, replicates=replicates)[rate]
+
+
+def lan_expansions(
+    alpha: float, n_sequences: int, rng: np.random.Generator, rates: Sequence[str], *, h: float = 1.0, replicates: int = 1000
+) -> dict[str, Expansion]:
+    """Simulate the expansion of `lan_expansion` under several localisations, all of them in the same experiments.
+
+    Args:
+        alpha: Tail index α in (1, 2].
+        n_sequences: Number N ≥ 1 of independent values.
+        rng: Source of randomness.
+        rates: Names of exponents p, as for `lan_expansion`.
+        h: Local parameter, in scales.
+        replicates: Number of experiments.
+
+    Returns:
+        The terms of the expansion, by rate.
+    """
     generator("rng", rng)
     h = real_in("h", h, "(-inf, inf)")
     law, n = SymmetricStable(real_in("alpha", alpha, "(1, 2]")), integer_in("n_sequences", n_sequences, 1)
-    root = n ** (1 / rate_exponent(alpha, rate))
-    terms = np.empty((2, integer_in("replicates", replicates, 1)))
+    roots = [n ** (1 / rate_exponent(alpha, rate)) for rate in sequence_of("rates", rates)]
+    log_ratios, scores = np.empty((len(roots), integer_in("replicates", replicates, 1))), np.empty(replicates)
     for block in np.array_split(np.arange(replicates), -(-replicates * n // _CHUNK)):
         values = law.sample((block.size, n), rng)
-        terms[:, block] = (law.logpdf(values - h / root) - law.logpdf(values)).sum(1), law.score(values).sum(1) / root
-    log_ratio, central = terms
-    return Expansion(log_ratio, central, log_ratio - h * central + h**2 * law.fisher_information() / 2)
+        log_density, scores[block] = law.logpdf(values), law.score(values).sum(1)
+        log_ratios[:, block] = [(law.logpdf(values - h / root) - log_density).sum(1) for root in roots]
+    half = h**2 * law.fisher_information() / 2
+    centrals = [scores / root for root in roots]
+    return {
+        rate: Expansion(log_ratio, central, log_ratio - h * central + half)
+        for rate, log_ratio, central in zip(rates, log_ratios, centrals, strict=True)
+    }

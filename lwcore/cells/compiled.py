@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lwcore.cells import kernels, loops
+from lwcore.cells import loops
 
 ENABLED = os.environ.get("LWCORE_COMPILED", "1") != "0"
 
@@ -47,6 +47,8 @@ def run(name: str, *arguments: Tensor | float) -> Tensor:
     arguments = tuple(argument.detach() if isinstance(argument, Tensor) else argument for argument in arguments)
     if not usable(like):
         return getattr(loops, name)(*arguments)
+    from lwcore.cells import kernels  # here, as not everyone who knows cells runs one, and Numba's import takes half a second
+
     number = np.float32 if like.dtype == torch.float32 else np.float64
     result = getattr(kernels, name)(*(a.contiguous().numpy() if isinstance(a, Tensor) else number(a) for a in arguments))
     return like if result is None else torch.from_numpy(result)

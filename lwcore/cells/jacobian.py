@@ -77,6 +77,11 @@ class AutodiffJacobian(StepJacobian):
     def pull(self, rows: Tensor) -> Tensor:
         """Multiply from the right, by reverse mode."""
         flat = self.states.flatten(0, -2)
+        if rows.shape[-2] == 1:  # one row for each state: plain reverse mode
+            with torch.enable_grad():
+                state = flat.detach().requires_grad_()
+                (pulled,) = torch.autograd.grad(self.step(state), state, rows.reshape(flat.shape))
+            return pulled.reshape(rows.shape)
         _, backwards = torch.func.vjp(self.step, flat)  # type: ignore[misc]
         (pulled,) = torch.func.vmap(backwards)(rows.reshape(len(flat), -1, flat.shape[-1]).transpose(0, 1))
         return pulled.transpose(0, 1).reshape(rows.shape)

@@ -77,18 +77,24 @@ def inferred(transport: xr.Dataset, numbers: xr.Dataset, settings: DiagnosticSet
         false,
         {"long_name": f"draws of signs that show any lag, of {SIGN_DRAWS}", "nominal": settings.significance},
     )
-    names = {
+    whole = stable.fit(projection.T, confidence=LEVEL)
+    fits = [stable.fit(statistic.T, confidence=LEVEL), whole]
+    tails = {
         "tail_index": "tail index α of a stable law fitted to one sequence's numbers",
         "tail_scale": "stable scale σ of one sequence's numbers",
-        "goodness_of_fit": "p-value of the fit: small where the numbers are not stable",
     }
-    fits = [_tail(values, rng) for values in (statistic, projection)]
-    for name, parts in zip(names, zip(*fits, strict=True), strict=False):
-        made[name] = (("noise_definition", "lag"), np.stack(parts), {"long_name": names[name]})
+    for (name, meaning), field in zip(tails.items(), ("alpha", "scale"), strict=True):
+        made[name] = (("noise_definition", "lag"), np.stack([getattr(fit, field) for fit in fits]), {"long_name": meaning})
     made["tail_index_interval"] = (
         ("bound", "noise_definition", "lag"),
-        np.stack([fit[3] for fit in fits], axis=1),
+        np.stack([fit.alpha_interval for fit in fits], axis=1),
         {"long_name": "interval of the tail index"},
+    )
+    replicates = max(199, math.ceil(2 * len(projection) / (1 - LEVEL)))  # so many that a test over all lags can reject
+    made["goodness_of_fit"] = (
+        "lag",
+        stable.goodness_of_fit(projection.T, whole, rng, replicates).p_value,
+        {"long_name": "p-value of the fit to the whole gradient: small where the numbers are not stable"},
     )
     return made.assign_coords(bound=["low", "high"], noise_definition=["lag", "total"])
 
@@ -106,11 +112,3 @@ def _window_interval(made: xr.Dataset, settings: DiagnosticSettings) -> xr.DataA
         dims=("bound", "definition", "budget"),
         attrs={"long_name": "interval of the learnability window H_N along the directions found", "units": "steps"},
     )
-
-
-def _tail(values: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Fit a stable law to every lag's numbers (lags, sequences): α, scale, p-value of the fit, and the ends of α's interval (2, lags)."""
-    fitted = stable.fit(values.T, confidence=LEVEL)
-    replicates = math.ceil(2 * len(values) / (1 - LEVEL))  # so many that a test over all lags can reject
-    goodness = stable.goodness_of_fit(values.T, fitted, rng, max(199, replicates))
-    return np.asarray(fitted.alpha), np.asarray(fitted.scale), np.asarray(goodness.p_value), np.stack(fitted.alpha_interval)

@@ -72,7 +72,8 @@ class Observation:
         for part in self._parts(self.for_numbers):
             scan, delta = self.subject.read(part)
             whole = scan.whole_gradient(delta)
-            along = [(gradient * w).sum(-1) for (_, gradient), w in zip(scan.lag_parts(delta, self.lags), directions, strict=True)]
+            carried = scan.lag_adjoints(delta, self.lags)
+            along = [scan.along(rows, times, w) for (_, rows, times), w in zip(carried, directions, strict=True)]
             self._numbers.append((torch.stack(along), directions @ whole.T))
             advance(len(part))
 
@@ -92,7 +93,8 @@ class Observation:
         total = torch.zeros((), dtype=torch.float64)
         for part in self._parts(self.for_directions):
             scan, delta = self.subject.read(part)
-            total = total + torch.stack([gradient.sum(0) for _, gradient in scan.lag_parts(delta, self.lags)])
+            means = [scan.mean_gradient(rows, times) for _, rows, times in scan.lag_adjoints(delta, self.lags)]
+            total = total + len(part) * torch.stack(means)
             advance(len(part))
         scaled = total / total.abs().amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)  # so that no square underflows
         return scaled / scaled.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)

@@ -167,6 +167,37 @@ class Scan:
 
         return torch.func.vmap(of_sequence)(self.inputs[:, times], self.history[:, :-1][:, times], rows)
 
+    def mean_gradient(self, rows: Tensor, times: slice) -> Tensor:
+        """Give the mean over sequences of `gradients`, whose arguments are the same, shape (number of parameters,)."""
+        share = torch.full((len(rows),), 1 / len(rows), dtype=rows.dtype)
+        return self._weighted(rows, times, share)
+
+    def along(self, rows: Tensor, times: slice, direction: Tensor) -> Tensor:
+        """Give `gradients` along one direction in parameter space, ``Σ_t λ_tᵀ B_t w``, without forming any.
+
+        Args:
+            rows: λ, shape (B, steps, S).
+            times: The steps they belong to.
+            direction: w, shape (number of parameters,).
+
+        Returns:
+            Shape (B,).
+        """
+        share = torch.ones(len(rows), dtype=rows.dtype, requires_grad=True)  # of each sequence in a sum, which is linear in the shares
+        with torch.enable_grad():
+            (found,) = torch.autograd.grad(self._weighted(rows, times, share) @ direction, share)
+        return found
+
+    def _weighted(self, rows: Tensor, times: slice, share: Tensor) -> Tensor:
+        """Add up sequences' gradients times a share of each, shape (number of parameters,)."""
+        recurrence = self.recurrence
+        with torch.enable_grad():
+            given = {name: part.clone().requires_grad_() for name, part in recurrence.parameters.items()}
+            after = recurrence.step(given, self.inputs[:, times].flatten(0, 1), self.history[:, :-1][:, times].flatten(0, 1))
+            total = (rows * after.view_as(rows)).sum((1, 2)) @ share
+            parts = torch.autograd.grad(total, list(given.values()), create_graph=share.requires_grad, materialize_grads=True)
+        return torch.cat([part.flatten() for part in parts])
+
     def whole_gradient(self, loss_gradients: Tensor) -> Tensor:
         """Give every sequence's gradient, all lags together, by the backward recursion ``λ_t = δ_t + λ_{t+1} J_{t+1}`` of Eq. (3).
 
@@ -194,6 +225,15 @@ class Scan:
         Yields:
             The lag, and its part, shape (B, number of parameters).
         """
+        for lag, rows, times in self.lag_adjoints(loss_gradients, lags):
+            yield lag, self.gradients(rows, times)
+
+    def lag_adjoints(self, loss_gradients: Tensor, lags: list[int]) -> Iterator[tuple[int, Tensor, slice]]:
+        """Carry every end's loss gradient back over each lag, ``δ_tᵀ M_{t,ℓ}``; the arguments are those of `lag_parts`.
+
+        Yields:
+            The lag, the rows, shape (B, steps, S), and the steps t − ℓ they belong to.
+        """
         first = first_end(loss_gradients)
         rows = loss_gradients[:, first:]
         for lag in range(lags[-1] + 1):
@@ -202,7 +242,7 @@ class Scan:
                 steps = slice(begin - lag + 1, self.length - lag + 1)
                 rows = self.jacobian(steps).pull(rows[:, steps.start - steps.stop :, None]).squeeze(-2)
             if lag in lags:
-                yield lag, self.gradients(rows, slice(begin - lag, self.length - lag))
+                yield lag, rows, slice(begin - lag, self.length - lag)
 
     def rates(self, lags: list[int], ends: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
         """Take the diagonal of the transport itself, and weigh what stands beside it.

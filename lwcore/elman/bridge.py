@@ -17,12 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from lwcore.arguments import instance_of, integer_in, lag_list, real_array, real_in, require
 from lwcore.bounds import sample_complexity
 from lwcore.decay import DecayLaw
+from lwcore.elman.activations import Activation
 from lwcore.elman.network import ElmanNetwork, checked_inputs, scan
 from lwcore.window import learnability_window, regime_window
 
 Array = NDArray[np.float64]
 
 _GAUSSIAN = 2.0  # tail index of the noise
+_BLOCK = 2048  # neurons whose rates are held at a time, to stay in the cache
 
 
 def log_rates(network: ElmanNetwork, inputs: ArrayLike) -> Array:
@@ -38,12 +40,15 @@ def log_rates(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
     integer_in("inputs.shape[1]", sequences.shape[1], 2)
-    factors = [
-        np.abs(network.recurrent_weights * network.activation.slope_from(pre, state))
-        for _, pre, state in scan(network.parameters, sequences, network.activation)
-    ]
+    return _log_rates(network.parameters, sequences, network.activation)
+
+
+def _log_rates(parameters: Array, inputs: Array, activation: Activation) -> Array:
+    """Return `log_rates` of an even number of neurons, shape (n, T − 1, neurons)."""
+    factors = [np.abs(parameters[:, 0] * activation.slope_from(pre, state)) for _, pre, state in scan(parameters, inputs, activation)]
+    newest_first = np.stack(factors[:0:-1], axis=1)
     with np.errstate(divide="ignore"):
-        newest_first = np.log(np.stack(factors[:0:-1], axis=1))
+        np.log(newest_first, out=newest_first)
     return np.cumsum(newest_first, axis=1, out=newest_first)
 
 
@@ -58,8 +63,16 @@ def log_envelope(network: ElmanNetwork, inputs: ArrayLike) -> Array:
         Logarithms at ℓ = 1 … T − 1, shape (T − 1,); never above ``ℓ log(α_m σ₁)`` with ``α_m = max |W_ii|``.
     """
     instance_of("network", network, ElmanNetwork)
-    rates = log_rates(network, inputs)
-    return np.logaddexp.reduce(rates, axis=(0, 2)) - math.log(rates.shape[0] * rates.shape[2])
+    sequences = checked_inputs(inputs, network.dimension)
+    integer_in("inputs.shape[1]", sequences.shape[1], 2)
+    rows = network.parameters[: network.width // network.repeats]
+    sums = []
+    for start in range(0, len(rows), _BLOCK):
+        rates = _log_rates(rows[start : start + _BLOCK], sequences, network.activation)
+        largest = np.maximum(rates.max(axis=(0, 2)), np.finfo(np.float64).min)
+        with np.errstate(divide="ignore"):
+            sums.append(largest + np.log(np.exp(rates - largest[:, None]).sum(axis=(0, 2))))
+    return np.logaddexp.reduce(sums, axis=0) - math.log(len(sequences) * len(rows))
 
 
 def _checked(log_f: ArrayLike) -> Array:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import instance_of, integer_in, real_in
-from lwcore.elman.gradients import risk_gradient
+from lwcore.arguments import instance_of, integer_in, real_in, sequence_of
+from lwcore.elman.gradients import risk_gradients
 from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_radii, checked_targets
 
 Array = NDArray[np.float64]
@@ -79,32 +80,67 @@ def gradient_descent(
     Raises:
         ValueError: If an argument is out of range, or the risk grows beyond all numbers (the step size is then too large).
     """
-    instance_of("initial", initial, ElmanNetwork)
-    sequences = checked_inputs(inputs, initial.dimension)
+    return gradient_descents([instance_of("initial", initial, ElmanNetwork)], inputs, targets, step_size, steps, radii=radii)[0]
+
+
+def gradient_descents(
+    initials: Sequence[ElmanNetwork],
+    inputs: ArrayLike,
+    targets: ArrayLike,
+    step_size: float,
+    steps: int,
+    *,
+    radii: tuple[float, float] | None = None,
+) -> list[Descent]:
+    """Descend from several starts at once, each as by `gradient_descent`, whose other arguments are the same.
+
+    Args:
+        initials: Networks of one width, with one activation.
+        inputs: Sequences.
+        targets: Targets.
+        step_size: η.
+        steps: τ.
+        radii: Projection radii, or None.
+
+    Returns:
+        The runs.
+
+    Raises:
+        ValueError: As `gradient_descent`, or if the networks differ in width or activation.
+    """
+    starts = [instance_of("initials", one, ElmanNetwork) for one in sequence_of("initials", initials)]
+    if len({(one.parameters.shape, one.activation.name) for one in starts}) != 1:
+        raise ValueError(f"initials: {len(starts)} networks; must be one or more, of one width, dimension and activation.")
+    first, activation = np.stack([one.parameters for one in starts]), starts[0].activation
+    readouts, root = np.stack([one.readout for one in starts]), starts[0].width ** 0.5
+    sequences = checked_inputs(inputs, starts[0].dimension)
     wanted = checked_targets(targets, sequences)
     step_size, steps = real_in("step_size", step_size, "(0, inf)"), integer_in("steps", steps, 1)
-    ball = None if radii is None else [radius / initial.width**0.5 for radius in checked_radii(radii, "(0, inf)")]
-    network, total = initial, np.zeros_like(initial.parameters)
-    record = np.empty((3, steps))
+    ball = None if radii is None else [radius / root for radius in checked_radii(radii, "(0, inf)")]
+    moved, total = np.zeros_like(first), np.zeros_like(first)
+    record = np.empty((3, steps, len(starts)))
     for s in range(steps):
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            risk, gradient = risk_gradient(network, sequences, wanted)
-        if not (np.isfinite(risk) and np.isfinite(gradient).all()):
+            risk, gradient = risk_gradients(first + moved, readouts, activation, sequences, wanted)
+        if not (np.isfinite(risk).all() and np.isfinite(gradient).all()):
             raise ValueError(f"step_size = {step_size!r}: the risk or its gradient overflows at step {s}; take a smaller one.")
-        moved = network.parameters - initial.parameters
-        record[:, s] = risk, *(initial.width**0.5 * row_norms(part).max() for part in (moved[:, :1], moved[:, 1:]))
-        total += network.parameters
+        record[:, s] = risk, *(root * row_norms(part).max(axis=-1) for part in (moved[..., :1], moved[..., 1:]))
+        total += first + moved
         moved = moved - step_size * gradient
-        network = initial.at(initial.parameters + (moved if ball is None else projected(moved, *ball)))
-    return Descent(network, initial.at(total / steps), *record)
+        if ball is not None:
+            moved = projected(moved, *ball)
+    ends, means = first + moved, total / steps
+    return [Descent(one.at(ends[k]), one.at(means[k]), *record[..., k]) for k, one in enumerate(starts)]
 
 
 def projected(moved: Array, recurrent_radius: float, input_radius: float) -> Array:
-    """Return the nearest displacement, shape (m, 1 + d), whose rows lie in the two balls, radii not divided by √m."""
-    scale = np.minimum(1.0, input_radius / np.maximum(row_norms(moved[:, 1:]), input_radius))
-    return np.column_stack([np.clip(moved[:, 0], -recurrent_radius, recurrent_radius), moved[:, 1:] * scale[:, None]])
+    """Return the nearest displacement, shape (..., m, 1 + d), whose rows lie in the two balls, radii not divided by √m."""
+    near = moved.copy()
+    np.clip(moved[..., 0], -recurrent_radius, recurrent_radius, out=near[..., 0])
+    near[..., 1:] *= np.minimum(1.0, input_radius / np.maximum(row_norms(moved[..., 1:]), input_radius))[..., None]
+    return near
 
 
 def row_norms(rows: Array) -> Array:
-    """Return the Euclidean norm of each row, shape (m, k) -> (m,)."""
-    return np.sqrt(np.square(rows).sum(axis=1))
+    """Return the Euclidean norm of each row, shape (..., k) -> (...)."""
+    return np.sqrt(np.einsum("...k,...k->...", rows, rows))

@@ -66,21 +66,42 @@ def risk_gradient(network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike) 
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
     wanted = checked_targets(targets, sequences)
-    states, slopes, outputs = [], [], []
-    for previous, pre, state in scan(network.parameters, sequences, network.activation):
-        states.append(previous)
-        slopes.append(network.activation.slope_from(pre, state))
-        outputs.append(network.read(state))
-    residuals = np.stack(outputs, axis=1) - wanted
-    weight = 2 / (len(sequences) * network.width**0.5) * network.readout
-    gradient = np.zeros_like(network.parameters)
-    arriving = np.zeros_like(slopes[0])  # ∂R/∂z_{t+1} times ∂z_{t+1}/∂H_t
-    for step in reversed(range(len(slopes))):
-        adjoint = (residuals[:, step, None] * weight + arriving) * slopes[step]
-        gradient[:, 0] += (adjoint * states[step]).sum(axis=0)
-        gradient[:, 1:] += adjoint.T @ sequences[:, step]
-        arriving = adjoint * network.recurrent_weights
-    return float(np.square(residuals).sum(axis=1).mean()), gradient
+    risks, gradients = risk_gradients(network.parameters[None], network.readout[None], network.activation, sequences, wanted)
+    return float(risks[0]), gradients[0]
+
+
+def risk_gradients(parameters: Array, readouts: Array, activation: Activation, inputs: Array, targets: Array) -> tuple[Array, Array]:
+    """Return the empirical risks of several networks of one width, and their gradients, as `risk_gradient` does for one.
+
+    Args:
+        parameters: Rows of each network, shape (s, m, 1 + d).
+        readouts: Their readout weights, shape (s, m).
+        activation: The activation σ.
+        inputs: Sequences, shape (n, T, d).
+        targets: Y_1 … Y_T, shape (n, T).
+
+    Returns:
+        Risks, shape (s,), and gradients, shape (s, m, 1 + d).
+    """
+    (count, width), (n, length, d) = readouts.shape, inputs.shape
+    recurrent, by_step = parameters[..., 0], inputs.swapaxes(0, 1)
+    pre = (by_step @ parameters[..., 1:].reshape(-1, d).T).reshape(length, n, count, width)
+    states = np.zeros((1 + length, n, count, width))
+    for step, z in enumerate(pre):
+        z += recurrent * states[step]
+        states[step + 1] = activation.value(z)
+    slopes, signed = activation.slope_from(pre, states[1:]), states[1:] * readouts
+    outputs = (signed[..., : width // 2] + signed[..., width // 2 :]).sum(axis=-1) / width**0.5  # partners first, as in `read`
+    residuals = outputs - targets.T[..., None]  # (T, n, s)
+    adjoints = residuals[..., None] * (2 / (n * width**0.5) * readouts)
+    for step in reversed(range(length)):  # ∂R/∂z_t, with what arrives from the step behind
+        if step + 1 < length:
+            adjoints[step] += adjoints[step + 1] * recurrent
+        adjoints[step] *= slopes[step]
+    gradients = np.empty_like(parameters)
+    gradients[..., 0] = np.einsum("tnsm,tnsm->sm", adjoints, states[:-1])
+    gradients[..., 1:] = np.tensordot(adjoints, by_step, ((0, 1), (0, 1)))
+    return np.square(residuals).sum(axis=0).mean(axis=0), gradients
 
 
 def linear_model(initial: ElmanNetwork, parameters: ArrayLike, inputs: ArrayLike) -> Array:

@@ -69,7 +69,7 @@ def compare(case: Study, width: int, rng: np.random.Generator, *, starts: int = 
     constants = [problem.constants(alpha_m, printed) for printed in _FORMS]
     found: dict[str, Comparison] = {}
     for quantity, name in LETTERS.items():
-        extreme = largest(quantity, problem.sigma, alpha_m, problem.length, tries=1)
+        extreme = largest(quantity, problem.sigma, alpha_m, problem.length)
         found[name] = Comparison([getattr(c, f"log_{quantity}") for c in constants], np.array([extreme.value]))
 
     errors = approximation_errors(case, [width], starts, rng)

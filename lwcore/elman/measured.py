@@ -14,16 +14,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lwcore.arguments import finite_array, flag, generator, instance_of, integer_in, one_of, real_in, require, sequence_of
+from lwcore.elman.activations import Activation
 from lwcore.elman.bounds import Problem, Radii
-from lwcore.elman.descent import Descent, gradient_descent, projected, row_norms
-from lwcore.elman.gradients import hidden_gradients, linear_model
+from lwcore.elman.descent import Descent, gradient_descents, projected, row_norms
+from lwcore.elman.gradients import linear_model, stream_gradients
 from lwcore.elman.kernel import finite_kernel, limiting_kernel
-from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_radii, even_width, symmetric_initialisation
+from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_radii, even_width, scan, symmetric_initialisation
 from lwcore.elman.transport import TransportMaps, transport_target, transported
 
 Array = NDArray[np.float64]
 
 _BLOCK = 32  # sequences whose targets are computed at a time, to stay in the cache
+_TOGETHER = 1 << 16  # states of networks that descend together, likewise
 
 
 class Slope(NamedTuple):
@@ -245,23 +247,22 @@ def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, e
     flag("error", error)
     integer_in("steps", steps, 1)
     inputs = checked_inputs(finite_array("sequence", sequence, ndim=2)[None], initial.dimension)
-    at_start, first = _last_step(initial, inputs)
     balls = [radius / initial.width**0.5 for radius in checked_radii(radii, "(0, inf)")]
-    signs, best = initial.readout[:, None], np.full(initial.width, -np.inf)
-    for push in _PUSHES:
-        moved = np.zeros_like(initial.parameters)
-        moved[:, :2] = balls * np.array(push)
-        for _ in range(steps):
-            state, gradient = _last_step(initial.at(initial.parameters + moved), inputs)
-            gain, uphill = state - at_start, gradient
-            if error:
-                gain, uphill = gain - np.sum(first * moved, axis=1), uphill - first
-            best = np.maximum(best, initial.readout * gain)
-            uphill = signs * uphill
-            lengths = np.column_stack([np.abs(uphill[:, :1]), np.repeat(row_norms(uphill[:, 1:])[:, None], initial.dimension, axis=1)])
-            sizes = np.array([balls[0], *[balls[1]] * initial.dimension])
-            moved = projected(moved + 0.5 * sizes * uphill / np.maximum(lengths, 1e-300), *balls)
-    return float(best.sum() / initial.width**0.5)
+    start, readout = (np.concatenate([array] * len(_PUSHES)) for array in (initial.parameters, initial.readout))  # all climbs at once
+    at_start, first = _last_step(start, inputs, initial.activation)
+    moved, best = np.zeros_like(start), np.full(len(start), -np.inf)
+    moved[:, :2] = balls * np.repeat(_PUSHES, initial.width, axis=0)
+    sizes = np.array([balls[0], *[balls[1]] * initial.dimension])
+    for _ in range(steps):
+        state, gradient = _last_step(start + moved, inputs, initial.activation)
+        gain, uphill = state - at_start, gradient
+        if error:
+            gain, uphill = gain - np.sum(first * moved, axis=1), uphill - first
+        best = np.maximum(best, readout * gain)
+        uphill = readout[:, None] * uphill
+        lengths = np.column_stack([np.abs(uphill[:, :1]), np.repeat(row_norms(uphill[:, 1:])[:, None], initial.dimension, axis=1)])
+        moved = projected(moved + 0.5 * sizes * uphill / np.maximum(lengths, 1e-300), *balls)
+    return float(best.reshape(len(_PUSHES), -1).max(axis=0).sum() / initial.width**0.5)
 
 
 _PUSHES = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
@@ -291,10 +292,10 @@ def descents(
     eta = 1 / (case.problem.length * steps**0.5) if step_size is None else step_size
     radii = case.problem.radii(None) if project else None
     even_width("width", width)
-    return [
-        gradient_descent(case.start(width, rng), case.inputs, case.targets, eta, steps, radii=radii)
-        for _ in range(integer_in("starts", starts, 1))
-    ]
+    initials = [case.start(width, rng) for _ in range(integer_in("starts", starts, 1))]
+    at_once = max(1, _TOGETHER // (case.targets.size * width))
+    groups = (initials[i : i + at_once] for i in range(0, starts, at_once))
+    return [run for group in groups for run in gradient_descents(group, case.inputs, case.targets, eta, steps, radii=radii)]
 
 
 def _circle(angles: Array) -> Array:
@@ -302,6 +303,8 @@ def _circle(angles: Array) -> Array:
     return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
 
 
-def _last_step(network: ElmanNetwork, inputs: Array) -> tuple[Array, Array]:
+def _last_step(parameters: Array, inputs: Array, activation: Activation) -> tuple[Array, Array]:
     """Return H_T, shape (m,), and its derivatives, shape (m, 1 + d), for one sequence."""
-    return network.hidden(inputs)[0, -1], hidden_gradients(network, inputs)[0, -1]
+    *_, (_, _, state) = scan(parameters, inputs, activation)
+    *_, gradient = stream_gradients(parameters, inputs, activation)
+    return state[0], gradient[0].T

@@ -122,7 +122,8 @@ class SymmetricStable:
         ratio = np.abs(finite_array("shift", shift)) / self.scale
         if self.alpha == 2:
             return ((ratio / 2) ** 2)[()]
-        return np.reshape([_unit_divergence(self.alpha, float(r)) for r in ratio.flat], ratio.shape)[()]
+        different, place = np.unique(ratio, return_inverse=True)
+        return np.array([_unit_divergence(self.alpha, float(r)) for r in different])[place].reshape(ratio.shape)[()]
 
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Array:
         """Draw independent values by the method of Chambers, Mallows and Stuck (1976).

@@ -31,6 +31,7 @@ _NEAR_TERMS, _FAR_TERMS = 26, 41
 _HIGHEST_RAY_ALPHA = 1.85
 _BLOCK = 256  # points per block of an integral: about a megabyte of temporaries, whatever the number of points
 _PANEL_NODES = 16
+_AT_ONCE = 1 << 13  # points at which polynomials are evaluated together, to stay in the cache
 
 
 class StandardLaw(Protocol):
@@ -168,10 +169,14 @@ class _Stable:
         flat = np.ravel(x)
         result = np.full(flat.size, np.nan)
         is_near, is_far = flat < self.near_end, flat > self.far_start
-        for region, evaluate in ((is_near, near), (is_far, far), (~(is_near | is_far | np.isnan(flat)), between)):
+        rest = np.flatnonzero(~(is_near | is_far | np.isnan(flat)))
+        if rest.size:
+            result[rest] = between(flat[rest])
+        for region, series in ((is_near, near), (is_far, far)):
             index = np.flatnonzero(region)
-            if index.size:
-                result[index] = evaluate(flat[index])
+            for start in range(0, index.size, _AT_ONCE):
+                some = index[start : start + _AT_ONCE]
+                result[some] = series(flat[some])
         return result.reshape(np.shape(x))
 
     def between(self, x: Array, *rows: int) -> Array:
@@ -303,14 +308,16 @@ class _PanelTable:
 
     def __call__(self, x: Array, rows: tuple[int, ...]) -> Array:
         """Return some rows of the integral, shape (rows, points), at the points `x`, shape (points,)."""
-        panel = np.clip(np.searchsorted(self.edges, x) - 1, 0, self.half.size - 1)
-        local = (x - self.centre[panel]) / self.half[panel]
         result = np.empty((len(rows), x.size))
-        for out, row in zip(result, rows, strict=True):
-            out[:] = self.coefficient[row, -1][panel]
-            for coefficient in self.coefficient[row, -2::-1]:
-                out *= local
-                out += coefficient[panel]
+        for start in range(0, x.size, _AT_ONCE):
+            part = x[start : start + _AT_ONCE]
+            panel = np.clip(np.searchsorted(self.edges, part) - 1, 0, self.half.size - 1)
+            local = (part - self.centre[panel]) / self.half[panel]
+            for out, row in zip(result[:, start : start + _AT_ONCE], rows, strict=True):
+                out[:] = self.coefficient[row, -1][panel]
+                for coefficient in self.coefficient[row, -2::-1]:
+                    out *= local
+                    out += coefficient[panel]
         return result
 
 

@@ -179,8 +179,8 @@ DOORS = [
         length=integer(2, 1),
         dimension=integer(1, 1),
         seed=integer(0, 0),
-        rounds=integer(1, 1),
-        tries=integer(1, 1),
+        draws=integer(1, 1),
+        climbs=integer(1, 1),
     ),
     Door(
         cutoff.kernel_growth,

@@ -19,6 +19,9 @@ MODULES = {
 }
 
 NAMES = {
+    "lwcore.aggregation.estimates": "behind `aggregate`, the measured exponents and `resampled`",
+    "lwcore.aggregation.measured_exponents": "behind `measured_exponent`, which hands its arguments on",
+    "lwcore.bounds.divergence.lan_expansions": "behind `lan_expansion`, which hands its arguments on",
     "lwcore.bounds.information.graded_rule": "nodes of a quadrature, behind `mutual_information`",
     "lwcore.cells.base.Cell": "abstract; its families have rows",
     "lwcore.cells.base.Cell.checked_inputs": "the check behind `forward`, `trace` and `unrolled`",
@@ -39,10 +42,12 @@ NAMES = {
     "lwcore.elman.bounds.Problem.constants": "called by the bounds, with a checked problem",
     "lwcore.elman.bounds.parts": "splits a bound that `theorem_1` has made",
     "lwcore.elman.constants.log_sum": "adds logarithms, behind the constants",
-    "lwcore.elman.descent.projected": "called every step of `gradient_descent`",
-    "lwcore.elman.descent.row_norms": "called every step of `gradient_descent`",
+    "lwcore.elman.descent.gradient_descents": "behind `gradient_descent`, which hands its arguments on",
+    "lwcore.elman.descent.projected": "called every step of `gradient_descents`",
+    "lwcore.elman.descent.row_norms": "called every step of `gradient_descents`",
     "lwcore.elman.extremes.derivatives": "called by the search of `largest`",
     "lwcore.elman.extremes.size_of": "called by the search of `largest`",
+    "lwcore.elman.gradients.risk_gradients": "called every step of `gradient_descents`",
     "lwcore.elman.gradients.stream_gradients": "behind the gradients, a step at a time",
     "lwcore.elman.gradients.stream_tangents": "behind `linear_model`, a step at a time",
     "lwcore.elman.network.scan": "behind the outputs, a step at a time",
