@@ -7,15 +7,17 @@ as it is elsewhere in this package; with base rates ``Λ^(q)`` of the neurons in
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import xarray as xr
-from torch import Tensor
 
 from lwcore.arguments import instance_of
 from lwcore.labelled import array_with
-from lwcore.network import Network
+
+if TYPE_CHECKING:  # what only reads results needs no PyTorch
+    from torch import Tensor
+
+    from lwcore.network import Network
 
 
 def base_rates(network: Network, optimizer: dict[str, Any]) -> Tensor:
@@ -34,6 +36,10 @@ def base_rates(network: Network, optimizer: dict[str, Any]) -> Tensor:
     Raises:
         ValueError: If it is no state of an optimiser with one group of parameters.
     """
+    import torch
+
+    from lwcore.network import Network
+
     instance_of("network", network, Network)
     if not isinstance(optimizer, dict) or not {"param_groups", "state"} <= set(optimizer) or len(optimizer["param_groups"]) != 1:
         keys = list(optimizer) if isinstance(optimizer, dict) else type(optimizer).__name__

@@ -19,14 +19,13 @@ from matplotlib.lines import Line2D
 from lwcore.arguments import one_of
 from lwcore.bounds import rate_exponent
 from lwcore.config import Config
-from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, legend_above, model_band, signed
+from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, density, legend_above, model_band, signed
 from lwcore.inference import probes, window_of
 from lwcore.window import fit_decay
 
 # An optimiser meets the lag's part inside the noise of the whole gradient; sequences' numbers have a variance (see `tables.concentration`).
 _OPTIMISER = {"rule": "tested", "definition": "supremum", "noise_definition": "total", "reading": "variance"}
 
-# What `seaborn.set_theme(style="ticks", font_scale=0.85)` sets, without the second that its import takes.
 _TICKS = {"color": "0.15", "labelsize": 9.35, "major.size": 6, "major.width": 1.25, "minor.size": 4, "minor.width": 1}
 _STYLE: Any = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
@@ -44,7 +43,7 @@ _STYLE: Any = {
 
 
 def use_book_style() -> None:
-    """Set a style like seaborn's for papers, with transparent backgrounds, and vector graphics in notebooks."""
+    """Set the style of seaborn's "ticks" at a scale of 0.85, with transparent backgrounds, and vector graphics in notebooks."""
     plt.rcParams.update(_STYLE)
     try:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
@@ -202,8 +201,6 @@ def spectra(results: xr.Dataset) -> Figure:
     Returns:
         The figure. Neurons of all seeds are pooled; those whose rates do not decay are left out and counted in the title.
     """
-    import seaborn  # here, as its import costs more than the rest of this module
-
     shown = [o for o in ("zeroth", "exact") if o in results.order.values]
     figure, panels = canvas(len(shown), width=7.6, sharex=True)
     for axes, order in zip(panels, shown, strict=True):
@@ -216,7 +213,7 @@ def spectra(results: xr.Dataset) -> Figure:
                 for value in np.unique(tau.round(6)):
                     axes.axvline(value, color=COLOURS[model], lw=1.5, label=model if value == np.unique(tau.round(6))[0] else None)
             else:
-                seaborn.kdeplot(x=tau, log_scale=True, ax=axes, color=COLOURS[model], label=model, fill=True, alpha=0.25, cut=0)
+                density(axes, tau, fill=True, color=COLOURS[model], label=model)
         axes.set(
             xlabel="time scale τ (steps)",
             ylabel="density over log τ",

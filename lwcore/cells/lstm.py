@@ -64,6 +64,12 @@ class LSTMJacobian(FactoredJacobian):
         of_cell = torch.addcmul(through_input * of_input, through_forget, of_forget).addcmul_(through_own, own)
         return CondensedLSTMJacobian(self.retention, self.expression, of_cell, self.into_output.unsqueeze(-1) * of_output)
 
+    def dense(self) -> Tensor:
+        """Form the matrix, block by block."""
+        formed, expression, carried = self.condensed(), self.expression.unsqueeze(-1), torch.diag_embed(self.retention)
+        shown = torch.cat([formed.into_output + expression * formed.into_cell, expression * carried], dim=-1)
+        return torch.cat([shown, torch.cat([formed.into_cell, carried], dim=-1)], dim=-2)
+
     def of_cell(self, rows: Tensor) -> Tensor:
         """Add up what adjoints of (h, c) say about c_t: ``λ_h ⊙ e + λ_c``, shape (..., k, H)."""
         output, cell = rows.chunk(2, dim=-1)
@@ -204,7 +210,7 @@ class LSTMTrace(Trace):
 
     def tangent(self, direction: dict[str, Tensor]) -> Tensor:
         """Give ``B_t w``, of h and then of c: shape (B, T, 2H)."""
-        pre = preactivation(direction, self.inputs, self.history[:, :-1])
+        pre = self._preactivations(direction)
         moved = self.jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
         if self.norm is None:
             return moved

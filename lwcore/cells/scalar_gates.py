@@ -144,7 +144,7 @@ class ScalarGateTrace(Trace):
 
     def tangent(self, direction: dict[str, Tensor]) -> Tensor:
         """Give ``B_t w``."""
-        pre = preactivation(direction, self.inputs, self.previous)
+        pre = self._preactivations(direction)
         moved = self.jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
         if self.norm is None:
             return moved
