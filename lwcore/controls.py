@@ -10,10 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy import special, stats
+from scipy import special
 
 from lwcore.arguments import generator, integer_in, one_of, real_in, sequence_of
 from lwcore.bounds import sample_complexity
+from lwcore.calibration import binomial_interval
 from lwcore.config import Config, DiagnosticSettings
 from lwcore.inference import holm, infer, probes, significant
 from lwcore.labelled import dataset_with
@@ -52,13 +53,12 @@ def invariances(results: xr.Dataset, rng: np.random.Generator, models: list[str]
         "four times as many numbers N": (lambda numbers: numbers, settings.model_copy(update={"budgets": refined})),
         "sequences in another order": (lambda numbers: numbers.isel(sequence=order), settings),
     }
-    counts = dict.fromkeys(controls, np.zeros(2, int))
-    for model in models or results.model.values:
-        numbers = _numbers(results.sel(model=model).isel(seed=0)).expand_dims(source=["error"])
-        plain = infer(numbers, settings).window
-        for name, (change, changed_settings) in controls.items():
-            differs = infer(change(numbers), changed_settings).window.sel(budget=list(budgets)) != plain
-            counts[name] = counts[name] + [differs.size, int(differs.sum())]
+    chosen = results if models is None else results.sel(model=models)
+    numbers = _numbers(chosen.isel(seed=0)).expand_dims(source=["error"])
+    plain, counts = infer(numbers, settings).window, {}
+    for name, (change, changed_settings) in controls.items():
+        differs = infer(change(numbers), changed_settings).window.sel(budget=list(budgets)) != plain
+        counts[name] = [differs.size, int(differs.sum())]
     return pd.DataFrame.from_dict(counts, orient="index", columns=["windows", "changed"]).rename_axis("control")
 
 
@@ -262,5 +262,5 @@ def _rescaled(numbers: xr.Dataset, factor: float) -> xr.Dataset:
 
 def _share(successes: int, trials: int) -> str:
     """Write a share in percent with its exact interval."""
-    interval = stats.binomtest(successes, trials).proportion_ci(0.95, "exact")
-    return f"{100 * successes / trials:.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+    low, high = binomial_interval(successes, trials)
+    return f"{100 * successes / trials:.1f} ({100 * low:.1f} to {100 * high:.1f})"

@@ -125,8 +125,8 @@ def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Netw
         A float64 copy of each network, by model and seed.
     """
     with _one_thread():
-        make = _trained if trained else _start
-        return {(model, seed): make(config, model, seed).double() for model, seed in config.members}
+        made = ((_trained(config, *member).network if trained else _start(config, *member)) for member in config.members)
+        return {member: network.double() for member, network in zip(config.members, made, strict=True)}
 
 
 def fresh_sequences(config: Config, seed: int, n_sequences: int | None = None) -> tasks.Sequences:
@@ -266,7 +266,12 @@ def run_member(
         return before
     with _one_thread():
         task = task_of(config, seed)
-        network, losses, snapshots, optimizer = trained or _train(config, model, [seed], partial, advance, prepare=prepare)[0]
+        if trained is None:
+            alone = partial is None and prepare is None
+            trained = (
+                _trained(config, model, seed, advance) if alone else _train(config, model, [seed], partial, advance, prepare=prepare)[0]
+            )
+        network, losses, snapshots, optimizer = trained
         fresh = tasks.sample(task, config.diagnostics.sequences, _rng(seed, Stream.DIAGNOSTICS))
         # Directions and null noise are the member's own, so that nulls of different models are independent draws.
         measure_seed = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
@@ -312,20 +317,24 @@ def _start(config: Config, model: str, seed: int) -> Network:
     return Network(cell, generator)
 
 
-def _trained(config: Config, model: str, seed: int) -> Network:
+def _trained(config: Config, model: str, seed: int, advance: Callable[[int], None] = lambda steps: None) -> Trained:
     """Train a network, or read it where one like it was kept."""
     if "LWCORE_NETWORKS" not in os.environ:
-        return _train(config, model, [seed])[0].network
-    folder = Path(os.environ["LWCORE_NETWORKS"]) / f"{config.fingerprint}-{results.code_fingerprint()}"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{model}-{seed}.pt"
+        return _train(config, model, [seed], advance=advance)[0]
+    own = config.but(models=[model], seeds=[seed])  # whatever else a configuration holds
+    path = Path(os.environ["LWCORE_NETWORKS"]) / results.code_fingerprint() / f"{model}-{seed}-{own.fingerprint}.pt"
+    path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         if not path.exists():
-            state = _train(config, model, [seed])[0].network.state_dict()
-            results.write_atomically(path, lambda part: torch.save(state, part))
+            trained = _train(config, model, [seed], advance=advance)[0]
+            kept = (trained.network.state_dict(), *trained[1:])
+            results.write_atomically(path, lambda part: torch.save(kept, part))
+            return trained
+    advance(config.training.steps)
+    state, *rest = torch.load(path, weights_only=True)
     network = _start(config, model, seed)
-    network.load_state_dict(torch.load(path, weights_only=True))
-    return network
+    network.load_state_dict(state)
+    return Trained(network, *rest)
 
 
 def _run_together(

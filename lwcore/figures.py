@@ -6,14 +6,25 @@ from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from lwcore.config import Config, Sweep
 
-SHADES = sns.color_palette("colorblind")
+SHADES: Any = (
+    "#0173b2",
+    "#de8f05",
+    "#029e73",
+    "#d55e00",
+    "#cc78bc",
+    "#ca9161",
+    "#fbafe4",
+    "#949494",
+    "#ece133",
+    "#56b4e9",
+)  # seaborn's "colorblind"
 MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 COLOURS = dict(zip(MODELS, SHADES, strict=False))
 MARKERS = dict(zip(MODELS, "osD^v", strict=True))
@@ -49,6 +60,20 @@ def model_band(axes: Axes, x: xr.DataArray, y: xr.DataArray, model: str, *, mark
     band(axes, x, y, color=COLOURS[model], marker=MARKERS[model] if marker else None, ms=4, label=model, **options)
 
 
+def density(axes: Axes, values: NDArray[np.float64], *, fill: bool = False, **line: Any) -> None:
+    """Draw the density of log₁₀ of some values, by Gaussian kernels of Scott's width, from the least to the largest of them."""
+    axes.set_xscale("log")
+    if len(np.unique(values)) < 2:
+        return
+    logs = np.log10(values)
+    width = logs.std(ddof=1) * len(logs) ** -0.2
+    at = np.linspace(logs.min(), logs.max(), 200)
+    height = np.exp(-(((at[:, None] - logs) / width) ** 2) / 2).mean(1) / (width * np.sqrt(2 * np.pi))
+    (drawn,) = axes.plot(10**at, height, **line)
+    if fill:
+        axes.fill_between(10**at, height, color=drawn.get_color(), alpha=0.25, lw=0).sticky_edges.y.append(0)
+
+
 def legend_above(figure: Figure, axes: Axes) -> None:
     """Name the lines of all panels once, above them: what is below is the run they came from."""
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=6, columnspacing=1.0, handlelength=1.5, fontsize=8)
@@ -61,7 +86,8 @@ def done(figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bo
     if ylabel is not None:
         figure.supylabel(ylabel, fontsize=10)
     if trim:
-        sns.despine(figure)
+        for axes in figure.axes:
+            axes.spines[["top", "right"]].set_visible(False)
     plt.close(figure)
     return figure
 

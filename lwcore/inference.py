@@ -194,14 +194,13 @@ def _tails(samples: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
 def _deviation(samples: xr.DataArray) -> xr.DataArray:
     """Standard deviation over sequences, in units of the largest value meanwhile, so that no square leaves the range of a float."""
     unit = abs(samples).max("sequence")
-    return unit * (samples / unit.where(unit > 0, 1.0)).std("sequence", ddof=1)
+    return unit * (samples / unit.where(unit > 0, 1.0)).std("sequence", ddof=1, skipna=False)
 
 
 def _concentration(samples: xr.DataArray) -> xr.DataArray:
     """Exponent p with which means concentrate, spread ∝ N^(−1/p), from the interquartile ranges of block means and of single sequences."""
     means = samples.coarsen(sequence=BLOCK, boundary="trim").mean()
-    block, single = (
-        q.quantile([0.25, 0.75], "sequence", skipna=False).diff("quantile").squeeze("quantile", drop=True) for q in (means, samples)
-    )
+    quartiles = (numbers.quantile([0.25, 0.75], "sequence", skipna=False) for numbers in (means, samples))
+    block, single = (ends.diff("quantile").squeeze("quantile", drop=True) for ends in quartiles)
     with np.errstate(divide="ignore", invalid="ignore"):  # a number that is 0 throughout has no spread, and p is NaN
         return -np.log(BLOCK) / np.log(block / single)

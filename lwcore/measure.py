@@ -18,7 +18,7 @@ leave room for the longest lag. Signs and mean gradients come from one half of t
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -28,7 +28,7 @@ import xarray as xr
 from torch import Tensor
 from torch.nn import functional
 
-from lwcore.arguments import instance_of, integer_in
+from lwcore.arguments import instance_of, integer_in, one_of, sequence_of
 from lwcore.bptt import adjoints, immediate_sensitivity, random_direction, transported
 from lwcore.cells import Trace
 from lwcore.config import DiagnosticSettings
@@ -66,7 +66,9 @@ def measure(network: Network, sequences: Sequences, settings: DiagnosticSettings
     return measured.assign(observed[["statistic", "projection"]].sel(source="error", drop=True).astype(np.float32))
 
 
-def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings, seed: int) -> xr.Dataset:
+def observe(
+    network: Network, sequences: Sequences, settings: DiagnosticSettings, seed: int, sources: Collection[str] = SOURCES
+) -> xr.Dataset:
     """Read rates and, one number a sequence, statistics and projected gradients off a network.
 
     Args:
@@ -74,6 +76,7 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
         sequences: Sequences it was not trained on.
         settings: What to measure.
         seed: Seed of the directions and of the null control's noise.
+        sources: What makes the error: some of ``"error"``, ``"target"`` and ``"noise"``.
 
     Returns:
         ``rate`` (order, lag, unit), the mean of ``|μ|``; ``negative`` (order, lag), the share of rates below 0; ``statistic`` and
@@ -84,6 +87,8 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
     instance_of("sequences", sequences, Sequences)
     instance_of("settings", settings, DiagnosticSettings)
     integer_in("seed", seed, 0)
+    for source in sequence_of("sources", sources):
+        one_of("sources", source, SOURCES)
     sequences.check()
     network = copy.deepcopy(network).double()
     generator = torch.Generator().manual_seed(seed)
@@ -95,13 +100,14 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
         spread = (network(for_numbers.inputs.double()) - for_numbers.targets).std().item()
 
     def read(part: Sequences) -> Iterator[tuple[Trace, Tensor]]:
-        """Trace a part of the sequences batch by batch, with the errors of every source, (source, B, T)."""
+        """Trace a part of the sequences batch by batch, with the errors of the sources, (source, B, T)."""
         at_once = max(1, min(BATCH, STATES // (part.targets.shape[1] * network.cell.hidden_size)))
         for start in range(0, len(part.targets), at_once):
             inputs, targets = (s[start : start + at_once].double() for s in part)
             trace = network.cell.trace(inputs)
             noise = spread * torch.randn(targets.shape, generator=generator, dtype=torch.float64)
-            yield trace, torch.stack([network.residual(trace.outputs, targets), -targets, noise])
+            errors = {"error": network.residual(trace.outputs, targets), "target": -targets, "noise": noise}
+            yield trace, torch.stack([errors[source] for source in sources])
 
     # Loss gradients of all sources and times are this vector times an error; transport is linear, so that it is carried back once.
     pull = network.loss_gradients(torch.ones((), dtype=torch.float64))
@@ -126,7 +132,7 @@ def observe(network: Network, sequences: Sequences, settings: DiagnosticSettings
         coords={
             "order": list(settings.orders),
             "lag": ("lag", lags, {"long_name": "lag ℓ", "units": "steps"}),
-            "source": list(SOURCES),
+            "source": list(sources),
             "view": (
                 "probe",
                 [view for view in ("zeroth", "first", "whole") for _ in randoms] + ["gradient"],

@@ -22,7 +22,7 @@ from lwcore.arguments import instance_of, integer_in, lag_list, one_of, real_arr
 from lwcore.cells import GRUTrace, LSTMTrace, Trace
 from lwcore.expansion import split
 from lwcore.labelled import array_with, dataset_with
-from lwcore.transport import effective_rates, envelope, off_diagonal_share
+from lwcore.transport import effective_rates, envelope, exact_rates_and_share
 
 _WORDS = {"zeroth": "zeroth order", "first": "first order", "paper_v2": "(26) as printed"}
 ORDERS = tuple(_WORDS)
@@ -68,7 +68,8 @@ def compare_orders(
     steps, names = lag_list("lags", lags), [*orders, *(slips or {}), "exact"]
     measured: dict[tuple[str, int], xr.Dataset] = {}
     for key, trace in traces.items():
-        rates = {order: effective_rates(trace, steps, order, ends) for order in ("zeroth", "first", "exact")}
+        rates = {order: effective_rates(trace, steps, order, ends) for order in ("zeroth", "first")}
+        rates["exact"], beside = exact_rates_and_share(trace, steps, ends)
         if "paper_v2" in orders:
             rates["paper_v2"] = effective_rates(trace, steps, "first", ends, "paper_v2")
         rates |= {name: effective_rates(alter(trace), steps, "first", ends) for name, alter in (slips or {}).items()}
@@ -81,7 +82,7 @@ def compare_orders(
             "missed": (("order", "lag"), [(envelope(rates[name] - rates["first"]) / correction).numpy() for name in names]),
             "rises": (("order", "lag"), [np.append(np.nan, share.numpy()) for share in grown]),
             "envelope": (("order", "sequence", "lag"), [size.sum(-1).mean(1).numpy() for size in sizes]),
-            "off_diagonal": ("lag", off_diagonal_share(trace, steps, ends).mean((0, 1)).numpy()),
+            "off_diagonal": ("lag", beside.mean((0, 1)).numpy()),
             "coupling": float((mixing / kept).mean()),
         }
         measured[key] = xr.Dataset(variables, coords={"order": names, "lag": steps})

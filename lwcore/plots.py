@@ -7,8 +7,10 @@ says so.
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,18 +19,32 @@ from matplotlib.lines import Line2D
 from lwcore.arguments import one_of
 from lwcore.bounds import rate_exponent
 from lwcore.config import Config
-from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, legend_above, model_band, signed
+from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, density, legend_above, model_band, signed
 from lwcore.inference import probes, window_of
 from lwcore.window import fit_decay
 
 # An optimiser meets the lag's part inside the noise of the whole gradient; sequences' numbers have a variance (see `tables.concentration`).
 _OPTIMISER = {"rule": "tested", "definition": "supremum", "noise_definition": "total", "reading": "variance"}
 
+_TICKS = {"color": "0.15", "labelsize": 9.35, "major.size": 6, "major.width": 1.25, "minor.size": 4, "minor.width": 1}
+_STYLE: Any = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.title_fontsize"), 10.2),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), "0.15"),
+    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in _TICKS.items()},
+    "axes.linewidth": 1.25,
+    "axes.axisbelow": True,
+    "font.sans-serif": ["Arial", "DejaVu Sans", "Liberation Sans", "Bitstream Vera Sans", "sans-serif"],
+    "legend.fontsize": 9.35,
+    "legend.frameon": False,
+    "lines.solid_capstyle": "round",
+    "svg.hashsalt": "lwcore",
+}
+
 
 def use_book_style() -> None:
-    """Set seaborn's paper-like style with transparent backgrounds, and vector graphics in notebooks."""
-    transparent = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none")
-    sns.set_theme(context="notebook", style="ticks", font_scale=0.85, rc=transparent | {"svg.hashsalt": "lwcore", "legend.frameon": False})
+    """Set the style of seaborn's "ticks" at a scale of 0.85, with transparent backgrounds, and vector graphics in notebooks."""
+    plt.rcParams.update(_STYLE)
     try:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
     except ImportError:  # not in a notebook
@@ -197,7 +213,7 @@ def spectra(results: xr.Dataset) -> Figure:
                 for value in np.unique(tau.round(6)):
                     axes.axvline(value, color=COLOURS[model], lw=1.5, label=model if value == np.unique(tau.round(6))[0] else None)
             else:
-                sns.kdeplot(x=tau, log_scale=True, ax=axes, color=COLOURS[model], label=model, fill=True, alpha=0.25, cut=0)
+                density(axes, tau, fill=True, color=COLOURS[model], label=model)
         axes.set(
             xlabel="time scale τ (steps)",
             ylabel="density over log τ",

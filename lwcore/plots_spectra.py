@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import seaborn as sns
 import xarray as xr
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from lwcore.adaptive import split_envelope
-from lwcore.figures import COLOURS, canvas, legend_above, model_band, signed
+from lwcore.figures import COLOURS, canvas, density, legend_above, model_band, signed
 from lwcore.tables_spectra import head_factor
 
 _TITLES = {"zeroth": "zeroth order", "first": "first order", "exact": "exact diagonal"}
@@ -38,7 +37,7 @@ def networks(results: xr.Dataset, orders: Sequence[str] = ("zeroth", "exact")) -
         shown = results.time_scale.sel(order=order)
         for tau in shown.sel(model=model).transpose("seed", "unit").values:
             kept = tau[np.isfinite(tau)]
-            sns.kdeplot(x=kept, log_scale=True, ax=axes, color=COLOURS[model], lw=1.2, cut=0, warn_singular=False)
+            density(axes, kept, color=COLOURS[model], lw=1.2)
             ticks = np.stack([kept, kept, np.full_like(kept, np.nan)], axis=1).ravel()  # one broken line: many paths are a heavy picture
             heights = np.tile([0, 0.05, np.nan], len(kept))
             axes.plot(ticks, heights, color=COLOURS[model], alpha=0.25, lw=1.2, transform=axes.get_xaxis_transform(), label="_neurons")

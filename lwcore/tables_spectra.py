@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from lwcore.adaptive import split_envelope
+from lwcore.calibration import binomial_interval
 from lwcore.inference import holm, window_of
 from lwcore.modes import mode_test, rejection_rate
 from lwcore.tables import check_budget, verdict
@@ -117,8 +118,8 @@ def calibration(size: int, trials: int = 1000) -> pd.DataFrame:
     rng, rows = np.random.default_rng(7), {}
     for name, true, draw in laws:
         found = rejection_rate(draw, rng, trials=trials)
-        ends = stats.binomtest(round(found * trials), trials).proportion_ci()
-        rows[name] = {"modes": true, "several found": f"{found:.2f} ({ends.low:.2f} to {ends.high:.2f})"}
+        low, high = binomial_interval(round(found * trials), trials)
+        rows[name] = {"modes": true, "several found": f"{found:.2f} ({low:.2f} to {high:.2f})"}
     return pd.DataFrame(rows).T.rename_axis(f"samples of {size}")
 
 
@@ -150,7 +151,7 @@ def modes(results: xr.Dataset, orders: Sequence[str] = ("zeroth", "exact"), leve
             "median τ": _range(middle, ".2g"),
             "τ, 90 : 10 %": _range(high / low, ".2g"),
             "p of each network": " ".join(f"{value:.2f}" for value in p) if tested else "–",
-            "together": f"{stats.combine_pvalues(p)[1]:.2f}" if tested else "–",
+            "together": f"{special.chdtrc(2 * p.size, -2 * np.log(p).sum()):.2f}" if tested else "–",
             "several modes": f"{int(found.sel(at).sum())} of {p.size}" if tested else "–",
         }
     return pd.DataFrame(rows).T.rename_axis(["model", "order"])
@@ -275,6 +276,6 @@ def _interval(values: ArrayLike, forward: Callable[[Array], Array], back: Callab
     moved = forward(np.asarray(values, dtype=np.float64))
     if not np.isfinite(moved).all():
         return "–"
-    half = stats.t.ppf(0.975, moved.size - 1) * stats.sem(moved)
+    half = special.stdtrit(moved.size - 1, 0.975) * moved.std(ddof=1) / np.sqrt(moved.size)
     middle, low, high = back(moved.mean() + half * np.array([0, -1, 1]))
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"

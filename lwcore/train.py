@@ -76,11 +76,11 @@ def batch_indices(seed: int, step: int, n_sequences: int, batch_size: int) -> np
     return _order(seed, epoch, n_sequences)[place * batch_size : (place + 1) * batch_size]
 
 
-@functools.lru_cache(maxsize=16)  # networks that train side by side
+@functools.lru_cache
 def _order(seed: int, epoch: int, n_sequences: int) -> np.ndarray:
-    """Draw the order of an epoch."""
+    """Draw an epoch's permutation, which all its steps share."""
     order = np.random.default_rng([seed, epoch]).permutation(n_sequences)
-    order.flags.writeable = False  # for all who ask
+    order.setflags(write=False)
     return order
 
 

@@ -10,7 +10,7 @@ learning rate (μ = 1).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -23,7 +23,9 @@ from lwcore.tensors import floating
 ORDERS = ("zeroth", "first", "exact")
 READINGS = ("expansion", "paper_v2")
 _PRODUCT_ENTRIES = 2**18  # entries of the products carried back together, and of the rates: they stay in a core's cache
+_MATRIX_ENTRIES = 2**20  # entries of the mixing matrices formed together
 _RATE_ENTRIES = 2**17
+_RESCALED = 4  # lags from one rescaling to the next: so few factors stay in the range of a float
 
 
 def step_jacobian(trace: Trace, t: int) -> Tensor:
@@ -201,18 +203,18 @@ def _expanded_diagonals(
     lead = torch.zeros_like(zeroth) if factors.lead is None else at_steps(factors.lead, ends)
     if start is not None:
         zeroth, lead = zeroth * start, lead * start
-    slope, exponent = torch.zeros_like(zeroth), None
+    slope, exponent, back = torch.zeros_like(zeroth), None, _backwards(ends)
     for lag in range(1, lags[-1] + 1):
-        retention = at_steps(factors.retention, ends - lag + 1)
+        retention = factors.retention[:, back(lag - 1)]
         before, zeroth = zeroth, zeroth * retention
         if first:
             kept = slope * retention
-            slope = torch.addcmul(kept, before, at_steps(factors.mixing, ends - lag + 1))
+            slope = torch.addcmul(kept, before, factors.mixing[:, back(lag - 1)])
             if lag == 1:
                 slope = slope + lead
         if lag in lags:
             yield Scaled(zeroth + (kept if factors.delayed else slope) if first else zeroth, exponent)
-        if rescale:
+        if rescale and lag % _RESCALED == 0:
             (zeroth, slope), exponent = _rescaled([zeroth, slope], exponent)
 
 
@@ -222,6 +224,15 @@ def _index(times: Tensor) -> slice | Tensor:
     spacing = (last - first) // max(count - 1, 1) or 1
     even = torch.equal(times, torch.arange(first, last + 1, spacing))
     return slice(first, last + 1, spacing) if even else times
+
+
+def _backwards(times: Tensor) -> Callable[[int], slice | Tensor]:
+    """Give a function that indexes what lies some steps before, as `_index` does."""
+    index = _index(times)
+    if isinstance(index, slice):
+        first, end, spacing = index.start, index.stop, index.step
+        return lambda steps: slice(first - steps, end - steps, spacing)
+    return lambda steps: times - steps
 
 
 def at_steps(values: Tensor, times: Tensor) -> Tensor:
@@ -254,13 +265,13 @@ def _binary_exponent(size: Tensor) -> Tensor:
 def _reset_rates(trace: GRUTrace, part: slice, lags: list[int], ends: Tensor, start: Tensor | None, *, rescale: bool) -> Iterator[Scaled]:
     """The reset rates ``ρ + η = ∏ r + ∏ (1 − z) r`` at each wanted lag, (B, ends, H), times `start`: Eq. (25)."""
     reset = mixed = torch.ones_like(at_steps(trace.reset_gate[part], ends)) if start is None else start
-    exponent = None
+    exponent, back = None, _backwards(ends)
     for lag in range(1, lags[-1] + 1):
-        gate = at_steps(trace.reset_gate[part], ends - lag + 1)
-        reset, mixed = reset * gate, mixed * gate * (1 - at_steps(trace.update_gate[part], ends - lag + 1))
+        gate = trace.reset_gate[part, back(lag - 1)]
+        reset, mixed = reset * gate, mixed * gate * (1 - trace.update_gate[part, back(lag - 1)])
         if lag in lags:
             yield Scaled(reset + mixed, exponent)
-        if rescale:
+        if rescale and lag % _RESCALED == 0:
             (reset, mixed), exponent = _rescaled([reset, mixed], exponent)
 
 
@@ -273,58 +284,71 @@ def _added(one: Scaled, other: Scaled) -> Scaled:
 
 
 def _parts(trace: Trace, lags: list[int], ends: Tensor) -> Iterator[slice]:
-    """Cut the sequences into parts whose products, and the Jacobians between, are few enough to be held at a time."""
-    span = int(ends[-1] - ends[0]) + lags[-1]
-    most = _PRODUCT_ENTRIES // (trace.hidden_size * trace.states.shape[-1])
-    at_once = max(1, min(most // len(ends), 4 * most // span))
-    return (slice(first, min(first + at_once, len(trace.history))) for first in range(0, len(trace.history), at_once))
+    """Give the sequences whose products are carried back together: as many as stay small, at least one."""
+    matrix, steps = trace.hidden_size * trace.states.shape[-1], int(ends[-1]) - int(ends[0]) + lags[-1]
+    at_once = max(1, min(_PRODUCT_ENTRIES // (len(ends) * matrix), _MATRIX_ENTRIES // (steps * matrix)))
+    count = len(trace.history)
+    return (slice(start, min(start + at_once, count)) for start in range(0, count, at_once))
 
 
 def _products(trace: Trace, part: slice, lags: list[int], ends: Tensor, *, rescale: bool) -> Iterator[Iterator[Scaled]]:
-    """Carry the identity back from each end point of some sequences, a group of them after the other.
+    """Carry the identity back from each end point of some sequences, a group of end points after the other.
 
     Many products are taken with each Jacobian, so its mixing matrices are formed once.
 
     Returns:
-        For each group of (sequence, end point), in this order, an iterator over the wanted lags, of ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``,
-        (group, H, H), with one exponent a row.
+        For each group an iterator over the wanted lags, of ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (group · sequences, H, H), end points
+        first, with one exponent a row.
     """
-    first = int(ends[0]) - lags[-1] + 1
-    sequences, times = torch.arange(part.start, part.stop), torch.arange(first, int(ends[-1]) + 1)
-    jacobians = trace.jacobians.of((sequences.repeat_interleave(len(times)), times.repeat(len(sequences)))).condensed()
-    places = (len(times) * torch.arange(len(sequences))[:, None] + ends - first).flatten()  # of the end points' own Jacobians
-    size = trace.states.shape[-1]
+    many, size = part.stop - part.start, trace.states.shape[-1]
+    steps = torch.arange(int(ends[0]) - lags[-1] + 1, int(ends[-1]) + 1)
+    sequences = torch.arange(part.start, part.stop)
+    jacobians = trace.jacobians.of((sequences.repeat(len(steps)), steps.repeat_interleave(many))).condensed()
 
     def carry(group: Tensor) -> Iterator[Scaled]:
-        rows = torch.eye(trace.hidden_size, size, dtype=trace.states.dtype, device=trace.states.device).expand(len(group), -1, -1)
-        exponent = None
+        back = _backwards(((group - steps[0]).unsqueeze(1) * many + torch.arange(many)).flatten())
+        identity = torch.eye(trace.hidden_size, size, dtype=trace.states.dtype, device=trace.states.device)
+        rows = identity.expand(len(group) * many, -1, -1)
+        exponent = rows.new_zeros(len(rows), trace.hidden_size, 1) if rescale else None
         for lag in range(1, lags[-1] + 1):
-            rows = jacobians.of(_index(group - lag + 1)).pull(rows)
-            if rescale:
+            rows = jacobians.of(back((lag - 1) * many)).pull(rows)
+            if exponent is not None and lag % _RESCALED == 0:
                 shift = _binary_exponent(rows.abs().amax(-1, keepdim=True))
-                rows, exponent = torch.ldexp(rows, -shift), shift if exponent is None else exponent + shift
+                rows, exponent = torch.ldexp(rows, -shift), exponent + shift
             if lag in lags:
                 yield Scaled(trace.carried(rows), exponent)
 
-    return (carry(group) for group in places.split(max(1, _PRODUCT_ENTRIES // (trace.hidden_size * size))))
+    return (carry(group) for group in ends.split(max(1, _PRODUCT_ENTRIES // (trace.hidden_size * size))))
 
 
 def _exact_diagonals(
     trace: Trace, part: slice, lags: list[int], ends: Tensor, weights: Tensor | None, *, rescale: bool
 ) -> Iterator[Scaled]:
-    """Diagonals of the products themselves, of some sequences: (sequences, ends, H) for each wanted lag; computed whole."""
-    groups = [
-        [(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent) for block in group]
-        for group in _products(trace, part, lags, ends, rescale=rescale)
-    ]
-    for at_lag in zip(*groups, strict=True):
-        mantissa = torch.cat([diagonal for diagonal, _ in at_lag]).unflatten(0, (-1, len(ends)))
-        exponent = torch.cat([e.squeeze(-1) for _, e in at_lag if e is not None]).unflatten(0, (-1, len(ends))) if rescale else None
-        yield Scaled(mantissa if weights is None else mantissa * weights, exponent)
+    """Diagonals of the products themselves, (sequences, ends, H) for each wanted lag; computed whole."""
+    groups = [[_diagonal(block) for block in group] for group in _products(trace, part, lags, ends, rescale=rescale)]
+    mantissa = _by_sequence([[one.mantissa for one in group] for group in groups], part)
+    exponent = _by_sequence([[cast(Tensor, one.exponent) for one in group] for group in groups], part) if rescale else None
+    for i in range(len(lags)):
+        yield Scaled(
+            mantissa[:, :, i] if weights is None else mantissa[:, :, i] * weights,
+            None if exponent is None else exponent[:, :, i],
+        )
 
 
-def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None) -> Tensor:
-    """Measure how much of the transport the diagonal leaves out, ``‖M − diag M‖_F / ‖M‖_F``.
+def _diagonal(block: Scaled) -> Scaled:
+    """Take the diagonals of matrices with one exponent a row."""
+    exponent = None if block.exponent is None else block.exponent.squeeze(-1)
+    return Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), exponent)
+
+
+def _by_sequence(groups: list[list[Tensor]], part: slice) -> Tensor:
+    """Lay out what comes by groups of end points and by lags, (group · sequences, ...), as (sequences, ends, lags, ...)."""
+    together = torch.stack([torch.cat(at_lag) for at_lag in zip(*groups, strict=True)], dim=1)
+    return together.unflatten(0, (-1, part.stop - part.start)).transpose(0, 1)
+
+
+def exact_rates_and_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+    """Compute the exact rates, and how much of the transport they leave out, ``‖M − diag M‖_F / ‖M‖_F``.
 
     Args:
         trace: A scan of B sequences.
@@ -332,25 +356,31 @@ def off_diagonal_share(trace: Trace, lags: Sequence[int], ends: Sequence[int] | 
         ends: End points t, strictly increasing, each in max(lags)..T−1; all of them if None.
 
     Returns:
-        Shares in [0, 1], NaN where M is 0, of the block whose diagonal the rates are; shape (B, number of ends, number of lags).
+        μ, as `effective_rates` gives it, and shares in [0, 1], NaN where M is 0, of the block whose diagonal the rates are; shape (B,
+        number of ends, number of lags).
     """
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
-    shares = [
-        torch.stack([_share_beside_diagonal(block) for block in group], dim=-1)
-        for part in _parts(trace, steps, last)
-        for group in _products(trace, part, steps, last, rescale=True)
-    ]
-    return torch.cat(shares).unflatten(0, (-1, len(last)))
+    rates, shares = [], []
+    for part in _parts(trace, steps, last):
+        groups = [
+            [(_diagonal(block).value(), _share_beside_diagonal(block)) for block in group]
+            for group in _products(trace, part, steps, last, rescale=True)
+        ]
+        rates.append(_by_sequence([[rate for rate, _ in group] for group in groups], part))
+        shares.append(_by_sequence([[share for _, share in group] for group in groups], part))
+    return torch.cat(rates), torch.cat(shares)
 
 
 def _share_beside_diagonal(block: Scaled) -> Tensor:
     """Give ``‖M − diag M‖_F / ‖M‖_F`` of matrices with one exponent a row."""
     exponent = cast(Tensor, block.exponent)
     squares = torch.ldexp(block.mantissa, exponent - exponent.amax(-2, keepdim=True)).square()
-    beside = squares.clone()
-    beside.diagonal(dim1=-2, dim2=-1).zero_()
-    return (beside.sum((-2, -1)) / squares.sum((-2, -1))).sqrt()
+    diagonal = squares.diagonal(dim1=-2, dim2=-1)
+    on = diagonal.sum(-1)
+    diagonal.zero_()
+    beside = squares.sum((-2, -1))
+    return (beside / (on + beside)).sqrt()
 
 
 def envelope(rates: Tensor) -> Tensor:

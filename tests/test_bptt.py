@@ -231,14 +231,17 @@ def test_what_does_not_belong_to_the_trace_is_refused():
     )
 
 
-def test_memory_of_the_statistic_does_not_grow_with_the_number_of_lags():
-    """What is streamed is a few sequences at a lag; the exact diagonals a sequence at a time."""
+@pytest.mark.parametrize(("products", "matrices", "sizes"), [(496, 2**20, [1] * 6), (2**18, 2 * 624, [2] * 3), (2**18, 2**20, [6])])
+def test_memory_of_the_statistic_does_not_grow_with_the_number_of_lags(products, matrices, sizes, monkeypatch):
+    """What is streamed is a few sequences at a lag, of the exact diagonals as many as have few products and few mixing matrices."""
+    monkeypatch.setattr("lwcore.transport._PRODUCT_ENTRIES", products)  # 31 end points of 4 × 4 entries are 496
+    monkeypatch.setattr("lwcore.transport._MATRIX_ENTRIES", matrices)  # 39 steps, 624
     network, trace, delta, _ = traced("DiagGate", batch=6, steps=40)
     moved = immediate_sensitivity(trace, random_direction(network.cell, torch.Generator().manual_seed(8)))
     for order in ("zeroth", "first", "exact"):
         groups = [(part, [rates.mantissa.shape for rates in at_lags]) for part, at_lags in stream_rates(trace, [1, 9], order)]
         assert all(len(shape) == 3 for _, shapes in groups for shape in shapes)
         if order == "exact":
-            assert [part for part, _ in groups] == [slice(i, i + 1) for i in range(6)]
+            assert [part.stop - part.start for part, _ in groups] == sizes
         ours = lag_statistic(trace, delta, moved, torch.ones(2, 4, dtype=torch.float64), [1, 9], order)
         assert ours.shape == (6, 2)

@@ -9,7 +9,7 @@ from torch import nn
 from lwcore.bptt import lag_vectors
 from lwcore.cells import LSTM
 from lwcore.diagnose.recurrence import Recurrence, first_end
-from lwcore.transport import effective_rates, off_diagonal_share
+from lwcore.transport import exact_rates_and_share
 from tests.networks import CELLS, draw, initial_state, make
 
 MODULES = [(kind, layers) for kind in ("LSTM", "GRU", "RNN-tanh", "RNN-relu") for layers in (1, 2, 3)]
@@ -81,8 +81,8 @@ def test_cells_of_the_package_agree_with_their_closed_forms(kind):
     parts = torch.stack([part.sum(0) for _, part in scan.lag_parts(delta_of(recurrence, delta_h), [0, 1, 3, 7])])
     torch.testing.assert_close(parts, lag_vectors(trace, delta_h, [0, 1, 3, 7]), rtol=1e-9, atol=1e-11)
     rates, shares = zip(*scan.rates([1, 3, 5], [5, 7]), strict=True)
-    torch.testing.assert_close(torch.stack(rates, 2), effective_rates(trace, [1, 3, 5], "exact", [5, 7]), rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(torch.stack(shares, 2), off_diagonal_share(trace, [1, 3, 5], [5, 7]), rtol=1e-9, atol=1e-12)
+    for ours, theirs in zip(exact_rates_and_share(trace, [1, 3, 5], [5, 7]), (rates, shares), strict=True):
+        torch.testing.assert_close(torch.stack(theirs, 2), ours, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN-tanh"])

@@ -22,6 +22,12 @@ from lwcore.unfinished import folder_of
 SMOKE = Config.named("smoke").but(models=["ConstGate", "DiagGate"])
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch):
+    """What a test puts in the place of training must not stay for other tests."""
+    monkeypatch.delenv("LWCORE_NETWORKS", raising=False)
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """A run from beginning to end, and its folder."""
@@ -279,14 +285,17 @@ def test_course_and_numbers_are_stored_when_asked_for(undisturbed):
 
 
 def test_a_network_is_trained_once_where_it_can_be_kept(tmp_path, monkeypatch):
-    config, other = SMOKE.but(models=["DiagGate"], seeds=[1]), SMOKE.but(models=["DiagGate"], seeds=[1], training={"steps": 3})
+    config = SMOKE.but(models=["DiagGate"], seeds=[1])
+    two, other = config.but(models=["ConstGate", "DiagGate"]), config.but(training={"steps": 3})
     monkeypatch.setenv("LWCORE_NETWORKS", str(tmp_path))
     steps, fit = [], experiment.train.fit_together
     monkeypatch.setattr(experiment.train, "fit_together", lambda *a, **k: steps.append(k["steps"]) or fit(*a, **k))
-    first, again, another = (experiment.networks(one)["DiagGate", 1] for one in (config, config, other))
-    assert steps == [config.training.steps, 3]
+    first, again, another = (experiment.networks(one)["DiagGate", 1] for one in (config, two, other))
+    kept = run(two, progress=False)
+    assert steps == [config.training.steps, config.training.steps, 3]
     monkeypatch.delenv("LWCORE_NETWORKS")
     plain = experiment.networks(config)["DiagGate", 1]
+    xr.testing.assert_identical(kept, run(two, progress=False))
     for a, b, c, d in zip(*(network.parameters() for network in (first, again, plain, another)), strict=True):
         assert torch.equal(a, b)
         assert torch.equal(a, c)

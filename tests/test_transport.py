@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lwcore import transport
-from lwcore.transport import at_steps, effective_rates, envelope, log_effective_rates, off_diagonal_share, step_jacobian, stream_rates
+from lwcore.transport import at_steps, effective_rates, envelope, exact_rates_and_share, log_effective_rates, step_jacobian, stream_rates
 from tests import oracles
 from tests.networks import CELLS, draw, initial_state, make
 
@@ -72,7 +72,8 @@ def test_exact_rates_are_the_diagonal_of_the_true_transport(kind, seed):
     inputs, initial = draw(2, 7, 3, seed=seed + 1), draw(2, cell.state_size, seed=seed + 2)
     lags, ends = [1, 2, 5], [5, 6]
     trace = cell.trace(inputs, initial_state(cell, initial))
-    rates, shares = effective_rates(trace, lags, order="exact", ends=ends), off_diagonal_share(trace, lags, ends=ends)
+    rates, shares = exact_rates_and_share(trace, lags, ends=ends)
+    torch.testing.assert_close(rates, effective_rates(trace, lags, order="exact", ends=ends), rtol=1e-13, atol=0)
     assert rates.shape == (2, 2, 3, 4)
     for b in range(2):
         for e, t in enumerate(ends):
@@ -239,11 +240,11 @@ def test_equation_26_neither_underflows_nor_overflows():
     assert (sign == 1).all()
 
 
-def test_off_diagonal_share_neither_underflows_nor_overflows():
+def test_exact_rates_and_share_neither_underflows_nor_overflows():
     trace = make("GRU", gate_init=0.5).trace(draw(1, 2001, 3))
     log, _ = log_effective_rates(trace, [2000], ends=[2000])
     assert (log < -375).all(), "too near for a square to underflow"
-    share = off_diagonal_share(trace, [2000], ends=[2000])
+    _, share = exact_rates_and_share(trace, [2000], ends=[2000])
     assert 0 < share.item() < 1
 
 
@@ -307,7 +308,7 @@ def test_envelope_is_the_mean_one_norm():
 
 def test_bad_input_is_named():
     trace = make("DiagGate").trace(draw(2, 5, 3))
-    for function in (effective_rates, log_effective_rates, off_diagonal_share):
+    for function in (effective_rates, log_effective_rates, exact_rates_and_share):
         with pytest.raises(ValueError, match=r"lags\[1\] = 5: must be an integer from 1 to 4"):
             function(trace, [1, 5])
         with pytest.raises(ValueError, match=r"lags\[0\] = 0"):

@@ -71,7 +71,8 @@ class GRUJacobian(FactoredJacobian):
 
     def _to_reset_product(self, candidate: Tensor) -> Tensor:
         """Carry adjoints of the candidate's pre-activation to what the reset gate multiplies it with."""
-        return candidate if self.after else candidate @ self.weight_hh[2 * self.retention.shape[-1] :]
+        # Contiguous, for where scans have left the axes in another order matmul takes one product a row.
+        return candidate if self.after else candidate.contiguous() @ self.weight_hh[2 * self.retention.shape[-1] :]
 
     def lift(self, rows: Tensor) -> Tensor:
         """Carry adjoints of h_t, (..., k, H), to the pre-activations of r, z and g, (..., k, 3H)."""
@@ -87,6 +88,19 @@ class GRUJacobian(FactoredJacobian):
         if self.norm is not None:
             candidate = self.norm.push(candidate)
         return candidate * self.through_candidate.unsqueeze(-2) + update * self.through_update.unsqueeze(-2)
+
+    def dense(self) -> Tensor:
+        """Form the matrix, term by term."""
+        of_reset, of_update, own = self.weight_hh.chunk(3)
+        if self.after:
+            candidate = torch.addcmul(self.reset.unsqueeze(-1) * own, self.through_reset.unsqueeze(-1), of_reset)
+        else:
+            candidate = own * self.reset.unsqueeze(-2) + (own * self.through_reset.unsqueeze(-2)) @ of_reset
+        if self.norm is not None:
+            candidate = self.norm.push(candidate.mT).mT
+        matrix = torch.addcmul(self.through_update.unsqueeze(-1) * of_update, self.through_candidate.unsqueeze(-1), candidate)
+        matrix.diagonal(dim1=-2, dim2=-1).add_(self.retention)
+        return matrix
 
     def pull(self, rows: Tensor) -> Tensor:
         """Multiply from the right, ``rows · J``."""
@@ -188,7 +202,7 @@ class GRUTrace(Trace):
             candidate = self.inputs @ direction["weight_ih"][own].t() + direction["bias"][own] + recurrent
         else:
             candidate = preactivation(direction, self.inputs, self.reset_gate * self.previous, own)
-        pre = torch.cat([preactivation(direction, self.inputs, self.previous, gates), candidate], dim=-1)
+        pre = torch.cat([self._preactivations(direction, gates), candidate], dim=-1)
         moved = jacobian.push(pre.unsqueeze(-2)).squeeze(-2)
         if self.norm is None:
             return moved

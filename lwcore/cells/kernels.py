@@ -175,6 +175,14 @@ def _normalise_back(adjoint, weight, normalised, inverse, pre):
 
 
 @njit(**_KERNEL)
+def _copy(one, other):
+    """Copy: ``other = one``; an assignment would bring its error messages along, which take seconds to compile."""
+    x, y = one.reshape(-1), other.reshape(-1)
+    for j in range(x.size):
+        y[j] = x[j]
+
+
+@njit(**_KERNEL)
 def _add(one, other):
     """Add: ``one += other``."""
     x, y = one.reshape(-1), other.reshape(-1)
@@ -275,7 +283,7 @@ def _through_candidate(adjoint, gate, candidate, out):
 def _through_norm(own, raw, weight, normalised, inverse, t):
     """Keep step t's adjoints behind the normalisation and carry them through it, in place; nothing where there is none."""
     if normalised.shape[0]:
-        raw[t] = own
+        _copy(own, raw[t])
         _normalise_back(raw[t], weight, normalised[t], inverse[t], own)
 
 

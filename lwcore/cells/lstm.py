@@ -56,12 +56,19 @@ class LSTMJacobian(FactoredJacobian):
         return torch.cat([self.expression, self.retention], dim=-1)
 
     def condensed(self) -> CondensedLSTMJacobian:
-        """Form the two mixing matrices: a product costs two matrix products then, not four."""
-        hidden = self.retention.shape[-1]
-        identity = torch.eye(hidden, 2 * hidden, dtype=self.retention.dtype, device=self.retention.device)
-        of_cell = self.pull(identity.roll(hidden, -1).expand(*self.retention.shape, -1))[..., :hidden]
-        gate = self.into_output.unsqueeze(-1) * self.weight_hh[3 * hidden :]
-        return CondensedLSTMJacobian(self.retention, self.expression, of_cell, gate)
+        """Form the two mixing matrices: a product costs two matrix products then, not four. Implements Eqs. (9) and (10), with N."""
+        of_input, of_forget, own, of_output = self.weight_hh.chunk(4)
+        if self.norm is not None:
+            own = self.norm.push(own.t()).mT
+        through_input, through_forget, through_own = self.into_cell.unsqueeze(-1).unbind(-3)
+        of_cell = torch.addcmul(through_input * of_input, through_forget, of_forget).addcmul_(through_own, own)
+        return CondensedLSTMJacobian(self.retention, self.expression, of_cell, self.into_output.unsqueeze(-1) * of_output)
+
+    def dense(self) -> Tensor:
+        """Form the matrix, block by block."""
+        formed, expression, carried = self.condensed(), self.expression.unsqueeze(-1), torch.diag_embed(self.retention)
+        shown = torch.cat([formed.into_output + expression * formed.into_cell, expression * carried], dim=-1)
+        return torch.cat([shown, torch.cat([formed.into_cell, carried], dim=-1)], dim=-2)
 
     def of_cell(self, rows: Tensor) -> Tensor:
         """Add up what adjoints of (h, c) say about c_t: ``λ_h ⊙ e + λ_c``, shape (..., k, H)."""
@@ -203,7 +210,7 @@ class LSTMTrace(Trace):
 
     def tangent(self, direction: dict[str, Tensor]) -> Tensor:
         """Give ``B_t w``, of h and then of c: shape (B, T, 2H)."""
-        pre = preactivation(direction, self.inputs, self.history[:, :-1])
+        pre = self._preactivations(direction)
         moved = self.jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
         if self.norm is None:
             return moved

@@ -71,6 +71,16 @@ class ScalarGateJacobian(FactoredJacobian):
         moved = candidate * self.through_candidate.unsqueeze(-2)
         return moved if self.through_gate is None else torch.addcmul(moved, tangents[..., :-hidden], self.through_gate.unsqueeze(-2))
 
+    def dense(self) -> Tensor:
+        """Form the matrix, term by term."""
+        hidden = self.retention.shape[-1]
+        own, of_gate = self.weight_hh[-hidden:], self.weight_hh[:-hidden]
+        matrix = self.through_candidate.unsqueeze(-1) * (own if self.norm is None else self.norm.push(own.t()).mT)
+        if self.through_gate is not None:
+            matrix = torch.addcmul(matrix, self.through_gate.unsqueeze(-1), of_gate)
+        matrix.diagonal(dim1=-2, dim2=-1).add_(self.retention)
+        return matrix
+
     def pull(self, rows: Tensor) -> Tensor:
         """Multiply from the right, ``rows · J``."""
         return torch.addcmul(self.lift(rows) @ self.weight_hh, rows, self.retention.unsqueeze(-2))
@@ -134,7 +144,7 @@ class ScalarGateTrace(Trace):
 
     def tangent(self, direction: dict[str, Tensor]) -> Tensor:
         """Give ``B_t w``."""
-        pre = preactivation(direction, self.inputs, self.previous)
+        pre = self._preactivations(direction)
         moved = self.jacobians.push(pre.unsqueeze(-2)).squeeze(-2)
         if self.norm is None:
             return moved

@@ -137,6 +137,17 @@ class Trace(ABC):
     def neurons(self) -> NeuronFactors:
         """Retention and mixing, neuron by neuron, of every step: what the zeroth and first order of transport are made of."""
 
+    @cached_property
+    def _drivers(self) -> Tensor:
+        """What pre-activations are made of, ``(x_t, h_{t−1}, 1)``, shape (B, T, D + H + 1)."""
+        before = self.history[:, :-1]
+        return torch.cat([self.inputs, before, torch.ones_like(before[..., :1])], dim=-1)
+
+    def _preactivations(self, direction: dict[str, Tensor], block: slice = slice(None)) -> Tensor:
+        """Give ``W x_t + U h_{t−1} + b`` at every step, for a direction in the place of the parameters; shape (B, T, rows)."""
+        weights = [direction["weight_ih"][block], direction["weight_hh"][block], direction["bias"][block].unsqueeze(-1)]
+        return self._drivers @ torch.cat(weights, dim=-1).t()
+
     @abstractmethod
     def tangent(self, direction: dict[str, Tensor]) -> Tensor:
         """Give the immediate derivative ``B_t w`` of every step along a direction w in parameter space, previous states held fixed.

@@ -7,7 +7,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 import xarray as xr
-from matplotlib.colors import to_hex
 from numpy.typing import ArrayLike
 
 from lwcore.figures import COLOURS
@@ -69,7 +68,7 @@ def results_browser(results: xr.Dataset) -> alt.ConcatChart:
     lag = log_x("lag:Q", "lag ℓ (steps)", float(np.log10(results.lag.values[0])), last)
     number = log_x("budget:Q", "number of sequences N", *np.log10(results.budget.values[[0, -1]]).tolist())
     reach = log_y("steps:Q", "window (steps)", 0, last + 0.1)
-    colour = alt.Color("model:N", title=None).scale(domain=models, range=[to_hex(COLOURS.get(model, "black")) for model in models])
+    colour = alt.Color("model:N", title=None).scale(domain=models, range=[COLOURS.get(model, "black") for model in models])
     chosen = alt.Chart(alt.NamedData("networks")).transform_filter(f"(model == '{_EVERY}' || datum.model == model) && datum.seed == seed")
     one = alt.Chart(alt.sequence(0, 1)).transform_calculate(budget="budget")
     by_direction = chosen.transform_calculate(direction="sequence(0, length(datum.n[look]))").transform_flatten(["direction"])
@@ -105,7 +104,7 @@ def results_browser(results: xr.Dataset) -> alt.ConcatChart:
         .properties(name="reading")
         .mark_point(filled=True, size=50, opacity=1, clip=True)
     )
-    return dress(
+    chart = dress(
         alt.concat(
             envelope,
             alt.layer(required, one.mark_rule(**RULE).encode(log_y("budget:Q", "sequences N(ℓ)", -2, 8))),
@@ -116,12 +115,13 @@ def results_browser(results: xr.Dataset) -> alt.ConcatChart:
                 here.encode(number, reach, colour),
             ),
             columns=3,
-            datasets={"networks": _rows(results, views), "control": [{"h": _null_control(results, views)}]},
         ).add_params(*params),
         f"Three panels of lines, one colour a cell, with what the choices below them pick from run {results.attrs['name']}: envelopes "
         "that fall with the lag; the number of sequences that each lag needs; and windows that climb in steps as it grows, "
         "with a dashed grey line for the null control.",
     )
+    chart.datasets = {"networks": _rows(results, views), "control": [{"h": _null_control(results, views)}]}  # last: each step copies them
+    return chart
 
 
 def _indexed(names: xr.DataArray, words: dict[str, str]) -> dict[int, str]:

@@ -14,9 +14,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from lwcore.bounds import detection_threshold
 from lwcore.interactive.style import CURVE, DOT, RULE, choice, formula, log_x, log_y, slider
+from lwcore.stable import SymmetricStable
 
 RATE_WORDS = {"mean": "mean, p = α/(α − 1)", "optimal": "optimal, p = 2", "paper_v2": "paper_v2, p = α"}
 ALPHAS = np.round(np.arange(1.05, 2.001, 0.05), 2)
@@ -30,11 +31,13 @@ READING = (
 
 def constants(errors: Sequence[float] | NDArray[np.float64]) -> list[alt.Parameter]:
     """Tabulate C of Eq. (35), the threshold for one sequence in units of σ_α/m̄, over α (rows) and ε (columns)."""
-    tables = {
-        rate: [[float(f"{detection_threshold(1, 1, 1, alpha, error, rate):.10g}") for error in errors] for alpha in ALPHAS]
-        for rate in ("mean", "optimal")
+    laws, level = [SymmetricStable(alpha) for alpha in ALPHAS.tolist()], np.asarray(errors)
+    tables = {  # as `bounds.detection_threshold` has it, for all ε at once
+        "mean": [-law.ppf(level) for law in laws],
+        "optimal": [-special.ndtri(level) / np.sqrt(law.fisher_information()) for law in laws],
     }
-    return [alt.param(name=f"{rate}_constants", value=table) for rate, table in tables.items()]
+    rounded = {rate: [[float(f"{one:.10g}") for one in row] for row in table] for rate, table in tables.items()}
+    return [alt.param(name=f"{rate}_constants", value=table) for rate, table in rounded.items()]
 
 
 def constant(rate: str, column: str) -> str:

@@ -73,7 +73,14 @@ DOORS = [
         level=LEVEL,
     ),
     Door(measure.measure, network=object_of(NETWORK, NETWORK.cell), sequences=DRAWN, settings=SETTINGS, seed=SEED),
-    Door(measure.observe, network=object_of(NETWORK, NETWORK.cell), sequences=DRAWN, settings=SETTINGS, seed=SEED),
+    Door(
+        measure.observe,
+        network=object_of(NETWORK, NETWORK.cell),
+        sequences=DRAWN,
+        settings=SETTINGS,
+        seed=SEED,
+        sources=Argument(["noise"], (Bad(["weight"], ValueError, "'weight'"), wrong(3, TypeError), wrong("noise", TypeError))),
+    ),
     Door(
         adaptive.base_rates,
         network=object_of(NETWORK, NETWORK.cell),

@@ -77,7 +77,7 @@ DOORS = [
         reading=word("expansion"),
         weights=tensor(draw(2, 2, 4), (2, 3, 4), (2, 4)).only_bad(lambda bad: bad.value is not None),
     ),
-    Door(transport.off_diagonal_share, trace=trace, lags=steps, ends=ENDS),
+    Door(transport.exact_rates_and_share, trace=trace, lags=steps, ends=ENDS),
     Door(transport.envelope, rates=tensor(draw(2, 3, 2, 4), (2, 4), (0, 3, 2, 4))),
     Door(
         expansion.split,
