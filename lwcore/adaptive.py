@@ -14,7 +14,7 @@ import xarray as xr
 from lwcore.arguments import instance_of
 from lwcore.labelled import array_with
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what only reads results needs no PyTorch
     from torch import Tensor
 
     from lwcore.network import Network
@@ -36,7 +36,7 @@ def base_rates(network: Network, optimizer: dict[str, Any]) -> Tensor:
     Raises:
         ValueError: If it is no state of an optimiser with one group of parameters.
     """
-    import torch  # here, as who only splits an envelope needs no PyTorch
+    import torch
 
     from lwcore.network import Network
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from lwcore.arguments import finite_array, generator, instance_of, integer_in, real_in, require
 from lwcore.bounds import detection_threshold, rate_exponent
@@ -184,6 +184,6 @@ def binomial_interval(hits: ArrayLike, trials: int, level: float = 0.95) -> tupl
     counted = finite_array("hits", hits)
     require("hits", counted, (counted >= 0) & (counted <= trials), "from 0 to the number of trials")
     tail = (1 - real_in("level", level, "(0, 1)")) / 2
-    low = np.where(counted > 0, stats.beta.ppf(tail, np.maximum(counted, 1), trials - counted + 1), 0.0)
-    high = np.where(counted < trials, stats.beta.isf(tail, counted + 1, np.maximum(trials - counted, 1)), 1.0)
+    low = np.where(counted > 0, special.betaincinv(np.maximum(counted, 1), trials - counted + 1, tail), 0.0)
+    high = np.where(counted < trials, special.betainccinv(counted + 1, np.maximum(trials - counted, 1), tail), 1.0)
     return low, high

@@ -80,6 +80,7 @@ class Cell(nn.Module):
     bias: nn.Parameter
     norm_weight: nn.Parameter
     norm_bias: nn.Parameter
+    bias_hh: nn.Parameter
 
     def __init__(
         self,
@@ -239,8 +240,8 @@ class Cell(nn.Module):
     def _layout(self) -> kernels.Layout:
         """Say to the kernels where the rows of each block begin."""
         first = dict(zip(self.blocks, [0, *torch.tensor(self.rows).cumsum(0).tolist()], strict=False))
-        places = [first.get(name, -1) for name in ("let_in", "keep", "candidate", "reset", "show")]
-        return kernels.Layout(*places, self.shared, self.reset == "after", self.gate_init)
+        places = {name: first.get(name, -1) for name in ("let_in", "keep", "candidate", "reset", "show")}
+        return kernels.Layout(**places, shared=self.shared, after=self.reset == "after", constant=self.gate_init)
 
     def _checked(self, inputs: Tensor, state: Any) -> tuple[Tensor, Tensor]:
         """Refuse what does not fit the cell; fill in the zero state."""
@@ -327,7 +328,7 @@ class GRU(Cell):
         weight_ih, weight_hh, *biases = single_layer(layer, nn.GRU)
         hidden = layer.hidden_size
         cell = cls(layer.input_size, hidden, reset="after", dtype=weight_hh.dtype)
-        of_input, of_state = biases or [torch.zeros_like(cell.bias)] * 2
+        of_input, of_state = biases or [nn.Parameter(torch.zeros_like(cell.bias))] * 2
         bias = torch.cat([of_input[: 2 * hidden] + of_state[: 2 * hidden], of_input[2 * hidden :]])
         sign = torch.ones_like(bias)
         sign[hidden : 2 * hidden] = -1
@@ -449,13 +450,23 @@ class GatedJacobian(StepJacobian):
             return Neurons(keep, torch.zeros_like(keep))
         own, reset = cell.block("candidate"), self.made.reset
         if reset is None:
-            diagonal, pull = own.diagonal(), lambda rows: rows @ own
+            diagonal = own.diagonal()
+
+            def pull(rows: Tensor) -> Tensor:
+                return rows @ own
+
         elif cell.reset == "after":
             diagonal = reset * own.diagonal() + into["reset"] * cell.block("reset").diagonal()
-            pull = lambda rows: (rows * reset) @ own + (rows * into["reset"]) @ cell.block("reset")
+
+            def pull(rows: Tensor) -> Tensor:
+                return (rows * reset) @ own + (rows * into["reset"]) @ cell.block("reset")
+
         else:  # Σ_k U[q,k] h[k] r'[k] U_r[k,q]: a sum over neurons, not the product of two diagonals
             diagonal = reset * own.diagonal() + into["reset"] @ (own * cell.block("reset").mT).mT
-            pull = lambda rows: (rows @ own) * reset + ((rows @ own) * into["reset"]) @ cell.block("reset")
+
+            def pull(rows: Tensor) -> Tensor:
+                return (rows @ own) * reset + ((rows @ own) * into["reset"]) @ cell.block("reset")
+
         if cell.layernorm:
             n = self.normalised
             diagonal = self.scale * (diagonal - (pull(torch.ones_like(n)) + n * pull(n)) / cell.hidden_size)

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from lwcore.arguments import generator, integer_in, one_of, real_in, sequence_of
-from lwcore.calibration import false_detections
+from lwcore.calibration import binomial_interval, false_detections
 from lwcore.inference import DEFINITIONS, LETTER, NOISES, RATES, RULES, config_of, detected, probes, required, summary, window_of
 from lwcore.labelled import dataset_with
 
@@ -234,5 +234,5 @@ def _rescaled(numbers: xr.Dataset, factor: float) -> xr.Dataset:
 
 def _share(successes: int, trials: int) -> str:
     """Write a share in percent with its exact interval."""
-    interval = stats.binomtest(successes, trials).proportion_ci(0.95, "exact")
-    return f"{100 * successes / trials:.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+    low, high = binomial_interval(successes, trials)
+    return f"{100 * successes / trials:.1f} ({100 * low:.1f} to {100 * high:.1f})"

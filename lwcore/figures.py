@@ -9,6 +9,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy import stats
 
 from lwcore.config import Config, Sweep
 
@@ -57,6 +59,19 @@ def band(axes: Axes, x: xr.DataArray, y: xr.DataArray, *, quartiles: bool = Fals
 def model_band(axes: Axes, x: xr.DataArray, y: xr.DataArray, model: str, *, marker: bool = True, **options: Any) -> None:
     """Draw a band in the colour of a model, with its marker."""
     band(axes, x, y, color=COLOURS[model], marker=MARKERS[model] if marker else None, ms=4, label=model, **options)
+
+
+def density(axes: Axes, values: NDArray[np.float64], *, fill: bool = False, **line: Any) -> None:
+    """Draw the density of log₁₀ of some values, by Gaussian kernels of Scott's width, from the least to the largest of them."""
+    axes.set_xscale("log")
+    if len(np.unique(values)) < 2:
+        return
+    logs = np.log10(values)
+    at = np.linspace(logs.min(), logs.max(), 200)
+    height = stats.gaussian_kde(logs)(at)
+    (drawn,) = axes.plot(10**at, height, **line)
+    if fill:
+        axes.fill_between(10**at, height, color=drawn.get_color(), alpha=0.25, lw=0).sticky_edges.y.append(0)
 
 
 def legend_above(figure: Figure, axes: Axes) -> None:

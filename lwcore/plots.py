@@ -20,30 +20,22 @@ from matplotlib.lines import Line2D
 from lwcore import inference
 from lwcore.arguments import one_of
 from lwcore.bounds import rate_exponent
-from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, legend_above, model_band, signed
+from lwcore.figures import COLOURS, MARKERS, ORDER_STYLES, canvas, density, legend_above, model_band, signed
 from lwcore.inference import DEFINITIONS, LETTER, NOISES, OPTIMISER, config_of, probes
 from lwcore.window import fit_decay
 
-# What `seaborn.set_theme(style="ticks", font_scale=0.85)` sets, without the second that its import takes.
-_TICKS = {"color": "0.15", "labelsize": 9.35, "major.size": 6, "major.width": 1.25, "minor.size": 4, "minor.width": 1}
 _STYLE: Any = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
     **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.title_fontsize"), 10.2),
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), "0.15"),
-    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in _TICKS.items()},
-    "axes.linewidth": 1.25,
-    "axes.axisbelow": True,
-    "font.sans-serif": ["Arial", "DejaVu Sans", "Liberation Sans", "Bitstream Vera Sans", "sans-serif"],
-    "legend.fontsize": 9.35,
-    "legend.frameon": False,
-    "lines.solid_capstyle": "round",
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9.35),
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: pictures are the same on every machine
     "svg.hashsalt": "lwcore",
 }
 
 
 def use_book_style() -> None:
-    """Set a style like seaborn's for papers, with transparent backgrounds, and vector graphics in notebooks."""
-    plt.rcParams.update(_STYLE)
+    """Set matplotlib's style "seaborn-v0_8-ticks" in a smaller size, with transparent backgrounds, and vector graphics in notebooks."""
+    plt.style.use(["seaborn-v0_8-ticks", _STYLE])
     try:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
     except ImportError:  # not in a notebook
@@ -194,8 +186,6 @@ def spectra(results: xr.Dataset) -> Figure:
     Returns:
         The figure. Neurons of all seeds are pooled; those whose rates do not decay are left out and counted in the title.
     """
-    import seaborn  # here, as its import costs more than the rest of this module
-
     shown = [o for o in ("zeroth", "exact") if o in results.order.values]
     figure, panels = canvas(len(shown), width=7.6, sharex=True)
     for axes, order in zip(panels, shown, strict=True):
@@ -208,7 +198,7 @@ def spectra(results: xr.Dataset) -> Figure:
                 for value in np.unique(tau.round(6)):
                     axes.axvline(value, color=COLOURS[model], lw=1.5, label=model if value == np.unique(tau.round(6))[0] else None)
             else:
-                seaborn.kdeplot(x=tau, log_scale=True, ax=axes, color=COLOURS[model], label=model, fill=True, alpha=0.25, cut=0)
+                density(axes, tau, fill=True, color=COLOURS[model], label=model)
         axes.set(
             xlabel="time scale τ (steps)",
             ylabel="density over log τ",

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from lwcore.adaptive import split_envelope
-from lwcore.figures import COLOURS, canvas, legend_above, model_band, signed
+from lwcore.figures import COLOURS, canvas, density, legend_above, model_band, signed
 from lwcore.tables_spectra import head_factor
 
 _TITLES = {"zeroth": "zeroth order", "first": "first order", "exact": "exact diagonal"}
@@ -30,8 +30,6 @@ def networks(results: xr.Dataset, orders: Sequence[str] = ("zeroth", "exact")) -
     Returns:
         The figure.
     """
-    import seaborn  # here, as its import costs more than the rest of this module
-
     models = results.model.values
     figure, panels = canvas(len(models) * len(orders), height=2.3 * len(orders) + 0.4, rows=len(orders))
     keys = [(order, model) for order in orders for model in models]
@@ -39,7 +37,7 @@ def networks(results: xr.Dataset, orders: Sequence[str] = ("zeroth", "exact")) -
         shown = results.time_scale.sel(order=order)
         for tau in shown.sel(model=model).transpose("seed", "unit").values:
             kept = tau[np.isfinite(tau)]
-            seaborn.kdeplot(x=kept, log_scale=True, ax=axes, color=COLOURS[model], lw=1.2, cut=0, warn_singular=False)
+            density(axes, kept, color=COLOURS[model], lw=1.2)
             ticks = np.stack([kept, kept, np.full_like(kept, np.nan)], axis=1).ravel()  # one broken line: many paths are a heavy picture
             heights = np.tile([0, 0.05, np.nan], len(kept))
             axes.plot(ticks, heights, color=COLOURS[model], alpha=0.25, lw=1.2, transform=axes.get_xaxis_transform(), label="_neurons")

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from lwcore import controls
 from lwcore.calibration import binomial_interval, false_detections
@@ -153,7 +153,7 @@ def _table(hits: xr.DataArray, trials: int, rows: Sequence[str], column: str, wo
 
 def _over_networks(shares: NDArray[np.float64]) -> str:
     """Write the mean of networks' shares in percent with its 95 % interval: a network is one sample, whatever was drawn from it."""
-    half = stats.sem(shares) * stats.t.ppf(0.975, len(shares) - 1)
+    half = shares.std(ddof=1) / np.sqrt(len(shares)) * special.stdtrit(len(shares) - 1, 0.975)
     return "{:.1f} ({:.1f}–{:.1f})".format(*100 * np.clip(shares.mean() + half * np.array([0, -1, 1]), 0, 1))
 
 

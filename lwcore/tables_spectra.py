@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from lwcore.adaptive import split_envelope
+from lwcore.calibration import binomial_interval
 from lwcore.inference import LETTER, OPTIMISER, holm, probes, windows
 from lwcore.modes import mode_test, rejection_rate
 from lwcore.tables import verdict
@@ -117,8 +118,8 @@ def calibration(size: int, trials: int = 1000) -> pd.DataFrame:
     rng, rows = np.random.default_rng(7), {}
     for name, true, draw in laws:
         found = rejection_rate(draw, rng, trials=trials)
-        ends = stats.binomtest(round(found * trials), trials).proportion_ci()
-        rows[name] = {"modes": true, "several found": f"{found:.2f} ({ends.low:.2f} to {ends.high:.2f})"}
+        low, high = binomial_interval(round(found * trials), trials)
+        rows[name] = {"modes": true, "several found": f"{found:.2f} ({low:.2f} to {high:.2f})"}
     return pd.DataFrame(rows).T.rename_axis(f"samples of {size}")
 
 

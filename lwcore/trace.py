@@ -1,6 +1,6 @@
 """A trace of a recurrence: what one scan leaves behind, from which all transport of gradients is read.
 
-Anything with a `step` can be traced: a cell of the paper, or a recurrence of the reader (`lwcore.diagnose`). The state s has S entries. A step
+Anything with a `step` can be traced: a cell of the paper, or a reader's recurrence (`lwcore.diagnose`). The state s has S entries. A step
 takes the previous state twice, as what is *kept* and as what is *seen* through the recurrent weights; its derivatives in the two are the
 retention A and the mixing R, and ``J_t = ∂s_t/∂s_{t−1} = A_t + R_t``. Time is counted from 0: ``s_t`` is the state after input ``x_t``.
 """
@@ -58,7 +58,8 @@ class Neurons(NamedTuple):
 
     def of(self, index: Any) -> Neurons:
         """Choose sequences, steps or neurons."""
-        return Neurons(*(None if part is None else part[index] for part in self))
+        chosen: Any = (None if part is None else part[index] for part in self)
+        return Neurons(*chosen)
 
 
 class StepJacobian:
@@ -70,7 +71,7 @@ class StepJacobian:
 
     def pull(self, rows: Float[Tensor, "... k S"]) -> Float[Tensor, "... k S"]:
         """Multiply from the right, ``rows · J``: one step of backpropagation."""
-        _, back = vjp(lambda states: self.recurrence.step(self.inputs, states), self.states)
+        back = vjp(lambda states: self.recurrence.step(self.inputs, states), self.states)[1]
         if rows.shape[-2] == 1:  # plain reverse mode
             return back(rows.squeeze(-2))[0].unsqueeze(-2)
         return vmap(lambda row: back(row)[0], in_dims=-2, out_dims=-2)(rows)
@@ -92,7 +93,8 @@ class StepJacobian:
 class Condensed(NamedTuple):
     """Jacobians in a form that is dear to make and cheap to multiply with; the first axis is the steps.
 
-    J itself is `mixing`; or, where a state (h, c) is shown through an expression e, ``[[output + e·mixing, diag(e keep)], [mixing, diag(keep)]]``.
+    J itself is `mixing`; or, where a state (h, c) is shown through an expression e,
+    ``[[output + e·mixing, diag(e keep)], [mixing, diag(keep)]]``.
     """
 
     mixing: Tensor
@@ -102,7 +104,8 @@ class Condensed(NamedTuple):
 
     def of(self, steps: Steps) -> Condensed:
         """Choose steps."""
-        return Condensed(*(None if part is None else part[steps] for part in self))
+        chosen: Any = (None if part is None else part[steps] for part in self)
+        return Condensed(*chosen)
 
     def pull(self, rows: Float[Tensor, "n k S"]) -> Float[Tensor, "n k S"]:
         """Multiply from the right, ``rows · J``."""
@@ -173,7 +176,7 @@ class Trace:
 
     @cached_property
     def neurons(self) -> Neurons:
-        """What zeroth and first order need; of a recurrence with a closed form."""
+        """What zeroth and first order need; of a recurrence with a closed form. Implements Eqs. (12), (13), (23) and (24)."""
         if not hasattr(self.recurrence, "closed_form"):
             raise ValueError(f"trace is of a {type(self.recurrence).__name__}, without a closed form: only the exact order is known.")
         return self._closed_form.neurons()

@@ -215,7 +215,8 @@ def exact_rates_and_share(
     """
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
-    rates, shares = [], []
+    rates: list[Tensor] = []
+    shares: list[Tensor] = []
     for sequence in range(len(trace.inputs)):
         groups = [
             [(_diagonal(block).value(), _share_beside_diagonal(block)) for block in group]

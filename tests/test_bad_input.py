@@ -12,14 +12,30 @@ import signal
 
 import pandas as pd
 import pytest
+import torch
 from package_source import definitions, modules
 
-from lwcore.arguments import real_in
-from tests.bad_inputs import companion, gradient, theory
+from lwcore import arguments, tensors
+from lwcore.labelled import array_with, dataset_with
+from tests.bad_inputs import companion, gradient, labelled, theory
 from tests.bad_inputs.commands import COMMANDS
 from tests.bad_inputs.counted import DOORS, RECORD, counted
 from tests.bad_inputs.reasons import MODULES, NAMES
-from tests.bad_inputs.rows import Argument, Bad, Door, Row, rows
+from tests.bad_inputs.rows import (
+    Argument,
+    Bad,
+    Door,
+    Row,
+    array,
+    generator,
+    integer,
+    lags,
+    object_of,
+    real,
+    rows,
+    tensor,
+    word,
+)
 
 ROWS = {door.name: [] for door in DOORS}
 for row in rows(DOORS):
@@ -71,6 +87,28 @@ def test_bad_values_are_refused_by_name(name):
     assert [found for found in map(answer, ROWS[name]) if found] == []
 
 
+CHECKS = {
+    "real": Door(lambda x: arguments.real_in("x", x, "(1, 2]"), x=real(1.5, "(1, 2]")),
+    "integer": Door(lambda x: arguments.integer_in("x", x, 1, 3), x=integer(2, 1, 3)),
+    "word": Door(lambda x: arguments.one_of("x", x, ["mean"]), x=word("mean")),
+    "array": Door(lambda x: arguments.finite_array("x", x, ndim=1), x=array([1.0, 2.0]).also(Bad(1.0, ValueError, r"\(\)"))),
+    "lags": Door(lambda x: arguments.lag_list("x", x, 5), x=lags([1, 2], 5)),
+    "generator": Door(lambda x: arguments.generator("x", x), x=generator()),
+    "object": Door(lambda x: arguments.instance_of("x", x, Door), x=object_of(DOORS[0], Door)),
+    "tensor": Door(lambda x: tensors.finite("x", x, (None, 2)), x=tensor(torch.ones(3, 2), (3,), (3, 1))),
+    "dataset": Door(lambda x: dataset_with("x", x, "rate"), x=labelled.results()),
+    "labelled array": Door(lambda x: array_with("x", x, "lag"), x=labelled.labelled("lag")),
+}
+
+
+@pytest.mark.parametrize("kind", CHECKS)
+def test_a_check_refuses_all_that_its_kind_knows(kind):
+    """Doors are tried with one or two of these values each."""
+    door = CHECKS[kind]
+    assert [found for found in (answer(Row(door, "x", bad)) for bad in door.arguments["x"].bad) if found] == []
+    door.call()
+
+
 def test_there_are_rows_enough_and_no_door_is_without():
     assert sum(map(len, ROWS.values())) >= 150
     assert [name for name, of_door in ROWS.items() if not of_door] == []
@@ -93,7 +131,7 @@ def test_the_good_arguments_are_good():
         (lambda x: x, "no error, but 7"),
         (lambda x: {}[x], "KeyError in the place of ValueError"),
         (lambda x: [].index(x), "the argument, what is allowed not in"),
-        (lambda x: real_in("x", x, "(1, 2]"), ""),
+        (lambda x: arguments.real_in("x", x, "(1, 2]"), ""),
     ],
 )
 def test_a_wrong_answer_is_seen(function, found):

@@ -48,9 +48,15 @@ def test_limiting_kernel_by_adaptive_quadrature(name):
     assert ours.method == "quadrature"
 
 
+@pytest.mark.parametrize(("width", "moved"), [(38, False), (44, False), (44, True)])  # in 44 each half is even, and need be done once
 @pytest.mark.parametrize("name", SMOOTH)
-def test_finite_kernel_is_the_gram_matrix_of_gradients_whatever_the_chunks(name, monkeypatch):
-    network, x, other = symmetric_initialisation(38, 2, 0.8, np.random.default_rng(0), name), sequences(3, 5, 2, 1), sequences(2, 5, 2, 2)
+def test_finite_kernel_is_the_gram_matrix_of_gradients_whatever_the_chunks(name, width, moved, monkeypatch):
+    rng, x, other = np.random.default_rng(0), sequences(3, 5, 2, 1), sequences(2, 5, 2, 2)
+    network = symmetric_initialisation(width, 2, 0.8, rng, name)
+    assert network.repeats == (1 if width == 38 else 2)
+    if moved:
+        network = network.at(network.parameters + 0.1 * rng.standard_normal(network.parameters.shape))
+        assert network.repeats == 1
     expected = np.einsum("itmp,jtmp->ijt", output_gradients(network, x), output_gradients(network, other))
     np.testing.assert_allclose(finite_kernel(network, x, other), expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(finite_kernel(network, x), finite_kernel(network, x, x), rtol=1e-12, atol=1e-14)

@@ -360,7 +360,7 @@ def test_fit_does_not_depend_on_the_unit(unit: float) -> None:
 )
 def test_errors_and_intervals_are_those_of_repeated_fits(name: str, law: DecayLaw) -> None:
     lags = LAGS[::5]  # few, so that the degrees of freedom count
-    trials = 500
+    trials = 300
     noise = np.exp(np.random.default_rng(1).normal(0, 0.02, (trials, lags.size)))
     fits = [getattr(fit_decay(lags, law.envelope(lags) * factor, confidence=0.8), name) for factor in noise]
     for parameter in ("amplitude", "decay", "tempering"):

@@ -53,7 +53,11 @@ def names(module):
 
 def references(module, node, table, methods):
     """What a definition refers to. Of a class only what makes an object: methods are reached when something asks for their name."""
-    body = node.body if isinstance(node, ast.FunctionDef) else [n for n in node.body if getattr(n, "name", "__init__").startswith("__")] + node.bases
+    body = (
+        node.body
+        if isinstance(node, ast.FunctionDef)
+        else [n for n in node.body if getattr(n, "name", "__init__").startswith("__")] + node.bases
+    )
     known = names(module)
     for part in [*body, *getattr(node, "decorator_list", ())]:
         for inner in ast.walk(part):

@@ -65,9 +65,7 @@ def log_envelope(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
     integer_in("inputs.shape[1]", sequences.shape[1], 2)
-    rows, partners = np.split(network.parameters, 2)
-    if len(rows) % 2 or not np.array_equal(rows, partners):  # as they are at the start
-        rows = network.parameters
+    rows = network.parameters[: network.width // network.repeats]
     sums = []
     for start in range(0, len(rows), _BLOCK):
         rates = _log_rates(rows[start : start + _BLOCK], sequences, network.activation)

@@ -41,10 +41,10 @@ def finite_kernel(network: ElmanNetwork, inputs: ArrayLike, others: ArrayLike | 
     instance_of("network", network, ElmanNetwork)
     first, second = _pair(inputs, others, network.dimension)
     size = max(2, _CHUNK // ((len(first) + len(second)) * (1 + network.dimension)) // 2 * 2)
-    weights = np.square(network.readout) / network.width
-    total = np.zeros((len(first), len(second), first.shape[1]))
-    for start in range(0, network.width, size):
-        part = slice(start, start + size)
+    weights = np.square(network.readout) * (network.repeats / network.width)
+    total, different = np.zeros((len(first), len(second), first.shape[1])), network.width // network.repeats
+    for start in range(0, different, size):
+        part = slice(start, min(start + size, different))
         total += _weighted(network.parameters[part], weights[part], first, second, network.activation)
     return total
 

@@ -68,6 +68,12 @@ class ElmanNetwork:
         """The matrix U, shape (m, d)."""
         return self.parameters[:, 1:]
 
+    @property
+    def repeats(self) -> int:
+        """How many copies of its first neurons the network is: 2 at a symmetric start, if half of the width is even, else 1."""
+        (first, second), (signs, opposite) = np.split(self.parameters, 2), np.split(self.readout, 2)
+        return 1 + (len(first) % 2 == 0 and np.array_equal(first, second) and np.array_equal(signs, -opposite))
+
     def at(self, parameters: ArrayLike) -> ElmanNetwork:
         """Return the network with other parameters, shape (m, 1 + d), and the same readout."""
         return dataclasses.replace(self, parameters=parameters_like(self, parameters))

@@ -1,7 +1,9 @@
 """Rows of the tables: a function, one of its arguments, a bad value for it, and the error that must come.
 
-A table lists doors: a public function with good arguments, each of a kind. The kind knows what is bad: a real number in (1, 2] is tried as
-NaN, as a text, as a truth value, and just outside either end. A kind takes further bad values, which only this argument has.
+A table lists doors: a public function with good arguments, each of a kind. The kind knows what is bad: for a real number in (1, 2] that is
+NaN, a text, a truth value, and what lies just outside either end. A kind takes further bad values, which only this argument has. Each
+argument is tried with one value of the wrong type and one of the wrong size, in turn; that its check refuses all of them is tested
+once for each kind.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -81,11 +84,15 @@ class Row(NamedTuple):
 
 
 def rows(doors: list[Door]) -> Iterator[Row]:
-    """Go through all rows of a table."""
+    """Go through a table: for each argument one value of each error that its kind knows, the next one in turn at every door."""
+    turn: Counter[tuple[str, ...]] = Counter()
     for door in doors:
         for argument, given in door.arguments.items():
-            if isinstance(given, Argument):
-                yield from (Row(door, argument, bad) for bad in given.bad)
+            for error in dict.fromkeys(bad.error for bad in given.bad) if isinstance(given, Argument) else ():
+                alike = [bad for bad in given.bad if bad.error is error]
+                kind = tuple(bad.shown for bad in alike)
+                yield Row(door, argument, alike[turn[kind] % len(alike)])
+                turn[kind] += 1
 
 
 def short(value: Any) -> str:

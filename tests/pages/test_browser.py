@@ -97,21 +97,6 @@ def test_the_ledger_works_when_the_book_is_opened_from_its_folder(browser):
     page.close()
 
 
-CHARTS = {"notebooks/05c_scaling_laws": 5, "notebooks/10_broad_spectra": 1, "notebooks/B_scalar_gates": 1, "book/browse": 2}
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("name", CHARTS)
-def test_charts_are_drawn_and_fit(visit, name, width):
-    page = visit(f"{name}.html", width).page
-    page.wait_for_function("[...document.querySelectorAll('.chart')].every(chart => chart.view)")
-    boxes = page.evaluate("[...document.querySelectorAll('.chart')].map(c => [c.clientWidth, c.querySelector('svg').clientWidth])")
-    assert len(boxes) == CHARTS[name]
-    assert all(0.6 * room < drawn <= room for room, drawn in boxes)
-    assert page.evaluate("[...document.querySelectorAll('.chart :is(input, select)')].filter(e => !e.labels.length).length") == 0
-    assert page.evaluate("[...document.querySelectorAll('.reading')].filter(e => e.textContent.length < 20).length") == 0
-
-
 def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
     seen = visit("notebooks/05c_scaling_laws.html")
     chart = seen.page.locator("#fig-explorer .chart")

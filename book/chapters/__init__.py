@@ -1,1 +1,0 @@
-"""Tested estimators and experiments that one or two chapters need."""
