@@ -268,19 +268,19 @@ class Cell(nn.Module):
 
 
 class ConstGate(Cell):
-    """A leaky recurrence with one fixed gate value. Implements Eqs. (51) and (52)."""
+    """A leaky recurrence with one fixed gate value, Eq. (51)."""
 
     blocks = ("candidate",)
 
 
 class SharedGate(Cell):
-    """One learned gate for all neurons, new at every step. Implements Eqs. (49) and (50)."""
+    """One learned gate for all neurons, new at every step, Eq. (49)."""
 
     shared = True
 
 
 class DiagGate(Cell):
-    """One learned gate a neuron, new at every step. Implements Eqs. (47) and (48)."""
+    """One learned gate a neuron, new at every step, Eq. (47)."""
 
 
 class MinGRU(Cell):
@@ -302,7 +302,7 @@ class MinLSTM(Cell):
 
 
 class GRU(Cell):
-    """The gated recurrent unit. Implements Eqs. (15)–(18).
+    """The gated recurrent unit, Eqs. (15)–(18).
 
     ``reset="before"`` the matrix product, as in the paper; or ``"after"`` it, as in PyTorch: ``tanh(W x + b + r ⊙ (U h + b_h))``.
     """
@@ -338,7 +338,7 @@ class GRU(Cell):
 
 
 class LSTM(Cell):
-    """The long short-term memory. Implements Eqs. (4)–(8)."""
+    """The long short-term memory, Eqs. (4)–(8)."""
 
     blocks = ("let_in", "keep", "candidate", "show")
 
@@ -444,7 +444,7 @@ class GatedJacobian(StepJacobian):
         return Condensed(mixing, keep, self.expression, output)
 
     def neurons(self) -> Neurons:
-        """Take the diagonals: ``a``, ``diag R``, and what the show gate does. Implements Eqs. (12), (13), (23) and (24)."""
+        """Take the diagonals: ``a``, ``diag R``, and what the show gate does."""
         cell, into, keep = self.cell, self.into, self.made.keep.expand_as(self.made.candidate)
         if cell.linear:
             return Neurons(keep, torch.zeros_like(keep))

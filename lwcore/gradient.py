@@ -28,8 +28,8 @@ def random_direction(cell: Cell, generator: torch.Generator | None = None) -> Di
 def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
     """Compute ``B_t w``, how each step's state moves when the parameters move along w and the previous state is held fixed.
 
-    What `Trace.carried` chooses of it is what the rates of `effective_rates` act on. Implements Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``, applied to
-    one direction w.
+    What `Trace.carried` chooses of it is what the rates of `effective_rates` act on. It is Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``, applied to one
+    direction w.
     """
     wanted = {name: part.shape for name, part in instance_of("trace", trace, Trace).parameters.items()}
     given = {name: part.shape for name, part in instance_of("direction", direction, dict).items()}
@@ -67,7 +67,7 @@ def first_loss(loss_gradients: Float[Tensor, "B T _"]) -> int:
 def transported(
     trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: Sequence[int], first: int = 0
 ) -> Iterator[tuple[int, Float[Tensor, "B ends S"]]]:
-    """Carry every loss gradient back through the whole transport, off-diagonal parts included: ``δ_tᵀ M_{t,ℓ}`` of Eq. (3).
+    """Carry every loss gradient back through the whole transport, off-diagonal parts included: ``δ_tᵀ M_{t,ℓ}``. Implements Eq. (3).
 
     Yields each lag with the row vectors of the end points t = max(ℓ, first)..T−1. Lags increase, from 0 to T−1.
     """
@@ -85,7 +85,7 @@ def transported(
 def total_transport(
     trace: Trace, loss_gradients: Float[Tensor, "B T H"], sensitivity: Float[Tensor, "B T S"], lags: Sequence[int], ends: Sequence[int]
 ) -> Float[Tensor, "B ends lags"]:
-    """Compute what each end point's loss gradient meets ℓ steps earlier, ``δ_tᵀ M_{t,ℓ} B_{t−ℓ} w``. Implements Eq. (27)'s left side."""
+    """Compute what each end point's loss gradient meets ℓ steps earlier, ``δ_tᵀ M_{t,ℓ} B_{t−ℓ} w``, the left side of Eq. (27)."""
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
     floating("sensitivity", sensitivity, tuple(trace.states.shape), "B, T, S")
@@ -94,7 +94,7 @@ def total_transport(
 
 
 def lag_gradients(trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: Sequence[int] | None = None) -> dict[str, Tensor]:
-    """Take the gradient apart by lag: for each parameter a tensor ``(number of lags, *its shape)``. Implements Eq. (3).
+    """Take the gradient apart by lag: for each parameter a tensor ``(number of lags, *its shape)``; see Eq. (3).
 
     The lag-ℓ part is ``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ}``, summed over sequences. Over all lags 0..T−1, the default, the parts add up to the
     gradient of ``Σ_t E_t``.

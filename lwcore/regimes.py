@@ -54,7 +54,7 @@ def _cases(laws: Sequence[DecayLaw]) -> list[tuple[DecayLaw, str]]:
 def growth(laws: Sequence[DecayLaw], alpha: float, error: float = 0.1) -> pd.DataFrame:
     """Read windows off N(ℓ) on a fine grid of lags by their definition alone, and fit a line on the axes where the law is one.
 
-    Implements Eqs. (36) and (37), and compares with Eq. (60). The line is fitted to 400 numbers of sequences between what the fifth lag
+    It inverts Eq. (37) and compares with Eq. (60). The line is fitted to 400 numbers of sequences between what the fifth lag
     needs and what the last does; in the power and logarithmic regimes, to windows above the root of the last lag. The grid ends where
     N(ℓ) leaves the range of a float.
 

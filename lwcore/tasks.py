@@ -88,7 +88,7 @@ class DelayedRegression:
 
 
 def sample(task: DelayedRegression, n_sequences: int, rng: np.random.Generator, dtype: torch.dtype = torch.float32) -> Sequences:
-    """Draw independent sequences of a task. Implements Eq. (40).
+    """Draw independent sequences of a task, Eq. (40).
 
     Args:
         task: The task.

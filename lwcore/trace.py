@@ -176,7 +176,7 @@ class Trace:
 
     @cached_property
     def neurons(self) -> Neurons:
-        """What zeroth and first order need; of a recurrence with a closed form. Implements Eqs. (12), (13), (23) and (24)."""
+        """What zeroth and first order need; of a recurrence with a closed form."""
         if not hasattr(self.recurrence, "closed_form"):
             raise ValueError(f"trace is of a {type(self.recurrence).__name__}, without a closed form: only the exact order is known.")
         return self._closed_form.neurons()
@@ -192,7 +192,7 @@ class Trace:
         return self.recurrence.closed_form(self.inputs, self.previous)
 
     def moved(self, direction: Direction, steps: Steps = slice(None)) -> Float[Tensor, "B n S"]:
-        """Give ``B_t w``, how a state moves along w while the previous one is held fixed. Implements Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``."""
+        """Give ``B_t w``, how a state moves along w while the previous one is held fixed. It is Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``."""
         return jvp(self._step(self.inputs[:, steps], self.previous[:, steps]), (self.parameters,), (direction,))[1]
 
     def gathered(self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)) -> Direction:

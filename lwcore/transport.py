@@ -28,14 +28,14 @@ _RESCALED = 5  # lags between two looks at the size of what is carried back: (2^
 
 
 def step_jacobian(trace: Trace, t: int) -> Float[Tensor, "B S S"]:
-    """Form the one-step Jacobian ``J_t = ∂s_t/∂s_{t−1}`` of every sequence. Implements Eqs. (9)–(11), (19)–(22), (48), (50) and (52)."""
+    """Form the one-step Jacobian ``J_t = ∂s_t/∂s_{t−1}`` of every sequence."""
     return instance_of("trace", trace, Trace).jacobian(integer_in("t", t, 0, trace.length - 1)).dense()
 
 
 def split(trace: Trace, steps: slice | Tensor) -> tuple[Float[Tensor, "B n S S"], Float[Tensor, "B n S S"]]:
     """Split one-step Jacobians of a cell of `lwcore.cells` into retention and mixing, ``J_t = A_t + R_t``.
 
-    A is what is *kept*, R what is *seen* through the recurrent weights. Implements Eqs. (11), (23) and the split of Appendix B.
+    A is what is *kept*, R what is *seen* through the recurrent weights. It is the split of Eqs. (11) and (23).
     """
     whole, neurons = trace.jacobian(steps).dense(), trace.neurons.of((slice(None), steps))
     if not whole.shape[1]:
@@ -237,7 +237,7 @@ def _share_beside_diagonal(block: Scaled) -> Tensor:
 
 
 def envelope(rates: Float[Tensor, "B ends lags H"]) -> Float[Tensor, " lags"]:
-    """Average the 1-norm of the rates over sequences and end points: the envelope f(ℓ). Implements Eq. (29)'s ``f(ℓ) = ‖μ_{t,ℓ}‖₁``.
+    """Average the 1-norm of the rates over sequences and end points: the envelope f(ℓ), Eq. (29)'s ``‖μ_{t,ℓ}‖₁``.
 
     Examples:
         >>> rates = torch.tensor([0.5, -0.25]).expand(4, 10, 3, 2)

@@ -175,7 +175,7 @@ def regime_window(
 ) -> Array:
     """Return H_N(N) for an envelope that follows a decay law, constants included.
 
-    Implements Eqs. (35) and (60) in closed form. With ``ε_th = C σ_α/(m̄ N^(1/p))`` these are the three regimes of Appendix F:
+    It is Eq. (60) in closed form. With ``ε_th = C σ_α/(m̄ N^(1/p))`` these are the three regimes of Appendix F:
     ``exp(c N^(1/p) m̄/(C σ_α)) − 1`` (logarithmic), ``(c m̄/(C σ_α))^(1/β) N^(1/(pβ))`` (power) and
     ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential); a tempered power law goes from the second to the third at ``ℓ = β/log(1/λ)``.
     The laws fall with the lag, so both definitions of the window agree (a tempered one with β < 0 rises first: this is the supremum).

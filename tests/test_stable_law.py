@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -109,7 +110,7 @@ def test_the_reference_can_be_made_again() -> None:
 
 @pytest.mark.parametrize("alpha", [0.501, 0.6, 0.8, 0.9999, 1.05, 1.3, 1.7, 1.84, 1.86, 1.9999, 2 - 1e-12])
 def test_the_table_stands_for_the_integral(alpha: float) -> None:
-    law = standard_law(alpha)
+    law: Any = standard_law(alpha)
     x = np.geomspace(law.near_end, law.far_start, 3000)  # many per panel, so that each degree of freedom is seen
     np.testing.assert_allclose(law.table(x, (DENSITY, SLOPE, TAIL)), law.integral(x), rtol=3e-12)
 
@@ -125,7 +126,7 @@ def test_both_integrals_hold_where_one_takes_over(alpha: float) -> None:
 
 @pytest.mark.parametrize("alpha", [0.501, 0.6, 0.97, 1.3, 1.8, 1.999])
 def test_series_are_left_where_their_smallest_term_is_rounding(alpha: float) -> None:
-    law = standard_law(alpha)
+    law: Any = standard_law(alpha)
 
     def near(k: int) -> float:
         return math.gamma((2 * k + 1) / alpha) / math.factorial(2 * k) * law.near_end ** (2 * k)
@@ -141,7 +142,7 @@ def test_series_are_left_where_their_smallest_term_is_rounding(alpha: float) -> 
 
 def test_panels_are_narrow_enough_and_not_too_many() -> None:
     for alpha in (0.6, 0.9, 1.2, 1.9):
-        law = standard_law(alpha)
+        law: Any = standard_law(alpha)
         widths = np.diff(np.log(law.table.edges)) / 0.4 if alpha < 1 else np.diff(law.table.edges) / 0.5
         np.testing.assert_allclose(widths, widths[0], rtol=1e-9)
         assert 1 - 1 / widths.size < widths[0] <= 1

@@ -3,7 +3,8 @@ r"""The index from equations to code and back: a table of each paper's equations
 Three sources are brought together. ``book/equations.toml`` says in a few words what each equation says, which chapters show it, and why
 nothing implements it where nothing does. A chapter shows equation 13 where a formula has it in its tag, as in ``\tag{13}``, ``\tag{9–13}``
 or ``\tag{13, 58}``, or where a line reads ``(paper-eq-13)=``. A function implements it if its docstring has a sentence that begins
-"Implements Eq. (13)". Equations of the companion paper are written "C&E Eq. (13)", in a tag ``\tag{C&E 13}``, in a line
+"Implements Eq. (13)"; no two functions implement the same. Whether a run of an experiment reaches it is read off the code, too (`reached`).
+Equations of the companion paper are written "C&E Eq. (13)", in a tag ``\tag{C&E 13}``, in a line
 ``(paper-eq-ce-13)=``; here and in the inventory they are known as ``ce-13``.
 """
 
@@ -11,9 +12,11 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from docutils import nodes
 from package_source import ROOT, definitions, modules
+from reached import reached
 from sphinx.addnodes import only, pending_xref
 from sphinx.util.docutils import SphinxDirective
 
@@ -23,6 +26,13 @@ NUMBERS = r"\(\d+\)(?:(?:\s*–\s*|,\s+|,?\s+(?:and|or|to)\s+)\(\d+\))*"
 NAMED = re.compile(rf"(?P<companion>C&E(?:'s)?\s+)?\bEqs?\.\s+(?P<numbers>{NUMBERS})")
 IMPLEMENTS = re.compile(rf"\bImplements\s+{NAMED.pattern}")
 TAG = re.compile(r"\\tag\{(?P<companion>C&E )?(?P<numbers>[\d–, ]+)\}")
+
+
+class Implementation(NamedTuple):
+    """What implements an equation, as it is imported, and whether `experiment.run` reaches it."""
+
+    name: str
+    on_path: bool
 
 
 @cache
@@ -51,14 +61,17 @@ def named(docstring: str) -> list[str]:
 
 
 @cache
-def implementations() -> dict[str, list[str]]:
-    """Find what implements each equation: equation → names, in the order of the package's modules."""
-    found: dict[str, list[str]] = {}
+def implementations() -> dict[str, Implementation]:
+    """Find what implements each equation."""
+    found: dict[str, Implementation] = {}
     for module in modules():
         for definition in definitions(module):
             for match in IMPLEMENTS.finditer(definition.docstring):
                 for equation in equations(match):
-                    found.setdefault(equation, []).append(definition.name)
+                    if equation in found:
+                        raise ValueError(f"{found[equation].name} and {definition.name} both implement Eq. {equation}: one must only name it.")
+                    own = definition.name.split(".")[-2 if definition.kind == "method" else -1 :]
+                    found[equation] = Implementation(definition.name, ".".join([module, *own]) in reached())
     return found
 
 
@@ -83,20 +96,21 @@ class EquationIndex(SphinxDirective):
         chosen = [key for key in inventory() if key.startswith(COMPANION) == (self.arguments == ["companion"])]
         group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in (5, 30, 20, 45)), cols=4)
         group += nodes.thead("", nodes.row("", *(cell([nodes.Text(word)]) for word in ("Eq.", "What it says", "Shown in", "In the code"))))
-        group += nodes.tbody("", *(self.row(key, inventory()[key], implementations().get(key, [])) for key in chosen))
+        group += nodes.tbody("", *(self.row(key, inventory()[key], implementations().get(key)) for key in chosen))
         return [nodes.table("", group, classes=["equations"])]
 
-    def row(self, key, entry, names):
+    def row(self, key, entry, made):
         """Make one row, and make it known by its equation."""
         anchor = f"eq-{key}"
         self.env.get_domain("std").anonlabels[anchor] = self.env.docname, anchor
         says, _ = self.state.inline_text(entry["says"], self.lineno)
         shown = [self.link("std", "ref", f"{chapter}/{key}", title(chapter)) for chapter in entry["shown"]]
-        if names:
-            written = [self.link("py", "obj", name, name.removeprefix("lwcore."), nodes.literal) for name in names]
+        if made:
+            reach = nodes.Text(", on the path of a run" if made.on_path else ", theory only")
+            written = [self.link("py", "obj", made.name, made.name.removeprefix("lwcore."), nodes.literal), reach]
         else:
             written, _ = self.state.inline_text(entry["reason"], self.lineno)
-        cells = cell([nodes.Text(in_print(key))]), cell(says), cell(listed(shown)), cell(listed(written) if names else written)
+        cells = cell([nodes.Text(in_print(key))]), cell(says), cell(listed(shown)), cell(written)
         return nodes.row("", *cells, ids=[anchor])
 
     def link(self, domain, role, target, text, style=nodes.inline):

@@ -57,7 +57,7 @@ def sample_complexity(
 ) -> Array:
     """Return N(ℓ), the number of independent sequences at which the sign of a lag's gradient is told with a given error.
 
-    Implements Eqs. (34), (37) and (58), ``N = (C σ_α/(m̄ f))^p``, with the exact constant in place of Fano's unknown one:
+    Implements Eqs. (37) and (58), ``N = (C σ_α/(m̄ f))^p``, with the exact constant in place of Fano's unknown one:
     ``C = F_α⁻¹(1 − ε)`` for ``"mean"`` and, for want of its own, ``"paper_v2"`` (F_α the law of unit scale), and
     ``C = Φ⁻¹(1 − ε)/√I_α`` for ``"optimal"`` (I_α the Fisher information at unit scale). With the number rounded up, the sign test on the
     mean has an error of at most ε, whatever N.

@@ -118,7 +118,7 @@ class Study:
 
 
 def study(problem: Problem, rng: np.random.Generator, *, motion: str = "turning", tolerance: float = 1e-8) -> Study:
-    """Draw inputs for a problem and compute its targets. Implements C&E Eq. (8) for two kinds of transport maps.
+    """Draw inputs for a problem and compute its targets, C&E Eq. (8), for two kinds of transport maps.
 
     Args:
         problem: The problem; d is 1 or 2.

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ElmanNetwork:
-    """A diagonal Elman network. Implements C&E Eqs. (2) and (3).
+    """A diagonal Elman network, C&E Eqs. (2) and (3).
 
     Attributes:
         parameters: One row ``[W_ii, U_i]`` for each neuron, shape (m, 1 + d); m is even, as C&E Definition 1 pairs neurons.

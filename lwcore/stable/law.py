@@ -24,7 +24,7 @@ _END = 1e6  # of integrals, in units of where the tail begins: what lies beyond 
 
 @dataclass(frozen=True)
 class SymmetricStable:
-    """Symmetric α-stable law with characteristic function ``exp(i u loc − scale^α |u|^α)``. Implements Eq. (31)'s law.
+    """Symmetric α-stable law with characteristic function ``exp(i u loc − scale^α |u|^α)``. It is the law of Eq. (31).
 
     All methods that take `x`, `p` or `shift` are vectorised: they return an array of the argument's shape, or a scalar for a scalar. NaN
     in `x` stays NaN. ``pdf``, ``cdf``, ``sf`` and ``score`` have a relative error below 1e-12, in the far tails too (1e-10 for ``score`` at
