@@ -368,7 +368,8 @@ class GatedJacobian(StepJacobian):
         self.cell, self.made, self.states = cell, made, previous
         before, g, b = previous[..., cell.carried], made.candidate, made.let_in
         self.into: dict[str, Tensor] = {"candidate": b * (1 - g.square())}
-        self.expression = None
+        self.expression: Tensor | None = None
+        self.normalised: Tensor | None = None
         if cell.linear:
             return
         if "let_in" in cell.blocks:
@@ -391,13 +392,13 @@ class GatedJacobian(StepJacobian):
         chosen.made = Gates(*(None if part is None else part[index] for part in self.made))  # type: ignore[arg-type]
         chosen.states, chosen.into = self.states[index], {name: slope[index] for name, slope in self.into.items()}
         chosen.expression = None if self.expression is None else self.expression[index]
-        if self.cell.layernorm:
+        if self.normalised is not None:
             chosen.normalised, chosen.scale = self.normalised[index], self.scale[index]
         return chosen
 
     def _through_norm(self, rows: Tensor) -> Tensor:
         """Carry adjoints of the candidate's pre-activation, (..., k, H), from behind N to before it."""
-        if not self.cell.layernorm:
+        if self.normalised is None:
             return rows
         n = self.normalised.unsqueeze(-2)
         scaled = rows * self.scale.unsqueeze(-2)
@@ -467,7 +468,7 @@ class GatedJacobian(StepJacobian):
             def pull(rows: Tensor) -> Tensor:
                 return (rows @ own) * reset + ((rows @ own) * into["reset"]) @ cell.block("reset")
 
-        if cell.layernorm:
+        if self.normalised is not None:
             n = self.normalised
             diagonal = self.scale * (diagonal - (pull(torch.ones_like(n)) + n * pull(n)) / cell.hidden_size)
         mixing = into["candidate"] * diagonal

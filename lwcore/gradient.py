@@ -110,8 +110,8 @@ def lag_gradients(trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: Se
         >>> torch.allclose(parts["weight_hh"].sum(0), cell.weight_hh.grad)
         True
     """
-    wanted = range(instance_of("trace", trace, Trace).length) if lags is None else lags
     first = first_loss(_fitting(trace, loss_gradients))
+    wanted = range(trace.length) if lags is None else lags
     carried = transported(trace, loss_gradients, wanted, first)
     parts = [trace.gathered(rows, slice(max(lag, first) - lag, trace.length - lag)) for lag, rows in carried]
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
@@ -206,6 +206,6 @@ def factorise(
 
 def _fitting(trace: Trace, loss_gradients: Tensor) -> Tensor:
     """Refuse loss gradients that are neither those of the trace's outputs nor those of its states."""
-    of_states = getattr(loss_gradients, "shape", None) == trace.states.shape
+    of_states = getattr(loss_gradients, "shape", None) == instance_of("trace", trace, Trace).states.shape
     shape = tuple(trace.states.shape if of_states else trace.outputs.shape)
     return finite("loss_gradients", floating("loss_gradients", loss_gradients, shape, "B, T, H"))

@@ -7,6 +7,7 @@ retention A and the mixing R, and ``J_t = ∂s_t/∂s_{t−1} = A_t + R_t``. Tim
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
@@ -18,6 +19,7 @@ from torch.func import functional_call, jvp, vjp, vmap
 
 Steps = slice | Tensor
 Direction = dict[str, Tensor]
+_FORWARD_MODE = threading.Lock()  # PyTorch counts the levels of forward mode for all threads together
 
 
 class Recurrence(Protocol):
@@ -193,7 +195,8 @@ class Trace:
 
     def moved(self, direction: Direction, steps: Steps = slice(None)) -> Float[Tensor, "B n S"]:
         """Give ``B_t w``, how a state moves along w while the previous one is held fixed. It is Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``."""
-        return jvp(self._step(self.inputs[:, steps], self.previous[:, steps]), (self.parameters,), (direction,))[1]
+        with _FORWARD_MODE:
+            return jvp(self._step(self.inputs[:, steps], self.previous[:, steps]), (self.parameters,), (direction,))[1]
 
     def gathered(self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)) -> Direction:
         """Give ``Σ_t λ_tᵀ B_t`` over sequences and steps: the transpose of `moved`."""

@@ -35,9 +35,7 @@ def test_snapshots_are_measured_one_by_one(kind):
         inputs, targets = (part[:64].double() for part in sequences)
         trace = one.cell.trace(inputs)
         at = result.sel(snapshot=step)
-        family = kind[:3]
-        gate = getattr(trace, {"GRU": "update_gate", "LST": "forget_gate"}.get(family, "gate"))
-        kept = torch.as_tensor(gate if family == "LST" else 1 - gate, dtype=torch.float64).expand(64, 20, 5).reshape(-1, 5)
+        kept = trace.gates.keep.expand(64, 20, 5).reshape(-1, 5)
         np.testing.assert_allclose(at.retention, kept.mean(0), rtol=1e-9)
         np.testing.assert_allclose(at.retention_spread, kept.std(0), rtol=1e-6, atol=1e-12)
         np.testing.assert_allclose(at.saturated, ((kept < 0.05) | (kept > 0.95)).double().mean(0))

@@ -99,27 +99,27 @@ def test_settings_arrive_where_they_are_used(monkeypatch):
     """What training, the cell and the task are given, and that diagnostics are made on other sequences than training."""
     changes = {
         "training": SMOKE.training.model_copy(
-            update={"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd", "chunk": 5}
+            update={"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}
         ),
         "network": SMOKE.network.model_copy(update={"gate_init": 0.2, "gate_spread": 0.0}),
         "task": SMOKE.task.model_copy(update={"noise": 0.9}),
     }
     seen, drawn = {}, []
-    original_fit, original_sample = experiment.train.fit_together, experiment.tasks.sample
+    original_fit, original_sample = experiment.train.fit, experiment.tasks.sample
 
-    def fit(networks, sequences, **options):
-        trace = networks[0].cell.trace(sequences[0].inputs)
-        seen.update(options, gate=trace.gate.mean().item(), batch=sequences[0])
-        return original_fit(networks, sequences, **options)
+    def fit(network, sequences, **options):
+        trace = network.cell.trace(sequences.inputs)
+        seen.update(options, gate=trace.gates.let_in.mean().item(), batch=sequences)
+        return original_fit(network, sequences, **options)
 
     def sample(task, count, rng):
         drawn.append((task, original_sample(task, count, rng)))
         return drawn[-1][1]
 
-    monkeypatch.setattr(experiment.train, "fit_together", fit)
+    monkeypatch.setattr(experiment.train, "fit", fit)
     monkeypatch.setattr(experiment.tasks, "sample", sample)
     result = run_member(SMOKE.model_copy(update=changes), "DiagGate", 1)
-    wanted = {"steps": 30, "batch_size": 16, "clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd", "chunk": 5}
+    wanted = {"steps": 30, "batch_size": 16, "clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}
     assert {key: seen[key] for key in wanted} == wanted
     assert seen["gate"] == pytest.approx(0.2, abs=1e-6)
     assert [task.noise for task, _ in drawn] == [0.9, 0.9]
@@ -251,17 +251,17 @@ def test_snapshots_are_the_network_on_the_way(tmp_path):
     """Those of a run that is cut short at each step and goes on, against trainings that end there."""
     settings = SMOKE.training.model_copy(update={"snapshots": (0, 5, 20, 30), "checkpoint_every": 10})
     watched = SMOKE.model_copy(update={"training": settings})
-    (whole,) = experiment._train(watched, "DiagGate", [1])
+    whole = experiment._train(watched, "DiagGate", 1)
     assert list(whole.snapshots) == [0, 5, 20, 30]
     for step, state in whole.snapshots.items():
         other = SMOKE.model_copy(update={"training": settings.model_copy(update={"steps": step, "snapshots": ()})})
-        for name, value in experiment._train(other, "DiagGate", [1])[0].network.state_dict().items():
+        for name, value in experiment._train(other, "DiagGate", 1).network.state_dict().items():
             torch.testing.assert_close(state[name], value, rtol=0, atol=0)
 
     for cut in (12, 27):
         with pytest.raises(KeyboardInterrupt):
-            experiment._train(watched, "DiagGate", [1], tmp_path, _stop_at(cut))
-    (resumed,) = experiment._train(watched, "DiagGate", [1], tmp_path)
+            experiment._train(watched, "DiagGate", 1, tmp_path, _stop_at(cut))
+    resumed = experiment._train(watched, "DiagGate", 1, tmp_path)
     assert resumed.losses == whole.losses
     assert list(resumed.snapshots) == [0, 5, 20, 30]
     for step, state in whole.snapshots.items():
@@ -288,8 +288,8 @@ def test_a_network_is_trained_once_where_it_can_be_kept(tmp_path, monkeypatch):
     config = SMOKE.but(models=["DiagGate"], seeds=[1])
     two, other = config.but(models=["ConstGate", "DiagGate"]), config.but(training={"steps": 3})
     monkeypatch.setenv("LWCORE_NETWORKS", str(tmp_path))
-    steps, fit = [], experiment.train.fit_together
-    monkeypatch.setattr(experiment.train, "fit_together", lambda *a, **k: steps.append(k["steps"]) or fit(*a, **k))
+    steps, fit = [], experiment.train.fit
+    monkeypatch.setattr(experiment.train, "fit", lambda *a, **k: steps.append(k["steps"]) or fit(*a, **k))
     first, again, another = (experiment.networks(one)["DiagGate", 1] for one in (config, two, other))
     kept = run(two, progress=False)
     assert steps == [config.training.steps, config.training.steps, 3]
@@ -360,7 +360,7 @@ def test_full_disk_is_named_leaves_nothing_half_and_the_run_goes_on(tmp_path, un
 def test_one_thread_is_used_and_the_number_restored(monkeypatch):
     before = torch.get_num_threads()
     used = []
-    monkeypatch.setattr(experiment.train, "fit_together", lambda *_, **__: used.append(torch.get_num_threads()) or [[0.0]])
+    monkeypatch.setattr(experiment.train, "fit", lambda *_, **__: used.append(torch.get_num_threads()) or [0.0])
     torch.set_num_threads(2)
     try:
         run_member(SMOKE, "ConstGate", 1)
@@ -368,30 +368,3 @@ def test_one_thread_is_used_and_the_number_restored(monkeypatch):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-
-
-@pytest.fixture
-def abacus(monkeypatch):
-    """A device beside the processor, which is the processor; the number of networks in each training."""
-    found, original = [], experiment.train.fit_together
-
-    def fit(networks, sequences, **options):
-        found.append((len(networks), options["device"], options["report_every"]))
-        return original(networks, sequences, **options | {"device": "cpu"})
-
-    monkeypatch.setattr(experiment.train, "fit_together", fit)
-    monkeypatch.setattr(experiment.train, "device_of", lambda name: torch.device("meta" if name == "abacus" else name))
-    return found
-
-
-def test_seeds_of_a_model_are_trained_together_on_a_device(undisturbed, abacus, tmp_path):
-    """With the same numbers, for on the processor each member runs its own compiled loop; and what is stored is not trained again."""
-    partial = folder_of(SMOKE, tmp_path)
-    for seed in SMOKE.seeds:
-        run_member(SMOKE, "ConstGate", seed, partial)
-    del abacus[:]
-    together = run(SMOKE, directory=tmp_path, progress=False, device="abacus")
-    assert abacus == [(2, "abacus", SMOKE.training.checkpoint_every)]
-    xr.testing.assert_identical(together, undisturbed[0])
-    with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="device = 'abacus': trains in this process"):
-        run(SMOKE, pool, progress=False, device="abacus")

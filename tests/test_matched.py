@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from lwcore import matched
-from lwcore.gradient import matched_statistic, random_direction
+from lwcore.gradient import factorise, matched_statistic, random_direction
 from lwcore.inference import LETTER, RATES, required, summary
 from lwcore.network import Network
 from lwcore.transport import envelope
@@ -38,11 +38,11 @@ def test_terms_are_both_sides_of_equation_27(kind):
     trace, delta = network.observe(inputs, targets)
     direction = random_direction(network.cell, torch.Generator().manual_seed(8))
     terms = matched.lag_terms(trace, delta, direction, [1, 3])
-    moved = trace.tangent(direction)
+    moved = trace.moved(direction)
     for b in range(2):
         for e, t in enumerate(range(3, 7)):
             for i, lag in enumerate((1, 3)):
-                whole = oracles.transport(network.cell, inputs[b], trace.initial[b], t, lag)
+                whole = oracles.transport(network.cell, inputs[b], trace.history[b, 0], t, lag)
                 expected = delta[b, t] @ whole[:4] @ moved[b, t - lag]
                 torch.testing.assert_close(terms.transport[b, e, i], expected, rtol=1e-10, atol=1e-13)
                 diagonal = oracles.carried_block(network.cell, whole).diagonal()
@@ -74,20 +74,21 @@ def test_agreement_of_a_known_mixture():
 def test_mean_is_envelope_times_alignment_where_rates_are_constant():
     terms = noise_terms(30)
     constant = terms._replace(rates=torch.rand(2, 4, dtype=torch.float64).expand_as(terms.rates))
-    split = matched.factorisation(constant, constant.signs, np.random.default_rng(0))
-    for part in (split.ratio.value, split.ratio.low, split.ratio.high):
+    split = matched.factorisation_ratio(constant, constant.signs, np.random.default_rng(0))
+    for part in split:
         np.testing.assert_allclose(part, 1, rtol=1e-12)
-    np.testing.assert_allclose(split.envelope * split.alignment, split.mean, rtol=1e-12)
-    np.testing.assert_allclose(split.envelope, constant.rates[0, 0].sum(-1), rtol=1e-12)
+    sides = factorise(constant.rates, constant.alignments, constant.signs)
+    np.testing.assert_allclose(sides.envelope * sides.alignment, sides.statistic, rtol=1e-12)
+    np.testing.assert_allclose(sides.envelope, constant.rates[0, 0].sum(-1), rtol=1e-12)
 
 
 def test_factorisation_notices_a_correlation_of_rates_and_alignments():
     """With a = 1 + ε and μ = 2 + ε/2 per neuron, E μa = 2 + 1/2 against E μ E a = 2."""
     noise = draw(5000, 2, 1, 3)
     terms = matched.LagTerms(2 + noise / 2, 1 + noise, noise[..., 0])
-    split = matched.factorisation(terms, torch.ones(1, 3, dtype=torch.float64), np.random.default_rng(0))
-    assert split.ratio.value[0] == pytest.approx(1.25, abs=0.02)
-    assert split.ratio.low[0] < 1.25 < split.ratio.high[0]
+    split = matched.factorisation_ratio(terms, torch.ones(1, 3, dtype=torch.float64), np.random.default_rng(0))
+    assert split.value[0] == pytest.approx(1.25, abs=0.02)
+    assert split.low[0] < 1.25 < split.high[0]
 
 
 def test_own_signs_make_a_mean_of_noise_as_predicted():

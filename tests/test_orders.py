@@ -8,7 +8,6 @@ import torch
 import xarray as xr
 
 from lwcore.cells import ConstGate
-from lwcore.expansion import split
 from lwcore.orders import (
     compare_orders,
     crossings,
@@ -20,7 +19,7 @@ from lwcore.orders import (
     without_norm,
     without_output_gate,
 )
-from lwcore.transport import effective_rates, exact_rates_and_share
+from lwcore.transport import effective_rates, exact_rates_and_share, split
 from tests.networks import CELLS, draw, make
 
 LAGS, ENDS = [1, 2, 5], [6, 8]
@@ -77,7 +76,9 @@ def test_equation_26_is_compared_as_printed():
     trace = traces("GRU", 1)["GRU", 0]
     data = compare_orders({("GRU", 0): trace}, LAGS, ENDS, orders=("paper_v2",))
     assert data.order.values.tolist() == ["paper_v2", "exact"]
-    printed = effective_rates(trace, LAGS, "first", ENDS, reading="paper_v2")
+    z, r, steps = trace.gates.let_in, trace.gates.reset, [[slice(t - lag + 1, t + 1) for lag in LAGS] for t in ENDS]
+    extra = torch.stack([torch.stack([r[:, at].prod(1) + ((1 - z) * r)[:, at].prod(1) for at in of_end], dim=1) for of_end in steps], dim=1)
+    printed = effective_rates(trace, LAGS, "first", ENDS) + extra
     assert data.envelope.sel(order="paper_v2")[0, 0].values == pytest.approx(printed.abs().sum(-1).mean(1).numpy())
 
 
@@ -96,11 +97,12 @@ def test_output_gate_left_out_is_a_jacobian_without_its_block(kind):
 
 def test_product_of_diagonals_takes_the_place_of_the_sum():
     trace = traces("GRU", 1)["GRU", 0]
-    jacobian, (reset, _, own) = trace.jacobian(slice(None)), trace.parameters["weight_hh"].chunk(3)
-    right = torch.einsum("qk,btk,kq->btq", own, jacobian.through_reset, reset)
-    wrong = own.diagonal() * jacobian.through_reset * reset.diagonal()
+    gates, (reset, _, own) = trace.gates, trace.parameters["weight_hh"].chunk(3)
+    slope = trace.previous * gates.reset * (1 - gates.reset)  # h r', through which the reset gate acts
+    right = torch.einsum("qk,btk,kq->btq", own, slope, reset)
+    wrong = own.diagonal() * slope * reset.diagonal()
     moved = trace.neurons.mixing - product_of_diagonals(trace).neurons.mixing
-    torch.testing.assert_close(moved, jacobian.through_candidate * (right - wrong), rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(moved, gates.let_in * (1 - gates.candidate**2) * (right - wrong), rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CELLS if kind.endswith("+norm")])
@@ -108,7 +110,7 @@ def test_norm_left_out_is_the_identity_in_its_place(kind):
     trace = traces(kind, 1)[kind, 0]
     short = without_norm(trace)
     if kind == "ConstGate+norm":  # Eq. (52) as it stands
-        slope = (0.3 * (1 - trace.candidate**2)).unsqueeze(-1) * trace.parameters["weight_hh"]
+        slope = (0.3 * (1 - trace.gates.candidate**2)).unsqueeze(-1) * trace.parameters["weight_hh"]
         expected = 0.7 * torch.eye(4, dtype=torch.float64) + slope
         torch.testing.assert_close(short.jacobian(slice(None)).dense(), expected, rtol=1e-12, atol=1e-14)
     assert not torch.allclose(short.neurons.mixing, trace.neurons.mixing, rtol=1e-3)
@@ -145,15 +147,15 @@ def test_bad_input_is_named():
         compare_orders({}, LAGS)
     with pytest.raises(ValueError, match="orders = 'exact': must be one of 'zeroth', 'first', 'paper_v2'"):
         compare_orders(traces("GRU", 1), LAGS, orders=("exact",))
-    with pytest.raises(ValueError, match="of a GRU at zeroth or first order"):
+    with pytest.raises(ValueError, match="trace is of a LSTM: must be of a GRU"):
         compare_orders(traces("LSTM", 1), LAGS, orders=("paper_v2",))
     with pytest.raises(ValueError, match=r"level = 0: must lie in \(0, inf\)"):
         passing_lag(xr.DataArray([0.1], dims="lag", coords={"lag": [1]}), 0)
-    with pytest.raises(TypeError, match="trace is a GRUTrace: must be an LSTMTrace"):
+    with pytest.raises(TypeError, match="trace is of a GRU: must be of LSTM"):
         without_output_gate(traces("GRU", 1)["GRU", 0])
-    with pytest.raises(TypeError, match="trace is a LSTMTrace: must be a GRUTrace"):
+    with pytest.raises(TypeError, match="trace is of a LSTM: must be of GRU"):
         product_of_diagonals(traces("LSTM", 1)["LSTM", 0])
-    with pytest.raises(ValueError, match="LSTMTrace without layer normalisation: must have one to leave out"):
+    with pytest.raises(ValueError, match="a LSTM without layer normalisation: must have one to leave out"):
         without_norm(traces("LSTM", 1)["LSTM", 0])
     with pytest.raises(ValueError, match=r'reset="after" has no such sum'):
         product_of_diagonals(traces("GRU-after", 1)["GRU-after", 0])

@@ -31,7 +31,7 @@ def test_neurons_forget_as_they_are_told(cell):
     rates = effective_rates(trace, [1, 3, 7], "zeroth", [19]).mean((0, 1))
     np.testing.assert_allclose(time_scales([1, 3, 7], rates.numpy()), asked, rtol=1e-9)
     if cell == "LSTM":
-        np.testing.assert_allclose(trace.input_gate, 1 - trace.forget_gate)
+        np.testing.assert_allclose(trace.gates.let_in, 1 - trace.gates.keep)
     changed = [name for name, value in network.state_dict().items() if not torch.equal(value, before[name])]
     assert changed == ["cell.bias"]
     own = {"DiagGate": slice(0, 6), "GRU": slice(6, 12), "LSTM": slice(0, 12)}[cell]

@@ -79,12 +79,13 @@ def test_head_factor_is_the_lstms_own(small):
     network = experiment.networks(CONFIG.but(models=["LSTM"]))["LSTM", 1]
     fresh = experiment.fresh_sequences(CONFIG, 1)
     with torch.no_grad():
-        jacobian = network.cell.trace(fresh.inputs).jacobian(slice(None))
+        trace = network.cell.trace(fresh.inputs)
     measured = slice(len(fresh.inputs) // 2, None)  # the other half gives signs
     ends = [9, 11, 13, 15]
-    shown = (jacobian.expression * jacobian.retention)[measured, ends].mean((0, 1))
+    kept = trace.gates.keep
+    shown = (trace.neurons.head * kept)[measured, ends].mean((0, 1))
     found = tables.head_factor(small).sel(seed=1)
-    assert found.values == pytest.approx((shown / jacobian.retention[:SEQUENCES].mean((0, 1))).numpy(), rel=1e-4)
+    assert found.values == pytest.approx((shown / kept[:SEQUENCES].mean((0, 1))).numpy(), rel=1e-4)
 
 
 def test_head_factor_is_summed_up_over_neurons(small):

@@ -31,9 +31,9 @@ def trained(monkeypatch):
     """Members whose training began, in their order."""
     found, original = [], experiment._train
 
-    def train(config, model, seeds, *rest, **options):
-        found.append((model, *seeds))
-        return original(config, model, seeds, *rest, **options)
+    def train(config, model, seed, *rest, **options):
+        found.append((model, seed))
+        return original(config, model, seed, *rest, **options)
 
     monkeypatch.setattr(experiment, "_train", train)
     return found

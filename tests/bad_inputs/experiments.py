@@ -30,6 +30,17 @@ MISSING = tuple(Bad(value, FileNotFoundError, str(value)) for value in ("nothing
 MODEL, BATCH = nn.LSTM(3, 4, batch_first=True), (torch.zeros(2, 6, 3), torch.zeros(2, 6, 4))
 WEIGHTS = {f"recurrent.{name}": value for name, value in MODEL.state_dict().items()}
 
+DIAGNOSIS = diagnose.Diagnosis(
+    xr.Dataset(
+        {
+            **{name: ("lag", [1.0, 2.0]) for name in ("required", "signal", "tail_scale", "tail_index")},
+            "detected": ("lag", [True, False]),
+            "required_interval": (("bound", "lag"), [[1.0, 1.0], [2.0, 2.0]]),
+        },
+        {"lag": [1, 2]},
+        {"error": 0.1},
+    )
+)
 DOORS = [
     Door(config.shipped, kind=word("configs").also(wrong("../configs"), wrong("claims"))),
     Door(config.Config.named, name=word("smoke").also(wrong("../smoke"), wrong("smoke.toml"), wrong("schnell·ß"))),
@@ -156,5 +167,6 @@ DOORS = [
     Door(checkpoint.load_data, {"path": "data"}, path=Argument("a.npz", MISSING)),
     Door(checkpoint.network, weights=WEIGHTS, nonlinearity=word("tanh"), recurrent=Argument(None, (wrong("lstm"), wrong("")))),
     Door(diagnose.Diagnosis.load, path=Argument("a.nc", MISSING)),
-    Door(diagnose.Diagnosis(xr.Dataset()).window, n_sequences=integer(1, 1), definition=word("supremum"), rate=word("variance")),
+    Door(DIAGNOSIS.required, rate=word("variance")),
+    Door(DIAGNOSIS.window, n_sequences=integer(1, 1), definition=word("supremum"), rate=word("variance")),
 ]

@@ -29,6 +29,7 @@ NAMES = {
     "lwcore.diagnose.checkpoint.loss_of": "called by `diagnose` on batches",
     "lwcore.diagnose.diagnosis.Diagnosis.save": "of what `diagnose` has found",
     "lwcore.diagnose.run.ratio_bands": "behind `diagnose`, of its own numbers",
+    "lwcore.gradient.first_loss": "of loss gradients that are checked where they are used",
     "lwcore.diagnose.run.required": "a formula, behind `Diagnosis`",
     "lwcore.elman.bounds.Problem.constants": "called by the bounds, with a checked problem",
     "lwcore.elman.bounds.parts": "splits a bound that `theorem_1` has made",
