@@ -1,11 +1,16 @@
 """From the papers' equations to the code and back: nothing is missing, nothing named that does not exist, all links lead somewhere."""
 
+import ast
 import re
+import sys
 
 import pytest
+import reached
 from equation_index import COMPANION, IMPLEMENTS, INVENTORY, NAMED, TAG, equations, implementations, inventory, link_equations, named
 from package_source import definitions, modules
 
+from lwcore import experiment
+from lwcore.config import Config
 from tests.built_book import BOOK, DOCUMENTS, ROOT, page
 
 EQUATIONS = [*map(str, range(1, 61)), *(f"{COMPANION}{number}" for number in range(1, 33))]
@@ -27,6 +32,35 @@ def test_inventory_is_complete_and_in_order():
 @pytest.mark.parametrize("equation", EQUATIONS)
 def test_equation_is_implemented_or_there_is_a_reason_why_not(equation):
     assert (equation in implementations()) != ("reason" in inventory()[equation])
+
+
+def test_what_a_run_calls_is_what_is_read_off_the_sources(tmp_path):
+    """A run is watched: nothing that it calls is missed, and of the equations exactly those on its path are called."""
+    code = {name: found for name, found in reached.definitions().items() if isinstance(found[1], ast.FunctionDef)}
+    sources = {(str(modules()[module].resolve()), first_line(node)): name for name, (module, node) in code.items()}
+    called = set()
+
+    def note(frame, event, _):
+        if event == "call":
+            called.add(sources.get((frame.f_code.co_filename, frame.f_code.co_firstlineno)))
+
+    config = Config.named("smoke").but(models=["GRU", "LSTM", "DiagGate"], seeds=[1], training={"steps": 1, "snapshots": [1]})
+    sys.setprofile(note)
+    try:
+        experiment.run(config, directory=tmp_path, progress=False)
+    finally:
+        sys.setprofile(None)
+    called.discard(None)
+    assert len(called) > 100
+    assert called - reached.reached() == set()
+    classes = {owner for name, owner in reached.methods().items() if name in called}
+    for equation, (name, on_path) in implementations().items():
+        assert (reached.followed(name) in called | classes) == on_path, equation
+
+
+def first_line(node):
+    """Where the code of a definition begins: at its decorators."""
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 @pytest.mark.parametrize("equation", EQUATIONS)

@@ -98,9 +98,7 @@ def test_members_differ_by_seed_and_share_data_between_models(undisturbed):
 def test_settings_arrive_where_they_are_used(monkeypatch):
     """What training, the cell and the task are given, and that diagnostics are made on other sequences than training."""
     changes = {
-        "training": SMOKE.training.model_copy(
-            update={"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}
-        ),
+        "training": SMOKE.training.model_copy(update={"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}),
         "network": SMOKE.network.model_copy(update={"gate_init": 0.2, "gate_spread": 0.0}),
         "task": SMOKE.task.model_copy(update={"noise": 0.9}),
     }

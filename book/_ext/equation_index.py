@@ -69,7 +69,7 @@ def implementations() -> dict[str, Implementation]:
             for match in IMPLEMENTS.finditer(definition.docstring):
                 for equation in equations(match):
                     if equation in found:
-                        raise ValueError(f"{found[equation].name} and {definition.name} both implement Eq. {equation}: one must only name it.")
+                        raise ValueError(f"{found[equation].name} and {definition.name} both implement Eq. {equation}: one is to name it.")
                     own = definition.name.split(".")[-2 if definition.kind == "method" else -1 :]
                     found[equation] = Implementation(definition.name, ".".join([module, *own]) in reached())
     return found

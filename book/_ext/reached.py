@@ -1,80 +1,105 @@
 """What a run reaches: the functions of the package that `experiment.run` calls, or may call, found by import and call in their sources.
 
-A name leads to what its module imports or defines under it; an attribute to what an imported module has under it, or, of anything else, to
-every method of that name. That may be too much, never too little but for names made at run time: a test compares it with what a run calls.
+A name leads to what its module imports or defines under it. An attribute leads to what an imported module has under it, to any class where
+its name is computed; of anything else, to the methods of that name of every class that is reached. A test watches a run, and fails if it
+calls what is not found here.
 """
 
 import ast
 from functools import cache
 
-from package_source import modules
+from package_source import modules, parsed
 
 ENTRY = "lwcore.experiment.run"
 
 
 @cache
 def reached(entry=ENTRY):
-    """Name the functions, methods and classes that an entry reaches: a set of dotted names."""
-    table, methods = definitions()
-    seen, waiting = set(), {entry}
-    while waiting:
-        seen.add(name := waiting.pop())
-        module, node = table[name]
-        waiting |= {found for found in references(module, node, table, methods) if found in table} - seen
-    return frozenset(seen)
+    """Name the functions, methods, classes and constants that an entry reaches: a set of dotted names."""
+    found, asked, before = {entry}, set(), 0
+    while len(found) > before:
+        before = len(found)
+        for name in tuple(found):
+            names, attributes = references(name)
+            found |= names
+            asked |= attributes
+        found |= {name for name, owner in methods().items() if owner in found and (last(name) in asked or by_others(name))}
+    return frozenset(found)
+
+
+def by_others(method):
+    """Whether Python, PyTorch or pydantic may call a method, whose name nobody writes then."""
+    decorators = {ast.unparse(decorator) for decorator in definitions()[method][1].decorator_list}
+    return last(method).startswith(("__", "forward", "backward")) or any(word.startswith("model_validator") for word in decorators)
+
+
+def last(name):
+    """Give the part of a dotted name behind the last dot."""
+    return name.rpartition(".")[2]
 
 
 @cache
 def definitions():
-    """Index the package: dotted name → (module, node), and method name → dotted names."""
-    table, methods = {}, {}
+    """Index the package: dotted name → (module, node), of what stands at the top of a module and of methods."""
+    table = {}
     for module, path in modules().items():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                table[f"{module}.{node.name}"] = module, node
-            for inner in node.body if isinstance(node, ast.ClassDef) else ():
-                if isinstance(inner, ast.FunctionDef):
-                    table[name := f"{module}.{node.name}.{inner.name}"] = module, inner
-                    methods.setdefault(inner.name, set()).add(name)
-    return table, methods
+        for node in parsed(path).body:
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            for name in [getattr(node, "name", None), *(getattr(target, "id", None) for target in targets)]:
+                if name:
+                    table[f"{module}.{name}"] = module, node
+            if isinstance(node, ast.ClassDef):
+                inside = (inner for inner in node.body if isinstance(inner, ast.FunctionDef))
+                table |= {f"{module}.{node.name}.{inner.name}": (module, inner) for inner in inside}
+    return table
 
 
 @cache
-def names(module):
-    """What a module calls by which name: its own definitions, and what it imports from the package."""
-    own = {}
-    for node in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lwcore"):
-            own |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            own.setdefault(node.name, f"{module}.{node.name}")
-    return own
+def methods():
+    """Name the class of every method."""
+    return {name: owner for name in definitions() if (owner := name.rpartition(".")[0]) in definitions()}
 
 
-def references(module, node, table, methods):
-    """What a definition refers to. Of a class only what makes an object: methods are reached when something asks for their name."""
-    body = (
-        node.body
-        if isinstance(node, ast.FunctionDef)
-        else [n for n in node.body if getattr(n, "name", "__init__").startswith("__")] + node.bases
-    )
-    known = names(module)
-    for part in [*body, *getattr(node, "decorator_list", ())]:
-        for inner in ast.walk(part):
-            if isinstance(inner, ast.Name) and inner.id in known:
-                yield from through(known[inner.id], table)
-            elif isinstance(inner, ast.Attribute):
-                home = known.get(inner.value.id) if isinstance(inner.value, ast.Name) else None
-                if home in modules() or home in table:
-                    yield from through(f"{home}.{inner.attr}", table)
-                yield from methods.get(inner.attr, ()) if home not in modules() else ()
+@cache
+def known(module):
+    """What a module means by a name: its own definitions, and what it imports from the package."""
+    imports = (node for node in ast.walk(parsed(modules()[module])) if isinstance(node, ast.ImportFrom))
+    own = {last(name): name for name, (home, _) in definitions().items() if home == module and name not in methods()}
+    return own | {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in imports
+        if (node.module or "").startswith("lwcore")
+        for alias in node.names
+    }
 
 
-def through(name, table):
-    """Follow a name through the packages that import it from one of their modules."""
-    while name not in table:
-        package, _, last = name.rpartition(".")
-        if package not in modules() or names(package).get(last, name) == name:
-            return
-        name = names(package)[last]
-    yield name
+@cache
+def references(name):
+    """Give the dotted names and the attributes that a definition refers to; of a class, without its methods."""
+    module, node = definitions()[name]
+    skipped = [inner for inner in getattr(node, "body", []) if isinstance(node, ast.ClassDef) and isinstance(inner, ast.FunctionDef)]
+    waiting, names, attributes = [node], set(), set()
+    while waiting:
+        part = waiting.pop()
+        waiting += [inner for inner in ast.iter_child_nodes(part) if inner not in skipped]
+        if isinstance(part, ast.Name):
+            names.add(known(module).get(part.id))
+        elif isinstance(part, ast.Call) and getattr(part.func, "id", None) == "getattr":  # any class of a module
+            home = known(module).get(getattr(part.args[0], "id", None))
+            names |= {name for name, (where, found) in definitions().items() if where == home and isinstance(found, ast.ClassDef)}
+        elif isinstance(part, ast.Attribute):
+            home = known(module).get(getattr(part.value, "id", None))
+            names.add(f"{home}.{part.attr}")
+            if home not in modules():
+                attributes.add(part.attr)
+    return {found for found in map(followed, names) if found}, attributes
+
+
+def followed(name):
+    """Follow a name through the packages that import it from one of their modules; None if it is not the package's."""
+    while name not in definitions():
+        package, _, inner = (name or "").rpartition(".")
+        if package not in modules() or inner not in known(package):
+            return None
+        name = known(package)[inner]
+    return name
