@@ -1,22 +1,22 @@
 """One gated cell that keeps, lets in, and shows; every recurrence of the paper is a setting of it.
 
-A step computes
+A step computes::
 
     g_t = tanh(N(W x_t + U (r_t ⊙ h_{t−1}) + b)),   c_t = a_t ⊙ c_{t−1} + b_t ⊙ g_t,   h_t = o_t ⊙ tanh(c_t),
 
 with gates ``σ(W x_t + U h_{t−1} + b)`` that a family makes, ties or leaves out:
 
-    ==========  ==========  ============  =======  ======  ==================================
-    family      keep a      let in b      reset r  show o  equations
-    ==========  ==========  ============  =======  ======  ==================================
-    ConstGate   1 − s       s, fixed      –        –       (51), (52)
-    SharedGate  1 − s       s, one row    –        –       (49), (50)
-    DiagGate    1 − s       s             –        –       (47), (48)
-    GRU         1 − z       z             r        –       (15)–(22)
-    LSTM        f           i             –        o       (4)–(11)
-    MinGRU      1 − z       z, of x only  –        –       Feng et al., 2024; g = N(W x + b)
-    MinLSTM     f/(f + i)   i/(f + i)     –        –       Feng et al., 2024; g = N(W x + b)
-    ==========  ==========  ============  =======  ======  ==================================
+==========  ==========  ============  =======  ======  ==================================
+family      keep a      let in b      reset r  show o  equations
+==========  ==========  ============  =======  ======  ==================================
+ConstGate   1 − s       s, fixed      –        –       (51), (52)
+SharedGate  1 − s       s, one row    –        –       (49), (50)
+DiagGate    1 − s       s             –        –       (47), (48)
+GRU         1 − z       z             r        –       (15)–(22)
+LSTM        f           i             –        o       (4)–(11)
+MinGRU      1 − z       z, of x only  –        –       Feng et al., 2024; g = N(W x + b)
+MinLSTM     f/(f + i)   i/(f + i)     –        –       Feng et al., 2024; g = N(W x + b)
+==========  ==========  ============  =======  ======  ==================================
 
 Without a show gate h is c. N is layer normalisation or the identity. The last two have no recurrent weights at all: their mixing is zero,
 zeroth order is exact, and a scan takes about 2√T steps in place of T.
