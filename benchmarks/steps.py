@@ -19,7 +19,7 @@ from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, SharedGate
 from lwcore.train import keep_freed_memory
 
 Shape = tuple[int, int, int, int]  # B, T, D, H
-SHAPES: dict[str, tuple[Shape, int]] = {"small": ((32, 256, 16, 64), 15), "large": ((128, 512, 16, 128), 3)}  # with the number of rounds
+SHAPES: dict[str, tuple[Shape, int]] = {"small": ((32, 256, 16, 64), 15), "large": ((128, 512, 16, 128), 9)}  # with the number of rounds
 SWEEPS: dict[str, list[Shape]] = {
     "T": [(32, t, 16, 64) for t in (64, 128, 256, 512, 1024)],
     "B": [(b, 256, 16, 64) for b in (8, 16, 32, 64, 128)],
