@@ -10,6 +10,7 @@ from lwcore.gradient import (
     Aim,
     alignment,
     factorise,
+    first_loss,
     immediate_sensitivity,
     lag_gradients,
     lag_statistics,
@@ -227,3 +228,20 @@ def test_what_is_streamed_does_not_grow_with_the_number_of_lags():
         assert all(len(shape) == 3 for _, shapes in groups for shape in shapes)
         if order == "exact":
             assert [part for part, _ in groups] == [slice(i, i + 1) for i in range(6)]
+
+
+def test_first_loss_is_where_the_first_sequence_has_one():
+    delta = torch.zeros(2, 5, 3)
+    assert first_loss(delta) == 4
+    delta[1, 3, 2] = -1.0
+    assert first_loss(delta) == 3
+    delta[0, 1, 0] = 1.0
+    assert first_loss(delta) == 1
+
+
+def test_a_direction_holds_numbers():
+    trace, _ = Network(make("GRU")).observe(draw(2, 4, 3), draw(2, 4))
+    direction = random_direction(trace.recurrence)
+    direction["bias"][0] = float("nan")
+    with pytest.raises(ValueError, match=r"direction\['bias'\]"):
+        immediate_sensitivity(trace, direction)
