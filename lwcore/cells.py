@@ -355,7 +355,7 @@ class LSTM(Cell):
 class GatedJacobian(StepJacobian):
     """One-step Jacobians of a gated cell in closed form. Implements Eqs. (9)–(11), (19)–(22), (48), (50) and (52).
 
-    With a', b', r', o' the slopes of the gates, h_{t−1} acts on c_t through
+    With a', b', r', o' the slopes of the gates, h_{t−1} acts on c_t through::
 
         R = diag(c a') U_a + diag(g b') U_b + diag(b (1 − g²)) N U (diag(r) + diag(h r') U_r),    tied gates: a' = −b',
 
