@@ -1,0 +1,1 @@
+"""Tested estimators and experiments that one or two chapters need."""

@@ -1,0 +1,292 @@
+"""Dose and response: how many sequences it takes to learn across a lag, as the envelope is varied inside one cell.
+
+The experiment that `book/registration.md` registers. A *condition* is a cell, its initial gate, a task, an optimiser and, for frozen
+recurrent weights, their scale; the envelope f₀ = H (1 − s)^ℓ is the dose. Per condition and seed the response is N½, the number of training
+sequences from which half of what there is to learn is learned, found by bisection on a grid and so known up to a factor of √2.
+
+Run ``python -m book.chapters.dose`` for all that is missing; it can be stopped at any time and goes on from what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import math
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lwcore import cells
+from lwcore.results import environment, write_atomically
+
+FOLDER = Path("book/results/dose")
+SEEDS = {"adamw": range(1, 7), "sgd": range(1, 7), "mixing": range(1, 7), "digits": range(1, 4)}
+
+HIDDEN = 32
+COUNTS = [round(4 * 2 ** (k / 2)) for k in range(21)]  # 4 to 4,096 sequences
+BATCH, EVERY, PATIENCE, CAP, HALF = 32, 50, 2000, 8000, 0.5
+TESTED = 512
+GATES = (0.05, 0.1, 0.2, 0.34, 0.5, 0.7)
+RATES = {"adamw": 3e-3, "sgd": 0.3}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What is varied; `mixing` is the scale of recurrent weights that are held there, None where they are learned as they start."""
+
+    cell: str
+    gate: float
+    task: str
+    lag: int
+    optimizer: str = "adamw"
+    mixing: float | None = None
+
+    @property
+    def log_envelope(self) -> float:
+        """Log f₀, the envelope at zeroth order and at the start."""
+        return math.log(HIDDEN) + self.lag * math.log1p(-self.gate)
+
+
+class Task:
+    """Sequences to learn across a lag: `sample` draws them, `loss` is what training descends, `share` what of the target is learned."""
+
+    inputs = 4
+    outputs = 1
+    counts = COUNTS
+    reachable = 1.0
+
+    def __init__(self, lag: int) -> None:
+        """Fix the lag."""
+        self.lag = lag
+
+    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
+        """Draw inputs (count, T, D) and targets; `fresh` ones are for tests, where there are not endlessly many."""
+        raise NotImplementedError
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean squared error of the last steps."""
+        return (outputs[:, -targets.shape[1] :, 0] - targets).square().mean()
+
+    def share(self, outputs: Tensor, targets: Tensor) -> float:
+        """Share of the target's variance that is explained."""
+        return 1 - (self.loss(outputs, targets) / targets.var()).item()
+
+
+class Regression(Task):
+    """Repeat one input after a delay, at the last twelve steps."""
+
+    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
+        """Draw Gaussian inputs; targets (count, 12)."""
+        inputs = torch.from_numpy(rng.standard_normal((count, self.lag + 12, self.inputs), np.float32))
+        return inputs, inputs[:, : -self.lag, 0]
+
+
+class Recall(Task):
+    """Name the first of a row of symbols at the end; all that follows it is noise."""
+
+    inputs, outputs = 5, 4
+
+    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
+        """Draw a marked symbol of four, and Gaussian distractors; targets (count,)."""
+        symbols = rng.integers(0, 4, count)
+        inputs = rng.standard_normal((count, self.lag + 1, 5), np.float32)
+        inputs[:, :, 4] = inputs[:, 0] = 0
+        inputs[np.arange(count), 0, symbols], inputs[:, 0, 4] = 2, 1
+        return torch.from_numpy(inputs), torch.from_numpy(symbols)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy at the last step."""
+        return functional.cross_entropy(outputs[:, -1], targets)
+
+    def share(self, outputs: Tensor, targets: Tensor) -> float:
+        """Share of right answers above chance, of those that can be had."""
+        right, chance = (outputs[:, -1].argmax(-1) == targets).double().mean().item(), 1 / self.outputs
+        return (right - chance) / (self.reachable - chance)
+
+
+class Adding(Task):
+    """Add the two marked numbers of a row: one among the first fifth, one among the last."""
+
+    inputs = 2
+
+    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
+        """Draw uniform numbers and two marks; targets (count, 1)."""
+        inputs = np.stack([rng.uniform(-1, 1, (count, self.lag + 1)), np.zeros((count, self.lag + 1))], axis=-1).astype(np.float32)
+        fifth = max(1, (self.lag + 1) // 5)
+        places = rng.integers(0, fifth, count), self.lag - rng.integers(0, fifth, count)
+        for place in places:
+            inputs[np.arange(count), place, 1] = 1
+        return torch.from_numpy(inputs), torch.from_numpy((inputs[..., 0] * inputs[..., 1]).sum(1, keepdims=True))
+
+    def share(self, outputs: Tensor, targets: Tensor) -> float:
+        """Share of the far number's variance that is explained, once the near one, which makes the other half of the sum's, is known."""
+        return 2 * super().share(outputs, targets) - 1
+
+
+class Digits(Recall):
+    """Name a digit of which sixteen pixels come `lag` steps before the end, one a step, among pixels of other images."""
+
+    inputs, outputs = 1, 10
+    counts = COUNTS[:17]  # up to 1,024
+    reachable = 0.86  # share of right answers that a support vector machine (C = 10) gets from these pixels of 1,200 images
+
+    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
+        """Draw images; 1,200 are for training, the other 597 for tests."""
+        images, labels = _digits()
+        chosen = 1200 + rng.permutation(len(images) - 1200)[:count] if fresh else rng.permutation(1200)[:count]
+        inputs = images[rng.integers(0, len(images), (len(chosen), 64)), rng.integers(0, 64, (len(chosen), 64))]
+        start = 63 - self.lag
+        inputs[:, start : start + 16] = images[chosen, 24:40]
+        return torch.from_numpy(inputs[..., None]), torch.from_numpy(labels[chosen])
+
+
+@functools.cache
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(images))
+    return (images[order] / 16).astype(np.float32), labels[order]
+
+
+TASKS: dict[str, type[Task]] = {"regression": Regression, "recall": Recall, "adding": Adding, "digits": Digits}
+
+
+class Learner(nn.Module):
+    """A cell with a linear readout; for one seed all gates start on the same draw, and differ by their bias alone."""
+
+    def __init__(self, condition: Condition, task: Task, seed: int) -> None:
+        """Draw the start."""
+        super().__init__()
+        draw = torch.Generator().manual_seed(seed)
+        self.cell = getattr(cells, condition.cell)(task.inputs, HIDDEN, gate_init=condition.gate, generator=draw)
+        self.out = nn.Linear(HIDDEN, task.outputs)
+        with torch.no_grad():
+            self.out.weight.copy_(torch.randn(self.out.weight.shape, generator=draw) / HIDDEN**0.5)
+            self.out.bias.zero_()
+            if condition.mixing is not None:
+                self.cell.weight_hh.mul_(condition.mixing).requires_grad_(False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Give an output at every step."""
+        return self.out(self.cell(inputs))
+
+
+def train(condition: Condition, count: int, seed: int) -> dict[str, float | int | str]:
+    """Train until half is learned, or no more is (no better share within `PATIENCE` steps), or the cap is met."""
+    task, rng = TASKS[condition.task](condition.lag), np.random.default_rng([seed, count])
+    inputs, targets = task.sample(count, rng)
+    tests = task.sample(TESTED, np.random.default_rng([seed, 0]), fresh=True)
+    learner = Learner(condition, task, seed)
+    parameters = [p for p in learner.parameters() if p.requires_grad]
+    rate = RATES[condition.optimizer]
+    descent = (
+        torch.optim.AdamW(parameters, lr=rate, weight_decay=1e-4)
+        if condition.optimizer == "adamw"
+        else torch.optim.SGD(parameters, lr=rate)
+    )
+    best, at, start = -math.inf, 0, time.process_time()
+    for step in range(1, CAP + 1):
+        chosen = torch.from_numpy(rng.choice(len(inputs), min(BATCH, len(inputs)), replace=False))
+        descent.zero_grad()
+        task.loss(learner(inputs[chosen]), targets[chosen]).backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        descent.step()
+        if step % EVERY == 0:
+            with torch.no_grad():
+                share = task.share(learner(tests[0]), tests[1])
+            if share > best + 0.005:
+                best, at = share, step
+            if best >= HALF or step - at >= PATIENCE:
+                break
+    end = "half" if best >= HALF else "settled" if step - at >= PATIENCE else "cap"
+    return {"count": count, "share": best, "steps": step, "end": end, "seconds": time.process_time() - start}
+
+
+def search(condition: Condition, seed: int) -> list[dict[str, object]]:
+    """Bisect the grid for the least number of sequences from which half is learned, supposing that more never teach less.
+
+    Gives a row for each training; one with most sequences is always among them, to see how many steps half takes where they abound.
+    """
+    torch.set_num_threads(1)
+    counts = TASKS[condition.task].counts
+    low, high, tried, place = -1, len(counts), {}, len(counts) - 1
+    while high - low > 1:
+        tried[place] = train(condition, counts[place], seed)
+        low, high = (low, place) if tried[place]["end"] == "half" else (place, high)
+        place = (low + high) // 2
+    return [asdict(condition) | {"seed": seed} | row for row in tried.values()]
+
+
+def conditions(part: str) -> Iterator[Condition]:
+    """List the conditions of a part of the experiment."""
+    recurrent, every = ("ConstGate", "DiagGate", "LSTM"), ("ConstGate", "DiagGate", "LSTM", "MinGRU")
+    if part in RATES:
+        tasks = [("regression", lag, recurrent) for lag in (5, 10, 20)] + [("recall", lag, every) for lag in (10, 20, 40)]
+        for task, lag, asked in [*tasks, ("adding", 20, every)]:
+            yield from (Condition(cell, gate, task, lag, part) for cell in asked for gate in GATES)
+    elif part == "mixing":
+        for task, mixing, gate in itertools.product(("recall", "adding"), (0.0, 0.25, 0.5, 0.75, 1.0), (0.05, 0.2, 0.34, 0.5)):
+            yield Condition("ConstGate", gate, task, 20, mixing=mixing)
+    elif part == "digits":
+        yield from (Condition(cell, gate, "digits", lag) for lag in (63, 15) for cell in every for gate in GATES)
+
+
+def trainings(folder: Path = FOLDER) -> pd.DataFrame:
+    """Read all trainings that are recorded, a row each."""
+    return pd.concat([pd.read_csv(path) for path in sorted(folder.glob("*.csv"))], ignore_index=True)
+
+
+def searches(trained: pd.DataFrame) -> pd.DataFrame:
+    """Take the trainings of a search together: N½ lies above ``low`` and is not above ``high``, NaN where no number was enough.
+
+    Share, end and steps are those of the training with most sequences.
+    """
+    half = trained["end"] == "half"
+    marked = trained.assign(high=trained["count"].where(half), low=trained["count"].where(~half))
+    searched = marked.sort_values("count").groupby([*(field.name for field in fields(Condition)), "seed"], dropna=False)
+    found = searched.agg(
+        low=("low", "max"), high=("high", "min"), share=("share", "last"), end=("end", "last"), steps=("steps", "last"),
+        met_cap=("end", lambda ends: (ends == "cap").mean()), seconds=("seconds", "sum"),
+    )  # fmt: skip
+    return found.fillna({"low": 0.0}).reset_index()
+
+
+def record(part: str, seed: int, pool: Executor, folder: Path = FOLDER) -> None:
+    """Do what is missing of a part for a seed; its file is written anew, whole, when a search ends."""
+    path = folder / f"{part}-{seed}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = pd.read_csv(path, keep_default_na=False).to_dict("records") if path.exists() else []
+    done = {tuple(str(row[field.name]) for field in fields(Condition)) for row in rows}
+    waiting = [one for one in conditions(part) if tuple("" if v is None else str(v) for v in astuple(one)) not in done]
+    revision = environment()["revision"]
+    for future in as_completed([pool.submit(search, one, seed) for one in waiting]):
+        rows += [row | {"revision": revision} for row in future.result()]
+        write_atomically(path, functools.partial(pd.DataFrame(rows).to_csv, index=False))
+
+
+def main() -> None:
+    """Read the command line, and do one seed of every part before the next."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("parts", nargs="*", default=list(SEEDS))
+    options.add_argument("--workers", type=int, default=os.cpu_count())
+    options.add_argument("--folder", type=Path, default=FOLDER)
+    chosen = options.parse_args()
+    with ProcessPoolExecutor(chosen.workers, initializer=os.nice, initargs=(19,)) as pool:
+        for seed, part in itertools.product(range(1, 7), chosen.parts):
+            if seed in SEEDS[part]:
+                record(part, seed, pool, chosen.folder)
+
+
+if __name__ == "__main__":
+    main()
