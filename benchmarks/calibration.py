@@ -8,8 +8,8 @@ import numpy as np
 import xarray as xr
 from rich.progress import track
 
+from book.chapters.calibration import PLANTED, counts, draw
 from lwcore import experiment, results
-from lwcore.calibration import PLANTED, counts, draw
 from lwcore.config import Config, DiagnosticSettings
 from lwcore.measure import observe
 

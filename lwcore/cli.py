@@ -45,7 +45,7 @@ class Source(StrEnum):
 
 
 class Found(StrEnum):
-    """What was found of a claim, in one word: the name of a `lwcore.claims.Verdict`."""
+    """What was found of a claim, in one word."""
 
     holds = "holds"
     condition = "condition"
@@ -57,7 +57,7 @@ class Found(StrEnum):
 
 
 class Kind(StrEnum):
-    """What stands behind a claim, in one word: the name of a `lwcore.claims.Kind`."""
+    """What stands behind a claim, in one word."""
 
     identity = "identity"
     theorem = "theorem"
@@ -174,10 +174,10 @@ def show_results(
         return
     with explained(str(path)):
         out.print(str(Config.model_validate_json(dataset.attrs["configuration"])), markup=False)
-    from lwcore import tables
+    from lwcore.tables import training
 
     try:
-        models = tables.training(dataset)
+        models = training(dataset)
     except (AttributeError, KeyError) as error:
         fail(f"path = {str(path)!r}: {error}; must be a result of lw run, with all its variables.")
     table = Table("model", *models.columns, box=None, header_style="bold")
@@ -185,9 +185,9 @@ def show_results(
         table.add_row(str(model), *(f"{value:.3f}" for value in row))
     out.print(table)
     if figure is not None:
-        from lwcore import plots
+        from lwcore import figures
 
-        _draw(lambda: plots.summary(dataset), figure)
+        _draw(lambda: figures.summary(dataset), figure)
 
 
 def _show_diagnosis(path: Path, figure: Path | None) -> None:
@@ -277,8 +277,13 @@ def show_claims(
     """Give the verdict on every claim of the papers that can be checked."""
     from rich.progress import track
 
-    from lwcore import claims, results
-    from lwcore.claims import record
+    from lwcore import results
+
+    try:
+        from book import claims
+        from book.claims import record
+    except ModuleNotFoundError:
+        fail("The claims are measured in a checkout of the book: there is none here.")
 
     folder = directory or record.FOLDER
     wanted = claims.registry()
@@ -378,9 +383,9 @@ def _draw(plot: Callable[[], Figure], path: Path) -> None:
     """Draw a figure into a file, or end with why not."""
     import matplotlib as mpl
 
-    from lwcore import plots, results
+    from lwcore import figures, results
 
-    plots.use_book_style()
+    figures.use_book_style()
     mpl.rcParams["figure.facecolor"] = mpl.rcParams["savefig.facecolor"] = "white"  # a file may be looked at on any ground
     with interruptible("Interrupted before the figure was drawn."):
         try:

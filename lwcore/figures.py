@@ -9,10 +9,12 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from scipy import stats
 
 from lwcore.config import Config, Sweep
+from lwcore.inference import LETTER, OPTIMISER, probes, windows
 
 SHADES: Any = (
     "#0173b2",
@@ -30,6 +32,24 @@ MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 COLOURS = dict(zip(MODELS, SHADES, strict=False))
 MARKERS = dict(zip(MODELS, "osD^v", strict=True))
 ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
+
+_STYLE: Any = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.title_fontsize"), 10.2),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9.35),
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: pictures are the same on every machine
+    "svg.hashsalt": "lwcore",
+}
+
+
+def use_book_style() -> None:
+    """Set matplotlib's style "seaborn-v0_8-ticks" in a smaller size, with transparent backgrounds, and vector graphics in notebooks."""
+    plt.style.use(["seaborn-v0_8-ticks", _STYLE])
+    try:
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+    except ImportError:  # not in a notebook
+        return
+    set_matplotlib_formats("svg")
 
 
 def canvas(
@@ -102,3 +122,58 @@ def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
     source = f"run “{settings.name}”: {scale}; revision {results.attrs['revision']}"
     figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
     return done(figure, *with_legend)
+
+
+def summary(results: xr.Dataset) -> Figure:
+    """Draw the whole result in one picture: envelopes, what was learned, the paper's window and the optimiser's."""
+    figure, (carried, recovered, paper, own) = canvas(4, width=7.6, height=6, rows=2)
+    for model in results.model.values:
+        for order in ("first", "exact"):
+            if order not in results.order.values:
+                continue
+            style = ORDER_STYLES[order]
+            model_band(carried, results.lag, results.envelope.sel(model=model, order=order), model, ls=style, marker=False)
+    carried.set(xlabel="lag ℓ (steps)", yscale="log", title="What gates carry back", ylabel="envelope f(ℓ)", ylim=(1e-3, None))
+    carried.legend([Line2D([], [], color="grey", ls=ORDER_STYLES[o]) for o in ("first", "exact")], ["first order", "exact"])
+    learned_lines(recovered, results)
+    recovered.set(xlabel="delay (steps)", title="What was learned", ylabel="coefficient in the output")
+    for axes, view, how, title in (
+        (paper, "zeroth", LETTER, "Window, version 2 to the letter"),
+        (own, "gradient", OPTIMISER, "Window, in the whole gradient"),
+    ):
+        window_lines(axes, windows(probes(results, view), **how))
+        axes.set_title(title)
+    window_axis(results, paper, own)
+    legend_above(figure, own)
+    return signed(figure, results)
+
+
+def learned_lines(axes: Axes, results: xr.Dataset) -> None:
+    """Draw planted coefficients as grey bars and the networks' as lines."""
+    planted = results.planted.isel(model=0, seed=0)
+    axes.vlines(planted.delay[planted > 0], 0, planted[planted > 0], color="darkgrey", lw=5, zorder=0, label="planted")
+    for model in results.model.values:
+        model_band(axes, results.delay, results.learned.sel(model=model), model, marker=False)
+
+
+def window_lines(axes: Axes, chosen: xr.DataArray) -> None:
+    """Draw H_N against N for every model, and the null control of all of them as one grey line: the largest window it gives."""
+    for model in chosen.model.values:
+        model_band(axes, chosen.budget, chosen.sel(model=model, source="error"), model, quartiles=True)
+    worst = chosen.sel(source="noise").max(("model", "seed", "probe"))
+    axes.plot(chosen.budget, worst, color="grey", ls=(0, (2, 2)), label="null control, largest")
+    axes.set(xscale="log", xlabel="number of sequences N")
+
+
+def window_axis(results: xr.Dataset, *panels: Axes) -> None:
+    """Put windows on an axis that has room for short and long lags, and for none: logarithmic from 1 on, with 0 below."""
+    longest = int(results.lag[-1])
+    ticks = [0] + [2**k for k in range(longest.bit_length())]
+    for axes in panels:
+        axes.set_yscale("symlog", linthresh=1, linscale=0.5)
+        axes.set_yticks(ticks, [str(tick) for tick in ticks])
+        axes.minorticks_off()
+        axes.set_ylim(-0.2, 1.3 * longest)
+        place = axes.get_subplotspec()
+        if place is not None and place.is_first_col():
+            axes.set_ylabel("learnability window $H_N$ (steps)")

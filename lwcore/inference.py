@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from lwcore import stable
-from lwcore.arguments import finite_array, integer_in, one_of, real_in, require
+from lwcore.arguments import finite_array, generator, integer_in, one_of, real_in, require
 from lwcore.bounds import sample_complexity
 from lwcore.config import Config, Sweep
 from lwcore.labelled import dataset_with
@@ -40,6 +40,7 @@ DEFINITIONS = ("supremum", "first_passage")
 LETTER: dict[str, Any] = {"rate": "paper_v2", "twice": True}
 # What an optimiser meets; sequences' numbers have a variance (see `tables.concentration`).
 OPTIMISER: dict[str, Any] = {"noise": "whole", "rate": "variance"}
+_AT_ONCE = 2**17  # numbers whose signs are drawn together, to stay in the cache
 BLOCK = 16  # sequences a block mean takes together, to see how fast means concentrate
 
 
@@ -173,6 +174,26 @@ def significant(mean: ArrayLike, error: ArrayLike, count: ArrayLike, level: floa
     with np.errstate(divide="ignore", invalid="ignore"):  # numbers that are 0 throughout show nothing: 0/0, read as p = 1
         t = means / errors
     return holm(np.nan_to_num(special.stdtr(np.asarray(count)[..., None, None] - 1, -t), nan=1.0), level)
+
+
+def false_detections(statistic: ArrayLike, level: float, rng: np.random.Generator, draws: int = 200) -> int:
+    """Count in how many draws of every sequence's sign the tested rule sees any lag: no window at any N can be false more often.
+
+    Args:
+        statistic: One number a sequence, shape (probes, lags, sequences): a family, as `inference.significant` takes it.
+        level: Error allowed for the family, in (0, 1).
+        rng: Source of the signs.
+        draws: Number of draws.
+
+    Returns:
+        Number of draws with a detection.
+    """
+    numbers, level = finite_array("statistic", statistic, ndim=3), real_in("level", level, "(0, 1)")
+    signs = generator("rng", rng).choice([-1.0, 1.0], (integer_in("draws", draws, 1), numbers.shape[-1]))
+    count, at_once = numbers.shape[-1], max(1, _AT_ONCE // numbers.size)
+    flipped = (numbers * signs[start : start + at_once, None, None] for start in range(0, draws, at_once))
+    found = (significant(many.mean(-1), deviation(many) / np.sqrt(count), count, level).any((1, 2)) for many in flipped)
+    return sum(int(one.sum()) for one in found)
 
 
 def holm(p: ArrayLike, level: float) -> NDArray[np.bool_]:

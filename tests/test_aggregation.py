@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lwcore.aggregation import METHODS, aggregate, detectable_shift, measured_exponent, measured_exponents
+from book.chapters.aggregation import METHODS, aggregate, detectable_shift, measured_exponent, measured_exponents
 from lwcore.stable import SymmetricStable
 
 LAW = SymmetricStable(1.5, 2.0)

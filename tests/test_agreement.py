@@ -9,8 +9,8 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from lwcore.agreement import compare, correlation_interval, over_orders, partial_rank_correlation, rank_correlation, ranking
-from lwcore.seeds import interval, most_covered, resamples
+from book.chapters.agreement import compare, correlation_interval, over_orders, partial_rank_correlation, rank_correlation, ranking
+from book.chapters.seeds import interval, most_covered, resamples
 
 WITHIN = {"all": (), "lag": ("lag",), "network": ("model", "seed")}
 

@@ -7,9 +7,9 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from lwcore import calibration
+from book.chapters import calibration
+from book.chapters.calibration import PLANTED, REST, binomial_interval, counts, draw, false_windows, nominal_power
 from lwcore.bounds import sample_complexity
-from lwcore.calibration import PLANTED, REST, binomial_interval, counts, draw, false_detections, false_windows, nominal_power
 from lwcore.config import DiagnosticSettings
 from lwcore.stable import SymmetricStable
 

@@ -12,9 +12,9 @@ import pytest
 from ledger import reading_with
 from scipy import stats
 
-from lwcore import claims
-from lwcore.claims import record
-from lwcore.claims.claim import (
+from book import claims
+from book.claims import record
+from book.claims.claim import (
     Chapter,
     Kind,
     Measured,

@@ -18,8 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 import lwcore
-from lwcore import checkpoints, claims
-from lwcore.claims import claim
+from book import claims
+from book.claims import claim
+from lwcore import checkpoints
 from lwcore.cli import Found, Kind, Paper, app
 from lwcore.config import Config, Sweep, shipped
 from tests.built_book import ROOT

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lwcore import clipping, tables_robust
+from book.chapters import clipping, tables_robust
 from lwcore.stable import SymmetricStable
 
 

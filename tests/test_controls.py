@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from lwcore import controls
+from book.chapters import controls
 from lwcore.bounds import sample_complexity
 from lwcore.config import Config
 from lwcore.experiment import run

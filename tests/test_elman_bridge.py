@@ -9,8 +9,9 @@ import pytest
 import torch
 from scipy import stats
 
+from book.chapters import elman_bridge as bridge
 from lwcore.bounds import sample_complexity
-from lwcore.elman import ElmanNetwork, bridge, symmetric_initialisation
+from lwcore.elman import ElmanNetwork, symmetric_initialisation
 from tests.elman_oracles import SIGMA, SMOOTH, double, sequences
 
 

@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
+from book.chapters.elman_cutoff import kernel_growth, memory
+from book.chapters.elman_looseness import Comparison, compare, compare_descent, needed
+from book.chapters.elman_measured import Scaling, approximation_errors, descents, kernel_convergence, study, worst_in_ball
 from lwcore.elman import ElmanNetwork, Problem, bounds, gradient_descent, linear_model, symmetric_initialisation
-from lwcore.elman.cutoff import kernel_growth, memory
-from lwcore.elman.looseness import Comparison, compare, compare_descent, needed
-from lwcore.elman.measured import Scaling, approximation_errors, descents, kernel_convergence, study, worst_in_ball
 from tests.elman_oracles import SMOOTH
 
 PROBLEM = Problem("tanh", 0.6, 3, 2, 0.4, 0.6, sequences=2)

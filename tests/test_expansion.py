@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lwcore.expansion import orders_needed, remainders
+from book.chapters.expansion import orders_needed, remainders
 from lwcore.transport import coefficients
 from tests.networks import draw
 

@@ -10,7 +10,8 @@ import pytest
 import xarray as xr
 from scipy import optimize, special, stats
 
-from lwcore import interactive, mixtures, spectra
+from book import charts as interactive
+from book.chapters import mixtures, spectra
 from lwcore.bounds import detection_threshold, sample_complexity
 from lwcore.inference import OPTIMISER, probes, required, windows
 from lwcore.results import load

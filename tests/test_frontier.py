@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lwcore.bounds import sample_complexity
-from lwcore.frontier import (
+from book.chapters.frontier import (
     at_task,
     ease,
     end_table,
@@ -18,6 +17,7 @@ from lwcore.frontier import (
     settled_table,
     single_lag_share,
 )
+from lwcore.bounds import sample_complexity
 
 LAGS, NUMBERS, MODELS, SEEDS = [3, 6, 12, 24], [32, 64, 128, 256, 512, 1024], ["GRU", "LSTM"], [1, 2, 3]
 

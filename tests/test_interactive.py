@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pytest
 
-from lwcore import interactive
+from book import charts as interactive
 from lwcore.bounds import detection_threshold, rate_exponent, sample_complexity
 from lwcore.results import load
 from lwcore.window import DecayLaw, predicted_window

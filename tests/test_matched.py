@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from lwcore import matched
+from book.chapters import matched
 from lwcore.gradient import factorise, matched_statistic, random_direction
 from lwcore.inference import LETTER, RATES, required, summary
 from lwcore.network import Network

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lwcore import mixtures
+from book.chapters import mixtures
 
 LAGS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from lwcore.modes import mode_test, rejection_rate
+from book.chapters.modes import mode_test, rejection_rate
 
 
 def dip(sample):

@@ -7,8 +7,7 @@ import pytest
 import torch
 import xarray as xr
 
-from lwcore.cells import ConstGate
-from lwcore.orders import (
+from book.chapters.orders import (
     compare_orders,
     crossings,
     passing_lag,
@@ -19,6 +18,7 @@ from lwcore.orders import (
     without_norm,
     without_output_gate,
 )
+from lwcore.cells import ConstGate
 from lwcore.transport import effective_rates, exact_rates_and_share, split
 from tests.networks import CELLS, draw, make
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lwcore import plots_costs
+from book.chapters import plots_costs
 
 RECORDS = Path("book/results/bench")
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lwcore import prediction
+from book.chapters import prediction
+from book.chapters.prediction import learned_share, left_over, predictors, share_table, task_predictors
 from lwcore.experiment import Config, run
 from lwcore.inference import LETTER, probes, required
-from lwcore.prediction import learned_share, left_over, predictors, share_table, task_predictors
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from lwcore import claims
-from lwcore.claims.claim import Kind
+from book import claims
+from book.claims.claim import Kind
 from tests.built_book import NOTEBOOKS, ROOT
 
 RESULTS = ["book/intro", "book/choose", *(name for name in NOTEBOOKS if re.match(r"notebooks/(0[6-9]|1\d)_", name))]

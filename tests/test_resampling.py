@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lwcore.resampling import ESTIMATORS, concentration, resampled, spread
+from book.chapters.resampling import ESTIMATORS, concentration, resampled, spread
 from lwcore.stable import SymmetricStable
 
 

@@ -7,9 +7,9 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from lwcore import robust, tables_robust
+from book.chapters import robust, tables_robust
+from book.chapters.resampling import ESTIMATORS
 from lwcore.config import Config
-from lwcore.resampling import ESTIMATORS
 from lwcore.results import provenance
 
 LAGS, SEQUENCES = [1, 2, 4], 1024

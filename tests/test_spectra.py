@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lwcore import spectra
+from book.chapters import spectra
 
 
 def of_units(values):

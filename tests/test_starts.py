@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from lwcore import cells, starts
+from book.chapters import starts
+from book.chapters.spectra import learned_share
+from lwcore import cells
 from lwcore.config import Config
 from lwcore.experiment import run, run_member
 from lwcore.inference import probes, windows
 from lwcore.network import Network
-from lwcore.spectra import learned_share
 from lwcore.transport import effective_rates
 from lwcore.window import time_scales
 

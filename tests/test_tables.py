@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lwcore import tables
+from book.chapters import tables
 from lwcore.experiment import Config, run
 from lwcore.inference import probes, required, windows
 

@@ -7,8 +7,8 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from lwcore import tables_calibration
-from lwcore.calibration import PLANTED, binomial_interval
+from book.chapters import tables_calibration
+from book.chapters.calibration import PLANTED, binomial_interval
 from lwcore.inference import LETTER
 
 RATES = ["mean", "variance", "optimal", "paper_v2"]

@@ -8,8 +8,8 @@ import torch
 import xarray as xr
 from scipy import stats
 
+from book.chapters import tables_spectra as tables
 from lwcore import experiment
-from lwcore import tables_spectra as tables
 from lwcore.course import SEQUENCES
 from lwcore.experiment import Config, run
 from lwcore.window import time_scales

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from lwcore import tables_trust
+from book.chapters import tables_trust
 from tests.built_book import ROOT
 
 TRUST = ROOT / "book" / "results" / "trust"

@@ -1,6 +1,6 @@
 """Notebooks that were executed: by the build or by a test, whichever needs one first. The other takes what was left.
 
-What was left holds as long as its key stands: the notebook's code, all it can reach (the modules of the package that it imports, with what
+What was left holds as long as its key stands: the notebook's code, all it can reach (the modules of the package and the book that it imports, with what
 these import in turn; files of the repository that its code names), the lock and the Python version. No execution that read anything else
 of the repository is kept, so that no key is too narrow.
 """
@@ -28,7 +28,7 @@ STORE = ROOT / "_build" / ".jupyter_cache"
 os.environ.setdefault("LWCORE_NETWORKS", str(ROOT / "_build" / "networks"))  # trained once, for notebooks and for the tests of claims
 LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution: `.ci/run` counts them
 TIMEOUT = 900
-PACKAGE = "lwcore"
+PACKAGES = ("lwcore", "book")
 
 # The kernel keeps a list of the files it opens. What it imports it knows; sources are opened to show or to identify them, too.
 LISTEN = """\
@@ -64,7 +64,7 @@ def fingerprint(path, mtime_ns):
 
 @cache
 def parsed(path, mtime_ns):
-    """Give a notebook's code without the lines for IPython alone, the modules of the package that it imports, and the texts it holds."""
+    """Give a notebook's code without the lines for IPython alone, the modules of the package and the book that it imports, and the texts it holds."""
     cells = (cell.source for cell in read(path).cells if cell.cell_type == "code")
     code = "\n".join(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE) for source in cells)
     tree = ast.parse(code)
@@ -81,8 +81,8 @@ def reach(path):
         if module := file_of(name):
             found.add(module)
             waiting |= imports_of(module, module.stat().st_mtime_ns) - seen
-    if ROOT / PACKAGE / "config.py" in found:
-        found.update((ROOT / PACKAGE / "configs").rglob("*.toml"))
+    if ROOT / "lwcore" / "config.py" in found:
+        found.update((ROOT / "lwcore" / "configs").rglob("*.toml"))
     for name in filter(lambda name: "/" in name and "\n" not in name, texts):
         there = (path.parent / name).resolve()
         if there.is_relative_to(ROOT) and there != ROOT:
@@ -91,7 +91,7 @@ def reach(path):
 
 
 def imported(tree):
-    """Name the modules of the package that some code imports, and the packages they are in; a name may be no module."""
+    """Name the modules of the package and the book that some code imports, and the packages they are in; a name may be no module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -101,13 +101,13 @@ def imported(tree):
             continue
         for name in names:
             parts = name.split(".")
-            if parts[0] == PACKAGE:
+            if parts[0] in PACKAGES:
                 yield from (".".join(parts[: n + 1]) for n in range(len(parts)))
 
 
 @cache
 def imports_of(path, mtime_ns):
-    """Name the modules of the package that a module imports."""
+    """Name the modules of the package and the book that a module imports."""
     return set(imported(ast.parse(path.read_text(encoding="utf-8"))))
 
 
@@ -171,7 +171,7 @@ def run(notebook, folder):
         for index, cell in enumerate(framed.cells):
             client.execute_cell(cell, index, store_history=cell not in (listen, report))
     read = {(Path(folder) / name).resolve() for name in json.loads(report.outputs[0]["text"])}
-    ours = {path for path in read if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (PACKAGE, "book", "notebooks")}
+    ours = {path for path in read if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (*PACKAGES, "notebooks")}
     return {path for path in ours if path.is_file()}
 
 

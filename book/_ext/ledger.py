@@ -16,9 +16,9 @@ from jinja2 import Environment, FileSystemLoader
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinx.util.logging import getLogger
 
-from lwcore.claims import registry
-from lwcore.claims.claim import Kind, Verdict
-from lwcore.claims.record import counts, counts_by_kind, outcomes
+from book.claims import registry
+from book.claims.claim import Kind, Verdict
+from book.claims.record import counts, counts_by_kind, outcomes
 
 PAGE = "book/ledger"
 SIGNS = {

@@ -140,7 +140,7 @@ class Diagnosis:
 
     def plot(self) -> Figure:
         """Draw what was measured in one picture."""
-        from lwcore import plots_diagnosis  # import Matplotlib, which measuring does without
+        from lwcore.diagnose import figure as plots_diagnosis  # import Matplotlib, which measuring does without
 
         return plots_diagnosis.diagnosis(self)
 

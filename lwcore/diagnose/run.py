@@ -18,11 +18,10 @@ from torch import Tensor, nn
 from lwcore import results, stable
 from lwcore.arguments import integer_in, lag_list, one_of, real_in
 from lwcore.bounds import sample_complexity
-from lwcore.calibration import false_detections
 from lwcore.diagnose.adapter import Function, Pair, Subject
 from lwcore.diagnose.diagnosis import LEVEL, SIGN_DRAWS, Diagnosis
 from lwcore.gradient import first_loss, lag_vectors, transported
-from lwcore.inference import BLOCK, deviation, exponent_of_means, significant
+from lwcore.inference import BLOCK, deviation, exponent_of_means, false_detections, significant
 from lwcore.progress import bar
 from lwcore.transport import exact_rates_and_share
 from lwcore.window import time_scales

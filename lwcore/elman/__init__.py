@@ -11,14 +11,6 @@ nonasymptotic analysis. Numbers of equations and results after "C&E" are those o
 * `transport`: transport maps, the targets and the finite networks they make; C&E Eq. (8), C&E Eq. (9), C&E Remark 4
 * `constants`: Lipschitz and smoothness constants, sizes of outputs; C&E Eq. (10), C&E Lemma 1, C&E Lemma 2, C&E Proposition 6
 * `bounds`: right-hand sides of C&E Proposition 3, C&E Proposition 4, C&E Proposition 5, C&E Theorem 1, C&E Corollary 1, C&E Theorem 2
-
-Beside the theory stand modules that measure it; they are imported by name:
-
-* `measured`: errors over random starts with their slopes, the worst point of a ball, descents
-* `extremes`: the largest derivatives of a neuron's state, by search
-* `cutoff`: the kernel along time, before, at and beyond α σ₁ = 1
-* `looseness`: every bound beside what it bounds, and what C&E Theorem 1 asks for
-* `bridge`: the network's effective rates, envelope and window in Livi's sense
 """
 
 from lwcore.elman.activations import ACTIVATIONS, Activation

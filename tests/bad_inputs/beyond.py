@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lwcore import agreement, calibration, clipping, frontier, inference, mixtures, prediction, regimes, resampling, robust, spectra, starts
+from book.chapters import agreement, calibration, clipping, frontier, mixtures, prediction, regimes, resampling, robust, spectra, starts
+from lwcore import inference
 from lwcore.config import Config
 from lwcore.decay import DecayLaw
 from tests.bad_inputs.labelled import labelled, results
@@ -169,7 +170,7 @@ DOORS = [
     Door(calibration.nominal_power, alpha=ALPHA, planted=array([1.0], NEGATIVE), noise=real(1.0, "(0, inf)"), error=ERROR),
     Door(calibration.false_windows, numbers=results(), settings=SETTINGS, rng=generator(), draws=integer(2, 1)),
     Door(
-        calibration.false_detections,
+        inference.false_detections,
         statistic=array(np.ones((1, 2, 5))),
         level=real(0.05, "(0, 1)"),
         rng=generator(),

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from lwcore.decay import DecayLaw
-from lwcore.elman import (
-    activations,
-    bounds,
-    bridge,
-    constants,
-    cutoff,
-    descent,
-    extremes,
-    gradients,
-    kernel,
-    looseness,
-    measured,
-    network,
-    transport,
+from book.chapters import (
+    elman_bridge as bridge,
 )
+from book.chapters import (
+    elman_cutoff as cutoff,
+)
+from book.chapters import (
+    elman_extremes as extremes,
+)
+from book.chapters import (
+    elman_looseness as looseness,
+)
+from book.chapters import (
+    elman_measured as measured,
+)
+from lwcore.decay import DecayLaw
+from lwcore.elman import activations, bounds, constants, descent, gradients, kernel, network, transport
 from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, numbers, object_of, real, shaped, word, wrong
 from tests.bad_inputs.theory import NEGATIVE
 

@@ -12,7 +12,8 @@ import xarray as xr
 from pydantic import ValidationError
 from torch import nn
 
-from lwcore import adaptive, config, controls, course, diagnose, experiment, inference, measure, results, seeds
+from book.chapters import controls, seeds
+from lwcore import adaptive, config, course, diagnose, experiment, inference, measure, results
 from lwcore.diagnose import checkpoint
 from tests.bad_inputs.labelled import labelled
 from tests.bad_inputs.labelled import results as run

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 import xarray as xr
 
-from lwcore import expansion, gradient, matched, orders, transport
+from book.chapters import expansion, matched, orders
+from lwcore import gradient, transport
 from tests.bad_inputs.networks import CELL, TORCH_RNG
 from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, numbers, object_of, real, tensor, word, wrong
 from tests.networks import draw, make

@@ -16,8 +16,8 @@ MODULES = {
 }
 
 NAMES = {
-    "lwcore.aggregation.estimates": "behind `aggregate`, the measured exponents and `resampled`",
-    "lwcore.aggregation.measured_exponents": "behind `measured_exponent`, which hands its arguments on",
+    "book.chapters.aggregation.estimates": "behind `aggregate`, the measured exponents and `resampled`",
+    "book.chapters.aggregation.measured_exponents": "behind `measured_exponent`, which hands its arguments on",
     "lwcore.bounds.divergence.lan_expansions": "behind `lan_expansion`, which hands its arguments on",
     "lwcore.bounds.information.graded_rule": "nodes of a quadrature, behind `mutual_information`",
     "lwcore.cells.Cell": "abstract; its families have rows",
@@ -37,8 +37,8 @@ NAMES = {
     "lwcore.elman.descent.gradient_descents": "behind `gradient_descent`, which hands its arguments on",
     "lwcore.elman.descent.projected": "called every step of `gradient_descents`",
     "lwcore.elman.descent.row_norms": "called every step of `gradient_descents`",
-    "lwcore.elman.extremes.derivatives": "called by the search of `largest`",
-    "lwcore.elman.extremes.size_of": "called by the search of `largest`",
+    "book.chapters.elman_extremes.derivatives": "called by the search of `largest`",
+    "book.chapters.elman_extremes.size_of": "called by the search of `largest`",
     "lwcore.elman.gradients.risk_gradients": "called every step of `gradient_descents`",
     "lwcore.elman.gradients.stream_gradients": "behind the gradients, a step at a time",
     "lwcore.elman.gradients.stream_tangents": "behind `linear_model`, a step at a time",
@@ -62,11 +62,11 @@ NAMES = {
     "lwcore.sweep.run_sweep": "of a sweep, which has checked itself; its command has rows",
     "lwcore.experiment.jobs": "of a configuration, which has checked itself, behind `run`",
     "lwcore.experiment.keep": "stores a member, behind `run`",
-    "lwcore.matched.LagTerms.of": "slices, as of an array",
+    "book.chapters.matched.LagTerms.of": "slices, as of an array",
     "lwcore.progress.bar": "draws a bar",
     "lwcore.results.write_atomically": "behind `save`",
     "lwcore.results.provenance": "of a configuration that has been read",
     "lwcore.train.batch_indices": "called every step with what `fit` has checked",
     "lwcore.transport.at_steps": "chooses steps, behind the rates, many times",
-    "lwcore.matched.Estimate.words": "a format",
+    "book.chapters.matched.Estimate.words": "a format",
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lwcore import aggregation, bounds, decay, modes, window
+from book.chapters import aggregation, modes
+from lwcore import bounds, decay, window
 from lwcore.stable import SymmetricStable, fit, goodness_of_fit
 from tests.bad_inputs.rows import Bad, Door, array, generator, integer, lags, numbers, object_of, of_shape, real, shaped, word, wrong
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from lwcore import claims, mixtures
+from book import claims
+from book.chapters import mixtures
+from book.claims import record
 from lwcore.bounds import detection_threshold, sample_complexity
-from lwcore.claims import record
 from lwcore.inference import LETTER, probes, windows
 from lwcore.results import load
 from lwcore.window import DecayLaw, learnability_window, mixture_envelope, predicted_window

@@ -7,8 +7,8 @@ from urllib.parse import unquote
 import jupytext
 import pytest
 
-from lwcore import claims
-from lwcore.claims import record
+from book import claims
+from book.claims import record
 from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, ROOT, article
 from tests.built_book import page as built_page
 
