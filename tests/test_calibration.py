@@ -11,6 +11,7 @@ from book.chapters import calibration
 from book.chapters.calibration import PLANTED, REST, binomial_interval, counts, draw, false_windows, nominal_power
 from lwcore.bounds import sample_complexity
 from lwcore.config import DiagnosticSettings
+from lwcore.inference import false_detections
 from lwcore.stable import SymmetricStable
 
 SETTINGS = DiagnosticSettings(sequences=32, lags=(1,), ends=1, directions=1, orders=("exact",), significance=0.05, budgets=(1,))

@@ -1,8 +1,8 @@
 """Notebooks that were executed: by the build or by a test, whichever needs one first. The other takes what was left.
 
-What was left holds as long as its key stands: the notebook's code, all it can reach (the modules of the package and the book that it imports, with what
-these import in turn; files of the repository that its code names), the lock and the Python version. No execution that read anything else
-of the repository is kept, so that no key is too narrow.
+What was left holds as long as its key stands: the notebook's code, all it can reach (the modules of the package and of the book that it
+imports, with what these import in turn; files of the repository that its code names), the lock and the Python version. No execution that
+read anything else of the repository is kept, so that no key is too narrow.
 """
 
 import ast
@@ -64,7 +64,7 @@ def fingerprint(path, mtime_ns):
 
 @cache
 def parsed(path, mtime_ns):
-    """Give a notebook's code without the lines for IPython alone, the modules of the package and the book that it imports, and the texts it holds."""
+    """Give a notebook's code without the lines for IPython alone, the modules of ours that it imports, and the texts it holds."""
     cells = (cell.source for cell in read(path).cells if cell.cell_type == "code")
     code = "\n".join(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE) for source in cells)
     tree = ast.parse(code)

@@ -16,8 +16,6 @@ MODULES = {
 }
 
 NAMES = {
-    "book.chapters.aggregation.estimates": "behind `aggregate`, the measured exponents and `resampled`",
-    "book.chapters.aggregation.measured_exponents": "behind `measured_exponent`, which hands its arguments on",
     "lwcore.bounds.divergence.lan_expansions": "behind `lan_expansion`, which hands its arguments on",
     "lwcore.bounds.information.graded_rule": "nodes of a quadrature, behind `mutual_information`",
     "lwcore.cells.Cell": "abstract; its families have rows",
@@ -29,6 +27,8 @@ NAMES = {
     "lwcore.diagnose.checkpoint.loss_of": "called by `diagnose` on batches",
     "lwcore.diagnose.diagnosis.Diagnosis.save": "of what `diagnose` has found",
     "lwcore.diagnose.run.ratio_bands": "behind `diagnose`, of its own numbers",
+    "lwcore.diagnose.figure.compared": "draws what `Diagnosis` holds",
+    "lwcore.diagnose.figure.diagnosis": "draws what `Diagnosis` holds",
     "lwcore.gradient.first_loss": "of loss gradients that are checked where they are used",
     "lwcore.diagnose.run.required": "a formula, behind `Diagnosis`",
     "lwcore.elman.bounds.Problem.constants": "called by the bounds, with a checked problem",
@@ -37,8 +37,6 @@ NAMES = {
     "lwcore.elman.descent.gradient_descents": "behind `gradient_descent`, which hands its arguments on",
     "lwcore.elman.descent.projected": "called every step of `gradient_descents`",
     "lwcore.elman.descent.row_norms": "called every step of `gradient_descents`",
-    "book.chapters.elman_extremes.derivatives": "called by the search of `largest`",
-    "book.chapters.elman_extremes.size_of": "called by the search of `largest`",
     "lwcore.elman.gradients.risk_gradients": "called every step of `gradient_descents`",
     "lwcore.elman.gradients.stream_gradients": "behind the gradients, a step at a time",
     "lwcore.elman.gradients.stream_tangents": "behind `linear_model`, a step at a time",
@@ -62,11 +60,9 @@ NAMES = {
     "lwcore.sweep.run_sweep": "of a sweep, which has checked itself; its command has rows",
     "lwcore.experiment.jobs": "of a configuration, which has checked itself, behind `run`",
     "lwcore.experiment.keep": "stores a member, behind `run`",
-    "book.chapters.matched.LagTerms.of": "slices, as of an array",
     "lwcore.progress.bar": "draws a bar",
     "lwcore.results.write_atomically": "behind `save`",
     "lwcore.results.provenance": "of a configuration that has been read",
     "lwcore.train.batch_indices": "called every step with what `fit` has checked",
     "lwcore.transport.at_steps": "chooses steps, behind the rates, many times",
-    "book.chapters.matched.Estimate.words": "a format",
 }
