@@ -22,7 +22,8 @@ WORDS = {
     for entry in re.split(r"\n(?=\S)", GLOSSARY)
     if not entry.lstrip().startswith(":sorted:") and entry.strip()
 }
-SOURCE = "".join(path.read_text() for path in ROOT.glob("lwcore/**/*.py"))
+MODULES = [*ROOT.glob("lwcore/**/*.py"), *ROOT.glob("book/chapters/*.py")]
+SOURCE = "".join(path.read_text() for path in MODULES)
 
 
 def test_parts_have_names_and_pages_one_place():
@@ -61,7 +62,7 @@ def test_word_has_an_explanation_without_formulas_and_a_place(word):
 
 
 def test_names_in_the_glossary_are_those_of_the_code():
-    known = {path.stem for path in ROOT.glob("lwcore/**/*")}
+    known = {path.stem for path in MODULES}
     written = [code for _, place in WORDS.values() for code in re.findall(r"`([^`]+)`", re.sub(r"\{doc\}`[^`]*`", "", place))]
     names = {name for code in written for name in re.findall(r"[A-Za-z_]{2,}", code)}
     assert len(names) > 20
