@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lwcore.arguments import generator, integer_in, one_of, real_in
-from lwcore.elman.constants import local_constants, log_mu, smooth
+from lwcore.elman.bounds import local_constants, log_mu
 from lwcore.elman.kernel import finite_kernel, limiting_kernel
-from lwcore.elman.network import even_width, symmetric_initialisation
+from lwcore.elman.network import activation_named, even_width, symmetric_initialisation
 
 Array = NDArray[np.float64]
 
@@ -51,12 +51,12 @@ def kernel_growth(
     """
     generator("rng", rng)
     even_width("width", width)
-    smooth(activation)
+    activation_named(activation, smooth=True)
     integer_in("starts", starts, 1)
     alpha, length = real_in("alpha", alpha, "(0, inf)"), integer_in("length", length, 1)
     impulse = one_of("inputs", inputs, ["impulse", "random"]) == "impulse"
     sequence = (np.eye(1, length) if impulse else rng.uniform(-1, 1, (1, length)))[..., None]
-    bound = [2 * local_constants(smooth(activation), alpha, t, 1, as_printed=False).log_lipschitz for t in range(1, length + 1)]
+    bound = [2 * local_constants(activation, alpha, t, 1, as_printed=False).log_lipschitz for t in range(1, length + 1)]
     limit = limiting_kernel(sequence, alpha=alpha, activation=activation, tolerance=1e-6)
     networks = [
         finite_kernel(symmetric_initialisation(width, 1, alpha, rng, activation), sequence)[0, 0]

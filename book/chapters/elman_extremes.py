@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from lwcore.arguments import integer_in, one_of, real_in
-from lwcore.elman.activations import Activation
-from lwcore.elman.constants import smooth
+from lwcore.elman.network import Activation, activation_named
 
 Array = NDArray[np.float64]
 
@@ -119,7 +118,7 @@ def largest(
     integer_in("seed", seed, 0)
     integer_in("draws", draws, 1)
     integer_in("climbs", climbs, 1)
-    sigma, bound = smooth(activation), real_in("recurrent_bound", recurrent_bound, "(0, inf)")
+    sigma, bound = activation_named(activation, smooth=True), real_in("recurrent_bound", recurrent_bound, "(0, inf)")
     length, dimension = integer_in("length", length, 1), integer_in("dimension", dimension, 1)
     one_of("quantity", quantity, QUANTITIES)
 

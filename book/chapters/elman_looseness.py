@@ -13,7 +13,7 @@ from book.chapters.elman_extremes import QUANTITIES, largest
 from book.chapters.elman_measured import Study, approximation_errors, descents, worst_in_ball
 from lwcore.arguments import flag, generator, instance_of, integer_in, real_in
 from lwcore.elman import bounds
-from lwcore.elman.constants import log_output_bound
+from lwcore.elman.bounds import log_output_bound
 from lwcore.elman.network import empirical_risk, even_width
 
 Array = NDArray[np.float64]
@@ -116,6 +116,14 @@ def compare_descent(case: Study, width: int, steps: int, rng: np.random.Generato
     }
 
 
+def parts(bound: bounds.Bound) -> tuple[float, float]:
+    """Return the logarithms of the parts of C&E Theorem 1 that shrink with the number of steps, and with the width."""
+    early = ("initial distance", "gradient")
+    kinds = early, [name for name in bound.log_terms if name not in early]
+    steps, width = (bounds.log_sum(*(bound.log_terms[name] for name in kind)) for kind in kinds)
+    return steps, width
+
+
 class Need(NamedTuple):
     """What C&E Theorem 1 asks for before it promises a risk.
 
@@ -146,7 +154,7 @@ def needed(problem: bounds.Problem, risk: float, *, as_printed: bool = True) -> 
 
     def terms(log_width: float) -> tuple[float, float]:
         width = 2 * round(math.exp(log_width) / 2)
-        return bounds.parts(bounds.theorem_1(problem, width, 1, as_printed=as_printed))
+        return parts(bounds.theorem_1(problem, width, 1, as_printed=as_printed))
 
     low, high = math.log(2), 350.0
     while high - low > 1e-3:

@@ -14,18 +14,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lwcore.arguments import finite_array, flag, generator, instance_of, integer_in, one_of, real_in, require, sequence_of
-from lwcore.elman.activations import Activation
 from lwcore.elman.bounds import Problem, Radii
-from lwcore.elman.descent import Descent, gradient_descents, projected, row_norms
-from lwcore.elman.gradients import linear_model, stream_gradients
-from lwcore.elman.kernel import finite_kernel, limiting_kernel
-from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_radii, even_width, scan, symmetric_initialisation
-from lwcore.elman.transport import TransportMaps, transport_target, transported
+from lwcore.elman.descent import Descent, gradient_descent, projected
+from lwcore.elman.kernel import TransportMaps, finite_kernel, limiting_kernel, transport_target, transported
+from lwcore.elman.network import (
+    Activation,
+    ElmanNetwork,
+    checked_inputs,
+    checked_radii,
+    even_width,
+    linear_model,
+    scan,
+    stream_gradients,
+    symmetric_initialisation,
+)
 
 Array = NDArray[np.float64]
 
 _BLOCK = 32  # sequences whose targets are computed at a time, to stay in the cache
-_TOGETHER = 1 << 16  # states of networks that descend together, likewise
 
 
 class Slope(NamedTuple):
@@ -247,7 +253,7 @@ def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, e
     flag("error", error)
     integer_in("steps", steps, 1)
     inputs = checked_inputs(finite_array("sequence", sequence, ndim=2)[None], initial.dimension)
-    balls = [radius / initial.width**0.5 for radius in checked_radii(radii, "(0, inf)")]
+    balls = [radius / initial.width**0.5 for radius in checked_radii(radii)]
     start, readout = (np.concatenate([array] * len(_PUSHES)) for array in (initial.parameters, initial.readout))  # all climbs at once
     at_start, first = _last_step(start, inputs, initial.activation)
     moved, best = np.zeros_like(start), np.full(len(start), -np.inf)
@@ -260,7 +266,9 @@ def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, e
             gain, uphill = gain - np.sum(first * moved, axis=1), uphill - first
         best = np.maximum(best, readout * gain)
         uphill = readout[:, None] * uphill
-        lengths = np.column_stack([np.abs(uphill[:, :1]), np.repeat(row_norms(uphill[:, 1:])[:, None], initial.dimension, axis=1)])
+        lengths = np.column_stack(
+            [np.abs(uphill[:, :1]), np.repeat(np.linalg.norm(uphill[:, 1:], axis=1)[:, None], initial.dimension, axis=1)]
+        )
         moved = projected(moved + 0.5 * sizes * uphill / np.maximum(lengths, 1e-300), *balls)
     return float(best.reshape(len(_PUSHES), -1).max(axis=0).sum() / initial.width**0.5)
 
@@ -293,9 +301,13 @@ def descents(
     radii = case.problem.radii(None) if project else None
     even_width("width", width)
     initials = [case.start(width, rng) for _ in range(integer_in("starts", starts, 1))]
-    at_once = max(1, _TOGETHER // (case.targets.size * width))
-    groups = (initials[i : i + at_once] for i in range(0, starts, at_once))
-    return [run for group in groups for run in gradient_descents(group, case.inputs, case.targets, eta, steps, radii=radii)]
+    return [gradient_descent(initial, case.inputs, case.targets, eta, steps, radii=radii) for initial in initials]
+
+
+def exit_time(run: Descent, radius: float) -> int | None:
+    """Return the first step at which a neuron is farther than λ/√m from its start, τ_exit in the proof of C&E Theorem 2; None if never."""
+    left = np.flatnonzero(np.maximum(run.recurrent_moves, run.input_moves) > real_in("radius", radius, "(0, inf)"))
+    return int(left[0]) if left.size else None
 
 
 def _circle(angles: Array) -> Array:

@@ -12,9 +12,11 @@ import pandas as pd
 from book.chapters import elman_bridge as bridge
 from book.chapters.elman_extremes import QUANTITIES, largest
 from book.chapters.elman_looseness import LETTERS, Comparison, compare, compare_descent, needed
-from book.chapters.elman_measured import Scaling, Study, study
-from lwcore.elman import Problem, class_kernel, least_norm, limiting_kernel, local_constants, theorem_1, theorem_2, transport_norm
+from book.chapters.elman_measured import Scaling, Study, exit_time, study
+from book.chapters.elman_spaces import class_kernel, least_norm, transport_norm
+from lwcore.elman.bounds import Problem, local_constants, theorem_1, theorem_2
 from lwcore.elman.descent import Descent
+from lwcore.elman.kernel import limiting_kernel
 
 Setting = tuple[int, int, int]  # m, T, τ
 
@@ -140,7 +142,7 @@ def plan(case: Study, error: float, runs: Sequence[Descent], steps: int) -> pd.D
             run.least_risk / promise,
             float(np.square(run.average.outputs(case.inputs) - case.targets).sum(axis=1).mean()) / promise,
             max(run.recurrent_moves.max(), run.input_moves.max()) / radius,
-            "never" if (left := run.exit_time(radius, radius)) is None else f"{left} of {steps}",
+            "never" if (left := exit_time(run, radius)) is None else f"{left} of {steps}",
         ]
         for run in runs
     ]
