@@ -16,9 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lwcore.arguments import instance_of, integer_in, lag_list, real_array, real_in, require
 from lwcore.bounds import sample_complexity
-from lwcore.decay import DecayLaw
 from lwcore.elman.network import Activation, ElmanNetwork, checked_inputs, scan
-from lwcore.window import learnability_window, regime_window
+from lwcore.window import DecayLaw, learnability_window, regime_window
 
 Array = NDArray[np.float64]
 

@@ -306,7 +306,9 @@ def descents(
 
 def exit_time(run: Descent, radius: float) -> int | None:
     """Return the first step at which a neuron is farther than λ/√m from its start, τ_exit in the proof of C&E Theorem 2; None if never."""
-    left = np.flatnonzero(np.maximum(run.recurrent_moves, run.input_moves) > real_in("radius", radius, "(0, inf)"))
+    left = np.flatnonzero(
+        np.maximum(instance_of("run", run, Descent).recurrent_moves, run.input_moves) > real_in("radius", radius, "(0, inf)")
+    )
     return int(left[0]) if left.size else None
 
 
