@@ -101,18 +101,14 @@ def window_bounds(
 class DecayLaw:
     """A law for the decay of the envelope: one of Eq. (38) and Appendix F, or the tempered power.
 
-    Attributes:
-        name: ``"exponential"`` for ``f = c λ^ℓ``, ``"power"`` for ``f = c ℓ^−β``, ``"logarithmic"``
-            for ``f = c/log(1 + ℓ)``, ``"tempered_power"`` for ``f = c ℓ^−β λ^ℓ``.
-        amplitude: The factor c > 0, in the units of the envelope.
-        decay: λ > 0 of the exponential law, β of the power laws.
-        tempering: λ > 0 of the tempered power law.
+    ``"exponential"`` is ``f = c λ^ℓ``, ``"power"`` is ``f = c ℓ^−β``, ``"logarithmic"`` is
+    ``f = c/log(1 + ℓ)`` and ``"tempered_power"`` is ``f = c ℓ^−β λ^ℓ``.
     """
 
     name: str
-    amplitude: float
-    decay: float = float("nan")
-    tempering: float = float("nan")
+    amplitude: float  # c > 0, in the units of the envelope
+    decay: float = float("nan")  # λ > 0 of the exponential law, β of the power laws
+    tempering: float = float("nan")  # λ > 0 of the tempered power law
 
     def __post_init__(self) -> None:
         """Check the parameters that the law has."""

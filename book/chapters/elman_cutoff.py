@@ -37,17 +37,7 @@ def kernel_growth(
 ) -> KernelGrowth:
     """Follow the kernel of one sequence along time. Tests C&E Remark 5.
 
-    Args:
-        activation: The activation's name.
-        alpha: Size α > 0 of the recurrent weights.
-        length: T ≥ 1.
-        rng: Source of randomness.
-        inputs: ``"impulse"``, a 1 and then nothing; or ``"random"``, uniform on [−1, 1].
-        width: Number m of neurons of the finite networks, even.
-        starts: How many of them.
-
-    Returns:
-        The kernel's course.
+    The inputs are an ``"impulse"``, a 1 and then nothing, or ``"random"``, uniform on [−1, 1].
     """
     generator("rng", rng)
     even_width("width", width)
@@ -66,13 +56,5 @@ def kernel_growth(
 
 
 def memory(ratio: float, length: int) -> float:
-    """Return ``log μ_T = log μ_{0,T}(α_m σ₁) μ_{1,T}(α_m σ₁)``, the companion's measure of memory. Implements C&E Remark 5.
-
-    Args:
-        ratio: α_m σ₁ > 0.
-        length: T ≥ 1.
-
-    Returns:
-        Its logarithm.
-    """
+    """Return ``log μ_T = log μ_{0,T}(α_m σ₁) μ_{1,T}(α_m σ₁)``, the companion's measure of memory. Implements C&E Remark 5."""
     return math.fsum(log_mu(ratio, length))

@@ -80,16 +80,7 @@ class Scaling:
         return np.quantile(self.samples, share, axis=1)
 
     def slope(self, rng: np.random.Generator, level: float = 0.95, resamples: int = 2000) -> Slope:
-        """Return d log(mean) / d log(size), with an interval by resampling the starts of each size apart.
-
-        Args:
-            rng: Source of randomness of the resamples.
-            level: Coverage of the interval, in (0, 1).
-            resamples: Number of resamples.
-
-        Returns:
-            The slope.
-        """
+        """Return d log(mean) / d log(size), with an interval by resampling the starts of each size apart."""
         generator("rng", rng)
         tail = (1 - real_in("level", level, "(0, 1)")) / 2
         drawn = rng.integers(self.samples.shape[1], size=(integer_in("resamples", resamples, 1), *self.samples.shape))
@@ -126,19 +117,9 @@ class Study:
 def study(problem: Problem, rng: np.random.Generator, *, motion: str = "turning", tolerance: float = 1e-8) -> Study:
     """Draw inputs for a problem and compute its targets, C&E Eq. (8), for two kinds of transport maps.
 
-    Args:
-        problem: The problem; d is 1 or 2.
-        rng: Source of randomness for the inputs.
-        motion: ``"turning"``: ``v_w = ν̄_w sign w``, ``v_u = ν̄_u (cos u₁, sin u₁)`` (for d = 1 its first entry), inputs of random
-            direction (for d = 1 uniform on [−1, 1]). ``"steady"``: all neurons move alike, ``v_w = ν̄_w``, ``v_u = ν̄_u (1, 0)``, and
-            inputs lie in a cone around (1, 0), so that everything pulls one way.
-        tolerance: Error of the targets at which the quadrature stops refining.
-
-    Returns:
-        The study.
-
-    Raises:
-        ValueError: If the dimension is neither 1 nor 2, or the motion unknown.
+    ``"turning"``: ``v_w = ν̄_w sign w``, ``v_u = ν̄_u (cos u₁, sin u₁)`` (for d = 1 its first entry), inputs of random direction (for d = 1
+    uniform on [−1, 1]). ``"steady"``: all neurons move alike, ``v_w = ν̄_w``, ``v_u = ν̄_u (1, 0)``, and inputs lie in a cone around (1, 0),
+    so that everything pulls one way. d is 1 or 2.
     """
     instance_of("problem", problem, Problem)
     generator("rng", rng)
@@ -169,16 +150,7 @@ def kernel_convergence(
 ) -> dict[str, Scaling]:
     """Measure how far kernels of finite networks are from the limit. Tests C&E Proposition 2.
 
-    Args:
-        widths: Numbers m of neurons, even.
-        starts: Networks drawn for each.
-        inputs: Sequences, shape (n, T, d), spanning at most three dimensions.
-        rng: Source of randomness.
-        alpha: Size of the recurrent weights.
-        activation: The activation's name.
-
-    Returns:
-        Root mean square over pairs of inputs and steps of the distance to the limit, with its sums from 0 and from 1 as printed.
+    Root mean square over pairs of inputs and steps of the distance to the limit, with its sums from 0 and from 1 as printed.
     """
     generator("rng", rng)
     for width in sequence_of("widths", widths):
@@ -201,15 +173,8 @@ def kernel_convergence(
 def approximation_errors(case: Study, widths: Sequence[int], starts: int, rng: np.random.Generator) -> dict[str, Scaling]:
     """Measure what the transported network and its linear model miss of the target. Tests C&E Proposition 3, 4 and 5.
 
-    Args:
-        case: The study.
-        widths: Numbers m of neurons, even.
-        starts: Networks drawn for each.
-        rng: Source of randomness.
-
-    Returns:
-        ``"one input"``, ``|F^Lin − F̃|`` at the last step of the first sequence; and, the largest over all steps and sequences,
-        ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F − F^Lin|``, and ``"network"``, ``|F − F̃|``.
+    ``"one input"``, ``|F^Lin − F̃|`` at the last step of the first sequence; and, the largest over all steps and sequences,
+    ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F − F^Lin|``, and ``"network"``, ``|F − F̃|``.
     """
     instance_of("case", case, Study)
     generator("rng", rng)
@@ -236,18 +201,7 @@ def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, e
     start pushed four ways, and keeps the best it has seen. The result is reached by a point of the ball; no larger one is excluded. It is
     the same for both signs of F, because the two neurons of a pair change places.
 
-    Args:
-        initial: A network after symmetric initialisation.
-        sequence: One sequence, shape (T, d).
-        radii: (ρ_w, ρ_u), not divided by √m.
-        error: Whether to measure the linearisation error, or else the output.
-        steps: Number of steps of the climb.
-
-    Returns:
-        The largest found.
-
-    Raises:
-        ValueError: If there are not two radii, or an argument is out of range.
+    With ``error`` it is the linearisation error, else the output; radii are not divided by √m.
     """
     instance_of("initial", initial, ElmanNetwork)
     flag("error", error)
@@ -281,17 +235,7 @@ def descents(
 ) -> list[Descent]:
     """Descend from several starts. Tests C&E Theorem 1, C&E Corollary 1 and C&E Theorem 2.
 
-    Args:
-        case: The study.
-        width: Number m of neurons, even.
-        steps: Number τ of steps.
-        starts: Networks drawn.
-        rng: Source of randomness.
-        step_size: η; None for 1/(T√τ), as in C&E Theorem 1.
-        project: Whether to project onto the ball of radii (ν̄_w, ν̄_u), both above 0.
-
-    Returns:
-        The runs.
+    The step size is 1/(T√τ) by default, as in C&E Theorem 1; the ball of the projection has the radii (ν̄_w, ν̄_u).
     """
     instance_of("case", case, Study)
     generator("rng", rng)

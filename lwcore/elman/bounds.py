@@ -114,27 +114,16 @@ def log_output_bound(log_lipschitz: float, recurrent_radius: float, input_radius
 
 @dataclass(frozen=True)
 class Problem:
-    """A learning problem: a target from the class C&E Eq. (9), and the data.
+    """A learning problem: a target from the class C&E Eq. (9), and the data."""
 
-    Attributes:
-        activation: A smooth activation, or its name.
-        alpha: Size α > 0 of the recurrent weights at the start; the theorems ask for α < 1.
-        length: Sequence length T ≥ 1.
-        dimension: Dimension d ≥ 1 of an input.
-        recurrent_bound: ν̄_w ≥ 0, supremum of the transport map v_w.
-        input_bound: ν̄_u ≥ 0, supremum of ‖v_u‖; not both may be 0.
-        sequences: Number n ≥ 1 of training sequences.
-        failure: Probability δ in (0, 1) that a bound fails, over the random start.
-    """
-
-    activation: str | Activation
-    alpha: float
-    length: int
-    dimension: int
-    recurrent_bound: float
-    input_bound: float
-    sequences: int = 1
-    failure: float = 0.05
+    activation: str | Activation  # smooth, or its name
+    alpha: float  # α > 0, size of the recurrent weights at the start; the theorems ask for α < 1
+    length: int  # T ≥ 1
+    dimension: int  # d ≥ 1, of an input
+    recurrent_bound: float  # ν̄_w ≥ 0, supremum of the transport map v_w
+    input_bound: float  # ν̄_u ≥ 0, supremum of ‖v_u‖; not both may be 0
+    sequences: int = 1  # n ≥ 1, of training
+    failure: float = 0.05  # δ in (0, 1), probability that a bound fails, over the random start
 
     def __post_init__(self) -> None:
         """Check everything."""

@@ -54,22 +54,13 @@ def _risk_gradient(
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """A run of gradient descent from Θ(0).
+    """A run of gradient descent from Θ(0); its arrays hold s = 0 … τ − 1, shape (τ,)."""
 
-    Attributes:
-        network: The network at the last iterate, Θ(τ).
-        average: The network at the mean of Θ(0) … Θ(τ − 1), as in C&E Corollary 1.
-        risks: Risk at Θ(0) … Θ(τ − 1), shape (τ,).
-        recurrent_moves: ``√m max_i |W_ii(s) − W_ii(0)|``, the least radius ρ_w that holds the
-            iterate, s = 0 … τ − 1, shape (τ,).
-        input_moves: ``√m max_i ‖U_i(s) − U_i(0)‖₂``, the same for ρ_u, shape (τ,).
-    """
-
-    network: ElmanNetwork
-    average: ElmanNetwork
-    risks: Array
-    recurrent_moves: Array
-    input_moves: Array
+    network: ElmanNetwork  # at the last iterate, Θ(τ)
+    average: ElmanNetwork  # at the mean of Θ(0) … Θ(τ − 1), as in C&E Corollary 1
+    risks: Array  # at Θ(s)
+    recurrent_moves: Array  # √m max_i |W_ii(s) − W_ii(0)|, the least ρ_w that holds the iterate
+    input_moves: Array  # √m max_i ‖U_i(s) − U_i(0)‖₂, the same for ρ_u
 
     @property
     def least_risk(self) -> float:

@@ -89,12 +89,11 @@ def limiting_kernel(
     """
     stream = _older_gradients if flag("as_printed", as_printed) else stream_gradients
     first, second = checked_pair(inputs, others)
-    sigma = activation_named(activation)
+    sigma, basis = activation_named(activation), span(np.concatenate([first, second]))
 
     def summand(parameters: Array, weights: Array) -> Array:
         return _gram(parameters, weights, first, second, sigma, stream)
 
-    basis = span(np.concatenate([first, second]))
     return mean_over_start(summand, basis, alpha, tolerance)
 
 
@@ -102,19 +101,14 @@ def limiting_kernel(
 class TransportMaps:
     """A pair of transport maps with their suprema. Implements C&E Eq. (9), a member of its class.
 
-    Attributes:
-        recurrent: v_w, takes w₀ of shape (k,), returns shape (k,).
-        inputs: v_u, takes u₀ of shape (k, d), returns shape (k, d).
-        recurrent_bound: ``ν̄_w ≥ sup |v_w|``.
-        input_bound: ν̄_u ≥ sup ‖v_u‖₂.
-        directions: Vectors, shape (r, d), whose span holds all that v_u sees of u₀; None for all of
-            u₀. Few of them let a mean over u₀ be an integral where d is large.
+    The directions, shape (r, d), span what v_u sees of u₀; few of them let a mean over u₀ be an
+    integral where d is large. None stands for all of u₀.
     """
 
-    recurrent: Callable[[Array], Array]
-    inputs: Callable[[Array], Array]
-    recurrent_bound: float
-    input_bound: float
+    recurrent: Callable[[Array], Array]  # v_w, takes w₀ of shape (k,), returns shape (k,)
+    inputs: Callable[[Array], Array]  # v_u, takes u₀ of shape (k, d), returns shape (k, d)
+    recurrent_bound: float  # ν̄_w ≥ sup |v_w|
+    input_bound: float  # ν̄_u ≥ sup ‖v_u‖₂
     directions: Array | None = None
 
     def __post_init__(self) -> None:
@@ -186,24 +180,17 @@ def transport_target(
 def mean_over_start(
     summand: Summand, basis: Array, alpha: float, tolerance: float = 1e-9
 ) -> Estimate:
-    """Average over w₀ = ±α and u₀ a function that sees u₀ on a subspace only.
+    """Average over w₀ = ±α and u₀ a function that sees u₀ on a subspace of r ≤ 3 dimensions.
 
-    Args:
-        summand: Takes parameters ``[w₀, u₀]``, shape (2k, 1 + d), the k values of u₀ with w₀ = α
-            and again with −α, and weights, shape (2k,); returns the weighted sum, of any shape.
-        basis: Orthonormal basis of the subspace, shape (d, r), r ≤ 3.
-        alpha: Size α > 0 of w₀.
-        tolerance: Error at which the step is no longer halved; a function with jumps may not reach
-            it, which the error then shows.
+    The summand takes parameters ``[w₀, u₀]``, shape (2k, 1 + d), k values of u₀ with w₀ = α and
+    again with −α, and weights, shape (2k,), and returns the weighted sum, of any shape. The basis
+    of the subspace, shape (d, r), is orthonormal. The step is halved until the error is within the
+    tolerance; a function with jumps may not reach it, which the error then shows.
     """
-    alpha, tolerance = (
-        real_in("alpha", alpha, "(0, inf)"),
-        real_in("tolerance", tolerance, "(0, inf)"),
-    )
+    alpha = real_in("alpha", alpha, "(0, inf)")
+    tolerance = real_in("tolerance", tolerance, "(0, inf)")
     if (rank := basis.shape[1]) > HIGHEST_RANK:
-        raise ValueError(
-            f"inputs span {rank} dimensions: at most {HIGHEST_RANK} are possible here."
-        )
+        raise ValueError(f"inputs span {rank} dimensions: must be {HIGHEST_RANK} at most.")
 
     def total(nodes: Array, weights: Array) -> Array:
         chunks = _starts(basis, alpha, nodes, weights)

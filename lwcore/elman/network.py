@@ -35,25 +35,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Activation:
-    """A smooth bounded function with its derivatives and their suprema. Implements C&E Eq. (4).
-
-    Attributes:
-        name: Its name in `ACTIVATIONS`.
-        value: σ, any shape to the same shape.
-        slope_from: σ′ from the pre-activation z and from h = σ(z), often the cheaper of the two.
-        curvature_from: σ″ from the same two.
-        bound: ``σ₀ = sup |σ|``, the supremum itself, not just an upper bound; so the next two.
-        slope_bound: ``σ₁ = sup |σ′|``.
-        curvature_bound: ``σ₂ = sup |σ″|``.
-    """
+    """A smooth bounded function with its derivatives and their suprema. Implements C&E Eq. (4)."""
 
     name: str
-    value: Callable[[Array], Array]
-    slope_from: Callable[[Array, Array], Array]
-    curvature_from: Callable[[Array, Array], Array]
-    bound: float
-    slope_bound: float
-    curvature_bound: float
+    value: Callable[[Array], Array]  # σ, any shape to the same shape
+    slope_from: Callable[[Array, Array], Array]  # σ′ from z and h = σ(z), often the cheaper one
+    curvature_from: Callable[[Array, Array], Array]  # σ″ from the same two
+    bound: float  # σ₀ = sup |σ|, the supremum itself, not just an upper bound; so the next two
+    slope_bound: float  # σ₁ = sup |σ′|
+    curvature_bound: float  # σ₂ = sup |σ″|
 
     def slope(self, z: ArrayLike) -> Array:
         """Return σ′(z), of the shape of z."""
@@ -117,18 +107,11 @@ def activation_named(activation: str | Activation, *, smooth: bool = False) -> A
 
 @dataclass(frozen=True, eq=False)
 class ElmanNetwork:
-    """A diagonal Elman network.
+    """A diagonal Elman network; the activation may be given by its name."""
 
-    Attributes:
-        parameters: Rows ``[W_ii, U_i]``, shape (m, 1 + d); m is even, as C&E Definition 1 pairs
-            neurons.
-        readout: Readout weights c, shape (m,). They are not trained.
-        activation: The activation σ, or its name.
-    """
-
-    parameters: Array
-    readout: Array
-    activation: Activation
+    parameters: Array  # rows [W_ii, U_i], (m, 1 + d); m is even, as C&E Definition 1 pairs neurons
+    readout: Array  # c, (m,); not trained
+    activation: Activation  # σ
 
     def __init__(
         self,
@@ -156,10 +139,7 @@ class ElmanNetwork:
 
     @property
     def repeats(self) -> int:
-        """How many copies of its first neurons the network is.
-
-        2 at a symmetric start, if half of the width is even, else 1.
-        """
+        """Copies of its first neurons: 2 at a symmetric start of which the half is even, else 1."""
         (first, second), (c, opposite) = np.split(self.parameters, 2), np.split(self.readout, 2)
         symmetric = np.array_equal(first, second) and np.array_equal(c, -opposite)
         return 1 + (len(first) % 2 == 0 and symmetric)
@@ -176,11 +156,7 @@ class ElmanNetwork:
         return np.stack([state for _, _, state in steps], axis=1)
 
     def outputs(self, inputs: ArrayLike) -> Array:
-        """Return F_1 … F_T, shape (n, T). Implements C&E Eq. (3).
-
-        Two neurons with one state and opposite readout cancel exactly: a symmetric start gives 0,
-        not almost 0.
-        """
+        """Return F_1 … F_T, shape (n, T): 0, not almost 0, at the start. Implements C&E Eq. (3)."""
         sequences = checked_inputs(inputs, self.dimension)
         steps = scan(self.parameters, sequences, self.activation)
         return np.stack([self.read(state) for _, _, state in steps], axis=1)
@@ -203,8 +179,7 @@ def symmetric_initialisation(
     """Draw a network whose second half repeats the first with the opposite readout.
 
     Implements C&E Definition 1. In the first half ``c_i = ±1`` and ``W_ii = ±α`` with equal chances
-    and ``U_i ~ N(0, I_d)``, all independent. The output is 0 for every input. The companion's
-    theorems take α from (0, 1); here it may be any size above 0.
+    and ``U_i ~ N(0, I_d)``, all independent. The output is 0 for every input.
     """
     generator("rng", rng)
     half = even_width("width", width) // 2
@@ -216,10 +191,7 @@ def symmetric_initialisation(
 
 
 def empirical_risk(network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike) -> float:
-    """Return the squared errors, summed over time and averaged over sequences.
-
-    Implements C&E Eq. (1).
-    """
+    """Return squared errors, summed over time, their mean over sequences. Implements C&E Eq. (1)."""
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
     errors = network.outputs(sequences) - shaped("targets", targets, sequences.shape[:2])
@@ -232,8 +204,7 @@ def hidden_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     Implements C&E Proposition 1 (and C&E Remark 2 for the ReLU) by the recursion of its proof,
     ``G_t = σ′(z_t) (W_ii G_{t−1} + [H_{t−1}, X_{t−1}])``: one multiplication a step in the place of
     a sum over the past. Implements C&E Eq. (7), for the recurrent weight, too. A state does not
-    depend on another neuron's parameters, so these are all derivatives there are. The array is a
-    view of one in which neurons come last.
+    depend on another neuron's parameters. In memory neurons come last.
     """
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
@@ -249,10 +220,7 @@ def output_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
 
 
 def linear_model(initial: ElmanNetwork, parameters: ArrayLike, inputs: ArrayLike) -> Array:
-    """Return ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩`` (C&E Section 3.1), shape (n, T).
-
-    It leaves out F_t(Θ(0)), which is 0 after a symmetric start.
-    """
+    """Return ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩``, (n, T); F_t(Θ(0)) = 0 is left out."""
     instance_of("initial", initial, ElmanNetwork)
     sequences = checked_inputs(inputs, initial.dimension)
     direction = initial.at(parameters).parameters - initial.parameters
