@@ -107,7 +107,7 @@ def test_inputs_are_integrated_over_the_space_they_span_and_no_larger_one():
     plane = sequences(2, 3, 2, seed=7, norm=0.9)
     turned = np.concatenate([plane, np.zeros_like(plane)], axis=-1) @ stats.ortho_group.rvs(4, random_state=8)
     np.testing.assert_allclose(limiting_kernel(turned, alpha=0.8).value, limiting_kernel(plane, alpha=0.8).value, atol=1e-9)
-    with pytest.raises(ValueError, match="inputs span 4 dimensions: at most 3"):
+    with pytest.raises(ValueError, match="inputs span 4 dimensions: must be 3 at most"):
         limiting_kernel(turned + 1e-9 * sequences(2, 3, 4, seed=9), alpha=0.8)
 
 
@@ -226,7 +226,7 @@ def test_class_kernel_is_the_kernel_of_partial_means():
         (lambda x: limiting_kernel(x, alpha=0.0), "alpha = 0.0"),
         (lambda x: limiting_kernel(x, x[:, :2], alpha=0.5), "as long as those of inputs"),
         (lambda x: limiting_kernel(2 * x, alpha=0.5), "vector of norm 2"),
-        (lambda x: class_kernel(sequences(2, 3, 5, 0), alpha=0.5), "at most 3"),
+        (lambda x: class_kernel(sequences(2, 3, 5, 0), alpha=0.5), "3 at most"),
         (lambda x: least_norm(np.eye(2), np.ones(3)), "kernel has shape"),
         (lambda x: TransportMaps(np.sin, np.sin, -1.0, 1.0), "recurrent_bound = -1.0"),
         (lambda x: transport_target(TransportMaps(np.ones_like, np.zeros_like, 0.5, 1.0), x, alpha=0.5), "stay within its bound, 0.5"),

@@ -61,14 +61,12 @@ def local_constants(
     The dimension enters the printed β_t only; so does α, in places of α_m (None for α_m there,
     too). What is printed and what holds (``as_printed=False``) differ thus:
 
-    * L_t: printed is a bound on the *square* of the gradient's norm, ``μ_{0,t}² (σ₀² + 1) σ₁²``, for
-      its root. Below 1, as for the logistic activation, it is too small.
-    * β_t: two of the printed second derivatives are wrong, which surplus elsewhere covers where it
-      was tried. What holds does not grow with d: ``Q_t = σ″ A Aᵀ + σ′ (W Q_{t−1} + e_w G_{t−1}ᵀ +
-      G_{t−1} e_wᵀ)`` term by term in Frobenius's norm.
+    * L_t: printed is a bound on the *square* of the gradient's norm, for its root: too small if < 1.
+    * β_t: two of the printed second derivatives are wrong, which surplus elsewhere covered where it
+      was tried. What holds does not grow with d: the recursion of the Hessian, ``Q_t = σ″ A Aᵀ +
+      σ′ (W Q_{t−1} + e_w G_{t−1}ᵀ + G_{t−1} e_wᵀ)``, term by term in Frobenius's norm.
     * Λ_t: ``σ₀ + α_m L_t``; the printed √2 (σ₀ + 1 + α_m L_t) is larger, but for too small an L_t.
-    * γ_t: ``2 L_t + α_m β_t``; the printed first term, √2 L_t, counts the mixed derivative once too
-      little: too small for the logistic activation and small α_m.
+    * γ_t: ``2 L_t + α_m β_t``; the printed √2 (L_t + α_m β_t) has the mixed derivative once too few.
     """
     sigma = activation_named(activation, smooth=True)
     bound = real_in("recurrent_bound", recurrent_bound, "(0, inf)")
@@ -84,9 +82,8 @@ def local_constants(
         mixed = powers[:-1] + two + 2 * s1 + features / 2 + later[1:]
         lipschitz, smoothness = mu0 + features / 2 + s1, log_sum(*bent, *mixed)
         product = log_sum(s0, outer + lipschitz)
-        return LocalConstants(
-            lipschitz, smoothness, product, log_sum(two + lipschitz, outer + smoothness)
-        )
+        smooth_product = log_sum(two + lipschitz, outer + smoothness)
+        return LocalConstants(lipschitz, smoothness, product, smooth_product)
     lipschitz = 2 * mu0 + features + 2 * s1
     club = s2 + log_sum(inner + s1 + mu0, 0) + mu1
     diamond = log_sum(2 * s1 + 2 * mu0, s0 + s1 + mu0 + mu1)
@@ -95,9 +92,8 @@ def local_constants(
     d = math.log(dimension)
     smoothness = log_sum(d + club, d / 2 + diamond, d / 2 + heart, spade)
     product = two / 2 + log_sum(s0, 0, outer + lipschitz)
-    return LocalConstants(
-        lipschitz, smoothness, product, two / 2 + log_sum(lipschitz, outer + smoothness)
-    )
+    smooth_product = two / 2 + log_sum(lipschitz, outer + smoothness)
+    return LocalConstants(lipschitz, smoothness, product, smooth_product)
 
 
 def log_output_bound(log_lipschitz: float, recurrent_radius: float, input_radius: float) -> float:
@@ -194,9 +190,7 @@ def approximation_bound(problem: Problem, width: int, *, as_printed: bool = True
 
     As printed, ``2 B √(log(1/δ)/m)`` with ``B = μ_{0,T}(ασ₁) σ₁ (ν̄_u + σ₀ ν̄_w)``, for the best point
     of the ball, which may change with input and step. The proof looks at the transported point,
-    where two sides count: ``2 B √(log(2/δ)/m)``, without a further √2 from a loose use of
-    Hoeffding's inequality. C&E Proposition 5 needs one point for all inputs and steps, so it rests
-    on the second.
+    where two sides count, ``2 B √(log(2/δ)/m)``, and on which C&E Proposition 5 rests.
     """
     width = _checked(problem, width, as_printed)
     chances = math.log((1 if as_printed else 2) / problem.failure)
@@ -204,9 +198,7 @@ def approximation_bound(problem: Problem, width: int, *, as_printed: bool = True
     return Bound({"approximation": term})
 
 
-def linearisation_bound(
-    problem: Problem, width: int, radii: Radii | None = None, *, as_printed: bool = True
-) -> Bound:
+def linearisation_bound(problem: Problem, width: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
     """Bound ``|F_T − F^Lin_T|`` at every Θ within the radii, surely. Implements C&E Proposition 4.
 
     As printed, ``2 (Λ_T² σ₂ + γ_T σ₁) (ρ_w² + ρ_u²)/√m``, the displacement at its largest. Taylor's
@@ -230,14 +222,7 @@ def network_approximation_bound(problem: Problem, width: int, *, as_printed: boo
     return Bound({"approximation": first, **second})
 
 
-def theorem_1(
-    problem: Problem,
-    width: int,
-    steps: int,
-    radii: Radii | None = None,
-    *,
-    as_printed: bool = True,
-) -> Bound:
+def theorem_1(problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
     """Bound the least risk of projected descent with ``η = 1/(T√τ)``, with probability 1 − δ.
 
     Implements C&E Eqs. (18) and (19), C&E Theorem 1, for α in (0, 1). As printed, with
@@ -263,14 +248,7 @@ def theorem_1(
     return Bound(terms | {name: late + term for name, term in errors.items()})
 
 
-def corollary_1(
-    problem: Problem,
-    width: int,
-    steps: int,
-    radii: Radii | None = None,
-    *,
-    as_printed: bool = True,
-) -> Bound:
+def corollary_1(problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
     """Bound the risk at the average iterate of τ ≥ 2 steps of projected descent.
 
     Implements C&E Corollary 1: four times the bound of C&E Theorem 1, and the price of going to the
@@ -310,9 +288,7 @@ def theorem_2(problem: Problem, error: float, *, as_printed: bool = True) -> Tra
     ``(√R − √ε/2)² ≥ R − ε/4`` fails for every R > ε/4. With these mended (``as_printed=False``), m
     has ``T err²`` in the place of err²; then ``q = err √(T/m) ≤ √(2ε)`` and ``η T²L²φ² ≤ ε/2`` give
     ``mean (√R − q/2)² ≤ ‖ν̄‖²/(4ητ₀) + ε``, so that the best step has
-    ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε = 5.17 ε``, for descent on C&E Eq. (1) itself. C&E Eq. (27)
-    has √ε/2 in the place of ``q/2 ≤ √(ε/2)`` and ε/2 in the place of ε, as it leaves out the steps'
-    own length; from it as it stands follows 3.61 ε.
+    ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε = 5.17 ε``, for descent on C&E Eq. (1) itself.
     """
     instance_of("problem", problem, Problem)
     real_in("alpha", problem.alpha, "(0, 1)")
@@ -332,9 +308,7 @@ def theorem_2(problem: Problem, error: float, *, as_printed: bool = True) -> Tra
     return TrainingPlan(log_radius, log_step, log_width, log_steps, log_risk)
 
 
-def _errors(
-    problem: Problem, alpha_m: float, log_square: float, as_printed: bool
-) -> dict[str, float]:
+def _errors(problem: Problem, alpha_m: float, log_square: float, as_printed: bool) -> dict[str, float]:
     """Return the logarithms of the terms of C&E Eq. (19), from that of ρ_w² + ρ_u²."""
     constants, approximation = problem.constants(alpha_m, as_printed), problem.log_summand
     if as_printed:

@@ -35,7 +35,9 @@ from lwcore.elman.network import (
 )
 
 Array = NDArray[np.float64]
+Pair = tuple[Array, Array]
 Summand = Callable[[Array, Array], Array]
+Stream = Callable[[Array, Array, Activation], Iterator[Array]]
 
 HIGHEST_RANK = 3  # dimensions of the span up to which the trapezoidal rule is affordable
 _REACH = 8.6  # beyond it lies less than 1e-16 of a Gaussian's mass
@@ -51,24 +53,22 @@ class Estimate(NamedTuple):
     error: Array
 
 
-def finite_kernel(
-    network: ElmanNetwork, inputs: ArrayLike, others: ArrayLike | None = None
-) -> Array:
+def finite_kernel(network: ElmanNetwork, inputs: ArrayLike, others: ArrayLike | None = None) -> Array:
     """Return the kernel of one network, ``Σ_i ⟨∂F_t(X)/∂Θ_i, ∂F_t(X′)/∂Θ_i⟩``.
 
     The left side of C&E Proposition 2 before its limit, at any parameters. X′ are `others`, of the
     same length, or `inputs` again. Neurons are taken in chunks: memory does not grow with the width.
     """
     instance_of("network", network, ElmanNetwork)
-    first, second = checked_pair(inputs, others, network.dimension)
+    first, second = pair = checked_pair(inputs, others, network.dimension)
     size = max(2, _CHUNK // ((len(first) + len(second)) * (1 + network.dimension)) // 2 * 2)
     weights = np.square(network.readout) * (network.repeats / network.width)
     total = np.zeros((len(first), len(second), first.shape[1]))
     different = network.width // network.repeats
     for start in range(0, different, size):
         part = slice(start, min(start + size, different))
-        gradients = (network.parameters[part], weights[part])
-        total += _gram(*gradients, first, second, network.activation, stream_gradients)
+        chunk = network.parameters[part], weights[part], pair, network.activation
+        total += _gram(*chunk, stream_gradients)
     return total
 
 
@@ -88,13 +88,12 @@ def limiting_kernel(
     The tolerance is that of `mean_over_start`.
     """
     stream = _older_gradients if flag("as_printed", as_printed) else stream_gradients
-    first, second = checked_pair(inputs, others)
-    sigma, basis = activation_named(activation), span(np.concatenate([first, second]))
+    pair, sigma = checked_pair(inputs, others), activation_named(activation)
 
     def summand(parameters: Array, weights: Array) -> Array:
-        return _gram(parameters, weights, first, second, sigma, stream)
+        return _gram(parameters, weights, pair, sigma, stream)
 
-    return mean_over_start(summand, basis, alpha, tolerance)
+    return mean_over_start(summand, span(np.concatenate(pair)), alpha, tolerance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,9 +176,7 @@ def transport_target(
     return mean_over_start(summand, maps.subspace(sequences), alpha, tolerance)
 
 
-def mean_over_start(
-    summand: Summand, basis: Array, alpha: float, tolerance: float = 1e-9
-) -> Estimate:
+def mean_over_start(summand: Summand, basis: Array, alpha: float, tolerance: float = 1e-9) -> Estimate:
     """Average over w₀ = ±α and u₀ a function that sees u₀ on a subspace of r ≤ 3 dimensions.
 
     The summand takes parameters ``[w₀, u₀]``, shape (2k, 1 + d), k values of u₀ with w₀ = α and
@@ -234,9 +231,7 @@ def span(vectors: Array) -> Array:
     return rows[sizes > 1e-12 * max(sizes.max(initial=0.0), 1e-300)].T
 
 
-def checked_pair(
-    inputs: ArrayLike, others: ArrayLike | None, dimension: int | None = None
-) -> tuple[Array, Array]:
+def checked_pair(inputs: ArrayLike, others: ArrayLike | None, dimension: int | None = None) -> Pair:
     """Return both sets of sequences, checked and of one length; the first twice without others."""
     first = checked_inputs(inputs, dimension)
     if others is None:
@@ -248,9 +243,7 @@ def checked_pair(
     return first, second
 
 
-def _starts(
-    basis: Array, alpha: float, nodes: Array, weights: Array
-) -> Iterator[tuple[Array, Array]]:
+def _starts(basis: Array, alpha: float, nodes: Array, weights: Array) -> Iterator[Pair]:
     """Yield parameters ``[w₀, u₀]`` and weights: values of u₀ with w₀ = α, the same with −α."""
     for first in range(0, len(nodes), _STARTS):
         u = nodes[first : first + _STARTS] @ basis.T
@@ -259,18 +252,12 @@ def _starts(
         yield np.block([[w, u], [-w, u]]), np.concatenate([half, half])
 
 
-def _gram(
-    parameters: Array,
-    weights: Array,
-    first: Array,
-    second: Array,
-    activation: Activation,
-    stream: Callable[[Array, Array, Activation], Iterator[Array]],
-) -> Array:
+def _gram(parameters: Array, weights: Array, pair: Pair, sigma: Activation, stream: Stream) -> Array:
     """Return ``Σ_i weights_i ⟨∂H_t^{(i)}(X), ∂H_t^{(i)}(X′)⟩``, shape (n, n′, T)."""
-    together = first if second is first else np.concatenate([first, second])
+    first, second = pair
+    together = first if second is first else np.concatenate(pair)
     n, steps = len(first), []
-    for gradient in stream(parameters, together, activation):
+    for gradient in stream(parameters, together, sigma):
         left = (gradient[:n] * weights).reshape(n, -1)
         steps.append(left @ gradient[-len(second) :].reshape(len(second), -1).T)
     return np.stack(steps, axis=-1)

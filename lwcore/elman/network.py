@@ -56,41 +56,30 @@ class Activation:
         return self.curvature_from(z, self.value(z))
 
 
+# functions, and σ₀, σ₁, σ₂
 TANH = Activation(  # σ″ is largest where tanh² = 1/3
-    "tanh",
-    np.tanh,
-    lambda z, h: 1 - h * h,
-    lambda z, h: -2 * h * (1 - h * h),
-    bound=1.0,
-    slope_bound=1.0,
-    curvature_bound=4 / 27**0.5,
+    "tanh", np.tanh, lambda z, h: 1 - h * h, lambda z, h: -2 * h * (1 - h * h), 1, 1, 4 / 27**0.5
 )
 LOGISTIC = Activation(  # ½ + ½ tanh(z/2), which overflows nowhere: factors ¼ and ⅛ on the above
     "logistic",
     lambda z: 0.5 + 0.5 * np.tanh(0.5 * z),
     lambda z, h: h * (1 - h),
     lambda z, h: h * (1 - h) * (1 - 2 * h),
-    bound=1.0,
-    slope_bound=0.25,
-    curvature_bound=1 / 108**0.5,
+    *(1, 1 / 4, 1 / 108**0.5),
 )
 GAUSSIAN = Activation(  # exp(−z²), the usual one: the companion gives no formula
     "gaussian",
     lambda z: np.exp(-z * z),
     lambda z, h: -2 * z * h,
     lambda z, h: (4 * z * z - 2) * h,
-    bound=1.0,
-    slope_bound=(2 / math.e) ** 0.5,
-    curvature_bound=2.0,
+    *(1, (2 / math.e) ** 0.5, 2),
 )
 RELU = Activation(  # outside C&E Eq. (4), with the derivative that C&E Remark 2 gives it
     "relu",
     lambda z: np.maximum(z, 0.0),
     lambda z, h: (z >= 0).astype(np.float64),
     lambda z, h: np.zeros_like(z),
-    bound=math.inf,
-    slope_bound=1.0,
-    curvature_bound=math.inf,
+    *(math.inf, 1, math.inf),
 )
 ACTIVATIONS = {activation.name: activation for activation in (TANH, LOGISTIC, GAUSSIAN, RELU)}
 
@@ -113,12 +102,7 @@ class ElmanNetwork:
     readout: Array  # c, (m,); not trained
     activation: Activation  # σ
 
-    def __init__(
-        self,
-        parameters: ArrayLike,
-        readout: ArrayLike,
-        activation: str | Activation = "tanh",
-    ) -> None:
+    def __init__(self, parameters: ArrayLike, readout: ArrayLike, activation: str | Activation = "tanh") -> None:
         """Check and keep the arrays."""
         rows = finite_array("parameters", parameters, ndim=2)
         if even_width("parameters.shape[0]", len(rows)) and rows.shape[1] < 2:
@@ -228,9 +212,7 @@ def linear_model(initial: ElmanNetwork, parameters: ArrayLike, inputs: ArrayLike
     return np.stack([initial.read(tangent) for tangent in moved], axis=1)
 
 
-def scan(
-    parameters: Array, inputs: Array, activation: Activation
-) -> Iterator[tuple[Array, Array, Array]]:
+def scan(parameters: Array, inputs: Array, activation: Activation) -> Iterator[tuple[Array, Array, Array]]:
     """Yield ``H_{t−1}``, the pre-activation and ``H_t`` for t = 1 … T, each of shape (n, m).
 
     The two halves of the neurons are multiplied apart: products of one shape round alike, so that
@@ -256,9 +238,7 @@ def stream_gradients(parameters: Array, inputs: Array, activation: Activation) -
         yield gradient
 
 
-def stream_tangents(
-    parameters: Array, direction: Array, inputs: Array, activation: Activation
-) -> Iterator[Array]:
+def stream_tangents(parameters: Array, direction: Array, inputs: Array, activation: Activation) -> Iterator[Array]:
     """Yield ``⟨∂H_t^{(i)}/∂Θ_i, V_i⟩``, shape (n, m), V_i row i of the direction, (m, 1 + d)."""
     tangent = np.zeros((len(inputs), len(parameters)))
     for step, (previous, pre, state) in enumerate(scan(parameters, inputs, activation)):
@@ -274,9 +254,7 @@ def even_width(name: str, value: int) -> int:
     return int(value)
 
 
-def checked_radii(
-    radii: Sequence[float], recurrent: str = "(0, inf)", inputs: str = "(0, inf)"
-) -> tuple[float, float]:
+def checked_radii(radii: Sequence[float], recurrent: str = "(0, inf)", inputs: str = "(0, inf)") -> tuple[float, float]:
     """Return two radii, ρ_w and ρ_u, after checking that each lies in its interval."""
     if len(pair := sequence_of("radii", radii)) != 2:
         raise ValueError(f"radii = {radii!r}: must be two, of recurrent and of input weights.")
