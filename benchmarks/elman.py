@@ -18,9 +18,8 @@ from torch import Tensor
 from torch.func import grad, jacfwd, jacrev, vmap
 
 from benchmarks.harness import alternate, medians, record
-from lwcore.elman.gradients import output_gradients
 from lwcore.elman.kernel import finite_kernel, limiting_kernel
-from lwcore.elman.network import ElmanNetwork, symmetric_initialisation
+from lwcore.elman.network import ElmanNetwork, output_gradients, symmetric_initialisation
 
 WIDTH, LENGTH, DIMENSION = 4096, 64, 3
 ROUNDS = 5

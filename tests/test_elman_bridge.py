@@ -11,7 +11,7 @@ from scipy import stats
 
 from book.chapters import elman_bridge as bridge
 from lwcore.bounds import sample_complexity
-from lwcore.elman import ElmanNetwork, symmetric_initialisation
+from lwcore.elman.network import ElmanNetwork, symmetric_initialisation
 from tests.elman_oracles import SIGMA, SMOOTH, double, sequences
 
 
@@ -21,7 +21,7 @@ def test_rates_are_derivatives_of_states(name):
     start = symmetric_initialisation(6, 2, 0.8, rng, name)
     network = start.at(start.parameters + 0.1 * rng.standard_normal(start.parameters.shape))
     rates = np.exp(bridge.log_rates(network, x))
-    w, u = double(network.recurrent_weights), double(network.input_weights)
+    w, u = double(network.parameters[:, 0]), double(network.parameters[:, 1:])
     for n in range(2):
         states = [torch.zeros(6, dtype=torch.float64)]
         for step in double(x[n]):

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from book.chapters.elman_extremes import QUANTITIES, derivatives, largest, size_of
-from lwcore.elman.activations import ACTIVATIONS
-from lwcore.elman.constants import local_constants
+from lwcore.elman.bounds import local_constants
+from lwcore.elman.network import ACTIVATIONS
 from tests import elman_oracles as oracles
 from tests.elman_oracles import SMOOTH, double
 

@@ -8,10 +8,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lwcore.elman.activations import ACTIVATIONS
-from lwcore.elman.descent import gradient_descent, gradient_descents, projected
-from lwcore.elman.gradients import hidden_gradients, linear_model, output_gradients, risk_gradient
-from lwcore.elman.network import ElmanNetwork, empirical_risk, symmetric_initialisation
+from book.chapters.elman_measured import exit_time
+from lwcore.elman.descent import gradient_descent, projected, risk_gradient
+from lwcore.elman.network import (
+    ACTIVATIONS,
+    ElmanNetwork,
+    empirical_risk,
+    hidden_gradients,
+    linear_model,
+    output_gradients,
+    symmetric_initialisation,
+)
 from tests import elman_oracles as oracles
 from tests.elman_oracles import double, sequences
 
@@ -95,20 +102,8 @@ def test_descent_is_equation_5():
     np.testing.assert_allclose(run.recurrent_moves, 6**0.5 * moved[:, :, 0].abs().amax(dim=1), rtol=1e-8, atol=1e-15)
     np.testing.assert_allclose(run.input_moves, 6**0.5 * moved[:, :, 1:].norm(dim=2).amax(dim=1), rtol=1e-8, atol=1e-15)
     assert run.least_risk == run.risks.min() < run.risks[0]
-    outside = (run.recurrent_moves > 0.05) | (run.input_moves > 0.3)
-    assert run.exit_time(0.05, 0.3) == outside.argmax() > 0
-    assert run.exit_time(1e3, 1e3) is None
-
-
-def test_descents_together_are_the_descents_alone():
-    x, y = sequences(3, 4, 2, seed=1), np.random.default_rng(2).standard_normal((3, 4))
-    starts = [symmetric_initialisation(6, 2, 0.5, np.random.default_rng(seed)) for seed in range(3)]
-    for start, together in zip(starts, gradient_descents(starts, x, y, 0.05, 20, radii=(0.3, 0.5)), strict=True):
-        alone = gradient_descent(start, x, y, 0.05, 20, radii=(0.3, 0.5))
-        for name in ("risks", "recurrent_moves", "input_moves"):
-            np.testing.assert_allclose(getattr(together, name), getattr(alone, name), rtol=1e-12, atol=1e-14)
-        for name in ("network", "average"):
-            np.testing.assert_allclose(getattr(together, name).parameters, getattr(alone, name).parameters, rtol=1e-12, atol=1e-14)
+    assert exit_time(run, 0.2) == ((run.recurrent_moves > 0.2) | (run.input_moves > 0.2)).argmax() > 0
+    assert exit_time(run, 1e3) is None
 
 
 def test_projected_descent_stays_in_the_ball_and_reaches_its_edge():
@@ -152,12 +147,6 @@ def test_the_door(change, words):
     arguments = {"initial": initial, "inputs": np.full((1, 2, 2), 0.5), "targets": np.ones((1, 2)), "step_size": 0.1, "steps": 2}
     with pytest.raises(ValueError, match=words):
         gradient_descent(**(arguments | change))
-
-
-def test_networks_of_two_widths_do_not_descend_together():
-    starts = [symmetric_initialisation(width, 2, 0.5, np.random.default_rng(0)) for width in (4, 6)]
-    with pytest.raises(ValueError, match="initials: 2 networks; must be one or more, of one width"):
-        gradient_descents(starts, np.full((1, 2, 2), 0.5), np.ones((1, 2)), 0.1, 2)
 
 
 def test_divergence_is_said():

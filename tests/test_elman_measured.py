@@ -11,7 +11,10 @@ import pytest
 from book.chapters.elman_cutoff import kernel_growth, memory
 from book.chapters.elman_looseness import Comparison, compare, compare_descent, needed
 from book.chapters.elman_measured import Scaling, approximation_errors, descents, kernel_convergence, study, worst_in_ball
-from lwcore.elman import ElmanNetwork, Problem, bounds, gradient_descent, linear_model, symmetric_initialisation
+from lwcore.elman import bounds
+from lwcore.elman.bounds import Problem
+from lwcore.elman.descent import gradient_descent
+from lwcore.elman.network import ElmanNetwork, linear_model, symmetric_initialisation
 from tests.elman_oracles import SMOOTH
 
 PROBLEM = Problem("tanh", 0.6, 3, 2, 0.4, 0.6, sequences=2)

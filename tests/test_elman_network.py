@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from lwcore.elman.activations import ACTIVATIONS
-from lwcore.elman.network import ElmanNetwork, empirical_risk, symmetric_initialisation
+from lwcore.elman.network import ACTIVATIONS, ElmanNetwork, empirical_risk, symmetric_initialisation
 from tests import elman_oracles as oracles
 from tests.elman_oracles import SMOOTH, double, sequences
 
@@ -78,7 +77,7 @@ def test_symmetric_start_has_the_stated_law():
     assert (first == second).all()
     assert (np.split(network.readout, 2)[0] == -np.split(network.readout, 2)[1]).all()
     assert set(network.readout) == {-1.0, 1.0}
-    assert set(network.recurrent_weights) == {-0.7, 0.7}
+    assert set(network.parameters[:, 0]) == {-0.7, 0.7}
     half = 10_000
     for signs in (network.readout[:half], first[:, 0] / 0.7, network.readout[:half] * first[:, 0] / 0.7):
         assert abs(signs.mean()) < 5 / half**0.5

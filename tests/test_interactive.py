@@ -11,7 +11,7 @@ import pytest
 from book import charts as interactive
 from lwcore.bounds import detection_threshold, rate_exponent, sample_complexity
 from lwcore.results import load
-from lwcore.window import DecayLaw, predicted_window
+from lwcore.window import DecayLaw
 from tests.built_book import ROOT
 from tests.vega import drawn, signals, svg
 
@@ -59,7 +59,7 @@ def test_explorer_computes_what_the_package_does(name, decay, log_noise, alpha, 
         "constant": detection_threshold(1, 1, 1, alpha, error, rate),
         "threshold": threshold,
         "needed": sample_complexity(law.envelope(1), 1, 10**log_noise, alpha, error, rate),
-        "window": predicted_window(law, threshold),
+        "window": law.inverse(np.log(threshold)),
     }
     steepness = law.amplitude / threshold if name == "logarithmic" else max(rate_exponent(alpha, rate), 1 / law.decay)
     assert signals(CHARTS["window_explorer"](), expected, **sliders) == pytest.approx(
@@ -74,7 +74,7 @@ def test_explorer_draws_what_the_package_computes(name, decay, log_noise, alpha,
     lag, envelope = np.array(drawn(chart, "envelope", ["lag", "value"], **sliders), float)
     assert envelope == pytest.approx(law.envelope(lag), rel=1e-12)
     budget, window = np.array(drawn(chart, "growth", ["budget", "window"], **sliders) or [[], []], float)
-    exact = predicted_window(law, detection_threshold(budget, 1, 10**log_noise, alpha, error, rate)) if budget.size else budget
+    exact = law.inverse(np.log(detection_threshold(budget, 1, 10**log_noise, alpha, error, rate))) if budget.size else budget
     assert window == pytest.approx(exact, rel=1e-7)
     assert (budget.size > 0) == (sample_complexity(law.envelope(1), 1, 10**log_noise, alpha, error, rate) <= 1e8)
 
@@ -88,7 +88,7 @@ def test_regimes_are_those_of_the_package(alpha, log_noise):
             assert (n.size > 0) == (sample_complexity(law.envelope(1), 1, 10**log_noise, alpha, rate=name) <= 1e8)
             if n.size == 0:
                 continue
-            window = predicted_window(law, detection_threshold(n, 1, 10**log_noise, alpha, rate=name))
+            window = law.inverse(np.log(detection_threshold(n, 1, 10**log_noise, alpha, rate=name)))
             kept = np.isfinite(window)
             expected = np.log1p(window[kept]) if law.name == "logarithmic" else window[kept]
             assert drawn_height[kept] == pytest.approx(expected, rel=1e-7)

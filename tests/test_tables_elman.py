@@ -11,7 +11,7 @@ import pytest
 from book.chapters import elman_bridge as bridge
 from book.chapters import tables_elman
 from book.chapters.elman_measured import Scaling, descents, study
-from lwcore.elman import Problem, theorem_1, theorem_2
+from lwcore.elman.bounds import Problem, theorem_1, theorem_2
 
 PROBLEM = Problem("logistic", 0.5, 3, 2, 0.4, 0.6, sequences=2)
 

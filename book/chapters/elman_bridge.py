@@ -16,10 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lwcore.arguments import instance_of, integer_in, lag_list, real_array, real_in, require
 from lwcore.bounds import sample_complexity
-from lwcore.decay import DecayLaw
-from lwcore.elman.activations import Activation
-from lwcore.elman.network import ElmanNetwork, checked_inputs, scan
-from lwcore.window import learnability_window, regime_window
+from lwcore.elman.network import Activation, ElmanNetwork, checked_inputs, scan
+from lwcore.window import DecayLaw, learnability_window, regime_window
 
 Array = NDArray[np.float64]
 
@@ -30,12 +28,7 @@ _BLOCK = 2048  # neurons whose rates are held at a time, to stay in the cache
 def log_rates(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     """Return ``log |∂H_T/∂H_{T−ℓ}|`` of every neuron, the size of its effective rate: the Jacobian product of C&E Eq. (2).
 
-    Args:
-        network: The network.
-        inputs: Sequences, shape (n, T, d), of norms up to 1, T ≥ 2.
-
-    Returns:
-        Logarithms at ℓ = 1 … T − 1, shape (n, T − 1, m); −∞ where a slope is 0.
+    Shape (n, T − 1, m), at ℓ = 1 … T − 1; −∞ where a slope is 0.
     """
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
@@ -55,12 +48,7 @@ def _log_rates(parameters: Array, inputs: Array, activation: Activation) -> Arra
 def log_envelope(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     """Return the logarithm of the envelope for each neuron, ``f(ℓ)/m = mean_i |μ(ℓ, i)|``, averaged over sequences.
 
-    Args:
-        network: The network.
-        inputs: Sequences, shape (n, T, d), of norms up to 1, T ≥ 2.
-
-    Returns:
-        Logarithms at ℓ = 1 … T − 1, shape (T − 1,); never above ``ℓ log(α_m σ₁)`` with ``α_m = max |W_ii|``.
+    At ℓ = 1 … T − 1, shape (T − 1,); never above ``ℓ log(α_m σ₁)`` with ``α_m = max |W_ii|``.
     """
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
@@ -112,14 +100,6 @@ def wide_law(alpha: float, dimension: int, lags: Iterable[int]) -> WideLaw:
     They multiply the rate by ``exp(ℓ c v²)``, ``c = (3 + 5α²)/(2 (1 − α²)) − 2 (2 + 3α²)/((d + 2) (1 + α²))``, where the second fraction is
     the fourth cumulant of a coordinate of a random direction. The mean of v² over survivors is ``d (d + 2)/(d (1 − α²) + 2ℓ)²``, so that
     ``δ(ℓ) = c ℓ d (d + 2)/(d (1 − α²) + 2ℓ)²``. The law asks for δ ≪ 1, that is for ``ℓ ≫ d (d + 2)/(1 − α²)``, up to a factor near 1.
-
-    Args:
-        alpha: Size of the recurrent weights, in (0, 1).
-        dimension: Dimension d ≥ 1 of an input.
-        lags: Lags ℓ ≥ 1, increasing.
-
-    Returns:
-        Law and excess at these lags, for one neuron on average.
     """
     alpha, d = real_in("alpha", alpha, "(0, 1)"), integer_in("dimension", dimension, 1)
     lag, left = np.array(lag_list("lags", lags), dtype=np.float64), 1 - alpha**2
@@ -133,12 +113,7 @@ def window(log_f: ArrayLike, n_sequences: ArrayLike) -> NDArray[np.int64]:
 
     Gaussian noise, error 0.1, alignment m̄ = scale σ: N(ℓ) hangs on the envelope alone, Livi's Eqs. (36) and (38).
 
-    Args:
-        log_f: Logarithm of f(ℓ)/m at ℓ = 1 … L, shape (L,), as from `log_envelope`.
-        n_sequences: Numbers N of sequences, shape (budgets,).
-
-    Returns:
-        Windows in steps, shape (budgets,).
+    log f(ℓ)/m is given at ℓ = 1 … L, as from `log_envelope`; one window for each N.
     """
     f = np.exp(_checked(log_f))
     return learnability_window(range(1, f.size + 1), sample_complexity(f, 1.0, 1.0, _GAUSSIAN), n_sequences)

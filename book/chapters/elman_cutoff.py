@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lwcore.arguments import generator, integer_in, one_of, real_in
-from lwcore.elman.constants import local_constants, log_mu, smooth
+from lwcore.elman.bounds import local_constants, log_mu
 from lwcore.elman.kernel import finite_kernel, limiting_kernel
-from lwcore.elman.network import even_width, symmetric_initialisation
+from lwcore.elman.network import activation_named, even_width, symmetric_initialisation
 
 Array = NDArray[np.float64]
 
@@ -37,26 +37,16 @@ def kernel_growth(
 ) -> KernelGrowth:
     """Follow the kernel of one sequence along time. Tests C&E Remark 5.
 
-    Args:
-        activation: The activation's name.
-        alpha: Size α > 0 of the recurrent weights.
-        length: T ≥ 1.
-        rng: Source of randomness.
-        inputs: ``"impulse"``, a 1 and then nothing; or ``"random"``, uniform on [−1, 1].
-        width: Number m of neurons of the finite networks, even.
-        starts: How many of them.
-
-    Returns:
-        The kernel's course.
+    The inputs are an ``"impulse"``, a 1 and then nothing, or ``"random"``, uniform on [−1, 1].
     """
     generator("rng", rng)
     even_width("width", width)
-    smooth(activation)
+    activation_named(activation, smooth=True)
     integer_in("starts", starts, 1)
     alpha, length = real_in("alpha", alpha, "(0, inf)"), integer_in("length", length, 1)
     impulse = one_of("inputs", inputs, ["impulse", "random"]) == "impulse"
     sequence = (np.eye(1, length) if impulse else rng.uniform(-1, 1, (1, length)))[..., None]
-    bound = [2 * local_constants(smooth(activation), alpha, t, 1, as_printed=False).log_lipschitz for t in range(1, length + 1)]
+    bound = [2 * local_constants(activation, alpha, t, 1, as_printed=False).log_lipschitz for t in range(1, length + 1)]
     limit = limiting_kernel(sequence, alpha=alpha, activation=activation, tolerance=1e-6)
     networks = [
         finite_kernel(symmetric_initialisation(width, 1, alpha, rng, activation), sequence)[0, 0]
@@ -66,13 +56,5 @@ def kernel_growth(
 
 
 def memory(ratio: float, length: int) -> float:
-    """Return ``log μ_T = log μ_{0,T}(α_m σ₁) μ_{1,T}(α_m σ₁)``, the companion's measure of memory. Implements C&E Remark 5.
-
-    Args:
-        ratio: α_m σ₁ > 0.
-        length: T ≥ 1.
-
-    Returns:
-        Its logarithm.
-    """
+    """Return ``log μ_T = log μ_{0,T}(α_m σ₁) μ_{1,T}(α_m σ₁)``, the companion's measure of memory. Implements C&E Remark 5."""
     return math.fsum(log_mu(ratio, length))

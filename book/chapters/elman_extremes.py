@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from lwcore.arguments import integer_in, one_of, real_in
-from lwcore.elman.activations import Activation
-from lwcore.elman.constants import smooth
+from lwcore.elman.network import Activation, activation_named
 
 Array = NDArray[np.float64]
 
@@ -41,13 +40,7 @@ class Extreme(NamedTuple):
 def derivatives(parameters: Array, inputs: Array, activation: Activation) -> tuple[Array, Array, Array]:
     """Return H_T with its first and second derivatives, for k neurons with a sequence each.
 
-    Args:
-        parameters: Rows ``[W, U]``, shape (k, 1 + d).
-        inputs: Sequences, shape (k, T, d).
-        activation: The activation σ.
-
-    Returns:
-        H_T, shape (k,); ∂H_T, shape (k, 1 + d); ∂²H_T, shape (k, 1 + d, 1 + d).
+    Parameters ``[W, U]``, shape (k, 1 + d), and sequences, shape (k, T, d), give H_T, shape (k,), its gradients and its Hessians.
     """
     count, size = parameters.shape
     state, gradient, hessian = np.zeros(count), np.zeros((count, size)), np.zeros((count, size, size))
@@ -66,17 +59,7 @@ def derivatives(parameters: Array, inputs: Array, activation: Activation) -> tup
 
 
 def size_of(quantity: str, parameters: Array, inputs: Array, activation: Activation) -> Array:
-    """Return ‖∂H_T‖, ‖∂²H_T‖, ‖∂(W H_T)‖ or ‖∂²(W H_T)‖ (the spectral norm of a Hessian), shape (k,).
-
-    Args:
-        quantity: One of `QUANTITIES`.
-        parameters: Rows ``[W, U]``, shape (k, 1 + d).
-        inputs: Sequences, shape (k, T, d).
-        activation: The activation σ.
-
-    Returns:
-        Sizes, shape (k,).
-    """
+    """Return ‖∂H_T‖, ‖∂²H_T‖, ‖∂(W H_T)‖ or ‖∂²(W H_T)‖ (the spectral norm of a Hessian), shape (k,)."""
     state, gradient, hessian = derivatives(parameters, inputs, activation)
     if one_of("quantity", quantity, QUANTITIES).startswith("product"):
         w = parameters[:, 0]
@@ -103,23 +86,12 @@ def largest(
 ) -> Extreme:
     """Search all neurons with ``|W| ≤ α_m`` and all sequences of norms up to 1 for the largest derivative.
 
-    Args:
-        quantity: One of `QUANTITIES`: L_T, β_T, Λ_T or γ_T of C&E Lemma 1 and C&E Lemma 2.
-        activation: A smooth activation, or its name.
-        recurrent_bound: α_m > 0.
-        length: T ≥ 1.
-        dimension: d ≥ 1.
-        seed: Seed of the search.
-        draws: Random neurons and sequences to choose from.
-        climbs: How many of them to climb from, the best first.
-
-    Returns:
-        The largest found.
+    The best of the random draws are climbed from.
     """
     integer_in("seed", seed, 0)
     integer_in("draws", draws, 1)
     integer_in("climbs", climbs, 1)
-    sigma, bound = smooth(activation), real_in("recurrent_bound", recurrent_bound, "(0, inf)")
+    sigma, bound = activation_named(activation, smooth=True), real_in("recurrent_bound", recurrent_bound, "(0, inf)")
     length, dimension = integer_in("length", length, 1), integer_in("dimension", dimension, 1)
     one_of("quantity", quantity, QUANTITIES)
 

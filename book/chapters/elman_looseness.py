@@ -13,7 +13,7 @@ from book.chapters.elman_extremes import QUANTITIES, largest
 from book.chapters.elman_measured import Study, approximation_errors, descents, worst_in_ball
 from lwcore.arguments import flag, generator, instance_of, integer_in, real_in
 from lwcore.elman import bounds
-from lwcore.elman.constants import log_output_bound
+from lwcore.elman.bounds import log_output_bound
 from lwcore.elman.network import empirical_risk, even_width
 
 Array = NDArray[np.float64]
@@ -49,15 +49,7 @@ def compare(case: Study, width: int, rng: np.random.Generator, *, starts: int = 
     where its proof looks, at the transported network; C&E Proposition 4 and the first part of 6 at the worst point found in the ball,
     for the first sequence.
 
-    Args:
-        case: The study; ν̄_w, ν̄_u > 0.
-        width: Number m of neurons, even.
-        rng: Source of randomness.
-        starts: Networks drawn for the approximation errors.
-        searches: Networks drawn for searches of the ball.
-
-    Returns:
-        A comparison for each result, by its name.
+    Of each result a comparison, by its name; ν̄_w, ν̄_u > 0.
     """
     instance_of("case", case, Study)
     generator("rng", rng)
@@ -90,15 +82,7 @@ def compare(case: Study, width: int, rng: np.random.Generator, *, starts: int = 
 def compare_descent(case: Study, width: int, steps: int, rng: np.random.Generator, *, runs: int = 3) -> dict[str, Comparison]:
     """Compare the bounds on projected descent with its risks. Tests C&E Theorem 1 and C&E Corollary 1.
 
-    Args:
-        case: The study; ν̄_w, ν̄_u > 0 and α < 1.
-        width: Number m of neurons, even.
-        steps: Number τ ≥ 2 of steps, of the size that the theorem asks for.
-        rng: Source of randomness.
-        runs: Networks drawn.
-
-    Returns:
-        A comparison for the least risk and one for the risk at the average iterate.
+    The least risk and the risk at the average iterate after τ ≥ 2 steps of the size that the theorem asks for; α < 1.
     """
     instance_of("case", case, Study)
     generator("rng", rng)
@@ -116,6 +100,14 @@ def compare_descent(case: Study, width: int, steps: int, rng: np.random.Generato
     }
 
 
+def parts(bound: bounds.Bound) -> tuple[float, float]:
+    """Return the logarithms of the parts of C&E Theorem 1 that shrink with the number of steps, and with the width."""
+    early = ("initial distance", "gradient")
+    kinds = early, [name for name in bound.log_terms if name not in early]
+    steps, width = (bounds.log_sum(*(bound.log_terms[name] for name in kind)) for kind in kinds)
+    return steps, width
+
+
 class Need(NamedTuple):
     """What C&E Theorem 1 asks for before it promises a risk.
 
@@ -131,13 +123,7 @@ class Need(NamedTuple):
 def needed(problem: bounds.Problem, risk: float, *, as_printed: bool = True) -> Need:
     """Solve C&E Eq. (18) for the width and the steps, half the risk for each.
 
-    Args:
-        problem: The problem, with α in (0, 1).
-        risk: The risk wanted, above 0.
-        as_printed: False for the bound whose proof closes.
-
-    Returns:
-        The need. The width is exact to a tenth of a percent: α_m falls as it grows.
+    The width is exact to a tenth of a percent: α_m falls as it grows.
     """
     instance_of("problem", problem, bounds.Problem)
     real_in("risk", risk, "(0, inf)")
@@ -146,7 +132,7 @@ def needed(problem: bounds.Problem, risk: float, *, as_printed: bool = True) -> 
 
     def terms(log_width: float) -> tuple[float, float]:
         width = 2 * round(math.exp(log_width) / 2)
-        return bounds.parts(bounds.theorem_1(problem, width, 1, as_printed=as_printed))
+        return parts(bounds.theorem_1(problem, width, 1, as_printed=as_printed))
 
     low, high = math.log(2), 350.0
     while high - low > 1e-3:

@@ -14,18 +14,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lwcore.arguments import finite_array, flag, generator, instance_of, integer_in, one_of, real_in, require, sequence_of
-from lwcore.elman.activations import Activation
 from lwcore.elman.bounds import Problem, Radii
-from lwcore.elman.descent import Descent, gradient_descents, projected, row_norms
-from lwcore.elman.gradients import linear_model, stream_gradients
-from lwcore.elman.kernel import finite_kernel, limiting_kernel
-from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_radii, even_width, scan, symmetric_initialisation
-from lwcore.elman.transport import TransportMaps, transport_target, transported
+from lwcore.elman.descent import Descent, gradient_descent, projected
+from lwcore.elman.kernel import TransportMaps, finite_kernel, limiting_kernel, transport_target, transported
+from lwcore.elman.network import (
+    Activation,
+    ElmanNetwork,
+    checked_inputs,
+    checked_radii,
+    even_width,
+    linear_model,
+    scan,
+    stream_gradients,
+    symmetric_initialisation,
+)
 
 Array = NDArray[np.float64]
 
 _BLOCK = 32  # sequences whose targets are computed at a time, to stay in the cache
-_TOGETHER = 1 << 16  # states of networks that descend together, likewise
 
 
 class Slope(NamedTuple):
@@ -74,16 +80,7 @@ class Scaling:
         return np.quantile(self.samples, share, axis=1)
 
     def slope(self, rng: np.random.Generator, level: float = 0.95, resamples: int = 2000) -> Slope:
-        """Return d log(mean) / d log(size), with an interval by resampling the starts of each size apart.
-
-        Args:
-            rng: Source of randomness of the resamples.
-            level: Coverage of the interval, in (0, 1).
-            resamples: Number of resamples.
-
-        Returns:
-            The slope.
-        """
+        """Return d log(mean) / d log(size), with an interval by resampling the starts of each size apart."""
         generator("rng", rng)
         tail = (1 - real_in("level", level, "(0, 1)")) / 2
         drawn = rng.integers(self.samples.shape[1], size=(integer_in("resamples", resamples, 1), *self.samples.shape))
@@ -120,19 +117,9 @@ class Study:
 def study(problem: Problem, rng: np.random.Generator, *, motion: str = "turning", tolerance: float = 1e-8) -> Study:
     """Draw inputs for a problem and compute its targets, C&E Eq. (8), for two kinds of transport maps.
 
-    Args:
-        problem: The problem; d is 1 or 2.
-        rng: Source of randomness for the inputs.
-        motion: ``"turning"``: ``v_w = ν̄_w sign w``, ``v_u = ν̄_u (cos u₁, sin u₁)`` (for d = 1 its first entry), inputs of random
-            direction (for d = 1 uniform on [−1, 1]). ``"steady"``: all neurons move alike, ``v_w = ν̄_w``, ``v_u = ν̄_u (1, 0)``, and
-            inputs lie in a cone around (1, 0), so that everything pulls one way.
-        tolerance: Error of the targets at which the quadrature stops refining.
-
-    Returns:
-        The study.
-
-    Raises:
-        ValueError: If the dimension is neither 1 nor 2, or the motion unknown.
+    ``"turning"``: ``v_w = ν̄_w sign w``, ``v_u = ν̄_u (cos u₁, sin u₁)`` (for d = 1 its first entry), inputs of random direction (for d = 1
+    uniform on [−1, 1]). ``"steady"``: all neurons move alike, ``v_w = ν̄_w``, ``v_u = ν̄_u (1, 0)``, and inputs lie in a cone around (1, 0),
+    so that everything pulls one way. d is 1 or 2.
     """
     instance_of("problem", problem, Problem)
     generator("rng", rng)
@@ -163,16 +150,7 @@ def kernel_convergence(
 ) -> dict[str, Scaling]:
     """Measure how far kernels of finite networks are from the limit. Tests C&E Proposition 2.
 
-    Args:
-        widths: Numbers m of neurons, even.
-        starts: Networks drawn for each.
-        inputs: Sequences, shape (n, T, d), spanning at most three dimensions.
-        rng: Source of randomness.
-        alpha: Size of the recurrent weights.
-        activation: The activation's name.
-
-    Returns:
-        Root mean square over pairs of inputs and steps of the distance to the limit, with its sums from 0 and from 1 as printed.
+    Root mean square over pairs of inputs and steps of the distance to the limit, with its sums from 0 and from 1 as printed.
     """
     generator("rng", rng)
     for width in sequence_of("widths", widths):
@@ -195,15 +173,8 @@ def kernel_convergence(
 def approximation_errors(case: Study, widths: Sequence[int], starts: int, rng: np.random.Generator) -> dict[str, Scaling]:
     """Measure what the transported network and its linear model miss of the target. Tests C&E Proposition 3, 4 and 5.
 
-    Args:
-        case: The study.
-        widths: Numbers m of neurons, even.
-        starts: Networks drawn for each.
-        rng: Source of randomness.
-
-    Returns:
-        ``"one input"``, ``|F^Lin − F̃|`` at the last step of the first sequence; and, the largest over all steps and sequences,
-        ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F − F^Lin|``, and ``"network"``, ``|F − F̃|``.
+    ``"one input"``, ``|F^Lin − F̃|`` at the last step of the first sequence; and, the largest over all steps and sequences,
+    ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F − F^Lin|``, and ``"network"``, ``|F − F̃|``.
     """
     instance_of("case", case, Study)
     generator("rng", rng)
@@ -230,24 +201,13 @@ def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, e
     start pushed four ways, and keeps the best it has seen. The result is reached by a point of the ball; no larger one is excluded. It is
     the same for both signs of F, because the two neurons of a pair change places.
 
-    Args:
-        initial: A network after symmetric initialisation.
-        sequence: One sequence, shape (T, d).
-        radii: (ρ_w, ρ_u), not divided by √m.
-        error: Whether to measure the linearisation error, or else the output.
-        steps: Number of steps of the climb.
-
-    Returns:
-        The largest found.
-
-    Raises:
-        ValueError: If there are not two radii, or an argument is out of range.
+    With ``error`` it is the linearisation error, else the output; radii are not divided by √m.
     """
     instance_of("initial", initial, ElmanNetwork)
     flag("error", error)
     integer_in("steps", steps, 1)
     inputs = checked_inputs(finite_array("sequence", sequence, ndim=2)[None], initial.dimension)
-    balls = [radius / initial.width**0.5 for radius in checked_radii(radii, "(0, inf)")]
+    balls = [radius / initial.width**0.5 for radius in checked_radii(radii)]
     start, readout = (np.concatenate([array] * len(_PUSHES)) for array in (initial.parameters, initial.readout))  # all climbs at once
     at_start, first = _last_step(start, inputs, initial.activation)
     moved, best = np.zeros_like(start), np.full(len(start), -np.inf)
@@ -260,7 +220,9 @@ def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, e
             gain, uphill = gain - np.sum(first * moved, axis=1), uphill - first
         best = np.maximum(best, readout * gain)
         uphill = readout[:, None] * uphill
-        lengths = np.column_stack([np.abs(uphill[:, :1]), np.repeat(row_norms(uphill[:, 1:])[:, None], initial.dimension, axis=1)])
+        lengths = np.column_stack(
+            [np.abs(uphill[:, :1]), np.repeat(np.linalg.norm(uphill[:, 1:], axis=1)[:, None], initial.dimension, axis=1)]
+        )
         moved = projected(moved + 0.5 * sizes * uphill / np.maximum(lengths, 1e-300), *balls)
     return float(best.reshape(len(_PUSHES), -1).max(axis=0).sum() / initial.width**0.5)
 
@@ -273,17 +235,7 @@ def descents(
 ) -> list[Descent]:
     """Descend from several starts. Tests C&E Theorem 1, C&E Corollary 1 and C&E Theorem 2.
 
-    Args:
-        case: The study.
-        width: Number m of neurons, even.
-        steps: Number τ of steps.
-        starts: Networks drawn.
-        rng: Source of randomness.
-        step_size: η; None for 1/(T√τ), as in C&E Theorem 1.
-        project: Whether to project onto the ball of radii (ν̄_w, ν̄_u), both above 0.
-
-    Returns:
-        The runs.
+    The step size is 1/(T√τ) by default, as in C&E Theorem 1; the ball of the projection has the radii (ν̄_w, ν̄_u).
     """
     instance_of("case", case, Study)
     generator("rng", rng)
@@ -293,9 +245,15 @@ def descents(
     radii = case.problem.radii(None) if project else None
     even_width("width", width)
     initials = [case.start(width, rng) for _ in range(integer_in("starts", starts, 1))]
-    at_once = max(1, _TOGETHER // (case.targets.size * width))
-    groups = (initials[i : i + at_once] for i in range(0, starts, at_once))
-    return [run for group in groups for run in gradient_descents(group, case.inputs, case.targets, eta, steps, radii=radii)]
+    return [gradient_descent(initial, case.inputs, case.targets, eta, steps, radii=radii) for initial in initials]
+
+
+def exit_time(run: Descent, radius: float) -> int | None:
+    """Return the first step at which a neuron is farther than λ/√m from its start, τ_exit in the proof of C&E Theorem 2; None if never."""
+    left = np.flatnonzero(
+        np.maximum(instance_of("run", run, Descent).recurrent_moves, run.input_moves) > real_in("radius", radius, "(0, inf)")
+    )
+    return int(left[0]) if left.size else None
 
 
 def _circle(angles: Array) -> Array:

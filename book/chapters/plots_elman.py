@@ -27,12 +27,7 @@ _KIND = {"printed": "--", "repaired": ":"}
 def kernel(scalings: Mapping[str, Scaling], steps: Mapping[str, ArrayLike]) -> Figure:
     """Draw the distance of finite kernels to two candidates for their limit, and kernels along time.
 
-    Args:
-        scalings: Distances against the width, by the name of the candidate.
-        steps: κ_t(X, X), shape (T,) or (starts, T), by name.
-
-    Returns:
-        The figure.
+    Distances are drawn against the width, κ_t(X, X), shape (T,) or (starts, T), along time.
     """
     figure, (left, right) = canvas(2)
     for colour, (name, scaling) in zip(SHADES, scalings.items(), strict=False):
@@ -65,12 +60,7 @@ def targets(case: Study, outputs: Mapping[int, ArrayLike]) -> Figure:
 def errors(measured: Mapping[str, Scaling], bounds: Mapping[tuple[str, str], ArrayLike]) -> Figure:
     """Draw measured errors against the width, one panel each, with bounds.
 
-    Args:
-        measured: By title of the panel.
-        bounds: Values at the same widths, by panel and ``"printed"`` or ``"repaired"``.
-
-    Returns:
-        The figure.
+    Bounds are values at the same widths, by panel and ``"printed"`` or ``"repaired"``.
     """
     figure, panels = canvas(len(measured), sharey=True)
     for axes, (name, scaling) in zip(panels, measured.items(), strict=True):
@@ -97,13 +87,7 @@ def union(error: Scaling, width: int, bound: ArrayLike) -> Figure:
 def descent(steps: Sequence[int], shares: Mapping[str, ArrayLike], bounds: Mapping[tuple[str, str], ArrayLike]) -> Figure:
     """Draw the least risk of projected descent over the first risk, against the number of steps, with C&E Theorem 1.
 
-    Args:
-        steps: Numbers τ of steps.
-        shares: Least risk over first risk, shape (steps, starts), by activation.
-        bounds: The bound over the first risk, shape (steps,), by activation and ``"printed"`` or ``"repaired"``.
-
-    Returns:
-        The figure.
+    Shares are least risk over first risk, shape (steps, starts), by activation; bounds are over the first risk, too.
     """
     figure, panels = canvas(len(shares), sharey=True)
     for axes, (name, rows) in zip(panels, shares.items(), strict=True):
@@ -193,12 +177,7 @@ def looseness(frame: pd.DataFrame, base: tuple[int, int, int]) -> Figure:
 def envelopes(measured: Mapping[str, tuple[float, ArrayLike]], dimension: int) -> Figure:
     """Draw envelopes for each neuron of tanh networks beside the cut-off's exponential and the law of wide networks.
 
-    Args:
-        measured: By title, α and log f(ℓ)/m at ℓ = 1 … L, shape (starts, L).
-        dimension: Dimension of the inputs, for the law.
-
-    Returns:
-        The figure.
+    Measured are, by title, α and log f(ℓ)/m at ℓ = 1 … L, shape (starts, L).
     """
     figure, panels = canvas(len(measured), sharey=True)
     for axes, (name, (alpha, rows)) in zip(panels, measured.items(), strict=True):

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from lwcore.arguments import instance_of, integer_in, one_of, real_in, sequence_of
 from lwcore.bounds import log_detection_threshold, rate_exponent, sample_complexity
-from lwcore.decay import DecayLaw, lag_at
-from lwcore.window import learnability_window, regime_window
+from lwcore.window import DecayLaw, learnability_window, regime_window
 
 _RATES = ("mean", "optimal", "paper_v2")
 _LAST = {"exponential": 500, "power": 10**6, "logarithmic": 10**15}  # lag of the grid on which windows are read
@@ -100,7 +99,7 @@ def constants(laws: Sequence[DecayLaw], n_sequences: float, alignment: float, al
     rows = []
     for law, rate in _cases(laws):
         window = float(regime_window(law, n_sequences, alignment, 1, alpha, error, rate))
-        plain = float(lag_at(law, np.log(law.amplitude) - np.log(n_sequences) / rate_exponent(alpha, rate)))
+        plain = float(law.inverse(np.log(law.amplitude) - np.log(n_sequences) / rate_exponent(alpha, rate)))
         n_c = float(sample_complexity(law.amplitude, alignment, 1, alpha, error, rate))
         rows.append([alignment, law.name, rate, n_c, window, plain, np.divide(window, plain)])
     columns = ["m̄/σ", "law", "rate", "N_c", "window", "plain form", "ratio"]
@@ -121,7 +120,7 @@ def gates_or_data(laws: Sequence[DecayLaw], n_sequences: float, alpha: float, er
         worth = n_sequences / float(sample_complexity(law.amplitude, 1, 1, alpha, error, rate))
         plain, doubled, squared = regime_window(law, n_sequences * np.array([1, 2, worth]), 1, 1, alpha, error, rate)
         level = log_detection_threshold(n_sequences, 1, 1, alpha, error, rate)
-        halved = lag_at(law, 2 * level - np.log(law.amplitude))  # c √(f/c) ≥ ε where f ≥ ε²/c
+        halved = law.inverse(2 * level - np.log(law.amplitude))  # c √(f/c) ≥ ε where f ≥ ε²/c
         rows.append([law.name, rate, plain, doubled, float(halved), squared, worth])
     columns = ["law", "rate", "window", "data doubled", "decay halved", "data × N/N_c", "N/N_c"]
     return pd.DataFrame(rows, columns=columns).set_index(["law", "rate"])

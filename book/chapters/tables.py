@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from book.chapters.five_laws import FiveLaws, fit_laws
 from lwcore import inference
 from lwcore.bounds import rate_exponent
 from lwcore.inference import LETTER, NOISES, OPTIMISER, RULES, probes, required
-from lwcore.window import DecayFit, fit_decay
 
 
 def decay(results: xr.Dataset) -> pd.DataFrame:
@@ -219,9 +219,9 @@ def _with_range(values: list[float]) -> str:
     return f"{np.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
 
-def _fits(one: xr.Dataset) -> list[DecayFit]:
+def _fits(one: xr.Dataset) -> list[FiveLaws]:
     """Fit the decay laws to the envelope of every seed."""
-    return [fit_decay(one.lag.values, one.envelope.sel(seed=seed).values) for seed in one.seed.values]
+    return [fit_laws(one.lag.values, one.envelope.sel(seed=seed).values) for seed in one.seed.values]
 
 
 def _scale_slopes(results: xr.Dataset) -> xr.DataArray:

@@ -12,9 +12,11 @@ import pandas as pd
 from book.chapters import elman_bridge as bridge
 from book.chapters.elman_extremes import QUANTITIES, largest
 from book.chapters.elman_looseness import LETTERS, Comparison, compare, compare_descent, needed
-from book.chapters.elman_measured import Scaling, Study, study
-from lwcore.elman import Problem, class_kernel, least_norm, limiting_kernel, local_constants, theorem_1, theorem_2, transport_norm
+from book.chapters.elman_measured import Scaling, Study, exit_time, study
+from book.chapters.elman_spaces import class_kernel, least_norm, transport_norm
+from lwcore.elman.bounds import Problem, local_constants, theorem_1, theorem_2
 from lwcore.elman.descent import Descent
+from lwcore.elman.kernel import limiting_kernel
 
 Setting = tuple[int, int, int]  # m, T, τ
 
@@ -31,13 +33,7 @@ def slopes(scalings: Mapping[str, Scaling], rng: np.random.Generator) -> pd.Data
 def constants(activations: Sequence[str], cases: Sequence[tuple[float, int]], seed: int = 0) -> pd.DataFrame:
     """Hold the constants of C&E Lemma 1 and C&E Lemma 2 against the largest derivatives that a search finds.
 
-    Args:
-        activations: Their names.
-        cases: Pairs (α_m, T).
-        seed: Seed of the search.
-
-    Returns:
-        A row for each activation and case; for each constant the largest found, and both bounds over it.
+    A row for each activation and case (α_m, T); for each constant the largest found, and both bounds over it.
     """
     rows = {}
     for name in activations:
@@ -123,14 +119,7 @@ def orders(problem: Problem, errors: Sequence[float]) -> pd.DataFrame:
 def plan(case: Study, error: float, runs: Sequence[Descent], steps: int) -> pd.DataFrame:
     """Hold free descent against C&E Theorem 2: its promise, its radius, and the average iterate of C&E Remark 7.
 
-    Args:
-        case: The study.
-        error: ε.
-        runs: Descents of `steps` steps at the theorem's step size and width.
-        steps: τ₀, as a whole number.
-
-    Returns:
-        A row for each start.
+    A row for each start, of `steps` steps at the theorem's step size and width.
     """
     asked = theorem_2(case.problem, error)
     promise, radius = math.exp(asked.log_risk), math.exp(asked.log_radius)
@@ -140,7 +129,7 @@ def plan(case: Study, error: float, runs: Sequence[Descent], steps: int) -> pd.D
             run.least_risk / promise,
             float(np.square(run.average.outputs(case.inputs) - case.targets).sum(axis=1).mean()) / promise,
             max(run.recurrent_moves.max(), run.input_moves.max()) / radius,
-            "never" if (left := run.exit_time(radius, radius)) is None else f"{left} of {steps}",
+            "never" if (left := exit_time(run, radius)) is None else f"{left} of {steps}",
         ]
         for run in runs
     ]
@@ -151,14 +140,8 @@ def plan(case: Study, error: float, runs: Sequence[Descent], steps: int) -> pd.D
 def looseness(problem: Problem, settings: Sequence[Setting], seed: int = 0) -> pd.DataFrame:
     """Measure every bound of the companion at several widths, lengths and numbers of steps.
 
-    Args:
-        problem: The problem; its length is replaced.
-        settings: Triples (m, T, τ). What does not depend on τ is measured once for each (m, T).
-        seed: Seed of the inputs and of the starts.
-
-    Returns:
-        A row for each setting and result: the largest measured value, and the logarithms to base 10 of printed and repaired bound over
-        it.
+    A row for each setting and result: the largest measured value, and the logarithms to base 10 of printed and repaired bound over it.
+    What does not depend on τ is measured once for each (m, T).
     """
     rows: list[list[object]] = []
     known: dict[tuple[int, int], dict[str, Comparison]] = {}
@@ -188,13 +171,8 @@ def bound_shares(case: Study, width: int, steps: Sequence[int], *, as_printed: b
 def windows(envelopes: Mapping[tuple[str, float], tuple[float, np.ndarray]], n_sequences: Sequence[float]) -> pd.DataFrame:
     """Compare windows read off measured envelopes with those that the cut-off alone predicts.
 
-    Args:
-        envelopes: By activation and α, the ratio α σ₁ and log f(ℓ)/m at ℓ = 1 … L.
-        n_sequences: Numbers N of sequences.
-
-    Returns:
-        A row for each envelope: α σ₁, the factor by which the envelope falls at first and at last, and for each N both windows; a window
-        as long as the measurement is marked with ≥.
+    Envelopes are log f(ℓ)/m at ℓ = 1 … L, by activation and α, with the ratio α σ₁. A row for each: α σ₁, the factor by which it falls at
+    first and at last, and for each N both windows; a window as long as the measurement is marked with ≥.
     """
     rows = {}
     for key, (ratio, log_f) in envelopes.items():

@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from book.chapters.calibration import binomial_interval
+from book.chapters.five_laws import fit_laws
 from book.chapters.modes import mode_test, rejection_rate
 from book.chapters.tables import verdict
 from lwcore.adaptive import split_envelope
 from lwcore.inference import LETTER, OPTIMISER, holm, probes, windows
-from lwcore.window import fit_decay
 
 Array = NDArray[np.float64]
 _ALIKE = 1e-3  # spread of log τ below which all neurons of a network share one time scale
@@ -36,7 +36,7 @@ def decay(results: xr.Dataset) -> pd.DataFrame:
     """
     rows = {}
     for model, order in product(results.model.values, results.order.values):
-        fits = [fit_decay(results.lag.values, results.envelope.sel(model=model, order=order, seed=seed)) for seed in results.seed]
+        fits = [fit_laws(results.lag.values, results.envelope.sel(model=model, order=order, seed=seed)) for seed in results.seed]
         tempering = np.array([fit.tempered.law.tempering for fit in fits])
         cut = -1 / np.log(np.where(tempering < 1, tempering, np.nan))
         rows[model, order] = {
@@ -203,7 +203,7 @@ def expectations(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     breadth = log_tau.std("unit")
 
     def is_power(envelope: Array) -> bool:
-        fit = fit_decay(results.lag.values, envelope)
+        fit = fit_laws(results.lag.values, envelope)
         return fit.power.aicc < fit.exponential.aicc
 
     def window(order: str) -> xr.DataArray:

@@ -26,7 +26,7 @@ from book.charts.crossing import (
 )
 from book.charts.style import BLUE, GREEN, GREY, ORANGE, RED, SKY, by_choice, choice, digits, dress, formula, log_x, log_y, pairs, slider
 from lwcore.bounds import detection_threshold, sample_complexity
-from lwcore.window import DecayLaw, predicted_window
+from lwcore.window import DecayLaw
 
 _LAW_COLOURS = {"exponential": BLUE, "power": ORANGE, "logarithmic": GREEN}
 _RATE_COLOURS = {"mean": RED, "optimal": SKY, "paper_v2": GREY}
@@ -53,7 +53,7 @@ def thresholds(
     curves = [{"lag": x, "value": y, "law": law.name} for law in laws for x, y in pairs(lag, law.envelope(lag), above=1e-3)]
     lines = [{"value": y, "label": f"N = {n:,.0f}"} for n, y in zip(n_sequences, digits(level), strict=True)]
     crossings = [
-        {"lag": x, "value": y, "law": law.name} for law in laws for x, y in pairs(predicted_window(law, level), level) if 1 <= x <= lag[-1]
+        {"lag": x, "value": y, "law": law.name} for law in laws for x, y in pairs(law.inverse(np.log(level)), level) if 1 <= x <= lag[-1]
     ]
     x, y = log_x("lag:Q", "lag ℓ (steps)", 0, 4), log_y("value:Q", "envelope f(ℓ)", -3, 1)
     base = alt.Chart(alt.Data(values=curves)).mark_line(clip=True).encode(x, y, _law_colour())

@@ -10,25 +10,9 @@ import torch
 
 from book.claims import companion_cases as cases
 from book.claims.claim import Chapter, Facts, Kind, Measured, as_mended, as_stated, at_least, at_most, exactly, rather, when
-from lwcore.elman import (
-    ElmanNetwork,
-    Problem,
-    TransportMaps,
-    approximation_bound,
-    hidden_gradients,
-    linear_model,
-    linearisation_bound,
-    local_constants,
-    log_mu,
-    log_target_bound,
-    network_approximation_bound,
-    output_gradients,
-    symmetric_initialisation,
-    transport_target,
-    transported,
-)
-from lwcore.elman.descent import row_norms
-from lwcore.elman.expectation import trapezoid
+from lwcore.elman.bounds import Problem, approximation_bound, linearisation_bound, local_constants, log_mu, network_approximation_bound
+from lwcore.elman.kernel import TransportMaps, transport_target, transported, trapezoid
+from lwcore.elman.network import ElmanNetwork, hidden_gradients, linear_model, output_gradients, symmetric_initialisation
 
 chapter = Chapter("cayci", Kind.THEOREM)
 
@@ -44,7 +28,7 @@ _WORST = "largest {} found by search over the constant, three activations, recur
     as_stated(
         "share of 400 starts without such a point, over δ; the worst of three activations, widths 2 and 50, δ = 0.05 and 0.8", at_most(1)
     ),
-    code="lwcore.elman.approximation_bound",
+    code="lwcore.elman.bounds.approximation_bound",
 )
 def _() -> Measured:
     x, maps, worst = cases.sequences(1, LENGTH, 2, seed=0), cases.pushing_maps(), []
@@ -54,7 +38,7 @@ def _() -> Measured:
             rng, distances = np.random.default_rng(width), []
             for _ in range(STARTS):
                 slopes = output_gradients(symmetric_initialisation(width, 2, ALPHA, rng, name), x)[0, -1]
-                reach = row_norms(slopes[:, 1:]).sum() / width**0.5  # of the linear model within ν̄_u = 1, ν̄_w = 0
+                reach = np.linalg.norm(slopes[:, 1:], axis=1).sum() / width**0.5  # of the linear model within ν̄_u = 1, ν̄_w = 0
                 distances.append(max(0.0, abs(target) - reach))
             for failure in (0.05, 0.8):
                 problem = Problem(name, ALPHA, LENGTH, 2, 0.0, 1.0, failure=failure)
@@ -73,7 +57,7 @@ def _() -> Measured:
         "share of 4000 starts at which it fails over δ; the worst of δ = 0.05, 0.2, 0.5 and 0.835, the same neurons",
         at_most(1),
     ),
-    code=("lwcore.elman.approximation_bound", "lwcore.elman.transported"),
+    code=("lwcore.elman.bounds.approximation_bound", "lwcore.elman.kernel.transported"),
     counterexample="Logistic, m = 2, one step, X = 1, v_u the sign: the linear model is ±σ′(u) around the target 0; it is beyond the "
     "printed bound {bound:.2f} in a share of {share:.3f}, where {allowed:.3f} is allowed.",
     fair="The proof gives 2 √(2 log(2/δ)/m) times the size of a summand at the transported point, and √2 less by Hoeffding's inequality "
@@ -104,7 +88,7 @@ def _() -> tuple[Measured | Facts, ...]:
         "the worst of three activations and six sizes",
         at_most(1),
     ),
-    code="lwcore.elman.linearisation_bound",
+    code="lwcore.elman.bounds.linearisation_bound",
     slow=True,
 )
 def _() -> Measured:
@@ -130,7 +114,7 @@ def _() -> Measured:
         "5, minus the largest where the recurrent weight stays 0",
         at_least(0.1),
     ),
-    code="lwcore.elman.ElmanNetwork",
+    code="lwcore.elman.network.ElmanNetwork",
     kind=Kind.IDENTITY,
     seen="The first rule asked for 10⁻⁶ of the least Hessian among the 200, which one saturated neuron decided. A median of a "
     "tenth says that "
@@ -159,7 +143,7 @@ def _() -> Measured:
     "With probability 1 − δ one network in the ball is near the target at all steps of all sequences at once, the logarithm of "
     "their number being the price.",
     as_stated("share of 400 starts at which the transported network fails, over δ = 0.2; the worst of three activations", at_most(1)),
-    code="lwcore.elman.network_approximation_bound",
+    code="lwcore.elman.bounds.network_approximation_bound",
 )
 def _() -> Measured:
     return max((cases.failures(int((_transported(name)[:, 0] > 1).sum()), STARTS, 0.2) for name in cases.SMOOTH), key=lambda one: one.high)
@@ -175,7 +159,7 @@ def _() -> Measured:
         "three activations",
         at_most(1 + 1e-9),
     ),
-    code="lwcore.elman.transported",
+    code="lwcore.elman.kernel.transported",
 )
 def _() -> Measured:
     found = [_transported(name) for name in cases.SMOOTH]
@@ -193,7 +177,10 @@ def _transported(activation: str) -> cases.Array:
         end = transported(start, maps)
         moved = (end.parameters - start.parameters) * width**0.5
         found.append(
-            [np.abs(end.outputs(x) - target).max() / bound, max(np.abs(moved[:, 0]).max() / 0.4, row_norms(moved[:, 1:]).max() / 0.6)]
+            [
+                np.abs(end.outputs(x) - target).max() / bound,
+                max(np.abs(moved[:, 0]).max() / 0.4, np.linalg.norm(moved[:, 1:], axis=1).max() / 0.6),
+            ]
         )
     return np.array(found)
 
@@ -213,7 +200,7 @@ def _three(
     as_stated(_WORST.format("slope"), at_most(1)),
     when("for activations with σ₁² (σ₀² + 1) ≥ 1, as tanh and the Gaussian", "the same for these two", at_most(1)),
     rather("the constant is its root, μ₀ σ₁ √(σ₀² + 1), for every activation", "the same with the root", at_most(1)),
-    code="lwcore.elman.local_constants",
+    code="lwcore.elman.bounds.local_constants",
     counterexample="Logistic, one step, X = 1, u = 0: the slope is 1/4, above the printed constant 1/8 and below its root.",
     fair="The proof bounds the square of the slope by the printed constant; the state is Lipschitz with its root.",
     slow=True,
@@ -228,7 +215,7 @@ def _() -> tuple[Measured, Measured, Measured]:
     "Lemma 1, second part; Eq. (31)",
     "A neuron's state is smooth in the neuron's parameters with the constant β written out in the appendix.",
     as_stated(_WORST.format("curvature") + "; α = α_m/100 where the printed formula has α", at_most(1)),
-    code="lwcore.elman.local_constants",
+    code="lwcore.elman.bounds.local_constants",
     slow=True,
 )
 def _() -> Measured:
@@ -244,7 +231,7 @@ def _() -> Measured:
         "beyond the cut-off",
         at_most(1 + 1e-9),
     ),
-    code=("lwcore.elman.local_constants", "lwcore.elman.log_mu"),
+    code=("lwcore.elman.bounds.local_constants", "lwcore.elman.bounds.log_mu"),
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -263,7 +250,7 @@ def _() -> Measured:
     "Lemma 2, first part",
     "The recurrent weight times the state is Lipschitz in the neuron's parameters with the constant √2 (σ₀ + 1 + α_m L).",
     as_stated(_WORST.format("slope"), at_most(1)),
-    code="lwcore.elman.local_constants",
+    code="lwcore.elman.bounds.local_constants",
     slow=True,
 )
 def _() -> Measured:
@@ -277,7 +264,7 @@ def _() -> Measured:
     as_stated(_WORST.format("curvature"), at_most(1)),
     when("for activations with σ₁² (σ₀² + 1) ≥ 2, as tanh, whose √2 L is above twice its root", "the same for tanh", at_most(1)),
     rather("the constant is 2 L + α_m β, with the root for L, for every activation", "the same with this constant", at_most(1)),
-    code="lwcore.elman.local_constants",
+    code="lwcore.elman.bounds.local_constants",
     counterexample="Logistic, two steps, X = (1, 0), W = 0.05, u = 4: the Hessian's norm is {norm:.2f}, the printed "
     "constant {constant:.2f}.",
     fair="The mixed derivative, recurrent weight with itself, counts twice: 2 L in the place of √2 L, and L the root of the printed one.",
@@ -303,7 +290,7 @@ def _() -> tuple[Measured | Facts, ...]:
     ),
     when("for activations with σ₁² (σ₀² + 1) ≥ 1, as tanh and the Gaussian", "the same for these two", at_most(1)),
     rather("it is at most that with the root of the printed L, for every activation", "the same with the root", at_most(1)),
-    code="lwcore.elman.log_output_bound",
+    code="lwcore.elman.bounds.log_output_bound",
     counterexample="Logistic, m = 2, one step, X = 1, both neurons at u = 0 and moved apart: the output is nearly ‖ρ‖/4, the "
     "printed bound ‖ρ‖/8.",
     fair="The bound holds with a Lipschitz constant of the state, the root of the printed one.",
@@ -335,7 +322,7 @@ def _() -> tuple[Measured, Measured, Measured]:
         "largest size of any target of the class over the bound, 42 sequences, one to six steps, α = 0.3, 0.8 and 1.5, three activations",
         at_most(1),
     ),
-    code="lwcore.elman.log_target_bound",
+    code="lwcore.elman.bounds.Problem",
 )
 def _() -> Measured:
     x = np.concatenate([np.random.default_rng(0).uniform(-1, 1, (40, 6, 1)), np.ones((1, 6, 1)), np.eye(1, 6)[..., None]])
@@ -349,7 +336,8 @@ def _() -> Measured:
             largest_u = np.abs(slopes[..., 1].mean(axis=2)) @ weights  # by v_u = ±ν̄_u, the best sign for each u₀
             for t in range(6):
                 ratios += [
-                    (nu_w * largest_w[:, t] + nu_u * largest_u[:, t]).max() / math.exp(log_target_bound(name, alpha, t + 1, nu_w, nu_u))
+                    (nu_w * largest_w[:, t] + nu_u * largest_u[:, t]).max()
+                    / math.exp(Problem(name, alpha, t + 1, 1, nu_w, nu_u).log_summand)
                     for nu_w, nu_u in ((0.4, 0.6), (0.0, 1.0), (1.0, 0.0))
                 ]
     return exactly(max(ratios))

@@ -12,7 +12,8 @@ from scipy import stats
 from torch import Tensor
 
 from book.claims.claim import Measured, estimate, share
-from lwcore.elman import LocalConstants, TransportMaps, local_constants
+from lwcore.elman.bounds import LocalConstants, local_constants
+from lwcore.elman.kernel import TransportMaps
 
 Array = NDArray[np.float64]
 

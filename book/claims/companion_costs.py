@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from book.chapters import elman_bridge as bridge
 from book.chapters.elman_cutoff import memory
+from book.chapters.elman_looseness import parts
 from book.claims import companion_cases as cases
 from book.claims.claim import (
     Chapter,
@@ -29,17 +30,10 @@ from book.claims.claim import (
     when,
     within,
 )
-from lwcore.elman import (
-    ACTIVATIONS,
-    Problem,
-    limiting_kernel,
-    local_constants,
-    risk_gradient,
-    symmetric_initialisation,
-    theorem_1,
-    theorem_2,
-)
-from lwcore.elman.bounds import parts
+from lwcore.elman.bounds import Problem, local_constants, theorem_1, theorem_2
+from lwcore.elman.descent import risk_gradient
+from lwcore.elman.kernel import limiting_kernel
+from lwcore.elman.network import ACTIVATIONS, symmetric_initialisation
 
 chapter = Chapter("cayci", Kind.THEOREM)
 
@@ -59,7 +53,7 @@ def _doubling(ratio: float) -> float:
     as_stated(
         "memory constant over the sum 1/(1 − z)³ of its series, up to 100 000 steps, z = 0.1 to 0.999; the largest", at_most(1 + 1e-9)
     ),
-    code="lwcore.elman.log_mu",
+    code="lwcore.elman.bounds.log_mu",
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -73,7 +67,7 @@ def _() -> Measured:
     "At the cut-off and beyond, the memory constant grows exponentially with the length.",
     as_stated(_DOUBLING + "; the least of z = 1, 1.05, 1.2 and 2", at_least(1.8)),
     when("beyond the cut-off, not at it", "the same; the least of z = 1.05, 1.2 and 2", at_least(1.8)),
-    code="lwcore.elman.log_mu",
+    code="lwcore.elman.bounds.log_mu",
     counterexample="At the cut-off μ₀ = T and μ₁ = T (T + 1)/2: the memory constant is T² (T + 1)/2.",
     fair="Beyond the cut-off the constant grows exponentially; at the cut-off, as the cube of the length.",
 )
@@ -93,7 +87,7 @@ def _() -> tuple[Measured, Measured]:
         "the ratio 5 % beyond 1/σ₁ less that 5 % below it, least of three activations",
         at_least(0.8),
     ),
-    code="lwcore.elman.log_mu",
+    code="lwcore.elman.bounds.log_mu",
     counterexample="Logistic, σ₁ = 1/4, α = 1/2: the memory constant stays below 1/(1 − 1/8)³.",
     fair="The cut-off is the inverse of the largest slope; the printed condition has lost the inverse.",
     kind=Kind.IDENTITY,
@@ -112,7 +106,7 @@ def _() -> tuple[Measured, Measured]:
     when(
         "if the target error ε is so small that α + √(2ε) is below the cut-off, too", "the same at a target error of 0.0005", at_most(1.1)
     ),
-    code="lwcore.elman.log_mu",
+    code="lwcore.elman.bounds.log_mu",
     counterexample="tanh, α = 0.95, ε = 0.02: the full theorem has α + √(2ε) = {target:.2f}, beyond the cut-off 1.",
     fair="The weight that counts is α + √(2ε), as in the full Theorem 2.",
 )
@@ -136,7 +130,7 @@ def _() -> tuple[Measured | Facts, ...]:
         "growth per step, from 10 to 20 steps, of the logarithm of the limiting kernel; least of 1.2 and 1.5 times the cut-off",
         at_least(0.01),
     ),
-    code=("lwcore.elman.risk_gradient", "lwcore.elman.limiting_kernel"),
+    code=("lwcore.elman.descent.risk_gradient", "lwcore.elman.kernel.limiting_kernel"),
     counterexample="Logistic, 1.2 times its cut-off (α = 4.8), an impulse: the limiting kernel falls from {early:.1g} after 10 steps to "
     "{late:.1g} after 40. "
     "tanh, α = 1.5, an impulse, 2000 neurons: the squared gradient falls to {left:.1g} of itself from 20 to 40 steps.",
@@ -186,7 +180,7 @@ def _problem(activation: str, length: int) -> Problem:
     as_stated(
         "exponent of the length from 1000 to 4000 steps; median, least and largest of both and three activations, α = 0.5", at_most(3)
     ),
-    code="lwcore.elman.theorem_1",
+    code="lwcore.elman.bounds.theorem_1",
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -204,7 +198,7 @@ def _() -> Measured:
         "log of width or steps at 4000 steps of length over that at 2000; median, least and largest of both and three activations, z = 1.1",
         within(1.8, 2.2),
     ),
-    code="lwcore.elman.theorem_1",
+    code="lwcore.elman.bounds.theorem_1",
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -235,7 +229,7 @@ def _() -> Measured:
         "the same with the error proportional to the length",
         within(-0.1, 0.1),
     ),
-    code="lwcore.elman.theorem_1",
+    code="lwcore.elman.bounds.theorem_1",
     counterexample="Theorem 1's first term is T/√τ times a constant below the cut-off: twice the length asks for four times the steps.",
     fair="τ of the order of poly(μ_T) T²/ε² suffices, or poly(μ_T)/ε² for the error per step of the sequence.",
     kind=Kind.IDENTITY,
@@ -263,7 +257,7 @@ def _() -> tuple[Measured, Measured, Measured]:
         "the same exponents less 2 and 3",
         within(-0.05, 0.05),
     ),
-    code="lwcore.elman.theorem_1",
+    code="lwcore.elman.bounds.theorem_1",
     counterexample="Eq. (18): its first part has the square of the bound on outputs, L ‖ρ‖, its second that bound times ‖ρ‖² from "
     "the linearisation.",
     fair="The order is ‖ρ‖² T/√τ + ‖ρ‖³ T √log(2nT/δ)/√m, unless the powers of the radii are counted among the constants.",
@@ -285,7 +279,7 @@ def _() -> tuple[Measured, Measured]:
         "growth of the width from 10 to 10⁸ sequences over that of log(2nT/δ), Theorems 1 and 2, three activations; the largest",
         at_most(1 + 1e-9),
     ),
-    code=("lwcore.elman.theorem_1", "lwcore.elman.theorem_2"),
+    code=("lwcore.elman.bounds.theorem_1", "lwcore.elman.bounds.theorem_2"),
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -312,7 +306,7 @@ def _() -> Measured:
         "log₁₀ of the least printed width of Theorem 1 for a risk of 0.01, n = 10, five steps, three activations",
         at_least(6),
     ),
-    code=("lwcore.elman.theorem_1", "lwcore.elman.theorem_2"),
+    code=("lwcore.elman.bounds.theorem_1", "lwcore.elman.bounds.theorem_2"),
     kind=Kind.IDENTITY,
     seen="Added after a review. The earlier work's own exponents are not at hand; that they reach 100 is what the companion "
     "says of them. Its "
@@ -391,7 +385,7 @@ def _() -> tuple[Measured, Measured, Measured]:
         "activations",
         within(0.95, 1.05),
     ),
-    code=("lwcore.elman.theorem_1", "lwcore.elman.theorem_2"),
+    code=("lwcore.elman.bounds.theorem_1", "lwcore.elman.bounds.theorem_2"),
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -429,7 +423,7 @@ def _width(problem: Problem, error: float) -> float:
         "largest curvature found by search over that constant, dimensions 1, 4 and 8, three activations",
         at_most(1),
     ),
-    code=("lwcore.elman.theorem_1", "lwcore.elman.local_constants"),
+    code=("lwcore.elman.bounds.theorem_1", "lwcore.elman.bounds.local_constants"),
     counterexample="The printed β_t sums bounds on single second derivatives, d² of them, though the Hessian in the input weights is a "
     "combination of products of the inputs, each of Frobenius norm 1 at the most: at t = 1 it is σ″ X Xᵀ.",
     fair="The bounds ask for far less than earlier ones do. Whether any is sharp would take a lower bound on the width, which "

@@ -12,21 +12,10 @@ from scipy import optimize
 from book.chapters.elman_looseness import needed
 from book.claims import companion_cases as cases
 from book.claims.claim import Chapter, Facts, Kind, Measured, as_mended, as_stated, at_most, exactly, rather, within
-from lwcore.elman import (
-    Problem,
-    TransportMaps,
-    corollary_1,
-    empirical_risk,
-    gradient_descent,
-    hidden_gradients,
-    linear_model,
-    linearisation_bound,
-    output_gradients,
-    symmetric_initialisation,
-    theorem_1,
-    theorem_2,
-    transport_target,
-)
+from lwcore.elman.bounds import Problem, corollary_1, linearisation_bound, theorem_1, theorem_2
+from lwcore.elman.descent import gradient_descent
+from lwcore.elman.kernel import TransportMaps, transport_target
+from lwcore.elman.network import empirical_risk, hidden_gradients, linear_model, output_gradients, symmetric_initialisation
 
 chapter = Chapter("cayci", Kind.THEOREM)
 
@@ -46,7 +35,7 @@ _VACUOUS = (
     as_mended(
         "the risk has a factor ½, as the linearised risk in the proof of Corollary 1", "the same for half of Eq. (1)", at_most(1e-10)
     ),
-    code=("lwcore.elman.risk_gradient", "lwcore.elman.output_gradients"),
+    code=("lwcore.elman.descent.risk_gradient", "lwcore.elman.network.output_gradients"),
     counterexample="Any network whose risk is not at a stationary point: the square's derivative has a factor 2.",
     fair="The proofs descend on half the risk of Eq. (1), as the linearised risk of Corollary 1 is defined; their step size is "
     "twice that of Eq. (5).",
@@ -105,7 +94,7 @@ def _failures(ratios: list[list[float]], failure: float = FAILURE) -> Measured:
         "the bound is half the risk at the start; the worse",
         at_most(1),
     ),
-    code=("lwcore.elman.theorem_1", "lwcore.elman.gradient_descent"),
+    code=("lwcore.elman.bounds.theorem_1", "lwcore.elman.descent.gradient_descent"),
     slow=True,
     seen=_VACUOUS,
 )
@@ -122,7 +111,7 @@ def _() -> Measured:
         "below the risk at the start",
         at_most(1),
     ),
-    code=("lwcore.elman.corollary_1", "lwcore.elman.gradient_descent"),
+    code=("lwcore.elman.bounds.corollary_1", "lwcore.elman.descent.gradient_descent"),
     slow=True,
     seen=_VACUOUS,
 )
@@ -141,7 +130,7 @@ def _() -> Measured:
         "the same over this bound, tanh, logistic and Gaussian, one and five steps; the largest",
         at_most(1),
     ),
-    code=("lwcore.elman.corollary_1", "lwcore.elman.linearisation_bound"),
+    code=("lwcore.elman.bounds.corollary_1", "lwcore.elman.bounds.linearisation_bound"),
     counterexample="tanh, one step, X = 1, 20 000 neurons: of each pair of copies one is pushed by 0.7 towards the side where the "
     "errors add up.",
     fair="The linearisation error enters squared and at every step: the term is 24 T (Λ²σ₂ + γσ₁)² (ρ_w² + ρ_u²)²/m in the place of "
@@ -193,7 +182,7 @@ def _free() -> tuple[tuple[float, float], ...]:
         "the promise",
         at_most(1),
     ),
-    code=("lwcore.elman.theorem_2", "lwcore.elman.gradient_descent"),
+    code=("lwcore.elman.bounds.theorem_2", "lwcore.elman.descent.gradient_descent"),
     slow=True,
 )
 def _() -> Measured:
@@ -209,7 +198,7 @@ def _() -> Measured:
         at_most(1),
     ),
     as_mended("the radius has the √T that the theorem's proof gives it", "the same over √64 times the radius", at_most(1)),
-    code=("lwcore.elman.theorem_2", "lwcore.elman.Descent"),
+    code=("lwcore.elman.bounds.theorem_2", "lwcore.elman.descent.Descent"),
     counterexample="Logistic, T = 64, four inputs within 35 degrees of one direction, target error 5 % of the largest risk: neurons "
     "are outside after a sixth of the steps.",
     fair="The radius is L √T ‖ν̄‖²/√ε, as the proof defines it; η and m have to follow it.",
@@ -234,7 +223,7 @@ def _() -> tuple[Measured, Measured]:
     "The absolute errors, summed over time and averaged over sequences, are at most the root of the risk.",
     as_stated("largest ratio found, errors of 5 sequences of 16 steps, by ascent from ten random starts", at_most(1)),
     rather("they are at most √T times the root of the risk", "the same over √16", at_most(1 + 1e-9)),
-    code="lwcore.elman.empirical_risk",
+    code="lwcore.elman.network.empirical_risk",
     counterexample="Two steps, both errors 1: the sum is 2, the root of the risk √2.",
     fair="By Cauchy and Schwarz's inequality there is a further √T, which the width then has to make up for.",
 )
@@ -263,7 +252,7 @@ def _() -> tuple[Measured, Measured]:
         "largest least risk that the completed inequality allows, over the promise of `theorem_2` with its proof mended",
         within(1 - 1e-9, 1 + 1e-9),
     ),
-    code="lwcore.elman.theorem_2",
+    code="lwcore.elman.bounds.theorem_2",
     counterexample="A risk of 3 ε at every step: (√3 − ½)² = {square:.2f} is below the {allowed:.2f} that Eq. (27) "
     "allows, and 3 is above 9/4.",
     fair="(√R − √ε/2)² is R − √(εR) + ε/4, less than R − ε/4 as soon as R > ε/4. From Eq. (27) as it stands follows {0} ε; with the "
@@ -293,7 +282,7 @@ def _() -> tuple[Measured | Facts, ...]:
     as_stated(
         "share of 400 starts at which it is beyond 9ε/4, already a quarter of that, over δ = 0.05; the runs of Theorem 2", at_most(1)
     ),
-    code=("lwcore.elman.theorem_2", "lwcore.elman.Descent"),
+    code=("lwcore.elman.bounds.theorem_2", "lwcore.elman.descent.Descent"),
     slow=True,
 )
 def _() -> Measured:

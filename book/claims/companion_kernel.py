@@ -5,21 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy import integrate, stats
 
+from book.chapters.elman_spaces import class_kernel, least_norm, transport_norm
 from book.claims import companion_cases as cases
 from book.claims.claim import Chapter, Facts, Kind, Measured, as_mended, as_stated, at_least, at_most, exactly, rather, when, within
-from lwcore.elman import (
-    ACTIVATIONS,
-    TransportMaps,
-    class_kernel,
-    finite_kernel,
-    least_norm,
-    limiting_kernel,
-    linear_model,
-    symmetric_initialisation,
-    transport_norm,
-    transport_target,
-    transported,
-)
+from lwcore.elman.kernel import TransportMaps, finite_kernel, limiting_kernel, transport_target, transported
+from lwcore.elman.network import ACTIVATIONS, linear_model, symmetric_initialisation
 
 chapter = Chapter("cayci", Kind.THEOREM)
 
@@ -42,7 +32,7 @@ WIDTHS = np.array([100, 316, 1000, 3162, 10_000])
         "the same exponent from the limit with the sums from lag 0",
         within(-0.55, -0.45),
     ),
-    code=("lwcore.elman.finite_kernel", "lwcore.elman.limiting_kernel"),
+    code=("lwcore.elman.kernel.finite_kernel", "lwcore.elman.kernel.limiting_kernel"),
     counterexample="One step, one input X = 1, tanh: the printed sum is empty, hence 0; the kernels of wide networks tend to "
     "E[σ′(u)²] = {slopes:.3f}.",
     fair="The limit is the printed mean with k and ℓ running from 0 to t − 1: the newest input, at lag 0, counts.",
@@ -68,7 +58,7 @@ def _() -> tuple[Measured | Facts, ...]:
         "integrated by itself; least found",
         at_least(-1e-8),
     ),
-    code="lwcore.elman.limiting_kernel",
+    code="lwcore.elman.kernel.limiting_kernel",
     slow=True,
     kind=Kind.IDENTITY,
 )
@@ -110,7 +100,7 @@ def _printed_kernel(x: cases.Array, other: cases.Array, activation: str, first: 
         "exponent of the width in the root mean square distance, four steps, tanh; interval over eight groups of ten starts",
         within(-0.55, -0.45),
     ),
-    code=("lwcore.elman.transport_target", "lwcore.elman.linear_model"),
+    code=("lwcore.elman.kernel.transport_target", "lwcore.elman.network.linear_model"),
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -145,7 +135,7 @@ def _() -> Measured:
         "least eigenvalue of the limiting kernel minus the other, over the largest of the limiting kernel, the same steps; the least",
         at_least(-1e-8),
     ),
-    code=("lwcore.elman.class_kernel", "lwcore.elman.limiting_kernel"),
+    code=("book.chapters.elman_spaces.class_kernel", "lwcore.elman.kernel.limiting_kernel"),
     counterexample="Two steps, X = (1, 1), tanh, α = 0.8: a map of the recurrent weight alone takes two values, while the gradient in that "
     "weight varies with the input weight. The kernel of the targets is {narrow:.3f} there, the limiting kernel {full:.3f}.",
     fair="The completion is the kernel's space if both maps may depend on the recurrent and the input weights of a neuron together.",
@@ -179,7 +169,7 @@ def _() -> tuple[Measured | Facts, ...]:
         "features",
         at_most(1 + 1e-6),
     ),
-    code=("lwcore.elman.transport_norm", "lwcore.elman.least_norm"),
+    code=("book.chapters.elman_spaces.transport_norm", "book.chapters.elman_spaces.least_norm"),
     counterexample="One step: the output does not depend on the recurrent weight, so every v_w gives the target 0, whose norm is 0 "
     "and not the size of v_w.",
     fair="The root mean square of the transport maps bounds the norm from above, with equality for the maps of least size.",
@@ -215,7 +205,7 @@ def _features_as_maps(activation: str, inputs: cases.Array) -> list[TransportMap
         "largest norm over that root, three pairs of maps, six inputs of norm 1 and one of norm 0.01, four steps, three activations",
         at_most(1 + 1e-6),
     ),
-    code=("lwcore.elman.transport_target", "lwcore.elman.least_norm"),
+    code=("lwcore.elman.kernel.transport_target", "book.chapters.elman_spaces.least_norm"),
 )
 def _() -> Measured:
     ratios = []
@@ -240,7 +230,7 @@ def _() -> Measured:
         at_most(0.01),
     ),
     when("if every input has a constant coordinate beside the others", "the same share", at_most(0.01)),
-    code="lwcore.elman.limiting_kernel",
+    code="lwcore.elman.kernel.limiting_kernel",
     counterexample="tanh: κ_t(X, −X′) = −κ_t(X, X′) at every step, so all functions of the space are odd, and 1 is as far from them as can "
     "be. At the first step the logistic function gives odd functions, too, and the Gaussian even ones.",
     fair="With a constant coordinate in every input the kernel comes as near to every function tried as the fit allows; without one it is "

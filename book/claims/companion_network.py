@@ -9,8 +9,8 @@ from scipy import optimize
 from book.claims import companion_cases as cases
 from book.claims.cases import relative
 from book.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly
-from lwcore.elman import ACTIVATIONS, ElmanNetwork, gradient_descent, hidden_gradients, symmetric_initialisation
-from lwcore.elman.descent import row_norms
+from lwcore.elman.descent import gradient_descent
+from lwcore.elman.network import ACTIVATIONS, ElmanNetwork, hidden_gradients, symmetric_initialisation
 
 chapter = Chapter("cayci", Kind.IDENTITY)
 
@@ -36,7 +36,7 @@ def _on_all(network: ElmanNetwork, sequence: cases.Array) -> tuple[torch.Tensor,
         "2, relative",
         at_most(1e-6),
     ),
-    code="lwcore.elman.ACTIVATIONS",
+    code="lwcore.elman.network.ACTIVATIONS",
 )
 def _() -> Measured:
     worst = []
@@ -59,7 +59,7 @@ def _() -> Measured:
         "largest difference of the code's states and outputs from the recurrence written out in PyTorch, relative, four activations",
         at_most(1e-10),
     ),
-    code=("lwcore.elman.ElmanNetwork",),
+    code=("lwcore.elman.network.ElmanNetwork",),
 )
 def _() -> Measured:
     worst = []
@@ -76,14 +76,14 @@ def _() -> Measured:
     "Section 2.2",
     "With all recurrent weights 0 the network is a two-layer feedforward network of the newest input, with as many neurons.",
     as_stated("largest difference between the outputs and c·σ(U X)/√m at the newest input, relative, four activations", at_most(1e-10)),
-    code="lwcore.elman.ElmanNetwork",
+    code="lwcore.elman.network.ElmanNetwork",
 )
 def _() -> Measured:
     worst = []
     for name in cases.SIGMA:
         network, x = _network(name), cases.sequences(3, 6, 2, seed=1)
         cut = network.at(network.parameters * [0, 1, 1])
-        layer = cases.SIGMA[name](torch.tensor(x) @ torch.tensor(network.input_weights).T) @ torch.tensor(network.readout) / 6**0.5
+        layer = cases.SIGMA[name](torch.tensor(x) @ torch.tensor(network.parameters[:, 1:]).T) @ torch.tensor(network.readout) / 6**0.5
         worst.append(relative(cut.outputs(x), layer.detach()))
     return exactly(max(worst))
 
@@ -93,7 +93,7 @@ def _() -> Measured:
     "Definition 1",
     "After the symmetric random start, the second half of the neurons copying the first with the opposite readout, every output is 0.",
     as_stated("largest output over the largest state, 100 starts of four activations, written out in PyTorch", at_most(1e-10)),
-    code="lwcore.elman.symmetric_initialisation",
+    code="lwcore.elman.network.symmetric_initialisation",
 )
 def _() -> Measured:
     rng, worst = np.random.default_rng(0), []
@@ -113,7 +113,7 @@ def _() -> Measured:
         "largest difference of the parameters after five steps from steps along autograd's gradient of Eq. (1), relative to the way gone",
         at_most(1e-10),
     ),
-    code=("lwcore.elman.gradient_descent", "lwcore.elman.empirical_risk"),
+    code=("lwcore.elman.descent.gradient_descent", "lwcore.elman.network.empirical_risk"),
 )
 def _() -> Measured:
     worst = []
@@ -141,7 +141,7 @@ def _() -> Measured:
         "stay inside by themselves",
         at_most(1 + 1e-9),
     ),
-    code="lwcore.elman.gradient_descent",
+    code="lwcore.elman.descent.gradient_descent",
 )
 def _() -> Measured:
     worst, radii = [], (0.3, 0.5)
@@ -152,7 +152,7 @@ def _() -> Measured:
             run = gradient_descent(start, x, y, 1.0, 40, radii=radii)
             moved = run.network.parameters - start.parameters
             for part, along, radius in ((moved[:, :1], run.recurrent_moves, radii[0]), (moved[:, 1:], run.input_moves, radii[1])):
-                worst += [along.max() / radius, 30**0.5 * row_norms(part).max() / radius, np.linalg.norm(part) / radius]
+                worst += [along.max() / radius, 30**0.5 * np.linalg.norm(part, axis=1).max() / radius, np.linalg.norm(part) / radius]
     return exactly(max(worst))
 
 
@@ -166,7 +166,7 @@ def _() -> Measured:
         "activations",
         at_most(1e-10),
     ),
-    code="lwcore.elman.hidden_gradients",
+    code="lwcore.elman.network.hidden_gradients",
 )
 def _() -> Measured:
     return exactly(max(max(_from_autograd(name)) for name in cases.SMOOTH))
@@ -179,12 +179,12 @@ def _from_autograd(activation: str) -> tuple[float, float]:
         lambda parameters: cases.states(parameters, torch.tensor(x[0]).expand(6, 6, 2), activation)[:, -1], torch.tensor(network.parameters)
     ).reshape(6, 18)  # of every state in all parameters
     past = np.concatenate([np.zeros((1, 6)), network.hidden(x)[0]])
-    slopes = [network.activation.slope(network.recurrent_weights * past[s] + network.input_weights @ x[0, s]) for s in range(6)]
+    slopes = [network.activation.slope(network.parameters[:, 0] * past[s] + network.parameters[:, 1:] @ x[0, s]) for s in range(6)]
     written, coded = np.zeros((2, 6, 6, 3))
     for i in range(6):
         for k in range(6):  # I_{t−1} … I_{t−k−1} with t = 6
             product = np.prod([slopes[s][i] for s in range(5 - k, 6)])
-            written[i, i] += network.recurrent_weights[i] ** k * product * np.concatenate([past[5 - k, i : i + 1], x[0, 5 - k]])
+            written[i, i] += network.parameters[i, 0] ** k * product * np.concatenate([past[5 - k, i : i + 1], x[0, 5 - k]])
         coded[i, i] = hidden_gradients(network, x)[0, -1, i]
     return relative(written.reshape(6, 18), true), relative(coded.reshape(6, 18), true)
 
@@ -194,7 +194,7 @@ def _from_autograd(activation: str) -> tuple[float, float]:
     "Remark 2",
     "The same sum is the derivative for the rectified linear unit, with slope 1 from zero on and 0 below, wherever no pre-activation is 0.",
     as_stated("largest difference of the sum over lags, and of the code's recursion, from autograd, relative", at_most(1e-10)),
-    code="lwcore.elman.hidden_gradients",
+    code="lwcore.elman.network.hidden_gradients",
 )
 def _() -> Measured:
     return exactly(max(_from_autograd("relu")))
@@ -210,7 +210,7 @@ def _() -> Measured:
         "would give 0)",
         at_least(0.01),
     ),
-    code="lwcore.elman.hidden_gradients",
+    code="lwcore.elman.network.hidden_gradients",
 )
 def _() -> Measured:
     x = np.array([[[1.0], [0.0]]])  # H_2 = W U where both are above 0: a saddle

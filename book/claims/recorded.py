@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from book.chapters.five_laws import FiveLaws, fit_laws
 from lwcore import inference
-from lwcore.decay import DecayFit, fit_decay
 
 SCALAR = ["ConstGate", "SharedGate"]
 GATED = ["DiagGate", "GRU", "LSTM"]
@@ -34,11 +34,11 @@ def remaining(run: xr.Dataset, lag: int) -> xr.DataArray:
     return run.envelope.sel(lag=lag, drop=True) / run.envelope.isel(lag=0, drop=True)
 
 
-def fits(run: xr.Dataset, models: Iterable[str], orders: Iterable[str]) -> list[DecayFit]:
+def fits(run: xr.Dataset, models: Iterable[str], orders: Iterable[str]) -> list[FiveLaws]:
     """Fit the decay laws to the envelope of every network of some models at some orders."""
     lags = run.lag.values
     return [
-        fit_decay(lags, run.envelope.sel(model=model, order=order, seed=seed)) for model in models for order in orders for seed in run.seed
+        fit_laws(lags, run.envelope.sel(model=model, order=order, seed=seed)) for model in models for order in orders for seed in run.seed
     ]
 
 

@@ -34,10 +34,9 @@ from book.claims.claim import (
 )
 from book.claims.record import Runs
 from lwcore import bounds, stable
-from lwcore.decay import DecayLaw
 from lwcore.inference import probes
 from lwcore.stable import SymmetricStable
-from lwcore.window import regime_window
+from lwcore.window import DecayLaw, regime_window
 
 chapter = Chapter("livi", Kind.SIMULATION)
 

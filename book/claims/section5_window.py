@@ -33,11 +33,10 @@ from book.claims.claim import (
 from book.claims.record import Runs
 from book.claims.recorded import GATED, SCALAR, log, numbers
 from lwcore import bounds, transport
-from lwcore.decay import DecayLaw, lag_at
 from lwcore.gradient import matched_statistic
 from lwcore.inference import LETTER, RATES, probes, required, summary
 from lwcore.stable import SymmetricStable
-from lwcore.window import generalised_inverse, learnability_window, window_bounds
+from lwcore.window import DecayLaw, learnability_window, window_bounds
 
 chapter = Chapter("livi", Kind.THEOREM)
 
@@ -211,7 +210,7 @@ def _() -> Measured:
     "Lemma 5.2, Eqs. (39) and (60)",
     "Under the same condition the window lies between the lags at which the envelope falls to two multiples of the inverse root of N.",
     as_stated("windows outside, of 3 × 20 random envelopes at 30 N each, three exponents", at_most(0)),
-    code=("lwcore.window.window_bounds", "lwcore.window.generalised_inverse"),
+    code=("lwcore.window.window_bounds", "lwcore.window.learnability_window"),
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -221,7 +220,7 @@ def _() -> Measured:
         window = learnability_window(lags, bounds.sample_complexity(f, alignment, scale, _ALPHA, rate=rate), budgets)
         ratio = scale / alignment
         low, high = (
-            generalised_inverse(lags, f, bounds.detection_threshold(budgets, 1, edge, _ALPHA, rate=rate), between="grid")
+            np.where(f >= bounds.detection_threshold(budgets, 1, edge, _ALPHA, rate=rate)[:, None], lags, 0).max(axis=1)
             for edge in (ratio.max(), ratio.min())
         )
         outside += int(((window < low) | (window > high)).sum())
@@ -387,7 +386,7 @@ def _simulated() -> MeasuredExponent:
 def _regime(name: str) -> tuple[Measured, Measured]:
     """Exponent from the lags that simulated means of 8, 64 and 512 sequences just show, over α and over κ: from N(ℓ) and from H_N."""
     found = _simulated()
-    height, log_n = _HEIGHTS[name](lag_at(_LAWS[name], np.log(found.shifts))), np.log(found.n_sequences)
+    height, log_n = _HEIGHTS[name](_LAWS[name].inverse(np.log(found.shifts))), np.log(found.n_sequences)
     slopes = np.array([np.polyfit(height, log_n, 1)[0], 1 / np.polyfit(log_n, height, 1)[0]]) / _STEEPNESS[name]
     ends = [end / found.exponent for end in found.interval]
     of_number = slopes[0], slopes.min() * ends[0], slopes.max() * ends[1]
@@ -409,7 +408,7 @@ for _name, _number, _says in (
             within(0.9, 1.1),
         ),
         in_later_versions("κ = α/(α − 1) stands in the place of α", "the same over κ", within(0.9, 1.1)),
-        code=("book.chapters.aggregation.measured_exponent", "lwcore.decay.lag_at"),
+        code=("book.chapters.aggregation.measured_exponent", "lwcore.window.DecayLaw"),
         counterexample="At this α the exponent of the mean is {0.value:.2g} times as large; the best test's is 2 for every α.",
         fair="The law has this form, with the exponent of whoever averages in the place of α: α/(α − 1) for the mean.",
         kind=Kind.SIMULATION,

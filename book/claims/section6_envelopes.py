@@ -10,11 +10,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from book.chapters.five_laws import fit_laws
 from book.chapters.mixtures import power_stretch
 from book.claims.claim import Chapter, Facts, Kind, Measured, as_stated, at_least, at_most, exactly, in_part, over, rather, within
 from book.claims.record import Runs
 from book.claims.recorded import EXPANSIONS, SCALAR, fits, numbers, power_gain, remaining
-from lwcore.decay import fit_decay
 
 chapter = Chapter("livi", Kind.NETWORK)
 
@@ -78,7 +78,7 @@ def _(runs: Runs) -> Measured:
     "§6.2, Fig. 1",
     "An exponential fits the envelopes of ConstGate and SharedGate.",
     as_stated("R² on log f, networks of both cells in the run paper-v2, zeroth and first order (least to largest)", at_least(0.99)),
-    code="lwcore.decay.fit_decay",
+    code="lwcore.window.fit_decay",
     reported=True,
     fixed="ConstGate's envelope at zeroth order is an exponential by definition.",
 )
@@ -91,7 +91,7 @@ def _(runs: Runs) -> Measured:
     "§6.2, Fig. 1",
     "A power law fits the envelopes of ConstGate and SharedGate badly.",
     as_stated("R² on log f, networks of both cells in the run paper-v2, zeroth and first order (least to largest)", at_most(0.9)),
-    code="lwcore.decay.fit_decay",
+    code="lwcore.window.fit_decay",
     reported=True,
     fixed="For ConstGate at zeroth order the grid of lags alone gives the number: that of a power fitted to an exponential.",
 )
@@ -104,7 +104,7 @@ def _(runs: Runs) -> Measured:
     "§6.2, Fig. 1",
     "The time constants of ConstGate and SharedGate are short.",
     as_stated("time constant of f (steps), both cells in the run paper-v2, zeroth and first order (least to largest)", at_most(8)),
-    code="lwcore.decay.fit_decay",
+    code="lwcore.window.fit_decay",
     reported=True,
     fixed="ConstGate's gate stays at one half: at zeroth order its time constant is 1/log 2 = 1.44 steps in any run.",
 )
@@ -121,7 +121,7 @@ def _(runs: Runs) -> Measured:
         " (least to largest)",
         at_least(0.05),
     ),
-    code="lwcore.decay.fit_decay",
+    code="lwcore.window.fit_decay",
     fixed="ConstGate's envelope at zeroth order is an exponential by definition.",
 )
 def _(runs: Runs) -> Measured:
@@ -174,7 +174,7 @@ def _(runs: Runs) -> Measured:
         "its time constant over that of the gate, the same 16 networks (least to largest)",
         at_least(10),
     ),
-    code="lwcore.decay.fit_decay",
+    code="lwcore.window.fit_decay",
     paper="ours",
     seen="It took the place of a comparison of a power with one exponential; both were seen to be wrong models. The measure had been AICc,"
     " which takes a smooth deterministic curve for independent noise; the error at a lag left out took its place after the numbers had"
@@ -215,7 +215,7 @@ def _left_out(lags: NDArray[np.int64], envelope: NDArray[np.float64]) -> float:
     errors = []
     for lag in lags[1:-1]:
         kept = lags != lag
-        fit = fit_decay(lags[kept], envelope[kept])
+        fit = fit_laws(lags[kept], envelope[kept])
         errors.append([np.log(one.law.envelope(lag) / envelope[~kept]).item() for one in (fit.power, fit.two_exponentials)])
     power, two = np.square(errors).mean(0) ** 0.5
     return float(power / two)
@@ -273,7 +273,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
         "R² on log f, DiagGate in the run small, exact (least to largest)",
         at_least(0.95),
     ),
-    code="lwcore.decay.fit_decay",
+    code="lwcore.window.fit_decay",
     counterexample="DiagGate trained as in version 2: R² {0.value:.2f} for a power law and {1.value:.3f} for an exponential.",
     fair="In the exact transport after AdamW DiagGate's envelope is close to a power law.",
     reported=True,
@@ -298,7 +298,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Measured]:
         "the same, DiagGate in both runs, exact (least to largest)",
         at_least(0.05),
     ),
-    code="lwcore.decay.fit_decay",
+    code="lwcore.window.fit_decay",
     counterexample="DiagGate trained as in version 2: the exponential's R² is the larger one, by {worse:.2f}.",
     fair="An exponential fits the exact transport of DiagGate worse than a power law.",
     reported=True,
@@ -348,7 +348,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
         at_least(1),
     ),
     rather("an exponential or a power is closer in every network", "networks closest to c/log(1 + ℓ)", at_most(0)),
-    code="lwcore.decay.fit_decay",
+    code="lwcore.window.fit_decay",
     counterexample="From lag 1 to 160 the slowest of these envelopes falls by a factor of {slowest:.0f}, c/log(1 + ℓ) by {law:.1f}.",
     fair="Exponential and, in part, algebraic decay are seen in the experiments; the logarithmic regime is a limiting case.",
     reported=True,

@@ -92,7 +92,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
         "the same by version 2's letter (least to largest)",
         within(0.9, 1.1),
     ),
-    code=("lwcore.inference.windows", "lwcore.decay.fit_decay"),
+    code=("lwcore.inference.windows", "lwcore.window.fit_decay"),
     fair="By Eq. (37) itself N(ℓ) does not grow with the lag in these cells, for its noise falls with the envelope.",
     counterexample="ConstGate and SharedGate in the run paper-v2: by Eq. (37) the slope is at most {0.high:.2g} of that.",
     reported=True,

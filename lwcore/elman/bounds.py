@@ -1,10 +1,12 @@
-"""Right-hand sides of the companion's approximation and convergence results.
+"""Constants of a neuron, and the right-hand sides of the approximation and convergence results.
 
-A `Problem` holds what they share. Each result is a `Bound`: its terms by name, as natural logarithms, because beyond the cut-off ``α_m σ₁
-= 1`` they grow exponentially with T. Width and radii are arguments; a radius left out is the least allowed, ν̄.
+The companion's letters and the names here: μ_{0,t}, μ_{1,t} ``log_mu``; L_t, β_t ``lipschitz`` and
+``smoothness`` of ``Θ_i ↦ H_t``; Λ_t, γ_t the same of ``Θ_i ↦ W_ii H_t``; ``α_m ≥ |W_ii|``
+``recurrent_bound``. Beyond the cut-off ``α_m σ₁ = 1`` all grow exponentially with t, so everything
+is kept as a natural logarithm. Radii left out are the least allowed, (ν̄_w, ν̄_u).
 
-``as_printed=True`` gives a formula as it stands; ``as_printed=False`` one whose proof closes, built on the constants that hold
-(`lwcore.elman.constants`). Where they differ, each function says how.
+``as_printed=True`` gives a formula as it stands in the companion, ``as_printed=False`` one whose
+proof closes, built on the constants that hold. Where they differ, each function says how.
 """
 
 from __future__ import annotations
@@ -13,52 +15,127 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from lwcore.arguments import flag, instance_of, integer_in, real_in
-from lwcore.elman.activations import Activation
-from lwcore.elman.constants import LocalConstants, local_constants, log_output_bound, log_sum, log_target_bound, smooth
-from lwcore.elman.network import checked_radii, even_width
+from lwcore.elman.network import Activation, activation_named, checked_radii, even_width
 
 Radii = tuple[float, float]
 
 
+def log_mu(z: float, length: int) -> tuple[float, float]:
+    """Return ``log Σ_{k<t} z^k`` and ``log Σ_{k<t} (k + 1) z^k``, the logarithms of μ_{0,t}, μ_{1,t}.
+
+    Implements C&E Eqs. (10) and (30), which are the same.
+    """
+    k = np.arange(integer_in("length", length, 1))
+    powers = k * math.log(real_in("z", z, "(0, inf)"))
+    return log_sum(*powers), log_sum(*(powers + np.log1p(k)))
+
+
+def log_sum(*terms: float) -> float:
+    """Return the logarithm of a sum from the logarithms of its terms."""
+    return float(np.logaddexp.reduce(terms))
+
+
+class LocalConstants(NamedTuple):
+    """Logarithms of L_t and β_t, of a neuron's state, and Λ_t and γ_t, of its weight times state."""
+
+    log_lipschitz: float
+    log_smoothness: float
+    log_product_lipschitz: float
+    log_product_smoothness: float
+
+
+def local_constants(
+    activation: str | Activation,
+    recurrent_bound: float,
+    length: int,
+    dimension: int,
+    *,
+    alpha: float | None = None,
+    as_printed: bool = True,
+) -> LocalConstants:
+    """Return L_t, β_t, Λ_t and γ_t. Implements C&E Eq. (31), C&E Lemma 1 and C&E Lemma 2.
+
+    The dimension enters the printed β_t only; so does α, in places of α_m (None for α_m there,
+    too). What is printed and what holds (``as_printed=False``) differ thus:
+
+    * L_t: printed is a bound on the *square* of the gradient's norm, for its root: too small if < 1.
+    * β_t: two of the printed second derivatives are wrong, which surplus elsewhere covered where it
+      was tried. What holds does not grow with d: the recursion of the Hessian, ``Q_t = σ″ A Aᵀ +
+      σ′ (W Q_{t−1} + e_w G_{t−1}ᵀ + G_{t−1} e_wᵀ)``, term by term in Frobenius's norm.
+    * Λ_t: ``σ₀ + α_m L_t``; the printed √2 (σ₀ + 1 + α_m L_t) is larger, but for too small an L_t.
+    * γ_t: ``2 L_t + α_m β_t``; the printed √2 (L_t + α_m β_t) has the mixed derivative once too few.
+    """
+    sigma = activation_named(activation, smooth=True)
+    bound = real_in("recurrent_bound", recurrent_bound, "(0, inf)")
+    length, dimension = integer_in("length", length, 1), integer_in("dimension", dimension, 1)
+    inner = math.log(bound if alpha is None else real_in("alpha", alpha, "(0, inf)"))
+    s0, s1, s2 = map(math.log, (sigma.bound, sigma.slope_bound, sigma.curvature_bound))
+    outer, two, features = math.log(bound), math.log(2), math.log(sigma.bound**2 + 1)
+    mu0, mu1 = log_mu(bound * sigma.slope_bound, length)
+    if not flag("as_printed", as_printed):
+        powers = np.arange(length) * (outer + s1)
+        later = np.logaddexp.accumulate(powers)[::-1]  # log μ_{0,t−k}
+        bent = powers + s2 + features + 2 * later
+        mixed = powers[:-1] + two + 2 * s1 + features / 2 + later[1:]
+        lipschitz, smoothness = mu0 + features / 2 + s1, log_sum(*bent, *mixed)
+        product = log_sum(s0, outer + lipschitz)
+        smooth_product = log_sum(two + lipschitz, outer + smoothness)
+        return LocalConstants(lipschitz, smoothness, product, smooth_product)
+    lipschitz = 2 * mu0 + features + 2 * s1
+    club = s2 + log_sum(inner + s1 + mu0, 0) + mu1
+    diamond = log_sum(2 * s1 + 2 * mu0, s0 + s1 + mu0 + mu1)
+    heart = mu1 + log_sum(s1, s2, inner + s1 + s2 + mu0)
+    spade = log_sum(2 * s1 + 2 * mu0, s0 + club)
+    d = math.log(dimension)
+    smoothness = log_sum(d + club, d / 2 + diamond, d / 2 + heart, spade)
+    product = two / 2 + log_sum(s0, 0, outer + lipschitz)
+    smooth_product = two / 2 + log_sum(lipschitz, outer + smoothness)
+    return LocalConstants(lipschitz, smoothness, product, smooth_product)
+
+
+def log_output_bound(log_lipschitz: float, recurrent_radius: float, input_radius: float) -> float:
+    """Return ``log F^max = log(L_T √(ρ_w² + ρ_u²))``, of a bound on every output within the radii.
+
+    Implements C&E Proposition 6, first part. It holds with a true Lipschitz constant; with the
+    printed L_T of the logistic activation it does not.
+    """
+    rho_w = real_in("recurrent_radius", recurrent_radius, "[0, inf)")
+    rho_u = real_in("input_radius", input_radius, "[0, inf)")
+    radius = real_in("√(ρ_w² + ρ_u²)", math.hypot(rho_w, rho_u), "(0, inf)")
+    return real_in("log_lipschitz", log_lipschitz, "(-inf, inf)") + math.log(radius)
+
+
 @dataclass(frozen=True)
 class Problem:
-    """A learning problem: a target from the class C&E Eq. (9), and the data.
+    """A learning problem: a target from the class C&E Eq. (9), and the data."""
 
-    Attributes:
-        activation: A smooth activation, or its name.
-        alpha: Size α > 0 of the recurrent weights at the start; the theorems ask for α < 1.
-        length: Sequence length T ≥ 1.
-        dimension: Dimension d ≥ 1 of an input.
-        recurrent_bound: ν̄_w ≥ 0, supremum of the transport map v_w.
-        input_bound: ν̄_u ≥ 0, supremum of ‖v_u‖; not both may be 0.
-        sequences: Number n ≥ 1 of training sequences.
-        failure: Probability δ in (0, 1) with which a bound may fail, over the random start.
-    """
-
-    activation: str | Activation
-    alpha: float
-    length: int
-    dimension: int
-    recurrent_bound: float
-    input_bound: float
-    sequences: int = 1
-    failure: float = 0.05
+    activation: str | Activation  # smooth, or its name
+    alpha: float  # α > 0, size of the recurrent weights at the start; the theorems ask for α < 1
+    length: int  # T ≥ 1
+    dimension: int  # d ≥ 1, of an input
+    recurrent_bound: float  # ν̄_w ≥ 0, supremum of the transport map v_w
+    input_bound: float  # ν̄_u ≥ 0, supremum of ‖v_u‖; not both may be 0
+    sequences: int = 1  # n ≥ 1, of training
+    failure: float = 0.05  # δ in (0, 1), probability that a bound fails, over the random start
 
     def __post_init__(self) -> None:
         """Check everything."""
-        smooth(self.activation)
-        for name, interval in (("alpha", "(0, inf)"), ("recurrent_bound", "[0, inf)"), ("input_bound", "[0, inf)"), ("failure", "(0, 1)")):
-            real_in(name, getattr(self, name), interval)
+        activation_named(self.activation, smooth=True)
+        real_in("alpha", self.alpha, "(0, inf)")
+        real_in("failure", self.failure, "(0, 1)")
+        for name in ("recurrent_bound", "input_bound"):
+            real_in(name, getattr(self, name), "[0, inf)")
         for name in ("length", "dimension", "sequences"):
             integer_in(name, getattr(self, name), 1)
-        if not self.norm:
-            raise ValueError("recurrent_bound = input_bound = 0: one must be above 0, else the target is 0.")
+        real_in("√(recurrent_bound² + input_bound²)", self.norm, "(0, inf)")  # else the target is 0
 
     @property
     def sigma(self) -> Activation:
         """The activation σ itself."""
-        return smooth(self.activation)
+        return activation_named(self.activation)
 
     @property
     def norm(self) -> float:
@@ -67,36 +144,33 @@ class Problem:
 
     @property
     def log_union(self) -> float:
-        """``log √log(2nT/δ)``, for a bound that holds at all steps of all sequences at once."""
+        """``log √log(2nT/δ)``, for a bound on all steps of all sequences at once."""
         return 0.5 * math.log(math.log(2 * self.sequences * self.length / self.failure))
 
     @property
     def log_summand(self) -> float:
-        """Log of the largest size of a neuron's share in the target; the same as ``log y^max``."""
-        return log_target_bound(self.activation, self.alpha, self.length, self.recurrent_bound, self.input_bound)
+        """Log of the largest share of a neuron in the target, ``σ₁ μ_{0,T}(α σ₁) (ν̄_u + σ₀ ν̄_w)``.
+
+        Also ``log y^max``, of a bound on all targets of the class: implements C&E Proposition 6,
+        second part.
+        """
+        ratio, reach = self.alpha * self.sigma.slope_bound, self.sigma.bound * self.recurrent_bound
+        size = math.log(self.sigma.slope_bound) + math.log(self.input_bound + reach)
+        return size + log_mu(ratio, self.length)[0]
 
     def radii(self, radii: Radii | None) -> Radii:
-        """Return projection radii after checking that they are at least (ν̄_w, ν̄_u), which they are by default."""
-        if radii is None:
-            return self.recurrent_bound, self.input_bound
-        for i, (radius, least) in enumerate(zip(checked_radii(radii, "[0, inf)"), (self.recurrent_bound, self.input_bound), strict=True)):
-            if not radius >= least:
-                raise ValueError(f"radii[{i}] = {radius!r}: must be at least the transport map's bound, {least!r}.")
-        return radii
+        """Return projection radii, by default (ν̄_w, ν̄_u), after checking that none is below these."""
+        least = self.recurrent_bound, self.input_bound
+        return least if radii is None else checked_radii(radii, *(f"[{low}, inf)" for low in least))
 
     def constants(self, recurrent_bound: float, as_printed: bool) -> LocalConstants:
         """Return L_T, β_T, Λ_T and γ_T for recurrent weights up to α_m."""
-        return local_constants(
-            self.activation, recurrent_bound, self.length, self.dimension, alpha=self.alpha if as_printed else None, as_printed=as_printed
-        )
+        place = (self.activation, recurrent_bound, self.length, self.dimension)
+        return local_constants(*place, alpha=self.alpha, as_printed=as_printed)
 
 
 class Bound(NamedTuple):
-    """A right-hand side.
-
-    Attributes:
-        log_terms: Natural logarithm of each of its summands, by name.
-    """
+    """A right-hand side: the natural logarithm of each of its summands, by name."""
 
     log_terms: dict[str, float]
 
@@ -112,204 +186,135 @@ class Bound(NamedTuple):
 
 
 def approximation_bound(problem: Problem, width: int, *, as_printed: bool = True) -> Bound:
-    """Bound ``|F̃_T − F^Lin_T|`` at one input. Implements C&E Proposition 3.
+    """Bound ``|F̃_T − F^Lin_T|`` at one input with probability 1 − δ. Implements C&E Proposition 3.
 
-    As printed, ``2 B √(log(1/δ)/m)`` with ``B = μ_{0,T}(ασ₁) σ₁ (ν̄_u + σ₀ ν̄_w)``, for the best point of the ball, which may change with
-    input and step. The proof looks at the transported point, where two sides count: ``2 B √(log(2/δ)/m)`` (it has a further √2, from a
-    loose use of Hoeffding's inequality). C&E Proposition 5 needs one point for all inputs and steps, so it is the second that it rests
-    on.
-
-    Args:
-        problem: The problem.
-        width: Number m of neurons, even.
-        as_printed: False for the transported point.
-
-    Returns:
-        The bound, met with probability 1 − δ.
+    As printed, ``2 B √(log(1/δ)/m)`` with ``B = μ_{0,T}(ασ₁) σ₁ (ν̄_u + σ₀ ν̄_w)``, for the best point
+    of the ball, which may change with input and step. The proof looks at the transported point,
+    where two sides count, ``2 B √(log(2/δ)/m)``, and on which C&E Proposition 5 rests.
     """
-    instance_of("problem", problem, Problem)
-    flag("as_printed", as_printed)
-    width = even_width("width", width)
+    width = _checked(problem, width, as_printed)
     chances = math.log((1 if as_printed else 2) / problem.failure)
-    return Bound({"approximation": math.log(2) + problem.log_summand + 0.5 * math.log(chances / width)})
+    term = math.log(2) + problem.log_summand + 0.5 * math.log(chances / width)
+    return Bound({"approximation": term})
 
 
 def linearisation_bound(problem: Problem, width: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
-    """Bound ``|F_T − F^Lin_T|`` at every Θ within the radii. Implements C&E Proposition 4.
+    """Bound ``|F_T − F^Lin_T|`` at every Θ within the radii, surely. Implements C&E Proposition 4.
 
-    As printed, ``2 (Λ_T² σ₂ + γ_T σ₁) (ρ_w² + ρ_u²)/√m``, the displacement at its largest. Smoothness of the state itself gives
-    ``β_T (ρ_w² + ρ_u²)/(2√m)`` at once, without Λ_T and γ_T (``as_printed=False``): Taylor's remainder, neuron by neuron.
-
-    Args:
-        problem: The problem.
-        width: Number m of neurons, even.
-        radii: (ρ_w, ρ_u), such that ``|W_ii − W_ii(0)| ≤ ρ_w/√m`` and ``‖U_i − U_i(0)‖ ≤ ρ_u/√m``; None for (ν̄_w, ν̄_u).
-        as_printed: False for the direct bound.
-
-    Returns:
-        The bound, which holds surely.
+    As printed, ``2 (Λ_T² σ₂ + γ_T σ₁) (ρ_w² + ρ_u²)/√m``, the displacement at its largest. Taylor's
+    remainder, neuron by neuron, gives ``β_T (ρ_w² + ρ_u²)/(2√m)`` at once (``as_printed=False``).
     """
-    instance_of("problem", problem, Problem)
-    flag("as_printed", as_printed)
-    width, (rho_w, rho_u) = even_width("width", width), problem.radii(radii)
+    width, (rho_w, rho_u) = _checked(problem, width, as_printed), problem.radii(radii)
     error = _linearisation(problem, problem.alpha + rho_w / width**0.5, as_printed)
-    return Bound({"linearisation": error + 2 * math.log(math.hypot(rho_w, rho_u)) - 0.5 * math.log(width)})
+    square = 2 * math.log(math.hypot(rho_w, rho_u))
+    return Bound({"linearisation": error + square - 0.5 * math.log(width)})
 
 
 def network_approximation_bound(problem: Problem, width: int, *, as_printed: bool = True) -> Bound:
-    """Bound ``|F̃_t − F_t|`` of the transported network at all steps of all sequences. Implements C&E Proposition 5.
+    """Bound ``|F̃_t − F_t|`` of the transported network at all steps of all sequences.
 
-    Its first term, with ``log(2nT/δ)``, is what the union of two-sided bounds gives. The second is that of `linearisation_bound`.
-
-    Args:
-        problem: The problem.
-        width: Number m of neurons, even.
-        as_printed: False for the linearisation error that needs no Λ_T and γ_T.
-
-    Returns:
-        The bound, met with probability 1 − δ.
+    Implements C&E Proposition 5, which holds with probability 1 − δ: the union of two-sided bounds,
+    and `linearisation_bound`, printed or not.
     """
-    instance_of("problem", problem, Problem)
-    flag("as_printed", as_printed)
-    width = even_width("width", width)
+    width = _checked(problem, width, as_printed)
     first = math.log(2) + problem.log_summand + problem.log_union - 0.5 * math.log(width)
-    return Bound({"approximation": first, **linearisation_bound(problem, width, as_printed=as_printed).log_terms})
+    second = linearisation_bound(problem, width, as_printed=as_printed).log_terms
+    return Bound({"approximation": first, **second})
 
 
 def theorem_1(problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
-    """Bound the least risk of projected descent with ``η = 1/(T√τ)``. Implements C&E Eqs. (18) and (19), C&E Theorem 1.
+    """Bound the least risk of projected descent with ``η = 1/(T√τ)``, with probability 1 − δ.
 
-    As printed, ``T/√τ (‖ν̄‖²/2 + L²φ²/2) + Tφ err/√m`` with ``φ = F^max + y^max``. Its proof descends on half the risk C&E Eq. (1);
-    descent on the risk itself, C&E Eq. (5), has twice the gradient, and the same proof gives ``T/√τ (‖ν̄‖²/4 + L²φ²) + Tφ err/√m``
-    (``as_printed=False``). In err the printed first term is ``L_T ‖ν̄‖ √log(2nT/δ)``, where C&E Proposition 5 has ``2 μ_{0,T} σ₁ (ν̄_u +
-    σ₀ ν̄_w) √log(2nT/δ)``.
-
-    Args:
-        problem: The problem, with α in (0, 1).
-        width: Number m of neurons, even.
-        steps: Number τ ≥ 1 of steps.
-        radii: Projection radii (ρ_w, ρ_u), at least (ν̄_w, ν̄_u); None for these.
-        as_printed: False for the bound on descent as C&E Eq. (1) and C&E Eq. (5) have it.
-
-    Returns:
-        The bound, met with probability 1 − δ.
+    Implements C&E Eqs. (18) and (19), C&E Theorem 1, for α in (0, 1). As printed, with
+    ``φ = F^max + y^max``, it is ``T/√τ (‖ν̄‖²/2 + L²φ²/2) + Tφ err/√m``. Its proof descends on half
+    the risk C&E Eq. (1); descent on the risk itself, C&E Eq. (5), has twice the gradient, and the
+    same proof gives ``T/√τ (‖ν̄‖²/4 + L²φ²) + Tφ err/√m`` (``as_printed=False``). In err the printed
+    first term is ``L_T ‖ν̄‖ √log(2nT/δ)``, where C&E Proposition 5 has ``2 μ_{0,T} σ₁ (ν̄_u + σ₀ ν̄_w)``
+    in the place of ``L_T ‖ν̄‖``.
     """
-    instance_of("problem", problem, Problem)
-    flag("as_printed", as_printed)
-    _inside(problem)
-    width, steps, (rho_w, rho_u) = even_width("width", width), integer_in("steps", steps, 1), problem.radii(radii)
+    width, (rho_w, rho_u) = _checked(problem, width, as_printed), problem.radii(radii)
+    real_in("alpha", problem.alpha, "(0, 1)")
     alpha_m = problem.alpha + rho_w / width**0.5
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
     log_phi = log_sum(log_output_bound(log_l, rho_w, rho_u), problem.log_summand)
-    early = math.log(problem.length) - 0.5 * math.log(steps)
+    early = math.log(problem.length) - 0.5 * math.log(integer_in("steps", steps, 1))
     late = math.log(problem.length) + log_phi - 0.5 * math.log(width)
+    halves, quarters = (math.log(2), math.log(2)) if as_printed else (0.0, math.log(4))
+    terms = {
+        "initial distance": early + 2 * math.log(problem.norm) - quarters,
+        "gradient": early + 2 * log_l + 2 * log_phi - halves,
+    }
     errors = _errors(problem, alpha_m, 2 * math.log(math.hypot(rho_w, rho_u)), as_printed)
-    return Bound(
-        {
-            "initial distance": early + 2 * math.log(problem.norm) - math.log(2 if as_printed else 4),
-            "gradient": early + 2 * log_l + 2 * log_phi - (math.log(2) if as_printed else 0),
-            **{name: late + term for name, term in errors.items()},
-        }
-    )
-
-
-def parts(bound: Bound) -> tuple[float, float]:
-    """Return the logarithms of the two parts of C&E Theorem 1: what shrinks with the number of steps, and what shrinks with the width."""
-    early = ("initial distance", "gradient")
-    kinds = early, [name for name in bound.log_terms if name not in early]
-    steps, width = (log_sum(*(bound.log_terms[name] for name in kind)) for kind in kinds)
-    return steps, width
+    return Bound(terms | {name: late + term for name, term in errors.items()})
 
 
 def corollary_1(problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
-    """Bound the risk at the average iterate of projected descent. Implements C&E Corollary 1.
+    """Bound the risk at the average iterate of τ ≥ 2 steps of projected descent.
 
-    Four times the bound of C&E Theorem 1, and the price of going to the linearised model and back. As printed, that price is
-    ``6 (Λ_T² σ₂ + γ_T σ₁) (ρ_w² + ρ_u²)/m``. The linearisation error enters squared and at every step: it is ``6 T`` times the square of
-    C&E Proposition 4's bound (``as_printed=False``).
-
-    Args:
-        problem: The problem, with α in (0, 1).
-        width: Number m of neurons, even.
-        steps: Number τ ≥ 2 of steps.
-        radii: Projection radii (ρ_w, ρ_u), at least (ν̄_w, ν̄_u); None for these.
-        as_printed: False for the repaired price and the bounds that hold.
-
-    Returns:
-        The bound, met with probability 1 − δ.
+    Implements C&E Corollary 1: four times the bound of C&E Theorem 1, and the price of going to the
+    linear model and back. As printed, that is ``6 (Λ_T² σ₂ + γ_T σ₁) (ρ_w² + ρ_u²)/m``. But the
+    linearisation error enters squared and at every step: ``6 T`` times the square of C&E
+    Proposition 4's bound (``as_printed=False``).
     """
-    instance_of("problem", problem, Problem)
-    flag("as_printed", as_printed)
-    first = theorem_1(problem, width, integer_in("steps", steps, 2), radii, as_printed=as_printed)
+    integer_in("steps", steps, 2)
+    first = theorem_1(problem, width, steps, radii, as_printed=as_printed).log_terms
     once = linearisation_bound(problem, width, radii, as_printed=as_printed).log
-    if as_printed:
-        price = math.log(3) + once - 0.5 * math.log(width)
-    else:
+    price = math.log(3) + once - 0.5 * math.log(width)
+    if not as_printed:
         price = math.log(6 * problem.length) + 2 * once
-    return Bound({name: math.log(4) + term for name, term in first.log_terms.items()} | {"there and back": price})
+    terms = {name: math.log(4) + term for name, term in first.items()}
+    return Bound(terms | {"there and back": price})
 
 
 class TrainingPlan(NamedTuple):
-    """What C&E Theorem 2 asks for and promises, as natural logarithms.
+    """What C&E Theorem 2 asks for and promises, as natural logarithms."""
 
-    Attributes:
-        log_radius: log λ, the distance (times √m) that no neuron leaves before the last step.
-        log_step_size: log η, the largest step size.
-        log_width: log m, the least width.
-        log_steps: log τ₀, the number of steps after which to stop.
-        log_risk: Logarithm of the promised least risk.
-    """
-
-    log_radius: float
-    log_step_size: float
-    log_width: float
-    log_steps: float
-    log_risk: float
+    log_radius: float  # of λ, the distance (times √m) that no neuron leaves before the last step
+    log_step_size: float  # of η, the largest
+    log_width: float  # of m, the least
+    log_steps: float  # of τ₀, after which to stop
+    log_risk: float  # of the least risk that is promised
 
 
 def theorem_2(problem: Problem, error: float, *, as_printed: bool = True) -> TrainingPlan:
-    """Return step size, width, number of steps and promised risk of descent without projection. Implements C&E Theorem 2.
+    """Return what descent without projection asks for and promises, for a target error ε > 0.
 
-    Implements C&E Eqs. (26) and (28), the promise and the number of steps.
+    Implements C&E Theorem 2, for α in (0, 1). Implements C&E Eqs. (26) and (28), the promise and
+    the number of steps.
 
-    As printed, the promise is ``9ε/4``, with ``λ = L_T ‖ν̄‖²/√ε``. Three steps of its proof do not close: λ has lost the proof's √T, and
-    neurons do leave the printed radius before τ₀; ``Σ_t |error_t|`` is taken for the root of the risk, which costs another √T in the width;
-    and ``(√R − √ε/2)² ≥ R − ε/4`` fails for every R > ε/4. With these mended (``as_printed=False``), m has ``T err²`` in the place of
-    err²; then ``q = err √(T/m) ≤ √(2ε)`` and ``η T²L²φ² ≤ ε/2`` give ``mean (√R − q/2)² ≤ ‖ν̄‖²/(4ητ₀) + ε``, so that the best step has
-    ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε = 5.17 ε``, for descent on C&E Eq. (1) itself. C&E Eq. (27) has √ε/2 in the place of ``q/2 ≤ √(ε/2)``
-    and ε/2 in the place of ε, as it leaves out the steps' own length; from it as it stands follows 3.61 ε.
-
-    Args:
-        problem: The problem, with α in (0, 1).
-        error: Target error ε > 0.
-        as_printed: False for the repaired version.
-
-    Returns:
-        The plan.
+    As printed, the promise is ``9ε/4``, with ``λ = L_T ‖ν̄‖²/√ε``. Three steps of its proof do not
+    close: λ has lost the proof's √T, and neurons do leave the printed radius before τ₀;
+    ``Σ_t |error_t|`` is taken for the root of the risk, which costs another √T in the width; and
+    ``(√R − √ε/2)² ≥ R − ε/4`` fails for every R > ε/4. With these mended (``as_printed=False``), m
+    has ``T err²`` in the place of err²; then ``q = err √(T/m) ≤ √(2ε)`` and ``η T²L²φ² ≤ ε/2`` give
+    ``mean (√R − q/2)² ≤ ‖ν̄‖²/(4ητ₀) + ε``, so that the best step has
+    ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε = 5.17 ε``, for descent on C&E Eq. (1) itself.
     """
     instance_of("problem", problem, Problem)
-    flag("as_printed", as_printed)
-    _inside(problem)
-    log_error = math.log(real_in("error", error, "(0, inf)"))
-    alpha_target = problem.alpha + math.sqrt(2 * error)
-    log_l = problem.constants(alpha_target, as_printed).log_lipschitz
-    length = math.log(problem.length)
-    log_radius = log_l + 2 * math.log(problem.norm) - 0.5 * log_error + (0 if as_printed else length / 2)
-    log_phi = log_sum(log_l + log_radius + 0.5 * math.log(2), problem.log_summand)
-    log_step = log_error - math.log(2) - 2 * (length + log_l + log_phi)
-    errors = log_sum(*_errors(problem, alpha_target, 2 * log_radius + math.log(2), as_printed).values())
-    log_width = log_sum(2 * errors + (0 if as_printed else length), 2 * log_radius) - math.log(2) - log_error
-    log_steps = 2 * math.log(problem.norm) - 2 * math.log(math.sqrt(2) + 1) - log_step - log_error
-    factor = 9 / 4 if as_printed else (math.sqrt(0.5) + math.sqrt((1 + math.sqrt(2)) ** 2 / 4 + 1)) ** 2
-    return TrainingPlan(log_radius, log_step, log_width, log_steps, log_error + math.log(factor))
+    real_in("alpha", problem.alpha, "(0, 1)")
+    log_error, two = math.log(real_in("error", error, "(0, inf)")), math.log(2)
+    log_t, log_norm = math.log(problem.length), math.log(problem.norm)
+    lost = 0.0 if flag("as_printed", as_printed) else log_t
+    alpha_m = problem.alpha + math.sqrt(2 * error)
+    log_l = problem.constants(alpha_m, as_printed).log_lipschitz
+    log_radius = log_l + 2 * log_norm - 0.5 * log_error + lost / 2
+    log_phi = log_sum(log_l + log_radius + two / 2, problem.log_summand)
+    log_step = log_error - two - 2 * (log_t + log_l + log_phi)
+    errors = _errors(problem, alpha_m, 2 * log_radius + two, as_printed).values()
+    log_width = log_sum(2 * log_sum(*errors) + lost, 2 * log_radius) - two - log_error
+    log_steps = 2 * log_norm - 2 * math.log(math.sqrt(2) + 1) - log_step - log_error
+    mended = (math.sqrt(0.5) + math.sqrt((1 + math.sqrt(2)) ** 2 / 4 + 1)) ** 2
+    log_risk = log_error + math.log(9 / 4 if as_printed else mended)
+    return TrainingPlan(log_radius, log_step, log_width, log_steps, log_risk)
 
 
 def _errors(problem: Problem, alpha_m: float, log_square: float, as_printed: bool) -> dict[str, float]:
-    """Return the terms of C&E Eq. (19), as logarithms, from the logarithm of ρ_w² + ρ_u²."""
-    constants = problem.constants(alpha_m, as_printed)
-    approximation = constants.log_lipschitz + math.log(problem.norm) if as_printed else math.log(2) + problem.log_summand
+    """Return the logarithms of the terms of C&E Eq. (19), from that of ρ_w² + ρ_u²."""
+    constants, approximation = problem.constants(alpha_m, as_printed), problem.log_summand
+    if as_printed:
+        approximation = constants.log_lipschitz + math.log(problem.norm) - math.log(2)
     return {
-        "approximation": approximation + problem.log_union,
+        "approximation": math.log(2) + approximation + problem.log_union,
         "linearisation": _linearisation(problem, alpha_m, as_printed) + log_square,
         "change of features": math.log(2) + constants.log_smoothness + log_square,
     }
@@ -321,9 +326,12 @@ def _linearisation(problem: Problem, alpha_m: float, as_printed: bool) -> float:
     if not as_printed:
         return constants.log_smoothness - math.log(2)
     products = 2 * constants.log_product_lipschitz + math.log(sigma.curvature_bound)
-    return math.log(2) + log_sum(products, constants.log_product_smoothness + math.log(sigma.slope_bound))
+    bent = constants.log_product_smoothness + math.log(sigma.slope_bound)
+    return math.log(2) + log_sum(products, bent)
 
 
-def _inside(problem: Problem) -> None:
-    """Check that α lies in (0, 1), for the theorems."""
-    real_in("alpha", problem.alpha, "(0, 1)")
+def _checked(problem: Problem, width: int, as_printed: bool) -> int:
+    """Return the width after checking the arguments that all bounds share."""
+    instance_of("problem", problem, Problem)
+    flag("as_printed", as_printed)
+    return even_width("width", width)

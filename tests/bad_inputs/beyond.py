@@ -7,7 +7,7 @@ import numpy as np
 from book.chapters import agreement, calibration, clipping, frontier, mixtures, prediction, regimes, resampling, robust, spectra, starts
 from lwcore import inference
 from lwcore.config import Config
-from lwcore.decay import DecayLaw
+from lwcore.window import DecayLaw
 from tests.bad_inputs.labelled import labelled, results
 from tests.bad_inputs.networks import NETWORK
 from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, numbers, object_of, real, word, wrong

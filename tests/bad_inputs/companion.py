@@ -19,15 +19,18 @@ from book.chapters import (
 from book.chapters import (
     elman_measured as measured,
 )
-from lwcore.decay import DecayLaw
-from lwcore.elman import activations, bounds, constants, descent, gradients, kernel, network, transport
+from book.chapters import (
+    elman_spaces as spaces,
+)
+from lwcore.elman import bounds, descent, kernel, network
+from lwcore.window import DecayLaw
 from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, numbers, object_of, real, shaped, word, wrong
 from tests.bad_inputs.theory import NEGATIVE
 
 NET = network.symmetric_initialisation(4, 2, 0.5, np.random.default_rng(0))
 SEQUENCES = np.full((2, 3, 2), 0.5)
 PROBLEM = bounds.Problem("tanh", 0.5, 3, 2, 1.0, 1.0)
-MAPS = transport.TransportMaps(np.sign, np.zeros_like, 1.0, 1.0)
+MAPS = kernel.TransportMaps(np.sign, np.zeros_like, 1.0, 1.0)
 CASE = measured.Study(PROBLEM, MAPS, SEQUENCES, np.zeros((2, 3)), 0.0)
 RUN = descent.Descent(NET, NET, np.zeros(2), np.zeros(2), np.zeros(2))
 SCALING = measured.Scaling(np.array([2.0, 4.0]), np.ones((2, 3)))
@@ -64,17 +67,14 @@ RADII = Argument(
         Bad(("1", 1.0), TypeError, "'1'"),
     ),
 )
-SAMPLES = integer(64, 64)
 TOLERANCE = real(1e-2, "(0, inf)")
-RNG_OR_NONE = Argument(None, tuple(bad for bad in generator().bad if bad.value is not None))
 LOG_F = numbers([-1.0, -2.0], np.nan, np.inf)
 BUDGETS = array([1.0], NEGATIVE)
 net, problem, case, maps = (object_of(good) for good in (NET, PROBLEM, CASE, MAPS))
 
 DOORS = [
-    Door(activations.TANH.slope, z=numbers([1.0])),
-    Door(activations.TANH.curvature, z=numbers([1.0])),
-    Door(activations.activation_named, activation=ACTIVATION),
+    Door(network.TANH.slope, z=numbers([1.0])),
+    Door(network.TANH.curvature, z=numbers([1.0])),
     Door(
         network.ElmanNetwork,
         parameters=array(
@@ -94,15 +94,13 @@ DOORS = [
     Door(network.empirical_risk, network=net, inputs=INPUTS, targets=TARGETS),
     Door(network.even_width, {"value": "width"}, name="width", value=WIDTH),
     Door(network.checked_inputs, inputs=ANY_INPUTS),
-    Door(network.checked_targets, targets=TARGETS, inputs=SEQUENCES),
-    Door(network.checked_radii, radii=RADII, interval="(0, inf)"),
-    Door(network.parameters_like, network=NET, parameters=PARAMETERS),
-    Door(gradients.hidden_gradients, network=net, inputs=INPUTS),
-    Door(gradients.output_gradients, network=net, inputs=INPUTS),
-    Door(gradients.risk_gradient, network=net, inputs=INPUTS, targets=TARGETS),
-    Door(gradients.linear_model, initial=net, parameters=PARAMETERS, inputs=INPUTS),
+    Door(network.checked_radii, radii=RADII),
+    Door(network.hidden_gradients, network=net, inputs=INPUTS),
+    Door(network.output_gradients, network=net, inputs=INPUTS),
+    Door(descent.risk_gradient, network=net, inputs=INPUTS, targets=TARGETS),
+    Door(network.linear_model, initial=net, parameters=PARAMETERS, inputs=INPUTS),
     Door(descent.gradient_descent, initial=net, inputs=INPUTS, targets=TARGETS, step_size=SIZE, steps=integer(1, 1), radii=RADII),
-    Door(RUN.exit_time, recurrent_radius=SIZE, input_radius=SIZE),
+    Door(measured.exit_time, run=object_of(RUN), radius=SIZE),
     Door(
         kernel.finite_kernel,
         network=net,
@@ -116,34 +114,30 @@ DOORS = [
         activation=ACTIVATION,
         as_printed=PRINTED,
         tolerance=TOLERANCE,
-        samples=SAMPLES,
-        rng=RNG_OR_NONE,
     ),
-    Door(kernel.class_kernel, inputs=ANY_INPUTS, alpha=SIZE, activation=ACTIVATION, tolerance=TOLERANCE),
-    Door(kernel.least_norm, kernel=shaped(np.eye(2), (2,), (2, 3), (3, 3)), values=array([1.0, 2.0])),
+    Door(spaces.class_kernel, inputs=ANY_INPUTS, alpha=SIZE, activation=ACTIVATION, tolerance=TOLERANCE),
+    Door(spaces.least_norm, kernel=shaped(np.eye(2), (2,), (2, 3), (3, 3)), values=array([1.0, 2.0])),
     Door(
-        transport.TransportMaps,
+        kernel.TransportMaps,
         recurrent=object_of(np.sign),
         inputs=object_of(np.sign),
         recurrent_bound=RADIUS,
         input_bound=RADIUS,
         directions=array([[1.0, 0.0]], Bad([1.0], ValueError, r"\(1,\)"), none=True),
     ),
-    Door(transport.transported, initial=net, maps=maps),
+    Door(kernel.transported, initial=net, maps=maps),
     Door(
-        transport.transport_target,
+        kernel.transport_target,
         maps=maps,
         inputs=ANY_INPUTS,
         alpha=SIZE,
         activation=ACTIVATION,
         tolerance=TOLERANCE,
-        samples=SAMPLES,
-        rng=RNG_OR_NONE,
     ),
-    Door(transport.transport_norm, maps=maps, dimension=integer(2, 1), alpha=SIZE, tolerance=TOLERANCE, samples=SAMPLES, rng=RNG_OR_NONE),
-    Door(constants.log_mu, z=SIZE, length=integer(3, 1)),
+    Door(spaces.transport_norm, maps=maps, dimension=integer(2, 1), alpha=SIZE, tolerance=TOLERANCE),
+    Door(bounds.log_mu, z=SIZE, length=integer(3, 1)),
     Door(
-        constants.local_constants,
+        bounds.local_constants,
         activation=SMOOTH,
         recurrent_bound=SIZE,
         length=integer(3, 1),
@@ -151,9 +145,8 @@ DOORS = [
         alpha=SIZE,
         as_printed=PRINTED,
     ),
-    Door(constants.log_output_bound, log_lipschitz=real(1.0, "(-inf, inf)"), recurrent_radius=RADIUS, input_radius=RADIUS),
-    Door(constants.log_target_bound, activation=SMOOTH, alpha=SIZE, length=integer(3, 1), recurrent_bound=RADIUS, input_bound=RADIUS),
-    Door(constants.smooth, activation=SMOOTH),
+    Door(bounds.log_output_bound, log_lipschitz=real(1.0, "(-inf, inf)"), recurrent_radius=RADIUS, input_radius=RADIUS),
+    Door(network.activation_named, activation=ACTIVATION),
     Door(
         bounds.Problem,
         activation=SMOOTH,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from book.chapters import aggregation, modes
-from lwcore import bounds, decay, window
+from lwcore import bounds, window
 from lwcore.stable import SymmetricStable, fit, goodness_of_fit
 from tests.bad_inputs.rows import Bad, Door, array, generator, integer, lags, numbers, object_of, of_shape, real, shaped, word, wrong
 
 RNG = np.random.default_rng(0)
 LAW = SymmetricStable(1.5)
 DATA = LAW.sample(200, RNG)
-DECAY = decay.DecayLaw("power", amplitude=1.0, decay=0.7)
+DECAY = window.DecayLaw("power", amplitude=1.0, decay=0.7)
 NEGATIVE, ZERO = Bad([-1.0], ValueError, r"-1\.0"), Bad([0.0], ValueError, r"0\.0")
 positive = lambda: array([1.0], NEGATIVE, ZERO)  # noqa: E731
 X = numbers([1.0])  # NaN stays NaN there, as said
@@ -81,15 +81,13 @@ DOORS = [
         rate=RATE,
         replicates=integer(10, 1),
     ),
-    Door(decay.DecayLaw, name=word("power"), amplitude=real(1.0, "(0, inf)"), decay=real(0.5, "(-inf, inf)")),
+    Door(window.DecayLaw, name=word("power"), amplitude=real(1.0, "(0, inf)"), decay=real(0.5, "(-inf, inf)")),
     Door(DECAY.envelope, lags=array([1.0], NEGATIVE, ZERO)),
-    Door(decay.predicted_window, law=object_of(DECAY), threshold=numbers([1.0], np.nan, -np.inf, -1.0, 0.0)),
-    Door(decay.lag_at, law=object_of(DECAY), log_threshold=numbers([-1.0], np.nan)),
+    Door(DECAY.inverse, log_level=numbers([-1.0], np.nan)),
     Door(
-        decay.fit_decay,
+        window.fit_decay,
         lags=lags([1, 2, 4, 8, 16, 32]),
         envelope=shaped(0.5 ** np.arange(6), (5,), (6, 2), ()),
-        confidence=real(0.95, "(0, 1)"),
     ),
     Door(
         window.learnability_window,
@@ -97,14 +95,6 @@ DOORS = [
         required=numbers([1.0, 2.0], np.nan, -1.0).also(*of_shape((3,), ())),
         n_sequences=array([1.0], NEGATIVE),
         definition=DEFINITION,
-    ),
-    Door(
-        window.generalised_inverse,
-        lags=lags([1, 2]),
-        envelope=shaped([1.0, 0.5], (3,)),
-        level=numbers([1.0], np.nan, -1.0, 0.0),
-        definition=DEFINITION,
-        between=word("log"),
     ),
     Door(
         window.window_bounds,

@@ -43,7 +43,7 @@ TARGETS = {
     "bounds": Target(
         tuple(f"lwcore/bounds/{name}.py" for name in BOUNDS), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.arguments")
     ),
-    "window": Target(("lwcore/window.py", "lwcore/decay.py"), ("tests/test_window.py",), ("lwcore.bounds", "lwcore.arguments")),
+    "window": Target(("lwcore/window.py",), ("tests/test_window.py",), ("lwcore.bounds", "lwcore.arguments")),
     "transport": Target(("lwcore/transport.py",), ("tests/test_transport.py", "tests/test_orders.py", "tests/test_gradient.py"), NETWORKS),
     "gradient": Target(("lwcore/gradient.py",), ("tests/test_gradient.py", "tests/test_orders.py"), (*NETWORKS, "lwcore.transport")),
 }

@@ -12,7 +12,7 @@ from book.claims import record
 from lwcore.bounds import detection_threshold, sample_complexity
 from lwcore.inference import LETTER, probes, windows
 from lwcore.results import load
-from lwcore.window import DecayLaw, learnability_window, mixture_envelope, predicted_window
+from lwcore.window import DecayLaw, learnability_window, mixture_envelope
 from tests.built_book import BOOK, BROWSER, NO_BROWSER, ROOT
 
 pytestmark = pytest.mark.skipif(not BROWSER, reason=NO_BROWSER)
@@ -107,7 +107,7 @@ def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
     def compare(decay, alpha, n_sequences):
         drawn = (chart.evaluate(f"chart => chart.view.signal('{name}')") for name in ("threshold", "window"))
         exact = detection_threshold(n_sequences, 1, 1, alpha)
-        assert tuple(drawn) == pytest.approx((exact, predicted_window(decay, exact)), rel=1e-8)
+        assert tuple(drawn) == pytest.approx((exact, decay.inverse(np.log(exact))), rel=1e-8)
 
     compare(DecayLaw("power", 1, 1), 1.5, 1e3)
     before, said = chart.locator("svg").inner_html(), reading.inner_text()
