@@ -81,7 +81,7 @@ def predicted_window(law: DecayLaw, threshold: ArrayLike) -> Array:
 
     Implements Eq. (60), ``H_N = f^←(ε_th)``, in closed form: ``log(c/ε)/log(1/λ)``, ``(c/ε)^(1/β)`` or ``exp(c/ε) − 1``; for the
     tempered power law ``(β/k) W((k/β) (c/ε)^(1/β))`` with ``k = log(1/λ)`` and Lambert's W, a power of c/ε that bends into a logarithm at
-    ``ℓ = β/k``. Two exponentials are inverted by Newton's iteration. With ``threshold = detection_threshold(N, ...)`` from `lwcore.bounds`,
+    ``ℓ = β/k``. Two exponentials are inverted by Newton's iteration. With ``threshold = detection_threshold(N, ...)``,
     proportional to N^(−1/p), the first three are the regimes of H_N in N; `lwcore.window.regime_window` puts the two together.
 
     Args:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lwcore.arguments import finite_array, instance_of, integer_in, lag_list, one_of, real_array, require
-from lwcore.bounds import log_detection_threshold, sample_complexity
 from lwcore.decay import DecayFit, DecayLaw, LawFit, fit_decay, lag_at, matching, predicted_window
+from lwcore.detection import log_detection_threshold, sample_complexity
 
 __all__ = [
     "DecayFit",
@@ -47,7 +47,7 @@ def learnability_window(
 
     Args:
         lags: Lags ℓ ≥ 1 in steps, strictly increasing.
-        required: Number of sequences N(ℓ) ≥ 0 that each lag needs, shape (..., lags), as from `lwcore.bounds.sample_complexity`; may be
+        required: Number of sequences N(ℓ) ≥ 0 that each lag needs, shape (..., lags), as from `lwcore.detection.sample_complexity`; may be
             infinite, not NaN.
         n_sequences: Numbers of sequences N ≥ 0, shape (budgets,).
         definition: ``"supremum"``, Eq. (36), which a single long detectable lag satisfies; or ``"first_passage"``, the longest lag up to
@@ -143,7 +143,7 @@ def window_bounds(
     Lemma 5.2 assumes; where they do not, the bounds lie far apart, and where an alignment is zero or negative the lower one is 0.
 
     Lags and definition are those of `learnability_window`; the envelope has shape (lags,), alignment and scale that or none,
-    ``n_sequences`` shape (budgets,); for the rest see `lwcore.bounds.sample_complexity`.
+    ``n_sequences`` shape (budgets,); for the rest see `lwcore.detection.sample_complexity`.
 
     Returns:
         Lower and upper bound in steps, each of shape (budgets,); `learnability_window` lies between them, the ends included.
@@ -179,7 +179,7 @@ def regime_window(
     ``exp(c N^(1/p) m̄/(C σ_α)) − 1`` (logarithmic), ``(c m̄/(C σ_α))^(1/β) N^(1/(pβ))`` (power) and
     ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential); a tempered power law goes from the second to the third at ``ℓ = β/log(1/λ)``.
     The laws fall with the lag, so both definitions of the window agree (a tempered one with β < 0 rises first: this is the supremum).
-    All other arguments are those of `lwcore.bounds.detection_threshold`; N may be as large as a float holds.
+    All other arguments are those of `lwcore.detection.detection_threshold`; N may be as large as a float holds.
 
     Returns:
         Lag in steps, real, of the shape of `n_sequences`; 0 and infinity as in `predicted_window`.

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lwcore.arguments import instance_of, integer_in, lag_list, real_array, real_in, require
-from lwcore.bounds import sample_complexity
 from lwcore.decay import DecayLaw
+from lwcore.detection import sample_complexity
 from lwcore.elman.activations import Activation
 from lwcore.elman.network import ElmanNetwork, checked_inputs, scan
 from lwcore.window import learnability_window, regime_window

@@ -15,7 +15,7 @@ import pandas as pd
 import xarray as xr
 
 from lwcore import inference
-from lwcore.bounds import rate_exponent
+from lwcore.detection import rate_exponent
 from lwcore.inference import LETTER, NOISES, OPTIMISER, RULES, probes, required
 from lwcore.window import DecayFit, fit_decay
 

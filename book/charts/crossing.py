@@ -1,6 +1,6 @@
 """The threshold of Eq. (35), and where an envelope meets it: what the explorers share.
 
-What a slider changes is computed in the reader's browser, from the formulas of `lwcore.bounds` and `lwcore.window` written once more in
+What a slider changes is computed in the reader's browser, from the formulas of `lwcore.detection` and `lwcore.window` written once more in
 Vega's expressions; the tests hold the two against each other. The one thing a browser cannot compute is the constant C of Eq. (35), a
 quantile of a stable law or its Fisher information. It is tabulated here, at the values where the sliders stop, and rounded to ten digits;
 between those values nothing is interpolated.
