@@ -6,7 +6,7 @@ are functions of these, computed where they are asked for. What they take:
 
 * ``noise``: ``"own"``, the paper's, is that of the lag's own part; ``"whole"`` that of the whole gradient along the same direction,
   in which an optimiser meets the lag's part.
-* ``rate``: ``"mean"``, ``"optimal"`` and ``"paper_v2"`` are those of `lwcore.bounds`; ``"variance"`` is the central limit theorem
+* ``rate``: ``"mean"``, ``"optimal"`` and ``"paper_v2"`` are those of `lwcore.detection`; ``"variance"`` is the central limit theorem
   with the sample's variance, for noise that is not stable.
 * ``rule``: ``"plug-in"`` believes every positive mean, ``"tested"`` only those that `detected` declares above zero.
 * ``definition`` of a window: ``"supremum"``, Eq. (36), or ``"first_passage"``, the longest lag up to which all are detectable.
@@ -25,8 +25,8 @@ from scipy import special
 
 from lwcore import stable
 from lwcore.arguments import finite_array, generator, integer_in, one_of, real_in, require
-from lwcore.bounds import sample_complexity
 from lwcore.config import Config, Sweep
+from lwcore.detection import sample_complexity
 from lwcore.labelled import dataset_with
 from lwcore.window import learnability_window
 

@@ -2,7 +2,7 @@
 
 The paper's letters and the names here: ℓ ``lags`` (in steps), f(ℓ) ``envelope``, N(ℓ) ``required``,
 N ``n_sequences``, μ^{(q)}_ℓ ``rates``, H_N the window, τ_q the time scale of neuron q; c
-``amplitude``, β or λ ``decay``, ε_th the detection threshold of `lwcore.bounds`.
+``amplitude``, β or λ ``decay``, ε_th the detection threshold of `lwcore.detection`.
 
 Two definitions of the window are in use. ``"supremum"``, the default, is the paper's, Eqs. (36) and
 (60): the longest detectable lag, however many shorter ones are not. ``"first_passage"`` is the
@@ -29,7 +29,7 @@ from lwcore.arguments import (
     real_in,
     require,
 )
-from lwcore.bounds import log_detection_threshold, sample_complexity
+from lwcore.detection import log_detection_threshold, sample_complexity
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def learnability_window(
 
     Implements Eq. (36), ``H_N = max{ℓ : N(ℓ) ≤ N}``, over the lags given; ``N(ℓ) ≤ N`` is the same
     as ``f(ℓ) ≥ ε_th(ℓ)``. The required numbers, shape (..., lags), as from
-    `lwcore.bounds.sample_complexity`, may be infinite; with N of shape (budgets,) the window has
+    `lwcore.detection.sample_complexity`, may be infinite; with N of shape (budgets,) the window has
     the shape (..., budgets).
 
     >>> lags = [1, 2, 3, 4]

@@ -9,8 +9,8 @@ from scipy import stats
 
 from book.chapters import calibration
 from book.chapters.calibration import PLANTED, REST, binomial_interval, counts, draw, false_windows, nominal_power
-from lwcore.bounds import sample_complexity
 from lwcore.config import DiagnosticSettings
+from lwcore.detection import sample_complexity
 from lwcore.inference import false_detections
 from lwcore.stable import SymmetricStable
 

@@ -8,8 +8,8 @@ import xarray as xr
 from scipy import stats
 
 from book.chapters import controls
-from lwcore.bounds import sample_complexity
 from lwcore.config import Config
+from lwcore.detection import sample_complexity
 from lwcore.experiment import run
 from lwcore.inference import LETTER, config_of, probes, windows
 

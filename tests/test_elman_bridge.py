@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from book.chapters import elman_bridge as bridge
-from lwcore.bounds import sample_complexity
+from lwcore.detection import sample_complexity
 from lwcore.elman.network import ElmanNetwork, symmetric_initialisation
 from tests.elman_oracles import SIGMA, SMOOTH, double, sequences
 

@@ -120,9 +120,9 @@ def test_links_keep_the_papers_apart():
 
 
 def test_a_name_is_the_one_that_a_reader_imports():
-    assert implementations()["37"].name == "lwcore.bounds.sample_complexity"
+    assert implementations()["37"].name == "lwcore.detection.sample_complexity"
     assert implementations()["ce-26"].name == "lwcore.elman.bounds.theorem_2"
-    assert next(d.name for d in definitions("lwcore.bounds.shift_family")) == "lwcore.bounds.shift_family.LogRatio"
+    assert next(d.name for d in definitions("lwcore.detection.shift_family")) == "lwcore.detection.shift_family.LogRatio"
     assert not any("._" in d.name for module in modules() for d in definitions(module))
 
 

@@ -12,7 +12,7 @@ from scipy import optimize, special, stats
 
 from book import charts as interactive
 from book.chapters import mixtures, spectra
-from lwcore.bounds import detection_threshold, sample_complexity
+from lwcore.detection import detection_threshold, sample_complexity
 from lwcore.inference import OPTIMISER, probes, required, windows
 from lwcore.results import load
 from lwcore.window import learnability_window, mixture_envelope, time_scales

@@ -17,7 +17,7 @@ from book.chapters.frontier import (
     settled_table,
     single_lag_share,
 )
-from lwcore.bounds import sample_complexity
+from lwcore.detection import sample_complexity
 
 LAGS, NUMBERS, MODELS, SEEDS = [3, 6, 12, 24], [32, 64, 128, 256, 512, 1024], ["GRU", "LSTM"], [1, 2, 3]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from book import charts as interactive
-from lwcore.bounds import detection_threshold, rate_exponent, sample_complexity
+from lwcore.detection import detection_threshold, rate_exponent, sample_complexity
 from lwcore.results import load
 from lwcore.window import DecayLaw
 from tests.built_book import ROOT

@@ -12,8 +12,8 @@ from scipy import stats
 
 from lwcore import measure as measuring
 from lwcore import stable
-from lwcore.bounds import sample_complexity
 from lwcore.config import Config, DiagnosticSettings, Sweep
+from lwcore.detection import sample_complexity
 from lwcore.gradient import alignment, immediate_sensitivity, lag_gradients, matched_statistic, random_direction
 from lwcore.inference import (
     LETTER,

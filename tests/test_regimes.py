@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize
 
 from book.chapters.regimes import constants, gates_or_data, growth, regime_slope
-from lwcore.bounds import sample_complexity
+from lwcore.detection import sample_complexity
 from lwcore.window import DecayLaw
 
 RATES = {"mean": 3.0, "optimal": 2.0, "paper_v2": 1.5}  # p at α = 1.5

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from lwcore.bounds import detection_threshold, rate_exponent, sample_complexity
+from lwcore.detection import detection_threshold, rate_exponent, sample_complexity
 from lwcore.window import (
     DecayLaw,
     fit_decay,

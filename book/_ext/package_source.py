@@ -13,7 +13,7 @@ class Definition(NamedTuple):
     """A public class or function of a module, or a public method of such a class.
 
     Attributes:
-        name: What it is imported as: ``lwcore.bounds.sample_complexity``, though it stands in ``lwcore.bounds.complexity``.
+        name: What it is imported as: ``lwcore.stable.fit``, though it stands in ``lwcore.stable.fits``.
         kind: ``"class"``, ``"function"`` or ``"method"``.
         node: Its source.
     """

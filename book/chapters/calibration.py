@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from lwcore.arguments import finite_array, generator, instance_of, integer_in, real_in, require
-from lwcore.bounds import detection_threshold, rate_exponent
 from lwcore.config import DiagnosticSettings
+from lwcore.detection import detection_threshold, rate_exponent
 from lwcore.inference import NOISES, RATES, RULES, detected, required, summary, window_of
 from lwcore.labelled import dataset_with
 from lwcore.stable import SymmetricStable

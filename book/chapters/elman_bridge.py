@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lwcore.arguments import instance_of, integer_in, lag_list, real_array, real_in, require
-from lwcore.bounds import sample_complexity
+from lwcore.detection import sample_complexity
 from lwcore.elman.network import Activation, ElmanNetwork, checked_inputs, scan
 from lwcore.window import DecayLaw, learnability_window, regime_window
 

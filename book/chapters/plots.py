@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 
 from lwcore import inference
 from lwcore.arguments import one_of
-from lwcore.bounds import rate_exponent
+from lwcore.detection import rate_exponent
 from lwcore.figures import (
     COLOURS,
     MARKERS,

@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from book.chapters.calibration import PLANTED, binomial_interval, nominal_power, whole_scale
-from lwcore.bounds import rate_exponent
+from lwcore.detection import rate_exponent
 from lwcore.figures import SHADES, canvas, done
 
 

@@ -10,21 +10,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy import special
 
 from book.chapters.aggregation import MeasuredExponent
-from lwcore.bounds import (
+from lwcore.detection import (
     Expansion,
     detection_error,
     fano_error,
     kl_divergence,
     lan_divergence,
     lan_range,
-    large_sample_error,
     mutual_information,
 )
 from lwcore.figures import SHADES, canvas, done
 from lwcore.stable import StableFit, SymmetricStable
-from lwcore.stable.ecf import characteristic_function
+from lwcore.stable.fits import characteristic_function
 
 _LOCALISATIONS = {"optimal": "r = √N", "paper_v2": "r = N$^{1/α}$ (version 2)", "mean": "r = N$^{1−1/α}$"}
 
@@ -79,14 +79,15 @@ def errors(shift: float, alpha: float, most: float = 1e4) -> Figure:
     """Draw against N the information on the sign, and above Fano's bound the exact errors of tests, pale their large-sample forms."""
     figure, (told, wrong) = canvas(2)
     n = np.unique(np.geomspace(1, most, 35).astype(int) | 1)  # odd, as a median has it
-    everything = mutual_information(shift, alpha, 1.0, n)
+    law, everything = SymmetricStable(alpha), mutual_information(shift, alpha, 1.0, n)
     told.plot(n, everything / np.log(2), color=SHADES[0], label="all N values")
     told.plot(n, mutual_information(shift, alpha, 1.0, n, "mean") / np.log(2), color=SHADES[3], label="their mean")
     told.set(xlabel="number of sequences N", ylabel="information on the sign (bits)", xscale="log", ylim=(0, 1.03))
     for test, colour in (("mean", SHADES[3]), ("median", SHADES[1]), ("likelihood", SHADES[0])):
         wrong.plot(n, detection_error(n, shift, 1.0, alpha, test), color=colour, label=test)
         if test != "mean":
-            wrong.plot(n, large_sample_error(n, shift, 1.0, alpha, test), color=colour, lw=4, alpha=0.25)
+            efficacy = 2 * law.pdf(0.0) if test == "median" else np.sqrt(law.fisher_information())
+            wrong.plot(n, special.ndtr(-efficacy * shift * np.sqrt(n)), color=colour, lw=4, alpha=0.25)
     wrong.plot(n, fano_error(everything), color="black", ls=":", label="Fano's bound")
     wrong.set(xlabel="number of sequences N", ylabel="probability of the wrong sign", xscale="log", yscale="log", ylim=(1e-6, 0.6))
     return done(figure, told, wrong)

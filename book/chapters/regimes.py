@@ -1,7 +1,7 @@
 """Tables on the three regimes of Section 5.4: slopes of the window, constants behind them, and what gates buy beside data.
 
 Envelopes follow decay laws that fall (no tempered one); the noise has unit scale, so that ``alignment`` is m̄/σ_α, and α, ε and N are
-called as in `lwcore.bounds`. Every table has a row for each law and each rate.
+called as in `lwcore.detection`. Every table has a row for each law and each rate.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lwcore.arguments import instance_of, integer_in, one_of, real_in, sequence_of
-from lwcore.bounds import log_detection_threshold, rate_exponent, sample_complexity
+from lwcore.detection import log_detection_threshold, rate_exponent, sample_complexity
 from lwcore.window import DecayLaw, learnability_window, regime_window
 
 _RATES = ("mean", "optimal", "paper_v2")

@@ -16,7 +16,7 @@ import xarray as xr
 
 from book.chapters.five_laws import FiveLaws, fit_laws
 from lwcore import inference
-from lwcore.bounds import rate_exponent
+from lwcore.detection import rate_exponent
 from lwcore.inference import LETTER, NOISES, OPTIMISER, RULES, probes, required
 
 

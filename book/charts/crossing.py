@@ -1,6 +1,6 @@
 """The threshold of Eq. (35), and where an envelope meets it: what the explorers share.
 
-What a slider changes is computed in the reader's browser, from the formulas of `lwcore.bounds` and `lwcore.window` written once more in
+What a slider changes is computed in the reader's browser, from the formulas of `lwcore.detection` and `lwcore.window` written once more in
 Vega's expressions; the tests hold the two against each other. The one thing a browser cannot compute is the constant C of Eq. (35), a
 quantile of a stable law or its Fisher information. It is tabulated here, at the values where the sliders stop, and rounded to ten digits;
 between those values nothing is interpolated.
@@ -32,7 +32,7 @@ READING = (
 def constants(errors: Sequence[float] | NDArray[np.float64]) -> list[alt.Parameter]:
     """Tabulate C of Eq. (35), the threshold for one sequence in units of σ_α/m̄, over α (rows) and ε (columns)."""
     laws, level = [SymmetricStable(alpha) for alpha in ALPHAS.tolist()], np.asarray(errors)
-    tables = {  # as `bounds.detection_threshold` has it, for all ε at once
+    tables = {  # as `detection.detection_threshold` has it, for all ε at once
         "mean": [-law.ppf(level) for law in laws],
         "optimal": [-special.ndtri(level) / np.sqrt(law.fisher_information()) for law in laws],
     }

@@ -25,7 +25,7 @@ from book.charts.crossing import (
     window_panels,
 )
 from book.charts.style import BLUE, GREEN, GREY, ORANGE, RED, SKY, by_choice, choice, digits, dress, formula, log_x, log_y, pairs, slider
-from lwcore.bounds import detection_threshold, sample_complexity
+from lwcore.detection import detection_threshold, sample_complexity
 from lwcore.window import DecayLaw
 
 _LAW_COLOURS = {"exponential": BLUE, "power": ORANGE, "logarithmic": GREEN}
@@ -116,8 +116,8 @@ def window_explorer() -> alt.ConcatChart:
 
     Returns:
         The chart. Its signals ``exponent`` (p), ``constant`` (C), ``threshold`` (ε_th), ``needed`` (N(1), to see one step) and ``window``
-        (H_N, real) are what the functions of `lwcore.bounds` and `lwcore.window` give at the sliders' values, with c = m̄ = 1. The sliders
-        of the laws that are not chosen are hidden (``usermeta``, read by ``book/_static/charts.js``).
+        (H_N, real) are what the functions of `lwcore.detection` and `lwcore.window` give at the sliders' values, with c = m̄ = 1. The
+        sliders of the laws that are not chosen are hidden (``usermeta``, read by ``book/_static/charts.js``).
     """
     envelope = _by_law("pow(lambda, datum.lag)", "pow(datum.lag, -beta)", "1 / log(1 + datum.lag)")
     params = [

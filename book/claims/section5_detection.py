@@ -23,7 +23,7 @@ from book.claims.claim import (
     when,
     within,
 )
-from lwcore import bounds
+from lwcore import detection
 from lwcore.stable import SymmetricStable
 
 chapter = Chapter("livi", Kind.THEOREM)
@@ -136,14 +136,14 @@ def _() -> Measured:
         within(0.9, 1.1),
     ),
     rather("the rate is √N, for every α above 1", "the same with √N", within(0.9, 1.1)),
-    code="lwcore.bounds.lan_expansion",
+    code="lwcore.detection.lan_expansions",
     counterexample="α = 1.5, N = 1,000, h = 1: the log-likelihood ratio has a tenth of the variance that the expansion gives it.",
     fair="A location family with a finite Fisher information is locally asymptotically normal at the rate √N.",
 )
 def _() -> tuple[Measured, Measured]:
     rng, found = np.random.default_rng(53), []
     for rate in ("paper_v2", "optimal"):
-        ratios = bounds.lan_expansion(_ALPHA, 1000, rng, rate=rate, replicates=2000).log_ratio
+        ratios = detection.lan_expansions(_ALPHA, 1000, rng, [rate], replicates=2000)[rate].log_ratio
         spread = ratios.std(ddof=1) / math.sqrt(_CURVATURE)
         low, high = np.sqrt((ratios.size - 1) / stats.chi2.ppf([0.975, 0.025], ratios.size - 1))
         found.append(estimate(spread, (spread * low, spread * high)))
@@ -156,13 +156,13 @@ def _() -> tuple[Measured, Measured]:
     "Along shifts of the order N to the power −1/α the divergence tends to a positive square of the local parameter.",
     as_stated("exact divergence of a million sequences over that square, α = 1.5, h = 1", within(0.95, 1.05)),
     rather("it does along shifts of the order 1/√N", "the same with √N", within(0.95, 1.05)),
-    code="lwcore.bounds.kl_divergence",
+    code="lwcore.detection.kl_divergence",
     counterexample="α = 1.5, h = 1, N = 1,000,000: the divergence is a hundredth of the square.",
     fair="The limit stands with √N in the place of N to the power 1/α.",
 )
 def _() -> tuple[Measured, Measured]:
     n = 1e6
-    away = {p: bounds.kl_divergence(0.5 * n ** (-1 / p), _ALPHA, 1, n) / (_CURVATURE / 2) for p in (_ALPHA, 2)}
+    away = {p: detection.kl_divergence(0.5 * n ** (-1 / p), _ALPHA, 1, n) / (_CURVATURE / 2) for p in (_ALPHA, 2)}
     return exactly(float(away[_ALPHA])), exactly(float(away[2]))
 
 
@@ -172,13 +172,13 @@ def _() -> tuple[Measured, Measured]:
     "For all large N the divergence of such local shifts stays above a constant times the square of the local parameter.",
     as_stated("power of N with which the divergence changes, from a thousand to a million sequences, α = 1.5, h = 1", at_least(-0.01)),
     rather("it does along shifts of the order 1/√N", "the same with √N", at_least(-0.01)),
-    code="lwcore.bounds.kl_divergence",
+    code="lwcore.detection.kl_divergence",
     counterexample="α = 1.5: every thousandfold N takes nine tenths off the divergence, so that no constant is below it for ever.",
     fair="With shifts of the order 1/√N there is such a constant for every bounded range of the local parameter.",
 )
 def _() -> tuple[Measured, Measured]:
     n = np.array([1e3, 1e6])
-    powers = {p: np.log(np.divide(*bounds.kl_divergence(0.5 * n ** (-1 / p), _ALPHA, 1, n)[::-1])) / np.log(1e3) for p in (_ALPHA, 2)}
+    powers = {p: np.log(np.divide(*detection.kl_divergence(0.5 * n ** (-1 / p), _ALPHA, 1, n)[::-1])) / np.log(1e3) for p in (_ALPHA, 2)}
     return exactly(powers[_ALPHA]), exactly(powers[2])
 
 
@@ -191,18 +191,19 @@ def _() -> tuple[Measured, Measured]:
     rather(
         "their mean: it is 2/κ = 2(α − 1)/α, for small shifts", "power of N in the divergence of the mean, over 2/κ", within(0.98, 1.02)
     ),
-    code=("lwcore.bounds.kl_divergence", "lwcore.bounds.lan_expansion"),
+    code=("lwcore.detection.kl_divergence", "lwcore.detection.lan_expansions"),
     counterexample="α = 1.5, Δ = σ/1,000: a thousandfold N makes the divergence 1,000 times as large, not 10,000 times.",
     fair="It follows from Eq. (31) as printed, not from independent sequences: their divergence is N times that of one, for every α.",
 )
 def _() -> tuple[Measured, Measured, Measured]:
     n = np.array([1.0, 1e3])
     whole, mean = (
-        np.log(np.divide(*bounds.kl_divergence(1e-3, _ALPHA, 1, n, statistic)[::-1])) / np.log(1e3) for statistic in ("product", "mean")
+        np.log(np.divide(*detection.kl_divergence(1e-3, _ALPHA, 1, n, statistic)[::-1])) / np.log(1e3) for statistic in ("product", "mean")
     )
     rng, logs = np.random.default_rng(54), []
     for count in (10, 1000):  # a shift of σ/5 is h = 0.2 √N local units
-        simulated = -bounds.lan_expansion(_ALPHA, count, rng, h=0.2 * math.sqrt(count), replicates=2000).log_ratio
+        terms = detection.lan_expansions(_ALPHA, count, rng, ["optimal"], h=0.2 * math.sqrt(count), replicates=2000)
+        simulated = -terms["optimal"].log_ratio
         logs.append([np.log(simulated.mean()), simulated.std() / simulated.mean() / math.sqrt(simulated.size)])
     power, error = (logs[1][0] - logs[0][0]) / np.log(100), 1.96 * math.hypot(logs[0][1], logs[1][1]) / np.log(100)
     return exactly(whole * _ALPHA / 2), estimate(power, (power - error, power + error)), exactly(mean / (2 - 2 / _ALPHA))
@@ -214,15 +215,15 @@ def _() -> tuple[Measured, Measured, Measured]:
     "The divergence stays above a constant times the square of the shift, however large the shift.",
     as_stated("power of the shift in the divergence, from 100 to 10,000 scales, α = 1.5", at_least(1.98)),
     when("for shifts up to a quarter of the noise's scale", "least share of its quadratic limit; α = 1.2, 1.5 and 1.8", at_least(0.9)),
-    code="lwcore.bounds.kl_divergence",
+    code="lwcore.detection.kl_divergence",
     counterexample="α = 1.5, N = 1, Δ = 100 σ: the divergence is about 12 nats, its quadratic limit more than 8,000.",
     fair="For small shifts the divergence is a square; far out it grows as a logarithm unless α = 2.",
 )
 def _() -> tuple[Measured, Measured]:
-    far = np.log(np.divide(*bounds.kl_divergence([1e4, 1e2], _ALPHA))) / np.log(1e2)
+    far = np.log(np.divide(*detection.kl_divergence([1e4, 1e2], _ALPHA))) / np.log(1e2)
     shifts = np.geomspace(1e-3, 0.25, 20)
     near = min(
-        (bounds.kl_divergence(shifts, alpha) / (2 * SymmetricStable(alpha).fisher_information() * shifts**2)).min() for alpha in _ALPHAS
+        (detection.kl_divergence(shifts, alpha) / (2 * SymmetricStable(alpha).fisher_information() * shifts**2)).min() for alpha in _ALPHAS
     )
     return exactly(far), exactly(near)
 
@@ -235,14 +236,14 @@ def _() -> tuple[Measured, Measured]:
     rather(
         "it is a quarter of the divergence while that is small", "least and largest share of N KL/4, N = 1 to 1,000", within(0.95, 1.0001)
     ),
-    code="lwcore.bounds.mutual_information",
+    code="lwcore.detection.mutual_information",
     counterexample="α = 1.5, Δ = σ/1,000: a thousandfold N tells 1,000 times as much, not 10,000 times; no constant keeps N^(4/3) below N.",
     fair="For a small signal the information of N sequences is that of one, N times over, until a bit is told.",
 )
 def _() -> tuple[Measured, Measured]:
     n = np.array([1.0, 10, 100, 1000])
-    information = bounds.mutual_information(1e-3, _ALPHA, 1, n)
-    shares = information / (bounds.kl_divergence(1e-3, _ALPHA, 1, n) / 4)
+    information = detection.mutual_information(1e-3, _ALPHA, 1, n)
+    shares = information / (detection.kl_divergence(1e-3, _ALPHA, 1, n) / 4)
     return exactly(float(np.log(information[-1] / information[0])) / np.log(1e3) * _ALPHA / 2), over(shares)
 
 
@@ -263,12 +264,12 @@ def _by_entropies(shift: float, alpha: float) -> tuple[float, float]:
     "Eq. (57)",
     "The information on the sign is the average of the two laws' divergences from their mixture.",
     as_stated("largest difference from the information by entropies, in nats; α = 1.2 and 1.5, Δ = σ/2 and 3σ", at_most(1e-7)),
-    code="lwcore.bounds.mutual_information",
+    code="lwcore.detection.mutual_information",
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     pairs = [(shift, alpha) for shift in (0.5, 3.0) for alpha in (1.2, 1.5)]
-    return exactly(max(abs(float(bounds.mutual_information(s, a, route="mixture")) - _by_entropies(s, a)[0]) for s, a in pairs))
+    return exactly(max(abs(float(detection.mutual_information(s, a, route="mixture")) - _by_entropies(s, a)[0]) for s, a in pairs))
 
 
 @chapter.claim(
@@ -276,7 +277,7 @@ def _() -> Measured:
     "Appendix D, after Eq. (57)",
     "The information is never negative and never more than the one bit that the sign holds.",
     as_stated("how far it leaves the range from 0 to log 2, in nats, by entropies; α = 1.5, Δ from σ/100 to 100σ", at_most(1e-7)),
-    code="lwcore.bounds.mutual_information",
+    code="lwcore.detection.mutual_information",
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -289,11 +290,11 @@ def _() -> Measured:
     "Appendix D, after Eq. (57)",
     "The information is at least half of one law's divergence from the mixture.",
     as_stated("least ratio of information to that half, α = 1.5, Δ = σ/2 to 3σ", at_least(1)),
-    code="lwcore.bounds.mutual_information",
+    code="lwcore.detection.mutual_information",
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
-    return exactly(min(float(bounds.mutual_information(s, _ALPHA)) / (_by_entropies(s, _ALPHA)[1] / 2) for s in (0.5, 3.0)))
+    return exactly(min(float(detection.mutual_information(s, _ALPHA)) / (_by_entropies(s, _ALPHA)[1] / 2) for s in (0.5, 3.0)))
 
 
 @chapter.claim(
@@ -305,13 +306,13 @@ def _() -> Measured:
         at_least(0.5),
     ),
     when("for shifts up to a quarter of the noise's scale", "the same over those shifts", at_least(0.95)),
-    code=("lwcore.bounds.mutual_information", "lwcore.bounds.kl_divergence"),
+    code=("lwcore.detection.mutual_information", "lwcore.detection.kl_divergence"),
     counterexample="Far apart, the information is a bit at most, while the divergence of the two laws grows without limit.",
     fair="For small shifts the factor is 1/4; there is none for all shifts.",
 )
 def _() -> tuple[Measured, Measured]:
     shifts = np.array([0.01, 0.1, 0.25, 1, 10, 1e3, 1e6])
-    ratio = bounds.mutual_information(shifts, _ALPHA) / bounds.kl_divergence(shifts, _ALPHA) * 4
+    ratio = detection.mutual_information(shifts, _ALPHA) / detection.kl_divergence(shifts, _ALPHA) * 4
     return exactly(ratio.min()), exactly(ratio[:3].min())
 
 
@@ -320,21 +321,21 @@ def _() -> tuple[Measured, Measured]:
     "Appendix D, Fano's inequality",
     "No test errs less often than Fano's inequality allows for the information there is.",
     as_stated("least ratio of a test's exact error to Fano's, three tests, N = 1 to 1,001, α = 1.2, 1.5 and 1.8, Δ = σ/10", at_least(1)),
-    code=("lwcore.bounds.fano_error", "lwcore.bounds.detection_error"),
+    code=("lwcore.detection.fano_error", "lwcore.detection.detection_error"),
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     n, ratios = np.array([1, 11, 101, 1001]), []
     for alpha in _ALPHAS:
-        least = bounds.fano_error(bounds.mutual_information(0.1, alpha, 1, n))
-        ratios += [(bounds.detection_error(n, 0.1, 1, alpha, test) / least).min() for test in ("likelihood", "median", "mean")]
+        least = detection.fano_error(detection.mutual_information(0.1, alpha, 1, n))
+        ratios += [(detection.detection_error(n, 0.1, 1, alpha, test) / least).min() for test in ("likelihood", "median", "mean")]
     return exactly(min(ratios))
 
 
 def _printed_number(shift: np.ndarray, alpha: float, exponent: float, share: float = 1.0) -> np.ndarray:
     """Eq. (34) at an error of a tenth, its constant a share of the largest that makes Eq. (33) true for one sequence and a small shift."""
     constant = share * SymmetricStable(alpha).fisher_information() / 2
-    return ((math.log(2) - bounds.binary_entropy(0.1)) / constant) ** (exponent / 2) * shift**-exponent
+    return ((math.log(2) - detection.binary_entropy(0.1)) / constant) ** (exponent / 2) * shift**-exponent
 
 
 @chapter.claim(
@@ -356,15 +357,15 @@ def _printed_number(shift: np.ndarray, alpha: float, exponent: float, share: flo
         "measured over expected power, Δ from σ/100 to σ/10⁴; the same α",
         within(0.98, 1.02),
     ),
-    code="lwcore.bounds.least_sequences",
+    code="lwcore.detection.least_sequences",
     counterexample="α = 1.2, Δ = σ/10⁴: the best test needs {times:,.0f} times as many sequences as Eq. (34) asks for.",
     fair="Eq. (34) with the exponent 2 is a necessary number for all tests, and of the order of what the best one needs.",
     seen="Read first as a bound from below alone, which any exponent below 2 keeps with room to spare.",
 )
 def _() -> tuple[Measured, Measured, Measured, Facts]:
     far = np.array([1e-2, 1e-4])
-    ratios = {a: bounds.least_sequences(far, 1, a, test="likelihood") / _printed_number(far, a, a) for a in _ALPHAS}
-    least = min((bounds.least_sequences(_SHIFTS, 1, a, test="likelihood") / _printed_number(_SHIFTS, a, a)).min() for a in _ALPHAS)
+    ratios = {a: detection.least_sequences(far, 1, a, test="likelihood") / _printed_number(far, a, a) for a in _ALPHAS}
+    least = min((detection.least_sequences(_SHIFTS, 1, a, test="likelihood") / _printed_number(_SHIFTS, a, a)).min() for a in _ALPHAS)
     powers = [math.log(far_ratio / near_ratio) / math.log(100) / (2 - a) for a, (near_ratio, far_ratio) in ratios.items()]
     return over([ratio.max() / ratio.min() for ratio in ratios.values()]), exactly(least), over(powers), {"times": float(ratios[1.2][1])}
 
@@ -375,13 +376,13 @@ def _() -> tuple[Measured, Measured, Measured, Facts]:
     "No test tells the lag from fewer sequences than Fano's inequality asks for, with the exponent κ = α/(α − 1).",
     as_stated("least ratio of the best test's number to that of Eq. (34) with κ, error 0.1, Δ from σ/100 to σ, α = 1.5", at_least(1)),
     when("for the sign of the mean", "the same with the mean's number", at_least(1)),
-    code="lwcore.bounds.least_sequences",
+    code="lwcore.detection.least_sequences",
     counterexample="α = 1.5, Δ = σ/100: the median needs fewer than 100,000 sequences, the formula asks for more than two million.",
     fair="The exponent κ is a mean's; over all tests the exponent is 2.",
 )
 def _() -> tuple[Measured, Measured]:
-    asked = _printed_number(_SHIFTS, _ALPHA, bounds.rate_exponent(_ALPHA))
-    best, mean = (exactly((bounds.least_sequences(_SHIFTS, 1, _ALPHA, test=test) / asked).min()) for test in ("likelihood", "mean"))
+    asked = _printed_number(_SHIFTS, _ALPHA, detection.rate_exponent(_ALPHA))
+    best, mean = (exactly((detection.least_sequences(_SHIFTS, 1, _ALPHA, test=test) / asked).min()) for test in ("likelihood", "mean"))
     return best, mean
 
 
@@ -401,23 +402,23 @@ def _() -> tuple[Measured, Measured]:
         "that bound over the best test's error, N = 1 to 1,001, Δ = σ/30 to σ, α = 1.2 to 2, up to 0.999 of a bit; median (range)",
         at_least(1),
     ),
-    code=("lwcore.bounds.necessary_sequences", "lwcore.bounds.least_sequences", "lwcore.bounds.hellman_raviv_error"),
+    code=("lwcore.detection.necessary_sequences", "lwcore.detection.least_sequences", "lwcore.detection.hellman_raviv_error"),
     counterexample="A weaker bound is still true, and asks for more: zero as a lower bound would ask for infinitely many sequences.",
     fair="A lower bound on the information gives a sufficient number, as Eq. (37) calls it, by Hellman and Raviv's inequality in the place"
     " of Fano's: I ≥ (1 − 2 P_e) log 2 is enough. An upper bound gives a necessary one, by Fano's.",
 )
 def _() -> tuple[Measured, Measured, Measured]:
     weak = _printed_number(np.array(0.01), 2.0, 2.0, share=0.1)
-    best = bounds.least_sequences(0.01, 1, 2.0, test="likelihood") / weak
+    best = detection.least_sequences(0.01, 1, 2.0, test="likelihood") / weak
     enough = [
-        (bounds.least_sequences(_SHIFTS, 1, a, test="likelihood") / bounds.necessary_sequences(_SHIFTS, 1, a)).min()
+        (detection.least_sequences(_SHIFTS, 1, a, test="likelihood") / detection.necessary_sequences(_SHIFTS, 1, a)).min()
         for a in (*_ALPHAS, 2.0)
     ]
     n, ratios = np.array([1, 11, 101, 1001]), []
     for a in (*_ALPHAS, 2.0):
         for shift in (0.03, 0.1, 0.3, 1.0):
-            information = bounds.mutual_information(shift, a, 1, n)
+            information = detection.mutual_information(shift, a, 1, n)
             less = information < 0.999 * math.log(2)
-            error = bounds.detection_error(n, shift, 1, a, "likelihood")
-            ratios += (bounds.hellman_raviv_error(information) / error)[less].tolist()
+            error = detection.detection_error(n, shift, 1, a, "likelihood")
+            ratios += (detection.hellman_raviv_error(information) / error)[less].tolist()
     return exactly(best), exactly(min(enough)), over(ratios)

@@ -33,7 +33,7 @@ from book.claims.claim import (
     within,
 )
 from book.claims.record import Runs
-from lwcore import bounds, stable
+from lwcore import detection, stable
 from lwcore.inference import probes
 from lwcore.stable import SymmetricStable
 from lwcore.window import DecayLaw, regime_window
@@ -66,7 +66,7 @@ def _() -> tuple[Measured, Measured, Measured, Facts]:
         return estimate(found[method].exponent / printed, (low / printed, high / printed))
 
     facts = {"best": 10 ** found[best].exponent, "mean": 10 ** found["mean"].exponent, "printed": 10**_ALPHA}
-    return over_printed(best, _ALPHA), over_printed("mean", bounds.rate_exponent(_ALPHA)), over_printed("likelihood", 2), facts
+    return over_printed(best, _ALPHA), over_printed("mean", detection.rate_exponent(_ALPHA)), over_printed("likelihood", 2), facts
 
 
 @chapter.claim(
@@ -98,14 +98,14 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     "In the information the strength of the signal stands squared.",
     as_stated("power of the signal in the information of one sequence, least over Δ from σ/1,000 to 1,000 σ, α = 1.5", within(1.9, 2.1)),
     when("for signals below a tenth of the noise's scale", "range of that power from σ/1,000 to σ/10", within(1.9, 2.1)),
-    code="lwcore.bounds.mutual_information",
+    code="lwcore.detection.mutual_information",
     kind=Kind.THEOREM,
     counterexample="Δ = 100 σ: one sequence tells nearly all there is to know, and twice the signal adds next to nothing.",
     fair="While little is known the information grows with the square of the signal; it ends at one bit.",
 )
 def _() -> tuple[Measured, Measured]:
     shifts = np.geomspace(1e-3, 1e3, 13)
-    powers = np.diff(np.log(bounds.mutual_information(shifts, _ALPHA))) / np.diff(np.log(shifts))
+    powers = np.diff(np.log(detection.mutual_information(shifts, _ALPHA))) / np.diff(np.log(shifts))
     return exactly(powers.min()), over(powers[:4])
 
 
@@ -119,15 +119,15 @@ def _() -> tuple[Measured, Measured]:
         "factor in the exact information of the mean, Δ = σ/1,000, N = 100",
         at_most(1.98),
     ),
-    code=("lwcore.bounds.mutual_information", "lwcore.bounds.lan_divergence"),
+    code=("lwcore.detection.mutual_information", "lwcore.detection.lan_divergence"),
     kind=Kind.THEOREM,
     counterexample="α = 1.5: N^(2/α) is N^(4/3), and doubled data would give {0} times the information.",
     fair="The information in a mean grows less than in proportion; that in all N values grows in proportion, until a bit is told.",
 )
 def _() -> tuple[Measured, Measured]:
     n = np.array([100, 200])
-    printed = bounds.lan_divergence(1e-3, _ALPHA, 1, n, "paper_v2")
-    exact = bounds.mutual_information(1e-3, _ALPHA, 1, n, "mean")
+    printed = detection.lan_divergence(1e-3, _ALPHA, 1, n, "paper_v2")
+    exact = detection.mutual_information(1e-3, _ALPHA, 1, n, "mean")
     return exactly(printed[1] / printed[0]), exactly(exact[1] / exact[0])
 
 
@@ -169,15 +169,15 @@ def _() -> tuple[Measured, Measured, Facts]:
     as_stated("least quotient of the numbers at α = 1.2 and at 2, by the printed exponent, Δ from σ/100 to σ", at_least(1)),
     in_later_versions("the exponent is κ = α/(α − 1), for means", "the same for the sign of the mean, exact error 0.1", at_least(1)),
     rather("the best test needs about as many", "the same for the likelihood ratio, all Δ but the largest", within(0.8, 1.25)),
-    code=("lwcore.bounds.sample_complexity", "lwcore.bounds.least_sequences"),
+    code=("lwcore.detection.sample_complexity", "lwcore.detection.least_sequences"),
     kind=Kind.THEOREM,
     counterexample="Δ = σ/100: the printed formula asks for {heavy:.0f} sequences at α = 1.2, and for {gaussian:.0f} at α = 2.",
     fair="Heavier tails cost those who average.",
 )
 def _() -> tuple[Measured, Measured, Measured, Facts]:
     shifts = np.array([1, 0.3, 0.1, 0.03, 0.01])
-    gaussian, heavy = (bounds.sample_complexity(shifts, 1, 1, alpha, rate="paper_v2") for alpha in (2.0, 1.2))
-    quotients = {t: np.divide(*(bounds.least_sequences(shifts, 1, a, test=t) for a in (1.2, 2.0))) for t in ("mean", "likelihood")}
+    gaussian, heavy = (detection.sample_complexity(shifts, 1, 1, alpha, rate="paper_v2") for alpha in (2.0, 1.2))
+    quotients = {t: np.divide(*(detection.least_sequences(shifts, 1, a, test=t) for a in (1.2, 2.0))) for t in ("mean", "likelihood")}
     facts = {"heavy": heavy[-1], "gaussian": gaussian[-1]}
     return exactly((heavy / gaussian).min()), exactly(quotients["mean"].min()), over(quotients["likelihood"][1:]), facts
 
@@ -211,13 +211,13 @@ def _() -> tuple[Measured, Measured, Facts]:
     as_stated("least of three tests' quotients of required numbers at α = 1.2 and at 2, Δ = σ/100, error 0.1", at_least(1)),
     when("for those who average plainly", "that quotient for the sign of the mean", at_least(1)),
     kind=Kind.THEOREM,
-    code="lwcore.bounds.least_sequences",
+    code="lwcore.detection.least_sequences",
     counterexample="Δ = σ/100: the median needs fewer sequences at α = 1.2 than in Gaussian noise of the same scale.",
     fair="Heavy tails weaken the mean, and only estimates that average large values as they are.",
 )
 def _() -> tuple[Measured, Measured]:
     quotients = {
-        t: float(bounds.least_sequences(0.01, 1, 1.2, test=t) / bounds.least_sequences(0.01, 1, 2.0, test=t))
+        t: float(detection.least_sequences(0.01, 1, 1.2, test=t) / detection.least_sequences(0.01, 1, 2.0, test=t))
         for t in ("likelihood", "median", "mean")
     }
     return exactly(min(quotients.values())), exactly(quotients["mean"])

@@ -10,6 +10,7 @@ import torch
 
 from book.chapters import matched, robust
 from book.chapters.aggregation import MeasuredExponent, measured_exponent
+from book.chapters.hill import hill
 from book.claims import cases
 from book.claims.claim import (
     Chapter,
@@ -31,7 +32,7 @@ from book.claims.claim import (
     within,
 )
 from book.claims.record import Runs
-from lwcore import bounds, experiment, gradient, stable
+from lwcore import detection, experiment, gradient, stable
 from lwcore.inference import probes
 from lwcore.network import Network
 from lwcore.stable import SymmetricStable
@@ -252,7 +253,7 @@ def _mean_exponents() -> dict[float, MeasuredExponent]:
 
 def _in_units(exponents: dict[float, MeasuredExponent], rate: str) -> Measured:
     """Measured over printed exponents: the middle one, between the least and the largest end of an interval."""
-    values = [[p / bounds.rate_exponent(alpha, rate) for p in (one.exponent, *one.interval)] for alpha, one in exponents.items()]
+    values = [[p / detection.rate_exponent(alpha, rate) for p in (one.exponent, *one.interval)] for alpha, one in exponents.items()]
     return Measured(float(np.median(values, axis=0)[0]), float(np.min(values)), float(np.max(values)))
 
 
@@ -262,7 +263,7 @@ def _in_units(exponents: dict[float, MeasuredExponent], rate: str) -> Measured:
     "The noise of an average of N sequences falls as N to the power −1/α.",
     as_stated("measured exponent p of the fall N^(−1/p), over α; α = 1.3, 1.5 and 1.8, with the widest interval", within(0.9, 1.1)),
     in_later_versions("the exponent is κ = α/(α − 1)", "measured exponent over κ, the same", within(0.9, 1.1)),
-    code=("book.chapters.aggregation.measured_exponent", "lwcore.bounds.rate_exponent"),
+    code=("book.chapters.aggregation.measured_exponent", "lwcore.detection.rate_exponent"),
     counterexample="Towards α = 1: a mean of Cauchy variables is as spread out as one of them, while N^(−1/α) is 1/N.",
     fair="A mean of N symmetric α-stable variables has N^(1/α − 1) times the scale of one.",
 )
@@ -278,14 +279,14 @@ def _() -> tuple[Measured, Measured]:
     in_later_versions(
         "the exponent is κ = α/(α − 1)", "measured scale of a mean of 512, over the Gaussian's fall, least of three α", at_least(1)
     ),
-    code="lwcore.bounds.rate_exponent",
+    code="lwcore.detection.rate_exponent",
     counterexample="α = 1.5, N = 1,000: the printed factor is {printed:.2g}, the Gaussian one {gaussian:.2g}.",
     fair="The words are right for a mean, whose exponent is α/(α − 1); the printed α, below the Gaussian's, says the opposite.",
 )
 def _() -> tuple[Measured, Measured, Facts]:
     slower = [512 ** (0.5 - 1 / np.array([one.exponent, *one.interval])) for one in _mean_exponents().values()]
     least = min(slower, key=lambda factors: factors[0])
-    printed, gaussian = 1000 ** (-1 / bounds.rate_exponent(1.5, "paper_v2")), 1000**-0.5
+    printed, gaussian = 1000 ** (-1 / detection.rate_exponent(1.5, "paper_v2")), 1000**-0.5
     return exactly(printed / gaussian), Measured(*least), {"printed": printed, "gaussian": gaussian}
 
 
@@ -322,14 +323,14 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     as_mended(
         "up to a constant factor, that of half the signal", "change of that ratio from Δ = σ/100 to σ/10, as a factor", within(0.99, 1.01)
     ),
-    code="lwcore.bounds.least_sequences",
+    code="lwcore.detection.least_sequences",
     counterexample="Gaussian noise: nothing and Δ lie Δ apart, opposite shifts 2Δ, so that presence takes four times the sequences.",
     fair="Presence is as hard as the sign of a signal of half the size: a constant factor, and the same exponent.",
     kind=Kind.THEOREM,
 )
 def _() -> tuple[Measured, Measured]:
     shifts = np.array([0.1, 0.01])
-    ratio = bounds.least_sequences(shifts / 2, 1, 1.5, test="likelihood") / bounds.least_sequences(shifts, 1, 1.5, test="likelihood")
+    ratio = detection.least_sequences(shifts / 2, 1, 1.5, test="likelihood") / detection.least_sequences(shifts, 1, 1.5, test="likelihood")
     return exactly(ratio[1]), exactly(ratio[0] / ratio[1])
 
 
@@ -355,14 +356,14 @@ def _() -> Measured:
         within(0.9, 1.1),
     ),
     in_part("for tails with α up to 1.3", "the same at α = 1.1, 1.2 and 1.3", within(0.9, 1.1)),
-    code="lwcore.stable.fit",
+    code="book.chapters.hill.hill",
     counterexample="1,024 numbers with α = 1.8: the mean estimate is {light:.2f}, lighter than any stable law.",
     fair="Hill's estimator reads heavy tails; near α = 2 a fit of the whole law is needed.",
 )
 def _() -> tuple[Measured, Measured, Facts]:
     rng, found, light = np.random.default_rng(33), [], 0.0
     for alphas in ((1.2, 1.5, 1.8), (1.1, 1.2, 1.3)):
-        ratios = [np.asarray(stable.fit(SymmetricStable(alpha).sample((1024, 100), rng), "hill").alpha) / alpha for alpha in alphas]
+        ratios = [hill(SymmetricStable(alpha).sample((1024, 100), rng))[0] / alpha for alpha in alphas]
         means, errors = np.mean(ratios, axis=1), 1.96 * np.std(ratios, axis=1, ddof=1) / 10
         found.append(Measured(float(np.median(means)), float((means - errors).min()), float((means + errors).max())))
         light = light or float(means[-1] * alphas[-1])
@@ -375,7 +376,7 @@ def _() -> tuple[Measured, Measured, Facts]:
     "Numbers at all steps of all sequences may be taken together to estimate the tail index.",
     as_stated("share of 1,000 samples whose 95 % interval by Hill holds α = 1.2; neighbours share 15 of 16 terms", at_least(0.9)),
     when("if they are independent, as one number a sequence is", "the same for independent numbers", at_least(0.9)),
-    code="lwcore.stable.fit",
+    code="book.chapters.hill.hill",
     counterexample="1,024 averages over a sliding window of 16 stable numbers, α = 1.2: stable themselves, and Hill reads {read:.2g}.",
     fair="One number a sequence; neighbouring steps are not independent samples.",
     paper="code",
@@ -385,9 +386,8 @@ def _() -> tuple[Measured, Measured, Facts]:
     sliding = np.lib.stride_tricks.sliding_window_view(law.sample((1024 + 15, 1000), rng), 16, axis=0).mean(-1)
     covered, read = [], []
     for numbers in (sliding, law.sample((1024, 1000), rng)):
-        fitted = stable.fit(numbers, "hill")
-        low, high = fitted.alpha_interval
-        read.append(float(np.mean(fitted.alpha)))
+        alpha, low, high = hill(numbers)
+        read.append(float(np.mean(alpha)))
         covered.append(share(int(np.sum((low <= law.alpha) & (law.alpha <= high))), 1000))
     return covered[0], covered[1], {"read": read[0]}
 

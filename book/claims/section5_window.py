@@ -32,7 +32,7 @@ from book.claims.claim import (
 )
 from book.claims.record import Runs
 from book.claims.recorded import GATED, SCALAR, log, numbers
-from lwcore import bounds, transport
+from lwcore import detection, transport
 from lwcore.gradient import matched_statistic
 from lwcore.inference import LETTER, RATES, probes, required, summary
 from lwcore.stable import SymmetricStable
@@ -54,15 +54,15 @@ _RATES = ("mean", "optimal", "paper_v2")
     as_stated(
         "largest relative difference of the envelope from the threshold at its own N(ℓ), three exponents, α = 1.2 to 2", at_most(1e-10)
     ),
-    code=("lwcore.bounds.detection_threshold", "lwcore.bounds.sample_complexity"),
+    code=("lwcore.detection.detection_threshold", "lwcore.detection.sample_complexity"),
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     f, worst = np.geomspace(1e-3, 1, 20), []
     for alpha in (1.2, 1.5, 2.0):
         for rate in _RATES:
-            needed = bounds.sample_complexity(f, 0.7, 2.0, alpha, rate=rate)
-            worst.append(abs(bounds.detection_threshold(needed, 0.7, 2.0, alpha, rate=rate) / f - 1).max())
+            needed = detection.sample_complexity(f, 0.7, 2.0, alpha, rate=rate)
+            worst.append(abs(detection.detection_threshold(needed, 0.7, 2.0, alpha, rate=rate) / f - 1).max())
     return exactly(max(worst))
 
 
@@ -79,9 +79,9 @@ def _() -> Measured:
     for _ in range(200):
         f, alignment, scale = np.exp(rng.normal(size=(3, lags.size)))
         budgets = rng.integers(1, 2000, 10)
-        found = learnability_window(lags, bounds.sample_complexity(f, alignment, scale, _ALPHA), budgets)
+        found = learnability_window(lags, detection.sample_complexity(f, alignment, scale, _ALPHA), budgets)
         for n, window in zip(budgets, found, strict=True):
-            seen = lags[f >= bounds.detection_threshold(n, alignment, scale, _ALPHA)]
+            seen = lags[f >= detection.detection_threshold(n, alignment, scale, _ALPHA)]
             differ += int(window != (seen[-1] if seen.size else 0))
     return exactly(differ)
 
@@ -92,15 +92,15 @@ def _() -> Measured:
     "A lag whose envelope reaches the threshold can be told from N sequences.",
     as_stated("largest error of the best test at the threshold, where 0.1 is asked for, N = 11, 101 and 1,001, α = 1.5", at_most(0.1)),
     in_later_versions("the exponent is κ = α/(α − 1)", "largest error of the mean's sign there", at_most(0.1 + 1e-9)),
-    code=("lwcore.bounds.detection_threshold", "lwcore.bounds.detection_error"),
+    code=("lwcore.detection.detection_threshold", "lwcore.detection.detection_error"),
     counterexample="α = 1.5, N = 1,001: the best of all tests names the wrong sign in {0.value:.0%} of the cases.",
     fair="With the exponent α/(α − 1) the sign of the mean is right as often as asked for.",
 )
 def _() -> tuple[Measured, Measured]:
     errors = {}
     for rate, test in (("paper_v2", "likelihood"), ("mean", "mean")):
-        thresholds = bounds.detection_threshold(_ODD, 1, 1, _ALPHA, rate=rate)
-        errors[rate] = max(float(bounds.detection_error(n, f, 1, _ALPHA, test)) for n, f in zip(_ODD, thresholds, strict=True))
+        thresholds = detection.detection_threshold(_ODD, 1, 1, _ALPHA, rate=rate)
+        errors[rate] = max(float(detection.detection_error(n, f, 1, _ALPHA, test)) for n, f in zip(_ODD, thresholds, strict=True))
     return exactly(errors["paper_v2"]), exactly(errors["mean"])
 
 
@@ -118,15 +118,15 @@ def _() -> tuple[Measured, Measured]:
         "least error of the best test at half the threshold",
         at_least(0.1),
     ),
-    code=("lwcore.bounds.detection_threshold", "lwcore.bounds.detection_error"),
+    code=("lwcore.detection.detection_threshold", "lwcore.detection.detection_error"),
     counterexample="α = 1.5, N = 1,001: at twice the threshold the best of all tests names the wrong sign in {0.value:.0%} of the cases.",
     fair="With the exponent α/(α − 1) the sign of the mean is right as often as asked for above the threshold, and less often below it.",
     seen="It held in a form that asked only whether lags below the threshold are lost, and held as those far above it are lost as well.",
 )
 def _() -> tuple[Measured, ...]:
     def errors(rate: str, test: str, times: float) -> list[float]:
-        thresholds = bounds.detection_threshold(_ODD, 1, 1, _ALPHA, rate=rate)
-        return [float(bounds.detection_error(n, times * f, 1, _ALPHA, test)) for n, f in zip(_ODD, thresholds, strict=True)]
+        thresholds = detection.detection_threshold(_ODD, 1, 1, _ALPHA, rate=rate)
+        return [float(detection.detection_error(n, times * f, 1, _ALPHA, test)) for n, f in zip(_ODD, thresholds, strict=True)]
 
     return (
         exactly(max(errors("paper_v2", "likelihood", 2))),
@@ -141,14 +141,14 @@ def _() -> tuple[Measured, ...]:
     "A lag whose envelope is below the threshold is lost in the noise.",
     as_stated("least error of the best test at half the threshold, where 0.1 was asked for; N = 11, 101 and 1,001, α = 1.5", at_least(0.1)),
     when("for those who take the mean", "the same for the sign of the mean", at_least(0.1)),
-    code=("lwcore.bounds.detection_threshold", "lwcore.bounds.detection_error"),
+    code=("lwcore.detection.detection_threshold", "lwcore.detection.detection_error"),
     counterexample="α = 1.5, N = 1,001, half the threshold: the best test is wrong in {0.value:.1%} of the cases.",
     fair="Below the threshold the mean does not show the lag; a median or a likelihood may.",
 )
 def _() -> tuple[Measured, Measured]:
-    half = bounds.detection_threshold(_ODD, 1, 1, _ALPHA) / 2
+    half = detection.detection_threshold(_ODD, 1, 1, _ALPHA) / 2
     least = {
-        test: min(float(bounds.detection_error(n, f, 1, _ALPHA, test)) for n, f in zip(_ODD, half, strict=True))
+        test: min(float(detection.detection_error(n, f, 1, _ALPHA, test)) for n, f in zip(_ODD, half, strict=True))
         for test in ("likelihood", "mean")
     }
     return exactly(least["likelihood"]), exactly(least["mean"])
@@ -164,16 +164,16 @@ def _() -> tuple[Measured, Measured]:
         "share of 10,000 simulated means with the wrong sign, Δ = σ/4, α = 1.5, with its 95 % interval",
         within(0.09, 0.11),
     ),
-    code="lwcore.bounds.sample_complexity",
+    code="lwcore.detection.sample_complexity",
     counterexample="α = 1.5, Δ = σ/1,000: the number is {printed:,.0f}, while the best test needs {needed:,.0f}.",
     fair="With p = α/(α − 1) and C the stable law's own quantile, it is the number of the mean exactly.",
 )
 def _() -> tuple[Measured, Measured, Facts]:
-    printed = np.ceil(bounds.sample_complexity(1e-3, 1, 1, _ALPHA, rate="paper_v2"))
-    count, rng = int(np.ceil(bounds.sample_complexity(0.25, 1, 1, _ALPHA))), np.random.default_rng(37)
+    printed = np.ceil(detection.sample_complexity(1e-3, 1, 1, _ALPHA, rate="paper_v2"))
+    count, rng = int(np.ceil(detection.sample_complexity(0.25, 1, 1, _ALPHA))), np.random.default_rng(37)
     wrong = sum(int((SymmetricStable(_ALPHA, loc=0.25).sample((1000, count), rng).mean(1) < 0).sum()) for _ in range(10))
-    facts = {"printed": float(printed), "needed": float(np.ceil(bounds.least_sequences([1e-3], 1, _ALPHA, test="likelihood")[0]))}
-    return exactly(float(bounds.detection_error(printed, 1e-3, 1, _ALPHA, "likelihood"))), share(wrong, 10_000), facts
+    facts = {"printed": float(printed), "needed": float(np.ceil(detection.least_sequences([1e-3], 1, _ALPHA, test="likelihood")[0]))}
+    return exactly(float(detection.detection_error(printed, 1e-3, 1, _ALPHA, "likelihood"))), share(wrong, 10_000), facts
 
 
 def _wandering(rng: np.random.Generator) -> tuple[NDArray[np.int64], Array, Array, Array]:
@@ -189,16 +189,16 @@ def _wandering(rng: np.random.Generator) -> tuple[NDArray[np.int64], Array, Arra
     "Lemma 5.2, Eqs. (38) and (59)",
     "With noise scale and alignment between constants, N(ℓ) of Eq. (37) lies between two multiples of the envelope's inverse power.",
     as_stated("lags outside the two multiples of the extreme σ/m̄, of 3 × 20 random envelopes with 200 lags, three exponents", at_most(0)),
-    code="lwcore.bounds.sample_complexity",
+    code="lwcore.detection.sample_complexity",
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
     rng, outside = np.random.default_rng(38), 0
     for rate in _RATES * 20:
         _, f, alignment, scale = _wandering(rng)
-        needed, p = bounds.sample_complexity(f, alignment, scale, _ALPHA, rate=rate), bounds.rate_exponent(_ALPHA, rate)
+        needed, p = detection.sample_complexity(f, alignment, scale, _ALPHA, rate=rate), detection.rate_exponent(_ALPHA, rate)
         low, high = (
-            float(bounds.sample_complexity(1, 1, edge, _ALPHA, rate=rate))
+            float(detection.sample_complexity(1, 1, edge, _ALPHA, rate=rate))
             for edge in ((scale / alignment).min(), (scale / alignment).max())
         )
         outside += int(((needed < low * f**-p * (1 - 1e-12)) | (needed > high * f**-p * (1 + 1e-12))).sum())
@@ -217,10 +217,10 @@ def _() -> Measured:
     rng, budgets, outside = np.random.default_rng(39), np.geomspace(1, 1e6, 30), 0
     for rate in _RATES * 20:
         lags, f, alignment, scale = _wandering(rng)
-        window = learnability_window(lags, bounds.sample_complexity(f, alignment, scale, _ALPHA, rate=rate), budgets)
+        window = learnability_window(lags, detection.sample_complexity(f, alignment, scale, _ALPHA, rate=rate), budgets)
         ratio = scale / alignment
         low, high = (
-            np.where(f >= bounds.detection_threshold(budgets, 1, edge, _ALPHA, rate=rate)[:, None], lags, 0).max(axis=1)
+            np.where(f >= detection.detection_threshold(budgets, 1, edge, _ALPHA, rate=rate)[:, None], lags, 0).max(axis=1)
             for edge in (ratio.max(), ratio.min())
         )
         outside += int(((window < low) | (window > high)).sum())
@@ -236,10 +236,10 @@ def _() -> Measured:
     as_stated(
         "power of 1/f in the number each of three tests needs, error 0.1, Δ from σ/10 to σ/100; α = 1.2, 1.5 and 1.8", at_least(1.05)
     ),
-    code="lwcore.bounds.least_sequences",
+    code="lwcore.detection.least_sequences",
 )
 def _() -> Measured:
-    needed = [bounds.least_sequences([0.01, 0.1], 1, a, test=t) for a in (1.2, 1.5, 1.8) for t in ("likelihood", "median", "mean")]
+    needed = [detection.least_sequences([0.01, 0.1], 1, a, test=t) for a in (1.2, 1.5, 1.8) for t in ("likelihood", "median", "mean")]
     return over(np.log10([far / near for far, near in needed]))
 
 
@@ -390,7 +390,7 @@ def _regime(name: str) -> tuple[Measured, Measured]:
     slopes = np.array([np.polyfit(height, log_n, 1)[0], 1 / np.polyfit(log_n, height, 1)[0]]) / _STEEPNESS[name]
     ends = [end / found.exponent for end in found.interval]
     of_number = slopes[0], slopes.min() * ends[0], slopes.max() * ends[1]
-    alpha, kappa = (bounds.rate_exponent(_ALPHA, rate) for rate in ("paper_v2", "mean"))
+    alpha, kappa = (detection.rate_exponent(_ALPHA, rate) for rate in ("paper_v2", "mean"))
     return Measured(*(one / alpha for one in of_number)), Measured(*(one / kappa for one in of_number))
 
 

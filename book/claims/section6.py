@@ -30,8 +30,8 @@ from book.claims.claim import (
 from book.claims.record import Runs
 from book.claims.recorded import EXPANSIONS, SCALAR, numbers
 from lwcore import experiment, gradient, stable, tasks
-from lwcore.bounds import detection_threshold, sample_complexity
 from lwcore.config import Config
+from lwcore.detection import detection_threshold, sample_complexity
 from lwcore.inference import config_of
 from lwcore.stable import SymmetricStable
 from lwcore.window import learnability_window
@@ -136,7 +136,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Measured]:
     "§6.1, footnote 5",
     "The lags whose N(ℓ) does not exceed N are those at which the envelope reaches the detection threshold.",
     as_stated("windows that differ, of all networks, probes, orders and N of the run paper-v2 (f counted once)", at_most(0)),
-    code=("lwcore.bounds.sample_complexity", "lwcore.bounds.detection_threshold"),
+    code=("lwcore.detection.sample_complexity", "lwcore.detection.detection_threshold"),
     kind=Kind.IDENTITY,
 )
 def _(runs: Runs) -> Measured:
@@ -163,7 +163,7 @@ def _(runs: Runs) -> Measured:
         "the same, f counted once",
         within(0.09, 0.11),
     ),
-    code=("lwcore.bounds.sample_complexity", "lwcore.inference.required"),
+    code=("lwcore.detection.sample_complexity", "lwcore.inference.required"),
     kind=Kind.SIMULATION,
     counterexample="f = 10, m̄ = 0.02, σ = 1, α = 2: one sequence is said to do, and errs in {0.value:.0%} of the draws; {needed:.0f} are"
     " needed.",

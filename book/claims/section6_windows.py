@@ -28,7 +28,7 @@ from book.claims.claim import (
 )
 from book.claims.record import Runs
 from book.claims.recorded import BUDGET, EXPANSIONS, SCALAR, fits, lead, log, numbers, remaining, slope, windows
-from lwcore.bounds import rate_exponent
+from lwcore.detection import rate_exponent
 from lwcore.inference import LETTER, OPTIMISER, false_detections, probes, required, window_of
 from lwcore.inference import windows as of_probes
 

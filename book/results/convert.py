@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from lwcore.bounds import sample_complexity
+from lwcore.detection import sample_complexity
 from lwcore.inference import LETTER, NOISES, RATES, config_of, detected, required, windows
 from lwcore.results import MANIFEST, load, save
 

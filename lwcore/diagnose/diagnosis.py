@@ -16,7 +16,7 @@ from scipy import stats
 
 from lwcore import results
 from lwcore.arguments import integer_in, one_of
-from lwcore.bounds import sample_complexity
+from lwcore.detection import sample_complexity
 from lwcore.inference import holm
 from lwcore.window import learnability_window
 

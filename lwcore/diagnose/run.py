@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from lwcore import results, stable
 from lwcore.arguments import integer_in, lag_list, one_of, real_in
-from lwcore.bounds import sample_complexity
+from lwcore.detection import sample_complexity
 from lwcore.diagnose.adapter import Function, Pair, Subject
 from lwcore.diagnose.diagnosis import LEVEL, SIGN_DRAWS, Diagnosis
 from lwcore.gradient import first_loss, lag_vectors, transported

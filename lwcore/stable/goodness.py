@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lwcore.arguments import finite_array, generator, instance_of, integer_in
-from lwcore.stable.ecf import characteristic_function
-from lwcore.stable.estimates import LOWEST_ALPHA
-from lwcore.stable.fits import METHODS, StableFit
+from lwcore.stable.fits import LOWEST_ALPHA, METHODS, StableFit, characteristic_function
 from lwcore.stable.law import SymmetricStable
 from lwcore.stable.standard import Array
 
@@ -23,8 +21,8 @@ class GoodnessOfFit:
     """How far samples are from a stable law fitted to them; arrays, one entry per column, when the samples were 2-D.
 
     Attributes:
-        distance: n times the weighted squared distance of the characteristic functions; without unit, about 1 for stable samples
-            whatever their number n, and growing as n for others. NaN where the fit gave no stable law.
+        distance: n times the weighted squared distance of the characteristic functions; without unit, about 1 for stable
+            samples whatever their number n, and growing as n for others. NaN where the fit gave no stable law.
         p_value: Probability of at least this distance if the samples are stable, by parametric bootstrap; NaN likewise.
         replicates: How many bootstrap samples it rests on: no `p_value` is below ``1/(replicates + 1)``.
     """
@@ -37,22 +35,9 @@ class GoodnessOfFit:
 def goodness_of_fit(samples: ArrayLike, fitted: StableFit, rng: np.random.Generator, replicates: int = 199) -> GoodnessOfFit:
     """Compare the empirical characteristic function φ̂ of samples with that of the stable law fitted to them.
 
-    The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples in units of the fit. Since the law was
-    fitted to the same samples, it is smaller than for a law known beforehand; so each bootstrap sample, drawn from the fitted law, is
-    itself fitted by the same method before its distance is taken.
-
-    Args:
-        samples: The draws that were fitted, shape (samples,) or (samples, columns).
-        fitted: What `fit` made of them.
-        rng: Source of randomness.
-        replicates: Number of bootstrap samples for each column, at least 19.
-
-    Returns:
-        Distance and p-value.
-
-    Raises:
-        TypeError: If an argument is of the wrong type.
-        ValueError: If `samples` has NaN or infinite entries, or not the columns that `fitted` has, or there are too few replicates.
+    The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples in units of the fit.
+    Since the law was fitted to the same samples, it is smaller than for a law known beforehand; so each bootstrap sample,
+    drawn from the fitted law, is itself fitted by the same method before its distance is taken.
     """
     data = finite_array("samples", samples, ndim=(1, 2))
     instance_of("fitted", fitted, StableFit)
@@ -63,10 +48,10 @@ def goodness_of_fit(samples: ArrayLike, fitted: StableFit, rng: np.random.Genera
     columns = data.reshape(len(data), -1)
     alpha, scale, loc = (np.atleast_1d(values) for values in (fitted.alpha, fitted.scale, fitted.loc))
     distance, p_value = np.full((2, alpha.size), np.nan)
-    for c in np.flatnonzero((alpha >= LOWEST_ALPHA) & (alpha <= 2)):  # not NaN, and not a Hill estimate that no stable law has
+    for c in np.flatnonzero(~np.isnan(alpha)):
         distance[c] = _distance((columns[:, [c]] - loc[c]) / scale[c], alpha[[c]]).item()
         bootstrap = _bootstrap(SymmetricStable(alpha[c]), len(data), replicates, fitted.method, rng)
-        p_value[c] = (1 + np.sum(~(bootstrap < distance[c]))) / (replicates + 1)  # a replicate without a fit counts against rejection
+        p_value[c] = (1 + np.sum(~(bootstrap < distance[c]))) / (replicates + 1)  # one without a fit counts against rejection
     if data.ndim == 1:
         return GoodnessOfFit(distance.item(), p_value.item(), replicates)
     return GoodnessOfFit(distance, p_value, replicates)

@@ -7,16 +7,13 @@ MODULES = {
     r"lwcore\.(arguments|tensors|labelled)\..*": "the checks themselves: every row goes through one of them",
     r"lwcore\.(kernels|trace)\..*": "behind the cells' scans, `transport` and `gradient`, with tensors these have made",
     r"lwcore\.cells\.(\w+\.(shares|block|gates|step|closed_form)|GatedJacobian.*)": "one step, behind `forward` and `Trace`",
-    r"lwcore\.stable\.(standard|estimates|mcculloch|ecf|hill|likelihood)\..*": "behind `fit` and the methods of `SymmetricStable`",
-    r"lwcore\.bounds\.shift_family\..*": "behind the bounds, which call `standardised` at their doors",
+    r"lwcore\.stable\.(standard\..*|law\.(LogR|log_r).*|fits\.(Estimates|accepted|by_.*|charac.*))": "behind `SymmetricStable` and `fit`",
     r"lwcore\.diagnose\.adapter\..*": ("behind `diagnose`: test_diagnose_adapter"),
     r"lwcore\.(checkpoints|unfinished|executors)\..*": "behind `run`, with what it has made or found",
     r"lwcore\.(entry|console)\..*": "how commands begin and end; commands have rows",
 }
 
 NAMES = {
-    "lwcore.bounds.divergence.lan_expansions": "behind `lan_expansion`, which hands its arguments on",
-    "lwcore.bounds.information.graded_rule": "nodes of a quadrature, behind `mutual_information`",
     "lwcore.cells.Cell": "abstract; its families have rows",
     "lwcore.cells.linear_scan": "behind the scans of linear families",
     "lwcore.cells.single_layer": "the check behind `from_torch`",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from book.chapters import aggregation, modes
-from lwcore import bounds, window
+from lwcore import detection, window
 from lwcore.stable import SymmetricStable, fit, goodness_of_fit
 from tests.bad_inputs.rows import Bad, Door, array, generator, integer, lags, numbers, object_of, of_shape, real, shaped, word, wrong
 
@@ -32,9 +32,9 @@ DOORS = [
     Door(LAW.sample, size=integer(3, 0).also(wrong((2, -1), ValueError, r"-1"), wrong((2.0,), TypeError, r"2\.0")), rng=generator()),
     Door(fit, samples=array(DATA), method=word("mcculloch"), confidence=real(0.95, "(0, 1)")),
     Door(goodness_of_fit, samples=array(DATA), fitted=object_of(fit(DATA), LAW), rng=generator(), replicates=integer(19, 19)),
-    Door(bounds.rate_exponent, alpha=ALPHA, rate=RATE),
+    Door(detection.rate_exponent, alpha=ALPHA, rate=RATE),
     Door(
-        bounds.sample_complexity,
+        detection.sample_complexity,
         envelope=array([1.0], NEGATIVE),
         alignment=array([1.0]),
         scale=positive(),
@@ -42,9 +42,11 @@ DOORS = [
         error=ERROR,
         rate=RATE,
     ),
-    Door(bounds.detection_threshold, n_sequences=positive(), alignment=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR, rate=RATE),
     Door(
-        bounds.log_detection_threshold,
+        detection.detection_threshold, n_sequences=positive(), alignment=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR, rate=RATE
+    ),
+    Door(
+        detection.log_detection_threshold,
         n_sequences=positive(),
         alignment=array([1.0]),
         scale=positive(),
@@ -52,12 +54,11 @@ DOORS = [
         error=ERROR,
         rate=RATE,
     ),
-    Door(bounds.detection_error, n_sequences=positive(), shift=array([1.0]), scale=positive(), alpha=ALPHA, test=TEST),
-    Door(bounds.log_detection_error, n_sequences=positive(), shift=array([1.0]), scale=positive(), alpha=ALPHA, test=TEST),
-    Door(bounds.large_sample_error, n_sequences=positive(), shift=array([1.0]), scale=positive(), alpha=ALPHA, test=word("likelihood")),
-    Door(bounds.least_sequences, shift=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR, test=TEST),
+    Door(detection.detection_error, n_sequences=positive(), shift=array([1.0]), scale=positive(), alpha=ALPHA, test=TEST),
+    Door(detection.log_detection_error, n_sequences=positive(), shift=array([1.0]), scale=positive(), alpha=ALPHA, test=TEST),
+    Door(detection.least_sequences, shift=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR, test=TEST),
     Door(
-        bounds.mutual_information,
+        detection.mutual_information,
         shift=array([1.0]),
         alpha=ALPHA,
         scale=positive(),
@@ -65,20 +66,20 @@ DOORS = [
         statistic=word("mean"),
         route=word("fourier"),
     ),
-    Door(bounds.binary_entropy, probability=array([0.5], NEGATIVE, Bad([1.5], ValueError, r"1\.5"))),
-    Door(bounds.fano_error, information=array([0.5], NEGATIVE)),
-    Door(bounds.hellman_raviv_error, information=array([0.5], NEGATIVE, Bad([0.7], ValueError, r"0\.7"))),
-    Door(bounds.necessary_sequences, shift=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR),
-    Door(bounds.kl_divergence, shift=array([1.0]), alpha=ALPHA, scale=positive(), n_sequences=positive(), statistic=word("mean")),
-    Door(bounds.lan_divergence, shift=array([1.0]), alpha=ALPHA, scale=positive(), n_sequences=positive(), rate=RATE),
-    Door(bounds.lan_range, alpha=ALPHA, tolerance=real(0.05, "(0, 1)")),
+    Door(detection.binary_entropy, probability=array([0.5], NEGATIVE, Bad([1.5], ValueError, r"1\.5"))),
+    Door(detection.fano_error, information=array([0.5], NEGATIVE)),
+    Door(detection.hellman_raviv_error, information=array([0.5], NEGATIVE, Bad([0.7], ValueError, r"0\.7"))),
+    Door(detection.necessary_sequences, shift=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR),
+    Door(detection.kl_divergence, shift=array([1.0]), alpha=ALPHA, scale=positive(), n_sequences=positive(), statistic=word("mean")),
+    Door(detection.lan_divergence, shift=array([1.0]), alpha=ALPHA, scale=positive(), n_sequences=positive(), rate=RATE),
+    Door(detection.lan_range, alpha=ALPHA, tolerance=real(0.05, "(0, 1)")),
     Door(
-        bounds.lan_expansion,
+        detection.lan_expansions,
         alpha=ALPHA,
         n_sequences=integer(10, 1),
         rng=generator(),
+        rates=object_of(["mean"]),
         h=real(1.0, "(-inf, inf)"),
-        rate=RATE,
         replicates=integer(10, 1),
     ),
     Door(window.DecayLaw, name=word("power"), amplitude=real(1.0, "(0, inf)"), decay=real(0.5, "(-inf, inf)")),

@@ -35,15 +35,12 @@ from tests.mutation.mutants import SEED, WORK, Mutant, chosen, fingerprint
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 
-STABLE = ("standard", "law", "estimates", "mcculloch", "ecf", "hill", "likelihood", "fits", "goodness")
-BOUNDS = ("shift_family", "divergence", "information", "detection", "complexity")
+STABLE = ("standard", "law", "fits", "goodness")
 NETWORKS = ("torch", "lwcore.arguments", "lwcore.cells")
 TARGETS = {
     "stable": Target(tuple(f"lwcore/stable/{name}.py" for name in STABLE), ("tests/test_stable_law.py", "tests/test_stable_fits.py")),
-    "bounds": Target(
-        tuple(f"lwcore/bounds/{name}.py" for name in BOUNDS), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.arguments")
-    ),
-    "window": Target(("lwcore/window.py",), ("tests/test_window.py",), ("lwcore.bounds", "lwcore.arguments")),
+    "detection": Target(("lwcore/detection.py",), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.arguments")),
+    "window": Target(("lwcore/window.py",), ("tests/test_window.py",), ("lwcore.detection", "lwcore.arguments")),
     "transport": Target(("lwcore/transport.py",), ("tests/test_transport.py", "tests/test_orders.py", "tests/test_gradient.py"), NETWORKS),
     "gradient": Target(("lwcore/gradient.py",), ("tests/test_gradient.py", "tests/test_orders.py"), (*NETWORKS, "lwcore.transport")),
 }

@@ -9,7 +9,7 @@ from scipy import special
 from book import claims
 from book.chapters import mixtures
 from book.claims import record
-from lwcore.bounds import detection_threshold, sample_complexity
+from lwcore.detection import detection_threshold, sample_complexity
 from lwcore.inference import LETTER, probes, windows
 from lwcore.results import load
 from lwcore.window import DecayLaw, learnability_window, mixture_envelope
