@@ -1,4 +1,7 @@
-"""What a run is: a validated configuration, read from TOML. Unknown keys, bad values and pieces that do not fit are refused by name."""
+"""What a run is: a validated configuration, or a sweep of them, read from TOML.
+
+Unknown keys, bad values and pieces that do not fit are refused by name.
+"""
 
 from __future__ import annotations
 
@@ -58,48 +61,22 @@ class _Section(BaseModel):
 class _File(_Section):
     """What stands in a TOML file of its own, the user's or one that ships with the package."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100, description="Short name, used in file names.")
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9-]*$",
+        max_length=100,
+        description="Short name, used in file names.",
+    )
     description: str = Field(description="What it is for.")
     _folder: ClassVar[str]
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
-        """Read from a file.
-
-        Args:
-            path: A TOML file.
-
-        Returns:
-            The validated settings.
-
-        Raises:
-            ValueError: If it is no file, no TOML, or nested too deeply; pydantic's error of that kind names every setting that is wrong.
-        """
-        if Path(path).exists() and not Path(path).is_file():
-            raise ValueError(f"path = {str(path)!r}: must be a file.")
-        text = Path(path).read_text(encoding="utf-8")
-        try:
-            settings = tomllib.loads(text)
-        except RecursionError:
-            raise ValueError(f"path = {str(path)!r}: is nested too deeply; settings must be at most two tables deep.") from None
-        except ValueError as error:
-            if isinstance(error, tomllib.TOMLDecodeError):
-                raise
-            raise ValueError(f"path = {str(path)!r}: must hold numbers that Python can read ({error}).") from None
-        return cls.model_validate(settings)
+        """Settings that a TOML file holds; a ValueError names all that are wrong."""
+        return cls.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """Read what ships with the package.
-
-        Args:
-            name: One of `shipped()`, of this kind.
-
-        Returns:
-            The validated settings.
-
-        Raises:
-            ValueError: If there is none of that name.
+        """Settings that ship with the package, under one of the names that `shipped` lists.
 
         Examples:
             >>> config = Config.named("quick")
@@ -109,7 +86,8 @@ class _File(_Section):
         known = shipped(cls._folder)
         if name not in known:
             raise ValueError(f"name = {name!r}: must be one of {', '.join(known)}, or the path of a TOML file.")
-        return cls.model_validate(tomllib.loads((resources.files("lwcore") / cls._folder / f"{name}.toml").read_text(encoding="utf-8")))
+        text = (resources.files("lwcore") / cls._folder / f"{name}.toml").read_text(encoding="utf-8")
+        return cls.model_validate(tomllib.loads(text))
 
 
 class TaskSettings(_Section):
@@ -188,6 +166,13 @@ class DiagnosticSettings(_Section):
     keep_numbers: bool = Field(default=False, description="Store each sequence's numbers for the network's own error, in single precision.")
 
 
+class Variant(_Section):
+    """A value of an axis: its label, and the settings it stands for, as for `Config.but`."""
+
+    label: int | float | str
+    changes: dict[str, Any]
+
+
 class Config(_File):
     """A whole run: which networks, on what task, how trained, what measured.
 
@@ -195,6 +180,8 @@ class Config(_File):
     """
 
     _folder = "configs"
+    axes: ClassVar[dict[str, tuple[Variant, ...]]] = {}
+    measured: ClassVar[bool] = True
     models: Models = Field(description="Cells.")
     seeds: Seeds = Field(description="Seeds; all models of one share their task and sequences.")
     task: TaskSettings = Field(description="The task.")
@@ -220,6 +207,10 @@ class Config(_File):
             lines += [f"{key} = {value}" for key, value in section if not isinstance(value, _Section)]
         return "\n".join(lines)
 
+    def points(self) -> dict[tuple[int | float | str, ...], Config]:
+        """The only point, itself, of a configuration, which is a sweep without axes."""
+        return {(): self}
+
     @property
     def members(self) -> list[tuple[Model, int]]:
         """The (model, seed) pairs."""
@@ -231,13 +222,7 @@ class Config(_File):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
     def but(self, /, **changes: Any) -> Self:
-        """Change some settings and keep the rest.
-
-        Args:
-            **changes: New values by name; for a section, a dictionary of what changes in it.
-
-        Returns:
-            Another validated configuration.
+        """Another configuration, with new values by name, and for a section those of its settings that change.
 
         Examples:
             >>> config = Config.named("quick").but(models=["LSTM"], training={"steps": 50})
@@ -248,18 +233,6 @@ class Config(_File):
         for name, value in changes.items():
             settings[name] = settings[name] | value if isinstance(value, dict) and isinstance(settings.get(name), dict) else value
         return type(self).model_validate(settings)
-
-
-class Variant(_Section):
-    """One value of an axis.
-
-    Attributes:
-        label: What the value is called on the axis.
-        changes: The settings it stands for, as for `Config.but`.
-    """
-
-    label: int | float | str
-    changes: dict[str, Any]
 
 
 Variants = Annotated[tuple[Variant, ...], Field(strict=False)]
@@ -307,13 +280,6 @@ class Sweep(_File):
 
 
 def shipped(kind: str = "configs") -> list[str]:
-    """List what ships with the package.
-
-    Args:
-        kind: ``"configs"`` or ``"sweeps"``.
-
-    Returns:
-        The names, sorted.
-    """
+    """Sorted names of the ``"configs"`` or ``"sweeps"`` that ship with the package."""
     one_of("kind", kind, ("configs", "sweeps"))
     return sorted(path.name.removesuffix(".toml") for path in (resources.files("lwcore") / kind).iterdir() if path.name.endswith(".toml"))
