@@ -273,8 +273,6 @@ def show_claims(
     """Give the verdict on every claim of the papers that can be checked."""
     from rich.progress import track
 
-    from lwcore import results
-
     try:
         from book import claims
         from book.claims import record
@@ -291,7 +289,6 @@ def show_claims(
         if kind:
             wanted = {name: claim for name, claim in wanted.items() if claim.kind.name.lower() == kind}
         if run:
-            results.check_folder("directory", folder)
             runs = claims.Runs(folder)
             for claim in track(list(wanted.values()), "measuring", console=err):
                 record.record([claims.measure(claim, runs)], folder)

@@ -72,7 +72,12 @@ class _File(_Section):
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
         """Settings that a TOML file holds; a ValueError names all that are wrong."""
-        return cls.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+        if Path(path).exists() and not Path(path).is_file():
+            raise ValueError(f"path = {str(path)!r}: must be a file.")
+        try:
+            return cls.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+        except RecursionError:
+            raise ValueError(f"path = {str(path)!r}: is nested too deeply.") from None
 
     @classmethod
     def named(cls, name: str) -> Self:

@@ -144,15 +144,12 @@ def computing(path: Path, resume: bool) -> Iterator[None]:
     Raises:
         Exit: If anything went wrong.
     """
-    from lwcore import results
-
     way_on = _way_on(path, resume)
     before = warnings.showwarning
     warnings.showwarning = lambda message, *_, **__: err.print(str(message), style="yellow", markup=False)
     told = (ValueError, ImportError, ArithmeticError, RuntimeError, MemoryError)
     with interruptible(f"Interrupted. {way_on}"), failing(*told):
         try:
-            results.check_folder("directory", path.parent)
             yield
         except OSError as error:
             fail(str(error) if isinstance(error, FileExistsError) else f"{error}. What was finished is kept. {way_on}")

@@ -8,6 +8,7 @@ twice, with the same bits, too.
 
 from __future__ import annotations
 
+import functools
 import io
 import multiprocessing
 import os
@@ -39,6 +40,7 @@ from lwcore.trace import Trace
 __all__ = ["Config", "Sweep", "load", "run", "run_member", "shipped"]
 
 Snapshots = dict[int, dict[str, Any]]
+Job = tuple[Config, str, int]  # a member: its configuration, model, seed
 Found = TypeVar("Found")
 
 
@@ -84,7 +86,6 @@ def run(
     """
     if directory is None:
         return _made(config, executor, None, progress)
-    results.check_folder("directory", Path(directory))
     path = Path(directory).absolute() / f"{config.name}.nc"
     code = results.code_fingerprint()
     partial = path.with_name(f"{config.name}-{config.fingerprint}-{code}.partial")
@@ -98,10 +99,16 @@ def run(
     else:
         if not resume:
             shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"directory = {str(directory)!r}: must be a folder, or a new one's name ({error}).") from None
         stored = _made(config, executor, partial, progress)
-        partial.mkdir(exist_ok=True)  # another process may have stored the same result
-        results.save(stored, path, scratch=partial)
+        try:
+            results.save(stored, path, scratch=partial)
+        except FileNotFoundError:  # the folder went with whoever stored the same result
+            if not path.exists():
+                raise
     shutil.rmtree(partial, ignore_errors=True)
     return stored
 
@@ -166,7 +173,7 @@ def run_member(
     dataset = dataset.assign_coords(delay=("delay", delays, attributes))
     dataset.attrs["fingerprint"] = config.fingerprint
     if stored is not None:
-        _keep(stored, lambda path: results.save(dataset, path))
+        _keep(stored, functools.partial(results.save, dataset))
         stored.with_suffix(".checkpoint").unlink(missing_ok=True)
     return dataset
 
@@ -206,8 +213,8 @@ def task_of(config: Config, seed: int) -> tasks.DelayedRegression:
 def processes(workers: int | None = None) -> Iterator[Executor]:
     """Processes of this machine, one for every core, as an executor; an interrupt ends them at once."""
     context, before = multiprocessing.get_context("spawn"), multiprocessing.active_children()
-    deaf = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
-    with ProcessPoolExecutor(workers, context, **deaf) as pool:
+    ignored = (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(workers, context, initializer=signal.signal, initargs=ignored) as pool:
         try:
             yield pool
         except KeyboardInterrupt:
@@ -219,7 +226,7 @@ def processes(workers: int | None = None) -> Iterator[Executor]:
 def _made(config: Config | Sweep, executor: Executor | None, partial: Path | None, progress: bool) -> xr.Dataset:
     """Do all members of all points, and gather them."""
     points = config.points()
-    every = [(point, *member) for point in points.values() for member in point.members]
+    every: list[Job] = [(point, *member) for point in points.values() for member in point.members]
     if executor is None:
         total, unit = sum(point.training.steps for point, *_ in every), "training steps"
     else:
@@ -249,9 +256,6 @@ def _made(config: Config | Sweep, executor: Executor | None, partial: Path | Non
     return whole
 
 
-Job = tuple[Config, str, int]
-
-
 def _spread(executor: Executor, every: list[Job], partial: Path | None, measured: bool) -> Iterator[tuple[Job, xr.Dataset]]:
     """Members that an executor does, as they end; what fails or is interrupted lets no other begin."""
     code = results.code_fingerprint()
@@ -260,7 +264,7 @@ def _spread(executor: Executor, every: list[Job], partial: Path | None, measured
         for future in as_completed(futures):
             job, data = futures[future], future.result()
             if partial is not None and not _file(partial, *job).exists():
-                _keep(_file(partial, *job), lambda path, data=data: results.save(data, path))
+                _keep(_file(partial, *job), functools.partial(results.save, data))
             yield job, data
     except BaseException:
         for future in futures:
@@ -312,19 +316,20 @@ def _found(path: Path, read: Callable[[Path], Found]) -> Found | None:
         return None
 
 
-def _save_checkpoint(path: Path, state: train.Progress, snapshots: Snapshots) -> None:
+def save_checkpoint(path: Path, state: train.Progress, snapshots: Snapshots) -> None:
     """Store where a network is in its training."""
     whole = io.BytesIO()  # in memory first: a full disk is then an OSError
     torch.save(vars(state) | {"snapshots": snapshots}, whole)
     results.write_atomically(path, lambda part: part.write_bytes(whole.getvalue()))
 
 
-def _load_checkpoint(path: Path) -> tuple[train.Progress, Snapshots]:
+def load_checkpoint(path: Path) -> tuple[train.Progress, Snapshots]:
     """Read a checkpoint, by its archive's checksums, of which PyTorch takes no notice; no pickled code is run."""
     whole = io.BytesIO(path.read_bytes())
     try:
         if damaged := zipfile.ZipFile(whole).testzip():
             raise ValueError(f"the checksum of {damaged} does not fit")
+        whole.seek(0)
         state = torch.load(whole, weights_only=True)
         snapshots = state.pop("snapshots")
         return train.Progress(**state), snapshots
@@ -377,7 +382,7 @@ def _train(
     if prepare is not None:
         prepare(network)
     checkpoint = partial and _file(partial, config, model, seed).with_suffix(".checkpoint")
-    stored = checkpoint and _found(checkpoint, _load_checkpoint)
+    stored = checkpoint and _found(checkpoint, load_checkpoint)
     begun = {0: _copy(network)} if 0 in settings.snapshots else {}
     latest, snapshots = stored or (train.Progress(), begun)
     advance(latest.step)
@@ -389,7 +394,7 @@ def _train(
         if state.step in settings.snapshots:
             snapshots[state.step] = _copy(network)
         if checkpoint is not None and state.step % settings.checkpoint_every == 0:
-            _keep(checkpoint, lambda path: _save_checkpoint(path, state, snapshots))
+            _keep(checkpoint, lambda path: save_checkpoint(path, state, snapshots))
 
     drawn = tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING))
     try:

@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 import h5netcdf
+import h5py
 import xarray as xr
 
 from lwcore.config import Config, Sweep
@@ -64,13 +65,6 @@ def check_writable(name: str, path: Path, endings: Collection[str] | None = None
         raise ValueError(f"{wrong}must be in a folder that can be written to ({error.strerror}).") from None
 
 
-def check_folder(name: str, path: Path) -> None:
-    """Check that a folder is there or can be made where an argument says."""
-    there = next(p for p in (path, *path.absolute().parents) if os.path.lexists(p))
-    if not there.is_dir():
-        raise ValueError(f"{name} = {str(path)!r}: is no folder and cannot be made one; must be a folder, or a new one's name.")
-
-
 def save(dataset: xr.Dataset, path: str | Path, scratch: Path | None = None) -> None:
     """Store a dataset as netCDF, atomically, numbers and structure under HDF5's checksums.
 
@@ -101,6 +95,7 @@ def load(path: str | Path) -> xr.Dataset:
     try:
         if listed not in (None, hashlib.sha256(whole).hexdigest()):
             raise ValueError(f"its checksum is not the one in {MANIFEST}: damaged")
+        h5py.File(io.BytesIO(whole)).close()  # h5netcdf fails untidily on what is no HDF5
         dataset = xr.load_dataset(io.BytesIO(whole), engine="h5netcdf")
     except Exception as error:  # HDF5, h5py, h5netcdf and xarray each have errors of their own
         raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}).") from error
