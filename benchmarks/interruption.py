@@ -1,9 +1,10 @@
 """A run killed again and again, and a reader beside it: the same bits, and was a part of a file ever to be seen?
 
-Run with ``make interruptions``. Every attempt is a run in a process of its own, killed at a random moment or while it
-writes a file; the next attempt goes on from what it left. So that kills do fall into writes, files are written in
-pieces with pauses between them. A run that came to its end is compared with an undisturbed one, and begun again.
-Then pairs of processes are started on one run, and one of each second pair is killed.
+Run with ``make interruptions``. Every attempt is a run in a process of its own, killed at a random
+moment or while it writes a file; the next attempt goes on from what it left. So that kills do fall
+into writes, files are written in pieces with pauses between them. A run that came to its end is
+compared with an undisturbed one, and begun again. Then pairs of processes are started on one run,
+and one of each second pair is killed.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def attempt(folder: Path, writing: Synchronized[int]) -> None:
 
 
 def read_all(folder: Path, looks: Synchronized[int], faults: Synchronized[int]) -> None:
-    """Read every file that a reader can see, over and over; count them and those that were not whole."""
+    """Read every file that a reader can see, over and over; count those that were not whole, too."""
     readers = {".nc": results.load, ".checkpoint": experiment.load_checkpoint}
     while True:
         time.sleep(0.002)

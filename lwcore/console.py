@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,8 +54,6 @@ def explained(name: str, kind: type[Config] | type[Sweep] = Config) -> Iterator[
                 for e in error.errors()
             )
         )
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        fail(f"{name}: not valid TOML: {error}")
     except (OSError, ValueError) as error:
         fail(str(error))
 

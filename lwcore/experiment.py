@@ -1,9 +1,9 @@
 """A run: every network of a configuration, or of a sweep's points, is trained, measured and stored.
 
-The result is one file. Until it is there, finished members and one checkpoint for each that is not stand in a folder
-``<name>-<configuration>-<code>.partial`` beside it. All these files are whole or not there at all, so a run that was
-killed goes on from them and ends with the same bits. Nothing is locked: two processes at the same run may do a member
-twice, with the same bits, too.
+The result is one file. Until it is there, finished members and one checkpoint for each that is not
+stand in a folder ``<name>-<configuration>-<code>.partial`` beside it. All these files are whole or
+not there at all, so a run that was killed goes on from them and ends with the same bits. Nothing is
+locked: two processes at the same run may do a member twice, with the same bits, too.
 """
 
 from __future__ import annotations
@@ -59,12 +59,23 @@ class Stream(IntEnum):
 
 
 class Trained(NamedTuple):
-    """A trained network, the minibatch loss of every step, state dictionaries on the way by step, the optimiser's last."""
+    """A network, the loss of every step, state dictionaries by step, and the optimiser's last."""
 
     network: Network
     losses: list[float]
     snapshots: Snapshots
     optimizer: dict[str, Any]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Use one thread: small matrices gain nothing from more, and sum in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def run(
@@ -74,15 +85,16 @@ def run(
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> xr.Dataset:
-    """Results of a configuration, over model, seed and the dimensions of `measure`, or of a sweep, over its axes, too.
+    """Results of a configuration, over model, seed and what `measure` gives; a sweep's over its axes, too.
 
-    With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same configuration has
-    left there is used, unless `resume` is False; another configuration's result is not overwritten, but for that.
-    Members run in this process, or on any `concurrent.futures.Executor`, whose workers need not see the directory:
-    what they cannot store is stored from here, but they keep no checkpoints then.
+    With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same
+    configuration has left there is used, unless `resume` is False; another configuration's result
+    is not overwritten, but for that. Members run in this process, or on any
+    `concurrent.futures.Executor`, whose workers need not see the directory: what they cannot store
+    is stored from here, but they keep no checkpoints then.
 
-    A sweep keeps ``final_loss``, the mean over the last tenth of the steps, in the place of every step's loss, and
-    ``still_falling``, the share by which that is below the tenth before.
+    A sweep keeps ``final_loss``, the mean over the last tenth of the steps, in the place of every
+    step's loss, and ``still_falling``, the share by which that is below the tenth before.
     """
     if directory is None:
         return _made(config, executor, None, progress)
@@ -113,6 +125,7 @@ def run(
     return stored
 
 
+@_one_thread()
 def run_member(
     config: Config,
     model: str,
@@ -124,9 +137,10 @@ def run_member(
 ) -> xr.Dataset:
     """Train and measure one network, or find it done.
 
-    The finished member and, while it trains, its checkpoint are kept in a folder, if there is one. `advance` is called
-    with the number of training steps just taken. What is not `measured` says only how training went, and what was
-    learned. `prepare` changes the network in place before its first step; nothing can be kept then.
+    The finished member and, while it trains, its checkpoint are kept in a folder, if there is one.
+    `advance` is called with the number of training steps just taken. What is not `measured` says
+    only how training went, and what was learned. `prepare` changes the network in place before its
+    first step; nothing can be kept then.
     """
     if prepare is not None and partial is not None:
         raise ValueError(f"partial = {str(partial)!r}: must be None where the network is prepared.")
@@ -135,24 +149,23 @@ def run_member(
     if before is not None:
         advance(config.training.steps)
         return before
-    with _one_thread():
-        task = task_of(config, seed)
-        if partial is None and prepare is None:
-            trained = _trained(config, model, seed, advance)
-        else:
-            trained = _train(config, model, seed, partial, advance, prepare)
-        network, losses, snapshots, optimizer = trained
-        fresh = tasks.sample(task, config.diagnostics.sequences, _rng(seed, Stream.DIAGNOSTICS))
-        # Directions and null noise are the member's own: nulls of different models are independent.
-        own = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
-        dataset = measure(network, fresh, config.diagnostics, own) if measured else xr.Dataset()
-        if snapshots:
-            on_the_way = course(network, snapshots, fresh, task, config.diagnostics)
-            dataset = dataset.merge(on_the_way)
-        with torch.no_grad():
-            predictions = network(fresh.inputs)
-        test_loss = (predictions - fresh.targets).square().mean(dtype=torch.float64).item()
-        variance = fresh.targets.var(correction=0).item()
+    task = task_of(config, seed)
+    if partial is None and prepare is None:
+        trained = _trained(config, model, seed, advance)
+    else:
+        trained = _train(config, model, seed, partial, advance, prepare)
+    network, losses, snapshots, optimizer = trained
+    fresh = tasks.sample(task, config.diagnostics.sequences, _rng(seed, Stream.DIAGNOSTICS))
+    # Directions and null noise are the member's own: nulls of different models are independent.
+    own = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
+    dataset = measure(network, fresh, config.diagnostics, own) if measured else xr.Dataset()
+    if snapshots:
+        on_the_way = course(network, snapshots, fresh, task, config.diagnostics)
+        dataset = dataset.merge(on_the_way)
+    with torch.no_grad():
+        predictions = network(fresh.inputs)
+    test_loss = (predictions - fresh.targets).square().mean(dtype=torch.float64).item()
+    variance = fresh.targets.var(correction=0).item()
     delays = np.arange(1, max(*task.lags, *config.diagnostics.lags) + 1)
     planted = np.zeros(len(delays))
     planted[np.array(task.lags) - 1] = task.coefficients
@@ -163,7 +176,11 @@ def run_member(
         "base_rate": (("unit",), base, "base rate Λ of a neuron, per unit of global learning rate"),
         "test_loss": ((), test_loss, "mean squared error on fresh sequences"),
         "target_variance": ((), variance, "variance of the target, the error of a constant"),
-        "learned": (("delay",), learned, "coefficient of the delayed input in the network's output"),
+        "learned": (
+            ("delay",),
+            learned,
+            "coefficient of the delayed input in the network's output",
+        ),
         "planted": (("delay",), planted, "coefficient of the delayed input in the target"),
     }
     for name, (dims, values, meaning) in variables.items():
@@ -178,19 +195,20 @@ def run_member(
     return dataset
 
 
+@_one_thread()
 def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
-    """Networks of a configuration, float64 copies by model and seed, trained as `run` does, or as it starts them.
+    """Networks of a configuration, float64 copies by model and seed, trained as in `run`, or as they start.
 
-    Where the environment variable ``LWCORE_NETWORKS`` names a folder, networks are trained once for each configuration
-    and code, and kept there; processes that ask for the same one at the same time wait for the first.
+    Where the environment variable ``LWCORE_NETWORKS`` names a folder, networks are trained once for
+    each configuration and code, and kept there; processes that ask for the same one at the same
+    time wait for the first.
     """
-    with _one_thread():
-        made = {member: _trained(config, *member).network if trained else _start(config, *member) for member in config.members}
+    made = {member: _trained(config, *member).network if trained else _start(config, *member) for member in config.members}
     return {member: network.double() for member, network in made.items()}
 
 
 def fresh_sequences(config: Config, seed: int, n_sequences: int | None = None) -> tasks.Sequences:
-    """Float64 sequences on which `run` measures a seed's networks, none of which they were trained on."""
+    """Float64 sequences on which `run` measures a seed's networks, which were trained on others."""
     count = config.diagnostics.sequences if n_sequences is None else n_sequences
     rng = _rng(seed, Stream.DIAGNOSTICS)
     return tasks.sample(task_of(config, seed), count, rng, torch.float64)
@@ -211,7 +229,7 @@ def task_of(config: Config, seed: int) -> tasks.DelayedRegression:
 
 @contextmanager
 def processes(workers: int | None = None) -> Iterator[Executor]:
-    """Processes of this machine, one for every core, as an executor; an interrupt ends them at once."""
+    """Processes, one for every core, as an executor; an interrupt ends them at once."""
     context, before = multiprocessing.get_context("spawn"), multiprocessing.active_children()
     ignored = (signal.SIGINT, signal.SIG_IGN)
     with ProcessPoolExecutor(workers, context, initializer=signal.signal, initargs=ignored) as pool:
@@ -257,7 +275,7 @@ def _made(config: Config | Sweep, executor: Executor | None, partial: Path | Non
 
 
 def _spread(executor: Executor, every: list[Job], partial: Path | None, measured: bool) -> Iterator[tuple[Job, xr.Dataset]]:
-    """Members that an executor does, as they end; what fails or is interrupted lets no other begin."""
+    """Members that an executor does, as they end; behind one that fails no other begins."""
     code = results.code_fingerprint()
     futures = {executor.submit(_elsewhere, code, *job, partial, measured): job for job in every}
     try:
@@ -299,7 +317,7 @@ def _file(partial: Path, config: Config, model: str, seed: int) -> Path:
 
 
 def _keep(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file of a folder, unless that is not there: on other disks, or gone with the result stored."""
+    """Write a file, unless its folder is on other disks, or gone as the result is stored."""
     if path.parent.is_dir():
         with suppress(FileNotFoundError):
             write(path)
@@ -324,7 +342,7 @@ def save_checkpoint(path: Path, state: train.Progress, snapshots: Snapshots) -> 
 
 
 def load_checkpoint(path: Path) -> tuple[train.Progress, Snapshots]:
-    """Read a checkpoint, by its archive's checksums, of which PyTorch takes no notice; no pickled code is run."""
+    """Read a checkpoint, whose archive's checksums PyTorch does not look at; no code is run."""
     whole = io.BytesIO(path.read_bytes())
     try:
         if damaged := zipfile.ZipFile(whole).testzip():
@@ -424,14 +442,3 @@ def _seed(seed: int, stream: Stream, *more: int) -> int:
 def _rng(seed: int, stream: Stream) -> np.random.Generator:
     """A NumPy generator for one stream of a member."""
     return np.random.default_rng(_seed(seed, stream))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Use one thread: small matrices gain nothing from more, stall with them, and sum in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,7 +1,8 @@
 """Files of results: each is there whole or not at all, and says what it was made from.
 
-Numbers in a file are under HDF5's checksums, which every HDF5 library verifies as it reads them. A recorded file has
-a line in ``SHA256SUMS`` beside it, as `sha256sum` writes them, which vouches for every byte.
+Numbers in a file are under HDF5's checksums, which every HDF5 library verifies as it reads them. A
+recorded file has a line in ``SHA256SUMS`` beside it, as `sha256sum` writes them, which vouches for
+every byte.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _PACKAGE = Path(__file__).parent
 def write_atomically(path: Path, write: Callable[[Path], object], scratch: Path | None = None) -> None:
     """Write a file so that a reader sees the old one, the new one, or none, and never a part.
 
-    `write` is given the path of a temporary file in `scratch`, a folder on the same disk, or else beside `path`.
-    A process that is killed leaves that file there. An OSError names `path`.
+    `write` is given the path of a temporary file in `scratch`, a folder on the same disk, or else
+    beside `path`. A process that is killed leaves that file there. An OSError names `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = (scratch or path.parent) / f".{path.name}.{uuid.uuid4().hex}.part"
@@ -48,7 +49,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], scratch: Path 
 
 
 def check_writable(name: str, path: Path, endings: Collection[str] | None = None) -> None:
-    """Check that a file, of one of some endings without the dot, can be written where an argument says."""
+    """Check that a file, with one of some endings, can be written where an argument says."""
     wrong = f"{name} = {str(path)!r}: "
     if endings is not None and path.suffix[1:].lower() not in endings:
         allowed = ", ".join(f".{ending}" for ending in sorted(endings))
@@ -76,7 +77,7 @@ def save(dataset: xr.Dataset, path: str | Path, scratch: Path | None = None) -> 
         if variable.ndim and variable.dtype.kind in "biuf"
     }
     # In memory first: HDF5 does not fail cleanly on a full disk. Not by `to_netcdf`, which in a Dask
-    # worker asks the scheduler for a lock that it cannot have. HDF5's old format has no checksums of structure.
+    # worker asks for a lock that it cannot have. HDF5's old format has no checksums of structure.
     whole = io.BytesIO()
     with h5netcdf.File(whole, "w", libver="latest") as file:
         dataset.dump_to_store(xr.backends.H5NetCDFStore(file), encoding=encoding)
@@ -86,7 +87,8 @@ def save(dataset: xr.Dataset, path: str | Path, scratch: Path | None = None) -> 
 def load(path: str | Path) -> xr.Dataset:
     """Read a result file into memory, after its line in ``SHA256SUMS`` beside it, if it has one, was verified.
 
-    A FileNotFoundError or a ValueError says whether the file is missing, damaged, or another package's.
+    A FileNotFoundError or a ValueError says whether the file is missing, damaged, or another
+    package's.
     """
     path = Path(path)
     if not path.is_file():
@@ -95,7 +97,8 @@ def load(path: str | Path) -> xr.Dataset:
     try:
         if listed not in (None, hashlib.sha256(whole).hexdigest()):
             raise ValueError(f"its checksum is not the one in {MANIFEST}: damaged")
-        h5py.File(io.BytesIO(whole)).close()  # h5netcdf fails untidily on what is no HDF5
+        with h5py.File(io.BytesIO(whole)) as file:  # h5netcdf fails untidily on damaged structure
+            dict(file.attrs), list(file.values())
         dataset = xr.load_dataset(io.BytesIO(whole), engine="h5netcdf")
     except Exception as error:  # HDF5, h5py, h5netcdf and xarray each have errors of their own
         raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}).") from error
@@ -114,7 +117,7 @@ def _listed(path: Path) -> str | None:
 
 
 def revision() -> str:
-    """Git revision of the code, with ``-dirty`` where tracked files differ; ``unknown`` outside a checkout."""
+    """Git revision of the code, with ``-dirty`` where files differ; ``unknown`` without a checkout."""
     git = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
     at = ["git", "-C", str(_PACKAGE)]
     try:
@@ -136,7 +139,7 @@ def code_fingerprint() -> str:
 
 
 def environment() -> dict[str, str]:
-    """What computes here: git revision, fingerprint of the code, versions of packages, type of machine."""
+    """What computes here: git revision, fingerprint of the code, versions of packages, machine."""
     packages = ("lwcore", "numba", "numpy", "scipy", "torch", "xarray")
     versions = (f"{package} {metadata.version(package)}" for package in packages)
     return {
@@ -148,7 +151,7 @@ def environment() -> dict[str, str]:
 
 
 def provenance(config: Config | Sweep) -> dict[str, str]:
-    """What a result is made from, as attributes: the configuration, its fingerprint, and the environment."""
+    """What a result is made from: the configuration, its fingerprint, and the environment."""
     return {
         "name": config.name,
         "description": config.description,

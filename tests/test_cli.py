@@ -217,11 +217,6 @@ def test_an_interrupt_while_modules_are_imported_is_told_in_a_line(module, argum
             False,
             "With --no-resume the same command starts anew; without it, it goes on from here; unfinished work is in {0}.",
         ),
-        (
-            ["--no-resume"],
-            True,
-            "With --no-resume the same command starts anew; without it, it gives the result that is in {0}/mine.nc already.",
-        ),
     ],
 )
 def test_what_is_said_of_going_on_is_true(options, stored, said, mine, tmp_path, monkeypatch):

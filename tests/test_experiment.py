@@ -185,7 +185,11 @@ def partial_of(config, folder):
     return folder / f"{config.name}-{config.fingerprint}-{results.code_fingerprint()}.partial"
 
 
-PROGRAM = "import sys; from lwcore.experiment import Config, run; run(Config.model_validate_json(sys.argv[1]), directory=sys.argv[2], progress=False)"
+PROGRAM = """
+import sys
+from lwcore.experiment import Config, run
+run(Config.model_validate_json(sys.argv[1]), directory=sys.argv[2], progress=False)
+"""
 
 
 @pytest.mark.slow
