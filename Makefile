@@ -72,7 +72,7 @@ bench: $(STAMP) ## time and record training steps, scans, rates, stable laws, fi
 	$(BIN)/python -m benchmarks.elman
 	$(BIN)/python -m benchmarks.distribution
 
-interruptions: $(STAMP) ## interrupt a run a hundred times, compare what it ends with, and record it (some ten minutes)
+interruptions: $(STAMP) ## kill a run a hundred times, compare what it ends with, and record it (some ten minutes)
 	$(BIN)/python -m pytest -m interruption tests
 	$(BIN)/python -m benchmarks.interruption
 

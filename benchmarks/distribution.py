@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from distributed import Client, LocalCluster
 from rich.console import Console
 
 from benchmarks.harness import record
-from lwcore import executors, experiment, unfinished
+from lwcore import experiment
 from lwcore.config import Config
 
 JOBS = 1000
@@ -26,17 +27,16 @@ SEQUENCES = 32  # of the diagnostics of paper-v6
 CELLS = ("ConstGate", "LSTM")  # of paper-v6: the cheapest and the dearest
 
 
-def nothing(folder: Path | None) -> None:
-    """Do a job that costs nothing."""
-
-
 def of_dask() -> dict[str, float]:
     """Time jobs that do nothing on two workers; the scheduler runs in this process."""
-    jobs = [unfinished.Job(None, str(number), nothing) for number in range(JOBS)]
-    with executors.dask(workers=2) as workers:
-        list(unfinished.on_executor(workers, jobs[:100]))
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        workers = client.get_executor()
+        list(workers.map(float, range(100)))
         processor, clock = time.process_time(), time.perf_counter()
-        list(unfinished.on_executor(workers, jobs))
+        list(workers.map(float, range(JOBS)))
         return {
             "processor_ms_a_job": 1e3 * (time.process_time() - processor) / JOBS,
             "ms_a_job": 1e3 * (time.perf_counter() - clock) / JOBS,
@@ -47,12 +47,12 @@ def member(config: Config, model: str) -> tuple[float, dict[str, int]]:
     """Do a member: processor seconds, and bytes of the job, of what comes back, of the stored member and of its last checkpoint."""
     with tempfile.TemporaryDirectory() as room:
         one, folder = config.but(models=(model,), seeds=config.seeds[:1]), Path(room)
-        (job,) = experiment.jobs(one, None, True)
+        job = (one, model, config.seeds[0], folder)
         start = time.process_time()
-        data = job.do(folder)
+        data = experiment.run_member(*job)
         spent = time.process_time() - start
-        stored = (folder / f"{job.name}.nc").stat().st_size
-    return spent, {"job": len(pickle.dumps(job)), "back": len(pickle.dumps(data)), "stored": stored}
+        (stored,) = [path.stat().st_size for path in folder.iterdir()]
+    return spent, {"job": len(pickle.dumps((experiment.run_member, *job))), "back": len(pickle.dumps(data)), "stored": stored}
 
 
 def checkpoint_bytes(config: Config, model: str) -> int:

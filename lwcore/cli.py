@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -79,7 +79,6 @@ class Where(StrEnum):
 
     here = "here"
     processes = "processes"
-    dask = "dask"
 
 
 @app.command("list")
@@ -106,8 +105,8 @@ def run_configuration(
         list[int] | None, typer.Option(help="Run these seeds instead of the configuration's; repeat the option for several.")
     ] = None,
     resume: Annotated[bool, typer.Option(help="Use what an earlier run has left, its result included; --no-resume starts anew.")] = True,
-    executor: Annotated[Where, typer.Option(help="This process, a process for every core, or Dask.")] = Where.here,
-    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler; by default Dask starts a cluster here.")] = None,
+    executor: Annotated[Where, typer.Option(help="This process, or a process for every core.")] = Where.here,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, whose workers do it.")] = None,
     directory: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
 ) -> None:
     """Train and measure every network of a configuration and store the result as netCDF."""
@@ -134,20 +133,17 @@ def run_configuration(
 def run_sweep(
     name: Annotated[str, typer.Argument(help="A name from `lw list`, or the path of a TOML file.")],
     resume: Annotated[bool, typer.Option(help="Use what an earlier run has left, its result included; --no-resume starts anew.")] = True,
-    executor: Annotated[Where, typer.Option(help="This process, a process for every core, or Dask.")] = Where.here,
-    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler; by default Dask starts a cluster here.")] = None,
+    executor: Annotated[Where, typer.Option(help="This process, or a process for every core.")] = Where.here,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, whose workers do it.")] = None,
     directory: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results"),
 ) -> None:
     """Run a configuration at every point of a grid of changes and store the result as netCDF."""
     sweep = _read(Sweep, name)
-    from rich.progress import Progress
-
-    from lwcore import sweep as sweeps
+    from lwcore import experiment
 
     path = directory / f"{sweep.name}.nc"
-    with computing(path, resume), _executor(executor, scheduler) as pool, Progress(console=err) as bar:
-        task = bar.add_task(f"lw sweep {sweep.name}", total=len(sweep.points()))
-        sweeps.run_sweep(sweep, pool, resume, directory, lambda points: bar.advance(task, points))
+    with computing(path, resume), _executor(executor, scheduler) as pool:
+        experiment.run(sweep, pool, resume, directory)
     out.print(f"The result is in {path}.")
 
 
@@ -277,8 +273,6 @@ def show_claims(
     """Give the verdict on every claim of the papers that can be checked."""
     from rich.progress import track
 
-    from lwcore import results
-
     try:
         from book import claims
         from book.claims import record
@@ -295,7 +289,6 @@ def show_claims(
         if kind:
             wanted = {name: claim for name, claim in wanted.items() if claim.kind.name.lower() == kind}
         if run:
-            results.check_folder("directory", folder)
             runs = claims.Runs(folder)
             for claim in track(list(wanted.values()), "measuring", console=err):
                 record.record([claims.measure(claim, runs)], folder)
@@ -349,17 +342,27 @@ def _read(kind: type[Settings], name: str) -> Settings:
         return kind.from_toml(name) if name.endswith(".toml") else kind.named(name)
 
 
-def _executor(where: Where, scheduler: str | None) -> AbstractContextManager[Executor | None]:
+@contextmanager
+def _executor(where: Where, scheduler: str | None) -> Iterator[Executor | None]:
     """Make the executor, shut down when the run ends."""
-    if scheduler and where is not Where.dask:
-        fail(f"scheduler = {scheduler!r}: goes with --executor dask only")
-    from lwcore import executors
+    if scheduler:
+        try:
+            from distributed import Client, KilledWorker
+        except ImportError:
+            fail("--scheduler needs Dask: pip install 'lwcore[cluster]'")
+        with Client(scheduler, timeout="10s", set_as_default=False) as client:
+            err.print(f"Dashboard: {client.dashboard_link}")
+            try:
+                yield client.get_executor()
+            except KilledWorker as error:
+                raise RuntimeError(str(error)) from error
+    elif where is Where.processes:
+        from lwcore.experiment import processes
 
-    if where is Where.processes:
-        return executors.processes()
-    if where is Where.dask:
-        return executors.dask(scheduler, err.print)
-    return nullcontext()
+        with processes() as pool:
+            yield pool
+    else:
+        yield None
 
 
 def _integers(name: str, given: list[str] | None) -> list[int] | None:

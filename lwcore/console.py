@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,8 +54,6 @@ def explained(name: str, kind: type[Config] | type[Sweep] = Config) -> Iterator[
                 for e in error.errors()
             )
         )
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        fail(f"{name}: not valid TOML: {error}")
     except (OSError, ValueError) as error:
         fail(str(error))
 
@@ -144,15 +141,12 @@ def computing(path: Path, resume: bool) -> Iterator[None]:
     Raises:
         Exit: If anything went wrong.
     """
-    from lwcore import results
-
     way_on = _way_on(path, resume)
     before = warnings.showwarning
     warnings.showwarning = lambda message, *_, **__: err.print(str(message), style="yellow", markup=False)
     told = (ValueError, ImportError, ArithmeticError, RuntimeError, MemoryError)
     with interruptible(f"Interrupted. {way_on}"), failing(*told):
         try:
-            results.check_folder("directory", path.parent)
             yield
         except OSError as error:
             fail(str(error) if isinstance(error, FileExistsError) else f"{error}. What was finished is kept. {way_on}")

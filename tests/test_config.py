@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 import lwcore
-from lwcore.config import Config, shipped
+from lwcore.config import Config, Sweep, shipped
 
 SMOKE = tomllib.loads((Path(lwcore.__file__).parent / "configs" / "smoke.toml").read_text())
 
@@ -28,8 +28,10 @@ def changed(path, value):
 
 def test_shipped_configurations_are_valid_and_named_like_their_files():
     assert {"quick", "smoke"} <= set(shipped())
-    for name in shipped():
-        assert Config.named(name).name == name
+    assert {"single-lag", "single-lag-start"} <= set(shipped("sweeps"))
+    for kind, names in ((Config, shipped()), (Sweep, shipped("sweeps"))):
+        for name in names:
+            assert kind.named(name).name == name
 
 
 def test_fingerprint_changes_with_any_entry():
@@ -89,3 +91,24 @@ def test_a_changed_configuration_keeps_the_rest_and_is_checked():
         live.but(network={"gate_init": 2})
     with pytest.raises(ValidationError, match="Extra inputs"):
         live.but(networks={"gate_init": 0.1})
+
+
+SWEEP = {"name": "grid", "description": "", "base": "smoke", "axes": {"lag": [{"label": 1, "changes": {"task": {"noise": 0.1}}}]}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bass": "smoke"}, "Extra inputs are not permitted"),
+        ({"base": "nope"}, "name = 'nope': must be one of"),
+        ({"axes": {}}, "at least 1 item"),
+        ({"axes": {"lag": []}}, "at least one"),
+        ({"axes": {"lag": [{"label": 1, "changes": {}}, {"label": 1, "changes": {}}]}}, "none of them twice"),
+        ({"axes": {"lag": [{"label": 1, "changes": {"task": {"lags": [99]}}}]}}, "1 lags|does not fit"),
+        ({"axes": {"lag": [{"label": 1, "changes": {"tsk": {"lags": [2]}}}]}}, "tsk"),
+    ],
+)
+def test_bad_sweeps_are_refused_by_name(changes, message):
+    Sweep.model_validate(SWEEP)
+    with pytest.raises(ValidationError, match=message):
+        Sweep.model_validate(SWEEP | changes)

@@ -1,123 +1,60 @@
-"""Executors: Dask's workers and processes give the same bits, and a worker that is killed costs what it was at."""
+"""Executors: processes and Dask's workers give the same bits, and a worker that is killed costs what it was at."""
 
 from __future__ import annotations
 
-import functools
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections import Counter
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-import xarray as xr
 
-from lwcore import executors, experiment
-from lwcore.config import Config, Sweep
-from lwcore.experiment import run
-from lwcore.sweep import run_sweep
+from lwcore.experiment import Config, processes, run
 from tests.test_cli import lw
 
-SWEEP = Sweep.model_validate(
-    {
-        "name": "spread",
-        "description": "for tests",
-        "base": "smoke",
-        "changes": {"models": ["ConstGate", "DiagGate"], "seeds": [1], "training": {"steps": 200, "checkpoint_every": 20}},
-        "axes": {"lag_of_task": [{"label": lag, "changes": {"task": {"lags": [lag], "coefficients": [1.0]}}} for lag in (2, 5)]},
-    }
-)
+LONGER = Config.named("smoke").but(models=["ConstGate", "DiagGate"], seeds=[1], training={"steps": 200, "checkpoint_every": 10})
 
 
-def counted(log, do, folder):
-    """Do a member's job; if it is trained, and not just found done, say which it is and who does it."""
-    (config, model, seed), train = do.args, experiment._train
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    run(LONGER, directory=folder, progress=False)
+    return (folder / "smoke.nc").read_bytes()
 
-    def logged(*arguments, **options):
-        with Path(log).open("a") as file:
-            file.write(f"{config.name}:{model}-{seed} {os.getpid()}\n")
-        return train(*arguments, **options)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "_train", logged)
-        return do(folder)
+@pytest.mark.slow
+def test_processes_give_the_same_bits(tmp_path, alone):
+    with processes(1) as pool:
+        run(LONGER, pool, directory=tmp_path, progress=False)
+    assert (tmp_path / "smoke.nc").read_bytes() == alone
 
 
 @pytest.mark.interruption
-def test_worker_killed_in_the_middle_of_a_sweep_costs_what_it_was_at(tmp_path, monkeypatch):
-    """Two real processes; the third member to be begun is killed with its worker, when another one is finished."""
-    pytest.importorskip("distributed")
-    log = tmp_path / "log"
-    log.touch()
-    alone = run_sweep(SWEEP, directory=tmp_path / "alone")
-    made = experiment.jobs
-    monkeypatch.setattr(
-        experiment, "jobs", lambda *a, **o: [job._replace(do=functools.partial(counted, str(log), job.do)) for job in made(*a, **o)]
-    )
-    killed = []
+def test_a_dask_worker_that_is_killed_costs_what_it_was_at(tmp_path, alone):
+    """Two real processes, reached by the scheduler's address, as the command reaches them."""
+    distributed = pytest.importorskip("distributed")
+    (toml := tmp_path / "smoke.toml").write_text(as_toml(LONGER))
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
+        with distributed.Client(cluster, set_as_default=False) as client:
+            pid = next(iter(client.run(os.getpid).values()))
 
-    def kill():
-        while len(lines := log.read_text().splitlines()) < 3:
-            time.sleep(0.01)
-        member, pid = lines[2].split()
-        killed.append(member)
-        os.kill(int(pid), signal.SIGKILL)
+        def kill():
+            while not list(tmp_path.rglob("*.checkpoint")):
+                time.sleep(0.005)
+            os.kill(pid, signal.SIGKILL)
 
-    said, counts = [], []
-    with executors.dask(say=said.append, workers=2) as workers:
-        killer = threading.Thread(target=kill)
-        killer.start()
-        result = run_sweep(SWEEP, workers, directory=tmp_path / "dask", advance=counts.append)
+        (killer := threading.Thread(target=kill)).start()
+        code, output = lw("run", toml, "--directory", tmp_path, "--scheduler", cluster.scheduler_address)
         killer.join()
-    begun = [line.split() for line in log.read_text().splitlines()]
-    assert sum(counts) == 2
-    assert str(os.getpid()) not in {pid for _, pid in begun}
-    assert said[0].startswith("Dashboard: http://")
-    xr.testing.assert_identical(result, alone)
-    assert (tmp_path / "dask" / "spread.nc").read_bytes() == (tmp_path / "alone" / "spread.nc").read_bytes()
-    assert [path.name for path in (tmp_path / "dask").iterdir()] == ["spread.nc"]
-    assert Counter(member for member, _ in begun) == {
-        f"{config.name}:{model}-1": 1 for config in SWEEP.points().values() for model in config.models
-    } | {killed[0]: 2}
-
-
-@pytest.mark.interruption
-def test_the_programs_scheduler_and_worker_are_reached_by_their_address(tmp_path):
-    pytest.importorskip("distributed")
-    address, one = tmp_path / "scheduler.json", ("run", "smoke", "--seeds", 1, "--directory")
-    dask = (sys.executable, "-m", "dask")
-    with ExitStack() as stack:
-        for program in (
-            ("scheduler", "--port", "0", "--host", "127.0.0.1", "--dashboard-address", ":0"),
-            ("worker", "--nthreads", "1", "--no-dashboard", "--local-directory", str(tmp_path)),
-        ):
-            process = stack.enter_context(subprocess.Popen([*dask, *program, "--scheduler-file", address], stderr=subprocess.DEVNULL))
-            stack.callback(process.terminate)
-            while not (address.exists() and address.stat().st_size):  # written by the scheduler once it listens
-                assert process.poll() is None
-                time.sleep(0.05)
-        scheduler = json.loads(address.read_text())["address"]
-        code, output = lw(*one, tmp_path, "--executor", "dask", "--scheduler", scheduler)
     assert code == 0, output
-    assert "Dashboard: http://" in output
-    alone = run(Config.named("smoke").but(seeds=[1]), directory=tmp_path / "alone", progress=False)
-    assert len(alone.model) == 3
-    assert (tmp_path / "smoke.nc").read_bytes() == (tmp_path / "alone" / "smoke.nc").read_bytes()
+    assert (tmp_path / "smoke.nc").read_bytes() == alone
 
 
-def test_workers_with_other_code_are_refused(monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(executors, "code_fingerprint", os.getpid)
-    with pytest.raises(RuntimeError, match="another version of lwcore"), executors.dask(workers=1, say=str):
-        pass
+def as_toml(config):
+    """A configuration as a file: JSON's texts, numbers and lists are TOML's."""
+    import json
 
-
-def test_a_scheduler_goes_with_dask_only(tmp_path):
-    code, output = lw("run", "smoke", "--directory", tmp_path, "--scheduler", "tcp://127.0.0.1:1")
-    assert code == 2
-    assert "scheduler = 'tcp://127.0.0.1:1': goes with --executor dask only" in output
+    whole = config.model_dump(mode="json", exclude_none=True)
+    top = {key: value for key, value in whole.items() if not isinstance(value, dict)}
+    sections = {"": top} | {f"[{key}]": value for key, value in whole.items() if isinstance(value, dict)}
+    return "\n".join(f"{head}\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in body.items()) for head, body in sections.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
+import shutil
 import subprocess
 import sys
 import time
@@ -15,9 +15,8 @@ import pytest
 import torch
 import xarray as xr
 
-from lwcore import experiment, results, unfinished
-from lwcore.experiment import Config, Stream, _rng, load, run, run_member
-from lwcore.unfinished import folder_of
+from lwcore import experiment, results
+from lwcore.experiment import Config, Stream, Sweep, _rng, load, run, run_member
 
 SMOKE = Config.named("smoke").but(models=["ConstGate", "DiagGate"])
 
@@ -126,21 +125,6 @@ def test_settings_arrive_where_they_are_used(monkeypatch):
     np.testing.assert_allclose(result.target_variance, drawn[1][1].targets.var(correction=0), rtol=1e-6)
 
 
-def test_test_loss_is_the_mean_squared_error_on_fresh_sequences(monkeypatch):
-    kept = {}
-    original = experiment.measure
-
-    def keep(network, sequences, *rest):
-        kept.update(network=network, sequences=sequences)
-        return original(network, sequences, *rest)
-
-    monkeypatch.setattr(experiment, "measure", keep)
-    result = run_member(SMOKE, "DiagGate", 2)
-    with torch.no_grad():
-        error = kept["network"](kept["sequences"].inputs) - kept["sequences"].targets
-    assert float(result.test_loss) == pytest.approx(error.square().mean().item(), rel=1e-5)
-
-
 def test_divergence_names_the_member(tmp_path):
     wild = SMOKE.model_copy(update={"training": SMOKE.training.model_copy(update={"optimizer": "sgd", "learning_rate": 1e6})})
     with pytest.raises(FloatingPointError, match=r"ConstGate, seed 1: the loss is (nan|inf) at step \d+: training diverged"):
@@ -148,29 +132,45 @@ def test_divergence_names_the_member(tmp_path):
     assert not (tmp_path / "smoke.nc").exists()
 
 
-def test_failure_cancels_what_has_not_begun(tmp_path):
-    """One worker, four members, the first of which fails: the others are not trained."""
-    wild = SMOKE.model_copy(update={"training": SMOKE.training.model_copy(update={"optimizer": "sgd", "learning_rate": 1e6})})
-    with ThreadPoolExecutor(1) as pool, pytest.raises(FloatingPointError):
-        run(wild, pool, directory=tmp_path, progress=False)
-    assert len(list(tmp_path.rglob("*.nc"))) == 0
-
-
 def test_folder_that_cannot_be_made_is_known_before_training(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(experiment, "run_member", None)  # would raise another error if called
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(ValueError, match=f"directory = '{place}': is no folder"):
+        with pytest.raises(ValueError, match=f"directory = '{place}': must be a folder"):
             run(SMOKE, directory=place, progress=False)
 
 
 def test_any_executor_gives_the_same_bits_and_no_resume_starts_anew(undisturbed, tmp_path):
-    partial = folder_of(SMOKE, tmp_path)
-    unfinished.begin(partial, "")
-    (partial / "ConstGate-1.nc").write_bytes(b"left by another day")
+    """Threads; the worker of a Dask cluster that does not see the folder is one for which it is not there."""
+    (left := partial_of(SMOKE, tmp_path) / "smoke-ConstGate-1.nc").parent.mkdir()
+    left.write_bytes(b"left by another day")
     with ThreadPoolExecutor(2) as pool:
         run(SMOKE, pool, resume=False, directory=tmp_path, progress=False)
     assert (tmp_path / "smoke.nc").read_bytes() == (undisturbed[1] / "smoke.nc").read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["smoke.nc"]
+
+
+def test_what_a_worker_cannot_store_is_stored_here(tmp_path, monkeypatch):
+    """One worker, and the second member fails: the first is kept, the others have not begun."""
+    original, begun = experiment._elsewhere, []
+
+    def blind(code, config, model, seed, partial, measured):
+        begun.append(seed)
+        if seed == 2:
+            raise FloatingPointError("diverged")
+        return original(code, config, model, seed, tmp_path / "elsewhere", measured)
+
+    monkeypatch.setattr(experiment, "_elsewhere", blind)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(FloatingPointError):
+        run(SMOKE.but(seeds=[1, 2, 3, 4, 5]), pool, directory=tmp_path, progress=False)
+    assert begun[:2] == [1, 2]
+    assert len(begun) <= 4, "what waits in the executor's own queue cannot be cancelled"
+    assert [path.name for path in tmp_path.rglob("*.nc")] == ["smoke-ConstGate-1.nc"]
+
+
+def test_workers_with_other_code_are_refused():
+    with pytest.raises(RuntimeError, match="another version of lwcore"):
+        experiment._elsewhere("other", SMOKE, "ConstGate", 1, None, True)
 
 
 def test_members_are_independent_of_one_another(undisturbed):
@@ -180,57 +180,88 @@ def test_members_are_independent_of_one_another(undisturbed):
     np.testing.assert_array_equal(alone.signal, together.signal)
 
 
+def partial_of(config, folder):
+    """Where unfinished work stands."""
+    return folder / f"{config.name}-{config.fingerprint}-{results.code_fingerprint()}.partial"
+
+
+PROGRAM = """
+import sys
+from lwcore.experiment import Config, run
+run(Config.model_validate_json(sys.argv[1]), directory=sys.argv[2], progress=False)
+"""
+
+
 @pytest.mark.slow
-def test_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
-    """SIGKILL in the middle of a training, with a checkpoint written and some members done."""
+def test_crashed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
+    """SIGKILL in the middle of a training, with a checkpoint written and a member done."""
     longer = SMOKE.but(models=["ConstGate"], training={"steps": 300, "checkpoint_every": 20})
-    program = (
-        "import sys; from lwcore.experiment import Config, run; "
-        "run(Config.model_validate_json(sys.argv[1]), directory=sys.argv[2], progress=False)"
-    )
-    command = [sys.executable, "-c", program, longer.model_dump_json(), str(tmp_path / "killed")]
-    process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    partial = folder_of(longer, tmp_path / "killed")
-    deadline = time.monotonic() + 120
-    while process.poll() is None and not ((partial / "ConstGate-1.nc").exists() and (partial / "ConstGate-2.checkpoint").exists()):
-        assert time.monotonic() < deadline, "the run got nowhere"
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    command = [sys.executable, "-c", PROGRAM, longer.model_dump_json(), tmp_path / "killed"]
+    partial = partial_of(longer, tmp_path / "killed")
+    member, checkpoint = partial / "smoke-ConstGate-1.nc", partial / "smoke-ConstGate-2.checkpoint"
+    with subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}) as process:
+        while not (member.exists() and checkpoint.exists()):
+            assert process.poll() is None
+            time.sleep(0.002)
+        process.kill()
     assert not (tmp_path / "killed" / "smoke.nc").exists()
-    left = {p.name for p in partial.iterdir()}
-    steps_taken = []
-    original = experiment.run_member
-
-    def watched(config, model, seed, partial, advance, **rest):
-        return original(config, model, seed, partial, lambda n: (steps_taken.append(n), advance(n)), **rest)
-
+    state, _ = experiment.load_checkpoint(checkpoint)
+    begun, fit = [], experiment.train.fit
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "run_member", watched)
+        patch.setattr(experiment.train, "fit", lambda *a, **k: begun.append(k["resume_from"].step) or fit(*a, **k))
         run(longer, directory=tmp_path / "killed", progress=False)
-    assert max(steps_taken) == 300, "a finished member was trained again"
-    assert any(1 < n < 300 for n in steps_taken), f"no checkpoint was used; the kill had left {left}"
+    assert begun == [state.step]
     run(longer, directory=tmp_path / "whole", progress=False)
     assert (tmp_path / "killed" / "smoke.nc").read_bytes() == (tmp_path / "whole" / "smoke.nc").read_bytes()
     assert [p.name for p in (tmp_path / "killed").iterdir()] == ["smoke.nc"]
 
 
-@pytest.mark.parametrize("content", ["tensor", "bit"])
-def test_damaged_checkpoint_is_named_set_aside_and_not_used(undisturbed, tmp_path, content):
-    path = tmp_path / "ConstGate-1.checkpoint"
+@pytest.mark.parametrize("content", [b"", b"half", "other", "bytes"])
+def test_damaged_checkpoint_is_named_and_not_used(undisturbed, tmp_path, content):
+    path = tmp_path / "smoke-ConstGate-1.checkpoint"
     with pytest.raises(KeyboardInterrupt):
         run_member(SMOKE, "ConstGate", 1, tmp_path, _stop_at(15))
     whole = bytearray(path.read_bytes())
-    if content == "tensor":
+    whole[len(whole) // 2 :: 100] = b"?" * len(whole[len(whole) // 2 :: 100])
+    if content == "other":
         torch.save({"step": torch.zeros(3)}, path)
-        whole = results.sealed(path.read_bytes())
     else:
-        whole[len(whole) // 2] ^= 1
-    path.write_bytes(whole)
-    with pytest.warns(UserWarning, match=r"(?s)1\.checkpoint cannot be read \(.*\)\. It was moved to ConstGate-1\.checkpoint\.damaged;"):
+        path.write_bytes(whole if content == "bytes" else content)
+    with pytest.warns(UserWarning, match=r"(?s)1\.checkpoint cannot be read \(.*\)\. What it held is computed anew"):
         alone = run_member(SMOKE, "ConstGate", 1, tmp_path)
-    assert (tmp_path / "ConstGate-1.checkpoint.damaged").read_bytes() == whole
     np.testing.assert_array_equal(alone.loss, undisturbed[0].loss.sel(model="ConstGate", seed=1))
+    assert [path.name for path in tmp_path.iterdir()] == ["smoke-ConstGate-1.nc"]
+
+
+def test_damaged_member_is_computed_anew_and_a_damaged_result_is_for_the_reader(undisturbed, tmp_path):
+    (member := partial_of(SMOKE, tmp_path) / "smoke-ConstGate-1.nc").parent.mkdir()
+    member.write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match=r"ConstGate-1\.nc': not a whole result file .* What it held is computed anew"):
+        run(SMOKE, directory=tmp_path, progress=False)
+    assert (tmp_path / "smoke.nc").read_bytes() == (undisturbed[1] / "smoke.nc").read_bytes()
+    (tmp_path / "smoke.nc").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=r"smoke\.nc': not a whole result file"):
+        run(SMOKE, directory=tmp_path, progress=False)
+    assert (tmp_path / "smoke.nc").read_bytes() == b"damaged"
+
+
+def test_a_folder_that_goes_while_a_member_is_trained_stops_nothing(undisturbed, tmp_path):
+    """Another process has stored the same result, and removed what both had kept."""
+    partial = partial_of(SMOKE, tmp_path)
+
+    measure, result = experiment.measure, (undisturbed[1] / "smoke.nc").read_bytes()
+
+    def meanwhile(*arguments):
+        (tmp_path / "smoke.nc").write_bytes(result)
+        shutil.rmtree(partial, ignore_errors=True)
+        return measure(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment, "measure", meanwhile)
+        dataset = run(SMOKE, directory=tmp_path, progress=False)
+    xr.testing.assert_identical(dataset, undisturbed[0])
+    assert (tmp_path / "smoke.nc").read_bytes() == (undisturbed[1] / "smoke.nc").read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["smoke.nc"]
 
 
 def _stop_at(step):
@@ -307,34 +338,6 @@ def test_networks_can_be_measured_as_they_start():
     assert float(start.test_loss) > 0.8 * float(start.target_variance)
 
 
-def test_damaged_member_is_named_set_aside_and_computed_anew(undisturbed, tmp_path):
-    one = SMOKE.but(models=["ConstGate"], seeds=[1])
-    unfinished.begin(folder_of(one, tmp_path), "")
-    member = folder_of(one, tmp_path) / "ConstGate-1.nc"
-    run_member(one, "ConstGate", 1, member.parent)
-    whole = bytearray(member.read_bytes())
-    whole[5000] ^= 4
-    member.write_bytes(whole)
-    with pytest.warns(UserWarning, match=r"ConstGate-1\.nc': not a whole result file \(its checksum does not fit: damaged\)"):
-        result = run(one, directory=tmp_path, progress=False)
-    np.testing.assert_array_equal(result.signal.squeeze(), undisturbed[0].signal.sel(model="ConstGate", seed=1))
-
-
-def test_damaged_or_unverified_result_is_set_aside_and_made_anew(tmp_path):
-    one = SMOKE.but(models=["ConstGate"], seeds=[1])
-    run(one, directory=tmp_path, progress=False)
-    path = tmp_path / "smoke.nc"
-    whole = path.read_bytes()
-    for number, damaged in enumerate((whole[: len(whole) // 2], whole[:-73]), 1):
-        path.write_bytes(damaged)
-        with pytest.warns(
-            UserWarning, match=rf"smoke\.nc': not a whole result file .* It was moved to smoke\.nc\.damaged{f'-{number}' * (number > 1)};"
-        ):
-            run(one, directory=tmp_path, progress=False)
-        assert path.read_bytes() == whole
-    assert (tmp_path / "smoke.nc.damaged-2").read_bytes() == whole[:-73]
-
-
 def test_full_disk_is_named_leaves_nothing_half_and_the_run_goes_on(tmp_path, undisturbed):
     """A limit on the size of files, which the members fit and the result does not."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -345,12 +348,10 @@ def test_full_disk_is_named_leaves_nothing_half_and_the_run_goes_on(tmp_path, un
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     (partial,) = tmp_path.iterdir()
-    assert {path.suffix for path in partial.iterdir()} == {".nc", ".lock", ".json"}
-    taken = []
+    assert {path.suffix for path in partial.iterdir()} == {".nc"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "_train", lambda *_, **__: taken.append(1))
+        patch.setattr(experiment, "_train", None)  # would raise if called
         run(SMOKE, directory=tmp_path, progress=False)
-    assert taken == []
     assert (tmp_path / "smoke.nc").read_bytes() == (undisturbed[1] / "smoke.nc").read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["smoke.nc"]
 
@@ -366,3 +367,52 @@ def test_one_thread_is_used_and_the_number_restored(monkeypatch):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+GRID = Sweep.model_validate(
+    {
+        "name": "grid",
+        "description": "for tests",
+        "base": "smoke",
+        "changes": {"models": ["ConstGate"], "training": {"steps": 20}},
+        "axes": {
+            "delay_of_task": [{"label": lag, "changes": {"task": {"lags": [lag], "coefficients": [1.0]}}} for lag in (2, 5)],
+            "sequences": [{"label": n, "changes": {"training": {"sequences": n}}} for n in (64, 16, 32)],
+        },
+    }
+)
+
+
+def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
+    """Interrupted on its way, and gone on with: the points that were done are not done again."""
+    original, begun = experiment._train, []
+
+    def dies(*arguments, **options):
+        begun.append(arguments)
+        if len(begun) == 9:
+            raise KeyboardInterrupt
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(experiment, "_train", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run(GRID, directory=tmp_path, progress=False)
+    result = run(GRID, directory=tmp_path, progress=False)
+    assert len(begun) == 1 + 2 * 2 * 3
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.nc"]
+    xr.testing.assert_identical(load(tmp_path / "grid.nc"), result)
+    xr.testing.assert_identical(run(GRID, directory=tmp_path, progress=False), result)
+    assert result.sequences.values.tolist() == [64, 16, 32], "in the order of the axis"
+    assert "step" not in result.dims
+    assert Sweep.model_validate_json(result.attrs["configuration"]) == GRID
+    for (lag, count), config in GRID.points().items():
+        assert (config.task.lags, config.training.sequences) == ((lag,), count)
+        alone = run_member(config, "ConstGate", 1, measured=False)
+        point = result.sel(delay_of_task=lag, sequences=count, seed=1, model="ConstGate")
+        np.testing.assert_array_equal(point.learned, alone.learned)
+        np.testing.assert_array_equal(point.test_loss, alone.test_loss)
+        last, before = alone.loss[-2:].mean(), alone.loss[-4:-2].mean()
+        np.testing.assert_allclose(point.final_loss, last)
+        np.testing.assert_allclose(point.still_falling, 1 - last / before)
+    other = GRID.model_copy(update={"description": "another"})
+    with pytest.raises(FileExistsError, match="another configuration of the same name"):
+        run(other, directory=tmp_path, progress=False)

@@ -12,15 +12,14 @@ TRUST = ROOT / "book" / "results" / "trust"
 
 def test_nothing_that_was_recorded_went_wrong():
     table = tables_trust.interruptions(tables_trust.record(TRUST / "interruption.json"))["count"]
-    assert table["interruptions"] == 100
-    assert table["… killed inside a write"] > 20
-    assert table["files read by another process meanwhile"] > 1000
+    assert table["kills"] >= 20
+    assert table["… inside a write"] > 5
+    assert table["files read by another process meanwhile"] > 100
     wrong = [
         "results that differ from the undisturbed one",
         "… of them partial",
         "files left behind",
         "… results that differ",
-        "… not noticed",
     ]
     assert table[wrong].tolist() == [0] * len(wrong)
 

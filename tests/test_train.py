@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from lwcore import checkpoints
+from lwcore import experiment
 from lwcore.network import Network
 from lwcore.tasks import Sequences
 from lwcore.train import batch_indices, fit, keep_freed_memory
@@ -79,9 +79,8 @@ def test_interrupted_training_ends_with_the_same_bits(optimizer, kind, tmp_path)
     expected = fit(whole, data, **options)
     first, _ = setting(kind)
     path, begun = tmp_path / "a.checkpoint", {0: copy.deepcopy(first.state_dict())}
-    assert checkpoints.latest(path) is None
-    fit(first, data, **options | {"steps": 7}, on_step=lambda state: checkpoints.write(path, state, begun))
-    state, snapshots = checkpoints.latest(path)
+    fit(first, data, **options | {"steps": 7}, on_step=lambda state: experiment.save_checkpoint(path, state, begun))
+    state, snapshots = experiment.load_checkpoint(path)
     assert (state.step, state.losses, list(snapshots)) == (7, expected[:7], [0])
     assert all(torch.equal(value, begun[0][name]) for name, value in snapshots[0].items())
     second = Network(make(kind, seed=99), torch.Generator().manual_seed(99))  # other weights: all must come from the checkpoint

@@ -32,24 +32,18 @@ def interruptions(recorded: Record) -> pd.DataFrame:
     Returns:
         One row for each count.
     """
-    runs, pairs, damage = recorded["interruption"], recorded["two at once"], recorded["damage"]
+    runs, pairs = recorded["interruption"], recorded["two at once"]
     rows = {
-        "interruptions": runs["interruptions"],
-        "… of them killed": runs["killed"],
-        "… killed inside a write": runs["inside a write"],
-        "… disk full": runs["full disk"],
+        "kills": runs["kills"],
+        "… inside a write": runs["inside a write"],
         "runs that came to their end": runs["runs finished"],
-        "results that differ from the undisturbed one": runs["mismatches"],
+        "results that differ from the undisturbed one": runs["other bits"],
         "files read by another process meanwhile": runs["files read meanwhile"],
         "… of them partial": runs["partial files seen"],
         "files left behind": runs["files left behind"] + pairs["files left behind"],
         "pairs of processes on one run": pairs["pairs"],
         "… one of them killed": pairs["one killed"],
-        "… results that differ": pairs["mismatches"],
-        "… trainings to be done": pairs["members"],
-        "… trainings begun": pairs["trainings begun"],
-        "bits turned over in results and checkpoints": sum(kind["bits turned over"] for kind in damage.values()),
-        "… not noticed": sum(kind["missed"] for kind in damage.values()),
+        "… results that differ": pairs["other bits"],
     }
     return pd.Series(rows, name="count").rename_axis("what was counted").to_frame()
 
