@@ -192,8 +192,12 @@ def hidden_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     """
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
+    n, length, dimension = sequences.shape
+    gradients = np.empty((n, length, 1 + dimension, network.width))
     stream = stream_gradients(network.parameters, sequences, network.activation)
-    return np.stack([gradient.copy() for gradient in stream], axis=1).swapaxes(2, 3)
+    for step, gradient in enumerate(stream):
+        gradients[:, step] = gradient
+    return gradients.swapaxes(2, 3)
 
 
 def output_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
