@@ -18,13 +18,14 @@ _BLOCK = 1 << 20  # bootstrap draws at a time
 
 @dataclass(frozen=True)
 class GoodnessOfFit:
-    """How far samples are from a stable law fitted to them; arrays, one entry per column, when the samples were 2-D.
+    """How far samples are from a stable law fitted to them; arrays, by column, when these were 2-D.
 
     Attributes:
-        distance: n times the weighted squared distance of the characteristic functions; without unit, about 1 for stable
-            samples whatever their number n, and growing as n for others. NaN where the fit gave no stable law.
-        p_value: Probability of at least this distance if the samples are stable, by parametric bootstrap; NaN likewise.
-        replicates: How many bootstrap samples it rests on: no `p_value` is below ``1/(replicates + 1)``.
+        distance: n times the weighted squared distance of the characteristic functions; about 1 for
+            stable samples whatever their number n, growing as n for others. NaN without a fit.
+        p_value: Probability of at least this distance if the samples are stable, by parametric
+            bootstrap; NaN likewise.
+        replicates: Number of bootstrap samples: no `p_value` is below ``1/(replicates + 1)``.
     """
 
     distance: float | Array
@@ -35,18 +36,19 @@ class GoodnessOfFit:
 def goodness_of_fit(
     samples: ArrayLike, fitted: StableFit, rng: np.random.Generator, replicates: int = 199
 ) -> GoodnessOfFit:
-    """Compare the empirical characteristic function φ̂ of samples with that of the stable law fitted to them.
+    """Compare the empirical characteristic function φ̂ of samples with that of their fit.
 
-    The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples in units of the fit.
-    Since the law was fitted to the same samples, it is smaller than for a law known beforehand; so each bootstrap sample,
-    drawn from the fitted law, is itself fitted by the same method before its distance is taken.
+    The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples
+    in units of the fit. Since the law was fitted to the same samples, it is smaller than for a law
+    known beforehand; so each bootstrap sample, drawn from the fitted law, is itself fitted by the
+    same method before its distance is taken.
     """
     data = finite_array("samples", samples, ndim=(1, 2))
     instance_of("fitted", fitted, StableFit)
     generator("rng", rng)
     if np.shape(fitted.alpha) != data.shape[1:]:
         raise ValueError(
-            f"samples has shape {data.shape}: must have the {np.shape(fitted.alpha)} columns that were fitted."
+            f"samples has shape {data.shape}: must have the {np.shape(fitted.alpha)} columns fitted."
         )
     integer_in("replicates", replicates, 19)
     columns = data.reshape(len(data), -1)
@@ -75,7 +77,7 @@ def _distance(standardised: Array, alpha: Array) -> Array:
 def _bootstrap(
     law: SymmetricStable, count: int, replicates: int, method: str, rng: np.random.Generator
 ) -> Array:
-    """Return the distances of `replicates` samples of a law of unit scale, each from its own fit."""
+    """Return the distances of samples of a law of unit scale, each from its own fit."""
     distances = []
     at_once = max(1, _BLOCK // count)
     for done in range(0, replicates, at_once):
