@@ -19,21 +19,18 @@ Who averages the N values learns at another rate than who uses them well, hence 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.arguments import finite_array, generator, integer_in, one_of, real_in, require
+from lwcore.arguments import finite_array, one_of, real_in, require
 from lwcore.stable import SymmetricStable
 from lwcore.stable.law import log_ratio
 from lwcore.stable.standard import Array, panel_rule, standard_law
 
 STATISTICS, TESTS = ("product", "mean"), ("mean", "likelihood", "median")
 _LOG_2 = float(np.log(2))
-_CHUNK = 1 << 20  # values drawn at a time
 _KNOWN = 1e100  # in scales: at larger shifts the sign is known, to rounding
 _LARGEST = 1e6  # in scales: at larger shifts the likelihood's error is bounded by the one there
 _FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
@@ -181,71 +178,12 @@ def lan_divergence(
     Implements Eqs. (32) and (54)–(56) with their constant, under the exponent p of a `rate`:
     ``"optimal"`` is the limit of `kl_divergence` for all values, ``"mean"`` for their mean, and
     ``"paper_v2"`` Eq. (32) as printed, with the largest constant it could have at N = 1, the limit
-    of neither unless α = 2. The true divergence is below it; `lan_range` says how far they agree.
+    of neither unless α = 2. The true divergence is below it; `book.chapters.lan` says how far they agree.
     """
     exponent = rate_exponent(alpha, rate)
     h, alpha, n, _ = _standardised(shift, alpha, scale, n_sequences)
     with np.errstate(over="ignore"):
         return 2 * SymmetricStable(alpha).fisher_information() * (h * n ** (1 / exponent)) ** 2
-
-
-def lan_range(alpha: float, tolerance: float = 0.05) -> float:
-    """Return the Δ/σ at which the divergence falls short of the quadratic one by a share of it.
-
-    For N sequences it is the same, whatever N; for their mean it shrinks as ``N^(1/α − 1)``. It is
-    infinite for a Gaussian. A `tolerance`, in (0, 1), below 1e-9 is a matter of rounding.
-    """
-    alpha, tolerance = real_in("alpha", alpha, "(1, 2]"), real_in("tolerance", tolerance, "(0, 1)")
-    low, high = 1e-6, 1e6 / (1 - tolerance)  # 1 − KL/LAN rises from 0 to 1 between
-    for _ in range(50):
-        middle = float(np.sqrt(low * high))
-        within = 1 - kl_divergence(middle, alpha) / lan_divergence(middle, alpha) <= tolerance
-        low, high = (middle, high) if within else (low, middle)
-    return float("inf") if alpha == 2 else low
-
-
-class Expansion(NamedTuple):
-    """The terms of Eq. (53) in simulated experiments, each of shape (replicates,)."""
-
-    log_ratio: Array  # of N values, of the location h/r_N against 0
-    central: Array  # Δ_N, the sum of the scores over r_N
-    remainder: Array  # what h Δ_N − ½ h² I_α leaves of the log-likelihood ratio
-
-
-def lan_expansions(
-    alpha: float,
-    n_sequences: int,
-    rng: np.random.Generator,
-    rates: Sequence[str],
-    *,
-    h: float = 1.0,
-    replicates: int = 1000,
-) -> dict[str, Expansion]:
-    """Simulate the LAN expansion of a location, under several localisations ``r_N = N^(1/p)``.
-
-    Implements Eq. (53), ``log dP_{h/r_N}/dP_0 = h Δ_N − ½ h² I_α + o(1)``, under P_0 and at unit
-    scale, in the same experiments for all `rates`. For ``"optimal"`` the remainder tends to 0. To
-    leading order the log-likelihood ratio spreads by ``h √I_α N^(1/2 − 1/p)``: for ``"paper_v2"``
-    that shrinks to nothing, as the two laws merge; for ``"mean"`` it grows without limit.
-    """
-    generator("rng", rng)
-    h = real_in("h", h, "(-inf, inf)")
-    n, replicates = (
-        integer_in("n_sequences", n_sequences, 1),
-        integer_in("replicates", replicates, 1),
-    )
-    roots = {rate: n ** (1 / rate_exponent(alpha, rate)) for rate in rates}
-    law = SymmetricStable(alpha)
-    scores, log_ratios = np.empty(replicates), np.empty((len(roots), replicates))
-    for block in np.array_split(np.arange(replicates), -(-replicates * n // _CHUNK)):
-        values = law.sample((block.size, n), rng)
-        log_density, scores[block] = law.logpdf(values), law.score(values).sum(1)
-        for ratio, root in zip(log_ratios, roots.values(), strict=True):
-            ratio[block] = (law.logpdf(values - h / root) - log_density).sum(1)
-    half, terms = h**2 * law.fisher_information() / 2, {}
-    for ratio, (rate, root) in zip(log_ratios, roots.items(), strict=True):
-        terms[rate] = Expansion(ratio, scores / root, ratio - h * scores / root + half)
-    return terms
 
 
 # What an observation tells of the sign B: mutual information, and the errors it allows

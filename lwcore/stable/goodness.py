@@ -47,9 +47,8 @@ def goodness_of_fit(
     instance_of("fitted", fitted, StableFit)
     generator("rng", rng)
     if np.shape(fitted.alpha) != data.shape[1:]:
-        raise ValueError(
-            f"samples has shape {data.shape}: must have the {np.shape(fitted.alpha)} columns fitted."
-        )
+        fits = np.shape(fitted.alpha)
+        raise ValueError(f"samples has shape {data.shape}: must have the {fits} columns fitted.")
     integer_in("replicates", replicates, 19)
     columns = data.reshape(len(data), -1)
     alpha, scale, loc = (
