@@ -100,6 +100,14 @@ def test_values_agree_with_mpmath(alpha: float, many: bool) -> None:
     assert ("table" in vars(standard_law(alpha))) == many
 
 
+@pytest.mark.parametrize("name", ["pdf", "cdf"])
+def test_values_agree_with_nolans_that_scipy_ships(name: str) -> None:
+    table = np.load(Path(stats.__file__).parent / f"tests/data/levy_stable/stable-Z1-{name}-sample-data.npy")
+    for alpha in np.unique((symmetric := table[(table[:, 3] == 0) & (table[:, 2] > 0.5)])[:, 2]):
+        x, value = symmetric[symmetric[:, 2] == alpha, :2].T
+        np.testing.assert_allclose(getattr(SymmetricStable(alpha), name)(x), value, rtol=1e-12)
+
+
 @pytest.mark.slow
 def test_the_reference_can_be_made_again() -> None:
     rows = reference()
