@@ -1,55 +1,39 @@
-"""How well the sign of a lag's gradient can be told: divergences, information, errors, numbers of sequences (Section 5, C, D).
+"""How well the sign of a lag's gradient can be told (Section 5, Appendices C and D).
 
-One of the two laws SαS(location ±Δ, scale σ) of Eq. (31) is to be named from N independent sequences; ``Δ = f(ℓ) m̄(ℓ)``
-is the mean of the matched statistic. Results depend on Δ/σ only. The paper's letters and the names here: Δ ``shift``,
-so that the laws lie 2Δ apart; f ``envelope``, m̄ ``alignment``, σ_α ``scale``, α in (1, 2] ``alpha``, P_e or ε in (0, ½)
-``error``, N ``n_sequences``, ε_th `detection_threshold`. Arrays broadcast; Δ is not negative, σ is above 0.
+One of the two laws SαS(location ±Δ, scale σ) of Eq. (31) is to be named from N independent
+sequences; ``Δ = f(ℓ) m̄(ℓ)`` is the mean of the matched statistic. Results depend on Δ/σ only. The
+paper's letters and the names here: Δ ≥ 0 ``shift``, so that the laws lie 2Δ apart; f ``envelope``,
+m̄ ``alignment``, σ_α ``scale``, α in (1, 2] ``alpha``, P_e or ε in (0, ½) ``error``, N
+``n_sequences``, ε_th `detection_threshold`. Arrays broadcast.
 
-Who averages the N values learns at another rate than who uses them well, hence the choice of ``rate``:
+Who averages the N values learns at another rate than who uses them well, hence a ``rate``:
 
-* ``"mean"``: the sign of the sample mean. Its scale is ``σ N^(1/α − 1)``, so the exponent is ``κ_α = α/(α − 1)`` (v3 of
-  the paper and later). The error is known exactly, for every N.
-* ``"optimal"``: the likelihood ratio. SαS location families have a finite Fisher information, so the exponent is 2 for
-  every α. The constant is the one of large N (equivalently of Δ small against σ).
-* ``"paper_v2"``: the exponent α printed in v1 and v2. No test can reach it for ``alpha < 2``, as N sequences hold at most
-  ``N KL₁/4`` on the sign; having no constant, it borrows the one of ``"mean"``.
-
-At ``alpha = 2`` all three are the same.
+* ``"mean"``: the sign of the sample mean. Its scale is ``σ N^(1/α − 1)``, so the exponent is
+  ``κ_α = α/(α − 1)`` (v3 of the paper and later). Its error is known exactly, for every N.
+* ``"optimal"``: the likelihood ratio. SαS location families have a finite Fisher information, so
+  the exponent is 2 for every α. The constant is that of large N, or of Δ small against σ.
+* ``"paper_v2"``: the exponent α printed in v1 and v2. No test can reach it for α below 2, as N
+  sequences hold at most ``N KL₁/4`` on the sign; its constant is that of ``"mean"``.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.arguments import (
-    finite_array,
-    generator,
-    integer_in,
-    one_of,
-    real_in,
-    require,
-    sequence_of,
-)
+from lwcore.arguments import finite_array, one_of, real_in, require
 from lwcore.stable import SymmetricStable
 from lwcore.stable.law import log_ratio
 from lwcore.stable.standard import Array, panel_rule, standard_law
 
-RATES, STATISTICS, TESTS = (
-    ("mean", "optimal", "paper_v2"),
-    ("product", "mean"),
-    ("mean", "likelihood", "median"),
-)
+STATISTICS, TESTS = ("product", "mean"), ("mean", "likelihood", "median")
 _LOG_2 = float(np.log(2))
-_CHUNK = 1 << 20  # values drawn at a time
 _KNOWN = 1e100  # in scales: at larger shifts the sign is known, to rounding
 _LARGEST = 1e6  # in scales: at larger shifts the likelihood's error is bounded by the one there
-_FARTHEST = 200.0  # how far the likelihood ratio's characteristic function is followed, in radians of its largest value
+_FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
 _TOLERANCE = 1e-11
 
 
@@ -59,15 +43,15 @@ _TOLERANCE = 1e-11
 def rate_exponent(alpha: float, rate: str = "mean") -> float:
     """Return the exponent p in ``N ∝ (σ/Δ)^p``: α/(α − 1), 2 or α.
 
-    Implements Eq. (31) in its exponent, which is that of Eq. (37) too, as each version of the paper, and a likelihood
-    test, has it.
+    Implements Eq. (31) in its exponent, which is that of Eq. (37) too.
 
     Examples:
         >>> rate_exponent(1.5), rate_exponent(1.5, "optimal"), rate_exponent(1.5, "paper_v2")
         (3.0, 2.0, 1.5)
     """
     alpha = real_in("alpha", alpha, "(1, 2]")
-    return {"mean": alpha / (alpha - 1), "optimal": 2.0, "paper_v2": alpha}[one_of("rate", rate, RATES)]
+    exponents = {"mean": alpha / (alpha - 1), "optimal": 2.0, "paper_v2": alpha}
+    return exponents[one_of("rate", rate, exponents)]
 
 
 def sample_complexity(
@@ -78,15 +62,15 @@ def sample_complexity(
     error: float = 0.1,
     rate: str = "mean",
 ) -> Array:
-    """Return N(ℓ), the number of independent sequences at which the sign of a lag's gradient is told with a given error.
+    """Return N(ℓ), the number of sequences at which a lag's sign is told with a given error.
 
-    Implements Eqs. (37) and (58), ``N = (C σ_α/(m̄ f))^p``, with the exact constant in place of Fano's unknown one:
-    ``C = F_α⁻¹(1 − ε)`` for ``"mean"`` and ``"paper_v2"`` (F_α the law of unit scale), and ``C = Φ⁻¹(1 − ε)/√I_α`` for
-    ``"optimal"`` (I_α the Fisher information at unit scale). N is real; rounded up, the sign test on the mean has an error
-    of at most ε. It is infinite where an envelope or alignment of 0, or a negative alignment, leaves no signal.
+    Implements Eqs. (37) and (58), ``N = (C σ_α/(m̄ f))^p``, with the exact constant in place of
+    Fano's: ``C = F_α⁻¹(1 − ε)``, F_α the law of unit scale, and for ``"optimal"``
+    ``C = Φ⁻¹(1 − ε)/√I_α``. N is real, and infinite where an envelope or alignment of 0, or a
+    negative alignment, leaves no signal. Rounded up, the mean's sign errs with at most ε.
 
     Examples:
-        Half the envelope costs four times the sequences in Gaussian noise, and eight times those at α = 1.5:
+        Half the envelope costs four times the sequences in Gaussian noise, and eight at α = 1.5:
 
         >>> print(sample_complexity([0.1, 0.05], alignment=1, scale=1, alpha=2).round())
         [ 328. 1314.]
@@ -98,7 +82,9 @@ def sample_complexity(
     require("envelope", envelope, envelope >= 0, "0 or more")
     require("scale", scale, scale > 0, "above 0")
     exponent = rate_exponent(alpha, rate)
-    log_shift = _log(envelope) + _log(alignment)  # logarithms, for products and powers may leave the range of a float
+    log_shift = _log(envelope) + _log(
+        alignment
+    )  # logarithms, for products and powers may leave the range of a float
     with np.errstate(over="ignore"):
         return np.exp(exponent * (_log_constant(alpha, error, rate) + np.log(scale) - log_shift))
 
@@ -111,14 +97,13 @@ def detection_threshold(
     error: float = 0.1,
     rate: str = "mean",
 ) -> Array:
-    """Return ε_th, the least envelope that N sequences detect, infinite where the alignment is zero or negative.
+    """Return ε_th, the least envelope that N sequences detect; infinite without an alignment.
 
-    Implements Eq. (35), ``ε_th = C σ_α/(m̄ N^(1/p))``, the inverse of `sample_complexity`: ``f ≥ ε_th`` where ``N(ℓ) ≤ N``.
+    Implements Eq. (35), ``ε_th = C σ_α/(m̄ N^(1/p))``, the inverse of `sample_complexity`.
 
     Examples:
-        >>> threshold = detection_threshold(1000, alignment=1, scale=1, alpha=2)
-        >>> print(threshold.round(4), sample_complexity(threshold, alignment=1, scale=1, alpha=2).round(6))
-        0.0573 1000.0
+        >>> print(detection_threshold(1000, alignment=1, scale=1, alpha=2).round(4))
+        0.0573
     """
     with np.errstate(over="ignore"):
         return np.exp(log_detection_threshold(n_sequences, alignment, scale, alpha, error, rate))
@@ -133,16 +118,19 @@ def log_detection_threshold(
     rate: str = "mean",
 ) -> Array:
     """Return the logarithm of `detection_threshold`; it neither overflows nor underflows."""
-    n_sequences, alignment, scale = _broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
+    n_sequences, alignment, scale = _broadcast(
+        n_sequences=n_sequences, alignment=alignment, scale=scale
+    )
     require("n_sequences", n_sequences, n_sequences > 0, "above 0")
     require("scale", scale, scale > 0, "above 0")
     exponent = rate_exponent(alpha, rate)
-    return _log_constant(alpha, error, rate) + np.log(scale) - _log(alignment) - np.log(n_sequences) / exponent
+    log_shift = _log_constant(alpha, error, rate) + np.log(scale) - np.log(n_sequences) / exponent
+    return log_shift - _log(alignment)
 
 
 @functools.cache
 def _log_constant(alpha: float, error: float, rate: str) -> float:
-    """Return log C, C the ratio Δ/σ that a single sequence needs (by extrapolation, for the rates that hold at large N only)."""
+    """Return log C, C the Δ/σ that one sequence needs, extrapolated from large N if need be."""
     error = real_in("error", error, "(0, 0.5)")
     law = SymmetricStable(alpha)
     if rate == "optimal":
@@ -165,17 +153,17 @@ def kl_divergence(
     n_sequences: ArrayLike = 1,
     statistic: str = "product",
 ) -> Array:
-    """Return KL(P₁‖P₀) between the laws with locations +Δ and −Δ, in nats; KL(P₀‖P₁) has the same value.
+    """Return KL(P₁‖P₀) between the laws at +Δ and −Δ, in nats; KL(P₀‖P₁) is the same.
 
-    The exact value of what Eqs. (32) and (54)–(56) bound. For all N values (``"product"``) it is ``N KL₁(Δ/σ)``, linear in
-    N for every α. For their ``"mean"`` it is ``KL₁(Δ N^(1 − 1/α)/σ)``, as the mean is again SαS, of scale ``σ N^(1/α − 1)``.
-    KL₁ is quadratic near zero, with a curvature given by the Fisher information, and for ``alpha < 2`` grows as
-    ``(α + 1) log(Δ/σ)`` far out; for a Gaussian it is ``(Δ/σ)²``.
+    The exact value of what Eqs. (32) and (54)–(56) bound. For all N values (``"product"``) it is
+    ``N KL₁(Δ/σ)``, linear in N for every α; for their ``"mean"``, again SαS, of scale
+    ``σ N^(1/α − 1)``, it is ``KL₁(Δ N^(1 − 1/α)/σ)``. KL₁ is that of `SymmetricStable.kl`.
     """
     product = one_of("statistic", statistic, STATISTICS) == "product"
     h, alpha, n, mean_h = _standardised(shift, alpha, scale, n_sequences, whole=product)
     with np.errstate(over="ignore"):
-        return SymmetricStable(alpha).kl(2 * np.minimum(h if product else mean_h, 1e300)) * (n if product else 1)
+        one = SymmetricStable(alpha).kl(2 * np.minimum(h if product else mean_h, 1e300))
+    return n * one if product else one
 
 
 def lan_divergence(
@@ -187,76 +175,15 @@ def lan_divergence(
 ) -> Array:
     """Return the quadratic approximation ``½ I_α (2Δ/σ)² N^(2/p)`` of the divergence, in nats.
 
-    Implements Eqs. (32) and (54)–(56) with their constant, I_α the Fisher information at unit scale, under the exponent p
-    of a `rate`: ``"optimal"`` is the limit of ``kl_divergence(..., statistic="product")``, with the localisation
-    ``r_N = √N``; ``"mean"`` that of ``statistic="mean"``; and ``"paper_v2"`` is Eq. (32) as printed, ``c_α N^(2/α) (Δ/σ)²``
-    with ``c_α = 2 I_α``, the largest constant it could have at N = 1, the limit of neither unless α = 2. The true
-    divergence is below it; `lan_range` says how far the two agree.
+    Implements Eqs. (32) and (54)–(56) with their constant, under the exponent p of a `rate`:
+    ``"optimal"`` is the limit of `kl_divergence` for all values, ``"mean"`` for their mean, and
+    ``"paper_v2"`` Eq. (32) as printed, with the largest constant it could have at N = 1, the limit
+    of neither unless α = 2. The true divergence is below it; `book.chapters.lan` says how far they agree.
     """
     exponent = rate_exponent(alpha, rate)
     h, alpha, n, _ = _standardised(shift, alpha, scale, n_sequences)
     with np.errstate(over="ignore"):
         return 2 * SymmetricStable(alpha).fisher_information() * (h * n ** (1 / exponent)) ** 2
-
-
-def lan_range(alpha: float, tolerance: float = 0.05) -> float:
-    """Return the Δ/σ at which the true divergence falls short of the quadratic one by a share of it, `tolerance` in (0, 1).
-
-    For N sequences, ``"product"``, the range is the same, whatever N; for their mean it shrinks as ``N^(1/α − 1)``. It is
-    infinite for ``alpha = 2``, where the approximation is exact. A tolerance below 1e-9 is a matter of rounding.
-    """
-    alpha, tolerance = real_in("alpha", alpha, "(1, 2]"), real_in("tolerance", tolerance, "(0, 1)")
-    low, high = 1e-6, 1e6 / (1 - tolerance)  # 1 − KL/LAN rises from 0 to 1 between
-    for _ in range(50):
-        middle = float(np.sqrt(low * high))
-        within = 1 - kl_divergence(middle, alpha) / lan_divergence(middle, alpha) <= tolerance
-        low, high = (middle, high) if within else (low, middle)
-    return float("inf") if alpha == 2 else low
-
-
-class Expansion(NamedTuple):
-    """The terms of Eq. (53) in simulated experiments, each of shape (replicates,)."""
-
-    log_ratio: Array  # of N values, of the location h/r_N against 0
-    central: Array  # Δ_N, the sum of the scores over r_N
-    remainder: Array  # what h Δ_N − ½ h² I_α leaves of the log-likelihood ratio
-
-
-def lan_expansions(
-    alpha: float,
-    n_sequences: int,
-    rng: np.random.Generator,
-    rates: Sequence[str],
-    *,
-    h: float = 1.0,
-    replicates: int = 1000,
-) -> dict[str, Expansion]:
-    """Simulate the LAN expansion of the location of N values at unit scale, under several localisations ``r_N = N^(1/p)``.
-
-    Implements Eq. (53), ``log dP_{h/r_N}/dP_0 = h Δ_N − ½ h² I_α + o(1)``, under P_0, in the same experiments for all
-    `rates`. For ``"optimal"``, ``r_N = √N``, Δ_N tends to a Gaussian of variance I_α and the remainder to 0. To leading
-    order the log-likelihood ratio spreads by ``h √I_α N^(1/2 − 1/p)``: for ``"paper_v2"``, ``r_N = N^(1/α)``, that shrinks
-    to nothing, as the two laws merge; for ``"mean"`` it grows without limit.
-    """
-    generator("rng", rng)
-    h = real_in("h", h, "(-inf, inf)")
-    law, n = (
-        SymmetricStable(real_in("alpha", alpha, "(1, 2]")),
-        integer_in("n_sequences", n_sequences, 1),
-    )
-    roots = [n ** (1 / rate_exponent(alpha, rate)) for rate in sequence_of("rates", rates)]
-    log_ratios, scores = (
-        np.empty((len(roots), integer_in("replicates", replicates, 1))),
-        np.empty(replicates),
-    )
-    for block in np.array_split(np.arange(replicates), -(-replicates * n // _CHUNK)):
-        values = law.sample((block.size, n), rng)
-        log_density, scores[block] = law.logpdf(values), law.score(values).sum(1)
-        log_ratios[:, block] = [(law.logpdf(values - h / root) - log_density).sum(1) for root in roots]
-    half = h**2 * law.fisher_information() / 2
-    centrals = [scores / root for root in roots]
-    terms = zip(rates, log_ratios, centrals, strict=True)
-    return {rate: Expansion(ratio, central, ratio - h * central + half) for rate, ratio, central in terms}
 
 
 # What an observation tells of the sign B: mutual information, and the errors it allows
@@ -272,14 +199,15 @@ def mutual_information(
 ) -> Array:
     """Return I(B; observation) in nats, B the equiprobable sign of the location ±Δ.
 
-    The exact value of what Eq. (33) bounds: of all N sequences (``"product"``), or of their ``"mean"`` alone. It lies
-    between 0 and ``log 2``, and below ``KL(P₁‖P₀)/4``, which it approaches for small shifts. There are two routes:
+    The exact value of what Eq. (33) bounds: of all N sequences (``"product"``), or of their
+    ``"mean"``. It is below ``log 2`` and ``KL(P₁‖P₀)/4``, which it approaches for small shifts.
 
-    * ``"fourier"``: ``I = log 2 − E₁[log(1 + e^(−S))]``, S the log-likelihood ratio of all N values. Under the law with
-      density ``√(p₊ p₋)/ρ`` for each value, S is a sum of N symmetric terms with characteristic function ``ψ^N``, whence
-      (Parseval) ``I = ½ ∫_0^∞ [1 − (ρ ψ(t))^N] / ((¼ + t²) cosh πt) dt``. Deterministic and exact, whatever N.
-    * ``"mixture"``: Implements Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by quadrature over the
-      observation. For one observation only: a single sequence, or the mean.
+    * ``"fourier"``: ``I = log 2 − E₁[log(1 + e^(−S))]``, S the log-likelihood ratio of all values.
+      If each had the density ``√(p₊ p₋)/ρ``, S would be a sum of N symmetric terms with
+      characteristic function ``ψ^N``, whence (Parseval), for any N,
+      ``I = ½ ∫_0^∞ [1 − (ρ ψ(t))^N] / ((¼ + t²) cosh πt) dt``.
+    * ``"mixture"``: Implements Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by
+      quadrature over one observation: a single sequence, or the mean.
     """
     product = one_of("statistic", statistic, STATISTICS) == "product"
     mixture = one_of("route", route, ["fourier", "mixture"]) == "mixture"
@@ -294,8 +222,10 @@ def mutual_information(
 def _by_fourier(alpha: float, h: float, n: float) -> float:
     if h == 0:
         return 0.0
-    tilted = _Tilted(alpha, min(h, 40.0 if alpha == 2 else _KNOWN))  # beyond, a Gaussian's sign is known
-    t, weight = _graded_rule(1 / max(np.sqrt(n * tilted.variance), 4.0), 0.5, 14.0)  # beyond 14 the kernel is rounding
+    h = min(h, 40.0 if alpha == 2 else _KNOWN)  # beyond 40 a Gaussian's sign is known, too
+    tilted = _Tilted(alpha, h)
+    first = 1 / max(np.sqrt(n * tilted.variance), 4.0)
+    t, weight = _graded_rule(first, 0.5, 14.0)  # beyond 14 the kernel is rounding
     log_psi, sign = tilted.cosine(t)
     lost = np.expm1(n * (tilted.log_affinity + log_psi))  # (ρ|ψ|)^N − 1
     gained = np.where(sign ** np.mod(n, 2) < 0, 2 + lost, -lost)
@@ -303,11 +233,12 @@ def _by_fourier(alpha: float, h: float, n: float) -> float:
 
 
 def _by_mixture(alpha: float, h: float, n: float) -> float:
-    """Evaluate Eq. (57) for one observation: the mean over x > 0 of log 2 less the entropy of the sign given x."""
+    """Evaluate Eq. (57): the mean over x > 0 of log 2 less the entropy of the sign given x."""
     if h == 0:
         return 0.0
     pair = log_ratio(alpha, min(h, _KNOWN))
-    return float(np.sum(pair.mass * (1 + np.exp(-pair.ratio)) * _entropy_deficit(np.tanh(pair.ratio / 2))))
+    both = pair.mass * (1 + np.exp(-pair.ratio))
+    return float(np.sum(both * _entropy_deficit(np.tanh(pair.ratio / 2))))
 
 
 def binary_entropy(probability: ArrayLike) -> Array:
@@ -318,57 +249,56 @@ def binary_entropy(probability: ArrayLike) -> Array:
 
 
 def _entropy_deficit(contrast: Array) -> Array:
-    """Return ``log 2 − h_b((1 − x)/2)`` for a contrast x in [0, 1], to full relative accuracy next to 0, where it is ``x²/2``."""
+    """Return ``log 2 − h_b((1 − x)/2)`` for x in [0, 1], accurate also next to 0."""
     inner = np.minimum(contrast, 0.5)
     near = inner * np.arctanh(inner) + np.log1p(-(inner**2)) / 2
     return np.where(contrast <= 0.5, near, _LOG_2 - binary_entropy((1 - contrast) / 2))
 
 
 def fano_error(information: ArrayLike) -> Array:
-    """Return the least error that any test can have if the observation carries at most so much information, in nats.
+    """Return the least error any test can have if the observation carries at most so much.
 
-    Inverts the binary Fano inequality ``h_b(P_e) ≥ log 2 − I``, the one behind Eq. (34): from an *upper* bound on I, such
-    as ``kl_divergence(...)/4``, follows a lower bound on P_e and a *necessary* N. From a lower bound on I, as in Eq. (33),
-    nothing follows here; `hellman_raviv_error` takes one. Of ``log 2`` and more, everything is possible.
+    Inverts the binary Fano inequality ``h_b(P_e) ≥ log 2 − I``, the one behind Eq. (34): from an
+    *upper* bound on I, such as ``kl_divergence(...)/4``, follows a *necessary* N. From a lower one,
+    as in Eq. (33), nothing follows here; `hellman_raviv_error` takes one.
     """
     (information,) = _broadcast(information=information)
     require("information", information, information >= 0, "0 or more")
     left = _LOG_2 - information
-    low, high = (
-        np.full(information.shape, np.log(1e-170)),
-        np.full(information.shape, np.log(750.0)),
-    )
+    low, high = (np.full(information.shape, np.log(end)) for end in (1e-170, 750.0))
     for _ in range(70):  # bisection in log s, where P_e = 1/(1 + e^s): resolves both ends
         middle = (low + high) / 2
         s = np.exp(middle)
-        near_half, near_zero = (
-            _entropy_deficit(np.tanh(s / 2)) <= information,
-            binary_entropy(special.expit(-s)) >= left,
+        near_zero = binary_entropy(special.expit(-s)) >= left
+        below = np.where(
+            information < 0.3, _entropy_deficit(np.tanh(s / 2)) <= information, near_zero
         )
-        below = np.where(information < 0.3, near_half, near_zero)
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.where(left > 0, special.expit(-np.exp(low)), 0.0)[()]
 
 
 def hellman_raviv_error(information: ArrayLike) -> Array:
-    """Return the largest error the best test can have if the observation carries at least so much information, in [0, log 2].
+    """Return the largest error the best test can have if the observation carries at least so much.
 
-    Hellman and Raviv's ``P_e ≤ ½ (1 − I/log 2)`` for equiprobable signs: given the observation, the best test errs with
-    probability ``q = min(p, 1 − p)``, and ``h_b(q) ≥ 2 q log 2``, a chord of a concave function; the mean over observations
-    is ``log 2 − I ≥ 2 P_e log 2``. So from a *lower* bound on I follows a *sufficient* N, which Eq. (37) calls N(ℓ).
+    Hellman and Raviv's ``P_e ≤ ½ (1 − I/log 2)``: given the observation, the best test errs with
+    probability q, and ``h_b(q) ≥ 2 q log 2``, a chord of a concave function. So from a *lower*
+    bound on I follows a *sufficient* N, which Eq. (37) calls N(ℓ).
     """
     (information,) = _broadcast(information=information)
-    require("information", information, (information >= 0) & (information <= np.log(2)), "in [0, log 2]")
-    return (0.5 * (1 - information / np.log(2)))[()]
+    allowed = (information >= 0) & (information <= _LOG_2)
+    require("information", information, allowed, "in [0, log 2]")
+    return (0.5 * (1 - information / _LOG_2))[()]
 
 
-def necessary_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1) -> Array:
-    """Return a number of sequences, real, below which no test whatever has an error of at most ε; infinite for a shift of 0.
+def necessary_sequences(
+    shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1
+) -> Array:
+    """Return a number of sequences, real, below which no test has an error of at most ε.
 
-    Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁/4``, KL₁ the exact divergence of one
-    sequence, so that ``N ≥ 4 (log 2 − h_b(ε))/KL₁``. The exponent in σ/Δ is 2 for small shifts, whatever α. The proof of
-    ``I ≤ KL/4``: both sides are f-divergences, and the ratio of the second derivatives of their generators is
-    ``t/(2 (1 + t)²) ≤ ⅛`` against the symmetrised KL.
+    Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁/4``, so that
+    ``N ≥ 4 (log 2 − h_b(ε))/KL₁``. The exponent in σ/Δ is 2 for small shifts, whatever α. (Both
+    sides of ``I ≤ KL/4`` are f-divergences; the second derivatives of their generators have the
+    ratio ``t/(2 (1 + t)²) ≤ ⅛`` against the symmetrised KL.)
     """
     error = real_in("error", error, "(0, 0.5)")
     with np.errstate(divide="ignore", over="ignore"):
@@ -378,40 +308,43 @@ def necessary_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error:
 # The exact errors of three tests
 
 
-def detection_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean") -> Array:
-    """Return the probability, in [0, ½], that a test on N independent sequences names the wrong sign of the location ±Δ.
+def detection_error(
+    n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean"
+) -> Array:
+    """Return the probability that a test on N sequences names the wrong sign of the location ±Δ.
 
-    The exact alternative to Fano's bound, Eq. (34). All three tests are symmetric in the two signs, so the error is the
-    same under both. N is whole, but for ``"mean"``.
+    The exact alternative to Fano's bound, Eq. (34), the same under both signs. N is whole, but for
+    the mean.
 
-    * ``"mean"``: the sign of the sample mean, ``1 − F_α(Δ N^(1 − 1/α)/σ)``. Exact for every N.
-    * ``"likelihood"``: the sign of the log-likelihood ratio of all N values, the best of all tests. Exact up to quadrature:
-      a relative error of 3e-7 at N = 2, 3e-8 at N = 3, 1e-9 at N = 4 and less for more sequences where Δ ≤ 3 σ, of 2e-5
-      where Δ ≤ 50 σ, of 1e-2 up to Δ = 1e6 σ; beyond that its value there, an upper bound. For N = 1 it is the sign of the
-      one value.
-    * ``"median"``: the sign of the sample median, that is of the majority of the values; for odd N exact by the law of the
-      order statistic. For even N one of the two middle values is picked by a fair coin, which errs as often as the median
-      of N − 1.
+    * ``"mean"``: the sign of the sample mean, ``1 − F_α(Δ N^(1 − 1/α)/σ)``.
+    * ``"likelihood"``: the sign of the log-likelihood ratio, the best of all tests; a relative
+      error of 3e-7 at N = 2, 3e-8 at 3, 1e-9 at 4 and less for more where Δ ≤ 3 σ, of 2e-5 where
+      Δ ≤ 50 σ, of 1e-2 up to Δ = 1e6 σ; beyond that its value there, an upper bound.
+    * ``"median"``: the sign of the majority of the values. For even N one of the two middle values
+      is picked by a fair coin, which errs as often as the median of N − 1.
     """
     return np.exp(log_detection_error(n_sequences, shift, scale, alpha, test))
 
 
-def log_detection_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean") -> Array:
+def log_detection_error(
+    n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean"
+) -> Array:
     """Return the logarithm of `detection_error`; it does not underflow, and N may be 1e30."""
     mean = one_of("test", test, TESTS) == "mean"
     h, alpha, n, mean_h = _standardised(shift, alpha, scale, n_sequences, whole=not mean)
     if mean or (test == "likelihood" and alpha == 2):
         return _log_upper_tail(alpha, mean_h)[()]
-    return np.vectorize(_log_likelihood_error if test == "likelihood" else _log_median_error, otypes=[float])(alpha, h, n)[()]
+    one = _log_likelihood_error if test == "likelihood" else _log_median_error
+    return np.vectorize(one, otypes=[float])(alpha, h, n)[()]
 
 
 def _log_likelihood_error(alpha: float, h: float, n: float) -> float:
     """Return the log error of the likelihood ratio test, for ``alpha < 2``.
 
-    With S the sum of the log-likelihood ratios, and Q, ρ, ψ as in `mutual_information`, the error is
-    ``½ ρ^N E_Q[e^(−|S|/2)] = (ρ^N/2π) ∫_0^∞ ψ(t)^N/(¼ + t²) dt``: Chernoff's exponent in front, all of the rest in the integral.
+    With S, ρ and ψ as in `mutual_information`, the error is ``½ ρ^N E_Q[e^(−|S|/2)]``, that is
+    ``(ρ^N/2π) ∫_0^∞ ψ(t)^N/(¼ + t²) dt``: Chernoff's exponent, and all of the rest.
     """
-    if n == 1:  # p(x − h)/p(x + h) is above 1 where x is above 0, as the law is symmetric and unimodal
+    if n == 1:  # p(x − h)/p(x + h) is above 1 where x is above 0
         return float(_log_upper_tail(alpha, np.asarray(h)))
     if h * np.sqrt(n) < np.finfo(float).eps:  # the error is ½ to rounding
         return -_LOG_2
@@ -419,7 +352,7 @@ def _log_likelihood_error(alpha: float, h: float, n: float) -> float:
     tilted = _Tilted(alpha, h)
     most = float(tilted.pair.ratio.max())
     width = float(1 / np.sqrt(n * tilted.variance))
-    # L has its largest value at a smooth maximum, so |ψ| falls as (t L)^(−½), slowly enough to be followed for a while where N is small
+    # |ψ| falls as (t L)^(−½), L its smooth maximum: to be followed for a while where N is small
     end = 16 * width
     farthest = max(end, _FARTHEST / most)
     while True:
@@ -437,17 +370,15 @@ def _log_likelihood_error(alpha: float, h: float, n: float) -> float:
 
 
 def _log_median_error(alpha: float, h: float, n: float) -> float:
-    """Return the log error of the median: that of ``Beta(m, m)`` below q, where m of N = 2m − 1 signs are wrong, each with probability q.
+    """Return the log error of the median: of ``Beta(m, m)`` below q, of a sign's being wrong.
 
-    With w half the beta variable's distance from ½ (scaled to 1) this is ``½ ∫_{w₀}^1 (1 − w²)^(m−1) dw / ∫_0^1 …``,
-    ``w₀ = 1 − 2q``: a ratio of two integrals of one form, without binomial coefficients, for any m.
+    Here N = 2m − 1. With w half the beta variable's distance from ½ (scaled to 1) this is half of
+    ``∫_{w₀}^1 (1 − w²)^(m−1) dw / ∫_0^1 …``, ``w₀ = 1 − 2q``, without binomials, for any m.
     """
     m = np.floor((n + 1) / 2)
-    start, log_wrong = (
-        2 * float(standard_law(alpha).central(np.asarray(h))),
-        float(_log_upper_tail(alpha, np.asarray(h))),
-    )
-    return _log_beta_tail(m, start, log_wrong + _LOG_2) - _log_beta_tail(m, 0.0, 0.0) - _LOG_2
+    start = 2 * float(standard_law(alpha).central(np.asarray(h)))
+    log_rest = float(_log_upper_tail(alpha, np.asarray(h))) + _LOG_2
+    return _log_beta_tail(m, start, log_rest) - _log_beta_tail(m, 0.0, 0.0) - _LOG_2
 
 
 def _log_beta_tail(m: float, start: float, log_rest: float) -> float:
@@ -456,20 +387,24 @@ def _log_beta_tail(m: float, start: float, log_rest: float) -> float:
         return -float("inf")
     rest = np.exp(log_rest)
     log_first = np.log1p(-(start**2)) if start < 0.5 else log_rest + np.log1p(start)  # log(1 − w₀²)
-    # with w = w₀ + (1 − w₀) u: (1 − w²)/(1 − w₀²) = 1 − u (2 w₀ + (1 − w₀) u)/(1 + w₀); it is nothing once its (m − 1)th power is e^−45
+    # with w = w₀ + (1 − w₀) u: (1 − w²)/(1 − w₀²) = 1 − u (2 w₀ + (1 − w₀) u)/(1 + w₀),
+    # which is nothing once its (m − 1)th power is e^−45
     with np.errstate(divide="ignore"):
         fall = -(1 + start) * np.expm1(-45 / (m - 1))
     end = fall / (start + np.sqrt(start**2 + fall * rest))
     node, weight = _graded_rule(end / 16, end, end)
     ratio = node * (2 * start + rest * node) / (1 + start)
-    return float(log_rest + (m - 1) * log_first + np.log(np.sum(weight * np.exp((m - 1) * np.log1p(-ratio)))))
+    integral = weight @ np.exp((m - 1) * np.log1p(-ratio))
+    return float(log_rest + (m - 1) * log_first + np.log(integral))
 
 
-def least_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1, test: str = "mean") -> Array:
-    """Return the least whole number of sequences at which a test has an error of at most ε; infinite for a shift of 0.
+def least_sequences(
+    shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1, test: str = "mean"
+) -> Array:
+    """Return the least whole number of sequences at which a test has an error of at most ε.
 
-    The inverse of `detection_error` in N, and so Eq. (37) without a constant or an exponent put in by hand; for ``"mean"``
-    it is `sample_complexity`, rounded up. To a relative accuracy of 1e-12 where numbers are larger than that can tell.
+    The inverse of `detection_error` in N, to a relative accuracy of 1e-12, and so Eq. (37) without
+    a constant or an exponent put in by hand; for the mean, `sample_complexity` rounded up.
     """
     h, alpha, _, _ = _standardised(shift, alpha, scale, 1)
     error = real_in("error", error, "(0, 0.5)")
@@ -485,7 +420,8 @@ def _least_number(h: float, alpha: float, error: float, test: str) -> float:
     def enough(n: float) -> bool:
         return bool(log_detection_error(n, h, 1.0, alpha, test) <= np.log(error))
 
-    high = float(np.maximum(np.ceil(sample_complexity(h, 1.0, 1.0, alpha, error, "optimal")), 1.0))  # a guess
+    guess = sample_complexity(h, 1.0, 1.0, alpha, error, "optimal")
+    high = float(np.maximum(np.ceil(guess), 1.0))
     while not enough(high):
         high *= 2
     low = np.floor(high / 2)
@@ -501,29 +437,31 @@ def _least_number(h: float, alpha: float, error: float, test: str) -> float:
 
 
 class _Tilted:
-    """The law Q of one observation with density ``√(p₊ p₋)/ρ``, ``ρ = ∫ √(p₊ p₋) dx``, under which the log ratio L is symmetric."""
+    """The law Q of one observation with density ``√(p₊ p₋)/ρ``, under which L is symmetric."""
 
     def __init__(self, alpha: float, h: float, order: int = 16) -> None:
         """Tabulate the law; `order` is the number of nodes of a panel."""
         self.pair = log_ratio(alpha, h, order)
         weight = self.pair.mass * np.exp(-self.pair.ratio / 2)
         distance = np.sum(self.pair.mass * np.expm1(-self.pair.ratio / 2) ** 2)  # 1 − ρ
-        self.log_affinity = float(np.log1p(-distance) if distance < 0.5 else np.log(2 * weight.sum()))
+        far = distance >= 0.5
+        self.log_affinity = float(np.log(2 * weight.sum()) if far else np.log1p(-distance))
         self.weight = weight / weight.sum()
         self.variance = float(np.sum(self.weight * self.pair.ratio**2))
 
     def cosine(self, frequency: Array) -> tuple[Array, Array]:
-        """Return (log|ψ|, sign ψ) for ``ψ(t) = E_Q[cos(t L)]`` at each frequency, accurate next to ψ = 1."""
+        """Return (log|ψ|, sign ψ), ``ψ(t) = E_Q[cos(t L)]``, accurate next to ψ = 1."""
         half, weight = self.pair.ratio.ravel() / 2, self.weight.ravel()
-        deficit = np.array([np.sin(t * half) ** 2 @ weight for t in frequency])  # one by one: nodes stay in a core's cache
+        deficit = np.array([np.sin(t * half) ** 2 @ weight for t in frequency])  # in the cache
         psi = 1 - 2 * deficit
         with np.errstate(divide="ignore"):
-            log_psi = np.where(deficit < 0.25, np.log1p(-2 * np.minimum(deficit, 0.25)), np.log(np.abs(psi)))
+            near = np.log1p(-2 * np.minimum(deficit, 0.25))
+            log_psi = np.where(deficit < 0.25, near, np.log(np.abs(psi)))
         return log_psi, np.sign(psi)
 
 
 def _graded_rule(first: float, widest: float, end: float) -> tuple[Array, Array]:
-    """Return nodes and weights on (0, end) of panels that start with a width and widen by half each, up to a limit."""
+    """Return nodes and weights on (0, end), on panels that widen by half each, up to a limit."""
     edges, width = [0.0], first
     while edges[-1] < end:
         edges.append(min(edges[-1] + width, end))
@@ -536,11 +474,13 @@ def _log_upper_tail(alpha: float, h: Array) -> Array:
     far = 1e30  # beyond it the tail is Pareto's, to rounding
     if alpha == 2:
         return special.log_ndtr(-h / np.sqrt(2))
-    return np.log(SymmetricStable(alpha).sf(np.minimum(h, far))) - alpha * np.log(np.maximum(h, far) / far)
+    return np.log(SymmetricStable(alpha).sf(np.minimum(h, far))) - alpha * np.log(
+        np.maximum(h, far) / far
+    )
 
 
 def _broadcast(**arrays: ArrayLike) -> tuple[Array, ...]:
-    """Return the arguments, named for the error message, as float arrays of one shape after checking that they are finite."""
+    """Return the arguments as finite float arrays of one shape."""
     checked = {name: finite_array(name, value) for name, value in arrays.items()}
     try:
         return np.broadcast_arrays(*checked.values())
@@ -552,7 +492,7 @@ def _broadcast(**arrays: ArrayLike) -> tuple[Array, ...]:
 def _standardised(
     shift: ArrayLike, alpha: float, scale: ArrayLike, n_sequences: ArrayLike, *, whole: bool = False
 ) -> tuple[Array, float, Array, Array]:
-    """Check what all share, and return ``h = Δ/σ``, α, N (whole, if asked) and ``h N^(1 − 1/α)``, the h of the mean."""
+    """Check what all share; return ``h = Δ/σ``, α, N and the h of the mean, ``h N^(1 − 1/α)``."""
     shift, scale, n_sequences = _broadcast(shift=shift, scale=scale, n_sequences=n_sequences)
     alpha = real_in("alpha", alpha, "(1, 2]")
     require("shift", shift, shift >= 0, "0 or more")

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
+from book.chapters.lan import Expansion, lan_expansions, lan_range
 from lwcore import detection
 from lwcore.detection import (
-    Expansion,
     binary_entropy,
     detection_error,
     detection_threshold,
@@ -21,8 +21,6 @@ from lwcore.detection import (
     hellman_raviv_error,
     kl_divergence,
     lan_divergence,
-    lan_expansions,
-    lan_range,
     least_sequences,
     log_detection_error,
     log_detection_threshold,

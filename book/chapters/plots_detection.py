@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from book.chapters.aggregation import MeasuredExponent
+from book.chapters.lan import Expansion, lan_range
 from lwcore.detection import (
-    Expansion,
     detection_error,
     fano_error,
     kl_divergence,
     lan_divergence,
-    lan_range,
     mutual_information,
 )
 from lwcore.figures import SHADES, canvas, done

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from scipy import integrate, stats
 
+from book.chapters.lan import lan_expansions
 from book.claims.claim import (
     Chapter,
     Facts,
@@ -136,14 +137,14 @@ def _() -> Measured:
         within(0.9, 1.1),
     ),
     rather("the rate is √N, for every α above 1", "the same with √N", within(0.9, 1.1)),
-    code="lwcore.detection.lan_expansions",
+    code="book.chapters.lan.lan_expansions",
     counterexample="α = 1.5, N = 1,000, h = 1: the log-likelihood ratio has a tenth of the variance that the expansion gives it.",
     fair="A location family with a finite Fisher information is locally asymptotically normal at the rate √N.",
 )
 def _() -> tuple[Measured, Measured]:
     rng, found = np.random.default_rng(53), []
     for rate in ("paper_v2", "optimal"):
-        ratios = detection.lan_expansions(_ALPHA, 1000, rng, [rate], replicates=2000)[rate].log_ratio
+        ratios = lan_expansions(_ALPHA, 1000, rng, [rate], replicates=2000)[rate].log_ratio
         spread = ratios.std(ddof=1) / math.sqrt(_CURVATURE)
         low, high = np.sqrt((ratios.size - 1) / stats.chi2.ppf([0.975, 0.025], ratios.size - 1))
         found.append(estimate(spread, (spread * low, spread * high)))
@@ -191,7 +192,7 @@ def _() -> tuple[Measured, Measured]:
     rather(
         "their mean: it is 2/κ = 2(α − 1)/α, for small shifts", "power of N in the divergence of the mean, over 2/κ", within(0.98, 1.02)
     ),
-    code=("lwcore.detection.kl_divergence", "lwcore.detection.lan_expansions"),
+    code=("lwcore.detection.kl_divergence", "book.chapters.lan.lan_expansions"),
     counterexample="α = 1.5, Δ = σ/1,000: a thousandfold N makes the divergence 1,000 times as large, not 10,000 times.",
     fair="It follows from Eq. (31) as printed, not from independent sequences: their divergence is N times that of one, for every α.",
 )
@@ -202,7 +203,7 @@ def _() -> tuple[Measured, Measured, Measured]:
     )
     rng, logs = np.random.default_rng(54), []
     for count in (10, 1000):  # a shift of σ/5 is h = 0.2 √N local units
-        terms = detection.lan_expansions(_ALPHA, count, rng, ["optimal"], h=0.2 * math.sqrt(count), replicates=2000)
+        terms = lan_expansions(_ALPHA, count, rng, ["optimal"], h=0.2 * math.sqrt(count), replicates=2000)
         simulated = -terms["optimal"].log_ratio
         logs.append([np.log(simulated.mean()), simulated.std() / simulated.mean() / math.sqrt(simulated.size)])
     power, error = (logs[1][0] - logs[0][0]) / np.log(100), 1.96 * math.hypot(logs[0][1], logs[1][1]) / np.log(100)

@@ -18,13 +18,14 @@ _BLOCK = 1 << 20  # bootstrap draws at a time
 
 @dataclass(frozen=True)
 class GoodnessOfFit:
-    """How far samples are from a stable law fitted to them; arrays, one entry per column, when the samples were 2-D.
+    """How far samples are from a stable law fitted to them; arrays, by column, when these were 2-D.
 
     Attributes:
-        distance: n times the weighted squared distance of the characteristic functions; without unit, about 1 for stable
-            samples whatever their number n, and growing as n for others. NaN where the fit gave no stable law.
-        p_value: Probability of at least this distance if the samples are stable, by parametric bootstrap; NaN likewise.
-        replicates: How many bootstrap samples it rests on: no `p_value` is below ``1/(replicates + 1)``.
+        distance: n times the weighted squared distance of the characteristic functions; about 1 for
+            stable samples whatever their number n, growing as n for others. NaN without a fit.
+        p_value: Probability of at least this distance if the samples are stable, by parametric
+            bootstrap; NaN likewise.
+        replicates: Number of bootstrap samples: no `p_value` is below ``1/(replicates + 1)``.
     """
 
     distance: float | Array
@@ -32,26 +33,34 @@ class GoodnessOfFit:
     replicates: int
 
 
-def goodness_of_fit(samples: ArrayLike, fitted: StableFit, rng: np.random.Generator, replicates: int = 199) -> GoodnessOfFit:
-    """Compare the empirical characteristic function φ̂ of samples with that of the stable law fitted to them.
+def goodness_of_fit(
+    samples: ArrayLike, fitted: StableFit, rng: np.random.Generator, replicates: int = 199
+) -> GoodnessOfFit:
+    """Compare the empirical characteristic function φ̂ of samples with that of their fit.
 
-    The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples in units of the fit.
-    Since the law was fitted to the same samples, it is smaller than for a law known beforehand; so each bootstrap sample,
-    drawn from the fitted law, is itself fitted by the same method before its distance is taken.
+    The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples
+    in units of the fit. Since the law was fitted to the same samples, it is smaller than for a law
+    known beforehand; so each bootstrap sample, drawn from the fitted law, is itself fitted by the
+    same method before its distance is taken.
     """
     data = finite_array("samples", samples, ndim=(1, 2))
     instance_of("fitted", fitted, StableFit)
     generator("rng", rng)
     if np.shape(fitted.alpha) != data.shape[1:]:
-        raise ValueError(f"samples has shape {data.shape}: must have the {np.shape(fitted.alpha)} columns that were fitted.")
+        fits = np.shape(fitted.alpha)
+        raise ValueError(f"samples has shape {data.shape}: must have the {fits} columns fitted.")
     integer_in("replicates", replicates, 19)
     columns = data.reshape(len(data), -1)
-    alpha, scale, loc = (np.atleast_1d(values) for values in (fitted.alpha, fitted.scale, fitted.loc))
+    alpha, scale, loc = (
+        np.atleast_1d(values) for values in (fitted.alpha, fitted.scale, fitted.loc)
+    )
     distance, p_value = np.full((2, alpha.size), np.nan)
     for c in np.flatnonzero(~np.isnan(alpha)):
         distance[c] = _distance((columns[:, [c]] - loc[c]) / scale[c], alpha[[c]]).item()
         bootstrap = _bootstrap(SymmetricStable(alpha[c]), len(data), replicates, fitted.method, rng)
-        p_value[c] = (1 + np.sum(~(bootstrap < distance[c]))) / (replicates + 1)  # one without a fit counts against rejection
+        p_value[c] = (1 + np.sum(~(bootstrap < distance[c]))) / (
+            replicates + 1
+        )  # one without a fit counts against rejection
     if data.ndim == 1:
         return GoodnessOfFit(distance.item(), p_value.item(), replicates)
     return GoodnessOfFit(distance, p_value, replicates)
@@ -64,12 +73,16 @@ def _distance(standardised: Array, alpha: Array) -> Array:
     return len(standardised) * 2 * _STEP * np.sum(np.exp(-(u**2) / 4) * gap, axis=0)
 
 
-def _bootstrap(law: SymmetricStable, count: int, replicates: int, method: str, rng: np.random.Generator) -> Array:
-    """Return the distances of `replicates` samples of a law of unit scale, each from its own fit."""
+def _bootstrap(
+    law: SymmetricStable, count: int, replicates: int, method: str, rng: np.random.Generator
+) -> Array:
+    """Return the distances of samples of a law of unit scale, each from its own fit."""
     distances = []
     at_once = max(1, _BLOCK // count)
     for done in range(0, replicates, at_once):
         draws = law.sample((count, min(at_once, replicates - done)), rng)
         found = METHODS[method](draws, 0.0)
-        distances.append(_distance((draws - found.loc) / found.scale, np.clip(found.alpha, LOWEST_ALPHA, 2)))
+        distances.append(
+            _distance((draws - found.loc) / found.scale, np.clip(found.alpha, LOWEST_ALPHA, 2))
+        )
     return np.concatenate(distances)

@@ -1,9 +1,9 @@
-"""The symmetric α-stable law of location and scale: density, distribution, score, information, divergence, samples.
+"""The symmetric α-stable law of location and scale.
 
-The matched statistic of a lag is modelled by a symmetric α-stable (SαS) law, whose characteristic function is
-``exp(i u loc − scale^α |u|^α)`` (above Eq. (31)). Here α, the tail index, is called ``alpha`` and the paper's σ_α
-``scale``. At ``alpha = 2`` the law is a Gaussian of variance ``2·scale²``; at ``alpha = 1`` it is a Cauchy law.
-The paper's laws have a mean, so ``alpha`` above 1; the law itself is computed down to 0.5.
+The matched statistic of a lag is modelled by a symmetric α-stable (SαS) law, whose characteristic
+function is ``exp(i u loc − scale^α |u|^α)`` (above Eq. (31)). The paper's σ_α is ``scale`` here. At
+α = 2 the law is a Gaussian of variance ``2·scale²``; at 1 it is a Cauchy law. The paper's laws have
+a mean, so α above 1; the law itself is computed down to 0.5.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lwcore.arguments import finite_array, generator, integer_in, real_array, real_in, require
-from lwcore.stable.standard import Array, Gaussian, Stable, panel_rule, standard_law
+from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, standard_law
 
 _FAR_OUT = 230.0  # in log x: there the tail is Pareto's to rounding, whatever alpha
-_LOGARITHMIC = 1e15  # in scales: at larger shifts the divergence grows as (α + 1) log h, to rounding
+_LOGARITHMIC = 1e15  # in scales: beyond, the divergence grows as (α + 1) log h, to rounding
 
 
 @dataclass(frozen=True)
 class SymmetricStable:
-    """Symmetric α-stable law with characteristic function ``exp(i u loc − scale^α |u|^α)``. It is the law of Eq. (31).
+    """Symmetric α-stable law, ``E exp(iuX) = exp(i u loc − scale^α |u|^α)``: the law of Eq. (31).
 
-    `alpha` lies in (0.5, 2], `scale` above 0; `loc` is the median, and the mean if ``alpha > 1``. Methods take arrays of
-    any shape, in the units of the data. NaN in `x` stays NaN. ``pdf``, ``cdf``, ``sf`` and ``score`` have a relative error
-    below 1e-12, in the far tails too (1e-10 for ``score`` at ``alpha`` below 0.6). Their last digits depend on how many
-    points are asked for at once, as many are answered from a table.
+    `alpha` lies in (0.5, 2], `scale` above 0; `loc` is the median, and the mean if ``alpha > 1``.
+    Methods take arrays of any shape, in the units of the data; NaN stays NaN. ``pdf``, ``cdf``,
+    ``sf`` and ``score`` have a relative error below 1e-12, in the far tails too (1e-10 for
+    ``score`` at ``alpha`` below 0.6), and last digits that depend on the number of points.
 
     Examples:
         >>> cauchy = SymmetricStable(alpha=1.0)
@@ -50,21 +50,19 @@ class SymmetricStable:
         object.__setattr__(self, "scale", real_in("scale", self.scale, "(0, inf)"))
         object.__setattr__(self, "loc", real_in("loc", self.loc, "(-inf, inf)"))
 
-    @property
-    def _law(self) -> Gaussian | Stable:
-        return standard_law(self.alpha)
-
     def _standardise(self, x: ArrayLike) -> Array:
         with np.errstate(over="ignore"):
             return (real_array("x", x) - self.loc) / self.scale
 
     def pdf(self, x: ArrayLike) -> Array:
         """Return the probability density at `x`."""
-        return self._law.density(np.abs(self._standardise(x)))[()] / self.scale
+        z = np.abs(self._standardise(x))
+        return standard_law(self.alpha)(z, DENSITY)[0][()] / self.scale
 
     def logpdf(self, x: ArrayLike) -> Array:
-        """Return the logarithm of the density at `x`, finite and accurate also where the density is too small for a float."""
-        return self._law.log_density(np.abs(self._standardise(x)))[()] - np.log(self.scale)
+        """Return the logarithm of the density, also where that is too small for a float."""
+        z = np.abs(self._standardise(x))
+        return standard_law(self.alpha).log_density(z)[()] - np.log(self.scale)
 
     def cdf(self, x: ArrayLike) -> Array:
         """Return the probability of a value at most `x`."""
@@ -75,37 +73,38 @@ class SymmetricStable:
         return self._upper_tail(self._standardise(x))
 
     def _upper_tail(self, z: Array) -> Array:
-        tail = self._law.tail(np.abs(z))
+        tail = standard_law(self.alpha)(np.abs(z), TAIL)[0]
         return np.where(z < 0, 1 - tail, tail)[()]
 
     def ppf(self, p: ArrayLike) -> Array:
-        """Return the quantile at probability `p` in [0, 1], the inverse of `cdf`; infinite at the ends.
+        """Return the quantile at probability `p` in [0, 1], the inverse of `cdf`.
 
-        For a far right quantile use the symmetry, ``2·loc − ppf(1 − p)`` with ``1 − p`` given as a small number.
+        For a far right quantile use ``2·loc − ppf(1 − p)`` with ``1 − p`` given as a small number.
         """
         probability = finite_array("p", p)
         require("p", probability, (probability >= 0) & (probability <= 1), "in [0, 1]")
-        tail = np.minimum(probability, 1 - probability)
+        z = _upper_quantile(self.alpha, np.minimum(probability, 1 - probability))
         with np.errstate(over="ignore"):
-            return self.loc + self.scale * np.sign(probability - 0.5) * _upper_quantile(self.alpha, tail)
+            return self.loc + self.scale * np.sign(probability - 0.5) * z
 
     def score(self, x: ArrayLike) -> Array:
-        """Return the score for location, ``−(d/dx) log pdf(x)``: odd about `loc` and, below α = 2, ``(α + 1)/(x − loc)`` far out."""
+        """Return ``−(d/dx) log pdf(x)``; far out ``(α + 1)/(x − loc)``, for α below 2."""
         z = self._standardise(x)
-        return np.sign(z) * self._law.score(np.abs(z))[()] / self.scale
+        return np.sign(z) * standard_law(self.alpha).score(np.abs(z))[()] / self.scale
 
     def fisher_information(self) -> float:
-        """Return the Fisher information for location, ``E[score²] = I_α/scale²``, where I_α is its value at unit scale.
+        """Return the Fisher information for location, ``E[score²] = I_α/scale²``.
 
-        I_α is what a likelihood test can use of each sequence; it is the curvature at zero of the divergence in Eq. (32).
+        I_α, its value at unit scale, is what a likelihood test can use of each sequence; it is the
+        curvature at zero of the divergence in Eq. (32).
         """
         return _unit_fisher_information(self.alpha) / self.scale**2
 
     def kl(self, shift: ArrayLike) -> Array:
-        """Return the Kullback–Leibler divergence, in nats, between this law moved by `shift` and this law: Eq. (32), left.
+        """Return KL, in nats, between this law moved by `shift` and this law: Eq. (32), left.
 
-        It is even in `shift`, grows as ``I_α (shift/scale)²/2`` at first and, for ``alpha < 2``, as ``(alpha + 1) log|shift|``
-        in the end. The relative error is below 1e-9 for shifts from 1e-8 scales on.
+        It is even in `shift`, grows as ``I_α (shift/scale)²/2`` at first and, for ``alpha < 2``, as
+        ``(alpha + 1) log|shift|`` in the end. Relative error below 1e-9 from 1e-8 scales on.
         """
         ratio = np.abs(finite_array("shift", shift)) / self.scale
         if self.alpha == 2:
@@ -113,38 +112,37 @@ class SymmetricStable:
         return np.vectorize(_unit_divergence, otypes=[float])(self.alpha, ratio / 2)[()]
 
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Draw independent values, of shape `size`, by the method of Chambers, Mallows and Stuck (1976)."""
+        """Draw independent values by the method of Chambers, Mallows and Stuck (1976)."""
         for count in size if isinstance(size, tuple) else (size,):
             integer_in("size", count, 0)
         generator("rng", rng)
         angle = rng.uniform(-np.pi / 2, np.pi / 2, size)
         waiting = rng.exponential(size=size)
         a = self.alpha
-        z = np.sin(a * angle) / np.cos(angle) ** (1 / a) * (np.cos((a - 1) * angle) / waiting) ** ((1 - a) / a)
-        return self.loc + self.scale * z
+        tilt = (np.cos((a - 1) * angle) / waiting) ** ((1 - a) / a)
+        return self.loc + self.scale * (np.sin(a * angle) / np.cos(angle) ** (1 / a) * tilt)
 
 
 def _upper_quantile(alpha: float, tail: Array) -> Array:
-    """Return ``x ≥ 0`` with ``P(X > x) = tail`` for the unit scale; `tail` in [0, 1/2], any shape."""
+    """Return ``x ≥ 0`` with ``P(X > x) = tail`` at unit scale; `tail` in [0, 1/2], any shape."""
     if alpha == 2:
         return np.sqrt(2) * np.abs(special.ndtri(tail))
-    from scipy.optimize import (
-        elementwise,
-    )  # here, as its import costs more than the rest of this module
+    from scipy.optimize import elementwise  # here, as its import costs more than all of this module
 
     law, flat = standard_law(alpha), tail.ravel()
-    pareto = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P(X > x) ~ pareto · x^−α
+    pareto = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P ~ pareto · x^−α
     with np.errstate(divide="ignore", over="ignore"):
-        log_pareto = np.log(pareto * (1 / flat - 2)) / alpha  # right far out, and at the median; what is not, follows
+        log_pareto = np.log(pareto * (1 / flat - 2)) / alpha  # right far out, and at the median
         result = np.exp(log_pareto)
     inner = np.flatnonzero((flat < 0.5) & (log_pareto < _FAR_OUT))
     if inner.size:
         q = flat[inner]
-        guess = np.maximum(log_pareto[inner], np.log(-np.sqrt(2) * special.ndtri(q)))  # Pareto's quantile, or the Gaussian's
+        guess = np.maximum(log_pareto[inner], np.log(-np.sqrt(2) * special.ndtri(q)))
 
-        def mismatch(log_x: Array, q: Array) -> Array:  # in the tail the logarithm, near the median the distance from it
+        def mismatch(log_x: Array, q: Array) -> Array:  # near the median, of the distance from it
             x = np.exp(log_x)
-            return np.where(q < 0.25, np.log(q) - np.log(law.tail(x)), law.central(x) / (0.5 - q) - 1)
+            far = np.log(q) - np.log(law(x, TAIL)[0])
+            return np.where(q < 0.25, far, law.central(x) / (0.5 - q) - 1)
 
         bracket = elementwise.bracket_root(mismatch, guess, args=(q,)).bracket
         result[inner] = np.exp(elementwise.find_root(mismatch, bracket, args=(q,)).x)
@@ -162,13 +160,14 @@ def _unit_divergence(alpha: float, h: float) -> float:
     if h == 0:
         return 0.0
     pair = log_ratio(alpha, min(h, _LOGARITHMIC))
-    return float(np.sum(pair.mass * -np.expm1(-pair.ratio) * pair.ratio) + (alpha + 1) * np.log(max(h / _LOGARITHMIC, 1)))
+    divergence = float(np.sum(pair.mass * -np.expm1(-pair.ratio) * pair.ratio))
+    return divergence + (alpha + 1) * float(np.log(max(h / _LOGARITHMIC, 1)))
 
 
 class LogRatio(NamedTuple):
-    """The log-likelihood ratio ``L(x) = log p(x − h) − log p(x + h)`` of one observation, by a quadrature over ``x > 0``.
+    """The log-likelihood ratio ``L(x) = log p(x − h) − log p(x + h)``, by a quadrature over x > 0.
 
-    It is odd in x and positive there. Every divergence, information and error of the laws at ±h is an integral over
+    L is odd. Every divergence, information and error of the laws at ±h is an integral over
     ``x > 0`` of ``p(x − h)`` times a function of L, and so a sum over these nodes.
     """
 
@@ -178,29 +177,29 @@ class LogRatio(NamedTuple):
 
 @functools.lru_cache(maxsize=512)
 def log_ratio(alpha: float, h: float, order: int = 16) -> LogRatio:
-    """Tabulate the log-likelihood ratio of SαS laws of unit scale at ±h for ``0 < h ≤ 1e100``.
+    """Tabulate the log-likelihood ratio of SαS laws of unit scale at ±h, for ``0 < h ≤ 1e100``.
 
-    The variable is ``asinh z`` with z the distance from the nearer location, in panels that are short where the law
-    bends from its bell into its tail. `order` is their number of nodes: more for what oscillates with L.
+    The variable is ``asinh z``, z the distance from the nearer location, in panels of `order` nodes
+    that are short where the law bends from its bell into its tail.
     """
     law, unit = SymmetricStable(alpha), standard_law(alpha)
-    edges = np.concatenate([-_edges(unit, h)[::-1], _edges(unit, max(h, unit.far_start) * 1e17)[1:]])
-    t, weight = (part.reshape(-1, order) for part in panel_rule(edges, order))
+    far = max(h, unit.far_start) * 1e17
+    bends = [0.0, min(unit.near_end, 0.5)]
+    while bends[-1] < max(unit.far_start, 2):
+        bends.append(bends[-1] + min(0.4 * bends[-1], 0.5))
+
+    def edges(end: float) -> Array:
+        inner, stop = np.arcsinh([bend for bend in bends if bend < end]), np.arcsinh(end)
+        rest = int(np.ceil((stop - inner[-1]) / 3))
+        return np.append(inner[:-1], np.linspace(inner[-1], stop, rest + 1))
+
+    all_edges = np.append(-edges(h)[:0:-1], edges(far))
+    t, weight = (part.reshape(-1, order) for part in panel_rule(all_edges, order))
     z = np.sinh(t)
     log_density = law.logpdf(z)
-    if h < unit.near_end / 4:  # L as an integral of the score: the difference of two logarithms would lose digits
+    if h < unit.near_end / 4:  # the integral of the score: a difference would lose digits
         node, node_weight = panel_rule(np.array([-1.0, 1.0]), 8)
         ratio = h * (law.score((z + h)[..., None] + h * node) @ node_weight)
     else:
         ratio = log_density - law.logpdf(z + 2 * h)
     return LogRatio(weight * np.exp(log_density + np.log(np.cosh(t))), ratio)
-
-
-def _edges(law: Gaussian | Stable, end: float) -> Array:
-    """Return panel edges in ``asinh z`` for z from 0 to `end`."""
-    edges = [0.0, min(law.near_end, 0.5)]
-    while edges[-1] < max(law.far_start, 2):
-        edges.append(edges[-1] + min(0.4 * edges[-1], 0.5))
-    inner = np.arcsinh([edge for edge in edges if edge < end])
-    stop = np.arcsinh(end)
-    return np.append(inner[:-1], np.linspace(inner[-1], stop, int(np.ceil((stop - inner[-1]) / 3)) + 1))

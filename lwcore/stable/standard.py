@@ -1,9 +1,9 @@
 """The symmetric α-stable law of unit scale: two series, an integral between them, and a table.
 
-Near zero the law is a polynomial in x², far out one in ``x^−α``, each with coefficients that are known
-in closed form. Between them the characteristic function is integrated along a contour on which nothing
-cancels. Where many values are asked for, piecewise polynomials through values of that integral stand
-for it; the same call always goes the same way, so that it gives the same bits again.
+Near zero the law is a polynomial in x², far out one in ``x^−α``, with coefficients in closed form.
+Between them the characteristic function is integrated along a contour on which nothing cancels;
+for many points, polynomials through values of that integral stand for it. Which way is taken
+hangs on the number of points alone, so that the same call gives the same bits again.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ _PARETO = 1e60  # from here on everything is a power of x, to rounding
 
 @functools.lru_cache
 def standard_law(alpha: float) -> Gaussian | Stable:
-    """Return the law of tail index `alpha` in (0.5, 2]; kept with its table, as a law is seldom used once."""
+    """Return the law of tail index `alpha` in (0.5, 2]; kept with its table, for later calls."""
     return Gaussian() if alpha == 2 else Stable(alpha)
 
 
 class Gaussian:
-    """The law at α = 2: a Gaussian of variance 2. Its methods take any array of ``x ≥ 0``, as those of `Stable`."""
+    """The law at α = 2, of variance 2, with what `Stable` has."""
 
     near_end, far_start = 3.0, 12.0  # for quadratures
 
-    def density(self, x: Array) -> Array:
-        """Return p(x)."""
-        return np.exp(self.log_density(x))
+    def __call__(self, x: Array, *rows: int) -> Array:
+        """Return some of p, −p′ and P(X > x), one row each."""
+        density = np.exp(self.log_density(x))
+        return np.stack([(density, x / 2 * density, special.erfc(x / 2) / 2)[row] for row in rows])
 
     def log_density(self, x: Array) -> Array:
         """Return log p(x), also where p(x) is too small for a float."""
@@ -52,10 +53,6 @@ class Gaussian:
         """Return ``−p′(x)/p(x)``."""
         return x / 2
 
-    def tail(self, x: Array) -> Array:
-        """Return P(X > x)."""
-        return special.erfc(x / 2) / 2
-
     def central(self, x: Array) -> Array:
         """Return P(0 < X < x)."""
         return special.erf(x / 2) / 2
@@ -64,7 +61,7 @@ class Gaussian:
 class Stable:
     """The law at an α below 2, at any array of ``x ≥ 0``, NaN or infinity.
 
-    The bell bends from `near_end` on; beyond `far_start` all is a power of x times a polynomial in ``x^−α``.
+    The bell bends from `near_end` on; beyond `far_start` lies the tail.
     """
 
     def __init__(self, alpha: float) -> None:
@@ -72,44 +69,41 @@ class Stable:
         self.alpha = alpha
         self.near, self.near_end = _near_series(alpha)
         self.far, self.far_start = _far_series(alpha)
-        self.integral = _along_a_ray(alpha, self.near_end) if alpha <= _HIGHEST_RAY_ALPHA else _round_a_corner(alpha)
+        ray = alpha <= _HIGHEST_RAY_ALPHA
+        self.integral = _along_a_ray(alpha, self.near_end) if ray else _round_a_corner(alpha)
         width = 0.4 if alpha < 1 else 0.5  # of a panel, in log x or in x
         self.axis: Callable[[Array], Array] = np.log if alpha < 1 else np.positive
-        self.ends = self.axis(np.array([self.near_end, self.far_start]))
-        self.panels = int(np.ceil(np.diff(self.ends)[0] / width))
-
-    def density(self, x: Array) -> Array:
-        """Return p(x)."""
-        return self(x, DENSITY)[0]
+        self.start, end = self.axis(np.array([self.near_end, self.far_start]))
+        self.panels = int(np.ceil((end - self.start) / width))
+        self.width = (end - self.start) / self.panels
 
     def log_density(self, x: Array) -> Array:
         """Return log p(x), also where p(x) is too small for a float."""
-        return np.log(self(np.minimum(x, _PARETO), DENSITY)[0]) - (self.alpha + 1) * np.log(np.maximum(x / _PARETO, 1))
+        power = (self.alpha + 1) * np.log(np.maximum(x / _PARETO, 1))
+        return np.log(self(np.minimum(x, _PARETO), DENSITY)[0]) - power
 
     def score(self, x: Array) -> Array:
         """Return ``−p′(x)/p(x)``."""
         density, slope = self(np.minimum(x, _PARETO), DENSITY, SLOPE)
         return slope / density * (_PARETO / np.maximum(x, _PARETO))
 
-    def tail(self, x: Array) -> Array:
-        """Return P(X > x)."""
-        return self(x, TAIL)[0]
-
     def central(self, x: Array) -> Array:
         """Return P(0 < X < x)."""
         near = np.minimum(x, self.near_end)
-        return np.where(x < self.near_end, -near * _polynomial(self.near[TAIL], near**2), 0.5 - self.tail(x))
+        polynomial = -near * _polynomial(self.near[TAIL], near**2)
+        return np.where(x < self.near_end, polynomial, 0.5 - self(x, TAIL)[0])
 
     def __call__(self, x: Array, *rows: int) -> Array:
         """Return some of p, −p′ and P(X > x), one row each, NaN where x is."""
         flat = x.ravel()
         result = np.full((len(rows), flat.size), np.nan)
-        between = self._by_table if flat.size > _NODES * self.panels else self._by_integral
+        many = flat.size > _NODES * self.panels
         for start in range(0, flat.size, _AT_ONCE):
-            self._fill(flat[start : start + _AT_ONCE], result[:, start : start + _AT_ONCE], rows, between)
+            part = slice(start, start + _AT_ONCE)
+            self._fill(flat[part], result[:, part], rows, many)
         return result.reshape(len(rows), *x.shape)
 
-    def _fill(self, x: Array, result: Array, rows: tuple[int, ...], between: _Between) -> None:
+    def _fill(self, x: Array, result: Array, rows: tuple[int, ...], many: bool) -> None:
         near, far = x < self.near_end, x > self.far_start
         i, j, k = (np.flatnonzero(part) for part in (near, far, ~(near | far | np.isnan(x))))
         if i.size:
@@ -123,33 +117,27 @@ class Stable:
             power = z**-self.alpha
             for out, row in zip(result, rows, strict=True):
                 out[j] = _polynomial(self.far[row], power) * power / z ** _FAR_POWER[row]
-        if k.size:
-            result[:, k] = between(x[k], rows)
-
-    def _by_integral(self, x: Array, rows: tuple[int, ...]) -> Array:
-        return self.integral(x)[list(rows)]
-
-    def _by_table(self, x: Array, rows: tuple[int, ...]) -> Array:
-        place = (self.axis(x) - self.ends[0]) * (self.panels / (self.ends[1] - self.ends[0]))
-        panel = np.minimum(place.astype(np.intp), self.panels - 1)
-        local = 2 * (place - panel) - 1
-        return np.stack([_polynomial((c.take(panel) for c in self.table[row]), local) for row in rows])
+        if k.size and many:
+            place = (self.axis(x[k]) - self.start) / self.width
+            panel = np.minimum(place.astype(np.intp), self.panels - 1)
+            local = 2 * (place - panel) - 1
+            for out, row in zip(result, rows, strict=True):
+                out[k] = _polynomial((c.take(panel) for c in self.table[row]), local)
+        elif k.size:
+            result[:, k] = self.integral(x[k])[list(rows)]
 
     @functools.cached_property
     def table(self) -> Array:
-        """Coefficients of the polynomials that stand for the integral, shape (3, powers, panels), highest power first."""
+        """Coefficients of the integral's polynomials, (3, powers, panels), highest power first."""
         node = chebyshev.chebpts1(_NODES)
-        place = (np.arange(self.panels)[:, None] + (node + 1) / 2) * (np.diff(self.ends) / self.panels) + self.ends[0]
+        place = self.start + (np.arange(self.panels)[:, None] + (node + 1) / 2) * self.width
         values = self.integral((np.exp(place) if self.alpha < 1 else place).ravel())
         fitted = polyfit(node, values.reshape(-1, _NODES).T, _NODES - 1)
         return np.ascontiguousarray(fitted[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1))
 
 
-_Between = Callable[[Array, tuple[int, ...]], Array]
-
-
 def _polynomial(coefficients: Iterable[Array], x: Array) -> Array:
-    """Return the value at `x` of the polynomial whose coefficients, highest power first, are numbers or arrays like `x`."""
+    """Return a polynomial at `x`; coefficients, highest power first, are numbers or like `x`."""
     value = np.zeros_like(x)
     for coefficient in coefficients:
         value *= x
@@ -158,10 +146,10 @@ def _polynomial(coefficients: Iterable[Array], x: Array) -> Array:
 
 
 def _near_series(alpha: float) -> tuple[Array, float]:
-    """Return the coefficients, in powers of x², of p, ``−p′/x`` and ``(P(X > x) − ½)/x``, and where to leave the series.
+    """Return coefficients, in x², of p, ``−p′/x`` and ``(P(X > x) − ½)/x``, and where to leave.
 
-    ``p(x) = Σ_k (−1)^k Γ((2k+1)/α)/(2k)! x^{2k} / (πα)``, which converges for α > 1 and is asymptotic below.
-    It ends with the term that is the first to fall to 1e-17 of the first at the largest x.
+    ``p(x) = Σ_k (−1)^k Γ((2k+1)/α)/(2k)! x^{2k} / (πα)``, which converges for α > 1 and is
+    asymptotic below. It ends with the term that is the first to fall to 1e-17 of the first.
     """
     k = np.arange(_NEAR_TERMS)
     size = special.gamma((2 * k + 1) / alpha) / special.factorial(2 * k)
@@ -173,11 +161,11 @@ def _near_series(alpha: float) -> tuple[Array, float]:
 
 
 def _far_series(alpha: float) -> tuple[Array, float]:
-    """Return the coefficients, in powers of ``x^−α``, of ``p x^{α+1}``, ``−p′ x^{α+2}``, ``P(X > x) x^α``, and where to enter.
+    """Return coefficients, in ``x^−α``, of p, −p′ and P over their powers, and where to enter.
 
-    ``p(x) = Σ_{k≥1} Γ(αk+1)/k! sin(kδ) x^{−αk−1} / π``, ``δ = π(1 − α/2)``, asymptotic for α > 1. As sin δ vanishes
-    towards α = 2, terms are held against the first with its sine and without their own: so the series starts only
-    where a Gaussian's tail has died away too.
+    ``p(x) = Σ_{k≥1} Γ(αk+1)/k! sin(kδ) x^{−αk−1} / π``, ``δ = π(1 − α/2)``, asymptotic for α > 1.
+    As sin δ vanishes towards α = 2, terms are held against the first with its sine and without
+    their own: so the series starts only where a Gaussian's tail has died away too.
     """
     delta = np.pi * (1 - alpha / 2)
     k = np.arange(1, _FAR_TERMS)
@@ -185,18 +173,20 @@ def _far_series(alpha: float) -> tuple[Array, float]:
     reach = (1e17 * size[1:] / (size[0] * np.sin(delta))) ** (1 / (alpha * k[:-1]))
     k = k[: 1 + int(reach.argmin())]
     density = size[k - 1] * np.sin(k * delta) / np.pi
-    return np.stack([density, (alpha * k + 1) * density, density / (alpha * k)])[:, ::-1], float(reach.min())
+    rows = np.stack([density, (alpha * k + 1) * density, density / (alpha * k)])
+    return rows[:, ::-1], float(reach.min())
 
 
 def _along_a_ray(alpha: float, least: float) -> Callable[[Array], Array]:
-    """Return p, −p′ and P(X > x), shape (3, points), as a function of x from `least` on, by the Fourier integral.
+    """Return p, −p′ and P(X > x) as a function of x from `least` on, by the Fourier integral.
 
-    ``p(x) = Re (1/π) ∫ e^{ixt} (e^{−t^α} − 1) dt`` along the ray ``arg t = π/(4α)``, on which both factors decay. The
-    −1 adds nothing to the real part, but takes away what would cancel in the tail. −p′ and P(X > x) have the same
-    integrand times ``−it`` and ``i/t``. The trapezoidal rule in v, ``|t| = exp(v − e^{−v})``, converges exponentially.
+    ``p(x) = Re (1/π) ∫ e^{ixt} (e^{−t^α} − 1) dt`` along the ray ``arg t = π/(4α)``, on which both
+    factors decay. The −1 adds nothing to the real part, but takes away what would cancel in the
+    tail. −p′ and P(X > x) have the same integrand times ``−it`` and ``i/t``. The trapezoidal rule
+    in v, ``|t| = exp(v − e^{−v})``, converges exponentially.
     """
     angle = np.pi / (4 * alpha)
-    step = 2 * np.pi * angle / 52  # analytic for |Im v| < angle: an error of e^−52 for a function of size one
+    step = 2 * np.pi * angle / 52  # analytic for |Im v| < angle: an error of e^−52
     v = np.arange(-4.5, np.log(40 / (least * np.sin(angle))), step)
     t = np.exp(v - np.exp(-v) + 1j * angle)
     weight = np.expm1(-(t**alpha)) * t * (1 + np.exp(-v)) * step / np.pi
@@ -205,42 +195,35 @@ def _along_a_ray(alpha: float, least: float) -> Callable[[Array], Array]:
 
 
 def _round_a_corner(alpha: float) -> Callable[[Array], Array]:
-    """Return the same as `_along_a_ray`, for α near 2, by a contour up the imaginary axis to ix/2 and then to the right.
+    """Return the same near α = 2, by a contour up the imaginary axis to ix/2 and then to the right.
 
-    ``p(x) = Re (1/π) ∫ e^{ixt − t^α} dt``, and ix/2 is the saddle of a Gaussian. The first stretch has a positive
-    integrand that vanishes with ``sin δ``, ``δ = π(1 − α/2)``: it is the tail. The second, of the size of ``e^{−x²/4}``
-    and without oscillation, is the bell. Neither cancels, so the sum is accurate through the bend between the two.
+    ``p(x) = Re (1/π) ∫ e^{ixt − t^α} dt``, and ix/2 is the saddle of a Gaussian. The first stretch
+    has a positive integrand that vanishes with ``sin δ``, ``δ = π(1 − α/2)``: it is the tail. The
+    second, of the size of ``e^{−x²/4}`` and without oscillation, is the bell. Neither cancels, so
+    the sum is accurate through the bend between the two.
     """
-    fraction, weight = panel_rule(np.array([0.0, 1.0]), 48)
-    fraction, weight = (
-        fraction[:, None] ** 3,
-        (3 * fraction**2 * weight)[:, None],
-    )  # the cube tames t^α at zero
-    across, across_weight = (column[:, None] for column in panel_rule(np.array([0.0, 6.3]), 32))  # e^{−6.3²} is nothing
+    real, imaginary = np.cos(np.pi * alpha / 2), np.sin(np.pi * (1 - alpha / 2))
+    node, weight = (column[:, None] for column in panel_rule(np.array([0.0, 1.0]), 48))
+    fraction, weight = node**3, 3 * node**2 * weight  # the cube tames t^α at zero
+    across, step = (column[:, None] for column in panel_rule(np.array([0.0, 6.3]), 32))
 
     def integral(x: Array) -> Array:
         up = x / 2 * fraction
         power = up**alpha
-        tail = x / 2 * weight * np.exp(-x * up - power * np.cos(np.pi * alpha / 2)) * np.sin(power * np.sin(np.pi * (1 - alpha / 2)))
+        tail = x / 2 * weight * np.exp(-x * up - power * real) * np.sin(power * imaginary)
         t = across + 0.5j * x
-        bell = across_weight * np.exp(1j * x * t - t**alpha)
-        rows = (
-            tail.sum(0) + bell.sum(0),
-            (up * tail).sum(0) - (1j * t * bell).sum(0),
-            (tail / up).sum(0) + (1j / t * bell).sum(0),
-        )
-        return np.real(rows) / np.pi
+        bell = step * np.exp(1j * x * t - t**alpha)
+        parts = ((tail, bell), (up * tail, -1j * t * bell), (tail / up, 1j / t * bell))
+        return np.stack([(a.sum(0) + b.real.sum(0)) / np.pi for a, b in parts])
 
     return integral
 
 
 def panel_rule(edges: Array, order: int) -> tuple[Array, Array]:
-    """Return nodes and weights of the Gauss–Legendre rule of an order on each of the panels between the edges, flattened."""
+    """Return nodes and weights, flattened, of a Gauss–Legendre rule on each panel between edges."""
     node, weight = _gauss_legendre(order)
     half = np.diff(edges)[:, None] / 2
     return (edges[:-1, None] + half * (node + 1)).ravel(), (half * weight).ravel()
 
 
-@functools.cache
-def _gauss_legendre(order: int) -> tuple[Array, Array]:
-    return legendre.leggauss(order)
+_gauss_legendre = functools.cache(legendre.leggauss)
