@@ -135,13 +135,9 @@ def by_quantiles(data: Array, margin: float) -> Estimates:
     heaviest, gaussian = log_ratios[[0, -1]]
     doubts = {
         _NO_SPREAD: np.isnan(log_ratio),
-        f"quantile ratio below the Gaussian's {np.exp(gaussian):.4g}: alpha is held at 2": (
-            log_ratio < gaussian
-        ),
+        f"quantile ratio below the Gaussian's {np.exp(gaussian):.4g}: alpha is held at 2": (log_ratio < gaussian),
         _LIGHTER: low == 2,
-        f"quantile ratio above {np.exp(heaviest):.4g}: alpha is held at {LOWEST_ALPHA}": (
-            log_ratio > heaviest
-        ),
+        f"quantile ratio above {np.exp(heaviest):.4g}: alpha is held at {LOWEST_ALPHA}": (log_ratio > heaviest),
     }
     scale = np.where(q75 > q25, (q75 - q25) / (2 * np.interp(alpha, alphas, quartiles)), 0.0)
     return Estimates(alpha, scale, loc, low, high, doubts)
@@ -286,9 +282,7 @@ def by_likelihood(data: Array, margin: float) -> Estimates:
     doubts = {
         _NO_SPREAD: nowhere,
         "no stable law is likelier than the Gaussian: alpha is held at 2": alpha == 2,
-        f"the likelihood still rises at {LOWEST_ALPHA}, at which alpha is held": (
-            alpha < LOWEST_ALPHA + 1e-9
-        ),
+        f"the likelihood still rises at {LOWEST_ALPHA}, at which alpha is held": (alpha < LOWEST_ALPHA + 1e-9),
     }
     return Estimates(alpha, scale, loc, low, high, doubts)
 
@@ -328,9 +322,7 @@ class _Sample:
             [(least, greatest), (None, None), (None, None)],
             {"ftol": 1e-15, "gtol": 1e-9},
         )
-        found = minimize(
-            self.descent, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-        )
+        found = minimize(self.descent, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         return -found.fun, found.x
 
     def interval(self, margin: float) -> tuple[float, float]:
