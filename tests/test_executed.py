@@ -70,6 +70,18 @@ def test_a_key_knows_the_python_version(checkout, monkeypatch):
     assert executed.key(checkout / "notebooks" / "one.md") != before
 
 
+def test_a_folder_is_read_whole_but_for_what_python_compiles_beside_it(checkout):
+    path = checkout / "notebooks" / "one.md"
+    edit(path, 'open("../book/results/run.txt")', 'open(f"../book/results/{chr(114)}un.txt")')
+    before = executed.key(path)
+    compiled = checkout / "book" / "results" / "__pycache__" / "convert.cpython-311.pyc"
+    compiled.parent.mkdir()
+    compiled.write_bytes(b"")
+    assert executed.key(path) == before
+    edit(checkout / "book" / "results" / "other.txt", "8", "9")
+    assert executed.key(path) != before
+
+
 def test_a_notebook_is_executed_once_until_something_it_reads_changes(checkout):
     path = checkout / "notebooks" / "one.md"
     assert executed.find(path) is None

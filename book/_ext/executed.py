@@ -86,7 +86,7 @@ def reach(path):
     for name in filter(lambda name: "/" in name and "\n" not in name, texts):
         there = (path.parent / name).resolve()
         if there.is_relative_to(ROOT) and there != ROOT:
-            found.update(each for each in ([there] if there.is_file() else there.rglob("*")) if each.is_file())
+            found.update(each for each in ([there] if there.is_file() else there.rglob("*")) if each.is_file() and each.suffix != ".pyc")
     return found
 
 

@@ -15,6 +15,7 @@ import itertools
 import math
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, astuple, dataclass, fields
@@ -57,7 +58,7 @@ class Condition:
         return math.log(HIDDEN) + self.lag * math.log1p(-self.gate)
 
 
-class Task:
+class Task(ABC):
     """Sequences to learn across a lag: `sample` draws them, `loss` is what training descends, `share` what of the target is learned."""
 
     inputs = 4
@@ -69,9 +70,9 @@ class Task:
         """Fix the lag."""
         self.lag = lag
 
+    @abstractmethod
     def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
         """Draw inputs (count, T, D) and targets; `fresh` ones are for tests, where there are not endlessly many."""
-        raise NotImplementedError
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Mean squared error of the last steps."""
