@@ -82,9 +82,7 @@ def sample_complexity(
     require("envelope", envelope, envelope >= 0, "0 or more")
     require("scale", scale, scale > 0, "above 0")
     exponent = rate_exponent(alpha, rate)
-    log_shift = _log(envelope) + _log(
-        alignment
-    )  # logarithms, for products and powers may leave the range of a float
+    log_shift = _log(envelope) + _log(alignment)  # products may leave the range of a float
     with np.errstate(over="ignore"):
         return np.exp(exponent * (_log_constant(alpha, error, rate) + np.log(scale) - log_shift))
 
@@ -118,9 +116,7 @@ def log_detection_threshold(
     rate: str = "mean",
 ) -> Array:
     """Return the logarithm of `detection_threshold`; it neither overflows nor underflows."""
-    n_sequences, alignment, scale = _broadcast(
-        n_sequences=n_sequences, alignment=alignment, scale=scale
-    )
+    n_sequences, alignment, scale = _broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
     require("n_sequences", n_sequences, n_sequences > 0, "above 0")
     require("scale", scale, scale > 0, "above 0")
     exponent = rate_exponent(alpha, rate)
@@ -128,14 +124,18 @@ def log_detection_threshold(
     return log_shift - _log(alignment)
 
 
-@functools.cache
 def _log_constant(alpha: float, error: float, rate: str) -> float:
     """Return log C, C the Δ/σ that one sequence needs, extrapolated from large N if need be."""
     error = real_in("error", error, "(0, 0.5)")
-    law = SymmetricStable(alpha)
     if rate == "optimal":
-        return float(np.log(-special.ndtri(error)) - np.log(law.fisher_information()) / 2)
-    return float(np.log(-law.ppf(error)))
+        information = SymmetricStable(alpha).fisher_information()
+        return float(np.log(-special.ndtri(error)) - np.log(information) / 2)
+    return _log_quantile(alpha, error)
+
+
+@functools.cache
+def _log_quantile(alpha: float, error: float) -> float:
+    return float(np.log(-SymmetricStable(alpha).ppf(error)))
 
 
 def _log(value: Array) -> Array:
@@ -269,10 +269,8 @@ def fano_error(information: ArrayLike) -> Array:
     for _ in range(70):  # bisection in log s, where P_e = 1/(1 + e^s): resolves both ends
         middle = (low + high) / 2
         s = np.exp(middle)
-        near_zero = binary_entropy(special.expit(-s)) >= left
-        below = np.where(
-            information < 0.3, _entropy_deficit(np.tanh(s / 2)) <= information, near_zero
-        )
+        near_half = _entropy_deficit(np.tanh(s / 2)) <= information
+        below = np.where(information < 0.3, near_half, binary_entropy(special.expit(-s)) >= left)
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.where(left > 0, special.expit(-np.exp(low)), 0.0)[()]
 
@@ -290,9 +288,7 @@ def hellman_raviv_error(information: ArrayLike) -> Array:
     return (0.5 * (1 - information / _LOG_2))[()]
 
 
-def necessary_sequences(
-    shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1
-) -> Array:
+def necessary_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1) -> Array:
     """Return a number of sequences, real, below which no test has an error of at most ε.
 
     Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁/4``, so that
@@ -308,9 +304,7 @@ def necessary_sequences(
 # The exact errors of three tests
 
 
-def detection_error(
-    n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean"
-) -> Array:
+def detection_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean") -> Array:
     """Return the probability that a test on N sequences names the wrong sign of the location ±Δ.
 
     The exact alternative to Fano's bound, Eq. (34), the same under both signs. N is whole, but for
@@ -326,9 +320,7 @@ def detection_error(
     return np.exp(log_detection_error(n_sequences, shift, scale, alpha, test))
 
 
-def log_detection_error(
-    n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean"
-) -> Array:
+def log_detection_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean") -> Array:
     """Return the logarithm of `detection_error`; it does not underflow, and N may be 1e30."""
     mean = one_of("test", test, TESTS) == "mean"
     h, alpha, n, mean_h = _standardised(shift, alpha, scale, n_sequences, whole=not mean)
@@ -398,9 +390,7 @@ def _log_beta_tail(m: float, start: float, log_rest: float) -> float:
     return float(log_rest + (m - 1) * log_first + np.log(integral))
 
 
-def least_sequences(
-    shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1, test: str = "mean"
-) -> Array:
+def least_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1, test: str = "mean") -> Array:
     """Return the least whole number of sequences at which a test has an error of at most ε.
 
     The inverse of `detection_error` in N, to a relative accuracy of 1e-12, and so Eq. (37) without
@@ -474,9 +464,8 @@ def _log_upper_tail(alpha: float, h: Array) -> Array:
     far = 1e30  # beyond it the tail is Pareto's, to rounding
     if alpha == 2:
         return special.log_ndtr(-h / np.sqrt(2))
-    return np.log(SymmetricStable(alpha).sf(np.minimum(h, far))) - alpha * np.log(
-        np.maximum(h, far) / far
-    )
+    beyond = alpha * np.log(np.maximum(h, far) / far)
+    return np.log(SymmetricStable(alpha).sf(np.minimum(h, far))) - beyond
 
 
 def _broadcast(**arrays: ArrayLike) -> tuple[Array, ...]:

@@ -33,9 +33,7 @@ class GoodnessOfFit:
     replicates: int
 
 
-def goodness_of_fit(
-    samples: ArrayLike, fitted: StableFit, rng: np.random.Generator, replicates: int = 199
-) -> GoodnessOfFit:
+def goodness_of_fit(samples: ArrayLike, fitted: StableFit, rng: np.random.Generator, replicates: int = 199) -> GoodnessOfFit:
     """Compare the empirical characteristic function φ̂ of samples with that of their fit.
 
     The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples
@@ -51,16 +49,13 @@ def goodness_of_fit(
         raise ValueError(f"samples has shape {data.shape}: must have the {fits} columns fitted.")
     integer_in("replicates", replicates, 19)
     columns = data.reshape(len(data), -1)
-    alpha, scale, loc = (
-        np.atleast_1d(values) for values in (fitted.alpha, fitted.scale, fitted.loc)
-    )
+    alpha, scale, loc = map(np.atleast_1d, (fitted.alpha, fitted.scale, fitted.loc))
     distance, p_value = np.full((2, alpha.size), np.nan)
     for c in np.flatnonzero(~np.isnan(alpha)):
         distance[c] = _distance((columns[:, [c]] - loc[c]) / scale[c], alpha[[c]]).item()
         bootstrap = _bootstrap(SymmetricStable(alpha[c]), len(data), replicates, fitted.method, rng)
-        p_value[c] = (1 + np.sum(~(bootstrap < distance[c]))) / (
-            replicates + 1
-        )  # one without a fit counts against rejection
+        farther = ~(bootstrap < distance[c])  # one without a fit counts against rejection
+        p_value[c] = (1 + np.sum(farther)) / (replicates + 1)
     if data.ndim == 1:
         return GoodnessOfFit(distance.item(), p_value.item(), replicates)
     return GoodnessOfFit(distance, p_value, replicates)
@@ -73,16 +68,13 @@ def _distance(standardised: Array, alpha: Array) -> Array:
     return len(standardised) * 2 * _STEP * np.sum(np.exp(-(u**2) / 4) * gap, axis=0)
 
 
-def _bootstrap(
-    law: SymmetricStable, count: int, replicates: int, method: str, rng: np.random.Generator
-) -> Array:
+def _bootstrap(law: SymmetricStable, count: int, replicates: int, method: str, rng: np.random.Generator) -> Array:
     """Return the distances of samples of a law of unit scale, each from its own fit."""
     distances = []
     at_once = max(1, _BLOCK // count)
     for done in range(0, replicates, at_once):
         draws = law.sample((count, min(at_once, replicates - done)), rng)
         found = METHODS[method](draws, 0.0)
-        distances.append(
-            _distance((draws - found.loc) / found.scale, np.clip(found.alpha, LOWEST_ALPHA, 2))
-        )
+        alpha = np.clip(found.alpha, LOWEST_ALPHA, 2)
+        distances.append(_distance((draws - found.loc) / found.scale, alpha))
     return np.concatenate(distances)

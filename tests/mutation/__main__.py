@@ -39,7 +39,7 @@ STABLE = ("standard", "law", "fits", "goodness")
 NETWORKS = ("torch", "lwcore.arguments", "lwcore.cells")
 TARGETS = {
     "stable": Target(tuple(f"lwcore/stable/{name}.py" for name in STABLE), ("tests/test_stable_law.py", "tests/test_stable_fits.py")),
-    "detection": Target(("lwcore/detection.py",), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.arguments")),
+    "bounds": Target(("lwcore/detection.py",), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.arguments")),
     "window": Target(("lwcore/window.py", "lwcore/decay.py"), ("tests/test_window.py",), ("lwcore.detection", "lwcore.arguments")),
     "transport": Target(("lwcore/transport.py",), ("tests/test_transport.py", "tests/test_orders.py", "tests/test_gradient.py"), NETWORKS),
     "gradient": Target(("lwcore/gradient.py",), ("tests/test_gradient.py", "tests/test_orders.py"), (*NETWORKS, "lwcore.transport")),
