@@ -319,11 +319,9 @@ class _Sample:
         """Return the greatest mean log likelihood between two tilts, and where it is."""
         from scipy.optimize import minimize
 
-        bounds, within = (
-            [(least, greatest), (None, None), (None, None)],
-            {"ftol": 1e-15, "gtol": 1e-9},
-        )
-        found = minimize(self.descent, start, None, "L-BFGS-B", True, bounds=bounds, options=within)
+        bounds, fine = [(least, greatest), (None, None), (None, None)], {"ftol": 1e-15, "gtol": 1e-9}
+        by = {"method": "L-BFGS-B", "jac": True, "bounds": bounds, "options": fine}
+        found = minimize(self.descent, start, **by)
         return -found.fun, found.x
 
     def interval(self, margin: float) -> tuple[float, float]:
