@@ -82,7 +82,7 @@ def sample_complexity(
     require("envelope", envelope, envelope >= 0, "0 or more")
     require("scale", scale, scale > 0, "above 0")
     exponent = rate_exponent(alpha, rate)
-    log_shift = _log(envelope) + _log(alignment)  # logarithms, for products and powers may leave the range of a float
+    log_shift = _log(envelope) + _log(alignment)  # products may leave the range of a float
     with np.errstate(over="ignore"):
         return np.exp(exponent * (_log_constant(alpha, error, rate) + np.log(scale) - log_shift))
 
@@ -124,14 +124,18 @@ def log_detection_threshold(
     return log_shift - _log(alignment)
 
 
-@functools.cache
 def _log_constant(alpha: float, error: float, rate: str) -> float:
     """Return log C, C the Δ/σ that one sequence needs, extrapolated from large N if need be."""
     error = real_in("error", error, "(0, 0.5)")
-    law = SymmetricStable(alpha)
     if rate == "optimal":
-        return float(np.log(-special.ndtri(error)) - np.log(law.fisher_information()) / 2)
-    return float(np.log(-law.ppf(error)))
+        information = SymmetricStable(alpha).fisher_information()
+        return float(np.log(-special.ndtri(error)) - np.log(information) / 2)
+    return _log_quantile(alpha, error)
+
+
+@functools.cache
+def _log_quantile(alpha: float, error: float) -> float:
+    return float(np.log(-SymmetricStable(alpha).ppf(error)))
 
 
 def _log(value: Array) -> Array:
@@ -265,8 +269,8 @@ def fano_error(information: ArrayLike) -> Array:
     for _ in range(70):  # bisection in log s, where P_e = 1/(1 + e^s): resolves both ends
         middle = (low + high) / 2
         s = np.exp(middle)
-        near_zero = binary_entropy(special.expit(-s)) >= left
-        below = np.where(information < 0.3, _entropy_deficit(np.tanh(s / 2)) <= information, near_zero)
+        near_half = _entropy_deficit(np.tanh(s / 2)) <= information
+        below = np.where(information < 0.3, near_half, binary_entropy(special.expit(-s)) >= left)
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.where(left > 0, special.expit(-np.exp(low)), 0.0)[()]
 
@@ -460,7 +464,8 @@ def _log_upper_tail(alpha: float, h: Array) -> Array:
     far = 1e30  # beyond it the tail is Pareto's, to rounding
     if alpha == 2:
         return special.log_ndtr(-h / np.sqrt(2))
-    return np.log(SymmetricStable(alpha).sf(np.minimum(h, far))) - alpha * np.log(np.maximum(h, far) / far)
+    beyond = alpha * np.log(np.maximum(h, far) / far)
+    return np.log(SymmetricStable(alpha).sf(np.minimum(h, far))) - beyond
 
 
 def _broadcast(**arrays: ArrayLike) -> tuple[Array, ...]:

@@ -20,7 +20,7 @@ def test_package_itself_imports_nothing():
     assert not loaded_by("import lwcore") & (HEAVY | {"numpy", "scipy"})
 
 
-@pytest.mark.parametrize("module", ["stable", "bounds", "window", "elman.descent", "elman.kernel", "elman.bounds"])
+@pytest.mark.parametrize("module", ["stable", "detection", "window", "elman.descent", "elman.kernel", "elman.bounds"])
 def test_theory_half_knows_nothing_of_networks(module):
     loaded = loaded_by(f"import lwcore.{module}")
     assert "numpy" in loaded

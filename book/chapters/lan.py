@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lwcore.arguments import generator, integer_in, real_in
+from lwcore.arguments import generator, integer_in, real_in, sequence_of
 from lwcore.detection import kl_divergence, lan_divergence, rate_exponent
 from lwcore.stable import SymmetricStable
 
@@ -59,7 +59,7 @@ def lan_expansions(
     generator("rng", rng)
     h = real_in("h", h, "(-inf, inf)")
     n, replicates = integer_in("n_sequences", n_sequences, 1), integer_in("replicates", replicates, 1)
-    roots = {rate: n ** (1 / rate_exponent(alpha, rate)) for rate in rates}
+    roots = {rate: n ** (1 / rate_exponent(alpha, rate)) for rate in sequence_of("rates", rates)}
     law = SymmetricStable(alpha)
     scores, log_ratios = np.empty(replicates), np.empty((len(roots), replicates))
     for block in np.array_split(np.arange(replicates), -(-replicates * n // _CHUNK)):

@@ -129,15 +129,16 @@ def by_quantiles(data: Array, margin: float) -> Estimates:
     q05, q25, loc, q75, q95 = np.quantile(data, [0.05, 0.25, 0.5, 0.75, 0.95], 0, method="hazen")
     alphas, log_ratios, quartiles, spread = _quantile_table()
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_ratio = np.log(np.where(q75 > q25, (q95 - q05) / (q75 - q25), np.nan))
+        ratio = np.where(q75 > q25, (q95 - q05) / (q75 - q25), np.nan)
+    log_ratio = np.log(ratio)
     alpha = np.interp(-log_ratio, -log_ratios, alphas)
     low, high = accepted(alphas, -log_ratios, margin * spread / np.sqrt(len(data)), -log_ratio)
-    heaviest, gaussian = log_ratios[[0, -1]]
+    most, least = np.exp(log_ratios[[0, -1]])
     doubts = {
-        _NO_SPREAD: np.isnan(log_ratio),
-        f"quantile ratio below the Gaussian's {np.exp(gaussian):.4g}: alpha is held at 2": (log_ratio < gaussian),
+        _NO_SPREAD: np.isnan(ratio),
+        f"quantile ratio below the Gaussian's {least:.4g}: alpha is held at 2": ratio < least,
         _LIGHTER: low == 2,
-        f"quantile ratio above {np.exp(heaviest):.4g}: alpha is held at {LOWEST_ALPHA}": (log_ratio > heaviest),
+        f"quantile ratio above {most:.4g}: alpha is held at {LOWEST_ALPHA}": ratio > most,
     }
     scale = np.where(q75 > q25, (q75 - q25) / (2 * np.interp(alpha, alphas, quartiles)), 0.0)
     return Estimates(alpha, scale, loc, low, high, doubts)
@@ -282,7 +283,7 @@ def by_likelihood(data: Array, margin: float) -> Estimates:
     doubts = {
         _NO_SPREAD: nowhere,
         "no stable law is likelier than the Gaussian: alpha is held at 2": alpha == 2,
-        f"the likelihood still rises at {LOWEST_ALPHA}, at which alpha is held": (alpha < LOWEST_ALPHA + 1e-9),
+        f"the likelihood still rises at {LOWEST_ALPHA}, where alpha is held": alpha < LOWEST_ALPHA + 1e-9,
     }
     return Estimates(alpha, scale, loc, low, high, doubts)
 
@@ -318,11 +319,9 @@ class _Sample:
         """Return the greatest mean log likelihood between two tilts, and where it is."""
         from scipy.optimize import minimize
 
-        bounds, options = (
-            [(least, greatest), (None, None), (None, None)],
-            {"ftol": 1e-15, "gtol": 1e-9},
-        )
-        found = minimize(self.descent, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        bounds, fine = [(least, greatest), (None, None), (None, None)], {"ftol": 1e-15, "gtol": 1e-9}
+        by = {"method": "L-BFGS-B", "jac": True, "bounds": bounds, "options": fine}
+        found = minimize(self.descent, start, **by)
         return -found.fun, found.x
 
     def interval(self, margin: float) -> tuple[float, float]:

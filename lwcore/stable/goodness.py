@@ -49,12 +49,13 @@ def goodness_of_fit(samples: ArrayLike, fitted: StableFit, rng: np.random.Genera
         raise ValueError(f"samples has shape {data.shape}: must have the {fits} columns fitted.")
     integer_in("replicates", replicates, 19)
     columns = data.reshape(len(data), -1)
-    alpha, scale, loc = (np.atleast_1d(values) for values in (fitted.alpha, fitted.scale, fitted.loc))
+    alpha, scale, loc = map(np.atleast_1d, (fitted.alpha, fitted.scale, fitted.loc))
     distance, p_value = np.full((2, alpha.size), np.nan)
     for c in np.flatnonzero(~np.isnan(alpha)):
         distance[c] = _distance((columns[:, [c]] - loc[c]) / scale[c], alpha[[c]]).item()
         bootstrap = _bootstrap(SymmetricStable(alpha[c]), len(data), replicates, fitted.method, rng)
-        p_value[c] = (1 + np.sum(~(bootstrap < distance[c]))) / (replicates + 1)  # one without a fit counts against rejection
+        farther = ~(bootstrap < distance[c])  # one without a fit counts against rejection
+        p_value[c] = (1 + np.sum(farther)) / (replicates + 1)
     if data.ndim == 1:
         return GoodnessOfFit(distance.item(), p_value.item(), replicates)
     return GoodnessOfFit(distance, p_value, replicates)
@@ -74,5 +75,6 @@ def _bootstrap(law: SymmetricStable, count: int, replicates: int, method: str, r
     for done in range(0, replicates, at_once):
         draws = law.sample((count, min(at_once, replicates - done)), rng)
         found = METHODS[method](draws, 0.0)
-        distances.append(_distance((draws - found.loc) / found.scale, np.clip(found.alpha, LOWEST_ALPHA, 2)))
+        alpha = np.clip(found.alpha, LOWEST_ALPHA, 2)
+        distances.append(_distance((draws - found.loc) / found.scale, alpha))
     return np.concatenate(distances)
