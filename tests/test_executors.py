@@ -89,7 +89,7 @@ def test_worker_killed_in_the_middle_of_a_sweep_costs_what_it_was_at(tmp_path, m
 @pytest.mark.interruption
 def test_the_programs_scheduler_and_worker_are_reached_by_their_address(tmp_path):
     pytest.importorskip("distributed")
-    address, one = tmp_path / "scheduler.json", ("run", "smoke", "--seeds", 1, "--directory")
+    address, one = tmp_path / "scheduler.json", ("run", "smoke", "--directory")
     dask = (sys.executable, "-m", "dask")
     with ExitStack() as stack:
         for program in (
@@ -102,10 +102,10 @@ def test_the_programs_scheduler_and_worker_are_reached_by_their_address(tmp_path
                 assert process.poll() is None
                 time.sleep(0.05)
         scheduler = json.loads(address.read_text())["address"]
-        code, output = lw(*one, tmp_path, "--executor", "dask", "--scheduler", scheduler)
+        code, output = lw(*one, tmp_path, "--scheduler", scheduler)
     assert code == 0, output
     assert "Dashboard: http://" in output
-    alone = run(Config.named("smoke").but(seeds=[1]), directory=tmp_path / "alone", progress=False)
+    alone = run(Config.named("smoke"), directory=tmp_path / "alone", progress=False)
     assert len(alone.model) == 3
     assert (tmp_path / "smoke.nc").read_bytes() == (tmp_path / "alone" / "smoke.nc").read_bytes()
 
@@ -115,9 +115,3 @@ def test_workers_with_other_code_are_refused(monkeypatch):
     monkeypatch.setattr(executors, "code_fingerprint", os.getpid)
     with pytest.raises(RuntimeError, match="another version of lwcore"), executors.dask(workers=1, say=str):
         pass
-
-
-def test_a_scheduler_goes_with_dask_only(tmp_path):
-    code, output = lw("run", "smoke", "--directory", tmp_path, "--scheduler", "tcp://127.0.0.1:1")
-    assert code == 2
-    assert "scheduler = 'tcp://127.0.0.1:1': goes with --executor dask only" in output

@@ -18,10 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lwcore
-from lwcore import checkpoints, results
+from lwcore import adapter, checkpoints, results
 from lwcore.cells import DiagGate
 from lwcore.config import Config, Sweep, shipped
-from lwcore.diagnose import checkpoint
 from lwcore.network import Network
 from lwcore.train import Progress
 from tests.bad_inputs.commands import Runs
@@ -143,7 +142,7 @@ import os, pickle, sys, warnings
 warnings.simplefilter("ignore")
 from pathlib import Path
 import xarray as xr
-from lwcore import checkpoints, results
+from lwcore import adapter, checkpoints, results
 good = results.load("good.nc")
 for path in sorted(Path(".").glob("spoiled-*.nc")):
     print(path, end=" ", flush=True)
@@ -206,7 +205,7 @@ def test_no_checkpoint_runs_code(tmp_path, monkeypatch, write):
     path = tmp_path / "a.checkpoint"
     path.write_bytes(content.getvalue())
     with pytest.raises(ValueError, match=r"refused|not a file of weights"):
-        checkpoint.load_weights(path)
+        adapter.load_weights(path)
     path.write_bytes(results.sealed(content.getvalue()))  # written by somebody who knows what a checkpoint ends with
     with pytest.raises(ValueError, match="cannot be read"):
         checkpoints.read(path)
