@@ -1,8 +1,9 @@
-"""A reader's network as the core sees it: a recurrence with a step, and each sequence's loss gradient δ.
+"""A reader's network as the core sees it: a recurrence with a step, and loss gradients δ.
 
-The network runs as it is, in its own precision and layout, and is not changed. A hook cuts the graph
-behind the recurrent module, where the gradient of a loss ends; from there on everything is read off a
-`lwcore.trace.Trace` in float64. Weights and data may come from files, of which nothing is executed.
+The network runs as it is, in its own precision and layout, and is not changed. A hook cuts the
+graph behind the recurrent module, where the gradient of a loss ends; from there on everything is
+read off a `lwcore.trace.Trace` in float64. Weights and data may come from files, of which nothing
+is executed.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _CLASSES = {4: nn.LSTM, 3: nn.GRU, 1: nn.RNN}  # by blocks of H rows in weight_h
 class Layers(nn.Module):
     """A stack of PyTorch's recurrent layers as one step of one state, in float64.
 
-    The state is all layers' side by side, (h¹, h², …), of an LSTM (h¹, c¹, h², c², …). Inside a step a
-    layer reads what the layer below has just written, so that one-step Jacobians hold all paths
-    through time and layers. Outputs are `shown` of all layers; the last H are the module's.
+    The state is all layers' side by side, (h¹, h², …), of an LSTM (h¹, c¹, h², c², …). Inside a
+    step a layer reads what the layer below has just written, so that one-step Jacobians hold all
+    paths through time and layers. Outputs are `shown` of all layers; the last H are the module's.
     """
 
     def __init__(self, module: Any) -> None:
@@ -50,14 +51,15 @@ class Layers(nn.Module):
         self.state_size = self.layers * self.parts * module.hidden_size
         places = torch.arange(self.state_size).unflatten(0, (self.layers, self.parts, -1))
         self.shown, self.carried = places[:, 0].flatten(), places[:, -1].flatten()
-        family = {"LSTM": LSTM, "GRU": GRU}.get(module.mode)
+        family: Any = {"LSTM": LSTM, "GRU": GRU}.get(module.mode)
         if self.layers == 1 and family is not None:  # the same step, with its derivative
             self.closed_form = family.from_torch(module).requires_grad_(False).closed_form
 
     def step(self, x: Float[Tensor, "... D"], state: Float[Tensor, "... S"]) -> Tensor:
         """Take one step through all layers, each by PyTorch's own function."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        x, after = x.reshape(-1, x.shape[-1]), []
+        after: list[Tensor] = []
+        x = x.reshape(-1, x.shape[-1])
         before = state.reshape(len(x), self.layers, self.parts, -1)
         for layer in range(self.layers):
             weights = [getattr(self, f"{name}_l{layer}", None) for name in names]
@@ -69,10 +71,11 @@ class Layers(nn.Module):
 
 
 class Adapter:
-    """A network with its head and loss, of which the core takes a `recurrence` and, by `read`, traces and δ.
+    """A network with its head and loss: a `recurrence` for the core, and, by `read`, traces and δ.
 
-    A batch shows which axis counts the sequences in inputs, targets and predictions; inside, sequences
-    stand in front. `shape` is that batch's, as the module reads it: sequences, steps, width of a step.
+    A batch shows which axis counts the sequences in inputs, targets and predictions; inside,
+    sequences stand in front. `shape` is that batch's, as the module reads it: sequences, steps,
+    width of a step.
     """
 
     def __init__(
@@ -106,8 +109,8 @@ class Adapter:
         if not fits:
             read = f"the {sequences} sequences, of {length} steps, that the {self.kind} reads"
             raise ValueError(
-                f"{name} have shape {tuple(tensor.shape)}: one of the first two axes must count {read} "
-                f"with batch_first={self.batch_first}. Are axes swapped, or is a head missing?"
+                f"{name} have shape {tuple(tensor.shape)}: one of the first two axes must count "
+                f"{read} with batch_first={self.batch_first}. Are axes swapped?"
             )
         return fits[-1] if sequences == length and not self.batch_first else fits[0]
 
@@ -120,10 +123,8 @@ class Adapter:
         layout = (count, length) if self.batch_first else (length, count)
         clear = count in (length, batch_size) or not (length > count or length == batch_size)
         if not clear and tuple(targets.shape[:2]) == layout:
-            read = (
-                f"inputs are read as {count} sequences of {length} steps, for the {self.kind} has"
-            )
-            warnings.warn(f"{read} batch_first={self.batch_first}. Are axes swapped?", stacklevel=3)
+            read = f"inputs are read as {count} sequences of {length} steps, for the {self.kind}"
+            warnings.warn(f"{read} has batch_first={self.batch_first}. Is that so?", stacklevel=3)
 
     def sequences_first(self, batch: Pair) -> Pair:
         """Bring a batch's axis of sequences to the front."""
@@ -133,8 +134,8 @@ class Adapter:
     def _forward(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
         """Run the network.
 
-        Gives predictions; what the recurrent module was given, (B, T, D), and its first state, (B, S), in
-        float64; and its outputs and last states, at which the predictions' graph ends.
+        Gives predictions; what the recurrent module was given, (B, T, D), and its first state, (B,
+        S), in float64; and its outputs and last states, at which the predictions' graph ends.
         """
         calls: list[tuple[Any, ...]] = []
 
@@ -162,9 +163,8 @@ class Adapter:
         finally:
             hook.remove()
         if len(calls) != 1:
-            raise ValueError(
-                f"model calls its {self.kind} {len(calls)} times a pass: must be once."
-            )
+            times = f"{len(calls)} times: must be once a pass"
+            raise ValueError(f"model calls its {self.kind} {times}.")
         read, state, leaves = calls[0]
         outputs, last = leaves if isinstance(leaves, tuple) else (leaves, ())
         ours = (read if self.batch_first else read.transpose(0, 1)).detach().cpu().double()
@@ -188,9 +188,9 @@ class Adapter:
     def forget(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Take the best constant prediction for the network's, as if nothing had been learned yet.
 
-        Gives what stands in the targets' place from now on: each sequence's loss gradient at the mean
-        prediction, centred, which makes the constant the best one: for squared error and cross-entropy
-        exactly. The loss is then their product with the prediction.
+        Gives what stands in the targets' place from now on: each sequence's loss gradient at the
+        mean prediction, centred, which makes the constant the best one: for squared error and
+        cross-entropy exactly. The loss is then their product with the prediction.
         """
         predictions = torch.cat([self._forward(some)[0].detach() for some in inputs.split(64)])
         constant = predictions.mean(0, keepdim=True).expand_as(predictions).clone().requires_grad_()
@@ -218,7 +218,7 @@ class Adapter:
         return trace, delta
 
     def check(self, inputs: Tensor, targets: Tensor) -> None:
-        """Try whether sequences are treated one by one, and whether the module's step is the one we know."""
+        """Try whether sequences are treated one by one, and the module's step is known."""
         inputs, targets = inputs[:_TRIED], targets[:_TRIED]
         tolerance = _TOLERANCE.get(self.weight.dtype, 0.05)
         rounding = "If it does, rounding grows in its states: try model.double()."
@@ -226,19 +226,18 @@ class Adapter:
         alone = torch.cat([self._forward(one)[0] for one in inputs.split(1)])
         if not torch.allclose(alone, together, tolerance, tolerance):  # NaN fails, too
             raise ValueError(
-                "model: predicts otherwise for a sequence alone than among others, or NaN; must treat them "
-                f"one by one, without random draws (call model.eval() first). {rounding}"
+                "model: predicts otherwise for a sequence alone than among others, or NaN; must "
+                f"treat them one by one, without random draws (call model.eval() first). {rounding}"
             )
         losses = self._losses(together, targets).detach()
         joint, total, mean = self._loss(together, targets).detach(), losses.sum(), losses.mean()
-        largest = torch.maximum(
-            joint.abs(), losses.abs().max()
-        )  # a trained network's loss is small
+        largest = torch.maximum(joint.abs(), losses.abs().max())  # may be tiny
         if not min(abs(joint - total), abs(joint - mean)) <= tolerance * largest:
             shapes = f"predictions {tuple(together.shape)} and targets {tuple(targets.shape)}"
             raise ValueError(
-                f"loss: of {len(losses)} sequences together it is {joint:.6g}; must be the sum of what they "
-                f"have alone, {total:.6g}, or the mean, {mean:.6g} (with weights: the sum). Are {shapes} broadcast?"
+                f"loss: of {len(losses)} sequences together it is {joint:.6g}; must be the sum of "
+                f"what they have alone, {total:.6g}, or the mean, {mean:.6g} (if weighted: the sum). "
+                f"Are {shapes} broadcast?"
             )
         outputs = leaves[0].detach() if self.batch_first else leaves[0].detach().transpose(0, 1)
         ours = Trace.of(self.recurrence, read, initial).outputs[..., -outputs.shape[-1] :]
@@ -275,25 +274,32 @@ def _recurrent(model: nn.Module) -> nn.Module:
 
 
 def from_files(
-    checkpoint: str | Path, data: str | Path, nonlinearity: str = "tanh"
+    checkpoint: str | Path,
+    data: str | Path,
+    nonlinearity: str = "tanh",
 ) -> tuple[nn.Module, Function, Pair]:
-    """A recurrent module, batch first, its linear readout as a head, and a batch, of which nothing is executed.
+    """A recurrent module, batch first, its readout as a head, and a batch; nothing is executed.
 
-    The readout is of every step, or of the last: the targets' shape says. Names and shapes of the weights
-    say all else but what an `nn.RNN` applies, its `nonlinearity`.
+    Weights are a state dictionary of ``torch.save``, also one level down, or ``.safetensors``;
+    their names and shapes say all but what an `nn.RNN` applies, its `nonlinearity`. An ``.npz``
+    file has ``inputs``, (B, T, D) or (B, T), and ``targets``, B in front; by their shape they are
+    of every step, or of the last.
     """
     inputs, targets = load_data(data)
     module, weight, bias = rebuild(load_weights(checkpoint), nonlinearity)
     steps = slice(None) if targets.shape[1:2] == inputs.shape[1:2] else -1
-    return (
-        module,
-        lambda outputs: functional.linear(outputs[:, steps], weight, bias),
-        (inputs, targets),
-    )
+
+    def head(outputs: Tensor) -> Tensor:
+        predictions = functional.linear(outputs[:, steps], weight, bias)
+        if targets.is_floating_point():
+            return predictions.reshape(len(outputs), *targets.shape[1:])
+        return predictions.movedim(-1, 1)
+
+    return module, head, (inputs, targets)
 
 
 def load_weights(path: str | Path) -> dict[str, Tensor]:
-    """Read a state dictionary of ``torch.save``, also one level down, or of ``.safetensors``."""
+    """Read a state dictionary; pickled code is refused."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"checkpoint = {str(path)!r}: there is no such file.")
     try:
@@ -306,24 +312,25 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
     except ImportError:
         raise
     except Exception as error:  # the two readers raise what they like
-        needs = "must hold weights alone, as of torch.save(net.state_dict(), path); no code in it is run"
+        needs = "must hold weights alone, as of torch.save(net.state_dict(), path)"
         raise ValueError(f"checkpoint = {str(path)!r}: {needs}.") from error
     for weights in [held, *(held.values() if isinstance(held, dict) else ())]:
-        named = isinstance(weights, dict) and {str(name): part for name, part in weights.items()}
-        if named and any(name.endswith("weight_hh_l0") for name in named):
+        named = {str(n): w for n, w in weights.items()} if isinstance(weights, dict) else {}
+        if any(name.endswith("weight_hh_l0") for name in named):
             return {name: part for name, part in named.items() if isinstance(part, Tensor)}
     raise ValueError(f"checkpoint = {str(path)!r}: must hold a recurrent module (weight_hh_l0).")
 
 
 def rebuild(
-    weights: dict[str, Tensor], nonlinearity: str = "tanh"
+    weights: dict[str, Tensor],
+    nonlinearity: str = "tanh",
 ) -> tuple[nn.Module, Tensor, Tensor | None]:
-    """Rebuild a recurrent module, and weight and bias of its readout: the identity if there is none."""
+    """Rebuild a recurrent module, and weight and bias of its readout: the identity if none."""
     one_of("nonlinearity", nonlinearity, ("tanh", "relu"))
-    first = "weight_hh_l0"
+    first, own_names = "weight_hh_l0", r"(weight|bias)_(ih|hh)_l\d+"
     prefix, *others = (name.removesuffix(first) for name in weights if name.endswith(first))
     own = {name.removeprefix(prefix): weights[name] for name in weights if name.startswith(prefix)}
-    own = {name: own[name] for name in own if re.fullmatch(r"(weight|bias)_(ih|hh)_l\d+", name)}
+    own = {name: part for name, part in own.items() if re.fullmatch(own_names, name)}
     left = [name.rpartition(".") for name in weights if name.removeprefix(prefix) not in own]
     readout = {part: weights[name + dot + part] for name, dot, part in left}
     rows, hidden = own[first].shape
@@ -332,29 +339,19 @@ def rebuild(
     one = not others and not readout and len({name for name, *_ in left}) <= 1
     if not one or kind is None or weight.shape[1:] != (hidden,):
         raise ValueError(
-            f"checkpoint holds {', '.join(weights)}: must hold one recurrent module of one direction, "
-            "without projections, and at most a linear readout; other networks are diagnosed in Python."
+            f"checkpoint holds {', '.join(weights)}: must hold one recurrent module of one "
+            "direction, without projections, and at most a linear readout; use Python for others."
         )
     options: dict[str, Any] = {"nonlinearity": nonlinearity} if kind is nn.RNN else {}
     options["num_layers"] = 1 + max(int(name.rpartition("_l")[2]) for name in own)
     options |= {"bias": "bias_ih_l0" in own, "batch_first": True, "dtype": own[first].dtype}
     module = kind(own["weight_ih_l0"].shape[1], hidden, **options)
-    try:
-        module.load_state_dict(own)
-    except RuntimeError as error:
-        raise ValueError(f"checkpoint: its weights do not fit together ({error}).") from None
+    module.load_state_dict(own)
     return module, weight, bias
 
 
-def loss_of(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Compare predictions (B, K) or (B, T, K) with targets: cross-entropy of classes, else the squared error."""
-    if not targets.is_floating_point():
-        return functional.cross_entropy(predictions.movedim(-1, 1), targets)
-    return functional.mse_loss(predictions.reshape(targets.shape), targets)
-
-
 def load_data(path: str | Path) -> Pair:
-    """Read an ``.npz`` file: inputs (B, T, D) or (B, T), one number a step, and targets with B in front."""
+    """Read inputs, with an axis for their width, and targets; pickled arrays are refused."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"data = {str(path)!r}: there is no such file.")
     try:
@@ -369,5 +366,5 @@ def load_data(path: str | Path) -> Pair:
         needs = "must be numbers, (B, T, D) or (B, T), and B in front"
         raise ValueError(f"data = {str(path)!r}: inputs and targets are {shapes}; {needs}.")
     inputs = inputs.astype(np.float64).reshape(*inputs.shape[:2], -1)
-    kept = np.int64 if targets.dtype.kind in "iu" else np.float64
+    kept = np.float64 if targets.dtype.kind == "f" else np.int64
     return torch.from_numpy(inputs), torch.from_numpy(targets.astype(kept))

@@ -1,4 +1,4 @@
-"""The command line ``lw``: list · run · show · diagnose · claims. Only what needs PyTorch imports it."""
+"""The command line ``lw``: list · run · show · diagnose · claims. Most do without PyTorch."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def diagnose_network(
     figure: Drawn = None,
 ) -> None:
     """Measure the window of your own LSTM, GRU or RNN; nothing in a file is executed."""
-    from lwcore.adapter import from_files, loss_of
+    from lwcore.adapter import from_files
     from lwcore.diagnose import diagnose
 
     if lags is not None and not lags.replace(",", "").isdecimal():
         raise ValueError(f"lags = {lags!r}: must be integers with commas between them.")
     wanted = [int(lag) for lag in lags.split(",")] if lags else None
     module, head, batch = from_files(checkpoint, data, nonlinearity)
-    how = {"head": head, "loss": loss_of, "source": source, "n_sequences": n_sequences}
+    how: Any = {"head": head, "source": source, "n_sequences": n_sequences}
     found = diagnose(module, batch, wanted, **how)
     typer.echo(f"{found}\n{found.table().to_string()}")
     if output is not None:

@@ -1,11 +1,13 @@
-"""The learnability window of your own network, trained elsewhere, on your own data, in three lines::
+"""The learnability window of your own network, trained elsewhere, on your own data.
+
+Three lines::
 
     from lwcore.diagnose import diagnose
     found = diagnose(net.eval(), loader, loss=torch.nn.CrossEntropyLoss())
     found
 
-`net` is any module that calls one `torch.nn.LSTM`, `GRU` or `RNN` once, or such a module itself, with
-its ``head``; `loader` gives pairs of inputs and targets. Show `found` in a notebook, print it,
+`net` is any module that calls one `torch.nn.LSTM`, `GRU` or `RNN` once, or such a module itself,
+with its ``head``; `loader` gives pairs of inputs and targets. Show `found` in a notebook, print it,
 ``found.plot()`` it, or take ``found.data``, an `xarray.Dataset`.
 """
 
@@ -55,7 +57,7 @@ _TINY = float(np.finfo(float).tiny)
 
 
 class Window(NamedTuple):
-    """A window in steps, 0 where no lag is visible, and the interval that the bands leave for it."""
+    """A window in steps, 0 where no lag is visible, and its interval."""
 
     steps: int
     low: int
@@ -70,8 +72,8 @@ class Window(NamedTuple):
 class Diagnosis:
     """The learnability window of a network, with all that was measured in `data`.
 
-    Its variables say in ``long_name`` what they are, its attributes how they were measured. Windows are
-    read off where they are asked for. In a notebook it shows itself.
+    Its variables say in ``long_name`` what they are, its attributes how they were measured. Windows
+    are read off where they are asked for. In a notebook it shows itself.
     """
 
     data: xr.Dataset
@@ -87,12 +89,15 @@ class Diagnosis:
         return sample_complexity(1.0, signal, scale, alpha, self.data.attrs["error"])
 
     def window(
-        self, n_sequences: int, definition: str = "supremum", rate: str = "variance"
+        self,
+        n_sequences: int,
+        definition: str = "supremum",
+        rate: str = "variance",
     ) -> Window:
-        """H_N over the detected lags, with the interval of noise with a variance, whatever the `rate`.
+        """H_N over the detected lags; its interval is that of noise with a variance.
 
-        ``definition="supremum"`` is the longest visible lag, ``"first_passage"`` the longest up to which
-        all measured lags are.
+        ``definition="supremum"`` is the longest visible lag, ``"first_passage"`` the longest up to
+        which all measured lags are.
         """
         integer_in("n_sequences", n_sequences, 1)
         low, high = self.data.required_interval.transpose("bound", "lag").values
@@ -119,23 +124,20 @@ class Diagnosis:
         lags, numbers, seen = data.lag.values, data.sizes["sequence"], int(data.detected.sum())
         untrained = ", as if nothing had been learned yet," * (attrs["source"] == "target")
         exponent, alpha = float(data.exponent.median()), float(data.tail_index.median())
-        few = alpha <= 1 or not _USUAL[0] <= exponent <= _USUAL[1]
-        beware = (
-            " Beware: a few sequences make most of the noise, so that intervals hold less often than "
-            "they say; take more sequences."
-        )
-        return textwrap.fill(
+        said = (
             f"In {n:,} sequences the longest lag that the gradient of the loss{untrained} shows is "
             f"{self.window(n)} steps, and every measured lag is shown up to "
-            f"{self.window(n, 'first_passage')} (0: none; in brackets {LEVEL:.0%} intervals, along the "
-            f"directions found). Of {len(lags)} lags measured, {lags[0]} to {lags[-1]}, {seen} are "
-            f"detected in the {numbers:,} sequences that gave numbers; a lag is shown if it is and "
-            f"N(ℓ) ≤ {n:,}. With each sequence's sign at random, {data.false_windows / SIGN_DRAWS:.1%} "
-            "of draws show any lag. Means of sequences concentrate with the exponent "
-            f"{exponent:.1f} (2 for noise with a variance), and the tail index is {alpha:.2f}.{beware * few} "
-            f"{attrs['measured_on'].partition(':')[0].capitalize()}.",
-            84,
+            f"{self.window(n, 'first_passage')} (0: none; in brackets {LEVEL:.0%} intervals, "
+            f"along the directions found). Of {len(lags)} lags measured, {lags[0]} to {lags[-1]}, "
+            f"{seen} are detected in the {numbers:,} sequences that gave numbers; a lag is shown if it "
+            f"is and N(ℓ) ≤ {n:,}. With each sequence's sign at random, any lag is shown in "
+            f"{data.false_windows / SIGN_DRAWS:.1%} of draws. Means of sequences concentrate with the "
+            f"exponent {exponent:.1f} (2 for noise with a variance); the tail index is {alpha:.2f}. "
         )
+        if alpha <= 1 or not _USUAL[0] <= exponent <= _USUAL[1]:
+            said += "Beware: a few sequences make most of the noise, and intervals hold less often "
+            said += "than they say; take more sequences. "
+        return textwrap.fill(said + attrs["measured_on"].partition(":")[0].capitalize() + ".", 84)
 
     def _repr_html_(self) -> str:
         """Show it in a notebook."""
@@ -151,12 +153,15 @@ class Diagnosis:
     ) -> Figure:
         """N(ℓ), crosses where a lag is not detected, and H_N against N; on the axes of others, too.
 
-        N(ℓ) beyond the axis stands on its edge. Bars and bands are intervals, dashes the first passage.
+        N(ℓ) beyond the axis stands on its edge. Bars and bands are intervals, dashes the first
+        passage.
         """
         from lwcore.figures import canvas, done  # imports Matplotlib, which measuring does without
 
-        figure, panels = canvas(2) if axes is None else (axes[0].figure, axes)
-        data, budgets, (left, right) = self.data, 2 ** np.arange(21), panels
+        figure: Any = None if axes is None else axes[0].figure
+        if axes is None:
+            figure, axes = canvas(2)
+        data, budgets, (left, right) = self.data, 2 ** np.arange(21), axes
         seen = data.detected.values.astype(bool)
         needed, low, high = np.clip([data.required, *data.required_interval], 1, 1e9)
         left.vlines(data.lag, low, high, color=color, alpha=0.3, lw=2)
@@ -165,13 +170,11 @@ class Diagnosis:
         left.axhline(data.attrs["n_sequences"], color="grey", ls="--", lw=1)
         left.set(xscale="log", yscale="log", ylim=(1, 1e9), xlabel="lag ℓ (steps)")
         left.set_ylabel("sequences needed N(ℓ)")
-        longest, first = (
-            np.array([self.window(int(n), definition) for n in budgets]).T
-            for definition in ("supremum", "first_passage")
-        )
-        right.step(budgets, longest[0], where="post", color=color, label=label)
-        right.step(budgets, first[0], where="post", color=color, ls="--")
-        right.fill_between(budgets, *longest[1:], color=color, alpha=0.15, lw=0, step="post")
+        for definition, style in (("first_passage", "--"), ("supremum", "-")):
+            steps, low, high = zip(*(self.window(int(n), definition) for n in budgets), strict=True)
+            right.step(budgets, steps, where="post", color=color, ls=style)
+        right.lines[-1].set_label(label or "")
+        right.fill_between(budgets, low, high, color=color, alpha=0.15, lw=0, step="post")
         right.set(xscale="log", xlabel="number of sequences N")
         right.set_ylabel("learnability window $H_N$ (steps)")
         return done(figure, *([right] if label else []), trim=False)
@@ -207,26 +210,27 @@ def diagnose(
     """Window of a network: how far back its gradient can be seen, and from how many sequences.
 
     The gradient of each sequence's loss is taken apart by lag, Eq. (3), with nothing left out: all
-    layers, all paths, the exact transport of the trained weights. A lag's part is looked at along its own
-    mean direction, found on one half of the sequences, and held against the noise of the whole gradient
-    along that direction, on the other half. That gives N(ℓ), the sequences needed to tell its sign with a
-    chance `error` of the wrong one, and H_N, the longest lag that N sequences show. A lag counts only if
-    its mean is above zero by Holm's procedure over all lags, at the level `significance`.
+    layers, all paths, the exact transport of the trained weights. A lag's part is looked at along
+    its own mean direction, found on one half of the sequences, and held against the noise of the
+    whole gradient along that direction, on the other half. That gives N(ℓ), the sequences needed to
+    tell its sign with a chance `error` of the wrong one, and H_N, the longest lag that N sequences
+    show. A lag counts only if its mean is above zero by Holm's procedure over all lags, at the
+    level `significance`.
 
-    N(ℓ) and intervals take noise with a variance, which bounded losses have; beside them stand windows by
-    the tails of a stable law. Intervals speak of the directions that were found, see `ratio_bands`:
-    another `seed` finds others. ``source="error"`` takes the loss as it is: what a trained network could
-    *still* learn. ``source="target"`` puts the best constant prediction in the place of its own, as if
-    nothing had been learned, with the transport that it has.
+    N(ℓ) and intervals take noise with a variance, which bounded losses have; beside them stand
+    windows by the tails of a stable law. Intervals speak of the directions that were found, see
+    `ratio_bands`: another `seed` finds others. ``source="error"`` takes the loss as it is: what a
+    trained network could *still* learn. ``source="target"`` puts the best constant prediction in
+    the place of its own, as if nothing had been learned, with the transport that it has.
 
-    `model` calls one `torch.nn.LSTM`, `GRU`, `RNN` or cell of `lwcore.cells` once, in one direction, on
-    sequences of equal length; or is such a module, and `head` turns its outputs into predictions. It runs
-    as it is, in evaluation mode, and is not changed. `batches` are pairs of inputs and targets, as a
-    `DataLoader` gives them, or one pair, of independent sequences that a trained network has not seen; as
-    many as `sequences` are read. `loss` is, of a batch, the sum or mean of what each sequence has alone;
-    None for cross-entropy where targets are integers, else squared error. `lags` are some two dozen if
-    None, up to T−1 where only the last step has a loss and T/2 otherwise. The summary speaks of
-    `n_sequences`, those you train on, say.
+    `model` calls one `torch.nn.LSTM`, `GRU`, `RNN` or cell of `lwcore.cells` once, in one
+    direction, on sequences of equal length; or is such a module, and `head` turns its outputs into
+    predictions. It runs as it is, in evaluation mode, and is not changed. `batches` are pairs of
+    inputs and targets, as a `DataLoader` gives them, or one pair, of independent sequences that a
+    trained network has not seen; as many as `sequences` are read. `loss` is, of a batch, the sum or
+    mean of what each sequence has alone; None for cross-entropy where targets are integers, else
+    squared error. `lags` are some two dozen if None, up to T−1 where only the last step has a loss
+    and T/2 otherwise. The summary speaks of `n_sequences`, those you train on, say.
     """
     one_of("source", source, ("error", "target"))
     real_in("error", error, "(0, 0.5)")
@@ -307,9 +311,14 @@ def _pieces(data: Pair, size: int) -> list[Pair]:
 
 
 def _measured(
-    network: Adapter, data: Pair, lags: list[int], first: int, seed: int, progress: bool
+    network: Adapter,
+    data: Pair,
+    lags: list[int],
+    first: int,
+    seed: int,
+    progress: bool,
 ) -> xr.Dataset:
-    """Measure the transport, and, one number a sequence and lag, its part and the whole gradient along w(ℓ).
+    """Measure the transport, and each sequence's part of each lag and whole gradient along w(ℓ).
 
     A random half of the sequences gives each lag's mean gradient w(ℓ), the other half the numbers;
     `first` is the first step with a loss.
@@ -356,10 +365,8 @@ def _measured(
     return _dataset(found).assign_coords(lag=named, layer=of_units)
 
 
-def _numbers(
-    trace: Trace, delta: Tensor, lags: list[int], first: int, directions: Float[Tensor, "lags P"]
-) -> Float[Tensor, "2 lags B"]:
-    """Project every sequence's gradient on a direction for each lag: the lag's part, and the whole."""
+def _numbers(trace: Trace, delta: Tensor, lags: list[int], first: int, directions: Tensor) -> Tensor:
+    """Project every sequence's gradient, (lag's part or whole, lags, B)."""
     along = [
         trace.gathered_each(rows, slice(max(first, lag) - lag, trace.length - lag)) @ w
         for w, (lag, rows) in zip(directions, transported(trace, delta, lags, first), strict=True)
@@ -369,9 +376,13 @@ def _numbers(
 
 
 def _inferred(
-    statistic: Array, projection: Array, error: float, level: float, rng: np.random.Generator
+    statistic: Array,
+    projection: Array,
+    error: float,
+    level: float,
+    rng: np.random.Generator,
 ) -> xr.Dataset:
-    """Turn numbers, (lags, sequences), into N(ℓ) with bands, and fit the tails of the whole gradient."""
+    """Turn numbers, (lags, sequences), into N(ℓ) with bands, and fit their tails."""
     lags, count = statistic.shape
     low, ratio, high = ratio_bands(statistic, projection, rng)
     needed, around = required(ratio, error), required(np.stack([high, low]), error)
@@ -379,9 +390,7 @@ def _inferred(
     mean, its_error = statistic.mean(-1), inference.deviation(statistic) / np.sqrt(count)
     seen = inference.significant(mean[None], its_error[None], count, level)[0]
     exponent, fit = inference.exponent_of_means(projection), stable.fit(projection.T)
-    replicates = max(
-        199, round(2 * lags / (1 - LEVEL))
-    )  # so many that a test over all lags can reject
+    replicates = max(199, round(2 * lags / (1 - LEVEL)))  # a test over all lags can reject
     p = stable.goodness_of_fit(projection.T, fit, rng, replicates).p_value
     found = {
         "signal": ("lag", mean, "mean of the lag's part"),
@@ -404,10 +413,8 @@ def _dataset(found: dict[str, tuple[Any, Any, str]]) -> xr.Dataset:
 
 
 def required(ratio: Array, error: float = 0.1) -> Array:
-    """N(ℓ) in noise with a variance, of a lag's mean over the deviation of one sequence's gradient."""
-    return sample_complexity(
-        1.0, ratio, 1 / np.sqrt(2), 2.0, error
-    )  # variance 1: the scale is 1/√2
+    """N(ℓ) in noise with a variance, of a lag's mean over one sequence's deviation."""
+    return sample_complexity(1.0, ratio, 1 / np.sqrt(2), 2.0, error)  # of variance 1
 
 
 def ratio_bands(
@@ -420,16 +427,18 @@ def ratio_bands(
     """Band around every lag's signal-to-noise ratio: low, the ratio itself, high.
 
     By the bootstrap over sequences: half-widths are standard errors times a quantile of the largest
-    deviation of any lag, so that all true ratios lie inside with the chance `level`, about, and what is
-    read off several lags, as a window is, inherits it. In simulations 95 % held 93 to 98 % of the time for
-    Gaussian and Student-t(5) numbers, 81 to 88 % for log-normal ones, whose few outliers make the noise.
+    deviation of any lag, so that all true ratios lie inside with the chance `level`, about, and
+    what is read off several lags, as a window is, inherits it. In simulations 95 % held 93 to 98 %
+    of the time for Gaussian and Student-t(5) numbers, 81 to 88 % for log-normal ones, whose few
+    outliers make the noise.
 
-    Bands say what a very large sample would show *along the directions found*, which come from half of the
-    sequences. Of 1000 draws of 200 sequences from four networks (LSTMs, one of them trained, and a GRU),
+    Bands say what a very large sample would show *along the directions found*, which come from half
+    of the sequences. Of 1000 draws of 200 sequences from four networks (LSTMs, one of them trained,
+    and a GRU),
 
-    * 92 to 96 % had all lags inside, where the truth was taken along the directions found in that draw;
-    * 17 to 82 % had, where it was taken along the mean gradients of all sequences there are: what 100
-      sequences find of a weak lag's direction shows, in the median, as little as an eighth of the ratio.
+    * 92 to 96 % had all lags inside, where the truth was taken along the directions found;
+    * 17 to 82 % had, where it was taken along the mean gradients of all sequences there are: what
+      100 sequences find of a weak lag's direction shows as little as an eighth of the ratio.
     """
     size = np.maximum(*(np.abs(part).max(-1, keepdims=True) for part in (statistic, projection)))
     signal, whole = (part / np.where(size > 0, size, 1.0) for part in (statistic, projection))
@@ -448,7 +457,7 @@ def ratio_bands(
 
 
 def _ratio(weights: Array, signal: Array, whole: Array) -> Array:
-    """Mean of the one over the deviation of the other, for weighted sequences: (resamples, lags)."""
+    """Mean of the one over the deviation of the other, of weighted sequences."""
     count = signal.shape[-1]
     centred = whole - whole.mean(-1, keepdims=True)
     variance = (weights @ centred.T**2 - (weights @ centred.T) ** 2) * count / (count - 1)

@@ -12,10 +12,8 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 @contextmanager
 def bar(title: str, total: int, unit: str, *, show: bool = True) -> Iterator[Callable[[int], None]]:
-    """Bar on standard error, in a notebook as text in the cell's output; called with the number just done."""
-    kernel = (
-        "ipykernel" in sys.modules
-    )  # rich would ask for widgets, and the book forbids standard error
+    """Bar on standard error, in a notebook in the cell's output; called with the number done."""
+    kernel = "ipykernel" in sys.modules  # where rich would ask for widgets
     console = Console(stderr=not kernel, force_jupyter=False, force_terminal=kernel or None)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TextColumn(unit))
     with Progress(*columns, console=console, disable=not show) as progress:

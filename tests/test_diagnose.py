@@ -215,7 +215,7 @@ def test_targets_at_every_step_and_classes_are_known_by_their_shape(tmp_path):
     inputs = draw(60, 70, 1).numpy()
     with pytest.warns(UserWarning, match="read as 60 sequences of 70 steps, for the LSTM has batch_first=True"):
         code, output = lw(*stored(tmp_path, Net(outputs=3).state_dict(), inputs, (inputs[..., 0] > 0).astype(int)))
-    assert (code, "read as 60 sequences of 70 steps" in " ".join(output.split())) == (0, True), output
+    assert (code, "60 sequences of 70 steps" in " ".join(output.split())) == (0, True), output
     code, output = lw(*stored(tmp_path, Net(outputs=3).state_dict(), inputs[..., 0], np.arange(60) % 3), "--source", "target")
     assert (code, "as if nothing had been learned yet" in " ".join(output.split())) == (0, True), output
 
@@ -254,7 +254,11 @@ def test_pickled_code_is_refused_and_not_run(tmp_path):
 LINEAR = nn.Linear(8, 1).state_dict()
 FILES = {
     "no recurrent module": ({"state": LINEAR}, [], "must hold a recurrent module"),
-    "two recurrent modules": ({"state": nn.ModuleDict({"a": nn.GRU(1, 2), "b": nn.GRU(1, 2)}).state_dict()}, [], "must hold one recurrent module"),
+    "two recurrent modules": (
+        {"state": nn.ModuleDict({"a": nn.GRU(1, 2), "b": nn.GRU(1, 2)}).state_dict()},
+        [],
+        "must hold one recurrent module",
+    ),
     "two directions": ({"state": nn.LSTM(1, 2, bidirectional=True).state_dict()}, [], "of one direction"),
     "projections": ({"state": nn.LSTM(1, 2, proj_size=1).state_dict()}, [], "without projections"),
     "a norm between": ({"state": Net().state_dict() | nn.LayerNorm(8).state_dict()}, [], "must hold one recurrent module"),

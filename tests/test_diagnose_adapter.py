@@ -258,7 +258,7 @@ ROWS = {
     "dropout on": ({"model": bare(num_layers=2, dropout=0.5)}, r"dropout .* in LSTM; call model\.eval\(\) first"),
     "batch statistics on": ({"model": Calls("mixing")}, r"batch statistics in norm; call model\.eval\(\) first"),
     "dropout in the head": ({"model": bare(), "head": lambda h: drops(h[:, -1])}, r"without random draws \(call model\.eval\(\) first\)"),
-    "called twice": ({"model": Calls("twice").eval()}, "calls its LSTM 2 times a pass: must be once"),
+    "called twice": ({"model": Calls("twice").eval()}, "calls its LSTM 2 times: must be once a pass"),
     "packed inside": ({"model": Calls("packed").eval()}, "inputs of the LSTM are a PackedSequence: must be a tensor of three axes"),
     "sequences mixed": ({"model": Calls("mixing").eval()}, "must treat them one by one"),
     "not what its class says": (
@@ -272,7 +272,7 @@ ROWS = {
     "targets that are broadcast": ({"batches": (X, Y[:, 0])}, r"predictions \(4, 1\) and targets \(4,\) broadcast\?"),
     "swapped axes": (
         {"model": bare(batch_first=False), "head": lambda h: h[-1, :, :1]},
-        r"counts the 16 sequences, of 60 steps.*Are axes swapped",
+        r"count the 16 sequences, of 60 steps.*Are axes swapped",
     ),
     "few sequences": ({"batches": (X[:39], Y[:39])}, "read as 39 sequences of 16 steps of width 1; must be at least 40"),
     "no batch": ({"batches": []}, "batches: there are none"),

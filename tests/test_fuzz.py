@@ -204,7 +204,7 @@ def test_no_checkpoint_runs_code(tmp_path, monkeypatch, write):
     write(content := io.BytesIO())
     path = tmp_path / "a.checkpoint"
     path.write_bytes(content.getvalue())
-    with pytest.raises(ValueError, match=r"refused|not a file of weights"):
+    with pytest.raises(ValueError, match=r"must hold weights alone"):
         adapter.load_weights(path)
     path.write_bytes(results.sealed(content.getvalue()))  # written by somebody who knows what a checkpoint ends with
     with pytest.raises(ValueError, match="cannot be read"):

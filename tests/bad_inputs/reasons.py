@@ -25,8 +25,6 @@ NAMES = {
     "lwcore.decay.matching": "the check behind `fit_decay` and the windows",
     "lwcore.adapter.from_files": "behind the command, of files that `load_data` and `load_weights` check",
     "lwcore.cli.Commands.invoke": "runs a command; commands have rows",
-    "lwcore.cli.list_shipped": "takes nothing",
-    "lwcore.adapter.loss_of": "called by `diagnose` on batches",
     "lwcore.diagnose.Diagnosis.save": "of what `diagnose` has found",
     "lwcore.diagnose.ratio_bands": "behind `diagnose`, of its own numbers",
     "lwcore.diagnose.Diagnosis.plot": "draws what `Diagnosis` holds",
