@@ -1,4 +1,4 @@
-"""The progress bar that long computations share."""
+"""The progress bar of long computations."""
 
 from __future__ import annotations
 
@@ -7,27 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 
 @contextmanager
 def bar(title: str, total: int, unit: str, *, show: bool = True) -> Iterator[Callable[[int], None]]:
-    """Draw a bar on standard error, in a notebook in the cell's output.
-
-    Args:
-        title: What is going on.
-        total: How many there are to do.
-        unit: Of what.
-        show: Whether to draw anything.
-
-    Yields:
-        A function to be called with the number just done.
-    """
-    # Under a Jupyter kernel rich would ask for widgets, and the book takes anything on standard error for a fault: plain text on
-    # standard output.
-    kernel = "ipykernel" in sys.modules
+    """Bar on standard error, in a notebook in the cell's output; called with the number done."""
+    kernel = "ipykernel" in sys.modules  # where rich would ask for widgets
     console = Console(stderr=not kernel, force_jupyter=False, force_terminal=kernel or None)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not show) as drawn:
-        task = drawn.add_task(title, total=total)
-        yield lambda done: drawn.advance(task, done)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TextColumn(unit))
+    with Progress(*columns, console=console, disable=not show) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda done: progress.advance(task, done)

@@ -68,7 +68,7 @@ def test_unreadable_files_have_lines():
     assert any("unreadable" in line.label for line in LINES)
 
 
-@pytest.mark.parametrize("command", ["run", "sweep", "show"])  # the others load much before they answer
+@pytest.mark.parametrize("command", ["run", "show"])  # the others load much before they answer
 def test_a_bad_command_ends_so_in_a_process_of_its_own(command, here):
     line = next(one for one in LINES if one.arguments[0] == command and len(one.arguments) > 1)
     before = tree(here)

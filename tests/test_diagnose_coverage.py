@@ -8,9 +8,8 @@ import torch
 from scipy import stats
 from torch import nn
 
-from lwcore.diagnose import diagnose
-from lwcore.diagnose.adapter import Subject
-from lwcore.diagnose.run import LEVEL, ratio_bands, required
+from lwcore.adapter import Adapter
+from lwcore.diagnose import LEVEL, diagnose, ratio_bands, required
 from lwcore.gradient import transported
 from lwcore.window import learnability_window
 from tests.networks import draw
@@ -27,10 +26,10 @@ class Population:
         self.head = lambda outputs: head(outputs[:, -1])
         self.inputs = draw(POOL, LENGTH, 1, seed=1)
         self.targets = self.inputs[:, -4] + 0.7 * self.inputs[:, -6]
-        subject = Subject(self.module, self.head, None, (self.inputs[:40], self.targets[:40]))
+        adapter = Adapter(self.module, (self.inputs[:40], self.targets[:40]), self.head)
         parts, wholes = [], []
         for some in zip(self.inputs.split(2000), self.targets.split(2000), strict=True):
-            trace, delta = subject.read(*some)
+            trace, delta = adapter.read(*some)
             rows = transported(trace, delta, LAGS, LENGTH - 1)
             parts.append(torch.stack([trace.gathered_each(r, slice(LENGTH - 1 - lag, LENGTH - lag)) for lag, r in rows], 1))
             wholes.append(trace.gathered_each(trace.backpropagate(delta)))
@@ -82,4 +81,4 @@ def test_intervals_hold_the_truth_along_the_directions_found_and_not_along_the_b
         windows += bool(((surely <= truly) & (truly <= perhaps)).all())
     assert stats.binomtest(along, REPEATS, 0.93, alternative="less").pvalue > 1e-3  # measured in longer runs: 0.92 to 0.96
     assert windows >= along
-    assert stats.binomtest(along_the_best, REPEATS, 0.9, alternative="less").pvalue < 1e-6  # so the docstrings say: not of these
+    assert stats.binomtest(along_the_best, REPEATS, 0.9, alternative="less").pvalue < 1e-6  # so the docstring says: not of these

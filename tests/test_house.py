@@ -93,7 +93,7 @@ def test_wheel_ships_types_configurations_and_the_command(tmp_path):
     assert {path.relative_to(ROOT).as_posix() for path in ROOT.glob("lwcore/**/*") if path.suffix in (".py", ".toml", ".typed")} <= shipped
     assert {"lwcore/py.typed", "lwcore/configs/quick.toml"} <= shipped
     assert not any(name.startswith(("tests/", "book/")) for name in shipped)
-    assert "lw = lwcore.entry:main" in wheel.read(f"lwcore-{PROJECT['version']}.dist-info/entry_points.txt").decode()
+    assert "lw = lwcore.cli:app" in wheel.read(f"lwcore-{PROJECT['version']}.dist-info/entry_points.txt").decode()
 
 
 def test_names_on_the_notation_page_are_those_of_the_code():

@@ -55,13 +55,7 @@ def smoke(before: str, after: str) -> bytes:
 # A configuration each, and what must be said of it.
 TOML = {
     "unknown-key": (smoke("[task]", "[task]\nspeed = 3"), r"task\.speed: .*not permitted \(given: 3\)$"),
-    "misspelt-key": (smoke("[task]", "[task]\nlenght = 3"), r"task\.lenght: .*\(given: 3\); did you mean task\.length\?$"),
-    "misspelt-section": (smoke("[training]", "[trainning]"), r"trainning: .*not permitted; did you mean training\?$"),
-    "key-of-another-section": (b"steps = 3\n" + SMOKE.encode(), r"steps: .*\(given: 3\); did you mean training\.steps\?$"),
-    "key-of-two-others": (
-        smoke("[task]", "[task]\nsequence = 3"),
-        r"task\.sequence: .*did you mean training\.sequences or diagnostics\.sequences\?$",
-    ),
+    "misspelt-key": (smoke("[task]", "[task]\nlenght = 3"), r"task\.lenght: .*\(given: 3\)"),
     "unknown-section": (SMOKE.encode() + b"\n[magic]\n", "magic: .*not permitted"),
     "missing-section": (SMOKE.partition("[diagnostics]")[0].encode(), "diagnostics: Field required"),
     "duplicate-key": (smoke("[task]", "[task]\nnoise = 0.1\nnoise = 0.2"), "not valid TOML .*overwrite"),
@@ -71,7 +65,7 @@ TOML = {
     "deep-arrays": (b"a = " + b"[" * 20_000, "deep-arrays.toml.*not valid TOML \\(.*recursion"),
     "huge-integer": (smoke("steps = 30", f"steps = {'9' * 5000}"), "huge-integer.toml.*not valid TOML \\(Exceeds the limit"),
     "seed-beyond-64-bits": (smoke("seeds = [1, 2]", f"seeds = [{2**63}]"), rf"seeds\.0: .*less than.*{2**63}"),
-    "negative-seed": (smoke("seeds = [1, 2]", "seeds = [-1]"), r"toml: seeds\.0: [^:]*greater than or equal to 0 \(given: -1\)$"),
+    "negative-seed": (smoke("seeds = [1, 2]", "seeds = [-1]"), r"^seeds\.0: [^:]*greater than or equal to 0 \(given: -1\)$"),
     "no-seeds": (smoke("seeds = [1, 2]", "seeds = []"), "seeds: .*at least 1 item"),
     "seed-twice": (smoke("seeds = [1, 2]", "seeds = [1, 1]"), r"seeds: .*must not name anything twice \(given: \[1, 1\]\)"),
     "rate-with-unit": (
@@ -84,7 +78,7 @@ TOML = {
     "models-unknown": (smoke("models = [", 'models = ["RNN", '), r"models\.0: .*'ConstGate'.*\(given: 'RNN'\)"),
     "lags-fall": (
         smoke("[task]\n", "[task]\nlags = [3, 1]\n").replace(b"\nlags = [2, 5]", b""),
-        r"task\.lags: .*must be strictly increasing|not valid TOML",
+        r"task\.lags: .*must be strictly increasing|overwrite",
     ),
     **{
         f"name-{what}": (smoke('name = "smoke"', f"name = {name}"), "name: .*(pattern|at most 100|valid string)")
@@ -119,23 +113,22 @@ SWEEPS = {
     ),
     "misspelt-label": (
         b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlable = 1\nchanges = {}\n',
-        r"axes\.a\.0\.lable: .*did you mean axes\.a\.0\.label\?$",
+        r"axes\.a\.0\.lable: Extra",
     ),
     "misspelt-measured": (
         b'name = "a"\ndescription = ""\nbase = "smoke"\nmesured = true\n[[axes.a]]\nlabel = 1\nchanges = {}\n',
-        r"mesured: .*did you mean measured\?$",
+        r"mesured: Extra",
     ),
     "misspelt-change": (
         b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlabel = 1\nchanges = {task = {lenght = 30}}\n',
-        r"task\.lenght: .*did you mean task\.length\?$",
+        r"task\.lenght: Extra",
     ),
     "label-as-list": (b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlabel = [1]\nchanges = {}\n', "label.*valid"),
 }
 
 ROOT = os.geteuid() == 0  # to whom every file is readable
 LINES = [
-    *(line(f"run {{here}}/{name}.toml --directory {{here}}/out", f"{name}.toml", says) for name, (_, says) in TOML.items()),
-    *(line(f"sweep {{here}}/{name}.toml --directory {{here}}/out", says) for name, (_, says) in SWEEPS.items()),
+    *(line(f"run {{here}}/{name}.toml --directory {{here}}/out", says) for name, (_, says) in (TOML | SWEEPS).items()),
     line("run", "Missing argument"),
     line("run nonsense", "name = 'nonsense': must be one of"),
     line("run ../configs/smoke", r"name = '\.\./configs/smoke': must be one of"),
@@ -143,22 +136,13 @@ LINES = [
     line("run {here}/folder.toml", "path = .*folder.toml': must be a file"),
     line("run {here}/pipe.toml", "path = .*pipe.toml': must be a file"),
     line("run {here}/dangling.toml", "No such file.*dangling.toml"),
-    line("run {here}/text.txt", "must be one of .*or the path of a TOML file"),
-    line("run {here}/spectra-as-run.toml", "base: .*not permitted", "models: Field required"),
-    line("run smoke --seeds x", "--seeds.*valid integer"),
-    line("run smoke --seeds -1 --directory {here}/out", r"seeds\.0: .*greater than or equal to 0 \(given: -1\)"),
-    line(f"run smoke --seeds {2**63} --directory {{here}}/out", "seeds"),
+    line("run {here}/text.txt", "must be one of"),
     line("run smoke --executor moon", "--executor.*'moon'.*'here'"),
     line("run smoke --speed 3", "No such option.*--speed"),
     line("run smoke --directory {here}/text.txt", "^directory = '.*text.txt': must be a folder"),
     line("run smoke --no-resume --directory {here}/text.txt", "^directory = '.*text.txt': must be a folder"),
     line("run smoke --directory {here}/text.txt/below", "^directory = '.*below': must be a folder"),
     line("run smoke --directory {here}/dangling.nc", "^directory = '.*dangling.nc': must be a folder"),
-    line("sweep nonsense", "name = 'nonsense': must be one of"),
-    line("sweep smoke", "name = 'smoke': must be one of"),
-    line("sweep {here}/unknown-key.toml", "base: Field required"),
-    line("sweep {here}/folder.toml", "path = .*must be a file"),
-    line("sweep spectra --directory {here}/text.txt", "^directory = '.*text.txt': must be a folder"),
     line("show", "Missing argument"),
     line("show {here}/nothing.nc", "path = .*nothing.nc': there is no such result file"),
     line("show {here}", "path = .*there is no such result file"),
@@ -166,7 +150,6 @@ LINES = [
     line("show {here}/text.txt", "path = .*not a whole result file"),
     line("show {here}/empty.toml", "path = .*not a whole result file"),
     line("show {here}/plain.h5", "path = .*not a result of this package"),
-    line("show {here}/bare.nc", "path = .*bare.nc': (not a whole result|says no name)"),
     line("show {here}/damaged/smoke.nc", "path = .*not a whole result file"),
     line("diagnose", "Missing option"),
     line("diagnose --checkpoint {here}/nothing.pt --data {here}/data.npz", "checkpoint = .*nothing.pt': there is no such file"),
@@ -178,19 +161,20 @@ LINES = [
     line("diagnose --checkpoint {here}/weights.pt --data {here}/no-targets.npz", "data = .*must be an .npz file.*targets"),
     line("diagnose --checkpoint {here}/weights.pt --data {here}/text.npz", "data = .*must be numbers"),
     *(
-        line(f"diagnose --checkpoint {{here}}/{name} --data {{here}}/data.npz", f"checkpoint = .*{name}': not a file of weights")
+        line(f"diagnose --checkpoint {{here}}/{name} --data {{here}}/data.npz", f"checkpoint = .*{name}': must hold weights alone")
         for name in ("empty.toml", "text.txt", "missing-section.toml")
     ),
-    line("diagnose --checkpoint {here}/cut-off.pt --data {here}/data.npz", "checkpoint = .*cut-off.pt': not a file of weights \\(.+\\)"),
-    line("diagnose --checkpoint {here}/malicious.pt --data {here}/data.npz", "checkpoint = .*refused, it asks to run"),
-    line("diagnose --checkpoint {here}/malicious.pkl --data {here}/data.npz", "checkpoint = .*(refused|not a file of weights)"),
+    line("diagnose --checkpoint {here}/cut-off.pt --data {here}/data.npz", "checkpoint = .*cut-off.pt': must hold weights alone"),
+    line("diagnose --checkpoint {here}/malicious.pt --data {here}/data.npz", "checkpoint = .*must hold weights alone"),
+    line("diagnose --checkpoint {here}/malicious.pkl --data {here}/data.npz", "checkpoint = .*must hold weights alone"),
     line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --lags x", "lags = 'x': must be integers with commas"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --source moon", "--source.*'moon'"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --source moon", "source = 'moon'"),
     line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --nonlinearity moon", "nonlinearity = 'moon': must be one of"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --recurrent moon", "recurrent = 'moon': must be one of"),
-    line("claims --id nonsense", "id = 'nonsense': there is no such claim"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --recurrent moon", "No such option"),
+    line("claims --id nonsense", "id = 'nonsense': must be one of"),
     line("claims --directory {here}/nothing", "nothing"),
     line("claims --directory {here}/text.txt", "text.txt"),
+    line("claims --run --id gradient-is-a-sum-over-lags --directory {here}/text.txt", "File exists: '.*text.txt'"),
     line("claims --speed 3", "No such option.*--speed"),
     line("nonsense", "No such command 'nonsense'"),
     *(
@@ -200,11 +184,10 @@ LINES = [
     ),
 ]
 COMMANDS = {
-    "lwcore.cli.run_configuration": "run",
-    "lwcore.cli.run_sweep": "sweep",
-    "lwcore.cli.show_results": "show",
+    "lwcore.cli.run": "run",
+    "lwcore.cli.show": "show",
     "lwcore.cli.diagnose_network": "diagnose",
-    "lwcore.cli.show_claims": "claims",
+    "lwcore.cli.claims": "claims",
 }
 
 
@@ -212,7 +195,6 @@ def make_files(here: Path) -> None:
     """Make the files that the lines name."""
     for name, (content, _) in (TOML | SWEEPS).items():
         (here / f"{name}.toml").write_bytes(content)
-    (here / "spectra-as-run.toml").write_text(SPECTRA, encoding="utf-8")
     (here / "text.txt").write_text("a few words")
     (here / "folder.toml").mkdir()
     os.mkfifo(here / "pipe.toml")

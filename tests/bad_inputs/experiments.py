@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from book.chapters import controls, seeds
-from lwcore import adaptive, config, course, diagnose, experiment, inference, measure, results
-from lwcore.diagnose import checkpoint
+from lwcore import adapter, adaptive, config, course, diagnose, experiment, inference, measure, results
 from tests.bad_inputs.labelled import labelled
 from tests.bad_inputs.labelled import results as run
 from tests.bad_inputs.networks import FEW, NETWORK, SEQUENCES, TASK
@@ -164,9 +163,9 @@ DOORS = [
         seed=integer(0, 0),
         n_sequences=integer(1, 1),
     ),
-    Door(checkpoint.load_weights, {"path": "checkpoint"}, path=Argument("a.pt", MISSING)),
-    Door(checkpoint.load_data, {"path": "data"}, path=Argument("a.npz", MISSING)),
-    Door(checkpoint.network, weights=WEIGHTS, nonlinearity=word("tanh"), recurrent=Argument(None, (wrong("lstm"), wrong("")))),
+    Door(adapter.load_weights, {"path": "checkpoint"}, path=Argument("a.pt", MISSING)),
+    Door(adapter.load_data, {"path": "data"}, path=Argument("a.npz", MISSING)),
+    Door(adapter.rebuild, weights=WEIGHTS, nonlinearity=word("tanh")),
     Door(diagnose.Diagnosis.load, path=Argument("a.nc", MISSING)),
     Door(DIAGNOSIS.required, rate=word("variance")),
     Door(DIAGNOSIS.window, n_sequences=integer(1, 1), definition=word("supremum"), rate=word("variance")),
