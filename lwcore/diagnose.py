@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from lwcore import inference, results, stable
 from lwcore.adapter import Adapter, Function, Pair
 from lwcore.arguments import integer_in, lag_list, one_of, real_in
-from lwcore.bounds import sample_complexity
+from lwcore.detection import sample_complexity
 from lwcore.gradient import first_loss, lag_vectors, transported
 from lwcore.progress import bar
 from lwcore.trace import Trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from book.chapters import aggregation, modes
+from book.chapters import aggregation, lan, modes
 from lwcore import detection, window
 from lwcore.stable import SymmetricStable, fit, goodness_of_fit
 from tests.bad_inputs.rows import Bad, Door, array, generator, integer, lags, numbers, object_of, of_shape, real, shaped, word, wrong
@@ -72,9 +72,9 @@ DOORS = [
     Door(detection.necessary_sequences, shift=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR),
     Door(detection.kl_divergence, shift=array([1.0]), alpha=ALPHA, scale=positive(), n_sequences=positive(), statistic=word("mean")),
     Door(detection.lan_divergence, shift=array([1.0]), alpha=ALPHA, scale=positive(), n_sequences=positive(), rate=RATE),
-    Door(detection.lan_range, alpha=ALPHA, tolerance=real(0.05, "(0, 1)")),
+    Door(lan.lan_range, alpha=ALPHA, tolerance=real(0.05, "(0, 1)")),
     Door(
-        detection.lan_expansions,
+        lan.lan_expansions,
         alpha=ALPHA,
         n_sequences=integer(10, 1),
         rng=generator(),
