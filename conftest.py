@@ -1,9 +1,11 @@
-"""Text notebooks as tests: every code cell is one test, and cells tagged ``nbval-check-output`` must print what was recorded.
+"""Text notebooks as tests: every code cell is one, and outputs with a reference are compared.
 
-nbval alone reads ``.ipynb`` only, and compares nothing where a notebook stores no outputs. Here the notebook is MyST text. It is executed
-only if neither the book's build nor an earlier test has left its outputs (``book/_ext/executed.py``); nbval compares them with those in
-``tests/reference_outputs/<notebook>.json``, keyed by a hash of the cell's source: an edited cell has no reference until ``make
-references`` records one, and a checked cell without a reference fails.
+nbval alone reads ``.ipynb`` only, and compares nothing where a notebook stores no outputs. Here the
+notebook is MyST text. It is executed only if neither the book's build nor an earlier test has left
+its outputs (``book/_ext/executed.py``); nbval compares them with those in
+``tests/reference_outputs/<notebook>.json``, keyed by a hash of the cell's source: an edited cell
+has no reference until ``make references`` records one, and a checked cell without a reference
+fails.
 
 The profiles of Hypothesis, which the property tests run under, are set here as well.
 """
@@ -24,10 +26,11 @@ from nbval.plugin import IPyNbCell, IPyNbFile, coalesce_streams, find_metadata_t
 sys.path.insert(0, str(Path(__file__).parent / "book" / "_ext"))
 import executed
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads stall on small matrices, many times over
+# two threads stall on small matrices, many times over
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# "fast" tries the same few examples on every run, "few" still fewer (`make check`), "deep" many new ones. None takes a verdict from the
-# clock, as machines are shared.
+# "fast" tries the same few examples on every run, "few" still fewer (`make check`), "deep" many new
+# ones. None takes a verdict from the clock, as machines are shared.
 hypothesis.settings.register_profile("fast", max_examples=25, derandomize=True, deadline=None)
 hypothesis.settings.register_profile("few", max_examples=8, derandomize=True, deadline=None)
 hypothesis.settings.register_profile("deep", max_examples=1000, deadline=None, print_blob=True)
@@ -36,17 +39,29 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 REFERENCES = Path(__file__).parent / "tests" / "reference_outputs"
 LONGEST = [
     f"tests/{name}.py"
-    for name in ("pages/test_pages", "test_style", "test_claims", "pages/test_browser", "pages/test_pdf", "test_stable_fits", "test_bounds")
+    for name in (
+        "pages/test_pages",
+        "test_style",
+        "test_claims",
+        "pages/test_browser",
+        "pages/test_pdf",
+        "test_stable_fits",
+        "test_bounds",
+    )
 ]
 
 
 def pytest_addoption(parser):
     """Add the option that records instead of comparing."""
-    parser.addoption("--refresh-references", action="store_true", help="record the outputs of checked notebook cells")
+    parser.addoption(
+        "--refresh-references",
+        action="store_true",
+        help="record the outputs of checked notebook cells",
+    )
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the longest files: of two processes, neither is to be at one when the other has nothing left to do."""
+    """Begin with the longest files, so that no process has nothing left to do while another has."""
     place = {name: k for k, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(place)))
 
@@ -73,15 +88,22 @@ class TextNotebook(IPyNbFile):
     def collect(self):
         """Give one test for each code cell."""
         self.nb = executed.read(self.path)
-        recorded = json.loads(self.reference_path.read_text()) if self.reference_path.exists() else {}
+        recorded = (
+            json.loads(self.reference_path.read_text()) if self.reference_path.exists() else {}
+        )
         self.records = {}
         self.skip_compare += ("image/svg+xml",)  # pictures are not compared, whatever their format
         code_cells = [cell for cell in self.nb.cells if cell.cell_type == "code"]
         for number, cell in enumerate(code_cells):
             options = defaultdict(bool, find_metadata_tags(cell.metadata))
-            cell.execution_count = 1  # nbval takes a cell without a count for one that was never run, and compares nothing
-            cell.outputs = [nbformat.from_dict(output) for output in recorded.get(source_hash(cell), [])]
-            test = TextNotebookCell.from_parent(self, name=f"Cell {number}", cell_num=number, cell=cell, options=options)
+            # nbval takes a cell without a count for one that was never run, and compares nothing
+            cell.execution_count = 1
+            cell.outputs = [
+                nbformat.from_dict(output) for output in recorded.get(source_hash(cell), [])
+            ]
+            test = TextNotebookCell.from_parent(
+                self, name=f"Cell {number}", cell_num=number, cell=cell, options=options
+            )
             test.has_reference = options["check"] and source_hash(cell) in recorded
             if test.has_reference:
                 self.records[source_hash(cell)] = cell.outputs
@@ -100,7 +122,9 @@ class TextNotebook(IPyNbFile):
         if self.config.option.refresh_references:
             self.reference_path.unlink(missing_ok=True)
             if self.records:
-                self.reference_path.write_text(json.dumps(self.records, indent=1, ensure_ascii=False) + "\n")
+                self.reference_path.write_text(
+                    json.dumps(self.records, indent=1, ensure_ascii=False) + "\n"
+                )
 
 
 class TextNotebookCell(IPyNbCell):
@@ -112,15 +136,22 @@ class TextNotebookCell(IPyNbCell):
         self.test_outputs = coalesce_streams(outcome.outputs)
         for output in self.test_outputs:
             if output.output_type == "error":
-                self.raise_cell_error("Cell execution caused an exception", "\n".join(["", *output.traceback]))
+                self.raise_cell_error(
+                    "Cell execution caused an exception", "\n".join(["", *output.traceback])
+                )
         if outcome.execution_count is None:
             self.raise_cell_error("This cell was not run: one above it failed")
         if not self.options["check"]:
             return
         if self.config.option.refresh_references:
-            self.parent.records[source_hash(self.cell)] = [self.without_images(output) for output in self.test_outputs]
+            self.parent.records[source_hash(self.cell)] = [
+                self.without_images(output) for output in self.test_outputs
+            ]
         elif not self.has_reference:
-            self.raise_cell_error("This cell is to be checked, but no output was recorded for it: run 'make references'")
+            self.raise_cell_error(
+                "This cell is to be checked, but no output was recorded for it: run 'make "
+                "references'"
+            )
         elif not self.compare_outputs(self.test_outputs, coalesce_streams(self.cell.outputs)):
             self.raise_cell_error("Cell outputs differ", "\n".join(self.comparison_traceback))
 
@@ -131,8 +162,18 @@ class TextNotebookCell(IPyNbCell):
     def without_images(self, output):
         """Drop what is never compared from a recorded output."""
         if "data" in output:
-            output = output | {"data": {kind: value for kind, value in output["data"].items() if not kind.startswith("image/")}}
-        return {key: value for key, value in output.items() if key not in ("metadata", "execution_count")}
+            output = output | {
+                "data": {
+                    kind: value
+                    for kind, value in output["data"].items()
+                    if not kind.startswith("image/")
+                }
+            }
+        return {
+            key: value
+            for key, value in output.items()
+            if key not in ("metadata", "execution_count")
+        }
 
 
 def source_hash(cell):

@@ -1,7 +1,9 @@
-"""This revision beside an earlier one, in one run: training steps, exact diagonals, and first order with the statistic.
+"""This revision beside an earlier one, in one run: training steps, exact diagonals, and first order
+with the statistic.
 
-``python -m benchmarks.beside [REVISION]``, by default 48216a8. The earlier package is taken out of git into a folder of its own, and
-imported by a second process with its own benchmarks, which make contestants by the same names; it works only while this one waits.
+``python -m benchmarks.beside [REVISION]``, by default 48216a8. The earlier package is taken out of
+git into a folder of its own, and imported by a second process with its own benchmarks, which make
+contestants by the same names; it works only while this one waits.
 """
 
 from __future__ import annotations
@@ -48,13 +50,18 @@ for line in sys.stdin:
 
 @contextmanager
 def earlier(revision: str) -> Iterator[Callable[[str], Task]]:
-    """Give a function that makes contestants of an earlier revision, from expressions over its benchmarks `steps` and `transport`."""
+    """Give a function that makes contestants of an earlier revision, from expressions over its
+    benchmarks `steps` and `transport`."""
     with tempfile.TemporaryDirectory() as folder:
-        packed = subprocess.run(["git", "archive", revision, "lwcore", "benchmarks"], check=True, capture_output=True).stdout
+        packed = subprocess.run(
+            ["git", "archive", revision, "lwcore", "benchmarks"], check=True, capture_output=True
+        ).stdout
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")
         command = [sys.executable, "-c", SERVER]
-        with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
             numbers = itertools.count()
 
             def ask(line: str) -> None:
@@ -74,15 +81,28 @@ def step(cell: Callable[[int, int], Cell], shape: steps.Shape) -> Task:
     return steps.step_of(cell(*shape[2:]), shape)
 
 
-def contestants(kind: str, cell: Callable[[int, int], Cell]) -> Iterator[tuple[str, int, Callable[[], Task], str]]:
-    """Name what is timed of a cell, with the number of rounds, a function that makes ours, and an expression that makes theirs."""
+def contestants(
+    kind: str, cell: Callable[[int, int], Cell]
+) -> Iterator[tuple[str, int, Callable[[], Task], str]]:
+    """Name what is timed of a cell, with the number of rounds, a function that makes ours, and an
+    expression that makes theirs."""
     for name, (shape, rounds) in steps.SHAPES.items():
         *_, inputs, hidden = shape
         ours = functools.partial(step, cell, shape)
-        yield f"training step, {name}", rounds, ours, f"steps.step_of(steps.CELLS[{kind!r}]({inputs}, {hidden}), {shape})"
+        yield (
+            f"training step, {name}",
+            rounds,
+            ours,
+            f"steps.step_of(steps.CELLS[{kind!r}]({inputs}, {hidden}), {shape})",
+        )
     exact = f"transport.exact({kind!r}, 64, {LAGS})['exact']"
     yield "exact diagonals", 1, lambda: transport.exact(kind, 64, LAGS)["exact"], exact
-    yield "first order and statistic", 5, lambda: transport.first(kind), f"transport.first({kind!r})"
+    yield (
+        "first order and statistic",
+        5,
+        lambda: transport.first(kind),
+        f"transport.first({kind!r})",
+    )
 
 
 def main(revision: str = "48216a8") -> None:
@@ -90,12 +110,15 @@ def main(revision: str = "48216a8") -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     keep_freed_memory()
-    table = Table("cell", "what", "now, ms", f"{revision}, ms", "now over then", box=None, header_style="bold")
+    table = Table(
+        "cell", "what", "now, ms", f"{revision}, ms", "now over then", box=None, header_style="bold"
+    )
     measured = []
     with earlier(revision) as make:
         for kind, cell in steps.CELLS.items():
             for what, rounds, ours, theirs in contestants(kind, cell):
-                # One at a time, from fresh memory: what others leave behind decides whether large arrays are mapped anew at every step.
+                # One at a time, from fresh memory: what others leave behind decides whether large
+                # arrays are mapped anew at every step.
                 tasks = {"now": ours(), "then": make(theirs)}
                 for _ in range(min(3, rounds)):
                     alternate(tasks, 0)

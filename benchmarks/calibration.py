@@ -1,4 +1,5 @@
-"""How often windows are wrong: rules of detection on drawn numbers, and on networks whose error is noise (``make calibration``)."""
+"""How often windows are wrong: rules of detection on drawn numbers, and on networks whose error is
+noise (``make calibration``)."""
 
 from __future__ import annotations
 
@@ -25,14 +26,27 @@ NETWORK_TRIALS = {64: 400, 256: 100}  # of the same numbers, taken together othe
 
 def drawn() -> xr.Dataset:
     """Count on numbers drawn from stable laws."""
-    settings = DiagnosticSettings(sequences=32, lags=(1,), ends=1, directions=1, orders=("exact",), significance=SIGNIFICANCE, budgets=(1,))
+    settings = DiagnosticSettings(
+        sequences=32,
+        lags=(1,),
+        ends=1,
+        directions=1,
+        orders=("exact",),
+        significance=SIGNIFICANCE,
+        budgets=(1,),
+    )
     cases = [(truth, alpha, n) for truth in TRUTHS for alpha in ALPHAS for n in SIZES]
     parts = []
     for number, (truth, alpha, n) in enumerate(track(cases, "drawn numbers")):
         rng = np.random.default_rng([number, 20])
         true_window = sum(x >= 1 for x in TRUTHS[truth])
-        batches = [counts(draw(alpha, n, AT_ONCE, rng, TRUTHS[truth]), settings, true_window) for _ in range(TRIALS // AT_ONCE)]
-        parts.append(sum(batches[1:], batches[0]).expand_dims(truth=[truth], alpha=[alpha], n_sequences=[n]))
+        batches = [
+            counts(draw(alpha, n, AT_ONCE, rng, TRUTHS[truth]), settings, true_window)
+            for _ in range(TRIALS // AT_ONCE)
+        ]
+        parts.append(
+            sum(batches[1:], batches[0]).expand_dims(truth=[truth], alpha=[alpha], n_sequences=[n])
+        )
     return xr.combine_by_coords(parts, combine_attrs="drop").assign_attrs(trials=TRIALS)  # type: ignore[union-attr, return-value]
 
 
@@ -40,15 +54,24 @@ def networks() -> xr.Dataset:
     """Count on trained networks whose error is replaced by noise."""
     most = max(n * trials for n, trials in NETWORK_TRIALS.items())
     models = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
-    config = Config.named("quick").but(models=models, seeds=(212,), diagnostics={"sequences": 2 * most, "significance": SIGNIFICANCE})
+    config = Config.named("quick").but(
+        models=models,
+        seeds=(212,),
+        diagnostics={"sequences": 2 * most, "significance": SIGNIFICANCE},
+    )
     parts = []
     for (model, seed), network in track(experiment.networks(config).items(), "networks"):
         fresh = experiment.fresh_sequences(config, seed)
         observed = observe(network, fresh, config.diagnostics, seed).sel(source="noise", drop=True)
         for n, trials in NETWORK_TRIALS.items():
-            regrouped = observed.isel(sequence=slice(n * trials)).coarsen(sequence=n).construct(sequence=("trial", "sequence"))
+            regrouped = (
+                observed.isel(sequence=slice(n * trials))
+                .coarsen(sequence=n)
+                .construct(sequence=("trial", "sequence"))
+            )
             batches = [
-                counts(regrouped.isel(trial=slice(start, start + AT_ONCE)), config.diagnostics) for start in range(0, trials, AT_ONCE)
+                counts(regrouped.isel(trial=slice(start, start + AT_ONCE)), config.diagnostics)
+                for start in range(0, trials, AT_ONCE)
             ]
             counted = sum(batches[1:], batches[0]).assign(trials=trials)
             parts.append(counted.expand_dims(model=[model], n_sequences=[n]))
@@ -60,7 +83,11 @@ def main() -> None:
     """Measure and record."""
     for name, measure in {"calibration": drawn, "calibration-networks": networks}.items():
         data = measure()
-        made = {"name": name, "significance": SIGNIFICANCE, "fingerprint": name} | results.environment()
+        made = {
+            "name": name,
+            "significance": SIGNIFICANCE,
+            "fingerprint": name,
+        } | results.environment()
         results.save(data.assign_attrs(data.attrs | made), FOLDER / f"{name}.nc")
 
 

@@ -1,8 +1,10 @@
-"""What a member costs and what travels for it: processor time of training and measuring, bytes there and back, and Dask's own share.
+"""What a member costs and what travels for it: processor time of training and measuring, bytes
+there and back, and Dask's own share.
 
-Run with ``python -m benchmarks.distribution``; some two minutes. Times are of the processor, one thread. A member of ``paper-v6`` is put
-together from parts that can be measured: training steps with an eighth of its batch, and diagnostics of a few of its sequences, for the
-cheapest cell and the dearest.
+Run with ``python -m benchmarks.distribution``; some two minutes. Times are of the processor, one
+thread. A member of ``paper-v6`` is put together from parts that can be measured: training steps
+with an eighth of its batch, and diagnostics of a few of its sequences, for the cheapest cell and
+the dearest.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def of_dask() -> dict[str, float]:
 
 
 def member(config: Config, model: str) -> tuple[float, dict[str, int]]:
-    """Do a member: processor seconds, and bytes of the job, of what comes back, of the stored member and of its last checkpoint."""
+    """Do a member: processor seconds, and bytes of the job, of what comes back, of the stored
+    member and of its last checkpoint."""
     with tempfile.TemporaryDirectory() as room:
         one, folder = config.but(models=(model,), seeds=config.seeds[:1]), Path(room)
         job = (one, model, config.seeds[0], folder)
@@ -52,12 +55,18 @@ def member(config: Config, model: str) -> tuple[float, dict[str, int]]:
         data = experiment.run_member(*job)
         spent = time.process_time() - start
         (stored,) = [path.stat().st_size for path in folder.iterdir()]
-    return spent, {"job": len(pickle.dumps((experiment.run_member, *job))), "back": len(pickle.dumps(data)), "stored": stored}
+    return spent, {
+        "job": len(pickle.dumps((experiment.run_member, *job))),
+        "back": len(pickle.dumps(data)),
+        "stored": stored,
+    }
 
 
 def checkpoint_bytes(config: Config, model: str) -> int:
     """Size of a checkpoint: weights, the optimiser's two moments, and the snapshots."""
-    network = experiment.networks(config.but(models=(model,), seeds=config.seeds[:1]), trained=False)[model, config.seeds[0]]
+    network = experiment.networks(
+        config.but(models=(model,), seeds=config.seeds[:1]), trained=False
+    )[model, config.seeds[0]]
     weights = sum(4 * p.numel() for p in network.parameters())
     return weights * (3 + len(config.training.snapshots))
 
@@ -70,30 +79,52 @@ def of_paper_v6() -> dict[str, Any]:
     for model in CELLS:
         steps = {}
         for count in (0, STEPS):
-            few = config.but(training={"sequences": 64, "batch_size": 64, "steps": count, "snapshots": ()})
+            few = config.but(
+                training={"sequences": 64, "batch_size": 64, "steps": count, "snapshots": ()}
+            )
             start = time.process_time()
             experiment.networks(few.but(models=(model,), seeds=config.seeds[:1]))
             steps[count] = time.process_time() - start
         step = share * (steps[STEPS] - steps[0]) / STEPS
-        few = config.but(training={"sequences": 1, "batch_size": 1, "steps": 0, "snapshots": ()}, diagnostics={"sequences": SEQUENCES})
+        few = config.but(
+            training={"sequences": 1, "batch_size": 1, "steps": 0, "snapshots": ()},
+            diagnostics={"sequences": SEQUENCES},
+        )
         look, size = member(few, model)
         sequence = look / SEQUENCES
         seconds = config.training.steps * step + config.diagnostics.sequences * sequence
-        parts[model] = {"step": step, "sequence": sequence, "seconds": seconds, "checkpoint": checkpoint_bytes(config, model), **size}
+        parts[model] = {
+            "step": step,
+            "sequence": sequence,
+            "seconds": seconds,
+            "checkpoint": checkpoint_bytes(config, model),
+            **size,
+        }
         Console().print(model, parts[model])
-    return {"members": len(config.members), "checkpoints": config.training.steps // config.training.checkpoint_every, "cells": parts}
+    return {
+        "members": len(config.members),
+        "checkpoints": config.training.steps // config.training.checkpoint_every,
+        "cells": parts,
+    }
 
 
 def main() -> None:
     """Measure, print and record."""
     torch.set_num_threads(1)
     quick = Config.named("quick")
-    member(quick, quick.models[0])  # the first one in a process reads compiled loops and builds tables
+    # the first one in a process reads compiled loops and builds tables
+    member(quick, quick.models[0])
     cells = {}
     for model in quick.models:
         seconds, size = member(quick, model)
         cells[model] = {"seconds": seconds, "checkpoint": checkpoint_bytes(quick, model), **size}
-    found = {"dask": of_dask(), "quick": {"checkpoints": quick.training.steps // quick.training.checkpoint_every, "cells": cells}}
+    found = {
+        "dask": of_dask(),
+        "quick": {
+            "checkpoints": quick.training.steps // quick.training.checkpoint_every,
+            "cells": cells,
+        },
+    }
     Console().print(found)
     Console().print(f"recorded in {record('distribution', found | {'paper-v6': of_paper_v6()})}")
 

@@ -1,8 +1,11 @@
-"""Time of the companion's gradients and kernels, on one thread: closed form against automatic differentiation, all in float64.
+"""Time of the companion's gradients and kernels, on one thread: closed form against automatic
+differentiation, all in float64.
 
-Run with ``python -m benchmarks.elman``; some twenty seconds. Only ratios within one run mean anything. All contestants give the derivative
-of every output F_t in every neuron's parameters, and are compared before they are timed. Automatic differentiation is tried in the ways
-open to it: backward from every output, each neuron by itself backward, and each neuron by itself forward, which suits few parameters best.
+Run with ``python -m benchmarks.elman``; some twenty seconds. Only ratios within one run mean
+anything. All contestants give the derivative of every output F_t in every neuron's parameters, and
+are compared before they are timed. Automatic differentiation is tried in the ways open to it:
+backward from every output, each neuron by itself backward, and each neuron by itself forward, which
+suits few parameters best.
 """
 
 from __future__ import annotations
@@ -34,8 +37,12 @@ def draw(n: int, length: int, dimension: int) -> Array:
 
 
 def contestants(network: ElmanNetwork, inputs: Array) -> dict[str, Callable[[], object]]:
-    """Make the contestants for one sequence, inputs of shape (1, T, d); all return shape (T, m, 1 + d)."""
-    parameters, sequence, weights = (torch.from_numpy(a) for a in (network.parameters, inputs[0], network.readout / network.width**0.5))
+    """Make the contestants for one sequence, inputs of shape (1, T, d); all return shape (T, m, 1 +
+    d)."""
+    parameters, sequence, weights = (
+        torch.from_numpy(a)
+        for a in (network.parameters, inputs[0], network.readout / network.width**0.5)
+    )
 
     def states(theta: Tensor) -> Tensor:
         """Run neurons, theta (..., 1 + d) -> (T, ...)."""
@@ -52,13 +59,21 @@ def contestants(network: ElmanNetwork, inputs: Array) -> dict[str, Callable[[], 
     picks = torch.eye(len(sequence), dtype=torch.float64)
     ways: dict[str, Callable[[], Tensor]] = {
         "jacrev": lambda: jacrev(outputs)(parameters),
-        "vmap(grad), outputs": lambda: vmap(lambda pick: grad(lambda theta: outputs(theta) @ pick)(parameters))(picks),
-        "vmap(jacrev), neurons": lambda: (vmap(jacrev(states))(parameters) * weights[:, None, None]).transpose(0, 1),
-        "vmap(jacfwd), neurons": lambda: (vmap(jacfwd(states))(parameters) * weights[:, None, None]).transpose(0, 1),
+        "vmap(grad), outputs": lambda: vmap(
+            lambda pick: grad(lambda theta: outputs(theta) @ pick)(parameters)
+        )(picks),
+        "vmap(jacrev), neurons": lambda: (
+            vmap(jacrev(states))(parameters) * weights[:, None, None]
+        ).transpose(0, 1),
+        "vmap(jacfwd), neurons": lambda: (
+            vmap(jacfwd(states))(parameters) * weights[:, None, None]
+        ).transpose(0, 1),
     }
     ours = output_gradients(network, inputs)[0]
     for name, way in ways.items():
-        np.testing.assert_allclose(way().detach().numpy(), ours, rtol=1e-9, atol=1e-14, err_msg=name)
+        np.testing.assert_allclose(
+            way().detach().numpy(), ours, rtol=1e-9, atol=1e-14, err_msg=name
+        )
     return {"closed form": lambda: output_gradients(network, inputs), **ways}
 
 
@@ -68,10 +83,19 @@ def main() -> None:
     rng, console = np.random.default_rng(0), Console(width=120)
     network = symmetric_initialisation(WIDTH, DIMENSION, 0.8, rng)
     gradients = medians(alternate(contestants(network, draw(1, LENGTH, DIMENSION)), ROUNDS))
-    shown = Table("gradients of all outputs", "median, ms", "over the closed form", box=None, header_style="bold")
+    shown = Table(
+        "gradients of all outputs",
+        "median, ms",
+        "over the closed form",
+        box=None,
+        header_style="bold",
+    )
     for name, taken in gradients.items():
         shown.add_row(name, f"{1e3 * taken:.1f}", f"{taken / gradients['closed form']:.1f}")
-    console.print(f"m = {WIDTH}, T = {LENGTH}, d = {DIMENSION}, one sequence, tanh, float64, one thread, median of {ROUNDS} rounds")
+    console.print(
+        f"m = {WIDTH}, T = {LENGTH}, d = {DIMENSION}, one sequence, tanh, float64, one thread, "
+        f"median of {ROUNDS} rounds"
+    )
     console.print(shown)
 
     inputs, flat = draw(10, 16, 3), draw(10, 16, 2)
@@ -81,11 +105,22 @@ def main() -> None:
         "limit, d = 2": lambda: limiting_kernel(flat, alpha=0.8),
     }
     kernels = medians(alternate(tasks, 3))
-    listed = Table("kernel, 10 × 10 sequences of 16 steps", "median, s", box=None, header_style="bold")
+    listed = Table(
+        "kernel, 10 × 10 sequences of 16 steps", "median, s", box=None, header_style="bold"
+    )
     for name, taken in kernels.items():
         listed.add_row(name, f"{taken:.2f}")
     console.print(listed)
-    path = record("elman", {"width": WIDTH, "length": LENGTH, "dimension": DIMENSION, "gradients": gradients, "kernels": kernels})
+    path = record(
+        "elman",
+        {
+            "width": WIDTH,
+            "length": LENGTH,
+            "dimension": DIMENSION,
+            "gradients": gradients,
+            "kernels": kernels,
+        },
+    )
     console.print(f"recorded in {path}")
 
 

@@ -1,8 +1,10 @@
-"""Time of fitting stable laws, on one thread: our maximum likelihood against SciPy's, and all columns of a run at once.
+"""Time of fitting stable laws, on one thread: our maximum likelihood against SciPy's, and all
+columns of a run at once.
 
-Run with ``python -m benchmarks.fits``. The first fit of a kind, which fills its tables, stands in a column of its own. Only ratios within
-one run mean anything. SciPy's fit takes half a minute or more and runs once; alpha and scale are free in it, skewness and location fixed.
-Ours fits the location as well.
+Run with ``python -m benchmarks.fits``. The first fit of a kind, which fills its tables, stands in a
+column of its own. Only ratios within one run mean anything. SciPy's fit takes half a minute or more
+and runs once; alpha and scale are free in it, skewness and location fixed. Ours fits the location
+as well.
 """
 
 from __future__ import annotations
@@ -39,19 +41,43 @@ def main() -> None:
     sample = SymmetricStable(ALPHA).sample(SAMPLES, rng)
     run = SymmetricStable(ALPHA).sample((LONG, COLUMNS), rng)
     contestants: dict[str, Callable[[], object]] = {"mle, 1 × 1000": lambda: fit(sample, "mle")}
-    contestants |= {f"{method}, 128 × 8000": functools.partial(fit, run, method) for method in ("mcculloch", "ecf")}
+    contestants |= {
+        f"{method}, 128 × 8000": functools.partial(fit, run, method)
+        for method in ("mcculloch", "ecf")
+    }
     first = {name: seconds(task) for name, task in contestants.items()}
-    median = {name: statistics.median(seconds(task) for _ in range(ROUNDS)) for name, task in contestants.items()}
+    median = {
+        name: statistics.median(seconds(task) for _ in range(ROUNDS))
+        for name, task in contestants.items()
+    }
     scipys = seconds(lambda: by_scipy(sample))
-    table = Table("fit", "first, ms", "median, ms", "SciPy over it", "over the first", box=None, header_style="bold")
+    table = Table(
+        "fit",
+        "first, ms",
+        "median, ms",
+        "SciPy over it",
+        "over the first",
+        box=None,
+        header_style="bold",
+    )
     for name, time_taken in median.items():
-        against = (f"{scipys / time_taken:.0f}", f"{scipys / first[name]:.0f}") if name.startswith("mle") else ("", "")
+        against = (
+            (f"{scipys / time_taken:.0f}", f"{scipys / first[name]:.0f}")
+            if name.startswith("mle")
+            else ("", "")
+        )
         table.add_row(name, f"{1e3 * first[name]:.1f}", f"{1e3 * time_taken:.1f}", *against)
     table.add_row("levy_stable.fit, 1 × 1000", f"{1e3 * scipys:.0f}")
     console = Console()
-    console.print(f"alpha = {ALPHA}, float64, one thread, scipy {scipy.__version__}, median of {ROUNDS} rounds, SciPy's fit once")
+    console.print(
+        f"alpha = {ALPHA}, float64, one thread, scipy {scipy.__version__}, median of {ROUNDS} "
+        "rounds, SciPy's fit once"
+    )
     console.print(table)
-    console.print(f"recorded in {record('fits', {'alpha': ALPHA, 'first': first, 'median': median, 'scipy': scipys})}")
+    console.print(
+        "recorded in "
+        f"{record('fits', {'alpha': ALPHA, 'first': first, 'median': median, 'scipy': scipys})}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""What the benchmarks share: rounds that alternate between contestants, and a record of each run for the book.
+"""What the benchmarks share: rounds that alternate between contestants, and a record of each run
+for the book.
 
-Only ratios within one run mean anything. Rounds alternate, so that a slow minute of the machine hits all contestants.
+Only ratios within one run mean anything. Rounds alternate, so that a slow minute of the machine
+hits all contestants.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ def seconds(task: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def alternate(contestants: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+def alternate(
+    contestants: Mapping[str, Callable[[], object]], rounds: int
+) -> dict[str, list[float]]:
     """Time all contestants, in seconds: one call each to warm up, then round by round."""
     for task in contestants.values():
         task()
@@ -61,7 +65,11 @@ def record(name: str, measured: Mapping[str, Any]) -> Path:
     Returns:
         The file.
     """
-    environment = results.environment() | {"threads": torch.get_num_threads(), "load": os.getloadavg()[0], "gemm_gflops": gemm_rate()}
+    environment = results.environment() | {
+        "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0],
+        "gemm_gflops": gemm_rate(),
+    }
     RECORDS.mkdir(parents=True, exist_ok=True)
     path = RECORDS / f"{name}.json"
     text = json.dumps({"environment": environment, **measured}, indent=1, ensure_ascii=False)

@@ -1,4 +1,5 @@
-"""A run killed again and again, and a reader beside it: the same bits, and was a part of a file ever to be seen?
+"""A run killed again and again, and a reader beside it: the same bits, and was a part of a file
+ever to be seen?
 
 Run with ``make interruptions``. Every attempt is a run in a process of its own, killed at a random
 moment or while it writes a file; the next attempt goes on from what it left. So that kills do fall
@@ -55,7 +56,8 @@ def attempt(folder: Path, writing: Synchronized[int]) -> None:
 
 
 def read_all(folder: Path, looks: Synchronized[int], faults: Synchronized[int]) -> None:
-    """Read every file that a reader can see, over and over; count those that were not whole, too."""
+    """Read every file that a reader can see, over and over; count those that were not whole,
+    too."""
     readers = {".nc": results.load, ".checkpoint": experiment.load_checkpoint}
     while True:
         time.sleep(0.002)
@@ -88,7 +90,9 @@ def interrupted(times: int, seed: int = 0) -> dict[str, int]:
             until = time.monotonic() + (rng.uniform(0, ATTEMPT) if counts["kills"] < times else 300)
             process = processes.Process(target=attempt, args=(folder, writing))
             process.start()
-            while process.is_alive() and (time.monotonic() < until or (inside and not writing.value)):
+            while process.is_alive() and (
+                time.monotonic() < until or (inside and not writing.value)
+            ):
                 time.sleep(0.0005)
             counts["inside a write"] += process.is_alive() and bool(writing.value)
             process.kill()
@@ -118,7 +122,10 @@ def together(times: int, seed: int = 0) -> dict[str, int]:
         wanted = result.read_bytes()
         for number in range(times):
             result.unlink()
-            pair = [processes.Process(target=attempt, args=(folder, processes.Value("i", 0))) for _ in range(2)]
+            pair = [
+                processes.Process(target=attempt, args=(folder, processes.Value("i", 0)))
+                for _ in range(2)
+            ]
             for process in pair:
                 process.start()
             if number % 2:

@@ -1,8 +1,10 @@
-"""Time of one training step, forward + backward + AdamW, on one thread: our cells against a loop over `step` and PyTorch's layers.
+"""Time of one training step, forward + backward + AdamW, on one thread: our cells against a loop
+over `step` and PyTorch's layers.
 
-Run with ``make bench``. The limit beside the ratio to `nn.LSTM` is 1.5 times the share of its recurrent matrices, at least a half. The
-share of the matrix-product rate compares a step with its matrix products alone, in the same shapes and on the same thread: those of the
-scan, of the way back, and of the weights.
+Run with ``make bench``. The limit beside the ratio to `nn.LSTM` is 1.5 times the share of its
+recurrent matrices, at least a half. The share of the matrix-product rate compares a step with its
+matrix products alone, in the same shapes and on the same thread: those of the scan, of the way
+back, and of the weights.
 """
 
 from __future__ import annotations
@@ -19,7 +21,11 @@ from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, SharedGate
 from lwcore.train import keep_freed_memory
 
 Shape = tuple[int, int, int, int]  # B, T, D, H
-SHAPES: dict[str, tuple[Shape, int]] = {"small": ((32, 256, 16, 64), 15), "large": ((128, 512, 16, 128), 9)}  # with the number of rounds
+# with the number of rounds
+SHAPES: dict[str, tuple[Shape, int]] = {
+    "small": ((32, 256, 16, 64), 15),
+    "large": ((128, 512, 16, 128), 9),
+}
 SWEEPS: dict[str, list[Shape]] = {
     "T": [(32, t, 16, 64) for t in (64, 128, 256, 512, 1024)],
     "B": [(b, 256, 16, 64) for b in (8, 16, 32, 64, 128)],
@@ -49,8 +55,11 @@ class TorchLayer(nn.Module):
         return states
 
 
-def step_of(layer: nn.Module, shape: Shape, scan: Callable[[Tensor], Tensor] | None = None) -> Callable[[], None]:
-    """Make a function that takes one training step of a layer with a linear readout, by another scan if there is one."""
+def step_of(
+    layer: nn.Module, shape: Shape, scan: Callable[[Tensor], Tensor] | None = None
+) -> Callable[[], None]:
+    """Make a function that takes one training step of a layer with a linear readout, by another
+    scan if there is one."""
     batch, steps, inputs_size, hidden = shape
     inputs, targets = torch.randn(batch, steps, inputs_size), torch.randn(batch, steps)
     readout = nn.Linear(hidden, 1)
@@ -65,7 +74,8 @@ def step_of(layer: nn.Module, shape: Shape, scan: Callable[[Tensor], Tensor] | N
 
 
 def loop_of(cell: Cell, shape: Shape) -> Callable[[], None]:
-    """Make one that runs a cell as one would first write it: a loop over its equations, differentiated by autograd."""
+    """Make one that runs a cell as one would first write it: a loop over its equations,
+    differentiated by autograd."""
     return step_of(cell, shape, cell.unrolled)
 
 
@@ -73,9 +83,20 @@ def products_of(matrices: int, shape: Shape) -> Callable[[], None]:
     """Make a function that does a step's matrix products and nothing else."""
     batch, steps, inputs_size, hidden = shape
     rows = matrices * hidden
-    state, weight, pre, back = torch.randn(batch, hidden), torch.randn(hidden, rows), torch.empty(batch, rows), torch.empty(batch, hidden)
-    inputs, states, adjoints = (torch.randn(batch * steps, size) for size in (inputs_size, hidden, rows))
-    drive, of_inputs, of_states = torch.empty(batch * steps, rows), torch.empty(rows, inputs_size), torch.empty(rows, hidden)
+    state, weight, pre, back = (
+        torch.randn(batch, hidden),
+        torch.randn(hidden, rows),
+        torch.empty(batch, rows),
+        torch.empty(batch, hidden),
+    )
+    inputs, states, adjoints = (
+        torch.randn(batch * steps, size) for size in (inputs_size, hidden, rows)
+    )
+    drive, of_inputs, of_states = (
+        torch.empty(batch * steps, rows),
+        torch.empty(rows, inputs_size),
+        torch.empty(rows, hidden),
+    )
     input_weight = torch.randn(inputs_size, rows)
 
     def step() -> None:
@@ -99,18 +120,33 @@ def compare(shape: Shape, rounds: int) -> dict[str, float]:
     """Time all contestants at one shape: median seconds by name."""
     *_, inputs_size, hidden = shape
     contestants = {kind: step_of(make(inputs_size, hidden), shape) for kind, make in CELLS.items()}
-    contestants |= {f"{kind}, naive loop": loop_of(make(inputs_size, hidden), shape) for kind, make in CELLS.items()}
+    contestants |= {
+        f"{kind}, naive loop": loop_of(make(inputs_size, hidden), shape)
+        for kind, make in CELLS.items()
+    }
     contestants |= {f"{kind}, products": products_of(MATRICES[kind], shape) for kind in CELLS}
     for layer in (nn.LSTM, nn.GRU):
-        contestants[f"nn.{layer.__name__}"] = step_of(TorchLayer(layer(inputs_size, hidden, batch_first=True)), shape)
+        contestants[f"nn.{layer.__name__}"] = step_of(
+            TorchLayer(layer(inputs_size, hidden, batch_first=True)), shape
+        )
     return medians(alternate(contestants, rounds))
 
 
 def table(name: str, shape: Shape, median: dict[str, float]) -> Table:
     """Lay out a comparison."""
     sizes = ", ".join(f"{letter} = {size}" for letter, size in zip("BTDH", shape, strict=True))
-    columns = ("one training step", "ms", "over nn.LSTM", "limit", "naive loop over it", "GFLOP/s", "share of products' rate")
-    result = Table(*columns, title=f"{name}: {sizes}, float32, one thread", box=None, header_style="bold")
+    columns = (
+        "one training step",
+        "ms",
+        "over nn.LSTM",
+        "limit",
+        "naive loop over it",
+        "GFLOP/s",
+        "share of products' rate",
+    )
+    result = Table(
+        *columns, title=f"{name}: {sizes}, float32, one thread", box=None, header_style="bold"
+    )
     for kind, matrices in MATRICES.items():
         taken = median[kind]
         result.add_row(
@@ -128,7 +164,8 @@ def table(name: str, shape: Shape, median: dict[str, float]) -> Table:
 
 
 def main() -> None:
-    """Time all contestants at both shapes and the cells over sweeps of the sizes; print and record."""
+    """Time all contestants at both shapes and the cells over sweeps of the sizes; print and
+    record."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     keep_freed_memory()  # as training does; it serves all contestants
@@ -140,8 +177,12 @@ def main() -> None:
     for size, sweep in SWEEPS.items():
         for shape in sweep:
             *_, inputs_size, hidden = shape
-            contestants = {kind: step_of(make(inputs_size, hidden), shape) for kind, make in CELLS.items()}
-            sweeps.append({"size": size, "shape": shape, "seconds": medians(alternate(contestants, 5))})
+            contestants = {
+                kind: step_of(make(inputs_size, hidden), shape) for kind, make in CELLS.items()
+            }
+            sweeps.append(
+                {"size": size, "shape": shape, "seconds": medians(alternate(contestants, 5))}
+            )
     console.print(f"recorded in {record('steps', {'shapes': shapes, 'sweeps': sweeps})}")
 
 

@@ -1,1 +1,2 @@
-"""The book's own Python: estimators of its chapters, the ledger of claims, and its charts. `lwcore` knows nothing of it."""
+"""The book's own Python: estimators of its chapters, the ledger of claims, and its charts. `lwcore`
+knows nothing of it."""

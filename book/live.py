@@ -1,7 +1,9 @@
-"""The book while it is edited: `make live` serves it on this machine, and writes a page anew seconds after its text was saved.
+"""The book while it is edited: `make live` serves it on this machine, and writes a page anew
+seconds after its text was saved.
 
-One Sphinx stays in memory, and with it all that `make book` reads at its start. A change of the package, of the book's extensions or of its
-settings takes a new one: the program starts itself again.
+One Sphinx stays in memory, and with it all that `make book` reads at its start. A change of the
+package, of the book's extensions or of its settings takes a new one: the program starts itself
+again.
 """
 
 import os
@@ -16,23 +18,49 @@ from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 ROOT = Path(__file__).parents[1]
 HTML = ROOT / "_build" / "html"
-TEXTS = ("notebooks/*.md", "book/*.md", "book/api/*.md", "book/results/*.nc", "book/_static/*", "book/_templates/**/*", "book/_toc.yml")
+TEXTS = (
+    "notebooks/*.md",
+    "book/*.md",
+    "book/api/*.md",
+    "book/results/*.nc",
+    "book/_static/*",
+    "book/_templates/**/*",
+    "book/_toc.yml",
+)
 CODE = ("lwcore/**/*.py", "book/_ext/*.py", "book/live.py", "_config.yml", "constraints.txt")
 
 
 def start():
-    """Make the Sphinx that `make book` makes, without its one step that looks at all the package's code for each page."""
-    settings = {"external_toc_path": str(ROOT / "book" / "_toc.yml"), "nitpicky": True, "latex_individualpages": False}
-    config, _ = get_final_config(user_yaml=ROOT / "_config.yml", cli_config=settings, sourcedir=ROOT)
-    app = Sphinx(ROOT, None, HTML, ROOT / "_build" / ".doctrees", "html", confoverrides=config, keep_going=True)
+    """Make the Sphinx that `make book` makes, without its one step that looks at all the package's
+    code for each page."""
+    settings = {
+        "external_toc_path": str(ROOT / "book" / "_toc.yml"),
+        "nitpicky": True,
+        "latex_individualpages": False,
+    }
+    config, _ = get_final_config(
+        user_yaml=ROOT / "_config.yml", cli_config=settings, sourcedir=ROOT
+    )
+    app = Sphinx(
+        ROOT,
+        None,
+        HTML,
+        ROOT / "_build" / ".doctrees",
+        "html",
+        confoverrides=config,
+        keep_going=True,
+    )
     pages = app.events.listeners["html-collect-pages"]
-    pages[:] = [listener for listener in pages if listener.handler.__module__ != "sphinx.ext.viewcode"]
+    pages[:] = [
+        listener for listener in pages if listener.handler.__module__ != "sphinx.ext.viewcode"
+    ]
     remember_trees(app)
     return app
 
 
 def remember_trees(app):
-    """Keep in memory the pages' trees that figures are numbered by: all are asked for after every edit."""
+    """Keep in memory the pages' trees that figures are numbered by: all are asked for after every
+    edit."""
     trees, read = {}, app.env.get_doctree
 
     def tree(name):
@@ -41,13 +69,20 @@ def remember_trees(app):
             trees[name] = stamp, read(name)
         return trees[name][1]
 
-    app.connect("env-get-updated", lambda app, env: setattr(env, "get_doctree", tree) or [], priority=0)
+    app.connect(
+        "env-get-updated", lambda app, env: setattr(env, "get_doctree", tree) or [], priority=0
+    )
     app.connect("env-get-updated", lambda app, env: delattr(env, "get_doctree") or [], priority=999)
 
 
 def write(app):
     """Write what has changed; scripts that one page brought are not for those of the next time."""
-    lists = app.builder._js_files, app.builder._css_files, app.registry.js_files, app.registry.css_files
+    lists = (
+        app.builder._js_files,
+        app.builder._css_files,
+        app.registry.js_files,
+        app.registry.css_files,
+    )
     before = [list(each) for each in lists]
     app.build()
     for each, kept in zip(lists, before, strict=True):
@@ -70,7 +105,10 @@ def main():
             server.watch(str(ROOT / pattern), partial(write, app))
         for pattern in CODE:
             server.watch(str(ROOT / pattern), again)
-        print(f"The book is at http://127.0.0.1:{port}/ until Ctrl-C; save a page, and it is there anew.")
+        print(
+            f"The book is at http://127.0.0.1:{port}/ until Ctrl-C; save a page, and it is there "
+            "anew."
+        )
         server.serve(root=str(HTML), host="127.0.0.1", port=port, open_url_delay=None)
 
 

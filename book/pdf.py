@@ -1,8 +1,10 @@
-"""The whole book as one PDF: ``make pdf``, after ``make book``, where Chromium or Chrome is installed.
+"""The whole book as one PDF: ``make pdf``, after ``make book``, where Chromium or Chrome is
+installed.
 
-The articles of the built pages, in the order of the contents, become one page with a title and a table of contents; the browser prints it,
-twice, because only the first print tells on which page a chapter begins. No LaTeX is needed: formulas are set by the pages' own MathJax and
-charts are drawn by their own Vega, as SVG, in their first position.
+The articles of the built pages, in the order of the contents, become one page with a title and a
+table of contents; the browser prints it, twice, because only the first print tells on which page a
+chapter begins. No LaTeX is needed: formulas are set by the pages' own MathJax and charts are drawn
+by their own Vega, as SVG, in their first position.
 """
 
 import datetime
@@ -28,15 +30,18 @@ from tests.built_book import BOOK, BROWSER, DOCUMENTS, NO_BROWSER, PARTS, ROOT
 Parts = dict[str, list[str]]
 
 PDF = ROOT / "_build" / "pdf" / "learnability-window.pdf"
-WHOLE = BOOK / "whole.html"  # beside the pages, so that their pictures and scripts are found; taken away again
-CHARTS = "notebooks/05c_scaling_laws"  # a page that has formulas and charts, and so the scripts of both
+# beside the pages, so that their pictures and scripts are found; taken away again
+WHOLE = BOOK / "whole.html"
+# a page that has formulas and charts, and so the scripts of both
+CHARTS = "notebooks/05c_scaling_laws"
 WIDTH = 643  # pixels of the text's width on paper: 170 mm at 96 a inch
 PATIENCE = 300_000  # milliseconds for a step of the browser
 MARGINS = {"top": "20mm", "bottom": "20mm", "left": "20mm", "right": "20mm"}
 LINE = '<div style="width: 100%; font: 8px sans-serif; color: #555; text-align: center">{}</div>'
 
 UNWANTED = ".headerlink, .eq-code, .ledger-controls, details.hide, .toctree-wrapper, script:not([type]), .viewcode-link"
-PLAIN = ".highlight :is(.n, .p, .w), .pre"  # words without a style of their own: each would be a tag of its own in the PDF
+# words without a style of their own: each would be a tag of its own in the PDF
+PLAIN = ".highlight :is(.n, .p, .w), .pre"
 POINTERS = ("for", "aria-labelledby", "aria-describedby")
 
 # Formulas are set, charts are drawn, and what is wider than the paper is made smaller.
@@ -70,10 +75,13 @@ def article(name: str, known: list[str]) -> Tag:
         known: The pages that it stands among.
 
     Returns:
-        The article: headings one level down, below those of the parts; anchors with the page's name in front; links to places in the same
+        The article: headings one level down, below those of the parts; anchors with the page's name
+            in front; links to places in the same
         document.
     """
-    whole = BeautifulSoup((BOOK / f"{name}.html").read_text(encoding="utf-8"), "html.parser").find("article")
+    whole = BeautifulSoup((BOOK / f"{name}.html").read_text(encoding="utf-8"), "html.parser").find(
+        "article"
+    )
     for node in whole.select(UNWANTED):
         node.decompose()
     for node in whole.select("details"):
@@ -108,11 +116,15 @@ def keep_together(formula: Tag) -> None:
 
 
 def lead(link: Tag, page: str, known: list[str]) -> None:
-    """Let a link on a page lead to the same place in this document; to nowhere, if that was left out."""
+    """Let a link on a page lead to the same place in this document; to nowhere, if that was left
+    out."""
     address = urlsplit(link["href"])
     if address.scheme:
         return
-    target, anchor = normpath(join(dirname(page), address.path)).removesuffix(".html") if address.path else page, address.fragment
+    target, anchor = (
+        normpath(join(dirname(page), address.path)).removesuffix(".html") if address.path else page,
+        address.fragment,
+    )
     target = DOCUMENTS[0] if target == "index" else target
     if target in known:
         link["href"] = f"#{slug(target)}--{anchor}" if anchor else f"#{slug(target)}"
@@ -129,9 +141,15 @@ def book(parts: Parts) -> str:
     Returns:
         The page as HTML, to stand in the folder of the built book.
     """
-    front = BeautifulSoup((BOOK / f"{DOCUMENTS[0]}.html").read_text(encoding="utf-8"), "html.parser")
+    front = BeautifulSoup(
+        (BOOK / f"{DOCUMENTS[0]}.html").read_text(encoding="utf-8"), "html.parser"
+    )
     charts = BeautifulSoup((BOOK / f"{CHARTS}.html").read_text(encoding="utf-8"), "html.parser")
-    scripts = [str(script) for script in charts.head.find_all("script") if re.search(r"MathJax|mathjax|vega|charts\.js", str(script))]
+    scripts = [
+        str(script)
+        for script in charts.head.find_all("script")
+        if re.search(r"MathJax|mathjax|vega|charts\.js", str(script))
+    ]
     known = [page for pages in parts.values() for page in pages]
     titles, body = {}, []
     for part, pages in parts.items():
@@ -140,10 +158,15 @@ def book(parts: Parts) -> str:
         for page in pages:
             made = article(page, known)
             titles[page] = made.find("h2").get_text()
-            body.append(str(made).replace("✅", "✓"))  # not every machine has a font of coloured signs
+            # not every machine has a font of coloured signs
+            body.append(str(made).replace("✅", "✓"))
     contents = "".join(
         (f"<li class='part'>{escape(part)}</li>" if part else "")
-        + "".join(f"<li><a href='#{slug(page)}'>{escape(titles[page])}</a><span data-page-of='{slug(page)}'></span></li>" for page in pages)
+        + "".join(
+            f"<li><a href='#{slug(page)}'>{escape(titles[page])}</a><span "
+            f"data-page-of='{slug(page)}'></span></li>"
+            for page in pages
+        )
         for part, pages in parts.items()
     )
     style = (ROOT / "book" / "pdf.css").read_text(encoding="utf-8")
@@ -166,7 +189,9 @@ def pages_of(pdf: Path, names: list[str]) -> dict[str, int]:
     """Read off a PDF on which page each of the book's pages begins: anchor → number."""
     reader = PdfReader(pdf)
     places = {name.removeprefix("/"): place for name, place in reader.named_destinations.items()}
-    return {slug(name): reader.get_destination_page_number(places[slug(name)]) + 1 for name in names}
+    return {
+        slug(name): reader.get_destination_page_number(places[slug(name)]) + 1 for name in names
+    }
 
 
 def print_to(pdf: Path, page: Page) -> None:
@@ -212,7 +237,9 @@ def make(pdf: Path, parts: Parts) -> None:
     WHOLE.write_text(book(parts), encoding="utf-8")
     try:
         with served(BOOK) as site, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
+            browser = playwright.chromium.launch(
+                executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"]
+            )
             page = browser.new_page(viewport={"width": WIDTH, "height": 900})
             page.set_default_timeout(PATIENCE)
             page.emulate_media(media="print", color_scheme="light")
@@ -234,7 +261,10 @@ def main() -> None:
         sys.exit(f"make pdf prints with a browser: {NO_BROWSER}")
     PDF.parent.mkdir(parents=True, exist_ok=True)
     make(PDF, {"": DOCUMENTS[:1], **PARTS})
-    print(f"{PDF.relative_to(ROOT)}: {len(PdfReader(PDF).pages)} pages, {PDF.stat().st_size / 1e6:.1f} MB")
+    print(
+        f"{PDF.relative_to(ROOT)}: {len(PdfReader(PDF).pages)} pages, "
+        f"{PDF.stat().st_size / 1e6:.1f} MB"
+    )
 
 
 if __name__ == "__main__":

@@ -236,7 +236,8 @@ class Adapter:
             shapes = f"predictions {tuple(together.shape)} and targets {tuple(targets.shape)}"
             raise ValueError(
                 f"loss: of {len(losses)} sequences together it is {joint:.6g}; must be the sum of "
-                f"what they have alone, {total:.6g}, or the mean, {mean:.6g} (if weighted: the sum). "
+                f"what they have alone, {total:.6g}, or the mean, {mean:.6g} (if weighted: the "
+                "sum). "
                 f"Are {shapes} broadcast?"
             )
         outputs = leaves[0].detach() if self.batch_first else leaves[0].detach().transpose(0, 1)

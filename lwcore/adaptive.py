@@ -1,8 +1,10 @@
-"""What an adaptive optimiser makes of the global learning rate: the base rate of each neuron, and the envelope split in two.
+"""What an adaptive optimiser makes of the global learning rate: the base rate of each neuron, and
+the envelope split in two.
 
-Later versions of the paper write ``f(ℓ) = f_gates(ℓ) + f_adapt(ℓ)``. ``f_gates = μ Σ_q |Γ^(q)|`` is the transport by gates, the envelope
-as it is elsewhere in this package; with base rates ``Λ^(q)`` of the neurons in the place of μ it is ``Σ_q |Λ^(q) Γ^(q)|``, and
-``f_adapt`` is the difference. All rates here are per unit of global learning rate, μ = 1.
+Later versions of the paper write ``f(ℓ) = f_gates(ℓ) + f_adapt(ℓ)``. ``f_gates = μ Σ_q |Γ^(q)|`` is
+the transport by gates, the envelope as it is elsewhere in this package; with base rates ``Λ^(q)``
+of the neurons in the place of μ it is ``Σ_q |Λ^(q) Γ^(q)|``, and ``f_adapt`` is the difference. All
+rates here are per unit of global learning rate, μ = 1.
 """
 
 from __future__ import annotations
@@ -21,17 +23,20 @@ if TYPE_CHECKING:  # what only reads results needs no PyTorch
 
 
 def base_rates(network: Network, optimizer: dict[str, Any]) -> Tensor:
-    """Read each neuron's base rate off an optimiser: Λ is the mean of ``1/(√v̂ + ϵ)`` over the weights and biases of its rows.
+    """Read each neuron's base rate off an optimiser: Λ is the mean of ``1/(√v̂ + ϵ)`` over the
+    weights and biases of its rows.
 
-    v̂ is Adam's bias-corrected second moment. A row that all neurons share, SharedGate's gate, belongs to none of them, and neither does
-    the layer normalisation.
+    v̂ is Adam's bias-corrected second moment. A row that all neurons share, SharedGate's gate,
+    belongs to none of them, and neither does the layer normalisation.
 
     Args:
         network: The network.
-        optimizer: State dictionary of the optimiser that trained it, of all its parameters in their order.
+        optimizer: State dictionary of the optimiser that trained it, of all its parameters in their
+            order.
 
     Returns:
-        Λ, per unit of global learning rate, shape (H,), float64; 1 for an optimiser without second moments.
+        Λ, per unit of global learning rate, shape (H,), float64; 1 for an optimiser without second
+        moments.
 
     Raises:
         ValueError: If it is no state of an optimiser with one group of parameters.
@@ -41,9 +46,16 @@ def base_rates(network: Network, optimizer: dict[str, Any]) -> Tensor:
     from lwcore.network import Network
 
     instance_of("network", network, Network)
-    if not isinstance(optimizer, dict) or not {"param_groups", "state"} <= set(optimizer) or len(optimizer["param_groups"]) != 1:
+    if (
+        not isinstance(optimizer, dict)
+        or not {"param_groups", "state"} <= set(optimizer)
+        or len(optimizer["param_groups"]) != 1
+    ):
         keys = list(optimizer) if isinstance(optimizer, dict) else type(optimizer).__name__
-        raise ValueError(f"optimizer holds {keys}: must be the state dictionary of an optimiser, with one group of parameters.")
+        raise ValueError(
+            f"optimizer holds {keys}: must be the state dictionary of an optimiser, with one "
+            "group of parameters."
+        )
     hidden = network.cell.hidden_size
     (group,) = optimizer["param_groups"]
     parts = []

@@ -1,6 +1,7 @@
 """Checks of what a caller hands in, made before any work is done.
 
-Every check names the argument, shows its value and says what is allowed, so that the error alone is enough to mend the call.
+Every check names the argument, shows its value and says what is allowed, so that the error alone is
+enough to mend the call.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def real_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
-    """Return `value` as a float64 array after checking that it is made of real numbers; it may be empty or hold NaN.
+    """Return `value` as a float64 array after checking that it is made of real numbers; it may be
+    empty or hold NaN.
 
     Args:
         name: Name of the argument, for the message.
@@ -99,7 +101,8 @@ def real_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
         The array, a view of `value` where that is possible.
 
     Raises:
-        TypeError: If `value` is not made of real numbers: text, truth values, complex numbers, objects or ragged lists.
+        TypeError: If `value` is not made of real numbers: text, truth values, complex numbers,
+            objects or ragged lists.
     """
     try:
         raw = np.asarray(value)
@@ -110,8 +113,11 @@ def real_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
     return raw.astype(np.float64, copy=False)
 
 
-def finite_array(name: str, value: ArrayLike, *, ndim: int | tuple[int, ...] | None = None) -> NDArray[np.float64]:
-    """Return `value` as a float64 array after checking that it is finite, not empty and of an allowed dimension.
+def finite_array(
+    name: str, value: ArrayLike, *, ndim: int | tuple[int, ...] | None = None
+) -> NDArray[np.float64]:
+    """Return `value` as a float64 array after checking that it is finite, not empty and of an
+    allowed dimension.
 
     Args:
         name: Name of the argument, for the message.
@@ -128,16 +134,22 @@ def finite_array(name: str, value: ArrayLike, *, ndim: int | tuple[int, ...] | N
     array = real_array(name, value)
     dims = (ndim,) if isinstance(ndim, int) else ndim
     if dims is not None and array.ndim not in dims:
-        raise ValueError(f"{name} has shape {array.shape}: must have {' or '.join(map(str, dims))} dimension(s).")
+        raise ValueError(
+            f"{name} has shape {array.shape}: must have {' or '.join(map(str, dims))} dimension(s)."
+        )
     if array.size == 0:
         raise ValueError(f"{name} has shape {array.shape}: must not be empty.")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name}: {int((~np.isfinite(array)).sum())} of {array.size} entries are NaN or infinite; all must be finite.")
+        raise ValueError(
+            f"{name}: {int((~np.isfinite(array)).sum())} of {array.size} entries are NaN or "
+            "infinite; all must be finite."
+        )
     return array
 
 
 def sequence_of(name: str, values: Any) -> list[Any]:
-    """Return some values as a list after checking that there are several to go through, not one number.
+    """Return some values as a list after checking that there are several to go through, not one
+    number.
 
     Args:
         name: Name of the argument, for the message.
@@ -156,7 +168,9 @@ def sequence_of(name: str, values: Any) -> list[Any]:
     return list(values)
 
 
-def lag_list(name: str, lags: Iterable[int], length: int | None = None, *, least: int = 1) -> list[int]:
+def lag_list(
+    name: str, lags: Iterable[int], length: int | None = None, *, least: int = 1
+) -> list[int]:
     """Return the lags as a list of ints after checking that they increase and fit the sequence.
 
     Args:
@@ -172,10 +186,14 @@ def lag_list(name: str, lags: Iterable[int], length: int | None = None, *, least
         TypeError: If a lag is not an integer.
         ValueError: If there are none, or one is out of range, repeated or out of order.
     """
-    return increasing_integers(name, lags, least, None if length is None else length - 1, what="lag")
+    return increasing_integers(
+        name, lags, least, None if length is None else length - 1, what="lag"
+    )
 
 
-def increasing_integers(name: str, values: Iterable[int], low: int, high: int | None = None, *, what: str = "number") -> list[int]:
+def increasing_integers(
+    name: str, values: Iterable[int], low: int, high: int | None = None, *, what: str = "number"
+) -> list[int]:
     """Return some integers as a list after checking that they are in range and strictly increasing.
 
     Args:
@@ -192,17 +210,23 @@ def increasing_integers(name: str, values: Iterable[int], low: int, high: int | 
         TypeError: If one is not an integer.
         ValueError: If there are none, or one is out of range, repeated or out of order.
     """
-    checked = [integer_in(f"{name}[{i}]", value, low, high) for i, value in enumerate(sequence_of(name, values))]
+    checked = [
+        integer_in(f"{name}[{i}]", value, low, high)
+        for i, value in enumerate(sequence_of(name, values))
+    ]
     if not checked:
         raise ValueError(f"{name} = []: must name at least one {what}.")
     for before, after in pairwise(checked):
         if after <= before:
-            raise ValueError(f"{name} = {checked}: must be strictly increasing, but {after} follows {before}.")
+            raise ValueError(
+                f"{name} = {checked}: must be strictly increasing, but {after} follows {before}."
+            )
     return checked
 
 
 def generator(name: str, value: Any) -> np.random.Generator:
-    """Return a source of randomness after checking that it is one of NumPy's generators: a seed, or NumPy's global state, is none.
+    """Return a source of randomness after checking that it is one of NumPy's generators: a seed, or
+    NumPy's global state, is none.
 
     Args:
         name: Name of the argument, for the message.
@@ -215,7 +239,9 @@ def generator(name: str, value: Any) -> np.random.Generator:
         TypeError: If it is anything else.
     """
     if not isinstance(value, np.random.Generator):
-        raise TypeError(f"{name} = {value!r}: must be a NumPy generator, such as np.random.default_rng(seed).")
+        raise TypeError(
+            f"{name} = {value!r}: must be a NumPy generator, such as np.random.default_rng(seed)."
+        )
     return value
 
 
@@ -234,7 +260,10 @@ def instance_of(name: str, value: Any, kind: type[Kind]) -> Kind:
         TypeError: If it is of another class.
     """
     if not isinstance(value, kind):
-        raise TypeError(f"{name} = {reprlib.repr(value)}: must be a {kind.__name__}, not a {type(value).__name__}.")
+        raise TypeError(
+            f"{name} = {reprlib.repr(value)}: must be a {kind.__name__}, not a "
+            f"{type(value).__name__}."
+        )
     return value
 
 
@@ -259,4 +288,6 @@ def flag(name: str, value: Any) -> bool:
 def require(name: str, value: NDArray[np.float64], allowed: NDArray[np.bool_], words: str) -> None:
     """Raise a ValueError that shows the first entry that is not allowed, if there is one."""
     if not allowed.all():
-        raise ValueError(f"{name} contains {float(value[~allowed].flat[0])!r}: every entry must be {words}.")
+        raise ValueError(
+            f"{name} contains {float(value[~allowed].flat[0])!r}: every entry must be {words}."
+        )

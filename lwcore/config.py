@@ -132,8 +132,12 @@ class NetworkSettings(_Section):
     """The cell's size and start."""
 
     hidden_size: PositiveInt = Field(description="Number of neurons H.")
-    gate_init: float = Field(gt=0, lt=1, description="Share of the state replaced in a step at first.")
-    gate_spread: float = Field(default=0.1, ge=0, description="Scale of its initial weights, the candidate's 1.")
+    gate_init: float = Field(
+        gt=0, lt=1, description="Share of the state replaced in a step at first."
+    )
+    gate_spread: float = Field(
+        default=0.1, ge=0, description="Scale of its initial weights, the candidate's 1."
+    )
     layernorm: bool = Field(default=False, description="Normalise the candidate's pre-activation.")
     init: Start = Field(default="orthogonal", description="Weights; uniform is PyTorch's.")
 
@@ -143,7 +147,9 @@ class TrainingSettings(_Section):
 
     sequences: PositiveInt = Field(description="Number of training sequences.")
     batch_size: PositiveInt = Field(description="Sequences a step.")
-    steps: NonNegativeInt = Field(description="Optimiser steps; 0 to measure networks as they start.")
+    steps: NonNegativeInt = Field(
+        description="Optimiser steps; 0 to measure networks as they start."
+    )
     optimizer: Optimizer = Field(default="adamw", description="Gradient descent, or AdamW.")
     learning_rate: float = Field(gt=0, description="Global learning rate μ.")
     weight_decay: float = Field(default=0.0, ge=0, description="Decoupled weight decay (AdamW).")
@@ -172,13 +178,19 @@ class TrainingSettings(_Section):
 class DiagnosticSettings(_Section):
     """What is measured on the trained networks, on fresh sequences."""
 
-    sequences: int = Field(ge=32, description="Fresh sequences; one half fixes signs, one is measured.")
+    sequences: int = Field(
+        ge=32, description="Fresh sequences; one half fixes signs, one is measured."
+    )
     lags: Counts = Field(description="Lags at which rates and statistic are taken, steps.")
     ends: PositiveInt = Field(description="Number of end points t at which orders are compared.")
     orders: Orders = Field(default=("zeroth", "first", "exact"), description="Orders of transport.")
     directions: PositiveInt = Field(description="Number of random directions w in parameter space.")
-    error: float = Field(default=0.1, gt=0, lt=0.5, description="Detection error ε of N(ℓ) sequences.")
-    significance: float = Field(default=0.01, gt=0, lt=1, description="Chance of a false detection.")
+    error: float = Field(
+        default=0.1, gt=0, lt=0.5, description="Detection error ε of N(ℓ) sequences."
+    )
+    significance: float = Field(
+        default=0.01, gt=0, lt=1, description="Chance of a false detection."
+    )
     budgets: Counts = Field(description="Numbers of sequences N.")
     keep_numbers: bool = Field(default=False, description="Store each sequence's numbers, too.")
 
@@ -210,7 +222,9 @@ class Config(_File):
     def _fits(self) -> Self:
         length, lag, ends = self.task.length, self.diagnostics.lags[-1], self.diagnostics.ends
         if lag >= length:
-            raise ValueError(f"diagnostics.lags: {lag} does not fit into sequences of length {length}")
+            raise ValueError(
+                f"diagnostics.lags: {lag} does not fit into sequences of length {length}"
+            )
         if ends > length - lag:
             fit = f"only {length - lag} leave room for the longest lag"
             raise ValueError(f"diagnostics.ends: {ends} asked for, but {fit}")
@@ -240,7 +254,8 @@ class Config(_File):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
     def but(self, /, **changes: Any) -> Self:
-        """Another configuration: new values by name, for a section those of its settings that change.
+        """Another configuration: new values by name, for a section those of its settings that
+        change.
 
         Examples:
             >>> config = Config.named("quick").but(models=["LSTM"], training={"steps": 50})

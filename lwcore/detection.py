@@ -116,7 +116,9 @@ def log_detection_threshold(
     rate: str = "mean",
 ) -> Array:
     """Return the logarithm of `detection_threshold`; it neither overflows nor underflows."""
-    n_sequences, alignment, scale = _broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
+    n_sequences, alignment, scale = _broadcast(
+        n_sequences=n_sequences, alignment=alignment, scale=scale
+    )
     require("n_sequences", n_sequences, n_sequences > 0, "above 0")
     require("scale", scale, scale > 0, "above 0")
     exponent = rate_exponent(alpha, rate)
@@ -178,7 +180,8 @@ def lan_divergence(
     Implements Eqs. (32) and (54)–(56) with their constant, under the exponent p of a `rate`:
     ``"optimal"`` is the limit of `kl_divergence` for all values, ``"mean"`` for their mean, and
     ``"paper_v2"`` Eq. (32) as printed, with the largest constant it could have at N = 1, the limit
-    of neither unless α = 2. The true divergence is below it; `book.chapters.lan` says how far they agree.
+    of neither unless α = 2. The true divergence is below it; `book.chapters.lan` says how far they
+    agree.
     """
     exponent = rate_exponent(alpha, rate)
     h, alpha, n, _ = _standardised(shift, alpha, scale, n_sequences)
@@ -288,7 +291,9 @@ def hellman_raviv_error(information: ArrayLike) -> Array:
     return (0.5 * (1 - information / _LOG_2))[()]
 
 
-def necessary_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1) -> Array:
+def necessary_sequences(
+    shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1
+) -> Array:
     """Return a number of sequences, real, below which no test has an error of at most ε.
 
     Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁/4``, so that
@@ -304,7 +309,9 @@ def necessary_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error:
 # The exact errors of three tests
 
 
-def detection_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean") -> Array:
+def detection_error(
+    n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean"
+) -> Array:
     """Return the probability that a test on N sequences names the wrong sign of the location ±Δ.
 
     The exact alternative to Fano's bound, Eq. (34), the same under both signs. N is whole, but for
@@ -320,7 +327,9 @@ def detection_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, 
     return np.exp(log_detection_error(n_sequences, shift, scale, alpha, test))
 
 
-def log_detection_error(n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean") -> Array:
+def log_detection_error(
+    n_sequences: ArrayLike, shift: ArrayLike, scale: ArrayLike, alpha: float, test: str = "mean"
+) -> Array:
     """Return the logarithm of `detection_error`; it does not underflow, and N may be 1e30."""
     mean = one_of("test", test, TESTS) == "mean"
     h, alpha, n, mean_h = _standardised(shift, alpha, scale, n_sequences, whole=not mean)
@@ -390,7 +399,9 @@ def _log_beta_tail(m: float, start: float, log_rest: float) -> float:
     return float(log_rest + (m - 1) * log_first + np.log(integral))
 
 
-def least_sequences(shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1, test: str = "mean") -> Array:
+def least_sequences(
+    shift: ArrayLike, scale: ArrayLike, alpha: float, error: float = 0.1, test: str = "mean"
+) -> Array:
     """Return the least whole number of sequences at which a test has an error of at most ε.
 
     The inverse of `detection_error` in N, to a relative accuracy of 1e-12, and so Eq. (37) without

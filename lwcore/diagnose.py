@@ -129,10 +129,13 @@ class Diagnosis:
             f"{self.window(n)} steps, and every measured lag is shown up to "
             f"{self.window(n, 'first_passage')} (0: none; in brackets {LEVEL:.0%} intervals, "
             f"along the directions found). Of {len(lags)} lags measured, {lags[0]} to {lags[-1]}, "
-            f"{seen} are detected in the {numbers:,} sequences that gave numbers; a lag is shown if it "
+            f"{seen} are detected in the {numbers:,} sequences that gave numbers; a lag is shown "
+            "if it "
             f"is and N(ℓ) ≤ {n:,}. With each sequence's sign at random, any lag is shown in "
-            f"{data.false_windows / SIGN_DRAWS:.1%} of draws. Means of sequences concentrate with the "
-            f"exponent {exponent:.1f} (2 for noise with a variance); the tail index is {alpha:.2f}. "
+            f"{data.false_windows / SIGN_DRAWS:.1%} of draws. Means of sequences concentrate with "
+            "the "
+            f"exponent {exponent:.1f} (2 for noise with a variance); the tail index is "
+            f"{alpha:.2f}. "
         )
         if alpha <= 1 or not _USUAL[0] <= exponent <= _USUAL[1]:
             said += "Beware: a few sequences make most of the noise, and intervals hold less often "
@@ -365,7 +368,9 @@ def _measured(
     return _dataset(found).assign_coords(lag=named, layer=of_units)
 
 
-def _numbers(trace: Trace, delta: Tensor, lags: list[int], first: int, directions: Tensor) -> Tensor:
+def _numbers(
+    trace: Trace, delta: Tensor, lags: list[int], first: int, directions: Tensor
+) -> Tensor:
     """Project every sequence's gradient, (lag's part or whole, lags, B)."""
     along = [
         trace.gathered_each(rows, slice(max(first, lag) - lag, trace.length - lag)) @ w

@@ -85,7 +85,8 @@ def run(
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> xr.Dataset:
-    """Results of a configuration, over model, seed and what `measure` gives; a sweep's over its axes, too.
+    """Results of a configuration, over model, seed and what `measure` gives; a sweep's over its
+    axes, too.
 
     With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same
     configuration has left there is used, unless `resume` is False; another configuration's result
@@ -114,7 +115,9 @@ def run(
         try:
             partial.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ValueError(f"directory = {str(directory)!r}: must be a folder, or a new one's name ({error}).") from None
+            raise ValueError(
+                f"directory = {str(directory)!r}: must be a folder, or a new one's name ({error})."
+            ) from None
         stored = _made(config, executor, partial, progress)
         try:
             results.save(stored, path, scratch=partial)
@@ -197,13 +200,17 @@ def run_member(
 
 @_one_thread()
 def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
-    """Networks of a configuration, float64 copies by model and seed, trained as in `run`, or as they start.
+    """Networks of a configuration, float64 copies by model and seed, trained as in `run`, or as
+    they start.
 
     Where the environment variable ``LWCORE_NETWORKS`` names a folder, networks are trained once for
     each configuration and code, and kept there; processes that ask for the same one at the same
     time wait for the first.
     """
-    made = {member: _trained(config, *member).network if trained else _start(config, *member) for member in config.members}
+    made = {
+        member: _trained(config, *member).network if trained else _start(config, *member)
+        for member in config.members
+    }
     return {member: network.double() for member, network in made.items()}
 
 
@@ -214,7 +221,9 @@ def fresh_sequences(config: Config, seed: int, n_sequences: int | None = None) -
     return tasks.sample(task_of(config, seed), count, rng, torch.float64)
 
 
-def traces(config: Config, members: Mapping[tuple[str, int], Network], n_sequences: int) -> dict[tuple[str, int], Trace]:
+def traces(
+    config: Config, members: Mapping[tuple[str, int], Network], n_sequences: int
+) -> dict[tuple[str, int], Trace]:
     """Traces of networks, as `networks` gives them, over the first of their `fresh_sequences`."""
     fresh = {seed: fresh_sequences(config, seed, n_sequences).inputs for seed in config.seeds}
     return {member: network.cell.trace(fresh[member[1]]) for member, network in members.items()}
@@ -224,7 +233,9 @@ def task_of(config: Config, seed: int) -> tasks.DelayedRegression:
     """The task of a seed, Eq. (40), which all its models share."""
     settings = config.task
     direction = _rng(seed, Stream.TASK).standard_normal(settings.input_size)
-    return tasks.DelayedRegression(settings.length, settings.lags, settings.coefficients, settings.noise, direction)
+    return tasks.DelayedRegression(
+        settings.length, settings.lags, settings.coefficients, settings.noise, direction
+    )
 
 
 @contextmanager
@@ -241,7 +252,9 @@ def processes(workers: int | None = None) -> Iterator[Executor]:
             raise
 
 
-def _made(config: Config | Sweep, executor: Executor | None, partial: Path | None, progress: bool) -> xr.Dataset:
+def _made(
+    config: Config | Sweep, executor: Executor | None, partial: Path | None, progress: bool
+) -> xr.Dataset:
     """Do all members of all points, and gather them."""
     points = config.points()
     every: list[Job] = [(point, *member) for point in points.values() for member in point.members]
@@ -259,7 +272,10 @@ def _made(config: Config | Sweep, executor: Executor | None, partial: Path | Non
                 advance(1)
     parts = []
     for labels, point in points.items():
-        by_model = [xr.concat([done[point, model, seed] for seed in point.seeds], dim="seed") for model in point.models]
+        by_model = [
+            xr.concat([done[point, model, seed] for seed in point.seeds], dim="seed")
+            for model in point.models
+        ]
         one = xr.concat(by_model, dim="model")
         one = one.assign_coords(model=list(point.models), seed=list(point.seeds))
         place = {axis: [label] for axis, label in zip(config.axes, labels, strict=True)}
@@ -267,14 +283,18 @@ def _made(config: Config | Sweep, executor: Executor | None, partial: Path | Non
     whole = parts[0]
     if config.axes:
         grid = {axis: [one.label for one in variants] for axis, variants in config.axes.items()}
-        together = xr.combine_by_coords(parts, compat="no_conflicts", combine_attrs="drop", join="outer")
+        together = xr.combine_by_coords(
+            parts, compat="no_conflicts", combine_attrs="drop", join="outer"
+        )
         assert isinstance(together, xr.Dataset)
         whole = together.reindex(grid)
     whole.attrs = results.provenance(config)
     return whole
 
 
-def _spread(executor: Executor, every: list[Job], partial: Path | None, measured: bool) -> Iterator[tuple[Job, xr.Dataset]]:
+def _spread(
+    executor: Executor, every: list[Job], partial: Path | None, measured: bool
+) -> Iterator[tuple[Job, xr.Dataset]]:
     """Members that an executor does, as they end; behind one that fails no other begins."""
     code = results.code_fingerprint()
     futures = {executor.submit(_elsewhere, code, *job, partial, measured): job for job in every}
@@ -290,7 +310,9 @@ def _spread(executor: Executor, every: list[Job], partial: Path | None, measured
         raise
 
 
-def _elsewhere(code: str, config: Config, model: str, seed: int, partial: Path | None, measured: bool) -> xr.Dataset:
+def _elsewhere(
+    code: str, config: Config, model: str, seed: int, partial: Path | None, measured: bool
+) -> xr.Dataset:
     """Do a member on a worker, whose code must be that of the process which asks for it."""
     if code != results.code_fingerprint():
         raise RuntimeError("A worker has another version of lwcore. Install this one there.")
@@ -363,7 +385,9 @@ def _start(config: Config, model: str, seed: int) -> Network:
     return Network(getattr(cells, model)(*sizes, generator=generator, **settings), generator)
 
 
-def _trained(config: Config, model: str, seed: int, advance: Callable[[int], None] = lambda steps: None) -> Trained:
+def _trained(
+    config: Config, model: str, seed: int, advance: Callable[[int], None] = lambda steps: None
+) -> Trained:
     """Train a network, or read it where one like it was kept."""
     if "LWCORE_NETWORKS" not in os.environ:
         return _train(config, model, seed, advance=advance)

@@ -1,16 +1,21 @@
-"""The gated cell's scan and its way back, compiled: one loop each for every family that needs its steps in a row.
+"""The gated cell's scan and its way back, compiled: one loop each for every family that needs its
+steps in a row.
 
-A step is one matrix product with all recurrent weights side by side, and a few passes over its rows. Arrays are time-major. `blocks`
-(T, B, K) comes in as the inputs' part of all pre-activations, ``W x_t + b``, and leaves as the values of gates and candidate: one array
-less to move through memory. `history` (T+1, B, H) holds h and `cells` c, the same array where there is no show gate. The way back is the
-recursion of Eq. (3), ``λ_{t−1} = δ_{t−1} + λ_t J_t``; it fills `pre`, the adjoints of all pre-activations, of which the gradients of the
-parameters are made, and `raw`, those behind the layer normalisation.
+A step is one matrix product with all recurrent weights side by side, and a few passes over its
+rows. Arrays are time-major. `blocks` (T, B, K) comes in as the inputs' part of all pre-activations,
+``W x_t + b``, and leaves as the values of gates and candidate: one array less to move through
+memory. `history` (T+1, B, H) holds h and `cells` c, the same array where there is no show gate. The
+way back is the recursion of Eq. (3), ``λ_{t−1} = δ_{t−1} + λ_t J_t``; it fills `pre`, the adjoints
+of all pre-activations, of which the gradients of the parameters are made, and `raw`, those behind
+the layer normalisation.
 
-Passes have few arrays each: with many in one loop the compiler cannot rule out that they overlap, and gives up vectorising it. All stands
-in one file because the compiled code is kept on disk, and made anew only when the file of a kernel changes. The logistic function and the
-hyperbolic tangent are plain arithmetic, no call and no branch, so that a compiler can vectorise them: 0.25 to 1 ns a number where the C
-library takes 5 to 8. They are good to a few units in the last place. Coefficients are those of S. L. Moshier's Cephes library (exp in both
-precisions, tanh in double) and, for tanh in single precision, of the rational approximation that Eigen uses.
+Passes have few arrays each: with many in one loop the compiler cannot rule out that they overlap,
+and gives up vectorising it. All stands in one file because the compiled code is kept on disk, and
+made anew only when the file of a kernel changes. The logistic function and the hyperbolic tangent
+are plain arithmetic, no call and no branch, so that a compiler can vectorise them: 0.25 to 1 ns a
+number where the C library takes 5 to 8. They are good to a few units in the last place.
+Coefficients are those of S. L. Moshier's Cephes library (exp in both precisions, tanh in double)
+and, for tanh in single precision, of the rational approximation that Eigen uses.
 """
 
 from __future__ import annotations
@@ -30,11 +35,16 @@ from torch.nn import functional
 
 ENABLED = os.environ.get("LWCORE_COMPILED", "1") != "0"
 
-# What a compiler may do: fuse products with sums. It may not reorder sums, which the reduction of exp's argument relies on, nor divide by
-# reciprocals, so that an open gate is exactly 1, nor assume that there are no NaNs and infinities.
+# What a compiler may do: fuse products with sums. It may not reorder sums, which the reduction of
+# exp's argument relies on, nor divide by reciprocals, so that an open gate is exactly 1, nor assume
+# that there are no NaNs and infinities.
 OPTIONS: Any = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
 
-_KERNEL: Any = OPTIONS | {"fastmath": OPTIONS["fastmath"] | {"reassoc"}, "nogil": True, "cache": True}
+_KERNEL: Any = OPTIONS | {
+    "fastmath": OPTIONS["fastmath"] | {"reassoc"},
+    "nogil": True,
+    "cache": True,
+}
 EPSILON = 1e-5  # under the root of the layer normalisation, as in PyTorch
 _f, _i = np.float32, np.int32
 
@@ -42,13 +52,17 @@ _f, _i = np.float32, np.int32
 @intrinsic
 def _as_float32(typing: Any, bits: Any) -> Any:
     """Read the bits of an int32 as a float32."""
-    return types.float32(types.int32), lambda context, builder, signature, args: builder.bitcast(args[0], ir.FloatType())
+    return types.float32(types.int32), lambda context, builder, signature, args: builder.bitcast(
+        args[0], ir.FloatType()
+    )
 
 
 @intrinsic
 def _as_float64(typing: Any, bits: Any) -> Any:
     """Read the bits of an int64 as a float64."""
-    return types.float64(types.int64), lambda context, builder, signature, args: builder.bitcast(args[0], ir.DoubleType())
+    return types.float64(types.int64), lambda context, builder, signature, args: builder.bitcast(
+        args[0], ir.DoubleType()
+    )
 
 
 def _exp(x: float) -> float:
@@ -88,9 +102,17 @@ def _exp_for(x: Any) -> Callable[[Any], Any]:
         n = np.floor(x * 1.44269504088896341 + 0.5)
         r = (x - n * 6.93145751953125e-1) - n * 1.42860682030941723212e-6
         square = r * r
-        p = r * ((1.26177193074810590878e-4 * square + 3.02994407707441961300e-2) * square + 9.99999999999999999910e-1)
-        q = ((3.00198505138664455042e-6 * square + 2.52448340349684104192e-3) * square + 2.27265548208155028766e-1) * square + 2.0
-        return (1.0 + 2.0 * p / (q - p)) * _as_float64((np.int64(_i(n)) + np.int64(1023)) << np.int64(52))  # type: ignore[call-arg]
+        p = r * (
+            (1.26177193074810590878e-4 * square + 3.02994407707441961300e-2) * square
+            + 9.99999999999999999910e-1
+        )
+        q = (
+            (3.00198505138664455042e-6 * square + 2.52448340349684104192e-3) * square
+            + 2.27265548208155028766e-1
+        ) * square + 2.0
+        return (1.0 + 2.0 * p / (q - p)) * _as_float64(
+            (np.int64(_i(n)) + np.int64(1023)) << np.int64(52)
+        )  # type: ignore[call-arg]
 
     return single if x == types.float32 else double
 
@@ -131,8 +153,12 @@ def _tanh_for(x: Any) -> Callable[[Any], Any]:
 
     def double(x: Any) -> Any:
         z = x * x
-        p = (-9.64399179425052238628e-1 * z - 9.92877231001918586564e1) * z - 1.61468768441708447952e3
-        q = ((z + 1.12811678491632931402e2) * z + 2.23548839060100448583e3) * z + 4.84406305325125486048e3
+        p = (
+            -9.64399179425052238628e-1 * z - 9.92877231001918586564e1
+        ) * z - 1.61468768441708447952e3
+        q = (
+            (z + 1.12811678491632931402e2) * z + 2.23548839060100448583e3
+        ) * z + 4.84406305325125486048e3
         near = x + x * z * p / q
         size = abs(x)
         far = 1.0 - 2.0 / (_exp(2.0 * size) + 1.0)
@@ -211,7 +237,9 @@ def _renew(before, rows, let_in, keep, candidate, cell):
     """Keep and let in: ``c' = a c + b g``."""
     for b in range(len(cell)):
         for j in range(np.uintp(cell.shape[1])):
-            cell[b, j] = rows[b, keep + j] * before[b, j] + rows[b, let_in + j] * rows[b, candidate + j]
+            cell[b, j] = (
+                rows[b, keep + j] * before[b, j] + rows[b, let_in + j] * rows[b, candidate + j]
+            )
 
 
 @njit(**_KERNEL)
@@ -224,7 +252,8 @@ def _move(before, gate, at, rows, candidate, cell):
 
 @njit(**_KERNEL)
 def _normalise(rows, at, norm, normalised, inverse):
-    """Normalise a block of columns in place; keep the normalised values, and one over the spread of each row."""
+    """Normalise a block of columns in place; keep the normalised values, and one over the spread of
+    each row."""
     batch, count = normalised.shape
     for b in range(batch):
         mean = spread = rows.dtype.type(0)
@@ -270,7 +299,9 @@ def _through_move(adjoint, before, gate, at, rows, candidate, out, to):
     for b in range(len(adjoint)):
         for j in range(np.uintp(adjoint.shape[1])):
             share = gate[b, at + j]
-            out[b, to + j] = adjoint[b, j] * (rows[b, candidate + j] - before[b, j]) * share * (1 - share)
+            out[b, to + j] = (
+                adjoint[b, j] * (rows[b, candidate + j] - before[b, j]) * share * (1 - share)
+            )
 
 
 @njit(**_KERNEL)
@@ -306,13 +337,19 @@ def _spread(gate, rows, at):
 
 
 @njit(**_KERNEL)
-def steps_forward(layout, packed, own, bias_hh, norm, history, cells, blocks, products, normalised, inverse):
-    """Run the steps. `packed` (H, P) holds all recurrent weights side by side but `own`, (H, H), of a candidate that is reset before."""
+def steps_forward(
+    layout, packed, own, bias_hh, norm, history, cells, blocks, products, normalised, inverse
+):
+    """Run the steps. `packed` (H, P) holds all recurrent weights side by side but `own`, (H, H), of
+    a candidate that is reset before."""
     let_in, keep, candidate, reset, show, shared, after, constant = layout
     i, f, g = np.uintp(max(let_in, 0)), np.uintp(max(keep, 0)), np.uintp(candidate)
     r, o, zero = np.uintp(max(reset, 0)), np.uintp(max(show, 0)), np.uintp(0)
     batch, hidden = history.shape[1:]
-    pre, behind = np.empty((batch, packed.shape[1]), blocks.dtype), np.empty((batch, hidden), blocks.dtype)
+    pre, behind = (
+        np.empty((batch, packed.shape[1]), blocks.dtype),
+        np.empty((batch, hidden), blocks.dtype),
+    )
     fixed, end = np.full((batch, hidden), constant, blocks.dtype), g + np.uintp(hidden)
     for t in range(len(blocks)):
         rows, before, cell = blocks[t], cells[t], cells[t + 1]
@@ -345,14 +382,33 @@ def steps_forward(layout, packed, own, bias_hh, norm, history, cells, blocks, pr
 
 
 @njit(**_KERNEL)
-def steps_backward(layout, packed, own, norm, delta, history, cells, blocks, products, normalised, inverse, pre, raw, of_cell):
-    """Run the recursion backwards, with `packed` (P, H); return λ of the first h, and leave that of the first c in `of_cell`."""
+def steps_backward(
+    layout,
+    packed,
+    own,
+    norm,
+    delta,
+    history,
+    cells,
+    blocks,
+    products,
+    normalised,
+    inverse,
+    pre,
+    raw,
+    of_cell,
+):
+    """Run the recursion backwards, with `packed` (P, H); return λ of the first h, and leave that of
+    the first c in `of_cell`."""
     let_in, keep, candidate, reset, show, shared, after, constant = layout
     i, f, g = np.uintp(max(let_in, 0)), np.uintp(max(keep, 0)), np.uintp(candidate)
     r, o, zero = np.uintp(max(reset, 0)), np.uintp(max(show, 0)), np.uintp(0)
     steps, batch, hidden = delta.shape
     adjoint, side = np.zeros((batch, hidden), delta.dtype), np.empty((batch, hidden), delta.dtype)
-    fixed, behind = np.full((batch, hidden), constant, delta.dtype), np.empty((batch, len(packed)), delta.dtype)
+    fixed, behind = (
+        np.full((batch, hidden), constant, delta.dtype),
+        np.empty((batch, len(packed)), delta.dtype),
+    )
     lam = of_cell if show >= 0 else adjoint
     for t in range(steps - 1, -1, -1):
         rows, out, before = blocks[t], pre[t], cells[t]
@@ -408,7 +464,8 @@ def _copy(rows, at, out):
 
 
 class Layout(NamedTuple):
-    """Which family it is: where the rows of each block begin (−1: there is none), and how they are used."""
+    """Which family it is: where the rows of each block begin (−1: there is none), and how they are
+    used."""
 
     let_in: int
     keep: int
@@ -425,20 +482,27 @@ def usable(like: Tensor) -> bool:
     return ENABLED and like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
 
 
-def scan(layout: Layout, inputs: Tensor, initial: Tensor, parameters: dict[str, Tensor]) -> tuple[Tensor, ...]:
-    """Scan (B, T, D) from (B, S): h, and c where it is another, (B, T, H) each; h is differentiable once, in everything."""
+def scan(
+    layout: Layout, inputs: Tensor, initial: Tensor, parameters: dict[str, Tensor]
+) -> tuple[Tensor, ...]:
+    """Scan (B, T, D) from (B, S): h, and c where it is another, (B, T, H) each; h is differentiable
+    once, in everything."""
     hidden, cells = _Scan.apply(layout, list(parameters), inputs, initial, *parameters.values())
     return (hidden, cells) if layout.show >= 0 else (hidden,)
 
 
 class _Scan(torch.autograd.Function):
-    """The scan as a differentiable function. What it keeps goes through `save_for_backward`, so that autograd notices changes."""
+    """The scan as a differentiable function. What it keeps goes through `save_for_backward`, so
+    that autograd notices changes."""
 
     @staticmethod
-    def forward(ctx: Any, layout: Layout, names: list[str], inputs: Tensor, initial: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, layout: Layout, names: list[str], inputs: Tensor, initial: Tensor, *given: Tensor
+    ) -> tuple[Tensor, Tensor]:
         of = dict(zip(names, given, strict=True))
         (batch, steps, _), hidden = inputs.shape, of["weight_hh"].shape[1]
-        major = functional.pad(inputs.transpose(0, 1), (0, 1), value=1.0)  # an input of one, whose weight is the bias
+        # an input of one, whose weight is the bias
+        major = functional.pad(inputs.transpose(0, 1), (0, 1), value=1.0)
         blocks = major @ torch.cat([of["weight_ih"], of["bias"].unsqueeze(1)], dim=1).t()
         history = inputs.new_empty(steps + 1, batch, hidden)
         history[0] = initial[:, :hidden]
@@ -464,10 +528,16 @@ class _Scan(torch.autograd.Function):
         major, history, cells, blocks, products, normalised, inverse, *given = ctx.saved_tensors
         layout, of = ctx.layout, dict(zip(ctx.names, given, strict=True))
         packed, own, norm = _weights(layout, of)
-        pre, raw, of_cell = torch.empty_like(blocks), torch.empty_like(normalised), torch.zeros_like(history[0])
+        pre, raw, of_cell = (
+            torch.empty_like(blocks),
+            torch.empty_like(normalised),
+            torch.zeros_like(history[0]),
+        )
         kept = history, cells, blocks, products, normalised, inverse
         delta = of_hidden.transpose(0, 1)
-        first = torch.from_numpy(steps_backward(layout, *_arrays(packed, own, norm, delta, *kept, pre, raw, of_cell)))
+        first = torch.from_numpy(
+            steps_backward(layout, *_arrays(packed, own, norm, delta, *kept, pre, raw, of_cell))
+        )
         hidden, before, rows = history.shape[-1], history[:-1], pre
         end, reset = layout.candidate + hidden, blocks[..., layout.reset : layout.reset + hidden]
         if layout.after:
@@ -479,23 +549,39 @@ class _Scan(torch.autograd.Function):
         if layout.reset >= 0 and not layout.after:
             seen = [before.flatten(0, 1), (before * reset).flatten(0, 1)]
             parts = flat.split([layout.candidate, hidden], dim=1)
-            gradients["weight_hh"] = torch.cat([(past.t() @ part).t() for part, past in zip(parts, seen, strict=True)])
+            gradients["weight_hh"] = torch.cat(
+                [(past.t() @ part).t() for part, past in zip(parts, seen, strict=True)]
+            )
         else:
             gradients["weight_hh"] = (before.flatten(0, 1).t() @ rows.flatten(0, 1)).t()
         if layout.after:
             gradients["bias_hh"] = rows[..., layout.candidate : end].sum((0, 1))
         if len(raw):
-            gradients |= {"norm_weight": (raw * normalised).sum((0, 1)), "norm_bias": raw.sum((0, 1))}
+            gradients |= {
+                "norm_weight": (raw * normalised).sum((0, 1)),
+                "norm_bias": raw.sum((0, 1)),
+            }
         of_inputs = (pre @ of["weight_ih"]).transpose(0, 1) if ctx.needs_input_grad[2] else None
         of_initial = torch.cat([first, of_cell], dim=-1) if layout.show >= 0 else first
         return None, None, of_inputs, of_initial, *(gradients[name] for name in ctx.names)
 
 
 def _weights(layout: Layout, of: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the recurrent weights side by side, those of a candidate that is reset before apart, and the normalisation's two vectors."""
+    """Give the recurrent weights side by side, those of a candidate that is reset before apart, and
+    the normalisation's two vectors."""
     weight = of["weight_hh"]
-    packed, own = (weight, weight[:0]) if layout.reset < 0 or layout.after else weight.split([layout.candidate, weight.shape[1]])
-    return packed, own, torch.stack([of[name] for name in ("norm_weight", "norm_bias")]) if "norm_weight" in of else weight[:0]
+    packed, own = (
+        (weight, weight[:0])
+        if layout.reset < 0 or layout.after
+        else weight.split([layout.candidate, weight.shape[1]])
+    )
+    return (
+        packed,
+        own,
+        torch.stack([of[name] for name in ("norm_weight", "norm_bias")])
+        if "norm_weight" in of
+        else weight[:0],
+    )
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:

@@ -1,4 +1,5 @@
-"""Checks of labelled arrays at the door: that measured numbers hold what a function reads, before it reads any."""
+"""Checks of labelled arrays at the door: that measured numbers hold what a function reads, before
+it reads any."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from lwcore.arguments import instance_of
 
 
 def dataset_with(name: str, value: Any, *variables: str) -> xr.Dataset:
-    """Return `value` after checking that it is a dataset that holds some variables, coordinates or dimensions.
+    """Return `value` after checking that it is a dataset that holds some variables, coordinates or
+    dimensions.
 
     Args:
         name: Name of the argument, for the message.
@@ -25,14 +27,22 @@ def dataset_with(name: str, value: Any, *variables: str) -> xr.Dataset:
         ValueError: If one of them is missing.
     """
     dataset = instance_of(name, value, xr.Dataset)
-    missing = [variable for variable in variables if variable not in dataset.variables and variable not in dataset.dims]
+    missing = [
+        variable
+        for variable in variables
+        if variable not in dataset.variables and variable not in dataset.dims
+    ]
     if missing:
-        raise ValueError(f"{name} holds {', '.join(map(str, dataset.variables)) or 'nothing'}: must hold {', '.join(missing)}, too.")
+        raise ValueError(
+            f"{name} holds {', '.join(map(str, dataset.variables)) or 'nothing'}: must hold "
+            f"{', '.join(missing)}, too."
+        )
     return dataset
 
 
 def array_with(name: str, value: Any, *dims: str) -> xr.DataArray:
-    """Return `value` after checking that it is a labelled array of numbers with some dimensions, none of them empty.
+    """Return `value` after checking that it is a labelled array of numbers with some dimensions,
+    none of them empty.
 
     Args:
         name: Name of the argument, for the message.
@@ -51,5 +61,8 @@ def array_with(name: str, value: Any, *dims: str) -> xr.DataArray:
         raise TypeError(f"{name} has dtype {array.dtype}: must be made of real numbers.")
     if not set(dims) <= set(array.dims) or array.size == 0:
         sizes = ", ".join(f"{dim} {size}" for dim, size in array.sizes.items())
-        raise ValueError(f"{name} has the dimensions ({sizes}): must have {', '.join(dims) or 'entries'}, none of them 0.")
+        raise ValueError(
+            f"{name} has the dimensions ({sizes}): must have {', '.join(dims) or 'entries'}, none "
+            "of them 0."
+        )
     return array

@@ -29,7 +29,9 @@ MANIFEST = "SHA256SUMS"
 _PACKAGE = Path(__file__).parent
 
 
-def write_atomically(path: Path, write: Callable[[Path], object], scratch: Path | None = None) -> None:
+def write_atomically(
+    path: Path, write: Callable[[Path], object], scratch: Path | None = None
+) -> None:
     """Write a file so that a reader sees the old one, the new one, or none, and never a part.
 
     `write` is given the path of a temporary file in `scratch`, a folder on the same disk, or else
@@ -63,7 +65,9 @@ def check_writable(name: str, path: Path, endings: Collection[str] | None = None
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise ValueError(f"{wrong}must be in a folder that can be written to ({error.strerror}).") from None
+        raise ValueError(
+            f"{wrong}must be in a folder that can be written to ({error.strerror})."
+        ) from None
 
 
 def save(dataset: xr.Dataset, path: str | Path, scratch: Path | None = None) -> None:
@@ -76,8 +80,9 @@ def save(dataset: xr.Dataset, path: str | Path, scratch: Path | None = None) -> 
         for name, variable in dataset.variables.items()
         if variable.ndim and variable.dtype.kind in "biuf"
     }
-    # In memory first: HDF5 does not fail cleanly on a full disk. Not by `to_netcdf`, which in a Dask
-    # worker asks for a lock that it cannot have. HDF5's old format has no checksums of structure.
+    # In memory first: HDF5 does not fail cleanly on a full disk. Not by `to_netcdf`, which in a
+    # Dask worker asks for a lock that it cannot have. HDF5's old format has no checksums of
+    # structure.
     whole = io.BytesIO()
     with h5netcdf.File(whole, "w", libver="latest") as file:
         dataset.dump_to_store(xr.backends.H5NetCDFStore(file), encoding=encoding)
@@ -85,7 +90,8 @@ def save(dataset: xr.Dataset, path: str | Path, scratch: Path | None = None) -> 
 
 
 def load(path: str | Path) -> xr.Dataset:
-    """Read a result file into memory, after its line in ``SHA256SUMS`` beside it, if it has one, was verified.
+    """Read a result file into memory, after its line in ``SHA256SUMS`` beside it, if it has one,
+    was verified.
 
     A FileNotFoundError or a ValueError says whether the file is missing, damaged, or another
     package's.
@@ -103,7 +109,10 @@ def load(path: str | Path) -> xr.Dataset:
     except Exception as error:  # HDF5, h5py, h5netcdf and xarray each have errors of their own
         raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}).") from error
     if "fingerprint" not in dataset.attrs:
-        raise ValueError(f"path = {str(path)!r}: a netCDF file, but not a result of this package (it has no configuration).")
+        raise ValueError(
+            f"path = {str(path)!r}: a netCDF file, but not a result of this package (it has no "
+            "configuration)."
+        )
     dataset.attrs.pop("checksum", None)  # what earlier versions say of the file's last line
     return dataset
 
@@ -117,11 +126,13 @@ def _listed(path: Path) -> str | None:
 
 
 def revision() -> str:
-    """Git revision of the code, with ``-dirty`` where files differ; ``unknown`` without a checkout."""
+    """Git revision of the code, with ``-dirty`` where files differ; ``unknown`` without a
+    checkout."""
     git = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
     at = ["git", "-C", str(_PACKAGE)]
     try:
-        # A package installed inside some other project's checkout is not of that project's revision.
+        # A package installed inside some other project's checkout is not of that project's
+        # revision.
         git([*at, "ls-files", "--error-unmatch", "__init__.py"])
         found = git([*at, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
     except (OSError, subprocess.CalledProcessError):

@@ -1,4 +1,5 @@
-"""Input–target sequences whose dependencies on the past are known: the delayed regression of Eq. (40)."""
+"""Input–target sequences whose dependencies on the past are known: the delayed regression of Eq.
+(40)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from lwcore.tensors import finite
 
 
 class Sequences(NamedTuple):
-    """Independent sequences: `inputs` of shape (sequences, time, input) and scalar `targets` of shape (sequences, time)."""
+    """Independent sequences: `inputs` of shape (sequences, time, input) and scalar `targets` of
+    shape (sequences, time)."""
 
     inputs: Tensor
     targets: Tensor
@@ -29,9 +31,14 @@ class Sequences(NamedTuple):
         """
         for name, values in self._asdict().items():
             finite(f"sequences: {name}", values)
-        if self.inputs.ndim != 3 or self.targets.shape != self.inputs.shape[:2] or self.targets.numel() == 0:
+        if (
+            self.inputs.ndim != 3
+            or self.targets.shape != self.inputs.shape[:2]
+            or self.targets.numel() == 0
+        ):
             raise ValueError(
-                f"sequences: inputs {tuple(self.inputs.shape)} and targets {tuple(self.targets.shape)} do not fit: "
+                f"sequences: inputs {tuple(self.inputs.shape)} and targets "
+                f"{tuple(self.targets.shape)} do not fit: "
                 "must be (S, T, D) and (S, T), none of them 0."
             )
 
@@ -40,8 +47,8 @@ class Sequences(NamedTuple):
 class DelayedRegression:
     """The target is a noisy weighted sum of one input component at several delays.
 
-    Implements Eq. (40): ``y_t = Σ_k c_k uᵀ x_{t−ℓ_k} + ε_t`` with ``x_t`` standard Gaussian and ``ε_t ~ N(0, noise²)``. Terms that would
-    reach back before the sequence began are absent.
+    Implements Eq. (40): ``y_t = Σ_k c_k uᵀ x_{t−ℓ_k} + ε_t`` with ``x_t`` standard Gaussian and
+    ``ε_t ~ N(0, noise²)``. Terms that would reach back before the sequence began are absent.
 
     Attributes:
         length: Number of time steps T.
@@ -57,7 +64,14 @@ class DelayedRegression:
     noise: float
     direction: NDArray[np.float64]
 
-    def __init__(self, length: int, lags: Iterable[int], coefficients: ArrayLike, noise: float, direction: ArrayLike) -> None:
+    def __init__(
+        self,
+        length: int,
+        lags: Iterable[int],
+        coefficients: ArrayLike,
+        noise: float,
+        direction: ArrayLike,
+    ) -> None:
         """Check the pieces and normalise the direction.
 
         Args:
@@ -74,7 +88,10 @@ class DelayedRegression:
         delays = tuple(lag_list("lags", lags, steps))
         weights = finite_array("coefficients", coefficients, ndim=1)
         if len(weights) != len(delays):
-            raise ValueError(f"coefficients: {len(weights)} given for {len(delays)} lags; there must be one a lag.")
+            raise ValueError(
+                f"coefficients: {len(weights)} given for {len(delays)} lags; there must be one a "
+                "lag."
+            )
         vector = finite_array("direction", direction, ndim=1)
         largest = float(np.abs(vector).max())
         if largest == 0:
@@ -87,14 +104,20 @@ class DelayedRegression:
         object.__setattr__(self, "direction", vector / np.linalg.norm(vector))
 
 
-def sample(task: DelayedRegression, n_sequences: int, rng: np.random.Generator, dtype: torch.dtype = torch.float32) -> Sequences:
+def sample(
+    task: DelayedRegression,
+    n_sequences: int,
+    rng: np.random.Generator,
+    dtype: torch.dtype = torch.float32,
+) -> Sequences:
     """Draw independent sequences of a task, Eq. (40).
 
     Args:
         task: The task.
         n_sequences: How many, at least 1.
         rng: Source of the inputs and of the noise.
-        dtype: Floating type of the tensors; the draw itself is float64, so both types hold the same sequences.
+        dtype: Floating type of the tensors; the draw itself is float64, so both types hold the same
+            sequences.
 
     Returns:
         Inputs (n_sequences, T, D) and targets (n_sequences, T).
@@ -121,11 +144,13 @@ def sample(task: DelayedRegression, n_sequences: int, rng: np.random.Generator, 
     return Sequences(torch.from_numpy(inputs).to(dtype), torch.from_numpy(targets).to(dtype))
 
 
-def recovered_coefficients(task: DelayedRegression, sequences: Sequences, predictions: Tensor, delays: Iterable[int]) -> Tensor:
+def recovered_coefficients(
+    task: DelayedRegression, sequences: Sequences, predictions: Tensor, delays: Iterable[int]
+) -> Tensor:
     """Measure which delays a predictor uses: the coefficient of ``uᵀ x_{t−ℓ}`` in its output.
 
-    Inputs are independent and of unit variance, so the regression coefficient is the mean product. A perfect predictor gives c_k at the
-    task lags and 0 elsewhere.
+    Inputs are independent and of unit variance, so the regression coefficient is the mean product.
+    A perfect predictor gives c_k at the task lags and 0 elsewhere.
 
     Args:
         task: The task.
@@ -134,11 +159,17 @@ def recovered_coefficients(task: DelayedRegression, sequences: Sequences, predic
         delays: Delays ℓ, strictly increasing, each in 1..T−1.
 
     Returns:
-        One coefficient a delay, shape (number of delays,), averaged over sequences and the steps that reach back far enough.
+        One coefficient a delay, shape (number of delays,), averaged over sequences and the steps
+        that reach back far enough.
     """
     inputs, _ = instance_of("sequences", sequences, Sequences)
     instance_of("task", task, DelayedRegression)
     finite("sequences: inputs", inputs, (None, task.length, len(task.direction)), "S, T, D")
     finite("predictions", predictions, tuple(inputs.shape[:2]), "S, T")
     component = sequences.inputs @ torch.from_numpy(task.direction).to(sequences.inputs)
-    return torch.stack([(predictions[:, lag:] * component[:, :-lag]).mean() for lag in lag_list("delays", delays, task.length)])
+    return torch.stack(
+        [
+            (predictions[:, lag:] * component[:, :-lag]).mean()
+            for lag in lag_list("delays", delays, task.length)
+        ]
+    )

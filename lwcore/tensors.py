@@ -8,15 +8,19 @@ import torch
 from torch import Tensor
 
 
-def floating(name: str, value: Any, shape: tuple[int | None, ...] | None = None, letters: str = "") -> Tensor:
-    """Return `value` after checking that it is a tensor of real floating-point numbers, of a certain shape.
+def floating(
+    name: str, value: Any, shape: tuple[int | None, ...] | None = None, letters: str = ""
+) -> Tensor:
+    """Return `value` after checking that it is a tensor of real floating-point numbers, of a
+    certain shape.
 
     Its entries are not looked at, which would cost a pass over the memory, and on a GPU a wait.
 
     Args:
         name: Name of the argument, for the message.
         value: The value to check.
-        shape: The size of each dimension, None for any from 1 up; None for any shape, empty ones included.
+        shape: The size of each dimension, None for any from 1 up; None for any shape, empty ones
+            included.
         letters: What the dimensions are called, for the message: ``"B, T, H"``.
 
     Returns:
@@ -32,13 +36,17 @@ def floating(name: str, value: Any, shape: tuple[int | None, ...] | None = None,
         raise TypeError(f"{name} has dtype {value.dtype}: must be a floating type.")
     if shape is not None:
         found = tuple(value.shape)
-        if len(found) != len(shape) or any(n < 1 if wanted is None else n != wanted for n, wanted in zip(found, shape, strict=True)):
+        if len(found) != len(shape) or any(
+            n < 1 if wanted is None else n != wanted for n, wanted in zip(found, shape, strict=True)
+        ):
             sizes = ", ".join("≥ 1" if wanted is None else str(wanted) for wanted in shape)
             raise ValueError(f"{name} has shape {found}: must be ({letters}) = ({sizes}).")
     return value
 
 
-def finite(name: str, value: Any, shape: tuple[int | None, ...] | None = None, letters: str = "") -> Tensor:
+def finite(
+    name: str, value: Any, shape: tuple[int | None, ...] | None = None, letters: str = ""
+) -> Tensor:
     """Return `value` after checking what `floating` checks, and that all its entries are finite.
 
     Args:
@@ -54,13 +62,18 @@ def finite(name: str, value: Any, shape: tuple[int | None, ...] | None = None, l
         ValueError: If an entry is NaN or infinite.
     """
     tensor = floating(name, value, shape, letters)
-    if not tensor.sum().isfinite() and not tensor.isfinite().all():  # a sum is ten times as fast, and finite only if all entries are
-        raise ValueError(f"{name}: {int((~tensor.isfinite()).sum())} of {tensor.numel()} entries are NaN or infinite; all must be finite.")
+    # a sum is ten times as fast, and finite only if all entries are
+    if not tensor.sum().isfinite() and not tensor.isfinite().all():
+        raise ValueError(
+            f"{name}: {int((~tensor.isfinite()).sum())} of {tensor.numel()} entries are NaN or "
+            "infinite; all must be finite."
+        )
     return tensor
 
 
 def torch_generator(name: str, value: Any) -> torch.Generator | None:
-    """Return a source of randomness after checking that it is one of PyTorch's generators, or None for its default one.
+    """Return a source of randomness after checking that it is one of PyTorch's generators, or None
+    for its default one.
 
     Args:
         name: Name of the argument, for the message.

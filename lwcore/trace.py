@@ -1,8 +1,11 @@
-"""A trace of a recurrence: what one scan leaves behind, from which all transport of gradients is read.
+"""A trace of a recurrence: what one scan leaves behind, from which all transport of gradients is
+read.
 
-Anything with a `step` can be traced: a cell of the paper, or a reader's recurrence (`lwcore.diagnose`). The state s has S entries. A step
-takes the previous state twice, as what is *kept* and as what is *seen* through the recurrent weights; its derivatives in the two are the
-retention A and the mixing R, and ``J_t = ∂s_t/∂s_{t−1} = A_t + R_t``. Time is counted from 0: ``s_t`` is the state after input ``x_t``.
+Anything with a `step` can be traced: a cell of the paper, or a reader's recurrence
+(`lwcore.diagnose`). The state s has S entries. A step takes the previous state twice, as what is
+*kept* and as what is *seen* through the recurrent weights; its derivatives in the two are the
+retention A and the mixing R, and ``J_t = ∂s_t/∂s_{t−1} = A_t + R_t``. Time is counted from 0:
+``s_t`` is the state after input ``x_t``.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from torch.func import functional_call, jvp, vjp, vmap
 
 Steps = slice | Tensor
 Direction = dict[str, Tensor]
-_FORWARD_MODE = threading.Lock()  # PyTorch counts the levels of forward mode for all threads together
+# PyTorch counts the levels of forward mode for all threads together
+_FORWARD_MODE = threading.Lock()
 
 
 class Recurrence(Protocol):
@@ -28,24 +32,33 @@ class Recurrence(Protocol):
     Attributes:
         state_size: S.
         shown: Where in the state the outputs h stand that a readout sees.
-        carried: Where the entries stand in which gradients are carried from step to step: all of h, or the LSTM's c.
+        carried: Where the entries stand in which gradients are carried from step to step: all of h,
+            or the LSTM's c.
     """
 
     state_size: int
     shown: Any
     carried: Any
 
-    def step(self, x: Float[Tensor, "... D"], kept: Float[Tensor, "... S"], seen: Float[Tensor, "... S"] | None = None) -> Tensor:
+    def step(
+        self,
+        x: Float[Tensor, "... D"],
+        kept: Float[Tensor, "... S"],
+        seen: Float[Tensor, "... S"] | None = None,
+    ) -> Tensor:
         """Map states to the next states."""
         ...
 
 
 class Neurons(NamedTuple):
-    """What zeroth and first order need of every step, (B, T, H): what a neuron keeps, and what mixing adds on the diagonal.
+    """What zeroth and first order need of every step, (B, T, H): what a neuron keeps, and what
+    mixing adds on the diagonal.
 
-    With ``zeroth_0 = head_t``, ``first_0 = 0``, and j = t−ℓ+1 the step that lag ℓ adds, the orders grow one factor at a time:
-    ``first_ℓ = first_{ℓ−1} retention_j + zeroth_{ℓ−1} mixing_j`` and ``zeroth_ℓ = zeroth_{ℓ−1} retention_j``, with `lead_t` added to
-    ``first_1``. With a head, ``mixing_j`` reaches the diagonal one lag later: it enters through h, and c feels it a step further back.
+    With ``zeroth_0 = head_t``, ``first_0 = 0``, and j = t−ℓ+1 the step that lag ℓ adds, the orders
+    grow one factor at a time: ``first_ℓ = first_{ℓ−1} retention_j + zeroth_{ℓ−1} mixing_j`` and
+    ``zeroth_ℓ = zeroth_{ℓ−1} retention_j``, with `lead_t` added to ``first_1``. With a head,
+    ``mixing_j`` reaches the diagonal one lag later: it enters through h, and c feels it a step
+    further back.
     """
 
     retention: Tensor
@@ -65,9 +78,12 @@ class Neurons(NamedTuple):
 
 
 class StepJacobian:
-    """One-step Jacobians ``J_t`` of any step as operators, by automatic differentiation; one for every leading index of `states`."""
+    """One-step Jacobians ``J_t`` of any step as operators, by automatic differentiation; one for
+    every leading index of `states`."""
 
-    def __init__(self, recurrence: Recurrence, inputs: Float[Tensor, "... D"], states: Float[Tensor, "... S"]) -> None:
+    def __init__(
+        self, recurrence: Recurrence, inputs: Float[Tensor, "... D"], states: Float[Tensor, "... S"]
+    ) -> None:
         """Fix the inputs, and the states to start from."""
         self.recurrence, self.inputs, self.states = recurrence, inputs, states
 
@@ -93,7 +109,8 @@ class StepJacobian:
 
 
 class Condensed(NamedTuple):
-    """Jacobians in a form that is dear to make and cheap to multiply with; the first axis is the steps.
+    """Jacobians in a form that is dear to make and cheap to multiply with; the first axis is the
+    steps.
 
     J itself is `mixing`; or, where a state (h, c) is shown through an expression e,
     ``[[output + e·mixing, diag(e keep)], [mixing, diag(keep)]]``.
@@ -115,7 +132,13 @@ class Condensed(NamedTuple):
             return torch.bmm(rows, self.mixing)
         hidden, cell = rows.chunk(2, dim=-1)
         cell = torch.addcmul(cell, hidden, self.expression.unsqueeze(-2))
-        return torch.cat([torch.baddbmm(hidden @ self.output, cell, self.mixing), cell * self.keep.unsqueeze(-2)], dim=-1)
+        return torch.cat(
+            [
+                torch.baddbmm(hidden @ self.output, cell, self.mixing),
+                cell * self.keep.unsqueeze(-2),
+            ],
+            dim=-1,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +157,9 @@ class Trace:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, recurrence: Any, inputs: Float[Tensor, "B T D"], initial: Float[Tensor, "B S"]) -> Self:
+    def of(
+        cls, recurrence: Any, inputs: Float[Tensor, "B T D"], initial: Float[Tensor, "B S"]
+    ) -> Self:
         """Scan sequences step by step: any recurrence will do."""
         states = [initial]
         for x in inputs.unbind(1):
@@ -180,30 +205,48 @@ class Trace:
     def neurons(self) -> Neurons:
         """What zeroth and first order need; of a recurrence with a closed form."""
         if not hasattr(self.recurrence, "closed_form"):
-            raise ValueError(f"trace is of a {type(self.recurrence).__name__}, without a closed form: only the exact order is known.")
+            raise ValueError(
+                f"trace is of a {type(self.recurrence).__name__}, without a closed form: only the "
+                "exact order is known."
+            )
         return self._closed_form.neurons()
 
-    def jacobian(self, steps: int | Steps, sequences: Any = slice(None), *, closed: bool = True) -> StepJacobian:
-        """Give the one-step Jacobians of some steps as operators: in closed form where there is one, else by autodiff of the step."""
+    def jacobian(
+        self, steps: int | Steps, sequences: Any = slice(None), *, closed: bool = True
+    ) -> StepJacobian:
+        """Give the one-step Jacobians of some steps as operators: in closed form where there is
+        one, else by autodiff of the step."""
         if closed and hasattr(self.recurrence, "closed_form"):
             return self._closed_form.of((sequences, steps))
-        return StepJacobian(self.recurrence, self.inputs[sequences, steps], self.previous[sequences, steps])
+        return StepJacobian(
+            self.recurrence, self.inputs[sequences, steps], self.previous[sequences, steps]
+        )
 
     @cached_property
     def _closed_form(self) -> Any:
         return self.recurrence.closed_form(self.inputs, self.previous)
 
     def moved(self, direction: Direction, steps: Steps = slice(None)) -> Float[Tensor, "B n S"]:
-        """Give ``B_t w``, how a state moves along w while the previous one is held fixed. It is Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``."""
+        """Give ``B_t w``, how a state moves along w while the previous one is held fixed. It is Eq.
+        (3)'s ``B_k = ∂⁺s_k/∂θ``."""
         with _FORWARD_MODE:
-            return jvp(self._step(self.inputs[:, steps], self.previous[:, steps]), (self.parameters,), (direction,))[1]
+            return jvp(
+                self._step(self.inputs[:, steps], self.previous[:, steps]),
+                (self.parameters,),
+                (direction,),
+            )[1]
 
     def gathered(self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)) -> Direction:
         """Give ``Σ_t λ_tᵀ B_t`` over sequences and steps: the transpose of `moved`."""
-        return vjp(self._step(self.inputs[:, steps], self.previous[:, steps]), self.parameters)[1](rows)[0]
+        return vjp(self._step(self.inputs[:, steps], self.previous[:, steps]), self.parameters)[1](
+            rows
+        )[0]
 
-    def gathered_each(self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)) -> Float[Tensor, "B P"]:
-        """Give every sequence's own ``Σ_t λ_tᵀ B_t``, as a vector in the space of all parameters."""
+    def gathered_each(
+        self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)
+    ) -> Float[Tensor, "B P"]:
+        """Give every sequence's own ``Σ_t λ_tᵀ B_t``, as a vector in the space of all
+        parameters."""
         each = vmap(lambda x, state, row: vjp(self._step(x, state), self.parameters)[1](row)[0])
         parts = each(self.inputs[:, steps], self.previous[:, steps], rows)
         return torch.cat([part.flatten(1) for part in parts.values()], dim=1)
@@ -211,10 +254,13 @@ class Trace:
     def _step(self, x: Tensor, state: Tensor) -> Any:
         """A step as a function of the parameters."""
         module = _AsModule(self.recurrence)
-        return lambda given: functional_call(module, {f"recurrence.{name}": value for name, value in given.items()}, (x, state))
+        return lambda given: functional_call(
+            module, {f"recurrence.{name}": value for name, value in given.items()}, (x, state)
+        )
 
     def backpropagate(self, loss_gradients: Float[Tensor, "B T _"]) -> Float[Tensor, "B T S"]:
-        """Run the backward recursion ``λ_t = δ_t + λ_{t+1} J_{t+1}`` of Eq. (3): the gradient of the summed loss in every state."""
+        """Run the backward recursion ``λ_t = δ_t + λ_{t+1} J_{t+1}`` of Eq. (3): the gradient of
+        the summed loss in every state."""
         adjoint = self.lifted(loss_gradients).contiguous()
         for t in range(self.length - 1, 0, -1):
             adjoint[:, t - 1] += self.jacobian(t).pull(adjoint[:, t].unsqueeze(-2)).squeeze(-2)
@@ -224,7 +270,9 @@ class Trace:
         """Write gradients of outputs as gradients of states; those of states are copied."""
         if rows.shape[-1] == self.history.shape[-1]:
             return rows.clone()
-        return rows.new_zeros(*rows.shape[:-1], self.history.shape[-1]).index_copy_(-1, self._places(self.recurrence.shown), rows)
+        return rows.new_zeros(*rows.shape[:-1], self.history.shape[-1]).index_copy_(
+            -1, self._places(self.recurrence.shown), rows
+        )
 
     def carried(self, states: Float[Tensor, "... S"]) -> Float[Tensor, "... H"]:
         """Choose the entries in which gradients are carried from step to step."""

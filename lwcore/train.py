@@ -1,4 +1,5 @@
-"""Training: minibatch gradient descent on a fixed set of sequences, interruptible between any two steps."""
+"""Training: minibatch gradient descent on a fixed set of sequences, interruptible between any two
+steps."""
 
 from __future__ import annotations
 
@@ -21,16 +22,19 @@ OPTIMIZERS = ("sgd", "adamw")
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Ask the C library to keep what this process frees, for its next use; done once a process, by `fit`; say whether it could be asked.
+    """Ask the C library to keep what this process frees, for its next use; done once a process, by
+    `fit`; say whether it could be asked.
 
-    A training step frees what the next one needs again, and memory fresh from the system costs as much as filling it: at B = 128, T = 512,
-    H = 128 handing pages back and forth took a third to a half of a step.
+    A training step frees what the next one needs again, and memory fresh from the system costs as
+    much as filling it: at B = 128, T = 512, H = 128 handing pages back and forth took a third to a
+    half of a step.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    no_separate_mappings, no_trimming = (-4, 0), (-1, 2**31 - 1)  # M_MMAP_MAX, M_TRIM_THRESHOLD of malloc.h
+    # M_MMAP_MAX, M_TRIM_THRESHOLD of malloc.h
+    no_separate_mappings, no_trimming = (-4, 0), (-1, 2**31 - 1)
     return bool(mallopt(*no_separate_mappings) and mallopt(*no_trimming))
 
 
@@ -52,9 +56,11 @@ class Progress:
 
 
 def batch_indices(seed: int, step: int, n_sequences: int, batch_size: int) -> np.ndarray:
-    """Choose the sequences of a step: every epoch a fresh permutation, cut into batches of equal size; a remainder sits an epoch out.
+    """Choose the sequences of a step: every epoch a fresh permutation, cut into batches of equal
+    size; a remainder sits an epoch out.
 
-    A function of seed and step alone, so that an interrupted run meets the same batches when it goes on.
+    A function of seed and step alone, so that an interrupted run meets the same batches when it
+    goes on.
     """
     epoch, place = divmod(step, n_sequences // batch_size)
     return _order(seed, epoch, n_sequences)[place * batch_size : (place + 1) * batch_size]
@@ -82,7 +88,8 @@ def fit(
     resume_from: Progress | None = None,
     on_step: Callable[[Progress], None] | None = None,
 ) -> list[float]:
-    """Train a network in place on the mean squared error, and give the minibatch loss of every step. Implements Eq. (1), by minibatches.
+    """Train a network in place on the mean squared error, and give the minibatch loss of every
+    step. Implements Eq. (1), by minibatches.
 
     Args:
         network: The network; its parameters are changed.
@@ -95,7 +102,8 @@ def fit(
         weight_decay: Decoupled weight decay; used by AdamW only.
         clip: Largest allowed 2-norm of the whole gradient; None for no clipping.
         resume_from: State to go on from, as `on_step` received it.
-        on_step: Called after every step with the state; the tensors in it are live, copy or store them at once.
+        on_step: Called after every step with the state; the tensors in it are live, copy or store
+            them at once.
 
     Raises:
         FloatingPointError: If the loss is no longer finite.
@@ -107,14 +115,19 @@ def fit(
     total = len(sequences.targets)
     integer_in("batch_size", batch_size, 1, total)
     one_of("optimizer", optimizer, OPTIMIZERS)
-    rate, decay = real_in("learning_rate", learning_rate, "(0, inf)"), real_in("weight_decay", weight_decay, "[0, inf)")
+    rate, decay = (
+        real_in("learning_rate", learning_rate, "(0, inf)"),
+        real_in("weight_decay", weight_decay, "[0, inf)"),
+    )
     bound = None if clip is None else real_in("clip", clip, "(0, inf)")
     if on_step is not None and not callable(on_step):
         raise TypeError(f"on_step = {on_step!r}: must be a function, or None.")
     keep_freed_memory()
     parameters = list(network.parameters())
     descent: torch.optim.Optimizer = (
-        torch.optim.AdamW(parameters, lr=rate, weight_decay=decay) if optimizer == "adamw" else torch.optim.SGD(parameters, lr=rate)
+        torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+        if optimizer == "adamw"
+        else torch.optim.SGD(parameters, lr=rate)
     )
     state = Progress()
     if resume_from is not None:
@@ -127,7 +140,10 @@ def fit(
         descent.zero_grad()
         loss = network.loss(sequences.inputs[chosen], sequences.targets[chosen])
         if not math.isfinite(loss.item()):
-            raise FloatingPointError(f"the loss is {loss.item()} at step {step}: training diverged; try a smaller learning_rate or a clip.")
+            raise FloatingPointError(
+                f"the loss is {loss.item()} at step {step}: training diverged; try a smaller "
+                "learning_rate or a clip."
+            )
         loss.backward()
         if bound is not None:
             torch.nn.utils.clip_grad_norm_(parameters, bound)

@@ -91,7 +91,8 @@ def window_bounds(
     relative = sample_complexity(f, 1.0, 1.0, alpha, error, rate)
     relative = relative / sample_complexity(1.0, 1.0, 1.0, alpha, error, rate)
     low, high = (
-        learnability_window(lag, constant * relative, n_sequences, definition=definition) for constant in (required.max(), required.min())
+        learnability_window(lag, constant * relative, n_sequences, definition=definition)
+        for constant in (required.max(), required.min())
     )
     return low, high
 
@@ -132,7 +133,8 @@ class DecayLaw:
         return self.amplitude * lag**-power * factor**lag
 
     def inverse(self, log_level: ArrayLike) -> Array:
-        """Return ``f^←(ε)``, the lag at which one of the three regimes falls to a level, from log ε.
+        """Return ``f^←(ε)``, the lag at which one of the three regimes falls to a level, from log
+        ε.
 
         Implements Eq. (60), ``H_N = f^←(ε_th)``, in closed form: ``log(c/ε)/log(1/λ)``,
         ``(c/ε)^(1/β)`` or ``exp(c/ε) − 1``. The lag is real; 0 where the law is below the level for
@@ -186,7 +188,8 @@ class LawFit(NamedTuple):
 
 
 class DecayFit(NamedTuple):
-    """The decay laws fitted to one envelope; nothing keeps the tempered law's β or 1 − λ above 0."""
+    """The decay laws fitted to one envelope; nothing keeps the tempered law's β or 1 − λ above
+    0."""
 
     exponential: LawFit
     power: LawFit
@@ -272,7 +275,8 @@ def time_scales(lags: Iterable[int], rates: ArrayLike) -> Array:
     kept = mu > 0
     log_mu = np.log(mu, where=kept, out=np.full(mu.shape, -np.inf))
     largest = log_mu.max(axis=-2, keepdims=True, initial=-np.inf)
-    log_mu = np.subtract(log_mu, largest, where=kept, out=np.zeros(mu.shape))  # constants: exactly 0
+    # constants: exactly 0
+    log_mu = np.subtract(log_mu, largest, where=kept, out=np.zeros(mu.shape))
     count = kept.sum(axis=-2, keepdims=True)
     mean = np.where(kept, lag[:, None], 0).sum(axis=-2, keepdims=True) / np.maximum(count, 1)
     centred = np.where(kept, lag[:, None] - mean, 0.0)
@@ -282,7 +286,9 @@ def time_scales(lags: Iterable[int], rates: ArrayLike) -> Array:
         return np.where(slope >= 0, np.inf, -1 / slope)
 
 
-def mixture_envelope(lags: ArrayLike, time_scales: ArrayLike, weights: ArrayLike | None = None) -> Array:
+def mixture_envelope(
+    lags: ArrayLike, time_scales: ArrayLike, weights: ArrayLike | None = None
+) -> Array:
     """Return the envelope of neurons that decay exponentially: ``f(ℓ) = Σ_q w_q exp(−ℓ/τ_q)``.
 
     Few time scales give a few exponentials; a broad spectrum of them a power law over the lags it
@@ -297,10 +303,14 @@ def mixture_envelope(lags: ArrayLike, time_scales: ArrayLike, weights: ArrayLike
     require("lags", lag, lag >= 0, "0 or more")
     require("time_scales", tau, tau > 0, "above 0")
     require("weights", weight, weight >= 0, "0 or more")
-    return np.einsum("...q,...lq->...l", np.atleast_1d(weight), np.exp(-lag[:, None] / tau[..., None, :]))
+    return np.einsum(
+        "...q,...lq->...l", np.atleast_1d(weight), np.exp(-lag[:, None] / tau[..., None, :])
+    )
 
 
-def matching(lags: Iterable[int], name: str, values: Array, axis: int = -1) -> tuple[NDArray[np.int64], Array]:
+def matching(
+    lags: Iterable[int], name: str, values: Array, axis: int = -1
+) -> tuple[NDArray[np.int64], Array]:
     """Return lags and values after checking that there is one value for each lag along an axis."""
     lag = np.array(lag_list("lags", lags))
     if values.shape[axis] != lag.size:

@@ -11,12 +11,18 @@ from bs4 import BeautifulSoup
 ROOT = Path(__file__).parents[1]
 BOOK = ROOT / "_build" / "html"
 
-BROWSER = os.environ.get("LW_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = os.environ.get("LW_BROWSER") or next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 NO_BROWSER = "no browser found: install chromium, or name one in LW_BROWSER"
 
 _toc = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text())
 PARTS = {
-    part["caption"]: [page["file"] for chapter in part["chapters"] for page in (chapter, *chapter.get("sections", []))]
+    part["caption"]: [
+        page["file"]
+        for chapter in part["chapters"]
+        for page in (chapter, *chapter.get("sections", []))
+    ]
     for part in _toc["parts"]
 }
 DOCUMENTS = [_toc["root"], *(page for pages in PARTS.values() for page in pages)]

@@ -24,15 +24,23 @@ QUIET = (
 
 
 def stay_here(event, arguments):
-    """Refuse every connection that leaves this machine: nothing here needs the network once it is installed."""
-    if event != "socket.connect" or arguments[0].type != socket.SOCK_STREAM or not isinstance(arguments[1], tuple):
-        return  # to connect a datagram's socket sends nothing: Dask asks in this way for the machine's own address
+    """Refuse every connection that leaves this machine: nothing here needs the network once it is
+    installed."""
+    if (
+        event != "socket.connect"
+        or arguments[0].type != socket.SOCK_STREAM
+        or not isinstance(arguments[1], tuple)
+    ):
+        # to connect a datagram's socket sends nothing: Dask asks in this way for the machine's own
+        # address
+        return
     if not str(arguments[1][0]).startswith(("127.", "::1", "localhost")):
         raise PermissionError(f"a test asked for {arguments[1]}: nothing may need the network")
 
 
 sys.addaudithook(stay_here)
-# A shell has what it starts in the background ignore Ctrl-C, and all that starts in its turn: the tests of Ctrl-C would wait in vain.
+# A shell has what it starts in the background ignore Ctrl-C, and all that starts in its turn: the
+# tests of Ctrl-C would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -47,8 +55,12 @@ def pytest_configure(config):
 def pytest_unconfigure(config):
     """Say on the last line what was not tested."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter and any(NO_BROWSER in str(report.longrepr) for report in reporter.stats.get("skipped", [])):
-        reporter.write_line(f"NOT TESTED: the built pages in a real browser ({NO_BROWSER}).", yellow=True)
+    if reporter and any(
+        NO_BROWSER in str(report.longrepr) for report in reporter.stats.get("skipped", [])
+    ):
+        reporter.write_line(
+            f"NOT TESTED: the built pages in a real browser ({NO_BROWSER}).", yellow=True
+        )
 
 
 class QuietHandler(SimpleHTTPRequestHandler):

@@ -1,4 +1,5 @@
-"""The coverage that ``make coverage`` has measured, as a table for the book: a row for each module, and one for the package."""
+"""The coverage that ``make coverage`` has measured, as a table for the book: a row for each module,
+and one for the package."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ TABLE = ROOT / "book" / "results" / "trust" / "coverage.csv"
 def revision() -> str:
     """Name the revision that is checked out; it ends in ``-dirty`` where files differ from it."""
     command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def row(module: str, summary: dict) -> dict:
@@ -44,7 +47,9 @@ def main() -> None:
     with TABLE.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, [*rows[0], "tool", "revision"], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(entry | {"tool": f"coverage.py {__version__}", "revision": revision()} for entry in rows)
+        writer.writerows(
+            entry | {"tool": f"coverage.py {__version__}", "revision": revision()} for entry in rows
+        )
 
 
 if __name__ == "__main__":

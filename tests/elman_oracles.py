@@ -1,16 +1,23 @@
-"""The companion's network written out for autodiff, neuron by neuron and step by step, in float64."""
+"""The companion's network written out for autodiff, neuron by neuron and step by step, in
+float64."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-SIGMA = {"tanh": torch.tanh, "logistic": torch.sigmoid, "gaussian": lambda z: torch.exp(-z * z), "relu": torch.relu}
+SIGMA = {
+    "tanh": torch.tanh,
+    "logistic": torch.sigmoid,
+    "gaussian": lambda z: torch.exp(-z * z),
+    "relu": torch.relu,
+}
 SMOOTH = ["tanh", "logistic", "gaussian"]
 
 
 def neuron(theta, sequence, activation, length=None):
-    """The state H_t of one neuron, t the length: theta (1 + d,), sequence (T, d) -> scalar. C&E Eq. (2)."""
+    """The state H_t of one neuron, t the length: theta (1 + d,), sequence (T, d) -> scalar. C&E Eq.
+    (2)."""
     state = torch.zeros((), dtype=torch.float64)
     for x in sequence[:length]:
         state = SIGMA[activation](theta[0] * state + theta[1:] @ x)
@@ -28,7 +35,9 @@ def risk(parameters, readout, inputs, targets, activation):
     total = 0.0
     for sequence, wanted in zip(inputs, targets, strict=True):
         for t in range(1, len(sequence) + 1):
-            total = total + (output(parameters, readout, sequence, activation, t) - wanted[t - 1]) ** 2
+            total = (
+                total + (output(parameters, readout, sequence, activation, t) - wanted[t - 1]) ** 2
+            )
     return total / len(inputs)
 
 

@@ -1,4 +1,5 @@
-"""Cells and numbers that the tests of the network half share: every cell, with and without layer normalisation, couplings strong."""
+"""Cells and numbers that the tests of the network half share: every cell, with and without layer
+normalisation, couplings strong."""
 
 from __future__ import annotations
 
@@ -25,16 +26,26 @@ LINEAR = [kind for kind in EVERY if kind.startswith("Min")]
 CELLS = [kind for kind in EVERY if kind not in LINEAR]  # those with recurrent weights
 
 
-def make(kind: str, seed: int = 0, input_size: int = 3, hidden_size: int = 4, **options: Any) -> Cell:
-    """A float64 cell with strong couplings and no parameter at a special value, so that a wrong term shows."""
+def make(
+    kind: str, seed: int = 0, input_size: int = 3, hidden_size: int = 4, **options: Any
+) -> Cell:
+    """A float64 cell with strong couplings and no parameter at a special value, so that a wrong
+    term shows."""
     name, _, norm = kind.partition("+")
     generator = torch.Generator().manual_seed(seed)
-    options = {"gate_init": 0.3, "gate_spread": 1.0, "dtype": torch.float64, "layernorm": norm == "norm"} | options
+    options = {
+        "gate_init": 0.3,
+        "gate_spread": 1.0,
+        "dtype": torch.float64,
+        "layernorm": norm == "norm",
+    } | options
     cell = FAMILIES[name](input_size, hidden_size, generator=generator, **options)
     with torch.no_grad():
         for parameter_name, parameter in cell.named_parameters():
             if parameter_name.startswith(("bias", "norm")):
-                parameter += 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter += 0.3 * torch.randn(
+                    parameter.shape, generator=generator, dtype=torch.float64
+                )
     return cell
 
 

@@ -1,4 +1,5 @@
-"""Slow, obvious reference implementations, written from the equations and nothing else; autograd does the differentiating."""
+"""Slow, obvious reference implementations, written from the equations and nothing else; autograd
+does the differentiating."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def normalised(cell: Cell, pre: Tensor) -> Tensor:
 
 
 def step(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
-    """One step of the recurrence for one sequence: x (D,), previous (S,) -> (S,). Eqs. (4)–(8), (15)–(18), (47)–(51); Feng et al., 2024."""
+    """One step of the recurrence for one sequence: x (D,), previous (S,) -> (S,). Eqs. (4)–(8),
+    (15)–(18), (47)–(51); Feng et al., 2024."""
     hidden = cell.hidden_size
     h, drive = previous[:hidden], cell.weight_ih @ x + cell.bias
     if isinstance(cell, MinGRU):
@@ -31,7 +33,9 @@ def step(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
     weight = cell.weight_hh
     if isinstance(cell, LSTM):
         i, f, g, o = (drive + weight @ h).split(hidden)
-        c = torch.sigmoid(f) * previous[hidden:] + torch.sigmoid(i) * torch.tanh(normalised(cell, g))
+        c = torch.sigmoid(f) * previous[hidden:] + torch.sigmoid(i) * torch.tanh(
+            normalised(cell, g)
+        )
         return torch.cat([torch.sigmoid(o) * torch.tanh(c), c])
     if isinstance(cell, GRU):
         (w_r, w_z, w_g), (d_r, d_z, d_g) = weight.split(hidden), drive.split(hidden)
@@ -63,7 +67,8 @@ def step_jacobian(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
 
 
 def transport(cell: Cell, inputs: Tensor, initial: Tensor, t: int, lag: int) -> Tensor:
-    """M_{t,ℓ} = ∂s_t/∂s_{t−ℓ} of one sequence by autograd through the steps t−ℓ+1..t: inputs (T, D), initial (S,) -> (S, S)."""
+    """M_{t,ℓ} = ∂s_t/∂s_{t−ℓ} of one sequence by autograd through the steps t−ℓ+1..t: inputs (T,
+    D), initial (S,) -> (S, S)."""
     state = initial
     for x in inputs[: t - lag + 1]:
         state = step(cell, x, state)
@@ -82,8 +87,14 @@ def carried_block(cell: Cell, matrix: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def slope(module: nn.Module, direction: dict[str, Tensor], function: Callable[[], Tensor], step: float = 1e-5) -> Tensor:
-    """How a function moves as a module's parameters move along a direction: a central quotient of differences."""
+def slope(
+    module: nn.Module,
+    direction: dict[str, Tensor],
+    function: Callable[[], Tensor],
+    step: float = 1e-5,
+) -> Tensor:
+    """How a function moves as a module's parameters move along a direction: a central quotient of
+    differences."""
     ends = []
     for size in (step, -2 * step):
         for name, parameter in module.named_parameters():

@@ -27,7 +27,10 @@ def test_base_rate_is_the_mean_over_a_neurons_rows(kind):
     """v̂ by hand, neuron by neuron and row by row; a gate that is shared belongs to nobody."""
     network = Network(make(kind, hidden_size=3))
     generator = torch.Generator().manual_seed(3)
-    gradients = [[torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in network.parameters()] for _ in range(4)]
+    gradients = [
+        [torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in network.parameters()]
+        for _ in range(4)
+    ]
     found = base_rates(network, adam(network, gradients).state_dict())
     names = [name for name, _ in network.named_parameters()]
     rows = len(network.cell.bias)

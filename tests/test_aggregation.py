@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from book.chapters.aggregation import METHODS, aggregate, detectable_shift, measured_exponent, measured_exponents
+from book.chapters.aggregation import (
+    METHODS,
+    aggregate,
+    detectable_shift,
+    measured_exponent,
+    measured_exponents,
+)
 from lwcore.stable import SymmetricStable
 
 LAW = SymmetricStable(1.5, 2.0)
@@ -31,7 +37,8 @@ def test_methods_are_their_definitions():
 
 
 def test_one_step_is_as_good_as_the_maximum_of_the_likelihood():
-    """With 4000 samples the step ends within a tenth of a standard error of where the score vanishes."""
+    """With 4000 samples the step ends within a tenth of a standard error of where the score
+    vanishes."""
     from scipy.optimize import brentq
 
     x = LAW.sample(4000, np.random.default_rng(1)) + 0.3
@@ -61,33 +68,51 @@ def test_shift_for_the_mean_is_the_exact_one():
 
 
 def test_shift_for_the_median_is_the_exact_one():
-    """The median of 2k + 1 is below x with the probability that k + 1 or more draws are; within three standard errors."""
+    """The median of 2k + 1 is below x with the probability that k + 1 or more draws are; within
+    three standard errors."""
     draws, n = 20000, 51
     ours = detectable_shift(LAW, n, "median", 0.1, draws, np.random.default_rng(3))
     error_at = stats.binom.sf(25, n, LAW.sf(ours))  # P(median > ours) at shift 0
     assert abs(error_at - 0.1) < 3 * np.sqrt(0.2 * 0.8 / draws) / 2
 
 
-@pytest.mark.parametrize(("method", "expected"), [("mean", 3.0), ("median of means", 3.0), ("median", 2.0), ("clipped mean", 2.0)])
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("mean", 3.0), ("median of means", 3.0), ("median", 2.0), ("clipped mean", 2.0)],
+)
 def test_exponents_at_alpha_one_and_a_half(method, expected):
-    measured = measured_exponent(1.5, method, [64, 256, 1024], np.random.default_rng(4), confidence=0.999)
+    measured = measured_exponent(
+        1.5, method, [64, 256, 1024], np.random.default_rng(4), confidence=0.999
+    )
     assert measured.interval[0] < expected < measured.interval[1]
-    assert measured.interval[1] - measured.interval[0] < 1.2, "too wide an interval to tell 2 from 3"
+    assert measured.interval[1] - measured.interval[0] < 1.2, (
+        "too wide an interval to tell 2 from 3"
+    )
 
 
 def test_exponents_together_are_those_of_each_alone_on_the_same_draws():
-    together = measured_exponents(1.5, METHODS, [8, 64], np.random.default_rng(6), replicates=30, batches=3)
+    together = measured_exponents(
+        1.5, METHODS, [8, 64], np.random.default_rng(6), replicates=30, batches=3
+    )
     assert tuple(together) == METHODS
     for method, found in together.items():
-        alone = measured_exponent(1.5, method, [8, 64], np.random.default_rng(6), replicates=30, batches=3)
+        alone = measured_exponent(
+            1.5, method, [8, 64], np.random.default_rng(6), replicates=30, batches=3
+        )
         np.testing.assert_allclose(found.shifts, alone.shifts, rtol=1e-12)
         assert str(found) == str(alone)
 
 
 def test_interval_covers_as_often_as_it_says():
-    """80 measurements of the mean's exponent at α = 2, each with a 90 % interval: within four binomial standard errors of 90 %."""
+    """80 measurements of the mean's exponent at α = 2, each with a 90 % interval: within four
+    binomial standard errors of 90 %."""
     rng = np.random.default_rng(5)
-    intervals = [measured_exponent(2.0, "mean", [8, 64], rng, replicates=50, batches=5, confidence=0.9).interval for _ in range(80)]
+    intervals = [
+        measured_exponent(
+            2.0, "mean", [8, 64], rng, replicates=50, batches=5, confidence=0.9
+        ).interval
+        for _ in range(80)
+    ]
     covered = np.mean([low < 2 < high for low, high in intervals])
     assert abs(covered - 0.9) < 4 * np.sqrt(0.9 * 0.1 / 80)
 
@@ -96,17 +121,41 @@ def test_interval_covers_as_often_as_it_says():
     ("call", "message"),
     [
         (lambda: aggregate(np.zeros(9), "mode"), "method = 'mode': must be one of"),
-        (lambda: aggregate(np.zeros(7), "mean"), "number of samples = 7: must be an integer from 8 up"),
+        (
+            lambda: aggregate(np.zeros(7), "mean"),
+            "number of samples = 7: must be an integer from 8 up",
+        ),
         (lambda: aggregate(np.zeros(9), "likelihood"), "law = None"),
         (lambda: aggregate(1.0, "mean"), "number of samples = 1: must be an integer from 8 up"),
         (lambda: aggregate([1.0, np.nan] * 5, "mean"), "samples: 5 of 10 entries are NaN"),
-        (lambda: detectable_shift(LAW, 4, "mean", 0.1, 100, np.random.default_rng(0)), "n_sequences = 4"),
-        (lambda: detectable_shift(LAW, 8, "mean", 0.5, 100, np.random.default_rng(0)), r"error = 0.5: must lie in \(0, 0.5\)"),
-        (lambda: measured_exponent(1.0, "mean", [8, 16], np.random.default_rng(0)), r"alpha = 1.0: must lie in \(1, 2\]"),
-        (lambda: measured_exponent(1.5, "mean", [8, 16], np.random.default_rng(0), batches=2), "batches = 2"),
-        (lambda: measured_exponent(1.5, "mean", 64, np.random.default_rng(0)), r"n_sequences has shape \(\)"),
-        (lambda: measured_exponent(1.5, "mean", [64], np.random.default_rng(0)), "must hold at least two different numbers"),
-        (lambda: measured_exponent(1.5, "mean", [64, 64], np.random.default_rng(0)), "must hold at least two different numbers"),
+        (
+            lambda: detectable_shift(LAW, 4, "mean", 0.1, 100, np.random.default_rng(0)),
+            "n_sequences = 4",
+        ),
+        (
+            lambda: detectable_shift(LAW, 8, "mean", 0.5, 100, np.random.default_rng(0)),
+            r"error = 0.5: must lie in \(0, 0.5\)",
+        ),
+        (
+            lambda: measured_exponent(1.0, "mean", [8, 16], np.random.default_rng(0)),
+            r"alpha = 1.0: must lie in \(1, 2\]",
+        ),
+        (
+            lambda: measured_exponent(1.5, "mean", [8, 16], np.random.default_rng(0), batches=2),
+            "batches = 2",
+        ),
+        (
+            lambda: measured_exponent(1.5, "mean", 64, np.random.default_rng(0)),
+            r"n_sequences has shape \(\)",
+        ),
+        (
+            lambda: measured_exponent(1.5, "mean", [64], np.random.default_rng(0)),
+            "must hold at least two different numbers",
+        ),
+        (
+            lambda: measured_exponent(1.5, "mean", [64, 64], np.random.default_rng(0)),
+            "must hold at least two different numbers",
+        ),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -1,4 +1,5 @@
-"""Agreement in ranks, against SciPy and against counting by hand; intervals, against Student and against all resamples."""
+"""Agreement in ranks, against SciPy and against counting by hand; intervals, against Student and
+against all resamples."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from book.chapters.agreement import compare, correlation_interval, over_orders, partial_rank_correlation, rank_correlation, ranking
+from book.chapters.agreement import (
+    compare,
+    correlation_interval,
+    over_orders,
+    partial_rank_correlation,
+    rank_correlation,
+    ranking,
+)
 from book.chapters.seeds import interval, most_covered, resamples
 
 WITHIN = {"all": (), "lag": ("lag",), "network": ("model", "seed")}
@@ -19,9 +27,14 @@ def made(rng, predictors=3, seeds=4, ties=False):
     """Scores that follow the share with more or less noise, and the share."""
     coords = {"model": ["a", "b"], "seed": list(range(seeds)), "lag": [2, 4, 8, 16, 32]}
     share = xr.DataArray(rng.random((2, seeds, 5)), coords, ["model", "seed", "lag"])
-    noise = xr.DataArray(rng.normal(size=(predictors, 2, seeds, 5)), dims=("predictor", *share.dims))
+    noise = xr.DataArray(
+        rng.normal(size=(predictors, 2, seeds, 5)), dims=("predictor", *share.dims)
+    )
     scores = (share + 0.3 * noise).assign_coords(predictor=[f"p{i}" for i in range(predictors)])
-    extra = {"source": ("predictor", ["–"] * predictors), "stage": ("predictor", ["–"] * predictors)}
+    extra = {
+        "source": ("predictor", ["–"] * predictors),
+        "stage": ("predictor", ["–"] * predictors),
+    }
     if ties:
         scores, share = (4 * scores).round(), (4 * share).round() / 4
     return scores.transpose("predictor", "model", "seed", "lag").assign_coords(extra), share
@@ -36,7 +49,9 @@ def strata(array, within):
 @pytest.mark.parametrize("ties", [False, True])
 def test_over_everything_it_is_spearmans_coefficient(ties):
     scores, share = made(np.random.default_rng(0), ties=ties)
-    expected = [stats.spearmanr(one.values.ravel(), share.values.ravel()).statistic for one in scores]
+    expected = [
+        stats.spearmanr(one.values.ravel(), share.values.ravel()).statistic for one in scores
+    ]
     np.testing.assert_allclose(rank_correlation(scores, share), expected)
 
 
@@ -45,7 +60,8 @@ def test_within_strata_covariances_and_variances_add_up(within):
     scores, share = made(np.random.default_rng(1), ties=True)
     for one, found in zip(scores, rank_correlation(scores, share, within), strict=True):
         covariances = [
-            np.cov(stats.rankdata(x), stats.rankdata(y)) for x, y in zip(strata(one, within), strata(share, within), strict=True)
+            np.cov(stats.rankdata(x), stats.rankdata(y))
+            for x, y in zip(strata(one, within), strata(share, within), strict=True)
         ]
         (xx, xy), (_, yy) = np.sum(covariances, axis=0)
         assert found == pytest.approx(xy / np.sqrt(xx * yy))
@@ -62,16 +78,21 @@ def test_what_is_constant_in_a_stratum_says_nothing_there():
 def test_infinite_scores_are_the_last_ones():
     scores, share = made(np.random.default_rng(3))
     low = scores.where(share > 0.5, -np.inf)
-    np.testing.assert_array_equal(rank_correlation(low, share), rank_correlation(scores.where(share > 0.5, -99.0), share))
+    np.testing.assert_array_equal(
+        rank_correlation(low, share), rank_correlation(scores.where(share > 0.5, -99.0), share)
+    )
 
 
 @pytest.mark.parametrize("within", WITHIN.values())
 def test_partial_correlation_is_that_of_what_a_line_leaves(within):
     """Regress ranks, centred in their strata, on the third one's, and correlate the residuals."""
     scores, share = made(np.random.default_rng(10), ties=True)
-    given = (share + xr.DataArray(np.random.default_rng(11).normal(size=share.shape), dims=share.dims)).round(1)
+    given = (
+        share + xr.DataArray(np.random.default_rng(11).normal(size=share.shape), dims=share.dims)
+    ).round(1)
     ranks = [
-        np.concatenate([stats.rankdata(part) - (part.size + 1) / 2 for part in strata(one, within)]) for one in (share, given, *scores)
+        np.concatenate([stats.rankdata(part) - (part.size + 1) / 2 for part in strata(one, within)])
+        for one in (share, given, *scores)
     ]
     left = [one - np.polyval(np.polyfit(ranks[1], one, 1), ranks[1]) for one in ranks]
     expected = [stats.pearsonr(left[0], one).statistic for one in left[2:]]
@@ -80,7 +101,9 @@ def test_partial_correlation_is_that_of_what_a_line_leaves(within):
 
 def test_nothing_is_left_of_what_is_given():
     scores, share = made(np.random.default_rng(12))
-    found = partial_rank_correlation(scores, share, np.exp(scores[0]).drop_vars(["predictor", "source", "stage"]))
+    found = partial_rank_correlation(
+        scores, share, np.exp(scores[0]).drop_vars(["predictor", "source", "stage"])
+    )
     assert np.isnan(found[0])
     assert np.isfinite(found[1:]).all()
 
@@ -88,12 +111,18 @@ def test_nothing_is_left_of_what_is_given():
 @pytest.mark.slow
 @pytest.mark.parametrize("slope", [0, 0.5, 0.7])
 def test_interval_of_a_correlation_over_five_units_covers_what_it_says(slope):
-    """Over 3000 experiments with Gaussian numbers, whose rank correlation is known; a perfect one has no interval."""
+    """Over 3000 experiments with Gaussian numbers, whose rank correlation is known; a perfect one
+    has no interval."""
     rng = np.random.default_rng(13)
     x, noise = rng.normal(size=(2, 3000, 5))
-    found = [stats.spearmanr(*pair).statistic for pair in zip(x, slope * x + np.sqrt(1 - slope**2) * noise, strict=True)]
+    found = [
+        stats.spearmanr(*pair).statistic
+        for pair in zip(x, slope * x + np.sqrt(1 - slope**2) * noise, strict=True)
+    ]
     truth = 6 / np.pi * np.arcsin(slope / 2)
-    ends = np.array([correlation_interval(one, 5) if abs(one) < 1 - 1e-9 else (one, one) for one in found])
+    ends = np.array(
+        [correlation_interval(one, 5) if abs(one) < 1 - 1e-9 else (one, one) for one in found]
+    )
     assert 0.88 < ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean() < 0.995
     with pytest.raises(ValueError, match="value = 1"):
         correlation_interval(1, 5)
@@ -102,7 +131,8 @@ def test_interval_of_a_correlation_over_five_units_covers_what_it_says(slope):
 @pytest.mark.slow
 @pytest.mark.parametrize(("given", "slope"), [(0, 0), (0.5, 0), (0.5, 0.5)])
 def test_interval_of_a_partial_correlation_has_one_unit_less(given, slope):
-    """Over 3000 experiments with eight units, both numbers hanging on a third one; with all eight counted it covers less than 95 %."""
+    """Over 3000 experiments with eight units, both numbers hanging on a third one; with all eight
+    counted it covers less than 95 %."""
     rng = np.random.default_rng(14)
     third, x, noise = rng.normal(size=(3, 3000, 8))
     y = given * third + np.sqrt(1 - given**2) * (slope * x + np.sqrt(1 - slope**2) * noise)
@@ -120,7 +150,13 @@ def test_interval_of_a_partial_correlation_has_one_unit_less(given, slope):
     xy, xz, yz = (np.clip(one, -1 + 1e-9, 1 - 1e-9) for one in (xy, xz, yz))
     found = np.clip(partial(xy, xz, yz), -1 + 1e-9, 1 - 1e-9)
     fewer, all_units = (
-        np.mean([low <= truth <= high for low, high in (correlation_interval(one, count) for one in found)]) for count in (7, 8)
+        np.mean(
+            [
+                low <= truth <= high
+                for low, high in (correlation_interval(one, count) for one in found)
+            ]
+        )
+        for count in (7, 8)
     )
     assert all_units < 0.95 < fewer < 0.98
 
@@ -147,19 +183,26 @@ def test_resamples_are_all_there_are_with_their_probabilities():
 
 
 def test_interval_is_a_quantile_over_all_draws():
-    """With many units little is added to the level: the ends are quantiles of the equally likely draws."""
+    """With many units little is added to the level: the ends are quantiles of the equally likely
+    draws."""
     drawn = np.random.default_rng(5).normal(size=(4000, 2))
     low, high = interval(drawn, np.full(4000, 1 / 4000), 10**6)
-    np.testing.assert_allclose([low, high], np.quantile(drawn, [0.025, 0.975], axis=0, method="inverted_cdf"), atol=0.01)
+    np.testing.assert_allclose(
+        [low, high], np.quantile(drawn, [0.025, 0.975], axis=0, method="inverted_cdf"), atol=0.01
+    )
     weighted = interval(np.array([3.0, 1.0, np.nan, 2.0]), np.array([0.01, 0.01, 0.9, 0.08]), 10**6)
     assert weighted.tolist() == [1.0, 3.0]
     assert np.isnan(interval(np.array([np.nan, np.nan]), np.array([0.5, 0.5]), 5)).all()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "least", "most"), [(3, 0.73, 0.77), (4, 0.855, 0.895), (5, 0.91, 0.95), (6, 0.92, 0.97)])
+@pytest.mark.parametrize(
+    ("count", "least", "most"),
+    [(3, 0.73, 0.77), (4, 0.855, 0.895), (5, 0.91, 0.95), (6, 0.92, 0.97)],
+)
 def test_interval_of_a_mean_covers_what_it_says(count, least, most):
-    """Over 3000 experiments; the plain quantiles would cover 75, 80, 84 and 86 %. With three and four units the range is all there is."""
+    """Over 3000 experiments; the plain quantiles would cover 75, 80, 84 and 86 %. With three and
+    four units the range is all there is."""
     picks, weights = resamples(count)
     values = np.random.default_rng(count).normal(size=(3000, count))
     low, high = interval(values[:, picks].mean(-1).T, weights, count)
@@ -171,16 +214,28 @@ def test_compare_resamples_seeds_and_pairs_the_baseline():
     compared = compare(scores, share, {"all": (), "within lags": ("lag",)})
     one = compared.sel(stratum="within lags")
     np.testing.assert_allclose(one.value, rank_correlation(scores, share, ("lag",)))
-    draws = np.array([rank_correlation(scores.isel(seed=list(p)), share.isel(seed=list(p)), ("lag",)) for p in product(range(3), repeat=3)])
-    np.testing.assert_allclose(one.low, draws.min(0))  # with three units the interval ends at the ends
+    draws = np.array(
+        [
+            rank_correlation(scores.isel(seed=list(p)), share.isel(seed=list(p)), ("lag",))
+            for p in product(range(3), repeat=3)
+        ]
+    )
+    # with three units the interval ends at the ends
+    np.testing.assert_allclose(one.low, draws.min(0))
     np.testing.assert_allclose(one.gain_high, (draws - draws[:, :1]).max(0))
     assert (one.gain[0], one.gain_low[0], one.gain_high[0]) == (0, 0, 0)
     table = ranking(compared, "within lags")
     assert table.index.tolist() == compared.predictor.values[np.argsort(-one.value.values)].tolist()
     best = one.sel(predictor=table.index[0])
-    assert table.iloc[0]["ranks, within lags"] == f"{best.value:.2f} ({best.low:.2f} to {best.high:.2f})"
+    assert (
+        table.iloc[0]["ranks, within lags"]
+        == f"{best.value:.2f} ({best.low:.2f} to {best.high:.2f})"
+    )
     gain = compared.sel(stratum="all", predictor=table.index[0])
-    assert table.iloc[0]["ranks, all, less p0"] == f"{gain.gain:.2f} ({gain.gain_low:.2f} to {gain.gain_high:.2f})"
+    assert (
+        table.iloc[0]["ranks, all, less p0"]
+        == f"{gain.gain:.2f} ({gain.gain_low:.2f} to {gain.gain_high:.2f})"
+    )
 
 
 def test_compare_refuses_what_is_not_there():
@@ -192,11 +247,14 @@ def test_compare_refuses_what_is_not_there():
 
 
 def test_all_orders_of_the_units_are_gone_through():
-    """Seeds stay with their model: with two models a predictor that tells them apart is right in one order and wrong in the other."""
+    """Seeds stay with their model: with two models a predictor that tells them apart is right in
+    one order and wrong in the other."""
     scores, share = made(np.random.default_rng(9), predictors=2)
     found = over_orders(scores, share, ("lag",))
     swapped = share.isel(model=[1, 0]).assign_coords(model=share.model)
-    np.testing.assert_allclose(found, [rank_correlation(scores, one, ("lag",)) for one in (share, swapped)])
+    np.testing.assert_allclose(
+        found, [rank_correlation(scores, one, ("lag",)) for one in (share, swapped)]
+    )
     assert len(over_orders(scores, share, (), "seed")) == 24
     with pytest.raises(ValueError, match="number of seeds = 9"):
         over_orders(*made(np.random.default_rng(9), seeds=9), (), "seed")

@@ -1,4 +1,5 @@
-"""The reference of the package: every module stands on one page, every public name has an entry, and docstrings arrive whole."""
+"""The reference of the package: every module stands on one page, every public name has an entry,
+and docstrings arrive whole."""
 
 import re
 from typing import Annotated, NamedTuple
@@ -11,7 +12,13 @@ from lwcore.config import TaskSettings
 from tests.built_book import DOCUMENTS, ROOT, article
 
 PAGES = [name for name in DOCUMENTS if name.startswith("book/api/")]
-LISTED = [module for name in PAGES for module in re.findall(r"^   (lwcore[\w.]*)$", (ROOT / f"{name}.md").read_text(), re.MULTILINE)]
+LISTED = [
+    module
+    for name in PAGES
+    for module in re.findall(
+        r"^   (lwcore[\w.]*)$", (ROOT / f"{name}.md").read_text(), re.MULTILINE
+    )
+]
 
 
 def test_every_module_stands_on_one_page():
@@ -19,7 +26,10 @@ def test_every_module_stands_on_one_page():
 
 
 def test_every_page_of_the_reference_is_in_the_table_of_contents():
-    assert {path.relative_to(ROOT).with_suffix("").as_posix() for path in (ROOT / "book" / "api").glob("*")} == set(PAGES)
+    assert {
+        path.relative_to(ROOT).with_suffix("").as_posix()
+        for path in (ROOT / "book" / "api").glob("*")
+    } == set(PAGES)
 
 
 def test_every_public_name_has_an_entry():
@@ -31,15 +41,22 @@ def test_every_public_name_has_an_entry():
 @pytest.mark.parametrize("name", PAGES)
 def test_docstrings_arrive_whole(name):
     page = article(name)
-    assert page.select(".problematic, .system-message, blockquote") == []  # a formula that is no literal block becomes a quotation
+    # a formula that is no literal block becomes a quotation
+    assert page.select(".problematic, .system-message, blockquote") == []
     assert re.search(r":\w+:`|\.\. \w+::|numpy\.ndarray\[", page.get_text()) is None
 
 
 def test_private_bases_and_initialisers_are_documented_with_their_class():
     lines = list(autodoc_of("lwcore.config"))
-    assert lines[lines.index(".. autoclass:: lwcore.config.Config") + 2] == "   :inherited-members: BaseModel"
+    assert (
+        lines[lines.index(".. autoclass:: lwcore.config.Config") + 2]
+        == "   :inherited-members: BaseModel"
+    )
     lines = list(autodoc_of("lwcore.network"))
-    assert lines[lines.index(".. autoclass:: lwcore.network.Network") + 2] == "   :class-doc-from: both"
+    assert (
+        lines[lines.index(".. autoclass:: lwcore.network.Network") + 2]
+        == "   :class-doc-from: both"
+    )
 
 
 class Pair(NamedTuple):
@@ -64,7 +81,11 @@ def test_types_are_those_of_the_code():
         "    Really: so.",
     ]
     add_types(None, "function", "half", half, None, lines)
-    assert lines[1:4] == ["    number (``float``): A number: any.", "        Even zero: yes.", "    *rest (``list[int]``): Others."]
+    assert lines[1:4] == [
+        "    number (``float``): A number: any.",
+        "        Even zero: yes.",
+        "    *rest (``list[int]``): Others.",
+    ]
     assert lines[6:] == ["    ``float | None``: Half: of it.", "    Really: so."]
     lines = ["Attributes:", "    first: One.", "    other: Nobody's."]
     add_types(None, "class", "Pair", Pair, None, lines)

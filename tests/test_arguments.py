@@ -8,13 +8,19 @@ import pytest
 from lwcore.arguments import finite_array, integer_in, lag_list, real_in
 
 
-@pytest.mark.parametrize(("value", "interval"), [(0.5, "(0, 1)"), (0, "[0, inf)"), (np.float32(1), "(0, 1]"), (2, "(1, 2]")])
+@pytest.mark.parametrize(
+    ("value", "interval"),
+    [(0.5, "(0, 1)"), (0, "[0, inf)"), (np.float32(1), "(0, 1]"), (2, "(1, 2]")],
+)
 def test_numbers_within_an_interval_pass(value: float, interval: str) -> None:
     passed = real_in("x", value, interval)
     assert (type(passed), passed) == (float, value)
 
 
-@pytest.mark.parametrize(("value", "interval"), [(0, "(0, 1)"), (1, "(0, 1)"), (-1, "[0, inf)"), (np.inf, "[0, inf)"), (np.nan, "[0, 1]")])
+@pytest.mark.parametrize(
+    ("value", "interval"),
+    [(0, "(0, 1)"), (1, "(0, 1)"), (-1, "[0, inf)"), (np.inf, "[0, inf)"), (np.nan, "[0, 1]")],
+)
 def test_numbers_outside_an_interval_are_named(value: float, interval: str) -> None:
     with pytest.raises(ValueError, match=r"x = .*: must lie in [\[(]"):
         real_in("x", value, interval)
@@ -57,7 +63,12 @@ def test_arrays_that_are_none_are_named(value: list, kind: type[Exception], mess
 
 def test_lags_are_several_integers_that_increase() -> None:
     assert lag_list("lags", np.array([1, 4]), 5) == [1, 4]
-    for lags, message in (([], "must name at least one lag"), ([2, 1], "1 follows 2"), ([1, 5], r"lags\[1\] = 5"), ([0], r"lags\[0\] = 0")):
+    for lags, message in (
+        ([], "must name at least one lag"),
+        ([2, 1], "1 follows 2"),
+        ([1, 5], r"lags\[1\] = 5"),
+        ([0], r"lags\[0\] = 0"),
+    ):
         with pytest.raises(ValueError, match=message):
             lag_list("lags", lags, 5)
     for lags in ("12", 3):

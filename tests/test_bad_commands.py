@@ -1,4 +1,5 @@
-"""Bad command lines and bad files: status 2, one message that names what is wrong, no traceback, and nothing written or run."""
+"""Bad command lines and bad files: status 2, one message that names what is wrong, no traceback,
+and nothing written or run."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def typed(line, here):
 def problems(output, line):
     """What is wrong with a message."""
     flat = " ".join(re.sub("[│╭╮╰╯─]", " ", output).split())
-    return [pattern for pattern in line.says if not re.search(pattern, flat)] + (["no traceback"] if "Traceback" in output else [])
+    return [pattern for pattern in line.says if not re.search(pattern, flat)] + (
+        ["no traceback"] if "Traceback" in output else []
+    )
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.label)
@@ -58,7 +61,9 @@ def test_bad_commands_are_explained_and_write_nothing(line, here, monkeypatch):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, previous)
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(
+        result.exception
+    )
     assert (result.exit_code, problems(result.output, line)) == (2, []), result.output[:2000]
     assert tree(here) == before
 
@@ -94,7 +99,8 @@ def test_unicode_names_work(tmp_path, monkeypatch):
 
 
 def test_results_are_read_through_a_link_and_never_written_through_it(tmp_path):
-    """A result that is a link out of the folder is what somebody has put there to read; a new one takes the link's place."""
+    """A result that is a link out of the folder is what somebody has put there to read; a new one
+    takes the link's place."""
     outside, link = tmp_path / "outside.nc", tmp_path / "results" / "smoke.nc"
     link.parent.mkdir()
     results.save(xr.Dataset({"a": 1.0}, attrs={"fingerprint": "0" * 12}), outside)

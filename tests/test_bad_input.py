@@ -1,7 +1,8 @@
 """Bad input: every public function refuses it at the door, by name, before any work is done.
 
-The tables stand in `tests/bad_inputs`, one for each layer; a row is a function, one of its arguments, a bad value for it, and the error
-that must come. `test_every_public_function_has_a_row` holds them against the package.
+The tables stand in `tests/bad_inputs`, one for each layer; a row is a function, one of its
+arguments, a bad value for it, and the error that must come. `test_every_public_function_has_a_row`
+holds them against the package.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def empty_folder(tmp_path_factory, monkeypatch):
 
 
 def answer(row: Row) -> str:
-    """Say what is wrong with the answer to a bad call: nothing, if the row's error comes and names argument, value and what is allowed."""
+    """Say what is wrong with the answer to a bad call: nothing, if the row's error comes and names
+    argument, value and what is allowed."""
     signal.alarm(SECONDS)
     try:
         returned = row.call()
@@ -91,11 +93,16 @@ CHECKS = {
     "real": Door(lambda x: arguments.real_in("x", x, "(1, 2]"), x=real(1.5, "(1, 2]")),
     "integer": Door(lambda x: arguments.integer_in("x", x, 1, 3), x=integer(2, 1, 3)),
     "word": Door(lambda x: arguments.one_of("x", x, ["mean"]), x=word("mean")),
-    "array": Door(lambda x: arguments.finite_array("x", x, ndim=1), x=array([1.0, 2.0]).also(Bad(1.0, ValueError, r"\(\)"))),
+    "array": Door(
+        lambda x: arguments.finite_array("x", x, ndim=1),
+        x=array([1.0, 2.0]).also(Bad(1.0, ValueError, r"\(\)")),
+    ),
     "lags": Door(lambda x: arguments.lag_list("x", x, 5), x=lags([1, 2], 5)),
     "generator": Door(lambda x: arguments.generator("x", x), x=generator()),
     "object": Door(lambda x: arguments.instance_of("x", x, Door), x=object_of(DOORS[0], Door)),
-    "tensor": Door(lambda x: tensors.finite("x", x, (None, 2)), x=tensor(torch.ones(3, 2), (3,), (3, 1))),
+    "tensor": Door(
+        lambda x: tensors.finite("x", x, (None, 2)), x=tensor(torch.ones(3, 2), (3,), (3, 1))
+    ),
     "dataset": Door(lambda x: dataset_with("x", x, "rate"), x=labelled.results()),
     "labelled array": Door(lambda x: array_with("x", x, "lag"), x=labelled.labelled("lag")),
 }
@@ -105,7 +112,9 @@ CHECKS = {
 def test_a_check_refuses_all_that_its_kind_knows(kind):
     """Doors are tried with one or two of these values each."""
     door = CHECKS[kind]
-    assert [found for found in (answer(Row(door, "x", bad)) for bad in door.arguments["x"].bad) if found] == []
+    assert [
+        found for found in (answer(Row(door, "x", bad)) for bad in door.arguments["x"].bad) if found
+    ] == []
     door.call()
 
 
@@ -120,7 +129,8 @@ def test_the_book_counts_them():
 
 
 def test_the_good_arguments_are_good():
-    """A row whose other arguments were bad, too, would prove nothing: doors that answer at once are called as they stand."""
+    """A row whose other arguments were bad, too, would prove nothing: doors that answer at once are
+    called as they stand."""
     for door in [*theory.DOORS, *gradient.DOORS, *companion.DOORS]:
         door.call()
 
@@ -141,25 +151,46 @@ def test_a_wrong_answer_is_seen(function, found):
 
 
 def takes_arguments(definition):
-    """Whether somebody can hand it something wrong: not a record that the package fills, a property, or a method without arguments."""
+    """Whether somebody can hand it something wrong: not a record that the package fills, a
+    property, or a method without arguments."""
     node = definition.node
     if isinstance(node, ast.ClassDef):
         return any(getattr(part, "name", "") in ("__init__", "__post_init__") for part in node.body)
-    names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-    return [name for name in names if name not in ("self", "cls")] != [] or node.args.vararg is not None or node.args.kwarg is not None
+    names = [
+        argument.arg
+        for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    ]
+    return (
+        [name for name in names if name not in ("self", "cls")] != []
+        or node.args.vararg is not None
+        or node.args.kwarg is not None
+    )
 
 
 def public_functions():
-    """Names of all public functions, classes and methods that take arguments, by where they are defined, as the tables name them."""
+    """Names of all public functions, classes and methods that take arguments, by where they are
+    defined, as the tables name them."""
     for module in modules():
         for definition in definitions(module):
             if takes_arguments(definition):
-                yield ".".join([module, *definition.name.rsplit(".", 2 if definition.kind == "method" else 1)[1:]])
+                yield ".".join(
+                    [
+                        module,
+                        *definition.name.rsplit(".", 2 if definition.kind == "method" else 1)[1:],
+                    ]
+                )
 
 
 def test_every_public_function_has_a_row_or_a_reason():
     public = set(public_functions())
     rowless = public - set(ROWS) - COMMANDS.keys()
-    assert sorted(name for name in rowless - set(NAMES) if not any(re.fullmatch(pattern, name) for pattern in MODULES)) == []
+    assert (
+        sorted(
+            name
+            for name in rowless - set(NAMES)
+            if not any(re.fullmatch(pattern, name) for pattern in MODULES)
+        )
+        == []
+    )
     assert sorted(set(NAMES) - public) == []  # no reason outlives its function
     assert sorted(set(NAMES) - rowless) == []

@@ -1,4 +1,5 @@
-"""Divergence, information, errors and numbers of sequences: against slow integrals, simulated tests, and each other."""
+"""Divergence, information, errors and numbers of sequences: against slow integrals, simulated
+tests, and each other."""
 
 from __future__ import annotations
 
@@ -54,9 +55,12 @@ def test_exponents() -> None:
 
 def test_all_rates_agree_for_a_gaussian_and_give_the_textbook_number() -> None:
     f, m, sigma, error = np.array([0.3, 1.0, 7.0]), 0.2, 1.7, 0.05
-    textbook = (stats.norm.ppf(1 - error) * math.sqrt(2) * sigma / (f * m)) ** 2  # standard deviation is √2 σ
+    # standard deviation is √2 σ
+    textbook = (stats.norm.ppf(1 - error) * math.sqrt(2) * sigma / (f * m)) ** 2
     for rate in RATES:
-        np.testing.assert_allclose(sample_complexity(f, m, sigma, 2.0, error, rate), textbook, rtol=1e-12)
+        np.testing.assert_allclose(
+            sample_complexity(f, m, sigma, 2.0, error, rate), textbook, rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0])
@@ -65,7 +69,9 @@ def test_sign_of_the_mean_errs_as_often_as_stated(alpha: float, count: int, erro
     sigma, m, trials = 2.0, 0.5, 20_000
     f = float(detection_threshold(count, m, sigma, alpha, error))
     assert math.ceil(sample_complexity(f, m, sigma, alpha, error) - 1e-9) == count
-    draws = SymmetricStable(alpha, sigma, loc=f * m).sample((trials, count), np.random.default_rng(2))
+    draws = SymmetricStable(alpha, sigma, loc=f * m).sample(
+        (trials, count), np.random.default_rng(2)
+    )
     assert within_binomial_limits(int((draws.mean(axis=1) < 0).sum()), trials, error)
 
 
@@ -73,7 +79,8 @@ def test_likelihood_ratio_errs_as_often_as_stated_for_a_small_shift() -> None:
     alpha, count, error, trials = 1.5, 500, 0.1, 3000
     shift = float(detection_threshold(count, 1.0, 1.0, alpha, error, "optimal"))
     assert sample_complexity(shift, 1.0, 1.0, alpha, error, "optimal") == pytest.approx(count)
-    assert sample_complexity(shift, 1.0, 1.0, alpha, error, "mean") > 5 * count  # what averaging costs
+    # what averaging costs
+    assert sample_complexity(shift, 1.0, 1.0, alpha, error, "mean") > 5 * count
     law = SymmetricStable(alpha)
     draws = law.sample((trials, count), np.random.default_rng(3)) + shift
     # log f(x − Δ) − log f(x + Δ), from a table in log|x| as the ratio is odd in x
@@ -93,7 +100,13 @@ def test_likelihood_ratio_errs_as_often_as_stated_for_a_small_shift() -> None:
     rate=st.sampled_from(RATES),
 )
 def test_threshold_and_sample_complexity_are_inverse(
-    log_f: float, log_m: float, log_sigma: float, log_n: float, alpha: float, error: float, rate: str
+    log_f: float,
+    log_m: float,
+    log_sigma: float,
+    log_n: float,
+    alpha: float,
+    error: float,
+    rate: str,
 ) -> None:
     f, m, sigma, n = np.exp([log_f, log_m, log_sigma, log_n])
     threshold = detection_threshold(n, m, sigma, alpha, error, rate)
@@ -107,8 +120,12 @@ def test_threshold_and_sample_complexity_are_inverse(
 def test_unit_of_the_statistic_cancels(rate: str, unit: float) -> None:
     f, m, sigma = np.array([0.5, 2.0]), 0.1, np.array([1.0, 3.0])
     plain = sample_complexity(f, m, sigma, 1.4, rate=rate)
-    np.testing.assert_allclose(sample_complexity(unit * f, m, unit * sigma, 1.4, rate=rate), plain, rtol=1e-11)
-    np.testing.assert_allclose(sample_complexity(f, unit * m, unit * sigma, 1.4, rate=rate), plain, rtol=1e-11)
+    np.testing.assert_allclose(
+        sample_complexity(unit * f, m, unit * sigma, 1.4, rate=rate), plain, rtol=1e-11
+    )
+    np.testing.assert_allclose(
+        sample_complexity(f, unit * m, unit * sigma, 1.4, rate=rate), plain, rtol=1e-11
+    )
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -118,13 +135,18 @@ def test_number_follows_its_exponent(rate: str) -> None:
 
 
 def test_no_signal_takes_infinitely_many_sequences() -> None:
-    np.testing.assert_array_equal(sample_complexity([0.0, 1.0, 1.0], [1.0, 0.0, -1.0], 1.0, 1.5), np.inf)
+    np.testing.assert_array_equal(
+        sample_complexity([0.0, 1.0, 1.0], [1.0, 0.0, -1.0], 1.0, 1.5), np.inf
+    )
     np.testing.assert_array_equal(detection_threshold(10, [0.0, -1.0], 1.0, 1.5), np.inf)
 
 
 def test_products_and_powers_beyond_the_range_of_a_float() -> None:
     within = sample_complexity(1e-10, 1e-90, 1.0, 1.5, rate="paper_v2")
-    assert sample_complexity(1e-200, 1e-200, 1e-300, 1.5, rate="paper_v2") == pytest.approx(within, rel=1e-9)  # f m̄ underflows to 0
+    # f m̄ underflows to 0
+    assert sample_complexity(1e-200, 1e-200, 1e-300, 1.5, rate="paper_v2") == pytest.approx(
+        within, rel=1e-9
+    )
     assert sample_complexity(1e-200, 1.0, 1.0, 1.5) == np.inf
 
 
@@ -142,12 +164,17 @@ def test_shapes_broadcast() -> None:
         ({"alpha": 1.0}, r"alpha = 1.0.*\(1, 2\]"),
         ({"error": 0.5}, r"error = 0.5.*\(0, 0.5\)"),
         ({"rate": "fast"}, "rate = 'fast'.*'mean'"),
-        ({"envelope": [1.0, 2.0], "alignment": [1.0, 2.0, 3.0]}, r"envelope \(2,\), alignment \(3,\)"),
+        (
+            {"envelope": [1.0, 2.0], "alignment": [1.0, 2.0, 3.0]},
+            r"envelope \(2,\), alignment \(3,\)",
+        ),
     ],
 )
 def test_bad_input_is_named(change: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        sample_complexity(**{"envelope": 1.0, "alignment": 1.0, "scale": 1.0, "alpha": 1.5} | change)
+        sample_complexity(
+            **{"envelope": 1.0, "alignment": 1.0, "scale": 1.0, "alpha": 1.5} | change
+        )
 
 
 def test_bad_number_of_sequences_is_named() -> None:
@@ -159,19 +186,25 @@ def test_bad_number_of_sequences_is_named() -> None:
 
 def test_threshold_in_logarithms_goes_beyond_the_range_of_a_float() -> None:
     logs = log_detection_threshold([1e30, 1e300], 1e-100, 1e-300, 1.5)
-    assert np.exp(logs[0]) == pytest.approx(detection_threshold(1e30, 1e-100, 1e-300, 1.5), rel=1e-12, abs=0)
+    assert np.exp(logs[0]) == pytest.approx(
+        detection_threshold(1e30, 1e-100, 1e-300, 1.5), rel=1e-12, abs=0
+    )
     assert logs[1] - logs[0] == pytest.approx(-270 / 3 * math.log(10))
     assert log_detection_threshold(1e300, 1e300, 1e-300, 1.5)[()] < -1600
     assert log_detection_threshold(10, 0.0, 1.0, 1.5) == math.inf
 
 
-# Divergence ------------------------------------------------------------------------------------------------------------------
+# Divergence
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def slow_integral(function, shift: float) -> float:
     """An integral over the line of a function with features of size 1 at ± a shift."""
     edges = [-np.inf, -shift - 30, -shift, 0, shift, shift + 30, np.inf]
-    return sum(integrate.quad(function, a, b, limit=400, epsabs=1e-13, epsrel=1e-11)[0] for a, b in pairwise(edges))
+    return sum(
+        integrate.quad(function, a, b, limit=400, epsabs=1e-13, epsrel=1e-11)[0]
+        for a, b in pairwise(edges)
+    )
 
 
 @pytest.mark.slow
@@ -192,7 +225,9 @@ def test_integrals_by_their_definitions(alpha: float, shift: float) -> None:
         return sum(r / 2 * math.log(2 * r / (p + q)) for r in (p, q))
 
     assert kl_divergence(shift, alpha) == pytest.approx(slow_integral(divergence, shift), rel=1e-8)
-    assert mutual_information(shift, alpha) == pytest.approx(slow_integral(information, shift), rel=1e-8)
+    assert mutual_information(shift, alpha) == pytest.approx(
+        slow_integral(information, shift), rel=1e-8
+    )
     # Chernoff, and Bahadur and Rao: the error falls as ρ^N/√N, ρ = ∫ √(p q)
     affinity = slow_integral(lambda x: math.sqrt(math.prod(densities(x))), shift)
     many, twice = log_detection_error([1e8, 2e8], shift, 1.0, alpha, "likelihood")
@@ -200,15 +235,21 @@ def test_integrals_by_their_definitions(alpha: float, shift: float) -> None:
 
 
 def test_a_median_that_is_never_wrong_has_no_error() -> None:
-    np.testing.assert_array_equal(log_detection_error([1, 2, 3], 1e300, 1e-300, 1.5, "median"), -math.inf)
+    np.testing.assert_array_equal(
+        log_detection_error([1, 2, 3], 1e300, 1e-300, 1.5, "median"), -math.inf
+    )
 
 
 def test_tail_beyond_the_range_of_a_float_is_paretos() -> None:
     far = detection._log_upper_tail(1.5, np.array([1e29, 1e31, 1e200]))
     pareto = math.gamma(1.5) * math.sin(math.pi * 0.25) / math.pi
-    np.testing.assert_allclose(far, math.log(pareto) - 1.5 * np.log([1e29, 1e31, 1e200]), rtol=1e-12)
     np.testing.assert_allclose(
-        detection._log_upper_tail(2.0, np.array([0.0, 60.0])), stats.norm(scale=math.sqrt(2)).logsf([0, 60]), rtol=1e-12
+        far, math.log(pareto) - 1.5 * np.log([1e29, 1e31, 1e200]), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        detection._log_upper_tail(2.0, np.array([0.0, 60.0])),
+        stats.norm(scale=math.sqrt(2)).logsf([0, 60]),
+        rtol=1e-12,
     )
 
 
@@ -216,7 +257,8 @@ def test_tail_beyond_the_range_of_a_float_is_paretos() -> None:
 def test_divergence_is_positive_and_below_its_quadratic_limit(alpha: float, shift: float) -> None:
     exact, limit = kl_divergence(shift, alpha), lan_divergence(shift, alpha)
     assert 0 < exact <= limit * (1 + 1e-9)
-    # a law symmetric about 0 has no cubic term, so that the relative error is quadratic in the shift
+    # a law symmetric about 0 has no cubic term, so that the relative error is quadratic in the
+    # shift
     assert 1 - exact / limit <= 0.6 * shift**2 + 1e-9
 
 
@@ -227,7 +269,9 @@ def test_divergence_of_many_sequences(alpha: float, shift: float, n: int, unit: 
     mean = kl_divergence(unit * shift, alpha, unit, n, "mean")
     assert one == pytest.approx(kl_divergence(shift, alpha), rel=1e-9, abs=0)
     assert product == pytest.approx(n * one, rel=1e-12, abs=0)
-    assert mean == pytest.approx(kl_divergence(shift * n ** (1 - 1 / alpha), alpha), rel=1e-9, abs=0)
+    assert mean == pytest.approx(
+        kl_divergence(shift * n ** (1 - 1 / alpha), alpha), rel=1e-9, abs=0
+    )
     assert mean <= product * (1 + 1e-9)  # averaging loses information
     if alpha == 2:
         assert mean == pytest.approx(product, rel=1e-12, abs=0)
@@ -238,15 +282,24 @@ def test_divergence_of_many_sequences(alpha: float, shift: float, n: int, unit: 
 def test_quadratic_range(alpha: float) -> None:
     for tolerance in (1e-3, 0.05, 0.5, 0.99):
         edge = lan_range(alpha, tolerance)
-        assert 1 - kl_divergence(edge, alpha) / lan_divergence(edge, alpha) == pytest.approx(tolerance, rel=1e-6)
+        assert 1 - kl_divergence(edge, alpha) / lan_divergence(edge, alpha) == pytest.approx(
+            tolerance, rel=1e-6
+        )
         inside = edge * np.geomspace(1e-3, 0.999, 8)
         assert (1 - kl_divergence(inside, alpha) / lan_divergence(inside, alpha) <= tolerance).all()
-        assert 1 - kl_divergence(1.001 * edge, alpha) / lan_divergence(1.001 * edge, alpha) > tolerance
+        assert (
+            1 - kl_divergence(1.001 * edge, alpha) / lan_divergence(1.001 * edge, alpha) > tolerance
+        )
     for left in (1e-8, 1e-12):  # nothing but the logarithm
         edge = lan_range(alpha, 1 - left)
-        assert kl_divergence(edge, alpha) / lan_divergence(edge, alpha) == pytest.approx(left, rel=1e-3, abs=0)
-    far = kl_divergence([1e10, 1e20, 1e40, 1e160], alpha)  # logarithmic far out, where quadrature has given way to the limit, too
-    np.testing.assert_allclose(np.diff(far), (alpha + 1) * math.log(10) * np.array([10, 20, 120]), rtol=1e-9)
+        assert kl_divergence(edge, alpha) / lan_divergence(edge, alpha) == pytest.approx(
+            left, rel=1e-3, abs=0
+        )
+    # logarithmic far out, where quadrature has given way to the limit, too
+    far = kl_divergence([1e10, 1e20, 1e40, 1e160], alpha)
+    np.testing.assert_allclose(
+        np.diff(far), (alpha + 1) * math.log(10) * np.array([10, 20, 120]), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("alpha", [1.5, 1.8])
@@ -260,15 +313,23 @@ def test_rates_of_the_quadratic_limit() -> None:
     assert lan_range(2.0) == math.inf
     alpha, n = 1.4, 10**6
     tiny = 1e-9
-    assert lan_divergence(tiny, alpha, 1.0, n, "optimal") == pytest.approx(kl_divergence(tiny, alpha, 1.0, n), rel=1e-8, abs=0)
-    assert lan_divergence(tiny, alpha, 1.0, n, "mean") == pytest.approx(kl_divergence(tiny, alpha, 1.0, n, "mean"), rel=1e-8, abs=0)
-    assert lan_divergence(1.0, alpha) == pytest.approx(2 * SymmetricStable(alpha).fisher_information())
-    # Eq. (32) as printed, a lower bound: it exceeds what all N sequences together have, by N^(2/α − 1), however small the shift
+    assert lan_divergence(tiny, alpha, 1.0, n, "optimal") == pytest.approx(
+        kl_divergence(tiny, alpha, 1.0, n), rel=1e-8, abs=0
+    )
+    assert lan_divergence(tiny, alpha, 1.0, n, "mean") == pytest.approx(
+        kl_divergence(tiny, alpha, 1.0, n, "mean"), rel=1e-8, abs=0
+    )
+    assert lan_divergence(1.0, alpha) == pytest.approx(
+        2 * SymmetricStable(alpha).fisher_information()
+    )
+    # Eq. (32) as printed, a lower bound: it exceeds what all N sequences together have, by N^(2/α −
+    # 1), however small the shift
     excess = lan_divergence(tiny, alpha, 1.0, n, "paper_v2") / kl_divergence(tiny, alpha, 1.0, n)
     assert excess == pytest.approx(n ** (2 / alpha - 1), rel=1e-6)
 
 
-# Information and Fano --------------------------------------------------------------------------------------------------------
+# Information and Fano
+# --------------------------------------------------------------------------------------------------------
 
 
 @given(alpha=alphas, shift=shifts, n=numbers)
@@ -276,14 +337,17 @@ def test_information(alpha: float, shift: float, n: int) -> None:
     one = mutual_information(shift, alpha)
     assert one == pytest.approx(mutual_information(shift, alpha, route="mixture"), rel=1e-11, abs=0)
     mean = mutual_information(shift, alpha, 1.0, n, "mean")
-    assert mean == pytest.approx(mutual_information(shift, alpha, 1.0, n, "mean", "mixture"), rel=1e-11, abs=0)
+    assert mean == pytest.approx(
+        mutual_information(shift, alpha, 1.0, n, "mean", "mixture"), rel=1e-11, abs=0
+    )
     product = mutual_information(shift, alpha, 1.0, n)
     quarter = kl_divergence(shift, alpha, 1.0, n) / 4
     assert 0 < one <= product * (1 + 1e-12)
     assert mean <= product * (1 + 1e-12)
     assert product <= min(LOG_2, n * one * (1 + 1e-12), quarter * (1 + 1e-9))
     if quarter < 1e-6:
-        assert product == pytest.approx(quarter, rel=1e-4, abs=0)  # to first order all three are the same
+        # to first order all three are the same
+        assert product == pytest.approx(quarter, rel=1e-4, abs=0)
     more = mutual_information(1.1 * shift, alpha, 1.0, 2 * n)
     assert product < more or product > LOG_2 - 1e-12
 
@@ -297,7 +361,9 @@ def test_nothing_and_everything_is_told(alpha: float, route: str) -> None:
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0])
 def test_information_is_never_more_than_a_sign_holds(alpha: float) -> None:
-    assert (mutual_information([[1.0], [30.0], [1e4]], alpha, 1.0, [1, 100, 10_000, 10**8]) <= LOG_2).all()
+    assert (
+        mutual_information([[1.0], [30.0], [1e4]], alpha, 1.0, [1, 100, 10_000, 10**8]) <= LOG_2
+    ).all()
 
 
 def test_law_under_which_the_log_ratio_is_symmetric() -> None:
@@ -319,7 +385,8 @@ def test_law_under_which_the_log_ratio_is_symmetric() -> None:
     np.testing.assert_allclose(sign * np.exp(log_psi), psi, atol=1e-7)
 
 
-# The LAN expansion -----------------------------------------------------------------------------------------------------------
+# The LAN expansion
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 7, 3000])
@@ -340,12 +407,16 @@ def test_expansion_holds_at_root_n(alpha: float) -> None:
     left = [float(np.sqrt(np.mean(terms.remainder**2))) for terms in (few, many)]
     assert left[0] / left[1] == pytest.approx(10, rel=0.15)  # as 1/√N
     # KL of the laws that were drawn, both ways; and a likelihood ratio has the mean 1
-    assert -many.log_ratio.mean() == pytest.approx(kl_divergence(0.5 / math.sqrt(3000), alpha, 1.0, 3000), abs=4 * 0.7 / math.sqrt(2000))
+    assert -many.log_ratio.mean() == pytest.approx(
+        kl_divergence(0.5 / math.sqrt(3000), alpha, 1.0, 3000), abs=4 * 0.7 / math.sqrt(2000)
+    )
     assert np.exp(many.log_ratio).mean() == pytest.approx(1, abs=0.1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rate", "power"), [("paper_v2", 1 / 2 - 1 / 1.5), ("mean", 1 / 1.5 - 1 / 2)])
+@pytest.mark.parametrize(
+    ("rate", "power"), [("paper_v2", 1 / 2 - 1 / 1.5), ("mean", 1 / 1.5 - 1 / 2)]
+)
 def test_other_localisations_have_no_limit_or_an_empty_one(rate: str, power: float) -> None:
     rng = np.random.default_rng(12)
     for n in (100, 2000):
@@ -354,19 +425,23 @@ def test_other_localisations_have_no_limit_or_an_empty_one(rate: str, power: flo
         assert terms.log_ratio.std() == pytest.approx(expected, rel=0.08)
 
 
-def lan_expansion(alpha: float, n: int, rng: np.random.Generator, rate: str = "optimal", **options) -> Expansion:
+def lan_expansion(
+    alpha: float, n: int, rng: np.random.Generator, rate: str = "optimal", **options
+) -> Expansion:
     return lan_expansions(alpha, n, rng, [rate], **options)[rate]
 
 
 def large_sample_error(n: float, shift: float, alpha: float, test: str) -> float:
-    """The limit of an error with ``N Δ²`` held: the likelihood has I_α of each value, the median ``(2 p(0))²``."""
+    """The limit of an error with ``N Δ²`` held: the likelihood has I_α of each value, the median
+    ``(2 p(0))²``."""
     law = SymmetricStable(alpha)
     efficacy = 2 * law.pdf(0.0) if test == "median" else math.sqrt(law.fisher_information())
     return float(special.ndtr(-efficacy * shift * math.sqrt(n)))
 
 
 def log_ratios(alpha: float, shift: float, count: int) -> np.ndarray:
-    """The log-likelihood ratios at equally probable values of one observation, the sign being plus."""
+    """The log-likelihood ratios at equally probable values of one observation, the sign being
+    plus."""
     law = SymmetricStable(alpha)
     z = law.ppf((np.arange(count) + 0.5) / count)
     return law.logpdf(z) - law.logpdf(z + 2 * shift)
@@ -377,11 +452,17 @@ def log_ratios(alpha: float, shift: float, count: int) -> np.ndarray:
 def test_two_and_three_sequences_by_enumeration(alpha: float, shift: float) -> None:
     single = log_ratios(alpha, shift, 1500)
     pair = single[:, None] + single
-    assert mutual_information(shift, alpha, 1.0, 2) == pytest.approx(LOG_2 - np.logaddexp(0, -pair).mean(), rel=2e-3)
-    assert detection_error(2, shift, 1.0, alpha, "likelihood") == pytest.approx((pair < 0).mean(), rel=2e-3)
+    assert mutual_information(shift, alpha, 1.0, 2) == pytest.approx(
+        LOG_2 - np.logaddexp(0, -pair).mean(), rel=2e-3
+    )
+    assert detection_error(2, shift, 1.0, alpha, "likelihood") == pytest.approx(
+        (pair < 0).mean(), rel=2e-3
+    )
     fewer = log_ratios(alpha, shift, 160)
     triple = fewer[:, None, None] + fewer[:, None] + fewer
-    assert detection_error(3, shift, 1.0, alpha, "likelihood") == pytest.approx((triple < 0).mean(), rel=2e-2)
+    assert detection_error(3, shift, 1.0, alpha, "likelihood") == pytest.approx(
+        (triple < 0).mean(), rel=2e-2
+    )
 
 
 @pytest.mark.parametrize("shift", [0.2, 1.5])
@@ -395,24 +476,34 @@ def test_four_sequences_by_enumerating_pairs_of_pairs(shift: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "shift"), [(1.3, 0.5), (1.6, 1.5)])
 def test_error_of_two_sequences_by_a_double_integral(alpha: float, shift: float) -> None:
-    """The ratio of one value rises from 0 to its peak and falls again: where the other's is smaller is an interval between two roots."""
+    """The ratio of one value rises from 0 to its peak and falls again: where the other's is smaller
+    is an interval between two roots."""
     law = SymmetricStable(alpha)
 
     def ratio(log_x: float) -> float:
         return float(law.logpdf(math.exp(log_x) - shift) - law.logpdf(math.exp(log_x) + shift))
 
-    peak = optimize.minimize_scalar(lambda t: -ratio(t), bounds=(-5, 8), method="bounded", options={"xatol": 1e-10}).x
+    peak = optimize.minimize_scalar(
+        lambda t: -ratio(t), bounds=(-5, 8), method="bounded", options={"xatol": 1e-10}
+    ).x
 
-    def wrong(log_x: float) -> float:  # a density in log |x|, x one value: the other's ratio outweighs it on the wrong side
+    # a density in log |x|, x one value: the other's ratio outweighs it on the wrong side
+    def wrong(log_x: float) -> float:
         side = (-50, peak) if log_x > peak else (peak, 80)
         other = optimize.brentq(lambda t: ratio(t) - ratio(log_x), *side, xtol=1e-13)
         near, far = np.exp(sorted([log_x, other]))
-        outweighed, outweighs = law.cdf(-near - shift) - law.cdf(-far - shift), law.cdf(far - shift) - law.cdf(near - shift)
+        outweighed, outweighs = (
+            law.cdf(-near - shift) - law.cdf(-far - shift),
+            law.cdf(far - shift) - law.cdf(near - shift),
+        )
         x = math.exp(log_x)
         return float(x * (law.pdf(x - shift) * outweighed + law.pdf(-x - shift) * (1 - outweighs)))
 
     ends = [-30, math.log(shift), peak, peak + 40 / alpha]
-    expected = sum(integrate.quad(wrong, *piece, epsabs=1e-12, epsrel=1e-9, limit=200)[0] for piece in pairwise(ends))
+    expected = sum(
+        integrate.quad(wrong, *piece, epsabs=1e-12, epsrel=1e-9, limit=200)[0]
+        for piece in pairwise(ends)
+    )
     assert detection_error(2, shift, 1.0, alpha, "likelihood") == pytest.approx(expected, rel=3e-7)
 
 
@@ -420,7 +511,9 @@ def test_entropy_by_hand() -> None:
     np.testing.assert_array_equal(binary_entropy([0.0, 1.0]), 0)
     assert binary_entropy(0.5) == pytest.approx(LOG_2, rel=1e-15)
     assert binary_entropy(0.25) == pytest.approx(2 * LOG_2 - 0.75 * math.log(3), rel=1e-14)
-    assert binary_entropy(1e-200) == pytest.approx(1e-200 * (1 + 200 * math.log(10)), rel=1e-13, abs=0)
+    assert binary_entropy(1e-200) == pytest.approx(
+        1e-200 * (1 + 200 * math.log(10)), rel=1e-13, abs=0
+    )
 
 
 @given(error=st.one_of(st.floats(1e-6, 0.4999), st.floats(-6, -1).map(lambda x: 10**x)))
@@ -430,7 +523,10 @@ def test_fano_inverts_the_entropy(error: float) -> None:
 
 def test_necessary_number_of_a_gaussian_by_hand() -> None:
     # KL = (Δ/σ)²
-    np.testing.assert_allclose(necessary_sequences([0.6, 1e-3], 2.0, 2.0, 0.25), 4 * (0.75 * math.log(3) - LOG_2) / np.square([0.3, 5e-4]))
+    np.testing.assert_allclose(
+        necessary_sequences([0.6, 1e-3], 2.0, 2.0, 0.25),
+        4 * (0.75 * math.log(3) - LOG_2) / np.square([0.3, 5e-4]),
+    )
 
 
 def test_fano_at_its_ends() -> None:
@@ -445,40 +541,67 @@ def test_fano_at_its_ends() -> None:
 
 @pytest.mark.parametrize("shift", [0.1, 1.0, 3.0])
 def test_hellman_and_raviv_for_a_gaussian(shift: float) -> None:
-    # N(±Δ, 2), as α = 2 has it: the sign's entropy given x is that of a logistic of Δ x, and the best test errs in the tail beyond Δ/√2
+    # N(±Δ, 2), as α = 2 has it: the sign's entropy given x is that of a logistic of Δ x, and the
+    # best test errs in the tail beyond Δ/√2
     law = stats.norm(shift, math.sqrt(2))
-    left = integrate.quad(lambda x: binary_entropy(special.expit(shift * x)) * law.pdf(x), -40, 40, points=[0, shift])[0]
+    left = integrate.quad(
+        lambda x: binary_entropy(special.expit(shift * x)) * law.pdf(x), -40, 40, points=[0, shift]
+    )[0]
     bound = hellman_raviv_error(LOG_2 - left)
     assert bound == pytest.approx(left / (2 * LOG_2), rel=1e-9)
     assert stats.norm.sf(shift / math.sqrt(2)) < bound
     np.testing.assert_array_equal(hellman_raviv_error([0.0, LOG_2]), [0.5, 0])
 
 
-# Exact errors ----------------------------------------------------------------------------------------------------------------
+# Exact errors
+# ----------------------------------------------------------------------------------------------------------------
 
 
 @given(alpha=alphas, log_shift=st.floats(-3, 0.6), n=st.sampled_from([1, 2, 3, 4, 7, 20, 1000]))
-def test_no_test_beats_the_likelihood_ratio_and_none_beats_fano(alpha: float, log_shift: float, n: int) -> None:
+def test_no_test_beats_the_likelihood_ratio_and_none_beats_fano(
+    alpha: float, log_shift: float, n: int
+) -> None:
     shift = 10**log_shift
     error = {test: float(detection_error(n, shift, 1.0, alpha, test)) for test in TESTS}
     assert error["likelihood"] <= min(error.values()) * (1 + 1e-6)
     assert fano_error(mutual_information(shift, alpha, 1.0, n)) <= error["likelihood"] * (1 + 1e-6)
-    assert fano_error(mutual_information(shift, alpha, 1.0, n, "mean")) <= error["mean"] * (1 + 1e-9)
-    assert error["likelihood"] <= hellman_raviv_error(mutual_information(shift, alpha, 1.0, n)) * (1 + 1e-6) + 1e-15
+    assert fano_error(mutual_information(shift, alpha, 1.0, n, "mean")) <= error["mean"] * (
+        1 + 1e-9
+    )
+    assert (
+        error["likelihood"]
+        <= hellman_raviv_error(mutual_information(shift, alpha, 1.0, n)) * (1 + 1e-6) + 1e-15
+    )
     if n == 1:
-        assert error["mean"] == error["likelihood"] == pytest.approx(SymmetricStable(alpha).sf(shift), rel=1e-12, abs=0)
+        assert (
+            error["mean"]
+            == error["likelihood"]
+            == pytest.approx(SymmetricStable(alpha).sf(shift), rel=1e-12, abs=0)
+        )
         assert error["median"] == pytest.approx(error["mean"], rel=1e-12, abs=0)
 
 
-@given(alpha=alphas, log_shift=st.floats(-3, 0.6), n=st.integers(1, 30), test=st.sampled_from(TESTS), unit=st.sampled_from([1e-12, 1e12]))
-def test_errors_fall_with_number_and_shift_and_know_no_unit(alpha: float, log_shift: float, n: int, test: str, unit: float) -> None:
+@given(
+    alpha=alphas,
+    log_shift=st.floats(-3, 0.6),
+    n=st.integers(1, 30),
+    test=st.sampled_from(TESTS),
+    unit=st.sampled_from([1e-12, 1e12]),
+)
+def test_errors_fall_with_number_and_shift_and_know_no_unit(
+    alpha: float, log_shift: float, n: int, test: str, unit: float
+) -> None:
     shift = 10**log_shift
     error = float(detection_error(n, shift, 1.0, alpha, test))
-    assert detection_error(n, unit * shift, unit, alpha, test) == pytest.approx(error, rel=1e-9, abs=0)
+    assert detection_error(n, unit * shift, unit, alpha, test) == pytest.approx(
+        error, rel=1e-9, abs=0
+    )
     assert detection_error(n + 2, shift, 1.0, alpha, test) < error
     assert detection_error(n + 1, shift, 1.0, alpha, test) <= error * (1 + 1e-12)
     assert detection_error(n, 1.2 * shift, 1.0, alpha, test) < error
-    assert log_detection_error(n, shift, 1.0, alpha, test) == pytest.approx(math.log(error), rel=1e-12)
+    assert log_detection_error(n, shift, 1.0, alpha, test) == pytest.approx(
+        math.log(error), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("alpha", [1.3, 1.5, 1.8, 2.0])
@@ -492,18 +615,26 @@ def test_errors_are_those_of_simulated_tests(alpha: float, n: int, shift: float)
     ratio = np.sum(law.logpdf(draws - shift) - law.logpdf(draws + shift), axis=1)
     wrong = {"mean": draws.sum(axis=1) < 0, "likelihood": ratio < 0, "median": positive < n / 2}
     for test, wrongly in wrong.items():
-        assert within_binomial_limits(int(wrongly.sum()), trials, float(detection_error(n, shift, 1.0, alpha, test))), test
+        assert within_binomial_limits(
+            int(wrongly.sum()), trials, float(detection_error(n, shift, 1.0, alpha, test))
+        ), test
     if n % 2:
         np.testing.assert_array_equal(wrong["median"], np.median(draws, axis=1) < 0)
 
 
 @pytest.mark.parametrize("alpha", [1.2, 2.0])
-@pytest.mark.parametrize(("n", "shift"), [(1, 1.0), (2, 1.0), (5, 1e-3), (99, 0.3), (100, 0.3), (9999, 0.05)])
+@pytest.mark.parametrize(
+    ("n", "shift"), [(1, 1.0), (2, 1.0), (5, 1e-3), (99, 0.3), (100, 0.3), (9999, 0.05)]
+)
 def test_median_by_the_binomial_law(alpha: float, n: int, shift: float) -> None:
     wrong = float(SymmetricStable(alpha).sf(shift))
     half = n // 2  # more than half of the signs are wrong, or half of them and the coin falls badly
-    binomial = stats.binom.sf(half, n, wrong) + (stats.binom.pmf(half, n, wrong) / 2 if n % 2 == 0 else 0)
-    assert detection_error(n, shift, 1.0, alpha, "median") == pytest.approx(binomial, rel=1e-9, abs=0)
+    binomial = stats.binom.sf(half, n, wrong) + (
+        stats.binom.pmf(half, n, wrong) / 2 if n % 2 == 0 else 0
+    )
+    assert detection_error(n, shift, 1.0, alpha, "median") == pytest.approx(
+        binomial, rel=1e-9, abs=0
+    )
 
 
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 1.9])
@@ -512,14 +643,24 @@ def test_large_numbers(alpha: float) -> None:
         gaps = []
         for n in (1e2 + 1, 1e4 + 1, 1e6 + 1, 1e30):
             shift = 2 / math.sqrt(n)
-            gaps.append(abs(float(detection_error(n, shift, 1.0, alpha, test) / large_sample_error(n, shift, alpha, test)) - 1))
+            gaps.append(
+                abs(
+                    float(
+                        detection_error(n, shift, 1.0, alpha, test)
+                        / large_sample_error(n, shift, alpha, test)
+                    )
+                    - 1
+                )
+            )
         assert 1e-5 < gaps[0] < 0.1
         assert gaps[1] < gaps[0] / 50  # the correction is of order 1/N
         assert gaps[2] < gaps[1] / 50
         assert gaps[3] < 1e-12
     # at a fixed shift the errors vanish far below the range of a float, as powers or exponentially
     log_error = {test: log_detection_error([1e15, 1e30], 0.5, 1.0, alpha, test) for test in TESTS}
-    assert np.diff(log_error["mean"])[0] == pytest.approx(-15 * (alpha - 1) * math.log(10), rel=1e-2)
+    assert np.diff(log_error["mean"])[0] == pytest.approx(
+        -15 * (alpha - 1) * math.log(10), rel=1e-2
+    )
     for test in ("likelihood", "median"):
         assert log_error[test][1] / log_error[test][0] == pytest.approx(1e15, rel=1e-9)
     assert log_error["likelihood"][1] < log_error["median"][1] < -1e28
@@ -530,13 +671,19 @@ def test_large_numbers(alpha: float) -> None:
 def test_errors_at_their_ends() -> None:
     for test in TESTS:
         for alpha in (1.5, 2.0):
-            np.testing.assert_allclose(detection_error([1, 2, 9, 1e30], 0.0, 1.0, alpha, test), 0.5, rtol=1e-15)
-            np.testing.assert_allclose(detection_error(9, 1e-200, 1.0, alpha, test), 0.5, rtol=1e-15)
+            np.testing.assert_allclose(
+                detection_error([1, 2, 9, 1e30], 0.0, 1.0, alpha, test), 0.5, rtol=1e-15
+            )
+            np.testing.assert_allclose(
+                detection_error(9, 1e-200, 1.0, alpha, test), 0.5, rtol=1e-15
+            )
             far = np.diff(log_detection_error(9, 10.0 ** np.arange(2, 12), 1.0, alpha, test))
             assert (far <= 0).all()
             if test != "likelihood":  # which is only bounded there
                 assert (far < 0).all()
-    assert log_detection_error(1, 1e200, 1.0, 1.5) == pytest.approx(-300 * math.log(10) + math.log(1.9947114020071634e-1), rel=1e-12)
+    assert log_detection_error(1, 1e200, 1.0, 1.5) == pytest.approx(
+        -300 * math.log(10) + math.log(1.9947114020071634e-1), rel=1e-12
+    )
     assert detection_error([1, 2], np.ones((3, 1)), 1.0, 1.5, "median").shape == (3, 2)
     assert log_detection_error(9, 1e300, 1e-300, 1.5, "median") == -math.inf
 
@@ -558,17 +705,24 @@ def test_least_number_is_the_least(alpha: float, test: str) -> None:
     assert least_sequences(0.0, 1.0, alpha, error, test) == math.inf
     if test == "mean":  # a number that rounding may leave a little above or below a whole one
         counts = np.arange(1, 60)
-        np.testing.assert_array_equal(least_sequences(detection_threshold(counts, 1.0, 1.0, alpha, error), 1.0, alpha, error), counts)
+        np.testing.assert_array_equal(
+            least_sequences(detection_threshold(counts, 1.0, 1.0, alpha, error), 1.0, alpha, error),
+            counts,
+        )
 
 
 @pytest.mark.parametrize("n", [2, 9, 100])
 def test_errors_fall_up_to_a_million_scales_and_stay_from_there_on(n: int) -> None:
-    before, there, after = log_detection_error(n, [1e6 - 0.5, 1e6, 1e6 + 0.5], 1.0, 1.4, "likelihood")
+    before, there, after = log_detection_error(
+        n, [1e6 - 0.5, 1e6, 1e6 + 0.5], 1.0, 1.4, "likelihood"
+    )
     assert before > there == after
 
 
 @pytest.mark.parametrize(("test", "to_bracket"), [("likelihood", 2), ("median", 3)])
-def test_the_least_number_takes_one_error_for_each_of_its_digits(test: str, to_bracket: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_number_takes_one_error_for_each_of_its_digits(
+    test: str, to_bracket: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
 
     def counted(n: float, *others: object) -> np.ndarray:
@@ -590,7 +744,8 @@ def test_the_least_number_takes_one_error_for_each_of_its_digits(test: str, to_b
 def test_one_sequence_may_be_enough(test: str) -> None:
     assert least_sequences(1e200, 1.0, 1.5, test=test) == least_sequences(1e200, 1.0, 1.5) == 1
     alone = 1.001 * SymmetricStable(1.3).ppf(0.6)
-    assert sample_complexity(alone, 1.0, 1.0, 1.3, 0.4, "optimal") > 1  # what the search begins with
+    # what the search begins with
+    assert sample_complexity(alone, 1.0, 1.0, 1.3, 0.4, "optimal") > 1
     assert least_sequences(alone, 1.0, 1.3, 0.4, test) == 1
 
 
@@ -618,10 +773,16 @@ def test_exponents_of_the_exact_numbers() -> None:
         (lambda: lan_expansion(1.5, 0, np.random.default_rng(0)), "n_sequences = 0"),
         (lambda: lan_expansion(1.5, 3, np.random.default_rng(0), replicates=0), "replicates = 0"),
         (lambda: mutual_information(1.0, 1.5, 0.0), r"scale contains 0\.0"),
-        (lambda: mutual_information(1.0, 1.5, 1.0, [1, 2], route="mixture"), r"n_sequences contains 2\.0.*1 for"),
+        (
+            lambda: mutual_information(1.0, 1.5, 1.0, [1, 2], route="mixture"),
+            r"n_sequences contains 2\.0.*1 for",
+        ),
         (lambda: mutual_information(1.0, 1.5, route="direct"), "route = 'direct'"),
         (lambda: detection_error(0, 1.0, 1.0, 1.5), r"n_sequences contains 0\.0"),
-        (lambda: detection_error(1.5, 1.0, 1.0, 1.5, "median"), r"n_sequences contains 1\.5.*whole"),
+        (
+            lambda: detection_error(1.5, 1.0, 1.0, 1.5, "median"),
+            r"n_sequences contains 1\.5.*whole",
+        ),
         (lambda: detection_error(1, 1.0, 1.0, 1.5, "sign"), "test = 'sign'"),
         (lambda: detection_error([1, 2], [1.0, 1.0, 1.0], 1.0, 1.5), "do not broadcast"),
         (lambda: least_sequences(1.0, 1.0, 1.5, 0.5), r"error = 0\.5"),

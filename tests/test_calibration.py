@@ -1,4 +1,5 @@
-"""Calibration: the truth that is drawn, what a rule should do by its definition, and what it does."""
+"""Calibration: the truth that is drawn, what a rule should do by its definition, and what it
+does."""
 
 from __future__ import annotations
 
@@ -8,13 +9,29 @@ import xarray as xr
 from scipy import stats
 
 from book.chapters import calibration
-from book.chapters.calibration import PLANTED, REST, binomial_interval, counts, draw, false_windows, nominal_power
+from book.chapters.calibration import (
+    PLANTED,
+    REST,
+    binomial_interval,
+    counts,
+    draw,
+    false_windows,
+    nominal_power,
+)
 from lwcore.config import DiagnosticSettings
 from lwcore.detection import sample_complexity
 from lwcore.inference import false_detections
 from lwcore.stable import SymmetricStable
 
-SETTINGS = DiagnosticSettings(sequences=32, lags=(1,), ends=1, directions=1, orders=("exact",), significance=0.05, budgets=(1,))
+SETTINGS = DiagnosticSettings(
+    sequences=32,
+    lags=(1,),
+    ends=1,
+    directions=1,
+    orders=("exact",),
+    significance=0.05,
+    budgets=(1,),
+)
 NOTHING = [0.0] * 6
 
 
@@ -34,7 +51,12 @@ def test_drawn_signals_need_the_number_of_sequences_that_was_planted(alpha):
     assert abs(shifts.values[-1]) < 0.02
     rest = (numbers.projection - numbers.statistic).values.ravel()[:4000]
     assert stats.kstest(rest / REST, SymmetricStable(alpha).cdf).pvalue > 0.001
-    assert stats.kstest(numbers.projection.values[:, 0, -1].ravel()[:4000] / whole, SymmetricStable(alpha).cdf).pvalue > 0.001
+    assert (
+        stats.kstest(
+            numbers.projection.values[:, 0, -1].ravel()[:4000] / whole, SymmetricStable(alpha).cdf
+        ).pvalue
+        > 0.001
+    )
 
 
 @pytest.mark.parametrize("alpha", [1.4, 2.0])
@@ -51,9 +73,12 @@ def test_nominal_power_is_what_means_of_a_known_law_do(alpha, noise):
 
 @pytest.mark.slow
 def test_false_windows_of_both_rules_are_those_of_their_definitions():
-    """Gaussian numbers and the rate by their variance, where both definitions are exact but for the estimated variance."""
+    """Gaussian numbers and the rate by their variance, where both definitions are exact but for the
+    estimated variance."""
     trials = 150
-    found = counts(draw(2.0, 200, trials, np.random.default_rng(2), NOTHING), SETTINGS).sel(rate="variance", noise="own", view="gradient")
+    found = counts(draw(2.0, 200, trials, np.random.default_rng(2), NOTHING), SETTINGS).sel(
+        rate="variance", noise="own", view="gradient"
+    )
     assert within(found.too_long.sel(rule="plug-in"), trials, 1 - 0.9 ** len(NOTHING))
     assert within(found.too_long.sel(rule="tested"), trials, 0.05)
     assert within(found.seen.sel(rule="plug-in").values, trials, 0.1).all()
@@ -67,9 +92,15 @@ def test_lags_are_seen_as_often_as_the_law_says():
         strength = np.array(PLANTED) * (calibration.whole_scale(1.6) / ratio) ** (1.6 / 0.6)
         nominal = nominal_power(1.6, strength, ratio)
         seen = found.seen.sel(rule="plug-in", rate="mean", noise=noise).squeeze("probe")
-        assert within(seen.values, trials, nominal, 0.9999).mean() >= 0.9, (noise, seen.values / trials, nominal)
+        assert within(seen.values, trials, nominal, 0.9999).mean() >= 0.9, (
+            noise,
+            seen.values / trials,
+            nominal,
+        )
     window = found.sel(rule="plug-in", rate="mean", noise="whole", view="gradient")
-    beyond = 1 - np.prod(1 - nominal_power(1.6, np.array(PLANTED)[6:], calibration.whole_scale(1.6)))
+    beyond = 1 - np.prod(
+        1 - nominal_power(1.6, np.array(PLANTED)[6:], calibration.whole_scale(1.6))
+    )
     assert within(window.too_long, trials, beyond, 0.9999)
     assert int(window.too_long) + int(window.too_short) < trials
 
@@ -82,25 +113,33 @@ def test_signs_at_random_take_every_signal_away():
     assert found.attrs["trials"] == 300
     tested = found.too_long.sel(rule="tested", noise="own", rate="variance", view="gradient")
     assert tested / 300 < 0.12  # lags share their signs: at or below the level, give or take chance
-    xr.testing.assert_identical(found, false_windows(numbers, SETTINGS, np.random.default_rng(5), draws=300))
+    xr.testing.assert_identical(
+        found, false_windows(numbers, SETTINGS, np.random.default_rng(5), draws=300)
+    )
 
 
 def test_false_detections_keep_the_level_whatever_the_signal():
     rng = np.random.default_rng(7)
     noise = rng.standard_t(3, (2, 5, 60))
     assert within(false_detections(noise, 0.1, rng, 400), 400, 0.1)
-    assert binomial_interval(false_detections(noise + 3, 0.1, rng, 400), 400)[0] < 0.1  # signs are shared by all lags: below the level
+    # signs are shared by all lags: below the level
+    assert binomial_interval(false_detections(noise + 3, 0.1, rng, 400), 400)[0] < 0.1
 
 
 def test_a_view_has_a_window_if_any_of_its_probes_has():
     one = draw(2.0, 50, 40, np.random.default_rng(6), NOTHING)
     parts = {
-        name: xr.concat([one[name], -one[name]], "probe").assign_coords(view=("probe", ["gradient"] * 2))
+        name: xr.concat([one[name], -one[name]], "probe").assign_coords(
+            view=("probe", ["gradient"] * 2)
+        )
         for name in ("statistic", "projection")
     }
     two = xr.Dataset(parts)
     found = counts(two, SETTINGS).sel(rule="plug-in", rate="variance", noise="own")
-    single = [counts(two.isel(probe=[i]), SETTINGS).sel(rule="plug-in", rate="variance", noise="own") for i in (0, 1)]
+    single = [
+        counts(two.isel(probe=[i]), SETTINGS).sel(rule="plug-in", rate="variance", noise="own")
+        for i in (0, 1)
+    ]
     assert int(found.too_long.max()) > max(int(s.too_long.max()) for s in single)
     assert set(found.seen.dims) == {"probe", "lag"}
 
@@ -108,7 +147,9 @@ def test_a_view_has_a_window_if_any_of_its_probes_has():
 def test_binomial_interval_is_clopper_and_pearsons():
     for hits, trials in ((0, 10), (3, 10), (10, 10), (499, 1000)):
         expected = stats.binomtest(hits, trials).proportion_ci(0.9)
-        assert np.allclose(binomial_interval(hits, trials, 0.9), (expected.low, expected.high), atol=1e-12)
+        assert np.allclose(
+            binomial_interval(hits, trials, 0.9), (expected.low, expected.high), atol=1e-12
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The cells against a step-by-step recurrence, against autograd and against PyTorch's own layers, in float64."""
+"""The cells against a step-by-step recurrence, against autograd and against PyTorch's own layers,
+in float64."""
 
 from __future__ import annotations
 
@@ -19,28 +20,48 @@ from tests.networks import EVERY, FAMILIES, LINEAR, draw, initial_state, make
 
 
 @pytest.mark.parametrize("kind", EVERY)
-@given(seed=st.integers(0, 2**31), batch=st.integers(1, 3), steps=st.integers(1, 5), hidden=st.integers(1, 5))
+@given(
+    seed=st.integers(0, 2**31),
+    batch=st.integers(1, 3),
+    steps=st.integers(1, 5),
+    hidden=st.integers(1, 5),
+)
 def test_forward_is_the_recurrence(kind, seed, batch, steps, hidden):
     cell = make(kind, seed, hidden_size=hidden)
-    inputs, initial = draw(batch, steps, 3, seed=seed + 1), draw(batch, cell.state_size, seed=seed + 2)
+    inputs, initial = (
+        draw(batch, steps, 3, seed=seed + 1),
+        draw(batch, cell.state_size, seed=seed + 2),
+    )
     expected = oracles.scan(cell, inputs, initial)
     state = initial_state(cell, initial)
     torch.testing.assert_close(cell(inputs, state), expected[..., :hidden], rtol=1e-11, atol=1e-12)
     trace = cell.trace(inputs, state)
     torch.testing.assert_close(trace.states, expected, rtol=1e-11, atol=1e-12)
     torch.testing.assert_close(trace.outputs, expected[..., :hidden], rtol=1e-11, atol=1e-12)
-    torch.testing.assert_close(cell.step(inputs[:, 0], initial), expected[:, 0], rtol=1e-11, atol=1e-12)
-    torch.testing.assert_close(cell.unrolled(inputs, state), expected[..., :hidden], rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(
+        cell.step(inputs[:, 0], initial), expected[:, 0], rtol=1e-11, atol=1e-12
+    )
+    torch.testing.assert_close(
+        cell.unrolled(inputs, state), expected[..., :hidden], rtol=1e-11, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_backward_equals_autograd_through_the_oracle(kind):
     """In parameters, inputs and the initial state."""
     cell = make(kind)
-    inputs, initial, weights = draw(3, 12, 3).requires_grad_(), draw(3, cell.state_size, seed=2).requires_grad_(), draw(3, 12, 4, seed=3)
+    inputs, initial, weights = (
+        draw(3, 12, 3).requires_grad_(),
+        draw(3, cell.state_size, seed=2).requires_grad_(),
+        draw(3, 12, 4, seed=3),
+    )
     variables = [inputs, initial, *cell.parameters()]
-    ours = torch.autograd.grad((cell(inputs, initial_state(cell, initial)) * weights).sum(), variables)
-    through_time = torch.autograd.grad((oracles.scan(cell, inputs, initial)[..., :4] * weights).sum(), variables)
+    ours = torch.autograd.grad(
+        (cell(inputs, initial_state(cell, initial)) * weights).sum(), variables
+    )
+    through_time = torch.autograd.grad(
+        (oracles.scan(cell, inputs, initial)[..., :4] * weights).sum(), variables
+    )
     for one, other in zip(ours, through_time, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11)
 
@@ -55,16 +76,31 @@ def looped(keep, added, initial):
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 15, 16, 17, 257, 1000, 16_384])
-@pytest.mark.parametrize(("low", "high"), [(1e-12, 1 - 1e-12), (1 - 1e-12, 1 - 1e-12), (1e-12, 1e-12), (0.5, 1 - 1e-12), (0, 0), (1, 1)])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(1e-12, 1 - 1e-12), (1 - 1e-12, 1 - 1e-12), (1e-12, 1e-12), (0.5, 1 - 1e-12), (0, 0), (1, 1)],
+)
 def test_linear_scan_is_the_recurrence(low, high, length):
-    """Gates spread evenly in their logits between two ends: errors relative to the sizes of what is added up."""
+    """Gates spread evenly in their logits between two ends: errors relative to the sizes of what is
+    added up."""
     ends = torch.logit(torch.tensor([low, high], dtype=torch.float64))
-    share = torch.rand(2, length, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    keep = torch.sigmoid(ends[0] + share * (ends[1] - ends[0])) if low < high else torch.full_like(share, low)
+    share = torch.rand(
+        2, length, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    keep = (
+        torch.sigmoid(ends[0] + share * (ends[1] - ends[0]))
+        if low < high
+        else torch.full_like(share, low)
+    )
     added, initial = draw(2, length, 3), draw(2, 3, seed=2)
-    found, size = linear_scan(keep, added, initial).numpy(), looped(keep, added.abs(), initial.abs())
+    found, size = (
+        linear_scan(keep, added, initial).numpy(),
+        looped(keep, added.abs(), initial.abs()),
+    )
     assert (np.abs(found - looped(keep, added, initial)) <= 1e-12 * size).all()
-    np.testing.assert_allclose(linear_scan(keep, added.abs(), initial.abs()).numpy(), size.astype(float), rtol=1e-12)
+    np.testing.assert_allclose(
+        linear_scan(keep, added.abs(), initial.abs()).numpy(), size.astype(float), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 10])
@@ -72,7 +108,9 @@ def test_linear_scan_passes_gradcheck(length):
     """Also where a gate is open or closed all the way."""
     keep = torch.sigmoid(3 * draw(2, length, 2))
     keep[0, length // 2, 0], keep[1, length // 2, 1] = 0, 1
-    variables = [part.requires_grad_() for part in (keep, draw(2, length, 2, seed=2), draw(2, 2, seed=3))]
+    variables = [
+        part.requires_grad_() for part in (keep, draw(2, length, 2, seed=2), draw(2, 2, seed=3))
+    ]
     assert torch.autograd.gradcheck(linear_scan, variables, eps=1e-6, atol=1e-8, rtol=1e-6)
 
 
@@ -114,9 +152,13 @@ def test_a_family_of_three_lines_works_everywhere(family, layernorm, monkeypatch
     product = torch.eye(4, dtype=torch.float64)
     for t in range(8, 5, -1):
         product = product @ auto[:, t]
-    exact, first = (effective_rates(trace, [3], order, [8])[:, 0, 0] for order in ("exact", "first"))
+    exact, first = (
+        effective_rates(trace, [3], order, [8])[:, 0, 0] for order in ("exact", "first")
+    )
     torch.testing.assert_close(exact, product.diagonal(dim1=-2, dim2=-1), rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(first, exact, rtol=1e-12 if cell.linear else 1, atol=1e-12 if cell.linear else 1)
+    torch.testing.assert_close(
+        first, exact, rtol=1e-12 if cell.linear else 1, atol=1e-12 if cell.linear else 1
+    )
     through_time = torch.autograd.grad((expected * delta).sum(), list(cell.parameters()))
     for part, gradient in zip(lag_gradients(trace, delta).values(), through_time, strict=True):
         torch.testing.assert_close(part.sum(0), gradient, rtol=1e-10, atol=1e-12)
@@ -134,12 +176,20 @@ def test_weights_of_torch_layers_give_their_outputs(kind, layer, bias, batch_fir
     arguments = inputs if batch_first else inputs.transpose(0, 1)
     expected, _ = theirs(arguments, tuple(parts) if len(parts) == 2 else parts[0])
     expected = expected if batch_first else expected.transpose(0, 1)
-    torch.testing.assert_close(ours(inputs, initial_state(ours, initial)), expected, rtol=1e-13, atol=1e-14)
+    torch.testing.assert_close(
+        ours(inputs, initial_state(ours, initial)), expected, rtol=1e-13, atol=1e-14
+    )
 
 
 def test_layers_that_are_more_than_one_recurrence_are_refused():
-    for layer in (nn.LSTM(3, 4, num_layers=2), nn.LSTM(3, 4, bidirectional=True), nn.LSTM(3, 4, proj_size=2)):
-        with pytest.raises(ValueError, match="must have one layer, one direction and no projection"):
+    for layer in (
+        nn.LSTM(3, 4, num_layers=2),
+        nn.LSTM(3, 4, bidirectional=True),
+        nn.LSTM(3, 4, proj_size=2),
+    ):
+        with pytest.raises(
+            ValueError, match="must have one layer, one direction and no projection"
+        ):
             LSTM.from_torch(layer)
     with pytest.raises(ValueError, match="num_layers=2"):
         GRU.from_torch(nn.GRU(3, 4, num_layers=2))
@@ -147,20 +197,47 @@ def test_layers_that_are_more_than_one_recurrence_are_refused():
 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_gates_start_where_they_are_told(kind):
-    """The share that a step replaces is gate_init, what it keeps the rest; reset and show gates are half open."""
+    """The share that a step replaces is gate_init, what it keeps the rest; reset and show gates are
+    half open."""
     for spread, tolerance in ((0.0, 1e-11), (0.1, 1.0)):
-        options = {"gate_init": 0.05, "gate_spread": spread, "generator": torch.Generator().manual_seed(0), "dtype": torch.float64}
+        options = {
+            "gate_init": 0.05,
+            "gate_spread": spread,
+            "generator": torch.Generator().manual_seed(0),
+            "dtype": torch.float64,
+        }
         gates = FAMILIES[kind](3, 4, **options).trace(draw(2, 50, 3)).gates
-        for gate, value in ((gates.let_in, 0.05), (gates.keep, 0.95), (gates.reset, 0.5), (gates.show, 0.5)):
+        for gate, value in (
+            (gates.let_in, 0.05),
+            (gates.keep, 0.95),
+            (gates.reset, 0.5),
+            (gates.show, 0.5),
+        ):
             if gate is not None:
                 wanted = math.log(value / (1 - value))
-                torch.testing.assert_close(gate.logit(), torch.full_like(gate, wanted), rtol=0, atol=tolerance)
+                torch.testing.assert_close(
+                    gate.logit(), torch.full_like(gate, wanted), rtol=0, atol=tolerance
+                )
 
 
 # Σ_k k p_k over all parameters p in order of their names, of what was drawn at revision 48216a8.
 DRAWN = {
-    "orthogonal": (39.90981362056669, 100.88160181659521, -59.55449060134336, -98.81765717787468, -94.8513738128473, -149.41318322609618),
-    "uniform": (6.275549031440756, 39.12049907876906, -58.1606032886354, -52.80498830833105, -47.24393895165963, -195.30204547745575),
+    "orthogonal": (
+        39.90981362056669,
+        100.88160181659521,
+        -59.55449060134336,
+        -98.81765717787468,
+        -94.8513738128473,
+        -149.41318322609618,
+    ),
+    "uniform": (
+        6.275549031440756,
+        39.12049907876906,
+        -58.1606032886354,
+        -52.80498830833105,
+        -47.24393895165963,
+        -195.30204547745575,
+    ),
 }
 
 
@@ -168,16 +245,22 @@ DRAWN = {
 def test_seeds_draw_the_weights_that_they_always_drew(init):
     for kind, expected in zip(FAMILIES, DRAWN[init], strict=False):
         generator = torch.Generator().manual_seed(5)
-        cell = FAMILIES[kind](3, 4, init=init, layernorm=True, gate_init=0.3, generator=generator, dtype=torch.float64)
+        cell = FAMILIES[kind](
+            3, 4, init=init, layernorm=True, gate_init=0.3, generator=generator, dtype=torch.float64
+        )
         entries = torch.cat([part.flatten() for _, part in sorted(cell.state_dict().items())])
-        assert (entries @ torch.arange(1.0, len(entries) + 1, dtype=torch.float64)).item() == pytest.approx(expected, rel=1e-11)
+        assert (
+            entries @ torch.arange(1.0, len(entries) + 1, dtype=torch.float64)
+        ).item() == pytest.approx(expected, rel=1e-11)
 
 
 def test_input_weights_start_with_variance_one_over_d():
     cell = DiagGate(400, 300, generator=torch.Generator().manual_seed(0), gate_spread=0.5)
     count = 300 * 400
     assert cell.weight_ih[300:].var().item() == pytest.approx(1 / 400, rel=5 * (2 / count) ** 0.5)
-    assert cell.weight_ih[:300].var().item() == pytest.approx(0.25 / 400, rel=5 * (2 / count) ** 0.5)
+    assert cell.weight_ih[:300].var().item() == pytest.approx(
+        0.25 / 400, rel=5 * (2 / count) ** 0.5
+    )
 
 
 @pytest.mark.parametrize(("kind", "layer"), [(LSTM, nn.LSTM), (GRU, nn.GRU)])
@@ -203,7 +286,9 @@ def test_trace_keeps_the_weights_it_was_made_with(kind):
         for parameter in cell.parameters():
             parameter.mul_(2)
     unchanged = make(kind).trace(draw(2, 5, 3))
-    torch.testing.assert_close(trace.jacobian(3).dense(), unchanged.jacobian(3).dense(), rtol=0, atol=0)
+    torch.testing.assert_close(
+        trace.jacobian(3).dense(), unchanged.jacobian(3).dense(), rtol=0, atol=0
+    )
 
 
 def test_initialisation_is_orthogonal_and_reproducible():
@@ -233,23 +318,51 @@ X, NAN = draw(2, 5, 3), draw(2, 5, 3).index_fill(2, torch.tensor([1]), torch.nan
     [
         (lambda: ConstGate(3, 4, gate_init=1), ValueError, r"gate_init = 1: must lie in \(0, 1\)"),
         (lambda: DiagGate(3, 0), ValueError, "hidden_size = 0"),
-        (lambda: LSTM(3, 4, init="zeros"), ValueError, "init = 'zeros': must be one of 'orthogonal', 'uniform'"),
+        (
+            lambda: LSTM(3, 4, init="zeros"),
+            ValueError,
+            "init = 'zeros': must be one of 'orthogonal', 'uniform'",
+        ),
         (lambda: GRU(3, 4, reset="never"), ValueError, "reset = 'never'"),
         (lambda: GRU(3, 4, layernorm="no"), TypeError, "layernorm = 'no': must be a bool"),
-        (lambda: GRU(3, 4, dtype=torch.int64), ValueError, r"dtype = torch\.int64: must be a floating torch\.dtype"),
+        (
+            lambda: GRU(3, 4, dtype=torch.int64),
+            ValueError,
+            r"dtype = torch\.int64: must be a floating torch\.dtype",
+        ),
         (lambda: GRU(3, 4, generator=0), TypeError, "generator = 0: must be a torch.Generator"),
-        (lambda: LSTM.from_torch(nn.GRU(3, 4)), TypeError, r"layer is a GRU: must be a torch\.nn\.LSTM"),
+        (
+            lambda: LSTM.from_torch(nn.GRU(3, 4)),
+            TypeError,
+            r"layer is a GRU: must be a torch\.nn\.LSTM",
+        ),
         (lambda: make("GRU")(draw(2, 5, 7)), ValueError, r"inputs has shape \(2, 5, 7\)"),
         (lambda: make("GRU")(draw(0, 5, 3)), ValueError, r"inputs has shape \(0, 5, 3\)"),
         (lambda: make("GRU")(X.float()), ValueError, r"inputs has dtype torch\.float32"),
         (lambda: make("GRU")([[1.0]]), TypeError, "inputs is a list"),
         (lambda: make("MinGRU")(NAN), ValueError, "inputs: 10 of 30 entries are NaN or infinite"),
         (lambda: make("GRU")(X, draw(3, 4)), ValueError, r"state has shape \(3, 4\)"),
-        (lambda: make("GRU")(X, draw(2, 4).float()), ValueError, r"state has .* dtype torch\.float32"),
-        (lambda: make("GRU")(X, draw(2, 4) * torch.nan), ValueError, "state: 8 of 8 entries are NaN"),
+        (
+            lambda: make("GRU")(X, draw(2, 4).float()),
+            ValueError,
+            r"state has .* dtype torch\.float32",
+        ),
+        (
+            lambda: make("GRU")(X, draw(2, 4) * torch.nan),
+            ValueError,
+            "state: 8 of 8 entries are NaN",
+        ),
         (lambda: make("GRU")(X, 3), TypeError, "state = 3: must be a sequence"),
-        (lambda: make("LSTM")(X, draw(2, 4)), ValueError, r"state has 1 part\(s\): must be 2 tensors"),
-        (lambda: make("MinGRU").trace(X, (draw(2, 4), draw(2, 4))), ValueError, r"state has 2 part\(s\): must be a tensor"),
+        (
+            lambda: make("LSTM")(X, draw(2, 4)),
+            ValueError,
+            r"state has 1 part\(s\): must be 2 tensors",
+        ),
+        (
+            lambda: make("MinGRU").trace(X, (draw(2, 4), draw(2, 4))),
+            ValueError,
+            r"state has 2 part\(s\): must be a tensor",
+        ),
     ],
 )
 def test_bad_input_is_named(call, error, message):

@@ -1,4 +1,5 @@
-"""The ledger: rules and verdicts, what is on record against what is measured now, and the papers' statements against the registry."""
+"""The ledger: rules and verdicts, what is on record against what is measured now, and the papers'
+statements against the registry."""
 
 from __future__ import annotations
 
@@ -60,7 +61,11 @@ def test_measurements_of_several_kinds():
     assert estimate(0, (1, 3)) == Measured(0, 0, 3)
     found = share(7, 20)
     assert found.value == 0.35
-    np.testing.assert_allclose([found.low, found.high], [stats.beta.ppf(0.025, 7, 14), stats.beta.ppf(0.975, 8, 13)], rtol=1e-6)
+    np.testing.assert_allclose(
+        [found.low, found.high],
+        [stats.beta.ppf(0.025, 7, 14), stats.beta.ppf(0.975, 8, 13)],
+        rtol=1e-6,
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,10 @@ def test_a_rule_is_about_the_whole_interval(rule, measured, expected):
 
 def test_the_first_reading_that_holds_gives_the_verdict():
     claim = chapter_with(
-        as_stated("q", at_most(0)), when("if c", "q", at_most(0)), in_later_versions("d", "q", at_most(0)), rather("e", "q", at_most(0))
+        as_stated("q", at_most(0)),
+        when("if c", "q", at_most(0)),
+        in_later_versions("d", "q", at_most(0)),
+        rather("e", "q", at_most(0)),
     )
     yes, no, open_ = exactly(0), exactly(1), Measured(0, -1, 1)
     assert claim.judge([yes, no, no, yes]) is Verdict.HOLDS
@@ -91,7 +99,11 @@ def test_the_first_reading_that_holds_gives_the_verdict():
     assert claim.judge([no, no, no, yes]) is Verdict.REFUTED
     assert claim.judge([no, no, open_, yes]) is Verdict.REFUTED
     assert claim.judge([open_, no, no, yes]) is Verdict.OPEN
-    claim = chapter_with(as_stated("q", at_most(0)), as_mended("c", "q", at_most(0)), in_part("for d", "q", at_most(0)))
+    claim = chapter_with(
+        as_stated("q", at_most(0)),
+        as_mended("c", "q", at_most(0)),
+        in_part("for d", "q", at_most(0)),
+    )
     assert claim.judge([no, yes, yes]) is Verdict.MISPRINT
     assert claim.judge([no, no, yes]) is Verdict.PART
     assert claim.judge([no, open_, no]) is Verdict.REFUTED
@@ -110,7 +122,12 @@ def test_an_interval_of_little_coverage_gives_no_verdict(tmp_path):
 
 
 def test_what_is_not_a_papers_is_not_counted():
-    for paper, kind in (("livi", Kind.THEOREM), ("cayci", Kind.NETWORK), ("code", Kind.NETWORK), ("ours", Kind.NETWORK)):
+    for paper, kind in (
+        ("livi", Kind.THEOREM),
+        ("cayci", Kind.NETWORK),
+        ("code", Kind.NETWORK),
+        ("ours", Kind.NETWORK),
+    ):
         claim = chapter_with(as_stated("q", at_most(0)), paper=paper, kind=kind)
         found = record.counts_by_kind({"x": record.Outcome(claim, (exactly(0),), 0.0)})
         assert sum(sum(row.values()) for row in found.values()) == (paper in ("livi", "cayci"))
@@ -142,13 +159,16 @@ def test_what_was_measured_is_stored_and_judged_when_read(tmp_path):
     record.record([record.measure(claim, RUNS)], tmp_path)
     assert record.outcomes([claim], tmp_path)["x"].verdict is Verdict.HOLDS
     text = (tmp_path / record.NAME).read_text()
-    assert not any(verdict in text for verdict in Verdict)  # numbers are on record, verdicts are not
+    # numbers are on record, verdicts are not
+    assert not any(verdict in text for verdict in Verdict)
     entries = json.loads(text)
     entries["claims"]["x"]["measured"] = [[1, 1, 1]]
     (tmp_path / record.NAME).write_text(json.dumps(entries))
     assert record.outcomes([claim], tmp_path)["x"].verdict is Verdict.REFUTED
     with pytest.raises(ValueError, match="has not been measured as it reads now"):
-        record.outcomes([chapter_with(as_stated("q", at_most(0)), when("if c", "q", at_most(0)))], tmp_path)
+        record.outcomes(
+            [chapter_with(as_stated("q", at_most(0)), when("if c", "q", at_most(0)))], tmp_path
+        )
     (tmp_path / record.NAME).write_text("{")
     with pytest.raises(ValueError, match="not a ledger"):
         record.outcomes([claim], tmp_path)
@@ -156,8 +176,13 @@ def test_what_was_measured_is_stored_and_judged_when_read(tmp_path):
 
 def test_the_numbers_in_a_claims_words_are_computed(tmp_path):
     chapter = Chapter("livi", Kind.THEOREM)
-    words = {"counterexample": "Here it is {0}, at most {0.high:.1f}, there {far:.2g}.", "fair": "It is {{0}}, not {0.value:.0%}."}
-    chapter.claim("x", "Eq. (1)", "Something.", as_stated("q", at_most(0)), **words)(lambda: (Measured(2, 1, 3), {"far": 0.125}))
+    words = {
+        "counterexample": "Here it is {0}, at most {0.high:.1f}, there {far:.2g}.",
+        "fair": "It is {{0}}, not {0.value:.0%}.",
+    }
+    chapter.claim("x", "Eq. (1)", "Something.", as_stated("q", at_most(0)), **words)(
+        lambda: (Measured(2, 1, 3), {"far": 0.125})
+    )
     record.record([record.measure(chapter.claims[0], RUNS)], tmp_path)
     outcome = record.outcomes(chapter.claims, tmp_path)["x"]
     assert outcome.counterexample == "Here it is 2 (1 to 3), at most 3.0, there 0.12."
@@ -176,7 +201,10 @@ def test_a_claim_that_is_not_there_is_named():
 
 def test_a_number_in_prose_is_that_of_the_reading_with_its_words():
     readings = (as_stated("share of all", Rule()), when("for some", "share of some", Rule()))
-    one, other = (claims.Claim("x", "livi", Kind.THEOREM, "Eq. (1)", "It is.", order, lambda: None) for order in (readings, readings[::-1]))
+    one, other = (
+        claims.Claim("x", "livi", Kind.THEOREM, "Eq. (1)", "It is.", order, lambda: None)
+        for order in (readings, readings[::-1])
+    )
     assert reading_with("of all", one) == reading_with("for some", other) == 0
     assert reading_with("for some", one) == reading_with("of all", other) == 1
     for words in ("", "share", "of none"):
@@ -184,7 +212,15 @@ def test_a_number_in_prose_is_that_of_the_reading_with_its_words():
             reading_with(words, one)
     with pytest.raises(ValueError, match="no such claim"):
         reading_with("of all", None)
-    assert reading_with("", claims.Claim("x", "livi", Kind.THEOREM, "Eq. (1)", "It is.", readings[:1], lambda: None)) == 0
+    assert (
+        reading_with(
+            "",
+            claims.Claim(
+                "x", "livi", Kind.THEOREM, "Eq. (1)", "It is.", readings[:1], lambda: None
+            ),
+        )
+        == 0
+    )
 
 
 @pytest.mark.parametrize("name", REGISTRY)

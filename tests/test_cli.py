@@ -1,4 +1,5 @@
-"""The command line: what each command prints and stores, an interrupt, and the start without PyTorch."""
+"""The command line: what each command prints and stores, an interrupt, and the start without
+PyTorch."""
 
 from __future__ import annotations
 
@@ -32,21 +33,33 @@ def lw(*arguments):
 def mine(tmp_path):
     """A file with the smallest configuration: of `smoke`, one cell and one seed."""
     smoke = Path(lwcore.__file__).parent / "configs" / "smoke.toml"
-    text = smoke.read_text().replace('name = "smoke"', 'name = "mine"').replace("seeds = [1, 2]", "seeds = [1]")
+    text = (
+        smoke.read_text()
+        .replace('name = "smoke"', 'name = "mine"')
+        .replace("seeds = [1, 2]", "seeds = [1]")
+    )
     (tmp_path / "mine.toml").write_text(re.sub("models = .*", 'models = ["ConstGate"]', text))
     return tmp_path / "mine.toml"
 
 
-SWEEP = 'name = "grid"\ndescription = "Two noises."\nbase = "smoke"\nchanges = {models = ["ConstGate"], seeds = [1]}\n' + "".join(
-    f"[[axes.noise]]\nlabel = {noise}\nchanges = {{task = {{noise = {noise}}}}}\n" for noise in (0.1, 0.2)
+SWEEP = (
+    'name = "grid"\ndescription = "Two noises."\nbase = "smoke"\nchanges = {models = ["ConstGate"], seeds = [1]}\n'
+    + "".join(
+        f"[[axes.noise]]\nlabel = {noise}\nchanges = {{task = {{noise = {noise}}}}}\n"
+        for noise in (0.1, 0.2)
+    )
 )
 
 
 def test_list_names_what_ships():
     code, output = lw("list")
-    described = {name: Config.named(name) for name in shipped()} | {name: Sweep.named(name) for name in shipped("sweeps")}
+    described = {name: Config.named(name) for name in shipped()} | {
+        name: Sweep.named(name) for name in shipped("sweeps")
+    }
     assert code == 0
-    assert [line.split(maxsplit=1) for line in output.splitlines()] == [[name, one.description] for name, one in described.items()]
+    assert [line.split(maxsplit=1) for line in output.splitlines()] == [
+        [name, one.description] for name, one in described.items()
+    ]
 
 
 @pytest.mark.parametrize("argument", ["--help", "list"])
@@ -79,7 +92,9 @@ def test_run_stores_shows_and_does_nothing_the_second_time(mine, tmp_path):
 @pytest.mark.slow
 def test_a_sweep_is_run_by_the_same_command_on_processes(tmp_path):
     (tmp_path / "grid.toml").write_text(SWEEP)
-    code, output = lw("run", tmp_path / "grid.toml", "--directory", tmp_path, "--executor", "processes")
+    code, output = lw(
+        "run", tmp_path / "grid.toml", "--directory", tmp_path, "--executor", "processes"
+    )
     assert (code, "grid.nc: the result" in output) == (0, True), output
     code, output = lw("show", tmp_path / "grid.nc")
     assert (code, '"axes":' in output) == (0, True), output
@@ -91,7 +106,9 @@ def test_interrupt_leaves_a_clean_state_from_which_a_run_goes_on(mine, tmp_path)
     mine.write_text(mine.read_text().replace("steps = 30", "steps = 200"))
     there = tmp_path / "there"
     command = [*COMMAND, "run", str(mine), "--directory", str(there)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"}) as process:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"}
+    ) as process:
         while process.poll() is None and not list(there.rglob("*.checkpoint")):
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)
@@ -113,7 +130,9 @@ def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
     code, output = lw("claims")
     assert code == 0
     known = claims.registry()
-    assert [line.partition(":")[0] for line in output.splitlines() if line.partition(":")[0] in known] == list(known)
+    assert [
+        line.partition(":")[0] for line in output.splitlines() if line.partition(":")[0] in known
+    ] == list(known)
     assert re.search(r"^ +\d+ refuted as stated$", output, re.MULTILINE)
     code, output = lw("claims", "--id", "immediate-not-total-derivative")
     assert code == 0
@@ -121,5 +140,8 @@ def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
         assert word in output
     code, output = lw("claims", "--directory", tmp_path)
     assert (code, "no ledger has been recorded there" in output) == (2, True)
-    assert lw("claims", "--run", "--id", "gradient-is-a-sum-over-lags", "--directory", tmp_path)[0] == 0
+    assert (
+        lw("claims", "--run", "--id", "gradient-is-a-sum-over-lags", "--directory", tmp_path)[0]
+        == 0
+    )
     assert (tmp_path / "claims.json").exists()

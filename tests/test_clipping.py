@@ -20,7 +20,8 @@ def test_clip_leaves_the_share():
 
 
 def test_information_of_a_clipped_gaussian_is_the_closed_form():
-    """Variance 2: I = ½ [c − 2 k φ(k)] + 4 φ(k)²/(2 (1 − c)) with k = Φ⁻¹((1 + c)/2), and the mean uses c²/E clip²."""
+    """Variance 2: I = ½ [c − 2 k φ(k)] + 4 φ(k)²/(2 (1 − c)) with k = Φ⁻¹((1 + c)/2), and the mean
+    uses c²/E clip²."""
     c = 0.8
     k = stats.norm.ppf((1 + c) / 2)
     second = 2 * (c - 2 * k * stats.norm.pdf(k) + k**2 * (1 - c))
@@ -54,11 +55,18 @@ def test_mean_of_clipped_numbers_sees_the_shift_that_theory_says():
 
 
 def test_effects_on_stable_noise():
-    """Quantiles blind to what is clipped read the same α; the exponent goes to 2 and fewer sequences are needed."""
+    """Quantiles blind to what is clipped read the same α; the exponent goes to 2 and fewer
+    sequences are needed."""
     rng = np.random.default_rng(2)
-    found = clipping.effects(SymmetricStable(1.3).sample((30, 1024), rng), "whole", rng, (1.0, 0.95, 0.5))
+    found = clipping.effects(
+        SymmetricStable(1.3).sample((30, 1024), rng), "whole", rng, (1.0, 0.95, 0.5)
+    )
     before, lightly, hard = (found.sel(share=s) for s in found.share.values)
-    assert float(before.alpha.sel(fit="mcculloch")) == float(lightly.alpha.sel(fit="mcculloch")) == pytest.approx(1.3, abs=0.06)
+    assert (
+        float(before.alpha.sel(fit="mcculloch"))
+        == float(lightly.alpha.sel(fit="mcculloch"))
+        == pytest.approx(1.3, abs=0.06)
+    )
     assert (hard.alpha == 2).all()
     assert float(before.exponent) > 3
     for one in (lightly, hard):
@@ -68,10 +76,13 @@ def test_effects_on_stable_noise():
 
 
 def test_effects_on_gaussian_noise_are_losses():
-    """Without heavy tails clipping at c wins nothing: the gain is 2 c²/(E clip² in unit scale), below 1."""
+    """Without heavy tails clipping at c wins nothing: the gain is 2 c²/(E clip² in unit scale),
+    below 1."""
     rng = np.random.default_rng(3)
     found = clipping.effects(SymmetricStable(2.0).sample((60, 1024), rng), "whole", rng, (1.0, 0.5))
-    assert float(found.gain[1]) == pytest.approx(2 * clipping.information(2.0, [0.5])["used by their mean"].iloc[0], rel=0.1)
+    assert float(found.gain[1]) == pytest.approx(
+        2 * clipping.information(2.0, [0.5])["used by their mean"].iloc[0], rel=0.1
+    )
 
 
 def test_signal_of_a_lag_is_clipped_too():
@@ -84,7 +95,9 @@ def test_signal_of_a_lag_is_clipped_too():
 
 def test_table_counts_rises():
     rng = np.random.default_rng(5)
-    stable_noise = clipping.effects(SymmetricStable(1.5).sample((20, 1024), rng), "whole", rng, (1.0, 0.95))
+    stable_noise = clipping.effects(
+        SymmetricStable(1.5).sample((20, 1024), rng), "whole", rng, (1.0, 0.95)
+    )
     networks = stable_noise.expand_dims(model=["GRU"], seed=[1, 2, 3])
     table = tables_robust.clipping(1.5, stable_noise, {"case": networks}, 0.95)
     assert table.loc["signal", "case"] == "1.00 → 0.95; rises in 0 of 3"
@@ -97,9 +110,15 @@ def test_table_counts_rises():
     [
         (lambda: clipping.clip(np.ones(9), 0.0), r"share = 0.0: must lie in \(0, 1\]"),
         (lambda: clipping.information(1.0), r"alpha = 1.0: must lie in \(1, 2\]"),
-        (lambda: clipping.information(1.5, [1.1]), r"shares contains 1.1: every entry must be in \(0, 1\]"),
+        (
+            lambda: clipping.information(1.5, [1.1]),
+            r"shares contains 1.1: every entry must be in \(0, 1\]",
+        ),
         (lambda: clipping.effects(np.ones(9), "all", np.random.default_rng(0)), "noise = 'all'"),
-        (lambda: clipping.effects_on_run(None, "else", np.random.default_rng(0)), "case = 'else': must be one of"),
+        (
+            lambda: clipping.effects_on_run(None, "else", np.random.default_rng(0)),
+            "case = 'else': must be one of",
+        ),
     ],
 )
 def test_bad_input_is_named(call, message):

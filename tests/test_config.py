@@ -37,7 +37,12 @@ def test_shipped_configurations_are_valid_and_named_like_their_files():
 def test_fingerprint_changes_with_any_entry():
     plain = Config.model_validate(SMOKE).fingerprint
     assert Config.model_validate(copy.deepcopy(SMOKE)).fingerprint == plain
-    for path, value in (("task.noise", 0.31), ("seeds", [1, 3]), ("training.steps", 31), ("description", "x")):
+    for path, value in (
+        ("task.noise", 0.31),
+        ("seeds", [1, 3]),
+        ("training.steps", 31),
+        ("description", "x"),
+    ):
         assert Config.model_validate(changed(path, value)).fingerprint != plain
 
 
@@ -66,7 +71,11 @@ def test_fingerprint_changes_with_any_entry():
         ("models", ["VanillaRNN"], "'DiagGate', 'GRU' or 'LSTM'"),
         ("seeds", [1, 1], "anything twice"),
         ("seeds", [], "at least 1 item"),
-        ("seeds", [-1], "^1 validation error for Config\nseeds.0\n  Input should be greater than or equal to 0"),
+        (
+            "seeds",
+            [-1],
+            "^1 validation error for Config\nseeds.0\n  Input should be greater than or equal to 0",
+        ),
         ("diagnostics.budgets", [0, 0], "^2 validation errors for Config\ndiagnostics.budgets.0\n"),
         ("diagnostics.orders", [], "at least 1 item"),
         ("name", "../up", "should match pattern"),
@@ -85,7 +94,10 @@ def test_unknown_name_lists_the_known_ones():
 def test_a_changed_configuration_keeps_the_rest_and_is_checked():
     live = Config.named("live")
     other = live.but(seeds=(1,), network={"gate_init": 0.05, "layernorm": True})
-    assert other.network.model_dump() == live.network.model_dump() | {"gate_init": 0.05, "layernorm": True}
+    assert other.network.model_dump() == live.network.model_dump() | {
+        "gate_init": 0.05,
+        "layernorm": True,
+    }
     assert (other.seeds, other.task, live.network.gate_init) == ((1,), live.task, 0.3)
     with pytest.raises(ValidationError, match="less than 1"):
         live.but(network={"gate_init": 2})
@@ -93,7 +105,12 @@ def test_a_changed_configuration_keeps_the_rest_and_is_checked():
         live.but(networks={"gate_init": 0.1})
 
 
-SWEEP = {"name": "grid", "description": "", "base": "smoke", "axes": {"lag": [{"label": 1, "changes": {"task": {"noise": 0.1}}}]}}
+SWEEP = {
+    "name": "grid",
+    "description": "",
+    "base": "smoke",
+    "axes": {"lag": [{"label": 1, "changes": {"task": {"noise": 0.1}}}]},
+}
 
 
 @pytest.mark.parametrize(
@@ -103,8 +120,14 @@ SWEEP = {"name": "grid", "description": "", "base": "smoke", "axes": {"lag": [{"
         ({"base": "nope"}, "name = 'nope': must be one of"),
         ({"axes": {}}, "at least 1 item"),
         ({"axes": {"lag": []}}, "at least one"),
-        ({"axes": {"lag": [{"label": 1, "changes": {}}, {"label": 1, "changes": {}}]}}, "none of them twice"),
-        ({"axes": {"lag": [{"label": 1, "changes": {"task": {"lags": [99]}}}]}}, "1 lags|does not fit"),
+        (
+            {"axes": {"lag": [{"label": 1, "changes": {}}, {"label": 1, "changes": {}}]}},
+            "none of them twice",
+        ),
+        (
+            {"axes": {"lag": [{"label": 1, "changes": {"task": {"lags": [99]}}}]}},
+            "1 lags|does not fit",
+        ),
         ({"axes": {"lag": [{"label": 1, "changes": {"tsk": {"lags": [2]}}}]}}, "tsk"),
     ],
 )

@@ -18,22 +18,30 @@ from lwcore.inference import LETTER, config_of, probes, windows
 def kept():
     """A small run that keeps its numbers."""
     config = Config.named("smoke").but(
-        models=["ConstGate", "SharedGate"], diagnostics={"keep_numbers": True, "sequences": 200, "budgets": [8, 64, 512, 4096]}
+        models=["ConstGate", "SharedGate"],
+        diagnostics={"keep_numbers": True, "sequences": 200, "budgets": [8, 64, 512, 4096]},
     )
     return run(config, progress=False)
 
 
 def test_windows_do_not_change(kept):
     table = controls.invariances(kept, np.random.default_rng(0))
-    assert (table.windows == 2 * 7 * 2 * 2 * 2 * 5 * 4).all(), "models, probes, noises, rules, definitions, ways to N(ℓ), budgets"
+    assert (table.windows == 2 * 7 * 2 * 2 * 2 * 5 * 4).all(), (
+        "models, probes, noises, rules, definitions, ways to N(ℓ), budgets"
+    )
     assert (table.changed == 0).all()
     assert len(table) == 4
 
 
 def test_a_change_would_be_seen(kept, monkeypatch):
-    """Numbers that are shifted, not rescaled, give other windows: the count is not 0 by construction."""
+    """Numbers that are shifted, not rescaled, give other windows: the count is not 0 by
+    construction."""
     monkeypatch.setattr(
-        controls, "_rescaled", lambda numbers, factor: numbers.assign(statistic=numbers.statistic - numbers.statistic.max())
+        controls,
+        "_rescaled",
+        lambda numbers, factor: numbers.assign(
+            statistic=numbers.statistic - numbers.statistic.max()
+        ),
     )
     table = controls.invariances(kept, np.random.default_rng(0), models=["SharedGate"])
     assert table.changed["statistic × 1,000,000"] > 0
@@ -41,7 +49,8 @@ def test_a_change_would_be_seen(kept, monkeypatch):
 
 
 def test_nulls_are_counted(kept):
-    """Pure noise is empty at the level; a planted mean is seen by the recorded null and gone when signs are drawn at random."""
+    """Pure noise is empty at the level; a planted mean is seen by the recorded null and gone when
+    signs are drawn at random."""
     table = controls.nulls(kept, np.random.default_rng(1), level=0.05, draws=40)
     flipped = table.loc["signs of the sequences at random"]
     assert (flipped.draws == 4 * 40).all()
@@ -52,16 +61,25 @@ def test_nulls_are_counted(kept):
     shifted = kept.signal.copy()
     shifted.loc[{"source": "noise"}] = 100 * noise.signal_error
     false["signal"] = shifted
-    assert (controls.nulls(false, np.random.default_rng(1), draws=1).loc["noise in the place of the error", "without a window"] == 0).all()
+    assert (
+        controls.nulls(false, np.random.default_rng(1), draws=1).loc[
+            "noise in the place of the error", "without a window"
+        ]
+        == 0
+    ).all()
     strict, loose = (
-        controls.nulls(kept, np.random.default_rng(1), level=level, draws=40)["without a window"].sum() for level in (1e-6, 0.5)
+        controls.nulls(kept, np.random.default_rng(1), level=level, draws=40)[
+            "without a window"
+        ].sum()
+        for level in (1e-6, 0.5)
     )
     assert strict > loose
 
 
 @pytest.mark.parametrize("how", [{}, {"rate": "variance"}, LETTER])
 def test_another_error_gives_what_a_run_with_it_would(kept, how):
-    """The numbers of the error's own gradient stand in the place of the null, in a run that asks for the other ε."""
+    """The numbers of the error's own gradient stand in the place of the null, in a run that asks
+    for the other ε."""
     swapped = kept.sel(source=["error"]).assign_coords(source=["noise"])
     found = []
     for error in (0.1, 0.001):
@@ -69,22 +87,30 @@ def test_another_error_gives_what_a_run_with_it_would(kept, how):
         again = kept.assign_attrs(configuration=asked.model_dump_json())
         for n in (1, 8, 64):
             found.append(controls.believed(swapped, n, error, "zeroth", **how))
-            xr.testing.assert_equal(found[-1], windows(probes(again, "zeroth", "error"), n, rule="plug-in", **how) > 0)
+            xr.testing.assert_equal(
+                found[-1], windows(probes(again, "zeroth", "error"), n, rule="plug-in", **how) > 0
+            )
     assert 0 < np.mean(found) < 1
 
 
 def test_windows_by_chance_are_as_rare_as_the_error(kept):
-    """Of independent Gaussian numbers 1 − (1 − ε)^(lags × directions) of the draws show a window; a mean that is planted shows in half."""
+    """Of independent Gaussian numbers 1 − (1 − ε)^(lags × directions) of the draws show a window; a
+    mean that is planted shows in half."""
     lags, probe = kept.sizes["lag"], probes(kept, "zeroth").sizes["probe"]
     noise = kept.copy()
-    noise["statistic"] = kept.statistic.copy(data=np.random.default_rng(5).standard_normal(kept.statistic.shape))
+    noise["statistic"] = kept.statistic.copy(
+        data=np.random.default_rng(5).standard_normal(kept.statistic.shape)
+    )
     hits = controls.believed_by_chance(noise, 0.01, np.random.default_rng(6), 500)
     trials = 500 * hits.size
-    assert stats.binomtest(int(hits.sum()), trials, 1 - 0.99 ** (lags * probe)).proportion_estimate == pytest.approx(
-        1 - 0.99 ** (lags * probe), abs=0.02
-    )
-    noise["statistic"] = xr.ones_like(noise.statistic)  # all numbers alike: the mean is that of the signs
-    assert (controls.believed_by_chance(noise, 0.4999, np.random.default_rng(6), 500) / 500).mean() == pytest.approx(0.5, abs=0.08)
+    assert stats.binomtest(
+        int(hits.sum()), trials, 1 - 0.99 ** (lags * probe)
+    ).proportion_estimate == pytest.approx(1 - 0.99 ** (lags * probe), abs=0.02)
+    # all numbers alike: the mean is that of the signs
+    noise["statistic"] = xr.ones_like(noise.statistic)
+    assert (
+        controls.believed_by_chance(noise, 0.4999, np.random.default_rng(6), 500) / 500
+    ).mean() == pytest.approx(0.5, abs=0.08)
 
 
 def test_directions_that_agree_and_differ(kept):
@@ -97,14 +123,22 @@ def test_directions_that_agree_and_differ(kept):
 
 
 def test_order_of_lags_matters_where_it_should(kept):
-    """N(ℓ) that rises with the lag: shuffled, the first passage is shorter and the supremum longer."""
+    """N(ℓ) that rises with the lag: shuffled, the first passage is shorter and the supremum
+    longer."""
     lags = kept.lag.values
     unit = sample_complexity(1.0, 1.0, np.sqrt(0.5), 2.0, 0.1)  # of a deviation of 1
     signal = xr.zeros_like(kept.signal) + np.sqrt(unit / 10) / kept.lag
-    rising = kept.assign(signal=signal, deviation=xr.ones_like(kept.deviation), signal_error=xr.full_like(signal, 1e-9))
+    rising = kept.assign(
+        signal=signal,
+        deviation=xr.ones_like(kept.deviation),
+        signal_error=xr.full_like(signal, 1e-9),
+    )
     table = controls.shuffled_lags(rising, 251, np.random.default_rng(0), draws=200)
     assert (table.window == max(lag for lag in lags if 10 * lag**2 <= 250)).all()
-    first, longest = table.xs("first_passage", level="definition"), table.xs("supremum", level="definition")
+    first, longest = (
+        table.xs("first_passage", level="definition"),
+        table.xs("supremum", level="definition"),
+    )
     assert (first["% longer than shuffled"] == 100).all()
     assert (longest["window, lags shuffled"] >= longest.window).all()
 

@@ -1,4 +1,5 @@
-"""A network looked at on the way: against its gates, its own predictions, and rates computed elsewhere."""
+"""A network looked at on the way: against its gates, its own predictions, and rates computed
+elsewhere."""
 
 from __future__ import annotations
 
@@ -46,5 +47,11 @@ def test_snapshots_are_measured_one_by_one(kind):
         np.testing.assert_allclose(at.course_learned, by_hand, rtol=1e-9)
         for order in SETTINGS.orders:
             rates = effective_rates(trace, [1, 2, 5], order, [19]).abs().mean((0, 1))
-            np.testing.assert_allclose(at.course_envelope.sel(order=order), rates.sum(-1), rtol=1e-9)
-            np.testing.assert_allclose(at.course_time_scale.sel(order=order), time_scales([1, 2, 5], rates.numpy()), rtol=1e-9)
+            np.testing.assert_allclose(
+                at.course_envelope.sel(order=order), rates.sum(-1), rtol=1e-9
+            )
+            np.testing.assert_allclose(
+                at.course_time_scale.sel(order=order),
+                time_scales([1, 2, 5], rates.numpy()),
+                rtol=1e-9,
+            )

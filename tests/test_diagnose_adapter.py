@@ -1,4 +1,5 @@
-"""A reader's network as the core sees it, against autograd through the real module; and what is refused."""
+"""A reader's network as the core sees it, against autograd through the real module; and what is
+refused."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from lwcore.transport import effective_rates, exact_rates_and_share
 from tests.networks import CELLS, draw, make
 from tests.test_diagnose import Net, planted
 
-MODULES = [(kind, layers) for kind in ("LSTM", "GRU", "RNN-tanh", "RNN-relu") for layers in (1, 2, 3)]
+MODULES = [
+    (kind, layers) for kind in ("LSTM", "GRU", "RNN-tanh", "RNN-relu") for layers in (1, 2, 3)
+]
 
 
 def torch_module(kind, layers=1, hidden=4, **options):
@@ -43,37 +46,63 @@ def copied(module):
 
 
 def parts_by_lag(module, inputs, delta):
-    """Each sequence's and lag's part, (B, T, P): every step has parameters of its own, and autograd says what each end owes to which."""
+    """Each sequence's and lag's part, (B, T, P): every step has parameters of its own, and autograd
+    says what each end owes to which."""
     length = inputs.shape[1]
-    parts = torch.zeros(len(inputs), length, sum(p.numel() for p in module.parameters()), dtype=inputs.dtype)
+    parts = torch.zeros(
+        len(inputs), length, sum(p.numel() for p in module.parameters()), dtype=inputs.dtype
+    )
     for b in range(len(inputs)):
-        copies = [{name: p.detach().clone().requires_grad_() for name, p in module.named_parameters()} for _ in range(length)]
+        copies = [
+            {name: p.detach().clone().requires_grad_() for name, p in module.named_parameters()}
+            for _ in range(length)
+        ]
         state, outputs = None, []
         for t in range(length):
-            output, state = functional_call(module, copies[t], (inputs[b : b + 1, t : t + 1], *([state] if t else [])))
+            output, state = functional_call(
+                module, copies[t], (inputs[b : b + 1, t : t + 1], *([state] if t else []))
+            )
             outputs.append(output[0, 0])
         for t in range(length):
             for lag in range(t + 1):
                 own = list(copies[t - lag].values())
-                parts[b, lag] += torch.cat([g.flatten() for g in torch.autograd.grad(outputs[t] @ delta[b, t], own, retain_graph=True)])
+                parts[b, lag] += torch.cat(
+                    [
+                        g.flatten()
+                        for g in torch.autograd.grad(
+                            outputs[t] @ delta[b, t], own, retain_graph=True
+                        )
+                    ]
+                )
     return parts
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("kind", "layers"), MODULES)
 def test_every_lags_part_is_autograds(kind, layers, bias):
-    """Of each sequence, along all parameters; together they are what `backward` leaves in the module's own parameters."""
-    module, inputs, delta = torch_module(kind, layers, batch_first=True, bias=bias), draw(2, 6, 3), draw(2, 6, 4, seed=2)
+    """Of each sequence, along all parameters; together they are what `backward` leaves in the
+    module's own parameters."""
+    module, inputs, delta = (
+        torch_module(kind, layers, batch_first=True, bias=bias),
+        draw(2, 6, 3),
+        draw(2, 6, 4, seed=2),
+    )
     delta[:, 0] = 0  # no loss at the first step
     wanted = parts_by_lag(module, inputs, delta)
     recurrence = Layers(copied(module))
     trace = Trace.of(recurrence, inputs, torch.zeros(2, recurrence.state_size, dtype=torch.float64))
-    torch.testing.assert_close(trace.outputs[..., -4:], module(inputs)[0].detach(), rtol=0, atol=1e-13)
+    torch.testing.assert_close(
+        trace.outputs[..., -4:], module(inputs)[0].detach(), rtol=0, atol=1e-13
+    )
     rows = torch.zeros_like(trace.states)
     rows[..., recurrence.shown[-4:]] = delta
     for lag, at_lag in transported(trace, rows, range(6)):
-        torch.testing.assert_close(trace.gathered_each(at_lag, slice(0, 6 - lag)), wanted[:, lag], rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(trace.gathered_each(trace.backpropagate(rows)), wanted.sum(1), rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(
+            trace.gathered_each(at_lag, slice(0, 6 - lag)), wanted[:, lag], rtol=1e-10, atol=1e-12
+        )
+    torch.testing.assert_close(
+        trace.gathered_each(trace.backpropagate(rows)), wanted.sum(1), rtol=1e-10, atol=1e-12
+    )
     (module(inputs)[0] * delta).sum().backward()
     parts = lag_gradients(trace, rows)
     for name, parameter in module.named_parameters():
@@ -86,13 +115,19 @@ def test_closed_forms_are_autodiffs(kind):
     recurrence = Layers(copied(module))
     trace = Trace.of(recurrence, inputs, draw(2, recurrence.state_size, seed=3))
     steps = slice(0, 6)
-    torch.testing.assert_close(trace.jacobian(steps).dense(), trace.jacobian(steps, closed=False).dense(), rtol=0, atol=1e-13)
+    torch.testing.assert_close(
+        trace.jacobian(steps).dense(),
+        trace.jacobian(steps, closed=False).dense(),
+        rtol=0,
+        atol=1e-13,
+    )
 
 
 @pytest.mark.parametrize("entries", [2**23, 0])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN-tanh"])
 def test_rates_of_a_stack_are_the_diagonal_of_autograds_jacobian(kind, entries, monkeypatch):
-    """∂(h of both layers at t)/∂(carried states of both layers at t−ℓ), through PyTorch's own module; with Jacobians kept or not."""
+    """∂(h of both layers at t)/∂(carried states of both layers at t−ℓ), through PyTorch's own
+    module; with Jacobians kept or not."""
     monkeypatch.setattr(transport, "_CONDENSED_ENTRIES", entries)
     module, lag, t, inputs = torch_module(kind, 2, batch_first=True), 3, 5, draw(1, 7, 3)
     recurrence = Layers(copied(module))
@@ -100,7 +135,8 @@ def test_rates_of_a_stack_are_the_diagonal_of_autograds_jacobian(kind, entries, 
     start = trace.history[0, t - lag + 1]
 
     def onwards(carried):
-        state = start.index_put((recurrence.carried,), carried).unflatten(0, (2, -1, 4))  # (layer, part, H)
+        # (layer, part, H)
+        state = start.index_put((recurrence.carried,), carried).unflatten(0, (2, -1, 4))
         parts = tuple(state[:, part : part + 1].contiguous() for part in range(state.shape[1]))
         _, last = module(inputs[:, t - lag + 1 : t + 1], parts if len(parts) > 1 else parts[0])
         return (last[0] if isinstance(last, tuple) else last)[:, 0].flatten()
@@ -115,11 +151,16 @@ def test_rates_of_a_stack_are_the_diagonal_of_autograds_jacobian(kind, entries, 
 
 
 class Whole(nn.Module):
-    """A network as people write them: a front, a recurrent module, a readout of outputs or last states."""
+    """A network as people write them: a front, a recurrent module, a readout of outputs or last
+    states."""
 
     def __init__(self, kind="LSTM", use="outputs", batch_first=True, tokens=None):
         super().__init__()
-        self.embed = nn.Linear(2, 3, dtype=torch.float64) if tokens is None else nn.Embedding(tokens, 3, dtype=torch.float64)
+        self.embed = (
+            nn.Linear(2, 3, dtype=torch.float64)
+            if tokens is None
+            else nn.Embedding(tokens, 3, dtype=torch.float64)
+        )
         self.rnn = torch_module(kind, 2, batch_first=batch_first)
         self.fc = nn.Linear(8 if use == "both states" else 4, 5, dtype=torch.float64)
         self.start = draw(2, 1, 4, seed=7) if use == "outputs" else None
@@ -127,7 +168,11 @@ class Whole(nn.Module):
 
     def forward(self, x):
         count = x.shape[0 if self.batch_first else 1]
-        start = () if self.start is None else (self.start.to(self.fc.weight).expand(-1, count, -1).contiguous(),)
+        start = (
+            ()
+            if self.start is None
+            else (self.start.to(self.fc.weight).expand(-1, count, -1).contiguous(),)
+        )
         start = ((*start, 0.5 * start[0]),) if start and isinstance(self.rnn, nn.LSTM) else start
         outputs, last = self.rnn(self.embed(x), *start)
         if self.use == "every step":
@@ -154,11 +199,19 @@ class Whole(nn.Module):
 def test_parts_add_up_to_each_sequences_gradient(kind, use, batch_first, reduction):
     net = Whole(kind, use, batch_first, tokens=7 if use == "tokens" else None).eval()
     tolerance, generator = {"rtol": 1e-10, "atol": 1e-10}, torch.Generator().manual_seed(0)
-    inputs, targets, loss = draw(6, 9, 2), torch.arange(6) % 5, nn.CrossEntropyLoss(reduction=reduction)
+    inputs, targets, loss = (
+        draw(6, 9, 2),
+        torch.arange(6) % 5,
+        nn.CrossEntropyLoss(reduction=reduction),
+    )
     if use == "every step":
         targets, loss = draw(6, 9, 5, seed=4), nn.functional.mse_loss
     if use == "tokens":
-        net, inputs, tolerance = net.float(), torch.randint(7, (6, 9), generator=generator), {"rtol": 1e-4, "atol": 1e-6}
+        net, inputs, tolerance = (
+            net.float(),
+            torch.randint(7, (6, 9), generator=generator),
+            {"rtol": 1e-4, "atol": 1e-6},
+        )
     swap = (lambda x: x) if batch_first else (lambda x: x.transpose(0, 1) if x.ndim > 1 else x)
     batch = swap(inputs), swap(targets)
     adapter = Adapter(net, batch, loss=loss)
@@ -168,7 +221,9 @@ def test_parts_add_up_to_each_sequences_gradient(kind, use, batch_first, reducti
     own = trace.gathered_each(trace.backpropagate(delta)).to(net.fc.weight)
     for b in range(6):
         total = loss(net(swap(inputs[b : b + 1])), swap(targets[b : b + 1])).sum()
-        wanted = torch.cat([g.flatten() for g in torch.autograd.grad(total, list(net.rnn.parameters()))])
+        wanted = torch.cat(
+            [g.flatten() for g in torch.autograd.grad(total, list(net.rnn.parameters()))]
+        )
         torch.testing.assert_close(own[b], wanted, **tolerance)
 
 
@@ -185,12 +240,20 @@ def test_cells_of_the_package_are_read_as_they_read_themselves(kind):
 
 
 def test_the_target_alone_is_the_error_of_the_best_constant():
-    """Squared error: δ = 2(ȳ − y) v/K; cross-entropy: the shares of the classes less the target's, through the readout."""
+    """Squared error: δ = 2(ȳ − y) v/K; cross-entropy: the shares of the classes less the target's,
+    through the readout."""
     net = Whole("GRU", "outputs").eval()
-    inputs, values, classes = draw(8, 6, 2), draw(8, 5, seed=3), torch.tensor([0, 1, 1, 2, 3, 4, 4, 4])
+    inputs, values, classes = (
+        draw(8, 6, 2),
+        draw(8, 5, seed=3),
+        torch.tensor([0, 1, 1, 2, 3, 4, 4, 4]),
+    )
     for targets, pulls in (
         (values, 2 * (values.mean(0) - values) / 5),
-        (classes, nn.functional.one_hot(classes, 5).double().mean(0) - nn.functional.one_hot(classes, 5)),
+        (
+            classes,
+            nn.functional.one_hot(classes, 5).double().mean(0) - nn.functional.one_hot(classes, 5),
+        ),
     ):
         adapter = Adapter(net, (inputs, targets))
         _, delta = adapter.read(inputs, adapter.forget(inputs, targets))
@@ -251,38 +314,92 @@ classes = {"model": Net(outputs=2).eval(), "batches": (X, (Y[:, 0] > 0).long())}
 drops = nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))
 ROWS = {
     "not a module": ({"model": lambda x: x}, r"model is a function: must be a torch\.nn\.Module"),
-    "no recurrent module": ({"model": nn.Linear(1, 1)}, r"0 recurrent modules \(none\): must have one"),
-    "two recurrent modules": ({"model": nn.ModuleDict({"a": bare(), "b": bare()})}, r"2 recurrent modules \(a, b\)"),
-    "two directions": ({"model": bare(bidirectional=True)}, "bidirectional=True .*must have one direction"),
+    "no recurrent module": (
+        {"model": nn.Linear(1, 1)},
+        r"0 recurrent modules \(none\): must have one",
+    ),
+    "two recurrent modules": (
+        {"model": nn.ModuleDict({"a": bare(), "b": bare()})},
+        r"2 recurrent modules \(a, b\)",
+    ),
+    "two directions": (
+        {"model": bare(bidirectional=True)},
+        "bidirectional=True .*must have one direction",
+    ),
     "projections": ({"model": bare(proj_size=1)}, "proj_size=1; must have .* no projection"),
-    "dropout on": ({"model": bare(num_layers=2, dropout=0.5)}, r"dropout .* in LSTM; call model\.eval\(\) first"),
-    "batch statistics on": ({"model": Calls("mixing")}, r"batch statistics in norm; call model\.eval\(\) first"),
-    "dropout in the head": ({"model": bare(), "head": lambda h: drops(h[:, -1])}, r"without random draws \(call model\.eval\(\) first\)"),
-    "called twice": ({"model": Calls("twice").eval()}, "calls its LSTM 2 times: must be once a pass"),
-    "packed inside": ({"model": Calls("packed").eval()}, "inputs of the LSTM are a PackedSequence: must be a tensor of three axes"),
+    "dropout on": (
+        {"model": bare(num_layers=2, dropout=0.5)},
+        r"dropout .* in LSTM; call model\.eval\(\) first",
+    ),
+    "batch statistics on": (
+        {"model": Calls("mixing")},
+        r"batch statistics in norm; call model\.eval\(\) first",
+    ),
+    "dropout in the head": (
+        {"model": bare(), "head": lambda h: drops(h[:, -1])},
+        r"without random draws \(call model\.eval\(\) first\)",
+    ),
+    "called twice": (
+        {"model": Calls("twice").eval()},
+        "calls its LSTM 2 times: must be once a pass",
+    ),
+    "packed inside": (
+        {"model": Calls("packed").eval()},
+        "inputs of the LSTM are a PackedSequence: must be a tensor of three axes",
+    ),
     "sequences mixed": ({"model": Calls("mixing").eval()}, "must treat them one by one"),
     "not what its class says": (
         {"model": Odd(1, 1, batch_first=True), "head": lambda h: h[:, -1]},
         "must compute what that class documents",
     ),
     "weights that are NaN": ({"model": poisoned()}, "or NaN; must treat"),
-    "chaos in single precision": ({"model": chaotic()}, r"rounding grows in its states: try model\.double\(\)"),
-    "a weighted mean": (classes | {"loss": weighted}, r"must be the sum of what they have alone, .* or the mean"),
+    "chaos in single precision": (
+        {"model": chaotic()},
+        r"rounding grows in its states: try model\.double\(\)",
+    ),
+    "a weighted mean": (
+        classes | {"loss": weighted},
+        r"must be the sum of what they have alone, .* or the mean",
+    ),
     "a small loss that couples": ({"loss": coupled}, "must be the sum of what they have alone"),
-    "targets that are broadcast": ({"batches": (X, Y[:, 0])}, r"predictions \(4, 1\) and targets \(4,\) broadcast\?"),
+    "targets that are broadcast": (
+        {"batches": (X, Y[:, 0])},
+        r"predictions \(4, 1\) and targets \(4,\) broadcast\?",
+    ),
     "swapped axes": (
         {"model": bare(batch_first=False), "head": lambda h: h[-1, :, :1]},
         r"count the 16 sequences, of 60 steps.*Are axes swapped",
     ),
-    "few sequences": ({"batches": (X[:39], Y[:39])}, "read as 39 sequences of 16 steps of width 1; must be at least 40"),
+    "few sequences": (
+        {"batches": (X[:39], Y[:39])},
+        "read as 39 sequences of 16 steps of width 1; must be at least 40",
+    ),
     "no batch": ({"batches": []}, "batches: there are none"),
     "inputs alone": ({"batches": [X]}, r"batches\[0\] is a Tensor: must be a pair of tensors"),
-    "several lengths": ({"batches": [(X[:30], Y[:30]), (X[30:, 1:], Y[30:])]}, "must be equally long"),
-    "inputs that are NaN": ({"batches": (X.index_fill(1, torch.tensor([0]), torch.nan), Y)}, r"batches\[0\]: some entries are NaN"),
-    "a loss without pull": ({"loss": lambda p, y: 0 * (p - y).square().mean()}, "its gradient is 0 for every sequence"),
-    "a head that cuts the graph": ({"model": bare(), "head": lambda h: h[:, -1, :1].detach()}, "does not depend on the recurrent"),
-    "a target that never changes": ({"batches": (X, 0 * Y), "source": "target"}, "all targets are the same; source must be 'error'"),
-    "a lag as long as a sequence": ({"lags": [1, 16]}, r"lags\[1\] = 16: must be an integer from 1 to 15"),
+    "several lengths": (
+        {"batches": [(X[:30], Y[:30]), (X[30:, 1:], Y[30:])]},
+        "must be equally long",
+    ),
+    "inputs that are NaN": (
+        {"batches": (X.index_fill(1, torch.tensor([0]), torch.nan), Y)},
+        r"batches\[0\]: some entries are NaN",
+    ),
+    "a loss without pull": (
+        {"loss": lambda p, y: 0 * (p - y).square().mean()},
+        "its gradient is 0 for every sequence",
+    ),
+    "a head that cuts the graph": (
+        {"model": bare(), "head": lambda h: h[:, -1, :1].detach()},
+        "does not depend on the recurrent",
+    ),
+    "a target that never changes": (
+        {"batches": (X, 0 * Y), "source": "target"},
+        "all targets are the same; source must be 'error'",
+    ),
+    "a lag as long as a sequence": (
+        {"lags": [1, 16]},
+        r"lags\[1\] = 16: must be an integer from 1 to 15",
+    ),
 }
 
 
@@ -298,7 +415,8 @@ def test_what_would_be_nonsense_is_refused_by_name(row):
 @pytest.mark.parametrize(
     ("batch_first", "shape", "loader", "warned"),
     [
-        (True, (60, 100), None, True),  # fewer sequences than steps, and nothing else says which is which
+        # fewer sequences than steps, and nothing else says which is which
+        (True, (60, 100), None, True),
         (True, (60, 100), 60, False),  # the loader does
         (False, (60, 100), 60, True),  # and here it says otherwise
         (False, (100, 60), None, True),
@@ -307,10 +425,22 @@ def test_what_would_be_nonsense_is_refused_by_name(row):
 )
 def test_axes_that_may_be_swapped_are_warned_of(batch_first, shape, loader, warned):
     inputs = draw(*shape, 1).float()
-    batches = (inputs, inputs) if loader is None else DataLoader(TensorDataset(inputs, inputs), batch_size=loader)
+    batches = (
+        (inputs, inputs)
+        if loader is None
+        else DataLoader(TensorDataset(inputs, inputs), batch_size=loader)
+    )
     count, length = shape if batch_first else shape[::-1]
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always", UserWarning)
-        diagnose(bare(batch_first=batch_first), batches, [1], head=lambda outputs: outputs[..., :1], progress=False)
-    read = f"read as {count} sequences of {length} steps, for the LSTM has batch_first={batch_first}"
+        diagnose(
+            bare(batch_first=batch_first),
+            batches,
+            [1],
+            head=lambda outputs: outputs[..., :1],
+            progress=False,
+        )
+    read = (
+        f"read as {count} sequences of {length} steps, for the LSTM has batch_first={batch_first}"
+    )
     assert [read in str(note.message) for note in noted] == [True] * warned

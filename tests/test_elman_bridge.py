@@ -1,4 +1,5 @@
-"""The diagonal network's rates, envelope and window: against automatic differentiation and the laws of `lwcore.window`."""
+"""The diagonal network's rates, envelope and window: against automatic differentiation and the laws
+of `lwcore.window`."""
 
 from __future__ import annotations
 
@@ -33,9 +34,14 @@ def test_rates_are_derivatives_of_states(name):
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_envelope_is_the_mean_rate_and_stays_below_the_cut_offs_law(name):
-    x, network = sequences(3, 40, 2, seed=2), symmetric_initialisation(50, 2, 0.9, np.random.default_rng(1), name)
+    x, network = (
+        sequences(3, 40, 2, seed=2),
+        symmetric_initialisation(50, 2, 0.9, np.random.default_rng(1), name),
+    )
     log_f = bridge.log_envelope(network, x)
-    assert np.exp(log_f) == pytest.approx(np.exp(bridge.log_rates(network, x)).mean(axis=(0, 2)), rel=1e-12)
+    assert np.exp(log_f) == pytest.approx(
+        np.exp(bridge.log_rates(network, x)).mean(axis=(0, 2)), rel=1e-12
+    )
     lags = np.arange(1, 40)
     assert (log_f < lags * math.log(0.9 * network.activation.slope_bound)).all()
     assert bridge.decay_rates(log_f) == pytest.approx(np.exp(log_f[1:] - log_f[:-1]))
@@ -43,10 +49,14 @@ def test_envelope_is_the_mean_rate_and_stays_below_the_cut_offs_law(name):
 
 @pytest.mark.parametrize("width", [4, 10_000])
 def test_envelope_of_partners_and_of_many_neurons_is_the_mean_rate(width):
-    """At the start one half repeats the other; a moved network's halves differ; 10,000 neurons are taken in blocks."""
+    """At the start one half repeats the other; a moved network's halves differ; 10,000 neurons are
+    taken in blocks."""
     rng, x = np.random.default_rng(3), sequences(2, 20, 2, seed=4)
     start = symmetric_initialisation(width, 2, 0.9, rng)
-    for network in (start, start.at(start.parameters + 0.3 * rng.standard_normal(start.parameters.shape))):
+    for network in (
+        start,
+        start.at(start.parameters + 0.3 * rng.standard_normal(start.parameters.shape)),
+    ):
         expected = np.exp(bridge.log_rates(network, x)).mean(axis=(0, 2))
         assert np.exp(bridge.log_envelope(network, x)) == pytest.approx(expected, rel=1e-12)
 
@@ -58,7 +68,9 @@ def test_silent_neuron_attains_the_cut_offs_law():
     law = bridge.cut_off_law(0.8)
     assert np.exp(log_f) == pytest.approx(law.envelope(np.arange(1, 30)), rel=1e-12)
     budgets = [1e2, 1e3]
-    assert bridge.window(log_f, budgets) == pytest.approx(np.floor(bridge.predicted_window(law, budgets)))
+    assert bridge.window(log_f, budgets) == pytest.approx(
+        np.floor(bridge.predicted_window(law, budgets))
+    )
 
 
 def test_window_is_where_sequences_suffice():
@@ -72,23 +84,34 @@ def test_window_is_where_sequences_suffice():
 @pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "dimension", "lag"), [(0.3, 1, 20), (0.5, 2, 40), (0.2, 5, 40)])
 def test_wide_networks_follow_their_law_where_the_excess_is_small(alpha, dimension, lag):
-    """The last case has fewer neurons among 40,000 that still carry anything, hence its wider limits."""
+    """The last case has fewer neurons among 40,000 that still carry anything, hence its wider
+    limits."""
     x = sequences(6, 61, dimension, seed=3)
     found = np.mean(
-        [np.exp(bridge.log_envelope(symmetric_initialisation(40_000, dimension, alpha, np.random.default_rng(s)), x)) for s in range(3)],
+        [
+            np.exp(
+                bridge.log_envelope(
+                    symmetric_initialisation(40_000, dimension, alpha, np.random.default_rng(s)), x
+                )
+            )
+            for s in range(3)
+        ],
         axis=0,
     )
     law = bridge.wide_law(alpha, dimension, [lag])
     assert law.log_excess[0] < 0.4
     ratio = found[lag - 1] / np.exp(law.log_envelope[0] + law.log_excess[0])
     assert ratio == pytest.approx(1, rel=0.15 if dimension < 5 else 0.5)
-    assert found[lag - 1] < 0.35 * alpha**lag  # without its power of the lag the law would be far off
+    # without its power of the lag the law would be far off
+    assert found[lag - 1] < 0.35 * alpha**lag
 
 
 @pytest.mark.slow
 def test_law_breaks_where_the_excess_is_large():
     x = sequences(4, 61, 5, seed=3)
-    found = bridge.log_envelope(symmetric_initialisation(20_000, 5, 0.95, np.random.default_rng(0)), x)
+    found = bridge.log_envelope(
+        symmetric_initialisation(20_000, 5, 0.95, np.random.default_rng(0)), x
+    )
     law = bridge.wide_law(0.95, 5, [20, 50])
     above = found[[19, 49]] - law.log_envelope
     assert (above > 2).all()
@@ -99,17 +122,24 @@ def test_law_breaks_where_the_excess_is_large():
 @pytest.mark.parametrize("alpha", [0.01, 0.6, 0.9])
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_excess_is_the_first_order_in_one_over_the_lag(alpha, dimension):
-    """Rates of 500 scalar recurrences for each of 150 sizes of u, integrated over the chi law: no network, and no approximation."""
+    """Rates of 500 scalar recurrences for each of 150 sizes of u, integrated over the chi law: no
+    network, and no approximation."""
     rng, sizes = np.random.default_rng(0), np.exp(np.linspace(-12, 2, 150))
     weights = stats.chi(dimension).pdf(sizes) * sizes * (14 / 149)
     lags, state = [300, 600], np.zeros((150, 500))
     log_rates = np.zeros((2, *state.shape))
     for left in range(lags[-1] + 60, 0, -1):
         steps = rng.standard_normal((500, dimension))
-        state = np.tanh(alpha * state + sizes[:, None] * (steps[:, 0] / np.linalg.norm(steps, axis=1)))
+        state = np.tanh(
+            alpha * state + sizes[:, None] * (steps[:, 0] / np.linalg.norm(steps, axis=1))
+        )
         log_rates[[left <= lag for lag in lags]] += np.log1p(-np.minimum(state**2, 1 - 1e-15))
     law = bridge.wide_law(alpha, dimension, lags)
-    above = np.log(np.exp(log_rates).mean(axis=2) @ weights) + np.array(lags) * math.log(alpha) - law.log_envelope
+    above = (
+        np.log(np.exp(log_rates).mean(axis=2) @ weights)
+        + np.array(lags) * math.log(alpha)
+        - law.log_envelope
+    )
     assert above == pytest.approx(law.log_excess, rel=0.25, abs=2e-3)
     assert 2 * law.log_excess[1] == pytest.approx(law.log_excess[0], rel=0.02)
 

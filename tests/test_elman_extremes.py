@@ -1,4 +1,5 @@
-"""Largest derivatives: the recursions against automatic differentiation, the search against suprema that are known."""
+"""Largest derivatives: the recursions against automatic differentiation, the search against suprema
+that are known."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from tests.elman_oracles import SMOOTH, double
 
 def cases(dimension=2, length=4, count=5):
     rng = np.random.default_rng(0)
-    return rng.standard_normal((count, 1 + dimension)), rng.uniform(-0.7, 0.7, (count, length, dimension))
+    return rng.standard_normal((count, 1 + dimension)), rng.uniform(
+        -0.7, 0.7, (count, length, dimension)
+    )
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -31,22 +34,32 @@ def test_derivatives_are_autodiffs(name):
             return oracles.neuron(p, x, name)
 
         assert state[k] == pytest.approx(of(theta).item(), abs=1e-14)
-        assert gradient[k] == pytest.approx(torch.autograd.functional.jacobian(of, theta).numpy(), abs=1e-13)
-        assert hessian[k] == pytest.approx(torch.autograd.functional.hessian(of, theta).numpy(), abs=1e-12)
+        assert gradient[k] == pytest.approx(
+            torch.autograd.functional.jacobian(of, theta).numpy(), abs=1e-13
+        )
+        assert hessian[k] == pytest.approx(
+            torch.autograd.functional.hessian(of, theta).numpy(), abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_sizes_of_products_are_autodiffs(name):
     parameters, inputs = cases()
-    first, second = (size_of(quantity, parameters, inputs, ACTIVATIONS[name]) for quantity in QUANTITIES[2:])
+    first, second = (
+        size_of(quantity, parameters, inputs, ACTIVATIONS[name]) for quantity in QUANTITIES[2:]
+    )
     for k in range(len(parameters)):
         theta, x = double(parameters[k]), double(inputs[k])
 
         def of(p, x=x):
             return p[0] * oracles.neuron(p, x, name)
 
-        assert first[k] == pytest.approx(torch.autograd.functional.jacobian(of, theta).norm().item())
-        assert second[k] == pytest.approx(torch.linalg.matrix_norm(torch.autograd.functional.hessian(of, theta), 2).item())
+        assert first[k] == pytest.approx(
+            torch.autograd.functional.jacobian(of, theta).norm().item()
+        )
+        assert second[k] == pytest.approx(
+            torch.linalg.matrix_norm(torch.autograd.functional.hessian(of, theta), 2).item()
+        )
 
 
 @pytest.mark.slow
@@ -55,14 +68,18 @@ def test_search_finds_suprema_of_one_step(name):
     """At T = 1 the state is σ(ux): slope σ₁ and curvature σ₂ at |x| = 1."""
     sigma = ACTIVATIONS[name]
     assert largest("lipschitz", name, 0.5, 1).value == pytest.approx(sigma.slope_bound, rel=1e-4)
-    assert largest("smoothness", name, 0.5, 1).value == pytest.approx(sigma.curvature_bound, rel=1e-3)
+    assert largest("smoothness", name, 0.5, 1).value == pytest.approx(
+        sigma.curvature_bound, rel=1e-3
+    )
 
 
 def test_extreme_is_attained_where_it_says():
     found = largest("product_smoothness", "tanh", 0.7, 3, 2)
     assert np.linalg.norm(found.inputs, axis=1).max() <= 1 + 1e-12
     assert abs(found.parameters[0]) <= 0.7
-    assert size_of("product_smoothness", found.parameters[None], found.inputs[None], ACTIVATIONS["tanh"])[0] == pytest.approx(found.value)
+    assert size_of(
+        "product_smoothness", found.parameters[None], found.inputs[None], ACTIVATIONS["tanh"]
+    )[0] == pytest.approx(found.value)
 
 
 @pytest.mark.slow
@@ -70,7 +87,9 @@ def test_extreme_is_attained_where_it_says():
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_repaired_constants_are_not_exceeded(name, quantity):
     value = largest(quantity, name, 0.9, 3).value
-    assert value <= math.exp(getattr(local_constants(name, 0.9, 3, 1, as_printed=False), f"log_{quantity}"))
+    assert value <= math.exp(
+        getattr(local_constants(name, 0.9, 3, 1, as_printed=False), f"log_{quantity}")
+    )
 
 
 def test_search_exceeds_two_printed_constants_of_the_logistic():

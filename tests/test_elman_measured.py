@@ -1,4 +1,5 @@
-"""Measuring functions of the companion's chapters, against closed forms, brute force and simulation."""
+"""Measuring functions of the companion's chapters, against closed forms, brute force and
+simulation."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ import pytest
 
 from book.chapters.elman_cutoff import kernel_growth, memory
 from book.chapters.elman_looseness import Comparison, compare, compare_descent, needed
-from book.chapters.elman_measured import Scaling, approximation_errors, descents, kernel_convergence, study, worst_in_ball
+from book.chapters.elman_measured import (
+    Scaling,
+    approximation_errors,
+    descents,
+    kernel_convergence,
+    study,
+    worst_in_ball,
+)
 from lwcore.elman import bounds
 from lwcore.elman.bounds import Problem
 from lwcore.elman.descent import gradient_descent
@@ -31,16 +39,22 @@ def test_slope_of_an_exact_power():
 
 
 def test_interval_of_a_slope_covers_it():
-    """Errors |N(0, 1)|/√m: the interval at 90 % holds −1/2 in about that share of 200 experiments."""
+    """Errors |N(0, 1)|/√m: the interval at 90 % holds −1/2 in about that share of 200
+    experiments."""
     sizes, draws = np.array([16.0, 64.0, 256.0, 1024.0]), rng(1)
     held = 0
     for _ in range(200):
-        slope = Scaling(sizes, np.abs(draws.standard_normal((4, 40))) * sizes[:, None] ** -0.5).slope(draws, level=0.9, resamples=200)
+        slope = Scaling(
+            sizes, np.abs(draws.standard_normal((4, 40))) * sizes[:, None] ** -0.5
+        ).slope(draws, level=0.9, resamples=200)
         held += slope.low <= -0.5 <= slope.high
     assert 0.82 < held / 200 < 0.96
 
 
-@pytest.mark.parametrize(("sizes", "samples"), [([1.0], np.ones((2, 3))), ([1.0, 2.0], np.array([[1.0], [0.0]])), ([1.0], np.ones(1))])
+@pytest.mark.parametrize(
+    ("sizes", "samples"),
+    [([1.0], np.ones((2, 3))), ([1.0, 2.0], np.array([[1.0], [0.0]])), ([1.0], np.ones(1))],
+)
 def test_scaling_refuses_what_has_no_logarithm(sizes, samples):
     with pytest.raises(ValueError, match="samples"):
         Scaling(np.array(sizes), samples)
@@ -51,7 +65,8 @@ def test_scaling_refuses_what_has_no_logarithm(sizes, samples):
 def test_targets_are_means_over_wide_networks(motion, dimension):
     case = study(dataclasses.replace(PROBLEM, dimension=dimension), rng(), motion=motion)
     found = approximation_errors(case, [100_000], 3, rng(1))["transport"].samples
-    spread = np.exp(case.problem.log_summand) / 100_000**0.5  # no neuron's share exceeds the summand's bound
+    # no neuron's share exceeds the summand's bound
+    spread = np.exp(case.problem.log_summand) / 100_000**0.5
     assert found.max() < 6 * spread
     assert np.abs(case.targets).max() > 20 * found.max()
     assert np.linalg.norm(case.inputs, axis=2).max() <= 1 + 1e-12
@@ -66,7 +81,9 @@ def test_study_refuses_other_dimensions():
 
 
 def test_kernels_converge_to_the_sum_from_zero_only():
-    found = kernel_convergence([32, 128, 512, 2048], 12, study(PROBLEM, rng()).inputs, rng(1), alpha=0.6)
+    found = kernel_convergence(
+        [32, 128, 512, 2048], 12, study(PROBLEM, rng()).inputs, rng(1), alpha=0.6
+    )
     slope = found["sums from 0"].slope(rng(2))
     assert slope.low < -0.5 < slope.high
     assert found["as printed"].slope(rng(2)).low > -0.1
@@ -90,18 +107,23 @@ def test_worst_point_of_a_ball_is_close_to_that_of_a_fine_grid(name):
         for k in range(2):  # the linear model of neuron i alone, along each axis
             moved = start.parameters.copy()
             moved[i, k] += 1.0
-            lines[k, i] = linear_model(start, moved, sequence[None])[0, -1] * 12**0.5 * start.readout[i]
+            lines[k, i] = (
+                linear_model(start, moved, sequence[None])[0, -1] * 12**0.5 * start.readout[i]
+            )
         gain = start.readout[i] * (state - at_start)
         totals[:, i] = gain.max(), (gain - start.readout[i] * moves @ lines[:, i]).max()
     for total, error in zip(totals.sum(axis=1) / 12**0.5, (False, True), strict=True):
         found = worst_in_ball(start, sequence, radii, error=error)
-        assert 0.99 * total < found < 1.002 * total  # a climb may end on a lower hill; the grid misses the edges of a hill
+        # a climb may end on a lower hill; the grid misses the edges of a hill
+        assert 0.99 * total < found < 1.002 * total
 
 
 def test_descents_take_the_theorems_step_size_and_stay_in_the_ball():
     case = study(PROBLEM, rng())
     (run,) = descents(case, 20, 9, 1, rng(3))
-    by_hand = gradient_descent(case.start(20, rng(3)), case.inputs, case.targets, 1 / (3 * 3), 9, radii=(0.4, 0.6))
+    by_hand = gradient_descent(
+        case.start(20, rng(3)), case.inputs, case.targets, 1 / (3 * 3), 9, radii=(0.4, 0.6)
+    )
     assert run.risks == pytest.approx(by_hand.risks, rel=1e-12)
     assert run.recurrent_moves.max() <= 0.4 * (1 + 1e-12)
     (free,) = descents(case, 20, 9, 1, rng(3), step_size=5.0, project=False)
@@ -110,13 +132,17 @@ def test_descents_take_the_theorems_step_size_and_stay_in_the_ball():
 
 def test_bounds_hold_where_they_are_repaired():
     case = study(PROBLEM, rng())
-    found = compare(case, 16, rng(1), starts=10, searches=1) | compare_descent(case, 16, 20, rng(1), runs=1)
+    found = compare(case, 16, rng(1), starts=10, searches=1) | compare_descent(
+        case, 16, 20, rng(1), runs=1
+    )
     assert len(found) == 11
     for name, one in found.items():
         printed, repaired = one.log_ratios
         assert repaired > 0, name
         assert printed > 0, name  # tanh
-    assert found["Theorem 1"].log_bounds[0] == pytest.approx(bounds.theorem_1(case.problem, 16, 20).log)
+    assert found["Theorem 1"].log_bounds[0] == pytest.approx(
+        bounds.theorem_1(case.problem, 16, 20).log
+    )
 
 
 def test_logistic_exceeds_what_is_printed():
@@ -128,7 +154,9 @@ def test_logistic_exceeds_what_is_printed():
 
 
 def test_ratio_is_to_the_largest():
-    assert Comparison([math.log(6), math.log(9)], np.array([1.0, 3.0])).log_ratios == pytest.approx((math.log(2), math.log(3)))
+    assert Comparison([math.log(6), math.log(9)], np.array([1.0, 3.0])).log_ratios == pytest.approx(
+        (math.log(2), math.log(3))
+    )
 
 
 @pytest.mark.parametrize("printed", [True, False])
@@ -136,11 +164,14 @@ def test_needed_width_and_steps_give_the_risk(printed):
     problem = dataclasses.replace(PROBLEM, activation="logistic")
     need = needed(problem, 0.02, as_printed=printed)
     width, steps = 2 * round(math.exp(need.log_width) / 2), round(math.exp(need.log_steps))
-    assert bounds.theorem_1(problem, width, steps, as_printed=printed).value == pytest.approx(0.02, rel=2e-3)
+    assert bounds.theorem_1(problem, width, steps, as_printed=printed).value == pytest.approx(
+        0.02, rel=2e-3
+    )
 
 
 def test_kernel_beyond_the_cut_off():
-    """In the mean it grows as α^t, in the bound as α^{2t}; below the cut-off it falls. Networks scatter around the limit."""
+    """In the mean it grows as α^t, in the bound as α^{2t}; below the cut-off it falls. Networks
+    scatter around the limit."""
     beyond = kernel_growth("tanh", 1.5, 14, rng(), width=1000, starts=30)
     assert beyond.limit[-1] / beyond.limit[-2] == pytest.approx(1.5, rel=0.02)
     assert np.exp(np.diff(beyond.log_bound)[-1]) == pytest.approx(2.25, rel=0.02)

@@ -1,4 +1,5 @@
-"""From the papers' equations to the code and back: nothing is missing, nothing named that does not exist, all links lead somewhere."""
+"""From the papers' equations to the code and back: nothing is missing, nothing named that does not
+exist, all links lead somewhere."""
 
 import ast
 import re
@@ -6,7 +7,18 @@ import sys
 
 import pytest
 import reached
-from equation_index import COMPANION, IMPLEMENTS, INVENTORY, NAMED, TAG, equations, implementations, inventory, link_equations, named
+from equation_index import (
+    COMPANION,
+    IMPLEMENTS,
+    INVENTORY,
+    NAMED,
+    TAG,
+    equations,
+    implementations,
+    inventory,
+    link_equations,
+    named,
+)
 from package_source import definitions, modules
 
 from lwcore import experiment
@@ -35,16 +47,26 @@ def test_equation_is_implemented_or_there_is_a_reason_why_not(equation):
 
 
 def test_what_a_run_calls_is_what_is_read_off_the_sources(tmp_path):
-    """A run is watched: nothing that it calls is missed, and of the equations exactly those on its path are called."""
-    code = {name: found for name, found in reached.definitions().items() if isinstance(found[1], ast.FunctionDef)}
-    sources = {(str(modules()[module].resolve()), first_line(node)): name for name, (module, node) in code.items()}
+    """A run is watched: nothing that it calls is missed, and of the equations exactly those on its
+    path are called."""
+    code = {
+        name: found
+        for name, found in reached.definitions().items()
+        if isinstance(found[1], ast.FunctionDef)
+    }
+    sources = {
+        (str(modules()[module].resolve()), first_line(node)): name
+        for name, (module, node) in code.items()
+    }
     called = set()
 
     def note(frame, event, _):
         if event == "call":
             called.add(sources.get((frame.f_code.co_filename, frame.f_code.co_firstlineno)))
 
-    config = Config.named("smoke").but(models=["GRU", "LSTM", "DiagGate"], seeds=[1], training={"steps": 1, "snapshots": [1]})
+    config = Config.named("smoke").but(
+        models=["GRU", "LSTM", "DiagGate"], seeds=[1], training={"steps": 1, "snapshots": [1]}
+    )
     sys.setprofile(note)
     try:
         experiment.run(config, directory=tmp_path, progress=False)
@@ -85,7 +107,9 @@ def test_docstrings_name_equations_that_exist_in_a_form_that_is_understood(modul
 
 
 def test_only_what_the_reference_shows_implements_an_equation():
-    public_ones = sum(len(IMPLEMENTS.findall(d.docstring)) for module in modules() for d in definitions(module))
+    public_ones = sum(
+        len(IMPLEMENTS.findall(d.docstring)) for module in modules() for d in definitions(module)
+    )
     assert sum(len(IMPLEMENTS.findall(source)) for source in SOURCES.values()) == public_ones
 
 
@@ -106,7 +130,11 @@ def test_named_equations_are_read(text, keys):
 
 @pytest.mark.parametrize(
     ("tag", "keys"),
-    [(r"\tag{9–11, 13}", ["9", "10", "11", "13"]), (r"\tag{C&E 18, 19}", ["ce-18", "ce-19"]), (r"\tag{D&F 7}", None)],
+    [
+        (r"\tag{9–11, 13}", ["9", "10", "11", "13"]),
+        (r"\tag{C&E 18, 19}", ["ce-18", "ce-19"]),
+        (r"\tag{D&F 7}", None),
+    ],
 )
 def test_tags_are_read(tag, keys):
     match = TAG.search(tag)
@@ -116,13 +144,19 @@ def test_tags_are_read(tag, keys):
 def test_links_keep_the_papers_apart():
     lines = ["Implements Eqs. (9)–(10), unlike C&E", "Eq. (7)."]
     link_equations(None, "function", "", None, None, lines)
-    assert lines == ["Implements Eqs. :ref:`(9) <eq-9>`–:ref:`(10) <eq-10>`, unlike C&E", "Eq. :ref:`(7) <eq-ce-7>`."]
+    assert lines == [
+        "Implements Eqs. :ref:`(9) <eq-9>`–:ref:`(10) <eq-10>`, unlike C&E",
+        "Eq. :ref:`(7) <eq-ce-7>`.",
+    ]
 
 
 def test_a_name_is_the_one_that_a_reader_imports():
     assert implementations()["37"].name == "lwcore.detection.sample_complexity"
     assert implementations()["ce-26"].name == "lwcore.elman.bounds.theorem_2"
-    assert next(d.name for d in definitions("lwcore.detection.shift_family")) == "lwcore.detection.shift_family.LogRatio"
+    assert (
+        next(d.name for d in definitions("lwcore.detection.shift_family"))
+        == "lwcore.detection.shift_family.LogRatio"
+    )
     assert not any("._" in d.name for module in modules() for d in definitions(module))
 
 
@@ -140,18 +174,33 @@ def test_row_of_the_index_leads_to_chapters_and_code(equation):
     assert len(shown.find_all("a")) == len(inventory()[equation]["shown"])
     assert all(link["href"].endswith(f"#paper-eq-{equation}") for link in shown.find_all("a"))
     found = implementations().get(equation)
-    assert [link["href"].partition("#")[2] for link in code.find_all("a")] == ([found.name] if found else [])
-    assert found is None or code.text.endswith("on the path of a run" if found.on_path else "theory only")
-    assert all(leads_somewhere(link, "book/equations") for link in (*shown.find_all("a"), *code.find_all("a")))
+    assert [link["href"].partition("#")[2] for link in code.find_all("a")] == (
+        [found.name] if found else []
+    )
+    assert found is None or code.text.endswith(
+        "on the path of a run" if found.on_path else "theory only"
+    )
+    assert all(
+        leads_somewhere(link, "book/equations")
+        for link in (*shown.find_all("a"), *code.find_all("a"))
+    )
 
 
 def test_every_equation_that_a_docstring_names_leads_back_to_its_row():
-    entries = {entry["id"]: entry for name in DOCUMENTS if name.startswith("book/api/") for entry in page(name).select("dt[id]")}
+    entries = {
+        entry["id"]: entry
+        for name in DOCUMENTS
+        if name.startswith("book/api/")
+        for entry in page(name).select("dt[id]")
+    }
     naming = [d for module in modules() for d in definitions(module) if named(d.docstring)]
     assert len(naming) > 70
     for definition in naming:
         body = entries[definition.name].find_next_sibling("dd")
-        rows = {link["href"].partition("#eq-")[2] for link in body.select('a[href*="equations.html#eq-"]')}
+        rows = {
+            link["href"].partition("#eq-")[2]
+            for link in body.select('a[href*="equations.html#eq-"]')
+        }
         ends = {
             f"{COMPANION if match['companion'] else ''}{number}"
             for match in NAMED.finditer(definition.docstring)

@@ -1,4 +1,5 @@
-"""Executions are used again while all that the notebook can reach is the same, and never otherwise."""
+"""Executions are used again while all that the notebook can reach is the same, and never
+otherwise."""
 
 import json
 import os
@@ -18,7 +19,8 @@ print(one, open("../book/results/run.txt").read())"""
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A small checkout: a notebook, a package of which it reaches two modules of three, two records of which it reads one."""
+    """A small checkout: a notebook, a package of which it reaches two modules of three, two records
+    of which it reads one."""
     for name, text in {
         "lwcore/__init__.py": "",
         "lwcore/above.py": "from lwcore import below\none = below.one\n",
@@ -38,7 +40,8 @@ def checkout(tmp_path, monkeypatch):
 
 
 def edit(path, old, new):
-    """Change a file, and the time of its last change by more than the second that Python's compiled modules go by."""
+    """Change a file, and the time of its last change by more than the second that Python's compiled
+    modules go by."""
     changed = path.stat().st_mtime_ns + 2_000_000_000
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
@@ -92,7 +95,9 @@ def test_a_notebook_is_executed_once_until_something_it_reads_changes(checkout):
         if edited:
             edit(checkout / edited, "1", "2")
             assert executed.find(path) is None, "what is stale is gone"
-    assert [json.loads(line)["notebook"] for line in executed.LOG.read_text().splitlines()] == ["notebooks/one.md"] * 2
+    assert [json.loads(line)["notebook"] for line in executed.LOG.read_text().splitlines()] == [
+        "notebooks/one.md"
+    ] * 2
     twin = checkout / "book" / "twin.md"  # the same code in another folder may read other files
     twin.write_text(path.read_text())
     assert executed.find(twin) is None
@@ -100,7 +105,11 @@ def test_a_notebook_is_executed_once_until_something_it_reads_changes(checkout):
 
 def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout):
     path = checkout / "notebooks" / "one.md"
-    edit(path, 'open("../book/results/run.txt")', 'open("..{0}book{0}results{0}run.txt".format(chr(47)))')
+    edit(
+        path,
+        'open("../book/results/run.txt")',
+        'open("..{0}book{0}results{0}run.txt".format(chr(47)))',
+    )
     with pytest.raises(RuntimeError, match=r"one\.md reads .*run\.txt"):
         executed.executed(path)
     assert executed.find(path) is None
@@ -108,9 +117,13 @@ def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout)
 
 
 def test_editing_the_diagnosis_concerns_one_chapter():
-    concerned = [name for name in NOTEBOOKS if any(path.name == "diagnose.py" for path in reach(name))]
+    concerned = [
+        name for name in NOTEBOOKS if any(path.name == "diagnose.py" for path in reach(name))
+    ]
     assert concerned == ["notebooks/11_your_network"]
-    assert all(ROOT / "lwcore" / "claims" not in path.parents for name in NOTEBOOKS for path in reach(name))
+    assert all(
+        ROOT / "lwcore" / "claims" not in path.parents for name in NOTEBOOKS for path in reach(name)
+    )
 
 
 def reach(name):

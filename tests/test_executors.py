@@ -1,4 +1,5 @@
-"""Executors: processes and Dask's workers give the same bits, and a worker that is killed costs what it was at."""
+"""Executors: processes and Dask's workers give the same bits, and a worker that is killed costs
+what it was at."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ import pytest
 from lwcore.experiment import Config, processes, run
 from tests.test_cli import lw
 
-LONGER = Config.named("smoke").but(models=["ConstGate", "DiagGate"], seeds=[1], training={"steps": 200, "checkpoint_every": 10})
+LONGER = Config.named("smoke").but(
+    models=["ConstGate", "DiagGate"], seeds=[1], training={"steps": 200, "checkpoint_every": 10}
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,9 @@ def test_a_dask_worker_that_is_killed_costs_what_it_was_at(tmp_path, alone):
     """Two real processes, reached by the scheduler's address, as the command reaches them."""
     distributed = pytest.importorskip("distributed")
     (toml := tmp_path / "smoke.toml").write_text(as_toml(LONGER))
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0"
+    ) as cluster:
         with distributed.Client(cluster, set_as_default=False) as client:
             pid = next(iter(client.run(os.getpid).values()))
 
@@ -44,7 +49,9 @@ def test_a_dask_worker_that_is_killed_costs_what_it_was_at(tmp_path, alone):
             os.kill(pid, signal.SIGKILL)
 
         (killer := threading.Thread(target=kill)).start()
-        code, output = lw("run", toml, "--directory", tmp_path, "--scheduler", cluster.scheduler_address)
+        code, output = lw(
+            "run", toml, "--directory", tmp_path, "--scheduler", cluster.scheduler_address
+        )
         killer.join()
     assert code == 0, output
     assert (tmp_path / "smoke.nc").read_bytes() == alone
@@ -56,5 +63,10 @@ def as_toml(config):
 
     whole = config.model_dump(mode="json", exclude_none=True)
     top = {key: value for key, value in whole.items() if not isinstance(value, dict)}
-    sections = {"": top} | {f"[{key}]": value for key, value in whole.items() if isinstance(value, dict)}
-    return "\n".join(f"{head}\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in body.items()) for head, body in sections.items())
+    sections = {"": top} | {
+        f"[{key}]": value for key, value in whole.items() if isinstance(value, dict)
+    }
+    return "\n".join(
+        f"{head}\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in body.items())
+        for head, body in sections.items()
+    )

@@ -17,7 +17,9 @@ def test_remainders_are_of_second_order():
     assert left_out.shape == (2, 3)
     size = torch.linalg.matrix_norm(coefficients(kept, mixing, 2))
     torch.testing.assert_close(left_out[0], 1e-8 * size[2] / size[0], rtol=2e-2, atol=0)
-    torch.testing.assert_close(left_out[1] / left_out[0], torch.full((3,), 100.0, dtype=torch.float64), rtol=2e-1, atol=0)
+    torch.testing.assert_close(
+        left_out[1] / left_out[0], torch.full((3,), 100.0, dtype=torch.float64), rtol=2e-1, atol=0
+    )
     with pytest.raises(ValueError, match=r"epsilons has shape .* must not be empty"):
         remainders(kept, mixing, [])
     with pytest.raises(ValueError, match="epsilons: 1 of 2 entries are NaN"):

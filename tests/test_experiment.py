@@ -39,7 +39,13 @@ def test_result_is_stored_whole_with_its_provenance(undisturbed):
     assert [p.name for p in folder.iterdir()] == ["smoke.nc"]
     stored = load(folder / "smoke.nc")
     xr.testing.assert_identical(stored, dataset)
-    assert dict(stored.sizes) == dict(dataset.sizes) | {"model": 2, "seed": 2, "lag": 6, "noise": 2, "unit": 6}
+    assert dict(stored.sizes) == dict(dataset.sizes) | {
+        "model": 2,
+        "seed": 2,
+        "lag": 6,
+        "noise": 2,
+        "unit": 6,
+    }
     assert Config.model_validate_json(stored.attrs["configuration"]) == SMOKE
     for name, variable in stored.items():
         assert variable.attrs["long_name"], name
@@ -65,7 +71,8 @@ def test_result_of_another_configuration_is_not_overwritten_unasked(undisturbed,
 
 
 def test_networks_in_memory_are_those_of_the_run(undisturbed):
-    """Trained, they have the run's error on its fresh sequences; untrained, they are copies in float64 that have not moved."""
+    """Trained, they have the run's error on its fresh sequences; untrained, they are copies in
+    float64 that have not moved."""
     one = SMOKE.model_copy(update={"seeds": (2,)})
     trained, untrained = experiment.networks(one), experiment.networks(one, trained=False)
     assert list(trained) == one.members
@@ -89,15 +96,20 @@ def test_seeds_and_streams_are_all_different():
 
 def test_members_differ_by_seed_and_share_data_between_models(undisturbed):
     dataset = undisturbed[0]
-    assert not np.array_equal(dataset.loss.sel(model="ConstGate", seed=1), dataset.loss.sel(model="ConstGate", seed=2))
+    assert not np.array_equal(
+        dataset.loss.sel(model="ConstGate", seed=1), dataset.loss.sel(model="ConstGate", seed=2)
+    )
     variance = dataset.target_variance
     assert (variance.sel(model="ConstGate") == variance.sel(model="DiagGate")).all()
 
 
 def test_settings_arrive_where_they_are_used(monkeypatch):
-    """What training, the cell and the task are given, and that diagnostics are made on other sequences than training."""
+    """What training, the cell and the task are given, and that diagnostics are made on other
+    sequences than training."""
     changes = {
-        "training": SMOKE.training.model_copy(update={"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}),
+        "training": SMOKE.training.model_copy(
+            update={"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}
+        ),
         "network": SMOKE.network.model_copy(update={"gate_init": 0.2, "gate_spread": 0.0}),
         "task": SMOKE.task.model_copy(update={"noise": 0.9}),
     }
@@ -116,18 +128,34 @@ def test_settings_arrive_where_they_are_used(monkeypatch):
     monkeypatch.setattr(experiment.train, "fit", fit)
     monkeypatch.setattr(experiment.tasks, "sample", sample)
     result = run_member(SMOKE.model_copy(update=changes), "DiagGate", 1)
-    wanted = {"steps": 30, "batch_size": 16, "clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}
+    wanted = {
+        "steps": 30,
+        "batch_size": 16,
+        "clip": 0.7,
+        "weight_decay": 0.03,
+        "learning_rate": 0.004,
+        "optimizer": "sgd",
+    }
     assert {key: seen[key] for key in wanted} == wanted
     assert seen["gate"] == pytest.approx(0.2, abs=1e-6)
     assert [task.noise for task, _ in drawn] == [0.9, 0.9]
     assert [len(sequences.targets) for _, sequences in drawn] == [64, 80]
     assert not torch.equal(drawn[0][1].inputs, drawn[1][1].inputs[:64])
-    np.testing.assert_allclose(result.target_variance, drawn[1][1].targets.var(correction=0), rtol=1e-6)
+    np.testing.assert_allclose(
+        result.target_variance, drawn[1][1].targets.var(correction=0), rtol=1e-6
+    )
 
 
 def test_divergence_names_the_member(tmp_path):
-    wild = SMOKE.model_copy(update={"training": SMOKE.training.model_copy(update={"optimizer": "sgd", "learning_rate": 1e6})})
-    with pytest.raises(FloatingPointError, match=r"ConstGate, seed 1: the loss is (nan|inf) at step \d+: training diverged"):
+    wild = SMOKE.model_copy(
+        update={
+            "training": SMOKE.training.model_copy(update={"optimizer": "sgd", "learning_rate": 1e6})
+        }
+    )
+    with pytest.raises(
+        FloatingPointError,
+        match=r"ConstGate, seed 1: the loss is (nan|inf) at step \d+: training diverged",
+    ):
         run(wild, directory=tmp_path, progress=False)
     assert not (tmp_path / "smoke.nc").exists()
 
@@ -141,7 +169,8 @@ def test_folder_that_cannot_be_made_is_known_before_training(tmp_path, monkeypat
 
 
 def test_any_executor_gives_the_same_bits_and_no_resume_starts_anew(undisturbed, tmp_path):
-    """Threads; the worker of a Dask cluster that does not see the folder is one for which it is not there."""
+    """Threads; the worker of a Dask cluster that does not see the folder is one for which it is not
+    there."""
     (left := partial_of(SMOKE, tmp_path) / "smoke-ConstGate-1.nc").parent.mkdir()
     left.write_bytes(b"left by another day")
     with ThreadPoolExecutor(2) as pool:
@@ -208,11 +237,17 @@ def test_crashed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
     state, _ = experiment.load_checkpoint(checkpoint)
     begun, fit = [], experiment.train.fit
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment.train, "fit", lambda *a, **k: begun.append(k["resume_from"].step) or fit(*a, **k))
+        patch.setattr(
+            experiment.train,
+            "fit",
+            lambda *a, **k: begun.append(k["resume_from"].step) or fit(*a, **k),
+        )
         run(longer, directory=tmp_path / "killed", progress=False)
     assert begun == [state.step]
     run(longer, directory=tmp_path / "whole", progress=False)
-    assert (tmp_path / "killed" / "smoke.nc").read_bytes() == (tmp_path / "whole" / "smoke.nc").read_bytes()
+    assert (tmp_path / "killed" / "smoke.nc").read_bytes() == (
+        tmp_path / "whole" / "smoke.nc"
+    ).read_bytes()
     assert [p.name for p in (tmp_path / "killed").iterdir()] == ["smoke.nc"]
 
 
@@ -227,16 +262,24 @@ def test_damaged_checkpoint_is_named_and_not_used(undisturbed, tmp_path, content
         torch.save({"step": torch.zeros(3)}, path)
     else:
         path.write_bytes(whole if content == "bytes" else content)
-    with pytest.warns(UserWarning, match=r"(?s)1\.checkpoint cannot be read \(.*\)\. What it held is computed anew"):
+    with pytest.warns(
+        UserWarning,
+        match=r"(?s)1\.checkpoint cannot be read \(.*\)\. What it held is computed anew",
+    ):
         alone = run_member(SMOKE, "ConstGate", 1, tmp_path)
     np.testing.assert_array_equal(alone.loss, undisturbed[0].loss.sel(model="ConstGate", seed=1))
     assert [path.name for path in tmp_path.iterdir()] == ["smoke-ConstGate-1.nc"]
 
 
-def test_damaged_member_is_computed_anew_and_a_damaged_result_is_for_the_reader(undisturbed, tmp_path):
+def test_damaged_member_is_computed_anew_and_a_damaged_result_is_for_the_reader(
+    undisturbed, tmp_path
+):
     (member := partial_of(SMOKE, tmp_path) / "smoke-ConstGate-1.nc").parent.mkdir()
     member.write_bytes(b"damaged")
-    with pytest.warns(UserWarning, match=r"ConstGate-1\.nc': not a whole result file .* What it held is computed anew"):
+    with pytest.warns(
+        UserWarning,
+        match=r"ConstGate-1\.nc': not a whole result file .* What it held is computed anew",
+    ):
         run(SMOKE, directory=tmp_path, progress=False)
     assert (tmp_path / "smoke.nc").read_bytes() == (undisturbed[1] / "smoke.nc").read_bytes()
     (tmp_path / "smoke.nc").write_bytes(b"damaged")
@@ -277,13 +320,18 @@ def _stop_at(step):
 
 
 def test_snapshots_are_the_network_on_the_way(tmp_path):
-    """Those of a run that is cut short at each step and goes on, against trainings that end there."""
-    settings = SMOKE.training.model_copy(update={"snapshots": (0, 5, 20, 30), "checkpoint_every": 10})
+    """Those of a run that is cut short at each step and goes on, against trainings that end
+    there."""
+    settings = SMOKE.training.model_copy(
+        update={"snapshots": (0, 5, 20, 30), "checkpoint_every": 10}
+    )
     watched = SMOKE.model_copy(update={"training": settings})
     whole = experiment._train(watched, "DiagGate", 1)
     assert list(whole.snapshots) == [0, 5, 20, 30]
     for step, state in whole.snapshots.items():
-        other = SMOKE.model_copy(update={"training": settings.model_copy(update={"steps": step, "snapshots": ()})})
+        other = SMOKE.model_copy(
+            update={"training": settings.model_copy(update={"steps": step, "snapshots": ()})}
+        )
         for name, value in experiment._train(other, "DiagGate", 1).network.state_dict().items():
             torch.testing.assert_close(state[name], value, rtol=0, atol=0)
 
@@ -306,7 +354,9 @@ def test_course_and_numbers_are_stored_when_asked_for(undisturbed):
     plain = undisturbed[0].sel(model="DiagGate", seed=1)
     assert not {"statistic", "retention"} & set(plain.variables)
     np.testing.assert_array_equal(result.signal, plain.signal)
-    np.testing.assert_allclose(result.statistic.mean("sequence"), plain.signal.sel(source="error"), rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose(
+        result.statistic.mean("sequence"), plain.signal.sel(source="error"), rtol=1e-4, atol=1e-9
+    )
     assert result.statistic.dtype == np.float32
     assert result.retention.sel(snapshot=0).values == pytest.approx(0.7, abs=0.02)
     assert float(result.course_loss.sel(snapshot=30)) < float(result.course_loss.sel(snapshot=0))
@@ -318,14 +368,20 @@ def test_a_network_is_trained_once_where_it_can_be_kept(tmp_path, monkeypatch):
     two, other = config.but(models=["ConstGate", "DiagGate"]), config.but(training={"steps": 3})
     monkeypatch.setenv("LWCORE_NETWORKS", str(tmp_path))
     steps, fit = [], experiment.train.fit
-    monkeypatch.setattr(experiment.train, "fit", lambda *a, **k: steps.append(k["steps"]) or fit(*a, **k))
-    first, again, another = (experiment.networks(one)["DiagGate", 1] for one in (config, two, other))
+    monkeypatch.setattr(
+        experiment.train, "fit", lambda *a, **k: steps.append(k["steps"]) or fit(*a, **k)
+    )
+    first, again, another = (
+        experiment.networks(one)["DiagGate", 1] for one in (config, two, other)
+    )
     kept = run(two, progress=False)
     assert steps == [config.training.steps, config.training.steps, 3]
     monkeypatch.delenv("LWCORE_NETWORKS")
     plain = experiment.networks(config)["DiagGate", 1]
     xr.testing.assert_identical(kept, run(two, progress=False))
-    for a, b, c, d in zip(*(network.parameters() for network in (first, again, plain, another)), strict=True):
+    for a, b, c, d in zip(
+        *(network.parameters() for network in (first, again, plain, another)), strict=True
+    ):
         assert torch.equal(a, b)
         assert torch.equal(a, c)
         assert not torch.equal(a, d)
@@ -341,7 +397,9 @@ def test_networks_can_be_measured_as_they_start():
 def test_full_disk_is_named_leaves_nothing_half_and_the_run_goes_on(tmp_path, undisturbed):
     """A limit on the size of files, which the members fit and the result does not."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, ((undisturbed[1] / "smoke.nc").stat().st_size - 1, hard))
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, ((undisturbed[1] / "smoke.nc").stat().st_size - 1, hard)
+    )
     try:
         with pytest.raises(OSError, match=r"File too large: '.*smoke\.nc'"):
             run(SMOKE, directory=tmp_path, progress=False)
@@ -359,7 +417,9 @@ def test_full_disk_is_named_leaves_nothing_half_and_the_run_goes_on(tmp_path, un
 def test_one_thread_is_used_and_the_number_restored(monkeypatch):
     before = torch.get_num_threads()
     used = []
-    monkeypatch.setattr(experiment.train, "fit", lambda *_, **__: used.append(torch.get_num_threads()) or [0.0])
+    monkeypatch.setattr(
+        experiment.train, "fit", lambda *_, **__: used.append(torch.get_num_threads()) or [0.0]
+    )
     torch.set_num_threads(2)
     try:
         run_member(SMOKE, "ConstGate", 1)
@@ -376,8 +436,13 @@ GRID = Sweep.model_validate(
         "base": "smoke",
         "changes": {"models": ["ConstGate"], "training": {"steps": 20}},
         "axes": {
-            "delay_of_task": [{"label": lag, "changes": {"task": {"lags": [lag], "coefficients": [1.0]}}} for lag in (2, 5)],
-            "sequences": [{"label": n, "changes": {"training": {"sequences": n}}} for n in (64, 16, 32)],
+            "delay_of_task": [
+                {"label": lag, "changes": {"task": {"lags": [lag], "coefficients": [1.0]}}}
+                for lag in (2, 5)
+            ],
+            "sequences": [
+                {"label": n, "changes": {"training": {"sequences": n}}} for n in (64, 16, 32)
+            ],
         },
     }
 )

@@ -1,4 +1,5 @@
-"""The explorers of gates and spectra draw the numbers of the package, and the browser those of the run."""
+"""The explorers of gates and spectra draw the numbers of the package, and the browser those of the
+run."""
 
 from __future__ import annotations
 
@@ -28,15 +29,27 @@ GATES = [  # gate, spread, log₁₀ noise, α, rate, log₁₀ N
 ]
 
 # A chart takes a second to make.
-gate_explorer, spectrum_explorer = cache(interactive.gate_explorer), cache(interactive.spectrum_explorer)
+gate_explorer, spectrum_explorer = (
+    cache(interactive.gate_explorer),
+    cache(interactive.spectrum_explorer),
+)
 
 
 @pytest.mark.parametrize(("gate", "spread", "log_noise", "alpha", "rate", "log_n"), GATES)
 def test_gates_give_time_scales_envelope_and_window(gate, spread, log_noise, alpha, rate, log_n):
-    sliders = {"gate": gate, "spread": spread, "log_noise": log_noise, "alpha": alpha, "rate": rate, "log_budget": log_n}
+    sliders = {
+        "gate": gate,
+        "spread": spread,
+        "log_noise": log_noise,
+        "alpha": alpha,
+        "rate": rate,
+        "log_budget": log_n,
+    }
     chart = gate_explorer()
     gates, tau = np.array(drawn(chart, "neurons", ["gate", "time_scale"], **sliders), float)
-    assert special.logit(gates) == pytest.approx(stats.norm(special.logit(gate), spread or 1e-12).ppf((np.arange(32) + 0.5) / 32), abs=1e-9)
+    assert special.logit(gates) == pytest.approx(
+        stats.norm(special.logit(gate), spread or 1e-12).ppf((np.arange(32) + 0.5) / 32), abs=1e-9
+    )
     retained = (1 - gates) ** np.arange(1, 9)[:, None]
     assert tau == pytest.approx(time_scales(np.arange(1, 9), retained), rel=1e-6)
 
@@ -46,10 +59,14 @@ def test_gates_give_time_scales_envelope_and_window(gate, spread, log_noise, alp
     law = (10**log_noise, alpha, 0.1, rate)
     lag, envelope = np.array(drawn(chart, "envelope", ["lag", "value"], **sliders), float)
     assert envelope == pytest.approx(per_neuron(lag), rel=1e-9)
-    reached, needed = np.array(drawn(chart, "growth", ["window", "budget"], **sliders) or [[], []], float)
+    reached, needed = np.array(
+        drawn(chart, "growth", ["window", "budget"], **sliders) or [[], []], float
+    )
     assert (needed.size == 0) == (gate == 0.95 and alpha == 1.05 and rate == "mean")
     if needed.size:  # C has ten digits, and p is up to 21
-        assert needed == pytest.approx(sample_complexity(per_neuron(reached), 1, *law), rel=1e-8 * 21)
+        assert needed == pytest.approx(
+            sample_complexity(per_neuron(reached), 1, *law), rel=1e-8 * 21
+        )
 
     threshold = detection_threshold(10**log_n, 1, *law)
     found = signals(chart, ["threshold", "window", "needed"], **sliders)
@@ -58,9 +75,15 @@ def test_gates_give_time_scales_envelope_and_window(gate, spread, log_noise, alp
     if per_neuron(1) < threshold:
         assert found[1] == 0
         return
-    assert found[1] == pytest.approx(optimize.brentq(lambda x: per_neuron(x)[0] - threshold, 1, 1e6, xtol=1e-9, rtol=1e-12), rel=1e-7)
+    assert found[1] == pytest.approx(
+        optimize.brentq(lambda x: per_neuron(x)[0] - threshold, 1, 1e6, xtol=1e-9, rtol=1e-12),
+        rel=1e-7,
+    )
     whole = np.arange(1, int(found[1]) + 3)
-    assert int(found[1]) == learnability_window(whole, sample_complexity(per_neuron(whole), 1, *law), [10**log_n])[0]
+    assert (
+        int(found[1])
+        == learnability_window(whole, sample_complexity(per_neuron(whole), 1, *law), [10**log_n])[0]
+    )
 
 
 SPECTRA = [  # kind, log₁₀ of the middle, width, share, γ
@@ -76,21 +99,31 @@ def test_spectrum_gives_envelope_slopes_and_stretches(kind, middle, width, share
     chart = spectrum_explorer()
     tau = np.array(drawn(chart, "times", ["time"], **controls)[0], float)
     if kind == "two groups":
-        assert sorted(set(np.log10(tau).round(9))) == pytest.approx([middle - width / 2, middle + width / 2])
+        assert sorted(set(np.log10(tau).round(9))) == pytest.approx(
+            [middle - width / 2, middle + width / 2]
+        )
         assert (tau > 10**middle).mean() == pytest.approx(share)
     else:
         assert np.median(np.log10(tau)) == pytest.approx(middle, abs=1e-9)
-        assert float(spectra.width(xr.DataArray(tau, dims="unit"))) == pytest.approx(width, rel=0.05)  # 50 neurons do not make a law
+        # 50 neurons do not make a law
+        assert float(spectra.width(xr.DataArray(tau, dims="unit"))) == pytest.approx(
+            width, rel=0.05
+        )
     lag, value = np.array(drawn(chart, "envelope", ["lag", "value"], **controls), float)
     weights = tau**-gamma
     exact = mixture_envelope(lag, tau, weights / weights.sum())
     assert value == pytest.approx(exact, rel=1e-9)
-    assert lag.size == 81 or mixture_envelope(lag[-1:] * 10**0.05, tau, weights / weights.sum()) <= 1e-6
+    assert (
+        lag.size == 81
+        or mixture_envelope(lag[-1:] * 10**0.05, tau, weights / weights.sum()) <= 1e-6
+    )
     at, slope = np.array(drawn(chart, "slopes", ["lag", "slope"], **controls), float)
     where, slopes = mixtures.local_slopes(lag, exact)
     assert at == pytest.approx(where, rel=1e-9)
     assert slope == pytest.approx(slopes, rel=1e-7)
-    law, *numbers = drawn(chart, "stretches", ["law", "start", "end", "mean", "reading"], **controls)
+    law, *numbers = drawn(
+        chart, "stretches", ["law", "start", "end", "mean", "reading"], **controls
+    )
     assert law == ["power law", "exponential"]
     stretches = np.array(numbers[:3], float).T
     factors = []
@@ -100,11 +133,14 @@ def test_spectrum_gives_envelope_slopes_and_stretches(kind, middle, width, share
     ):
         factors.append(found[1] / found[0])
         assert end / start == pytest.approx(factors[-1])
-        inside = heights[(where > start * 0.99) & (where < end * 1.01)]  # on even lags several stretches are equally wide
+        # on even lags several stretches are equally wide
+        inside = heights[(where > start * 0.99) & (where < end * 1.01)]
         assert inside.max() <= mixtures.SAME_SLOPE * inside.min() * (1 + 1e-8)
         assert mean == pytest.approx(stats.gmean(inside), rel=1e-6)
     likelier = "a power law" if factors[0] > factors[1] else "an exponential"
-    assert numbers[3][0].startswith(f"More of {likelier}: slope the same over a factor of {float(f'{factors[0]:.3g}'):,g} (lag ")
+    assert numbers[3][0].startswith(
+        f"More of {likelier}: slope the same over a factor of {float(f'{factors[0]:.3g}'):,g} (lag "
+    )
 
 
 def test_a_spectrum_without_width_is_one_exponential():
@@ -130,7 +166,10 @@ def chosen(run, view, source="error"):
     return xr.Dataset({"required": required(own, **OPTIMISER), "window": windows(own, **OPTIMISER)})
 
 
-@pytest.mark.parametrize(("seed", "look", "view", "order"), [("1001", 0, "zeroth", "zeroth"), ("median", 3, "gradient", "exact")])
+@pytest.mark.parametrize(
+    ("seed", "look", "view", "order"),
+    [("1001", 0, "zeroth", "zeroth"), ("median", 3, "gradient", "exact")],
+)
 def test_browser_shows_what_was_measured(run, browser, seed, look, view, order):
     choices = {"model": "DiagGate", "seed": seed, "look": look, "noise": 1, "estimate": 1, "at": 3}
     one = chosen(run, view).sel(model="DiagGate")
@@ -151,22 +190,35 @@ def test_browser_shows_what_was_measured(run, browser, seed, look, view, order):
         needed.where(needed < 1e10).values.ravel(), rel=5e-3, nan_ok=True
     )
     window = one.window.transpose("probe", "budget")
-    direction, budget, steps = map(numbers, drawn(browser, "window", ["direction", "budget", "steps"], **choices))
+    direction, budget, steps = map(
+        numbers, drawn(browser, "window", ["direction", "budget", "steps"], **choices)
+    )
     assert direction == np.repeat(np.arange(len(window.probe)), len(window.budget)).tolist()
     assert budget == np.tile(window.budget, len(window.probe)).tolist()
     assert steps == pytest.approx(window.where(window > 0).values.ravel(), rel=5e-4, nan_ok=True)
-    words = ", ".join(f"DiagGate {steps:g}" if steps else "DiagGate none" for steps in window.isel(budget=3).values)
-    assert set(drawn(browser, "reading", ["reading"], **choices)[0]) == {f"Window at N = 64, in steps: {words}."}
+    words = ", ".join(
+        f"DiagGate {steps:g}" if steps else "DiagGate none"
+        for steps in window.isel(budget=3).values
+    )
+    assert set(drawn(browser, "reading", ["reading"], **choices)[0]) == {
+        f"Window at N = 64, in steps: {words}."
+    }
     null = drawn(browser, "control", ["steps"], **choices)[0]
     assert numbers(null) == pytest.approx(
-        [n or np.nan for n in chosen(run, view, "noise").window.max(("model", "seed", "probe")).values], nan_ok=True
+        [
+            n or np.nan
+            for n in chosen(run, view, "noise").window.max(("model", "seed", "probe")).values
+        ],
+        nan_ok=True,
     )
 
 
 def test_browser_shows_all_cells_at_once(run, browser):
     assert set(drawn(browser, "envelope", ["model"])[0]) == set(run.model.values)
     one = interactive.results_browser(run.isel(seed=[0])).to_dict()
-    (seeds,) = [parameter["bind"]["options"] for parameter in one["params"] if parameter["name"] == "seed"]
+    (seeds,) = [
+        parameter["bind"]["options"] for parameter in one["params"] if parameter["name"] == "seed"
+    ]
     assert seeds == ["212"]
 
 
@@ -176,5 +228,10 @@ def test_browser_refuses_what_has_no_windows():
 
 
 def test_runs_weigh_little():
-    charts = [interactive.results_browser(load(ROOT / "book" / "results" / f"{name}.nc")) for name in ("small", "paper-v2")]
-    assert sum(len(json.dumps(chart.to_dict(), separators=(",", ":"))) for chart in charts) < 400_000
+    charts = [
+        interactive.results_browser(load(ROOT / "book" / "results" / f"{name}.nc"))
+        for name in ("small", "paper-v2")
+    ]
+    assert (
+        sum(len(json.dumps(chart.to_dict(), separators=(",", ":"))) for chart in charts) < 400_000
+    )

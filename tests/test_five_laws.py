@@ -1,4 +1,5 @@
-"""Five decay laws: exact cases are recovered, criteria follow their definitions, and a search finds what SciPy's does."""
+"""Five decay laws: exact cases are recovered, criteria follow their definitions, and a search finds
+what SciPy's does."""
 
 from __future__ import annotations
 
@@ -34,8 +35,12 @@ def test_criterion_tells_a_bend_from_noise() -> None:
     }
     for name in ("tempered_power", "two_exponentials"):
         assert chosen[name].count(name) == 100
-    for name, richer in (("exponential", {"tempered_power", "two_exponentials"}), ("power", {"tempered_power"})):
-        assert 70 < chosen[name].count(name) < 98  # AICc takes a needless parameter in one of some eight cases
+    for name, richer in (
+        ("exponential", {"tempered_power", "two_exponentials"}),
+        ("power", {"tempered_power"}),
+    ):
+        # AICc takes a needless parameter in one of some eight cases
+        assert 70 < chosen[name].count(name) < 98
         assert set(chosen[name]) == {name, *richer}
 
 
@@ -53,10 +58,15 @@ def test_two_exponentials_are_fitted_as_well_as_from_many_starts() -> None:
         starts = product((2, 5, 10), (30, 80, 200), (0.1, 0.3, 0.6))
         bounds = np.log([0.1, 0.1, 1e-12, 1e-12]), np.log([1.6e5, 1.6e5, 1e12, 1e12])
         costs = [
-            optimize.least_squares(residuals, np.log([fast, slow, 2 * (1 - w), 2 * w]), bounds=bounds).cost for fast, slow, w in starts
+            optimize.least_squares(
+                residuals, np.log([fast, slow, 2 * (1 - w), 2 * w]), bounds=bounds
+            ).cost
+            for fast, slow, w in starts
         ]
         fit = fit_laws(lags, np.exp(log_f)).two_exponentials
-        assert (1 - fit.r_squared) * np.sum((log_f - log_f.mean()) ** 2) <= 2 * min(costs) * (1 + 1e-6)
+        assert (1 - fit.r_squared) * np.sum((log_f - log_f.mean()) ** 2) <= 2 * min(costs) * (
+            1 + 1e-6
+        )
 
 
 @given(
@@ -71,13 +81,22 @@ def test_exact_laws_are_recovered(amplitude: float, decay: float, tau: float, na
         "power": (decay,),
         "logarithmic": (),
         "tempered": (decay, math.exp(-1 / tau)),
-        "two_exponentials": (math.exp(-1 / min(decay, 2)), math.exp(-1 / (20 + tau / 10)), 0.02 * decay),
+        "two_exponentials": (
+            math.exp(-1 / min(decay, 2)),
+            math.exp(-1 / (20 + tau / 10)),
+            0.02 * decay,
+        ),
     }[name]
     law = "tempered_power" if name == "tempered" else name
-    true = TwoExponentials(amplitude, *parameters) if name == "two_exponentials" else DecayLaw(law, amplitude, *parameters)
+    true = (
+        TwoExponentials(amplitude, *parameters)
+        if name == "two_exponentials"
+        else DecayLaw(law, amplitude, *parameters)
+    )
     result = fit_laws(LAGS, true.envelope(LAGS))
     found = getattr(result, name)
-    assert result.best is found  # although the tempered law, which contains two of the others, fits their rounding better
+    # although the tempered law, which contains two of the others, fits their rounding better
+    assert result.best is found
     assert found.law.name == true.name
     assert found.law.amplitude == pytest.approx(amplitude, rel=1e-10, abs=0)
     assert found.law.decay == pytest.approx(true.decay, rel=1e-10, nan_ok=True)
@@ -93,9 +112,12 @@ def test_fit_does_not_depend_on_the_unit(unit: float) -> None:
     assert plain.best.law.name == scaled.best.law.name
     for name in FITS:
         before, after = getattr(plain, name), getattr(scaled, name)
-        close = 1e-6 if name == "two_exponentials" else 1e-9  # where a search ends is less exact than a line
+        # where a search ends is less exact than a line
+        close = 1e-6 if name == "two_exponentials" else 1e-9
         assert after.law.amplitude == pytest.approx(unit * before.law.amplitude, rel=close, abs=0)
-        shape = [[*list(vars(fit.law).values())[1:], fit.r_squared, fit.aicc] for fit in (before, after)]
+        shape = [
+            [*list(vars(fit.law).values())[1:], fit.r_squared, fit.aicc] for fit in (before, after)
+        ]
         if name != "two_exponentials":
             shape = [one[1:] for one in shape]
         np.testing.assert_allclose(shape[1], shape[0], rtol=close)
@@ -108,7 +130,9 @@ def test_criterion_and_share_explained_by_their_definitions(n: int) -> None:
     found = fit_laws(lags, f)
     for fit, k in zip((getattr(found, name) for name in FITS), (3, 3, 2, 4, 5), strict=True):
         residual = np.sum((np.log(f) - np.log(fit.law.envelope(lags))) ** 2)
-        assert fit.r_squared == pytest.approx(1 - residual / np.sum((np.log(f) - np.log(f).mean()) ** 2))
+        assert fit.r_squared == pytest.approx(
+            1 - residual / np.sum((np.log(f) - np.log(f).mean()) ** 2)
+        )
         penalty = 2 * k + 2 * k * (k + 1) / (n - k - 1) if n > k + 1 else math.inf
         assert fit.aicc == pytest.approx(n * np.log(residual / n) + penalty)
     assert found.best.aicc == min(getattr(found, name).aicc for name in FITS)

@@ -19,11 +19,17 @@ from book.chapters.frontier import (
 )
 from lwcore.detection import sample_complexity
 
-LAGS, NUMBERS, MODELS, SEEDS = [3, 6, 12, 24], [32, 64, 128, 256, 512, 1024], ["GRU", "LSTM"], [1, 2, 3]
+LAGS, NUMBERS, MODELS, SEEDS = (
+    [3, 6, 12, 24],
+    [32, 64, 128, 256, 512, 1024],
+    ["GRU", "LSTM"],
+    [1, 2, 3],
+)
 
 
 def grid(needed):
-    """A share that is 1/2 + log₂(N/N(ℓ))/8, so that it crosses a half at N(ℓ) and is linear in log N."""
+    """A share that is 1/2 + log₂(N/N(ℓ))/8, so that it crosses a half at N(ℓ) and is linear in log
+    N."""
     numbers = xr.DataArray(NUMBERS, dims="sequences", coords={"sequences": NUMBERS})
     return (0.5 + np.log2(numbers / needed) / 8).transpose("model", "seed", "lag", "sequences")
 
@@ -39,7 +45,8 @@ def needed():
 
 def test_crossing_is_where_the_closed_form_has_it(needed):
     found = sequences_needed(grid(needed)).sel(model="GRU")
-    np.testing.assert_allclose(found.sel(lag=[6]), 360)  # the mean of logarithms over seeds is that of the middle one
+    # the mean of logarithms over seeds is that of the middle one
+    np.testing.assert_allclose(found.sel(lag=[6]), 360)
     assert found.sel(lag=3) == pytest.approx(90)
     assert found.sel(lag=12) == np.inf  # 1440 lies beyond the grid
     below = sequences_needed(grid(needed / 100))
@@ -59,21 +66,29 @@ def test_settled_table_takes_middle_and_largest_of_each_number():
     dims = ("sequences", "model", "seed", "lag")
     coords = {"sequences": [64, 32], "model": MODELS, "seed": SEEDS[:1], "lag": LAGS[:1]}
     falling = xr.DataArray([[[[0.5]], [[0.1]]], [[[0.2]], [[0.4]]]], coords, dims)
-    parts = {"final_loss": 0.2 + 0 * falling, "test_loss": falling, "target_variance": 2.0 + 0 * falling}
+    parts = {
+        "final_loss": 0.2 + 0 * falling,
+        "test_loss": falling,
+        "target_variance": 2.0 + 0 * falling,
+    }
     table = settled_table(xr.Dataset({"still_falling": falling, **parts}))
     assert table.index.tolist() == [32, 64]
     np.testing.assert_allclose(table.to_numpy(), [[30, 40, 10, 15], [30, 50, 10, 15]])
 
 
 def test_a_dip_does_not_make_two_crossings():
-    """Monotone regression pools what falls: 0.6 and 0.2 become 0.4 each, and a half lies between that and 0.6 at 256."""
-    share = xr.DataArray([[0.0, 0.6, 0.2, 0.6, 0.7, 0.8]], dims=("seed", "sequences"), coords={"sequences": NUMBERS})
+    """Monotone regression pools what falls: 0.6 and 0.2 become 0.4 each, and a half lies between
+    that and 0.6 at 256."""
+    share = xr.DataArray(
+        [[0.0, 0.6, 0.2, 0.6, 0.7, 0.8]], dims=("seed", "sequences"), coords={"sequences": NUMBERS}
+    )
     assert float(sequences_needed(share)) == pytest.approx(128 * np.sqrt(2))
 
 
 def test_frontier_has_intervals(needed):
     found = frontier(grid(needed)).sel(model="GRU")
-    assert found.needed_low.sel(lag=6) == pytest.approx(0.8 * 360)  # three seeds: the interval ends at single ones
+    # three seeds: the interval ends at single ones
+    assert found.needed_low.sel(lag=6) == pytest.approx(0.8 * 360)
     assert found.needed_high.sel(lag=6) == pytest.approx(1.25 * 360)
     assert np.isinf(found.needed_low.sel(lag=24))
     table = needed_table(frontier(grid(needed)))
@@ -100,7 +115,9 @@ def test_share_is_taken_at_the_tasks_own_delay(needed):
 def test_end_table_shows_share_and_losses(needed):
     run = sweep_of(grid(needed)).isel(sequences=-1)
     losses = {"final_loss": 0.2, "test_loss": 0.5, "target_variance": 2.0}
-    run = run.assign({name: number + 0 * run.learned.sum("delay") for name, number in losses.items()})
+    run = run.assign(
+        {name: number + 0 * run.learned.sum("delay") for name, number in losses.items()}
+    )
     table = end_table(run, "lag")
     middle = 100 * grid(needed).isel(sequences=-1).median("seed").sel(model="LSTM", lag=12).item()
     assert table.loc[12, "LSTM"] == f"{middle:.0f} (10, 25)"
@@ -108,8 +125,13 @@ def test_end_table_shows_share_and_losses(needed):
 
 
 def start_of(needed):
-    """Untrained networks whose probes all predict N(ℓ), measured at every lag on every task; off the diagonal, nonsense."""
-    names = {"source": ["error", "target", "noise"], "noise": ["own", "whole"], "view": ("probe", ["zeroth", "zeroth", "gradient"])}
+    """Untrained networks whose probes all predict N(ℓ), measured at every lag on every task; off
+    the diagonal, nonsense."""
+    names = {
+        "source": ["error", "target", "noise"],
+        "noise": ["own", "whole"],
+        "view": ("probe", ["zeroth", "zeroth", "gradient"]),
+    }
     shape = xr.DataArray(np.ones((3, 2, 3)), names, ["source", "noise", "probe"])
     task = xr.DataArray(LAGS, dims="task", coords={"task": LAGS})
     square = needed.where(needed.lag == task, 1e-3) * shape

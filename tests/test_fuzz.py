@@ -1,4 +1,5 @@
-"""Files that chance has spoiled: read as they were, or refused by name; never another error, a hang, a crash, or code that is run."""
+"""Files that chance has spoiled: read as they were, or refused by name; never another error, a
+hang, a crash, or code that is run."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from lwcore.train import Progress
 from tests.bad_inputs.commands import Runs
 
 FILES = {
-    (kind, folder, name): (Path(lwcore.__file__).parent / folder / f"{name}.toml").read_text(encoding="utf-8")
+    (kind, folder, name): (Path(lwcore.__file__).parent / folder / f"{name}.toml").read_text(
+        encoding="utf-8"
+    )
     for kind, folder in ((Config, "configs"), (Sweep, "sweeps"))
     for name in shipped(folder)
 }
@@ -35,14 +38,28 @@ VALUES = st.one_of(
     st.booleans().map(lambda b: str(b).lower()),
     st.text(max_size=20).map(json.dumps),
     st.sampled_from(
-        ["1979-05-27T07:32:00Z", "07:32:00", "[]", "{}", "[[[]]]", "{a = {b = 1}}", '""', "[1, 'a']", "0x_", "1_000", "'", '"""']
+        [
+            "1979-05-27T07:32:00Z",
+            "07:32:00",
+            "[]",
+            "{}",
+            "[[[]]]",
+            "{a = {b = 1}}",
+            '""',
+            "[1, 'a']",
+            "0x_",
+            "1_000",
+            "'",
+            '"""',
+        ]
     ),
     st.lists(st.integers(-3, 300), max_size=4).map(str),
 )
 
 
 def outcome(make):
-    """What a call gives, or the words of a ValueError, pydantic's and TOML's among them; other errors go through."""
+    """What a call gives, or the words of a ValueError, pydantic's and TOML's among them; other
+    errors go through."""
     try:
         return make()
     except ValueError as error:
@@ -62,7 +79,10 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz")
 
 
-@given(st.sampled_from([Config, Sweep]), st.one_of(st.text(), st.binary(), st.text("[]{}=.\"'#\n\r\t \\01ae-", max_size=80)))
+@given(
+    st.sampled_from([Config, Sweep]),
+    st.one_of(st.text(), st.binary(), st.text("[]{}=.\"'#\n\r\t \\01ae-", max_size=80)),
+)
 def test_any_text_is_read_or_refused(folder, kind, text):
     assert_read_or_refused(kind, text, folder)
 
@@ -74,7 +94,9 @@ def test_spoiled_settings_are_read_or_refused(folder, data):
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(lines) - 1))
         key, equals, _ = lines[at].partition(" = ")
-        spoil = data.draw(st.sampled_from(["value", "delete", "repeat", "swap", "key", "section", "cut"]))
+        spoil = data.draw(
+            st.sampled_from(["value", "delete", "repeat", "swap", "key", "section", "cut"])
+        )
         if spoil == "value" and equals:
             lines[at] = f"{key} = {data.draw(VALUES)}"
         elif spoil == "delete":
@@ -86,10 +108,14 @@ def test_spoiled_settings_are_read_or_refused(folder, data):
             lines[at], lines[other] = lines[other], lines[at]
         elif spoil == "key":
             lines.insert(
-                at, f"{data.draw(st.sampled_from(['self', 'name', 'steps', 'task', 'changes', 'x', '__class__']))} = {data.draw(VALUES)}"
+                at,
+                f"{data.draw(st.sampled_from(['self', 'name', 'steps', 'task', 'changes', 'x', '__class__']))} = {data.draw(VALUES)}",
             )
         elif spoil == "section":
-            lines.insert(at, f"[{data.draw(st.sampled_from(['task', 'training', 'changes', 'axes', 'axes.x', 'x', 'task.x']))}]")
+            lines.insert(
+                at,
+                f"[{data.draw(st.sampled_from(['task', 'training', 'changes', 'axes', 'axes.x', 'x', 'task.x']))}]",
+            )
         else:
             lines[at] = lines[at][: data.draw(st.integers(0, len(lines[at])))]
     assert_read_or_refused(which[0], "\n".join(lines), folder)
@@ -100,7 +126,10 @@ def test_spoiled_settings_are_read_or_refused(folder, data):
         st.text(max_size=8),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+            ),
             max_leaves=6,
         ),
         max_size=3,
@@ -145,12 +174,17 @@ def test_spoiled_checkpoints_are_refused_by_name(tmp_path):
             assert str(path) in found
         else:
             assert (found.step, found.losses) == (good.step, good.losses)
-            assert all(torch.equal(value, found.network[name]) for name, value in good.network.items())
+            assert all(
+                torch.equal(value, found.network[name]) for name, value in good.network.items()
+            )
 
 
 @pytest.mark.parametrize(
     "write",
-    [lambda file: torch.save([Runs()], file), lambda file: file.write(pickle.dumps(Runs(), protocol=2))],
+    [
+        lambda file: torch.save([Runs()], file),
+        lambda file: file.write(pickle.dumps(Runs(), protocol=2)),
+    ],
     ids=["torch", "pickle"],
 )
 def test_no_checkpoint_runs_code(tmp_path, monkeypatch, write):

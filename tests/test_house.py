@@ -28,7 +28,9 @@ LOCK = (ROOT / "constraints.txt").read_text().splitlines()
 
 def locked(name):
     """Versions the lock gives a package, one for each range of Python versions."""
-    return {line.partition("==")[2].partition(" ;")[0] for line in LOCK if line.startswith(f"{name}==")}
+    return {
+        line.partition("==")[2].partition(" ;")[0] for line in LOCK if line.startswith(f"{name}==")
+    }
 
 
 @pytest.mark.parametrize("name", DIRECT)
@@ -60,19 +62,28 @@ def test_house_does_not_grow(folder):
 def test_package_does_not_know_of_the_book():
     """But for the command that measures claims, which says so where there is no checkout."""
     imports = {
-        path.name: set(re.findall(r"^ *(?:from|import) (book|tests|benchmarks)\b", path.read_text(), re.MULTILINE))
+        path.name: set(
+            re.findall(
+                r"^ *(?:from|import) (book|tests|benchmarks)\b", path.read_text(), re.MULTILINE
+            )
+        )
         for path in (ROOT / "lwcore").rglob("*.py")
     }
     assert {name for name, found in imports.items() if found} == {"cli.py"}
 
 
 def test_nothing_needs_the_network():
-    with pytest.raises(PermissionError, match="nothing may need the network"), socket.socket() as leaving:
+    with (
+        pytest.raises(PermissionError, match="nothing may need the network"),
+        socket.socket() as leaving,
+    ):
         leaving.connect(("192.0.2.1", 80))  # an address that documentation may use, and nobody has
 
 
 def test_lock_holds_nothing_but_released_versions():
-    assert [line for line in LOCK if not re.fullmatch(r"[a-z0-9-]+==[0-9][a-z0-9.]*( ; [^+:@]+)?", line)] == []
+    assert [
+        line for line in LOCK if not re.fullmatch(r"[a-z0-9-]+==[0-9][a-z0-9.]*( ; [^+:@]+)?", line)
+    ] == []
     assert [line for line in LOCK if line.startswith(("cuda-", "nvidia-", "triton"))] == []
 
 
@@ -87,18 +98,39 @@ def test_conda_environment_carries_the_same_pins():
 
 
 def test_wheel_ships_types_configurations_and_the_command(tmp_path):
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
     wheel = zipfile.ZipFile(next(tmp_path.glob("*.whl")))
     shipped = set(wheel.namelist())
-    assert {path.relative_to(ROOT).as_posix() for path in ROOT.glob("lwcore/**/*") if path.suffix in (".py", ".toml", ".typed")} <= shipped
+    assert {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("lwcore/**/*")
+        if path.suffix in (".py", ".toml", ".typed")
+    } <= shipped
     assert {"lwcore/py.typed", "lwcore/configs/quick.toml"} <= shipped
     assert not any(name.startswith(("tests/", "book/")) for name in shipped)
-    assert "lw = lwcore.cli:app" in wheel.read(f"lwcore-{PROJECT['version']}.dist-info/entry_points.txt").decode()
+    assert (
+        "lw = lwcore.cli:app"
+        in wheel.read(f"lwcore-{PROJECT['version']}.dist-info/entry_points.txt").decode()
+    )
 
 
 def test_names_on_the_notation_page_are_those_of_the_code():
-    rows = [line.split(" | ") for line in (ROOT / "book" / "notation.md").read_text().splitlines() if line.startswith("| ")]
-    names = {name for row in rows for code in re.findall(r"`([^`]+)`", row[-1]) for name in re.findall(r"[A-Za-z_]{2,}", code)}
+    rows = [
+        line.split(" | ")
+        for line in (ROOT / "book" / "notation.md").read_text().splitlines()
+        if line.startswith("| ")
+    ]
+    names = {
+        name
+        for row in rows
+        for code in re.findall(r"`([^`]+)`", row[-1])
+        for name in re.findall(r"[A-Za-z_]{2,}", code)
+    }
     source = "".join(path.read_text() for path in ROOT.glob("lwcore/**/*.py"))
     assert len(names) > 20
     assert {name for name in names if not re.search(rf"\b{name}\b", source)} == set()
@@ -115,19 +147,32 @@ RECORDED = {  # what a cell that prints a third has on record, and whether it pa
 
 
 def test_notebook_is_compared_with_its_reference(tmp_path):
-    """Under this project's collector: a cell passes as recorded, and fails with a wrong record, without one, or if it raises."""
+    """Under this project's collector: a cell passes as recorded, and fails with a wrong record,
+    without one, or if it raises."""
     references = tmp_path / "tests" / "reference_outputs"
-    for name in ("conftest.py", "constraints.txt", "book/_ext/executed.py", "tests/reference_outputs/sanitize.cfg"):
+    for name in (
+        "conftest.py",
+        "constraints.txt",
+        "book/_ext/executed.py",
+        "tests/reference_outputs/sanitize.cfg",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
 
     def run(sources, *options):
-        (tmp_path / "book" / "one.md").write_text(HEAD + "".join(CELL.replace("SOURCE", source) for source in sources))
+        (tmp_path / "book" / "one.md").write_text(
+            HEAD + "".join(CELL.replace("SOURCE", source) for source in sources)
+        )
         command = [sys.executable, "-m", "pytest", "book/one.md", "-rA", *options]
-        output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+        output = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=False
+        ).stdout
         return output, [
             found == "PASSED"
-            for found, _ in sorted(re.findall(r"^(PASSED|FAILED) book/one.md::Cell (\d+)", output, re.M), key=itemgetter(1))
+            for found, _ in sorted(
+                re.findall(r"^(PASSED|FAILED) book/one.md::Cell (\d+)", output, re.M),
+                key=itemgetter(1),
+            )
         ]
 
     assert run(RECORDED, "--refresh-references")[1] == [True] * 4
@@ -147,7 +192,11 @@ def test_notebook_is_compared_with_its_reference(tmp_path):
 
 
 def test_explained_mutants_are_of_lines_that_stand():
-    for entry in tomllib.loads((ROOT / "tests" / "mutation" / "explained.toml").read_text())["survivor"]:
-        assert entry["line"] in [line.strip() for line in (ROOT / entry["module"]).read_text().splitlines()]
+    for entry in tomllib.loads((ROOT / "tests" / "mutation" / "explained.toml").read_text())[
+        "survivor"
+    ]:
+        assert entry["line"] in [
+            line.strip() for line in (ROOT / entry["module"]).read_text().splitlines()
+        ]
         assert entry["kind"] in ("equivalent", "tolerance", "performance")
         assert entry["why"]

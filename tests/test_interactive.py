@@ -1,4 +1,5 @@
-"""The formulas that charts compute in a page give the numbers of the package; Vega itself evaluates them here, without a browser."""
+"""The formulas that charts compute in a page give the numbers of the package; Vega itself evaluates
+them here, without a browser."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ CHARTS = {
     "regimes": cache(interactive.regimes),
     "gate_explorer": interactive.gate_explorer,
     "spectrum_explorer": interactive.spectrum_explorer,
-    "results_browser": lambda: interactive.results_browser(load(ROOT / "book" / "results" / "quick.nc")),
+    "results_browser": lambda: interactive.results_browser(
+        load(ROOT / "book" / "results" / "quick.nc")
+    ),
 }
 
 
@@ -44,13 +47,26 @@ SETTINGS = [  # law, its parameter, log₁₀ noise, α, ε, rate, log₁₀ N
 
 def at(name, decay, log_noise, alpha, error, rate, log_n):
     """A decay law, and the sliders that choose it and the rest."""
-    decay = {"exponential": 0.9, "power": 1.0, "logarithmic": float("nan")}[name] if decay is None else decay
-    sliders = {"law": name, "log_noise": log_noise, "alpha": alpha, "error": error, "rate": rate, "log_budget": log_n}
+    decay = (
+        {"exponential": 0.9, "power": 1.0, "logarithmic": float("nan")}[name]
+        if decay is None
+        else decay
+    )
+    sliders = {
+        "law": name,
+        "log_noise": log_noise,
+        "alpha": alpha,
+        "error": error,
+        "rate": rate,
+        "log_budget": log_n,
+    }
     sliders |= {"exponential": {"lambda": decay}, "power": {"beta": decay}, "logarithmic": {}}[name]
     return DecayLaw(name, 1, decay), sliders
 
 
-@pytest.mark.parametrize(("name", "decay", "log_noise", "alpha", "error", "rate", "log_n"), SETTINGS)
+@pytest.mark.parametrize(
+    ("name", "decay", "log_noise", "alpha", "error", "rate", "log_n"), SETTINGS
+)
 def test_explorer_computes_what_the_package_does(name, decay, log_noise, alpha, error, rate, log_n):
     law, sliders = at(name, decay, log_noise, alpha, error, rate, log_n)
     threshold = detection_threshold(10.0**log_n, 1, 10**log_noise, alpha, error, rate)
@@ -61,31 +77,58 @@ def test_explorer_computes_what_the_package_does(name, decay, log_noise, alpha, 
         "needed": sample_complexity(law.envelope(1), 1, 10**log_noise, alpha, error, rate),
         "window": law.inverse(np.log(threshold)),
     }
-    steepness = law.amplitude / threshold if name == "logarithmic" else max(rate_exponent(alpha, rate), 1 / law.decay)
+    steepness = (
+        law.amplitude / threshold
+        if name == "logarithmic"
+        else max(rate_exponent(alpha, rate), 1 / law.decay)
+    )
     assert signals(CHARTS["window_explorer"](), expected, **sliders) == pytest.approx(
         [float(v) for v in expected.values()], rel=1e-9 * max(1, steepness)
     )  # C has ten digits
 
 
-@pytest.mark.parametrize(("name", "decay", "log_noise", "alpha", "error", "rate", "log_n"), SETTINGS[2:])
-def test_explorer_draws_what_the_package_computes(name, decay, log_noise, alpha, error, rate, log_n):
+@pytest.mark.parametrize(
+    ("name", "decay", "log_noise", "alpha", "error", "rate", "log_n"), SETTINGS[2:]
+)
+def test_explorer_draws_what_the_package_computes(
+    name, decay, log_noise, alpha, error, rate, log_n
+):
     law, sliders = at(name, decay, log_noise, alpha, error, rate, log_n)
     chart = CHARTS["window_explorer"]()
     lag, envelope = np.array(drawn(chart, "envelope", ["lag", "value"], **sliders), float)
     assert envelope == pytest.approx(law.envelope(lag), rel=1e-12)
-    budget, window = np.array(drawn(chart, "growth", ["budget", "window"], **sliders) or [[], []], float)
-    exact = law.inverse(np.log(detection_threshold(budget, 1, 10**log_noise, alpha, error, rate))) if budget.size else budget
+    budget, window = np.array(
+        drawn(chart, "growth", ["budget", "window"], **sliders) or [[], []], float
+    )
+    exact = (
+        law.inverse(np.log(detection_threshold(budget, 1, 10**log_noise, alpha, error, rate)))
+        if budget.size
+        else budget
+    )
     assert window == pytest.approx(exact, rel=1e-7)
-    assert (budget.size > 0) == (sample_complexity(law.envelope(1), 1, 10**log_noise, alpha, error, rate) <= 1e8)
+    assert (budget.size > 0) == (
+        sample_complexity(law.envelope(1), 1, 10**log_noise, alpha, error, rate) <= 1e8
+    )
 
 
 @pytest.mark.parametrize(("alpha", "log_noise"), [(1.5, 0), (1.1, 0.5)])
 def test_regimes_are_those_of_the_package(alpha, log_noise):
     for law in LAWS:
-        rate, budget, height = drawn(CHARTS["regimes"](), law.name, ["rate", "budget", "height"], alpha=alpha, log_noise=log_noise)
+        rate, budget, height = drawn(
+            CHARTS["regimes"](),
+            law.name,
+            ["rate", "budget", "height"],
+            alpha=alpha,
+            log_noise=log_noise,
+        )
         for name in RATES:
-            n, drawn_height = (np.array([float(v) for v, r in zip(column, rate, strict=True) if r == name]) for column in (budget, height))
-            assert (n.size > 0) == (sample_complexity(law.envelope(1), 1, 10**log_noise, alpha, rate=name) <= 1e8)
+            n, drawn_height = (
+                np.array([float(v) for v, r in zip(column, rate, strict=True) if r == name])
+                for column in (budget, height)
+            )
+            assert (n.size > 0) == (
+                sample_complexity(law.envelope(1), 1, 10**log_noise, alpha, rate=name) <= 1e8
+            )
             if n.size == 0:
                 continue
             window = law.inverse(np.log(detection_threshold(n, 1, 10**log_noise, alpha, rate=name)))
@@ -114,7 +157,9 @@ def test_a_chart_goes_into_a_page_as_one_inert_element():
         bundle = CHARTS["complexity"]()._repr_mimebundle_()
     finally:
         alt.renderers.enable(before)
-    assert bundle["text/html"].startswith('<div class="chart" role="group" aria-label="Three rising curves')
+    assert bundle["text/html"].startswith(
+        '<div class="chart" role="group" aria-label="Three rising curves'
+    )
     assert "http" not in bundle["text/html"].replace(alt.SCHEMA_URL, "")
     assert bundle["text/html"].count("</script>") == 1
     assert any("vegalite" in kind for kind in bundle)

@@ -1,4 +1,5 @@
-"""The compiled scan and its way back against `step` and autograd, and its logistic and tanh against high precision."""
+"""The compiled scan and its way back against `step` and autograd, and its logistic and tanh against
+high precision."""
 
 from __future__ import annotations
 
@@ -15,21 +16,38 @@ from tests.networks import CELLS, EVERY, draw, initial_state, make
 
 
 def everything(scan, cell, inputs, initial, weights):
-    """Outputs, and the gradients of a weighted sum of them in parameters, inputs and initial state."""
+    """Outputs, and the gradients of a weighted sum of them in parameters, inputs and initial
+    state."""
     variables = [inputs.clone().requires_grad_(), initial.clone().requires_grad_()]
     outputs = scan(variables[0], initial_state(cell, variables[1]))
-    return [outputs.detach(), *torch.autograd.grad((outputs * weights).sum(), [*variables, *cell.parameters()])]
+    return [
+        outputs.detach(),
+        *torch.autograd.grad((outputs * weights).sum(), [*variables, *cell.parameters()]),
+    ]
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 2e-4)])
 @pytest.mark.parametrize("kind", EVERY)
-@given(seed=st.integers(0, 2**31), batch=st.integers(1, 4), steps=st.integers(1, 12), hidden=st.integers(1, 19))
-def test_scan_and_its_way_back_are_those_of_the_step(kind, dtype, tolerance, seed, batch, steps, hidden):
-    hidden += 8 * (dtype == torch.float32)  # the spread over a few neurons may vanish, and dividing by it magnifies single precision
+@given(
+    seed=st.integers(0, 2**31),
+    batch=st.integers(1, 4),
+    steps=st.integers(1, 12),
+    hidden=st.integers(1, 19),
+)
+def test_scan_and_its_way_back_are_those_of_the_step(
+    kind, dtype, tolerance, seed, batch, steps, hidden
+):
+    # the spread over a few neurons may vanish, and dividing by it magnifies single precision
+    hidden += 8 * (dtype == torch.float32)
     cell = make(kind, seed, hidden_size=hidden).to(dtype)
-    inputs, initial = draw(batch, steps, 3, seed=seed + 1).to(dtype), draw(batch, cell.state_size, seed=seed + 2).to(dtype)
+    inputs, initial = (
+        draw(batch, steps, 3, seed=seed + 1).to(dtype),
+        draw(batch, cell.state_size, seed=seed + 2).to(dtype),
+    )
     arguments = cell, inputs, initial, draw(batch, steps, hidden, seed=seed + 3).to(dtype)
-    for one, other in zip(everything(cell, *arguments), everything(cell.unrolled, *arguments), strict=True):
+    for one, other in zip(
+        everything(cell, *arguments), everything(cell.unrolled, *arguments), strict=True
+    ):
         assert one.dtype == dtype
         size = float(other.abs().max()) if dtype == torch.float32 else 1.0
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * size)
@@ -76,7 +94,9 @@ def test_backward_notices_that_the_parameters_have_changed():
 @pytest.mark.parametrize("kind", ["GRU", "MinGRU"])
 def test_second_derivatives_are_refused(kind):
     cell = make(kind)
-    (slope,) = torch.autograd.grad(cell(draw(2, 5, 3)).square().sum(), cell.weight_ih, create_graph=True)
+    (slope,) = torch.autograd.grad(
+        cell(draw(2, 5, 3)).square().sum(), cell.weight_ih, create_graph=True
+    )
     with pytest.raises(RuntimeError, match="once_differentiable"):
         slope.sum().backward()
 
@@ -98,7 +118,9 @@ def test_gates_that_are_open_or_closed_all_the_way_stay_finite(kind):
     initial = draw(2, cell.state_size, seed=2)
     found = everything(cell, cell, inputs, initial, weights)
     assert all(part.isfinite().all() for part in found)
-    for one, other in zip(found, everything(cell.unrolled, cell, inputs, initial, weights), strict=True):
+    for one, other in zip(
+        found, everything(cell.unrolled, cell, inputs, initial, weights), strict=True
+    ):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
@@ -112,17 +134,27 @@ def _map(x, logistic_values, tanh_values):
 @pytest.mark.parametrize(("dtype", "units"), [(np.float32, 5), (np.float64, 4)])
 def test_logistic_and_tanh_are_good_to_a_few_units_in_the_last_place(dtype, units):
     with np.errstate(over="ignore"):
-        x = np.concatenate([np.linspace(-30, 30, 2001), np.geomspace(1e-30, 1e3, 200), -np.geomspace(1e-30, 80, 200), [0.0, 0.625, -0.625]])
+        x = np.concatenate(
+            [
+                np.linspace(-30, 30, 2001),
+                np.geomspace(1e-30, 1e3, 200),
+                -np.geomspace(1e-30, 80, 200),
+                [0.0, 0.625, -0.625],
+            ]
+        )
     x = x.astype(dtype)
     logistic, tanh = np.empty_like(x), np.empty_like(x)
     _map(x, logistic, tanh)
     with mpmath.workdps(40):
-        for values, function in ((logistic, lambda v: 1 / (1 + mpmath.exp(-v))), (tanh, mpmath.tanh)):
+        for values, function in (
+            (logistic, lambda v: 1 / (1 + mpmath.exp(-v))),
+            (tanh, mpmath.tanh),
+        ):
             for argument, value in zip(x, values, strict=True):
                 exact = function(mpmath.mpf(float(argument)))
-                assert abs(mpmath.mpf(float(value)) - exact) <= units * np.finfo(dtype).eps * max(abs(exact), np.finfo(dtype).tiny), (
-                    argument
-                )
+                assert abs(mpmath.mpf(float(value)) - exact) <= units * np.finfo(dtype).eps * max(
+                    abs(exact), np.finfo(dtype).tiny
+                ), argument
 
 
 @pytest.mark.parametrize(("dtype", "start"), [(np.float32, 20), (np.float64, 40)])

@@ -1,4 +1,5 @@
-"""Figures made lighter: corners, curves, letters and points stay where they were and look as they did."""
+"""Figures made lighter: corners, curves, letters and points stay where they were and look as they
+did."""
 
 import re
 from xml.etree import ElementTree
@@ -12,7 +13,8 @@ NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)")
 
 
 def corners(path):
-    """Follow a path of moves, lines and curves, absolute or in steps: its corners, those that shape a curve included."""
+    """Follow a path of moves, lines and curves, absolute or in steps: its corners, those that shape
+    a curve included."""
     at, passed = np.zeros(2), []
     for letter, rest in re.findall(r"([MLQClqcz])([^MLQClqcz]*)", path):
         pairs = np.array(NUMBER.findall(rest), float).reshape(-1, 2)
@@ -56,12 +58,17 @@ def bars_and_a_clip(axes):
 @pytest.mark.parametrize("draw", [a_line, points, bars_and_a_clip])
 def test_corners_stay_where_they_were(tmp_path, draw):
     before, after = both(tmp_path, draw)
-    paths = [[element.get("d") for element in ElementTree.fromstring(text).iter() if element.get("d")] for text in (before, after)]
+    paths = [
+        [element.get("d") for element in ElementTree.fromstring(text).iter() if element.get("d")]
+        for text in (before, after)
+    ]
     assert len(after) < 0.65 * len(before)
     assert len(paths[0]) == len(paths[1])
     for old, new in zip(*(map(corners, some) for some in paths), strict=True):
         assert [letter for letter, *_ in new] == [letter for letter, *_ in old]
-        np.testing.assert_allclose([place for _, *place in new], [place for _, *place in old], atol=0.00501)
+        np.testing.assert_allclose(
+            [place for _, *place in new], [place for _, *place in old], atol=0.00501
+        )
 
 
 @pytest.mark.parametrize("draw", [a_line, points, bars_and_a_clip])
@@ -69,17 +76,24 @@ def test_all_that_is_used_keeps_its_place_and_its_look(tmp_path, draw):
     looks = [seen(text) for text in both(tmp_path, draw)]
     assert len(looks[0]) > 20
     assert [look[1:] for look in looks[1]] == [look[1:] for look in looks[0]]
-    np.testing.assert_allclose([look[0] for look in looks[1]], [look[0] for look in looks[0]], atol=0.00501)
+    np.testing.assert_allclose(
+        [look[0] for look in looks[1]], [look[0] for look in looks[0]], atol=0.00501
+    )
 
 
 def style_of(element):
     """What an element says of its look."""
-    written = dict(re.split(r":\s*", one, maxsplit=1) for one in re.split(r";\s*", element.get("style", "")) if one)
+    written = dict(
+        re.split(r":\s*", one, maxsplit=1)
+        for one in re.split(r";\s*", element.get("style", ""))
+        if one
+    )
     return written | {key: element.get(key) for key in ("clip-path",) if element.get(key)}
 
 
 def seen(text):
-    """List what a picture uses: where, how often a corner its shape has, in which style, and within which moves of its groups."""
+    """List what a picture uses: where, how often a corner its shape has, in which style, and within
+    which moves of its groups."""
     root = ElementTree.fromstring(text)
     shapes = {element.get("id"): element for element in root.iter() if element.get("id")}
     found = []
@@ -87,14 +101,20 @@ def seen(text):
     def walk(element, style, moves):
         style, move = style | style_of(element), element.get("transform")
         if element.tag.endswith("use"):
-            shape = shapes[next(value for key, value in element.attrib.items() if key.endswith("href"))[1:]]
+            shape = shapes[
+                next(value for key, value in element.attrib.items() if key.endswith("href"))[1:]
+            ]
             place = [float(element.get("x", 0)), float(element.get("y", 0))]
             if move and (shift := re.fullmatch(r"translate\((\S+) (\S+)\)", move)):
                 place, move = [float(number) for number in shift.groups()], None
             if shape.get("d"):
                 style = style | style_of(shape)
                 filled = len(corners(shape.get("d"))) > 2  # two corners enclose nothing
-                style = style if filled else {key: value for key, value in style.items() if key != "fill"}
+                style = (
+                    style
+                    if filled
+                    else {key: value for key, value in style.items() if key != "fill"}
+                )
                 found.append((place, len(corners(shape.get("d"))), style, (*moves, move)))
         for child in element:
             walk(child, style, (*moves, move) if move else moves)

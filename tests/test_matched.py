@@ -1,4 +1,5 @@
-"""The matched statistic examined: every measure against its definition, or a simulation whose answer is known."""
+"""The matched statistic examined: every measure against its definition, or a simulation whose
+answer is known."""
 
 from __future__ import annotations
 
@@ -25,8 +26,14 @@ from tests.networks import CELLS, draw, make
 def noise_terms(sequences, ends=3, lags=2, hidden=4, seed=0):
     """Alignments of pure noise with rates that are correlated with their size, not their sign."""
     generator = torch.Generator().manual_seed(seed)
-    alignments = torch.randn(sequences, ends, lags, hidden, generator=generator, dtype=torch.float64)
-    rates = 0.5 + alignments.abs() + torch.rand(alignments.shape, generator=generator, dtype=torch.float64)
+    alignments = torch.randn(
+        sequences, ends, lags, hidden, generator=generator, dtype=torch.float64
+    )
+    rates = (
+        0.5
+        + alignments.abs()
+        + torch.rand(alignments.shape, generator=generator, dtype=torch.float64)
+    )
     return matched.LagTerms(rates, alignments, (rates * alignments).sum(-1))
 
 
@@ -44,17 +51,23 @@ def test_terms_are_both_sides_of_equation_27(kind):
             for i, lag in enumerate((1, 3)):
                 whole = oracles.transport(network.cell, inputs[b], trace.history[b, 0], t, lag)
                 expected = delta[b, t] @ whole[:4] @ moved[b, t - lag]
-                torch.testing.assert_close(terms.transport[b, e, i], expected, rtol=1e-10, atol=1e-13)
+                torch.testing.assert_close(
+                    terms.transport[b, e, i], expected, rtol=1e-10, atol=1e-13
+                )
                 diagonal = oracles.carried_block(network.cell, whole).diagonal()
                 expected = (delta[b, t] * diagonal * moved[b, t - lag][-4:]).sum()
-                torch.testing.assert_close(terms.statistic()[b, e, i], expected, rtol=1e-10, atol=1e-13)
+                torch.testing.assert_close(
+                    terms.statistic()[b, e, i], expected, rtol=1e-10, atol=1e-13
+                )
 
 
 def test_statistic_and_signs_are_those_of_equation_28():
     terms = noise_terms(20)
     signs = terms.signs
     assert torch.equal(signs, torch.sign(terms.alignments.sum((0, 1))))
-    torch.testing.assert_close(terms.statistic(signs).mean(1), matched_statistic(terms.rates, terms.alignments, signs))
+    torch.testing.assert_close(
+        terms.statistic(signs).mean(1), matched_statistic(terms.rates, terms.alignments, signs)
+    )
     chosen = terms.of(slice(3, 5), [1])
     assert torch.equal(chosen.transport, terms.transport[3:5, :, 1:])
     assert torch.equal(chosen.rates, terms.rates[3:5, :, 1:])
@@ -63,9 +76,15 @@ def test_statistic_and_signs_are_those_of_equation_28():
 def test_agreement_of_a_known_mixture():
     """y = x/2 + noise of variance 1/4: slope 1/2, cosine 1/√2, explained 1 − (1/4 + 1/4)."""
     x, noise = draw(4000, 2, 1), draw(4000, 2, 1, seed=2)
-    terms = matched.LagTerms(torch.ones(4000, 2, 1, 1, dtype=torch.float64), (0.5 * x + 0.5 * noise).unsqueeze(-1), x)
+    terms = matched.LagTerms(
+        torch.ones(4000, 2, 1, 1, dtype=torch.float64), (0.5 * x + 0.5 * noise).unsqueeze(-1), x
+    )
     found = matched.agreement(terms, np.random.default_rng(0))
-    for estimate, expected in ((found.slope, 0.5), (found.cosine, 0.5**0.5), (found.explained, 0.5)):
+    for estimate, expected in (
+        (found.slope, 0.5),
+        (found.cosine, 0.5**0.5),
+        (found.explained, 0.5),
+    ):
         assert estimate.value[0] == pytest.approx(expected, abs=0.03)
         assert estimate.low[0] < expected < estimate.high[0]
         assert estimate.high[0] - estimate.low[0] < 0.06
@@ -86,7 +105,9 @@ def test_factorisation_notices_a_correlation_of_rates_and_alignments():
     """With a = 1 + ε and μ = 2 + ε/2 per neuron, E μa = 2 + 1/2 against E μ E a = 2."""
     noise = draw(5000, 2, 1, 3)
     terms = matched.LagTerms(2 + noise / 2, 1 + noise, noise[..., 0])
-    split = matched.factorisation_ratio(terms, torch.ones(1, 3, dtype=torch.float64), np.random.default_rng(0))
+    split = matched.factorisation_ratio(
+        terms, torch.ones(1, 3, dtype=torch.float64), np.random.default_rng(0)
+    )
     assert split.value[0] == pytest.approx(1.25, abs=0.02)
     assert split.low[0] < 1.25 < split.high[0]
 
@@ -109,17 +130,26 @@ def test_own_signs_make_a_mean_of_noise_as_predicted():
 
 
 def test_one_neuron_of_gaussian_noise_has_the_textbook_bias():
-    terms = matched.LagTerms(torch.ones(50_000, 1, 1, 1, dtype=torch.float64), 3 * draw(50_000, 1, 1, 1), draw(50_000, 1, 1))
-    assert matched.own_sign_bias(terms, 25).item() == pytest.approx(3 * (2 / (25 * np.pi)) ** 0.5, rel=0.02)
+    terms = matched.LagTerms(
+        torch.ones(50_000, 1, 1, 1, dtype=torch.float64),
+        3 * draw(50_000, 1, 1, 1),
+        draw(50_000, 1, 1),
+    )
+    assert matched.own_sign_bias(terms, 25).item() == pytest.approx(
+        3 * (2 / (25 * np.pi)) ** 0.5, rel=0.02
+    )
 
 
 @pytest.mark.parametrize(("persistence", "expected"), [(0.0, 40.0), (0.8, None), (1.0, 1.0)])
 def test_effective_samples_of_an_autoregression(persistence, expected):
-    """x_t = φ x_{t−1} + …: autocorrelation φ^k, and the variance of the mean of T values known in closed form."""
+    """x_t = φ x_{t−1} + …: autocorrelation φ^k, and the variance of the mean of T values known in
+    closed form."""
     length = 40
     steps = [draw(3000, 1, seed=9)]
     for t in range(1, length):
-        steps.append(persistence * steps[-1] + (1 - persistence**2) ** 0.5 * draw(3000, 1, seed=10 + t))
+        steps.append(
+            persistence * steps[-1] + (1 - persistence**2) ** 0.5 * draw(3000, 1, seed=10 + t)
+        )
     series = torch.stack(steps, dim=1)
     if expected is None:
         k = np.arange(1, length)
@@ -141,19 +171,39 @@ def test_bootstrap_covers_and_estimates_print():
     assert words == ["0.5 (0.2 to 0.8)"]
 
 
-@given(log_factors=hnp.arrays(float, 4, elements=st.floats(-20, 20)), seed=st.integers(0, 2**32 - 1))
+@given(
+    log_factors=hnp.arrays(float, 4, elements=st.floats(-20, 20)), seed=st.integers(0, 2**32 - 1)
+)
 def test_a_factor_that_all_rates_at_a_lag_share_cancels(log_factors, seed):
-    """From rates to N(ℓ) by the package's own functions: f once, N(ℓ) stays; by version 2's letter it goes as γ^−α."""
-    generator, lags, factors = torch.Generator().manual_seed(seed), [1, 2, 4, 8], np.exp(log_factors)
-    rates = torch.randn(64, 3, 4, 5, generator=generator, dtype=torch.float64)  # of both signs, and no factor of any kind
-    alignments = 0.3 * rates.sign() + torch.randn(rates.shape, generator=generator, dtype=torch.float64)
-    whole = alignments.sum((1, 2, 3)).expand(1, 4, -1).numpy()  # a gradient that is not weighted by the lag's rates
+    """From rates to N(ℓ) by the package's own functions: f once, N(ℓ) stays; by version 2's letter
+    it goes as γ^−α."""
+    generator, lags, factors = (
+        torch.Generator().manual_seed(seed),
+        [1, 2, 4, 8],
+        np.exp(log_factors),
+    )
+    # of both signs, and no factor of any kind
+    rates = torch.randn(64, 3, 4, 5, generator=generator, dtype=torch.float64)
+    alignments = 0.3 * rates.sign() + torch.randn(
+        rates.shape, generator=generator, dtype=torch.float64
+    )
+    # a gradient that is not weighted by the lag's rates
+    whole = alignments.sum((1, 2, 3)).expand(1, 4, -1).numpy()
 
     def found(rates):
-        statistic = matched_statistic(rates, alignments, torch.ones(4, 5, dtype=torch.float64)).T[None].numpy()
-        variables = {"statistic": (("probe", "lag", "sequence"), statistic), "projection": (("probe", "lag", "sequence"), whole)}
+        statistic = (
+            matched_statistic(rates, alignments, torch.ones(4, 5, dtype=torch.float64))
+            .T[None]
+            .numpy()
+        )
+        variables = {
+            "statistic": (("probe", "lag", "sequence"), statistic),
+            "projection": (("probe", "lag", "sequence"), whole),
+        }
         kept = summary(xr.Dataset(variables, {"lag": lags, "view": ("probe", ["first"])}))
-        return kept.assign(envelope=(("order", "lag"), envelope(rates)[None].numpy())).assign_coords(order=["first"])
+        return kept.assign(
+            envelope=(("order", "lag"), envelope(rates)[None].numpy())
+        ).assign_coords(order=["first"])
 
     plain, scaled = found(rates), found(rates * torch.as_tensor(factors)[:, None])
     close = functools.partial(xr.testing.assert_allclose, check_dim_order=False)
@@ -164,15 +214,24 @@ def test_a_factor_that_all_rates_at_a_lag_share_cancels(log_factors, seed):
     close(after.scale, gamma * before.scale, rtol=1e-12)
     close(after.alpha, before.alpha, rtol=1e-12)
     ways = [({"rate": rate}, 0.0) for rate in RATES]  # and the power of 1/γ
-    for how, power in (*ways, (LETTER, before.alpha), ({"noise": "whole", "rate": "variance"}, 2.0)):
-        before_n, after_n = (required(one, rule="plug-in", error=0.1, **how) for one in (plain, scaled))
+    for how, power in (
+        *ways,
+        (LETTER, before.alpha),
+        ({"noise": "whole", "rate": "variance"}, 2.0),
+    ):
+        before_n, after_n = (
+            required(one, rule="plug-in", error=0.1, **how) for one in (plain, scaled)
+        )
         close(after_n, before_n * gamma**-power, rtol=1e-9)
 
 
 def fluctuating(steps, widen=0.0, sequences=20_000, hidden=4):
-    """Rates are products of one gate for all neurons, which fluctuates; alignments Gaussian, wider with the lag or not."""
+    """Rates are products of one gate for all neurons, which fluctuates; alignments Gaussian, wider
+    with the lag or not."""
     rng = np.random.default_rng(5)
-    gates = np.exp(rng.normal(-0.3, 0.3, (sequences, max(steps)))).cumprod(1)[:, np.array(steps) - 1]
+    gates = np.exp(rng.normal(-0.3, 0.3, (sequences, max(steps)))).cumprod(1)[
+        :, np.array(steps) - 1
+    ]
     rates = torch.as_tensor(gates)[:, None, :, None].expand(-1, 1, -1, hidden)
     width = torch.as_tensor(gates.mean(0) ** -widen)[:, None]
     alignments = width * torch.as_tensor(rng.standard_normal((sequences, 1, len(steps), hidden)))
@@ -188,10 +247,14 @@ def quartiles(terms):
 
 
 def test_a_scale_of_quantiles_goes_to_zero_with_the_envelope():
-    """P(|T| > 8 f K) ≤ 1/8 + P(max|a| > K) by Markov, rates fluctuating and alignments without a bound; with K the 7/8 quantile, 1/4."""
+    """P(|T| > 8 f K) ≤ 1/8 + P(max|a| > K) by Markov, rates fluctuating and alignments without a
+    bound; with K the 7/8 quantile, 1/4."""
     terms = fluctuating(STEPS)
     statistic, scale = quartiles(terms)
-    f, largest = terms.rates.abs().sum(-1).mean((0, 1)).numpy(), terms.alignments.abs().amax(-1)[:, 0].numpy()
+    f, largest = (
+        terms.rates.abs().sum(-1).mean((0, 1)).numpy(),
+        terms.alignments.abs().amax(-1)[:, 0].numpy(),
+    )
     assert (np.abs(statistic) <= terms.rates.sum(-1)[:, 0].numpy() * largest).all()
     reach = 8 * f * np.quantile(largest, 7 / 8, axis=0)
     assert ((np.abs(statistic) > reach).mean(0) <= 1 / 4).all()
@@ -201,15 +264,20 @@ def test_a_scale_of_quantiles_goes_to_zero_with_the_envelope():
 
 
 def test_alignments_that_widen_as_the_envelope_falls_keep_the_scale_up():
-    """What the corollary assumes is needed: |a| as 1/f keeps quantiles of |T| of order one where f falls by the same factor as before."""
+    """What the corollary assumes is needed: |a| as 1/f keeps quantiles of |T| of order one where f
+    falls by the same factor as before."""
     shorter = [1, 2, 4, 8]  # beyond, the gate's median falls below its mean
-    (_, kept), (_, lost) = quartiles(fluctuating(shorter, widen=1.0)), quartiles(fluctuating(shorter))
+    (_, kept), (_, lost) = (
+        quartiles(fluctuating(shorter, widen=1.0)),
+        quartiles(fluctuating(shorter)),
+    )
     assert kept[-1] > 0.5 * kept[0]
     assert lost[-1] < 0.3 * lost[0]
 
 
 def test_the_mean_of_the_rates_is_no_bound_sequence_by_sequence():
-    """One neuron, |a| = 1: |T| is the gate, a lognormal above its mean exp(s²/2) with the chance Φ(−s/2), here s = 0.3."""
+    """One neuron, |a| = 1: |T| is the gate, a lognormal above its mean exp(s²/2) with the chance
+    Φ(−s/2), here s = 0.3."""
     terms = fluctuating([1], hidden=1)
     terms = terms._replace(alignments=terms.alignments.sign())
     beyond = (terms.statistic(terms.signs).abs() > terms.rates.mean()).double().mean().item()

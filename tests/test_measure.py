@@ -14,7 +14,13 @@ from lwcore import measure as measuring
 from lwcore import stable
 from lwcore.config import Config, DiagnosticSettings, Sweep
 from lwcore.detection import sample_complexity
-from lwcore.gradient import alignment, immediate_sensitivity, lag_gradients, matched_statistic, random_direction
+from lwcore.gradient import (
+    alignment,
+    immediate_sensitivity,
+    lag_gradients,
+    matched_statistic,
+    random_direction,
+)
 from lwcore.inference import (
     LETTER,
     NOISES,
@@ -37,7 +43,9 @@ from lwcore.window import time_scales
 from tests.networks import make
 
 LAGS = [1, 2, 4, 8, 16]
-SETTINGS = DiagnosticSettings(sequences=400, lags=LAGS, ends=3, directions=2, budgets=[10, 100, 1000])
+SETTINGS = DiagnosticSettings(
+    sequences=400, lags=LAGS, ends=3, directions=2, budgets=[10, 100, 1000]
+)
 RUN = Config.named("quick").but(diagnostics=SETTINGS.model_dump())
 
 
@@ -52,9 +60,11 @@ def holm_by_the_book(p, level):
 
 
 def planted(alpha, shifts, count, rng):
-    """Observations of a known law: SαS noise of scale 1/2 around a known shift at each lag, and 10 times that in the whole gradient.
+    """Observations of a known law: SαS noise of scale 1/2 around a known shift at each lag, and 10
+    times that in the whole gradient.
 
-    Four probes, two that see the paper's statistic at zeroth order, with f = 32, 16, 8, 4, 2, and two that have no envelope.
+    Four probes, two that see the paper's statistic at zeroth order, with f = 32, 16, 8, 4, 2, and
+    two that have no envelope.
     """
     law = SymmetricStable(alpha, 0.5)
     noise = law.sample((2, 4, len(LAGS), count), rng)
@@ -78,7 +88,11 @@ def planted(alpha, shifts, count, rng):
 
 def kept(observed):
     """What is kept of one number a sequence, as a run keeps it."""
-    return summary(observed).assign(envelope=observed.envelope).assign_attrs(configuration=RUN.model_dump_json())
+    return (
+        summary(observed)
+        .assign(envelope=observed.envelope)
+        .assign_attrs(configuration=RUN.model_dump_json())
+    )
 
 
 def decided(statistics, level):
@@ -104,27 +118,42 @@ def test_each_network_is_tested_with_its_own_number_of_sequences():
     np.testing.assert_array_equal(significant(mean, error, [5, 500], 0.05)[:, 0, 0], [False, True])
     one = kept(planted(1.8, [0.05] * 5, 400, np.random.default_rng(1)))
     networks = xr.concat([one, one.assign(n_measured=3)], "network")
-    assert detected(networks, 0.05).sel(source="error").any(("probe", "lag")).values.tolist() == [True, False]
+    assert detected(networks, 0.05).sel(source="error").any(("probe", "lag")).values.tolist() == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("factor", [1e-300, 1e-162, 1e200])
 def test_significance_does_not_depend_on_the_unit(factor):
-    statistics = np.random.default_rng(0).standard_normal((200, 1, 3, 50)) + np.array([[[0.0], [0.3], [0.6]]])
+    statistics = np.random.default_rng(0).standard_normal((200, 1, 3, 50)) + np.array(
+        [[[0.0], [0.3], [0.6]]]
+    )
     np.testing.assert_array_equal(decided(factor * statistics, 0.05), decided(statistics, 0.05))
 
 
 @pytest.mark.parametrize("alpha", [1.2, 1.6, 2.0])
 def test_false_detections_stay_below_the_level(alpha):
-    """Family-wise error over 20 tests at 10 %, 1500 draws: at most the level plus four standard errors, for any tail."""
+    """Family-wise error over 20 tests at 10 %, 1500 draws: at most the level plus four standard
+    errors, for any tail."""
     draws = SymmetricStable(alpha).sample((1500, 2, 10, 60), np.random.default_rng(1))
     false = decided(draws, 0.1).any((1, 2)).mean()
     assert false <= 0.1 + 4 * np.sqrt(0.1 * 0.9 / 1500)
 
 
 def test_a_family_is_the_probes_and_lags_of_a_view():
-    """p = 0.02 is below 0.05 over the two lags of its view, and above 0.05 over the four of both."""
-    p = xr.DataArray([[0.02, 0.9], [0.9, 0.9]], {"view": ("probe", ["zeroth", "gradient"])}, ["probe", "lag"])
-    result = xr.Dataset({"signal": p.copy(data=stats.norm.isf(p)), "signal_error": xr.ones_like(p), "n_measured": 10**6})
+    """p = 0.02 is below 0.05 over the two lags of its view, and above 0.05 over the four of
+    both."""
+    p = xr.DataArray(
+        [[0.02, 0.9], [0.9, 0.9]], {"view": ("probe", ["zeroth", "gradient"])}, ["probe", "lag"]
+    )
+    result = xr.Dataset(
+        {
+            "signal": p.copy(data=stats.norm.isf(p)),
+            "signal_error": xr.ones_like(p),
+            "n_measured": 10**6,
+        }
+    )
     assert detected(result, 0.05).values.tolist() == [[True, False], [False, False]]
     assert not significant(result.signal, result.signal_error, 10**6, 0.05).any()
 
@@ -138,7 +167,9 @@ def test_planted_signal_gives_the_known_sample_complexity():
             expected = sample_complexity(1.0, shifts, scale, 1.8, 0.1, rate)
             needed = required(result, rate=rate, noise=noise).sel(source="error").mean("probe")
             np.testing.assert_allclose(needed, expected, rtol=0.5)
-    assert 2.0 < float(result.exponent.sel(source="error").median()) < 2.6, "means of an α = 1.8 law concentrate with p = 2.25"
+    assert 2.0 < float(result.exponent.sel(source="error").median()) < 2.6, (
+        "means of an α = 1.8 law concentrate with p = 2.25"
+    )
 
 
 def test_gaussian_noise_has_the_textbook_sample_complexity():
@@ -157,40 +188,64 @@ def test_what_is_kept_is_what_numpy_says_of_the_numbers():
     np.testing.assert_allclose(result.signal, x.mean(-1))
     np.testing.assert_allclose(result.signal_error, x.std(-1, ddof=1) / 20)
     np.testing.assert_allclose(result.deviation.sel(noise="own"), x.std(-1, ddof=1))
-    np.testing.assert_allclose(result.deviation.sel(noise="whole"), observed.projection.values.std(-1, ddof=1))
+    np.testing.assert_allclose(
+        result.deviation.sel(noise="whole"), observed.projection.values.std(-1, ddof=1)
+    )
     fitted = stable.fit(x[0, :2].reshape(-1, 400).T)
-    np.testing.assert_allclose(result.scale.sel(noise="own", source="error").values[:2].ravel(), fitted.scale)
+    np.testing.assert_allclose(
+        result.scale.sel(noise="own", source="error").values[:2].ravel(), fitted.scale
+    )
     assert float(result.alpha.sel(noise="own", source="error")[1]) == np.median(fitted.alpha)
     blocks = x.reshape(*x.shape[:-1], -1, 16).mean(-1)
-    ratio = np.subtract(*np.quantile(blocks, [0.75, 0.25], -1)) / np.subtract(*np.quantile(x, [0.75, 0.25], -1))
+    ratio = np.subtract(*np.quantile(blocks, [0.75, 0.25], -1)) / np.subtract(
+        *np.quantile(x, [0.75, 0.25], -1)
+    )
     np.testing.assert_allclose(result.exponent.sel(noise="own"), -np.log(16) / np.log(ratio))
 
 
 def test_letter_of_v2_counts_the_envelope_twice():
     result = kept(planted(1.8, [0.6, 0.5, 0.4, 0.3, 0.25], 2000, np.random.default_rng(2)))
-    once, letter = (required(result, rule="plug-in", **how).sel(source="error") for how in ({"rate": "paper_v2"}, LETTER))
+    once, letter = (
+        required(result, rule="plug-in", **how).sel(source="error")
+        for how in ({"rate": "paper_v2"}, LETTER)
+    )
     alpha = float(result.alpha.sel(source="error", noise="own").isel(probe=0))
-    np.testing.assert_allclose((once / letter).isel(probe=0), np.array([32.0, 16, 8, 4, 2]) ** alpha, rtol=1e-9)
+    np.testing.assert_allclose(
+        (once / letter).isel(probe=0), np.array([32.0, 16, 8, 4, 2]) ** alpha, rtol=1e-9
+    )
     assert (letter.isel(probe=[2, 3]) == np.inf).all(), "a view without an envelope"
 
 
 def test_windows_are_read_off_the_required_numbers():
-    result = kept(planted(1.8, [0.6, 0.5, 0.4, 0.3, 0.25], 20000, np.random.default_rng(2))).sel(source="error").isel(probe=[0])
+    result = (
+        kept(planted(1.8, [0.6, 0.5, 0.4, 0.3, 0.25], 20000, np.random.default_rng(2)))
+        .sel(source="error")
+        .isel(probe=[0])
+    )
     needed = required(result, noise="whole").squeeze("probe").values
     for budget in SETTINGS.budgets:
         seen = [lag for lag, n in zip(LAGS, needed, strict=True) if n <= budget]
         unseen = [lag for lag, n in zip(LAGS, needed, strict=True) if n > budget]
         expected = {"supremum": max(seen, default=0)}
-        expected["first_passage"] = max([lag for lag in seen if lag < min(unseen, default=99)], default=0)
+        expected["first_passage"] = max(
+            [lag for lag in seen if lag < min(unseen, default=99)], default=0
+        )
         for definition, steps in expected.items():
             found = windows(result, noise="whole", definition=definition)
-            assert found.sel(budget=budget) == steps == windows(result, budget, noise="whole", definition=definition)
+            assert (
+                found.sel(budget=budget)
+                == steps
+                == windows(result, budget, noise="whole", definition=definition)
+            )
 
 
 def test_settings_of_the_decision_are_used():
     result = kept(planted(1.8, [0.3, 0.2, 0.1, 0.05, 0.02], 400, np.random.default_rng(2)))
     at = {"source": "error", "lag": 1}
-    assert (required(result, rule="plug-in", error=0.01).sel(at) > required(result, rule="plug-in").sel(at)).all()
+    assert (
+        required(result, rule="plug-in", error=0.01).sel(at)
+        > required(result, rule="plug-in").sel(at)
+    ).all()
     xr.testing.assert_equal(required(result, error=0.1, level=0.01), required(result))
     strict = required(result, level=1e-9)
     assert np.isinf(strict).sum() > np.isinf(required(result)).sum()
@@ -201,10 +256,16 @@ def test_settings_of_the_decision_are_used():
 def test_rescaled_statistic_changes_nothing_but_its_unit(factor):
     observed = planted(1.7, [0.3, 0.2, 0.1, 0.0, -0.1], 500, np.random.default_rng(3))
     plain = kept(observed)
-    scaled = kept(observed.assign(statistic=factor * observed.statistic, projection=factor * observed.projection))
+    scaled = kept(
+        observed.assign(
+            statistic=factor * observed.statistic, projection=factor * observed.projection
+        )
+    )
     for rate in RATES:  # v2 to the letter multiplies a number with a unit by f, which keeps its own
         xr.testing.assert_equal(windows(scaled, rate=rate), windows(plain, rate=rate))
-        xr.testing.assert_allclose(required(scaled, rate=rate), required(plain, rate=rate), rtol=1e-9)
+        xr.testing.assert_allclose(
+            required(scaled, rate=rate), required(plain, rate=rate), rtol=1e-9
+        )
     xr.testing.assert_equal(detected(scaled), detected(plain))
     xr.testing.assert_allclose(scaled.signal, factor * plain.signal, rtol=1e-9, atol=0)
     xr.testing.assert_allclose(scaled.signal_error, factor * plain.signal_error, rtol=1e-9, atol=0)
@@ -221,24 +282,38 @@ def test_lag_that_carries_nothing_is_not_detected():
 
 
 def test_network_that_carries_nothing_at_all_has_no_window():
-    """Saturated gates, say, or a readout of zeros: every number is 0, no law can be fitted, and nothing is detected."""
+    """Saturated gates, say, or a readout of zeros: every number is 0, no law can be fitted, and
+    nothing is detected."""
     observed = planted(1.7, [0.5, 0.4, 0.3, 0.2, 0.1], 300, np.random.default_rng(3))
-    result = kept(observed.assign(statistic=0 * observed.statistic, projection=0 * observed.projection))
-    assert all((windows(result, rule=rule, noise=noise) == 0).all() for rule in RULES for noise in NOISES)
+    result = kept(
+        observed.assign(statistic=0 * observed.statistic, projection=0 * observed.projection)
+    )
+    assert all(
+        (windows(result, rule=rule, noise=noise) == 0).all() for rule in RULES for noise in NOISES
+    )
 
 
 def test_order_of_sequences_changes_nothing():
     observed = planted(1.7, [0.3, 0.2, 0.1, 0.0, -0.1], 500, np.random.default_rng(3))
     shuffled = kept(observed.isel(sequence=np.random.default_rng(4).permutation(500)))
-    xr.testing.assert_allclose(shuffled.drop_vars("exponent"), kept(observed).drop_vars("exponent"), rtol=1e-9)  # blocks are cut in order
+    # blocks are cut in order
+    xr.testing.assert_allclose(
+        shuffled.drop_vars("exponent"), kept(observed).drop_vars("exponent"), rtol=1e-9
+    )
 
 
 @pytest.mark.slow
 def test_window_of_pure_noise_is_empty_when_tested():
-    """100 nulls of 400 sequences at the 1 % level: a window in 1 % plus four standard errors; the plug-in rule finds one in most."""
+    """100 nulls of 400 sequences at the 1 % level: a window in 1 % plus four standard errors; the
+    plug-in rule finds one in most."""
     rng = np.random.default_rng(5)
-    nulls = xr.concat([kept(planted(1.6, [0.0] * 5, 400, rng)) for _ in range(25)], "draw", data_vars="all")
-    share = {rule: (windows(nulls, 1000, rule=rule) > 0).groupby("view").any("probe").mean() for rule in RULES}
+    nulls = xr.concat(
+        [kept(planted(1.6, [0.0] * 5, 400, rng)) for _ in range(25)], "draw", data_vars="all"
+    )
+    share = {
+        rule: (windows(nulls, 1000, rule=rule) > 0).groupby("view").any("probe").mean()
+        for rule in RULES
+    }
     assert share["tested"] <= 0.01 + 4 * np.sqrt(0.01 * 0.99 / 100)
     assert share["plug-in"] > 0.5
 
@@ -271,7 +346,9 @@ def small_network(kind="DiagGate"):
     """A network, sequences and settings small enough to measure at once."""
     network = Network(make(kind, hidden_size=5), torch.Generator().manual_seed(1))
     task = DelayedRegression(20, [1, 3], [0.7, 0.5], 0.3, [1.0, 0.0, 0.0])
-    settings = DiagnosticSettings(sequences=450, lags=[1, 3, 4], ends=3, directions=2, budgets=[100])
+    settings = DiagnosticSettings(
+        sequences=450, lags=[1, 3, 4], ends=3, directions=2, budgets=[100]
+    )
     return network, sample(task, 450, np.random.default_rng(0)), settings
 
 
@@ -290,15 +367,24 @@ def test_observed_rates_are_those_of_the_second_half():
     observed = observe(network, sequences, settings, seed=1)
     trace = network.double().cell.trace(sequences.inputs[225:].double())
     for order in settings.orders:
-        rates = effective_rates(trace, settings.lags, order, [9, 14, 19])  # three of the end points 4..19, evenly spaced
-        np.testing.assert_allclose(observed.rate.sel(order=order), rates.abs().mean((0, 1)), rtol=1e-10)
-        np.testing.assert_allclose(observed.negative.sel(order=order), (rates < 0).double().mean((0, 1, 3)), rtol=1e-10)
+        # three of the end points 4..19, evenly spaced
+        rates = effective_rates(trace, settings.lags, order, [9, 14, 19])
+        np.testing.assert_allclose(
+            observed.rate.sel(order=order), rates.abs().mean((0, 1)), rtol=1e-10
+        )
+        np.testing.assert_allclose(
+            observed.negative.sel(order=order), (rates < 0).double().mean((0, 1, 3)), rtol=1e-10
+        )
         np.testing.assert_allclose(observed.envelope.sel(order=order), envelope(rates), rtol=1e-10)
-        np.testing.assert_allclose(observed.time_scale.sel(order=order), time_scales(settings.lags, rates.abs().mean((0, 1)).numpy()))
+        np.testing.assert_allclose(
+            observed.time_scale.sel(order=order),
+            time_scales(settings.lags, rates.abs().mean((0, 1)).numpy()),
+        )
 
 
 def test_whole_view_is_the_gradient_taken_apart_by_lag():
-    """Along a random direction the lag's part and the whole gradient, per sequence, against autograd and `lag_gradients`."""
+    """Along a random direction the lag's part and the whole gradient, per sequence, against
+    autograd and `lag_gradients`."""
     network, sequences, settings = small_network()
     observed = observe(network, sequences, settings, seed=1)
     network = network.double()
@@ -309,16 +395,27 @@ def test_whole_view_is_the_gradient_taken_apart_by_lag():
     for n in (0, 100, 224):
         for source, error in (("error", None), ("target", -targets[n : n + 1])):
             states = network.cell(inputs[n : n + 1])
-            residual = (network.readout(states) - targets[n : n + 1]) if error is None else error + 0 * states.sum()
+            residual = (
+                (network.readout(states) - targets[n : n + 1])
+                if error is None
+                else error + 0 * states.sum()
+            )
             delta = network.loss_gradients(residual.detach())
             delta[:, :4] = 0  # end points 4..19 leave room for the longest lag
-            pulled = torch.autograd.grad((states * delta / 16).sum(), list(network.cell.parameters()))
+            pulled = torch.autograd.grad(
+                (states * delta / 16).sum(), list(network.cell.parameters())
+            )
             along = sum((g * direction[k]).sum() for g, k in zip(pulled, names, strict=True))
-            np.testing.assert_allclose(whole.projection.sel(source=source).isel(lag=0, sequence=n), along.item(), rtol=1e-9)
+            np.testing.assert_allclose(
+                whole.projection.sel(source=source).isel(lag=0, sequence=n), along.item(), rtol=1e-9
+            )
             parts = lag_gradients(network.cell.trace(inputs[n : n + 1]), delta / 16, settings.lags)
-            expected = np.array([sum((parts[k][i] * direction[k]).sum() for k in names).item() for i in range(3)])
+            expected = np.array(
+                [sum((parts[k][i] * direction[k]).sum() for k in names).item() for i in range(3)]
+            )
             ours = whole.statistic.sel(source=source).isel(sequence=n).values
-            np.testing.assert_allclose(np.abs(ours), np.abs(expected), rtol=1e-9)  # the sign is that of the other half's mean
+            # the sign is that of the other half's mean
+            np.testing.assert_allclose(np.abs(ours), np.abs(expected), rtol=1e-9)
 
 
 def test_paper_views_are_the_matched_statistic():
@@ -330,19 +427,26 @@ def test_paper_views_are_the_matched_statistic():
 
     def aligned(part):
         trace = network.cell.trace(sequences.inputs[part].double())
-        delta = network.loss_gradients(network.residual(trace.outputs, sequences.targets[part].double()))
+        delta = network.loss_gradients(
+            network.residual(trace.outputs, sequences.targets[part].double())
+        )
         return trace, alignment(delta, immediate_sensitivity(trace, w), settings.lags, ends)
 
     signs = aligned(slice(0, 225))[1].mean((0, 1)).sign()
     trace, second = aligned(slice(225, 450))
     for view in ("zeroth", "first"):
-        expected = matched_statistic(effective_rates(trace, settings.lags, view, ends), second, signs)
+        expected = matched_statistic(
+            effective_rates(trace, settings.lags, view, ends), second, signs
+        )
         probe = int(np.flatnonzero(observed.view == view)[0])
-        np.testing.assert_allclose(observed.statistic.sel(source="error").isel(probe=probe), expected.t(), rtol=1e-9)
+        np.testing.assert_allclose(
+            observed.statistic.sel(source="error").isel(probe=probe), expected.t(), rtol=1e-9
+        )
 
 
 def test_null_control_is_noise_of_the_errors_size_and_has_no_mean():
-    """Signs taken from the very sequences they are applied to would give T a positive mean out of noise."""
+    """Signs taken from the very sequences they are applied to would give T a positive mean out of
+    noise."""
     network, sequences, settings = small_network()
     z = []
     for seed in range(12):
@@ -350,22 +454,29 @@ def test_null_control_is_noise_of_the_errors_size_and_has_no_mean():
         null = observed.statistic.sel(source="noise")
         z.append((null.mean("sequence") / null.std("sequence", ddof=1) * np.sqrt(225)).values)
     z = np.array(z)
-    by_probe = z.mean((0, 2))  # 12 draws × 3 lags: at the most three standard errors of a mean of 12 independent ones
+    # 12 draws × 3 lags: at the most three standard errors of a mean of 12 independent ones
+    by_probe = z.mean((0, 2))
     assert (np.abs(by_probe) < 3 / np.sqrt(12)).all(), by_probe
-    ratio = observed.projection.sel(source="noise").std() / observed.projection.sel(source="error").std()
+    ratio = (
+        observed.projection.sel(source="noise").std()
+        / observed.projection.sel(source="error").std()
+    )
     assert 0.3 < float(ratio) < 3
 
 
 def test_batch_size_changes_nothing_but_rounding(monkeypatch):
     network, sequences, settings = small_network()
     draws = torch.randn(450, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    directions = [random_direction(network.double().cell, torch.Generator().manual_seed(i)) for i in range(2)]
+    directions = [
+        random_direction(network.double().cell, torch.Generator().manual_seed(i)) for i in range(2)
+    ]
     results = []
     for batch in (64, 7):
         handed_out = 0
 
         def same_noise(shape, **_):
-            """Hand the null control's noise out sequence by sequence, so that it does not depend on how they are batched."""
+            """Hand the null control's noise out sequence by sequence, so that it does not depend on
+            how they are batched."""
             nonlocal handed_out
             handed_out += shape[0]
             return draws[handed_out - shape[0] : handed_out]
@@ -380,7 +491,8 @@ def test_batch_size_changes_nothing_but_rounding(monkeypatch):
 
 
 def test_printed_signs_give_a_negative_mean_where_rates_are_negative():
-    """A strongly negative coupling makes first-order rates negative, the counterexample to Lemma 5.1, and with them the mean of T."""
+    """A strongly negative coupling makes first-order rates negative, the counterexample to Lemma
+    5.1, and with them the mean of T."""
     network, sequences, settings = small_network("ConstGate")
     with torch.no_grad():
         network.cell.weight_hh.copy_(-2.0 * torch.eye(5))

@@ -17,7 +17,11 @@ def measured(weights, tau):
     rate[:, -1] = 0
     scales = np.where(np.arange(len(tau)) < len(tau) - 1, tau, np.nan)
     one = xr.Dataset(
-        {"rate": (("lag", "unit"), rate), "time_scale": ("unit", scales), "envelope": ("lag", rate.sum(1))},
+        {
+            "rate": (("lag", "unit"), rate),
+            "time_scale": ("unit", scales),
+            "envelope": ("lag", rate.sum(1)),
+        },
         coords={"lag": LAGS},
     )
     one = one.expand_dims(model=["LSTM"], seed=[1, 2], order=["zeroth", "exact"])
@@ -28,15 +32,27 @@ def measured(weights, tau):
 def test_mixtures_rebuild_what_is_a_mixture():
     weights, tau = np.array([1.0, 3.0, 0.5, 2.0]), np.array([1.0, 5.0, 40.0, 7.0])
     results = measured(weights, tau)
-    np.testing.assert_allclose(mixtures.mixtures(results, "exact", own_weights=True), results.envelope.sel(order="exact"), rtol=1e-12)
+    np.testing.assert_allclose(
+        mixtures.mixtures(results, "exact", own_weights=True),
+        results.envelope.sel(order="exact"),
+        rtol=1e-12,
+    )
     alike = mixtures.mixtures(results, "exact").isel(model=0, seed=0)
     np.testing.assert_allclose(alike, np.exp(-np.array(LAGS)[:, None] / tau[:3]).sum(1), rtol=1e-12)
-    error = mixtures.relative_error(alike, results.envelope.sel(order="exact").isel(model=0, seed=0))
+    error = mixtures.relative_error(
+        alike, results.envelope.sel(order="exact").isel(model=0, seed=0)
+    )
     assert float(error[0]) == 0
     whole = results.envelope.isel(model=0, seed=0, order=0)
-    assert float(error[-1]) == pytest.approx(float(alike[-1] / alike[0] / (whole[-1] / whole[0]) - 1))
+    assert float(error[-1]) == pytest.approx(
+        float(alike[-1] / alike[0] / (whole[-1] / whole[0]) - 1)
+    )
     table = mixtures.reconstruction(results)
-    assert table.index.tolist() == [("LSTM", "zeroth", "zeroth"), ("LSTM", "exact", "exact"), ("LSTM", "zeroth", "exact")]
+    assert table.index.tolist() == [
+        ("LSTM", "zeroth", "zeroth"),
+        ("LSTM", "exact", "exact"),
+        ("LSTM", "zeroth", "exact"),
+    ]
     assert (table["right to, own weights"] == "64 (64 to 64)").all()
     assert (table["at the end, own weights"] == "1.00 (1.00 to 1.00)").all()
 
@@ -88,7 +104,9 @@ def test_power_ranges_read_both_curves():
     results["envelope"] = (0 * results.envelope) + xr.DataArray(lag**-1.2, dims="lag")
     table = mixtures.power_ranges(results)
     at, _ = mixtures.local_slopes(lag, lag**-1.2)
-    assert table.loc[("LSTM", "zeroth"), "envelope: factor of lags"].startswith(f"{at[-1] / at[0]:.1f} ")
+    assert table.loc[("LSTM", "zeroth"), "envelope: factor of lags"].startswith(
+        f"{at[-1] / at[0]:.1f} "
+    )
     assert table.loc[("LSTM", "exact"), "envelope: β"] == "1.20 (1.20 to 1.20)"
     assert float(table.loc[("LSTM", "exact"), "mixture: factor of lags"].split()[0]) <= 1.5
 
@@ -96,23 +114,30 @@ def test_power_ranges_read_both_curves():
 def test_closer_to_power_against_least_squares_by_hand():
     lag = np.array(LAGS, float)
     rng = np.random.default_rng(3)
-    curves = np.exp(-np.outer(rng.uniform(0.5, 2, 60), np.log(lag)) * rng.integers(0, 2, (60, 1)) - lag / 30)
+    curves = np.exp(
+        -np.outer(rng.uniform(0.5, 2, 60), np.log(lag)) * rng.integers(0, 2, (60, 1)) - lag / 30
+    )
     curves *= np.exp(0.3 * rng.standard_normal(curves.shape))
     curves[7, 3:6] = 0.0  # left out
     curves[8] = 0.0
-    found = mixtures.closer_to_power(xr.DataArray(curves, dims=("unit", "lag"), coords={"lag": LAGS}))
+    found = mixtures.closer_to_power(
+        xr.DataArray(curves, dims=("unit", "lag"), coords={"lag": LAGS})
+    )
     for f, closer in zip(curves, found.values, strict=True):
         kept = f > 0
         if not kept.any():
             assert np.isnan(closer)
             continue
-        errors = [np.polyfit(x[kept], np.log(f[kept]), 1, full=True)[1][0] for x in (np.log(lag), lag)]
+        errors = [
+            np.polyfit(x[kept], np.log(f[kept]), 1, full=True)[1][0] for x in (np.log(lag), lag)
+        ]
         assert closer == (errors[0] < errors[1])
     assert 5 < found.sum() < 55, "both answers occur"
 
 
 def test_shapes_tell_spread_from_neurons():
-    """A mixture of many exponentials is closer to a power, and none of its neurons is; powers have no such mixture."""
+    """A mixture of many exponentials is closer to a power, and none of its neurons is; powers have
+    no such mixture."""
     broad = measured(np.ones(40), np.geomspace(0.3, 300, 40))
     table = mixtures.shapes(broad)
     assert table.loc[("LSTM", "exact")].tolist() == ["0 of 2", "2 of 2", "2 of 2", "0 (0 to 0)"]
@@ -122,12 +147,22 @@ def test_shapes_tell_spread_from_neurons():
     powers["envelope"] = powers.rate.sum("unit")
     powers["time_scale"] = 0 * powers.time_scale + 20.0
     table = mixtures.shapes(powers)
-    assert table.loc[("LSTM", "zeroth")].tolist() == ["0 of 2", "2 of 2", "0 of 2", "100 (100 to 100)"]
+    assert table.loc[("LSTM", "zeroth")].tolist() == [
+        "0 of 2",
+        "2 of 2",
+        "0 of 2",
+        "100 (100 to 100)",
+    ]
 
 
 def test_bumps_are_what_sticks_out_of_a_power():
     lag = xr.DataArray(np.array(LAGS, float), dims="lag", coords={"lag": LAGS})
     results = measured(np.ones(3), np.full(3, 6.0))
-    results["envelope"] = 0 * results.envelope + 3 * lag**-0.7 * xr.where(lag == 8, 1.5, 1) * xr.where(lag == 64, 9, 1)
+    results["envelope"] = 0 * results.envelope + 3 * lag**-0.7 * xr.where(
+        lag == 8, 1.5, 1
+    ) * xr.where(lag == 64, 9, 1)
     table = mixtures.bumps(results.assign_coords(task_lag=[8, 24, 64]))
-    assert table.loc["LSTM"].to_dict() == {"lag 8": "1.50 (1.50 to 1.50)", "lag 24": "1.00 (1.00 to 1.00)"}
+    assert table.loc["LSTM"].to_dict() == {
+        "lag 8": "1.50 (1.50 to 1.50)",
+        "lag 24": "1.00 (1.00 to 1.00)",
+    }

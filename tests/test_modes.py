@@ -1,4 +1,5 @@
-"""The dip against its definition, solved as linear programmes, and the test's level and power against simulation."""
+"""The dip against its definition, solved as linear programmes, and the test's level and power
+against simulation."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ def dip(sample):
 
 
 def nearest_unimodal(sample):
-    """The dip as an optimisation: for each value as the mode, the nearest function that is convex before it and concave after."""
+    """The dip as an optimisation: for each value as the mode, the nearest function that is convex
+    before it and concave after."""
     place, counts = np.unique(sample, return_counts=True)
     n, reached = len(place), np.append(0, counts.cumsum() / len(sample))
     best = 1.0
     for mode in range(n):
-        # Unknowns: the function at 0..mode (at the mode, its limit from the left), at mode..n−1, and the distance.
+        # Unknowns: the function at 0..mode (at the mode, its limit from the left), at mode..n−1,
+        # and the distance.
         left, right = np.arange(mode + 1), mode + 1 + np.arange(n - mode)
         unknowns = n + 2
         rows, limits = [], []
@@ -48,24 +51,35 @@ def nearest_unimodal(sample):
                 need({before: 1, after: -1}, 0)
             for j in range(1, len(branch) - 1):
                 first, second = np.diff(place[offset + j - 1 : offset + j + 2])
-                bend = {branch[j - 1]: -1 / first, branch[j]: 1 / first + 1 / second, branch[j + 1]: -1 / second}
+                bend = {
+                    branch[j - 1]: -1 / first,
+                    branch[j]: 1 / first + 1 / second,
+                    branch[j + 1]: -1 / second,
+                }
                 need({index: sign * value for index, value in bend.items()}, 0)
         cost = np.zeros(unknowns)
         cost[-1] = 1
-        best = min(best, optimize.linprog(cost, A_ub=np.array(rows), b_ub=limits, bounds=(0, 1)).fun)
+        best = min(
+            best, optimize.linprog(cost, A_ub=np.array(rows), b_ub=limits, bounds=(0, 1)).fun
+        )
     return best
 
 
 @pytest.mark.parametrize("size", [4, 5, 8, 12, 20, 30])
 def test_dip_is_the_distance_from_the_nearest_function_with_one_mode(size):
     rng = np.random.default_rng(size)
-    for sample in (rng.standard_normal(size), rng.standard_normal(size) + 5 * (rng.random(size) < 0.5), rng.integers(0, 4, size) + 0.0):
+    for sample in (
+        rng.standard_normal(size),
+        rng.standard_normal(size) + 5 * (rng.random(size) < 0.5),
+        rng.integers(0, 4, size) + 0.0,
+    ):
         if np.ptp(sample) > 0:
             assert dip(sample) == pytest.approx(nearest_unimodal(sample), abs=1e-9)
 
 
 def test_dip_in_closed_form():
-    assert dip(np.arange(10)) == pytest.approx(1 / 20)  # evenly spaced: half a step, the least there is
+    # evenly spaced: half a step, the least there is
+    assert dip(np.arange(10)) == pytest.approx(1 / 20)
     clusters = np.concatenate([np.linspace(0, 1e-6, 50), np.linspace(1, 1 + 1e-6, 50)])
     assert dip(clusters) == pytest.approx(1 / 4, abs=0.01)  # two far, equal clusters: the most
 
@@ -106,9 +120,13 @@ def test_p_value_is_the_chance_of_as_large_a_dip_in_a_uniform_sample():
 
 
 def test_samples_that_have_no_modes_are_refused():
-    with pytest.raises(ValueError, match=r"sample: all 5 entries are 2\.0; must hold at least two different values"):
+    with pytest.raises(
+        ValueError, match=r"sample: all 5 entries are 2\.0; must hold at least two different values"
+    ):
         dip(np.full(5, 2.0))
     with pytest.raises(ValueError, match="1 of 3 entries are NaN or infinite"):
         mode_test([1.0, 2.0, np.nan])
-    with pytest.raises(ValueError, match=r"number of samples = 3: must be an integer from 4 to 72000"):
+    with pytest.raises(
+        ValueError, match=r"number of samples = 3: must be an integer from 4 to 72000"
+    ):
         mode_test([1.0, 2.0, 3.0])

@@ -1,4 +1,5 @@
-"""The notebooks that a reader takes home: one for each, with the same code, and they run wherever they are saved."""
+"""The notebooks that a reader takes home: one for each, with the same code, and they run wherever
+they are saved."""
 
 import jupytext
 import nbformat
@@ -22,7 +23,9 @@ def test_page_offers_its_notebook_with_the_same_code(name):
     assert "pip install" in needs.source
     assert "os.chdir" in step.source
     text = jupytext.read(ROOT / f"{name}.md").cells
-    assert [(cell.cell_type, cell.source) for cell in rest] == [(cell.cell_type, cell.source) for cell in text]
+    assert [(cell.cell_type, cell.source) for cell in rest] == [
+        (cell.cell_type, cell.source) for cell in text
+    ]
     assert made.metadata.kernelspec.name == "python3"
 
 

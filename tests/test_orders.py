@@ -1,4 +1,5 @@
-"""Approximations of the rates judged against the exact diagonal: by hand, and against what is known of each slip."""
+"""Approximations of the rates judged against the exact diagonal: by hand, and against what is known
+of each slip."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ LAGS, ENDS = [1, 2, 5], [6, 8]
 
 
 def traces(kind, count=2):
-    return {(kind, seed): make(kind, seed).trace(draw(3, 9, 3, seed=seed + 10)) for seed in range(count)}
+    return {
+        (kind, seed): make(kind, seed).trace(draw(3, 9, 3, seed=seed + 10)) for seed in range(count)
+    }
 
 
 @pytest.mark.parametrize("kind", CELLS)
@@ -35,26 +38,42 @@ def test_errors_are_relative_one_norms(kind):
     data = compare_orders(those, LAGS, ENDS)
     assert data.order.values.tolist() == ["zeroth", "first", "exact"]
     for (_, seed), trace in those.items():
-        zeroth, first, exact = (effective_rates(trace, LAGS, order, ENDS).numpy() for order in ("zeroth", "first", "exact"))
+        zeroth, first, exact = (
+            effective_rates(trace, LAGS, order, ENDS).numpy()
+            for order in ("zeroth", "first", "exact")
+        )
         for i, lag in enumerate(LAGS):
             at = data.sel(model=kind, seed=seed, lag=lag)
-            assert float(at.envelope.sel(order="exact").mean()) == pytest.approx(np.abs(exact[:, :, i]).sum() / 6)
+            assert float(at.envelope.sel(order="exact").mean()) == pytest.approx(
+                np.abs(exact[:, :, i]).sum() / 6
+            )
             expected = np.abs(first - exact)[:, :, i].sum() / np.abs(exact[:, :, i]).sum()
-            assert float(at.error.sel(order="first")) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+            assert float(at.error.sel(order="first")) == pytest.approx(
+                expected, rel=1e-9, abs=1e-15
+            )
             assert float(at.error.sel(order="exact")) == 0
             if expected > 1e-10:
-                missed = np.abs(exact - first)[:, :, i].sum() / np.abs(first - zeroth)[:, :, i].sum()
+                missed = (
+                    np.abs(exact - first)[:, :, i].sum() / np.abs(first - zeroth)[:, :, i].sum()
+                )
                 assert float(at.missed.sel(order="exact")) == pytest.approx(missed, rel=1e-9)
                 assert float(at.missed.sel(order="zeroth")) == pytest.approx(1)
             for order, mu in (("zeroth", zeroth), ("first", first), ("exact", exact)):
                 grown = (np.abs(mu[:, :, i]) > np.abs(mu[:, :, i - 1])).mean() if i else np.nan
                 assert float(at.rises.sel(order=order)) == pytest.approx(grown, nan_ok=True)
         one = data.sel(model=kind, seed=seed)
-        assert one.off_diagonal.values == pytest.approx(exact_rates_and_share(trace, LAGS, ENDS)[1].mean((0, 1)).numpy())
+        assert one.off_diagonal.values == pytest.approx(
+            exact_rates_and_share(trace, LAGS, ENDS)[1].mean((0, 1)).numpy()
+        )
         f = one.envelope.mean("sequence")
-        assert (abs(f / f.sel(order="exact") - 1) <= one.error + 1e-12).all(), "the error of the rates bounds that of the envelope"
+        assert (abs(f / f.sel(order="exact") - 1) <= one.error + 1e-12).all(), (
+            "the error of the rates bounds that of the envelope"
+        )
         kept, mixing = split(trace, slice(1, None))
-        norms = [float(r.norm() / a.norm()) for a, r in zip(kept.flatten(0, 1), mixing.flatten(0, 1), strict=True)]
+        norms = [
+            float(r.norm() / a.norm())
+            for a, r in zip(kept.flatten(0, 1), mixing.flatten(0, 1), strict=True)
+        ]
         assert float(one.coupling) == pytest.approx(np.mean(norms))
 
 
@@ -66,9 +85,16 @@ def test_closed_form_of_one_neuron_passes_through_zero_and_rises():
     lags = np.arange(1, 30)
     found = compare_orders({("ConstGate", 0): trace}, lags.tolist(), [29]).isel(model=0, seed=0)
     expected = 0.8**lags * np.abs(1 - 0.175 * lags)
-    np.testing.assert_allclose(found.envelope.sel(order="first", sequence=0), expected, rtol=1e-11, atol=1e-16)
-    np.testing.assert_allclose(found.envelope.sel(order="exact", sequence=0), 0.66**lags, rtol=1e-11)
-    assert found.rises.sel(order="first").values[1:].tolist() == (np.diff(expected) > 0).astype(float).tolist()
+    np.testing.assert_allclose(
+        found.envelope.sel(order="first", sequence=0), expected, rtol=1e-11, atol=1e-16
+    )
+    np.testing.assert_allclose(
+        found.envelope.sel(order="exact", sequence=0), 0.66**lags, rtol=1e-11
+    )
+    assert (
+        found.rises.sel(order="first").values[1:].tolist()
+        == (np.diff(expected) > 0).astype(float).tolist()
+    )
     assert not found.rises.sel(order=["zeroth", "exact"])[:, 1:].any()
 
 
@@ -76,16 +102,30 @@ def test_equation_26_is_compared_as_printed():
     trace = traces("GRU", 1)["GRU", 0]
     data = compare_orders({("GRU", 0): trace}, LAGS, ENDS, orders=("paper_v2",))
     assert data.order.values.tolist() == ["paper_v2", "exact"]
-    z, r, steps = trace.gates.let_in, trace.gates.reset, [[slice(t - lag + 1, t + 1) for lag in LAGS] for t in ENDS]
-    extra = torch.stack([torch.stack([r[:, at].prod(1) + ((1 - z) * r)[:, at].prod(1) for at in of_end], dim=1) for of_end in steps], dim=1)
+    z, r, steps = (
+        trace.gates.let_in,
+        trace.gates.reset,
+        [[slice(t - lag + 1, t + 1) for lag in LAGS] for t in ENDS],
+    )
+    extra = torch.stack(
+        [
+            torch.stack([r[:, at].prod(1) + ((1 - z) * r)[:, at].prod(1) for at in of_end], dim=1)
+            for of_end in steps
+        ],
+        dim=1,
+    )
     printed = effective_rates(trace, LAGS, "first", ENDS) + extra
-    assert data.envelope.sel(order="paper_v2")[0, 0].values == pytest.approx(printed.abs().sum(-1).mean(1).numpy())
+    assert data.envelope.sel(order="paper_v2")[0, 0].values == pytest.approx(
+        printed.abs().sum(-1).mean(1).numpy()
+    )
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "LSTM+norm"])
 def test_output_gate_left_out_is_a_jacobian_without_its_block(kind):
     trace = traces(kind, 1)[kind, 0]
-    full, slipped = (one.jacobian(slice(None)).dense() for one in (trace, without_output_gate(trace)))
+    full, slipped = (
+        one.jacobian(slice(None)).dense() for one in (trace, without_output_gate(trace))
+    )
     cell = (trace.jacobian(slice(None)).expression.unsqueeze(-1) * full[..., 4:, :4]).numpy()
     torch.testing.assert_close(slipped[..., 4:, :], full[..., 4:, :], rtol=0, atol=0)
     assert slipped[..., :4, :4].numpy() == pytest.approx(cell, rel=1e-12)
@@ -98,11 +138,14 @@ def test_output_gate_left_out_is_a_jacobian_without_its_block(kind):
 def test_product_of_diagonals_takes_the_place_of_the_sum():
     trace = traces("GRU", 1)["GRU", 0]
     gates, (reset, _, own) = trace.gates, trace.parameters["weight_hh"].chunk(3)
-    slope = trace.previous * gates.reset * (1 - gates.reset)  # h r', through which the reset gate acts
+    # h r', through which the reset gate acts
+    slope = trace.previous * gates.reset * (1 - gates.reset)
     right = torch.einsum("qk,btk,kq->btq", own, slope, reset)
     wrong = own.diagonal() * slope * reset.diagonal()
     moved = trace.neurons.mixing - product_of_diagonals(trace).neurons.mixing
-    torch.testing.assert_close(moved, gates.let_in * (1 - gates.candidate**2) * (right - wrong), rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(
+        moved, gates.let_in * (1 - gates.candidate**2) * (right - wrong), rtol=1e-10, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CELLS if kind.endswith("+norm")])
@@ -112,13 +155,19 @@ def test_norm_left_out_is_the_identity_in_its_place(kind):
     if kind == "ConstGate+norm":  # Eq. (52) as it stands
         slope = (0.3 * (1 - trace.gates.candidate**2)).unsqueeze(-1) * trace.parameters["weight_hh"]
         expected = 0.7 * torch.eye(4, dtype=torch.float64) + slope
-        torch.testing.assert_close(short.jacobian(slice(None)).dense(), expected, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(
+            short.jacobian(slice(None)).dense(), expected, rtol=1e-12, atol=1e-14
+        )
     assert not torch.allclose(short.neurons.mixing, trace.neurons.mixing, rtol=1e-3)
     torch.testing.assert_close(short.states, trace.states, rtol=0, atol=0)
 
 
 def test_passing_lag_is_the_first_beyond_the_level():
-    error = xr.DataArray([[0.0, 0.2, 0.05, 0.3], [0.0, 0.0, 0.1, 0.1]], dims=("network", "lag"), coords={"lag": [1, 2, 4, 8]})
+    error = xr.DataArray(
+        [[0.0, 0.2, 0.05, 0.3], [0.0, 0.0, 0.1, 0.1]],
+        dims=("network", "lag"),
+        coords={"lag": [1, 2, 4, 8]},
+    )
     first, none = passing_lag(error).values
     assert first == 2
     assert np.isnan(none)
@@ -130,7 +179,9 @@ def test_tables_say_what_was_measured():
     found = reach({"strong": data}, at=[5], level=1e-9)
     assert found.loc["zeroth order passes 0% at lag", "strong"] == "1"
     assert found.loc["first order passes 0% at lag", "strong"] == "5"
-    assert found.loc["error of (26) as printed at lag 5 (%)", "strong"] == span(100 * data.error.sel(order="paper_v2", lag=5))
+    assert found.loc["error of (26) as printed at lag 5 (%)", "strong"] == span(
+        100 * data.error.sel(order="paper_v2", lag=5)
+    )
     assert "none" in reach({"strong": data}, at=[5], level=1e9).iloc[0, 0]
     assert span([3.0, 1.0, 2.04], ".1f") == "2.0 (1.0 to 3.0)"
     assert span([3.0, np.nan, 2.0], never="> 8") == "3 (2 to > 8)"
@@ -145,7 +196,9 @@ def test_tables_say_what_was_measured():
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"traces = \{\}: must hold at least one"):
         compare_orders({}, LAGS)
-    with pytest.raises(ValueError, match="orders = 'exact': must be one of 'zeroth', 'first', 'paper_v2'"):
+    with pytest.raises(
+        ValueError, match="orders = 'exact': must be one of 'zeroth', 'first', 'paper_v2'"
+    ):
         compare_orders(traces("GRU", 1), LAGS, orders=("exact",))
     with pytest.raises(ValueError, match="trace is of a LSTM: must be of a GRU"):
         compare_orders(traces("LSTM", 1), LAGS, orders=("paper_v2",))
@@ -155,7 +208,9 @@ def test_bad_input_is_named():
         without_output_gate(traces("GRU", 1)["GRU", 0])
     with pytest.raises(TypeError, match="trace is of a LSTM: must be of GRU"):
         product_of_diagonals(traces("LSTM", 1)["LSTM", 0])
-    with pytest.raises(ValueError, match="a LSTM without layer normalisation: must have one to leave out"):
+    with pytest.raises(
+        ValueError, match="a LSTM without layer normalisation: must have one to leave out"
+    ):
         without_norm(traces("LSTM", 1)["LSTM", 0])
     with pytest.raises(ValueError, match=r'reset="after" has no such sum'):
         product_of_diagonals(traces("GRU-after", 1)["GRU-after", 0])

@@ -18,10 +18,17 @@ def records():
 def test_tables_hold_the_recorded_times(records):
     table = plots_costs.ratios(records["steps"], "small")
     taken = records["steps"]["shapes"]["small"]["seconds"]
-    assert float(table.loc["LSTM", "time over nn.LSTM's"]) == pytest.approx(taken["LSTM"] / taken["nn.LSTM"], abs=0.006)
-    assert float(table.loc["GRU", "naive loop's over this"]) == pytest.approx(taken["GRU, naive loop"] / taken["GRU"], abs=0.006)
+    assert float(table.loc["LSTM", "time over nn.LSTM's"]) == pytest.approx(
+        taken["LSTM"] / taken["nn.LSTM"], abs=0.006
+    )
+    assert float(table.loc["GRU", "naive loop's over this"]) == pytest.approx(
+        taken["GRU, naive loop"] / taken["GRU"], abs=0.006
+    )
     machine = plots_costs.machine(records["steps"]).recorded
-    assert machine["one large product of matrices"] == f"{records['steps']['environment']['gemm_gflops']:.0f} GFLOP/s"
+    assert (
+        machine["one large product of matrices"]
+        == f"{records['steps']['environment']['gemm_gflops']:.0f} GFLOP/s"
+    )
     assert machine["numpy"] in records["steps"]["environment"]["versions"]
     stable = plots_costs.against_scipy(records["stable"], records["fits"])
     mle = records["fits"]["scipy"] / records["fits"]["median"]["mle, 1 × 1000"]

@@ -1,4 +1,5 @@
-"""Numbers in prose: a result is computed beside its sentence or comes from a claim. What may be typed is a setting, and stands here."""
+"""Numbers in prose: a result is computed beside its sentence or comes from a claim. What may be
+typed is a setting, and stands here."""
 
 import re
 import tomllib
@@ -9,7 +10,11 @@ from book import claims
 from book.claims.claim import Kind
 from tests.built_book import NOTEBOOKS, ROOT
 
-RESULTS = ["book/intro", "book/choose", *(name for name in NOTEBOOKS if re.match(r"notebooks/(0[6-9]|1\d)_", name))]
+RESULTS = [
+    "book/intro",
+    "book/choose",
+    *(name for name in NOTEBOOKS if re.match(r"notebooks/(0[6-9]|1\d)_", name)),
+]
 SETTINGS = tomllib.loads((ROOT / "tests/settings_in_prose.toml").read_text())
 
 SMALL = "two|three|four|five|six|seven|eight|nine|ten"
@@ -18,7 +23,9 @@ WORDS = (
     r"billions?|hal(?:f|ves)|thirds?|quarters?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?|twentieths?|hundredths?|thousandths?|"
     rf"twice|thrice|doubles?|doubled|halved|[a-z]+fold|per cent|orders of magnitude|factor of (?:{SMALL})|(?:{SMALL}) times"
 )
-NUMBER = re.compile(rf"(?<![\w.])(?:\d[\d,]*)?\.\d+|(?<![\w.])\d(?:[\d,]*\d)?|\b(?:{WORDS})\b", re.IGNORECASE)
+NUMBER = re.compile(
+    rf"(?<![\w.])(?:\d[\d,]*)?\.\d+|(?<![\w.])\d(?:[\d,]*\d)?|\b(?:{WORDS})\b", re.IGNORECASE
+)
 SYMBOL = re.compile(
     r"(?<![\w)])[A-Za-zα-ωΔΛ][\w̄]?(?:_\w+)? [=<>≤≥] [−-]?(?:[σ\d][\d.,]*)?(?:/\d[\d.,]*)?(?:, [\d.,]*\d)*(?: (?:and|or|to) [\d.,]*\d)?"
 )
@@ -32,13 +39,23 @@ PLACE = re.compile(
 def prose(name):
     """A page's text without code, formulas, addresses, computed numbers and references."""
     text = re.sub(r"\A---\n.*?\n?---\n", "", (ROOT / f"{name}.md").read_text(), flags=re.S)
-    text = re.sub(r"^(`{3,})\{(code-cell|math)\}.*?^\1|^```python.*?^```|\]\([^)]*\)|`[^`]*`|\$[^$]*\$", "", text, flags=re.S | re.M)
+    text = re.sub(
+        r"^(`{3,})\{(code-cell|math)\}.*?^\1|^```python.*?^```|\]\([^)]*\)|`[^`]*`|\$[^$]*\$",
+        "",
+        text,
+        flags=re.S | re.M,
+    )
     return re.sub(r"^(?::[\w-]+:.*|\([\w-]+\)=)$", "", text, flags=re.M)
 
 
 def typed(text):
-    """The numbers and number words of a text that are neither places in a paper nor values of a symbol; 0, 1 and 95 (%) are free."""
-    return {found.lower() for found in NUMBER.findall(PLACE.sub("", SYMBOL.sub("", text)))} - {"0", "1", "95"}
+    """The numbers and number words of a text that are neither places in a paper nor values of a
+    symbol; 0, 1 and 95 (%) are free."""
+    return {found.lower() for found in NUMBER.findall(PLACE.sub("", SYMBOL.sub("", text)))} - {
+        "0",
+        "1",
+        "95",
+    }
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -62,4 +79,13 @@ def test_a_typed_result_would_be_found(tmp_path, monkeypatch):
         "```{code-cell} python\n0.5\n```\n\n{measured}`x: 7` and $.2$, tenfold or three times as much, .5 and a third.\n"
     )
     monkeypatch.setattr("tests.test_prose.ROOT", tmp_path)
-    assert typed(prose("page")) == {"0.73", "1,024", "eleven", "million", "tenfold", "three times", ".5", "third"}
+    assert typed(prose("page")) == {
+        "0.73",
+        "1,024",
+        "eleven",
+        "million",
+        "tenfold",
+        "three times",
+        ".5",
+        "third",
+    }

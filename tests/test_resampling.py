@@ -17,7 +17,8 @@ def test_spread_is_the_standard_deviation_of_a_gaussian():
 
 
 def test_resampled_mean_has_the_bootstrap_variance():
-    """Given the sample, the mean of N draws has exactly the sample's variance over N; within four errors of 40 × 200 resamples."""
+    """Given the sample, the mean of N draws has exactly the sample's variance over N; within four
+    errors of 40 × 200 resamples."""
     x = np.random.default_rng(0).exponential(size=500)
     means = resampled(np.tile(x, (40, 1)), 50, np.random.default_rng(1), ("mean",))
     assert means.shape == (40, 1, 200)
@@ -26,7 +27,8 @@ def test_resampled_mean_has_the_bootstrap_variance():
 
 
 def test_methods_see_the_same_resamples():
-    """The median of a two-valued sample is one of the values, and it is the one that the mean is nearer to."""
+    """The median of a two-valued sample is one of the values, and it is the one that the mean is
+    nearer to."""
     x = np.repeat([0.0, 1.0], 50)
     mean, median = resampled(x, 33, np.random.default_rng(2), ("mean", "median"))
     np.testing.assert_array_equal(median, mean > 0.5)
@@ -40,9 +42,13 @@ def test_vote_of_signs_decides_as_the_median():
     assert 0.1 < np.mean(vote > 0) < 0.9, "all votes alike would show nothing"
 
 
-@pytest.mark.parametrize("draw", [np.random.Generator.standard_normal, np.random.Generator.standard_exponential])
+@pytest.mark.parametrize(
+    "draw", [np.random.Generator.standard_normal, np.random.Generator.standard_exponential]
+)
 def test_exponent_is_two_where_there_is_a_variance(draw):
-    slopes = concentration(draw(np.random.default_rng(4), size=(20, 1024)), np.random.default_rng(5))
+    slopes = concentration(
+        draw(np.random.default_rng(4), size=(20, 1024)), np.random.default_rng(5)
+    )
     p = -1 / slopes.mean(0)
     error = p**2 * slopes.std(0) / np.sqrt(len(slopes))
     for name, value, width in zip(ESTIMATORS, p, error, strict=True):
@@ -52,8 +58,11 @@ def test_exponent_is_two_where_there_is_a_variance(draw):
 
 
 def test_exponent_of_stable_noise_is_told_from_two():
-    """For α = 1.5 the mean has 3, and resamples of a thousand numbers do not take it for 2; median and clipped mean have 2."""
-    slopes = concentration(SymmetricStable(1.5).sample((40, 1024), np.random.default_rng(6)), np.random.default_rng(7))
+    """For α = 1.5 the mean has 3, and resamples of a thousand numbers do not take it for 2; median
+    and clipped mean have 2."""
+    slopes = concentration(
+        SymmetricStable(1.5).sample((40, 1024), np.random.default_rng(6)), np.random.default_rng(7)
+    )
     p = dict(zip(ESTIMATORS, -1 / np.median(slopes, axis=0), strict=True))
     assert 2.5 < p["mean"] < 4
     assert 2.5 < p["median of means"] < 4
@@ -71,7 +80,10 @@ def test_equal_numbers_have_no_exponent():
         (lambda rng: resampled(np.ones(9), 7, rng), "count = 7: must be an integer from 8 up"),
         (lambda rng: resampled([np.nan] * 9, 8, rng), "values: 9 of 9 entries are NaN"),
         (lambda rng: resampled(np.ones(9), 8, rng, ("mode",)), "methods = 'mode': must be one of"),
-        (lambda rng: concentration(np.ones(9), rng, error=0.5), r"error = 0.5: must lie in \(0, 0.5\)"),
+        (
+            lambda rng: concentration(np.ones(9), rng, error=0.5),
+            r"error = 0.5: must lie in \(0, 0.5\)",
+        ),
     ],
 )
 def test_bad_input_is_named(call, message):

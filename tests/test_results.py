@@ -19,7 +19,10 @@ from tests.built_book import ROOT
 
 @pytest.fixture
 def dataset():
-    numbers = {"f": ("lag", np.random.default_rng(0).normal(size=1000)), "g": ("lag", np.arange(1000) > 3)}
+    numbers = {
+        "f": ("lag", np.random.default_rng(0).normal(size=1000)),
+        "g": ("lag", np.arange(1000) > 3),
+    }
     return xr.Dataset(numbers, {"lag": np.arange(1000)}, results.provenance(Config.named("smoke")))
 
 
@@ -35,7 +38,9 @@ def test_what_is_saved_is_loaded_and_equal_datasets_make_equal_bytes(tmp_path, d
     assert "torch 2" in dataset.attrs["versions"]
 
 
-def test_failed_write_leaves_the_old_file_and_nothing_else_and_is_named(tmp_path, dataset, monkeypatch):
+def test_failed_write_leaves_the_old_file_and_nothing_else_and_is_named(
+    tmp_path, dataset, monkeypatch
+):
     path = tmp_path / "run.nc"
     results.save(dataset, path)
     before = path.read_bytes()
@@ -67,10 +72,19 @@ def test_every_bit_of_a_number_is_under_a_checksum(tmp_path, dataset):
     results.save(dataset, path)
     whole = path.read_bytes()
     with h5py.File(io.BytesIO(whole)) as file:
-        chunks = [file[name].id.get_chunk_info(k) for name in ("f", "g", "lag") for k in range(file[name].id.get_num_chunks())]
-    places = [p for chunk in chunks for p in range(chunk.byte_offset, chunk.byte_offset + chunk.size, 97)]
+        chunks = [
+            file[name].id.get_chunk_info(k)
+            for name in ("f", "g", "lag")
+            for k in range(file[name].id.get_num_chunks())
+        ]
+    places = [
+        p for chunk in chunks for p in range(chunk.byte_offset, chunk.byte_offset + chunk.size, 97)
+    ]
     assert len(chunks) >= 3
-    for place in (*places, *(k for name in (b"OHDR", b"FADB", b"FRHP") if (k := whole.find(name)) >= 0)):
+    for place in (
+        *places,
+        *(k for name in (b"OHDR", b"FADB", b"FRHP") if (k := whole.find(name)) >= 0),
+    ):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
@@ -79,7 +93,8 @@ def test_every_bit_of_a_number_is_under_a_checksum(tmp_path, dataset):
 
 
 def test_the_list_beside_a_file_vouches_for_every_byte(tmp_path, dataset):
-    """Also of a file of an earlier version, behind whose end by HDF5 a line with its checksum stands."""
+    """Also of a file of an earlier version, behind whose end by HDF5 a line with its checksum
+    stands."""
     path = tmp_path / "run.nc"
     results.save(dataset.assign_attrs(checksum="SHA-256 of all bytes before it"), path)
     whole = path.read_bytes() + b"\nsha256 " + 64 * b"0" + b"\n"
@@ -94,7 +109,10 @@ def test_the_list_beside_a_file_vouches_for_every_byte(tmp_path, dataset):
 def test_recorded_runs_are_those_on_the_list():
     """Remade by ``sha256sum *.nc > SHA256SUMS`` in their folder."""
     folder = ROOT / "book" / "results"
-    found = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(folder.glob("*.nc"))]
+    found = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"
+        for path in sorted(folder.glob("*.nc"))
+    ]
     assert (folder / results.MANIFEST).read_text().splitlines() == found
 
 

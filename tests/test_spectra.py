@@ -19,22 +19,32 @@ def test_width_counts_decades_between_quantiles():
     tau = np.geomspace(0.3, 30, 101)
     assert float(spectra.width(of_units(tau))) == pytest.approx(0.8 * 2)
     assert float(spectra.quantile(of_units(tau), 0.9)) == pytest.approx(0.3 * 100**0.9)
-    assert float(spectra.width(of_units(7 * tau[::-1]))) == pytest.approx(0.8 * 2), "no unit, no order"
-    assert float(spectra.width(of_units([*tau, np.nan, np.nan]))) == pytest.approx(0.8 * 2), "no time scale, no part"
+    assert float(spectra.width(of_units(7 * tau[::-1]))) == pytest.approx(0.8 * 2), (
+        "no unit, no order"
+    )
+    assert float(spectra.width(of_units([*tau, np.nan, np.nan]))) == pytest.approx(0.8 * 2), (
+        "no time scale, no part"
+    )
     assert float(spectra.width(of_units(np.full(9, 2.5)))) == 0
     assert float(spectra.width(of_units([1, 2, 3, 4, np.inf, np.inf]))) == np.inf
 
 
 def test_learned_share_is_a_projection_on_what_was_planted():
     results = xr.Dataset(
-        {"course_learned": (("snapshot", "task_lag"), [[0.6, 0.3], [0.3, 0.15], [-0.3, 0.6]]), "planted": ("delay", [0.0, 0.6, 0.0, 0.3])},
+        {
+            "course_learned": (("snapshot", "task_lag"), [[0.6, 0.3], [0.3, 0.15], [-0.3, 0.6]]),
+            "planted": ("delay", [0.0, 0.6, 0.0, 0.3]),
+        },
         coords={"task_lag": [2, 4], "delay": [1, 2, 3, 4]},
     )
     np.testing.assert_allclose(spectra.learned_share(results), [1, 0.5, 0], atol=1e-15)
 
 
 def test_variance_shares_of_known_effects():
-    a, b, c = (xr.DataArray(values, dims=name) for name, values in {"a": [-1.0, 1.0], "b": [-1.0, 0.0, 1.0], "c": [-1.0, 1.0]}.items())
+    a, b, c = (
+        xr.DataArray(values, dims=name)
+        for name, values in {"a": [-1.0, 1.0], "b": [-1.0, 0.0, 1.0], "c": [-1.0, 1.0]}.items()
+    )
     noise = xr.DataArray([0.0, 5.0], dims="seed")
     shares = spectra.variance_shares(3 * a + 2 * b + 1.5 * a * c + noise, ["a", "b", "c"])
     parts = np.array([9, 4 * 2 / 3, 0, 1.5**2])  # variances: 1 of ±1, 2/3 of −1, 0, 1
@@ -54,18 +64,23 @@ def test_shares_of_widths_are_those_of_the_axis_that_moves_them():
     tau[1] **= 4  # a factor 4 in width
     tau[:, :, :, 1] = 1.0  # a cell whose neurons share a time scale
     sweep = xr.Dataset(
-        {"course_time_scale": (dims, tau)}, coords={"order": ["zeroth", "exact"], "model": ["LSTM", "SharedGate"], "seed": [1, 2, 3]}
+        {"course_time_scale": (dims, tau)},
+        coords={"order": ["zeroth", "exact"], "model": ["LSTM", "SharedGate"], "seed": [1, 2, 3]},
     )
     table = spectra.width_shares(sweep)
     assert table.index.tolist() == [("LSTM", "zeroth"), ("LSTM", "exact")]
-    noise = spectra.variance_shares(xr.DataArray(rng.standard_normal((2, 2, 2, 4000)), dims=(*dims[:3], "trial")), dims[:3])
-    assert float(noise.sel(source="task").mean()) == pytest.approx(1 / 7, abs=0.01)  # the 14 % of the columns' names
+    noise = spectra.variance_shares(
+        xr.DataArray(rng.standard_normal((2, 2, 2, 4000)), dims=(*dims[:3], "trial")), dims[:3]
+    )
+    # the 14 % of the columns' names
+    assert float(noise.sel(source="task").mean()) == pytest.approx(1 / 7, abs=0.01)
     assert all(int(text.split()[0]) > 90 for text in table["% optimizer (14)"])
     assert all(int(text.split()[0]) < 5 for text in table["% task (14)"])
 
 
 def test_width_is_regressed_on_what_was_learned_and_on_the_optimiser():
-    """Widths of 1 + 2·share + 3·adaptive plus noise; against NumPy's correlations, and the whole explained where there is no noise."""
+    """Widths of 1 + 2·share + 3·adaptive plus noise; against NumPy's correlations, and the whole
+    explained where there is no noise."""
     rng = np.random.default_rng(1)
     share, noise = rng.random((2, 2, 4, 2, 5))
     for size in (0.0, 0.5):
@@ -79,18 +94,30 @@ def test_width_is_regressed_on_what_was_learned_and_on_the_optimiser():
                 "course_learned": ((*dims, "task_lag"), share[..., None, None]),
                 "planted": ("delay", [1.0]),
             },
-            {"optimizer": ["sgd", "adamw"], "model": ["LSTM", "SharedGate"], "order": ["zeroth"], "task_lag": [3], "delay": [3]},
+            {
+                "optimizer": ["sgd", "adamw"],
+                "model": ["LSTM", "SharedGate"],
+                "order": ["zeroth"],
+                "task_lag": [3],
+                "delay": [3],
+            },
         )
         found = spectra.learning_and_optimiser(sweep)
-        y, x, adaptive = (one[:, :, 0].ravel() for one in (wide, share, np.arange(2)[:, None, None, None] + 0 * wide))
+        y, x, adaptive = (
+            one[:, :, 0].ravel()
+            for one in (wide, share, np.arange(2)[:, None, None, None] + 0 * wide)
+        )
         r, s, t = (np.corrcoef(*pair)[0, 1] for pair in ((x, y), (adaptive, y), (x, adaptive)))
         both = (r**2 + s**2 - 2 * r * s * t) / (1 - t**2)
-        np.testing.assert_allclose(found[["share learned", "optimiser", "both"]], [r**2, s**2, both])
+        np.testing.assert_allclose(
+            found[["share learned", "optimiser", "both"]], [r**2, s**2, both]
+        )
         assert (both == pytest.approx(1)) == (size == 0)
 
 
 def test_widths_at_equal_share_are_read_off_the_other_curve():
-    """Widths are 2·share under AdamW and share/2 under SGD, up to a factor of the seed; the second task is not learned by SGD."""
+    """Widths are 2·share under AdamW and share/2 under SGD, up to a factor of the seed; the second
+    task is not learned by SGD."""
     reached = {"sgd": [0.0, 0.3, 0.6], "adamw": [0.0, 0.8, 1.0]}
     tau, learned = np.ones((2, 2, 2, 1, 3, 1, 101)), np.zeros((2, 2, 2, 1, 3, 1))
     for o, (name, factor) in enumerate({"sgd": 0.5, "adamw": 2.0}.items()):
@@ -117,18 +144,26 @@ def test_widths_at_equal_share_are_read_off_the_other_curve():
     ).expand_dims(gate_spread=[0.1])
     table = spectra.at_equal_share(sweep)
     assert table.index.tolist() == [("GRU", "a")]
-    assert table.loc[("GRU", "a")].tolist() == ["0.54 (0.48 to 0.60)", "0.27 (0.24 to 0.30)", "1.08 (0.96 to 1.20)"]
+    assert table.loc[("GRU", "a")].tolist() == [
+        "0.54 (0.48 to 0.60)",
+        "0.27 (0.24 to 0.30)",
+        "1.08 (0.96 to 1.20)",
+    ]
 
 
 def test_lining_up():
     lags = [4, 9, 15, 31]
     assert float(spectra.lining_up(of_units([4, 9, 9, 15, 31, 200, 1]), lags)) == pytest.approx(1)
-    assert float(spectra.lining_up(of_units(np.sqrt([4 * 9, 9 * 15, 15 * 31])), lags)) == pytest.approx(-1)
+    assert float(
+        spectra.lining_up(of_units(np.sqrt([4 * 9, 9 * 15, 15 * 31])), lags)
+    ) == pytest.approx(-1)
     between = np.concatenate([np.geomspace(a, b, 100, endpoint=False) for a, b in pairwise(lags)])
     assert float(spectra.lining_up(of_units(between), lags)) == pytest.approx(0, abs=1e-12)
     assert np.isnan(spectra.lining_up(of_units([1, 2, 99]), lags))
 
 
 def test_ranges_leave_out_what_is_missing():
-    values = xr.DataArray([[1.0, 3.0], [np.nan, np.nan]], dims=("model", "seed"), coords={"model": ["a", "b"]})
+    values = xr.DataArray(
+        [[1.0, 3.0], [np.nan, np.nan]], dims=("model", "seed"), coords={"model": ["a", "b"]}
+    )
     assert spectra.ranges(values, "{:.1f}").tolist() == ["2.0 (1.0 to 3.0)", ""]

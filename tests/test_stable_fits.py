@@ -1,4 +1,5 @@
-"""The estimators against their own claims: coverage, invariance, oracles, and what they say of laws that are not stable."""
+"""The estimators against their own claims: coverage, invariance, oracles, and what they say of laws
+that are not stable."""
 
 from __future__ import annotations
 
@@ -17,17 +18,23 @@ from lwcore.stable.goodness import goodness_of_fit
 METHODS = ["mcculloch", "ecf", "mle"]
 
 
-def draws(alpha: float, size: int | tuple[int, ...], seed: int, scale: float = 1.0, loc: float = 0.0) -> np.ndarray:
+def draws(
+    alpha: float, size: int | tuple[int, ...], seed: int, scale: float = 1.0, loc: float = 0.0
+) -> np.ndarray:
     """Samples of a stable law."""
     return SymmetricStable(alpha, scale, loc).sample(size, np.random.default_rng(seed))
 
 
-def assert_close(one: object, other: object, unit: float = 1.0, shift: float = 0.0, rtol: float = 1e-9) -> None:
+def assert_close(
+    one: object, other: object, unit: float = 1.0, shift: float = 0.0, rtol: float = 1e-9
+) -> None:
     """Assert that the fit `other` is `one` in another unit and with another origin."""
     np.testing.assert_allclose(other.alpha, one.alpha, rtol=rtol)
     np.testing.assert_allclose(other.alpha_interval, one.alpha_interval, rtol=rtol)
     np.testing.assert_allclose(other.scale, abs(unit) * np.asarray(one.scale), rtol=rtol)
-    np.testing.assert_allclose((other.loc - shift) / other.scale, np.sign(unit) * one.loc / one.scale, atol=rtol)
+    np.testing.assert_allclose(
+        (other.loc - shift) / other.scale, np.sign(unit) * one.loc / one.scale, atol=rtol
+    )
     np.testing.assert_array_equal(other.reliable, one.reliable)
 
 
@@ -36,7 +43,9 @@ def assert_close(one: object, other: object, unit: float = 1.0, shift: float = 0
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.8, 1.1, 1.5, 1.9])
-@pytest.mark.parametrize(("method", "replications"), [("mcculloch", 1500), ("ecf", 1500), ("mle", 150)])
+@pytest.mark.parametrize(
+    ("method", "replications"), [("mcculloch", 1500), ("ecf", 1500), ("mle", 150)]
+)
 def test_interval_covers_as_often_as_it_says(method: str, replications: int, alpha: float) -> None:
     low, high = fit(draws(alpha, (1000, replications), 11), method).alpha_interval
     covered = int(((low <= alpha) & (alpha <= high)).sum())
@@ -65,7 +74,9 @@ def test_interval_is_wider_for_more_confidence_and_shrinks_with_n(method: str) -
 
     # the error falls as 1/√n
     assert width(every=16) / width() == pytest.approx(4, rel=0.15)
-    assert width(confidence=0.99) / width(confidence=0.9) == pytest.approx(2.5758 / 1.6449, rel=2e-2)
+    assert width(confidence=0.99) / width(confidence=0.9) == pytest.approx(
+        2.5758 / 1.6449, rel=2e-2
+    )
 
 
 # What they find
@@ -84,16 +95,22 @@ def test_fit_finds_the_law(method: str, alpha: float) -> None:
 
 
 @pytest.mark.slow
-def test_the_likelihood_is_sharper_than_the_characteristic_function_and_that_than_quantiles() -> None:
+def test_the_likelihood_is_sharper_than_the_characteristic_function_and_that_than_quantiles() -> (
+    None
+):
     sample = draws(1.2, (1000, 200), 14)
-    quantiles, curve, full = (np.std(fit(sample, method).alpha) for method in ("mcculloch", "ecf", "mle"))
+    quantiles, curve, full = (
+        np.std(fit(sample, method).alpha) for method in ("mcculloch", "ecf", "mle")
+    )
     assert full < 0.95 * curve < 0.95 * quantiles
 
 
 def test_weights_of_the_line_rest_on_the_covariance_that_samples_show() -> None:
     u, n = np.array([0.2, 0.5, 0.9]), 500
     phi = np.array([np.exp(1j * v * draws(1.4, (n, 4000), 19)).mean(0) for v in u])
-    for predicted, seen in zip(fits._covariance(u, 1.4), (np.log(-np.log(np.abs(phi) ** 2)), np.angle(phi)), strict=True):
+    for predicted, seen in zip(
+        fits._covariance(u, 1.4), (np.log(-np.log(np.abs(phi) ** 2)), np.angle(phi)), strict=True
+    ):
         np.testing.assert_allclose(n * np.cov(seen), predicted, rtol=0.1)
 
 
@@ -107,7 +124,8 @@ def test_location_is_nearly_as_sharp_as_its_information_allows(method: str) -> N
 
 @given(alpha=st.floats(0.52, 1.99))
 def test_exact_quantiles_give_the_parameters_back(alpha: float) -> None:
-    # Ten samples at the quantiles 0.05, 0.15, ..., 0.95 of a law: their own quantiles at 0.05, 0.25, 0.75 and 0.95 are exactly the law's.
+    # Ten samples at the quantiles 0.05, 0.15, ..., 0.95 of a law: their own quantiles at 0.05,
+    # 0.25, 0.75 and 0.95 are exactly the law's.
     law = SymmetricStable(alpha, scale=1e-12, loc=3e-12)
     result = fit(law.ppf(np.arange(5, 100, 10) / 100))
     assert result.alpha == pytest.approx(alpha, abs=2e-6)
@@ -118,9 +136,15 @@ def test_exact_quantiles_give_the_parameters_back(alpha: float) -> None:
 def test_characteristic_function_is_the_mean_of_phases() -> None:
     x = draws(1.2, (3000, 20), 15)  # two blocks
     phi = fits.characteristic_function(x, 0.3, 4)
-    np.testing.assert_allclose(phi, [np.exp(0.3j * k * x).mean(0) for k in (1, 2, 3, 4)], atol=1e-13)
+    np.testing.assert_allclose(
+        phi, [np.exp(0.3j * k * x).mean(0) for k in (1, 2, 3, 4)], atol=1e-13
+    )
     x[7] = -1e9  # a phase that no digit tells
-    np.testing.assert_allclose(fits.characteristic_function(x, 0.3, 1)[0], np.exp(0.3j * np.delete(x, 7, 0)).sum(0) / 3000, atol=1e-13)
+    np.testing.assert_allclose(
+        fits.characteristic_function(x, 0.3, 1)[0],
+        np.exp(0.3j * np.delete(x, 7, 0)).sum(0) / 3000,
+        atol=1e-13,
+    )
 
 
 def test_phases_count_up_to_where_their_digits_end() -> None:
@@ -131,10 +155,13 @@ def test_phases_count_up_to_where_their_digits_end() -> None:
 
 
 @pytest.mark.parametrize("alpha", [1.15, 1.6, 1.95])
-def test_line_is_exact_where_the_characteristic_function_is(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_is_exact_where_the_characteristic_function_is(
+    alpha: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def exact(samples: np.ndarray, step: float, points: int) -> np.ndarray:
         u = step * np.arange(1, points + 1)[:, None]
-        power = np.exp(-2 * (1.1 * u) ** alpha)  # of scale 1.1 and location −0.2 in units of the first fit
+        # of scale 1.1 and location −0.2 in units of the first fit
+        power = np.exp(-2 * (1.1 * u) ** alpha)
         n, columns = samples.shape
         return np.sqrt(power + (1 - power) / n) * np.exp(-0.2j * u) * np.ones(columns)
 
@@ -162,7 +189,9 @@ def test_likeliest_gaussian_has_the_mean_and_variance_of_the_samples() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.75, 1.25, 1.7, 1.93])
-def test_the_likelihood_is_greatest_there_and_falls_by_the_quantile_at_the_ends(alpha: float) -> None:
+def test_the_likelihood_is_greatest_there_and_falls_by_the_quantile_at_the_ends(
+    alpha: float,
+) -> None:
     x = draws(alpha, 300, 18, scale=2.0, loc=1.0)
     result = fit(x, "mle")
 
@@ -171,12 +200,19 @@ def test_the_likelihood_is_greatest_there_and_falls_by_the_quantile_at_the_ends(
 
     best = descent(result.alpha, math.log(result.scale), result.loc)
     for step in np.vstack([0.02 * np.eye(3), -0.02 * np.eye(3)]):
-        assert descent(result.alpha + step[0], math.log(result.scale) + step[1], result.loc + step[2]) > best
+        assert (
+            descent(result.alpha + step[0], math.log(result.scale) + step[1], result.loc + step[2])
+            > best
+        )
     for end in result.alpha_interval:
         if end == 2:
             assert 2 * (stats.norm.nnlf(stats.norm.fit(x), x) - best) < 3.8415
         else:
-            profile = optimize.minimize(lambda p, end=end: descent(end, *p), [math.log(result.scale), result.loc], method="Nelder-Mead").fun
+            profile = optimize.minimize(
+                lambda p, end=end: descent(end, *p),
+                [math.log(result.scale), result.loc],
+                method="Nelder-Mead",
+            ).fun
             assert 2 * (profile - best) == pytest.approx(3.8415, rel=0.01)
 
 
@@ -189,19 +225,33 @@ def test_tabulated_log_density_is_the_laws(alpha: float) -> None:
     np.testing.assert_allclose(slope, -law.score(z), atol=3e-3)
 
 
-@given(tilt=st.floats(-0.3, 8), log_scale=st.floats(-1, 1), shift=st.floats(-1, 1), seed=st.integers(0, 99))
+@given(
+    tilt=st.floats(-0.3, 8),
+    log_scale=st.floats(-1, 1),
+    shift=st.floats(-1, 1),
+    seed=st.integers(0, 99),
+)
 def test_gradient_of_the_likelihood(tilt: float, log_scale: float, shift: float, seed: int) -> None:
     sample = fits._Sample(draws(1.4, 50, seed), 1.4)
     point = np.array([tilt, log_scale, shift])
-    np.testing.assert_allclose(sample.descent(point)[1], optimize.approx_fprime(point, lambda p: sample.descent(p)[0], 1e-7), atol=1e-5)
+    np.testing.assert_allclose(
+        sample.descent(point)[1],
+        optimize.approx_fprime(point, lambda p: sample.descent(p)[0], 1e-7),
+        atol=1e-5,
+    )
 
 
 def test_spread_of_the_quantile_ratio_by_the_delta_method() -> None:
     p = np.array([0.05, 0.25, 0.75, 0.95])
     q, density = stats.cauchy.ppf(p), stats.cauchy.pdf(stats.cauchy.ppf(p))
-    covariance = [[min(a, b) * (1 - max(a, b)) / (f * g) for b, g in zip(p, density, strict=True)] for a, f in zip(p, density, strict=True)]
+    covariance = [
+        [min(a, b) * (1 - max(a, b)) / (f * g) for b, g in zip(p, density, strict=True)]
+        for a, f in zip(p, density, strict=True)
+    ]
     slope = optimize.approx_fprime(q, lambda q: math.log((q[3] - q[0]) / (q[2] - q[1])), 1e-7)
-    assert fits._quantities(1.0) == pytest.approx((math.log(q[3]), 1.0, math.sqrt(slope @ covariance @ slope)), rel=1e-5)
+    assert fits._quantities(1.0) == pytest.approx(
+        (math.log(q[3]), 1.0, math.sqrt(slope @ covariance @ slope)), rel=1e-5
+    )
 
 
 # Invariance
@@ -211,21 +261,41 @@ def test_spread_of_the_quantile_ratio_by_the_delta_method() -> None:
 @pytest.mark.parametrize("unit", [1e-12, 1e12, -1.0])
 def test_fit_does_not_depend_on_the_unit(method: str, unit: float) -> None:
     sample = draws(1.5, (500, 3), 4, loc=1.0)
-    assert_close(fit(sample, method), fit(unit * sample, method), unit, rtol=1e-6 if method == "mle" else 1e-9)
+    assert_close(
+        fit(sample, method),
+        fit(unit * sample, method),
+        unit,
+        rtol=1e-6 if method == "mle" else 1e-9,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
-@given(unit=st.floats(1e-6, 1e6), shift=st.floats(-50, 50), alpha=st.floats(1.1, 1.9), seed=st.integers(0, 99))
-def test_fit_goes_with_unit_and_origin(method: str, unit: float, shift: float, alpha: float, seed: int) -> None:
+@given(
+    unit=st.floats(1e-6, 1e6),
+    shift=st.floats(-50, 50),
+    alpha=st.floats(1.1, 1.9),
+    seed=st.integers(0, 99),
+)
+def test_fit_goes_with_unit_and_origin(
+    method: str, unit: float, shift: float, alpha: float, seed: int
+) -> None:
     sample = draws(alpha, 300, seed)
-    assert_close(fit(sample, method), fit(unit * (sample + shift), method), unit, unit * shift, rtol=1e-5 if method == "mle" else 1e-8)
+    assert_close(
+        fit(sample, method),
+        fit(unit * (sample + shift), method),
+        unit,
+        unit * shift,
+        rtol=1e-5 if method == "mle" else 1e-8,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
 @given(alpha=st.floats(1.1, 1.9), seed=st.integers(0, 99))
 def test_order_does_not_matter(method: str, alpha: float, seed: int) -> None:
     sample = draws(alpha, 300, seed)
-    assert_close(fit(sample, method), fit(np.sort(sample), method), rtol=1e-5 if method == "mle" else 1e-10)
+    assert_close(
+        fit(sample, method), fit(np.sort(sample), method), rtol=1e-5 if method == "mle" else 1e-10
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -235,11 +305,17 @@ def test_columns_are_fitted_on_their_own(method: str, seed: int) -> None:
     together = fit(sample, method)
     for column in range(3):
         alone = fit(sample[:, column], method)
-        assert [type(field) for field in (alone.alpha, alone.reason, alone.reliable)] == [float, str, bool]
+        assert [type(field) for field in (alone.alpha, alone.reason, alone.reliable)] == [
+            float,
+            str,
+            bool,
+        ]
         assert alone.reason == together.reason[column]
         assert alone.alpha == pytest.approx(together.alpha[column], rel=1e-6)
         assert alone.scale == pytest.approx(together.scale[column], rel=1e-6, abs=0)
-        assert alone.alpha_interval == pytest.approx([end[column] for end in together.alpha_interval], rel=1e-6)
+        assert alone.alpha_interval == pytest.approx(
+            [end[column] for end in together.alpha_interval], rel=1e-6
+        )
 
 
 # What is not a stable law
@@ -247,7 +323,11 @@ def test_columns_are_fitted_on_their_own(method: str, seed: int) -> None:
 
 def test_what_no_stable_law_explains_is_not_passed_off_as_one() -> None:
     rng = np.random.default_rng(8)
-    uniform, cubed, few = rng.uniform(size=2000), rng.standard_cauchy(2000) ** 3, rng.normal(size=199)
+    uniform, cubed, few = (
+        rng.uniform(size=2000),
+        rng.standard_cauchy(2000) ** 3,
+        rng.normal(size=199),
+    )
     for method in METHODS:
         assert not fit(uniform, method).reliable
         assert "199 samples" in fit(few, method).reason
@@ -264,7 +344,10 @@ def test_what_no_stable_law_explains_is_not_passed_off_as_one() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_column_of_zeros_leaves_the_others_alone(method: str) -> None:
     rng = np.random.default_rng(8)
-    result = fit(np.stack([np.zeros(300), rng.standard_cauchy(300), np.repeat([0.0, 1, 5], 100)], axis=1), method)
+    result = fit(
+        np.stack([np.zeros(300), rng.standard_cauchy(300), np.repeat([0.0, 1, 5], 100)], axis=1),
+        method,
+    )
     assert np.isnan(result.alpha[0])
     assert np.isnan([end[0] for end in result.alpha_interval]).all()
     assert (result.scale[0], result.loc[0], result.reliable[0]) == (0, 0, False)
@@ -292,7 +375,9 @@ def test_distance_is_the_integral() -> None:
     u = np.linspace(-4, 4, 2001)
     gap = np.abs(np.exp(1j * np.outer(u, z)).mean(1) - np.exp(-(np.abs(u) ** fitted.alpha))) ** 2
     expected = 100 * np.trapezoid(np.exp(-(u**2) / 4) * gap, u)
-    assert goodness_of_fit(x, fitted, np.random.default_rng(0), 19).distance == pytest.approx(expected, rel=0.02)
+    assert goodness_of_fit(x, fitted, np.random.default_rng(0), 19).distance == pytest.approx(
+        expected, rel=0.02
+    )
 
 
 @pytest.mark.slow
@@ -307,8 +392,12 @@ def test_product_of_gaussians_and_laplace_are_told_from_stable_laws(method: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "alpha", "columns"), [("ecf", 1.5, 300), ("mcculloch", 1.8, 300), ("mle", 1.3, 40)])
-def test_stable_samples_are_rejected_as_often_as_the_level_says(method: str, alpha: float, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("method", "alpha", "columns"), [("ecf", 1.5, 300), ("mcculloch", 1.8, 300), ("mle", 1.3, 40)]
+)
+def test_stable_samples_are_rejected_as_often_as_the_level_says(
+    method: str, alpha: float, columns: int
+) -> None:
     sample = draws(alpha, (300, columns), 22)
     p_value = goodness_of_fit(sample, fit(sample, method), np.random.default_rng(23), 19).p_value
     for level in (0.05, 0.5):
@@ -320,7 +409,9 @@ def test_goodness_of_fit_has_no_unit_and_knows_its_columns() -> None:
     sample = np.stack([draws(1.4, 400, 24), np.zeros(400)], axis=1)
 
     def judged(unit: float) -> tuple:
-        return dataclasses.astuple(goodness_of_fit(unit * sample, fit(unit * sample, "ecf"), np.random.default_rng(1), 19))
+        return dataclasses.astuple(
+            goodness_of_fit(unit * sample, fit(unit * sample, "ecf"), np.random.default_rng(1), 19)
+        )
 
     plain, scaled = judged(1.0), judged(1e-12)
     np.testing.assert_allclose(scaled[0], plain[0], rtol=1e-7)
@@ -333,14 +424,20 @@ def test_goodness_of_fit_has_no_unit_and_knows_its_columns() -> None:
 def test_replicates_may_come_in_several_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     for block in (100, 1000):  # one at a time, and five
         monkeypatch.setattr(goodness, "_BLOCK", block)
-        distances = goodness._bootstrap(SymmetricStable(1.4), 200, 19, "mcculloch", np.random.default_rng(1))
+        distances = goodness._bootstrap(
+            SymmetricStable(1.4), 200, 19, "mcculloch", np.random.default_rng(1)
+        )
         assert distances.shape == np.unique(distances).shape == (19,)
 
 
 def test_results_do_not_change() -> None:
     sample = draws(1.5, 300, 4)
     fitted = fit(sample)
-    for result in (SymmetricStable(1.5), fitted, goodness_of_fit(sample, fitted, np.random.default_rng(1), 19)):
+    for result in (
+        SymmetricStable(1.5),
+        fitted,
+        goodness_of_fit(sample, fitted, np.random.default_rng(1), 19),
+    ):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(result, dataclasses.fields(result)[0].name, 1.0)
 

@@ -19,7 +19,8 @@ def small():
 
 @pytest.fixture
 def lawful(small):
-    """The small run with DiagGate's envelope a power of the lag, the others' exponential, and all noise scales constant."""
+    """The small run with DiagGate's envelope a power of the lag, the others' exponential, and all
+    noise scales constant."""
     exponential = 0.7**small.lag
     power = small.lag**-1.5
     law = xr.where(small.model == "DiagGate", power, exponential)
@@ -28,7 +29,9 @@ def lawful(small):
     run["scale"] = xr.ones_like(small.scale)
     run["view"] = small.view
     run["negative"] = xr.zeros_like(small.negative)
-    run["time_scale"] = xr.where(small.model == "DiagGate", 2.0 + small.unit * 1.0, 3.0) + 0 * small.time_scale
+    run["time_scale"] = (
+        xr.where(small.model == "DiagGate", 2.0 + small.unit * 1.0, 3.0) + 0 * small.time_scale
+    )
     run["alpha"] = xr.full_like(small.alpha, 1.8)
     run["signal_error"] = xr.full_like(small.signal, 1e-3)
     return seen(run, (small.model == "DiagGate") & (small.lag <= 4))
@@ -45,10 +48,14 @@ def test_agreement_confirms_a_run_that_does_as_the_paper_says(lawful):
 
 def test_agreement_refutes_each_statement_alone(lawful):
     opposite = lawful.copy()
-    opposite["envelope"] = lawful.envelope.sel(model=["DiagGate", "DiagGate", "ConstGate"]).assign_coords(model=lawful.model)
+    opposite["envelope"] = lawful.envelope.sel(
+        model=["DiagGate", "DiagGate", "ConstGate"]
+    ).assign_coords(model=lawful.model)
     opposite["negative"] = lawful.negative + 0.1
     opposite["scale"] = lawful.scale * opposite.envelope.sel(order="first", drop=True)
-    opposite["time_scale"] = xr.where(lawful.model == "DiagGate", 3.0, 2.0 + lawful.unit) + 0 * lawful.time_scale
+    opposite["time_scale"] = (
+        xr.where(lawful.model == "DiagGate", 3.0, 2.0 + lawful.unit) + 0 * lawful.time_scale
+    )
     opposite = seen(opposite, (lawful.model != "DiagGate") & (lawful.lag <= 4))
     verdicts = tables.agreement(opposite, 64).verdict
     monotone = "f never rises with the lag (Lemma 5.1)"
@@ -71,19 +78,29 @@ def test_other_tables_report_what_the_run_holds(small):
     least = float(small.test_loss.sel(model="DiagGate").min())
     assert training(small).loc["DiagGate", "least error"] == pytest.approx(least, abs=5e-4)
     share = 100 * float(small.negative.sel(model="ConstGate", order="first", lag=4).mean())
-    assert tables.negative_rates(small, [1, 4]).loc[("ConstGate", "first"), "% at lag 4"] == round(share)
+    assert tables.negative_rates(small, [1, 4]).loc[("ConstGate", "first"), "% at lag 4"] == round(
+        share
+    )
 
 
 def test_windows_are_medians_of_the_named_ways(small):
     table = tables.windows(small, 512)
-    expected = windows(probes(small.sel(model="SharedGate"), "whole", "error"), 512, rate="variance", noise="whole").median()
-    assert table.loc[("SharedGate", "whole"), "in the whole gradient"].startswith(f"{expected:.0f} (")
+    expected = windows(
+        probes(small.sel(model="SharedGate"), "whole", "error"), 512, rate="variance", noise="whole"
+    ).median()
+    assert table.loc[("SharedGate", "whole"), "in the whole gradient"].startswith(
+        f"{expected:.0f} ("
+    )
     assert table.loc[("SharedGate", "whole"), "v2 to the letter"] == "–"
     assert table.loc[("SharedGate", "zeroth"), "v2 to the letter"] != "–"
 
 
 def test_hardest_lag_is_the_largest_number_needed(small):
-    expected = np.ceil(required(probes(small.sel(model="DiagGate"), "gradient", "error"), rate="variance", noise="whole").max())
+    expected = np.ceil(
+        required(
+            probes(small.sel(model="DiagGate"), "gradient", "error"), rate="variance", noise="whole"
+        ).max()
+    )
     assert tables.hardest_lag(small).loc["DiagGate", "largest seed"] == f"{expected:.0f}"
 
 
@@ -94,7 +111,10 @@ def test_what_a_run_cannot_answer_is_said(small):
 
 def test_null_control_counts_networks(small):
     null = windows(probes(small, "gradient", "noise"), 512, rule="plug-in")
-    assert tables.null_control(small).loc[("plug-in", "own"), "gradient"] == f"{int((null > 0).any('probe').sum())} of 6"
+    assert (
+        tables.null_control(small).loc[("plug-in", "own"), "gradient"]
+        == f"{int((null > 0).any('probe').sum())} of 6"
+    )
 
 
 def test_concentration_names_the_stable_exponent(small):

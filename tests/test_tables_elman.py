@@ -32,7 +32,9 @@ def frame():
 
 def test_slopes_name_value_and_interval():
     sizes = np.array([1.0, 10.0, 100.0])
-    table = tables_elman.slopes({"x": Scaling(sizes, np.repeat(sizes[:, None] ** -0.5, 3, axis=1))}, rng())
+    table = tables_elman.slopes(
+        {"x": Scaling(sizes, np.repeat(sizes[:, None] ** -0.5, 3, axis=1))}, rng()
+    )
     assert list(table.loc["x"]) == ["-0.50", "-0.50", "-0.50", "0.1"]
 
 
@@ -70,12 +72,16 @@ def test_looseness_has_a_row_for_each_setting_and_result(frame):
     assert same["printed"].nunique() == 1
     table = tables_elman.ratios(frame, "repaired")
     one = frame[(frame["m"] == 16) & (frame["result"] == "Theorem 1")].iloc[0]
-    assert float(table.loc["Theorem 1", (16, 2, 4)]) == pytest.approx(10 ** one["repaired"], rel=0.06)
+    assert float(table.loc["Theorem 1", (16, 2, 4)]) == pytest.approx(
+        10 ** one["repaired"], rel=0.06
+    )
 
 
 def test_shares_are_bounds_over_the_first_risk(case):
     first = np.square(case.targets).sum(axis=1).mean()
-    assert tables_elman.bound_shares(case, 8, [4], as_printed=True) == pytest.approx([theorem_1(PROBLEM, 8, 4).value / first])
+    assert tables_elman.bound_shares(case, 8, [4], as_printed=True) == pytest.approx(
+        [theorem_1(PROBLEM, 8, 4).value / first]
+    )
 
 
 def test_windows_show_both_and_mark_the_end():

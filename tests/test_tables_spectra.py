@@ -15,7 +15,9 @@ from lwcore.experiment import Config, run
 from lwcore.window import time_scales
 
 MODELS, SEEDS = ["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"], [1, 2, 3]
-CONFIG = Config.named("smoke").but(models=["DiagGate", "GRU", "LSTM"], training={"snapshots": [0, 30]})
+CONFIG = Config.named("smoke").but(
+    models=["DiagGate", "GRU", "LSTM"], training={"snapshots": [0, 30]}
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,18 +27,23 @@ def small():
 
 @pytest.fixture
 def planted():
-    """Numbers of a run with exponential rates whose τ is known: one group of neurons, and two for the LSTM; 60 neurons."""
+    """Numbers of a run with exponential rates whose τ is known: one group of neurons, and two for
+    the LSTM; 60 neurons."""
     rng = np.random.default_rng(0)
     log_tau = rng.normal(1.0, 0.3, (5, 3, 60))
     log_tau[:2] = 1.0  # ConstGate, SharedGate
     log_tau[4, :, 30:] += 4.0  # LSTM
     lag = xr.DataArray(np.array([1, 2, 4, 8, 12, 15]), dims="lag")
-    tau = xr.DataArray(np.exp(log_tau), dims=("model", "seed", "unit"), coords={"model": MODELS, "seed": SEEDS})
+    tau = xr.DataArray(
+        np.exp(log_tau), dims=("model", "seed", "unit"), coords={"model": MODELS, "seed": SEEDS}
+    )
     rate = np.exp(-lag / tau).expand_dims(order=["zeroth", "first", "exact"]).assign_coords(lag=lag)
     return xr.Dataset(
         {
             "rate": rate,
-            "time_scale": xr.concat([tau] * 3, "order").assign_coords(order=["zeroth", "first", "exact"]),
+            "time_scale": xr.concat([tau] * 3, "order").assign_coords(
+                order=["zeroth", "first", "exact"]
+            ),
             "envelope": rate.sum("unit"),
             "base_rate": 100 * tau**0.5 * rng.lognormal(0, 0.05, tau.shape),
         }
@@ -66,7 +73,12 @@ def test_base_rates_that_grow_with_the_time_scale_hold_the_envelope_up(planted):
         assert reshaped[model, "zeroth"] == "1.00 (1.00 to 1.00)"
         assert correlation[model, "zeroth"] == "–"
     gru = planted.sel(model="GRU", order="zeroth")
-    by_hand = [stats.pearsonr(np.log(gru.base_rate.sel(seed=s)), np.log(gru.time_scale.sel(seed=s))).statistic for s in planted.seed.values]
+    by_hand = [
+        stats.pearsonr(
+            np.log(gru.base_rate.sel(seed=s)), np.log(gru.time_scale.sel(seed=s))
+        ).statistic
+        for s in planted.seed.values
+    ]
     found = tables.base_rates(planted).loc[("GRU", "zeroth")]
     z = np.arctanh(by_hand)
     low, high = np.tanh(stats.t.interval(0.95, 2, z.mean(), stats.sem(z)))
@@ -99,7 +111,9 @@ def test_decay_names_the_law_and_what_it_lacks(small):
     run = small.copy()
     lag = small.lag.astype(float)
     noise = 1 + 1e-4 * np.sin(7.0 * lag)
-    run["envelope"] = xr.where(small.model == "GRU", lag**-1.5, lag**0.5 * 0.8**lag) * noise + 0 * small.envelope
+    run["envelope"] = (
+        xr.where(small.model == "GRU", lag**-1.5, lag**0.5 * 0.8**lag) * noise + 0 * small.envelope
+    )
     table = tables.decay(run.sel(model=["GRU", "LSTM"]))
     assert table.loc[("GRU", "exact"), "β"] == "1.50"
     assert table.loc[("GRU", "exact"), "R² power"] == "1.00"
@@ -110,21 +124,33 @@ def test_decay_names_the_law_and_what_it_lacks(small):
 
 
 def test_departure_is_a_ratio_of_envelopes(small):
-    ratio = (small.envelope.sel(order="zeroth") / small.envelope.sel(order="exact")).sel(model="GRU", lag=4)
+    ratio = (small.envelope.sel(order="zeroth") / small.envelope.sel(order="exact")).sel(
+        model="GRU", lag=4
+    )
     low, high = f"{ratio.min():.2g}", f"{ratio.max():.2g}"
-    assert tables.departure(small, [1, 4]).loc[("GRU", "zeroth"), "lag 4"] == (low if low == high else f"{low} to {high}")
+    assert tables.departure(small, [1, 4]).loc[("GRU", "zeroth"), "lag 4"] == (
+        low if low == high else f"{low} to {high}"
+    )
 
 
 def test_expectations_follow_from_the_run(small):
     small = small.sel(model=[*["DiagGate"] * 3, "GRU", "LSTM"]).assign_coords(model=MODELS)
     run = small.copy()
-    lag, wide = small.lag.astype(float), xr.DataArray(np.linspace(1, 20, small.sizes["unit"]), dims="unit")
-    run["time_scale"] = xr.where(small.model.isin(["GRU", "LSTM"]), wide, 2 + 0.001 * wide) + 0 * small.time_scale
-    run["envelope"] = xr.where(small.model.isin(["GRU", "LSTM"]), lag**-1.5, 0.7**lag) + 0 * small.envelope
+    lag, wide = (
+        small.lag.astype(float),
+        xr.DataArray(np.linspace(1, 20, small.sizes["unit"]), dims="unit"),
+    )
+    run["time_scale"] = (
+        xr.where(small.model.isin(["GRU", "LSTM"]), wide, 2 + 0.001 * wide) + 0 * small.time_scale
+    )
+    run["envelope"] = (
+        xr.where(small.model.isin(["GRU", "LSTM"]), lag**-1.5, 0.7**lag) + 0 * small.envelope
+    )
     for name, value in {"alpha": 1.8, "scale": 1.0, "deviation": 1.0, "signal_error": 1e-3}.items():
         run[name] = xr.full_like(small[name], value)
     gated = small.model.isin(["GRU", "LSTM"])
-    run["signal"] = xr.where(lag <= xr.where(gated, 8, 2), 1e3, -1e3) + 0 * small.signal  # windows of 8 and 2 steps
+    # windows of 8 and 2 steps
+    run["signal"] = xr.where(lag <= xr.where(gated, 8, 2), 1e3, -1e3) + 0 * small.signal
     run["view"] = small.view
     verdicts = tables.expectations(run, 64).verdict
     assert (verdicts.drop("a spectrum with several modes") == "holds").all(), verdicts
@@ -137,7 +163,8 @@ def test_expectations_follow_from_the_run(small):
 
 
 def test_holms_procedure_stops_at_the_first_failure():
-    p = xr.DataArray([0.011, np.nan, 0.04, 0.001, 0.03])  # 0.05/4 for the least, 0.05/3 for the next, then 0.05/2 fails
+    # 0.05/4 for the least, 0.05/3 for the next, then 0.05/2 fails
+    p = xr.DataArray([0.011, np.nan, 0.04, 0.001, 0.03])
     assert tables._rejected(p, 0.05).values.tolist() == [True, False, False, True, False]
 
 
@@ -152,4 +179,6 @@ def test_calibration_is_a_share_with_its_interval():
 
 def test_time_scales_planted_are_those_the_run_would_measure(planted):
     one = planted.sel(model="GRU", order="zeroth").isel(seed=0)
-    assert time_scales(planted.lag.values, one.rate.transpose("lag", "unit").values) == pytest.approx(one.time_scale.values)
+    assert time_scales(
+        planted.lag.values, one.rate.transpose("lag", "unit").values
+    ) == pytest.approx(one.time_scale.values)

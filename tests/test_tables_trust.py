@@ -39,11 +39,20 @@ def test_mutation_scores_stand_with_their_intervals():
     assert table.tried.tolist() == ["300 of 900", "140"]
     assert table.loc["stable", "unexplained"] == 4
     recorded = pd.read_csv(TRUST / "mutation.csv")
-    tried = recorded.killed + recorded.timed_out + recorded.survived_explained + recorded.survived_unexplained
+    tried = (
+        recorded.killed
+        + recorded.timed_out
+        + recorded.survived_explained
+        + recorded.survived_unexplained
+    )
     assert (tried == recorded.run).all()
     noticed = (recorded.killed + recorded.timed_out) / recorded.run
     pd.testing.assert_series_equal(recorded.score, noticed.round(4), check_names=False)
-    pd.testing.assert_series_equal(recorded.score_without_timeouts, (recorded.killed / recorded.run).round(4), check_names=False)
+    pd.testing.assert_series_equal(
+        recorded.score_without_timeouts,
+        (recorded.killed / recorded.run).round(4),
+        check_names=False,
+    )
 
 
 def test_what_was_not_run_anew_keeps_its_rows(tmp_path, monkeypatch):
@@ -53,7 +62,11 @@ def test_what_was_not_run_anew_keeps_its_rows(tmp_path, monkeypatch):
         (tmp_path / file).write_text((TRUST / file).read_text())
     monkeypatch.setattr(tool, "TABLE", tmp_path / "coverage.csv")
     monkeypatch.setattr(tool, "WORK", tmp_path)  # where nothing was run
-    monkeypatch.setattr(tool, "chosen", lambda modules, most: ([tool.Mutant(modules[0], "AddNot", 0, 1, "if x:", "if not x:")], 1))
+    monkeypatch.setattr(
+        tool,
+        "chosen",
+        lambda modules, most: ([tool.Mutant(modules[0], "AddNot", 0, 1, "if x:", "if not x:")], 1),
+    )
     tool.report(310)
     for file in ("mutation.csv", "survivors.csv"):
         assert (tmp_path / file).read_text() == (TRUST / file).read_text()
@@ -61,7 +74,12 @@ def test_what_was_not_run_anew_keeps_its_rows(tmp_path, monkeypatch):
 
 def test_coverage_adds_up():
     modules = ["lwcore/claims/a.py", "lwcore/claims/b.py", "lwcore/cli.py", "total"]
-    counts = {"statements": [10, 20, 5, 35], "statements_run": [10, 10, 5, 25], "branches": [4, 6, 2, 12], "branches_run": [4, 3, 2, 9]}
+    counts = {
+        "statements": [10, 20, 5, 35],
+        "statements_run": [10, 10, 5, 25],
+        "branches": [4, 6, 2, 12],
+        "branches_run": [4, 3, 2, 9],
+    }
     table = tables_trust.coverage(pd.DataFrame({"module": modules} | counts))
     assert table.index.tolist() == ["claims", "other modules", "in all"]
     assert table.loc["claims", "reached (%)"] == 66.7

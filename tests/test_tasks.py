@@ -10,7 +10,13 @@ from lwcore.tasks import DelayedRegression, Sequences, recovered_coefficients, s
 
 
 def task(**changes):
-    settings = {"length": 12, "lags": [1, 4, 7], "coefficients": [0.6, 0.5, -0.4], "noise": 0.0, "direction": [3.0, 0.0, 4.0]}
+    settings = {
+        "length": 12,
+        "lags": [1, 4, 7],
+        "coefficients": [0.6, 0.5, -0.4],
+        "noise": 0.0,
+        "direction": [3.0, 0.0, 4.0],
+    }
     return DelayedRegression(**settings | changes)
 
 
@@ -20,12 +26,18 @@ def test_target_is_equation_40():
     u = np.array([0.6, 0.0, 0.8])
     for n in range(3):
         for t in range(12):
-            expected = sum(c * (u @ sequences.inputs[n, t - lag].numpy()) for lag, c in ((1, 0.6), (4, 0.5), (7, -0.4)) if t >= lag)
+            expected = sum(
+                c * (u @ sequences.inputs[n, t - lag].numpy())
+                for lag, c in ((1, 0.6), (4, 0.5), (7, -0.4))
+                if t >= lag
+            )
             assert sequences.targets[n, t].item() == pytest.approx(expected, abs=1e-13)
 
 
 def test_noise_and_inputs_have_the_stated_moments():
-    sequences = sample(task(noise=0.3, coefficients=[0.0, 0.0, 0.0]), 4000, np.random.default_rng(1), torch.float64)
+    sequences = sample(
+        task(noise=0.3, coefficients=[0.0, 0.0, 0.0]), 4000, np.random.default_rng(1), torch.float64
+    )
     count = sequences.targets.numel()
     assert sequences.targets.var().item() == pytest.approx(0.09, rel=5 * np.sqrt(2 / count))
     assert sequences.inputs.var().item() == pytest.approx(1, rel=5 * np.sqrt(2 / (3 * count)))
@@ -42,8 +54,12 @@ def test_perfect_predictor_recovers_the_coefficients():
     sequences = sample(task(noise=0.3), 20000, np.random.default_rng(2), torch.float64)
     recovered = recovered_coefficients(task(), sequences, sequences.targets, range(1, 9))
     # the standard error of a mean of about 20000 × 5 products, each of variance below 2
-    np.testing.assert_allclose(recovered, [0.6, 0, 0, 0.5, 0, 0, -0.4, 0], atol=5 * np.sqrt(2 / 1e5))
-    nothing = recovered_coefficients(task(), Sequences(*sequences), torch.zeros_like(sequences.targets), [1, 4, 7])
+    np.testing.assert_allclose(
+        recovered, [0.6, 0, 0, 0.5, 0, 0, -0.4, 0], atol=5 * np.sqrt(2 / 1e5)
+    )
+    nothing = recovered_coefficients(
+        task(), Sequences(*sequences), torch.zeros_like(sequences.targets), [1, 4, 7]
+    )
     assert torch.equal(nothing, torch.zeros(3, dtype=torch.float64))
 
 
@@ -67,7 +83,9 @@ def test_bad_input_is_named(changes, message):
 
 @pytest.mark.parametrize("size", [1e-200, 1e200])
 def test_direction_of_any_length_is_scaled_to_one(size):
-    np.testing.assert_allclose(task(direction=[3 * size, 0.0, 4 * size]).direction, [0.6, 0.0, 0.8], rtol=1e-12)
+    np.testing.assert_allclose(
+        task(direction=[3 * size, 0.0, 4 * size]).direction, [0.6, 0.0, 0.8], rtol=1e-12
+    )
 
 
 def test_sequences_are_real_numbers():

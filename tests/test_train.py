@@ -33,25 +33,41 @@ def test_one_step_of_sgd_is_equation_1():
     losses = fit(network, data, steps=1, batch_size=16, seed=0, optimizer="sgd", learning_rate=0.1)
     assert losses == [pytest.approx(loss.item(), rel=1e-12)]
     for name, p in network.named_parameters():
-        torch.testing.assert_close(p.detach(), before[name] - 0.1 * gradient[name], rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(
+            p.detach(), before[name] - 0.1 * gradient[name], rtol=1e-12, atol=1e-14
+        )
 
 
 def test_first_step_of_adamw_is_the_sign_of_the_gradient_and_the_decay():
-    """Adam's first step is −μ g/(|g| + ϵ), after the weights have shrunk by μ λ (Loshchilov and Hutter)."""
+    """Adam's first step is −μ g/(|g| + ϵ), after the weights have shrunk by μ λ (Loshchilov and
+    Hutter)."""
     network, data = setting()
     before = {n: p.detach().clone() for n, p in network.named_parameters()}
     loss = (network.readout(oracles.scan(network.cell, data.inputs)) - data.targets).square().mean()
     gradient = dict(zip(before, torch.autograd.grad(loss, list(network.parameters())), strict=True))
-    fit(network, data, steps=1, batch_size=16, seed=0, optimizer="adamw", learning_rate=0.1, weight_decay=0.3)
+    fit(
+        network,
+        data,
+        steps=1,
+        batch_size=16,
+        seed=0,
+        optimizer="adamw",
+        learning_rate=0.1,
+        weight_decay=0.3,
+    )
     for name, p in network.named_parameters():
-        expected = before[name] * (1 - 0.1 * 0.3) - 0.1 * gradient[name] / (gradient[name].abs() + 1e-8)
+        expected = before[name] * (1 - 0.1 * 0.3) - 0.1 * gradient[name] / (
+            gradient[name].abs() + 1e-8
+        )
         torch.testing.assert_close(p.detach(), expected, rtol=1e-9, atol=1e-11)
 
 
 def test_clipping_bounds_the_step():
     network, data = setting()
     before = torch.cat([p.detach().flatten().clone() for p in network.parameters()])
-    fit(network, data, steps=1, batch_size=16, seed=0, optimizer="sgd", learning_rate=1.0, clip=1e-3)
+    fit(
+        network, data, steps=1, batch_size=16, seed=0, optimizer="sgd", learning_rate=1.0, clip=1e-3
+    )
     moved = torch.cat([p.detach().flatten() for p in network.parameters()]) - before
     assert moved.norm().item() == pytest.approx(1e-3, rel=1e-3)
 
@@ -74,16 +90,30 @@ def test_every_epoch_meets_every_sequence_once():
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_interrupted_training_ends_with_the_same_bits(optimizer, kind, tmp_path):
     """By way of a file, in which state dictionaries on the way stand, too."""
-    options = {"steps": 20, "batch_size": 5, "seed": 3, "optimizer": optimizer, "learning_rate": 0.05, "weight_decay": 0.01, "clip": 0.5}
+    options = {
+        "steps": 20,
+        "batch_size": 5,
+        "seed": 3,
+        "optimizer": optimizer,
+        "learning_rate": 0.05,
+        "weight_decay": 0.01,
+        "clip": 0.5,
+    }
     whole, data = setting(kind)
     expected = fit(whole, data, **options)
     first, _ = setting(kind)
     path, begun = tmp_path / "a.checkpoint", {0: copy.deepcopy(first.state_dict())}
-    fit(first, data, **options | {"steps": 7}, on_step=lambda state: experiment.save_checkpoint(path, state, begun))
+    fit(
+        first,
+        data,
+        **options | {"steps": 7},
+        on_step=lambda state: experiment.save_checkpoint(path, state, begun),
+    )
     state, snapshots = experiment.load_checkpoint(path)
     assert (state.step, state.losses, list(snapshots)) == (7, expected[:7], [0])
     assert all(torch.equal(value, begun[0][name]) for name, value in snapshots[0].items())
-    second = Network(make(kind, seed=99), torch.Generator().manual_seed(99))  # other weights: all must come from the checkpoint
+    # other weights: all must come from the checkpoint
+    second = Network(make(kind, seed=99), torch.Generator().manual_seed(99))
     assert fit(second, data, **options, resume_from=state) == expected
     for ours, theirs in zip(second.parameters(), whole.parameters(), strict=True):
         assert torch.equal(ours, theirs)
@@ -102,7 +132,13 @@ def test_sequences_that_do_not_belong_together_are_refused():
         with pytest.raises(ValueError, match="do not fit"):
             fit(network, Sequences(*wrong), steps=1, batch_size=4, seed=0)
     with pytest.raises(ValueError, match="targets: 1 of 128 entries are NaN"):
-        fit(network, Sequences(inputs, targets.masked_fill(torch.arange(128).view(16, 8) == 3, torch.nan)), steps=1, batch_size=4, seed=0)
+        fit(
+            network,
+            Sequences(inputs, targets.masked_fill(torch.arange(128).view(16, 8) == 3, torch.nan)),
+            steps=1,
+            batch_size=4,
+            seed=0,
+        )
 
 
 @pytest.mark.parametrize(

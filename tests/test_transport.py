@@ -1,4 +1,5 @@
-"""Transport against autograd through time, dense products, closed forms, and the expansion against its definition as a derivative."""
+"""Transport against autograd through time, dense products, closed forms, and the expansion against
+its definition as a derivative."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lwcore import transport
-from lwcore.transport import at_steps, effective_rates, envelope, exact_rates_and_share, log_effective_rates, step_jacobian, stream_rates
+from lwcore.transport import (
+    at_steps,
+    effective_rates,
+    envelope,
+    exact_rates_and_share,
+    log_effective_rates,
+    step_jacobian,
+    stream_rates,
+)
 from tests import oracles
 from tests.networks import CELLS, EVERY, draw, initial_state, make
 
@@ -21,18 +30,23 @@ seeds = st.integers(0, 2**31)
 @pytest.mark.parametrize("kind", EVERY)
 @given(seed=seeds)
 def test_exact_rates_are_the_diagonal_of_the_true_transport(kind, seed):
-    """diag ∂h_t/∂h_{t−ℓ}, for the LSTM ∂h_t/∂c_{t−ℓ}, by autograd through the unrolled recurrence."""
+    """diag ∂h_t/∂h_{t−ℓ}, for the LSTM ∂h_t/∂c_{t−ℓ}, by autograd through the unrolled
+    recurrence."""
     cell = make(kind, seed)
     inputs, initial = draw(2, 7, 3, seed=seed + 1), draw(2, cell.state_size, seed=seed + 2)
     lags, ends = [1, 2, 5], [5, 6]
     trace = cell.trace(inputs, initial_state(cell, initial))
     rates, shares = exact_rates_and_share(trace, lags, ends=ends)
-    torch.testing.assert_close(rates, effective_rates(trace, lags, order="exact", ends=ends), rtol=1e-13, atol=0)
+    torch.testing.assert_close(
+        rates, effective_rates(trace, lags, order="exact", ends=ends), rtol=1e-13, atol=0
+    )
     assert rates.shape == (2, 2, 3, 4)
     for b in range(2):
         for e, t in enumerate(ends):
             for i, lag in enumerate(lags):
-                block = oracles.carried_block(cell, oracles.transport(cell, inputs[b], initial[b], t, lag))
+                block = oracles.carried_block(
+                    cell, oracles.transport(cell, inputs[b], initial[b], t, lag)
+                )
                 torch.testing.assert_close(rates[b, e, i], block.diagonal(), rtol=1e-10, atol=1e-12)
                 share = (block - torch.diag(block.diagonal())).norm() / block.norm()
                 torch.testing.assert_close(shares[b, e, i], share, rtol=1e-10, atol=1e-12)
@@ -40,14 +54,18 @@ def test_exact_rates_are_the_diagonal_of_the_true_transport(kind, seed):
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_split_is_the_derivative_in_what_is_kept_and_in_what_is_seen(kind):
-    """Eqs. (11), (23) and Appendix B. Mixing vanishes with the recurrent weights; without any it is nothing, and every order exact."""
+    """Eqs. (11), (23) and Appendix B. Mixing vanishes with the recurrent weights; without any it is
+    nothing, and every order exact."""
     cell = make(kind)
     trace = cell.trace(draw(2, 9, 3))
     kept, mixing = transport.split(trace, slice(3, 9))
-    torch.testing.assert_close(kept + mixing, trace.jacobian(slice(3, 9), closed=False).dense(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        kept + mixing, trace.jacobian(slice(3, 9), closed=False).dense(), rtol=1e-10, atol=1e-12
+    )
     x, state = trace.inputs[1, 5], trace.previous[1, 5]
     apart = (
-        torch.autograd.functional.jacobian(step, state) for step in (lambda s: cell.step(x, s, state), lambda s: cell.step(x, state, s))
+        torch.autograd.functional.jacobian(step, state)
+        for step in (lambda s: cell.step(x, s, state), lambda s: cell.step(x, state, s))
     )
     for ours, expected in zip((kept[1, 2], mixing[1, 2]), apart, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)
@@ -61,13 +79,16 @@ def test_split_is_the_derivative_in_what_is_kept_and_in_what_is_seen(kind):
     assert not trace.neurons.mixing.any()
     exact = effective_rates(trace, [1, 4, 8])
     for order in ("zeroth", "first"):
-        torch.testing.assert_close(effective_rates(trace, [1, 4, 8], order=order), exact, rtol=1e-12, atol=0)
+        torch.testing.assert_close(
+            effective_rates(trace, [1, 4, 8], order=order), exact, rtol=1e-12, atol=0
+        )
 
 
 @pytest.mark.parametrize("kind", EVERY)
 @given(seed=seeds)
 def test_expansion_is_the_taylor_series_in_the_mixing_part(kind, seed):
-    """Appendix A: with P(ε) = ∏ (A_j + ε R_j), zeroth order is diag P(0) and first order adds diag P'(0), here by autograd in ε."""
+    """Appendix A: with P(ε) = ∏ (A_j + ε R_j), zeroth order is diag P(0) and first order adds diag
+    P'(0), here by autograd in ε."""
     trace = make(kind, seed).trace(draw(1, 7, 3, seed=seed + 1))
     lags, t = [1, 2, 6], 6
     kept, mixing = (part[0] for part in transport.split(trace, slice(None)))
@@ -81,13 +102,16 @@ def test_expansion_is_the_taylor_series_in_the_mixing_part(kind, seed):
 
     zero, one = torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64)
     at_zero, slope = torch.autograd.functional.jvp(product, zero, one)
-    zeroth, first = (effective_rates(trace, lags, order=order, ends=[t])[0, 0] for order in ("zeroth", "first"))
+    zeroth, first = (
+        effective_rates(trace, lags, order=order, ends=[t])[0, 0] for order in ("zeroth", "first")
+    )
     torch.testing.assert_close(zeroth, at_zero, rtol=1e-11, atol=1e-14)
     torch.testing.assert_close(first, at_zero + slope, rtol=1e-10, atol=1e-12)
 
 
 def test_lstm_first_order_is_the_closed_form():
-    """ζ = eΦ Σ_j diag(C_j) e_{j−1}/f_j + Φ diag(O_t) e_{t−1}/f_t, written out; the output gate's term counts."""
+    """ζ = eΦ Σ_j diag(C_j) e_{j−1}/f_j + Φ diag(O_t) e_{t−1}/f_t, written out; the output gate's
+    term counts."""
     trace = make("LSTM").trace(draw(2, 9, 3))
     dense = trace.jacobian(slice(None)).dense()
     f, e = trace.gates.keep, trace.gates.show * (1 - torch.tanh(trace.history[:, 1:, 4:]) ** 2)
@@ -116,7 +140,12 @@ def test_reset_rates_are_products_of_gates():
         window = slice(t - lag + 1, t + 1)
         expected = r[:, window].prod(1) + ((1 - z[:, window]) * r[:, window]).prod(1)
         torch.testing.assert_close(found[:, 0, i], expected, rtol=1e-12, atol=0)
-    torch.testing.assert_close(effective_rates(trace, [1], "first", [t]), effective_rates(trace, [1], ends=[t]), rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(
+        effective_rates(trace, [1], "first", [t]),
+        effective_rates(trace, [1], ends=[t]),
+        rtol=1e-11,
+        atol=1e-13,
+    )
     with pytest.raises(ValueError, match="trace is of a DiagGate: must be of a GRU"):
         transport.reset_rates(make("DiagGate").trace(draw(2, 9, 3)), lags)
 
@@ -130,7 +159,9 @@ def test_many_end_points_and_sequences_give_what_each_alone_gives(kind, monkeypa
         whole = effective_rates(trace, lags, order=order, ends=ends)
         monkeypatch.setattr("lwcore.transport._PRODUCT_ENTRIES", 1)
         monkeypatch.setattr("lwcore.transport._RATE_ENTRIES", 1)
-        torch.testing.assert_close(effective_rates(trace, lags, order=order, ends=ends), whole, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(
+            effective_rates(trace, lags, order=order, ends=ends), whole, rtol=1e-12, atol=1e-14
+        )
         monkeypatch.undo()
         one = effective_rates(cell.trace(trace.inputs[2:3]), lags, order=order, ends=[8])
         torch.testing.assert_close(one, whole[2:3, 2:3], rtol=1e-11, atol=1e-13)
@@ -139,7 +170,9 @@ def test_many_end_points_and_sequences_give_what_each_alone_gives(kind, monkeypa
 def test_without_end_points_all_are_taken_from_which_every_lag_fits():
     trace, lags = make("DiagGate").trace(draw(2, 9, 3)), [1, 2, 6]
     assert transport.default_ends(trace, lags) == [6, 7, 8]
-    torch.testing.assert_close(effective_rates(trace, lags), effective_rates(trace, lags, ends=[6, 7, 8]), rtol=0, atol=0)
+    torch.testing.assert_close(
+        effective_rates(trace, lags), effective_rates(trace, lags, ends=[6, 7, 8]), rtol=0, atol=0
+    )
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -158,7 +191,8 @@ def test_logarithms_are_those_of_the_rates_and_streams_hold_all_of_them(kind):
 @pytest.mark.parametrize("order", ["zeroth", "first", "exact"])
 @pytest.mark.parametrize("kind", ["ConstGate", "DiagGate", "GRU", "LSTM", "MinLSTM"])
 def test_three_thousand_lags_neither_underflow_nor_overflow(kind, order):
-    """Couplings off, so that the logarithm of every order is a plain sum; with them on, still finite."""
+    """Couplings off, so that the logarithm of every order is a plain sum; with them on, still
+    finite."""
     cell = make(kind, gate_init=0.5)
     trace = cell.trace(draw(1, 3001, 3))
     log, _ = log_effective_rates(trace, [3000], order=order, ends=[3000])
@@ -169,7 +203,9 @@ def test_three_thousand_lags_neither_underflow_nor_overflow(kind, order):
     trace = cell.trace(draw(1, 3001, 3))
     log, sign = log_effective_rates(trace, [1, 3000], order=order, ends=[3000])
     factors = trace.neurons
-    expected = factors.retention[:, 1:].log().sum(1) + (0 if factors.head is None else factors.head[:, -1].log())
+    expected = factors.retention[:, 1:].log().sum(1) + (
+        0 if factors.head is None else factors.head[:, -1].log()
+    )
     assert (expected < -750).all(), "too near for a float to underflow"
     torch.testing.assert_close(log[:, 0, 1], expected, rtol=1e-11, atol=0)
     assert (sign == 1).all()
@@ -186,7 +222,8 @@ def test_exact_rates_and_share_neither_underflows_nor_overflows():
 
 @pytest.mark.parametrize("order", ["zeroth", "first"])
 def test_gate_that_opens_all_the_way_spoils_no_other_window(order):
-    """Retention exactly 0 at one step: 0 or the mixing term in windows that contain it, untouched elsewhere."""
+    """Retention exactly 0 at one step: 0 or the mixing term in windows that contain it, untouched
+    elsewhere."""
     cell = make("DiagGate")
     inputs = draw(2, 12, 3)
     with torch.no_grad():
@@ -198,7 +235,9 @@ def test_gate_that_opens_all_the_way_spoils_no_other_window(order):
     retention, mixing = trace.neurons.retention, trace.neurons.mixing
     assert (retention[:, 4] == 0).all()
     rates = effective_rates(trace, [1, 2, 5], order=order, ends=[5, 6, 11])
-    torch.testing.assert_close(rates[:, 2, 2], _expanded(retention[:, 7:12], mixing[:, 7:12], order))
+    torch.testing.assert_close(
+        rates[:, 2, 2], _expanded(retention[:, 7:12], mixing[:, 7:12], order)
+    )
     torch.testing.assert_close(rates[:, 0, 1], _expanded(retention[:, 4:6], mixing[:, 4:6], order))
     assert rates.isfinite().all()
     log, _ = log_effective_rates(trace, [1, 2, 5], order=order, ends=[5, 6, 11])
@@ -232,7 +271,10 @@ def test_scaled_numbers_stay_next_to_one():
 def test_numbers_at_the_end_of_a_floats_range_stay_what_they_are():
     for dtype in (torch.float32, torch.float64):
         limits = torch.finfo(dtype)
-        values = torch.tensor([[limits.smallest_normal], [limits.smallest_normal / 64], [-limits.max / 4], [0]], dtype=dtype)
+        values = torch.tensor(
+            [[limits.smallest_normal], [limits.smallest_normal / 64], [-limits.max / 4], [0]],
+            dtype=dtype,
+        )
         found = transport.Scaled(values, torch.zeros_like(values)).rescaled()
         assert torch.equal(found.value(), values)
         assert (found.mantissa.abs() < 1).all()
@@ -247,7 +289,9 @@ def test_logarithms_in_single_precision_are_those_of_nearly_open_gates(kept, ord
         cell.weight_hh.zero_()
     trace = cell.trace(draw(1, 40, 3).float())
     log, sign = log_effective_rates(trace, [1, 16, 39], order, [39])
-    expected = trace.neurons.retention[:, :1].double().log() * torch.tensor([1, 16, 39]).unsqueeze(1)
+    expected = trace.neurons.retention[:, :1].double().log() * torch.tensor([1, 16, 39]).unsqueeze(
+        1
+    )
     torch.testing.assert_close(log[:, 0].double(), expected, rtol=1e-5, atol=0)
     assert (sign == 1).all()
 
@@ -283,8 +327,16 @@ def test_coefficients_are_sums_over_the_steps_that_mix(seed, steps, size):
     terms = transport.coefficients(kept, mixing, steps + 1)
     assert terms.shape == (steps + 2, size, size)
     for k in range(steps + 2):
-        chosen = [product([mixing[j] if j in at else kept[j] for j in range(steps)]) for at in combinations(range(steps), k)]
-        torch.testing.assert_close(terms[k], sum(chosen, torch.zeros(size, size, dtype=torch.float64)), rtol=1e-10, atol=1e-12)
+        chosen = [
+            product([mixing[j] if j in at else kept[j] for j in range(steps)])
+            for at in combinations(range(steps), k)
+        ]
+        torch.testing.assert_close(
+            terms[k],
+            sum(chosen, torch.zeros(size, size, dtype=torch.float64)),
+            rtol=1e-10,
+            atol=1e-12,
+        )
 
 
 def test_polynomial_is_the_scaled_product():
@@ -293,22 +345,29 @@ def test_polynomial_is_the_scaled_product():
     terms = transport.coefficients(kept, mixing, 6)
     for epsilon in (0.0, 0.3, 1.0, -2.0):
         expected = sum(epsilon**k * term for k, term in enumerate(terms))
-        torch.testing.assert_close(transport.scaled_product(kept, mixing, epsilon), expected, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(
+            transport.scaled_product(kept, mixing, epsilon), expected, rtol=1e-10, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_diagonals_of_the_first_two_coefficients_are_the_rates(kind):
     trace = make(kind).trace(draw(2, 9, 3))
     constant, linear = transport.coefficients(*transport.split(trace, slice(3, 9)))
-    diagonal = [term[:, :4, -4:].diagonal(dim1=-2, dim2=-1) for term in (constant, constant + linear)]
+    diagonal = [
+        term[:, :4, -4:].diagonal(dim1=-2, dim2=-1) for term in (constant, constant + linear)
+    ]
     for order, expected in zip(("zeroth", "first"), diagonal, strict=True):
-        torch.testing.assert_close(effective_rates(trace, [6], order, [8])[:, 0, 0], expected, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(
+            effective_rates(trace, [6], order, [8])[:, 0, 0], expected, rtol=1e-10, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EVERY if not kind.startswith("LSTM")])
 @given(seed=seeds)
 def test_rates_fall_where_they_must(kind, seed):
-    """The proposition of Appendix A, on cells with strong couplings; and zeroth order never rises."""
+    """The proposition of Appendix A, on cells with strong couplings; and zeroth order never
+    rises."""
     trace = make(kind, seed).trace(draw(2, 12, 3, seed=seed + 1))
     ends, lags = [9, 11], list(range(1, 9))
     sure = transport.falls_for_sure(trace, 8, ends)
@@ -341,7 +400,9 @@ def test_bad_input_is_named():
             function(trace, [2, 2])
         with pytest.raises(ValueError, match=r"ends\[0\] = 1: must be an integer from 3 to 4"):
             function(trace, [1, 3], ends=[1])
-        with pytest.raises(ValueError, match=r"ends = \[4, 4\]: must be strictly increasing, but 4 follows 4"):
+        with pytest.raises(
+            ValueError, match=r"ends = \[4, 4\]: must be strictly increasing, but 4 follows 4"
+        ):
             function(trace, [1, 3], ends=[4, 4])
         with pytest.raises(ValueError, match=r"ends = \[\]"):
             function(trace, [1, 3], ends=[])
@@ -362,10 +423,18 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"rates has shape .* none of them 0"):
         envelope(torch.zeros(2, 0, 3, 4))
     assert envelope(torch.ones(1, 1, 1, 1)) == 1
-    with pytest.raises(ValueError, match=r"steps = slice\(50, 60, None\): must hold at least one of the 5 steps"):
+    with pytest.raises(
+        ValueError, match=r"steps = slice\(50, 60, None\): must hold at least one of the 5 steps"
+    ):
         transport.split(trace, slice(50, 60))
-    for kept, mixing in ((torch.zeros(3, 2, 2), torch.zeros(2, 2, 2)), (torch.zeros(0, 2, 2), torch.zeros(0, 2, 2))):
-        for function in (transport.coefficients, lambda *both: transport.scaled_product(*both, 1.0)):
+    for kept, mixing in (
+        (torch.zeros(3, 2, 2), torch.zeros(2, 2, 2)),
+        (torch.zeros(0, 2, 2), torch.zeros(0, 2, 2)),
+    ):
+        for function in (
+            transport.coefficients,
+            lambda *both: transport.scaled_product(*both, 1.0),
+        ):
             with pytest.raises(ValueError, match=r"must be the same \(\.\.\., steps, S, S\)"):
                 function(kept, mixing)
     with pytest.raises(ValueError, match="orders = -1"):

@@ -1,4 +1,5 @@
-"""All packages that this environment needs for the book, with their licences: the directive ``dependencies``."""
+"""All packages that this environment needs for the book, with their licences: the directive
+``dependencies``."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ PACKAGE, EXTRAS = "lwcore", ("", "book", "test", "cluster")
 
 
 def needed(package: str = PACKAGE, extras: tuple[str, ...] = EXTRAS) -> dict[str, bool]:
-    """Follow what packages ask for: the name of each that is installed here, and whether `package` asks for it by itself."""
+    """Follow what packages ask for: the name of each that is installed here, and whether `package`
+    asks for it by itself."""
     found: dict[str, bool] = {}
     waiting = [(package, extras)]
     while waiting:
@@ -20,7 +22,10 @@ def needed(package: str = PACKAGE, extras: tuple[str, ...] = EXTRAS) -> dict[str
         for line in metadata.requires(name) or []:
             asked = Requirement(line)
             key = asked.name.lower().replace("_", "-")
-            if key in found or (asked.marker and not any(asked.marker.evaluate({"extra": extra}) for extra in wanted)):
+            if key in found or (
+                asked.marker
+                and not any(asked.marker.evaluate({"extra": extra}) for extra in wanted)
+            ):
                 continue
             try:
                 metadata.version(key)
@@ -34,19 +39,32 @@ def needed(package: str = PACKAGE, extras: tuple[str, ...] = EXTRAS) -> dict[str
 def licence(package: str) -> str:
     """Read a package's licence: its own expression, or else what its classifiers say."""
     about = metadata.metadata(package)
-    classified = [line.rpartition(" :: ")[2] for line in about.get_all("Classifier") or [] if line.startswith("License ::")]
+    classified = [
+        line.rpartition(" :: ")[2]
+        for line in about.get_all("Classifier") or []
+        if line.startswith("License ::")
+    ]
     stated = about.get("License-Expression") or about.get("License") or ""
     if len(stated) > 80 or "\n" in stated:  # the whole text of a licence
         stated = ""
-    return about.get("License-Expression") or ", ".join(word for word in classified if word != "OSI Approved") or stated or "not stated"
+    return (
+        about.get("License-Expression")
+        or ", ".join(word for word in classified if word != "OSI Approved")
+        or stated
+        or "not stated"
+    )
 
 
 class Dependencies(Directive):
-    """A table of them: name, version, licence, and whether we ask for it or another package does."""
+    """A table of them: name, version, licence, and whether we ask for it or another package
+    does."""
 
     def run(self) -> list[nodes.Node]:
         """Make the table."""
-        rows = [(name, metadata.version(name), licence(name), "ours" if direct else "") for name, direct in sorted(needed().items())]
+        rows = [
+            (name, metadata.version(name), licence(name), "ours" if direct else "")
+            for name, direct in sorted(needed().items())
+        ]
         head = ("package", "version", "licence", "asked for by")
         group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in head), cols=len(head))
         group += nodes.thead("", row(head))

@@ -1,11 +1,14 @@
-r"""The index from equations to code and back: a table of each paper's equations, and a link to it wherever a docstring names one.
+r"""The index from equations to code and back: a table of each paper's equations, and a link to it
+wherever a docstring names one.
 
-Three sources are brought together. ``book/equations.toml`` says in a few words what each equation says, which chapters show it, and why
-nothing implements it where nothing does. A chapter shows equation 13 where a formula has it in its tag, as in ``\tag{13}``, ``\tag{9–13}``
-or ``\tag{13, 58}``, or where a line reads ``(paper-eq-13)=``. A function implements it if its docstring has a sentence that begins
-"Implements Eq. (13)"; no two functions implement the same. Whether a run of an experiment reaches it is read off the code, too (`reached`).
-Equations of the companion paper are written "C&E Eq. (13)", in a tag ``\tag{C&E 13}``, in a line
-``(paper-eq-ce-13)=``; here and in the inventory they are known as ``ce-13``.
+Three sources are brought together. ``book/equations.toml`` says in a few words what each equation
+says, which chapters show it, and why nothing implements it where nothing does. A chapter shows
+equation 13 where a formula has it in its tag, as in ``\tag{13}``, ``\tag{9–13}`` or ``\tag{13,
+58}``, or where a line reads ``(paper-eq-13)=``. A function implements it if its docstring has a
+sentence that begins "Implements Eq. (13)"; no two functions implement the same. Whether a run of an
+experiment reaches it is read off the code, too (`reached`). Equations of the companion paper are
+written "C&E Eq. (13)", in a tag ``\tag{C&E 13}``, in a line ``(paper-eq-ce-13)=``; here and in the
+inventory they are known as ``ce-13``.
 """
 
 import re
@@ -42,7 +45,8 @@ def inventory() -> dict[str, dict]:
 
 
 def equations(match: re.Match) -> list[str]:
-    r"""List the equations that a phrase stands for, as "(9)–(11) and (13)" or the tag "9–11, 13", as the inventory knows them.
+    r"""List the equations that a phrase stands for, as "(9)–(11) and (13)" or the tag "9–11, 13",
+    as the inventory knows them.
 
     >>> equations(NAMED.search("Eqs. (9)–(11) and (13)"))
     ['9', '10', '11', '13']
@@ -69,20 +73,28 @@ def implementations() -> dict[str, Implementation]:
             for match in IMPLEMENTS.finditer(definition.docstring):
                 for equation in equations(match):
                     if equation in found:
-                        raise ValueError(f"{found[equation].name} and {definition.name} both implement Eq. {equation}: one is to name it.")
+                        raise ValueError(
+                            f"{found[equation].name} and {definition.name} both implement Eq. "
+                            f"{equation}: one is to name it."
+                        )
                     own = definition.name.split(".")[-2 if definition.kind == "method" else -1 :]
-                    found[equation] = Implementation(definition.name, ".".join([module, *own]) in reached())
+                    found[equation] = Implementation(
+                        definition.name, ".".join([module, *own]) in reached()
+                    )
     return found
 
 
 def title(chapter: str) -> str:
     """Read a chapter's title, up to a colon; where two chapters share that, what follows it."""
-    whole = re.search(r"^# (.+)", (ROOT / "notebooks" / f"{chapter}.md").read_text(), re.MULTILINE)[1]
+    whole = re.search(r"^# (.+)", (ROOT / "notebooks" / f"{chapter}.md").read_text(), re.MULTILINE)[
+        1
+    ]
     return whole.removeprefix("Neurons that never meet: ").partition(":")[0]
 
 
 class EquationIndex(SphinxDirective):
-    """A row an equation: its number, what it says, the chapters that show it, and what implements it or why nothing does.
+    """A row an equation: its number, what it says, the chapters that show it, and what implements
+    it or why nothing does.
 
     With the argument ``companion`` the companion's equations, else the paper's.
     """
@@ -93,10 +105,27 @@ class EquationIndex(SphinxDirective):
         """Make the table."""
         for path in (INVENTORY, Path(__file__), *modules().values()):
             self.env.note_dependency(str(path))
-        chosen = [key for key in inventory() if key.startswith(COMPANION) == (self.arguments == ["companion"])]
-        group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in (5, 30, 20, 45)), cols=4)
-        group += nodes.thead("", nodes.row("", *(cell([nodes.Text(word)]) for word in ("Eq.", "What it says", "Shown in", "In the code"))))
-        group += nodes.tbody("", *(self.row(key, inventory()[key], implementations().get(key)) for key in chosen))
+        chosen = [
+            key
+            for key in inventory()
+            if key.startswith(COMPANION) == (self.arguments == ["companion"])
+        ]
+        group = nodes.tgroup(
+            "", *(nodes.colspec(colwidth=width) for width in (5, 30, 20, 45)), cols=4
+        )
+        group += nodes.thead(
+            "",
+            nodes.row(
+                "",
+                *(
+                    cell([nodes.Text(word)])
+                    for word in ("Eq.", "What it says", "Shown in", "In the code")
+                ),
+            ),
+        )
+        group += nodes.tbody(
+            "", *(self.row(key, inventory()[key], implementations().get(key)) for key in chosen)
+        )
         return [nodes.table("", group, classes=["equations"])]
 
     def row(self, key, entry, made):
@@ -104,18 +133,30 @@ class EquationIndex(SphinxDirective):
         anchor = f"eq-{key}"
         self.env.get_domain("std").anonlabels[anchor] = self.env.docname, anchor
         says, _ = self.state.inline_text(entry["says"], self.lineno)
-        shown = [self.link("std", "ref", f"{chapter}/{key}", title(chapter)) for chapter in entry["shown"]]
+        shown = [
+            self.link("std", "ref", f"{chapter}/{key}", title(chapter))
+            for chapter in entry["shown"]
+        ]
         if made:
             reach = nodes.Text(", on the path of a run" if made.on_path else ", theory only")
-            written = [self.link("py", "obj", made.name, made.name.removeprefix("lwcore."), nodes.literal), reach]
+            written = [
+                self.link("py", "obj", made.name, made.name.removeprefix("lwcore."), nodes.literal),
+                reach,
+            ]
         else:
             written, _ = self.state.inline_text(entry["reason"], self.lineno)
         cells = cell([nodes.Text(in_print(key))]), cell(says), cell(listed(shown)), cell(written)
         return nodes.row("", *cells, ids=[anchor])
 
     def link(self, domain, role, target, text, style=nodes.inline):
-        """Point to what Sphinx will have found when all pages are read; it warns of what it has not, and the build fails."""
-        place = {"refdomain": domain, "reftype": role, "reftarget": target, "refdoc": self.env.docname}
+        """Point to what Sphinx will have found when all pages are read; it warns of what it has
+        not, and the build fails."""
+        place = {
+            "refdomain": domain,
+            "reftype": role,
+            "reftarget": target,
+            "refdoc": self.env.docname,
+        }
         return pending_xref("", style("", text), **place, refexplicit=True, refwarn=True)
 
 
@@ -153,13 +194,25 @@ def find_tags(app, doctree):
 
 
 def lead_to_code(app, formula, keys):
-    """Put links to the rows of a formula's equations below it, for pages that are read on a screen."""
+    """Put links to the rows of a formula's equations below it, for pages that are read on a
+    screen."""
     links = []
     for key in keys:
-        target = {"refdomain": "std", "reftype": "ref", "reftarget": f"eq-{key}", "refdoc": app.env.docname}
-        links.append(pending_xref("", nodes.inline("", in_print(key)), **target, refexplicit=True, refwarn=True))
+        target = {
+            "refdomain": "std",
+            "reftype": "ref",
+            "reftarget": f"eq-{key}",
+            "refdoc": app.env.docname,
+        }
+        links.append(
+            pending_xref(
+                "", nodes.inline("", in_print(key)), **target, refexplicit=True, refwarn=True
+            )
+        )
     if links:
-        line = nodes.paragraph("", "", *listed(links), nodes.Text(" in the code"), classes=["eq-code"])
+        line = nodes.paragraph(
+            "", "", *listed(links), nodes.Text(" in the code"), classes=["eq-code"]
+        )
         formula.parent.insert(formula.parent.index(formula) + 1, only("", line, expr="html"))
 
 

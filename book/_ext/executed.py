@@ -1,8 +1,10 @@
-"""Notebooks that were executed: by the build or by a test, whichever needs one first. The other takes what was left.
+"""Notebooks that were executed: by the build or by a test, whichever needs one first. The other
+takes what was left.
 
-What was left holds as long as its key stands: the notebook's code, all it can reach (the modules of the package and of the book that it
-imports, with what these import in turn; files of the repository that its code names), the lock and the Python version. No execution that
-read anything else of the repository is kept, so that no key is too narrow.
+What was left holds as long as its key stands: the notebook's code, all it can reach (the modules of
+the package and of the book that it imports, with what these import in turn; files of the repository
+that its code names), the lock and the Python version. No execution that read anything else of the
+repository is kept, so that no key is too narrow.
 """
 
 import ast
@@ -25,12 +27,14 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "_build" / ".jupyter_cache"
-os.environ.setdefault("LWCORE_NETWORKS", str(ROOT / "_build" / "networks"))  # trained once, for notebooks and for the tests of claims
+# trained once, for notebooks and for the tests of claims
+os.environ.setdefault("LWCORE_NETWORKS", str(ROOT / "_build" / "networks"))
 LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution: `.ci/run` counts them
 TIMEOUT = 900
 PACKAGES = ("lwcore", "book")
 
-# The kernel keeps a list of the files it opens. What it imports it knows; sources are opened to show or to identify them, too.
+# The kernel keeps a list of the files it opens. What it imports it knows; sources are opened to
+# show or to identify them, too.
 LISTEN = """\
 import sys as _sys
 _opened = set()
@@ -48,11 +52,15 @@ def read(path):
 
 
 def key(path):
-    """Identify a notebook's code, all that it can reach, and the Python and the packages below it."""
+    """Identify a notebook's code, all that it can reach, and the Python and the packages below
+    it."""
     code, _, _ = parsed(path, path.stat().st_mtime_ns)
     digest = hashlib.sha256(f"{sys.version}\n{code}".encode())
     for source in (ROOT / "constraints.txt", *sorted(reach(path))):
-        digest.update(source.relative_to(ROOT).as_posix().encode() + fingerprint(source, source.stat().st_mtime_ns))
+        digest.update(
+            source.relative_to(ROOT).as_posix().encode()
+            + fingerprint(source, source.stat().st_mtime_ns)
+        )
     return digest.hexdigest()[:16]
 
 
@@ -64,16 +72,22 @@ def fingerprint(path, mtime_ns):
 
 @cache
 def parsed(path, mtime_ns):
-    """Give a notebook's code without the lines for IPython alone, the modules of ours that it imports, and the texts it holds."""
+    """Give a notebook's code without the lines for IPython alone, the modules of ours that it
+    imports, and the texts it holds."""
     cells = (cell.source for cell in read(path).cells if cell.cell_type == "code")
     code = "\n".join(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE) for source in cells)
     tree = ast.parse(code)
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    texts = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
     return code, frozenset(imported(tree)), frozenset(texts)
 
 
 def reach(path):
-    """List the files of the repository that a notebook can read: modules, with all they import, and what its code names."""
+    """List the files of the repository that a notebook can read: modules, with all they import, and
+    what its code names."""
     _, imports, texts = parsed(path, path.stat().st_mtime_ns)
     found, seen, waiting = set(), set(), set(imports)
     while waiting:
@@ -86,12 +100,17 @@ def reach(path):
     for name in filter(lambda name: "/" in name and "\n" not in name, texts):
         there = (path.parent / name).resolve()
         if there.is_relative_to(ROOT) and there != ROOT:
-            found.update(each for each in ([there] if there.is_file() else there.rglob("*")) if each.is_file() and each.suffix != ".pyc")
+            found.update(
+                each
+                for each in ([there] if there.is_file() else there.rglob("*"))
+                if each.is_file() and each.suffix != ".pyc"
+            )
     return found
 
 
 def imported(tree):
-    """Name the modules of the package and the book that some code imports, and the packages they are in; a name may be no module."""
+    """Name the modules of the package and the book that some code imports, and the packages they
+    are in; a name may be no module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -114,11 +133,14 @@ def imports_of(path, mtime_ns):
 def file_of(module):
     """Find a module's file; None if there is no such module."""
     stem = ROOT.joinpath(*module.split("."))
-    return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)
+    return next(
+        (path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None
+    )
 
 
 def find(path):
-    """Give what an execution of a notebook as it is now has left: its code cells with their outputs, or None."""
+    """Give what an execution of a notebook as it is now has left: its code cells with their
+    outputs, or None."""
     with lock():
         store = get_cache(STORE)
         try:
@@ -132,7 +154,8 @@ def find(path):
 
 
 def executed(path, notebook=None):
-    """Give a notebook's code cells with their outputs, of an execution that is left or made now; one process at a time makes it."""
+    """Give a notebook's code cells with their outputs, of an execution that is left or made now;
+    one process at a time makes it."""
     path = Path(path).resolve()
     notebook = notebook or read(path)
     with lock(path.stem):
@@ -142,16 +165,33 @@ def executed(path, notebook=None):
         before, start = key(path), time.perf_counter()
         used = run(notebook, path.parent)
         seconds = time.perf_counter() - start
-        unknown = sorted(str(one) for one in used - reach(path) if one.name != "SHA256SUMS")  # it verifies, and adds nothing
+        # it verifies, and adds nothing
+        unknown = sorted(str(one) for one in used - reach(path) if one.name != "SHA256SUMS")
         if unknown:
-            raise RuntimeError(f"{path.name} reads {', '.join(unknown)}, of which its key knows nothing: name it in the notebook's code.")
+            raise RuntimeError(
+                f"{path.name} reads {', '.join(unknown)}, of which its key knows nothing: name it "
+                "in the notebook's code."
+            )
         with lock():
             if before == key(path):  # else something was edited meanwhile
-                bundle = CacheBundleIn(notebook, str(path), data={"execution_seconds": seconds, "key": before})
+                bundle = CacheBundleIn(
+                    notebook, str(path), data={"execution_seconds": seconds, "key": before}
+                )
                 get_cache(STORE).cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
             with LOG.open("a") as log:
-                log.write(json.dumps({"notebook": path.relative_to(ROOT).as_posix(), "key": before, "seconds": round(seconds, 1)}) + "\n")
-    return nbformat.from_dict({**notebook, "cells": [cell for cell in notebook.cells if cell.cell_type == "code"]})
+                log.write(
+                    json.dumps(
+                        {
+                            "notebook": path.relative_to(ROOT).as_posix(),
+                            "key": before,
+                            "seconds": round(seconds, 1),
+                        }
+                    )
+                    + "\n"
+                )
+    return nbformat.from_dict(
+        {**notebook, "cells": [cell for cell in notebook.cells if cell.cell_type == "code"]}
+    )
 
 
 def lock(name="cache"):
@@ -161,23 +201,35 @@ def lock(name="cache"):
 
 
 def run(notebook, folder):
-    """Execute a notebook in place, and list the files of the repository that it read: modules and data."""
+    """Execute a notebook in place, and list the files of the repository that it read: modules and
+    data."""
     listen, report = map(nbformat.v4.new_code_cell, (LISTEN, REPORT))
     framed = nbformat.v4.new_notebook(metadata=notebook.metadata)
     framed.cells = [listen, *notebook.cells, report]
     where = {"metadata": {"path": str(folder)}}
-    client = NotebookClient(framed, timeout=TIMEOUT, kernel_name="python3", resources=where, record_timing=False)
+    client = NotebookClient(
+        framed, timeout=TIMEOUT, kernel_name="python3", resources=where, record_timing=False
+    )
     with client.setup_kernel():
         for index, cell in enumerate(framed.cells):
             client.execute_cell(cell, index, store_history=cell not in (listen, report))
     read = {(Path(folder) / name).resolve() for name in json.loads(report.outputs[0]["text"])}
-    ours = {path for path in read if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (*PACKAGES, "notebooks")}
+    ours = {
+        path
+        for path in read
+        if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (*PACKAGES, "notebooks")
+    }
     return {path for path in ours if path.is_file()}
 
 
 def main():
-    """Say how often notebooks were executed since the log was begun, and fail if one was executed more than once."""
-    names = [json.loads(line)["notebook"] for line in LOG.read_text().splitlines()] if LOG.exists() else []
+    """Say how often notebooks were executed since the log was begun, and fail if one was executed
+    more than once."""
+    names = (
+        [json.loads(line)["notebook"] for line in LOG.read_text().splitlines()]
+        if LOG.exists()
+        else []
+    )
     often = [f"{name}: {count} times" for name, count in Counter(names).items() if count > 1]
     print(f"{len(names)} executions of {len(set(names))} notebooks", *often, sep="\n")
     sys.exit(bool(often))

@@ -1,10 +1,12 @@
-"""The ledger in the book: badges beside statements, measured numbers in prose, the page of all claims, and the counts of verdicts.
+"""The ledger in the book: badges beside statements, measured numbers in prose, the page of all
+claims, and the counts of verdicts.
 
-``{claim}`name` `` sets a badge that says the verdict and leads to the ledger, and marks the place to which the ledger leads back.
-``{measured}`name: some words` `` writes what was measured for the reading of a claim in whose condition or quantity these words stand; a
-claim with one reading needs no words. So a reading that moves takes its references along, and one that is reworded or goes stops the build.
-Badges and numbers are filled in when a page is written, from the registry and what is on record: no page holds a verdict or a number of its
-own.
+``{claim}`name` `` sets a badge that says the verdict and leads to the ledger, and marks the place
+to which the ledger leads back. ``{measured}`name: some words` `` writes what was measured for the
+reading of a claim in whose condition or quantity these words stand; a claim with one reading needs
+no words. So a reading that moves takes its references along, and one that is reworded or goes stops
+the build. Badges and numbers are filled in when a page is written, from the registry and what is on
+record: no page holds a verdict or a number of its own.
 """
 
 from functools import cache
@@ -39,7 +41,12 @@ SHORT = {
     Verdict.REFUTED: "refuted",
     Verdict.OPEN: "open",
 }
-PAPERS = {"livi": "Livi", "cayci": "Cayci & Eryilmaz", "code": "Livi's public code", "ours": "This book"}
+PAPERS = {
+    "livi": "Livi",
+    "cayci": "Cayci & Eryilmaz",
+    "code": "Livi's public code",
+    "ours": "This book",
+}
 
 log = getLogger(__name__)
 recorded = cache(lambda: outcomes(registry().values()))
@@ -68,9 +75,18 @@ class ClaimRole(SphinxRole):
         """Give the badge; say so if there is no such claim or if it has a place already."""
         places = claim_places(self.env)
         if self.text not in registry():
-            return [], [self.inliner.reporter.error(f"claim {self.text!r}: there is none of that name", line=self.lineno)]
+            return [], [
+                self.inliner.reporter.error(
+                    f"claim {self.text!r}: there is none of that name", line=self.lineno
+                )
+            ]
         if places.setdefault(self.text, self.env.docname) != self.env.docname:
-            return [], [self.inliner.reporter.error(f"claim {self.text!r} has a badge in {places[self.text]} already", line=self.lineno)]
+            return [], [
+                self.inliner.reporter.error(
+                    f"claim {self.text!r} has a badge in {places[self.text]} already",
+                    line=self.lineno,
+                )
+            ]
         return [badge(claim=self.text)], []
 
 
@@ -83,12 +99,15 @@ class MeasuredRole(SphinxRole):
         try:
             position = reading_with(words.strip(), registry().get(name))
         except ValueError as error:
-            return [], [self.inliner.reporter.error(f"measured {self.text!r}: {error}", line=self.lineno)]
+            return [], [
+                self.inliner.reporter.error(f"measured {self.text!r}: {error}", line=self.lineno)
+            ]
         return [measured(claim=name, reading=position)], []
 
 
 class Ledger(SphinxDirective):
-    """Stand where the table of all claims goes, or with the argument ``code`` that of the rows on the paper's public code."""
+    """Stand where the table of all claims goes, or with the argument ``code`` that of the rows on
+    the paper's public code."""
 
     optional_arguments = 1
 
@@ -106,7 +125,8 @@ class Tally(SphinxDirective):
 
 
 def reading_with(words, claim):
-    """Find the one reading of a claim in whose condition or quantity some words stand: its position."""
+    """Find the one reading of a claim in whose condition or quantity some words stand: its
+    position."""
     if claim is None:
         raise ValueError("there is no such claim")
     texts = [f"{reading.condition}: {reading.quantity}" for reading in claim.readings]
@@ -131,7 +151,9 @@ def forget(app, env, docname):
 
 def merge(app, env, docnames, other):
     """Take over the badges that another process has read."""
-    claim_places(env).update({claim: place for claim, place in claim_places(other).items() if place in docnames})
+    claim_places(env).update(
+        {claim: place for claim, place in claim_places(other).items() if place in docnames}
+    )
 
 
 def missing(app, env):
@@ -156,7 +178,9 @@ def fill_in(app, doctree, docname):
 def link(app, docname, claim, text, style):
     """A link to a row of the ledger."""
     address = f"{app.builder.get_relative_uri(docname, PAGE)}#{claim}"
-    return nodes.reference("", text, internal=True, refuri=address, classes=[style], reftitle=registry()[claim].says)
+    return nodes.reference(
+        "", text, internal=True, refuri=address, classes=[style], reftitle=registry()[claim].says
+    )
 
 
 def badge_of(app, docname, claim):
@@ -169,12 +193,21 @@ def badge_of(app, docname, claim):
 
 def tally_html(app, docname):
     """The counts of what the papers say, by kind, each leading to its rows of the ledger."""
-    return render("tally.html", counts=counts_by_kind(recorded()), short=SHORT, page=app.builder.get_relative_uri(docname, PAGE))
+    return render(
+        "tally.html",
+        counts=counts_by_kind(recorded()),
+        short=SHORT,
+        page=app.builder.get_relative_uri(docname, PAGE),
+    )
 
 
 def ledger_html(app, docname, of_code):
     """The table of the claims on the paper's public code, or of all others."""
-    listed = {name: outcome for name, outcome in recorded().items() if (outcome.claim.paper == "code") == of_code}
+    listed = {
+        name: outcome
+        for name, outcome in recorded().items()
+        if (outcome.claim.paper == "code") == of_code
+    }
     rows = [row(app, docname, outcome) for outcome in listed.values()]
     papers = {} if of_code else {key: name for key, name in PAPERS.items() if key != "code"}
     return render("ledger.html", counts=counts(listed), papers=papers, kinds=Kind, rows=rows)
@@ -182,13 +215,19 @@ def ledger_html(app, docname, of_code):
 
 def render(template, **values):
     """Fill in a template."""
-    environment = Environment(loader=FileSystemLoader(Path(__file__).parents[1] / "_templates"), autoescape=True)
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parents[1] / "_templates"), autoescape=True
+    )
     return environment.get_template(template).render(signs=SIGNS, **values)
 
 
 def row(app, docname, outcome):
     """What the table says of a claim."""
-    claim, position, place = outcome.claim, outcome.claim.telling(outcome.measured), claim_places(app.env).get(outcome.claim.id)
+    claim, position, place = (
+        outcome.claim,
+        outcome.claim.telling(outcome.measured),
+        claim_places(app.env).get(outcome.claim.id),
+    )
     holds = {True: "holds", False: "fails", None: "left open"}
     pairs = list(zip(claim.readings, outcome.measured, strict=True))
     return {
@@ -226,9 +265,14 @@ def bring_table(app, pagename, templatename, context, doctree):
         return
     source = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
     whole, _, exports = source.rpartition("export{")
-    name = next(pair.split(" as ")[0] for pair in exports.partition("}")[0].split(",") if pair.endswith(" as default"))
+    name = next(
+        pair.split(" as ")[0]
+        for pair in exports.partition("}")[0].split(",")
+        if pair.endswith(" as default")
+    )
     bundle = Path(app.outdir) / "_static" / "datatables.js"
-    bundle.write_text(f"(() => {{{whole}\nwindow.DataTable = {name};}})();", encoding="utf-8")  # a module would not load from a folder
+    # a module would not load from a folder
+    bundle.write_text(f"(() => {{{whole}\nwindow.DataTable = {name};}})();", encoding="utf-8")
     app.add_js_file(bundle.name, loading_method="defer")
     app.add_js_file("ledger.js", loading_method="defer")
 
@@ -246,4 +290,9 @@ def setup(app):
     app.connect("env-check-consistency", missing)
     app.connect("doctree-resolved", fill_in)
     app.connect("html-page-context", bring_table)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": "1",
+        "env_version": 1,
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

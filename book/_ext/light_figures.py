@@ -1,7 +1,9 @@
-r"""Figures as light as they look: what matplotlib writes in full is written shortly, and nothing moves by more than 0.005 points.
+r"""Figures as light as they look: what matplotlib writes in full is written shortly, and nothing
+moves by more than 0.005 points.
 
-Corners and curves become steps of hundredths of a point. Letters get short names and places of two numbers, groups that hold nothing of
-their own go, and so do styles that a mark has already; points of one look say it once.
+Corners and curves become steps of hundredths of a point. Letters get short names and places of two
+numbers, groups that hold nothing of their own go, and so do styles that a mark has already; points
+of one look say it once.
 """
 
 import re
@@ -10,34 +12,47 @@ from pathlib import Path
 PATHS = re.compile(r' d="((?:[MLQC] [^"\n]*\n|z\n)+)"')
 POINTS = re.compile(r' *<use [^>]*?( style="[^"]*")/>\n(?: *<use [^>]*?\1/>\n)+')
 PLACE = re.compile(r'(?<= [xy]=")-?\d+\.\d+(?=")')
-STROKE = re.compile(r'<path id="(m\w+)" d="M\S+ ?\S+?l[\d.-]+(?: ?[\d.-]+)?" style="([^"]*)"/>')  # a tick: two corners, nothing to fill
+# a tick: two corners, nothing to fill
+STROKE = re.compile(r'<path id="(m\w+)" d="M\S+ ?\S+?l[\d.-]+(?: ?[\d.-]+)?" style="([^"]*)"/>')
 MARK = re.compile(r'(<use href="#(m\w+)"[^>]*?) style="([^"]*)"/>')
 LETTER = re.compile(r'<use href="(#[^"]*)" transform="translate\((\S+) (\S+)\)"/>')
 NAME = re.compile(r'(?<= id=")[A-Z][\w-]*-[0-9a-f]+(?=")')
-BARE = re.compile(r"<g>\n((?:<(?:use|path) [^>]*/>\n|<defs>\n(?:<path [^>]*/>\n)*</defs>\n)*)</g>\n")
+BARE = re.compile(
+    r"<g>\n((?:<(?:use|path) [^>]*/>\n|<defs>\n(?:<path [^>]*/>\n)*</defs>\n)*)</g>\n"
+)
 
 
 def lighten(picture: str) -> str:
     """Rewrite an SVG picture by matplotlib."""
     short = PATHS.sub(lambda found: f' d="{steps(found[1])}"', picture)
-    short = POINTS.sub(lambda found: f"<g{found[1]}>\n{found[0].replace(found[1], '')}</g>\n", short)
+    short = POINTS.sub(
+        lambda found: f"<g{found[1]}>\n{found[0].replace(found[1], '')}</g>\n", short
+    )
     short = PLACE.sub(lambda found: f"{round(float(found[0]), 2)}", short)
     short = re.sub(r"^ +(?=<)", "", short, flags=re.MULTILINE)  # indentation
     short = re.sub(r"<!--(?:(?!-->).)*-->\n", "", short).replace("xlink:href=", "href=")
-    short = re.sub(r"<metadata>.*?</metadata>\n", "", short, flags=re.DOTALL)  # that matplotlib drew it, a half kB a figure
+    # that matplotlib drew it, a half kB a figure
+    short = re.sub(r"<metadata>.*?</metadata>\n", "", short, flags=re.DOTALL)
     short = re.sub(r'<g id="[^"]*"', "<g", short)  # nothing refers to a group
-    short = re.sub(r' style="[^"]*"', lambda found: found[0].replace(": ", ":").replace("; ", ";"), short)
+    short = re.sub(
+        r' style="[^"]*"', lambda found: found[0].replace(": ", ":").replace("; ", ";"), short
+    )
     short = without_repeats(short)
     short = LETTER.sub(lambda found: f'<use href="{found[1]}"{place(found[2], found[3])}/>', short)
     names = {name: f"g{number:x}" for number, name in enumerate(dict.fromkeys(NAME.findall(short)))}
-    short = re.sub(r'(?<= id=")([^"]+)(?=")|(?<=href="#)([^"]+)(?=")', lambda found: names.get(found[0], found[0]), short)
+    short = re.sub(
+        r'(?<= id=")([^"]+)(?=")|(?<=href="#)([^"]+)(?=")',
+        lambda found: names.get(found[0], found[0]),
+        short,
+    )
     while (bare := BARE.sub(r"\1", short)) != short:
         short = bare
     return short
 
 
 def steps(path: str) -> str:
-    """Take the steps between rounded corners, so that roundings do not add up; a step like the one before does not say so."""
+    """Take the steps between rounded corners, so that roundings do not add up; a step like the one
+    before does not say so."""
     written, at, last = "", (0, 0), ""
     for command in path.splitlines():
         letter, *numbers = command.split()
@@ -50,25 +65,42 @@ def steps(path: str) -> str:
             letter = letter.lower()
         words = "" if letter == last else letter
         for corner in corners:
-            word = f"{corner / 100:.10g}".replace("0.", ".") if abs(corner) < 100 else f"{corner / 100:.10g}"
+            word = (
+                f"{corner / 100:.10g}".replace("0.", ".")
+                if abs(corner) < 100
+                else f"{corner / 100:.10g}"
+            )
             words += word if word[0] == "-" or words[-1:].isalpha() else f" {word}"
         written, last = written + words, letter
-        at = (corners[-2], corners[-1]) if letter == "M" else (at[0] + corners[-2], at[1] + corners[-1])
+        at = (
+            (corners[-2], corners[-1])
+            if letter == "M"
+            else (at[0] + corners[-2], at[1] + corners[-1])
+        )
     return written
 
 
 def place(x: str, y: str) -> str:
     """Say where a letter stands, where that is not the beginning."""
-    return "".join(f' {name}="{round(float(value), 2):g}"' for name, value in (("x", x), ("y", y)) if float(value))
+    return "".join(
+        f' {name}="{round(float(value), 2):g}"'
+        for name, value in (("x", x), ("y", y))
+        if float(value)
+    )
 
 
 def without_repeats(picture: str) -> str:
-    """Leave out styles that a tick's own shape has already; what it says of filling beside them fills nothing."""
+    """Leave out styles that a tick's own shape has already; what it says of filling beside them
+    fills nothing."""
     own = {name: style.split(";") for name, style in STROKE.findall(picture)}
 
     def mend(found):
         more = [one for one in found[3].split(";") if one not in own.get(found[2], [])]
-        return f"{found[1]}/>" if found[2] in own and all(one.startswith("fill:") for one in more) else found[0]
+        return (
+            f"{found[1]}/>"
+            if found[2] in own and all(one.startswith("fill:") for one in more)
+            else found[0]
+        )
 
     return MARK.sub(mend, picture)
 

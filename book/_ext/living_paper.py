@@ -1,4 +1,5 @@
-"""What the book asks of Sphinx beyond Jupyter Book: pages and charts that load nothing from elsewhere."""
+"""What the book asks of Sphinx beyond Jupyter Book: pages and charts that load nothing from
+elsewhere."""
 
 import hashlib
 import os
@@ -7,11 +8,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SIGNATURE = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
-SCROLLS = re.compile(r'(tag_output_scroll.*?<div class="cell_output docutils container")>', re.DOTALL)
+SCROLLS = re.compile(
+    r'(tag_output_scroll.*?<div class="cell_output docutils container")>', re.DOTALL
+)
 
 
 def watch_assets(app, config):
-    """Write the pages again after an edit of styles, scripts, templates, claims, glossary or notation: Sphinx would keep the old ones."""
+    """Write the pages again after an edit of styles, scripts, templates, claims, glossary or
+    notation: Sphinx would keep the old ones."""
     digest = hashlib.sha256()
     folders = ("book/_static", "book/_templates", "book/_ext", "book/results", "lwcore/claims")
     paths = [
@@ -26,7 +30,8 @@ def watch_assets(app, config):
 
 
 def name_repository(app, config):
-    """Add source, issue and Binder buttons where the repository's address is known: in continuous integration."""
+    """Add source, issue and Binder buttons where the repository's address is known: in continuous
+    integration."""
     if "GITHUB_REPOSITORY" in os.environ:
         config.html_theme_options |= {
             "repository_url": f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{os.environ['GITHUB_REPOSITORY']}",
@@ -34,40 +39,62 @@ def name_repository(app, config):
             "use_repository_button": True,
             "use_source_button": True,
             "use_issues_button": True,
-            "launch_buttons": {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"},
+            "launch_buttons": {
+                "binderhub_url": "https://mybinder.org",
+                "notebook_interface": "jupyterlab",
+            },
         }
 
 
 def trim_mathjax(app, config):
-    """Load what pages use of MathJax, formulas for screen readers included: the usual single file brings a menu of 0.4 MB as well."""
+    """Load what pages use of MathJax, formulas for screen readers included: the usual single file
+    brings a menu of 0.4 MB as well."""
     config.mathjax_path = "mathjax/startup.js"
     parts = ["core", "input/tex", "output/chtml", "a11y/assistive-mml"]
     config.mathjax3_config = (config.mathjax3_config or {}) | {"loader": {"load": parts}}
 
 
 def mend_page(app, pagename, templatename, context, doctree):
-    """Leave out Thebe, which no page uses and which would be fetched from elsewhere; mend what those who hear the page would stumble over.
+    """Leave out Thebe, which no page uses and which would be fetched from elsewhere; mend what
+    those who hear the page would stumble over.
 
-    The style of cards and tabs goes where there are none. Folded code is named by the text it shows, an entry of the contents that
-    unfolds by its title, and works in a bibliography are items of its list. A signature on several lines is a list of parameters, not
-    of definitions without terms, and the empty corner of a table heads nothing. What may scroll can be reached by keyboard: figures,
-    formulas and tables on narrow screens, long outputs everywhere.
+    The style of cards and tabs goes where there are none. Folded code is named by the text it
+    shows, an entry of the contents that unfolds by its title, and works in a bibliography are items
+    of its list. A signature on several lines is a list of parameters, not of definitions without
+    terms, and the empty corner of a table heads nothing. What may scroll can be reached by
+    keyboard: figures, formulas and tables on narrow screens, long outputs everywhere.
     """
     scripts = context["script_files"]
-    scripts[:] = [script for script in scripts if "thebe" not in f"{script.filename} {script.attributes}".lower()]
-    if not re.search(r'class="[^"]*\bsd-', context.get("body", "")):  # cards and tabs: 60 kB for the few pages that have them
+    scripts[:] = [
+        script
+        for script in scripts
+        if "thebe" not in f"{script.filename} {script.attributes}".lower()
+    ]
+    # cards and tabs: 60 kB for the few pages that have them
+    if not re.search(r'class="[^"]*\bsd-', context.get("body", "")):
         for files in (context["css_files"], scripts):
-            files[:] = [file for file in files if not re.search(r"sphinx-design|design-tabs", str(file.filename))]
+            files[:] = [
+                file
+                for file in files
+                if not re.search(r"sphinx-design|design-tabs", str(file.filename))
+            ]
     if "body" in context:
         body = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
-        body = body.replace('<figure class="', '<figure tabindex="0" class="').replace('role="doc-biblioentry"', 'role="listitem"')
+        body = body.replace('<figure class="', '<figure tabindex="0" class="').replace(
+            'role="doc-biblioentry"', 'role="listitem"'
+        )
         body = body.replace('<div class="math ', '<div tabindex="0" class="math ')
         body = body.replace('<div class="amsmath math ', '<div tabindex="0" class="amsmath math ')
-        body = body.replace('<div class="pst-scrollable-table-container">', '<div tabindex="0" class="pst-scrollable-table-container">')
+        body = body.replace(
+            '<div class="pst-scrollable-table-container">',
+            '<div tabindex="0" class="pst-scrollable-table-container">',
+        )
         body = SCROLLS.sub(r'\1 tabindex="0">', body.replace("<th></th>", "<td></td>"))
         context["body"] = SIGNATURE.sub(list_parameters, body)
     contents = context["generate_toctree_html"]
-    context["generate_toctree_html"] = lambda *args, **options: name_folds(contents(*args, **options))
+    context["generate_toctree_html"] = lambda *args, **options: name_folds(
+        contents(*args, **options)
+    )
 
 
 def list_parameters(found):
@@ -76,16 +103,19 @@ def list_parameters(found):
 
 
 def name_folds(contents):
-    """Name the fold of an entry of the contents by the entry's title: the theme shows an arrow alone."""
+    """Name the fold of an entry of the contents by the entry's title: the theme shows an arrow
+    alone."""
     for fold in contents.select("li > details > summary") if contents else ():
         fold["aria-label"] = f"Pages of {fold.find_parent('li').a.get_text(strip=True)}"
     return contents
 
 
 def bring_charts(app, pagename, templatename, context, doctree):
-    """Put Vega and the script that draws charts on pages that hold one, and on no other: about 300 kB, as sent.
+    """Put Vega and the script that draws charts on pages that hold one, and on no other: about 300
+    kB, as sent.
 
-    Vega, its compiler and vega-embed come out of vl-convert as one file, of the version that Altair writes for.
+    Vega, its compiler and vega-embed come out of vl-convert as one file, of the version that Altair
+    writes for.
     """
     if '<div class="chart"' not in context.get("body", ""):
         return

@@ -1,7 +1,9 @@
-"""Each notebook as a file that Jupyter opens and runs: the download button of a page offers it beside the page's source.
+"""Each notebook as a file that Jupyter opens and runs: the download button of a page offers it
+beside the page's source.
 
-The file is made from the text notebook when its page is written. In front stand two cells more: where the notebook comes from and what it
-needs, and a step into the folder that it is run in, so that it runs wherever it was saved.
+The file is made from the text notebook when its page is written. In front stand two cells more:
+where the notebook comes from and what it needs, and a step into the folder that it is run in, so
+that it runs wherever it was saved.
 """
 
 from pathlib import Path
@@ -36,7 +38,10 @@ def notebook(page: str):
         The notebook, without outputs; None if the page is no notebook.
     """
     source = ROOT / f"{page}.md"
-    if not source.exists() or "\nkernelspec:" not in source.read_text(encoding="utf-8").partition("\n---")[0]:
+    if (
+        not source.exists()
+        or "\nkernelspec:" not in source.read_text(encoding="utf-8").partition("\n---")[0]
+    ):
         return None
     made = jupytext.read(source)
     made.metadata.pop("jupytext", None)  # a file of its own, not one half of a pair

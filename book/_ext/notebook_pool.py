@@ -1,7 +1,9 @@
-"""Notebooks executed side by side before the pages are read: myst-nb would run them one after the other, on one core.
+"""Notebooks executed side by side before the pages are read: myst-nb would run them one after the
+other, on one core.
 
-What has no execution that holds is executed (`executed`), those that took longest the last time first; then myst-nb finds it in the cache.
-A notebook that fails is left to myst-nb, which runs it once more and says what went wrong where a reader of its log looks for it.
+What has no execution that holds is executed (`executed`), those that took longest the last time
+first; then myst-nb finds it in the cache. A notebook that fails is left to myst-nb, which runs it
+once more and says what went wrong where a reader of its log looks for it.
 """
 
 import json
@@ -25,26 +27,44 @@ def use_store(app, config):
 def notebooks(env):
     """Find the notebooks among the pages: paths by page."""
     paths = {page: Path(env.doc2path(page)) for page in env.found_docs}
-    return {page: path for page, path in paths.items() if "\nkernelspec:" in path.read_text(encoding="utf-8").partition("\n---")[0]}
+    return {
+        page: path
+        for page, path in paths.items()
+        if "\nkernelspec:" in path.read_text(encoding="utf-8").partition("\n---")[0]
+    }
 
 
 def changed(app, env, *_):
-    """Have pages read anew whose outputs no longer hold: an edit of the package changes no page's text."""
+    """Have pages read anew whose outputs no longer hold: an edit of the package changes no page's
+    text."""
     keys = {page: executed.key(path) for page, path in notebooks(env).items()}
     before, env.notebook_keys = getattr(env, "notebook_keys", {}), keys
     return [page for page in keys if keys[page] != before.get(page)]
 
 
 def fill_cache(app, env, docnames):
-    """Execute the notebooks among the pages that are about to be read, one for every core at a time."""
-    waiting = [path for page, path in notebooks(env).items() if page in docnames and executed.find(path) is None]
-    waiting.sort(key=lambda path: -last_time().get(path.relative_to(executed.ROOT).as_posix(), 60.0))
+    """Execute the notebooks among the pages that are about to be read, one for every core at a
+    time."""
+    waiting = [
+        path
+        for page, path in notebooks(env).items()
+        if page in docnames and executed.find(path) is None
+    ]
+    waiting.sort(
+        key=lambda path: -last_time().get(path.relative_to(executed.ROOT).as_posix(), 60.0)
+    )
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         runs = {pool.submit(timed, path): path for path in waiting}
         for done, run in enumerate(as_completed(runs), 1):
             seconds, error = run.result()
             name = runs[run].relative_to(executed.ROOT)
-            logger.info("%s: %s in %.1f seconds, %d notebooks to go", name, error or "executed", seconds, len(runs) - done)
+            logger.info(
+                "%s: %s in %.1f seconds, %d notebooks to go",
+                name,
+                error or "executed",
+                seconds,
+                len(runs) - done,
+            )
 
 
 def timed(path):

@@ -1,4 +1,5 @@
-"""The package read as text, without importing it: which names are public, what a reader imports them as, and what their docstrings say."""
+"""The package read as text, without importing it: which names are public, what a reader imports
+them as, and what their docstrings say."""
 
 import ast
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ class Definition(NamedTuple):
     """A public class or function of a module, or a public method of such a class.
 
     Attributes:
-        name: What it is imported as: ``lwcore.stable.fit``, though it stands in ``lwcore.stable.fits``.
+        name: What it is imported as: ``lwcore.stable.fit``, though it stands in
+            ``lwcore.stable.fits``.
         kind: ``"class"``, ``"function"`` or ``"method"``.
         node: Its source.
     """
@@ -30,7 +32,10 @@ class Definition(NamedTuple):
 
 def modules() -> dict[str, Path]:
     """List the public modules of the package: dotted name → file."""
-    files = {path.relative_to(ROOT).with_suffix("").parts: path for path in sorted((ROOT / "lwcore").rglob("*.py"))}
+    files = {
+        path.relative_to(ROOT).with_suffix("").parts: path
+        for path in sorted((ROOT / "lwcore").rglob("*.py"))
+    }
     names = {".".join(parts).removesuffix(".__init__"): path for parts, path in files.items()}
     return {name: path for name, path in names.items() if "._" not in name}
 
@@ -42,7 +47,8 @@ def parsed(path: Path) -> ast.Module:
 
 
 def definitions(module: str) -> Iterator[Definition]:
-    """Give what a module defines for others, in the order of its source; methods follow their class."""
+    """Give what a module defines for others, in the order of its source; methods follow their
+    class."""
     package = module.rpartition(".")[0]
     exported = {
         name.name
@@ -56,10 +62,14 @@ def definitions(module: str) -> Iterator[Definition]:
             yield Definition(name, "function", node)
         else:
             yield Definition(name, "class", node)
-            yield from (Definition(f"{name}.{method.name}", "method", method) for method in public(node))
+            yield from (
+                Definition(f"{name}.{method.name}", "method", method) for method in public(node)
+            )
 
 
 def public(parent: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.FunctionDef]:
     """Give the classes and functions in a body whose names do not begin with an underscore."""
     kinds = (ast.ClassDef, ast.FunctionDef) if isinstance(parent, ast.Module) else ast.FunctionDef
-    return (node for node in parent.body if isinstance(node, kinds) and not node.name.startswith("_"))
+    return (
+        node for node in parent.body if isinstance(node, kinds) and not node.name.startswith("_")
+    )

@@ -1,8 +1,10 @@
-"""What a run reaches: the functions of the package that `experiment.run` calls, or may call, found by import and call in their sources.
+"""What a run reaches: the functions of the package that `experiment.run` calls, or may call, found
+by import and call in their sources.
 
-A name leads to what its module imports or defines under it. An attribute leads to what an imported module has under it, to any class where
-its name is computed; of anything else, to the methods of that name of every class that is reached. A test watches a run, and fails if it
-calls what is not found here.
+A name leads to what its module imports or defines under it. An attribute leads to what an imported
+module has under it, to any class where its name is computed; of anything else, to the methods of
+that name of every class that is reached. A test watches a run, and fails if it calls what is not
+found here.
 """
 
 import ast
@@ -15,7 +17,8 @@ ENTRY = "lwcore.experiment.run"
 
 @cache
 def reached(entry=ENTRY):
-    """Name the functions, methods, classes and constants that an entry reaches: a set of dotted names."""
+    """Name the functions, methods, classes and constants that an entry reaches: a set of dotted
+    names."""
     found, asked, before = {entry}, set(), 0
     while len(found) > before:
         before = len(found)
@@ -23,14 +26,20 @@ def reached(entry=ENTRY):
             names, attributes = references(name)
             found |= names
             asked |= attributes
-        found |= {name for name, owner in methods().items() if owner in found and (last(name) in asked or by_others(name))}
+        found |= {
+            name
+            for name, owner in methods().items()
+            if owner in found and (last(name) in asked or by_others(name))
+        }
     return frozenset(found)
 
 
 def by_others(method):
     """Whether Python, PyTorch or pydantic may call a method, whose name nobody writes then."""
     decorators = {ast.unparse(decorator) for decorator in definitions()[method][1].decorator_list}
-    return last(method).startswith(("__", "forward", "backward")) or any(word.startswith("model_validator") for word in decorators)
+    return last(method).startswith(("__", "forward", "backward")) or any(
+        word.startswith("model_validator") for word in decorators
+    )
 
 
 def last(name):
@@ -40,12 +49,16 @@ def last(name):
 
 @cache
 def definitions():
-    """Index the package: dotted name → (module, node), of what stands at the top of a module and of methods."""
+    """Index the package: dotted name → (module, node), of what stands at the top of a module and of
+    methods."""
     table = {}
     for module, path in modules().items():
         for node in parsed(path).body:
             targets = getattr(node, "targets", [getattr(node, "target", None)])
-            for name in [getattr(node, "name", None), *(getattr(target, "id", None) for target in targets)]:
+            for name in [
+                getattr(node, "name", None),
+                *(getattr(target, "id", None) for target in targets),
+            ]:
                 if name:
                     table[f"{module}.{name}"] = module, node
             if isinstance(node, ast.ClassDef):
@@ -57,14 +70,22 @@ def definitions():
 @cache
 def methods():
     """Name the class of every method."""
-    return {name: owner for name in definitions() if (owner := name.rpartition(".")[0]) in definitions()}
+    return {
+        name: owner for name in definitions() if (owner := name.rpartition(".")[0]) in definitions()
+    }
 
 
 @cache
 def known(module):
     """What a module means by a name: its own definitions, and what it imports from the package."""
-    imports = (node for node in ast.walk(parsed(modules()[module])) if isinstance(node, ast.ImportFrom))
-    own = {last(name): name for name, (home, _) in definitions().items() if home == module and name not in methods()}
+    imports = (
+        node for node in ast.walk(parsed(modules()[module])) if isinstance(node, ast.ImportFrom)
+    )
+    own = {
+        last(name): name
+        for name, (home, _) in definitions().items()
+        if home == module and name not in methods()
+    }
     return own | {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for node in imports
@@ -75,18 +96,28 @@ def known(module):
 
 @cache
 def references(name):
-    """Give the dotted names and the attributes that a definition refers to; of a class, without its methods."""
+    """Give the dotted names and the attributes that a definition refers to; of a class, without its
+    methods."""
     module, node = definitions()[name]
-    skipped = [inner for inner in getattr(node, "body", []) if isinstance(node, ast.ClassDef) and isinstance(inner, ast.FunctionDef)]
+    skipped = [
+        inner
+        for inner in getattr(node, "body", [])
+        if isinstance(node, ast.ClassDef) and isinstance(inner, ast.FunctionDef)
+    ]
     waiting, names, attributes = [node], set(), set()
     while waiting:
         part = waiting.pop()
         waiting += [inner for inner in ast.iter_child_nodes(part) if inner not in skipped]
         if isinstance(part, ast.Name):
             names.add(known(module).get(part.id))
-        elif isinstance(part, ast.Call) and getattr(part.func, "id", None) == "getattr":  # any class of a module
+        elif isinstance(part, ast.Call) and getattr(part.func, "id", None) == "getattr":
+            # any class of a module
             home = known(module).get(getattr(part.args[0], "id", None))
-            names |= {name for name, (where, found) in definitions().items() if where == home and isinstance(found, ast.ClassDef)}
+            names |= {
+                name
+                for name, (where, found) in definitions().items()
+                if where == home and isinstance(found, ast.ClassDef)
+            }
         elif isinstance(part, ast.Attribute):
             home = known(module).get(getattr(part.value, "id", None))
             names.add(f"{home}.{part.attr}")
@@ -96,7 +127,8 @@ def references(name):
 
 
 def followed(name):
-    """Follow a name through the packages that import it from one of their modules; None if it is not the package's."""
+    """Follow a name through the packages that import it from one of their modules; None if it is
+    not the package's."""
     while name not in definitions():
         package, _, inner = (name or "").rpartition(".")
         if package not in modules() or inner not in known(package):

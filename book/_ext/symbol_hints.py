@@ -1,8 +1,10 @@
-r"""What a symbol means, where it stands: ``{symbol}`H_N` `` sets a formula that shows its meaning and leads to its row in the notation.
+r"""What a symbol means, where it stands: ``{symbol}`H_N` `` sets a formula that shows its meaning
+and leads to its row in the notation.
 
-The rows are those of the tables headed "Symbol" on the notation's page. ``{symbol}`f(5) <f(\ell)>` `` writes a symbol otherwise than its
-row does. A tooltip holds no formula, so what is shown of a row is its meaning up to the first formula that is more than a letter, and the
-name in the code. A symbol without a row, or with several, stops the build.
+The rows are those of the tables headed "Symbol" on the notation's page. ``{symbol}`f(5) <f(\ell)>`
+`` writes a symbol otherwise than its row does. A tooltip holds no formula, so what is shown of a
+row is its meaning up to the first formula that is more than a letter, and the name in the code. A
+symbol without a row, or with several, stops the build.
 """
 
 import re
@@ -46,7 +48,11 @@ def rows(doctree):
 
 def symbols_of(row) -> list[str]:
     """List the symbols that a row explains, as they are written there."""
-    return [name for formula in row.children[0].findall(nodes.math) for name in formula.astext().split(", ")]
+    return [
+        name
+        for formula in row.children[0].findall(nodes.math)
+        for name in formula.astext().split(", ")
+    ]
 
 
 def place_anchors(app, doctree):
@@ -55,7 +61,9 @@ def place_anchors(app, doctree):
         taken = set()
         for row in rows(doctree):
             stem = f"symbol-{nodes.make_id(symbols_of(row)[0])}"
-            anchor = next(name for name in (stem, *(f"{stem}-{k}" for k in range(2, 9))) if name not in taken)
+            anchor = next(
+                name for name in (stem, *(f"{stem}-{k}" for k in range(2, 9))) if name not in taken
+            )
             taken.add(anchor)
             row["ids"].append(anchor)
 
@@ -79,10 +87,24 @@ def explain(app, doctree, docname):
         found = [row for row in known if node["name"] in symbols_of(row)]
         if len(found) == 1:
             address = f"{app.builder.get_relative_uri(docname, PAGE)}#{found[0]['ids'][0]}"
-            link = nodes.reference("", "", *node.children, internal=True, refuri=address, classes=["symbol"], reftitle=meaning(found[0]))
+            link = nodes.reference(
+                "",
+                "",
+                *node.children,
+                internal=True,
+                refuri=address,
+                classes=["symbol"],
+                reftitle=meaning(found[0]),
+            )
             node.replace_self(link)
         else:
-            log.warning("symbol %r has %d rows in the notation", node["name"], len(found), location=node, type="symbol")
+            log.warning(
+                "symbol %r has %d rows in the notation",
+                node["name"],
+                len(found),
+                location=node,
+                type="symbol",
+            )
             node.replace_self(node.children)
 
 
@@ -92,7 +114,8 @@ def spoken(written: str) -> str:
 
 
 def mark(app, pagename, templatename, context, doctree):
-    """Mark these links as what the theme draws explanations for, and give them a name: a formula alone is none to all who hear it."""
+    """Mark these links as what the theme draws explanations for, and give them a name: a formula
+    alone is none to all who hear it."""
     if "body" in context:
         context["body"] = LINK.sub(named, context["body"])
 
@@ -110,4 +133,9 @@ def setup(app):
     app.connect("doctree-read", place_anchors)
     app.connect("doctree-resolved", explain)
     app.connect("html-page-context", mark)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": "1",
+        "env_version": 1,
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

@@ -1,7 +1,8 @@
-"""What a word means, where it stands: a link to the glossary shows the word's explanation to those who point at it or tab to it.
+"""What a word means, where it stands: a link to the glossary shows the word's explanation to those
+who point at it or tab to it.
 
-The explanation is the first paragraph of the word's entry, as plain text. The theme draws it (Bootstrap's tooltip); where scripts are off,
-the browser shows it as a title.
+The explanation is the first paragraph of the word's entry, as plain text. The theme draws it
+(Bootstrap's tooltip); where scripts are off, the browser shows it as a title.
 """
 
 from docutils import nodes
@@ -13,7 +14,11 @@ MARK = 'data-bs-toggle="tooltip"'
 
 def explanations(doctree) -> dict[str, str]:
     """Read off a page what its glossary says: anchor → first paragraph."""
-    entries = [entry for book in doctree.findall(glossary) for entry in book.findall(nodes.definition_list_item)]
+    entries = [
+        entry
+        for book in doctree.findall(glossary)
+        for entry in book.findall(nodes.definition_list_item)
+    ]
     said = {}
     for entry in entries:
         paragraph = next(entry.findall(nodes.paragraph)).astext().replace("\n", " ")

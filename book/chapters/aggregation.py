@@ -1,8 +1,8 @@
 """Ways to average the sequences' numbers, and how fast each of them beats the noise down.
 
-An estimator of the location tells the sign of a shift Δ with error ε as soon as Δ reaches its own (1 − ε)-quantile at shift 0. If that
-quantile falls as ``N^(−1/p)``, the number of sequences needed grows as ``Δ^(−p)``: p is the exponent that Eqs. (31)–(39) are about. It
-depends on who averages.
+An estimator of the location tells the sign of a shift Δ with error ε as soon as Δ reaches its own
+(1 − ε)-quantile at shift 0. If that quantile falls as ``N^(−1/p)``, the number of sequences needed
+grows as ``Δ^(−p)``: p is the exponent that Eqs. (31)–(39) are about. It depends on who averages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import finite_array, generator, instance_of, integer_in, one_of, real_in, sequence_of
+from lwcore.arguments import (
+    finite_array,
+    generator,
+    instance_of,
+    integer_in,
+    one_of,
+    real_in,
+    sequence_of,
+)
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -25,16 +33,19 @@ _BLOCKS = 8  # blocks of the median of means
 _CHUNK = 2**21  # numbers drawn at a time
 
 
-def aggregate(samples: ArrayLike, method: str, law: SymmetricStable | None = None) -> NDArray[np.float64]:
+def aggregate(
+    samples: ArrayLike, method: str, law: SymmetricStable | None = None
+) -> NDArray[np.float64]:
     """Estimate the location from each row of samples.
 
     All estimators move with the samples and scale with them.
 
     Args:
         samples: Shape (..., N), N at least 8.
-        method: ``"mean"``; ``"median"``; ``"clipped mean"``, of values clipped to the median ± 3 times half the interquartile range;
-            ``"median of means"``, of 8 blocks in the order of the samples; ``"likelihood"``, one Newton step of the likelihood from the
-            median, which is as good as its maximum for large N.
+        method: ``"mean"``; ``"median"``; ``"clipped mean"``, of values clipped to the median ± 3
+            times half the interquartile range; ``"median of means"``, of 8 blocks in the order of
+            the samples; ``"likelihood"``, one Newton step of the likelihood from the median, which
+            is as good as its maximum for large N.
         law: The noise at location 0, needed by ``"likelihood"`` only.
 
     Returns:
@@ -54,7 +65,8 @@ def aggregate(samples: ArrayLike, method: str, law: SymmetricStable | None = Non
 
 
 def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None = None) -> Array:
-    """Estimate the location from each row of values by several methods; what these share is computed once.
+    """Estimate the location from each row of values by several methods; what these share is
+    computed once.
 
     Args:
         values: Shape (..., N).
@@ -73,7 +85,9 @@ def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None
         if method == "mean":
             return values.mean(-1)
         if method == "median of means":
-            return np.median([block.mean(-1) for block in np.array_split(values, _BLOCKS, axis=-1)], axis=0)
+            return np.median(
+                [block.mean(-1) for block in np.array_split(values, _BLOCKS, axis=-1)], axis=0
+            )
         if method == "median":
             return median[..., 0]
         if method == "clipped mean":
@@ -87,12 +101,22 @@ def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None
 
 
 def _between(ordered: Array, place: float) -> Array:
-    """Read sorted rows at a place between two entries, by a straight line; keeps the last dimension."""
+    """Read sorted rows at a place between two entries, by a straight line; keeps the last
+    dimension."""
     below = int(place)
-    return ordered[..., below : below + 1] + (place - below) * (ordered[..., below + 1 : below + 2] - ordered[..., below : below + 1])
+    return ordered[..., below : below + 1] + (place - below) * (
+        ordered[..., below + 1 : below + 2] - ordered[..., below : below + 1]
+    )
 
 
-def detectable_shift(law: SymmetricStable, n_sequences: int, method: str, error: float, replicates: int, rng: np.random.Generator) -> float:
+def detectable_shift(
+    law: SymmetricStable,
+    n_sequences: int,
+    method: str,
+    error: float,
+    replicates: int,
+    rng: np.random.Generator,
+) -> float:
     """Find by simulation the shift whose sign a method tells with a given error from N sequences.
 
     Args:
@@ -100,7 +124,8 @@ def detectable_shift(law: SymmetricStable, n_sequences: int, method: str, error:
         n_sequences: N, at least 8.
         method: One of `METHODS`.
         error: ε in (0, 0.5).
-        replicates: Number of simulated averages; the result is a quantile of twice as many, as the law is symmetric.
+        replicates: Number of simulated averages; the result is a quantile of twice as many, as the
+            law is symmetric.
         rng: Source of randomness.
 
     Returns:
@@ -116,7 +141,12 @@ def detectable_shift(law: SymmetricStable, n_sequences: int, method: str, error:
 
 
 def _detectable(
-    law: SymmetricStable, n_sequences: int, methods: Sequence[str], error: float, replicates: int, rng: np.random.Generator
+    law: SymmetricStable,
+    n_sequences: int,
+    methods: Sequence[str],
+    error: float,
+    replicates: int,
+    rng: np.random.Generator,
 ) -> Array:
     """Find the shift of `detectable_shift` for each method, from the same samples."""
     found = np.empty((len(methods), replicates))
@@ -179,7 +209,14 @@ def measured_exponent(
     """
     one_of("method", method, METHODS)
     together = measured_exponents(
-        alpha, (method,), n_sequences, rng, error=error, replicates=replicates, batches=batches, confidence=confidence
+        alpha,
+        (method,),
+        n_sequences,
+        rng,
+        error=error,
+        replicates=replicates,
+        batches=batches,
+        confidence=confidence,
     )
     return together[method]
 
@@ -220,16 +257,27 @@ def measured_exponents(
     law = SymmetricStable(real_in("alpha", alpha, "(1, 2]"))
     share = (1 + real_in("confidence", confidence, "(0, 1)")) / 2
     finite_array("n_sequences", n_sequences, ndim=1)
-    numbers = np.array([integer_in("n_sequences", n, _BLOCKS) for n in np.asarray(n_sequences).tolist()])
+    numbers = np.array(
+        [integer_in("n_sequences", n, _BLOCKS) for n in np.asarray(n_sequences).tolist()]
+    )
     if np.unique(numbers).size < 2:
-        raise ValueError(f"n_sequences = {numbers.tolist()}: must hold at least two different numbers.")
+        raise ValueError(
+            f"n_sequences = {numbers.tolist()}: must hold at least two different numbers."
+        )
     repeats = integer_in("batches", batches, 3)
-    log_shifts = np.log([[_detectable(law, int(n), names, error, replicates, rng) for n in numbers] for _ in range(repeats)])
+    log_shifts = np.log(
+        [
+            [_detectable(law, int(n), names, error, replicates, rng) for n in numbers]
+            for _ in range(repeats)
+        ]
+    )
     log_n = np.log(numbers) - np.log(numbers).mean()
     found = {}
     for method, log_shift in zip(names, np.moveaxis(log_shifts, -1, 0), strict=True):
         slopes = log_shift @ log_n / (log_n @ log_n)  # −1/p, one a batch
         half_width = special.stdtrit(repeats - 1, share) * slopes.std(ddof=1) / np.sqrt(repeats)
         low, middle, high = (-1 / (slopes.mean() + side * half_width) for side in (-1, 0, 1))
-        found[method] = MeasuredExponent(float(middle), (float(low), float(high)), numbers, np.exp(log_shift.mean(0)))
+        found[method] = MeasuredExponent(
+            float(middle), (float(low), float(high)), numbers, np.exp(log_shift.mean(0))
+        )
     return found

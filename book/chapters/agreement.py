@@ -1,9 +1,12 @@
-"""How far scores agree with what was learned, in ranks, over everything and within strata, and how sure that is.
+"""How far scores agree with what was learned, in ranks, over everything and within strata, and how
+sure that is.
 
-Within a stratum something is held fixed: within lags, say, plain lag says nothing, and what is left is which network learns.
+Within a stratum something is held fixed: within lags, say, plain lag says nothing, and what is left
+is which network learns.
 
-Networks of one seed share task and sequences, so that intervals over seeds speak of other seeds of the same models. What is said of cells
-has the cell as its unit (`correlation_interval`, `over_orders`).
+Networks of one seed share task and sequences, so that intervals over seeds speak of other seeds of
+the same models. What is said of cells has the cell as its unit (`correlation_interval`,
+`over_orders`).
 """
 
 from __future__ import annotations
@@ -25,16 +28,21 @@ from lwcore.labelled import array_with, dataset_with
 LEARNED = 0.5  # a lag counts as learned if at least this share of its coefficient is recovered
 
 
-def rank_correlation(scores: xr.DataArray, share: xr.DataArray, within: Sequence[str] = ()) -> NDArray[np.float64]:
-    """Correlate ranks within strata: Spearman's coefficient with the ranks' covariances and variances added up over strata.
+def rank_correlation(
+    scores: xr.DataArray, share: xr.DataArray, within: Sequence[str] = ()
+) -> NDArray[np.float64]:
+    """Correlate ranks within strata: Spearman's coefficient with the ranks' covariances and
+    variances added up over strata.
 
     Args:
         scores: (predictor, …).
         share: What was learned, of the other dimensions of `scores`.
-        within: Dimensions whose values make the strata; none for a single one, Spearman's own coefficient.
+        within: Dimensions whose values make the strata; none for a single one, Spearman's own
+            coefficient.
 
     Returns:
-        One coefficient a predictor, in [−1, 1]; 0 for one that is constant in every stratum, NaN where the share is.
+        One coefficient a predictor, in [−1, 1]; 0 for one that is constant in every stratum, NaN
+        where the share is.
     """
     array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
     _checked_dims("within", within, share)
@@ -57,7 +65,8 @@ def partial_rank_correlation(
         within: Dimensions whose values make the strata; none for a single one.
 
     Returns:
-        One coefficient a predictor; NaN for one that has the order of `given`, of which nothing is left.
+        One coefficient a predictor; NaN for one that has the order of `given`, of which nothing is
+        left.
     """
     array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
     array_with("given", given, *map(str, share.dims))
@@ -65,11 +74,19 @@ def partial_rank_correlation(
     direct, of_score = (rank_correlation(scores, one, within) for one in (share, given))
     of_share = rank_correlation(third, share, within)
     left = np.clip((1 - of_score**2) * (1 - of_share**2), 0, None)
-    return np.divide(direct - of_score * of_share, np.sqrt(left), out=np.full_like(direct, np.nan), where=left > 1e-12)
+    return np.divide(
+        direct - of_score * of_share,
+        np.sqrt(left),
+        out=np.full_like(direct, np.nan),
+        where=left > 1e-12,
+    )
 
 
-def compare(scores: xr.DataArray, share: xr.DataArray, strata: Mapping[str, Sequence[str]]) -> xr.Dataset:
-    """Compare the rank correlations of predictors with what was learned, and each with the baseline, the first of them.
+def compare(
+    scores: xr.DataArray, share: xr.DataArray, strata: Mapping[str, Sequence[str]]
+) -> xr.Dataset:
+    """Compare the rank correlations of predictors with what was learned, and each with the
+    baseline, the first of them.
 
     Args:
         scores: (predictor, …, seed, …), without NaN.
@@ -77,8 +94,8 @@ def compare(scores: xr.DataArray, share: xr.DataArray, strata: Mapping[str, Sequ
         strata: Dimensions whose values make the strata, by name; the first should be the whole, ().
 
     Returns:
-        ``value``, ``low``, ``high`` (stratum, predictor) and ``gain``, ``gain_low``, ``gain_high``, the difference to the baseline, with
-        the intervals of `seeds.interval` over seeds.
+        ``value``, ``low``, ``high`` (stratum, predictor) and ``gain``, ``gain_low``, ``gain_high``,
+        the difference to the baseline, with the intervals of `seeds.interval` over seeds.
 
     Raises:
         ValueError: If scores or shares are NaN, or belong to other networks.
@@ -89,7 +106,9 @@ def compare(scores: xr.DataArray, share: xr.DataArray, strata: Mapping[str, Sequ
         _checked_dims("strata", stratum, share)
     for name, array in (("scores", scores), ("share", share)):
         if array.isnull().any():
-            raise ValueError(f"{name}: {int(array.isnull().sum())} of {array.size} entries are NaN; none may be.")
+            raise ValueError(
+                f"{name}: {int(array.isnull().sum())} of {array.size} entries are NaN; none may be."
+            )
     scores, share = xr.align(scores, share, join="exact")
     count = share.sizes["seed"]
     picks, weights = resamples(count)
@@ -103,20 +122,23 @@ def compare(scores: xr.DataArray, share: xr.DataArray, strata: Mapping[str, Sequ
     ends = interval(drawn, weights, count), interval(drawn - drawn[..., :1], weights, count)
     values = (found, *ends[0], found - found[..., :1], *ends[1])
     dims = ("stratum", "predictor")
-    return xr.Dataset({name: (dims, value) for name, value in zip(names, values, strict=True)}).assign_coords(
-        dict(scores.predictor.coords) | {"stratum": list(strata)}
-    )
+    return xr.Dataset(
+        {name: (dims, value) for name, value in zip(names, values, strict=True)}
+    ).assign_coords(dict(scores.predictor.coords) | {"stratum": list(strata)})
 
 
 def correlation_interval(value: float, count: int) -> tuple[float, float]:
-    """Give the interval for a rank correlation over a few independent units, by Fisher's transformation with Bonett and Wright's error.
+    """Give the interval for a rank correlation over a few independent units, by Fisher's
+    transformation with Bonett and Wright's error.
 
     Args:
         value: The coefficient, in (−1, 1).
-        count: Number of units, 4 or more; for a partial correlation one less for each number that is given.
+        count: Number of units, 4 or more; for a partial correlation one less for each number that
+            is given.
 
     Returns:
-        Ends that cover the coefficient of Gaussian numbers in 90 to 98 of 100 cases for five units, if it is at most 0.7.
+        Ends that cover the coefficient of Gaussian numbers in 90 to 98 of 100 cases for five units,
+        if it is at most 0.7.
     """
     real_in("value", value, "(-1, 1)")
     integer_in("count", count, 4)
@@ -124,14 +146,18 @@ def correlation_interval(value: float, count: int) -> tuple[float, float]:
     return tanh(atanh(value) - half), tanh(atanh(value) + half)
 
 
-def over_orders(scores: xr.DataArray, share: xr.DataArray, within: Sequence[str], unit: str = "model") -> NDArray[np.float64]:
-    """Give the rank correlations for every order of the units: how well predictors do that do not know which unit is which.
+def over_orders(
+    scores: xr.DataArray, share: xr.DataArray, within: Sequence[str], unit: str = "model"
+) -> NDArray[np.float64]:
+    """Give the rank correlations for every order of the units: how well predictors do that do not
+    know which unit is which.
 
     Args:
         scores: (predictor, …).
         share: What was learned, of the other dimensions of `scores`.
         within: Dimensions whose values make the strata.
-        unit: What is exchanged, all that belongs to one together; eight at most, for all their orders are gone through.
+        unit: What is exchanged, all that belongs to one together; eight at most, for all their
+            orders are gone through.
 
     Returns:
         Coefficients (order, predictor), those of the order as it is first.
@@ -141,7 +167,14 @@ def over_orders(scores: xr.DataArray, share: xr.DataArray, within: Sequence[str]
     _checked_dims("unit", [unit], share)
     integer_in(f"number of {unit}s", share.sizes[unit], 1, 8)
     orders = permutations(range(share.sizes[unit]))
-    return np.array([rank_correlation(scores, share.copy(data=share.isel({unit: list(order)}).values), within) for order in orders])
+    return np.array(
+        [
+            rank_correlation(
+                scores, share.copy(data=share.isel({unit: list(order)}).values), within
+            )
+            for order in orders
+        ]
+    )
 
 
 def ranking(compared: xr.Dataset, by: str) -> pd.DataFrame:
@@ -152,17 +185,33 @@ def ranking(compared: xr.Dataset, by: str) -> pd.DataFrame:
         by: Name of the strata.
 
     Returns:
-        A row for each predictor, with intervals over the units: rank correlation within the strata, then differences to the baseline in
+        A row for each predictor, with intervals over the units: rank correlation within the strata,
+            then differences to the baseline in
         the first strata, that is over all.
     """
-    dataset_with("compared", compared, "value", "low", "high", "gain", "gain_low", "gain_high", "stratum", "predictor")
+    dataset_with(
+        "compared",
+        compared,
+        "value",
+        "low",
+        "high",
+        "gain",
+        "gain_low",
+        "gain_high",
+        "stratum",
+        "predictor",
+    )
     one_of("by", by, compared.stratum.values.tolist())
     gain, baseline = compared.stratum.values[0], compared.predictor.values[0]
-    ordered = compared.isel(predictor=np.argsort(-compared.value.sel(stratum=by).values, kind="stable"))
+    ordered = compared.isel(
+        predictor=np.argsort(-compared.value.sel(stratum=by).values, kind="stable")
+    )
     columns = {
         "error from": ordered.source.values,
         f"ranks, {by}": _words(ordered.sel(stratum=by), "value", "low", "high"),
-        f"ranks, {gain}, less {baseline}": _words(ordered.sel(stratum=gain), "gain", "gain_low", "gain_high"),
+        f"ranks, {gain}, less {baseline}": _words(
+            ordered.sel(stratum=gain), "gain", "gain_low", "gain_high"
+        ),
     }
     return pd.DataFrame(columns, index=pd.Index(ordered.predictor.values, name="predictor"))
 
@@ -176,11 +225,17 @@ def _checked_dims(name: str, dims: Sequence[str], share: xr.DataArray) -> None:
 def _words(one: xr.Dataset, *names: str) -> list[str]:
     """Write values with their intervals; a dash where there is none."""
     triples = zip(*(one[name].values for name in names), strict=True)
-    return ["–" if np.isnan(value) else f"{value:.2f} ({low:.2f} to {high:.2f})" for value, low, high in triples]
+    return [
+        "–" if np.isnan(value) else f"{value:.2f} ({low:.2f} to {high:.2f})"
+        for value, low, high in triples
+    ]
 
 
-def _strata(array: xr.DataArray, dims: Sequence[Hashable], within: Sequence[str]) -> NDArray[np.float64]:
-    """Lay out values as (predictor, stratum, member), or without predictors (1, stratum, member), in an order common to all arrays."""
+def _strata(
+    array: xr.DataArray, dims: Sequence[Hashable], within: Sequence[str]
+) -> NDArray[np.float64]:
+    """Lay out values as (predictor, stratum, member), or without predictors (1, stratum, member),
+    in an order common to all arrays."""
     names = [*within, *(dim for dim in dims if dim not in within)]
     shape = (array.sizes.get("predictor", 1), prod(array.sizes[dim] for dim in within), -1)
     return array.transpose("predictor", *names, missing_dims="ignore").values.reshape(shape)

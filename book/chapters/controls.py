@@ -1,6 +1,8 @@
-"""Controls on a recorded run: what must not change a window, what must leave none, and what it hangs on.
+"""Controls on a recorded run: what must not change a window, what must leave none, and what it
+hangs on.
 
-All are computed afresh from each sequence's numbers, which a run stores if its configuration says ``keep_numbers``.
+All are computed afresh from each sequence's numbers, which a run stores if its configuration says
+``keep_numbers``.
 """
 
 from __future__ import annotations
@@ -36,11 +38,14 @@ from lwcore.labelled import dataset_with
 Array = NDArray[np.int64]
 
 
-def invariances(results: xr.Dataset, rng: np.random.Generator, models: list[str] | None = None) -> pd.DataFrame:
-    """Count the windows that stay as they are when the numbers are rescaled or permuted, or the grid of N is refined.
+def invariances(
+    results: xr.Dataset, rng: np.random.Generator, models: list[str] | None = None
+) -> pd.DataFrame:
+    """Count the windows that stay as they are when the numbers are rescaled or permuted, or the
+    grid of N is refined.
 
-    The windows are those of all views, noises, rates, rules and definitions, and of version 2 to the letter, at the run's budgets and of
-    its first seed.
+    The windows are those of all views, noises, rates, rules and definitions, and of version 2 to
+    the letter, at the run's budgets and of its first seed.
 
     Args:
         results: A run that kept its numbers.
@@ -58,7 +63,9 @@ def invariances(results: xr.Dataset, rng: np.random.Generator, models: list[str]
     for model in [] if models is None else sequence_of("models", models):
         one_of("models", model, results.model.values.tolist())
     budgets = np.array(config_of(results).diagnostics.budgets)
-    refined = np.unique([*np.geomspace(budgets[0], budgets[-1], 4 * len(budgets)).round().astype(int), *budgets])
+    refined = np.unique(
+        [*np.geomspace(budgets[0], budgets[-1], 4 * len(budgets)).round().astype(int), *budgets]
+    )
     order = rng.permutation(_numbers(results).sizes["sequence"])
     controls: dict[str, tuple[Callable[[xr.Dataset], xr.Dataset], Array]] = {
         "statistic × 1,000,000": (lambda numbers: _rescaled(numbers, 1e6), budgets),
@@ -73,14 +80,20 @@ def invariances(results: xr.Dataset, rng: np.random.Generator, models: list[str]
         for name, (change, at) in controls.items():
             differs = _all_windows(change(numbers), at).sel(budget=budgets) != plain
             counts[name] = counts[name] + [differs.size, int(differs.sum())]
-    return pd.DataFrame.from_dict(counts, orient="index", columns=["windows", "changed"]).rename_axis("control")
+    return pd.DataFrame.from_dict(
+        counts, orient="index", columns=["windows", "changed"]
+    ).rename_axis("control")
 
 
-def nulls(results: xr.Dataset, rng: np.random.Generator, level: float = 0.05, draws: int = 8) -> pd.DataFrame:
-    """Count the null controls without a window, where the chance of any false detection in a network and view is held at a level.
+def nulls(
+    results: xr.Dataset, rng: np.random.Generator, level: float = 0.05, draws: int = 8
+) -> pd.DataFrame:
+    """Count the null controls without a window, where the chance of any false detection in a
+    network and view is held at a level.
 
-    Two nulls: independent noise in the place of the error, one draw a network; and the measured numbers with the sign of each sequence
-    drawn at random, which keeps their tails and their dependence between lags and directions.
+    Two nulls: independent noise in the place of the error, one draw a network; and the measured
+    numbers with the sign of each sequence drawn at random, which keeps their tails and their
+    dependence between lags and directions.
 
     Args:
         results: A run that kept its numbers.
@@ -89,7 +102,8 @@ def nulls(results: xr.Dataset, rng: np.random.Generator, level: float = 0.05, dr
         draws: Draws of signs for each network, at least 1.
 
     Returns:
-        For each null and view: draws, draws without a window, and their share in percent with its 95 % Clopper–Pearson interval.
+        For each null and view: draws, draws without a window, and their share in percent with its
+            95 % Clopper–Pearson interval.
 
     Raises:
         ValueError: If the run has not kept its numbers, or an argument is out of range.
@@ -103,9 +117,20 @@ def nulls(results: xr.Dataset, rng: np.random.Generator, level: float = 0.05, dr
     for view in dict.fromkeys(results.view.values):
         found = detected(probes(results, view, "noise"), level).any(("probe", "lag"))
         rows.append(("noise in the place of the error", view, found.size, int((~found).sum())))
-        networks = statistic.isel(probe=np.flatnonzero(results.view == view)).stack(network=("model", "seed")).transpose("network", ...)
+        networks = (
+            statistic.isel(probe=np.flatnonzero(results.view == view))
+            .stack(network=("model", "seed"))
+            .transpose("network", ...)
+        )
         seen = sum(false_detections(numbers, level, rng, draws) for numbers in networks.values)
-        rows.append(("signs of the sequences at random", view, found.size * draws, found.size * draws - seen))
+        rows.append(
+            (
+                "signs of the sequences at random",
+                view,
+                found.size * draws,
+                found.size * draws - seen,
+            )
+        )
     table = (
         pd.DataFrame(rows, columns=["null", "view", "draws", "without a window"])
         .set_index(["null", "view"])
@@ -115,8 +140,11 @@ def nulls(results: xr.Dataset, rng: np.random.Generator, level: float = 0.05, dr
     return table
 
 
-def believed(results: xr.Dataset, n_sequences: int, error: float, view: str = "zeroth", **how: Any) -> xr.DataArray:
-    """Say where every positive mean is believed and a window is seen although noise replaces the error.
+def believed(
+    results: xr.Dataset, n_sequences: int, error: float, view: str = "zeroth", **how: Any
+) -> xr.DataArray:
+    """Say where every positive mean is believed and a window is seen although noise replaces the
+    error.
 
     Args:
         results: A run with the null control ``source="noise"``.
@@ -129,13 +157,23 @@ def believed(results: xr.Dataset, n_sequences: int, error: float, view: str = "z
         True where any lag has ``N(ℓ) ≤ N``; over models, seeds and probes.
     """
     integer_in("n_sequences", n_sequences, 1)
-    return (required(probes(results, view, "noise"), rule="plug-in", error=error, **how) <= n_sequences).any("lag")
+    return (
+        required(probes(results, view, "noise"), rule="plug-in", error=error, **how) <= n_sequences
+    ).any("lag")
 
 
-def believed_by_chance(results: xr.Dataset, error: float, rng: np.random.Generator, draws: int = 200, view: str = "zeroth") -> xr.DataArray:
-    """Count windows in measured numbers with the sign of every sequence drawn at random, where every positive mean is believed.
+def believed_by_chance(
+    results: xr.Dataset,
+    error: float,
+    rng: np.random.Generator,
+    draws: int = 200,
+    view: str = "zeroth",
+) -> xr.DataArray:
+    """Count windows in measured numbers with the sign of every sequence drawn at random, where
+    every positive mean is believed.
 
-    N(ℓ) is that of the central limit theorem (rate ``"variance"``), and N the number of sequences measured.
+    N(ℓ) is that of the central limit theorem (rate ``"variance"``), and N the number of sequences
+    measured.
 
     Args:
         results: A run that kept its numbers.
@@ -153,13 +191,19 @@ def believed_by_chance(results: xr.Dataset, error: float, rng: np.random.Generat
     dataset_with("results", results, "view")
     generator("rng", rng)
     reach = -special.ndtri(real_in("error", error, "(0, 0.5)"))
-    numbers = probes(_numbers(results), view).statistic.transpose("model", "seed", "probe", "lag", "sequence")
+    numbers = probes(_numbers(results), view).statistic.transpose(
+        "model", "seed", "probe", "lag", "sequence"
+    )
     count = numbers.sizes["sequence"]
     signs = rng.choice([-1.0, 1.0], (integer_in("draws", draws, 1), count))
     mean = numbers.values @ signs.T / count
     deviation = np.sqrt(((numbers.values**2).mean(-1)[..., None] - mean**2) * count / (count - 1))
     seen = mean * np.sqrt(count) >= reach * deviation
-    return xr.DataArray((seen & (deviation > 0)).any((2, 3)).sum(-1), {d: numbers[d] for d in ("model", "seed")}, ("model", "seed"))
+    return xr.DataArray(
+        (seen & (deviation > 0)).any((2, 3)).sum(-1),
+        {d: numbers[d] for d in ("model", "seed")},
+        ("model", "seed"),
+    )
 
 
 def other_directions(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
@@ -170,9 +214,10 @@ def other_directions(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         n_sequences: N at which windows are compared.
 
     Returns:
-        For each view along random directions and each noise: in how many networks both directions give the same window (supremum,
-        tested), the median over networks of the larger window and of the smaller, in steps, and the median ratio of the larger N(ℓ) to
-        the smaller over the lags that both detect.
+        For each view along random directions and each noise: in how many networks both directions
+            give the same window (supremum,
+        tested), the median over networks of the larger window and of the smaller, in steps, and the
+        median ratio of the larger N(ℓ) to the smaller over the lags that both detect.
     """
     integer_in("n_sequences", n_sequences, 1)
     rows = []
@@ -189,13 +234,17 @@ def other_directions(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
                     "same window": f"{int((pair.diff('probe') == 0).sum())} of {pair.size // 2}",
                     "larger window": float(pair.max("probe").median()),
                     "smaller window": float(pair.min("probe").median()),
-                    "ratio of N(ℓ)": round(float(np.exp(np.median(ratio[both]))), 2) if both.any() else np.nan,
+                    "ratio of N(ℓ)": round(float(np.exp(np.median(ratio[both]))), 2)
+                    if both.any()
+                    else np.nan,
                 }
             )
     return pd.DataFrame(rows).set_index(["view", "noise"])
 
 
-def shuffled_lags(results: xr.Dataset, n_sequences: int, rng: np.random.Generator, draws: int = 50) -> pd.DataFrame:
+def shuffled_lags(
+    results: xr.Dataset, n_sequences: int, rng: np.random.Generator, draws: int = 50
+) -> pd.DataFrame:
     """Give every lag another lag's N(ℓ): does the window know the order of the lags?
 
     Args:
@@ -205,9 +254,10 @@ def shuffled_lags(results: xr.Dataset, n_sequences: int, rng: np.random.Generato
         draws: Number of permutations.
 
     Returns:
-        For each view and definition of the window (tested, noise of the lag, f counted once): median window over networks and probes,
-        median with shuffled lags, in steps, and the share of networks and probes in percent whose window is longer than the median of
-        their own shuffled ones.
+        For each view and definition of the window (tested, noise of the lag, f counted once):
+        median window over networks and probes, median with shuffled lags, in steps, and the share
+        of networks and probes in percent whose window is longer than the median of their own
+        shuffled ones.
     """
     dataset_with("results", results, "view", "lag")
     integer_in("n_sequences", n_sequences, 1)
@@ -218,9 +268,24 @@ def shuffled_lags(results: xr.Dataset, n_sequences: int, rng: np.random.Generato
         needed = required(probes(results, view, "error"), rate="variance").transpose(..., "lag")
         for definition in DEFINITIONS:
             real = window_of(needed, n_sequences, definition).values
-            mixed = np.stack([window_of(needed.copy(data=needed.values[..., o]), n_sequences, definition).values for o in orders])
+            mixed = np.stack(
+                [
+                    window_of(
+                        needed.copy(data=needed.values[..., o]), n_sequences, definition
+                    ).values
+                    for o in orders
+                ]
+            )
             typical = np.median(mixed, axis=0)
-            rows.append((view, definition, np.median(real), np.median(mixed), round(100 * float((real > typical).mean()))))
+            rows.append(
+                (
+                    view,
+                    definition,
+                    np.median(real),
+                    np.median(mixed),
+                    round(100 * float((real > typical).mean())),
+                )
+            )
     columns = ["view", "definition", "window", "window, lags shuffled", "% longer than shuffled"]
     return pd.DataFrame(rows, columns=columns).set_index(["view", "definition"])
 
@@ -230,19 +295,25 @@ def _all_windows(numbers: xr.Dataset, budgets: Array) -> xr.DataArray:
     found = summary(numbers).assign(envelope=numbers.envelope).assign_attrs(numbers.attrs)
     ways = itertools.product([*({"rate": rate} for rate in RATES), LETTER], NOISES, RULES)
     needed = [required(found, noise=noise, rule=rule, **how) for how, noise, rule in ways]
-    return xr.concat([window_of(one, budgets, definition) for one in needed for definition in DEFINITIONS], "way")
+    return xr.concat(
+        [window_of(one, budgets, definition) for one in needed for definition in DEFINITIONS], "way"
+    )
 
 
 def _numbers(results: xr.Dataset) -> xr.Dataset:
     """Take what `summary` reads, and the envelope, in double precision."""
     if "statistic" not in results:
-        raise ValueError("results: this run has not kept its numbers; set keep_numbers in its diagnostics.")
+        raise ValueError(
+            "results: this run has not kept its numbers; set keep_numbers in its diagnostics."
+        )
     return results[["envelope", "statistic", "projection"]].astype(float)
 
 
 def _rescaled(numbers: xr.Dataset, factor: float) -> xr.Dataset:
     """Change the unit of the statistic and of the gradient."""
-    return numbers.assign(statistic=factor * numbers.statistic, projection=factor * numbers.projection)
+    return numbers.assign(
+        statistic=factor * numbers.statistic, projection=factor * numbers.projection
+    )
 
 
 def _share(successes: int, trials: int) -> str:

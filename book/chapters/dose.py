@@ -1,10 +1,14 @@
-"""Dose and response: how many sequences it takes to learn across a lag, as the envelope is varied inside one cell.
+"""Dose and response: how many sequences it takes to learn across a lag, as the envelope is varied
+inside one cell.
 
-The experiment that `book/registration.md` registers. A *condition* is a cell, its initial gate, a task, an optimiser and, for frozen
-recurrent weights, their scale; the envelope f₀ = H (1 − s)^ℓ is the dose. Per condition and seed the response is N½, the number of training
-sequences from which half of what there is to learn is learned, found by bisection on a grid and so known up to a factor of √2.
+The experiment that `book/registration.md` registers. A *condition* is a cell, its initial gate, a
+task, an optimiser and, for frozen recurrent weights, their scale; the envelope f₀ = H (1 − s)^ℓ is
+the dose. Per condition and seed the response is N½, the number of training sequences from which
+half of what there is to learn is learned, found by bisection on a grid and so known up to a factor
+of √2.
 
-Run ``python -m book.chapters.dose`` for all that is missing; it can be stopped at any time and goes on from what is there.
+Run ``python -m book.chapters.dose`` for all that is missing; it can be stopped at any time and goes
+on from what is there.
 """
 
 from __future__ import annotations
@@ -43,7 +47,8 @@ RATES = {"adamw": 3e-3, "sgd": 0.3}
 
 @dataclass(frozen=True)
 class Condition:
-    """What is varied; `mixing` is the scale of recurrent weights that are held there, None where they are learned as they start."""
+    """What is varied; `mixing` is the scale of recurrent weights that are held there, None where
+    they are learned as they start."""
 
     cell: str
     gate: float
@@ -59,7 +64,8 @@ class Condition:
 
 
 class Task(ABC):
-    """Sequences to learn across a lag: `sample` draws them, `loss` is what training descends, `share` what of the target is learned."""
+    """Sequences to learn across a lag: `sample` draws them, `loss` is what training descends,
+    `share` what of the target is learned."""
 
     inputs = 4
     outputs = 1
@@ -71,8 +77,11 @@ class Task(ABC):
         self.lag = lag
 
     @abstractmethod
-    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
-        """Draw inputs (count, T, D) and targets; `fresh` ones are for tests, where there are not endlessly many."""
+    def sample(
+        self, count: int, rng: np.random.Generator, fresh: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Draw inputs (count, T, D) and targets; `fresh` ones are for tests, where there are not
+        endlessly many."""
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Mean squared error of the last steps."""
@@ -86,9 +95,13 @@ class Task(ABC):
 class Regression(Task):
     """Repeat one input after a delay, at the last twelve steps."""
 
-    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
+    def sample(
+        self, count: int, rng: np.random.Generator, fresh: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Draw Gaussian inputs; targets (count, 12)."""
-        inputs = torch.from_numpy(rng.standard_normal((count, self.lag + 12, self.inputs), np.float32))
+        inputs = torch.from_numpy(
+            rng.standard_normal((count, self.lag + 12, self.inputs), np.float32)
+        )
         return inputs, inputs[:, : -self.lag, 0]
 
 
@@ -97,7 +110,9 @@ class Recall(Task):
 
     inputs, outputs = 5, 4
 
-    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
+    def sample(
+        self, count: int, rng: np.random.Generator, fresh: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Draw a marked symbol of four, and Gaussian distractors; targets (count,)."""
         symbols = rng.integers(0, 4, count)
         inputs = rng.standard_normal((count, self.lag + 1, 5), np.float32)
@@ -111,7 +126,10 @@ class Recall(Task):
 
     def share(self, outputs: Tensor, targets: Tensor) -> float:
         """Share of right answers above chance, of those that can be had."""
-        right, chance = (outputs[:, -1].argmax(-1) == targets).double().mean().item(), 1 / self.outputs
+        right, chance = (
+            (outputs[:, -1].argmax(-1) == targets).double().mean().item(),
+            1 / self.outputs,
+        )
         return (right - chance) / (self.reachable - chance)
 
 
@@ -120,32 +138,50 @@ class Adding(Task):
 
     inputs = 2
 
-    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
+    def sample(
+        self, count: int, rng: np.random.Generator, fresh: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Draw uniform numbers and two marks; targets (count, 1)."""
-        inputs = np.stack([rng.uniform(-1, 1, (count, self.lag + 1)), np.zeros((count, self.lag + 1))], axis=-1).astype(np.float32)
+        inputs = np.stack(
+            [rng.uniform(-1, 1, (count, self.lag + 1)), np.zeros((count, self.lag + 1))], axis=-1
+        ).astype(np.float32)
         fifth = max(1, (self.lag + 1) // 5)
         places = rng.integers(0, fifth, count), self.lag - rng.integers(0, fifth, count)
         for place in places:
             inputs[np.arange(count), place, 1] = 1
-        return torch.from_numpy(inputs), torch.from_numpy((inputs[..., 0] * inputs[..., 1]).sum(1, keepdims=True))
+        return torch.from_numpy(inputs), torch.from_numpy(
+            (inputs[..., 0] * inputs[..., 1]).sum(1, keepdims=True)
+        )
 
     def share(self, outputs: Tensor, targets: Tensor) -> float:
-        """Share of the far number's variance that is explained, once the near one, which makes the other half of the sum's, is known."""
+        """Share of the far number's variance that is explained, once the near one, which makes the
+        other half of the sum's, is known."""
         return 2 * super().share(outputs, targets) - 1
 
 
 class Digits(Recall):
-    """Name a digit of which sixteen pixels come `lag` steps before the end, one a step, among pixels of other images."""
+    """Name a digit of which sixteen pixels come `lag` steps before the end, one a step, among
+    pixels of other images."""
 
     inputs, outputs = 1, 10
     counts = COUNTS[:17]  # up to 1,024
-    reachable = 0.86  # share of right answers that a support vector machine (C = 10) gets from these pixels of 1,200 images
+    # share of right answers that a support vector machine (C = 10) gets from these pixels of 1,200
+    # images
+    reachable = 0.86
 
-    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> tuple[Tensor, Tensor]:
+    def sample(
+        self, count: int, rng: np.random.Generator, fresh: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Draw images; 1,200 are for training, the other 597 for tests."""
         images, labels = _digits()
-        chosen = 1200 + rng.permutation(len(images) - 1200)[:count] if fresh else rng.permutation(1200)[:count]
-        inputs = images[rng.integers(0, len(images), (len(chosen), 64)), rng.integers(0, 64, (len(chosen), 64))]
+        chosen = (
+            1200 + rng.permutation(len(images) - 1200)[:count]
+            if fresh
+            else rng.permutation(1200)[:count]
+        )
+        inputs = images[
+            rng.integers(0, len(images), (len(chosen), 64)), rng.integers(0, 64, (len(chosen), 64))
+        ]
         start = 63 - self.lag
         inputs[:, start : start + 16] = images[chosen, 24:40]
         return torch.from_numpy(inputs[..., None]), torch.from_numpy(labels[chosen])
@@ -160,17 +196,25 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
     return (images[order] / 16).astype(np.float32), labels[order]
 
 
-TASKS: dict[str, type[Task]] = {"regression": Regression, "recall": Recall, "adding": Adding, "digits": Digits}
+TASKS: dict[str, type[Task]] = {
+    "regression": Regression,
+    "recall": Recall,
+    "adding": Adding,
+    "digits": Digits,
+}
 
 
 class Learner(nn.Module):
-    """A cell with a linear readout; for one seed all gates start on the same draw, and differ by their bias alone."""
+    """A cell with a linear readout; for one seed all gates start on the same draw, and differ by
+    their bias alone."""
 
     def __init__(self, condition: Condition, task: Task, seed: int) -> None:
         """Draw the start."""
         super().__init__()
         draw = torch.Generator().manual_seed(seed)
-        self.cell = getattr(cells, condition.cell)(task.inputs, HIDDEN, gate_init=condition.gate, generator=draw)
+        self.cell = getattr(cells, condition.cell)(
+            task.inputs, HIDDEN, gate_init=condition.gate, generator=draw
+        )
         self.out = nn.Linear(HIDDEN, task.outputs)
         with torch.no_grad():
             self.out.weight.copy_(torch.randn(self.out.weight.shape, generator=draw) / HIDDEN**0.5)
@@ -184,7 +228,8 @@ class Learner(nn.Module):
 
 
 def train(condition: Condition, count: int, seed: int) -> dict[str, float | int | str]:
-    """Train until half is learned, or no more is (no better share within `PATIENCE` steps), or the cap is met."""
+    """Train until half is learned, or no more is (no better share within `PATIENCE` steps), or the
+    cap is met."""
     task, rng = TASKS[condition.task](condition.lag), np.random.default_rng([seed, count])
     inputs, targets = task.sample(count, rng)
     tests = task.sample(TESTED, np.random.default_rng([seed, 0]), fresh=True)
@@ -211,13 +256,21 @@ def train(condition: Condition, count: int, seed: int) -> dict[str, float | int 
             if best >= HALF or step - at >= PATIENCE:
                 break
     end = "half" if best >= HALF else "settled" if step - at >= PATIENCE else "cap"
-    return {"count": count, "share": best, "steps": step, "end": end, "seconds": time.process_time() - start}
+    return {
+        "count": count,
+        "share": best,
+        "steps": step,
+        "end": end,
+        "seconds": time.process_time() - start,
+    }
 
 
 def search(condition: Condition, seed: int) -> list[dict[str, object]]:
-    """Bisect the grid for the least number of sequences from which half is learned, supposing that more never teach less.
+    """Bisect the grid for the least number of sequences from which half is learned, supposing that
+    more never teach less.
 
-    Gives a row for each training; one with most sequences is always among them, to see how many steps half takes where they abound.
+    Gives a row for each training; one with most sequences is always among them, to see how many
+    steps half takes where they abound.
     """
     torch.set_num_threads(1)
     counts = TASKS[condition.task].counts
@@ -231,45 +284,68 @@ def search(condition: Condition, seed: int) -> list[dict[str, object]]:
 
 def conditions(part: str) -> Iterator[Condition]:
     """List the conditions of a part of the experiment."""
-    recurrent, every = ("ConstGate", "DiagGate", "LSTM"), ("ConstGate", "DiagGate", "LSTM", "MinGRU")
+    recurrent, every = (
+        ("ConstGate", "DiagGate", "LSTM"),
+        ("ConstGate", "DiagGate", "LSTM", "MinGRU"),
+    )
     if part in RATES:
-        tasks = [("regression", lag, recurrent) for lag in (5, 10, 20)] + [("recall", lag, every) for lag in (10, 20, 40)]
+        tasks = [("regression", lag, recurrent) for lag in (5, 10, 20)] + [
+            ("recall", lag, every) for lag in (10, 20, 40)
+        ]
         for task, lag, asked in [*tasks, ("adding", 20, every)]:
             yield from (Condition(cell, gate, task, lag, part) for cell in asked for gate in GATES)
     elif part == "mixing":
-        for task, mixing, gate in itertools.product(("recall", "adding"), (0.0, 0.25, 0.5, 0.75, 1.0), (0.05, 0.2, 0.34, 0.5)):
+        for task, mixing, gate in itertools.product(
+            ("recall", "adding"), (0.0, 0.25, 0.5, 0.75, 1.0), (0.05, 0.2, 0.34, 0.5)
+        ):
             yield Condition("ConstGate", gate, task, 20, mixing=mixing)
     elif part == "digits":
-        yield from (Condition(cell, gate, "digits", lag) for lag in (63, 15) for cell in every for gate in GATES)
+        yield from (
+            Condition(cell, gate, "digits", lag)
+            for lag in (63, 15)
+            for cell in every
+            for gate in GATES
+        )
 
 
 def trainings(folder: Path = FOLDER) -> pd.DataFrame:
     """Read all trainings that are recorded, a row each."""
-    return pd.concat([pd.read_csv(path) for path in sorted(folder.glob("*.csv"))], ignore_index=True)
+    return pd.concat(
+        [pd.read_csv(path) for path in sorted(folder.glob("*.csv"))], ignore_index=True
+    )
 
 
 def searches(trained: pd.DataFrame) -> pd.DataFrame:
-    """Take the trainings of a search together: N½ lies above ``low`` and is not above ``high``, NaN where no number was enough.
+    """Take the trainings of a search together: N½ lies above ``low`` and is not above ``high``, NaN
+    where no number was enough.
 
     Share, end and steps are those of the training with most sequences.
     """
     half = trained["end"] == "half"
     marked = trained.assign(high=trained["count"].where(half), low=trained["count"].where(~half))
-    searched = marked.sort_values("count").groupby([*(field.name for field in fields(Condition)), "seed"], dropna=False)
+    searched = marked.sort_values("count").groupby(
+        [*(field.name for field in fields(Condition)), "seed"], dropna=False
+    )
     found = searched.agg(
-        low=("low", "max"), high=("high", "min"), share=("share", "last"), end=("end", "last"), steps=("steps", "last"),
+        low=("low", "max"), high=("high", "min"), share=("share", "last"),
+        end=("end", "last"), steps=("steps", "last"),
         met_cap=("end", lambda ends: (ends == "cap").mean()), seconds=("seconds", "sum"),
     )  # fmt: skip
     return found.fillna({"low": 0.0}).reset_index()
 
 
 def record(part: str, seed: int, pool: Executor, folder: Path = FOLDER) -> None:
-    """Do what is missing of a part for a seed; its file is written anew, whole, when a search ends."""
+    """Do what is missing of a part for a seed; its file is written anew, whole, when a search
+    ends."""
     path = folder / f"{part}-{seed}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = pd.read_csv(path, keep_default_na=False).to_dict("records") if path.exists() else []
     done = {tuple(str(row[field.name]) for field in fields(Condition)) for row in rows}
-    waiting = [one for one in conditions(part) if tuple("" if v is None else str(v) for v in astuple(one)) not in done]
+    waiting = [
+        one
+        for one in conditions(part)
+        if tuple("" if v is None else str(v) for v in astuple(one)) not in done
+    ]
     revision = environment()["revision"]
     for future in as_completed([pool.submit(search, one, seed) for one in waiting]):
         rows += [row | {"revision": revision} for row in future.result()]
@@ -278,7 +354,9 @@ def record(part: str, seed: int, pool: Executor, folder: Path = FOLDER) -> None:
 
 def main() -> None:
     """Read the command line, and do one seed of every part before the next."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("parts", nargs="*", default=list(SEEDS))
     options.add_argument("--workers", type=int, default=os.cpu_count())
     options.add_argument("--folder", type=Path, default=FOLDER)

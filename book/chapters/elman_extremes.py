@@ -1,8 +1,11 @@
-"""The largest derivatives of a neuron's state, by direct search, to hold against C&E Lemma 1 and C&E Lemma 2.
+"""The largest derivatives of a neuron's state, by direct search, to hold against C&E Lemma 1 and
+C&E Lemma 2.
 
-First and second derivatives come from the recursions ``G_t = σ′ A_t`` and ``Q_t = σ″ A_t A_tᵀ + σ′ (W Q_{t−1} + e_w G_{t−1}ᵀ + G_{t−1}
-e_wᵀ)`` with ``A_t = W G_{t−1} + [H_{t−1}, X_{t−1}]``, for many neurons at once, each with a sequence of its own. From the best of many
-random draws SciPy's L-BFGS-B climbs, neuron and sequence together. What it finds is attained, so it lies below the supremum or at it.
+First and second derivatives come from the recursions ``G_t = σ′ A_t`` and ``Q_t = σ″ A_t A_tᵀ + σ′
+(W Q_{t−1} + e_w G_{t−1}ᵀ + G_{t−1} e_wᵀ)`` with ``A_t = W G_{t−1} + [H_{t−1}, X_{t−1}]``, for many
+neurons at once, each with a sequence of its own. From the best of many random draws SciPy's
+L-BFGS-B climbs, neuron and sequence together. What it finds is attained, so it lies below the
+supremum or at it.
 """
 
 from __future__ import annotations
@@ -37,13 +40,20 @@ class Extreme(NamedTuple):
     inputs: Array
 
 
-def derivatives(parameters: Array, inputs: Array, activation: Activation) -> tuple[Array, Array, Array]:
+def derivatives(
+    parameters: Array, inputs: Array, activation: Activation
+) -> tuple[Array, Array, Array]:
     """Return H_T with its first and second derivatives, for k neurons with a sequence each.
 
-    Parameters ``[W, U]``, shape (k, 1 + d), and sequences, shape (k, T, d), give H_T, shape (k,), its gradients and its Hessians.
+    Parameters ``[W, U]``, shape (k, 1 + d), and sequences, shape (k, T, d), give H_T, shape (k,),
+    its gradients and its Hessians.
     """
     count, size = parameters.shape
-    state, gradient, hessian = np.zeros(count), np.zeros((count, size)), np.zeros((count, size, size))
+    state, gradient, hessian = (
+        np.zeros(count),
+        np.zeros((count, size)),
+        np.zeros((count, size, size)),
+    )
     w = parameters[:, 0]
     for step in range(inputs.shape[1]):
         pre = w * state + np.einsum("kd,kd->k", parameters[:, 1:], inputs[:, step])
@@ -53,13 +63,17 @@ def derivatives(parameters: Array, inputs: Array, activation: Activation) -> tup
         hessian[:, :, 0] += gradient
         state = activation.value(pre)
         slope, curvature = activation.slope_from(pre, state), activation.curvature_from(pre, state)
-        hessian = slope[:, None, None] * hessian + curvature[:, None, None] * inner[:, :, None] * inner[:, None, :]
+        hessian = (
+            slope[:, None, None] * hessian
+            + curvature[:, None, None] * inner[:, :, None] * inner[:, None, :]
+        )
         gradient = slope[:, None] * inner
     return state, gradient, hessian
 
 
 def size_of(quantity: str, parameters: Array, inputs: Array, activation: Activation) -> Array:
-    """Return ‖∂H_T‖, ‖∂²H_T‖, ‖∂(W H_T)‖ or ‖∂²(W H_T)‖ (the spectral norm of a Hessian), shape (k,)."""
+    """Return ‖∂H_T‖, ‖∂²H_T‖, ‖∂(W H_T)‖ or ‖∂²(W H_T)‖ (the spectral norm of a Hessian), shape
+    (k,)."""
     state, gradient, hessian = derivatives(parameters, inputs, activation)
     if one_of("quantity", quantity, QUANTITIES).startswith("product"):
         w = parameters[:, 0]
@@ -84,21 +98,27 @@ def largest(
     draws: int = 16384,
     climbs: int = 8,
 ) -> Extreme:
-    """Search all neurons with ``|W| ≤ α_m`` and all sequences of norms up to 1 for the largest derivative.
+    """Search all neurons with ``|W| ≤ α_m`` and all sequences of norms up to 1 for the largest
+    derivative.
 
     The best of the random draws are climbed from.
     """
     integer_in("seed", seed, 0)
     integer_in("draws", draws, 1)
     integer_in("climbs", climbs, 1)
-    sigma, bound = activation_named(activation, smooth=True), real_in("recurrent_bound", recurrent_bound, "(0, inf)")
+    sigma, bound = (
+        activation_named(activation, smooth=True),
+        real_in("recurrent_bound", recurrent_bound, "(0, inf)"),
+    )
     length, dimension = integer_in("length", length, 1), integer_in("dimension", dimension, 1)
     one_of("quantity", quantity, QUANTITIES)
 
     def unpacked(columns: Array) -> tuple[Array, Array]:
         rows = columns.T
         inputs = rows[:, 1 + dimension :].reshape(-1, length, dimension)
-        return rows[:, : 1 + dimension], inputs / np.maximum(np.linalg.norm(inputs, axis=2, keepdims=True), 1)
+        return rows[:, : 1 + dimension], inputs / np.maximum(
+            np.linalg.norm(inputs, axis=2, keepdims=True), 1
+        )
 
     def objective(columns: Array) -> Array:
         return -size_of(quantity, *unpacked(columns), sigma)
@@ -110,11 +130,16 @@ def largest(
     ends = np.array([bound] + [_FARTHEST] * dimension + [1.0] * (length * dimension))
     steps = _STEP * np.column_stack([np.zeros_like(ends), np.eye(ends.size), -np.eye(ends.size)])
     points = ends[:, None] * np.random.default_rng(seed).uniform(-1, 1, (ends.size, draws))
-    points[1 + dimension :] = np.clip(2 * points[1 + dimension :], -1, 1)  # extremes mostly have inputs of norm 1
+    # extremes mostly have inputs of norm 1
+    points[1 + dimension :] = np.clip(2 * points[1 + dimension :], -1, 1)
     best = points[:, np.argsort(objective(points))[:climbs]]
     box = list(zip(-ends, ends, strict=True))
     found = min(
-        (optimize.minimize(with_slope, start, jac=True, method="L-BFGS-B", bounds=box) for start in best.T), key=lambda one: one.fun
+        (
+            optimize.minimize(with_slope, start, jac=True, method="L-BFGS-B", bounds=box)
+            for start in best.T
+        ),
+        key=lambda one: one.fun,
     )
     parameters, inputs = unpacked(found.x[:, None])
     return Extreme(float(-found.fun), parameters[0], inputs[0])

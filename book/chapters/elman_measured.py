@@ -1,7 +1,9 @@
-"""What is measured against the companion's bounds: errors over random starts, the worst point of a ball, risks along descent.
+"""What is measured against the companion's bounds: errors over random starts, the worst point of a
+ball, risks along descent.
 
-A `Study` is a `Problem` with everything in it made concrete: transport maps, inputs and targets. A `Scaling` holds one error for each of
-several sizes and random starts, with the slope of its logarithm and an interval from a bootstrap over the starts.
+A `Study` is a `Problem` with everything in it made concrete: transport maps, inputs and targets. A
+`Scaling` holds one error for each of several sizes and random starts, with the slope of its
+logarithm and an interval from a bootstrap over the starts.
 """
 
 from __future__ import annotations
@@ -13,10 +15,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, flag, generator, instance_of, integer_in, one_of, real_in, require, sequence_of
+from lwcore.arguments import (
+    finite_array,
+    flag,
+    generator,
+    instance_of,
+    integer_in,
+    one_of,
+    real_in,
+    require,
+    sequence_of,
+)
 from lwcore.elman.bounds import Problem, Radii
 from lwcore.elman.descent import Descent, gradient_descent, projected
-from lwcore.elman.kernel import TransportMaps, finite_kernel, limiting_kernel, transport_target, transported
+from lwcore.elman.kernel import (
+    TransportMaps,
+    finite_kernel,
+    limiting_kernel,
+    transport_target,
+    transported,
+)
 from lwcore.elman.network import (
     Activation,
     ElmanNetwork,
@@ -65,7 +83,10 @@ class Scaling:
         for name in ("sizes", "samples"):
             object.__setattr__(self, name, finite_array(name, getattr(self, name)))
         if self.samples.ndim != 2 or self.sizes.shape != self.samples.shape[:1]:
-            raise ValueError(f"samples has shape {self.samples.shape}: must be (k, starts) for the {self.sizes.shape} sizes.")
+            raise ValueError(
+                f"samples has shape {self.samples.shape}: must be (k, starts) for the "
+                f"{self.sizes.shape} sizes."
+            )
         for name in ("sizes", "samples"):
             require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
 
@@ -80,10 +101,13 @@ class Scaling:
         return np.quantile(self.samples, share, axis=1)
 
     def slope(self, rng: np.random.Generator, level: float = 0.95, resamples: int = 2000) -> Slope:
-        """Return d log(mean) / d log(size), with an interval by resampling the starts of each size apart."""
+        """Return d log(mean) / d log(size), with an interval by resampling the starts of each size
+        apart."""
         generator("rng", rng)
         tail = (1 - real_in("level", level, "(0, 1)")) / 2
-        drawn = rng.integers(self.samples.shape[1], size=(integer_in("resamples", resamples, 1), *self.samples.shape))
+        drawn = rng.integers(
+            self.samples.shape[1], size=(integer_in("resamples", resamples, 1), *self.samples.shape)
+        )
         means = np.take_along_axis(self.samples[None], drawn, axis=2).mean(axis=2)
         x = np.log(self.sizes) - np.log(self.sizes).mean()
         low, high = np.quantile(np.log(means) @ x / (x @ x), [tail, 1 - tail])
@@ -99,8 +123,8 @@ class Study:
         maps: Transport maps that make the target.
         inputs: Sequences, shape (n, T, d), of norm 1 at every step.
         targets: F̃_1 … F̃_T, shape (n, T).
-        target_error: The largest error of the targets. Far beyond the cut-off no quadrature resolves the few neurons that count, and it
-            may be as large as the targets themselves.
+        target_error: The largest error of the targets. Far beyond the cut-off no quadrature
+            resolves the few neurons that count, and it may be as large as the targets themselves.
     """
 
     problem: Problem
@@ -111,34 +135,63 @@ class Study:
 
     def start(self, width: int, rng: np.random.Generator) -> ElmanNetwork:
         """Draw a network of some width, after C&E Definition 1."""
-        return symmetric_initialisation(width, self.problem.dimension, self.problem.alpha, rng, self.problem.sigma)
+        return symmetric_initialisation(
+            width, self.problem.dimension, self.problem.alpha, rng, self.problem.sigma
+        )
 
 
-def study(problem: Problem, rng: np.random.Generator, *, motion: str = "turning", tolerance: float = 1e-8) -> Study:
-    """Draw inputs for a problem and compute its targets, C&E Eq. (8), for two kinds of transport maps.
+def study(
+    problem: Problem, rng: np.random.Generator, *, motion: str = "turning", tolerance: float = 1e-8
+) -> Study:
+    """Draw inputs for a problem and compute its targets, C&E Eq. (8), for two kinds of transport
+    maps.
 
-    ``"turning"``: ``v_w = ν̄_w sign w``, ``v_u = ν̄_u (cos u₁, sin u₁)`` (for d = 1 its first entry), inputs of random direction (for d = 1
-    uniform on [−1, 1]). ``"steady"``: all neurons move alike, ``v_w = ν̄_w``, ``v_u = ν̄_u (1, 0)``, and inputs lie in a cone around (1, 0),
-    so that everything pulls one way. d is 1 or 2.
+    ``"turning"``: ``v_w = ν̄_w sign w``, ``v_u = ν̄_u (cos u₁, sin u₁)`` (for d = 1 its first
+    entry), inputs of random direction (for d = 1 uniform on [−1, 1]). ``"steady"``: all neurons
+    move alike, ``v_w = ν̄_w``, ``v_u = ν̄_u (1, 0)``, and inputs lie in a cone around (1, 0), so
+    that everything pulls one way. d is 1 or 2.
     """
     instance_of("problem", problem, Problem)
     generator("rng", rng)
     real_in("tolerance", tolerance, "(0, inf)")
     if problem.dimension not in (1, 2):
         raise ValueError(f"problem.dimension = {problem.dimension}: must be 1 or 2 here.")
-    size, d, nu_w, nu_u = (problem.sequences, problem.length), problem.dimension, problem.recurrent_bound, problem.input_bound
+    size, d, nu_w, nu_u = (
+        (problem.sequences, problem.length),
+        problem.dimension,
+        problem.recurrent_bound,
+        problem.input_bound,
+    )
     if one_of("motion", motion, ["turning", "steady"]) == "turning":
         axis = np.eye(1, d)
-        maps = TransportMaps(lambda w: nu_w * np.sign(w), lambda u: nu_u * _circle(u[:, 0])[:, :d], nu_w, nu_u, directions=axis)
+        maps = TransportMaps(
+            lambda w: nu_w * np.sign(w),
+            lambda u: nu_u * _circle(u[:, 0])[:, :d],
+            nu_w,
+            nu_u,
+            directions=axis,
+        )
         angles = rng.uniform(-np.pi, np.pi, size)
     else:
         axis = np.zeros((1, d))
         ahead = nu_u * np.eye(1, d)
-        maps = TransportMaps(lambda w: np.full_like(w, nu_w), lambda u: np.broadcast_to(ahead, u.shape), nu_w, nu_u, directions=axis)
+        maps = TransportMaps(
+            lambda w: np.full_like(w, nu_w),
+            lambda u: np.broadcast_to(ahead, u.shape),
+            nu_w,
+            nu_u,
+            directions=axis,
+        )
         angles = rng.uniform(-0.6, 0.6, size)  # within a cone of some 34 degrees to either side
     inputs = angles[..., None] / np.pi if d == 1 else _circle(angles)
     parts = [
-        transport_target(maps, inputs[i : i + _BLOCK], alpha=problem.alpha, activation=problem.sigma, tolerance=tolerance)
+        transport_target(
+            maps,
+            inputs[i : i + _BLOCK],
+            alpha=problem.alpha,
+            activation=problem.sigma,
+            tolerance=tolerance,
+        )
         for i in range(0, len(inputs), _BLOCK)
     ]
     targets = np.concatenate([part.value for part in parts])
@@ -146,11 +199,18 @@ def study(problem: Problem, rng: np.random.Generator, *, motion: str = "turning"
 
 
 def kernel_convergence(
-    widths: Sequence[int], starts: int, inputs: ArrayLike, rng: np.random.Generator, *, alpha: float, activation: str = "tanh"
+    widths: Sequence[int],
+    starts: int,
+    inputs: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    alpha: float,
+    activation: str = "tanh",
 ) -> dict[str, Scaling]:
     """Measure how far kernels of finite networks are from the limit. Tests C&E Proposition 2.
 
-    Root mean square over pairs of inputs and steps of the distance to the limit, with its sums from 0 and from 1 as printed.
+    Root mean square over pairs of inputs and steps of the distance to the limit, with its sums from
+    0 and from 1 as printed.
     """
     generator("rng", rng)
     for width in sequence_of("widths", widths):
@@ -158,23 +218,40 @@ def kernel_convergence(
     integer_in("number of widths", len(widths), 1)
     integer_in("starts", starts, 1)
     limits = {
-        name: limiting_kernel(inputs, alpha=alpha, activation=activation, as_printed=name == "as printed").value
+        name: limiting_kernel(
+            inputs, alpha=alpha, activation=activation, as_printed=name == "as printed"
+        ).value
         for name in ("sums from 0", "as printed")
     }
     sequences = checked_inputs(inputs)
     kernels = [
-        [finite_kernel(symmetric_initialisation(width, sequences.shape[2], alpha, rng, activation), sequences) for _ in range(starts)]
+        [
+            finite_kernel(
+                symmetric_initialisation(width, sequences.shape[2], alpha, rng, activation),
+                sequences,
+            )
+            for _ in range(starts)
+        ]
         for width in widths
     ]
-    distances = {name: np.square(np.array(kernels) - limit).mean(axis=(2, 3, 4)) ** 0.5 for name, limit in limits.items()}
-    return {name: Scaling(np.array(widths, float), distance) for name, distance in distances.items()}
+    distances = {
+        name: np.square(np.array(kernels) - limit).mean(axis=(2, 3, 4)) ** 0.5
+        for name, limit in limits.items()
+    }
+    return {
+        name: Scaling(np.array(widths, float), distance) for name, distance in distances.items()
+    }
 
 
-def approximation_errors(case: Study, widths: Sequence[int], starts: int, rng: np.random.Generator) -> dict[str, Scaling]:
-    """Measure what the transported network and its linear model miss of the target. Tests C&E Proposition 3, 4 and 5.
+def approximation_errors(
+    case: Study, widths: Sequence[int], starts: int, rng: np.random.Generator
+) -> dict[str, Scaling]:
+    """Measure what the transported network and its linear model miss of the target. Tests C&E
+    Proposition 3, 4 and 5.
 
-    ``"one input"``, ``|F^Lin − F̃|`` at the last step of the first sequence; and, the largest over all steps and sequences,
-    ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F − F^Lin|``, and ``"network"``, ``|F − F̃|``.
+    ``"one input"``, ``|F^Lin − F̃|`` at the last step of the first sequence; and, the largest over
+    all steps and sequences, ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F −
+    F^Lin|``, and ``"network"``, ``|F − F̃|``.
     """
     instance_of("case", case, Study)
     generator("rng", rng)
@@ -187,19 +264,29 @@ def approximation_errors(case: Study, widths: Sequence[int], starts: int, rng: n
         for s in range(starts):
             initial = case.start(width, rng)
             end = transported(initial, case.maps)
-            linear, output = linear_model(initial, end.parameters, case.inputs), end.outputs(case.inputs)
+            linear, output = (
+                linear_model(initial, end.parameters, case.inputs),
+                end.outputs(case.inputs),
+            )
             missed = np.abs(linear - case.targets)
             worst = (missed, np.abs(output - linear), np.abs(output - case.targets))
             found[:, k, s] = missed[0, -1], *(array.max() for array in worst)
-    return {name: Scaling(np.array(widths, float), samples) for name, samples in zip(names, found, strict=True)}
+    return {
+        name: Scaling(np.array(widths, float), samples)
+        for name, samples in zip(names, found, strict=True)
+    }
 
 
-def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, error: bool = True, steps: int = 40) -> float:
-    """Search the ball around a start for the largest ``|F_T − F^Lin_T|`` or ``|F_T|``. Tests C&E Proposition 4 and the first part of 6.
+def worst_in_ball(
+    initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, error: bool = True, steps: int = 40
+) -> float:
+    """Search the ball around a start for the largest ``|F_T − F^Lin_T|`` or ``|F_T|``. Tests C&E
+    Proposition 4 and the first part of 6.
 
-    Neurons share nothing but the readout, so the largest sum is the sum of each neuron's largest summand: each climbs by itself, from its
-    start pushed four ways, and keeps the best it has seen. The result is reached by a point of the ball; no larger one is excluded. It is
-    the same for both signs of F, because the two neurons of a pair change places.
+    Neurons share nothing but the readout, so the largest sum is the sum of each neuron's largest
+    summand: each climbs by itself, from its start pushed four ways, and keeps the best it has seen.
+    The result is reached by a point of the ball; no larger one is excluded. It is the same for both
+    signs of F, because the two neurons of a pair change places.
 
     With ``error`` it is the linearisation error, else the output; radii are not divided by √m.
     """
@@ -208,7 +295,10 @@ def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, e
     integer_in("steps", steps, 1)
     inputs = checked_inputs(finite_array("sequence", sequence, ndim=2)[None], initial.dimension)
     balls = [radius / initial.width**0.5 for radius in checked_radii(radii)]
-    start, readout = (np.concatenate([array] * len(_PUSHES)) for array in (initial.parameters, initial.readout))  # all climbs at once
+    # all climbs at once
+    start, readout = (
+        np.concatenate([array] * len(_PUSHES)) for array in (initial.parameters, initial.readout)
+    )
     at_start, first = _last_step(start, inputs, initial.activation)
     moved, best = np.zeros_like(start), np.full(len(start), -np.inf)
     moved[:, :2] = balls * np.repeat(_PUSHES, initial.width, axis=0)
@@ -221,7 +311,12 @@ def worst_in_ball(initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, e
         best = np.maximum(best, readout * gain)
         uphill = readout[:, None] * uphill
         lengths = np.column_stack(
-            [np.abs(uphill[:, :1]), np.repeat(np.linalg.norm(uphill[:, 1:], axis=1)[:, None], initial.dimension, axis=1)]
+            [
+                np.abs(uphill[:, :1]),
+                np.repeat(
+                    np.linalg.norm(uphill[:, 1:], axis=1)[:, None], initial.dimension, axis=1
+                ),
+            ]
         )
         moved = projected(moved + 0.5 * sizes * uphill / np.maximum(lengths, 1e-300), *balls)
     return float(best.reshape(len(_PUSHES), -1).max(axis=0).sum() / initial.width**0.5)
@@ -231,11 +326,19 @@ _PUSHES = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
 
 
 def descents(
-    case: Study, width: int, steps: int, starts: int, rng: np.random.Generator, *, step_size: float | None = None, project: bool = True
+    case: Study,
+    width: int,
+    steps: int,
+    starts: int,
+    rng: np.random.Generator,
+    *,
+    step_size: float | None = None,
+    project: bool = True,
 ) -> list[Descent]:
     """Descend from several starts. Tests C&E Theorem 1, C&E Corollary 1 and C&E Theorem 2.
 
-    The step size is 1/(T√τ) by default, as in C&E Theorem 1; the ball of the projection has the radii (ν̄_w, ν̄_u).
+    The step size is 1/(T√τ) by default, as in C&E Theorem 1; the ball of the projection has the
+    radii (ν̄_w, ν̄_u).
     """
     instance_of("case", case, Study)
     generator("rng", rng)
@@ -245,13 +348,18 @@ def descents(
     radii = case.problem.radii(None) if project else None
     even_width("width", width)
     initials = [case.start(width, rng) for _ in range(integer_in("starts", starts, 1))]
-    return [gradient_descent(initial, case.inputs, case.targets, eta, steps, radii=radii) for initial in initials]
+    return [
+        gradient_descent(initial, case.inputs, case.targets, eta, steps, radii=radii)
+        for initial in initials
+    ]
 
 
 def exit_time(run: Descent, radius: float) -> int | None:
-    """Return the first step at which a neuron is farther than λ/√m from its start, τ_exit in the proof of C&E Theorem 2; None if never."""
+    """Return the first step at which a neuron is farther than λ/√m from its start, τ_exit in the
+    proof of C&E Theorem 2; None if never."""
     left = np.flatnonzero(
-        np.maximum(instance_of("run", run, Descent).recurrent_moves, run.input_moves) > real_in("radius", radius, "(0, inf)")
+        np.maximum(instance_of("run", run, Descent).recurrent_moves, run.input_moves)
+        > real_in("radius", radius, "(0, inf)")
     )
     return int(left[0]) if left.size else None
 

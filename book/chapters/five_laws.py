@@ -1,4 +1,5 @@
-"""A fifth law for the decay of the envelope beside the four of `lwcore.window`: two exponentials, fast at first and slow later."""
+"""A fifth law for the decay of the envelope beside the four of `lwcore.window`: two exponentials,
+fast at first and slow later."""
 
 from __future__ import annotations
 
@@ -79,8 +80,9 @@ def fit_laws(lags: Iterable[int], envelope: ArrayLike) -> FiveLaws:
 def fit_two_exponentials(lags: Iterable[int], envelope: ArrayLike) -> TwoExponentialsFit:
     """Fit two exponentials by least squares on ``log f``, downhill from the best places of a grid.
 
-    Free are the share at the first lag and the rates, which logistic curves keep in bounds: time constants between a tenth of the first lag
-    and a thousand times the last. An envelope that rises is none of theirs.
+    Free are the share at the first lag and the rates, which logistic curves keep in bounds: time
+    constants between a tenth of the first lag and a thousand times the last. An envelope that rises
+    is none of theirs.
     """
     steps, f = matching(lags, "envelope", finite_array("envelope", envelope, ndim=1))
     require("envelope", f, f > 0, "above 0")

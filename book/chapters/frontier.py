@@ -1,6 +1,8 @@
-"""Tasks with a single lag, over a grid of lags and numbers of training sequences: where learning begins.
+"""Tasks with a single lag, over a grid of lags and numbers of training sequences: where learning
+begins.
 
-``share`` is the share learned (model, seed, lag, sequences). The measured N(ℓ) is the number of sequences at which it crosses a half.
+``share`` is the share learned (model, seed, lag, sequences). The measured N(ℓ) is the number of
+sequences at which it crosses a half.
 """
 
 from __future__ import annotations
@@ -23,27 +25,43 @@ def single_lag_share(results: xr.Dataset) -> xr.DataArray:
     """Give the share of its one planted coefficient that each network of a sweep has recovered.
 
     Args:
-        results: ``learned`` and ``planted`` over ``lag``, ``sequences``, ``model``, ``seed`` and ``delay``.
+        results: ``learned`` and ``planted`` over ``lag``, ``sequences``, ``model``, ``seed`` and
+            ``delay``.
 
     Returns:
         Share learned (model, seed, lag, sequences).
     """
     dataset_with("results", results, "learned", "planted", "lag", "sequences", "delay")
     ratio = (results.learned / results.planted).sel(delay=results.lag)
-    return ratio.drop_vars("delay").transpose("model", "seed", "lag", "sequences").sortby(["lag", "sequences"])
+    return (
+        ratio.drop_vars("delay")
+        .transpose("model", "seed", "lag", "sequences")
+        .sortby(["lag", "sequences"])
+    )
 
 
 def settled_table(results: xr.Dataset) -> pd.DataFrame:
-    """Show for each number of sequences how far training had settled, and how much of the loss it removed by memorising.
+    """Show for each number of sequences how far training had settled, and how much of the loss it
+    removed by memorising.
 
     Args:
-        results: A sweep, with ``still_falling``, ``final_loss``, ``test_loss`` and ``target_variance``.
+        results: A sweep, with ``still_falling``, ``final_loss``, ``test_loss`` and
+            ``target_variance``.
 
     Returns:
-        Percent by which the training loss fell over the last tenth of the steps, median and largest over networks and lags; and the medians
-        of the training and of the test loss in percent of the target's variance.
+        Percent by which the training loss fell over the last tenth of the steps, median and largest
+        over networks and lags; and the medians of the training and of the test loss in percent of
+        the target's variance.
     """
-    dataset_with("results", results, "still_falling", "final_loss", "test_loss", "target_variance", "sequences")
+    dataset_with(
+        "results",
+        results,
+        "still_falling",
+        "final_loss",
+        "test_loss",
+        "target_variance",
+        "sequences",
+    )
     others = [dim for dim in results.still_falling.dims if dim != "sequences"]
     falling, size = 100 * results.still_falling, results.target_variance / 100
     columns = {
@@ -52,27 +70,38 @@ def settled_table(results: xr.Dataset) -> pd.DataFrame:
         "training loss, median %": (results.final_loss / size).median(others),
         "test loss, median %": (results.test_loss / size).median(others),
     }
-    table = pd.DataFrame({words: column.values for words, column in columns.items()}, results.sequences.values)
+    table = pd.DataFrame(
+        {words: column.values for words, column in columns.items()}, results.sequences.values
+    )
     return table.rename_axis("sequences N").sort_index().round(1)
 
 
 def end_table(results: xr.Dataset, row: str) -> pd.DataFrame:
-    """Show how training ended, medians over seeds: the share learned, and the training and the test loss.
+    """Show how training ended, medians over seeds: the share learned, and the training and the test
+    loss.
 
     Args:
-        results: Trained networks over ``model``, ``seed`` and one more dimension, each on a task with a single lag, with ``learned``,
-            ``planted``, ``final_loss``, ``test_loss`` and ``target_variance``.
+        results: Trained networks over ``model``, ``seed`` and one more dimension, each on a task
+            with a single lag, with ``learned``, ``planted``, ``final_loss``, ``test_loss`` and
+            ``target_variance``.
         row: The third dimension.
 
     Returns:
-        For each value of that dimension and each model the share in percent and, in brackets, the two losses in percent of the target's
-        variance.
+        For each value of that dimension and each model the share in percent and, in brackets, the
+        two losses in percent of the target's variance.
     """
-    dataset_with("results", results, "learned", "planted", "final_loss", "test_loss", "target_variance", row)
+    dataset_with(
+        "results", results, "learned", "planted", "final_loss", "test_loss", "target_variance", row
+    )
     share = (results.learned / results.planted).where(results.planted != 0).mean("delay")
-    losses = results.final_loss / results.target_variance, results.test_loss / results.target_variance
+    losses = (
+        results.final_loss / results.target_variance,
+        results.test_loss / results.target_variance,
+    )
     middles = [(100 * one).median("seed") for one in (share, *losses)]
-    words = xr.apply_ufunc(lambda s, a, b: f"{round(s)} ({a:.0f}, {b:.0f})", *middles, vectorize=True)
+    words = xr.apply_ufunc(
+        lambda s, a, b: f"{round(s)} ({a:.0f}, {b:.0f})", *middles, vectorize=True
+    )
     return words.transpose(row, "model").to_pandas().rename_axis(columns=None)
 
 
@@ -90,7 +119,8 @@ def at_task(start: xr.Dataset) -> xr.Dataset:
 
 
 def sequences_needed(share: xr.DataArray) -> xr.DataArray:
-    """Measure N(ℓ): the number of training sequences at which the mean share over seeds crosses a half.
+    """Measure N(ℓ): the number of training sequences at which the mean share over seeds crosses a
+    half.
 
     The share is made to rise with N by monotone regression and is interpolated on log N.
 
@@ -98,7 +128,8 @@ def sequences_needed(share: xr.DataArray) -> xr.DataArray:
         share: Share learned (…, seed, sequences); numbers of sequences increasing.
 
     Returns:
-        Number of sequences; infinite where a half is never reached, and the smallest of the grid where it is reached there already.
+        Number of sequences; infinite where a half is never reached, and the smallest of the grid
+        where it is reached there already.
     """
     array_with("share", share, "seed", "sequences")
     log_n = np.log(share.sequences.values.astype(float))
@@ -108,13 +139,22 @@ def sequences_needed(share: xr.DataArray) -> xr.DataArray:
         after = int(np.argmax(rising >= LEARNED))
         if rising[-1] < LEARNED:
             return np.inf
-        return float(np.exp(log_n[0] if after == 0 else np.interp(LEARNED, rising[after - 1 : after + 1], log_n[after - 1 : after + 1])))
+        return float(
+            np.exp(
+                log_n[0]
+                if after == 0
+                else np.interp(LEARNED, rising[after - 1 : after + 1], log_n[after - 1 : after + 1])
+            )
+        )
 
-    return xr.apply_ufunc(crossing, share.mean("seed"), input_core_dims=[["sequences"]], vectorize=True)
+    return xr.apply_ufunc(
+        crossing, share.mean("seed"), input_core_dims=[["sequences"]], vectorize=True
+    )
 
 
 def ease(share: xr.DataArray) -> xr.DataArray:
-    """Give −log N(ℓ) of every single network, for ranks: the larger, the fewer sequences it took; −∞ where a half is never reached.
+    """Give −log N(ℓ) of every single network, for ranks: the larger, the fewer sequences it took;
+    −∞ where a half is never reached.
 
     Args:
         share: Share learned (model, seed, lag, sequences).
@@ -134,29 +174,46 @@ def frontier(share: xr.DataArray) -> xr.Dataset:
         share: Share learned (model, seed, lag, sequences).
 
     Returns:
-        ``needed``, ``needed_low`` and ``needed_high`` (model, lag), and the grid's numbers of sequences.
+        ``needed``, ``needed_low`` and ``needed_high`` (model, lag), and the grid's numbers of
+        sequences.
     """
     array_with("share", share, "model", "seed", "lag", "sequences")
     picks, weights = resamples(share.sizes["seed"])
-    needed = [sequences_needed(share.isel(seed=pick)).transpose("model", "lag") for pick in (np.arange(share.sizes["seed"]), *picks)]
+    needed = [
+        sequences_needed(share.isel(seed=pick)).transpose("model", "lag")
+        for pick in (np.arange(share.sizes["seed"]), *picks)
+    ]
     low, high = interval(np.array([one.values for one in needed[1:]]), weights, share.sizes["seed"])
-    found = needed[0].to_dataset(name="needed").assign(needed_low=(("model", "lag"), low), needed_high=(("model", "lag"), high))
+    found = (
+        needed[0]
+        .to_dataset(name="needed")
+        .assign(needed_low=(("model", "lag"), low), needed_high=(("model", "lag"), high))
+    )
     return found.assign_coords(sequences=share.sequences)
 
 
 def needed_table(found: xr.Dataset) -> pd.DataFrame:
-    """Show the measured N(ℓ) with its interval, for each lag and model; an end outside the grid as > or ≤ its last number."""
+    """Show the measured N(ℓ) with its interval, for each lag and model; an end outside the grid as
+    > or ≤ its last number."""
     dataset_with("found", found, "needed", "needed_low", "needed_high", "sequences")
     first, last = found.sequences.values[[0, -1]]
 
     def word(number: float) -> str:
-        return f"> {last}" if number > last else f"≤ {first}" if number <= first else f"{number:.0f}"
+        return (
+            f"> {last}" if number > last else f"≤ {first}" if number <= first else f"{number:.0f}"
+        )
 
     def cell(number: float, low: float, high: float) -> str:
-        return word(number) if word(low) == word(high) else f"{word(number)} ({word(low)} to {word(high)})"
+        return (
+            word(number)
+            if word(low) == word(high)
+            else f"{word(number)} ({word(low)} to {word(high)})"
+        )
 
     words = xr.apply_ufunc(cell, found.needed, found.needed_low, found.needed_high, vectorize=True)
-    return words.transpose("lag", "model").to_pandas().rename_axis(index="lag (steps)", columns=None)
+    return (
+        words.transpose("lag", "model").to_pandas().rename_axis(index="lag (steps)", columns=None)
+    )
 
 
 def predicted_needed(start: xr.Dataset, view: str, source: str, **how: Any) -> xr.DataArray:
@@ -171,5 +228,7 @@ def predicted_needed(start: xr.Dataset, view: str, source: str, **how: Any) -> x
     Returns:
         Number of sequences (model, seed, lag).
     """
-    log_needed: xr.DataArray = xr.apply_ufunc(np.log, required(probes(start, view, source), rule="plug-in", **how))
+    log_needed: xr.DataArray = xr.apply_ufunc(
+        np.log, required(probes(start, view, source), rule="plug-in", **how)
+    )
     return xr.apply_ufunc(np.exp, log_needed.median("probe"))

@@ -8,11 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def hill(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return α and the ends of its 95 % interval, ``1/α = mean log(d_i/d_{k+1})`` over the ``k = ⌈√n⌉`` largest deviations d.
+def hill(
+    samples: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return α and the ends of its 95 % interval, ``1/α = mean log(d_i/d_{k+1})`` over the ``k =
+    ⌈√n⌉`` largest deviations d.
 
-    Deviations are from the median, along the first axis. Far enough out a stable law is a power law, of which this is the
-    likeliest α, with the standard error ``α/√k``; near α = 2 the k largest still belong to the bell, and α comes out too high.
+    Deviations are from the median, along the first axis. Far enough out a stable law is a power
+    law, of which this is the likeliest α, with the standard error ``α/√k``; near α = 2 the k
+    largest still belong to the bell, and α comes out too high.
 
     Examples:
         >>> alpha, low, high = hill(np.array([*range(-8, 9), 40.0, -50.0]))

@@ -1,4 +1,5 @@
-"""Local asymptotic normality (LAN): how far its square stands for a divergence, and its expansion, simulated."""
+"""Local asymptotic normality (LAN): how far its square stands for a divergence, and its expansion,
+simulated."""
 
 from __future__ import annotations
 
@@ -58,7 +59,10 @@ def lan_expansions(
     """
     generator("rng", rng)
     h = real_in("h", h, "(-inf, inf)")
-    n, replicates = integer_in("n_sequences", n_sequences, 1), integer_in("replicates", replicates, 1)
+    n, replicates = (
+        integer_in("n_sequences", n_sequences, 1),
+        integer_in("replicates", replicates, 1),
+    )
     roots = {rate: n ** (1 / rate_exponent(alpha, rate)) for rate in sequence_of("rates", rates)}
     law = SymmetricStable(alpha)
     scores, log_ratios = np.empty(replicates), np.empty((len(roots), replicates))

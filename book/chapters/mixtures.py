@@ -1,4 +1,5 @@
-"""Envelopes as mixtures of exponentials: whether time scales rebuild them, and whether either is a power law."""
+"""Envelopes as mixtures of exponentials: whether time scales rebuild them, and whether either is a
+power law."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from lwcore.arguments import finite_array, one_of, real_in, require
 from lwcore.labelled import array_with, dataset_with
 from lwcore.window import mixture_envelope
 
-SAME_SLOPE = 1.5  # slopes within this factor count as one slope: a single exponential keeps to it over that very factor of lags
+# slopes within this factor count as one slope: a single exponential keeps to it over that very
+# factor of lags
+SAME_SLOPE = 1.5
 RIGHT = 0.2  # a relative error up to this counts as right
 
 
@@ -22,7 +25,8 @@ def mixtures(results: xr.Dataset, spectrum: str, own_weights: bool = False) -> x
     Args:
         results: A measured run.
         spectrum: Order at which the time scales are taken.
-        own_weights: Weigh each neuron by the amplitude that the fit gives it along with τ; otherwise all alike, w = 1.
+        own_weights: Weigh each neuron by the amplitude that the fit gives it along with τ;
+            otherwise all alike, w = 1.
 
     Returns:
         The mixture at the lags of the run.
@@ -30,8 +34,13 @@ def mixtures(results: xr.Dataset, spectrum: str, own_weights: bool = False) -> x
     dataset_with("results", results, "time_scale", "rate", "lag", "order")
     one_of("spectrum", spectrum, results.order.values.tolist())
     tau, rate = results.time_scale.sel(order=spectrum), results.rate.sel(order=spectrum)
-    passes = tau.notnull()  # a neuron that lets nothing through has no time scale, and no part in the envelope
-    weights = np.exp((np.log(rate.where(rate > 0)) + results.lag / tau).mean("lag")) if own_weights else xr.ones_like(tau)
+    # a neuron that lets nothing through has no time scale, and no part in the envelope
+    passes = tau.notnull()
+    weights = (
+        np.exp((np.log(rate.where(rate > 0)) + results.lag / tau).mean("lag"))
+        if own_weights
+        else xr.ones_like(tau)
+    )
     return xr.apply_ufunc(
         lambda tau, weight: mixture_envelope(results.lag.values, tau, weight),
         tau.where(passes, 1.0),
@@ -42,7 +51,8 @@ def mixtures(results: xr.Dataset, spectrum: str, own_weights: bool = False) -> x
 
 
 def relative_error(mixture: xr.DataArray, measured: xr.DataArray) -> xr.DataArray:
-    """Give by how much a mixture misses a measured envelope, scaled to it at the shortest lag: −1 for all gone, 0 for right."""
+    """Give by how much a mixture misses a measured envelope, scaled to it at the shortest lag: −1
+    for all gone, 0 for right."""
     array_with("mixture", mixture, "lag")
     array_with("measured", measured, "lag")
     return mixture / mixture.isel(lag=0) * measured.isel(lag=0) / measured - 1
@@ -56,56 +66,73 @@ def local_slopes(lags: ArrayLike, envelope: ArrayLike) -> tuple[np.ndarray, np.n
         envelope: f > 0 there.
 
     Raises:
-        ValueError: If an entry is not above 0, or the lags do not increase or do not fit the envelope.
+        ValueError: If an entry is not above 0, or the lags do not increase or do not fit the
+            envelope.
 
     Returns:
-        The lags to which the slopes belong, logarithmic means of two neighbours, at which an exponential has exactly the slope −ℓ/τ; and
-        the slopes.
+        The lags to which the slopes belong, logarithmic means of two neighbours, at which an
+        exponential has exactly the slope −ℓ/τ; and the slopes.
     """
     lag, f = finite_array("lags", lags, ndim=1), finite_array("envelope", envelope, ndim=1)
     require("envelope", f, f > 0, "above 0")
     require("lags", lag, lag > 0, "above 0")
     if lag.shape != f.shape or lag.size < 2 or not (np.diff(lag) > 0).all():
-        raise ValueError(f"lags has shape {lag.shape} and envelope {f.shape}: must be the same, of two or more lags that increase.")
+        raise ValueError(
+            f"lags has shape {lag.shape} and envelope {f.shape}: must be the same, of two or more "
+            "lags that increase."
+        )
     apart = np.diff(np.log(lag))
     return np.diff(lag) / apart, np.diff(np.log(f)) / apart
 
 
-def power_stretch(lags: ArrayLike, envelope: ArrayLike, factor: float = SAME_SLOPE) -> tuple[float, float, float]:
-    """Find the widest stretch of lags over which an envelope is a power law: its local slopes stay within a factor of one another.
+def power_stretch(
+    lags: ArrayLike, envelope: ArrayLike, factor: float = SAME_SLOPE
+) -> tuple[float, float, float]:
+    """Find the widest stretch of lags over which an envelope is a power law: its local slopes stay
+    within a factor of one another.
 
     Args:
         lags: As for `local_slopes`.
         envelope: As for `local_slopes`.
-        factor: How far apart the largest and the least slope may be, above 1. A single exponential, whose slope is proportional to the
-            lag, passes over a stretch of this same factor; a power law must do better.
+        factor: How far apart the largest and the least slope may be, above 1. A single exponential,
+            whose slope is proportional to the lag, passes over a stretch of this same factor; a
+            power law must do better.
 
     Returns:
-        First and last lag of the stretch and the geometric mean of −slope there; NaN where no slope is below 0.
+        First and last lag of the stretch and the geometric mean of −slope there; NaN where no slope
+        is below 0.
     """
     at, slopes = local_slopes(lags, envelope)
     return _widest_stretch(at, -slopes, factor)
 
 
-def exponential_stretch(lags: ArrayLike, envelope: ArrayLike, factor: float = SAME_SLOPE) -> tuple[float, float, float]:
-    """Find the widest stretch of lags over which an envelope is an exponential: its rates of decay stay within a factor of one another.
+def exponential_stretch(
+    lags: ArrayLike, envelope: ArrayLike, factor: float = SAME_SLOPE
+) -> tuple[float, float, float]:
+    """Find the widest stretch of lags over which an envelope is an exponential: its rates of decay
+    stay within a factor of one another.
 
     Args:
         lags: As for `local_slopes`.
         envelope: As for `local_slopes`.
-        factor: How far apart the largest and the least rate may be, above 1. A power law, whose rate is inversely proportional to the lag,
-            passes over a stretch of this same factor; an exponential must do better.
+        factor: How far apart the largest and the least rate may be, above 1. A power law, whose
+            rate is inversely proportional to the lag, passes over a stretch of this same factor; an
+            exponential must do better.
 
     Returns:
-        First and last lag of the stretch and the geometric mean of the time scale ``−dℓ/d log f`` there, in steps; NaN where f never falls.
+        First and last lag of the stretch and the geometric mean of the time scale ``−dℓ/d log f``
+        there, in steps; NaN where f never falls.
     """
     at, slopes = local_slopes(lags, envelope)
     first, last, rate = _widest_stretch(at, -slopes / at, factor)
     return first, last, 1 / rate
 
 
-def _widest_stretch(at: np.ndarray, values: np.ndarray, factor: float) -> tuple[float, float, float]:
-    """Find the longest stretch, by the ratio of its ends, over which values above 0 stay within a factor; and their geometric mean."""
+def _widest_stretch(
+    at: np.ndarray, values: np.ndarray, factor: float
+) -> tuple[float, float, float]:
+    """Find the longest stretch, by the ratio of its ends, over which values above 0 stay within a
+    factor; and their geometric mean."""
     allowed = real_in("factor", factor, "(1, inf)")
     best = (float("nan"),) * 3
     for first in range(len(at)):
@@ -119,11 +146,14 @@ def _widest_stretch(at: np.ndarray, values: np.ndarray, factor: float) -> tuple[
 
 
 def reconstruction(results: xr.Dataset) -> pd.DataFrame:
-    """Say how well mixtures of exponentials rebuild envelopes, shape by shape (scaled at the shortest lag).
+    """Say how well mixtures of exponentials rebuild envelopes, shape by shape (scaled at the
+    shortest lag).
 
     Returns:
-        For each model, order of the spectrum and order of the envelope: the last lag up to which the error stays within `RIGHT`, and
-        mixture over envelope at the longest lag, with all neurons alike and with their own weights; median over seeds, least and largest.
+        For each model, order of the spectrum and order of the envelope: the last lag up to which
+            the error stays within `RIGHT`, and
+        mixture over envelope at the longest lag, with all neurons alike and with their own weights;
+        median over seeds, least and largest.
     """
     dataset_with("results", results, "envelope", "rate", "time_scale", "lag", "order")
     rows = {}
@@ -133,14 +163,22 @@ def reconstruction(results: xr.Dataset) -> pd.DataFrame:
         for name, own in (("alike", False), ("own weights", True)):
             error = relative_error(mixtures(results, spectrum, own).drop_vars("order"), measured)
             right = (abs(error) <= RIGHT).cumprod("lag").astype(bool)
-            columns[f"right to, {name}"] = ranges(right.lag.where(right).max("lag"), "{:.0f}", centre=xr.DataArray.median)
-            columns[f"at the end, {name}"] = ranges(1 + error.isel(lag=-1), "{:.2f}", centre=xr.DataArray.median)
+            columns[f"right to, {name}"] = ranges(
+                right.lag.where(right).max("lag"), "{:.0f}", centre=xr.DataArray.median
+            )
+            columns[f"at the end, {name}"] = ranges(
+                1 + error.isel(lag=-1), "{:.2f}", centre=xr.DataArray.median
+            )
         rows[spectrum, order] = pd.DataFrame(columns)
     return (
         pd.concat(rows, names=["spectrum", "envelope"])
         .swaplevel("envelope", "model")
         .swaplevel("spectrum", "model")
-        .sort_index(level="model", sort_remaining=False, key=lambda names: names.map(list(results.model.values).index))
+        .sort_index(
+            level="model",
+            sort_remaining=False,
+            key=lambda names: names.map(list(results.model.values).index),
+        )
     )
 
 
@@ -148,7 +186,8 @@ def power_ranges(results: xr.Dataset) -> pd.DataFrame:
     """Say over which lags envelopes, and the mixtures that the same spectra make, are power laws.
 
     Returns:
-        For each model and order: factor between first and last lag of the widest `power_stretch`, and −slope there, for the measured
+        For each model and order: factor between first and last lag of the widest `power_stretch`,
+            and −slope there, for the measured
         envelope and for the mixture with own weights; median over seeds, least and largest.
     """
     dataset_with("results", results, "envelope", "rate", "time_scale", "lag", "order")
@@ -163,13 +202,16 @@ def power_ranges(results: xr.Dataset) -> pd.DataFrame:
             output_core_dims=[["of"]],
             vectorize=True,
         ).transpose("of", "model", "order", "seed")
-        columns[f"{name}: factor of lags"] = ranges(found[1] / found[0], "{:.1f}", centre=xr.DataArray.median)
+        columns[f"{name}: factor of lags"] = ranges(
+            found[1] / found[0], "{:.1f}", centre=xr.DataArray.median
+        )
         columns[f"{name}: β"] = ranges(found[2], "{:.2f}", centre=xr.DataArray.median)
     return pd.DataFrame(columns)
 
 
 def closer_to_power(rates: xr.DataArray) -> xr.DataArray:
-    """Say whether curves are closer to a power law than to an exponential: by least squares on log f, in log ℓ and in ℓ.
+    """Say whether curves are closer to a power law than to an exponential: by least squares on log
+    f, in log ℓ and in ℓ.
 
     Args:
         rates: Curves over ``lag``; values that are not above 0 do not count.
@@ -180,35 +222,53 @@ def closer_to_power(rates: xr.DataArray) -> xr.DataArray:
     array_with("rates", rates, "lag")
     height: xr.DataArray = xr.apply_ufunc(np.log, rates.where(rates > 0))
     lag = rates.lag.astype(float)
-    missed = [height.assign_coords(lag=at).polyfit("lag", 1, full=True).polyfit_residuals for at in (np.log(lag), lag)]
+    missed = [
+        height.assign_coords(lag=at).polyfit("lag", 1, full=True).polyfit_residuals
+        for at in (np.log(lag), lag)
+    ]
     return (missed[0] < missed[1]).where(height.notnull().any("lag"))
 
 
 def shapes(results: xr.Dataset) -> pd.DataFrame:
-    """Say what is closer to a power law than to an exponential: envelopes, the mixtures that the same spectra make, or single neurons.
+    """Say what is closer to a power law than to an exponential: envelopes, the mixtures that the
+    same spectra make, or single neurons.
 
     Returns:
-        For each model and order: in how many seeds the envelope is, before training and behind it, in how many the mixture with own weights
+        For each model and order: in how many seeds the envelope is, before training and behind it,
+            in how many the mixture with own weights
         is; and the percent of neurons whose own rates are, mean over seeds, least and largest.
     """
-    dataset_with("results", results, "course_envelope", "snapshot", "envelope", "rate", "time_scale", "lag")
+    dataset_with(
+        "results", results, "course_envelope", "snapshot", "envelope", "rate", "time_scale", "lag"
+    )
     orders = ["zeroth", "exact"]
     start = results.course_envelope.sel(order=orders, snapshot=0)
     measured = results[["envelope", "rate"]].sel(order=orders)
     mixed = xr.concat([mixtures(results, order, own_weights=True) for order in orders], "order")
     columns = {}
-    for name, curves in (("before training", start), ("envelope", measured.envelope), ("mixture", mixed)):
-        counted = closer_to_power(curves).transpose("model", "order", "seed").sum("seed").to_series()
+    for name, curves in (
+        ("before training", start),
+        ("envelope", measured.envelope),
+        ("mixture", mixed),
+    ):
+        counted = (
+            closer_to_power(curves).transpose("model", "order", "seed").sum("seed").to_series()
+        )
         columns[name] = counted.map(lambda seeds: f"{seeds:.0f} of {results.sizes['seed']}")
-    columns["% of neurons"] = ranges(100 * closer_to_power(measured.rate).mean("unit").transpose("model", "order", "seed"), "{:.0f}")
+    columns["% of neurons"] = ranges(
+        100 * closer_to_power(measured.rate).mean("unit").transpose("model", "order", "seed"),
+        "{:.0f}",
+    )
     return pd.DataFrame(columns)
 
 
 def bumps(results: xr.Dataset) -> pd.DataFrame:
-    """Say how far envelopes rise at the task's lags: f there over the power law through the two lags around.
+    """Say how far envelopes rise at the task's lags: f there over the power law through the two
+    lags around.
 
     Returns:
-        For each model and task lag, at the exact order: 1 where the envelope is smooth; median over seeds, least and largest. A task lag
+        For each model and task lag, at the exact order: 1 where the envelope is smooth; median over
+            seeds, least and largest. A task lag
         at an end of the measured ones is left out.
     """
     dataset_with("results", results, "envelope", "order", "lag", "task_lag")

@@ -1,8 +1,8 @@
 """Figures from results; nothing else draws.
 
-Every function takes a dataset as `lwcore.experiment.run` returns it and gives a figure. Lines are medians over seeds (and directions,
-where there are several), bands run from the least to the largest seed, or over the middle half of seeds × directions where a caption
-says so.
+Every function takes a dataset as `lwcore.experiment.run` returns it and gives a figure. Lines are
+medians over seeds (and directions, where there are several), bands run from the least to the
+largest seed, or over the middle half of seeds × directions where a caption says so.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ from lwcore.window import fit_decay
 
 
 def training(results: xr.Dataset) -> Figure:
-    """Draw the training loss of every model, a mean over 20 steps, against the variance of the target.
+    """Draw the training loss of every model, a mean over 20 steps, against the variance of the
+    target.
 
     Returns:
-        The figure. Of a long run some 600 steps are drawn, evenly spaced, the first and the last among them: the axis has no more pixels.
+        The figure. Of a long run some 600 steps are drawn, evenly spaced, the first and the last
+            among them: the axis has no more pixels.
     """
     figure, (axes,) = canvas(1, width=6.4)
     loss = results.loss.assign_coords(step=np.arange(1, results.sizes["step"] + 1))
@@ -48,7 +50,12 @@ def training(results: xr.Dataset) -> Figure:
         model_band(axes, smooth.step, smooth.sel(model=model), model, marker=False)
     axes.axhline(float(results.target_variance.mean()), color="grey", ls=":", lw=1)
     axes.annotate(
-        "predicting zero", (0, float(results.target_variance.mean())), (4, -10), textcoords="offset points", color="grey", fontsize=8
+        "predicting zero",
+        (0, float(results.target_variance.mean())),
+        (4, -10),
+        textcoords="offset points",
+        color="grey",
+        fontsize=8,
     )
     axes.set(xlabel="training step", ylabel="mean squared error", ylim=(0, None))
     axes.legend()
@@ -56,7 +63,8 @@ def training(results: xr.Dataset) -> Figure:
 
 
 def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
-    """Draw the envelope f(ℓ) on linear, semi-logarithmic and double-logarithmic axes, with fits: the paper's Figure 1."""
+    """Draw the envelope f(ℓ) on linear, semi-logarithmic and double-logarithmic axes, with fits:
+    the paper's Figure 1."""
     one_of("order", order, results.order.values.tolist())
     figure, (linear, semilog, loglog) = canvas(3, width=8.6, height=3)
     f = results.envelope.sel(order=order)
@@ -65,7 +73,9 @@ def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
             model_band(axes, f.lag, f.sel(model=model), model)
         fitted = fit_decay(f.lag.values, f.sel(model=model).median("seed"))
         fine = np.geomspace(f.lag.values[0], f.lag.values[-1], 100)
-        semilog.plot(fine, fitted.exponential.law.envelope(fine), color=COLOURS[model], ls="--", lw=1)
+        semilog.plot(
+            fine, fitted.exponential.law.envelope(fine), color=COLOURS[model], ls="--", lw=1
+        )
         loglog.plot(fine, fitted.power.law.envelope(fine), color=COLOURS[model], ls="--", lw=1)
     linear.set(xlabel="lag ℓ (steps)", ylabel="envelope f(ℓ)", title="linear")
     semilog.set(xlabel="lag ℓ (steps)", yscale="log", title="exponential fits, dashed")
@@ -81,25 +91,41 @@ def orders(results: xr.Dataset) -> Figure:
     figure, panels = canvas(results.sizes["model"], width=8.6, height=3, sharey=True)
     for axes, model in zip(panels, results.model.values, strict=True):
         for order in results.order.values:
-            model_band(axes, results.lag, results.envelope.sel(model=model, order=order), model, ls=ORDER_STYLES[order])
+            model_band(
+                axes,
+                results.lag,
+                results.envelope.sel(model=model, order=order),
+                model,
+                ls=ORDER_STYLES[order],
+            )
         axes.set(xlabel="lag ℓ (steps)", yscale="log", title=model)
     panels[0].set_ylabel("envelope f(ℓ)")
-    panels[0].legend([Line2D([], [], color="grey", ls=ORDER_STYLES[o]) for o in results.order.values], results.order.values, title="order")
+    panels[0].legend(
+        [Line2D([], [], color="grey", ls=ORDER_STYLES[o]) for o in results.order.values],
+        results.order.values,
+        title="order",
+    )
     return signed(figure, results)
 
 
 def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
-    """Draw H_N against N, computed in three ways from the same statistic, and the null control: the paper's Figure 2.
+    """Draw H_N against N, computed in three ways from the same statistic, and the null control: the
+    paper's Figure 2.
 
     Args:
         results: A run.
         view: ``"zeroth"`` or ``"first"``.
 
     Returns:
-        The figure: v2's estimate to the letter, the same with f counted once, and that inside the noise of the whole gradient.
+        The figure: v2's estimate to the letter, the same with f counted once, and that inside the
+            noise of the whole gradient.
     """
     figure, panels = canvas(3, width=8.6, height=3.2, sharey=True)
-    ways = {"v2 to the letter": LETTER, "f counted once": {"noise": "own"}, "noise of the whole gradient": {"noise": "whole"}}
+    ways = {
+        "v2 to the letter": LETTER,
+        "f counted once": {"noise": "own"},
+        "noise of the whole gradient": {"noise": "whole"},
+    }
     for axes, (title, how) in zip(panels, ways.items(), strict=True):
         window_lines(axes, inference.windows(probes(results, view), **how))
         axes.set_title(title)
@@ -109,14 +135,17 @@ def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
 
 
 def optimiser(results: xr.Dataset) -> Figure:
-    """Draw H_N for the lag's part of the gradient itself inside the noise of the whole gradient: what an optimiser meets.
+    """Draw H_N for the lag's part of the gradient itself inside the noise of the whole gradient:
+    what an optimiser meets.
 
     Returns:
         The figure: along random directions, and along the lag's own mean gradient.
     """
     figure, panels = canvas(2, width=7.6, sharey=True)
     for axes, (view, title) in zip(
-        panels, (("whole", "along random directions"), ("gradient", "along the lag's own gradient")), strict=True
+        panels,
+        (("whole", "along random directions"), ("gradient", "along the lag's own gradient")),
+        strict=True,
     ):
         window_lines(axes, inference.windows(probes(results, view), **OPTIMISER))
         axes.set_title(title)
@@ -133,13 +162,22 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
         view: One of its views.
 
     Returns:
-        The figure: columns for the definitions, rows for the noise; f counted once, sample variance.
+        The figure: columns for the definitions, rows for the noise; f counted once, sample
+            variance.
     """
     figure, panels = canvas(4, width=7.6, height=5.8, rows=2, sharey=True)
     cases = itertools.product(NOISES, DEFINITIONS)
-    titles = {"supremum": "supremum: longest lag seen", "first_passage": "first passage: all lags up to it"}
+    titles = {
+        "supremum": "supremum: longest lag seen",
+        "first_passage": "first passage: all lags up to it",
+    }
     for axes, (noise, definition) in zip(panels, cases, strict=True):
-        window_lines(axes, inference.windows(probes(results, view), noise=noise, definition=definition, rate="variance"))
+        window_lines(
+            axes,
+            inference.windows(
+                probes(results, view), noise=noise, definition=definition, rate="variance"
+            ),
+        )
         inside = f"noise of the {'lag' if noise == 'own' else 'whole gradient'}"
         axes.set_title(f"{titles[definition]}\n{inside}" if noise == "own" else inside, fontsize=10)
     window_axis(results, *panels)
@@ -148,7 +186,8 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
 
 
 def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") -> Figure:
-    """Draw H_N against the power of N that the fitted power law of the envelope predicts: the paper's Figure 3.
+    """Draw H_N against the power of N that the fitted power law of the envelope predicts: the
+    paper's Figure 3.
 
     Args:
         results: A run.
@@ -161,21 +200,32 @@ def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") 
     one = results.sel(model=model)
     beta = fit_decay(one.lag.values, one.envelope.sel(order=view).median("seed")).power.law.decay
     figure, panels = canvas(2, width=7.6, sharey=True)
-    for axes, (title, how) in zip(panels, {"v2 to the letter": LETTER, "f counted once": {"rate": "mean"}}.items(), strict=True):
+    for axes, (title, how) in zip(
+        panels,
+        {"v2 to the letter": LETTER, "f counted once": {"rate": "mean"}}.items(),
+        strict=True,
+    ):
         own = probes(one, view, "error")
         power = 1 / (rate_exponent(float(own.alpha.sel(noise="own").median()), how["rate"]) * beta)
         found = inference.windows(own, **how)
         model_band(axes, found.budget**power, found, model, quartiles=True)
-        axes.set(xlabel=f"$N^{{{power:.2f}}}$   (N = {int(found.budget[0])} to {int(found.budget[-1])})", title=title)
-    panels[0].set(ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06))
+        axes.set(
+            xlabel=f"$N^{{{power:.2f}}}$   (N = {int(found.budget[0])} to {int(found.budget[-1])})",
+            title=title,
+        )
+    panels[0].set(
+        ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06)
+    )
     return signed(figure, results)
 
 
 def spectra(results: xr.Dataset) -> Figure:
-    """Draw kernel densities of the neurons' time scales τ, at zeroth order and exactly: the paper's Figure 4.
+    """Draw kernel densities of the neurons' time scales τ, at zeroth order and exactly: the paper's
+    Figure 4.
 
     Returns:
-        The figure. Neurons of all seeds are pooled; those whose rates do not decay are left out and counted in the title.
+        The figure. Neurons of all seeds are pooled; those whose rates do not decay are left out and
+        counted in the title.
     """
     shown = [o for o in ("zeroth", "exact") if o in results.order.values]
     figure, panels = canvas(len(shown), width=7.6, sharex=True)
@@ -187,7 +237,12 @@ def spectra(results: xr.Dataset) -> Figure:
             tau = tau[np.isfinite(tau)]
             if np.ptp(tau, axis=0) < 1e-6 * tau.mean() or _one_value_a_seed(results, model, order):
                 for value in np.unique(tau.round(6)):
-                    axes.axvline(value, color=COLOURS[model], lw=1.5, label=model if value == np.unique(tau.round(6))[0] else None)
+                    axes.axvline(
+                        value,
+                        color=COLOURS[model],
+                        lw=1.5,
+                        label=model if value == np.unique(tau.round(6))[0] else None,
+                    )
             else:
                 density(axes, tau, fill=True, color=COLOURS[model], label=model)
         axes.set(
@@ -203,14 +258,16 @@ def spectra(results: xr.Dataset) -> Figure:
 
 
 def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
-    """Draw the noise scale of each lag's statistic against the envelope there, on double-logarithmic axes.
+    """Draw the noise scale of each lag's statistic against the envelope there, on
+    double-logarithmic axes.
 
     Args:
         results: A run.
         view: ``"zeroth"`` or ``"first"``.
 
     Returns:
-        The figure; on a line of slope 1 the ratio of scale to envelope is the same at every lag, and f cancels from N(ℓ).
+        The figure; on a line of slope 1 the ratio of scale to envelope is the same at every lag,
+        and f cancels from N(ℓ).
     """
     figure, (axes,) = canvas(1, width=5.4)
     for model in results.model.values:
@@ -219,29 +276,62 @@ def cancellation(results: xr.Dataset, view: str = "zeroth") -> Figure:
         slope, offset = np.polyfit(np.log(f), np.log(sigma), 1)
         ends = np.array([f.min(), f.max()])
         axes.plot(f, sigma, MARKERS[model], ms=3, color=COLOURS[model], alpha=0.4)
-        axes.plot(ends, np.exp(offset) * ends**slope, color=COLOURS[model], label=f"{model}: slope {slope:.2f}")
-    axes.set(xscale="log", yscale="log", xlabel="envelope f(ℓ)", ylabel="noise scale σ(ℓ) of the statistic")
+        axes.plot(
+            ends,
+            np.exp(offset) * ends**slope,
+            color=COLOURS[model],
+            label=f"{model}: slope {slope:.2f}",
+        )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="envelope f(ℓ)",
+        ylabel="noise scale σ(ℓ) of the statistic",
+    )
     axes.legend()
     return signed(figure, results)
 
 
 def null_control(results: xr.Dataset) -> Figure:
-    """Draw the share of null controls whose window is not empty, by rule, over all probes; noise of the lag."""
+    """Draw the share of null controls whose window is not empty, by rule, over all probes; noise of
+    the lag."""
     figure, (axes,) = canvas(1, width=5.4)
-    words = {"plug-in": ("o-", "black", "every positive mean counts"), "tested": ("s-", "tab:green", "the mean is above zero")}
+    words = {
+        "plug-in": ("o-", "black", "every positive mean counts"),
+        "tested": ("s-", "tab:green", "the mean is above zero"),
+    }
     for rule, (style, colour, meaning) in words.items():
         null = inference.windows(results.sel(source="noise"), rule=rule)
-        axes.plot(null.budget, (null > 0).mean(("model", "seed", "probe")), style, color=colour, label=f"{rule}: {meaning}")
+        axes.plot(
+            null.budget,
+            (null > 0).mean(("model", "seed", "probe")),
+            style,
+            color=colour,
+            label=f"{rule}: {meaning}",
+        )
     measured = config_of(results).diagnostics.sequences // 2
     axes.axvline(measured, color="grey", ls=":", lw=1)
-    axes.annotate("sequences measured", (measured, 0.55), (4, 0), textcoords="offset points", color="grey", fontsize=8)
-    axes.set(xscale="log", xlabel="number of sequences N", ylabel="share of null controls with a window", ylim=(-0.03, 1.03))
+    axes.annotate(
+        "sequences measured",
+        (measured, 0.55),
+        (4, 0),
+        textcoords="offset points",
+        color="grey",
+        fontsize=8,
+    )
+    axes.set(
+        xscale="log",
+        xlabel="number of sequences N",
+        ylabel="share of null controls with a window",
+        ylim=(-0.03, 1.03),
+    )
     legend_above(figure, axes)
     return signed(figure, results)
 
 
 def learned(results: xr.Dataset) -> Figure:
-    """Draw the coefficient of every delayed input in the networks' output beside the planted ones."""
+    """Draw the coefficient of every delayed input in the networks' output beside the planted
+    ones."""
     figure, (axes,) = canvas(1, width=6.4)
     learned_lines(axes, results)
     axes.set(xlabel="delay (steps)", ylabel="coefficient in the output")
@@ -250,7 +340,8 @@ def learned(results: xr.Dataset) -> Figure:
 
 
 def _one_value_a_seed(results: xr.Dataset, model: str, order: str) -> bool:
-    """Say whether all neurons of each network share one time scale, so that a density would be a spike."""
+    """Say whether all neurons of each network share one time scale, so that a density would be a
+    spike."""
     tau = results.time_scale.sel(model=model, order=order)
     tau = tau.where(np.isfinite(tau))  # a neuron without decay says nothing of the others
     return bool((tau.std("unit") < 1e-6 * tau.mean("unit")).all())

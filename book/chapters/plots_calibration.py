@@ -12,7 +12,8 @@ from lwcore.figures import SHADES, canvas, done
 
 
 def power(recorded: xr.Dataset, n_sequences: int, rate: str = "mean") -> Figure:
-    """Draw the chance that a lag is seen against N over N(ℓ), for both rules and both noises, beside what the law says.
+    """Draw the chance that a lag is seen against N over N(ℓ), for both rules and both noises,
+    beside what the law says.
 
     Args:
         recorded: ``calibration.nc``.
@@ -27,20 +28,45 @@ def power(recorded: xr.Dataset, n_sequences: int, rate: str = "mean") -> Figure:
     strength, curve = np.array(PLANTED), np.geomspace(0.1, 2e3, 200)
     for axes, alpha in zip(panels, alphas, strict=True):
         whole = whole_scale(alpha)
-        for (noise, ratio), colour in zip({"whole": whole, "own": 1.0}.items(), SHADES, strict=False):
+        for (noise, ratio), colour in zip(
+            {"whole": whole, "own": 1.0}.items(), SHADES, strict=False
+        ):
             # N(ℓ) in the lag's own noise is smaller by the ratio of scales to the mean's exponent.
             x = strength * (whole / ratio) ** rate_exponent(alpha)
-            axes.plot(curve, nominal_power(alpha, curve, ratio), color=colour, lw=1, label=f"by the law, {noise}")
+            axes.plot(
+                curve,
+                nominal_power(alpha, curve, ratio),
+                color=colour,
+                lw=1,
+                label=f"by the law, {noise}",
+            )
             for rule, fill in (("plug-in", colour), ("tested", "none")):
                 chosen = recorded.seen.sel(truth="planted", rule=rule, rate=rate, noise=noise)
                 hits = chosen.sel(alpha=alpha, n_sequences=n_sequences).values.ravel()[x > 0]
                 trials = recorded.attrs["trials"]
                 axes.vlines(x[x > 0], *binomial_interval(hits, trials), color=colour, lw=0.8)
-                axes.plot(x[x > 0], hits / trials, "o", ms=4, color=colour, mfc=fill, label=f"{rule}, {noise}")
+                axes.plot(
+                    x[x > 0],
+                    hits / trials,
+                    "o",
+                    ms=4,
+                    color=colour,
+                    mfc=fill,
+                    label=f"{rule}, {noise}",
+                )
         axes.axvline(1, color="grey", lw=0.8, ls=":")
         axes.set(xscale="log", xlim=(0.1, 2e3), xlabel="N over N(ℓ)", title=f"α = {alpha:g}")
     panels[0].set(ylabel="chance that the lag is seen", ylim=(-0.02, 1.02))
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6, fontsize=7, columnspacing=1.0)
-    signature = f"calibration: N = {n_sequences}, {recorded.attrs['trials']} draws a point; revision {recorded.attrs['revision']}"
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=6,
+        fontsize=7,
+        columnspacing=1.0,
+    )
+    signature = (
+        f"calibration: N = {n_sequences}, {recorded.attrs['trials']} draws a point; "
+        f"revision {recorded.attrs['revision']}"
+    )
     figure.supxlabel(signature, x=0.005, ha="left", fontsize=7, color="grey")
     return done(figure)

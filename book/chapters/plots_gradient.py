@@ -1,7 +1,9 @@
-"""Figures of the gradient chapters: where it comes from, lag by lag, and how the matched statistic behaves.
+"""Figures of the gradient chapters: where it comes from, lag by lag, and how the matched statistic
+behaves.
 
-Curves come in mappings keyed by what they belong to: whether the network was trained (words, one row or panel each), the order of the
-rates where there is one, the model and the seed. Lines are medians over seeds, bands run from the least to the largest.
+Curves come in mappings keyed by what they belong to: whether the network was trained (words, one
+row or panel each), the order of the rates where there is one, the model and the seed. Lines are
+medians over seeds, bands run from the least to the largest.
 """
 
 from __future__ import annotations
@@ -27,18 +29,24 @@ _WORDS = {"zeroth": "zeroth order", "first": "first order", "exact": "exact diag
 
 
 def lag_norms(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Figure:
-    """Draw the length of each lag's part of the gradient, from the vectors of `gradient.lag_vectors` for all lags from 0."""
+    """Draw the length of each lag's part of the gradient, from the vectors of
+    `gradient.lag_vectors` for all lags from 0."""
     norms = {key: parts.norm(dim=1).numpy() for key, parts in vectors.items()}
     figure, panels = _curves(norms, np.arange(len(next(iter(norms.values())))), planted=planted)
     largest = max(float(norm.max()) for norm in norms.values())
-    panels[0].set(ylabel="length of the lag's part", yscale="log", ylim=(1e-4 * largest, 1.5 * largest))
+    panels[0].set(
+        ylabel="length of the lag's part", yscale="log", ylim=(1e-4 * largest, 1.5 * largest)
+    )
     return done(figure)
 
 
 def truncation(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Figure:
-    """Draw how far the gradient is from the whole one if lags beyond L are left out, as a share of its length."""
+    """Draw how far the gradient is from the whole one if lags beyond L are left out, as a share of
+    its length."""
     missed = {
-        key: ((parts.sum(0) - parts.cumsum(0)).norm(dim=1) / parts.sum(0).norm()).numpy()[: 2 * planted[-1]]
+        key: ((parts.sum(0) - parts.cumsum(0)).norm(dim=1) / parts.sum(0).norm()).numpy()[
+            : 2 * planted[-1]
+        ]
         for key, parts in vectors.items()
     }
     figure, panels = _curves(missed, np.arange(len(next(iter(missed.values())))), planted=planted)
@@ -57,8 +65,11 @@ def inflation(ratios: Mapping[Networks, ArrayLike], lags: Sequence[int]) -> Figu
     return done(figure)
 
 
-def explained(agreements: Mapping[Orders, Agreement], lags: Sequence[int], least: float = -1) -> Figure:
-    """Draw how much of each lag's part the diagonal of the transport explains; the axis is cut below `least`."""
+def explained(
+    agreements: Mapping[Orders, Agreement], lags: Sequence[int], least: float = -1
+) -> Figure:
+    """Draw how much of each lag's part the diagonal of the transport explains; the axis is cut
+    below `least`."""
     figure, panels = _curves({key: one.explained.value for key, one in agreements.items()}, lags)
     for axes in panels:
         axes.axhline(0, color="black", lw=0.8, ls=":")
@@ -77,7 +88,8 @@ def factorised(ratios: Mapping[Orders, Estimate], lags: Sequence[int]) -> Figure
 
 
 def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequence[int]) -> Figure:
-    """Draw what averages of pure noise give, with signs from the same sequences and from others, against the number of sequences.
+    """Draw what averages of pure noise give, with signs from the same sequences and from others,
+    against the number of sequences.
 
     Args:
         terms: Rates and alignments where the error is noise.
@@ -86,7 +98,8 @@ def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequen
         sizes: Numbers of sequences N, each giving at least two groups.
 
     Returns:
-        The figure: means with the closed form, and the same in standard errors; bars are two standard errors over groups.
+        The figure: means with the closed form, and the same in standard errors; bars are two
+            standard errors over groups.
     """
     figure, (raw, standard) = canvas(2, width=7.6)
     sequence = terms.statistic(signs).mean(1)
@@ -101,7 +114,12 @@ def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequen
         _bars(standard, beside, own, error, "o", colour, f"lag {lag}, own signs")
         _bars(standard, beside, other, error, "x", colour, f"lag {lag}, signs of others")
     raw.set(xlabel="number of sequences N", ylabel="mean of pure noise", xscale="log", yscale="log")
-    standard.set(xlabel="number of sequences N", ylabel="the same in standard errors", xscale="log", ylim=(-2, None))
+    standard.set(
+        xlabel="number of sequences N",
+        ylabel="the same in standard errors",
+        xscale="log",
+        ylim=(-2, None),
+    )
     standard.axhline(0, color="black", lw=0.8, ls=":")
     raw.legend(loc="lower left")
     kinds = [Line2D([], [], color="grey", marker=marker, ls="") for marker in "ox"]
@@ -109,11 +127,21 @@ def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequen
     return done(figure)
 
 
-def _bars(axes: Axes, x: NDArray[np.float64], groups: list[Tensor], unit: ArrayLike, marker: str, colour: Any, label: str) -> None:
+def _bars(
+    axes: Axes,
+    x: NDArray[np.float64],
+    groups: list[Tensor],
+    unit: ArrayLike,
+    marker: str,
+    colour: Any,
+    label: str,
+) -> None:
     """Draw means over groups with two standard errors, in a unit."""
     middle = np.array([float(group.mean()) for group in groups]) / unit
     error = np.array([float(group.std()) / len(group) ** 0.5 for group in groups]) / unit
-    axes.errorbar(x, middle, 2 * error, fmt=marker, ms=5, capsize=2, lw=1, color=colour, label=label)
+    axes.errorbar(
+        x, middle, 2 * error, fmt=marker, ms=5, capsize=2, lw=1, color=colour, label=label
+    )
 
 
 def _curves(
@@ -123,18 +151,26 @@ def _curves(
     planted: Iterable[int] = (),
     markers: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """Draw curves over lags: a column for each state, or a row for each where columns are orders; planted delays as vertical lines."""
+    """Draw curves over lags: a column for each state, or a row for each where columns are orders;
+    planted delays as vertical lines."""
     shown = list(dict.fromkeys(key[:-2] for key in curves))
     rows = len({key[0] for key in shown}) if len(shown[0]) > 1 else 1
-    figure, panels = canvas(len(shown), rows=rows, width=7.6, height=3.4 if rows == 1 else 5.2, sharex=True, sharey=True)
+    figure, panels = canvas(
+        len(shown), rows=rows, width=7.6, height=3.4 if rows == 1 else 5.2, sharex=True, sharey=True
+    )
     for axes, words in zip(panels, shown, strict=True):
         for lag in planted:
             axes.axvline(lag, color="grey", lw=0.8, ls=":")
         chosen = {key[-2:]: np.asarray(curve) for key, curve in curves.items() if key[:-2] == words}
         for model in dict.fromkeys(model for model, _ in chosen):
-            seeds = xr.DataArray([curve for (name, _), curve in chosen.items() if name == model], dims=("seed", "lag"))
+            seeds = xr.DataArray(
+                [curve for (name, _), curve in chosen.items() if name == model],
+                dims=("seed", "lag"),
+            )
             model_band(axes, xr.DataArray(lags, dims="lag"), seeds, str(model), marker=markers)
-        axes.set_title(", ".join(_WORDS.get(word, word) for word in words), fontsize=None if rows == 1 else 10)
+        axes.set_title(
+            ", ".join(_WORDS.get(word, word) for word in words), fontsize=None if rows == 1 else 10
+        )
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in panels[-(len(shown) // rows) :]:
         axes.set_xlabel("lag ℓ (steps)")

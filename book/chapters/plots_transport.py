@@ -1,6 +1,8 @@
-"""Figures of transport: one step's Jacobian, its product as a polynomial, time scales, and how far each order of the rates holds.
+"""Figures of transport: one step's Jacobian, its product as a polynomial, time scales, and how far
+each order of the rates holds.
 
-Measured errors come as `orders.compare_orders` gives them. Lines are medians over networks, bands run from the least to the largest.
+Measured errors come as `orders.compare_orders` gives them. Lines are medians over networks, bands
+run from the least to the largest.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _ORDERS = {
 }
 
 
-def blocks(jacobian: Tensor, names: Mapping[tuple[int, int], str], states: tuple[str, ...]) -> Figure:
+def blocks(
+    jacobian: Tensor, names: Mapping[tuple[int, int], str], states: tuple[str, ...]
+) -> Figure:
     """Draw a one-step Jacobian as a picture, its blocks named.
 
     Args:
@@ -47,9 +51,14 @@ def blocks(jacobian: Tensor, names: Mapping[tuple[int, int], str], states: tuple
         axes.axhline(edge * size / parts, color="black", lw=1)
         axes.axvline(edge * size / parts, color="black", lw=1)
     for (row, column), name in names.items():
-        axes.text(middles[column], (row + 0.02) * size / parts, name, ha="center", va="top", fontsize=10)
+        axes.text(
+            middles[column], (row + 0.02) * size / parts, name, ha="center", va="top", fontsize=10
+        )
     axes.set(
-        xticks=middles, xticklabels=[f"from ${s}_{{t-1}}$" for s in states], yticks=middles, yticklabels=[f"to ${s}_t$" for s in states]
+        xticks=middles,
+        xticklabels=[f"from ${s}_{{t-1}}$" for s in states],
+        yticks=middles,
+        yticklabels=[f"to ${s}_t$" for s in states],
     )
     axes.set(aspect="equal", ylim=(size, 0))
     axes.tick_params(length=0)
@@ -58,25 +67,33 @@ def blocks(jacobian: Tensor, names: Mapping[tuple[int, int], str], states: tuple
 
 
 def time_scales(retentions: Mapping[str, Tensor], compared: Mapping[str, xr.Dataset]) -> Figure:
-    """Draw τ = −1/log f of each neuron on its curve, and beside it the envelopes that these time scales make.
+    """Draw τ = −1/log f of each neuron on its curve, and beside it the envelopes that these time
+    scales make.
 
     Args:
         retentions: Forget gates of some cells, each of shape (H,).
         compared: The same cells' orders of transport.
 
     Returns:
-        The figure: left the neurons, right the envelope at zeroth order (dotted) and exactly (solid), relative to its first lag.
+        The figure: left the neurons, right the envelope at zeroth order (dotted) and exactly
+            (solid), relative to its first lag.
     """
     figure, (left, right) = canvas(2)
     gate = np.linspace(0.3, 0.99, 300)
     left.plot(gate, -1 / np.log(gate), color="grey", lw=1)
     for (name, values), colour, marker in zip(retentions.items(), SHADES, "os^", strict=False):
         f = values.numpy()
-        left.plot(f, -1 / np.log(f), marker, ms=5, color=colour, label=name, zorder=5 - len(left.lines))
+        left.plot(
+            f, -1 / np.log(f), marker, ms=5, color=colour, label=name, zorder=5 - len(left.lines)
+        )
         for order, style in (("zeroth", ":"), ("exact", "-")):
-            curve = compared[name].envelope.sel(order=order).mean("sequence").median(("model", "seed"))
+            curve = (
+                compared[name].envelope.sel(order=order).mean("sequence").median(("model", "seed"))
+            )
             words = f"{name}, {order}"
-            right.plot(curve.lag, curve / curve[0], style, marker=marker, ms=3, color=colour, label=words)
+            right.plot(
+                curve.lag, curve / curve[0], style, marker=marker, ms=3, color=colour, label=words
+            )
     left.set(xlabel="forget gate f", ylabel="time scale τ (steps)", yscale="log", xlim=(0.3, 1))
     left.set(yticks=(ticks := [1, 3, 10, 30, 100]), yticklabels=ticks)
     right.set(xlabel="lag ℓ (steps)", ylabel="envelope f(ℓ)/f(1)", yscale="log")
@@ -84,7 +101,8 @@ def time_scales(retentions: Mapping[str, Tensor], compared: Mapping[str, xr.Data
 
 
 def errors(compared: Mapping[str, xr.Dataset], level: float = 0.1) -> Figure:
-    """Draw the relative error of each approximation of the rates against lag, a panel a setting, with a level to pass."""
+    """Draw the relative error of each approximation of the rates against lag, a panel a setting,
+    with a level to pass."""
     figure, panels = canvas(len(compared), sharey=True)
     for axes, (name, data) in zip(panels, compared.items(), strict=True):
         for order in (order for order in _ORDERS if order in data.order and order != "exact"):
@@ -97,7 +115,8 @@ def errors(compared: Mapping[str, xr.Dataset], level: float = 0.1) -> Figure:
 
 
 def envelopes(compared: Mapping[str, xr.Dataset]) -> Figure:
-    """Draw envelopes of the approximations over that of the exact rates against lag, a panel a setting."""
+    """Draw envelopes of the approximations over that of the exact rates against lag, a panel a
+    setting."""
     figure, panels = canvas(len(compared), sharey=True)
     for axes, (name, data) in zip(panels, compared.items(), strict=True):
         f = data.envelope.mean("sequence")
@@ -125,16 +144,29 @@ def cross_terms(terms: Mapping[str, tuple[Tensor, Tensor]]) -> Figure:
     for axes, (name, (right, wrong)) in zip(panels, terms.items(), strict=True):
         largest = max(right.abs().max().item(), wrong.abs().max().item()) * 1.05
         axes.axline((0, 0), slope=1, color="grey", lw=1)
-        axes.plot(right.flatten(), wrong.flatten(), "o", ms=2.5, mec="none", alpha=0.5, color=SHADES[3])
-        axes.set(xlabel="sum over neurons", title=name, xlim=(-largest, largest), ylim=(-largest, largest), aspect="equal")
+        axes.plot(
+            right.flatten(), wrong.flatten(), "o", ms=2.5, mec="none", alpha=0.5, color=SHADES[3]
+        )
+        axes.set(
+            xlabel="sum over neurons",
+            title=name,
+            xlim=(-largest, largest),
+            ylim=(-largest, largest),
+            aspect="equal",
+        )
         axes.ticklabel_format(style="sci", scilimits=(-2, 2))
         axes.locator_params(nbins=5)
     panels[0].set_ylabel("product of diagonals")
     return done(figure)
 
 
-def polynomial(epsilons: Sequence[float], left_out: Mapping[str, NDArray[np.float64]], terms: Mapping[int, ArrayLike]) -> Figure:
-    """Draw what first order leaves out against ε, by cell, and the size of every term of the polynomial at ε = 1, by lag.
+def polynomial(
+    epsilons: Sequence[float],
+    left_out: Mapping[str, NDArray[np.float64]],
+    terms: Mapping[int, ArrayLike],
+) -> Figure:
+    """Draw what first order leaves out against ε, by cell, and the size of every term of the
+    polynomial at ε = 1, by lag.
 
     Args:
         epsilons: Values of ε.
@@ -146,29 +178,69 @@ def polynomial(epsilons: Sequence[float], left_out: Mapping[str, NDArray[np.floa
     """
     figure, (remainder, size) = canvas(2)
     for (name, values), colour, marker in zip(left_out.items(), SHADES, _MARKS, strict=False):
-        remainder.plot(epsilons, np.median(values, axis=1), marker=marker, ms=4, color=colour, label=name)
+        remainder.plot(
+            epsilons, np.median(values, axis=1), marker=marker, ms=4, color=colour, label=name
+        )
     guide = np.array([epsilons[0], epsilons[-1]])
     first = np.median(next(iter(left_out.values()))[0])
-    remainder.plot(guide, 6 * first * (guide / guide[0]) ** 2, color="black", ls=":", label="slope 2")
+    remainder.plot(
+        guide, 6 * first * (guide / guide[0]) ** 2, color="black", ls=":", label="slope 2"
+    )
     remainder.axvline(1, color="grey", lw=1)
-    remainder.annotate("the network", (1, first), (-4, 0), textcoords="offset points", ha="right", color="grey", fontsize=8)
-    remainder.set(xlabel="ε", ylabel="remainder of first order / ‖P(0)‖", xscale="log", yscale="log")
+    remainder.annotate(
+        "the network",
+        (1, first),
+        (-4, 0),
+        textcoords="offset points",
+        ha="right",
+        color="grey",
+        fontsize=8,
+    )
+    remainder.set(
+        xlabel="ε", ylabel="remainder of first order / ‖P(0)‖", xscale="log", yscale="log"
+    )
     for (lag, sizes), colour, marker in zip(terms.items(), SHADES, _MARKS, strict=False):
-        size.plot(np.arange(np.size(sizes)), np.asarray(sizes), marker=marker, ms=4, color=colour, label=f"lag {lag}")
+        size.plot(
+            np.arange(np.size(sizes)),
+            np.asarray(sizes),
+            marker=marker,
+            ms=4,
+            color=colour,
+            label=f"lag {lag}",
+        )
     size.axvspan(-0.5, 1.5, color="grey", alpha=0.15, lw=0)
-    size.annotate("kept by\nfirst order", (1.7, 0.03), ha="left", va="bottom", fontsize=8, xycoords=("data", "axes fraction"))
-    size.set(xlabel="power k of R", ylabel="size of the term, ‖$P_k$‖ / ‖$P_0$‖", yscale="log", ylim=(1e-4, None))
+    size.annotate(
+        "kept by\nfirst order",
+        (1.7, 0.03),
+        ha="left",
+        va="bottom",
+        fontsize=8,
+        xycoords=("data", "axes fraction"),
+    )
+    size.set(
+        xlabel="power k of R",
+        ylabel="size of the term, ‖$P_k$‖ / ‖$P_0$‖",
+        yscale="log",
+        ylim=(1e-4, None),
+    )
     return done(figure, remainder, size)
 
 
 def errors_by_cell(surveys: Mapping[str, xr.Dataset]) -> Figure:
-    """Draw the error of zeroth and of first order against the lag, a panel a cell, a colour a setting; bands are the range over seeds."""
+    """Draw the error of zeroth and of first order against the lag, a panel a cell, a colour a
+    setting; bands are the range over seeds."""
     models = next(iter(surveys.values())).model.values
     figure, (*panels, words) = canvas(6, rows=2, height=5.4, sharex=True, sharey=True)
     for axes, model in zip(panels, models, strict=True):
         for (_, measured), colour in zip(surveys.items(), SHADES, strict=False):
             for order in ("zeroth", "first"):
-                band(axes, measured.lag, measured.error.sel(model=model, order=order), color=colour, ls=ORDER_STYLES[order])
+                band(
+                    axes,
+                    measured.lag,
+                    measured.error.sel(model=model, order=order),
+                    color=colour,
+                    ls=ORDER_STYLES[order],
+                )
         axes.axhline(0.1, color="grey", lw=0.8)
         axes.set(title=model, ylim=(0, 1.25))
         axes.xaxis.set_tick_params(labelbottom=True)
@@ -178,13 +250,16 @@ def errors_by_cell(surveys: Mapping[str, xr.Dataset]) -> Figure:
         axes.set_xlabel("lag ℓ (steps)")
     words.axis("off")
     handles = [Line2D([], [], color=colour) for _, colour in zip(surveys, SHADES, strict=False)]
-    handles += [Line2D([], [], color="grey", ls=ORDER_STYLES[order]) for order in ("zeroth", "first")]
+    handles += [
+        Line2D([], [], color="grey", ls=ORDER_STYLES[order]) for order in ("zeroth", "first")
+    ]
     words.legend(handles, [*surveys, "zeroth order", "first order"], loc="center left")
     return done(figure)
 
 
 def coupling(surveys: Mapping[str, xr.Dataset]) -> Figure:
-    """Draw the error of first order against the lag in units of 1/coupling, and the share of the transport off the diagonal."""
+    """Draw the error of first order against the lag in units of 1/coupling, and the share of the
+    transport off the diagonal."""
     figure, (collapsed, share) = canvas(2)
     for index, measured in enumerate(surveys.values()):
         trained = index == len(surveys) - 1
@@ -199,23 +274,39 @@ def coupling(surveys: Mapping[str, xr.Dataset]) -> Figure:
             }
             error = of.error.sel(order="first").median("seed")
             x = of.lag.values * float(of.coupling.median("seed"))
-            collapsed.plot(x, error.where(error > 1e-9), **style)  # at the first lags it is exactly zero
+            # at the first lags it is exactly zero
+            collapsed.plot(x, error.where(error > 1e-9), **style)
             if index in (1, len(surveys) - 1):
-                share.plot(of.lag, of.off_diagonal.median("seed"), **style, label=model if trained else None)
+                share.plot(
+                    of.lag,
+                    of.off_diagonal.median("seed"),
+                    **style,
+                    label=model if trained else None,
+                )
     collapsed.axhline(0.1, color="grey", lw=0.8)
     collapsed.set(
-        xlabel="lag × ‖R‖/‖A‖", ylabel="error of first-order rates", xscale="log", yscale="log", ylim=(1e-3, 1.5), xlim=(0.05, None)
+        xlabel="lag × ‖R‖/‖A‖",
+        ylabel="error of first-order rates",
+        xscale="log",
+        yscale="log",
+        ylim=(1e-3, 1.5),
+        xlim=(0.05, None),
     )
     share.set(xlabel="lag ℓ (steps)", ylabel="off-diagonal share of the transport", ylim=(0, 1.03))
     return done(figure, share)
 
 
-def rising(lags: Sequence[int], one: Mapping[float, tuple[ArrayLike, ArrayLike, ArrayLike]], two: Mapping[str, ArrayLike]) -> Figure:
+def rising(
+    lags: Sequence[int],
+    one: Mapping[float, tuple[ArrayLike, ArrayLike, ArrayLike]],
+    two: Mapping[str, ArrayLike],
+) -> Figure:
     """Draw counterexamples to Lemma 5.1: one neuron at first order, and two that rotate, exactly.
 
     Args:
         lags: Lags.
-        one: For each recurrent weight, ``|μ|`` at first order by the code, by the closed form, and exactly; each of shape (lags,).
+        one: For each recurrent weight, ``|μ|`` at first order by the code, by the closed form, and
+            exactly; each of shape (lags,).
         two: By order, ``|μ|`` of one neuron of the pair, shape (lags,).
 
     Returns:
@@ -227,9 +318,22 @@ def rising(lags: Sequence[int], one: Mapping[float, tuple[ArrayLike, ArrayLike, 
         left.plot(lags[::4], np.asarray(code)[::4], "o", ms=3, color=colour)
         left.plot(lags, np.asarray(exact), color=colour, lw=1, ls=":")
     left.plot([], [], color="grey", lw=1, ls=":", label="exact")
-    left.set(xlabel="lag ℓ (steps)", ylabel="|μ| of a neuron", yscale="log", ylim=(1e-4, 1.3), title="one neuron, first order")
+    left.set(
+        xlabel="lag ℓ (steps)",
+        ylabel="|μ| of a neuron",
+        yscale="log",
+        ylim=(1e-4, 1.3),
+        title="one neuron, first order",
+    )
     for (order, values), colour in zip(two.items(), ("grey", SHADES[3], "black"), strict=False):
-        right.plot(lags, np.asarray(values), color=colour, ls=ORDER_STYLES[order], lw=3 if order == "zeroth" else 1.5, label=order)
+        right.plot(
+            lags,
+            np.asarray(values),
+            color=colour,
+            ls=ORDER_STYLES[order],
+            lw=3 if order == "zeroth" else 1.5,
+            label=order,
+        )
     right.set(xlabel="lag ℓ (steps)", title="two neurons that rotate")
     return done(figure, left, right)
 
@@ -239,7 +343,9 @@ def matrices(named: Mapping[str, ArrayLike]) -> Figure:
     figure, panels = canvas(len(named), height=2.9)
     most = max(np.abs(np.asarray(matrix)).max() for matrix in named.values())
     for axes, (name, matrix) in zip(panels, named.items(), strict=True):
-        image = axes.imshow(np.asarray(matrix), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
+        image = axes.imshow(
+            np.asarray(matrix), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest"
+        )
         axes.set(title=name, xlabel="from neuron", xticks=[], yticks=[])
     panels[0].set_ylabel("to neuron")
     figure.colorbar(image, ax=panels, label="entry", shrink=0.8)
@@ -247,9 +353,12 @@ def matrices(named: Mapping[str, ArrayLike]) -> Figure:
 
 
 def spectra(
-    scales: Mapping[str, Mapping[str, NDArray[np.float64]]], lags: Sequence[int], envelopes: Mapping[str, NDArray[np.float64]]
+    scales: Mapping[str, Mapping[str, NDArray[np.float64]]],
+    lags: Sequence[int],
+    envelopes: Mapping[str, NDArray[np.float64]],
 ) -> Figure:
-    """Draw the neurons' time scales, and envelopes beside the mixture of exponentials with those scales.
+    """Draw the neurons' time scales, and envelopes beside the mixture of exponentials with those
+    scales.
 
     Args:
         scales: For each setting and cell, τ in steps, shape (seeds, neurons).
@@ -265,14 +374,28 @@ def spectra(
         for place, ((cell, tau), colour) in enumerate(zip(by_cell.items(), SHADES, strict=False)):
             rows.append((y := -(4 * row + place), f"{cell}, {setting}"))
             for seed, own in enumerate(tau):
-                spectrum.plot(own, np.full(len(own), y + 0.2 * (1 - seed)), "|", ms=6, color=colour, alpha=0.8)
-    spectrum.set(xlabel="time scale $τ_q$ (steps)", xscale="log", yticks=[y for y, _ in rows], yticklabels=[words for _, words in rows])
+                spectrum.plot(
+                    own, np.full(len(own), y + 0.2 * (1 - seed)), "|", ms=6, color=colour, alpha=0.8
+                )
+    spectrum.set(
+        xlabel="time scale $τ_q$ (steps)",
+        xscale="log",
+        yticks=[y for y, _ in rows],
+        yticklabels=[words for _, words in rows],
+    )
     spectrum.set(xticks=(ticks := [1, 2, 3, 5, 10]), xticklabels=ticks)
     spectrum.minorticks_off()
     fine = np.geomspace(lags[0], lags[-1], 100)
-    for (setting, f), marker, colour in zip(envelopes.items(), _MARKS, (SHADES[2], SHADES[3], SHADES[4]), strict=False):
+    for (setting, f), marker, colour in zip(
+        envelopes.items(), _MARKS, (SHADES[2], SHADES[3], SHADES[4]), strict=False
+    ):
         mixture.plot(lags, np.median(f, 0), marker, ms=3.5, color=colour, label=setting)
-        mixture.plot(fine, np.median(mixture_envelope(fine, scales[setting]["DiagGate"]), 0), color=colour, lw=1)
+        mixture.plot(
+            fine,
+            np.median(mixture_envelope(fine, scales[setting]["DiagGate"]), 0),
+            color=colour,
+            lw=1,
+        )
     mixture.set(xlabel="lag ℓ (steps)", ylabel="zeroth-order envelope", xscale="log", yscale="log")
     return done(figure, mixture)
 
@@ -280,7 +403,16 @@ def spectra(
 def _order(axes: Axes, values: xr.DataArray, order: str) -> None:
     """Draw one order of transport against the lag."""
     name, colour, style = _ORDERS[order]
-    band(axes, values.lag, values, color=colour, ls=style, marker="o" if len(values.lag) < 16 else None, ms=3, label=name)
+    band(
+        axes,
+        values.lag,
+        values,
+        color=colour,
+        ls=style,
+        marker="o" if len(values.lag) < 16 else None,
+        ms=3,
+        label=name,
+    )
 
 
 def _plain_lags(axes: Axes, data: xr.Dataset) -> None:

@@ -7,23 +7,36 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from book.chapters.aggregation import estimates
-from lwcore.arguments import finite_array, generator, integer_in, one_of, real_array, real_in, sequence_of
+from lwcore.arguments import (
+    finite_array,
+    generator,
+    integer_in,
+    one_of,
+    real_array,
+    real_in,
+    sequence_of,
+)
 
 Array = NDArray[np.float64]
 
 ESTIMATORS = ("mean", "clipped mean", "median", "median of means")
 NUMBERS = (8, 16, 32, 64, 128, 256)  # a quarter of some thousand sequences at the most
-ONE_NUMBER = 128  # N at which locations and spreads are taken; `concentration` shows that spreads go from there as N^(−1/2)
+# N at which locations and spreads are taken; `concentration` shows that spreads go from there as
+# N^(−1/2)
+ONE_NUMBER = 128
 RESAMPLES = 200
 _CHUNK = 2**17  # numbers drawn at a time, to stay in the cache
 
 
-def resampled(values: ArrayLike, count: int, rng: np.random.Generator, methods: tuple[str, ...] = ESTIMATORS) -> Array:
+def resampled(
+    values: ArrayLike, count: int, rng: np.random.Generator, methods: tuple[str, ...] = ESTIMATORS
+) -> Array:
     """Estimate locations from resamples with replacement; all methods see the same ones.
 
-    Drawn with replacement, N of n numbers are independent draws from a law close to the true one, for laws with a variance at every N,
-    for others as long as N is much smaller than n. Disjoint blocks would leave four of N = 256 in a thousand numbers, and a spread of four
-    values is not one.
+    Drawn with replacement, N of n numbers are independent draws from a law close to the true one,
+    for laws with a variance at every N, for others as long as N is much smaller than n. Disjoint
+    blocks would leave four of N = 256 in a thousand numbers, and a spread of four values is not
+    one.
 
     Args:
         values: One number a sequence, shape (..., sequences).
@@ -44,14 +57,23 @@ def resampled(values: ArrayLike, count: int, rng: np.random.Generator, methods: 
     rows = max(1, _CHUNK // size)
     for start in range(0, len(flat), rows):
         block = flat[start : start + rows]
-        places = rng.integers(block.shape[1], size=(len(block), size)) + block.shape[1] * np.arange(len(block))[:, None]
+        places = (
+            rng.integers(block.shape[1], size=(len(block), size))
+            + block.shape[1] * np.arange(len(block))[:, None]
+        )
         drawn = block.ravel()[places].reshape(len(block), RESAMPLES, count)
         found[start : start + rows] = np.moveaxis(estimates(drawn, methods), 0, 1)
     return found.reshape(*samples.shape[:-1], len(methods), RESAMPLES)
 
 
-def concentration(values: ArrayLike, rng: np.random.Generator, methods: tuple[str, ...] = ESTIMATORS, error: float = 0.1) -> Array:
-    """Measure how the spread of estimates shrinks: the slope of its logarithm against log N, which is −1/p.
+def concentration(
+    values: ArrayLike,
+    rng: np.random.Generator,
+    methods: tuple[str, ...] = ESTIMATORS,
+    error: float = 0.1,
+) -> Array:
+    """Measure how the spread of estimates shrinks: the slope of its logarithm against log N, which
+    is −1/p.
 
     Args:
         values: One number a sequence, shape (..., sequences).
@@ -71,7 +93,8 @@ def concentration(values: ArrayLike, rng: np.random.Generator, methods: tuple[st
 
 
 def spread(estimates: Array, error: float) -> Array:
-    """Distance between the ε- and the (1 − ε)-quantile over the last dimension, in standard deviations of a Gaussian with the same."""
+    """Distance between the ε- and the (1 − ε)-quantile over the last dimension, in standard
+    deviations of a Gaussian with the same."""
     real_in("error", error, "(0, 0.5)")
     low, high = np.quantile(real_array("estimates", estimates), [error, 1 - error], axis=-1)
     return (high - low) / (2 * special.ndtri(1 - real_in("error", error, "(0, 0.5)")))

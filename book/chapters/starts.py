@@ -1,4 +1,5 @@
-"""Networks that start from given time scales, and what becomes of them: an intervention on the spectrum."""
+"""Networks that start from given time scales, and what becomes of them: an intervention on the
+spectrum."""
 
 from __future__ import annotations
 
@@ -20,36 +21,48 @@ from lwcore.inference import LETTER, OPTIMISER, probes, windows
 from lwcore.labelled import dataset_with
 from lwcore.network import Network
 
-# Two windows, by title: the view, and how N(ℓ) is computed. The paper's, to the letter of version 2, and what an optimiser meets.
+# Two windows, by title: the view, and how N(ℓ) is computed. The paper's, to the letter of version
+# 2, and what an optimiser meets.
 WINDOWS = (("the paper's", "zeroth", LETTER), ("the optimiser's", "gradient", OPTIMISER))
 
 
 @torch.no_grad()
 def spread_gates(network: Network, time_scales: ArrayLike) -> None:
-    """Set the gates' biases so that neurons start with given time scales τ, (H,) or one for all; in place, and nothing else changes.
+    """Set the gates' biases so that neurons start with given time scales τ, (H,) or one for all; in
+    place, and nothing else changes.
 
-    A retention of exp(−1/τ) keeps 1/e of the state over τ steps. Log-uniform τ is the chrono initialisation of Tallec and Ollivier (2018)
-    with its spacing made even. Every cell lets in what it does not keep; the LSTM, i = 1 − f.
+    A retention of exp(−1/τ) keeps 1/e of the state over τ steps. Log-uniform τ is the chrono
+    initialisation of Tallec and Ollivier (2018) with its spacing made even. Every cell lets in what
+    it does not keep; the LSTM, i = 1 − f.
     """
     instance_of("network", network, Network)
     cell, tau = network.cell, finite_array("time_scales", time_scales, ndim=(0, 1))
     require("time_scales", tau, tau > 0, "above 0")
     if tau.shape not in ((), (cell.hidden_size,)):
-        raise ValueError(f"time_scales has shape {tau.shape}: must hold one entry, or one for each of the {cell.hidden_size} neurons.")
+        raise ValueError(
+            f"time_scales has shape {tau.shape}: must hold one entry, or one for each of the "
+            f"{cell.hidden_size} neurons."
+        )
     if cell.shared or "let_in" not in cell.blocks:
-        raise ValueError(f"network: a {type(cell).__name__} has no gate for every neuron; must be DiagGate, GRU, LSTM, MinGRU or MinLSTM.")
+        raise ValueError(
+            f"network: a {type(cell).__name__} has no gate for every neuron; must be DiagGate, "
+            "GRU, LSTM, MinGRU or MinLSTM."
+        )
     # exp(−1/τ)/(1 − exp(−1/τ)) is the odds of keeping
-    kept = torch.from_numpy(np.broadcast_to(-np.log(np.expm1(1 / tau)), cell.hidden_size).copy()).to(cell.bias)
+    kept = torch.from_numpy(
+        np.broadcast_to(-np.log(np.expm1(1 / tau)), cell.hidden_size).copy()
+    ).to(cell.bias)
     for block, bias in zip(cell.blocks, cell.bias.split(cell.rows), strict=True):
         if block in ("keep", "let_in"):
             bias.copy_(kept if block == "keep" else -kept)
 
 
 def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
-    """Train and measure a configuration's networks from several starts that differ in the gates' biases alone.
+    """Train and measure a configuration's networks from several starts that differ in the gates'
+    biases alone.
 
-    Starts are time scales for `spread_gates`, by name; all starts of a seed share weights, task and sequences. What comes out is as from
-    `experiment.run`, with the dimension ``start`` in front.
+    Starts are time scales for `spread_gates`, by name; all starts of a seed share weights, task and
+    sequences. What comes out is as from `experiment.run`, with the dimension ``start`` in front.
     """
     instance_of("config", config, Config)
     for name, tau in instance_of("starts", starts, Mapping).items():
@@ -60,7 +73,13 @@ def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
         xr.concat(
             [
                 xr.concat(
-                    [run_member(config, model, seed, prepare=partial(spread_gates, time_scales=tau)) for seed in config.seeds], "seed"
+                    [
+                        run_member(
+                            config, model, seed, prepare=partial(spread_gates, time_scales=tau)
+                        )
+                        for seed in config.seeds
+                    ],
+                    "seed",
                 )
                 for model in config.models
             ],
@@ -69,14 +88,18 @@ def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
         for tau in starts.values()
     ]
     labels = {"start": list(starts), "model": list(config.models), "seed": list(config.seeds)}
-    return xr.concat(by_start, "start").assign_coords(labels).assign_attrs(results.provenance(config))
+    return (
+        xr.concat(by_start, "start").assign_coords(labels).assign_attrs(results.provenance(config))
+    )
 
 
 def compare(runs: xr.Dataset, n_sequences: int) -> pd.DataFrame:
-    """Compare starts of one model, as `run_from` gives them, with the first one, at a number of sequences N.
+    """Compare starts of one model, as `run_from` gives them, with the first one, at a number of
+    sequences N.
 
-    For each start: width of the zeroth-order spectrum behind training (decades), share of the task learned, what that is more than from
-    the first start, seed by seed, and windows in steps; means over seeds (and probes) with the least and the largest seed.
+    For each start: width of the zeroth-order spectrum behind training (decades), share of the task
+    learned, what that is more than from the first start, seed by seed, and windows in steps; means
+    over seeds (and probes) with the least and the largest seed.
     """
     dataset_with("runs", runs, "start", "snapshot", "course_time_scale", "signal")
     integer_in("n_sequences", n_sequences, 1)

@@ -1,7 +1,8 @@
-"""Tables of the chapter on robust averaging: estimators compared, and what Section 5.5 (iv) says beside what was measured.
+"""Tables of the chapter on robust averaging: estimators compared, and what Section 5.5 (iv) says
+beside what was measured.
 
-Numbers are medians over all networks, models and seeds alike, with the least and the largest in brackets, unless a
-docstring says otherwise.
+Numbers are medians over all networks, models and seeds alike, with the least and the largest in
+brackets, unless a docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -25,18 +26,23 @@ def exponents(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
         studies: As `robust.studies` gives them.
 
     Returns:
-        For each case: fitted α, the exponent it implies for a mean, the one measured on as many stable numbers, and the measured ones.
+        For each case: fitted α, the exponent it implies for a mean, the one measured on as many
+            stable numbers, and the measured ones.
     """
     rows = {}
     for case, study in studies.items():
         row = {"α fitted": _range(study.alpha), "p implied": _range(study.implied)}
         row["p, mean of stable numbers"] = _range(study.control.sel(estimator="mean"))
-        rows[case] = row | {f"p, {name}": _range(study.exponent.sel(estimator=name)) for name in study.estimator.values}
+        rows[case] = row | {
+            f"p, {name}": _range(study.exponent.sel(estimator=name))
+            for name in study.estimator.values
+        }
     return pd.DataFrame(rows).rename_axis("case", axis="columns")
 
 
 def by_model(study: xr.Dataset) -> pd.DataFrame:
-    """Show for each model what the fitted α, the exponents and the largest number say of the tails; medians over seeds."""
+    """Show for each model what the fitted α, the exponents and the largest number say of the tails;
+    medians over seeds."""
     quantities = {
         "α fitted": study.alpha,
         "p implied": study.implied,
@@ -46,13 +52,25 @@ def by_model(study: xr.Dataset) -> pd.DataFrame:
         "largest of stable numbers": study.largest_control,
         "largest number": study.largest,
     }
-    return pd.DataFrame({m: {k: _range(of.sel(model=m)) for k, of in quantities.items()} for m in study.model.values})
+    return pd.DataFrame(
+        {
+            m: {k: _range(of.sel(model=m)) for k, of in quantities.items()}
+            for m in study.model.values
+        }
+    )
 
 
 def gains(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
-    """Show by which factor each estimator needs fewer sequences than the mean; median over a network's probes and lags."""
-    others = {case: study.gain.isel(estimator=slice(1, None)).median(_FOUND) for case, study in studies.items()}
-    rows = {case: {name: _range(gain.sel(estimator=name)) for name in gain.estimator.values} for case, gain in others.items()}
+    """Show by which factor each estimator needs fewer sequences than the mean; median over a
+    network's probes and lags."""
+    others = {
+        case: study.gain.isel(estimator=slice(1, None)).median(_FOUND)
+        for case, study in studies.items()
+    }
+    rows = {
+        case: {name: _range(gain.sel(estimator=name)) for name in gain.estimator.values}
+        for case, gain in others.items()
+    }
     return pd.DataFrame(rows).T.rename_axis("N of the mean over N of the")
 
 
@@ -63,9 +81,10 @@ def biases(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
         studies: As `robust.studies` gives them.
 
     Returns:
-        For clipped mean and median (that of means tends to the mean): the size of the bias over probes and lags, in standard deviations
-        of one number; the share of biases more than two of their standard errors from 0 (about a twentieth if there were none), mean over
-        networks ± its standard error; and the judged lags whose sign is never told, with the number judged.
+        For clipped mean and median (that of means tends to the mean): the size of the bias over
+        probes and lags, in standard deviations of one number; the share of biases more than two of
+        their standard errors from 0 (about a twentieth if there were none), mean over networks ±
+        its standard error; and the judged lags whose sign is never told, with the number judged.
     """
     rows = []
     for case, study in studies.items():
@@ -87,7 +106,9 @@ def biases(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index(["case", "estimator"])
 
 
-def clipping(alpha: float, stable: xr.Dataset, measured: Mapping[str, xr.Dataset], share: float) -> pd.DataFrame:
+def clipping(
+    alpha: float, stable: xr.Dataset, measured: Mapping[str, xr.Dataset], share: float
+) -> pd.DataFrame:
     """Put the senses in which clipping could "increase α" side by side: before → after.
 
     Args:
@@ -97,7 +118,8 @@ def clipping(alpha: float, stable: xr.Dataset, measured: Mapping[str, xr.Dataset
         share: Share of the numbers left as they are, one of those measured.
 
     Returns:
-        For each sense: on stable noise; for each case, medians over networks, and in how many of them the quantity rises. Information is
+        For each sense: on stable noise; for each case, medians over networks, and in how many of
+            them the quantity rises. Information is
         computed from the law, and not known for measured numbers.
     """
     senses = {
@@ -113,8 +135,14 @@ def clipping(alpha: float, stable: xr.Dataset, measured: Mapping[str, xr.Dataset
         first, *others = columns.values()
         first[sense] = _arrow(of(stable).sel(share=1.0), of(stable).sel(share=share))
         for column, data in zip(others, measured.values(), strict=True):
-            before, after = (of(data).sel(share=s).stack(network=_NETWORK).dropna("network") for s in (1.0, share))
-            column[sense] = f"{_arrow(before.median(), after.median())}; rises in {int((after > before).sum())} of {before.size}"
+            before, after = (
+                of(data).sel(share=s).stack(network=_NETWORK).dropna("network")
+                for s in (1.0, share)
+            )
+            column[sense] = (
+                f"{_arrow(before.median(), after.median())}; rises in "
+                f"{int((after > before).sum())} of {before.size}"
+            )
         if sense.startswith("α read by the"):
             for name in exact.columns:
                 first[f"information {name} (1/σ²)"] = _arrow(*exact[name])

@@ -55,16 +55,23 @@ def mutation(table: pd.DataFrame) -> pd.DataFrame:
         table: ``mutation.csv``.
 
     Returns:
-        For each module: mutants tried, of how many if they are a sample, and those killed, timed out and surviving; the share noticed,
-        killed or timed out, in percent, with its 95 % interval where they are a sample; the same without those that timed out.
+        For each module: mutants tried, of how many if they are a sample, and those killed, timed
+            out and surviving; the share noticed,
+        killed or timed out, in percent, with its 95 % interval where they are a sample; the same
+        without those that timed out.
     """
     columns = {
-        "tried": [f"{run} of {total}" if run < total else f"{run}" for run, total in zip(table.run, table.mutants, strict=True)],
+        "tried": [
+            f"{run} of {total}" if run < total else f"{run}"
+            for run, total in zip(table.run, table.mutants, strict=True)
+        ],
         "killed": table.killed,
         "timed out": table.timed_out,
         "explained": table.survived_explained,
         "unexplained": table.survived_unexplained,
-        "noticed (%)": [_score(*row) for row in table[["score", "score_low", "score_high"]].to_numpy()],
+        "noticed (%)": [
+            _score(*row) for row in table[["score", "score_low", "score_high"]].to_numpy()
+        ],
         "killed alone (%)": [f"{100 * score:.0f}" for score in table.score_without_timeouts],
     }
     return pd.DataFrame(columns).set_index(pd.Index(table.module, name="module"))

@@ -1,4 +1,5 @@
-"""Charts that a reader can move; what a slider changes is computed in the page, which needs no network.
+"""Charts that a reader can move; what a slider changes is computed in the page, which needs no
+network.
 
 * `theory`: the scaling laws of Section 5.4, and an explorer of envelope, threshold and window
 * `gates`: from gate values over time scales and their envelope to the window

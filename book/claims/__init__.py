@@ -1,8 +1,9 @@
-"""Every checkable statement of the two papers: our wording, a check that measures, a rule fixed beforehand, and the verdict that follows.
+"""Every checkable statement of the two papers: our wording, a check that measures, a rule fixed
+beforehand, and the verdict that follows.
 
-A claim is written down once, above the function that measures it (`section3` to `appendices`, and `companion_network` to
-`companion_descent`). `record` keeps what was measured last; the ledger page, the badges in the chapters and the tests read the same
-registry.
+A claim is written down once, above the function that measures it (`section3` to `appendices`, and
+`companion_network` to `companion_descent`). `record` keeps what was measured last; the ledger page,
+the badges in the chapters and the tests read the same registry.
 """
 
 from __future__ import annotations
@@ -37,7 +38,19 @@ from book.claims.claim import Claim, Kind, Measured, Reading, Rule, Verdict
 from book.claims.record import FOLDER, Outcome, Runs, measure, outcomes, table
 from lwcore.arguments import one_of
 
-__all__ = ["Claim", "Kind", "Measured", "Outcome", "Reading", "Rule", "Runs", "Verdict", "check", "ledger", "registry"]
+__all__ = [
+    "Claim",
+    "Kind",
+    "Measured",
+    "Outcome",
+    "Reading",
+    "Rule",
+    "Runs",
+    "Verdict",
+    "check",
+    "ledger",
+    "registry",
+]
 
 _SECTIONS = (
     section3,

@@ -1,4 +1,5 @@
-"""The small cells on which the identities are checked: all five families, couplings strong, no parameter at a special value."""
+"""The small cells on which the identities are checked: all five families, couplings strong, no
+parameter at a special value."""
 
 from __future__ import annotations
 
@@ -24,10 +25,24 @@ FAMILIES: dict[str, Callable[..., Cell]] = {
 }
 
 
-def cell(family: str, seed: int = 0, *, layernorm: bool = False, input_size: int = 3, hidden_size: int = 5) -> Cell:
-    """Make a float64 cell of `FAMILIES` in which a wrong term shows: gates spread out, biases and normalisation drawn at random."""
+def cell(
+    family: str,
+    seed: int = 0,
+    *,
+    layernorm: bool = False,
+    input_size: int = 3,
+    hidden_size: int = 5,
+) -> Cell:
+    """Make a float64 cell of `FAMILIES` in which a wrong term shows: gates spread out, biases and
+    normalisation drawn at random."""
     generator = torch.Generator().manual_seed(seed)
-    options: dict[str, Any] = {"gate_init": 0.3, "gate_spread": 1.0, "dtype": torch.float64, "layernorm": layernorm, "generator": generator}
+    options: dict[str, Any] = {
+        "gate_init": 0.3,
+        "gate_spread": 1.0,
+        "dtype": torch.float64,
+        "layernorm": layernorm,
+        "generator": generator,
+    }
     made = FAMILIES[family](input_size, hidden_size, **options)
     for name, parameter in made.named_parameters():
         if name.startswith(("bias", "norm")):
@@ -36,8 +51,13 @@ def cell(family: str, seed: int = 0, *, layernorm: bool = False, input_size: int
 
 
 def cells(**options: int) -> dict[str, Cell]:
-    """Make a cell of every family, with and without layer normalisation, by name; options as for `cell`."""
-    return {f"{family}{', LayerNorm' * norm}": cell(family, layernorm=bool(norm), **options) for family in FAMILIES for norm in (0, 1)}
+    """Make a cell of every family, with and without layer normalisation, by name; options as for
+    `cell`."""
+    return {
+        f"{family}{', LayerNorm' * norm}": cell(family, layernorm=bool(norm), **options)
+        for family in FAMILIES
+        for norm in (0, 1)
+    }
 
 
 def draw(*shape: int, seed: int = 1) -> Tensor:
@@ -51,6 +71,7 @@ def scan(made: Cell, sequences: int = 4, length: int = 12, seed: int = 1) -> Tra
 
 
 def relative(found: ArrayLike, true: ArrayLike) -> float:
-    """Compare two tensors or arrays of one shape: the largest difference over the largest true entry, which is not zero."""
+    """Compare two tensors or arrays of one shape: the largest difference over the largest true
+    entry, which is not zero."""
     expected = np.asarray(true)
     return float(np.abs(np.asarray(found) - expected).max() / np.abs(expected).max())

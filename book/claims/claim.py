@@ -1,4 +1,5 @@
-"""What a claim is: a statement in our words, a check that measures, and a rule, fixed beforehand, that gives the verdict."""
+"""What a claim is: a statement in our words, a check that measures, and a rule, fixed beforehand,
+that gives the verdict."""
 
 from __future__ import annotations
 
@@ -39,13 +40,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured number and the interval that its uncertainty leaves: 95 %, or the whole range over networks, as the reading says.
+    """A measured number and the interval that its uncertainty leaves: 95 %, or the whole range over
+    networks, as the reading says.
 
     Attributes:
         value: The number.
         low: Lower end, at most the value.
         high: Upper end, at least the value; equal to the lower where nothing is left to chance.
-        covers: The coverage that can be promised for the interval; below `ENOUGH` no rule is decided by it.
+        covers: The coverage that can be promised for the interval; below `ENOUGH` no rule is
+            decided by it.
     """
 
     value: float
@@ -56,33 +59,41 @@ class Measured:
     def __post_init__(self) -> None:
         """Refuse what is no number, or outside its interval."""
         if not self.low <= self.value <= self.high:  # false for NaN, too
-            raise ValueError(f"Measured({self.value}, {self.low}, {self.high}): the value must be a number inside its interval.")
+            raise ValueError(
+                f"Measured({self.value}, {self.low}, {self.high}): the value must be a number "
+                "inside its interval."
+            )
 
     def __str__(self) -> str:
-        """Write it the way the pages show it: ``0.982 (0.975 to 0.990)``, or the number alone where its interval is a point."""
+        """Write it the way the pages show it: ``0.982 (0.975 to 0.990)``, or the number alone where
+        its interval is a point."""
         value, low, high = (f"{number:.3g}" for number in (self.value, self.low, self.high))
         return value if self.low == self.high else f"{value} ({low} to {high})"
 
 
 def exactly(value: float) -> Measured:
-    """A number that nothing but rounding or a fixed set of cases stands behind: its interval is a point."""
+    """A number that nothing but rounding or a fixed set of cases stands behind: its interval is a
+    point."""
     return Measured(float(value), float(value), float(value))
 
 
 def over(values: Iterable[float]) -> Measured:
-    """Several networks' numbers: their median, between the least and the largest. A rule holds if it holds for every one."""
+    """Several networks' numbers: their median, between the least and the largest. A rule holds if
+    it holds for every one."""
     numbers = np.asarray(list(values), dtype=np.float64)
     return Measured(float(np.median(numbers)), float(numbers.min()), float(numbers.max()))
 
 
 def share(hits: int, of: int) -> Measured:
-    """A share of independent trials, those in which it happened, with Clopper and Pearson's 95 % interval."""
+    """A share of independent trials, those in which it happened, with Clopper and Pearson's 95 %
+    interval."""
     ends = stats.binomtest(int(hits), int(of)).proportion_ci(0.95)
     return Measured(hits / of, float(ends.low), float(ends.high))
 
 
 def estimate(value: float, interval: Sequence[float], covers: float = 0.95) -> Measured:
-    """An estimate with an interval that comes from elsewhere, its lower and upper end: a bootstrap, a fit."""
+    """An estimate with an interval that comes from elsewhere, its lower and upper end: a bootstrap,
+    a fit."""
     low, high = map(float, interval)
     return Measured(float(value), min(low, float(value)), max(high, float(value)), covers)
 
@@ -100,7 +111,8 @@ class Rule:
     high: float = math.inf
 
     def holds(self, measured: Measured) -> bool | None:
-        """Judge a measurement: True if its whole interval is allowed, False if none is, None if neither or if it covers too little."""
+        """Judge a measurement: True if its whole interval is allowed, False if none is, None if
+        neither or if it covers too little."""
         if measured.covers < ENOUGH:
             return None
         if self.low <= measured.low and measured.high <= self.high:
@@ -136,8 +148,10 @@ class Reading:
     """One way to take a claim.
 
     Attributes:
-        gives: The verdict if this is the first reading that holds; `Verdict.REFUTED` for what holds instead of the statement.
-        condition: What is read into the statement, mended in it, or holds instead of it; empty where it is taken as it stands.
+        gives: The verdict if this is the first reading that holds; `Verdict.REFUTED` for what holds
+            instead of the statement.
+        condition: What is read into the statement, mended in it, or holds instead of it; empty
+            where it is taken as it stands.
         quantity: What is measured, in words, with its unit and what its interval is over.
         rule: What the measurement must be.
     """
@@ -154,7 +168,8 @@ def as_stated(quantity: str, rule: Rule) -> Reading:
 
 
 def when(condition: str, quantity: str, rule: Rule) -> Reading:
-    """Take the claim under a condition that its text does not name, a clause that starts with "if", "for" or the like."""
+    """Take the claim under a condition that its text does not name, a clause that starts with "if",
+    "for" or the like."""
     return Reading(Verdict.CONDITION, condition, quantity, rule)
 
 
@@ -164,17 +179,20 @@ def in_later_versions(change: str, quantity: str, rule: Rule) -> Reading:
 
 
 def as_mended(change: str, quantity: str, rule: Rule) -> Reading:
-    """Take the claim with a slip of print or of a factor mended, a clause that says what stands in the place of what."""
+    """Take the claim with a slip of print or of a factor mended, a clause that says what stands in
+    the place of what."""
     return Reading(Verdict.MISPRINT, change, quantity, rule)
 
 
 def in_part(part: str, quantity: str, rule: Rule) -> Reading:
-    """Take the claim for a part of the cases, chosen after the data had been seen: a clause that starts with "for", "in" or the like."""
+    """Take the claim for a part of the cases, chosen after the data had been seen: a clause that
+    starts with "for", "in" or the like."""
     return Reading(Verdict.PART, part, quantity, rule)
 
 
 def rather(instead: str, quantity: str, rule: Rule) -> Reading:
-    """Measure what holds instead of a statement that does not, a clause. It leaves the verdict as it is."""
+    """Measure what holds instead of a statement that does not, a clause. It leaves the verdict as
+    it is."""
     return Reading(Verdict.REFUTED, instead, quantity, rule)
 
 
@@ -188,22 +206,30 @@ class Claim:
 
     Attributes:
         id: Its name in the ledger, in ``{claim}`` and on the command line.
-        paper: ``"livi"`` or ``"cayci"``; ``"code"`` for what Livi's public code does and the paper does not say, ``"ours"`` for what
-            neither says and this book measures beside it. These two are counted for or against no paper.
+        paper: ``"livi"`` or ``"cayci"``; ``"code"`` for what Livi's public code does and the paper
+            does not say, ``"ours"`` for what neither says and this book measures beside it. These
+            two are counted for or against no paper.
         kind: What stands behind it.
-        place: Where the paper says it: equation, lemma, figure or section, and the version if they differ.
+        place: Where the paper says it: equation, lemma, figure or section, and the version if they
+            differ.
         says: The statement, one sentence in our words.
         readings: The ways to take it, at least one, the literal one first.
-        check: Measures: one `Measured` for each reading, in their order, and behind them, if the words below need more numbers, these in a
-            dictionary. Its argument `runs`, if it has one, gives recorded runs by name.
+        check: Measures: one `Measured` for each reading, in their order, and behind them, if the
+            words below need more numbers, these in a dictionary. Its argument `runs`, if it has
+            one, gives recorded runs by name.
         code: Functions of the package that the check is about, with their modules.
-        counterexample: The smallest case against the statement, if there is one. Its numbers are computed: ``{0}`` is the first reading's
-            measurement, ``{0.low:.2g}`` its lower end, ``{name:.2g}`` a number that the check gives beside its measurements.
-        fair: The statement as its author could sign it, if it does not hold as it stands; with numbers as in `counterexample`.
-        seen: What of its rules or readings was changed after a number had been seen, if anything was.
+        counterexample: The smallest case against the statement, if there is one. Its numbers are
+            computed: ``{0}`` is the first reading's measurement, ``{0.low:.2g}`` its lower end,
+            ``{name:.2g}`` a number that the check gives beside its measurements.
+        fair: The statement as its author could sign it, if it does not hold as it stands; with
+            numbers as in `counterexample`.
+        seen: What of its rules or readings was changed after a number had been seen, if anything
+            was.
         slow: Whether the check takes longer than the tests may.
-        reported: Whether the paper reports it of its own networks, which are not at hand: where ours differ, that is no refutation.
-        fixed: What of the measurement the configuration alone settles, before any network is trained; empty where it settles nothing.
+        reported: Whether the paper reports it of its own networks, which are not at hand: where
+            ours differ, that is no refutation.
+        fixed: What of the measurement the configuration alone settles, before any network is
+            trained; empty where it settles nothing.
     """
 
     id: str
@@ -241,21 +267,31 @@ class Claim:
             A measurement for each reading, and further numbers by name.
 
         Raises:
-            ValueError: If the check gives another number of measurements than the claim has readings.
+            ValueError: If the check gives another number of measurements than the claim has
+                readings.
         """
         given = self.check(runs) if self.needs_runs else self.check()
         found = (given,) if isinstance(given, Measured) else given
         measured = tuple(one for one in found if isinstance(one, Measured))
         if len(measured) != len(self.readings):
-            raise ValueError(f"claim {self.id!r}: {len(measured)} measurements for {len(self.readings)} readings.")
-        return measured, {name: float(number) for one in found if isinstance(one, dict) for name, number in one.items()}
+            raise ValueError(
+                f"claim {self.id!r}: {len(measured)} measurements for {len(self.readings)} "
+                "readings."
+            )
+        return measured, {
+            name: float(number)
+            for one in found
+            if isinstance(one, dict)
+            for name, number in one.items()
+        }
 
     def judge(self, measured: Sequence[Measured]) -> Verdict:
-        """Turn measurements into the verdict: that of the first reading of the statement that holds.
+        """Turn measurements into the verdict: that of the first reading of the statement that
+        holds.
 
-        A literal reading that its measurement leaves open, with no other that holds, is open; one that fails is refuted,
-        unless it reports what the paper's own networks did: those are not at hand, and ours decide nothing about them. What is measured to
-        hold instead has no say.
+        A literal reading that its measurement leaves open, with no other that holds, is open; one
+        that fails is refuted, unless it reports what the paper's own networks did: those are not at
+        hand, and ours decide nothing about them. What is measured to hold instead has no say.
 
         Args:
             measured: A measurement for each reading.
@@ -264,13 +300,17 @@ class Claim:
             The verdict.
         """
         position = self.telling(measured)
-        reading, holds = self.readings[position], self.readings[position].rule.holds(measured[position])
+        reading, holds = (
+            self.readings[position],
+            self.readings[position].rule.holds(measured[position]),
+        )
         if holds:
             return reading.gives
         return Verdict.OPEN if holds is None or self.reported else Verdict.REFUTED
 
     def telling(self, measured: Sequence[Measured]) -> int:
-        """Find the place of the reading that gives the verdict: the first that holds, or else the literal one."""
+        """Find the place of the reading that gives the verdict: the first that holds, or else the
+        literal one."""
         for position, (reading, one) in enumerate(zip(self.readings, measured, strict=True)):
             if reading.gives is not Verdict.REFUTED and reading.rule.holds(one):
                 return position
@@ -294,7 +334,9 @@ class Chapter:
     kind: Kind
     claims: list[Claim] = field(default_factory=list)
 
-    def claim(self, id: str, place: str, says: str, *readings: Reading, **more: Any) -> Callable[[C], C]:
+    def claim(
+        self, id: str, place: str, says: str, *readings: Reading, **more: Any
+    ) -> Callable[[C], C]:
         """Register the function below as the check of a claim.
 
         Args:
@@ -302,8 +344,8 @@ class Chapter:
             place: As in `Claim`.
             says: As in `Claim`.
             *readings: As in `Claim`; at least one, the literal one first.
-            **more: Further attributes of `Claim`; ``code`` may be one name or several in a tuple, ``paper`` and ``kind`` others than
-                the chapter's.
+            **more: Further attributes of `Claim`; ``code`` may be one name or several in a tuple,
+                ``paper`` and ``kind`` others than the chapter's.
 
         Returns:
             A decorator that leaves the function as it is.
@@ -315,9 +357,23 @@ class Chapter:
             raise ValueError(f"claim {id!r}: the first reading must be as_stated(…).")
 
         def register(check: C) -> C:
-            code, paper, kind = more.pop("code", ()), more.pop("paper", self.paper), more.pop("kind", self.kind)
+            code, paper, kind = (
+                more.pop("code", ()),
+                more.pop("paper", self.paper),
+                more.pop("kind", self.kind),
+            )
             self.claims.append(
-                Claim(id, paper, kind, place, says, readings, check, code=(code,) if isinstance(code, str) else tuple(code), **more)
+                Claim(
+                    id,
+                    paper,
+                    kind,
+                    place,
+                    says,
+                    readings,
+                    check,
+                    code=(code,) if isinstance(code, str) else tuple(code),
+                    **more,
+                )
             )
             return check
 

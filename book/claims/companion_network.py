@@ -1,4 +1,5 @@
-"""Claims of the companion's Section 2 and of its Proposition 1: the network, its start, its gradients, descent."""
+"""Claims of the companion's Section 2 and of its Proposition 1: the network, its start, its
+gradients, descent."""
 
 from __future__ import annotations
 
@@ -10,13 +11,19 @@ from book.claims import companion_cases as cases
 from book.claims.cases import relative
 from book.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly
 from lwcore.elman.descent import gradient_descent
-from lwcore.elman.network import ACTIVATIONS, ElmanNetwork, hidden_gradients, symmetric_initialisation
+from lwcore.elman.network import (
+    ACTIVATIONS,
+    ElmanNetwork,
+    hidden_gradients,
+    symmetric_initialisation,
+)
 
 chapter = Chapter("cayci", Kind.IDENTITY)
 
 
 def _network(activation: str, seed: int = 0) -> ElmanNetwork:
-    """A network of six neurons with Gaussian parameters and readout, not symmetric, for inputs of two dimensions."""
+    """A network of six neurons with Gaussian parameters and readout, not symmetric, for inputs of
+    two dimensions."""
     rng = np.random.default_rng(seed)
     return ElmanNetwork(rng.standard_normal((6, 3)), rng.standard_normal(6), activation)
 
@@ -30,9 +37,11 @@ def _on_all(network: ElmanNetwork, sequence: cases.Array) -> tuple[torch.Tensor,
 @chapter.claim(
     "activations-are-smooth-and-bounded",
     "Eq. (4)",
-    "The hyperbolic tangent, the logistic and the Gaussian function have bounded values, slopes and curvatures.",
+    "The hyperbolic tangent, the logistic and the Gaussian function have bounded values, slopes "
+    "and curvatures.",
     as_stated(
-        "largest distance of the suprema found by search (autograd's derivatives) from 1, 1, 4/(3√3); 1, 1/4, 1/(6√3); 1, √(2/e), "
+        "largest distance of the suprema found by search (autograd's derivatives) from 1, 1, "
+        "4/(3√3); 1, 1/4, 1/(6√3); 1, √(2/e), "
         "2, relative",
         at_most(1e-6),
     ),
@@ -41,11 +50,16 @@ def _on_all(network: ElmanNetwork, sequence: cases.Array) -> tuple[torch.Tensor,
 def _() -> Measured:
     worst = []
     for name in cases.SMOOTH:
-        sigma, z = ACTIVATIONS[name], torch.linspace(-30, 30, 60_001, dtype=torch.float64, requires_grad=True)
+        sigma, z = (
+            ACTIVATIONS[name],
+            torch.linspace(-30, 30, 60_001, dtype=torch.float64, requires_grad=True),
+        )
         levels = [cases.SIGMA[name](z)]
         for _ in range(2):
             levels.append(torch.autograd.grad(levels[-1].sum(), z, create_graph=True)[0])
-        for level, bound in zip(levels, (sigma.bound, sigma.slope_bound, sigma.curvature_bound), strict=True):
+        for level, bound in zip(
+            levels, (sigma.bound, sigma.slope_bound, sigma.curvature_bound), strict=True
+        ):
             worst.append(abs(float(level.detach().abs().max()) / bound - 1))
     return exactly(max(worst))
 
@@ -53,10 +67,12 @@ def _() -> Measured:
 @chapter.claim(
     "elman-recurrence",
     "Eqs. (2) and (3)",
-    "Each neuron of the diagonal Elman network feeds on its own past and the input alone; the output is their readout over the root "
+    "Each neuron of the diagonal Elman network feeds on its own past and the input alone; the "
+    "output is their readout over the root "
     "of the width.",
     as_stated(
-        "largest difference of the code's states and outputs from the recurrence written out in PyTorch, relative, four activations",
+        "largest difference of the code's states and outputs from the recurrence written out in "
+        "PyTorch, relative, four activations",
         at_most(1e-10),
     ),
     code=("lwcore.elman.network.ElmanNetwork",),
@@ -67,15 +83,23 @@ def _() -> Measured:
         network, x = _network(name), cases.sequences(3, 6, 2, seed=1)
         states = torch.stack([cases.states(*_on_all(network, one), name) for one in x])  # (n, m, T)
         outputs = torch.einsum("m,nmt->nt", torch.tensor(network.readout), states) / 6**0.5
-        worst += [relative(network.hidden(x), states.transpose(1, 2).detach()), relative(network.outputs(x), outputs.detach())]
+        worst += [
+            relative(network.hidden(x), states.transpose(1, 2).detach()),
+            relative(network.outputs(x), outputs.detach()),
+        ]
     return exactly(max(worst))
 
 
 @chapter.claim(
     "no-memory-without-recurrence",
     "Section 2.2",
-    "With all recurrent weights 0 the network is a two-layer feedforward network of the newest input, with as many neurons.",
-    as_stated("largest difference between the outputs and c·σ(U X)/√m at the newest input, relative, four activations", at_most(1e-10)),
+    "With all recurrent weights 0 the network is a two-layer feedforward network of the newest "
+    "input, with as many neurons.",
+    as_stated(
+        "largest difference between the outputs and c·σ(U X)/√m at the newest input, relative, "
+        "four activations",
+        at_most(1e-10),
+    ),
     code="lwcore.elman.network.ElmanNetwork",
 )
 def _() -> Measured:
@@ -83,7 +107,11 @@ def _() -> Measured:
     for name in cases.SIGMA:
         network, x = _network(name), cases.sequences(3, 6, 2, seed=1)
         cut = network.at(network.parameters * [0, 1, 1])
-        layer = cases.SIGMA[name](torch.tensor(x) @ torch.tensor(network.parameters[:, 1:]).T) @ torch.tensor(network.readout) / 6**0.5
+        layer = (
+            cases.SIGMA[name](torch.tensor(x) @ torch.tensor(network.parameters[:, 1:]).T)
+            @ torch.tensor(network.readout)
+            / 6**0.5
+        )
         worst.append(relative(cut.outputs(x), layer.detach()))
     return exactly(max(worst))
 
@@ -91,8 +119,13 @@ def _() -> Measured:
 @chapter.claim(
     "symmetric-start-outputs-zero",
     "Definition 1",
-    "After the symmetric random start, the second half of the neurons copying the first with the opposite readout, every output is 0.",
-    as_stated("largest output over the largest state, 100 starts of four activations, written out in PyTorch", at_most(1e-10)),
+    "After the symmetric random start, the second half of the neurons copying the first with the "
+    "opposite readout, every output is 0.",
+    as_stated(
+        "largest output over the largest state, 100 starts of four activations, written out in "
+        "PyTorch",
+        at_most(1e-10),
+    ),
     code="lwcore.elman.network.symmetric_initialisation",
 )
 def _() -> Measured:
@@ -101,16 +134,24 @@ def _() -> Measured:
         for start in range(25):
             network = symmetric_initialisation(20, 3, 0.8, rng, name)
             states = cases.states(*_on_all(network, cases.sequences(1, 8, 3, seed=start)[0]), name)
-            worst.append(float((torch.tensor(network.readout) @ states).abs().max() / 20**0.5 / states.abs().max()))
+            worst.append(
+                float(
+                    (torch.tensor(network.readout) @ states).abs().max()
+                    / 20**0.5
+                    / states.abs().max()
+                )
+            )
     return exactly(max(worst))
 
 
 @chapter.claim(
     "descent-on-the-risk",
     "Eqs. (1) and (5)",
-    "Gradient descent steps against the gradient of the mean, over sequences, of the squared errors summed over time.",
+    "Gradient descent steps against the gradient of the mean, over sequences, of the squared "
+    "errors summed over time.",
     as_stated(
-        "largest difference of the parameters after five steps from steps along autograd's gradient of Eq. (1), relative to the way gone",
+        "largest difference of the parameters after five steps from steps along autograd's "
+        "gradient of Eq. (1), relative to the way gone",
         at_most(1e-10),
     ),
     code=("lwcore.elman.descent.gradient_descent", "lwcore.elman.network.empirical_risk"),
@@ -118,26 +159,39 @@ def _() -> Measured:
 def _() -> Measured:
     worst = []
     for name in cases.SMOOTH:
-        start, x = symmetric_initialisation(6, 2, 0.5, np.random.default_rng(0), name), cases.sequences(3, 4, 2, seed=1)
+        start, x = (
+            symmetric_initialisation(6, 2, 0.5, np.random.default_rng(0), name),
+            cases.sequences(3, 4, 2, seed=1),
+        )
         y = np.random.default_rng(2).standard_normal((3, 4))
         first = parameters = torch.tensor(start.parameters)
         for _ in range(5):
             parameters = parameters.detach().requires_grad_()
             (slope,) = torch.autograd.grad(
-                cases.risk(parameters, torch.tensor(start.readout), torch.tensor(x), torch.tensor(y), name), parameters
+                cases.risk(
+                    parameters, torch.tensor(start.readout), torch.tensor(x), torch.tensor(y), name
+                ),
+                parameters,
             )
             parameters = parameters.detach() - 0.05 * slope
-        worst.append(relative(gradient_descent(start, x, y, 0.05, 5).network.parameters - start.parameters, (parameters - first).detach()))
+        worst.append(
+            relative(
+                gradient_descent(start, x, y, 0.05, 5).network.parameters - start.parameters,
+                (parameters - first).detach(),
+            )
+        )
     return exactly(max(worst))
 
 
 @chapter.claim(
     "projection-keeps-every-neuron-near",
     "Section 2.3",
-    "Projected descent keeps every neuron within its radius over the root of the width of its start, and so both matrices within the radii "
+    "Projected descent keeps every neuron within its radius over the root of the width of its "
+    "start, and so both matrices within the radii "
     "in Frobenius norm.",
     as_stated(
-        "largest move over its radius, single neurons and Frobenius norms, every step of nine runs whose steps are too large to "
+        "largest move over its radius, single neurons and Frobenius norms, every step of nine "
+        "runs whose steps are too large to "
         "stay inside by themselves",
         at_most(1 + 1e-9),
     ),
@@ -147,22 +201,34 @@ def _() -> Measured:
     worst, radii = [], (0.3, 0.5)
     for name in cases.SMOOTH:
         for seed in range(3):
-            start, x = symmetric_initialisation(30, 2, 0.5, np.random.default_rng(seed), name), cases.sequences(5, 4, 2, seed)
+            start, x = (
+                symmetric_initialisation(30, 2, 0.5, np.random.default_rng(seed), name),
+                cases.sequences(5, 4, 2, seed),
+            )
             y = 3 * np.random.default_rng(seed + 10).standard_normal((5, 4))
             run = gradient_descent(start, x, y, 1.0, 40, radii=radii)
             moved = run.network.parameters - start.parameters
-            for part, along, radius in ((moved[:, :1], run.recurrent_moves, radii[0]), (moved[:, 1:], run.input_moves, radii[1])):
-                worst += [along.max() / radius, 30**0.5 * np.linalg.norm(part, axis=1).max() / radius, np.linalg.norm(part) / radius]
+            for part, along, radius in (
+                (moved[:, :1], run.recurrent_moves, radii[0]),
+                (moved[:, 1:], run.input_moves, radii[1]),
+            ):
+                worst += [
+                    along.max() / radius,
+                    30**0.5 * np.linalg.norm(part, axis=1).max() / radius,
+                    np.linalg.norm(part) / radius,
+                ]
     return exactly(max(worst))
 
 
 @chapter.claim(
     "gradient-in-closed-form",
     "Proposition 1",
-    "The derivative of a neuron's state is a sum over lags of powers of its recurrent weight, the past input or state, and the slopes "
+    "The derivative of a neuron's state is a sum over lags of powers of its recurrent weight, the "
+    "past input or state, and the slopes "
     "since; other neurons' parameters do not enter.",
     as_stated(
-        "largest difference of the sum over lags, and of the code's recursion, from autograd over all parameters, relative, three "
+        "largest difference of the sum over lags, and of the code's recursion, from autograd over "
+        "all parameters, relative, three "
         "activations",
         at_most(1e-10),
     ),
@@ -173,18 +239,31 @@ def _() -> Measured:
 
 
 def _from_autograd(activation: str) -> tuple[float, float]:
-    """Distance of Proposition 1 written out, and of the code, from autograd, at one step, slopes in other neurons' weights included."""
+    """Distance of Proposition 1 written out, and of the code, from autograd, at one step, slopes in
+    other neurons' weights included."""
     network, x = _network(activation, seed=4), cases.sequences(1, 6, 2, seed=5)
     true = torch.autograd.functional.jacobian(
-        lambda parameters: cases.states(parameters, torch.tensor(x[0]).expand(6, 6, 2), activation)[:, -1], torch.tensor(network.parameters)
+        lambda parameters: cases.states(parameters, torch.tensor(x[0]).expand(6, 6, 2), activation)[
+            :, -1
+        ],
+        torch.tensor(network.parameters),
     ).reshape(6, 18)  # of every state in all parameters
     past = np.concatenate([np.zeros((1, 6)), network.hidden(x)[0]])
-    slopes = [network.activation.slope(network.parameters[:, 0] * past[s] + network.parameters[:, 1:] @ x[0, s]) for s in range(6)]
+    slopes = [
+        network.activation.slope(
+            network.parameters[:, 0] * past[s] + network.parameters[:, 1:] @ x[0, s]
+        )
+        for s in range(6)
+    ]
     written, coded = np.zeros((2, 6, 6, 3))
     for i in range(6):
         for k in range(6):  # I_{t−1} … I_{t−k−1} with t = 6
             product = np.prod([slopes[s][i] for s in range(5 - k, 6)])
-            written[i, i] += network.parameters[i, 0] ** k * product * np.concatenate([past[5 - k, i : i + 1], x[0, 5 - k]])
+            written[i, i] += (
+                network.parameters[i, 0] ** k
+                * product
+                * np.concatenate([past[5 - k, i : i + 1], x[0, 5 - k]])
+            )
         coded[i, i] = hidden_gradients(network, x)[0, -1, i]
     return relative(written.reshape(6, 18), true), relative(coded.reshape(6, 18), true)
 
@@ -192,8 +271,13 @@ def _from_autograd(activation: str) -> tuple[float, float]:
 @chapter.claim(
     "closed-form-gradient-of-relu",
     "Remark 2",
-    "The same sum is the derivative for the rectified linear unit, with slope 1 from zero on and 0 below, wherever no pre-activation is 0.",
-    as_stated("largest difference of the sum over lags, and of the code's recursion, from autograd, relative", at_most(1e-10)),
+    "The same sum is the derivative for the rectified linear unit, with slope 1 from zero on and "
+    "0 below, wherever no pre-activation is 0.",
+    as_stated(
+        "largest difference of the sum over lags, and of the code's recursion, from autograd, "
+        "relative",
+        at_most(1e-10),
+    ),
     code="lwcore.elman.network.hidden_gradients",
 )
 def _() -> Measured:
@@ -203,10 +287,12 @@ def _() -> Measured:
 @chapter.claim(
     "relu-gradient-is-no-subgradient",
     "Remark 2",
-    "For a recurrent network of rectified linear units this derivative is in general no subgradient, because the state is not "
+    "For a recurrent network of rectified linear units this derivative is in general no "
+    "subgradient, because the state is not "
     "convex in the parameters.",
     as_stated(
-        "how far the state of one neuron goes below its tangent plane, over the state, two steps; largest found (a subgradient "
+        "how far the state of one neuron goes below its tangent plane, over the state, two steps; "
+        "largest found (a subgradient "
         "would give 0)",
         at_least(0.01),
     ),

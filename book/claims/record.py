@@ -1,4 +1,5 @@
-"""The ledger on disk: what the checks measured last, from which the verdicts are computed whenever they are read."""
+"""The ledger on disk: what the checks measured last, from which the verdicts are computed whenever
+they are read."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ import xarray as xr
 from book.claims.claim import ENOUGH, Claim, Facts, Kind, Measured, Verdict
 from lwcore.results import environment, load, write_atomically
 
-FOLDER = Path(__file__).parents[2] / "book" / "results"  # recorded runs and the ledger lie in the repository, not in the package
+# recorded runs and the ledger lie in the repository, not in the package
+FOLDER = Path(__file__).parents[2] / "book" / "results"
 NAME = "claims.json"
 
 
@@ -89,15 +91,30 @@ def measure(claim: Claim, runs: Runs) -> Outcome:
 
 
 def record(outcomes: Iterable[Outcome], folder: Path = FOLDER) -> None:
-    """Store measurements in the ledger's folder, beside those of claims that were not measured anew."""
+    """Store measurements in the ledger's folder, beside those of claims that were not measured
+    anew."""
     entries = _entries(folder) if (folder / NAME).exists() else {}
     made_by = _made_by()
     for outcome in outcomes:
-        numbers = [[one.value, one.low, one.high] + [one.covers] * (one.covers != 0.95) for one in outcome.measured]
+        numbers = [
+            [one.value, one.low, one.high] + [one.covers] * (one.covers != 0.95)
+            for one in outcome.measured
+        ]
         facts = {"facts": outcome.facts} if outcome.facts else {}
-        entries[outcome.claim.id] = {"measured": numbers, **facts, "seconds": round(outcome.seconds, 2), "revision": made_by["revision"]}
-    whole = {"versions": made_by["versions"], "machine": made_by["machine"], "claims": dict(sorted(entries.items()))}
-    write_atomically(folder / NAME, lambda part: part.write_text(json.dumps(whole, indent=1) + "\n"))
+        entries[outcome.claim.id] = {
+            "measured": numbers,
+            **facts,
+            "seconds": round(outcome.seconds, 2),
+            "revision": made_by["revision"],
+        }
+    whole = {
+        "versions": made_by["versions"],
+        "machine": made_by["machine"],
+        "claims": dict(sorted(entries.items())),
+    }
+    write_atomically(
+        folder / NAME, lambda part: part.write_text(json.dumps(whole, indent=1) + "\n")
+    )
 
 
 def outcomes(claims: Iterable[Claim], folder: Path = FOLDER) -> Mapping[str, Outcome]:
@@ -118,7 +135,10 @@ def outcomes(claims: Iterable[Claim], folder: Path = FOLDER) -> Mapping[str, Out
     for claim in claims:
         entry = entries.get(claim.id, {"measured": [], "seconds": 0.0})
         if len(entry["measured"]) != len(claim.readings):
-            raise ValueError(f"claim {claim.id!r} has not been measured as it reads now: run `lw claims --run --id {claim.id}`.")
+            raise ValueError(
+                f"claim {claim.id!r} has not been measured as it reads now: run `lw claims --run "
+                f"--id {claim.id}`."
+            )
         measured = tuple(Measured(*numbers) for numbers in entry["measured"])
         found[claim.id] = Outcome(claim, measured, entry["seconds"], entry.get("facts", {}))
     return found
@@ -131,10 +151,13 @@ def table(found: Mapping[str, Outcome]) -> pd.DataFrame:
         found: Outcomes by name.
 
     Returns:
-        Rows by name; columns ``paper``, ``kind``, ``place``, ``claim``, ``condition``, ``quantity``, ``rule``, ``measured``, ``verdict``
-        and ``seconds``. Condition, quantity, rule and measurement are those of the reading that gave the verdict.
+        Rows by name; columns ``paper``, ``kind``, ``place``, ``claim``, ``condition``,
+        ``quantity``, ``rule``, ``measured``, ``verdict`` and ``seconds``. Condition, quantity, rule
+        and measurement are those of the reading that gave the verdict.
     """
-    return pd.DataFrame([_row(outcome) for outcome in found.values()], index=pd.Index(found, name="id"))
+    return pd.DataFrame(
+        [_row(outcome) for outcome in found.values()], index=pd.Index(found, name="id")
+    )
 
 
 def counts(found: Mapping[str, Outcome]) -> dict[Verdict, int]:
@@ -144,15 +167,22 @@ def counts(found: Mapping[str, Outcome]) -> dict[Verdict, int]:
 
 
 def counts_by_kind(found: Mapping[str, Outcome]) -> dict[Kind, dict[Verdict, int]]:
-    """Count the verdicts on what the papers say, kind by kind; rows on code, and our own, are left out."""
+    """Count the verdicts on what the papers say, kind by kind; rows on code, and our own, are left
+    out."""
     of_papers = {name: outcome for name, outcome in found.items() if outcome.claim.counted}
-    return {kind: counts({name: one for name, one in of_papers.items() if one.claim.kind is kind}) for kind in Kind}
+    return {
+        kind: counts({name: one for name, one in of_papers.items() if one.claim.kind is kind})
+        for kind in Kind
+    }
 
 
 def in_full(outcome: Outcome) -> str:
     """Write all there is to say of a claim, as plain text."""
     claim = outcome.claim
-    lines = [f"{claim.id}: {outcome.verdict} ({claim.kind}; {outcome.seconds:g} s)", f"  {claim.place}: {claim.says}"]
+    lines = [
+        f"{claim.id}: {outcome.verdict} ({claim.kind}; {outcome.seconds:g} s)",
+        f"  {claim.place}: {claim.says}",
+    ]
     for reading, one in zip(claim.readings, outcome.measured, strict=True):
         says = {True: "holds", False: "fails", None: "open"}[reading.rule.holds(one)]
         way = "instead: " * (reading.gives is Verdict.REFUTED) + (reading.condition or "as stated")
@@ -196,7 +226,9 @@ def _entries(folder: Path) -> dict[str, dict]:
     """Read the recorded entries, or say why that cannot be done."""
     path = folder / NAME
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no ledger has been recorded there; `lw claims --run` records one.")
+        raise FileNotFoundError(
+            f"{path}: no ledger has been recorded there; `lw claims --run` records one."
+        )
     try:
         return dict(json.loads(path.read_text())["claims"])
     except (ValueError, KeyError, TypeError) as error:

@@ -13,7 +13,8 @@ from lwcore import inference
 
 SCALAR = ["ConstGate", "SharedGate"]
 GATED = ["DiagGate", "GRU", "LSTM"]
-BUDGET = 512  # sequences at which windows are compared: as many as were measured in the run paper-v2
+# sequences at which windows are compared: as many as were measured in the run paper-v2
+BUDGET = 512
 EXPANSIONS = ["zeroth", "first"]  # the two orders in which the paper's Section 6 can be read
 
 
@@ -30,7 +31,8 @@ def log(values: xr.DataArray) -> xr.DataArray:
 
 
 def remaining(run: xr.Dataset, lag: int) -> xr.DataArray:
-    """Give what is left of the envelope at a lag, as a share of that at the first lag measured (model, seed, order)."""
+    """Give what is left of the envelope at a lag, as a share of that at the first lag measured
+    (model, seed, order)."""
     return run.envelope.sel(lag=lag, drop=True) / run.envelope.isel(lag=0, drop=True)
 
 
@@ -38,22 +40,31 @@ def fits(run: xr.Dataset, models: Iterable[str], orders: Iterable[str]) -> list[
     """Fit the decay laws to the envelope of every network of some models at some orders."""
     lags = run.lag.values
     return [
-        fit_laws(lags, run.envelope.sel(model=model, order=order, seed=seed)) for model in models for order in orders for seed in run.seed
+        fit_laws(lags, run.envelope.sel(model=model, order=order, seed=seed))
+        for model in models
+        for order in orders
+        for seed in run.seed
     ]
 
 
 def power_gain(run: xr.Dataset, models: Iterable[str], orders: Iterable[str]) -> list[float]:
-    """Give R² of the power law less that of the exponential, both on log f, for every network and order."""
+    """Give R² of the power law less that of the exponential, both on log f, for every network and
+    order."""
     return [fit.power.r_squared - fit.exponential.r_squared for fit in fits(run, models, orders)]
 
 
 def windows(run: xr.Dataset, view: str, **how: Any) -> xr.DataArray:
     """Give H_N on tested lags, as Eq. (36) has it: median over probes (model, seed, budget)."""
-    return inference.windows(inference.probes(run, view, "error"), **how).median("probe").transpose("model", "seed", "budget")
+    return (
+        inference.windows(inference.probes(run, view, "error"), **how)
+        .median("probe")
+        .transpose("model", "seed", "budget")
+    )
 
 
 def lead(window: xr.DataArray, model: str = "DiagGate") -> xr.DataArray:
-    """Give by how many steps a model's window is longer than the longer one of the two cells with a single gate."""
+    """Give by how many steps a model's window is longer than the longer one of the two cells with a
+    single gate."""
     return window.sel(model=model, drop=True) - window.sel(model=SCALAR).max("model")
 
 

@@ -1,8 +1,10 @@
-"""The recurrences of the paper, written out once more: what a neuron keeps of its past apart from what the weights read of it.
+"""The recurrences of the paper, written out once more: what a neuron keeps of its past apart from
+what the weights read of it.
 
-One step takes the previous state twice, as what is *kept* and as what is *seen* through the recurrent matrices; the recurrence puts the
-same state into both. Differentiated in the first, a step gives the retention A_t, in the second the mixing R_t, and J_t is their sum.
-Automatic differentiation does the rest: none of the closed forms of `lwcore.cells` is used, nor its `step`.
+One step takes the previous state twice, as what is *kept* and as what is *seen* through the
+recurrent matrices; the recurrence puts the same state into both. Differentiated in the first, a
+step gives the retention A_t, in the second the mixing R_t, and J_t is their sum. Automatic
+differentiation does the rest: none of the closed forms of `lwcore.cells` is used, nor its `step`.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ def step(cell: Cell, x: Tensor, kept: Tensor, seen: Tensor) -> Tensor:
         behind = r * (own @ seen + cell.bias_hh) if cell.reset == "after" else own @ (r * seen)
         return (1 - z) * kept + z * torch.tanh(_normalised(cell, x_own + behind))
     pre = of_input + weights @ seen
-    s = cell.gate_init if isinstance(cell, ConstGate) else sigma(pre[:-size])  # a constant, one number for all neurons, or one each
+    # a constant, one number for all neurons, or one each
+    s = cell.gate_init if isinstance(cell, ConstGate) else sigma(pre[:-size])
     return (1 - s) * kept + s * torch.tanh(_normalised(cell, pre[-size:]))
 
 
@@ -64,14 +67,16 @@ def outputs(cell: Cell, inputs: Tensor) -> Tensor:
 
 
 def parts(cell: Cell, trace: Trace) -> tuple[Tensor, Tensor]:
-    """Differentiate every step of a trace that the cell made: retention A and mixing R, each (B, T, S, S)."""
+    """Differentiate every step of a trace that the cell made: retention A and mixing R, each (B, T,
+    S, S)."""
     both = vmap(vmap(jacrev(lambda x, kept, seen: step(cell, x, kept, seen), argnums=(1, 2))))
     kept, mixed = both(trace.inputs, trace.previous, trace.previous)
     return kept.detach(), mixed.detach()
 
 
 def transport(cell: Cell, trace: Trace, end: int, lag: int) -> Tensor:
-    """Differentiate the state at the end point in the one a lag before, through all steps between: ``M_{t,ℓ}``, shape (B, S, S)."""
+    """Differentiate the state at the end point in the one a lag before, through all steps between:
+    ``M_{t,ℓ}``, shape (B, S, S)."""
 
     def through(state: Tensor, inputs: Tensor) -> Tensor:
         for x in inputs:
@@ -100,7 +105,8 @@ class Differentiated(NamedTuple):
 
 @functools.cache
 def sample(family: str, hidden_size: int | None = None) -> list[Differentiated]:
-    """Draw six cells of a kind, of one to six neurons if no number is given, and differentiate them."""
+    """Draw six cells of a kind, of one to six neurons if no number is given, and differentiate
+    them."""
     found = []
     for seed in range(6):
         cell = cases.cell(family, seed, hidden_size=hidden_size or 1 + seed)
@@ -125,7 +131,8 @@ def reset(trace: Trace, lag: int = LAG) -> Tensor:
 
 
 def product(kept: Tensor, mixing: Tensor, lag: int = LAG) -> tuple[Tensor, Tensor]:
-    """Expand the product over the last steps, ``P(ε) = ∏ (A + εR)``, to first order, by differentiating it in ε.
+    """Expand the product over the last steps, ``P(ε) = ∏ (A + εR)``, to first order, by
+    differentiating it in ε.
 
     Args:
         kept: A, shape (B, T, S, S), the oldest step first.
@@ -146,7 +153,8 @@ def product(kept: Tensor, mixing: Tensor, lag: int = LAG) -> tuple[Tensor, Tenso
 
 
 def block(cell: Cell, matrices: Tensor) -> Tensor:
-    """Cut the block out of (..., S, S) whose diagonal the rates are: h from the earlier h, for the LSTM h from the earlier c."""
+    """Cut the block out of (..., S, S) whose diagonal the rates are: h from the earlier h, for the
+    LSTM h from the earlier c."""
     return matrices[..., : cell.hidden_size, -cell.hidden_size :]
 
 
@@ -162,4 +170,8 @@ def beside(matrices: Tensor) -> Tensor:
 
 def _normalised(cell: Cell, pre: Tensor) -> Tensor:
     """Normalise the candidate's pre-activation over the neurons, where the cell does."""
-    return functional.layer_norm(pre, pre.shape, cell.norm_weight, cell.norm_bias) if cell.layernorm else pre
+    return (
+        functional.layer_norm(pre, pre.shape, cell.norm_weight, cell.norm_bias)
+        if cell.layernorm
+        else pre
+    )

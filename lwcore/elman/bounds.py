@@ -24,7 +24,8 @@ Radii = tuple[float, float]
 
 
 def log_mu(z: float, length: int) -> tuple[float, float]:
-    """Return ``log Σ_{k<t} z^k`` and ``log Σ_{k<t} (k + 1) z^k``, the logarithms of μ_{0,t}, μ_{1,t}.
+    """Return ``log Σ_{k<t} z^k`` and ``log Σ_{k<t} (k + 1) z^k``, the logarithms of μ_{0,t},
+    μ_{1,t}.
 
     Implements C&E Eqs. (10) and (30), which are the same.
     """
@@ -39,7 +40,8 @@ def log_sum(*terms: float) -> float:
 
 
 class LocalConstants(NamedTuple):
-    """Logarithms of L_t and β_t, of a neuron's state, and Λ_t and γ_t, of its weight times state."""
+    """Logarithms of L_t and β_t, of a neuron's state, and Λ_t and γ_t, of its weight times
+    state."""
 
     log_lipschitz: float
     log_smoothness: float
@@ -61,12 +63,14 @@ def local_constants(
     The dimension enters the printed β_t only; so does α, in places of α_m (None for α_m there,
     too). What is printed and what holds (``as_printed=False``) differ thus:
 
-    * L_t: printed is a bound on the *square* of the gradient's norm, for its root: too small if < 1.
+    * L_t: printed is a bound on the *square* of the gradient's norm, for its root: too small if <
+      1.
     * β_t: two of the printed second derivatives are wrong, which surplus elsewhere covered where it
       was tried. What holds does not grow with d: the recursion of the Hessian, ``Q_t = σ″ A Aᵀ +
       σ′ (W Q_{t−1} + e_w G_{t−1}ᵀ + G_{t−1} e_wᵀ)``, term by term in Frobenius's norm.
     * Λ_t: ``σ₀ + α_m L_t``; the printed √2 (σ₀ + 1 + α_m L_t) is larger, but for too small an L_t.
-    * γ_t: ``2 L_t + α_m β_t``; the printed √2 (L_t + α_m β_t) has the mixed derivative once too few.
+    * γ_t: ``2 L_t + α_m β_t``; the printed √2 (L_t + α_m β_t) has the mixed derivative once too
+      few.
     """
     sigma = activation_named(activation, smooth=True)
     bound = real_in("recurrent_bound", recurrent_bound, "(0, inf)")
@@ -159,7 +163,8 @@ class Problem:
         return size + log_mu(ratio, self.length)[0]
 
     def radii(self, radii: Radii | None) -> Radii:
-        """Return projection radii, by default (ν̄_w, ν̄_u), after checking that none is below these."""
+        """Return projection radii, by default (ν̄_w, ν̄_u), after checking that none is below
+        these."""
         least = self.recurrent_bound, self.input_bound
         return least if radii is None else checked_radii(radii, *(f"[{low}, inf)" for low in least))
 
@@ -188,9 +193,9 @@ class Bound(NamedTuple):
 def approximation_bound(problem: Problem, width: int, *, as_printed: bool = True) -> Bound:
     """Bound ``|F̃_T − F^Lin_T|`` at one input with probability 1 − δ. Implements C&E Proposition 3.
 
-    As printed, ``2 B √(log(1/δ)/m)`` with ``B = μ_{0,T}(ασ₁) σ₁ (ν̄_u + σ₀ ν̄_w)``, for the best point
-    of the ball, which may change with input and step. The proof looks at the transported point,
-    where two sides count, ``2 B √(log(2/δ)/m)``, and on which C&E Proposition 5 rests.
+    As printed, ``2 B √(log(1/δ)/m)`` with ``B = μ_{0,T}(ασ₁) σ₁ (ν̄_u + σ₀ ν̄_w)``, for the best
+    point of the ball, which may change with input and step. The proof looks at the transported
+    point, where two sides count, ``2 B √(log(2/δ)/m)``, and on which C&E Proposition 5 rests.
     """
     width = _checked(problem, width, as_printed)
     chances = math.log((1 if as_printed else 2) / problem.failure)
@@ -198,7 +203,9 @@ def approximation_bound(problem: Problem, width: int, *, as_printed: bool = True
     return Bound({"approximation": term})
 
 
-def linearisation_bound(problem: Problem, width: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
+def linearisation_bound(
+    problem: Problem, width: int, radii: Radii | None = None, *, as_printed: bool = True
+) -> Bound:
     """Bound ``|F_T − F^Lin_T|`` at every Θ within the radii, surely. Implements C&E Proposition 4.
 
     As printed, ``2 (Λ_T² σ₂ + γ_T σ₁) (ρ_w² + ρ_u²)/√m``, the displacement at its largest. Taylor's
@@ -222,15 +229,17 @@ def network_approximation_bound(problem: Problem, width: int, *, as_printed: boo
     return Bound({"approximation": first, **second})
 
 
-def theorem_1(problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
+def theorem_1(
+    problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True
+) -> Bound:
     """Bound the least risk of projected descent with ``η = 1/(T√τ)``, with probability 1 − δ.
 
     Implements C&E Eqs. (18) and (19), C&E Theorem 1, for α in (0, 1). As printed, with
     ``φ = F^max + y^max``, it is ``T/√τ (‖ν̄‖²/2 + L²φ²/2) + Tφ err/√m``. Its proof descends on half
     the risk C&E Eq. (1); descent on the risk itself, C&E Eq. (5), has twice the gradient, and the
-    same proof gives ``T/√τ (‖ν̄‖²/4 + L²φ²) + Tφ err/√m`` (``as_printed=False``). In err the printed
-    first term is ``L_T ‖ν̄‖ √log(2nT/δ)``, where C&E Proposition 5 has ``2 μ_{0,T} σ₁ (ν̄_u + σ₀ ν̄_w)``
-    in the place of ``L_T ‖ν̄‖``.
+    same proof gives ``T/√τ (‖ν̄‖²/4 + L²φ²) + Tφ err/√m`` (``as_printed=False``). In err the
+    printed first term is ``L_T ‖ν̄‖ √log(2nT/δ)``, where C&E Proposition 5 has ``2 μ_{0,T} σ₁ (ν̄_u
+    + σ₀ ν̄_w)`` in the place of ``L_T ‖ν̄‖``.
     """
     width, (rho_w, rho_u) = _checked(problem, width, as_printed), problem.radii(radii)
     real_in("alpha", problem.alpha, "(0, 1)")
@@ -248,7 +257,9 @@ def theorem_1(problem: Problem, width: int, steps: int, radii: Radii | None = No
     return Bound(terms | {name: late + term for name, term in errors.items()})
 
 
-def corollary_1(problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True) -> Bound:
+def corollary_1(
+    problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True
+) -> Bound:
     """Bound the risk at the average iterate of τ ≥ 2 steps of projected descent.
 
     Implements C&E Corollary 1: four times the bound of C&E Theorem 1, and the price of going to the
@@ -308,7 +319,9 @@ def theorem_2(problem: Problem, error: float, *, as_printed: bool = True) -> Tra
     return TrainingPlan(log_radius, log_step, log_width, log_steps, log_risk)
 
 
-def _errors(problem: Problem, alpha_m: float, log_square: float, as_printed: bool) -> dict[str, float]:
+def _errors(
+    problem: Problem, alpha_m: float, log_square: float, as_printed: bool
+) -> dict[str, float]:
     """Return the logarithms of the terms of C&E Eq. (19), from that of ρ_w² + ρ_u²."""
     constants, approximation = problem.constants(alpha_m, as_printed), problem.log_summand
     if as_printed:

@@ -13,7 +13,9 @@ from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_radii, sh
 Array = NDArray[np.float64]
 
 
-def risk_gradient(network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike) -> tuple[float, Array]:
+def risk_gradient(
+    network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike
+) -> tuple[float, Array]:
     """Return the empirical risk and its gradient, shape (m, 1 + d).
 
     The gradient of C&E Eq. (1), with the factor 2 of the square, which the companion's proofs leave
@@ -26,7 +28,9 @@ def risk_gradient(network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike) 
     return _risk_gradient(network, network.parameters, sequences, wanted)
 
 
-def _risk_gradient(network: ElmanNetwork, parameters: Array, inputs: Array, targets: Array) -> tuple[float, Array]:
+def _risk_gradient(
+    network: ElmanNetwork, parameters: Array, inputs: Array, targets: Array
+) -> tuple[float, Array]:
     """Return `risk_gradient` at other parameters, of arguments that have been checked."""
     (n, length), by_step = targets.shape, inputs.swapaxes(0, 1)
     recurrent, readout, root = parameters[:, 0], network.readout, network.width**0.5

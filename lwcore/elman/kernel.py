@@ -53,11 +53,14 @@ class Estimate(NamedTuple):
     error: Array
 
 
-def finite_kernel(network: ElmanNetwork, inputs: ArrayLike, others: ArrayLike | None = None) -> Array:
+def finite_kernel(
+    network: ElmanNetwork, inputs: ArrayLike, others: ArrayLike | None = None
+) -> Array:
     """Return the kernel of one network, ``Σ_i ⟨∂F_t(X)/∂Θ_i, ∂F_t(X′)/∂Θ_i⟩``.
 
     The left side of C&E Proposition 2 before its limit, at any parameters. X′ are `others`, of the
-    same length, or `inputs` again. Neurons are taken in chunks: memory does not grow with the width.
+    same length, or `inputs` again. Neurons are taken in chunks: memory does not grow with the
+    width.
     """
     instance_of("network", network, ElmanNetwork)
     first, second = pair = checked_pair(inputs, others, network.dimension)
@@ -176,7 +179,9 @@ def transport_target(
     return mean_over_start(summand, maps.subspace(sequences), alpha, tolerance)
 
 
-def mean_over_start(summand: Summand, basis: Array, alpha: float, tolerance: float = 1e-9) -> Estimate:
+def mean_over_start(
+    summand: Summand, basis: Array, alpha: float, tolerance: float = 1e-9
+) -> Estimate:
     """Average over w₀ = ±α and u₀ a function that sees u₀ on a subspace of r ≤ 3 dimensions.
 
     The summand takes parameters ``[w₀, u₀]``, shape (2k, 1 + d), k values of u₀ with w₀ = α and
@@ -252,7 +257,9 @@ def _starts(basis: Array, alpha: float, nodes: Array, weights: Array) -> Iterato
         yield np.block([[w, u], [-w, u]]), np.concatenate([half, half])
 
 
-def _gram(parameters: Array, weights: Array, pair: Pair, sigma: Activation, stream: Stream) -> Array:
+def _gram(
+    parameters: Array, weights: Array, pair: Pair, sigma: Activation, stream: Stream
+) -> Array:
     """Return ``Σ_i weights_i ⟨∂H_t^{(i)}(X), ∂H_t^{(i)}(X′)⟩``, shape (n, n′, T)."""
     first, second = pair
     together = first if second is first else np.concatenate(pair)

@@ -85,7 +85,8 @@ ACTIVATIONS = {activation.name: activation for activation in (TANH, LOGISTIC, GA
 
 
 def activation_named(activation: str | Activation, *, smooth: bool = False) -> Activation:
-    """Return an activation from its name in `ACTIVATIONS`, or as it came; a smooth one, if asked."""
+    """Return an activation from its name in `ACTIVATIONS`, or as it came; a smooth one, if
+    asked."""
     if not isinstance(activation, Activation):
         activation = ACTIVATIONS[one_of("activation", activation, ACTIVATIONS)]
     if smooth and not math.isfinite(activation.bound + activation.curvature_bound):
@@ -102,7 +103,9 @@ class ElmanNetwork:
     readout: Array  # c, (m,); not trained
     activation: Activation  # σ
 
-    def __init__(self, parameters: ArrayLike, readout: ArrayLike, activation: str | Activation = "tanh") -> None:
+    def __init__(
+        self, parameters: ArrayLike, readout: ArrayLike, activation: str | Activation = "tanh"
+    ) -> None:
         """Check and keep the arrays."""
         rows = finite_array("parameters", parameters, ndim=2)
         if even_width("parameters.shape[0]", len(rows)) and rows.shape[1] < 2:
@@ -175,7 +178,8 @@ def symmetric_initialisation(
 
 
 def empirical_risk(network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike) -> float:
-    """Return squared errors, summed over time, their mean over sequences. Implements C&E Eq. (1)."""
+    """Return squared errors, summed over time, their mean over sequences. Implements C&E Eq.
+    (1)."""
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
     errors = network.outputs(sequences) - shaped("targets", targets, sequences.shape[:2])
@@ -201,7 +205,8 @@ def hidden_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
 
 
 def output_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
-    """Return ``∂F_t/∂Θ_i = c_i/√m ∂H_t^{(i)}/∂Θ_i``, the kernel's features, shape (n, T, m, 1 + d)."""
+    """Return ``∂F_t/∂Θ_i = c_i/√m ∂H_t^{(i)}/∂Θ_i``, the kernel's features, shape (n, T, m, 1 +
+    d)."""
     gradients = hidden_gradients(network, inputs)
     gradients *= (network.readout / network.width**0.5)[:, None]
     return gradients
@@ -216,7 +221,9 @@ def linear_model(initial: ElmanNetwork, parameters: ArrayLike, inputs: ArrayLike
     return np.stack([initial.read(tangent) for tangent in moved], axis=1)
 
 
-def scan(parameters: Array, inputs: Array, activation: Activation) -> Iterator[tuple[Array, Array, Array]]:
+def scan(
+    parameters: Array, inputs: Array, activation: Activation
+) -> Iterator[tuple[Array, Array, Array]]:
     """Yield ``H_{t−1}``, the pre-activation and ``H_t`` for t = 1 … T, each of shape (n, m).
 
     The two halves of the neurons are multiplied apart: products of one shape round alike, so that
@@ -242,7 +249,9 @@ def stream_gradients(parameters: Array, inputs: Array, activation: Activation) -
         yield gradient
 
 
-def stream_tangents(parameters: Array, direction: Array, inputs: Array, activation: Activation) -> Iterator[Array]:
+def stream_tangents(
+    parameters: Array, direction: Array, inputs: Array, activation: Activation
+) -> Iterator[Array]:
     """Yield ``⟨∂H_t^{(i)}/∂Θ_i, V_i⟩``, shape (n, m), V_i row i of the direction, (m, 1 + d)."""
     tangent = np.zeros((len(inputs), len(parameters)))
     for step, (previous, pre, state) in enumerate(scan(parameters, inputs, activation)):
@@ -258,7 +267,9 @@ def even_width(name: str, value: int) -> int:
     return int(value)
 
 
-def checked_radii(radii: Sequence[float], recurrent: str = "(0, inf)", inputs: str = "(0, inf)") -> tuple[float, float]:
+def checked_radii(
+    radii: Sequence[float], recurrent: str = "(0, inf)", inputs: str = "(0, inf)"
+) -> tuple[float, float]:
     """Return two radii, ρ_w and ρ_u, after checking that each lies in its interval."""
     if len(pair := sequence_of("radii", radii)) != 2:
         raise ValueError(f"radii = {radii!r}: must be two, of recurrent and of input weights.")

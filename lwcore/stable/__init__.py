@@ -1,4 +1,5 @@
-"""Symmetric α-stable laws and the estimation of their tail index, the model of gradient noise in Eq. (31)."""
+"""Symmetric α-stable laws and the estimation of their tail index, the model of gradient noise in
+Eq. (31)."""
 
 from lwcore.stable.fits import StableFit, fit
 from lwcore.stable.goodness import GoodnessOfFit, goodness_of_fit

@@ -283,7 +283,8 @@ def by_likelihood(data: Array, margin: float) -> Estimates:
     doubts = {
         _NO_SPREAD: nowhere,
         "no stable law is likelier than the Gaussian: alpha is held at 2": alpha == 2,
-        f"the likelihood still rises at {LOWEST_ALPHA}, where alpha is held": alpha < LOWEST_ALPHA + 1e-9,
+        f"the likelihood still rises at {LOWEST_ALPHA}, where alpha is held": alpha
+        < LOWEST_ALPHA + 1e-9,
     }
     return Estimates(alpha, scale, loc, low, high, doubts)
 
@@ -319,7 +320,10 @@ class _Sample:
         """Return the greatest mean log likelihood between two tilts, and where it is."""
         from scipy.optimize import minimize
 
-        bounds, fine = [(least, greatest), (None, None), (None, None)], {"ftol": 1e-15, "gtol": 1e-9}
+        bounds, fine = (
+            [(least, greatest), (None, None), (None, None)],
+            {"ftol": 1e-15, "gtol": 1e-9},
+        )
         by = {"method": "L-BFGS-B", "jac": True, "bounds": bounds, "options": fine}
         found = minimize(self.descent, start, **by)
         return -found.fun, found.x

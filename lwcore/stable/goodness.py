@@ -33,7 +33,9 @@ class GoodnessOfFit:
     replicates: int
 
 
-def goodness_of_fit(samples: ArrayLike, fitted: StableFit, rng: np.random.Generator, replicates: int = 199) -> GoodnessOfFit:
+def goodness_of_fit(
+    samples: ArrayLike, fitted: StableFit, rng: np.random.Generator, replicates: int = 199
+) -> GoodnessOfFit:
     """Compare the empirical characteristic function φ̂ of samples with that of their fit.
 
     The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples
@@ -68,7 +70,9 @@ def _distance(standardised: Array, alpha: Array) -> Array:
     return len(standardised) * 2 * _STEP * np.sum(np.exp(-(u**2) / 4) * gap, axis=0)
 
 
-def _bootstrap(law: SymmetricStable, count: int, replicates: int, method: str, rng: np.random.Generator) -> Array:
+def _bootstrap(
+    law: SymmetricStable, count: int, replicates: int, method: str, rng: np.random.Generator
+) -> Array:
     """Return the distances of samples of a law of unit scale, each from its own fit."""
     distances = []
     at_once = max(1, _BLOCK // count)

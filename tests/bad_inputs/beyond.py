@@ -1,16 +1,42 @@
-"""The doors of what lies beyond the paper: resampling, robust averaging, clipping, spectra, mixtures, starts, prediction, frontiers."""
+"""The doors of what lies beyond the paper: resampling, robust averaging, clipping, spectra,
+mixtures, starts, prediction, frontiers."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from book.chapters import agreement, calibration, clipping, frontier, mixtures, prediction, regimes, resampling, robust, spectra, starts
+from book.chapters import (
+    agreement,
+    calibration,
+    clipping,
+    frontier,
+    mixtures,
+    prediction,
+    regimes,
+    resampling,
+    robust,
+    spectra,
+    starts,
+)
 from lwcore import inference
 from lwcore.config import Config
 from lwcore.window import DecayLaw
 from tests.bad_inputs.labelled import labelled, results
 from tests.bad_inputs.networks import NETWORK
-from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, numbers, object_of, real, word, wrong
+from tests.bad_inputs.rows import (
+    Argument,
+    Bad,
+    Door,
+    array,
+    generator,
+    integer,
+    lags,
+    numbers,
+    object_of,
+    real,
+    word,
+    wrong,
+)
 from tests.bad_inputs.theory import ALPHA, ERROR, NEGATIVE, ZERO
 
 CONFIG = Config.named("smoke")
@@ -28,7 +54,13 @@ LAWS = Argument(
     ),
 )
 METHODS = Argument(
-    ("mean",), (Bad(("mode",), ValueError, "'mode'"), wrong("mean", TypeError), wrong(3, TypeError), Bad((1,), ValueError, "1"))
+    ("mean",),
+    (
+        Bad(("mode",), ValueError, "'mode'"),
+        wrong("mean", TypeError),
+        wrong(3, TypeError),
+        Bad((1,), ValueError, "1"),
+    ),
 )
 SHARES = Argument(
     (0.9,),
@@ -43,30 +75,71 @@ SHARES = Argument(
 SHARE = labelled("model", "seed", "lag")
 SCORES = labelled("predictor", "model", "seed", "lag")
 WITHIN = Argument(
-    ("lag",), (Bad(("place",), ValueError, "'place'"), wrong("lag", TypeError), wrong(3, TypeError), Bad((1,), ValueError, "1"))
+    ("lag",),
+    (
+        Bad(("place",), ValueError, "'place'"),
+        wrong("lag", TypeError),
+        wrong(3, TypeError),
+        Bad((1,), ValueError, "1"),
+    ),
 )
 BOTH = {"share": "(share|scores)"}  # whose dimensions do not fit together
 GRID = labelled("model", "seed", "lag", "sequences")
 SCALE = labelled("unit", "seed")
 
 DOORS = [
-    Door(resampling.resampled, values=VALUES, count=integer(8, 8), rng=generator(), methods=METHODS),
+    Door(
+        resampling.resampled, values=VALUES, count=integer(8, 8), rng=generator(), methods=METHODS
+    ),
     Door(resampling.concentration, values=VALUES, rng=generator(), methods=METHODS, error=ERROR),
     Door(resampling.spread, estimates=numbers([1.0, 2.0]), error=ERROR),
     Door(robust.numbers, results=results(), view=word("zeroth"), noise=word("own")),
     Door(inference.probes, results=results(), view=word("zeroth")),
     Door(robust.largest, samples=labelled("sequence")),
-    Door(robust.sequences_for_sign, shift=numbers([1.0], -1.0), bias=numbers([0.0]), deviation=numbers([1.0], -1.0), error=ERROR),
+    Door(
+        robust.sequences_for_sign,
+        shift=numbers([1.0], -1.0),
+        bias=numbers([0.0]),
+        deviation=numbers([1.0], -1.0),
+        error=ERROR,
+    ),
     Door(robust.studies, results=results(), rng=generator(), error=ERROR),
-    Door(robust.study, results=results(), view=word("zeroth"), noise=word("own"), rng=generator(), error=ERROR),
+    Door(
+        robust.study,
+        results=results(),
+        view=word("zeroth"),
+        noise=word("own"),
+        rng=generator(),
+        error=ERROR,
+    ),
     Door(clipping.clip, values=VALUES, share=real(0.9, "(0, 1]")),
-    Door(clipping.effects, samples=VALUES, noise=word("own"), rng=generator(), shares=SHARES, error=ERROR),
-    Door(clipping.effects_on_run, results=results(), case=word("the paper's statistic"), rng=generator()),
-    Door(clipping.information, alpha=ALPHA, shares=array([0.9], NEGATIVE, ZERO, Bad([1.5], ValueError, r"1\.5"))),
+    Door(
+        clipping.effects,
+        samples=VALUES,
+        noise=word("own"),
+        rng=generator(),
+        shares=SHARES,
+        error=ERROR,
+    ),
+    Door(
+        clipping.effects_on_run,
+        results=results(),
+        case=word("the paper's statistic"),
+        rng=generator(),
+    ),
+    Door(
+        clipping.information,
+        alpha=ALPHA,
+        shares=array([0.9], NEGATIVE, ZERO, Bad([1.5], ValueError, r"1\.5")),
+    ),
     Door(spectra.quantile, time_scale=SCALE, level=real(0.9, "[0, 1]")),
     Door(spectra.width, time_scale=SCALE),
     Door(spectra.learned_share, results=results()),
-    Door(spectra.variance_shares, values=SCALE.only_bad(lambda bad: "Länge" not in bad.shown), factors=Argument(("seed",), WITHIN.bad)),
+    Door(
+        spectra.variance_shares,
+        values=SCALE.only_bad(lambda bad: "Länge" not in bad.shown),
+        factors=Argument(("seed",), WITHIN.bad),
+    ),
     Door(spectra.width_shares, sweep=results()),
     Door(spectra.learning_and_optimiser, sweep=results()),
     Door(spectra.at_equal_share, sweep=results(), gate_spread=real(0.1, "(0, inf)", 0.2)),
@@ -77,9 +150,14 @@ DOORS = [
     Door(
         mixtures.local_slopes,
         lags=array(
-            [1.0, 2.0], Bad([2.0, 1.0], ValueError, r"\(2,\)"), Bad([-1.0, 2.0], ValueError, r"-1\.0"), Bad([1.0], ValueError, r"\(1,\)")
+            [1.0, 2.0],
+            Bad([2.0, 1.0], ValueError, r"\(2,\)"),
+            Bad([-1.0, 2.0], ValueError, r"-1\.0"),
+            Bad([1.0], ValueError, r"\(1,\)"),
         ),
-        envelope=array([1.0, 0.5], Bad([1.0, 0.0], ValueError, r"0\.0"), Bad([1.0], ValueError, r"\(1,\)")),
+        envelope=array(
+            [1.0, 0.5], Bad([1.0, 0.0], ValueError, r"0\.0"), Bad([1.0], ValueError, r"\(1,\)")
+        ),
     ),
     *(
         Door(
@@ -90,7 +168,15 @@ DOORS = [
         )
         for function in (mixtures.power_stretch, mixtures.exponential_stretch)
     ),
-    *(Door(function, results=results()) for function in (mixtures.reconstruction, mixtures.power_ranges, mixtures.shapes, mixtures.bumps)),
+    *(
+        Door(function, results=results())
+        for function in (
+            mixtures.reconstruction,
+            mixtures.power_ranges,
+            mixtures.shapes,
+            mixtures.bumps,
+        )
+    ),
     Door(mixtures.closer_to_power, rates=labelled("lag")),
     Door(
         starts.spread_gates,
@@ -113,16 +199,32 @@ DOORS = [
     ),
     Door(starts.compare, runs=results(), n_sequences=integer(16, 1)),
     Door(agreement.rank_correlation, BOTH, scores=SCORES, share=SHARE, within=WITHIN),
-    Door(agreement.partial_rank_correlation, BOTH, scores=SCORES, share=SHARE, given=SHARE, within=WITHIN),
+    Door(
+        agreement.partial_rank_correlation,
+        BOTH,
+        scores=SCORES,
+        share=SHARE,
+        given=SHARE,
+        within=WITHIN,
+    ),
     Door(
         agreement.compare,
         BOTH,
         scores=SCORES,
         share=SHARE,
-        strata=Argument({"all": ()}, (wrong(None, TypeError), wrong("all", TypeError), Bad({"all": ("place",)}, ValueError, "'place'"))),
+        strata=Argument(
+            {"all": ()},
+            (
+                wrong(None, TypeError),
+                wrong("all", TypeError),
+                Bad({"all": ("place",)}, ValueError, "'place'"),
+            ),
+        ),
     ),
     Door(agreement.correlation_interval, value=real(0.5, "(-1, 1)"), count=integer(5, 4)),
-    Door(agreement.over_orders, BOTH, scores=SCORES, share=SHARE, within=WITHIN, unit=word("model")),
+    Door(
+        agreement.over_orders, BOTH, scores=SCORES, share=SHARE, within=WITHIN, unit=word("model")
+    ),
     Door(agreement.ranking, compared=results(), by="all pairs"),
     Door(prediction.learned_share, results=results()),
     Door(prediction.left_over, results=results()),
@@ -138,10 +240,19 @@ DOORS = [
     Door(frontier.ease, share=GRID),
     Door(frontier.frontier, share=GRID),
     Door(frontier.needed_table, found=results()),
-    Door(frontier.predicted_needed, {"start": "results"}, start=results(), view=word("zeroth"), source="error", rate=word("mean")),
+    Door(
+        frontier.predicted_needed,
+        {"start": "results"},
+        start=results(),
+        view=word("zeroth"),
+        source="error",
+        rate=word("mean"),
+    ),
     Door(
         regimes.regime_slope,
-        law=object_of(LAWS.good[0]).also(*(Bad(bad.value[0], bad.error, bad.shown) for bad in LAWS.bad[-2:])),
+        law=object_of(LAWS.good[0]).also(
+            *(Bad(bad.value[0], bad.error, bad.shown) for bad in LAWS.bad[-2:])
+        ),
         alpha=ALPHA,
         rate=word("mean"),
     ),
@@ -155,7 +266,14 @@ DOORS = [
         alpha=ALPHA,
         error=ERROR,
     ),
-    Door(regimes.gates_or_data, {"laws": "laws?"}, laws=LAWS, n_sequences=real(100.0, "(0, inf)"), alpha=ALPHA, error=ERROR),
+    Door(
+        regimes.gates_or_data,
+        {"laws": "laws?"},
+        laws=LAWS,
+        n_sequences=real(100.0, "(0, inf)"),
+        alpha=ALPHA,
+        error=ERROR,
+    ),
     Door(
         calibration.draw,
         alpha=ALPHA,
@@ -167,8 +285,20 @@ DOORS = [
     ),
     Door(calibration.whole_scale, alpha=ALPHA),
     Door(calibration.counts, numbers=results(), settings=SETTINGS, true_window=integer(0, 0)),
-    Door(calibration.nominal_power, alpha=ALPHA, planted=array([1.0], NEGATIVE), noise=real(1.0, "(0, inf)"), error=ERROR),
-    Door(calibration.false_windows, numbers=results(), settings=SETTINGS, rng=generator(), draws=integer(2, 1)),
+    Door(
+        calibration.nominal_power,
+        alpha=ALPHA,
+        planted=array([1.0], NEGATIVE),
+        noise=real(1.0, "(0, inf)"),
+        error=ERROR,
+    ),
+    Door(
+        calibration.false_windows,
+        numbers=results(),
+        settings=SETTINGS,
+        rng=generator(),
+        draws=integer(2, 1),
+    ),
     Door(
         inference.false_detections,
         statistic=array(np.ones((1, 2, 5))),

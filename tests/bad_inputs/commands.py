@@ -1,6 +1,7 @@
 """Bad command lines and bad files: what is typed, and what the one message must say.
 
-Files are made once, in a folder that is read only by habit: no command may change anything in it. In an argument ``{here}`` is that folder.
+Files are made once, in a folder that is read only by habit: no command may change anything in it.
+In an argument ``{here}`` is that folder.
 """
 
 from __future__ import annotations
@@ -54,34 +55,73 @@ def smoke(before: str, after: str) -> bytes:
 
 # A configuration each, and what must be said of it.
 TOML = {
-    "unknown-key": (smoke("[task]", "[task]\nspeed = 3"), r"task\.speed: .*not permitted \(given: 3\)$"),
+    "unknown-key": (
+        smoke("[task]", "[task]\nspeed = 3"),
+        r"task\.speed: .*not permitted \(given: 3\)$",
+    ),
     "misspelt-key": (smoke("[task]", "[task]\nlenght = 3"), r"task\.lenght: .*\(given: 3\)"),
     "unknown-section": (SMOKE.encode() + b"\n[magic]\n", "magic: .*not permitted"),
-    "missing-section": (SMOKE.partition("[diagnostics]")[0].encode(), "diagnostics: Field required"),
-    "duplicate-key": (smoke("[task]", "[task]\nnoise = 0.1\nnoise = 0.2"), "not valid TOML .*overwrite"),
-    "no-utf-8": (smoke("description", "# \xff\ndescription").replace("ÿ".encode(), b"\xff"), "not valid TOML .*0xff"),
+    "missing-section": (
+        SMOKE.partition("[diagnostics]")[0].encode(),
+        "diagnostics: Field required",
+    ),
+    "duplicate-key": (
+        smoke("[task]", "[task]\nnoise = 0.1\nnoise = 0.2"),
+        "not valid TOML .*overwrite",
+    ),
+    "no-utf-8": (
+        smoke("description", "# \xff\ndescription").replace("ÿ".encode(), b"\xff"),
+        "not valid TOML .*0xff",
+    ),
     "empty": (b"", "name: Field required"),
     "ten-megabytes": (b"# " + b"x" * 10_000_000 + b"\nname = 3\n", r"name: .*string \(given: 3\)"),
     "deep-arrays": (b"a = " + b"[" * 20_000, "deep-arrays.toml.*not valid TOML \\(.*recursion"),
-    "huge-integer": (smoke("steps = 30", f"steps = {'9' * 5000}"), "huge-integer.toml.*not valid TOML \\(Exceeds the limit"),
-    "seed-beyond-64-bits": (smoke("seeds = [1, 2]", f"seeds = [{2**63}]"), rf"seeds\.0: .*less than.*{2**63}"),
-    "negative-seed": (smoke("seeds = [1, 2]", "seeds = [-1]"), r"^seeds\.0: [^:]*greater than or equal to 0 \(given: -1\)$"),
+    "huge-integer": (
+        smoke("steps = 30", f"steps = {'9' * 5000}"),
+        "huge-integer.toml.*not valid TOML \\(Exceeds the limit",
+    ),
+    "seed-beyond-64-bits": (
+        smoke("seeds = [1, 2]", f"seeds = [{2**63}]"),
+        rf"seeds\.0: .*less than.*{2**63}",
+    ),
+    "negative-seed": (
+        smoke("seeds = [1, 2]", "seeds = [-1]"),
+        r"^seeds\.0: [^:]*greater than or equal to 0 \(given: -1\)$",
+    ),
     "no-seeds": (smoke("seeds = [1, 2]", "seeds = []"), "seeds: .*at least 1 item"),
-    "seed-twice": (smoke("seeds = [1, 2]", "seeds = [1, 1]"), r"seeds: .*must not name anything twice \(given: \[1, 1\]\)"),
+    "seed-twice": (
+        smoke("seeds = [1, 2]", "seeds = [1, 1]"),
+        r"seeds: .*must not name anything twice \(given: \[1, 1\]\)",
+    ),
     "rate-with-unit": (
         smoke("learning_rate = ", 'learning_rate = "1 per mille" # '),
         r"training\.learning_rate: .*valid number \(given: '1 per mille'\)",
     ),
-    "rate-nan": (smoke("learning_rate = ", "learning_rate = nan # "), r"training\.learning_rate: .*finite number \(given: nan\)"),
-    "rate-negative": (smoke("learning_rate = ", "learning_rate = -0.1 # "), r"training\.learning_rate: .*greater than 0 \(given: -0\.1\)"),
-    "task-as-number": (b"task = 3\n" + SMOKE.partition("[task]")[0].encode(), r"task: .*valid dictionary.* \(given: 3\)"),
-    "models-unknown": (smoke("models = [", 'models = ["RNN", '), r"models\.0: .*'ConstGate'.*\(given: 'RNN'\)"),
+    "rate-nan": (
+        smoke("learning_rate = ", "learning_rate = nan # "),
+        r"training\.learning_rate: .*finite number \(given: nan\)",
+    ),
+    "rate-negative": (
+        smoke("learning_rate = ", "learning_rate = -0.1 # "),
+        r"training\.learning_rate: .*greater than 0 \(given: -0\.1\)",
+    ),
+    "task-as-number": (
+        b"task = 3\n" + SMOKE.partition("[task]")[0].encode(),
+        r"task: .*valid dictionary.* \(given: 3\)",
+    ),
+    "models-unknown": (
+        smoke("models = [", 'models = ["RNN", '),
+        r"models\.0: .*'ConstGate'.*\(given: 'RNN'\)",
+    ),
     "lags-fall": (
         smoke("[task]\n", "[task]\nlags = [3, 1]\n").replace(b"\nlags = [2, 5]", b""),
         r"task\.lags: .*must be strictly increasing|overwrite",
     ),
     **{
-        f"name-{what}": (smoke('name = "smoke"', f"name = {name}"), "name: .*(pattern|at most 100|valid string)")
+        f"name-{what}": (
+            smoke('name = "smoke"', f"name = {name}"),
+            "name: .*(pattern|at most 100|valid string)",
+        )
         for what, name in {
             "climbs": '"../../x"',
             "has-a-nul": r'"a\u0000b"',
@@ -92,15 +132,26 @@ TOML = {
     },
 }
 SWEEPS = {
-    "unknown-base": (SPECTRA.replace('base = "', 'base = "x-').encode(), r"name = 'x-.*must be one of"),
-    "no-axes": (b'name = "a"\ndescription = ""\nbase = "smoke"\n[axes]\n', "axes: .*at least 1 item"),
+    "unknown-base": (
+        SPECTRA.replace('base = "', 'base = "x-').encode(),
+        r"name = 'x-.*must be one of",
+    ),
+    "no-axes": (
+        b'name = "a"\ndescription = ""\nbase = "smoke"\n[axes]\n',
+        "axes: .*at least 1 item",
+    ),
     "huge-grid": (
         b'name = "a"\ndescription = ""\nbase = "smoke"\n'
-        + b"".join(f"[[axes.a{i}]]\nlabel = {j}\nchanges = {{}}\n".encode() for i in range(6) for j in range(10)),
+        + b"".join(
+            f"[[axes.a{i}]]\nlabel = {j}\nchanges = {{}}\n".encode()
+            for i in range(6)
+            for j in range(10)
+        ),
         "axes: 1000000 points given; must be at most",
     ),
     "axis-twice": (
-        b'name = "a"\ndescription = ""\nbase = "smoke"\n' + b"[[axes.a]]\nlabel = 1\nchanges = {}\n" * 2,
+        b'name = "a"\ndescription = ""\nbase = "smoke"\n'
+        + b"[[axes.a]]\nlabel = 1\nchanges = {}\n" * 2,
         "axes.a: labels .*none of them twice",
     ),
     "change-of-self": (
@@ -123,12 +174,18 @@ SWEEPS = {
         b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlabel = 1\nchanges = {task = {lenght = 30}}\n',
         r"task\.lenght: Extra",
     ),
-    "label-as-list": (b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlabel = [1]\nchanges = {}\n', "label.*valid"),
+    "label-as-list": (
+        b'name = "a"\ndescription = ""\nbase = "smoke"\n[[axes.a]]\nlabel = [1]\nchanges = {}\n',
+        "label.*valid",
+    ),
 }
 
 ROOT = os.geteuid() == 0  # to whom every file is readable
 LINES = [
-    *(line(f"run {{here}}/{name}.toml --directory {{here}}/out", says) for name, (_, says) in (TOML | SWEEPS).items()),
+    *(
+        line(f"run {{here}}/{name}.toml --directory {{here}}/out", says)
+        for name, (_, says) in (TOML | SWEEPS).items()
+    ),
     line("run", "Missing argument"),
     line("run nonsense", "name = 'nonsense': must be one of"),
     line("run ../configs/smoke", r"name = '\.\./configs/smoke': must be one of"),
@@ -140,9 +197,14 @@ LINES = [
     line("run smoke --executor moon", "--executor.*'moon'.*'here'"),
     line("run smoke --speed 3", "No such option.*--speed"),
     line("run smoke --directory {here}/text.txt", "^directory = '.*text.txt': must be a folder"),
-    line("run smoke --no-resume --directory {here}/text.txt", "^directory = '.*text.txt': must be a folder"),
+    line(
+        "run smoke --no-resume --directory {here}/text.txt",
+        "^directory = '.*text.txt': must be a folder",
+    ),
     line("run smoke --directory {here}/text.txt/below", "^directory = '.*below': must be a folder"),
-    line("run smoke --directory {here}/dangling.nc", "^directory = '.*dangling.nc': must be a folder"),
+    line(
+        "run smoke --directory {here}/dangling.nc", "^directory = '.*dangling.nc': must be a folder"
+    ),
     line("show", "Missing argument"),
     line("show {here}/nothing.nc", "path = .*nothing.nc': there is no such result file"),
     line("show {here}", "path = .*there is no such result file"),
@@ -152,35 +214,85 @@ LINES = [
     line("show {here}/plain.h5", "path = .*not a result of this package"),
     line("show {here}/damaged/smoke.nc", "path = .*not a whole result file"),
     line("diagnose", "Missing option"),
-    line("diagnose --checkpoint {here}/nothing.pt --data {here}/data.npz", "checkpoint = .*nothing.pt': there is no such file"),
-    line("diagnose --checkpoint {here} --data {here}/data.npz", "checkpoint = .*there is no such file"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/nothing.npz", "data = .*nothing.npz': there is no such file"),
+    line(
+        "diagnose --checkpoint {here}/nothing.pt --data {here}/data.npz",
+        "checkpoint = .*nothing.pt': there is no such file",
+    ),
+    line(
+        "diagnose --checkpoint {here} --data {here}/data.npz",
+        "checkpoint = .*there is no such file",
+    ),
+    line(
+        "diagnose --checkpoint {here}/weights.pt --data {here}/nothing.npz",
+        "data = .*nothing.npz': there is no such file",
+    ),
     line("diagnose --checkpoint {here}/weights.pt --data {here}", "data = .*there is no such file"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/text.txt", "data = .*must be an .npz file"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/pickled.npz", "data = .*must be an .npz file"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/no-targets.npz", "data = .*must be an .npz file.*targets"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/text.npz", "data = .*must be numbers"),
+    line(
+        "diagnose --checkpoint {here}/weights.pt --data {here}/text.txt",
+        "data = .*must be an .npz file",
+    ),
+    line(
+        "diagnose --checkpoint {here}/weights.pt --data {here}/pickled.npz",
+        "data = .*must be an .npz file",
+    ),
+    line(
+        "diagnose --checkpoint {here}/weights.pt --data {here}/no-targets.npz",
+        "data = .*must be an .npz file.*targets",
+    ),
+    line(
+        "diagnose --checkpoint {here}/weights.pt --data {here}/text.npz", "data = .*must be numbers"
+    ),
     *(
-        line(f"diagnose --checkpoint {{here}}/{name} --data {{here}}/data.npz", f"checkpoint = .*{name}': must hold weights alone")
+        line(
+            f"diagnose --checkpoint {{here}}/{name} --data {{here}}/data.npz",
+            f"checkpoint = .*{name}': must hold weights alone",
+        )
         for name in ("empty.toml", "text.txt", "missing-section.toml")
     ),
-    line("diagnose --checkpoint {here}/cut-off.pt --data {here}/data.npz", "checkpoint = .*cut-off.pt': must hold weights alone"),
-    line("diagnose --checkpoint {here}/malicious.pt --data {here}/data.npz", "checkpoint = .*must hold weights alone"),
-    line("diagnose --checkpoint {here}/malicious.pkl --data {here}/data.npz", "checkpoint = .*must hold weights alone"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --lags x", "lags = 'x': must be integers with commas"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --source moon", "source = 'moon'"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --nonlinearity moon", "nonlinearity = 'moon': must be one of"),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --recurrent moon", "No such option"),
+    line(
+        "diagnose --checkpoint {here}/cut-off.pt --data {here}/data.npz",
+        "checkpoint = .*cut-off.pt': must hold weights alone",
+    ),
+    line(
+        "diagnose --checkpoint {here}/malicious.pt --data {here}/data.npz",
+        "checkpoint = .*must hold weights alone",
+    ),
+    line(
+        "diagnose --checkpoint {here}/malicious.pkl --data {here}/data.npz",
+        "checkpoint = .*must hold weights alone",
+    ),
+    line(
+        "diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --lags x",
+        "lags = 'x': must be integers with commas",
+    ),
+    line(
+        "diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --source moon",
+        "source = 'moon'",
+    ),
+    line(
+        "diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --nonlinearity moon",
+        "nonlinearity = 'moon': must be one of",
+    ),
+    line(
+        "diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --recurrent moon",
+        "No such option",
+    ),
     line("claims --id nonsense", "id = 'nonsense': must be one of"),
     line("claims --directory {here}/nothing", "nothing"),
     line("claims --directory {here}/text.txt", "text.txt"),
-    line("claims --run --id gradient-is-a-sum-over-lags --directory {here}/text.txt", "File exists: '.*text.txt'"),
+    line(
+        "claims --run --id gradient-is-a-sum-over-lags --directory {here}/text.txt",
+        "File exists: '.*text.txt'",
+    ),
     line("claims --speed 3", "No such option.*--speed"),
     line("nonsense", "No such command 'nonsense'"),
     *(
         []
         if ROOT
-        else [line("run {here}/unreadable.toml", "Permission denied.*unreadable.toml"), line("show {here}/unreadable.nc", "unreadable.nc")]
+        else [
+            line("run {here}/unreadable.toml", "Permission denied.*unreadable.toml"),
+            line("show {here}/unreadable.nc", "unreadable.nc"),
+        ]
     ),
 ]
 COMMANDS = {
@@ -210,7 +322,10 @@ def make_files(here: Path) -> None:
     with h5py.File(here / "bare.nc", "w") as file:
         file.attrs["fingerprint"] = "0" * 12
     lstm = torch.nn.LSTM(1, 2)
-    torch.save({f"recurrent.{name}": value for name, value in lstm.state_dict().items()}, here / "weights.pt")
+    torch.save(
+        {f"recurrent.{name}": value for name, value in lstm.state_dict().items()},
+        here / "weights.pt",
+    )
     (here / "cut-off.pt").write_bytes((here / "weights.pt").read_bytes()[:-100])
     torch.save(Runs(), here / "malicious.pt")
     (here / "malicious.pkl").write_bytes(pickle.dumps(Runs()))
@@ -224,5 +339,9 @@ def make_files(here: Path) -> None:
 
 def _npy_with(thing: object) -> bytes:
     """Write an array file that holds a pickled object."""
-    head = b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
+    head = (
+        b"\x93NUMPY\x01\x00v\x00"
+        + b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(117)
+        + b"\n"
+    )
     return head + pickle.dumps(thing)

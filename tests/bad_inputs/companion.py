@@ -1,4 +1,5 @@
-"""The doors of the companion's networks: the network, its gradients, descent, kernel, transport maps, bounds, and what measures them."""
+"""The doors of the companion's networks: the network, its gradients, descent, kernel, transport
+maps, bounds, and what measures them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,21 @@ from book.chapters import (
 )
 from lwcore.elman import bounds, descent, kernel, network
 from lwcore.window import DecayLaw
-from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, numbers, object_of, real, shaped, word, wrong
+from tests.bad_inputs.rows import (
+    Argument,
+    Bad,
+    Door,
+    array,
+    generator,
+    integer,
+    lags,
+    numbers,
+    object_of,
+    real,
+    shaped,
+    word,
+    wrong,
+)
 from tests.bad_inputs.theory import NEGATIVE
 
 NET = network.symmetric_initialisation(4, 2, 0.5, np.random.default_rng(0))
@@ -90,7 +105,14 @@ DOORS = [
     Door(NET.hidden, inputs=INPUTS),
     Door(NET.outputs, inputs=INPUTS),
     Door(NET.read, states=numbers(np.ones(4)).also(Bad(np.ones(3), ValueError, r"\(3,\)"))),
-    Door(network.symmetric_initialisation, width=WIDTH, dimension=integer(2, 1), alpha=SIZE, rng=generator(), activation=ACTIVATION),
+    Door(
+        network.symmetric_initialisation,
+        width=WIDTH,
+        dimension=integer(2, 1),
+        alpha=SIZE,
+        rng=generator(),
+        activation=ACTIVATION,
+    ),
     Door(network.empirical_risk, network=net, inputs=INPUTS, targets=TARGETS),
     Door(network.even_width, {"value": "width"}, name="width", value=WIDTH),
     Door(network.checked_inputs, inputs=ANY_INPUTS),
@@ -99,7 +121,15 @@ DOORS = [
     Door(network.output_gradients, network=net, inputs=INPUTS),
     Door(descent.risk_gradient, network=net, inputs=INPUTS, targets=TARGETS),
     Door(network.linear_model, initial=net, parameters=PARAMETERS, inputs=INPUTS),
-    Door(descent.gradient_descent, initial=net, inputs=INPUTS, targets=TARGETS, step_size=SIZE, steps=integer(1, 1), radii=RADII),
+    Door(
+        descent.gradient_descent,
+        initial=net,
+        inputs=INPUTS,
+        targets=TARGETS,
+        step_size=SIZE,
+        steps=integer(1, 1),
+        radii=RADII,
+    ),
     Door(measured.exit_time, run=object_of(RUN), radius=SIZE),
     Door(
         kernel.finite_kernel,
@@ -115,8 +145,16 @@ DOORS = [
         as_printed=PRINTED,
         tolerance=TOLERANCE,
     ),
-    Door(spaces.class_kernel, inputs=ANY_INPUTS, alpha=SIZE, activation=ACTIVATION, tolerance=TOLERANCE),
-    Door(spaces.least_norm, kernel=shaped(np.eye(2), (2,), (2, 3), (3, 3)), values=array([1.0, 2.0])),
+    Door(
+        spaces.class_kernel,
+        inputs=ANY_INPUTS,
+        alpha=SIZE,
+        activation=ACTIVATION,
+        tolerance=TOLERANCE,
+    ),
+    Door(
+        spaces.least_norm, kernel=shaped(np.eye(2), (2,), (2, 3), (3, 3)), values=array([1.0, 2.0])
+    ),
     Door(
         kernel.TransportMaps,
         recurrent=object_of(np.sign),
@@ -134,7 +172,9 @@ DOORS = [
         activation=ACTIVATION,
         tolerance=TOLERANCE,
     ),
-    Door(spaces.transport_norm, maps=maps, dimension=integer(2, 1), alpha=SIZE, tolerance=TOLERANCE),
+    Door(
+        spaces.transport_norm, maps=maps, dimension=integer(2, 1), alpha=SIZE, tolerance=TOLERANCE
+    ),
     Door(bounds.log_mu, z=SIZE, length=integer(3, 1)),
     Door(
         bounds.local_constants,
@@ -145,7 +185,12 @@ DOORS = [
         alpha=SIZE,
         as_printed=PRINTED,
     ),
-    Door(bounds.log_output_bound, log_lipschitz=real(1.0, "(-inf, inf)"), recurrent_radius=RADIUS, input_radius=RADIUS),
+    Door(
+        bounds.log_output_bound,
+        log_lipschitz=real(1.0, "(-inf, inf)"),
+        recurrent_radius=RADIUS,
+        input_radius=RADIUS,
+    ),
     Door(network.activation_named, activation=ACTIVATION),
     Door(
         bounds.Problem,
@@ -162,8 +207,22 @@ DOORS = [
     Door(bounds.approximation_bound, problem=problem, width=WIDTH, as_printed=PRINTED),
     Door(bounds.linearisation_bound, problem=problem, width=WIDTH, radii=RADII, as_printed=PRINTED),
     Door(bounds.network_approximation_bound, problem=problem, width=WIDTH, as_printed=PRINTED),
-    Door(bounds.theorem_1, problem=problem, width=WIDTH, steps=integer(2, 1), radii=RADII, as_printed=PRINTED),
-    Door(bounds.corollary_1, problem=problem, width=WIDTH, steps=integer(2, 2), radii=RADII, as_printed=PRINTED),
+    Door(
+        bounds.theorem_1,
+        problem=problem,
+        width=WIDTH,
+        steps=integer(2, 1),
+        radii=RADII,
+        as_printed=PRINTED,
+    ),
+    Door(
+        bounds.corollary_1,
+        problem=problem,
+        width=WIDTH,
+        steps=integer(2, 2),
+        radii=RADII,
+        as_printed=PRINTED,
+    ),
     Door(bounds.theorem_2, problem=problem, error=SIZE, as_printed=PRINTED),
     Door(
         extremes.largest,
@@ -190,7 +249,9 @@ DOORS = [
     Door(
         measured.Scaling,
         sizes=array([2.0, 4.0], Bad([0.0, 1.0], ValueError, r"0\.0")),
-        samples=shaped(np.ones((2, 3)), (3, 2), (2,)).also(Bad(-np.ones((2, 3)), ValueError, r"-1\.0")),
+        samples=shaped(np.ones((2, 3)), (3, 2), (2,)).also(
+            Bad(-np.ones((2, 3)), ValueError, r"-1\.0")
+        ),
     ),
     Door(SCALING.quantile, share=real(0.5, "[0, 1]")),
     Door(SCALING.slope, rng=generator(), level=real(0.95, "(0, 1)"), resamples=integer(2, 1)),
@@ -202,20 +263,60 @@ DOORS = [
         motion=word("turning"),
         tolerance=TOLERANCE,
     ),
-    Door(measured.kernel_convergence, widths=WIDTHS, starts=STARTS, inputs=ANY_INPUTS, rng=generator(), alpha=SIZE, activation=ACTIVATION),
+    Door(
+        measured.kernel_convergence,
+        widths=WIDTHS,
+        starts=STARTS,
+        inputs=ANY_INPUTS,
+        rng=generator(),
+        alpha=SIZE,
+        activation=ACTIVATION,
+    ),
     Door(measured.approximation_errors, case=case, widths=WIDTHS, starts=STARTS, rng=generator()),
     Door(
-        measured.worst_in_ball, initial=net, sequence=shaped(SEQUENCES[0], (2,), (2, 3, 2)), radii=RADII, error=PRINTED, steps=integer(1, 1)
+        measured.worst_in_ball,
+        initial=net,
+        sequence=shaped(SEQUENCES[0], (2,), (2, 3, 2)),
+        radii=RADII,
+        error=PRINTED,
+        steps=integer(1, 1),
     ),
-    Door(measured.descents, case=case, width=WIDTH, steps=integer(1, 1), starts=STARTS, rng=generator(), step_size=SIZE, project=PRINTED),
-    Door(looseness.compare, case=case, width=WIDTH, rng=generator(), starts=STARTS, searches=integer(1, 1)),
-    Door(looseness.compare_descent, case=case, width=WIDTH, steps=integer(2, 2), rng=generator(), runs=integer(1, 1)),
+    Door(
+        measured.descents,
+        case=case,
+        width=WIDTH,
+        steps=integer(1, 1),
+        starts=STARTS,
+        rng=generator(),
+        step_size=SIZE,
+        project=PRINTED,
+    ),
+    Door(
+        looseness.compare,
+        case=case,
+        width=WIDTH,
+        rng=generator(),
+        starts=STARTS,
+        searches=integer(1, 1),
+    ),
+    Door(
+        looseness.compare_descent,
+        case=case,
+        width=WIDTH,
+        steps=integer(2, 2),
+        rng=generator(),
+        runs=integer(1, 1),
+    ),
     Door(looseness.needed, problem=problem, risk=SIZE, as_printed=PRINTED),
     Door(bridge.log_rates, network=net, inputs=INPUTS),
     Door(bridge.log_envelope, network=net, inputs=INPUTS),
     Door(bridge.decay_rates, log_f=LOG_F),
     Door(bridge.wide_law, alpha=real(0.5, "(0, 1)"), dimension=integer(2, 1), lags=lags([1, 2])),
     Door(bridge.window, log_f=LOG_F, n_sequences=BUDGETS),
-    Door(bridge.predicted_window, law=object_of(DecayLaw("power", 1.0, 0.5)), n_sequences=array([1.0], NEGATIVE)),
+    Door(
+        bridge.predicted_window,
+        law=object_of(DecayLaw("power", 1.0, 0.5)),
+        n_sequences=array([1.0], NEGATIVE),
+    ),
     Door(bridge.cut_off_law, ratio=SIZE),
 ]

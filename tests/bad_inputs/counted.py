@@ -1,4 +1,5 @@
-"""How many bad values the tables hold, as a table for the book: ``python -m tests.bad_inputs.counted`` writes it."""
+"""How many bad values the tables hold, as a table for the book: ``python -m
+tests.bad_inputs.counted`` writes it."""
 
 from __future__ import annotations
 
@@ -23,9 +24,14 @@ DOORS = [door for layer in LAYERS.values() for door in layer.DOORS]
 
 
 def counted() -> pd.DataFrame:
-    """Count functions and bad values in each layer, and command lines, which are one bad value each."""
-    found = {name: (len({door.name for door in layer.DOORS}), len(list(rows(layer.DOORS)))) for name, layer in LAYERS.items()}
-    lines = [line.arguments for line in LINES if "unreadable" not in line.label]  # root, who can read all files, has none of these
+    """Count functions and bad values in each layer, and command lines, which are one bad value
+    each."""
+    found = {
+        name: (len({door.name for door in layer.DOORS}), len(list(rows(layer.DOORS))))
+        for name, layer in LAYERS.items()
+    }
+    # root, who can read all files, has none of these
+    lines = [line.arguments for line in LINES if "unreadable" not in line.label]
     found["command lines"] = len({arguments[0] for arguments in lines}), len(lines)
     table = pd.DataFrame.from_dict(found, "index", columns=["functions, commands", "bad values"])
     table.loc["all"] = table.sum()

@@ -8,7 +8,21 @@ import xarray as xr
 from book.chapters import expansion, matched, orders
 from lwcore import gradient, transport
 from tests.bad_inputs.networks import CELL, TORCH_RNG
-from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, numbers, object_of, real, tensor, word, wrong
+from tests.bad_inputs.rows import (
+    Argument,
+    Bad,
+    Door,
+    array,
+    generator,
+    integer,
+    lags,
+    numbers,
+    object_of,
+    real,
+    tensor,
+    word,
+    wrong,
+)
 from tests.networks import draw, make
 
 TRACE = CELL.trace(draw(2, 6, 3))
@@ -29,7 +43,9 @@ ENDS = Argument(
         Bad("25", TypeError, "'25'"),
     ),
 )
-DELTA = tensor(draw(2, 6, 4), (2, 6, 3), (2, 5, 4), (6, 4)).also(Bad(draw(2, 6, 4) * torch.nan, ValueError, "48 of 48 entries are NaN"))
+DELTA = tensor(draw(2, 6, 4), (2, 6, 3), (2, 5, 4), (6, 4)).also(
+    Bad(draw(2, 6, 4) * torch.nan, ValueError, "48 of 48 entries are NaN")
+)
 MOVED = tensor(draw(2, 6, 8), (2, 6, 4), (2, 5, 8))
 DIRECTION = Argument(
     gradient.random_direction(CELL),
@@ -38,15 +54,32 @@ DIRECTION = Argument(
         Bad("w", TypeError, "'w'"),
         Bad({}, ValueError, r"\{\}"),
         Bad(gradient.random_direction(make("GRU")), ValueError, r"\(12, 3\)"),
-        Bad({name: part * torch.inf for name, part in gradient.random_direction(CELL).items()}, ValueError, "NaN or infinite"),
+        Bad(
+            {name: part * torch.inf for name, part in gradient.random_direction(CELL).items()},
+            ValueError,
+            "NaN or infinite",
+        ),
     ),
 )
 ORDER = word("exact")
-RATES = Argument(draw(2, 3, 2, 4), tuple(Bad(draw(*shape), ValueError, r"do not fit") for shape in ((2, 3, 2, 5), (2, 4), (0, 3, 2, 4))))
-SIGNS = Argument(torch.ones(2, 4, dtype=torch.float64), (Bad(draw(4, 2), ValueError, "do not fit"), Bad(draw(8), ValueError, "do not fit")))
+RATES = Argument(
+    draw(2, 3, 2, 4),
+    tuple(
+        Bad(draw(*shape), ValueError, r"do not fit")
+        for shape in ((2, 3, 2, 5), (2, 4), (0, 3, 2, 4))
+    ),
+)
+SIGNS = Argument(
+    torch.ones(2, 4, dtype=torch.float64),
+    (Bad(draw(4, 2), ValueError, "do not fit"), Bad(draw(8), ValueError, "do not fit")),
+)
 KEPT, MIXING = (
     Argument(
-        draw(2, 3, 4, 4, seed=seed), tuple(Bad(draw(*shape), ValueError, str(shape[-1])) for shape in ((2, 3, 4, 3), (4, 4), (0, 3, 4, 4)))
+        draw(2, 3, 4, 4, seed=seed),
+        tuple(
+            Bad(draw(*shape), ValueError, str(shape[-1]))
+            for shape in ((2, 3, 4, 3), (4, 4), (0, 3, 4, 4))
+        ),
     )
     for seed in (1, 2)
 )
@@ -68,15 +101,29 @@ DOORS = [
     Door(transport.effective_rates, trace=trace, lags=steps, order=ORDER, ends=ENDS),
     Door(transport.log_effective_rates, trace=trace, lags=steps, order=ORDER, ends=ENDS),
     Door(transport.stream_rates, trace=trace, lags=steps, order=ORDER, ends=ENDS),
-    Door(transport.reset_rates, trace=object_of(GRU, CELL).also(Bad(TRACE, ValueError, "LSTM")), lags=steps, ends=ENDS),
+    Door(
+        transport.reset_rates,
+        trace=object_of(GRU, CELL).also(Bad(TRACE, ValueError, "LSTM")),
+        lags=steps,
+        ends=ENDS,
+    ),
     Door(transport.exact_rates_and_share, trace=trace, lags=steps, ends=ENDS),
     Door(transport.envelope, rates=tensor(draw(2, 3, 2, 4), (2, 4), (0, 3, 2, 4))),
-    Door(transport.split, trace=TRACE, steps=Argument(slice(3), (Bad(slice(3, 3), ValueError, "slice"),))),
+    Door(
+        transport.split,
+        trace=TRACE,
+        steps=Argument(slice(3), (Bad(slice(3, 3), ValueError, "slice"),)),
+    ),
     Door(transport.scaled_product, kept=KEPT, mixing=MIXING, epsilon=0.5),
     Door(transport.coefficients, kept=KEPT, mixing=MIXING, orders=integer(1, 0)),
     Door(expansion.remainders, kept=KEPT, mixing=MIXING, epsilons=array([0.1, 0.2])),
     Door(expansion.orders_needed, kept=KEPT, mixing=MIXING, level=LEVEL),
-    Door(transport.falls_for_sure, trace=object_of(GRU).also(Bad(TRACE, ValueError, "LSTM")), last=integer(2, 2, 5), ends=ENDS),
+    Door(
+        transport.falls_for_sure,
+        trace=object_of(GRU).also(Bad(TRACE, ValueError, "LSTM")),
+        last=integer(2, 2, 5),
+        ends=ENDS,
+    ),
     Door(
         orders.compare_orders,
         traces=Argument(
@@ -90,7 +137,14 @@ DOORS = [
         ),
         lags=steps,
         ends=ENDS,
-        orders=Argument(["zeroth"], (Bad(["second"], ValueError, "'second'"), wrong(3, TypeError), wrong("zeroth", TypeError))),
+        orders=Argument(
+            ["zeroth"],
+            (
+                Bad(["second"], ValueError, "'second'"),
+                wrong(3, TypeError),
+                wrong("zeroth", TypeError),
+            ),
+        ),
     ),
     Door(
         orders.passing_lag,
@@ -107,14 +161,22 @@ DOORS = [
     Door(orders.without_output_gate, trace=object_of(TRACE).also(Bad(GRU, TypeError, "GRU"))),
     Door(
         orders.product_of_diagonals,
-        trace=object_of(GRU).also(Bad(TRACE, TypeError, "LSTM"), Bad(make("GRU-after").trace(draw(2, 6, 3)), ValueError, "after")),
+        trace=object_of(GRU).also(
+            Bad(TRACE, TypeError, "LSTM"),
+            Bad(make("GRU-after").trace(draw(2, 6, 3)), ValueError, "after"),
+        ),
     ),
     Door(orders.without_norm, trace=object_of(NORMED).also(Bad(TRACE, ValueError, "LSTM"))),
     Door(orders.span, values=numbers([1.0, 2.0]).also(Bad([], ValueError, "0"))),
     Door(
         orders.table,
         values=Argument(
-            COMPARED.coupling, (wrong(None, TypeError, "NoneType"), Bad(COMPARED.lag, ValueError, "model"), Bad([1.0], TypeError, "list"))
+            COMPARED.coupling,
+            (
+                wrong(None, TypeError, "NoneType"),
+                Bad(COMPARED.lag, ValueError, "model"),
+                Bad([1.0], TypeError, "list"),
+            ),
         ),
     ),
     Door(orders.crossings, compared=Argument(COMPARED, no_dataset), level=LEVEL),
@@ -122,7 +184,11 @@ DOORS = [
         orders.reach,
         compared=Argument(
             {"as trained": COMPARED},
-            (wrong(None, TypeError), Bad(COMPARED, TypeError, "Dataset"), Bad({"a": xr.Dataset()}, ValueError, "holds nothing")),
+            (
+                wrong(None, TypeError),
+                Bad(COMPARED, TypeError, "Dataset"),
+                Bad({"a": xr.Dataset()}, ValueError, "holds nothing"),
+            ),
         ),
         at=lags([1]).also(Bad([9], ValueError, "at = 9")),
         level=LEVEL,
@@ -131,8 +197,21 @@ DOORS = [
     Door(gradient.immediate_sensitivity, trace=trace, direction=DIRECTION),
     Door(gradient.total_sensitivity, trace=trace, direction=DIRECTION),
     Door(gradient.projected_gradient, trace=TRACE, loss_gradients=DELTA, direction=DIRECTION),
-    Door(gradient.transported, trace=trace, loss_gradients=DELTA, lags=lags([1, 2], 6, least=0), first=integer(0, 0, 5)),
-    Door(gradient.total_transport, trace=trace, loss_gradients=DELTA, sensitivity=MOVED, lags=steps, ends=ENDS),
+    Door(
+        gradient.transported,
+        trace=trace,
+        loss_gradients=DELTA,
+        lags=lags([1, 2], 6, least=0),
+        first=integer(0, 0, 5),
+    ),
+    Door(
+        gradient.total_transport,
+        trace=trace,
+        loss_gradients=DELTA,
+        sensitivity=MOVED,
+        lags=steps,
+        ends=ENDS,
+    ),
     Door(gradient.lag_gradients, trace=trace, loss_gradients=DELTA, lags=lags([1, 2], 6, least=0)),
     Door(gradient.lag_vectors, trace=trace, loss_gradients=DELTA, lags=lags([1, 2], 6, least=0)),
     Door(
@@ -164,6 +243,13 @@ DOORS = [
     Door(matched.factorisation_ratio, terms=terms, signs=SIGNS, rng=generator()),
     Door(matched.own_sign_means, terms=terms, n_sequences=integer(1, 1, 2)),
     Door(matched.own_sign_bias, terms=terms, n_sequences=integer(1, 1)),
-    Door(matched.effective_samples, series=tensor(draw(2, 3, 2), (2, 3), (0, 3, 2)), rng=generator()),
-    Door(matched.bootstrap, statistic=lambda mean: mean, samples=array([[1.0], [2.0]]), rng=generator()),
+    Door(
+        matched.effective_samples, series=tensor(draw(2, 3, 2), (2, 3), (0, 3, 2)), rng=generator()
+    ),
+    Door(
+        matched.bootstrap,
+        statistic=lambda mean: mean,
+        samples=array([[1.0], [2.0]]),
+        rng=generator(),
+    ),
 ]

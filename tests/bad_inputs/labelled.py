@@ -11,15 +11,36 @@ from tests.bad_inputs.rows import Argument, Bad, wrong
 RESULTS = xr.Dataset(
     {
         "rate": (("model", "seed", "order", "lag", "unit"), np.full((1, 2, 2, 3, 2), 0.5)),
-        "statistic": (("model", "seed", "probe", "lag", "sequence"), np.random.default_rng(0).normal(size=(1, 2, 2, 3, 40))),
-        "projection": (("model", "seed", "probe", "lag", "sequence"), np.random.default_rng(1).normal(size=(1, 2, 2, 3, 40))),
+        "statistic": (
+            ("model", "seed", "probe", "lag", "sequence"),
+            np.random.default_rng(0).normal(size=(1, 2, 2, 3, 40)),
+        ),
+        "projection": (
+            ("model", "seed", "probe", "lag", "sequence"),
+            np.random.default_rng(1).normal(size=(1, 2, 2, 3, 40)),
+        ),
         "envelope": (("model", "seed", "order", "lag"), np.full((1, 2, 2, 3), 0.5)),
-        **{name: (("model", "seed", "order", "unit"), np.ones((1, 2, 2, 2))) for name in ("time_scale", "course_time_scale")},
-        **{name: (("model", "seed", "source", "probe", "lag"), np.ones((1, 2, 3, 2, 3))) for name in ("signal", "signal_error")},
-        **{name: (("model", "seed", "source", "probe", "lag", "noise"), np.ones((1, 2, 3, 2, 3, 2))) for name in ("scale", "deviation")},
+        **{
+            name: (("model", "seed", "order", "unit"), np.ones((1, 2, 2, 2)))
+            for name in ("time_scale", "course_time_scale")
+        },
+        **{
+            name: (("model", "seed", "source", "probe", "lag"), np.ones((1, 2, 3, 2, 3)))
+            for name in ("signal", "signal_error")
+        },
+        **{
+            name: (
+                ("model", "seed", "source", "probe", "lag", "noise"),
+                np.ones((1, 2, 3, 2, 3, 2)),
+            )
+            for name in ("scale", "deviation")
+        },
         "alpha": (("model", "seed", "source", "probe", "noise"), np.full((1, 2, 3, 2, 2), 1.5)),
         "n_measured": 40,
-        **{name: (("model", "seed", "delay"), np.ones((1, 2, 3))) for name in ("planted", "learned", "course_learned")},
+        **{
+            name: (("model", "seed", "delay"), np.ones((1, 2, 3)))
+            for name in ("planted", "learned", "course_learned")
+        },
     },
     coords={
         "model": ["GRU"],
@@ -57,7 +78,9 @@ def results() -> Argument:
 
 def labelled(*dims: str) -> Argument:
     """An array with some dimensions."""
-    good = xr.DataArray(np.full([2] * len(dims), 0.5), dims=dims, coords={dim: [1, 2] for dim in dims})
+    good = xr.DataArray(
+        np.full([2] * len(dims), 0.5), dims=dims, coords={dim: [1, 2] for dim in dims}
+    )
     return Argument(
         good,
         (

@@ -8,10 +8,25 @@ from torch import nn
 
 from lwcore import network, tasks, train
 from lwcore.cells import GRU, LSTM, ConstGate, DiagGate, MinGRU, MinLSTM, SharedGate
-from tests.bad_inputs.rows import Argument, Bad, Door, array, generator, integer, lags, object_of, real, tensor, word, wrong
+from tests.bad_inputs.rows import (
+    Argument,
+    Bad,
+    Door,
+    array,
+    generator,
+    integer,
+    lags,
+    object_of,
+    real,
+    tensor,
+    word,
+    wrong,
+)
 from tests.networks import draw, make
 
-TASK = tasks.DelayedRegression(length=6, lags=[1, 3], coefficients=[0.6, 0.4], noise=0.1, direction=[1.0, 0.0, 1.0])
+TASK = tasks.DelayedRegression(
+    length=6, lags=[1, 3], coefficients=[0.6, 0.4], noise=0.1, direction=[1.0, 0.0, 1.0]
+)
 SEQUENCES = tasks.sample(TASK, 4, np.random.default_rng(0), torch.float64)
 CELL = make("LSTM")
 NETWORK = network.Network(make("GRU"))
@@ -19,7 +34,9 @@ SMALL = draw(2, 6, 3)  # inputs (B, T, D)
 SPOILED = SMALL.clone()
 SPOILED[0, 0, 0] = torch.nan
 NAN = Bad(SPOILED, ValueError, "1 of 36 entries are NaN or infinite")
-INPUTS = tensor(SMALL, (2, 6), (2, 6, 4), (0, 6, 3), (2, 0, 3), dtype=ValueError).also(NAN, Bad(SMALL.float(), ValueError, "float32"))
+INPUTS = tensor(SMALL, (2, 6), (2, 6, 4), (0, 6, 3), (2, 0, 3), dtype=ValueError).also(
+    NAN, Bad(SMALL.float(), ValueError, "float32")
+)
 STATE = Argument(
     (draw(2, 4), draw(2, 4)),
     (
@@ -42,10 +59,19 @@ DTYPE = Argument(
     ),
 )
 TORCH_RNG = Argument(
-    None, tuple(Bad(value, TypeError, shown) for value, shown in ((0, "= 0"), ("rng", "'rng'"), (np.random.default_rng(0), "Generator")))
+    None,
+    tuple(
+        Bad(value, TypeError, shown)
+        for value, shown in ((0, "= 0"), ("rng", "'rng'"), (np.random.default_rng(0), "Generator"))
+    ),
 )
 SIZES = {"input_size": integer(3, 1), "hidden_size": integer(4, 1)}
-START = {"gate_init": real(0.5, "(0, 1)"), "gate_spread": real(0.1, "[0, inf)"), "init": word("orthogonal"), "generator": TORCH_RNG}
+START = {
+    "gate_init": real(0.5, "(0, 1)"),
+    "gate_spread": real(0.1, "[0, inf)"),
+    "init": word("orthogonal"),
+    "generator": TORCH_RNG,
+}
 TARGETS = tensor(draw(2, 6), (2, 5), (6, 2), (2, 6, 1), (0, 6))
 LAYER = object_of(nn.LSTM(3, 4), nn.GRU(3, 4)).also(
     Bad(nn.LSTM(3, 4, num_layers=2), ValueError, "num_layers=2"),
@@ -83,7 +109,10 @@ DOORS = [
         task=object_of(TASK),
         n_sequences=integer(2, 1),
         rng=generator(),
-        dtype=Argument(torch.float64, (Bad(torch.int64, ValueError, "int64"), Bad("float", TypeError, "'float'"))),
+        dtype=Argument(
+            torch.float64,
+            (Bad(torch.int64, ValueError, "int64"), Bad("float", TypeError, "'float'")),
+        ),
     ),
     Door(
         tasks.recovered_coefficients,
@@ -92,7 +121,10 @@ DOORS = [
         predictions=tensor(draw(4, 6), (4, 5), (3, 6), (4,)),
         delays=lags([1], 6),
     ),
-    *(Door(kind, **SIZES, layernorm=LAYERNORM, **START, dtype=DTYPE) for kind in (ConstGate, SharedGate, DiagGate, LSTM, MinGRU, MinLSTM)),
+    *(
+        Door(kind, **SIZES, layernorm=LAYERNORM, **START, dtype=DTYPE)
+        for kind in (ConstGate, SharedGate, DiagGate, LSTM, MinGRU, MinLSTM)
+    ),
     Door(GRU, **SIZES, layernorm=LAYERNORM, **START, dtype=DTYPE, reset=word("before")),
     Door(LSTM.from_torch, layer=LAYER),
     Door(GRU.from_torch, layer=object_of(nn.GRU(3, 4), nn.LSTM(3, 4), nn.RNN(3, 4))),
@@ -105,7 +137,11 @@ DOORS = [
     Door(NETWORK.loss, inputs=INPUTS, targets=TARGETS),
     Door(NETWORK.residual, states=tensor(draw(2, 6, 4), (2, 6, 3), (4,), (6, 4)), targets=TARGETS),
     Door(NETWORK.loss_gradients, residual=tensor(draw(2, 6), (2,), (2, 6, 1), (0, 6))),
-    Door(NETWORK.observe, inputs=INPUTS, targets=TARGETS.also(Bad(draw(2, 6) * torch.nan, ValueError, "12 of 12 entries are NaN"))),
+    Door(
+        NETWORK.observe,
+        inputs=INPUTS,
+        targets=TARGETS.also(Bad(draw(2, 6) * torch.nan, ValueError, "12 of 12 entries are NaN")),
+    ),
     Door(
         train.fit,
         network=object_of(NETWORK, CELL),

@@ -1,4 +1,5 @@
-"""Why a public function has no row in the tables: for whole modules (patterns of names), and one by one."""
+"""Why a public function has no row in the tables: for whole modules (patterns of names), and one by
+one."""
 
 MODULES = {
     r"lwcore\.claims\..*|lwcore\.claims": "claims measure; their command has rows, and nobody hands them arguments",

@@ -1,9 +1,11 @@
-"""Rows of the tables: a function, one of its arguments, a bad value for it, and the error that must come.
+"""Rows of the tables: a function, one of its arguments, a bad value for it, and the error that must
+come.
 
-A table lists doors: a public function with good arguments, each of a kind. The kind knows what is bad: for a real number in (1, 2] that is
-NaN, a text, a truth value, and what lies just outside either end. A kind takes further bad values, which only this argument has. Each
-argument is tried with one value of the wrong type and one of the wrong size, in turn; that its check refuses all of them is tested
-once for each kind.
+A table lists doors: a public function with good arguments, each of a kind. The kind knows what is
+bad: for a real number in (1, 2] that is NaN, a text, a truth value, and what lies just outside
+either end. A kind takes further bad values, which only this argument has. Each argument is tried
+with one value of the wrong type and one of the wrong size, in turn; that its check refuses all of
+them is tested once for each kind.
 """
 
 from __future__ import annotations
@@ -51,7 +53,13 @@ class Door:
     arguments: dict[str, Any]
     called: dict[str, str] = field(default_factory=dict)
 
-    def __init__(self, function: Callable[..., Any], called: dict[str, str] | None = None, /, **arguments: Any):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        called: dict[str, str] | None = None,
+        /,
+        **arguments: Any,
+    ):
         self.function, self.arguments, self.called = function, arguments, called or {}
 
     @property
@@ -61,9 +69,13 @@ class Door:
 
     def call(self, **bad: Any) -> Any:
         """Call the function with good arguments but for the bad ones."""
-        good = {name: given.good if isinstance(given, Argument) else given for name, given in self.arguments.items()}
+        good = {
+            name: given.good if isinstance(given, Argument) else given
+            for name, given in self.arguments.items()
+        }
         result = self.function(**good | bad)
-        return next(result) if inspect.isgenerator(result) else result  # a generator checks when it is first asked
+        # a generator checks when it is first asked
+        return next(result) if inspect.isgenerator(result) else result
 
 
 class Row(NamedTuple):
@@ -84,11 +96,14 @@ class Row(NamedTuple):
 
 
 def rows(doors: list[Door]) -> Iterator[Row]:
-    """Go through a table: for each argument one value of each error that its kind knows, the next one in turn at every door."""
+    """Go through a table: for each argument one value of each error that its kind knows, the next
+    one in turn at every door."""
     turn: Counter[tuple[str, ...]] = Counter()
     for door in doors:
         for argument, given in door.arguments.items():
-            for error in dict.fromkeys(bad.error for bad in given.bad) if isinstance(given, Argument) else ():
+            for error in (
+                dict.fromkeys(bad.error for bad in given.bad) if isinstance(given, Argument) else ()
+            ):
                 alike = [bad for bad in given.bad if bad.error is error]
                 kind = tuple(bad.shown for bad in alike)
                 yield Row(door, argument, alike[turn[kind] % len(alike)])
@@ -118,28 +133,48 @@ def no_number(*values: Any) -> tuple[Bad, ...]:
 
 
 def real(good: float, interval: str, *bad: float) -> Argument:
-    """A real number in an interval in the usual notation: not NaN, no text, and not just outside either end."""
+    """A real number in an interval in the usual notation: not NaN, no text, and not just outside
+    either end."""
     low, high = (float(end) for end in interval[1:-1].split(","))
     beyond = [low if interval[0] == "(" else np.nextafter(low, -math.inf).item()]
     beyond.append(high if interval[-1] == ")" else np.nextafter(high, math.inf).item())
     infinite = [end for end, inside in ((-math.inf, low), (math.inf, high)) if end != inside]
-    outside = [end for end in dict.fromkeys((*beyond, *infinite, math.nan, *bad)) if not (low == end and interval[0] == "[")]
-    return Argument(good, no_number("0.5", True, 1j, [0.5], np.array([0.5, 0.5])) + tuple(wrong(end) for end in outside))
+    outside = [
+        end
+        for end in dict.fromkeys((*beyond, *infinite, math.nan, *bad))
+        if not (low == end and interval[0] == "[")
+    ]
+    return Argument(
+        good,
+        no_number("0.5", True, 1j, [0.5], np.array([0.5, 0.5]))
+        + tuple(wrong(end) for end in outside),
+    )
 
 
 def integer(good: int, low: int | None, high: int | None = None) -> Argument:
-    """An integer from one to another: no float, not even a whole one, no text, no truth value, and not one less or one more."""
-    outside = [end for end in (None if low is None else low - 1, None if high is None else high + 1) if end is not None]
-    return Argument(good, no_number(float(good), "3", True, math.nan, [3]) + tuple(wrong(end) for end in outside))
+    """An integer from one to another: no float, not even a whole one, no text, no truth value, and
+    not one less or one more."""
+    outside = [
+        end
+        for end in (None if low is None else low - 1, None if high is None else high + 1)
+        if end is not None
+    ]
+    return Argument(
+        good,
+        no_number(float(good), "3", True, math.nan, [3]) + tuple(wrong(end) for end in outside),
+    )
 
 
 def word(good: str) -> Argument:
     """One of a few words."""
-    return Argument(good, tuple(wrong(value) for value in ("nonsense", "", good.upper() + " ", 1, None, [good])))
+    return Argument(
+        good, tuple(wrong(value) for value in ("nonsense", "", good.upper() + " ", 1, None, [good]))
+    )
 
 
 def numbers(good: Any, *entries: float) -> Argument:
-    """Real numbers, perhaps not finite: not ragged, no text, no complex number, no object; some entries may be refused."""
+    """Real numbers, perhaps not finite: not ragged, no text, no complex number, no object; some
+    entries may be refused."""
     right = np.asarray(good, dtype=float)
     return Argument(
         good,
@@ -151,7 +186,10 @@ def numbers(good: Any, *entries: float) -> Argument:
             Bad([[1.0], [1.0, 2.0]], TypeError, "inhomogeneous"),
             Bad(None, TypeError, "object|None"),
             Bad({"a": 1.0}, TypeError, "object|'a'"),
-            *(Bad(np.full(right.shape, entry), ValueError, re.escape(f"{entry:g}")) for entry in entries),
+            *(
+                Bad(np.full(right.shape, entry), ValueError, re.escape(f"{entry:g}"))
+                for entry in entries
+            ),
         ),
     )
 
@@ -165,7 +203,11 @@ def array(good: Any, *bad: Bad, none: bool = False) -> Argument:
         (
             *(row for row in numbers(good).bad if not (none and row.value is None)),
             Bad(spoiled, ValueError, r"1 of \d+ entries are NaN or infinite"),
-            Bad(np.full(right.shape, -np.inf), ValueError, r"(\d+) of \1 entries are NaN or infinite"),
+            Bad(
+                np.full(right.shape, -np.inf),
+                ValueError,
+                r"(\d+) of \1 entries are NaN or infinite",
+            ),
             Bad(np.empty((0, *right.shape[1:])), ValueError, r"\(0,.*\)"),
             *bad,
         ),
@@ -207,7 +249,13 @@ def generator(seed: int = 0) -> Argument:
         np.random.default_rng(seed),
         tuple(
             Bad(value, TypeError, shown)
-            for value, shown in ((0, "= 0"), (None, "= None"), ("rng", "'rng'"), (np.random, "module"), (torch.Generator(), "torch"))
+            for value, shown in (
+                (0, "= 0"),
+                (None, "= None"),
+                ("rng", "'rng'"),
+                (np.random, "module"),
+                (torch.Generator(), "torch"),
+            )
         ),
     )
 
@@ -216,11 +264,21 @@ def object_of(good: Any, *bad: Any, none: bool = False) -> Argument:
     """An object of a certain class: no text, no number; None may be allowed."""
     wrong_ones = ("x", 3, *bad) if none else (None, "x", 3, *bad)
     return Argument(
-        good, tuple(wrong(value, TypeError, shown=re.escape(type(value).__name__) + "|" + re.escape(str(value))) for value in wrong_ones)
+        good,
+        tuple(
+            wrong(
+                value,
+                TypeError,
+                shown=re.escape(type(value).__name__) + "|" + re.escape(str(value)),
+            )
+            for value in wrong_ones
+        ),
     )
 
 
-def tensor(good: torch.Tensor, *wrong_shapes: tuple[int, ...], dtype: type[Exception] = TypeError) -> Argument:
+def tensor(
+    good: torch.Tensor, *wrong_shapes: tuple[int, ...], dtype: type[Exception] = TypeError
+) -> Argument:
     """A tensor of floating-point numbers of a certain shape: no array, no list, no integers."""
     return Argument(
         good,
@@ -232,7 +290,11 @@ def tensor(good: torch.Tensor, *wrong_shapes: tuple[int, ...], dtype: type[Excep
             Bad(torch.zeros(good.shape, dtype=torch.int64), dtype, "int64"),
             Bad(good.detach().to(torch.complex128), dtype, "complex128"),
             *(
-                Bad(torch.ones(shape, dtype=good.dtype), ValueError, str(shape).replace("(", r"\(").replace(")", r"\)"))
+                Bad(
+                    torch.ones(shape, dtype=good.dtype),
+                    ValueError,
+                    str(shape).replace("(", r"\(").replace(")", r"\)"),
+                )
                 for shape in wrong_shapes
             ),
         ),

@@ -7,7 +7,21 @@ import numpy as np
 from book.chapters import aggregation, lan, modes
 from lwcore import detection, window
 from lwcore.stable import SymmetricStable, fit, goodness_of_fit
-from tests.bad_inputs.rows import Bad, Door, array, generator, integer, lags, numbers, object_of, of_shape, real, shaped, word, wrong
+from tests.bad_inputs.rows import (
+    Bad,
+    Door,
+    array,
+    generator,
+    integer,
+    lags,
+    numbers,
+    object_of,
+    of_shape,
+    real,
+    shaped,
+    word,
+    wrong,
+)
 
 RNG = np.random.default_rng(0)
 LAW = SymmetricStable(1.5)
@@ -21,7 +35,12 @@ ERROR = real(0.1, "(0, 0.5)")
 RATE, TEST, DEFINITION = word("mean"), word("mean"), word("supremum")
 
 DOORS = [
-    Door(SymmetricStable, alpha=real(1.5, "(0.5, 2]"), scale=real(1.0, "(0, inf)"), loc=real(0.0, "(-inf, inf)")),
+    Door(
+        SymmetricStable,
+        alpha=real(1.5, "(0.5, 2]"),
+        scale=real(1.0, "(0, inf)"),
+        loc=real(0.0, "(-inf, inf)"),
+    ),
     Door(LAW.pdf, x=X),
     Door(LAW.logpdf, x=X),
     Door(LAW.cdf, x=X),
@@ -29,9 +48,21 @@ DOORS = [
     Door(LAW.ppf, p=array([0.5], NEGATIVE, Bad([1.5], ValueError, r"1\.5"))),
     Door(LAW.score, x=X),
     Door(LAW.kl, shift=array([1.0])),
-    Door(LAW.sample, size=integer(3, 0).also(wrong((2, -1), ValueError, r"-1"), wrong((2.0,), TypeError, r"2\.0")), rng=generator()),
+    Door(
+        LAW.sample,
+        size=integer(3, 0).also(
+            wrong((2, -1), ValueError, r"-1"), wrong((2.0,), TypeError, r"2\.0")
+        ),
+        rng=generator(),
+    ),
     Door(fit, samples=array(DATA), method=word("mcculloch"), confidence=real(0.95, "(0, 1)")),
-    Door(goodness_of_fit, samples=array(DATA), fitted=object_of(fit(DATA), LAW), rng=generator(), replicates=integer(19, 19)),
+    Door(
+        goodness_of_fit,
+        samples=array(DATA),
+        fitted=object_of(fit(DATA), LAW),
+        rng=generator(),
+        replicates=integer(19, 19),
+    ),
     Door(detection.rate_exponent, alpha=ALPHA, rate=RATE),
     Door(
         detection.sample_complexity,
@@ -43,7 +74,13 @@ DOORS = [
         rate=RATE,
     ),
     Door(
-        detection.detection_threshold, n_sequences=positive(), alignment=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR, rate=RATE
+        detection.detection_threshold,
+        n_sequences=positive(),
+        alignment=array([1.0]),
+        scale=positive(),
+        alpha=ALPHA,
+        error=ERROR,
+        rate=RATE,
     ),
     Door(
         detection.log_detection_threshold,
@@ -54,9 +91,30 @@ DOORS = [
         error=ERROR,
         rate=RATE,
     ),
-    Door(detection.detection_error, n_sequences=positive(), shift=array([1.0]), scale=positive(), alpha=ALPHA, test=TEST),
-    Door(detection.log_detection_error, n_sequences=positive(), shift=array([1.0]), scale=positive(), alpha=ALPHA, test=TEST),
-    Door(detection.least_sequences, shift=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR, test=TEST),
+    Door(
+        detection.detection_error,
+        n_sequences=positive(),
+        shift=array([1.0]),
+        scale=positive(),
+        alpha=ALPHA,
+        test=TEST,
+    ),
+    Door(
+        detection.log_detection_error,
+        n_sequences=positive(),
+        shift=array([1.0]),
+        scale=positive(),
+        alpha=ALPHA,
+        test=TEST,
+    ),
+    Door(
+        detection.least_sequences,
+        shift=array([1.0]),
+        scale=positive(),
+        alpha=ALPHA,
+        error=ERROR,
+        test=TEST,
+    ),
     Door(
         detection.mutual_information,
         shift=array([1.0]),
@@ -66,12 +124,38 @@ DOORS = [
         statistic=word("mean"),
         route=word("fourier"),
     ),
-    Door(detection.binary_entropy, probability=array([0.5], NEGATIVE, Bad([1.5], ValueError, r"1\.5"))),
+    Door(
+        detection.binary_entropy,
+        probability=array([0.5], NEGATIVE, Bad([1.5], ValueError, r"1\.5")),
+    ),
     Door(detection.fano_error, information=array([0.5], NEGATIVE)),
-    Door(detection.hellman_raviv_error, information=array([0.5], NEGATIVE, Bad([0.7], ValueError, r"0\.7"))),
-    Door(detection.necessary_sequences, shift=array([1.0]), scale=positive(), alpha=ALPHA, error=ERROR),
-    Door(detection.kl_divergence, shift=array([1.0]), alpha=ALPHA, scale=positive(), n_sequences=positive(), statistic=word("mean")),
-    Door(detection.lan_divergence, shift=array([1.0]), alpha=ALPHA, scale=positive(), n_sequences=positive(), rate=RATE),
+    Door(
+        detection.hellman_raviv_error,
+        information=array([0.5], NEGATIVE, Bad([0.7], ValueError, r"0\.7")),
+    ),
+    Door(
+        detection.necessary_sequences,
+        shift=array([1.0]),
+        scale=positive(),
+        alpha=ALPHA,
+        error=ERROR,
+    ),
+    Door(
+        detection.kl_divergence,
+        shift=array([1.0]),
+        alpha=ALPHA,
+        scale=positive(),
+        n_sequences=positive(),
+        statistic=word("mean"),
+    ),
+    Door(
+        detection.lan_divergence,
+        shift=array([1.0]),
+        alpha=ALPHA,
+        scale=positive(),
+        n_sequences=positive(),
+        rate=RATE,
+    ),
     Door(lan.lan_range, alpha=ALPHA, tolerance=real(0.05, "(0, 1)")),
     Door(
         lan.lan_expansions,
@@ -82,7 +166,12 @@ DOORS = [
         h=real(1.0, "(-inf, inf)"),
         replicates=integer(10, 1),
     ),
-    Door(window.DecayLaw, name=word("power"), amplitude=real(1.0, "(0, inf)"), decay=real(0.5, "(-inf, inf)")),
+    Door(
+        window.DecayLaw,
+        name=word("power"),
+        amplitude=real(1.0, "(0, inf)"),
+        decay=real(0.5, "(-inf, inf)"),
+    ),
     Door(DECAY.envelope, lags=array([1.0], NEGATIVE, ZERO)),
     Door(DECAY.inverse, log_level=numbers([-1.0], np.nan)),
     Door(
@@ -134,7 +223,12 @@ DOORS = [
         level=real(0.05, "(0, 1)"),
         trials=integer(5, 1),
     ),
-    Door(aggregation.aggregate, samples=array(DATA), method=word("median"), law=object_of(LAW, none=True)),
+    Door(
+        aggregation.aggregate,
+        samples=array(DATA),
+        method=word("median"),
+        law=object_of(LAW, none=True),
+    ),
     Door(
         aggregation.detectable_shift,
         law=object_of(LAW),

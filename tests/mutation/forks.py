@@ -1,4 +1,5 @@
-"""Running the tests on a mutant: a fork of a process that has imported all that the mutant cannot change."""
+"""Running the tests on a mutant: a fork of a process that has imported all that the mutant cannot
+change."""
 
 from __future__ import annotations
 
@@ -30,13 +31,15 @@ class Target:
 
     modules: tuple[str, ...]  # paths
     tests: tuple[str, ...]
-    preload: tuple[str, ...] = ("lwcore.arguments",)  # what they import and what does not import them
+    # what they import and what does not import them
+    preload: tuple[str, ...] = ("lwcore.arguments",)
 
 
 def preload(names: Iterable[str]) -> None:
     """Import what the tests need and the mutants cannot change."""
     for name in names:
-        with contextlib.suppress(Exception):  # not every name among the loaded modules is importable
+        # not every name among the loaded modules is importable
+        with contextlib.suppress(Exception):
             importlib.import_module(name)
 
 
@@ -50,12 +53,14 @@ def prepare() -> None:
         deadline=None,
         max_examples=25,
         database=None,
-        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],  # a failure need not be shrunk
+        # a failure need not be shrunk
+        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
     )
 
 
 def run_in_fork(work: Callable[[], int], limit: float, log: Path) -> int | None:
-    """Run a function in a fork, its output in a file; return its exit status, negative if by a signal, or None if it ran out of time."""
+    """Run a function in a fork, its output in a file; return its exit status, negative if by a
+    signal, or None if it ran out of time."""
     child = os.fork()
     if child == 0:
         status = 70
@@ -117,7 +122,8 @@ class Watch:
         for name in [name for name in sys.modules if name.startswith("lwcore.")]:
             for function in vars(sys.modules[name]).values():
                 if hasattr(function, "cache_clear"):
-                    function.cache_clear()  # or what one test has computed would hide that the next needs it, too
+                    # or what one test has computed would hide that the next needs it, too
+                    function.cache_clear()
         start = time.monotonic()
         result = yield
         self.seconds[item.nodeid] = time.monotonic() - start
@@ -126,13 +132,21 @@ class Watch:
     def result(self) -> dict:
         self.coverage.stop()
         data = self.coverage.get_data()
-        lines = {str(Path(path).relative_to(ROOT)): data.contexts_by_lineno(path) for path in self.modules}
-        outside = [name for name in sys.modules if name.split(".")[0] not in ("lwcore", "tests", "conftest", "__main__")]
+        lines = {
+            str(Path(path).relative_to(ROOT)): data.contexts_by_lineno(path)
+            for path in self.modules
+        }
+        outside = [
+            name
+            for name in sys.modules
+            if name.split(".")[0] not in ("lwcore", "tests", "conftest", "__main__")
+        ]
         return {"seconds": self.seconds, "lines": lines, "modules": outside}
 
 
 class Order:
-    """A plugin that runs the tests it is given, in that order, until one fails or takes far longer than without the mutant."""
+    """A plugin that runs the tests it is given, in that order, until one fails or takes far longer
+    than without the mutant."""
 
     def __init__(self, tests: list[str], seconds: dict[str, float]) -> None:
         self.rank = {test: rank for rank, test in enumerate(tests)}
@@ -140,10 +154,14 @@ class Order:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = sorted((item for item in items if item.nodeid in self.rank), key=lambda item: self.rank[item.nodeid])
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self.rank),
+            key=lambda item: self.rank[item.nodeid],
+        )
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        signal.alarm(15 + math.ceil(10 * self.seconds[nodeid]))  # nothing handles this signal: it ends the process
+        # nothing handles this signal: it ends the process
+        signal.alarm(15 + math.ceil(10 * self.seconds[nodeid]))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -170,9 +188,14 @@ def baseline(name: str, target: Target) -> dict:
 
 
 def order_of_tests(mutant: Mutant, base: dict, patience: float) -> list[str]:
-    """Name the tests that run the mutant's statement, the quickest first; of what runs at import, those that run anything of its module."""
+    """Name the tests that run the mutant's statement, the quickest first; of what runs at import,
+    those that run anything of its module."""
     lines = base["lines"][mutant.module]
-    statements = [node for node in ast.walk(ast.parse((ROOT / mutant.module).read_text())) if isinstance(node, ast.stmt)]
+    statements = [
+        node
+        for node in ast.walk(ast.parse((ROOT / mutant.module).read_text()))
+        if isinstance(node, ast.stmt)
+    ]
     around = [node for node in statements if node.lineno <= mutant.line <= node.end_lineno]
     smallest = min(around, key=lambda node: node.end_lineno - node.lineno, default=None)
     span = range(smallest.lineno, smallest.end_lineno + 1) if smallest else [mutant.line]
@@ -180,7 +203,10 @@ def order_of_tests(mutant: Mutant, base: dict, patience: float) -> list[str]:
     at_import = any("" in lines.get(str(line), []) for line in span)
     if at_import and not isinstance(smallest, ast.FunctionDef):
         direct = {test for tests in lines.values() for test in tests} - {""}
-    return sorted((test for test in direct if base["seconds"][test] <= patience), key=lambda test: base["seconds"][test])
+    return sorted(
+        (test for test in direct if base["seconds"][test] <= patience),
+        key=lambda test: base["seconds"][test],
+    )
 
 
 def run_mutant(mutant: Mutant, target: Target, base: dict, patience: float, log: Path) -> str:
@@ -195,7 +221,11 @@ def run_mutant(mutant: Mutant, target: Target, base: dict, patience: float, log:
         plain = SourceFileLoader.get_code
 
         def get_code(self, fullname):
-            return compile(mutated, path, "exec", dont_inherit=True) if self.path == path else plain(self, fullname)
+            return (
+                compile(mutated, path, "exec", dont_inherit=True)
+                if self.path == path
+                else plain(self, fullname)
+            )
 
         SourceFileLoader.get_code = get_code
         return pytest_run(target.tests, Order(tests, base["seconds"]), "--tb=no")

@@ -13,16 +13,32 @@ ROOT = Path(__file__).parent.parent.parent
 WORK = ROOT / "_build" / "mutants"
 SEED = 1
 
-# One or two changes for each operator: those that stay within its type. A shift in the place of a sum of floats would only raise an error.
+# One or two changes for each operator: those that stay within its type. A shift in the place of a
+# sum of floats would only raise an error.
 BINARY = "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_Mul Pow_Mul LShift_RShift BitAnd_BitOr BitOr_BitAnd"
-COMPARISON = "Lt_LtE Lt_GtE LtE_Lt LtE_Gt Gt_GtE Gt_LtE GtE_Gt GtE_Lt Eq_NotEq NotEq_Eq Is_IsNot IsNot_Is"
+COMPARISON = (
+    "Lt_LtE Lt_GtE LtE_Lt LtE_Gt Gt_GtE Gt_LtE GtE_Gt GtE_Lt Eq_NotEq NotEq_Eq Is_IsNot IsNot_Is"
+)
 UNARY = "USub_UAdd Delete_Invert Delete_Not"
 OPERATORS = [
     *(f"ReplaceBinaryOperator_{pair}" for pair in BINARY.split()),
     *(f"ReplaceComparisonOperator_{pair}" for pair in COMPARISON.split()),
     *(f"ReplaceUnaryOperator_{pair}" for pair in UNARY.split()),
-    *["AddNot", "ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd", "ReplaceBreakWithContinue"],
-    *["ReplaceContinueWithBreak", "ExceptionReplacer", "NumberReplacer", "RemoveDecorator", "ZeroIterationForLoop"],
+    *[
+        "AddNot",
+        "ReplaceTrueWithFalse",
+        "ReplaceFalseWithTrue",
+        "ReplaceAndWithOr",
+        "ReplaceOrWithAnd",
+        "ReplaceBreakWithContinue",
+    ],
+    *[
+        "ReplaceContinueWithBreak",
+        "ExceptionReplacer",
+        "NumberReplacer",
+        "RemoveDecorator",
+        "ZeroIterationForLoop",
+    ],
 ]
 
 
@@ -63,10 +79,20 @@ def mutants(module: str) -> list[Mutant]:
         occurrence = 0
         while (mutated := changed(source, operator, occurrence)) is not None:
             after = mutated.splitlines()
-            line = next((i for i, a in enumerate(lines) if a.strip() and (i >= len(after) or a != after[i])), None)
+            line = next(
+                (
+                    i
+                    for i, a in enumerate(lines)
+                    if a.strip() and (i >= len(after) or a != after[i])
+                ),
+                None,
+            )
             if line is not None and evaluated(mutated) != original:
-                becomes = "" if operator == "RemoveDecorator" else after[line].strip()  # a removed decorator takes its line with it
-                found.append(Mutant(module, operator, occurrence, line + 1, lines[line].strip(), becomes))
+                # a removed decorator takes its line with it
+                becomes = "" if operator == "RemoveDecorator" else after[line].strip()
+                found.append(
+                    Mutant(module, operator, occurrence, line + 1, lines[line].strip(), becomes)
+                )
             occurrence += 1
     WORK.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps([asdict(mutant) for mutant in found]))

@@ -1,4 +1,5 @@
-"""What moves in the built pages, in a real browser: search, ledger, charts, hints; every request that leaves this machine is refused."""
+"""What moves in the built pages, in a real browser: search, ledger, charts, hints; every request
+that leaves this machine is refused."""
 
 from types import SimpleNamespace
 
@@ -37,9 +38,19 @@ def visit(browser, site):
         return seen
 
     context.route("**/*", refuse_outside)
-    seen.page.on("console", lambda message: message.type in ("error", "warning") and seen.complaints.append(message.text))
+    seen.page.on(
+        "console",
+        lambda message: (
+            message.type in ("error", "warning") and seen.complaints.append(message.text)
+        ),
+    )
     seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
-    seen.page.on("response", lambda response: response.status >= 400 and seen.complaints.append(f"{response.status} {response.url}"))
+    seen.page.on(
+        "response",
+        lambda response: (
+            response.status >= 400 and seen.complaints.append(f"{response.status} {response.url}")
+        ),
+    )
     yield open_page
     context.close()
 
@@ -52,7 +63,9 @@ def test_the_address_of_the_site_leads_to_its_first_page(visit):
 
 def test_search_works_without_a_network(visit):
     seen = visit("search.html")
-    seen.page.locator("article input[type=search]:visible, main input[type=search]:visible").first.fill("envelope")
+    seen.page.locator(
+        "article input[type=search]:visible, main input[type=search]:visible"
+    ).first.fill("envelope")
     seen.page.keyboard.press("Enter")
     seen.page.locator("#search-results li a").first.wait_for()
     assert seen.outside == []
@@ -65,7 +78,11 @@ def test_the_ledger_is_sorted_searched_and_filtered_in_the_page(visit):
     registry = {name: claim for name, claim in claims.registry().items() if claim.paper != "code"}
     assert rows.count() == len(registry)
     assert info.inner_text() == f"{len(registry)} claims"
-    refuted = [name for name, outcome in record.outcomes(registry.values()).items() if outcome.verdict is claims.Verdict.REFUTED]
+    refuted = [
+        name
+        for name, outcome in record.outcomes(registry.values()).items()
+        if outcome.verdict is claims.Verdict.REFUTED
+    ]
     chosen = seen.page.get_by_role("combobox", name="Verdict")
     chosen.select_option("refuted")
     assert {row.get_attribute("id") for row in rows.all()} == set(refuted)
@@ -86,7 +103,9 @@ def test_the_ledger_is_sorted_searched_and_filtered_in_the_page(visit):
 def test_an_address_chooses_rows_of_the_ledger(visit):
     page = visit("book/ledger.html?kind=network&verdict=refuted").page
     rows = page.locator("#ledger tbody tr").all()
-    assert {(row.get_attribute("data-kind"), row.get_attribute("data-verdict")) for row in rows} == {("network", "refuted")}
+    assert {
+        (row.get_attribute("data-kind"), row.get_attribute("data-verdict")) for row in rows
+    } == {("network", "refuted")}
     page = visit("book/ledger.html#gradient-is-a-sum-over-lags").page
     assert page.locator("#gradient-is-a-sum-over-lags details").get_attribute("open") is not None
 
@@ -94,7 +113,10 @@ def test_an_address_chooses_rows_of_the_ledger(visit):
 def test_the_ledger_works_when_the_book_is_opened_from_its_folder(browser):
     page = browser.new_page()
     page.goto((BOOK / "book" / "ledger.html").as_uri())
-    assert page.locator(".dt-info").inner_text() == f"{sum(claim.paper != 'code' for claim in claims.registry().values())} claims"
+    assert (
+        page.locator(".dt-info").inner_text()
+        == f"{sum(claim.paper != 'code' for claim in claims.registry().values())} claims"
+    )
     page.close()
 
 
@@ -105,7 +127,10 @@ def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
     budget, reading = chart.get_by_label("sequences, log₁₀ N"), chart.get_by_role("status")
 
     def compare(decay, alpha, n_sequences):
-        drawn = (chart.evaluate(f"chart => chart.view.signal('{name}')") for name in ("threshold", "window"))
+        drawn = (
+            chart.evaluate(f"chart => chart.view.signal('{name}')")
+            for name in ("threshold", "window")
+        )
         exact = detection_threshold(n_sequences, 1, 1, alpha)
         assert tuple(drawn) == pytest.approx((exact, decay.inverse(np.log(exact))), rel=1e-8)
 
@@ -114,7 +139,9 @@ def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
     slider.focus()
     for _ in range(4):
         seen.page.keyboard.press("ArrowRight")
-    seen.page.wait_for_function("said => document.querySelector('#fig-explorer .reading').textContent !== said", arg=said)
+    seen.page.wait_for_function(
+        "said => document.querySelector('#fig-explorer .reading').textContent !== said", arg=said
+    )
     assert chart.locator("svg").inner_html() != before
     compare(DecayLaw("power", 1, 1), 1.7, 1e3)
     decays = [chart.get_by_label(name) for name in ("λ (exponential law)", "β (power law)")]
@@ -128,7 +155,8 @@ def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
     compare(DecayLaw("exponential", 1, 0.9), 1.7, 1e4)
     assert "N = 10,000" in reading.inner_text()
 
-    seen.page.set_viewport_size({"width": 390, "height": 800})  # drawn afresh, with the sliders where they were
+    # drawn afresh, with the sliders where they were
+    seen.page.set_viewport_size({"width": 390, "height": 800})
     seen.page.wait_for_function("document.querySelector('#fig-explorer svg').clientWidth < 390")
     compare(DecayLaw("exponential", 1, 0.9), 1.7, 1e4)
     assert slider.input_value() == "1.7"
@@ -151,7 +179,8 @@ def test_a_word_is_explained_to_those_who_point_at_it_or_tab_to_it(visit):
 
 
 def explorer(seen, name):
-    """A chart, what it says, and a way to press a key on one of its controls some times and wait until it says something else."""
+    """A chart, what it says, and a way to press a key on one of its controls some times and wait
+    until it says something else."""
     chart = seen.page.locator(f"#{name} .chart")
     reading = chart.get_by_role("status")
     seen.page.wait_for_function(f"document.querySelector('#{name} .reading')?.textContent")
@@ -161,7 +190,9 @@ def explorer(seen, name):
         chart.get_by_label(label).and_(chart.locator("input, select")).focus()
         for _ in range(times):
             seen.page.keyboard.press(key)
-        seen.page.wait_for_function(f"said => document.querySelector('#{name} .reading').textContent !== said", arg=said)
+        seen.page.wait_for_function(
+            f"said => document.querySelector('#{name} .reading').textContent !== said", arg=said
+        )
         chart.evaluate("chart => chart.view.runAsync().then(() => null)")
 
     return chart, reading, press
@@ -177,7 +208,9 @@ def test_keys_move_gates_to_the_window_of_the_package(visit):
     tau = -1 / np.log1p(-gates)
     assert 1 / np.array(chart.evaluate("chart => chart.view.signal('rates')")) == pytest.approx(tau)
     lags = np.arange(1, 1000)
-    exact = learnability_window(lags, sample_complexity(mixture_envelope(lags, tau) / 32, 1, 1, 1.5), [1e5])[0]
+    exact = learnability_window(
+        lags, sample_complexity(mixture_envelope(lags, tau) / 32, 1, 1, 1.5), [1e5]
+    )[0]
     drawn = chart.evaluate("chart => chart.view.signal('window')")
     assert int(drawn) == exact
     assert f"window {drawn:.4g} steps" in reading.inner_text()
@@ -218,12 +251,17 @@ def test_keys_browse_a_recorded_run(visit):
     run = load(ROOT / "book" / "results" / "small.nc")
     zeroth = probes(run, "zeroth", "error")
     whole = windows(zeroth, 1024, **LETTER)
-    said = ", ".join(f"{model} {float(whole.sel(model=model).median()):g}" for model in run.model.values)
+    said = ", ".join(
+        f"{model} {float(whole.sel(model=model).median()):g}" for model in run.model.values
+    )
     assert reading.inner_text() == f"Window at N = 1,024, in steps: {said}."
     press("way to N(ℓ)", "ArrowUp")  # paper_v2
     press("sequences N", "ArrowUp", 3)  # 128
     press("cells", "ArrowDown", 3)  # DiagGate
     press("networks", "ArrowDown", 2)  # the second seed
     both = windows(zeroth, 128, rate="paper_v2").sel(model="DiagGate").isel(seed=1).values
-    assert reading.inner_text() == f"Window at N = 128, in steps: {', '.join(f'DiagGate {steps}' for steps in both)}."
+    assert (
+        reading.inner_text()
+        == f"Window at N = 128, in steps: {', '.join(f'DiagGate {steps}' for steps in both)}."
+    )
     assert (seen.complaints, seen.outside) == ([], [])

@@ -1,4 +1,5 @@
-"""The built pages as files: figures can be heard as well as seen, outputs are there, and nothing failed while the book was built."""
+"""The built pages as files: figures can be heard as well as seen, outputs are there, and nothing
+failed while the book was built."""
 
 import re
 from html import unescape
@@ -16,19 +17,25 @@ from tests.built_book import page as built_page
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_image_has_an_alternative_text(name):
     alternatives = {image["src"]: image.get("alt", "") for image in article(name).find_all("img")}
-    assert [source for source, text in alternatives.items() if " " not in text.strip()] == []  # without one, Sphinx writes the file's name
+    # without one, Sphinx writes the file's name
+    assert [source for source, text in alternatives.items() if " " not in text.strip()] == []
 
 
 def test_every_link_within_the_book_leads_somewhere():
     pages = {path.resolve(): path.read_text() for path in BOOK.rglob("*.html")}
-    places = {path: {unescape(name) for name in re.findall(r'\s(?:id|name)="([^"]+)"', text)} for path, text in pages.items()}
+    places = {
+        path: {unescape(name) for name in re.findall(r'\s(?:id|name)="([^"]+)"', text)}
+        for path, text in pages.items()
+    }
     dead = set()
     for page, text in pages.items():
         tags = "".join(re.findall(r"<(?:a|link|script|img)\s[^>]*>", text))
         for link in set(re.findall(r'\s(?:href|src)="([^"]*)"', tags)):
             file, _, place = unescape(link).partition("#")
             target = (page.parent / unquote(file.partition("?")[0])).resolve() if file else page
-            leads = target.exists() and (target not in places or unquote(place) in places[target] | {""})
+            leads = target.exists() and (
+                target not in places or unquote(place) in places[target] | {""}
+            )
             if not leads and not re.match(r"[a-z]+:", file):
                 dead.add(f"{page.relative_to(BOOK.resolve())}: {link}")
     assert dead == set()
@@ -46,21 +53,35 @@ def test_notebook_shows_its_outputs(name):
     page = article(name)
     assert page.select(".cell_output")
     tags = [cell.metadata.get("tags", []) for cell in jupytext.read(ROOT / f"{name}.md").cells]
-    checked = [those for those in tags if "nbval-check-output" in those and "remove-cell" not in those]
+    checked = [
+        those for those in tags if "nbval-check-output" in those and "remove-cell" not in those
+    ]
     assert len(page.select(".cell.tag_nbval-check-output .cell_output")) == len(checked)
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_figure_of_a_notebook_has_a_caption(name):
-    figures = [(image["src"], image.find_parent("figure")) for image in article(name).select(".cell_output img")]
-    assert [source for source, figure in figures if not (figure and figure.select_one("figcaption .caption-text"))] == []
+    figures = [
+        (image["src"], image.find_parent("figure"))
+        for image in article(name).select(".cell_output img")
+    ]
+    assert [
+        source
+        for source, figure in figures
+        if not (figure and figure.select_one("figcaption .caption-text"))
+    ] == []
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_chart_has_a_caption_a_number_and_a_name(name):
     charts = [(chart, chart.find_parent("figure")) for chart in article(name).select(".chart")]
     assert all(len(chart["aria-label"]) > 40 for chart, _ in charts)
-    assert all(figure and figure.select_one("figcaption .caption-text") and figure.select_one(".caption-number") for _, figure in charts)
+    assert all(
+        figure
+        and figure.select_one("figcaption .caption-text")
+        and figure.select_one(".caption-number")
+        for _, figure in charts
+    )
     assert len({chart["aria-label"] for chart, _ in charts}) == len(charts)
 
 
@@ -83,7 +104,12 @@ def test_badges_and_rows_of_the_ledger_lead_to_each_other():
     assert badges.keys() == rows.keys() == claims.registry().keys()
     for claim, places in badges.items():
         assert len(places) == 1
-        assert rows[claim].select("td")[3].find("a")["href"].endswith(f"{places[0].split('/')[-1]}.html#claim-{claim}")
+        assert (
+            rows[claim]
+            .select("td")[3]
+            .find("a")["href"]
+            .endswith(f"{places[0].split('/')[-1]}.html#claim-{claim}")
+        )
 
 
 def test_the_landing_page_counts_the_verdicts():
@@ -93,8 +119,13 @@ def test_the_landing_page_counts_the_verdicts():
     columns = [[*counted.values(), sum(counted.values())] for counted in found.values()]
     assert shown == [list(row) for row in zip(*columns, strict=True)]
     holding, of_networks = columns[-1][0], columns[-1][-1]
-    assert f"Of {of_networks} statements that only networks can decide, {holding} replicate" in article(DOCUMENTS[0]).get_text()
+    assert (
+        f"Of {of_networks} statements that only networks can decide, {holding} replicate"
+        in article(DOCUMENTS[0]).get_text()
+    )
 
 
 def test_notebooks_are_in_the_table_of_contents():
-    assert {path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.glob("notebooks/*.md")} <= set(NOTEBOOKS)
+    assert {
+        path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.glob("notebooks/*.md")
+    } <= set(NOTEBOOKS)

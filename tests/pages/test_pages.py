@@ -1,6 +1,8 @@
-"""Every page, visited once: formulas, rules of accessibility, weight, width on a telephone, requests, complaints of the browser.
+"""Every page, visited once: formulas, rules of accessibility, weight, width on a telephone,
+requests, complaints of the browser.
 
-In the dark theme and on a telephone the rules are held against as few pages as show every kind of element that any page shows.
+In the dark theme and on a telephone the rules are held against as few pages as show every kind of
+element that any page shows.
 """
 
 import re
@@ -14,9 +16,11 @@ pytestmark = pytest.mark.skipif(not BROWSER, reason=NO_BROWSER)
 
 PAGES = ["genindex", "search", "_modules/lwcore/transport", *DOCUMENTS]
 HEAVIEST = 2_500_000  # bytes, unpacked; a page with charts brings Vega as well
-WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 800}  # wide enough for both sidebars, and for none
+# wide enough for both sidebars, and for none
+WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 800}
 
-# Formulas that were left as text, that MathJax could not read, or that hold a command it does not know (set in red).
+# Formulas that were left as text, that MathJax could not read, or that hold a command it does not
+# know (set in red).
 UNRENDERED = r"""async () => {
   await window.MathJax?.startup?.promise;
   const article = document.querySelector("article") ?? document.body;
@@ -35,7 +39,12 @@ COMPLETE = """async () => {
   await window.MathJax?.startup?.promise;
   await document.fonts.ready;
 }"""
-CHARTS = {"notebooks/05c_scaling_laws": 5, "notebooks/10_broad_spectra": 1, "notebooks/B_scalar_gates": 1, "book/browse": 2}
+CHARTS = {
+    "notebooks/05c_scaling_laws": 5,
+    "notebooks/10_broad_spectra": 1,
+    "notebooks/B_scalar_gates": 1,
+    "book/browse": 2,
+}
 # Charts that fill their place, with a label at every control and something said below.
 CHARTS_THAT_FIT = """[...document.querySelectorAll(".chart")].filter(chart => {
   const [room, drawn] = [chart.clientWidth, chart.querySelector("svg")?.clientWidth];
@@ -46,15 +55,19 @@ DRAWN = "[...document.querySelectorAll('.chart')].every(chart => chart.view)"
 WEIGHT = """[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
   .reduce((sum, entry) => sum + entry.decodedBodySize, 0)"""
 RUN = "async ([part, options]) => (await axe.run(part ?? document, options)).violations"
-AT_ONCE = "*, *::before, *::after { transition: none !important; animation: none !important }"  # else colours fade into each other
+# else colours fade into each other
+AT_ONCE = "*, *::before, *::after { transition: none !important; animation: none !important }"
 DRESS = "theme => { document.documentElement.dataset.theme = theme; }"
 # The theme makes boxes that scroll fit for the keyboard, a moment after the window has changed.
 REACHED = "[...document.querySelectorAll('pre')].every(pre => pre.scrollWidth <= pre.clientWidth || pre.tabIndex === 0)"
 
-# Contrast takes axe two milliseconds for each element with text, and a page has thousands that look alike. One of each look is enough:
-# same colour, size, weight and decoration of the text, on the same backgrounds of all around it, in boxes that are placed in the same way.
-PASSING = re.compile(r"\d|^toctree|^current|^[a-z]{1,2}$")  # no style depends on these; any page with code shows the signs of code
-COLOURS = ["color-contrast", "link-in-text-block"]  # the rules that a theme can break; nothing else changes with it
+# Contrast takes axe two milliseconds for each element with text, and a page has thousands that look
+# alike. One of each look is enough: same colour, size, weight and decoration of the text, on the
+# same backgrounds of all around it, in boxes that are placed in the same way. no style depends on
+# these; any page with code shows the signs of code
+PASSING = re.compile(r"\d|^toctree|^current|^[a-z]{1,2}$")
+# the rules that a theme can break; nothing else changes with it
+COLOURS = ["color-contrast", "link-in-text-block"]
 SAMPLED = "[data-sampled]"
 SAMPLE = """() => {
   const grounds = new Map([[null, ""]]), looks = new Set();
@@ -85,7 +98,8 @@ SAMPLE = """() => {
 
 @pytest.fixture(scope="module")
 def tab(browser, site):
-    """One tab for all pages; what leaves this machine is refused, and listed with what the browser complains about."""
+    """One tab for all pages; what leaves this machine is refused, and listed with what the browser
+    complains about."""
     context = browser.new_context(viewport=WIDE)
     tab = context.new_page()
     tab.complaints = []
@@ -98,9 +112,19 @@ def tab(browser, site):
             route.abort()
 
     context.route("**/*", refuse_outside)
-    tab.on("console", lambda message: message.type in ("error", "warning") and tab.complaints.append(message.text))
+    tab.on(
+        "console",
+        lambda message: (
+            message.type in ("error", "warning") and tab.complaints.append(message.text)
+        ),
+    )
     tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
-    tab.on("response", lambda response: response.status >= 400 and tab.complaints.append(f"{response.status} {response.url}"))
+    tab.on(
+        "response",
+        lambda response: (
+            response.status >= 400 and tab.complaints.append(f"{response.status} {response.url}")
+        ),
+    )
     yield tab
     context.close()
 
@@ -118,7 +142,11 @@ def show(tab, address):
 def violations(page, part=None, **options):
     """Say which rules the page breaks, and where."""
     found = page.evaluate(RUN, [part, {"resultTypes": ["violations"], **options}])
-    return [f"{rule['id']}: {node['target']} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
+    return [
+        f"{rule['id']}: {node['target']} {node['failureSummary']}"
+        for rule in found
+        for node in rule["nodes"]
+    ]
 
 
 def colours(page, theme):
@@ -137,15 +165,23 @@ def resize(tab, size):
 
 def rules(tab, *themes):
     """Say which rules the page breaks, in some themes."""
-    return violations(tab, rules={rule: {"enabled": False} for rule in COLOURS}) + [one for theme in themes for one in colours(tab, theme)]
+    return violations(tab, rules={rule: {"enabled": False} for rule in COLOURS}) + [
+        one for theme in themes for one in colours(tab, theme)
+    ]
 
 
 def showing_everything():
-    """Choose pages that show, between them, every kind of element with every class that any page shows, the richest first."""
+    """Choose pages that show, between them, every kind of element with every class that any page
+    shows, the richest first."""
     kinds = {}
     for name in filter(lambda name: (BOOK / f"{name}.html").exists(), PAGES):
         elements = re.findall(r'<(\w+)[^>]*? class="([^"]*)"', (BOOK / f"{name}.html").read_text())
-        kinds[name] = {(tag, word) for tag, words in elements for word in words.split() if not PASSING.search(word)}
+        kinds[name] = {
+            (tag, word)
+            for tag, words in elements
+            for word in words.split()
+            if not PASSING.search(word)
+        }
     wanted = set().union(*kinds.values())
     while wanted:
         richest = max(kinds, key=lambda name: len(kinds[name] & wanted))
@@ -165,10 +201,14 @@ def test_page(tab, site, name):
     assert charts or 0 < tab.evaluate(WEIGHT) <= HEAVIEST
     assert tab.evaluate(CHARTS_THAT_FIT) == charts
     resize(tab, PHONE)
-    assert tab.evaluate("Math.max(document.body.scrollWidth, document.documentElement.scrollWidth)") <= PHONE["width"]
+    assert (
+        tab.evaluate("Math.max(document.body.scrollWidth, document.documentElement.scrollWidth)")
+        <= PHONE["width"]
+    )
     tab.wait_for_function(f"{CHARTS_THAT_FIT} === {charts}")
     assert tab.complaints == []
-    found = rules(tab, "light") if name in RICHEST else []  # last in each width: axe asks for style sheets that are not there
+    # last in each width: axe asks for style sheets that are not there
+    found = rules(tab, "light") if name in RICHEST else []
     resize(tab, WIDE)
     assert found + rules(tab, "light", *(["dark"] if name in RICHEST else [])) == []
 
@@ -176,10 +216,19 @@ def test_page(tab, site, name):
 def test_a_colour_that_cannot_be_read_is_found_wherever_it_stands(tab, site):
     show(tab, f"{site}book/trust.html")
     faint = {".highlight .k": "#999", "p em": "#aaa", "th": "#bbb", "li a": "#ccc"}
-    tab.add_style_tag(content=AT_ONCE + "".join(f"{kind} {{ color: {colour} !important }}" for kind, colour in faint.items()))
+    tab.add_style_tag(
+        content=AT_ONCE
+        + "".join(f"{kind} {{ color: {colour} !important }}" for kind, colour in faint.items())
+    )
 
     def pairs(found):
-        return {re.search(r"foreground color: \S+ background color: \S+ font size: [^,]*", one.replace(",", ""))[0] for one in found}
+        return {
+            re.search(
+                r"foreground color: \S+ background color: \S+ font size: [^,]*",
+                one.replace(",", ""),
+            )[0]
+            for one in found
+        }
 
     every = pairs(violations(tab, runOnly=["color-contrast"]))
     assert len(every) >= 3

@@ -1,4 +1,5 @@
-"""The book on paper: what is put together has all its places, and what is printed has bookmarks, page numbers and text."""
+"""The book on paper: what is put together has all its places, and what is printed has bookmarks,
+page numbers and text."""
 
 import re
 import subprocess
@@ -26,7 +27,9 @@ def whole():
 
 
 def test_every_page_is_in_it_in_order(whole):
-    assert [article["id"] for article in whole.select("article")] == [pdf.slug(name) for name in DOCUMENTS]
+    assert [article["id"] for article in whole.select("article")] == [
+        pdf.slug(name) for name in DOCUMENTS
+    ]
     assert [part.get_text() for part in whole.select("h1.part")] == list(PARTS)
     assert len(whole.select("nav a")) == len(DOCUMENTS)
 
@@ -36,7 +39,11 @@ def test_links_lead_to_places_in_it(whole):
     inside = [link["href"] for link in whole.select('a[href^="#"]')]
     assert len(inside) > 1000
     assert {link for link in inside if link[1:] not in places} == set()
-    assert {link["href"] for link in whole.select("a[href]") if not re.match(r"#|https?://|mailto:", link["href"])} == set()
+    assert {
+        link["href"]
+        for link in whole.select("a[href]")
+        if not re.match(r"#|https?://|mailto:", link["href"])
+    } == set()
 
 
 def test_pictures_are_found(whole):
@@ -51,10 +58,15 @@ def test_what_cannot_be_read_on_paper_is_left_out(whole):
 
 
 def test_punctuation_stays_with_its_formula():
-    text = BeautifulSoup('<p>so <span class="math">x</span>, and <span class="math">y</span> is</p>', "html.parser")
+    text = BeautifulSoup(
+        '<p>so <span class="math">x</span>, and <span class="math">y</span> is</p>', "html.parser"
+    )
     for formula in text.select("span.math"):
         pdf.keep_together(formula)
-    assert str(text) == '<p>so <span class="whole"><span class="math">x</span>,</span> and <span class="math">y</span> is</p>'
+    assert (
+        str(text)
+        == '<p>so <span class="whole"><span class="math">x</span>,</span> and <span class="math">y</span> is</p>'
+    )
 
 
 def test_without_a_browser_it_says_what_is_missing(monkeypatch):
@@ -67,8 +79,11 @@ def test_without_a_browser_it_says_what_is_missing(monkeypatch):
 def printed(tmp_path_factory):
     """A few pages, printed."""
     path = tmp_path_factory.mktemp("pdf") / "few.pdf"
-    lines = f"from pathlib import Path; from book import pdf; pdf.make(Path({str(path)!r}), {FEW!r})"
-    subprocess.run([sys.executable, "-c", lines], cwd=ROOT, check=True)  # a process has room for one browser's driver
+    lines = (
+        f"from pathlib import Path; from book import pdf; pdf.make(Path({str(path)!r}), {FEW!r})"
+    )
+    # a process has room for one browser's driver
+    subprocess.run([sys.executable, "-c", lines], cwd=ROOT, check=True)
     return path
 
 
@@ -85,8 +100,13 @@ def bookmarks(reader, entries, depth=0):
 def test_printed_pages_have_bookmarks_numbers_and_text(printed):
     reader = PdfReader(printed)
     found = list(bookmarks(reader, reader.outline))
-    assert [title for depth, title, _ in found if depth == 0][-2:] == ["The theory", "Beyond the paper"]
-    assert [title for depth, title, _ in found if depth == 1 and title in ("Notation", "Scaling laws")] == ["Notation", "Scaling laws"]
+    assert [title for depth, title, _ in found if depth == 0][-2:] == [
+        "The theory",
+        "Beyond the paper",
+    ]
+    assert [
+        title for depth, title, _ in found if depth == 1 and title in ("Notation", "Scaling laws")
+    ] == ["Notation", "Scaling laws"]
     assert sum(title == "What we learn" for _, title, _ in found) == 2
     begins = {title: page for _, title, page in found}
     contents = reader.pages[1].extract_text()
@@ -94,7 +114,8 @@ def test_printed_pages_have_bookmarks_numbers_and_text(printed):
         assert re.search(rf"{title}\s*{begins[title]}\b", contents)
     text = "".join(page.extract_text() for page in reader.pages)
     assert "(37, 58)" in text  # a formula's number
-    assert "which is enough for the sign of the mean" in text.replace("\n", " ")  # and what stands behind it
+    # and what stands behind it
+    assert "which is enough for the sign of the mean" in text.replace("\n", " ")
     assert "\\frac" not in text
     figures = Counter(re.findall(r"Fig\. \d+", text))
     assert len(figures) > 5

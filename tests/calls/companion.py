@@ -1,0 +1,5 @@
+"""Good calls: The companion's network, and diagnoses."""
+
+from __future__ import annotations
+
+CALLS: list = []

@@ -1,0 +1,5 @@
+"""Good calls: Configurations, runs, measurements and figures."""
+
+from __future__ import annotations
+
+CALLS: list = []

@@ -1,0 +1,162 @@
+"""Bad input: every parameter of every public function refuses what its annotation excludes."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+import typing
+
+import numpy as np
+import pytest
+import torch
+from beartype.door import is_bearable
+from hypothesis import given
+from hypothesis import strategies as st
+from jaxtyping import Float
+
+import lwcore
+from lwcore import signatures
+from lwcore.signatures import ArgumentError, allowed, bare, checked, number, require
+from tests.calls import companion, experiments, networks, theory
+
+CALLS = [*theory.CALLS, *networks.CALLS, *experiments.CALLS, *companion.CALLS]
+
+# What a reader may hand in by mistake, wherever.
+MISTAKES = [
+    *(None, True, -1, 0, 0.5, 1.0, 2.5, math.nan, math.inf, 1j, "word", b"word", object()),
+    *([], [2, 1], [1.5], ["a"], {}, np.array([[1.0, math.nan]]), np.array(["a"])),
+    *(torch.ones(0), torch.ones(2), torch.ones(2, 1, 4, 1, 3), torch.ones(2, 3, dtype=torch.int64)),
+]
+
+
+def named(called) -> str:
+    """A function's or a class's full name."""
+    return f"{called.__module__}.{called.__qualname__}"
+
+
+def signature_of(called):
+    """The function whose signature is held: of a class, its making."""
+    return called.__init__ if isinstance(called, type) else called
+
+
+def mistakes(called, good):
+    """Every parameter of a good call with every mistake that its annotation excludes."""
+    hints = typing.get_type_hints(signature_of(called), include_extras=True)
+    for parameter in good:
+        for mistake in MISTAKES:
+            if not is_bearable(mistake, hints[parameter]):
+                yield parameter, mistake
+
+
+def test_enough_bad_inputs_are_tried():
+    assert sum(len(list(mistakes(*call))) for call in CALLS) >= 150
+
+
+@pytest.mark.parametrize(("called", "good"), CALLS, ids=[named(called) for called, _ in CALLS])
+def test_mistakes_are_refused_by_name(called, good):
+    for parameter, mistake in mistakes(called, good):
+        with pytest.raises(ArgumentError) as caught:
+            called(**good | {parameter: mistake})
+        assert str(caught.value).startswith(f"{parameter} = ")
+        assert ": must be " in str(caught.value)
+
+
+@pytest.mark.parametrize(("called", "good"), CALLS, ids=[named(called) for called, _ in CALLS])
+def test_good_calls_are_taken(called, good):
+    called(**good)
+
+
+@pytest.mark.parametrize("called", [called for called, _ in CALLS], ids=named)
+def test_numbers_have_ranges(called):
+    """A bare int or float says nothing of what is allowed; True is an int."""
+    hints = typing.get_type_hints(signature_of(called), include_extras=True)
+    loose = [
+        name
+        for name, hint in hints.items()
+        if name != "return" and {int, float} & {hint, *typing.get_args(hint)}
+    ]
+    assert not loose
+
+
+def test_a_body_is_not_entered_with_a_mistake():
+    entered = []
+
+    @checked
+    def work(count: signatures.Count) -> None:
+        entered.append(count)
+
+    with pytest.raises(ArgumentError, match=r"^count = 0: must be a whole number, 1 or above\.$"):
+        work(0)
+    assert entered == []
+    bare(work)(0)
+    assert entered == [0]
+
+
+NUMBERS = st.one_of(st.integers(), st.floats(), st.booleans(), st.none(), st.text(max_size=2))
+
+
+@given(NUMBERS)
+def test_kinds_of_numbers(value):
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    real = whole or isinstance(value, float)
+    for kind, holds in {
+        signatures.Count: whole and value >= 1,
+        signatures.Index: whole and value >= 0,
+        signatures.Finite: real and math.isfinite(value),
+        signatures.Positive: real and 0 < value < math.inf,
+        signatures.NotNegative: real and 0 <= value < math.inf,
+        signatures.Share: real and 0 < value < 1,
+        number("(1, 2]"): real and 1 < value <= 2,
+        number("[0, inf)"): real and 0 <= value < math.inf,
+        signatures.Reals: real,
+        signatures.FiniteReals: real and math.isfinite(value),
+    }.items():
+        assert is_bearable(value, kind) == holds
+
+
+@given(st.lists(st.one_of(st.integers(-2, 9), st.floats(0, 3), st.booleans()), max_size=4))
+def test_lags_are_whole_numbers_that_increase(values):
+    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in values)
+    holds = whole and len(values) > 0 and values[0] >= 1 and sorted(set(values)) == values
+    assert is_bearable(values, signatures.Lags) == holds
+    assert is_bearable(tuple(values), signatures.Lags) == holds
+    if whole:
+        assert is_bearable(np.array(values, int), signatures.Lags) == holds
+        assert is_bearable(torch.tensor(values, dtype=torch.int64), signatures.Lags) == holds
+
+
+def test_letters_agree_between_arguments():
+    @checked
+    def product(rows: Float[torch.Tensor, "B T"], scale: Float[torch.Tensor, " B"]) -> None: ...
+
+    with pytest.raises(
+        ArgumentError,
+        match=r"^scale = Tensor of .* shape \(3,\): must be .* \(B\), with B=2, T=5\.$",
+    ):
+        product(torch.ones(2, 5), torch.ones(3))
+
+
+def test_conditions_show_what_fails():
+    require("a", 3, True, "odd")
+    with pytest.raises(ArgumentError, match=r"^a = 2: must be odd\.$"):
+        require("a", 2, False, "odd")
+    with pytest.raises(ArgumentError, match=r"^a contains 4\.0: every entry must be below 4\.$"):
+        require("a", np.array([1.0, 4.0]), np.array([1.0, 4.0]) < 4, "below 4")
+    assert allowed(typing.Literal["x", "y"] | None) == "one of 'x', 'y' or None"
+
+
+def test_every_function_that_checks_is_called_here():
+    known = {called for called, _ in CALLS}
+    missing = []
+    for info in pkgutil.walk_packages(lwcore.__path__, "lwcore."):
+        for name, one in vars(importlib.import_module(info.name)).items():
+            own = not name.startswith("_") and getattr(one, "__module__", "") == info.name
+            if own and one not in known and holds_its_signature(one):
+                missing.append(named(one))
+    assert not missing
+
+
+def holds_its_signature(one) -> bool:
+    """Whether `checked` has wrapped a function, or the making of a class."""
+    return getattr(signature_of(one), "__checked__", False)
