@@ -21,12 +21,12 @@ from rich.console import Console
 
 from benchmarks.harness import record
 from lwcore import experiment
-from lwcore.config import Config
+from lwcore.config import Config, Model
 
 JOBS = 1000
 STEPS = 2
 SEQUENCES = 32  # of the diagnostics of paper-v6
-CELLS = ("ConstGate", "LSTM")  # of paper-v6: the cheapest and the dearest
+CELLS: tuple[Model, ...] = ("ConstGate", "LSTM")  # of paper-v6: the cheapest and the dearest
 
 
 def of_dask() -> dict[str, float]:
@@ -45,7 +45,7 @@ def of_dask() -> dict[str, float]:
         }
 
 
-def member(config: Config, model: str) -> tuple[float, dict[str, int]]:
+def member(config: Config, model: Model) -> tuple[float, dict[str, int]]:
     """Do a member: processor seconds, and bytes of the job, of what comes back, of the stored
     member and of its last checkpoint."""
     with tempfile.TemporaryDirectory() as room:

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from lwcore.arguments import one_of
 from lwcore.config import Config, Sweep, shipped
+from lwcore.signatures import require
 
 Drawn = Annotated[Path | None, Option(help="Draw it here; the ending chooses the format.")]
 TOLD = ValueError, TypeError, OSError, RuntimeError, ArithmeticError, ImportError
@@ -88,7 +88,7 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
     typer.echo("\n".join(f"{key}: {value}" for key, value in data.attrs.items()))
     if "measured_on" in data.attrs:
         found = Diagnosis(data)
-        typer.echo(f"{found}\n{found.table().to_string()}")
+        typer.echo(f"{found}\n{found.table()}")
         _draw(found.plot, figure)
     elif "step" in data.dims:  # a run, not a sweep
         typer.echo(training(data).to_string())
@@ -110,13 +110,13 @@ def diagnose_network(
     from lwcore.adapter import from_files
     from lwcore.diagnose import diagnose
 
-    if lags is not None and not lags.replace(",", "").isdecimal():
-        raise ValueError(f"lags = {lags!r}: must be integers with commas between them.")
+    whole = lags is None or lags.replace(",", "").isdecimal()
+    require("lags", lags, whole, "integers with commas between them")
     wanted = [int(lag) for lag in lags.split(",")] if lags else None
     module, head, batch = from_files(checkpoint, data, nonlinearity)
     how: Any = {"head": head, "source": source, "n_sequences": n_sequences}
     found = diagnose(module, batch, wanted, **how)
-    typer.echo(f"{found}\n{found.table().to_string()}")
+    typer.echo(f"{found}\n{found.table()}")
     if output is not None:
         found.save(output)
     _draw(found.plot, figure)
@@ -134,7 +134,9 @@ def claims(
     from book.claims import measure, record, registry
 
     known, folder = registry(), directory or record.FOLDER
-    wanted, runs = [known[one_of("id", name, known)] for name in id or known], record.Runs(folder)
+    for name in id or ():
+        require("id", name, name in known, f"one of {', '.join(known)}")
+    wanted, runs = [known[name] for name in id or known], record.Runs(folder)
     for claim in track(wanted, "measuring") if run else ():
         record.record([measure(claim, runs)], folder)
     found = record.outcomes(wanted, folder)
@@ -146,10 +148,9 @@ def claims(
 
 
 def _settings(name: str) -> Config | Sweep:
-    """Read a configuration, or a sweep: what has axes."""
+    """A configuration, or a sweep: what has axes."""
     if not name.endswith(".toml"):
-        one_of("name", name, [*shipped(), *shipped("sweeps")])
-        return Config.named(name) if name in shipped() else Sweep.named(name)
+        return Sweep.named(name) if name in shipped("sweeps") else Config.named(name)
     try:
         return Config.from_toml(name)
     except ValidationError as error:
@@ -159,7 +160,7 @@ def _settings(name: str) -> Config | Sweep:
 
 
 def _draw(plot: Callable[[], Any], path: Path | None) -> None:
-    """Draw a figure into a file, on white: it may be looked at on any ground."""
+    """Draw a figure into a file, on white: it may be seen on any ground."""
     if path is not None:
         from lwcore.figures import use_book_style
 

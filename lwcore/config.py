@@ -7,64 +7,57 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 import tomllib
-from importlib import resources
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
+    NonNegativeFloat,
     NonNegativeInt,
+    PositiveFloat,
     PositiveInt,
     model_validator,
 )
 
-from lwcore.arguments import one_of
+from lwcore.signatures import checked, require
+
+_PACKAGE = Path(__file__).parent
 
 Model = Literal["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"]
 Order = Literal["zeroth", "first", "exact"]
 Start = Literal["orthogonal", "uniform"]
 Optimizer = Literal["sgd", "adamw"]
+Point = tuple[int | float | str, ...]  # of a sweep, by its labels on the axes
 
-_MOST_POINTS = 10_000  # of a sweep: every one is a run
 
-
-def _increasing(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Refuse a list that repeats a value or is out of order."""
-    if any(after <= before for before, after in pairwise(values)):
+def _increasing(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Values, unless one repeats or is out of order."""
+    if list(values) != sorted(set(values)):
         raise ValueError("must be strictly increasing")
     return values
 
 
 def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Refuse a list that names the same thing twice."""
-    if len(set(values)) != len(values):
+    """Values, unless one repeats."""
+    if len(set(values)) < len(values):
         raise ValueError("must not name anything twice")
     return values
 
 
-def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Refuse an empty list; pydantic's ``min_length`` calls a list of bad entries empty, too."""
-    if not values:
-        raise ValueError("must hold at least 1 item")
-    return values
-
-
 # Strictness is for numbers: a list may stand for a tuple, as in TOML there are only lists.
-_NUMBERS = (Field(strict=False), AfterValidator(_some), AfterValidator(_increasing))
-_NAMES = (Field(strict=False), AfterValidator(_some), AfterValidator(_distinct))
-Counts = Annotated[tuple[PositiveInt, ...], *_NUMBERS]
-Models = Annotated[tuple[Model, ...], *_NAMES]
-Orders = Annotated[tuple[Order, ...], *_NAMES]
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], *_NAMES]
-
-
+_LIST = Field(strict=False, min_length=1)
+Counts = Annotated[tuple[PositiveInt, ...], _LIST, AfterValidator(_increasing)]
+Models = Annotated[tuple[Model, ...], _LIST, AfterValidator(_distinct)]
+Orders = Annotated[tuple[Order, ...], _LIST, AfterValidator(_distinct)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Seeds = Annotated[tuple[Seed, ...], _LIST, AfterValidator(_distinct)]
 Steps = Annotated[tuple[NonNegativeInt, ...], Field(strict=False), AfterValidator(_increasing)]
+Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Section(BaseModel):
@@ -78,13 +71,12 @@ class _File(_Section):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100, description="Name of files.")
     description: str = Field(description="What it is for.")
-    _folder: ClassVar[str]
+    _folder: ClassVar[Literal["configs", "sweeps"]]
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
-        """Settings that a TOML file holds; a ValueError names all that are wrong."""
-        if Path(path).exists() and not Path(path).is_file():
-            raise ValueError(f"path = {str(path)!r}: must be a file.")
+        """Settings in a TOML file; a ValueError names all that are wrong."""
+        require("path", str(path), Path(path).is_file() or not Path(path).exists(), "a file")
         try:
             settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
@@ -93,7 +85,7 @@ class _File(_Section):
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """Settings that ship with the package, under one of the names that `shipped` lists.
+        """Settings that ship with the package, under a name that `shipped` lists.
 
         Examples:
             >>> config = Config.named("quick")
@@ -101,11 +93,19 @@ class _File(_Section):
             ('ConstGate', 'SharedGate', 'DiagGate')
         """
         known = shipped(cls._folder)
-        if name not in known:
-            allowed = f"must be one of {', '.join(known)}, or the path of a TOML file"
-            raise ValueError(f"name = {name!r}: {allowed}.")
-        file = resources.files("lwcore") / cls._folder / f"{name}.toml"
-        return cls.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        words = f"one of {', '.join(known)}, or the path of a TOML file"
+        require("name", name, name in known, words)
+        return cls.from_toml(_PACKAGE / cls._folder / f"{name}.toml")
+
+    def points(self) -> dict[Point, Any]:
+        """The configurations to run: of one, which is a sweep without axes, itself."""
+        return {(): self}
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that change whenever a configuration to run does."""
+        others = "".join(one.fingerprint for one in self.points().values() if one is not self)
+        return hashlib.sha256((self.model_dump_json() + others).encode()).hexdigest()[:12]
 
 
 class TaskSettings(_Section):
@@ -115,31 +115,17 @@ class TaskSettings(_Section):
     input_size: PositiveInt = Field(description="Input dimension D.")
     lags: Counts = Field(description="Delays of the target, steps.")
     coefficients: tuple[float, ...] = Field(strict=False, description="Weight of each delay.")
-    noise: float = Field(ge=0, description="Standard deviation of the target's noise.")
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if len(self.coefficients) != len(self.lags):
-            given = f"{len(self.coefficients)} given for {len(self.lags)} lags"
-            raise ValueError(f"coefficients: {given}; there must be one a lag")
-        if self.lags[-1] >= self.length:
-            fit = f"does not fit into sequences of length {self.length}"
-            raise ValueError(f"lags: {self.lags[-1]} {fit}")
-        return self
+    noise: NonNegativeFloat = Field(description="Standard deviation of the target's noise.")
 
 
 class NetworkSettings(_Section):
     """The cell's size and start."""
 
     hidden_size: PositiveInt = Field(description="Number of neurons H.")
-    gate_init: float = Field(
-        gt=0, lt=1, description="Share of the state replaced in a step at first."
-    )
-    gate_spread: float = Field(
-        default=0.1, ge=0, description="Scale of its initial weights, the candidate's 1."
-    )
+    gate_init: Share = Field(description="Share of the state replaced in a step at first.")
+    gate_spread: NonNegativeFloat = Field(default=0.1, description="Scale of its first weights.")
     layernorm: bool = Field(default=False, description="Normalise the candidate's pre-activation.")
-    init: Start = Field(default="orthogonal", description="Weights; uniform is PyTorch's.")
+    init: Start = Field(default="orthogonal", description="Weights; PyTorch's are uniform.")
 
 
 class TrainingSettings(_Section):
@@ -147,50 +133,27 @@ class TrainingSettings(_Section):
 
     sequences: PositiveInt = Field(description="Number of training sequences.")
     batch_size: PositiveInt = Field(description="Sequences a step.")
-    steps: NonNegativeInt = Field(
-        description="Optimiser steps; 0 to measure networks as they start."
-    )
+    steps: NonNegativeInt = Field(description="Optimiser steps; 0 to measure networks at start.")
     optimizer: Optimizer = Field(default="adamw", description="Gradient descent, or AdamW.")
-    learning_rate: float = Field(gt=0, description="Global learning rate μ.")
-    weight_decay: float = Field(default=0.0, ge=0, description="Decoupled weight decay (AdamW).")
-    clip: float | None = Field(default=None, gt=0, description="Largest 2-norm of the gradient.")
+    learning_rate: PositiveFloat = Field(description="Global learning rate μ.")
+    weight_decay: NonNegativeFloat = Field(default=0.0, description="Decoupled, of AdamW.")
+    clip: PositiveFloat | None = Field(default=None, description="Largest 2-norm of the gradient.")
     checkpoint_every: PositiveInt = Field(default=200, description="Steps between checkpoints.")
     snapshots: Steps = Field(default=(), description="Steps after which time scales are measured.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_chunk(cls, given: Any) -> Any:
-        """Recorded runs say how many steps were scanned at a time; no result depends on it."""
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if name != "chunk"}
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.snapshots and self.snapshots[-1] > self.steps:
-            raise ValueError(f"snapshots: {self.snapshots[-1]} is more than the {self.steps} steps")
-        if self.batch_size > self.sequences:
-            most = f"the {self.sequences} training sequences"
-            raise ValueError(f"batch_size: {self.batch_size} is more than {most}")
-        return self
+    # recorded runs name how many steps were scanned at a time, on which no result depends
+    chunk: Annotated[None, BeforeValidator(lambda given: None)] = Field(default=None, exclude=True)
 
 
 class DiagnosticSettings(_Section):
     """What is measured on the trained networks, on fresh sequences."""
 
-    sequences: int = Field(
-        ge=32, description="Fresh sequences; one half fixes signs, one is measured."
-    )
+    sequences: int = Field(ge=32, description="Fresh sequences; half for signs, half measured.")
     lags: Counts = Field(description="Lags at which rates and statistic are taken, steps.")
     ends: PositiveInt = Field(description="Number of end points t at which orders are compared.")
     orders: Orders = Field(default=("zeroth", "first", "exact"), description="Orders of transport.")
     directions: PositiveInt = Field(description="Number of random directions w in parameter space.")
-    error: float = Field(
-        default=0.1, gt=0, lt=0.5, description="Detection error ε of N(ℓ) sequences."
-    )
-    significance: float = Field(
-        default=0.01, gt=0, lt=1, description="Chance of a false detection."
-    )
+    error: float = Field(default=0.1, gt=0, lt=0.5, description="Detection error ε.")
+    significance: Share = Field(default=0.01, description="Chance of a false detection.")
     budgets: Counts = Field(description="Numbers of sequences N.")
     keep_numbers: bool = Field(default=False, description="Store each sequence's numbers, too.")
 
@@ -220,42 +183,39 @@ class Config(_File):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        length, lag, ends = self.task.length, self.diagnostics.lags[-1], self.diagnostics.ends
-        if lag >= length:
-            raise ValueError(
-                f"diagnostics.lags: {lag} does not fit into sequences of length {length}"
-            )
-        if ends > length - lag:
-            fit = f"only {length - lag} leave room for the longest lag"
-            raise ValueError(f"diagnostics.ends: {ends} asked for, but {fit}")
+        task, training, asked = self.task, self.training, self.diagnostics
+        given, lags, size = task.coefficients, task.lags, training.batch_size
+        words = f"one for each of {len(lags)} lags"
+        require("task.coefficients", given, len(given) == len(lags), words)
+        below = f"below the length of {task.length}"
+        require("task.lags", lags, lags[-1] < task.length, below)
+        require("diagnostics.lags", asked.lags, asked.lags[-1] < task.length, below)
+        room = task.length - asked.lags[-1]
+        words = f"at most {room}, behind the longest lag"
+        require("diagnostics.ends", asked.ends, asked.ends <= room, words)
+        late, words = max(training.snapshots, default=0), f"at most {training.steps}, the steps"
+        require("training.snapshots", training.snapshots, late <= training.steps, words)
+        words = f"at most {training.sequences}, the training sequences"
+        require("training.batch_size", size, size <= training.sequences, words)
         return self
 
     def __str__(self) -> str:
         """The settings, section by section, named as in the TOML file."""
-        sections = [("run", self), *(part for part in self if isinstance(part[1], _Section))]
-        lines = []
-        for title, section in sections:
-            plain = (part for part in section if not isinstance(part[1], _Section))
-            lines += [f"[{title}]", *(f"{key} = {value}" for key, value in plain)]
-        return "\n".join(lines)
-
-    def points(self) -> dict[tuple[int | float | str, ...], Config]:
-        """The only point, itself, of a configuration, which is a sweep without axes."""
-        return {(): self}
+        top, sections = ["[run]"], []
+        for name, value in self.model_dump().items():
+            if isinstance(value, dict):
+                sections += [f"[{name}]", *(f"{key} = {one}" for key, one in value.items())]
+            else:
+                top.append(f"{name} = {value}")
+        return "\n".join(top + sections)
 
     @property
     def members(self) -> list[tuple[Model, int]]:
         """The (model, seed) pairs."""
         return [(model, seed) for model in self.models for seed in self.seeds]
 
-    @property
-    def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that change whenever anything in the configuration does."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
-
     def but(self, /, **changes: Any) -> Self:
-        """Another configuration: new values by name, for a section those of its settings that
-        change.
+        """Configuration with new values by name, for a section those of its settings that change.
 
         Examples:
             >>> config = Config.named("quick").but(models=["LSTM"], training={"steps": 50})
@@ -276,7 +236,7 @@ class Sweep(_File):
     base: str = Field(description="Configuration that all points start from.")
     changes: dict[str, Any] = Field(default={}, description="What all points change in it.")
     measured: bool = Field(default=False, description="Measure rates and windows, too.")
-    axes: dict[str, Annotated[tuple[Variant, ...], Field(strict=False)]] = Field(
+    axes: dict[str, Annotated[tuple[Variant, ...], _LIST]] = Field(
         min_length=1, description="The axes of the grid, each a list of variants."
     )
 
@@ -284,38 +244,22 @@ class Sweep(_File):
     def _fits(self) -> Self:
         for axis, variants in self.axes.items():
             labels = [variant.label for variant in variants]
-            if not labels or len(set(labels)) != len(labels):
-                wanted = "must be at least one, none of them twice"
-                raise ValueError(f"axes.{axis}: labels {labels} given; {wanted}")
-        points = math.prod(map(len, self.axes.values()))
-        if points > _MOST_POINTS:
-            raise ValueError(f"axes: {points} points given; must be at most {_MOST_POINTS}")
+            require(f"axes.{axis}", labels, len(set(labels)) == len(labels), "labels, none twice")
         self.points()
         return self
 
-    def points(self) -> dict[tuple[int | float | str, ...], Config]:
-        """Make the configuration of every point, by the labels of the axes in their order."""
-        base = Config.named(self.base)
-        grid = {}
+    def points(self) -> dict[Point, Config]:
+        """The configuration of every point, by the labels of the axes in their order."""
+        base, grid = Config.named(self.base).but(**self.changes), {}
         for number, variants in enumerate(itertools.product(*self.axes.values())):
-            config = base.but(**self.changes)
-            config = config.but(name=f"{self.name}-{number}", description=self.description)
+            config = base.but(name=f"{self.name}-{number}", description=self.description)
             for variant in variants:
                 config = config.but(**variant.changes)
             grid[tuple(variant.label for variant in variants)] = config
         return grid
 
-    @property
-    def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that change whenever a point's configuration does."""
-        digest = hashlib.sha256(self.model_dump_json().encode())
-        for config in self.points().values():
-            digest.update(config.fingerprint.encode())
-        return digest.hexdigest()[:12]
 
-
-def shipped(kind: str = "configs") -> list[str]:
-    """Sorted names of the ``"configs"`` or ``"sweeps"`` that ship with the package."""
-    one_of("kind", kind, ("configs", "sweeps"))
-    names = (path.name for path in (resources.files("lwcore") / kind).iterdir())
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+@checked
+def shipped(kind: Literal["configs", "sweeps"] = "configs") -> list[str]:
+    """Sorted names of the configurations or sweeps that ship with the package."""
+    return sorted(path.stem for path in (_PACKAGE / kind).glob("*.toml"))

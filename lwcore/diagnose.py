@@ -35,7 +35,7 @@ from lwcore.adapter import Adapter, Function, Pair
 from lwcore.arguments import integer_in, lag_list, one_of, real_in
 from lwcore.detection import sample_complexity
 from lwcore.gradient import first_loss, lag_vectors, transported
-from lwcore.progress import bar
+from lwcore.results import bar
 from lwcore.trace import Trace
 from lwcore.transport import exact_rates_and_share
 from lwcore.window import learnability_window, time_scales
@@ -333,7 +333,7 @@ def _measured(
     parameters = sum(parameter.numel() for parameter in recurrence.parameters())
     at_once = max(1, min(AT_ONCE, ENTRIES // max(length * recurrence.state_size, parameters)))
     ends = np.linspace(max(lags[-1], first), length - 1, ENDS).round().astype(int)
-    with bar("lw diagnose", TRANSPORTED + len(order), "sequences", show=progress) as advance:
+    with bar("lw diagnose, sequences", TRANSPORTED + len(order), progress) as advance:
 
         def traces(some: Pair) -> Iterator[tuple[Trace, Tensor]]:
             for piece in _pieces(some, at_once):

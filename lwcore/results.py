@@ -13,9 +13,10 @@ import io
 import os
 import platform
 import subprocess
-import tempfile
+import sys
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -24,21 +25,20 @@ import h5py
 import xarray as xr
 
 from lwcore.config import Config, Sweep
+from lwcore.signatures import checked, require
 
 MANIFEST = "SHA256SUMS"
 _PACKAGE = Path(__file__).parent
 
 
-def write_atomically(
-    path: Path, write: Callable[[Path], object], scratch: Path | None = None
-) -> None:
+@checked
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file so that a reader sees the old one, the new one, or none, and never a part.
 
-    `write` is given the path of a temporary file in `scratch`, a folder on the same disk, or else
-    beside `path`. A process that is killed leaves that file there. An OSError names `path`.
+    `write` is given the path of a temporary file beside it, which a process that is killed leaves.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = (scratch or path.parent) / f".{path.name}.{uuid.uuid4().hex}.part"
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         write(part)
         with part.open("rb+") as file:
@@ -50,31 +50,9 @@ def write_atomically(
         part.unlink(missing_ok=True)
 
 
-def check_writable(name: str, path: Path, endings: Collection[str] | None = None) -> None:
-    """Check that a file, with one of some endings, can be written where an argument says."""
-    wrong = f"{name} = {str(path)!r}: "
-    if endings is not None and path.suffix[1:].lower() not in endings:
-        allowed = ", ".join(f".{ending}" for ending in sorted(endings))
-        raise ValueError(f"{wrong}must end in one of {allowed}.")
-    if path.is_dir():
-        raise ValueError(f"{wrong}is a folder; must be a file.")
-    if not path.parent.is_dir():
-        missing = str(path.parent)
-        raise ValueError(f"{wrong}there is no folder {missing!r}; must be in one that exists.")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f"{wrong}must be in a folder that can be written to ({error.strerror})."
-        ) from None
-
-
-def save(dataset: xr.Dataset, path: str | Path, scratch: Path | None = None) -> None:
-    """Store a dataset as netCDF, atomically, numbers and structure under HDF5's checksums.
-
-    Equal datasets make equal bytes. The temporary file is in `scratch`, as for `write_atomically`.
-    """
+@checked
+def save(dataset: xr.Dataset, path: str | Path) -> None:
+    """Store a dataset as netCDF, atomically; equal datasets make equal bytes."""
     encoding = {
         name: {"fletcher32": True, "zlib": True, "shuffle": True}
         for name, variable in dataset.variables.items()
@@ -86,53 +64,39 @@ def save(dataset: xr.Dataset, path: str | Path, scratch: Path | None = None) -> 
     whole = io.BytesIO()
     with h5netcdf.File(whole, "w", libver="latest") as file:
         dataset.dump_to_store(xr.backends.H5NetCDFStore(file), encoding=encoding)
-    write_atomically(Path(path), lambda part: part.write_bytes(whole.getvalue()), scratch)
+    write_atomically(Path(path), lambda part: part.write_bytes(whole.getvalue()))
 
 
+@checked
 def load(path: str | Path) -> xr.Dataset:
-    """Read a result file into memory, after its line in ``SHA256SUMS`` beside it, if it has one,
-    was verified.
-
-    A FileNotFoundError or a ValueError says whether the file is missing, damaged, or another
-    package's.
-    """
+    """Result in a file, in memory; what is missing, damaged or another package's is refused."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"path = {str(path)!r}: there is no such result file.")
-    whole, listed = path.read_bytes(), _listed(path)
+    whole, manifest = path.read_bytes(), path.with_name(MANIFEST)
+    lines = manifest.read_text(encoding="utf-8").splitlines() if manifest.is_file() else []
+    listed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     try:
-        if listed not in (None, hashlib.sha256(whole).hexdigest()):
+        digest = hashlib.sha256(whole).hexdigest()
+        if listed.get(path.name, digest) != digest:
             raise ValueError(f"its checksum is not the one in {MANIFEST}: damaged")
         with h5py.File(io.BytesIO(whole)) as file:  # h5netcdf fails untidily on damaged structure
             dict(file.attrs), list(file.values())
         dataset = xr.load_dataset(io.BytesIO(whole), engine="h5netcdf")
     except Exception as error:  # HDF5, h5py, h5netcdf and xarray each have errors of their own
         raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}).") from error
-    if "fingerprint" not in dataset.attrs:
-        raise ValueError(
-            f"path = {str(path)!r}: a netCDF file, but not a result of this package (it has no "
-            "configuration)."
-        )
+    own = "a result of this package, with a configuration's fingerprint"
+    require("path", str(path), "fingerprint" in dataset.attrs, own)
     dataset.attrs.pop("checksum", None)  # what earlier versions say of the file's last line
     return dataset
 
 
-def _listed(path: Path) -> str | None:
-    """SHA-256 of a file by the list beside it, if that has a line for it."""
-    manifest = path.with_name(MANIFEST)
-    lines = manifest.read_text(encoding="utf-8").splitlines() if manifest.is_file() else []
-    digests = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    return digests.get(path.name)
-
-
 def revision() -> str:
-    """Git revision of the code, with ``-dirty`` where files differ; ``unknown`` without a
-    checkout."""
+    """Git revision of the code, ``-dirty`` if files differ; ``unknown`` without a checkout."""
     git = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
     at = ["git", "-C", str(_PACKAGE)]
     try:
-        # A package installed inside some other project's checkout is not of that project's
-        # revision.
+        # another project's checkout, in which the package is installed, is not its revision
         git([*at, "ls-files", "--error-unmatch", "__init__.py"])
         found = git([*at, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
     except (OSError, subprocess.CalledProcessError):
@@ -161,11 +125,22 @@ def environment() -> dict[str, str]:
     }
 
 
+@checked
 def provenance(config: Config | Sweep) -> dict[str, str]:
     """What a result is made from: the configuration, its fingerprint, and the environment."""
-    return {
-        "name": config.name,
-        "description": config.description,
-        "configuration": config.model_dump_json(),
-        "fingerprint": config.fingerprint,
-    } | environment()
+    own = {"name": config.name, "description": config.description}
+    made_from = {"configuration": config.model_dump_json(), "fingerprint": config.fingerprint}
+    return own | made_from | environment()
+
+
+@contextmanager
+def bar(title: str, total: int, show: bool = True) -> Iterator[Callable[[int], None]]:
+    """Progress bar on standard error, or below a notebook's cell; called with the number done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    kernel = "ipykernel" in sys.modules  # where rich would ask for widgets
+    console = Console(stderr=not kernel, force_jupyter=False, force_terminal=kernel or None)
+    with Progress(console=console, disable=not show) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda done: progress.advance(task, done)

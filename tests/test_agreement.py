@@ -18,7 +18,6 @@ from book.chapters.agreement import (
     rank_correlation,
     ranking,
 )
-from book.chapters.seeds import interval, most_covered, resamples
 
 WITHIN = {"all": (), "lag": ("lag",), "network": ("model", "seed")}
 
@@ -159,54 +158,6 @@ def test_interval_of_a_partial_correlation_has_one_unit_less(given, slope):
         for count in (7, 8)
     )
     assert all_units < 0.95 < fewer < 0.98
-
-
-@pytest.mark.parametrize("count", [3, 5])
-def test_a_range_covers_the_median_as_often_as_said(count):
-    values = np.random.default_rng(count).exponential(size=(20_000, count))
-    inside = (values.min(1) <= np.log(2)) & (np.log(2) <= values.max(1))
-    assert inside.mean() == pytest.approx(most_covered(count), abs=0.01)
-
-
-def test_resamples_are_all_there_are_with_their_probabilities():
-    picks, weights = resamples(3)
-    every = [tuple(sorted(one)) for one in product(range(3), repeat=3)]
-    assert {tuple(pick): weight for pick, weight in zip(picks.tolist(), weights, strict=True)} == {
-        one: every.count(one) / 27 for one in every
-    }
-    picks, weights = resamples(9)
-    assert picks.shape == (2000, 9)
-    assert set(picks.ravel().tolist()) == set(range(9))
-    assert weights.sum() == pytest.approx(1)
-    with pytest.raises(ValueError, match="2 or more"):
-        resamples(1)
-
-
-def test_interval_is_a_quantile_over_all_draws():
-    """With many units little is added to the level: the ends are quantiles of the equally likely
-    draws."""
-    drawn = np.random.default_rng(5).normal(size=(4000, 2))
-    low, high = interval(drawn, np.full(4000, 1 / 4000), 10**6)
-    np.testing.assert_allclose(
-        [low, high], np.quantile(drawn, [0.025, 0.975], axis=0, method="inverted_cdf"), atol=0.01
-    )
-    weighted = interval(np.array([3.0, 1.0, np.nan, 2.0]), np.array([0.01, 0.01, 0.9, 0.08]), 10**6)
-    assert weighted.tolist() == [1.0, 3.0]
-    assert np.isnan(interval(np.array([np.nan, np.nan]), np.array([0.5, 0.5]), 5)).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("count", "least", "most"),
-    [(3, 0.73, 0.77), (4, 0.855, 0.895), (5, 0.91, 0.95), (6, 0.92, 0.97)],
-)
-def test_interval_of_a_mean_covers_what_it_says(count, least, most):
-    """Over 3000 experiments; the plain quantiles would cover 75, 80, 84 and 86 %. With three and
-    four units the range is all there is."""
-    picks, weights = resamples(count)
-    values = np.random.default_rng(count).normal(size=(3000, count))
-    low, high = interval(values[:, picks].mean(-1).T, weights, count)
-    assert least < ((low <= 0) & (high >= 0)).mean() < most
 
 
 def test_compare_resamples_seeds_and_pairs_the_baseline():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import tomllib
 from pathlib import Path
 
@@ -50,39 +51,35 @@ def test_fingerprint_changes_with_any_entry():
     ("path", "value", "message"),
     [
         ("task.lenght", 16, "task.lenght\n  Extra inputs are not permitted"),
-        ("task.length", 8, "does not fit into sequences of length 8"),
-        ("task.lags", [1, 16], "16 does not fit into sequences of length 16"),
+        ("task.length", 8, "diagnostics.lags = (1, 2, 3, 4, 6, 8): must be below the length of 8"),
+        ("task.lags", [1, 16], "task.lags = (1, 16): must be below the length of 16"),
         ("task.lags", [4, 4], "strictly increasing"),
         ("task.lags", [0, 4], "greater than 0"),
-        ("task.coefficients", [0.5], "1 given for 2 lags"),
+        ("task.coefficients", [0.5], "task.coefficients = (0.5,): must be one for each of 2 lags"),
         ("task.noise", float("nan"), "finite number"),
         ("network.gate_init", 1.0, "less than 1"),
-        ("training.batch_size", 65, "65 is more than the 64 training sequences"),
+        ("training.batch_size", 65, "batch_size = 65: must be at most 64, the training sequences"),
         ("training.optimizer", "adam", "'sgd' or 'adamw'"),
         ("training.steps", 1.5, "valid integer"),
         ("training.steps", -1, "greater than or equal to 0"),
-        ("training.snapshots", [0, 31], "31 is more than the 30 steps"),
+        ("training.snapshots", [0, 31], "snapshots = (0, 31): must be at most 30, the steps"),
         ("training.snapshots", [5, 5], "strictly increasing"),
         ("training.snapshots", [-1, 5], "greater than or equal to 0"),
-        ("diagnostics.ends", 9, "only 8 leave room"),
+        ("diagnostics.ends", 9, "ends = 9: must be at most 8, behind the longest lag"),
         ("diagnostics.error", 0.5, "less than 0.5"),
         ("diagnostics.budgets", [64, 8], "strictly increasing"),
         ("diagnostics.orders", ["exact", "exact"], "anything twice"),
         ("models", ["VanillaRNN"], "'DiagGate', 'GRU' or 'LSTM'"),
         ("seeds", [1, 1], "anything twice"),
         ("seeds", [], "at least 1 item"),
-        (
-            "seeds",
-            [-1],
-            "^1 validation error for Config\nseeds.0\n  Input should be greater than or equal to 0",
-        ),
-        ("diagnostics.budgets", [0, 0], "^2 validation errors for Config\ndiagnostics.budgets.0\n"),
+        ("seeds", [-1], "seeds.0\n  Input should be greater than or equal to 0"),
+        ("diagnostics.budgets", [0, 0], "diagnostics.budgets.0\n"),
         ("diagnostics.orders", [], "at least 1 item"),
         ("name", "../up", "should match pattern"),
     ],
 )
 def test_bad_entries_are_refused_by_name(path, value, message):
-    with pytest.raises(ValidationError, match=message.replace("(", r"\(")):
+    with pytest.raises(ValidationError, match=re.escape(message)):
         Config.model_validate(changed(path, value))
 
 
@@ -119,10 +116,10 @@ SWEEP = {
         ({"bass": "smoke"}, "Extra inputs are not permitted"),
         ({"base": "nope"}, "name = 'nope': must be one of"),
         ({"axes": {}}, "at least 1 item"),
-        ({"axes": {"lag": []}}, "at least one"),
+        ({"axes": {"lag": []}}, "at least 1 item"),
         (
             {"axes": {"lag": [{"label": 1, "changes": {}}, {"label": 1, "changes": {}}]}},
-            "none of them twice",
+            "labels, none twice",
         ),
         (
             {"axes": {"lag": [{"label": 1, "changes": {"task": {"lags": [99]}}}]}},

@@ -159,18 +159,6 @@ def test_effective_samples_of_an_autoregression(persistence, expected):
     assert worth.low[0] <= worth.value[0] <= worth.high[0]
 
 
-def test_bootstrap_covers_and_estimates_print():
-    """The interval of a mean holds it in about 95 of 100 samples."""
-    rng = np.random.default_rng(1)
-    held = 0
-    for _ in range(200):
-        drawn = matched.bootstrap(lambda mean: mean, rng.standard_normal((60, 1)), rng)
-        held += int(drawn.low[0] <= 0 <= drawn.high[0])
-    assert 180 <= held <= 199
-    words = matched.Estimate(np.array([0.5]), np.array([0.25]), np.array([0.75])).words(1)
-    assert words == ["0.5 (0.2 to 0.8)"]
-
-
 @given(
     log_factors=hnp.arrays(float, 4, elements=st.floats(-20, 20)), seed=st.integers(0, 2**32 - 1)
 )

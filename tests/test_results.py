@@ -123,5 +123,5 @@ def test_other_files_are_named(tmp_path):
     with pytest.raises(ValueError, match="not a whole result file"):
         results.load(tmp_path / "text.nc")
     xr.Dataset({"f": 1.0}).to_netcdf(tmp_path / "foreign.nc", engine="h5netcdf")
-    with pytest.raises(ValueError, match="not a result of this package"):
+    with pytest.raises(ValueError, match="must be a result of this package"):
         results.load(tmp_path / "foreign.nc")

@@ -13,7 +13,7 @@ from book.chapters import starts
 from book.chapters.spectra import learned_share
 from lwcore import cells
 from lwcore.config import Config
-from lwcore.experiment import run, run_member
+from lwcore.experiment import run
 from lwcore.inference import probes, windows
 from lwcore.network import Network
 from lwcore.transport import effective_rates
@@ -70,7 +70,7 @@ def runs():
     )
 
 
-def test_start_at_the_plain_time_scale_is_the_plain_run(tmp_path, runs):
+def test_start_at_the_plain_time_scale_is_the_plain_run(runs):
     plain = run(CONFIG, progress=False)
     for name in ("loss", "learned", "rate", "statistic"):
         if name in plain:
@@ -79,8 +79,6 @@ def test_start_at_the_plain_time_scale_is_the_plain_run(tmp_path, runs):
             )
     assert not np.allclose(runs.loss.sel(start="slow"), plain.loss, rtol=1e-3)
     assert runs.attrs["fingerprint"] == plain.attrs["fingerprint"]
-    with pytest.raises(ValueError, match="must be None where the network is prepared"):
-        run_member(CONFIG, "DiagGate", 1, tmp_path, prepare=lambda network: None)
 
 
 def test_comparison_is_seed_by_seed(runs):

@@ -8,8 +8,9 @@ import xarray as xr
 from scipy import stats
 
 from book.chapters import tables_calibration
-from book.chapters.calibration import PLANTED, binomial_interval
+from book.chapters.calibration import PLANTED
 from lwcore.inference import LETTER
+from lwcore.stats import binomial
 
 RATES = ["mean", "variance", "optimal", "paper_v2"]
 
@@ -41,8 +42,7 @@ def recorded():
 
 
 def entry(hits, trials=100):
-    ends = binomial_interval(hits, trials)
-    share, low, high = (round(100 * float(x), 0 if x >= 0.1 else 1) for x in (hits / trials, *ends))
+    share, low, high = (round(100 * float(x), 0 if x >= 0.1 else 1) for x in binomial(hits, trials))
     return " ".join(f"{x:g}" if x >= 10 else f"{x:.1f}" for x in (share, low, high))
 
 

@@ -10,7 +10,6 @@ repository is kept, so that no key is too narrow.
 import ast
 import hashlib
 import json
-import os
 import re
 import sys
 import time
@@ -27,8 +26,6 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "_build" / ".jupyter_cache"
-# trained once, for notebooks and for the tests of claims
-os.environ.setdefault("LWCORE_NETWORKS", str(ROOT / "_build" / "networks"))
 LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution: `.ci/run` counts them
 TIMEOUT = 900
 PACKAGES = ("lwcore", "book")

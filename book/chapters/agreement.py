@@ -21,9 +21,9 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from book.chapters.seeds import interval, resamples
 from lwcore.arguments import instance_of, integer_in, one_of, real_in, sequence_of
 from lwcore.labelled import array_with, dataset_with
+from lwcore.stats import Interval, bootstrap
 
 LEARNED = 0.5  # a lag counts as learned if at least this share of its coefficient is recovered
 
@@ -95,7 +95,7 @@ def compare(
 
     Returns:
         ``value``, ``low``, ``high`` (stratum, predictor) and ``gain``, ``gain_low``, ``gain_high``,
-        the difference to the baseline, with the intervals of `seeds.interval` over seeds.
+        the difference to the baseline, with the intervals of `stats.bootstrap` over seeds.
 
     Raises:
         ValueError: If scores or shares are NaN, or belong to other networks.
@@ -110,17 +110,14 @@ def compare(
                 f"{name}: {int(array.isnull().sum())} of {array.size} entries are NaN; none may be."
             )
     scores, share = xr.align(scores, share, join="exact")
-    count = share.sizes["seed"]
-    picks, weights = resamples(count)
 
-    def agreement(pick: NDArray[np.int64]) -> NDArray[np.float64]:
+    def agreement(pick: NDArray[np.intp]) -> NDArray[np.float64]:
         ours, learned = scores.isel(seed=pick), share.isel(seed=pick)
-        return np.array([rank_correlation(ours, learned, within) for within in strata.values()])
+        found = np.array([rank_correlation(ours, learned, within) for within in strata.values()])
+        return np.stack([found, found - found[..., :1]])
 
-    found, drawn = agreement(np.arange(count)), np.array([agreement(pick) for pick in picks])
     names = ("value", "low", "high", "gain", "gain_low", "gain_high")
-    ends = interval(drawn, weights, count), interval(drawn - drawn[..., :1], weights, count)
-    values = (found, *ends[0], found - found[..., :1], *ends[1])
+    values = np.stack(bootstrap(agreement, share.sizes["seed"]), axis=1).reshape(6, len(strata), -1)
     dims = ("stratum", "predictor")
     return xr.Dataset(
         {name: (dims, value) for name, value in zip(names, values, strict=True)}
@@ -206,12 +203,13 @@ def ranking(compared: xr.Dataset, by: str) -> pd.DataFrame:
     ordered = compared.isel(
         predictor=np.argsort(-compared.value.sel(stratum=by).values, kind="stable")
     )
+    within, over_all = ordered.sel(stratum=by), ordered.sel(stratum=gain)
     columns = {
         "error from": ordered.source.values,
-        f"ranks, {by}": _words(ordered.sel(stratum=by), "value", "low", "high"),
-        f"ranks, {gain}, less {baseline}": _words(
-            ordered.sel(stratum=gain), "gain", "gain_low", "gain_high"
-        ),
+        f"ranks, {by}": Interval(within.value, within.low, within.high).words(),
+        f"ranks, {gain}, less {baseline}": Interval(
+            over_all.gain, over_all.gain_low, over_all.gain_high
+        ).words(),
     }
     return pd.DataFrame(columns, index=pd.Index(ordered.predictor.values, name="predictor"))
 
@@ -220,15 +218,6 @@ def _checked_dims(name: str, dims: Sequence[str], share: xr.DataArray) -> None:
     """Refuse names that are no dimensions of what was learned."""
     for dim in sequence_of(name, dims):
         one_of(name, dim, map(str, share.dims))
-
-
-def _words(one: xr.Dataset, *names: str) -> list[str]:
-    """Write values with their intervals; a dash where there is none."""
-    triples = zip(*(one[name].values for name in names), strict=True)
-    return [
-        "–" if np.isnan(value) else f"{value:.2f} ({low:.2f} to {high:.2f})"
-        for value, low, high in triples
-    ]
 
 
 def _strata(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from lwcore.arguments import finite_array, generator, instance_of, integer_in, real_in, require
 from lwcore.config import DiagnosticSettings
@@ -190,29 +189,3 @@ def false_windows(
         signs, dims=("trial", "sequence")
     )
     return counts(flipped.transpose("trial", ...), settings)
-
-
-def binomial_interval(hits: ArrayLike, trials: int, level: float = 0.95) -> tuple[Array, Array]:
-    """Bound a probability by how often something happened, exactly (Clopper and Pearson).
-
-    Args:
-        hits: How often it happened, any shape.
-        trials: In how many trials.
-        level: Coverage, in (0, 1).
-
-    Returns:
-        Lower and upper end, of the same shape.
-    """
-    integer_in("trials", trials, 1)
-    counted = finite_array("hits", hits)
-    require("hits", counted, (counted >= 0) & (counted <= trials), "from 0 to the number of trials")
-    tail = (1 - real_in("level", level, "(0, 1)")) / 2
-    low = np.where(
-        counted > 0, special.betaincinv(np.maximum(counted, 1), trials - counted + 1, tail), 0.0
-    )
-    high = np.where(
-        counted < trials,
-        special.betainccinv(counted + 1, np.maximum(trials - counted, 1), tail),
-        1.0,
-    )
-    return low, high

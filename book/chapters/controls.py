@@ -17,7 +17,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import special
 
-from book.chapters.calibration import binomial_interval
 from lwcore.arguments import generator, integer_in, one_of, real_in, sequence_of
 from lwcore.inference import (
     DEFINITIONS,
@@ -34,6 +33,7 @@ from lwcore.inference import (
     window_of,
 )
 from lwcore.labelled import dataset_with
+from lwcore.stats import Interval, binomial
 
 Array = NDArray[np.int64]
 
@@ -318,5 +318,4 @@ def _rescaled(numbers: xr.Dataset, factor: float) -> xr.Dataset:
 
 def _share(successes: int, trials: int) -> str:
     """Write a share in percent with its exact interval."""
-    low, high = binomial_interval(successes, trials)
-    return f"{100 * successes / trials:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+    return Interval(*(100 * end for end in binomial(successes, trials))).words(1)[0]

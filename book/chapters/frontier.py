@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from book.chapters.agreement import LEARNED
-from book.chapters.seeds import interval, resamples
 from lwcore.inference import probes, required
 from lwcore.labelled import array_with, dataset_with
+from lwcore.stats import bootstrap
 
 
 def single_lag_share(results: xr.Dataset) -> xr.DataArray:
@@ -178,17 +178,13 @@ def frontier(share: xr.DataArray) -> xr.Dataset:
         sequences.
     """
     array_with("share", share, "model", "seed", "lag", "sequences")
-    picks, weights = resamples(share.sizes["seed"])
-    needed = [
-        sequences_needed(share.isel(seed=pick)).transpose("model", "lag")
-        for pick in (np.arange(share.sizes["seed"]), *picks)
-    ]
-    low, high = interval(np.array([one.values for one in needed[1:]]), weights, share.sizes["seed"])
-    found = (
-        needed[0]
-        .to_dataset(name="needed")
-        .assign(needed_low=(("model", "lag"), low), needed_high=(("model", "lag"), high))
-    )
+
+    def needed(pick: NDArray[np.intp]) -> xr.DataArray:
+        return sequences_needed(share.isel(seed=pick)).transpose("model", "lag")
+
+    found = needed(np.arange(share.sizes["seed"])).to_dataset(name="needed")
+    _, low, high = bootstrap(needed, share.sizes["seed"])
+    found = found.assign(needed_low=(("model", "lag"), low), needed_high=(("model", "lag"), high))
     return found.assign_coords(sequences=share.sequences)
 
 

@@ -20,30 +20,13 @@ from torch import Tensor
 
 from lwcore.arguments import finite_array, generator, instance_of, integer_in
 from lwcore.gradient import alignment, immediate_sensitivity, matched_statistic, total_transport
+from lwcore.stats import Interval, bootstrap
 from lwcore.tensors import floating
 from lwcore.trace import Direction, Trace
 from lwcore.transport import default_ends, effective_rates
 
 Array = NDArray[np.float64]
-_REPLICATES, _LEVEL = 400, 0.95
-
-
-class Estimate(NamedTuple):
-    """An array of numbers, each with the ends of a 95 % interval from the bootstrap over
-    sequences."""
-
-    value: Array
-    low: Array
-    high: Array
-
-    def words(self, digits: int = 2) -> list[str]:
-        """Write each number with its interval, ``"0.52 (0.49 to 0.55)"``, in the order of the
-        flattened array."""
-        ends = zip(*map(np.ravel, self), strict=True)
-        return [
-            f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
-            for value, low, high in ends
-        ]
+_DRAWS = 400
 
 
 class LagTerms(NamedTuple):
@@ -110,9 +93,9 @@ class Agreement(NamedTuple):
             accounts for; below 0 where it does more harm than a constant zero.
     """
 
-    slope: Estimate
-    cosine: Estimate
-    explained: Estimate
+    slope: Interval
+    cosine: Interval
+    explained: Interval
 
 
 def agreement(terms: LagTerms, rng: np.random.Generator) -> Agreement:
@@ -125,13 +108,13 @@ def agreement(terms: LagTerms, rng: np.random.Generator) -> Agreement:
         return np.stack([xy / xx, xy / np.sqrt(xx * yy), (2 * xy - yy) / xx], axis=-2)
 
     return Agreement(
-        *(Estimate(*parts) for parts in zip(*bootstrap(compare, moments, rng), strict=True))
+        *(Interval(*parts) for parts in zip(*over_sequences(compare, moments, rng), strict=True))
     )
 
 
 def factorisation_ratio(
     terms: LagTerms, signs: Float[Tensor, "lags H"], rng: np.random.Generator
-) -> Estimate:
+) -> Interval:
     """Measure ``E T/(f m̄)`` at each lag, 1 where Eq. (29) holds, with signs from other sequences;
     its sides are `gradient.factorise`'s."""
     statistic = instance_of("terms", terms, LagTerms).statistic(signs).mean(1)
@@ -141,7 +124,7 @@ def factorisation_ratio(
     def ratio(mean: Array) -> Array:
         return mean[..., 0] / (mean[..., 1 : hidden + 1] * mean[..., hidden + 1 :]).sum(-1)
 
-    return bootstrap(
+    return over_sequences(
         ratio, torch.cat([statistic.unsqueeze(-1), rates, aligned], dim=-1).numpy(), rng
     )
 
@@ -177,7 +160,7 @@ def own_sign_bias(terms: LagTerms, n_sequences: int) -> Float[Tensor, " lags"]:
     return (covariance / aligned.std(0)).sum(-1) * math.sqrt(2 / (math.pi * size))
 
 
-def effective_samples(series: Float[Tensor, "B ends lags"], rng: np.random.Generator) -> Estimate:
+def effective_samples(series: Float[Tensor, "B ends lags"], rng: np.random.Generator) -> Interval:
     """Measure how many independent samples the end points of one sequence are worth: the variance
     of one over that of a sequence's mean.
 
@@ -188,28 +171,13 @@ def effective_samples(series: Float[Tensor, "B ends lags"], rng: np.random.Gener
     floating("series", series, (None, None, None), "B, ends, lags")
     centred = (series - series.mean((0, 1))).numpy()
     squares = np.stack([(centred**2).mean(1), centred.mean(1) ** 2], axis=1)
-    return bootstrap(lambda mean: mean[..., 0, :] / mean[..., 1, :], squares, rng)
+    return over_sequences(lambda mean: mean[..., 0, :] / mean[..., 1, :], squares, rng)
 
 
-def bootstrap(
+def over_sequences(
     statistic: Callable[[Array], Array], samples: Array, rng: np.random.Generator
-) -> Estimate:
-    """Give a function of means an interval by drawing sequences again, with replacement: the middle
-    95 % of 400 redrawn ones.
-
-    Samples hold one entry a sequence, ``(B, *shape)``; the function maps means over sequences,
-    ``(..., *shape)``, and keeps leading axes.
-    """
-    generator("rng", rng)
+) -> Interval:
+    """Give a function of means over sequences, of samples with one entry a sequence, its bootstrap
+    interval."""
     samples = finite_array("samples", samples)
-    count = len(samples)
-    drawn = (
-        rng.integers(count, size=(_REPLICATES, count)) + count * np.arange(_REPLICATES)[:, None]
-    )  # each replicate's places behind the last's
-    # four times as fast as multinomial draws
-    weights = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape) / count
-    redrawn = statistic(
-        (weights @ samples.reshape(count, -1)).reshape(_REPLICATES, *samples.shape[1:])
-    )
-    low, high = np.quantile(redrawn, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
-    return Estimate(statistic(samples.mean(0)), low, high)
+    return bootstrap(lambda drawn: statistic(samples[drawn].mean(0)), len(samples), rng, _DRAWS)

@@ -6,9 +6,10 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from book.chapters.calibration import PLANTED, binomial_interval, nominal_power, whole_scale
+from book.chapters.calibration import PLANTED, nominal_power, whole_scale
 from lwcore.detection import rate_exponent
 from lwcore.figures import SHADES, canvas, done
+from lwcore.stats import binomial
 
 
 def power(recorded: xr.Dataset, n_sequences: int, rate: str = "mean") -> Figure:
@@ -44,7 +45,7 @@ def power(recorded: xr.Dataset, n_sequences: int, rate: str = "mean") -> Figure:
                 chosen = recorded.seen.sel(truth="planted", rule=rule, rate=rate, noise=noise)
                 hits = chosen.sel(alpha=alpha, n_sequences=n_sequences).values.ravel()[x > 0]
                 trials = recorded.attrs["trials"]
-                axes.vlines(x[x > 0], *binomial_interval(hits, trials), color=colour, lw=0.8)
+                axes.vlines(x[x > 0], *binomial(hits, trials)[1:], color=colour, lw=0.8)
                 axes.plot(
                     x[x > 0],
                     hits / trials,

@@ -20,8 +20,9 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from book.chapters.matched import Agreement, Estimate, LagTerms, own_sign_bias, own_sign_means
+from book.chapters.matched import Agreement, LagTerms, own_sign_bias, own_sign_means
 from lwcore.figures import SHADES, canvas, done, legend_above, model_band
+from lwcore.stats import Interval
 
 Networks = tuple[str, str, int]  # trained or not, model, seed
 Orders = tuple[str, str, str, int]  # trained or not, order, model, seed
@@ -77,7 +78,7 @@ def explained(
     return done(figure, ylabel="explained share of the lag's part")
 
 
-def factorised(ratios: Mapping[Orders, Estimate], lags: Sequence[int]) -> Figure:
+def factorised(ratios: Mapping[Orders, Interval], lags: Sequence[int]) -> Figure:
     """Draw the two sides of Eq. (29) over each other, one where it holds."""
     figure, panels = _curves({key: one.value for key, one in ratios.items()}, lags, markers=True)
     for axes in panels:

@@ -16,7 +16,7 @@ from book.chapters.spectra import learned_share, ranges, width
 from lwcore import results
 from lwcore.arguments import finite_array, instance_of, integer_in, require
 from lwcore.config import Config
-from lwcore.experiment import run_member
+from lwcore.experiment import measure_member, train_member
 from lwcore.inference import LETTER, OPTIMISER, probes, windows
 from lwcore.labelled import dataset_with
 from lwcore.network import Network
@@ -69,24 +69,19 @@ def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
         scales = finite_array(f"starts[{name!r}]", tau, ndim=(0, 1))
         require(f"starts[{name!r}]", scales, scales > 0, "above 0")
     integer_in("number of starts", len(starts), 1)
-    by_start = [
-        xr.concat(
-            [
-                xr.concat(
-                    [
-                        run_member(
-                            config, model, seed, prepare=partial(spread_gates, time_scales=tau)
-                        )
-                        for seed in config.seeds
-                    ],
-                    "seed",
-                )
-                for model in config.models
-            ],
-            "model",
-        )
-        for tau in starts.values()
-    ]
+
+    def member(model: str, seed: int, tau: ArrayLike) -> xr.Dataset:
+        start = partial(spread_gates, time_scales=tau)
+        trained = train_member(config, model, seed, prepare=start)
+        return measure_member(config, model, seed, trained)
+
+    by_start = []
+    for tau in starts.values():
+        by_model = [
+            xr.concat([member(model, seed, tau) for seed in config.seeds], "seed")
+            for model in config.models
+        ]
+        by_start.append(xr.concat(by_model, "model"))
     labels = {"start": list(starts), "model": list(config.models), "seed": list(config.seeds)}
     return (
         xr.concat(by_start, "start").assign_coords(labels).assign_attrs(results.provenance(config))

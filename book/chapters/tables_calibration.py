@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from book.chapters import controls
-from book.chapters.calibration import binomial_interval
 from lwcore.inference import LETTER, OPTIMISER, RULES, config_of, false_detections, probes, windows
+from lwcore.stats import binomial
 
 
 def by_rate(recorded: xr.Dataset, n_sequences: int) -> pd.DataFrame:
@@ -199,7 +199,7 @@ def _over_networks(shares: NDArray[np.float64]) -> str:
 
 def _percent(hits: int, trials: int) -> str:
     """Write a share in percent with its interval, whole numbers from 10 on."""
-    low, high = binomial_interval(hits, trials)
+    _, low, high = binomial(hits, trials)
     share, least, largest = (
         f"{100 * x:.0f}" if x >= 0.1 else f"{100 * x:.1f}"
         for x in (hits / trials, float(low), float(high))

@@ -18,12 +18,12 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from book.chapters.calibration import binomial_interval
 from book.chapters.five_laws import fit_laws
 from book.chapters.modes import mode_test, rejection_rate
 from book.chapters.tables import verdict
 from lwcore.adaptive import split_envelope
-from lwcore.inference import LETTER, OPTIMISER, holm, probes, windows
+from lwcore.inference import LETTER, OPTIMISER, probes, windows
+from lwcore.stats import Interval, binomial, holm, student
 
 Array = NDArray[np.float64]
 _ALIKE = 1e-3  # spread of log τ below which all neurons of a network share one time scale
@@ -140,7 +140,7 @@ def calibration(size: int, trials: int = 1000) -> pd.DataFrame:
     rng, rows = np.random.default_rng(7), {}
     for name, true, draw in laws:
         found = rejection_rate(draw, rng, trials=trials)
-        low, high = binomial_interval(round(found * trials), trials)
+        _, low, high = binomial(round(found * trials), trials)
         rows[name] = {"modes": true, "several found": f"{found:.2f} ({low:.2f} to {high:.2f})"}
     return pd.DataFrame(rows).T.rename_axis(f"samples of {size}")
 
@@ -298,7 +298,7 @@ def _rejected(p: xr.DataArray, level: float) -> xr.DataArray:
     """Say which hypotheses Holm's procedure rejects among all of them; NaN is none."""
     tested = np.isfinite(p.values)
     found = xr.zeros_like(p, dtype=bool)
-    found.values[tested] = holm(p.values[tested][None, :], level)[0]
+    found.values[tested] = holm(p.values[tested], level)
     return found
 
 
@@ -325,6 +325,4 @@ def _interval(
     moved = forward(np.asarray(values, dtype=np.float64))
     if not np.isfinite(moved).all():
         return "–"
-    half = stats.t.ppf(0.975, moved.size - 1) * stats.sem(moved)
-    middle, low, high = back(moved.mean() + half * np.array([0, -1, 1]))
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+    return Interval(*map(back, student(moved))).words()[0]

@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import torch
 import xarray as xr
-from scipy import stats
 
 from book.chapters import matched, robust
 from book.chapters.prediction import learned_share
@@ -34,6 +33,7 @@ from lwcore.config import Config
 from lwcore.detection import detection_threshold, sample_complexity
 from lwcore.inference import config_of
 from lwcore.stable import SymmetricStable
+from lwcore.stats import student
 from lwcore.window import learnability_window
 
 chapter = Chapter("livi", Kind.NETWORK)
@@ -252,10 +252,8 @@ def _(runs: Runs) -> Measured:
             alpha, (low, high) = np.asarray(fitted.alpha), fitted.alpha_interval
             middle = np.nanmedian(alpha)
             inside.append(((low <= middle) & (middle <= high))[np.isfinite(alpha)].mean())
-    return estimate(
-        float(np.mean(inside)),
-        stats.t(len(inside) - 1, np.mean(inside), stats.sem(inside)).interval(0.95),
-    )
+    value, *ends = student(inside)
+    return estimate(value, ends)
 
 
 @chapter.claim(

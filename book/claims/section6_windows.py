@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy import stats
 
 from book.chapters import controls
 from book.claims.claim import (
@@ -43,6 +42,7 @@ from book.claims.recorded import (
 from lwcore.detection import rate_exponent
 from lwcore.inference import LETTER, OPTIMISER, false_detections, probes, required, window_of
 from lwcore.inference import windows as of_probes
+from lwcore.stats import student
 
 chapter = Chapter("livi", Kind.NETWORK)
 
@@ -526,10 +526,8 @@ def _(runs: Runs) -> tuple[Measured | Facts, ...]:
 
 def _mean(values: list[float]) -> Measured:
     """Give networks' mean with its interval by Student's t: a network is one sample."""
-    return estimate(
-        float(np.mean(values)),
-        stats.t(len(values) - 1, np.mean(values), stats.sem(values)).interval(0.95),
-    )
+    value, *ends = student(values)
+    return estimate(value, ends)
 
 
 @chapter.claim(

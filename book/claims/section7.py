@@ -11,7 +11,6 @@ import numpy as np
 import xarray as xr
 
 from book.chapters import agreement, frontier, prediction, spectra
-from book.chapters.seeds import most_covered
 from book.chapters.spectra import width
 from book.claims.claim import (
     Chapter,
@@ -32,6 +31,7 @@ from book.claims.claim import (
 from book.claims.record import Runs
 from book.claims.recorded import BUDGET, EXPANSIONS, SCALAR, lead, log, numbers, windows
 from lwcore.inference import LETTER, probes, required
+from lwcore.stats import most_covered
 
 chapter = Chapter("livi", Kind.NETWORK)
 

@@ -150,7 +150,8 @@ def _quantile_table() -> tuple[Array, Array, Array, Array]:
     from scipy.interpolate import BarycentricInterpolator  # here, as its import takes long
 
     nodes = LOWEST_ALPHA + (2 - LOWEST_ALPHA) * (chebpts1(24) + 1) / 2  # log ν is good to 3e-8
-    curves = BarycentricInterpolator(nodes, [_quantities(float(a)) for a in nodes])
+    values = [_quantities(float(a)) for a in nodes]
+    curves = BarycentricInterpolator(nodes, values, rng=0)  # or else other bits every time
     alphas = np.linspace(LOWEST_ALPHA, 2, 4001)
     return alphas, *curves(alphas).T
 

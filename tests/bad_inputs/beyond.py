@@ -306,10 +306,4 @@ DOORS = [
         rng=generator(),
         draws=integer(2, 1),
     ),
-    Door(
-        calibration.binomial_interval,
-        hits=array([1.0], NEGATIVE, Bad([4.0], ValueError, r"4\.0")),
-        trials=integer(3, 1),
-        level=real(0.95, "(0, 1)"),
-    ),
 ]

@@ -3,7 +3,6 @@ reader's own network."""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -13,17 +12,15 @@ import xarray as xr
 from pydantic import ValidationError
 from torch import nn
 
-from book.chapters import controls, seeds
+from book.chapters import controls
 from lwcore import (
     adapter,
     adaptive,
     config,
     course,
     diagnose,
-    experiment,
     inference,
     measure,
-    results,
 )
 from tests.bad_inputs.labelled import labelled
 from tests.bad_inputs.labelled import results as run
@@ -35,7 +32,6 @@ from tests.bad_inputs.rows import (
     array,
     generator,
     integer,
-    numbers,
     object_of,
     real,
     word,
@@ -71,7 +67,6 @@ DIAGNOSIS = diagnose.Diagnosis(
     )
 )
 DOORS = [
-    Door(config.shipped, kind=word("configs").also(wrong("../configs"), wrong("claims"))),
     Door(
         config.Config.named,
         name=word("smoke").also(wrong("../smoke"), wrong("smoke.toml"), wrong("schnell·ß")),
@@ -251,26 +246,6 @@ DOORS = [
         n_sequences=integer(16, 1),
         rng=generator(),
         draws=integer(1, 1),
-    ),
-    Door(
-        seeds.resamples,
-        {"count": "(count|share)"},
-        count=integer(3, 0).also(Bad(1, ValueError, "share has 1 seed")),
-    ),
-    Door(seeds.most_covered, count=integer(3, 2)),
-    Door(
-        seeds.interval,
-        drawn=numbers([1.0, 2.0]).also(Bad([1.0], ValueError, r"\(1,\)")),
-        weights=array([0.5, 0.5]),
-        count=integer(3, 2),
-        level=LEVEL,
-    ),
-    Door(results.load, path=Argument("a.nc", MISSING)),
-    Door(
-        experiment.run,
-        directory=Argument(None, (wrong(os.devnull), wrong(f"{os.devnull}/below"))),
-        config=CONFIG,
-        progress=False,
     ),
     Door(
         diagnose.diagnose,

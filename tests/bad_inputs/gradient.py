@@ -246,10 +246,4 @@ DOORS = [
     Door(
         matched.effective_samples, series=tensor(draw(2, 3, 2), (2, 3), (0, 3, 2)), rng=generator()
     ),
-    Door(
-        matched.bootstrap,
-        statistic=lambda mean: mean,
-        samples=array([[1.0], [2.0]]),
-        rng=generator(),
-    ),
 ]

@@ -2,4 +2,36 @@
 
 from __future__ import annotations
 
-CALLS: list = []
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from lwcore import config, experiment, results, stats
+
+SMOKE = config.Config.named("smoke").but(models=["ConstGate"], seeds=[1], training={"steps": 1})
+PLACE = Path(tempfile.gettempdir()) / "lwcore-call.nc"
+DATA = xr.Dataset({"f": ("lag", [1.0])}, attrs={"fingerprint": "0" * 12})
+results.save(DATA, PLACE)
+NUMBERS = np.array([1.0, 2.0, 4.0])
+
+CALLS: list = [
+    (config.shipped, {"kind": "sweeps"}),
+    (experiment.run, {"config": SMOKE, "resume": True, "progress": False}),
+    (experiment.run_member, {"config": SMOKE, "model": "ConstGate", "seed": 1, "measured": False}),
+    (experiment.networks, {"config": SMOKE, "trained": False}),
+    (experiment.fresh_sequences, {"config": SMOKE, "seed": 1, "n_sequences": 2}),
+    (experiment.traces, {"config": SMOKE, "members": {}, "n_sequences": 2}),
+    (experiment.task_of, {"config": SMOKE, "seed": 1}),
+    (experiment.processes, {"workers": 1}),
+    (results.load, {"path": PLACE}),
+    (results.save, {"dataset": DATA, "path": PLACE}),
+    (results.write_atomically, {"path": PLACE, "write": lambda part: results.save(DATA, part)}),
+    (results.provenance, {"config": SMOKE}),
+    (stats.bootstrap, {"statistic": lambda drawn: NUMBERS[drawn].mean(), "count": 3, "level": 0.9}),
+    (stats.most_covered, {"count": 3}),
+    (stats.student, {"values": NUMBERS, "level": 0.9}),
+    (stats.binomial, {"hits": 1, "trials": 3, "level": 0.9}),
+    (stats.holm, {"p": [0.1, 0.2], "level": 0.05}),
+]

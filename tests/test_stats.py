@@ -1,0 +1,88 @@
+"""Intervals against SciPy's, against all resamples, and by how often they hold the truth."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, student
+
+
+def test_an_interval_says_its_numbers():
+    assert Interval(0.5, 0.25, 0.75).words(1) == ["0.5 (0.2 to 0.8)"]
+    assert Interval([1.0, np.nan], [0.0, 0.0], [2.0, 0.0]).words(0) == ["1 (0 to 2)", "–"]
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_of_few_units_all_draws_are_gone_through(level):
+    """Ends are quantiles of all 27 draws of three units, at the level of Student's interval."""
+    values = np.array([1.0, 2.0, 7.0])
+    every = [values[list(drawn)].mean() for drawn in product(range(3), repeat=3)]
+    half = np.sqrt(3 / 2) * stats.t.isf((1 - level) / 2, 2)
+    ends = np.quantile(every, stats.norm.cdf([-half, half]), method="inverted_cdf")
+    found = bootstrap(lambda drawn: values[drawn].mean(), 3, level=level)
+    assert found == (pytest.approx(10 / 3), *map(pytest.approx, ends))
+
+
+def test_many_units_have_the_percentiles_of_the_draws_that_were_asked_for():
+    values = np.random.default_rng(0).normal(size=(5000, 2))
+    found = bootstrap(lambda one: values[one].mean(0), 5000, np.random.default_rng(1), 300, 0.9)
+    picks = np.random.default_rng(1).integers(5000, size=(300, 5000))
+    ends = np.quantile(values[picks].mean(1), [0.05, 0.95], axis=0, method="inverted_cdf")
+    np.testing.assert_allclose(found[1:], ends, atol=1e-3)
+    np.testing.assert_array_equal(found.value, values.mean(0))
+
+
+def test_draws_without_a_value_do_not_count():
+    """Where no draw has one there is no interval either."""
+    values = np.array([np.nan, 1.0, 2.0])
+    found = bootstrap(lambda drawn: [values[drawn].mean(), np.nan], 3)
+    np.testing.assert_array_equal([found.low, found.high], [[1, np.nan], [2, np.nan]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "least", "most"),
+    [(3, 0.73, 0.77), (4, 0.855, 0.895), (5, 0.91, 0.95), (6, 0.92, 0.97), (40, 0.93, 0.97)],
+)
+def test_interval_of_a_mean_covers_what_it_says(count, least, most):
+    """Over 3000 experiments; plain quantiles of 3 to 6 units would cover 75, 80, 84 and 86 %. With
+    three and four units the range is all there is."""
+    values = np.random.default_rng(count).normal(size=(3000, count))
+    _, low, high = bootstrap(lambda drawn: values[:, drawn].mean(1), count, draws=400)
+    assert least < ((low <= 0) & (high >= 0)).mean() < most
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_range_covers_the_median_as_often_as_said(count):
+    values = np.random.default_rng(count).exponential(size=(20_000, count))
+    inside = (values.min(1) <= np.log(2)) & (np.log(2) <= values.max(1))
+    assert inside.mean() == pytest.approx(most_covered(count), abs=0.01)
+
+
+def test_students_interval_is_scipys():
+    values = np.random.default_rng(0).normal(size=6)
+    ends = stats.ttest_1samp(values, 0).confidence_interval(0.9)
+    np.testing.assert_allclose(student(values, 0.9), (values.mean(), *ends))
+
+
+def test_binomial_interval_is_clopper_and_pearsons():
+    hits = [0, 3, 7, 10]
+    expected = [stats.binomtest(one, 10).proportion_ci(0.9) for one in hits]
+    np.testing.assert_allclose(np.transpose(binomial(hits, 10, 0.9)[1:]), expected, atol=1e-12)
+    assert binomial(499, 1000).words(3) == ["0.499 (0.468 to 0.530)"]
+
+
+def test_holms_procedure_goes_on_to_the_first_failure():
+    """Beside a loop over the sorted values, family by family."""
+    p = np.random.default_rng(0).beta(0.3, 2, size=(50, 6))
+    for values, found in zip(p, holm(p, 0.05), strict=True):
+        rejected = np.zeros(6, bool)
+        for left, place in zip(range(6, 0, -1), values.argsort(), strict=True):
+            if values[place] > 0.05 / left:
+                break
+            rejected[place] = True
+        np.testing.assert_array_equal(found, rejected)
