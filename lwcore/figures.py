@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import seaborn as sns
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from numpy.typing import NDArray
-from scipy import stats
 
-from lwcore.config import Config, Sweep
-from lwcore.inference import LETTER, OPTIMISER, probes, windows
+from lwcore.inference import LETTER, OPTIMISER, config_of, probes, windows
+from lwcore.signatures import Count, Positive, checked
 
-SHADES: Any = (
-    "#0173b2",
-    "#de8f05",
-    "#029e73",
-    "#d55e00",
-    "#cc78bc",
-    "#ca9161",
-    "#fbafe4",
-    "#949494",
-    "#ece133",
-    "#56b4e9",
-)  # seaborn's "colorblind"
+SHADES: Any = tuple(sns.color_palette("colorblind").as_hex())
 MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 COLOURS = dict(zip(MODELS, SHADES, strict=False))
 MARKERS = dict(zip(MODELS, "osD^v", strict=True))
@@ -35,10 +23,9 @@ ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
 
 _STYLE: Any = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
-    **dict.fromkeys(
-        ("font.size", "axes.labelsize", "axes.titlesize", "legend.title_fontsize"), 10.2
-    ),
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 10.2),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9.35),
+    "legend.title_fontsize": 10.2,
     # comes with matplotlib: pictures are the same on every machine
     "font.sans-serif": ["DejaVu Sans"],
     "svg.hashsalt": "lwcore",
@@ -46,8 +33,7 @@ _STYLE: Any = {
 
 
 def use_book_style() -> None:
-    """Set matplotlib's style "seaborn-v0_8-ticks" in a smaller size, with transparent backgrounds,
-    and vector graphics in notebooks."""
+    """The book's style: seaborn's ticks, small, on transparent ground; vectors in notebooks."""
     plt.style.use(["seaborn-v0_8-ticks", _STYLE])
     try:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
@@ -56,98 +42,98 @@ def use_book_style() -> None:
     set_matplotlib_formats("svg")
 
 
+@checked
+def panels(
+    values: xr.DataArray,
+    x: str,
+    hue: str | None = "model",
+    style: str | None = None,
+    col: str | None = None,
+    row: str | None = None,
+    quartiles: bool = False,
+    width: Positive = 8.6,
+    height: Positive = 3.0,
+    **axes: Any,
+) -> Figure:
+    """Lines of medians along a dimension, with bands over all dimensions that are not named.
+
+    Bands run from the least to the largest value, or over the middle half. Hues and styles are told
+    apart in each panel, panels by column and row. What else is given is set on all axes, such as
+    ``yscale="log"``.
+
+    Examples:
+        >>> loss = xr.DataArray(np.ones((2, 3, 4)), dims=("model", "seed", "step"))
+        >>> figure = panels(loss, "step", col="model", hue=None, ylabel="loss")
+        >>> len(figure.axes)
+        2
+    """
+    labels = [] if hue is None else values[hue].values.tolist()
+    grid = sns.relplot(
+        values.to_dataframe("value").reset_index(),
+        **{"x": x, "y": "value", "hue": hue, "style": style, "col": col, "row": row},
+        **{"kind": "line", "estimator": "median", "errorbar": ("pi", 50 if quartiles else 100)},
+        palette=dict(zip(labels, SHADES * len(labels), strict=False)) | COLOURS if hue else None,
+        style_order=None if style is None else values[style].values[::-1],  # the last one is solid
+        err_kws={"alpha": 0.18, "lw": 0},
+        facet_kws={"sharey": "row"},
+        height=height,
+        aspect=width / height / (values.sizes[col] if col else 1),
+    )
+    grid.set_titles(", ".join(one for one in (row and "{row_name}", col and "{col_name}") if one))
+    grid.set(**{"ylabel": values.attrs.get("long_name", "")} | axes)
+    grid.figure.set_layout_engine("constrained")
+    if grid.legend is not None:
+        sns.move_legend(grid, "outside upper center", ncols=8, title=None, fontsize=8)
+    plt.close(grid.figure)
+    return grid.figure
+
+
+@checked
 def canvas(
-    count: int,
-    *,
-    width: float = 8.6,
-    height: float = 3.4,
-    rows: int = 1,
-    sharex: bool = False,
-    sharey: bool | Literal["row"] = False,
+    count: Count, *, width: Positive = 8.6, height: Positive = 3.4, rows: Count = 1, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure with some panels, row by row."""
+    """A figure with some panels, row by row, for what `panels` does not draw."""
+    size, columns = (width, height), count // rows
+    grid: Any
     figure, grid = plt.subplots(
-        rows,
-        count // rows,
-        figsize=(width, height),
-        layout="constrained",
-        sharex=sharex,
-        sharey=sharey,
-        squeeze=False,
+        rows, columns, figsize=size, layout="constrained", squeeze=False, **shared
     )
     return figure, list(grid.flat)
 
 
+@checked
 def band(
-    axes: Axes,
-    x: xr.DataArray,
-    y: xr.DataArray,
-    *,
-    quartiles: bool = False,
-    color: Any = None,
-    **line: Any,
+    axes: Axes, x: xr.DataArray, y: xr.DataArray, *, quartiles: bool = False, **line: Any
 ) -> None:
-    """Draw y against x: as a line its median over all other dimensions, as a band their range or
-    middle half."""
+    """A line, y's median over all other dimensions, in a band of their range or middle half."""
     over = [dim for dim in y.dims if dim not in x.dims]
-    low, high = (
-        (y.quantile(0.25, over), y.quantile(0.75, over))
-        if quartiles
-        else (y.min(over), y.max(over))
-    )
-    axes.fill_between(np.asarray(x, float), low, high, color=color, alpha=0.18, lw=0)
-    axes.plot(x, y.median(over), color=color, **line)
+    low, middle, high = y.quantile([0.25, 0.5, 0.75] if quartiles else [0, 0.5, 1], over).values
+    axes.fill_between(np.asarray(x, float), low, high, color=line.get("color"), alpha=0.18, lw=0)
+    axes.plot(x, middle, **line)
 
 
+@checked
 def model_band(
-    axes: Axes, x: xr.DataArray, y: xr.DataArray, model: str, *, marker: bool = True, **options: Any
+    axes: Axes, x: xr.DataArray, y: xr.DataArray, model: str, *, marker: bool = True, **line: Any
 ) -> None:
-    """Draw a band in the colour of a model, with its marker."""
-    band(
-        axes,
-        x,
-        y,
-        color=COLOURS[model],
-        marker=MARKERS[model] if marker else None,
-        ms=4,
-        label=model,
-        **options,
-    )
+    """A band in the colour of a model, with its marker."""
+    shape = MARKERS[model] if marker else None
+    band(axes, x, y, **{"color": COLOURS[model], "marker": shape, "ms": 4, "label": model} | line)
 
 
-def density(axes: Axes, values: NDArray[np.float64], *, fill: bool = False, **line: Any) -> None:
-    """Draw the density of log₁₀ of some values, by Gaussian kernels of Scott's width, from the
-    least to the largest of them."""
-    axes.set_xscale("log")
-    if len(np.unique(values)) < 2:
-        return
-    logs = np.log10(values)
-    at = np.linspace(logs.min(), logs.max(), 200)
-    height = stats.gaussian_kde(logs)(at)
-    (drawn,) = axes.plot(10**at, height, **line)
-    if fill:
-        axes.fill_between(
-            10**at, height, color=drawn.get_color(), alpha=0.25, lw=0
-        ).sticky_edges.y.append(0)
-
-
+@checked
 def legend_above(figure: Figure, axes: Axes) -> None:
-    """Name the lines of all panels once, above them: what is below is the run they came from."""
-    figure.legend(
-        *axes.get_legend_handles_labels(),
-        loc="outside upper center",
-        ncols=6,
-        columnspacing=1.0,
-        handlelength=1.5,
-        fontsize=8,
-    )
+    """The lines of all panels named once, above them: below stands the run they came from."""
+    handles, labels = axes.get_legend_handles_labels()
+    how: Any = {"loc": "outside upper center", "ncols": 6, "fontsize": 8}
+    figure.legend(handles, labels, columnspacing=1.0, handlelength=1.5, **how)
 
 
+@checked
 def done(
     figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bool = True
 ) -> Figure:
-    """Add legends, trim the frame if it is no part of the picture, and take the figure off pyplot's
-    list: a notebook shows it once."""
+    """A figure with legends and a trimmed frame, off pyplot's list: notebooks show it once."""
     for axes in with_legend:
         axes.legend()
     if ylabel is not None:
@@ -159,94 +145,67 @@ def done(
     return figure
 
 
+@checked
 def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
-    """Finish a figure as `done` does, and say which run or sweep made it."""
-    text = results.attrs["configuration"]
-    settings = (
-        Sweep.model_validate_json(text) if '"axes":' in text else Config.model_validate_json(text)
-    )
-    config = settings if isinstance(settings, Config) else next(iter(settings.points().values()))
+    """A figure that is `done`, and says which run or sweep made it."""
+    config, made = config_of(results), results.attrs
     seeds = f"{len(config.seeds)} seed{'s' if len(config.seeds) > 1 else ''}"
-    scale = f"T = {config.task.length}, H = {config.network.hidden_size}, {config.training.steps} steps, {seeds}"
-    source = f"run “{settings.name}”: {scale}; revision {results.attrs['revision']}"
+    sizes = f"T = {config.task.length}, H = {config.network.hidden_size}"
+    scale = f"{sizes}, {config.training.steps} steps, {seeds}"
+    source = f"run “{made['name']}”: {scale}; revision {made['revision']}"
     figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
     return done(figure, *with_legend)
 
 
+@checked
 def summary(results: xr.Dataset) -> Figure:
-    """Draw the whole result in one picture: envelopes, what was learned, the paper's window and the
-    optimiser's."""
+    """A run in one picture: envelopes, what was learned, the paper's window, the optimiser's."""
     figure, (carried, recovered, paper, own) = canvas(4, width=7.6, height=6, rows=2)
+    shown = [order for order in ("first", "exact") if order in results.order]
     for model in results.model.values:
-        for order in ("first", "exact"):
-            if order not in results.order.values:
-                continue
-            style = ORDER_STYLES[order]
-            model_band(
-                carried,
-                results.lag,
-                results.envelope.sel(model=model, order=order),
-                model,
-                ls=style,
-                marker=False,
-            )
-    carried.set(
-        xlabel="lag ℓ (steps)",
-        yscale="log",
-        title="What gates carry back",
-        ylabel="envelope f(ℓ)",
-        ylim=(1e-3, None),
-    )
-    carried.legend(
-        [Line2D([], [], color="grey", ls=ORDER_STYLES[o]) for o in ("first", "exact")],
-        ["first order", "exact"],
-    )
+        for order in shown:
+            f = results.envelope.sel(model=model, order=order)
+            model_band(carried, f.lag, f, model, ls=ORDER_STYLES[order], marker=False)
+    carried.set(xlabel="lag ℓ (steps)", ylabel="envelope f(ℓ)", yscale="log", ylim=(1e-3, None))
+    styles = [Line2D([], [], color="grey", ls=ORDER_STYLES[order]) for order in shown]
+    carried.legend(styles, [{"first": "first order"}.get(order, order) for order in shown])
+    carried.set_title("What gates carry back")
     learned_lines(recovered, results)
-    recovered.set(
-        xlabel="delay (steps)", title="What was learned", ylabel="coefficient in the output"
-    )
-    for axes, view, how, title in (
-        (paper, "zeroth", LETTER, "Window, version 2 to the letter"),
-        (own, "gradient", OPTIMISER, "Window, in the whole gradient"),
-    ):
-        window_lines(axes, windows(probes(results, view), **how))
-        axes.set_title(title)
+    recovered.set(xlabel="delay (steps)", ylabel="coefficient in the output")
+    recovered.set_title("What was learned")
+    window_lines(paper, windows(probes(results, "zeroth"), **LETTER))
+    paper.set_title("Window, version 2 to the letter")
+    window_lines(own, windows(probes(results, "gradient"), **OPTIMISER))
+    own.set_title("Window, in the whole gradient")
     window_axis(results, paper, own)
     legend_above(figure, own)
     return signed(figure, results)
 
 
+@checked
 def learned_lines(axes: Axes, results: xr.Dataset) -> None:
-    """Draw planted coefficients as grey bars and the networks' as lines."""
+    """Planted coefficients as grey bars, and the networks' as lines."""
     planted = results.planted.isel(model=0, seed=0)
-    axes.vlines(
-        planted.delay[planted > 0],
-        0,
-        planted[planted > 0],
-        color="darkgrey",
-        lw=5,
-        zorder=0,
-        label="planted",
-    )
+    planted = planted[planted > 0]
+    axes.vlines(planted.delay, 0, planted, color="darkgrey", lw=5, zorder=0, label="planted")
     for model in results.model.values:
         model_band(axes, results.delay, results.learned.sel(model=model), model, marker=False)
 
 
+@checked
 def window_lines(axes: Axes, chosen: xr.DataArray) -> None:
-    """Draw H_N against N for every model, and the null control of all of them as one grey line: the
-    largest window it gives."""
+    """H_N against N for every model, and in grey the largest window that a null control gives."""
     for model in chosen.model.values:
-        model_band(
-            axes, chosen.budget, chosen.sel(model=model, source="error"), model, quartiles=True
-        )
+        found = chosen.sel(model=model, source="error")
+        model_band(axes, chosen.budget, found, model, quartiles=True)
     worst = chosen.sel(source="noise").max(("model", "seed", "probe"))
     axes.plot(chosen.budget, worst, color="grey", ls=(0, (2, 2)), label="null control, largest")
     axes.set(xscale="log", xlabel="number of sequences N")
 
 
+@checked
 def window_axis(results: xr.Dataset, *panels: Axes) -> None:
-    """Put windows on an axis that has room for short and long lags, and for none: logarithmic from
-    1 on, with 0 below."""
+    """Axes for windows, with room for short and long ones: logarithmic from 1 on, with 0 below."""
     longest = int(results.lag[-1])
     ticks = [0] + [2**k for k in range(longest.bit_length())]
     for axes in panels:

@@ -8,11 +8,12 @@ largest seed, or over the middle half of seeds × directions where a caption say
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
+import seaborn as sns
 import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from lwcore import inference
 from lwcore.arguments import one_of
@@ -20,12 +21,11 @@ from lwcore.detection import rate_exponent
 from lwcore.figures import (
     COLOURS,
     MARKERS,
-    ORDER_STYLES,
     canvas,
-    density,
     learned_lines,
     legend_above,
     model_band,
+    panels,
     signed,
     window_axis,
     window_lines,
@@ -88,24 +88,8 @@ def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
 
 def orders(results: xr.Dataset) -> Figure:
     """Draw each model's envelope at every order of transport."""
-    figure, panels = canvas(results.sizes["model"], width=8.6, height=3, sharey=True)
-    for axes, model in zip(panels, results.model.values, strict=True):
-        for order in results.order.values:
-            model_band(
-                axes,
-                results.lag,
-                results.envelope.sel(model=model, order=order),
-                model,
-                ls=ORDER_STYLES[order],
-            )
-        axes.set(xlabel="lag ℓ (steps)", yscale="log", title=model)
-    panels[0].set_ylabel("envelope f(ℓ)")
-    panels[0].legend(
-        [Line2D([], [], color="grey", ls=ORDER_STYLES[o]) for o in results.order.values],
-        results.order.values,
-        title="order",
-    )
-    return signed(figure, results)
+    labels: Any = {"xlabel": "lag ℓ (steps)", "ylabel": "envelope f(ℓ)", "yscale": "log"}
+    return signed(panels(results.envelope, "lag", style="order", col="model", **labels), results)
 
 
 def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
@@ -120,17 +104,17 @@ def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
         The figure: v2's estimate to the letter, the same with f counted once, and that inside the
             noise of the whole gradient.
     """
-    figure, panels = canvas(3, width=8.6, height=3.2, sharey=True)
+    figure, canvases = canvas(3, width=8.6, height=3.2, sharey=True)
     ways = {
         "v2 to the letter": LETTER,
         "f counted once": {"noise": "own"},
         "noise of the whole gradient": {"noise": "whole"},
     }
-    for axes, (title, how) in zip(panels, ways.items(), strict=True):
+    for axes, (title, how) in zip(canvases, ways.items(), strict=True):
         window_lines(axes, inference.windows(probes(results, view), **how))
         axes.set_title(title)
-    window_axis(results, *panels)
-    legend_above(figure, panels[0])
+    window_axis(results, *canvases)
+    legend_above(figure, canvases[0])
     return signed(figure, results)
 
 
@@ -141,16 +125,16 @@ def optimiser(results: xr.Dataset) -> Figure:
     Returns:
         The figure: along random directions, and along the lag's own mean gradient.
     """
-    figure, panels = canvas(2, width=7.6, sharey=True)
+    figure, canvases = canvas(2, width=7.6, sharey=True)
     for axes, (view, title) in zip(
-        panels,
+        canvases,
         (("whole", "along random directions"), ("gradient", "along the lag's own gradient")),
         strict=True,
     ):
         window_lines(axes, inference.windows(probes(results, view), **OPTIMISER))
         axes.set_title(title)
-    window_axis(results, *panels)
-    legend_above(figure, panels[0])
+    window_axis(results, *canvases)
+    legend_above(figure, canvases[0])
     return signed(figure, results)
 
 
@@ -165,13 +149,13 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
         The figure: columns for the definitions, rows for the noise; f counted once, sample
             variance.
     """
-    figure, panels = canvas(4, width=7.6, height=5.8, rows=2, sharey=True)
+    figure, canvases = canvas(4, width=7.6, height=5.8, rows=2, sharey=True)
     cases = itertools.product(NOISES, DEFINITIONS)
     titles = {
         "supremum": "supremum: longest lag seen",
         "first_passage": "first passage: all lags up to it",
     }
-    for axes, (noise, definition) in zip(panels, cases, strict=True):
+    for axes, (noise, definition) in zip(canvases, cases, strict=True):
         window_lines(
             axes,
             inference.windows(
@@ -180,8 +164,8 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
         )
         inside = f"noise of the {'lag' if noise == 'own' else 'whole gradient'}"
         axes.set_title(f"{titles[definition]}\n{inside}" if noise == "own" else inside, fontsize=10)
-    window_axis(results, *panels)
-    legend_above(figure, panels[0])
+    window_axis(results, *canvases)
+    legend_above(figure, canvases[0])
     return signed(figure, results)
 
 
@@ -199,9 +183,9 @@ def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") 
     """
     one = results.sel(model=model)
     beta = fit_decay(one.lag.values, one.envelope.sel(order=view).median("seed")).power.law.decay
-    figure, panels = canvas(2, width=7.6, sharey=True)
+    figure, canvases = canvas(2, width=7.6, sharey=True)
     for axes, (title, how) in zip(
-        panels,
+        canvases,
         {"v2 to the letter": LETTER, "f counted once": {"rate": "mean"}}.items(),
         strict=True,
     ):
@@ -213,7 +197,7 @@ def scaling(results: xr.Dataset, model: str = "DiagGate", view: str = "zeroth") 
             xlabel=f"$N^{{{power:.2f}}}$   (N = {int(found.budget[0])} to {int(found.budget[-1])})",
             title=title,
         )
-    panels[0].set(
+    canvases[0].set(
         ylabel="learnability window $H_N$ (steps)", ylim=(-1, float(results.lag[-1]) * 1.06)
     )
     return signed(figure, results)
@@ -228,8 +212,8 @@ def spectra(results: xr.Dataset) -> Figure:
         counted in the title.
     """
     shown = [o for o in ("zeroth", "exact") if o in results.order.values]
-    figure, panels = canvas(len(shown), width=7.6, sharex=True)
-    for axes, order in zip(panels, shown, strict=True):
+    figure, canvases = canvas(len(shown), width=7.6, sharex=True)
+    for axes, order in zip(canvases, shown, strict=True):
         infinite = 0
         for model in results.model.values:
             tau = results.time_scale.sel(model=model, order=order).values.ravel()
@@ -244,7 +228,8 @@ def spectra(results: xr.Dataset) -> Figure:
                         label=model if value == np.unique(tau.round(6))[0] else None,
                     )
             else:
-                density(axes, tau, fill=True, color=COLOURS[model], label=model)
+                shape: dict[str, Any] = {"log_scale": True, "cut": 0, "fill": True}
+                sns.kdeplot(x=tau, ax=axes, color=COLOURS[model], label=model, **shape)
         axes.set(
             xlabel="time scale τ (steps)",
             ylabel="density over log τ",
@@ -253,7 +238,7 @@ def spectra(results: xr.Dataset) -> Figure:
         )
         if infinite:
             axes.set_title(f"{axes.get_title()}; {infinite} neurons without decay")
-    panels[0].legend()
+    canvases[0].legend()
     return signed(figure, results)
 
 

@@ -7,8 +7,10 @@ Every function takes a dataset as `lwcore.experiment.run` returns it and gives a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import seaborn as sns
 import xarray as xr
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -16,8 +18,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from book.chapters.tables_spectra import head_factor
 from lwcore.adaptive import split_envelope
-from lwcore.figures import COLOURS, canvas, density, legend_above, model_band, signed
+from lwcore.figures import COLOURS, canvas, legend_above, model_band, signed
 
+_DENSITY: Any = {"log_scale": True, "cut": 0, "warn_singular": False}
 _TITLES = {"zeroth": "zeroth order", "first": "first order", "exact": "exact diagonal"}
 
 
@@ -41,7 +44,7 @@ def networks(results: xr.Dataset, orders: Sequence[str] = ("zeroth", "exact")) -
         shown = results.time_scale.sel(order=order)
         for tau in shown.sel(model=model).transpose("seed", "unit").values:
             kept = tau[np.isfinite(tau)]
-            density(axes, kept, color=COLOURS[model], lw=1.2)
+            sns.kdeplot(x=kept, ax=axes, color=COLOURS[model], lw=1.2, **_DENSITY)
             # one broken line: many paths are a heavy picture
             ticks = np.stack([kept, kept, np.full_like(kept, np.nan)], axis=1).ravel()
             heights = np.tile([0, 0.05, np.nan], len(kept))

@@ -14,6 +14,7 @@ import pandas as pd
 import xarray as xr
 
 from book.chapters.clipping import information
+from lwcore.tables import span, summary
 
 _NETWORK = ("model", "seed")
 _FOUND = ("probe", "lag")
@@ -31,12 +32,15 @@ def exponents(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
     """
     rows = {}
     for case, study in studies.items():
-        row = {"α fitted": _range(study.alpha), "p implied": _range(study.implied)}
-        row["p, mean of stable numbers"] = _range(study.control.sel(estimator="mean"))
-        rows[case] = row | {
-            f"p, {name}": _range(study.exponent.sel(estimator=name))
-            for name in study.estimator.values
+        columns = {
+            "α fitted": study.alpha,
+            "p implied": study.implied,
+            "p, mean of stable numbers": study.control.sel(estimator="mean"),
         }
+        columns |= {
+            f"p, {name}": study.exponent.sel(estimator=name) for name in study.estimator.values
+        }
+        rows[case] = {name: span(values) for name, values in columns.items()}
     return pd.DataFrame(rows).rename_axis("case", axis="columns")
 
 
@@ -52,12 +56,7 @@ def by_model(study: xr.Dataset) -> pd.DataFrame:
         "largest of stable numbers": study.largest_control,
         "largest number": study.largest,
     }
-    return pd.DataFrame(
-        {
-            m: {k: _range(of.sel(model=m)) for k, of in quantities.items()}
-            for m in study.model.values
-        }
-    )
+    return summary(quantities, ("model",)).T.rename_axis(columns=None)
 
 
 def gains(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
@@ -67,11 +66,8 @@ def gains(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
         case: study.gain.isel(estimator=slice(1, None)).median(_FOUND)
         for case, study in studies.items()
     }
-    rows = {
-        case: {name: _range(gain.sel(estimator=name)) for name in gain.estimator.values}
-        for case, gain in others.items()
-    }
-    return pd.DataFrame(rows).T.rename_axis("N of the mean over N of the")
+    table = summary(others, ("estimator",)).T
+    return table.rename_axis("N of the mean over N of the").rename_axis(columns=None)
 
 
 def biases(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
@@ -98,7 +94,7 @@ def biases(studies: Mapping[str, xr.Dataset]) -> pd.DataFrame:
                 {
                     "case": case,
                     "estimator": name,
-                    "|bias|": _range(abs(one.bias).median(_FOUND)),
+                    "|bias|": span(abs(one.bias).median(_FOUND)),
                     "% of biases beyond 2 errors": f"{float(seen.mean()):.0f} ± {off:.0f}",
                     "lags never told": f"{never} of {int(judged.sum())}",
                 }
@@ -149,12 +145,6 @@ def clipping(
                 for column in others:
                     column[f"information {name} (1/σ²)"] = "–"
     return pd.DataFrame(columns).rename_axis(f"clipped to the {share:.0%} quantile of |x|")
-
-
-def _range(values: xr.DataArray) -> str:
-    """Write a median over networks with the least and the largest."""
-    low, middle, high = (float(values.quantile(q)) for q in (0, 0.5, 1))
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _arrow(before: float, after: float) -> str:

@@ -8,13 +8,17 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from lwcore import config, experiment, results, stats
+from lwcore import config, experiment, figures, results, stats, tables
+from lwcore.inference import windows
 
 SMOKE = config.Config.named("smoke").but(models=["ConstGate"], seeds=[1], training={"steps": 1})
 PLACE = Path(tempfile.gettempdir()) / "lwcore-call.nc"
 DATA = xr.Dataset({"f": ("lag", [1.0])}, attrs={"fingerprint": "0" * 12})
 results.save(DATA, PLACE)
 NUMBERS = np.array([1.0, 2.0, 4.0])
+RUN = experiment.run(config.Config.named("smoke"), progress=False)
+FIGURE, (AXES,) = figures.canvas(1)
+LINE = xr.DataArray(np.ones((2, 3)), {"lag": [1, 2, 4]}, ("model", "lag"))
 
 CALLS: list = [
     (config.shipped, {"kind": "sweeps"}),
@@ -34,4 +38,18 @@ CALLS: list = [
     (stats.student, {"values": NUMBERS, "level": 0.9}),
     (stats.binomial, {"hits": 1, "trials": 3, "level": 0.9}),
     (stats.holm, {"p": [0.1, 0.2], "level": 0.05}),
+    (figures.panels, {"values": LINE, "x": "lag", "hue": None, "col": "model", "height": 2.0}),
+    (figures.canvas, {"count": 1, "width": 2.0, "height": 2.0, "rows": 1}),
+    (figures.band, {"axes": AXES, "x": LINE.lag, "y": LINE}),
+    (figures.model_band, {"axes": AXES, "x": LINE.lag, "y": LINE, "model": "LSTM"}),
+    (figures.legend_above, {"figure": FIGURE, "axes": AXES}),
+    (figures.done, {"figure": FIGURE, "ylabel": "f"}),
+    (figures.signed, {"figure": FIGURE, "results": RUN}),
+    (figures.summary, {"results": RUN}),
+    (figures.learned_lines, {"axes": AXES, "results": RUN}),
+    (figures.window_lines, {"axes": AXES, "chosen": windows(RUN)}),
+    (figures.window_axis, {"results": RUN}),
+    (tables.span, {"values": NUMBERS, "form": ".3g"}),
+    (tables.summary, {"quantities": {"f": LINE}, "by": ("model",), "form": ".1f"}),
+    (tables.training, {"results": RUN}),
 ]
