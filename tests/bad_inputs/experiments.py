@@ -68,11 +68,6 @@ DIAGNOSIS = diagnose.Diagnosis(
 )
 DOORS = [
     Door(
-        config.Config.named,
-        name=word("smoke").also(wrong("../smoke"), wrong("smoke.toml"), wrong("schnell·ß")),
-    ),
-    Door(config.Sweep.named, name=word("spectra").also(wrong("smoke"))),
-    Door(
         CONFIG.but,
         models=Argument(
             ("GRU",),

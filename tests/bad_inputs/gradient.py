@@ -239,8 +239,6 @@ DOORS = [
         order=ORDER,
     ),
     Door(TERMS.statistic, signs=SIGNS),
-    Door(matched.agreement, terms=terms, rng=generator()),
-    Door(matched.factorisation_ratio, terms=terms, signs=SIGNS, rng=generator()),
     Door(matched.own_sign_means, terms=terms, n_sequences=integer(1, 1, 2)),
     Door(matched.own_sign_bias, terms=terms, n_sequences=integer(1, 1)),
     Door(
