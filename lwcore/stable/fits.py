@@ -150,7 +150,8 @@ def _quantile_table() -> tuple[Array, Array, Array, Array]:
     from scipy.interpolate import BarycentricInterpolator  # here, as its import takes long
 
     nodes = LOWEST_ALPHA + (2 - LOWEST_ALPHA) * (chebpts1(24) + 1) / 2  # log ν is good to 3e-8
-    curves = BarycentricInterpolator(nodes, [_quantities(float(a)) for a in nodes])
+    # It shuffles its nodes: with a seed, two processes round alike.
+    curves = BarycentricInterpolator(nodes, [_quantities(float(a)) for a in nodes], rng=0)
     alphas = np.linspace(LOWEST_ALPHA, 2, 4001)
     return alphas, *curves(alphas).T
 

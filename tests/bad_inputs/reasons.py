@@ -21,7 +21,6 @@ NAMES = {
     "lwcore.window.matching": "the check behind `fit_decay` and the windows",
     "lwcore.window.scores": "behind `fit_decay`",
     "lwcore.adapter.from_files": "behind the command, of files that `load_data` and `load_weights` check",
-    "lwcore.cli.Commands.invoke": "runs a command; commands have rows",
     "lwcore.diagnose.Diagnosis.save": "of what `diagnose` has found",
     "lwcore.diagnose.ratio_bands": "behind `diagnose`, of its own numbers",
     "lwcore.diagnose.Diagnosis.plot": "draws what `Diagnosis` holds",
