@@ -1,5 +1,6 @@
 """How gates, time scales and what is learned change along training: a network looked at in
-snapshots."""
+snapshots.
+"""
 
 from __future__ import annotations
 

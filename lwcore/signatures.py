@@ -122,7 +122,7 @@ def _increase(values: Any) -> bool:
     if not _real(values) or np.ndim(values) != 1:
         return False
     values = values.tolist() if hasattr(values, "tolist") else list(values)
-    whole = all(isinstance(v, Integral) and not isinstance(v, bool) and v >= 1 for v in values)
+    whole = all(isinstance(v, Integral) and not isinstance(v, bool) and int(v) >= 1 for v in values)
     return bool(values) and whole and all(a < b for a, b in pairwise(values))
 
 

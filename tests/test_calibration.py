@@ -150,19 +150,3 @@ def test_binomial_interval_is_clopper_and_pearsons():
         assert np.allclose(
             binomial_interval(hits, trials, 0.9), (expected.low, expected.high), atol=1e-12
         )
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"alpha": 1.0}, r"alpha = 1\.0: must lie in \(1, 2\]"),
-        ({"n_sequences": 5}, "n_sequences = 5: must be an integer from 20 up"),
-        ({"trials": 0}, "trials = 0: must be an integer from 1 up"),
-        ({"planted": [-1.0]}, r"planted contains -1\.0: every entry must be 0 or above"),
-        ({"error": 0.5}, r"error = 0\.5: must lie in \(0, 0\.5\)"),
-    ],
-)
-def test_bad_arguments_are_named(change, words):
-    given = {"alpha": 1.5, "n_sequences": 50, "trials": 3, "rng": np.random.default_rng(0)} | change
-    with pytest.raises(ValueError, match=words):
-        draw(**given)

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from lwcore.arguments import finite_array, integer_in, real_array, real_in
-
 _DRAWS = 2000  # resamples where there are too many to go through all of them
 
 
@@ -24,11 +22,7 @@ def resamples(count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
 
     Returns:
         Indices (resamples, count) and probabilities (resamples,).
-
-    Raises:
-        ValueError: If one seed is all there is.
     """
-    integer_in("count", count, 0)
     if count < 2:
         raise ValueError(
             f"share has {count} seed: must have 2 or more, for an interval over seeds."
@@ -53,7 +47,7 @@ def most_covered(count: int) -> float:
         The chance that a median lies between the ends, which no interval of resamples exceeds for a
         mean of symmetric values.
     """
-    return 1 - 2.0 ** (1 - integer_in("count", count, 2))
+    return 1 - 2.0 ** (1 - count)
 
 
 def interval(
@@ -75,13 +69,8 @@ def interval(
 
     Returns:
         Lower and upper end, (2, …); NaN where no resample has a value.
-
-    Raises:
-        ValueError: If the weights do not fit the values, or an argument is out of range.
     """
-    drawn, weights = real_array("drawn", drawn), finite_array("weights", weights, ndim=1)
-    integer_in("count", count, 2)
-    real_in("level", level, "(0, 1)")
+    drawn, weights = np.asarray(drawn, float), np.asarray(weights, float)
     if drawn.shape[:1] != weights.shape:
         raise ValueError(
             f"drawn has shape {drawn.shape}: must hold one entry for each of the {len(weights)} "
