@@ -1,6 +1,5 @@
 """How gates, time scales and what is learned change along training: a network looked at in
-snapshots.
-"""
+snapshots."""
 
 from __future__ import annotations
 

@@ -47,8 +47,7 @@ _STYLE: Any = {
 
 def use_book_style() -> None:
     """Set matplotlib's style "seaborn-v0_8-ticks" in a smaller size, with transparent backgrounds,
-    and vector graphics in notebooks.
-    """
+    and vector graphics in notebooks."""
     plt.style.use(["seaborn-v0_8-ticks", _STYLE])
     try:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
@@ -89,8 +88,7 @@ def band(
     **line: Any,
 ) -> None:
     """Draw y against x: as a line its median over all other dimensions, as a band their range or
-    middle half.
-    """
+    middle half."""
     over = [dim for dim in y.dims if dim not in x.dims]
     low, high = (
         (y.quantile(0.25, over), y.quantile(0.75, over))
@@ -119,8 +117,7 @@ def model_band(
 
 def density(axes: Axes, values: NDArray[np.float64], *, fill: bool = False, **line: Any) -> None:
     """Draw the density of log₁₀ of some values, by Gaussian kernels of Scott's width, from the
-    least to the largest of them.
-    """
+    least to the largest of them."""
     axes.set_xscale("log")
     if len(np.unique(values)) < 2:
         return
@@ -150,8 +147,7 @@ def done(
     figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bool = True
 ) -> Figure:
     """Add legends, trim the frame if it is no part of the picture, and take the figure off pyplot's
-    list: a notebook shows it once.
-    """
+    list: a notebook shows it once."""
     for axes in with_legend:
         axes.legend()
     if ylabel is not None:
@@ -179,8 +175,7 @@ def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
 
 def summary(results: xr.Dataset) -> Figure:
     """Draw the whole result in one picture: envelopes, what was learned, the paper's window and the
-    optimiser's.
-    """
+    optimiser's."""
     figure, (carried, recovered, paper, own) = canvas(4, width=7.6, height=6, rows=2)
     for model in results.model.values:
         for order in ("first", "exact"):
@@ -239,8 +234,7 @@ def learned_lines(axes: Axes, results: xr.Dataset) -> None:
 
 def window_lines(axes: Axes, chosen: xr.DataArray) -> None:
     """Draw H_N against N for every model, and the null control of all of them as one grey line: the
-    largest window it gives.
-    """
+    largest window it gives."""
     for model in chosen.model.values:
         model_band(
             axes, chosen.budget, chosen.sel(model=model, source="error"), model, quartiles=True
@@ -252,8 +246,7 @@ def window_lines(axes: Axes, chosen: xr.DataArray) -> None:
 
 def window_axis(results: xr.Dataset, *panels: Axes) -> None:
     """Put windows on an axis that has room for short and long lags, and for none: logarithmic from
-    1 on, with 0 below.
-    """
+    1 on, with 0 below."""
     longest = int(results.lag[-1])
     ticks = [0] + [2**k for k in range(longest.bit_length())]
     for axes in panels:

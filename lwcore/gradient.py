@@ -1,6 +1,5 @@
 """The gradient taken apart by lag: what each past step contributes, and the matched statistic that
-detection looks at.
-"""
+detection looks at."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ from lwcore.transport import at_steps, checked_ends, envelope, stream_rates
 
 def random_direction(cell: Cell, generator: torch.Generator | None = None) -> Direction:
     """Draw a unit vector w, uniform on the sphere of all of a cell's parameters: a tensor for each,
-    of its shape and dtype.
-    """
+    of its shape and dtype."""
     instance_of("cell", cell, Cell)
     torch_generator("generator", generator)
     draws = {
@@ -75,8 +73,7 @@ def projected_gradient(
     trace: Trace, loss_gradients: Float[Tensor, "B T H"], direction: Direction
 ) -> Float[Tensor, " B"]:
     """Project every sequence's whole gradient, all lags together, on a direction. Implements Eq.
-    (2), applied to one direction.
-    """
+    (2), applied to one direction."""
     return (
         trace.backpropagate(_fitting(trace, loss_gradients))
         * immediate_sensitivity(trace, direction)
@@ -85,8 +82,7 @@ def projected_gradient(
 
 def first_loss(loss_gradients: Float[Tensor, "B T _"]) -> int:
     """Say from which step on there is a loss: the first at which a loss gradient is not zero, or
-    the last if all are.
-    """
+    the last if all are."""
     there = loss_gradients.ne(0).any(-1).any(0).nonzero()
     return int(there[0]) if len(there) else loss_gradients.shape[1] - 1
 
@@ -123,8 +119,7 @@ def total_transport(
     ends: Sequence[int],
 ) -> Float[Tensor, "B ends lags"]:
     """Compute what each end point's loss gradient meets ℓ steps earlier, ``δ_tᵀ M_{t,ℓ} B_{t−ℓ}
-    w``, the left side of Eq. (27).
-    """
+    w``, the left side of Eq. (27)."""
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
     floating("sensitivity", sensitivity, tuple(trace.states.shape), "B, T, S")
@@ -231,8 +226,7 @@ def matched_statistic(
 
 class Aim(NamedTuple):
     """What a statistic looks at: δ, (B, T, H); what moves, `Trace.carried` of ``B_t w``, (B, T, H);
-    and the signs, (lags, H).
-    """
+    and the signs, (lags, H)."""
 
     loss_gradients: Tensor
     sensitivity: Tensor
@@ -265,8 +259,7 @@ def lag_statistics(
 
 class Factorisation(NamedTuple):
     """The sides of Eq. (29) at each lag: ``E T``; the envelope f; and m̄, the alignments' mean
-    weighted with the mean absolute rates.
-    """
+    weighted with the mean absolute rates."""
 
     statistic: Float[Tensor, " lags"]
     envelope: Float[Tensor, " lags"]
@@ -279,8 +272,7 @@ def factorise(
     signs: Float[Tensor, "lags H"],
 ) -> Factorisation:
     """Measure both sides of ``E T = f m̄``, which holds where rates and alignments are independent.
-    Implements Eqs. (29) and (30).
-    """
+    Implements Eqs. (29) and (30)."""
     size = rates.abs().mean((0, 1))
     weighted = (size * (alignments.mean((0, 1)) * signs)).sum(-1) / size.sum(-1)
     return Factorisation(
@@ -290,8 +282,7 @@ def factorise(
 
 def _fitting(trace: Trace, loss_gradients: Tensor) -> Tensor:
     """Refuse loss gradients that are neither those of the trace's outputs nor those of its
-    states.
-    """
+    states."""
     of_states = (
         getattr(loss_gradients, "shape", None) == instance_of("trace", trace, Trace).states.shape
     )

@@ -185,8 +185,7 @@ def window_of(
     needed: xr.DataArray, budgets: ArrayLike, definition: str = "supremum"
 ) -> xr.DataArray:
     """Read windows in steps off N(ℓ), over ``budget``, the numbers of sequences N; for a single N
-    without that dimension.
-    """
+    without that dimension."""
     finite_array("budgets", budgets)
     counts, lags = np.array(budgets), needed.lag.values.tolist()
     found = xr.apply_ufunc(
@@ -206,8 +205,7 @@ def window_of(
 
 def detected(results: xr.Dataset, level: float | None = None) -> xr.DataArray:
     """Say where the mean is above zero, with the error of any false claim in a network, source and
-    view held at a level.
-    """
+    view held at a level."""
     dataset_with("results", results, "signal", "signal_error", "n_measured", "view")
     held = config_of(results).diagnostics.significance if level is None else level
     by_view = [probes(results, view) for view in dict.fromkeys(results.view.values.tolist())]
@@ -276,8 +274,7 @@ def false_detections(
 
 def holm(p: ArrayLike, level: float) -> NDArray[np.bool_]:
     """Reject hypotheses by Holm's procedure: the p-values, (..., probes, lags), of all probes and
-    lags are a family, held at a level.
-    """
+    lags are a family, held at a level."""
     real_in("level", level, "(0, 1)")
     chance = finite_array("p", p)
     require("p", chance, (chance >= 0) & (chance <= 1), "in [0, 1]")
@@ -291,8 +288,7 @@ def holm(p: ArrayLike, level: float) -> NDArray[np.bool_]:
 
 def deviation(numbers: ArrayLike) -> Array:
     """Standard deviation along the last axis, in units of the largest number meanwhile, so that no
-    square leaves the range of a float.
-    """
+    square leaves the range of a float."""
     values = finite_array("numbers", numbers)
     unit = np.abs(values).max(-1, keepdims=True)
     return unit[..., 0] * (values / np.where(unit > 0, unit, 1.0)).std(-1, ddof=1)
@@ -300,8 +296,7 @@ def deviation(numbers: ArrayLike) -> Array:
 
 def exponent_of_means(numbers: Array) -> Array:
     """Exponent p of means, spread ∝ N^(−1/p), from the interquartile ranges of block means and of
-    single numbers, on the last axis.
-    """
+    single numbers, on the last axis."""
     blocks = (
         numbers[..., : numbers.shape[-1] // BLOCK * BLOCK]
         .reshape(*numbers.shape[:-1], -1, BLOCK)

@@ -176,8 +176,7 @@ def observe(
 
 class _Batch(NamedTuple):
     """Some sequences, scanned, and the errors of every source, 0 before the first end point; δ is
-    the error times ``unit``.
-    """
+    the error times ``unit``."""
 
     trace: Trace
     errors: Float[Tensor, "source B T"]
@@ -203,8 +202,7 @@ class _Batch(NamedTuple):
 
     def lag_gradients(self) -> Iterator[Float[Tensor, "source B P"]]:
         """The part of each lag; transport is linear, so that an error of 1 is carried back for all
-        sources.
-        """
+        sources."""
         first = self.ends[0]
         for lag, rows in transported(
             self.trace, self.unit.expand_as(self.trace.outputs), self.lags, first
@@ -263,8 +261,7 @@ def _fix(batches: Iterable[_Batch], randoms: list[Direction]) -> _Fixed:
 
 def _numbers(batch: _Batch, randoms: list[Direction], fixed: _Fixed) -> tuple[Tensor, Tensor]:
     """One number a sequence for every source, probe and lag, and the whole gradient along the same
-    directions: (source, probe, lag, B).
-    """
+    directions: (source, probe, lag, B)."""
     moved = [batch.trace.carried(immediate_sensitivity(batch.trace, w)) for w in randoms]
     deltas = batch.loss_gradients
     looks = itertools.product(range(len(deltas)), range(len(randoms)))

@@ -127,8 +127,7 @@ def _listed(path: Path) -> str | None:
 
 def revision() -> str:
     """Git revision of the code, with ``-dirty`` where files differ; ``unknown`` without a
-    checkout.
-    """
+    checkout."""
     git = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
     at = ["git", "-C", str(_PACKAGE)]
     try:

@@ -79,8 +79,7 @@ class Neurons(NamedTuple):
 
 class StepJacobian:
     """One-step Jacobians ``J_t`` of any step as operators, by automatic differentiation; one for
-    every leading index of `states`.
-    """
+    every leading index of `states`."""
 
     def __init__(
         self, recurrence: Recurrence, inputs: Float[Tensor, "... D"], states: Float[Tensor, "... S"]
@@ -216,8 +215,7 @@ class Trace:
         self, steps: int | Steps, sequences: Any = slice(None), *, closed: bool = True
     ) -> StepJacobian:
         """Give the one-step Jacobians of some steps as operators: in closed form where there is
-        one, else by autodiff of the step.
-        """
+        one, else by autodiff of the step."""
         if closed and hasattr(self.recurrence, "closed_form"):
             return self._closed_form.of((sequences, steps))
         return StepJacobian(
@@ -230,8 +228,7 @@ class Trace:
 
     def moved(self, direction: Direction, steps: Steps = slice(None)) -> Float[Tensor, "B n S"]:
         """Give ``B_t w``, how a state moves along w while the previous one is held fixed. It is Eq.
-        (3)'s ``B_k = ∂⁺s_k/∂θ``.
-        """
+        (3)'s ``B_k = ∂⁺s_k/∂θ``."""
         with _FORWARD_MODE:
             return jvp(
                 self._step(self.inputs[:, steps], self.previous[:, steps]),
@@ -249,8 +246,7 @@ class Trace:
         self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)
     ) -> Float[Tensor, "B P"]:
         """Give every sequence's own ``Σ_t λ_tᵀ B_t``, as a vector in the space of all
-        parameters.
-        """
+        parameters."""
         each = vmap(lambda x, state, row: vjp(self._step(x, state), self.parameters)[1](row)[0])
         parts = each(self.inputs[:, steps], self.previous[:, steps], rows)
         return torch.cat([part.flatten(1) for part in parts.values()], dim=1)
@@ -264,8 +260,7 @@ class Trace:
 
     def backpropagate(self, loss_gradients: Float[Tensor, "B T _"]) -> Float[Tensor, "B T S"]:
         """Run the backward recursion ``λ_t = δ_t + λ_{t+1} J_{t+1}`` of Eq. (3): the gradient of
-        the summed loss in every state.
-        """
+        the summed loss in every state."""
         adjoint = self.lifted(loss_gradients).contiguous()
         for t in range(self.length - 1, 0, -1):
             adjoint[:, t - 1] += self.jacobian(t).pull(adjoint[:, t].unsqueeze(-2)).squeeze(-2)

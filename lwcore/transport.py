@@ -70,8 +70,7 @@ def default_ends(trace: Trace, lags: Sequence[int]) -> list[int]:
 
 def checked_ends(ends: Sequence[int] | None, lags: Sequence[int], length: int) -> Tensor:
     """Give end points, all if None, as an index tensor after checking that they increase and leave
-    room for every lag.
-    """
+    room for every lag."""
     every = range(lags[-1], length)
     return torch.tensor(
         increasing_integers(
@@ -82,8 +81,7 @@ def checked_ends(ends: Sequence[int] | None, lags: Sequence[int], length: int) -
 
 class Scaled(NamedTuple):
     """Numbers that may lie far below the smallest float: ``mantissa · 2^exponent``; the exponents
-    broadcast with the mantissas.
-    """
+    broadcast with the mantissas."""
 
     mantissa: Tensor
     exponent: Tensor
@@ -143,8 +141,7 @@ def log_effective_rates(
     trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None
 ) -> tuple[Float[Tensor, "B ends lags H"], Float[Tensor, "B ends lags H"]]:
     """Compute ``log |μ|``, −inf for 0, and the sign of μ, for lags at which rates are too small for
-    a float.
-    """
+    a float."""
     groups = [list(at_lags) for _, at_lags in stream_rates(trace, lags, order, ends)]
     logs = torch.cat([torch.stack([rates.log() for rates in at_lags], dim=2) for at_lags in groups])
     return logs, torch.cat(
@@ -156,8 +153,7 @@ def stream_rates(
     trace: Trace, lags: Sequence[int], order: str = "exact", ends: Sequence[int] | None = None
 ) -> Iterator[tuple[slice, Iterator[Scaled]]]:
     """Give the effective rates a few sequences at a time, (b, ends, H) lag by lag, so that they
-    need not all fit into memory.
-    """
+    need not all fit into memory."""
     one_of("order", order, ORDERS)
     steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
     last = checked_ends(ends, steps, trace.length)
@@ -259,8 +255,7 @@ def _exact_diagonals(
     trace: Trace, sequence: int, lags: list[int], ends: Tensor
 ) -> Iterator[Scaled]:
     """Diagonals of the products themselves, of one sequence: (1, ends, H) for each wanted lag;
-    computed whole.
-    """
+    computed whole."""
     groups = [
         [_diagonal(block) for block in group] for group in _products(trace, sequence, lags, ends)
     ]
@@ -356,8 +351,7 @@ def scaled_product(
     epsilon: float | Tensor,
 ) -> Float[Tensor, "*batch S S"]:
     """Multiply ``P(ε) = ∏_j (A_j + ε R_j)``, oldest step first; ε = 0 leaves retentions alone, 1 is
-    the network. Implements Eq. (44).
-    """
+    the network. Implements Eq. (44)."""
     _same_stacks(kept, mixing)
     product, *rest = (kept + epsilon * mixing).unbind(-3)
     for factor in rest:

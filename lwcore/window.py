@@ -189,8 +189,7 @@ class LawFit(NamedTuple):
 
 class DecayFit(NamedTuple):
     """The decay laws fitted to one envelope; nothing keeps the tempered law's β or 1 − λ above
-    0.
-    """
+    0."""
 
     exponential: LawFit
     power: LawFit

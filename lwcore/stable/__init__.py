@@ -1,6 +1,5 @@
 """Symmetric α-stable laws and the estimation of their tail index, the model of gradient noise in
-Eq. (31).
-"""
+Eq. (31)."""
 
 from lwcore.stable.fits import StableFit, fit
 from lwcore.stable.goodness import GoodnessOfFit, goodness_of_fit
