@@ -19,7 +19,7 @@ Drawn = Annotated[Path | None, Option(help="Draw it here; the ending chooses the
 TOLD = ValueError, TypeError, OSError, RuntimeError, ArithmeticError, ImportError
 
 
-class Commands(TyperGroup):
+class _Commands(TyperGroup):
     """Commands that end with status 2 and the words of an error, or with 130 when interrupted."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -41,7 +41,7 @@ class Commands(TyperGroup):
 
 
 SAYS = "Learnability windows of gated recurrent networks: run and read experiments."
-app = typer.Typer(cls=Commands, help=SAYS, no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=_Commands, help=SAYS, no_args_is_help=True, add_completion=False)
 
 
 @app.command("list")

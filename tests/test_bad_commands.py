@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from lwcore import results
 from lwcore.cli import app
 from lwcore.config import Config
-from tests.bad_inputs.commands import LINES, make_files
+from tests.commands import LINES, make_files
 
 SECONDS = 60  # against hanging, not a speed
 

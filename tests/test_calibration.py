@@ -142,19 +142,3 @@ def test_a_view_has_a_window_if_any_of_its_probes_has():
     ]
     assert int(found.too_long.max()) > max(int(s.too_long.max()) for s in single)
     assert set(found.seen.dims) == {"probe", "lag"}
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"alpha": 1.0}, r"alpha = 1\.0: must lie in \(1, 2\]"),
-        ({"n_sequences": 5}, "n_sequences = 5: must be an integer from 20 up"),
-        ({"trials": 0}, "trials = 0: must be an integer from 1 up"),
-        ({"planted": [-1.0]}, r"planted contains -1\.0: every entry must be 0 or above"),
-        ({"error": 0.5}, r"error = 0\.5: must lie in \(0, 0\.5\)"),
-    ],
-)
-def test_bad_arguments_are_named(change, words):
-    given = {"alpha": 1.5, "n_sequences": 50, "trials": 3, "rng": np.random.default_rng(0)} | change
-    with pytest.raises(ValueError, match=words):
-        draw(**given)

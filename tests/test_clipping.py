@@ -103,24 +103,3 @@ def test_table_counts_rises():
     assert table.loc["signal", "case"] == "1.00 → 0.95; rises in 0 of 3"
     assert table.loc["1 / sequences needed", "case"].endswith("rises in 3 of 3")
     assert table.loc["information in the clipped number (1/σ²)"].iloc[0] == "0.43 → 0.43"
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: clipping.clip(np.ones(9), 0.0), r"share = 0.0: must lie in \(0, 1\]"),
-        (lambda: clipping.information(1.0), r"alpha = 1.0: must lie in \(1, 2\]"),
-        (
-            lambda: clipping.information(1.5, [1.1]),
-            r"shares contains 1.1: every entry must be in \(0, 1\]",
-        ),
-        (lambda: clipping.effects(np.ones(9), "all", np.random.default_rng(0)), "noise = 'all'"),
-        (
-            lambda: clipping.effects_on_run(None, "else", np.random.default_rng(0)),
-            "case = 'else': must be one of",
-        ),
-    ],
-)
-def test_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

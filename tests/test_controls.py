@@ -146,5 +146,3 @@ def test_order_of_lags_matters_where_it_should(kept):
 def test_run_without_numbers_is_refused(kept):
     with pytest.raises(ValueError, match="has not kept its numbers"):
         controls.invariances(kept.drop_vars("statistic"), np.random.default_rng(0))
-    with pytest.raises(ValueError, match="level = 1"):
-        controls.nulls(kept, np.random.default_rng(0), level=1.0)

@@ -76,8 +76,6 @@ def test_targets_are_means_over_wide_networks(motion, dimension):
 def test_study_refuses_other_dimensions():
     with pytest.raises(ValueError, match="dimension = 3"):
         study(dataclasses.replace(PROBLEM, dimension=3), rng())
-    with pytest.raises(ValueError, match="motion"):
-        study(PROBLEM, rng(), motion="circling")
 
 
 def test_kernels_converge_to_the_sum_from_zero_only():

@@ -139,8 +139,5 @@ def test_criterion_and_share_explained_by_their_definitions(n: int) -> None:
 
 
 def test_bad_input_is_named() -> None:
-    for share in (0.0, 1.0):
-        with pytest.raises(ValueError, match=f"share = {share}"):
-            TwoExponentials(1.0, 0.5, slow=0.9, share=share)
     with pytest.raises(ValueError, match=r"envelope contains -1\.0"):
         fit_two_exponentials([1, 2, 3, 4, 5], [1.0, -1.0, 1.0, 0.0, 1.0])

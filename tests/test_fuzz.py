@@ -20,7 +20,7 @@ from lwcore.cells import DiagGate
 from lwcore.config import Config, Sweep, shipped
 from lwcore.network import Network
 from lwcore.train import Progress
-from tests.bad_inputs.commands import Runs
+from tests.commands import Runs
 
 FILES = {
     (kind, folder, name): (Path(lwcore.__file__).parent / folder / f"{name}.toml").read_text(

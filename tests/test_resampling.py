@@ -72,20 +72,3 @@ def test_exponent_of_stable_noise_is_told_from_two():
 
 def test_equal_numbers_have_no_exponent():
     assert np.isnan(concentration(np.ones(64), np.random.default_rng(8))).all()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda rng: resampled(np.ones(9), 7, rng), "count = 7: must be an integer from 8 up"),
-        (lambda rng: resampled([np.nan] * 9, 8, rng), "values: 9 of 9 entries are NaN"),
-        (lambda rng: resampled(np.ones(9), 8, rng, ("mode",)), "methods = 'mode': must be one of"),
-        (
-            lambda rng: concentration(np.ones(9), rng, error=0.5),
-            r"error = 0.5: must lie in \(0, 0.5\)",
-        ),
-    ],
-)
-def test_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(np.random.default_rng(0))

@@ -176,26 +176,3 @@ def test_tables_name_every_case(compared):
     assert (
         tables_robust.biases(studies)["lags never told"].str.split(" of ").str[0].astype(int) == 0
     ).all()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda made: robust.numbers(made, "second", "own"), "view = 'second': must be one of"),
-        (
-            lambda made: robust.numbers(made, "whole", "all"),
-            "noise = 'all': must be one of 'own', 'whole'",
-        ),
-        (
-            lambda made: robust.numbers(made.drop_vars("statistic"), "whole", "own"),
-            "keep_numbers = true",
-        ),
-        (
-            lambda made: robust.sequences_for_sign(1.0, 0.0, 1.0, 0.5),
-            r"error = 0.5: must lie in \(0, 0.5\)",
-        ),
-    ],
-)
-def test_bad_input_is_named(compared, call, message):
-    with pytest.raises(ValueError, match=message):
-        call(compared[0])

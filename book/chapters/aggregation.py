@@ -14,15 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import (
-    finite_array,
-    generator,
-    instance_of,
-    integer_in,
-    one_of,
-    real_in,
-    sequence_of,
-)
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -50,17 +41,10 @@ def aggregate(
 
     Returns:
         The estimates, shape (...).
-
-    Raises:
-        ValueError: If `method` is unknown, there are too few samples, or the law is missing.
     """
-    one_of("method", method, METHODS)
-    if law is not None:
-        instance_of("law", law, SymmetricStable)
-    elif method == "likelihood":
+    if law is None and method == "likelihood":
         raise ValueError("law = None: the likelihood needs the law of the noise.")
-    values = np.atleast_1d(finite_array("samples", samples))
-    integer_in("number of samples", values.shape[-1], _BLOCKS)
+    values = np.atleast_1d(np.asarray(samples, float))
     return estimates(values, (method,), law)[0]
 
 
@@ -93,9 +77,9 @@ def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None
         if method == "clipped mean":
             reach = _CLIP * (high - low) / 2
             return np.clip(values, median - reach, median + reach).mean(-1)
-        noise = instance_of("law", law, SymmetricStable)
-        score = noise.score(values - median + noise.loc).sum(-1)
-        return median[..., 0] - noise.loc + score / (count * noise.fisher_information())
+        assert law is not None  # seen to above
+        score = law.score(values - median + law.loc).sum(-1)
+        return median[..., 0] - law.loc + score / (count * law.fisher_information())
 
     return np.stack([located(method) for method in methods])
 
@@ -131,12 +115,6 @@ def detectable_shift(
     Returns:
         The shift Δ, in the units of the law's scale.
     """
-    instance_of("law", law, SymmetricStable)
-    one_of("method", method, METHODS)
-    generator("rng", rng)
-    real_in("error", error, "(0, 0.5)")
-    integer_in("replicates", replicates, 10)
-    integer_in("n_sequences", n_sequences, _BLOCKS)
     return float(_detectable(law, n_sequences, (method,), error, replicates, rng)[0])
 
 
@@ -203,11 +181,7 @@ def measured_exponent(
 
     Returns:
         The exponent with its interval by Student's t over batches.
-
-    Raises:
-        ValueError: If fewer than two different numbers N are given, or an argument is out of range.
     """
-    one_of("method", method, METHODS)
     together = measured_exponents(
         alpha,
         (method,),
@@ -246,36 +220,26 @@ def measured_exponents(
 
     Returns:
         The exponents with their intervals, by method.
-
-    Raises:
-        ValueError: As `measured_exponent`.
     """
-    names = [one_of("methods", method, METHODS) for method in sequence_of("methods", methods)]
-    generator("rng", rng)
-    real_in("error", error, "(0, 0.5)")
-    integer_in("replicates", replicates, 10)
-    law = SymmetricStable(real_in("alpha", alpha, "(1, 2]"))
-    share = (1 + real_in("confidence", confidence, "(0, 1)")) / 2
-    finite_array("n_sequences", n_sequences, ndim=1)
-    numbers = np.array(
-        [integer_in("n_sequences", n, _BLOCKS) for n in np.asarray(n_sequences).tolist()]
-    )
+    names = list(methods)
+    law = SymmetricStable(alpha)
+    share = (1 + confidence) / 2
+    numbers = np.asarray(n_sequences)
     if np.unique(numbers).size < 2:
         raise ValueError(
             f"n_sequences = {numbers.tolist()}: must hold at least two different numbers."
         )
-    repeats = integer_in("batches", batches, 3)
     log_shifts = np.log(
         [
             [_detectable(law, int(n), names, error, replicates, rng) for n in numbers]
-            for _ in range(repeats)
+            for _ in range(batches)
         ]
     )
     log_n = np.log(numbers) - np.log(numbers).mean()
     found = {}
     for method, log_shift in zip(names, np.moveaxis(log_shifts, -1, 0), strict=True):
         slopes = log_shift @ log_n / (log_n @ log_n)  # −1/p, one a batch
-        half_width = special.stdtrit(repeats - 1, share) * slopes.std(ddof=1) / np.sqrt(repeats)
+        half_width = special.stdtrit(batches - 1, share) * slopes.std(ddof=1) / np.sqrt(batches)
         low, middle, high = (-1 / (slopes.mean() + side * half_width) for side in (-1, 0, 1))
         found[method] = MeasuredExponent(
             float(middle), (float(low), float(high)), numbers, np.exp(log_shift.mean(0))

@@ -21,8 +21,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from lwcore.arguments import instance_of, integer_in, one_of, real_in, sequence_of
-from lwcore.labelled import array_with, dataset_with
+from lwcore.signatures import require
 from lwcore.stats import Interval, bootstrap
 
 LEARNED = 0.5  # a lag counts as learned if at least this share of its coefficient is recovered
@@ -44,8 +43,6 @@ def rank_correlation(
         One coefficient a predictor, in [−1, 1]; 0 for one that is constant in every stratum, NaN
         where the share is.
     """
-    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
-    _checked_dims("within", within, share)
     x, y = (stats.rankdata(_strata(one, share.dims, within), axis=-1) for one in (scores, share))
     x, y = x - x.mean(-1, keepdims=True), y - y.mean(-1, keepdims=True)
     spread = np.sqrt((x**2).sum((-2, -1)) * (y**2).sum((-2, -1)))
@@ -68,8 +65,6 @@ def partial_rank_correlation(
         One coefficient a predictor; NaN for one that has the order of `given`, of which nothing is
         left.
     """
-    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
-    array_with("given", given, *map(str, share.dims))
     third = given.expand_dims("predictor")
     direct, of_score = (rank_correlation(scores, one, within) for one in (share, given))
     of_share = rank_correlation(third, share, within)
@@ -96,14 +91,7 @@ def compare(
     Returns:
         ``value``, ``low``, ``high`` (stratum, predictor) and ``gain``, ``gain_low``, ``gain_high``,
         the difference to the baseline, with the intervals of `stats.bootstrap` over seeds.
-
-    Raises:
-        ValueError: If scores or shares are NaN, or belong to other networks.
     """
-    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
-    array_with("share", share, "seed")
-    for stratum in instance_of("strata", strata, Mapping).values():
-        _checked_dims("strata", stratum, share)
     for name, array in (("scores", scores), ("share", share)):
         if array.isnull().any():
             raise ValueError(
@@ -137,8 +125,6 @@ def correlation_interval(value: float, count: int) -> tuple[float, float]:
         Ends that cover the coefficient of Gaussian numbers in 90 to 98 of 100 cases for five units,
         if it is at most 0.7.
     """
-    real_in("value", value, "(-1, 1)")
-    integer_in("count", count, 4)
     half = stats.norm.isf(0.025) * sqrt((1 + value**2 / 2) / (count - 3))
     return tanh(atanh(value) - half), tanh(atanh(value) + half)
 
@@ -159,10 +145,7 @@ def over_orders(
     Returns:
         Coefficients (order, predictor), those of the order as it is first.
     """
-    array_with("scores", scores, "predictor", *map(str, array_with("share", share).dims))
-    _checked_dims("within", within, share)
-    _checked_dims("unit", [unit], share)
-    integer_in(f"number of {unit}s", share.sizes[unit], 1, 8)
+    require(f"number of {unit}s", share.sizes[unit], share.sizes[unit] <= 8, "8 at most")
     orders = permutations(range(share.sizes[unit]))
     return np.array(
         [
@@ -186,19 +169,6 @@ def ranking(compared: xr.Dataset, by: str) -> pd.DataFrame:
             then differences to the baseline in
         the first strata, that is over all.
     """
-    dataset_with(
-        "compared",
-        compared,
-        "value",
-        "low",
-        "high",
-        "gain",
-        "gain_low",
-        "gain_high",
-        "stratum",
-        "predictor",
-    )
-    one_of("by", by, compared.stratum.values.tolist())
     gain, baseline = compared.stratum.values[0], compared.predictor.values[0]
     ordered = compared.isel(
         predictor=np.argsort(-compared.value.sel(stratum=by).values, kind="stable")
@@ -212,12 +182,6 @@ def ranking(compared: xr.Dataset, by: str) -> pd.DataFrame:
         ).words(),
     }
     return pd.DataFrame(columns, index=pd.Index(ordered.predictor.values, name="predictor"))
-
-
-def _checked_dims(name: str, dims: Sequence[str], share: xr.DataArray) -> None:
-    """Refuse names that are no dimensions of what was learned."""
-    for dim in sequence_of(name, dims):
-        one_of(name, dim, map(str, share.dims))
 
 
 def _strata(

@@ -15,11 +15,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, generator, instance_of, integer_in, real_in, require
 from lwcore.config import DiagnosticSettings
 from lwcore.detection import detection_threshold, rate_exponent
 from lwcore.inference import NOISES, RATES, RULES, detected, required, summary, window_of
-from lwcore.labelled import dataset_with
+from lwcore.signatures import require
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -58,17 +57,15 @@ def draw(
         ``statistic`` and ``projection`` (trial, probe, lag, sequence), as `inference.summary` takes
         them.
     """
-    generator("rng", rng)
-    real_in("error", error, "(0, 0.5)")
-    strength = finite_array("planted", planted, ndim=1)
+    strength = np.asarray(planted, float)
     require("planted", strength, strength >= 0, "0 or above")
     shape = (
-        integer_in("trials", trials, 1),
+        trials,
         1,
         strength.size,
-        integer_in("n_sequences", n_sequences, 20),
+        n_sequences,
     )
-    law = SymmetricStable(real_in("alpha", alpha, "(1, 2]"))
+    law = SymmetricStable(alpha)
     # Δ falls as N(ℓ)^(−1/p): the threshold at N, times (N over N(ℓ))^(1/p).
     at_n = detection_threshold(n_sequences, 1.0, whole_scale(alpha), law.alpha, error)
     shift = at_n * strength ** (1 / rate_exponent(law.alpha))
@@ -86,7 +83,6 @@ def draw(
 def whole_scale(alpha: float) -> float:
     """Give the scale of the whole gradient in `draw`, in units of the lag's own part: scales of
     stable laws add up as ``σ^α``."""
-    real_in("alpha", alpha, "(1, 2]")
     return (1 + REST**alpha) ** (1 / alpha)
 
 
@@ -105,9 +101,6 @@ def counts(numbers: xr.Dataset, settings: DiagnosticSettings, true_window: int =
         window is the longest lag that any of its probes sees. The attribute ``trials`` says of how
         many.
     """
-    dataset_with("numbers", numbers, "statistic", "projection")
-    instance_of("settings", settings, DiagnosticSettings)
-    integer_in("true_window", true_window, 0)
     n, found = numbers.sizes["sequence"], summary(numbers)
     needed = [
         [
@@ -156,9 +149,9 @@ def nominal_power(
         >>> print(nominal_power(2.0, [0, 1, 4]).round(3))
         [0.1 0.5 0.9]
     """
-    law = SymmetricStable(real_in("alpha", alpha, "(1, 2]"))
-    reach = -law.ppf(real_in("error", error, "(0, 0.5)")) * real_in("noise", noise, "(0, inf)")
-    strength = finite_array("planted", planted)
+    law = SymmetricStable(alpha)
+    reach = -law.ppf(error) * noise
+    strength = np.asarray(planted, float)
     require("planted", strength, strength >= 0, "0 or above")
     return np.asarray(law.cdf(reach * (strength ** (1 / rate_exponent(law.alpha)) - 1)))
 
@@ -181,10 +174,7 @@ def false_windows(
     Returns:
         As `counts` gives it, for no true window.
     """
-    dataset_with("numbers", numbers, "statistic", "projection")
-    instance_of("settings", settings, DiagnosticSettings)
-    generator("rng", rng)
-    signs = rng.choice([-1.0, 1.0], (integer_in("draws", draws, 1), numbers.sizes["sequence"]))
+    signs = rng.choice([-1.0, 1.0], (draws, numbers.sizes["sequence"]))
     flipped = numbers[["statistic", "projection"]].astype(np.float64) * xr.DataArray(
         signs, dims=("trial", "sequence")
     )

@@ -21,9 +21,8 @@ from scipy import integrate
 from book.chapters.resampling import ONE_NUMBER, concentration, resampled, spread
 from book.chapters.robust import CASES, numbers
 from lwcore import stable
-from lwcore.arguments import finite_array, generator, one_of, real_in, require, sequence_of
-from lwcore.inference import NOISES, detected, probes
-from lwcore.labelled import dataset_with
+from lwcore.inference import detected, probes
+from lwcore.signatures import require
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -42,8 +41,8 @@ def clip(values: ArrayLike, share: float) -> Array:
     Returns:
         The clipped numbers, of the same shape.
     """
-    x = np.atleast_1d(finite_array("values", values))
-    reach = np.quantile(np.abs(x), real_in("share", share, "(0, 1]"), axis=-1, keepdims=True)
+    x = np.atleast_1d(np.asarray(values, float))
+    reach = np.quantile(np.abs(x), share, axis=-1, keepdims=True)
     return np.clip(x, -reach, reach)
 
 
@@ -72,13 +71,9 @@ def effects(
         p; ``kept``, the mean (or shift) after clipping over that before; ``gain``, sequences needed
         without clipping over those needed with it, at N = 128 and with the bias left out.
     """
-    generator("rng", rng)
-    real_in("error", error, "(0, 0.5)")
-    for share in sequence_of("shares", shares):
-        real_in("shares", share, "(0, 1]")
-    values = np.atleast_1d(finite_array("samples", samples))
+    values = np.atleast_1d(np.asarray(samples, float))
     x = values.reshape(-1, values.shape[-1])
-    if one_of("noise", noise, NOISES) == "whole":
+    if noise == "whole":
         x = x - x.mean(-1, keepdims=True)
     rows, seed = [], int(rng.integers(2**32))
     for share in shares:
@@ -120,9 +115,7 @@ def effects_on_run(results: xr.Dataset, case: str, rng: np.random.Generator) -> 
         The variables of `effects` by model and seed; NaN for a network in which no lag was
         detected.
     """
-    view, noise = CASES[one_of("case", case, CASES)]
-    dataset_with("results", results, "view", "signal", "model", "seed")
-    generator("rng", rng)
+    view, noise = CASES[case]
     samples, shown = numbers(results, view, noise), detected(probes(results, view, "error"))
 
     def of_network(model: str, seed: int) -> xr.Dataset:
@@ -154,8 +147,8 @@ def information(alpha: float, shares: ArrayLike = SHARES) -> pd.DataFrame:
         that a mean of clipped numbers uses, (shift kept)²/variance, 0 where there is no variance.
         By the data-processing inequality the first can only fall.
     """
-    law = SymmetricStable(real_in("alpha", alpha, "(1, 2]"))
-    share = finite_array("shares", shares, ndim=1)
+    law = SymmetricStable(alpha)
+    share = np.asarray(shares, float)
     require("shares", share, (share > 0) & (share <= 1), "in (0, 1]")
     rows = {}
     for s in share.tolist():

@@ -17,7 +17,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import special
 
-from lwcore.arguments import generator, integer_in, one_of, real_in, sequence_of
 from lwcore.inference import (
     DEFINITIONS,
     LETTER,
@@ -32,7 +31,6 @@ from lwcore.inference import (
     summary,
     window_of,
 )
-from lwcore.labelled import dataset_with
 from lwcore.stats import Interval, binomial
 
 Array = NDArray[np.int64]
@@ -54,14 +52,7 @@ def invariances(
 
     Returns:
         For each control: windows compared, and windows that changed.
-
-    Raises:
-        ValueError: If the run has not kept its numbers.
     """
-    dataset_with("results", results, "envelope", "lag", "model")
-    generator("rng", rng)
-    for model in [] if models is None else sequence_of("models", models):
-        one_of("models", model, results.model.values.tolist())
     budgets = np.array(config_of(results).diagnostics.budgets)
     refined = np.unique(
         [*np.geomspace(budgets[0], budgets[-1], 4 * len(budgets)).round().astype(int), *budgets]
@@ -104,14 +95,7 @@ def nulls(
     Returns:
         For each null and view: draws, draws without a window, and their share in percent with its
             95 % Clopper–Pearson interval.
-
-    Raises:
-        ValueError: If the run has not kept its numbers, or an argument is out of range.
     """
-    dataset_with("results", results, "signal", "signal_error", "view", "source")
-    generator("rng", rng)
-    real_in("level", level, "(0, 1)")
-    integer_in("draws", draws, 1)
     statistic = _numbers(results).statistic.transpose("model", "seed", "probe", "lag", "sequence")
     rows = []
     for view in dict.fromkeys(results.view.values):
@@ -156,7 +140,6 @@ def believed(
     Returns:
         True where any lag has ``N(ℓ) ≤ N``; over models, seeds and probes.
     """
-    integer_in("n_sequences", n_sequences, 1)
     return (
         required(probes(results, view, "noise"), rule="plug-in", error=error, **how) <= n_sequences
     ).any("lag")
@@ -184,18 +167,13 @@ def believed_by_chance(
 
     Returns:
         Draws in which any lag is seen along any direction of the view, over models and seeds.
-
-    Raises:
-        ValueError: If the run has not kept its numbers, or an argument is out of range.
     """
-    dataset_with("results", results, "view")
-    generator("rng", rng)
-    reach = -special.ndtri(real_in("error", error, "(0, 0.5)"))
+    reach = -special.ndtri(error)
     numbers = probes(_numbers(results), view).statistic.transpose(
         "model", "seed", "probe", "lag", "sequence"
     )
     count = numbers.sizes["sequence"]
-    signs = rng.choice([-1.0, 1.0], (integer_in("draws", draws, 1), count))
+    signs = rng.choice([-1.0, 1.0], (draws, count))
     mean = numbers.values @ signs.T / count
     deviation = np.sqrt(((numbers.values**2).mean(-1)[..., None] - mean**2) * count / (count - 1))
     seen = mean * np.sqrt(count) >= reach * deviation
@@ -219,7 +197,6 @@ def other_directions(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
         tested), the median over networks of the larger window and of the smaller, in steps, and the
         median ratio of the larger N(ℓ) to the smaller over the lags that both detect.
     """
-    integer_in("n_sequences", n_sequences, 1)
     rows = []
     for view in ("zeroth", "first", "whole"):
         for noise in NOISES:
@@ -259,10 +236,7 @@ def shuffled_lags(
         of networks and probes in percent whose window is longer than the median of their own
         shuffled ones.
     """
-    dataset_with("results", results, "view", "lag")
-    integer_in("n_sequences", n_sequences, 1)
-    generator("rng", rng)
-    orders = [rng.permutation(results.sizes["lag"]) for _ in range(integer_in("draws", draws, 1))]
+    orders = [rng.permutation(results.sizes["lag"]) for _ in range(draws)]
     rows = []
     for view in dict.fromkeys(results.view.values):
         needed = required(probes(results, view, "error"), rate="variance").transpose(..., "lag")

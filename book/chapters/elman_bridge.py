@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import instance_of, integer_in, lag_list, real_array, real_in, require
 from lwcore.detection import sample_complexity
 from lwcore.elman.network import Activation, ElmanNetwork, checked_inputs, scan
+from lwcore.signatures import require
 from lwcore.window import DecayLaw, learnability_window, regime_window
 
 Array = NDArray[np.float64]
@@ -34,9 +34,7 @@ def log_rates(network: ElmanNetwork, inputs: ArrayLike) -> Array:
 
     Shape (n, T − 1, m), at ℓ = 1 … T − 1; −∞ where a slope is 0.
     """
-    instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
-    integer_in("inputs.shape[1]", sequences.shape[1], 2)
     return _log_rates(network.parameters, sequences, network.activation)
 
 
@@ -58,9 +56,7 @@ def log_envelope(network: ElmanNetwork, inputs: ArrayLike) -> Array:
 
     At ℓ = 1 … T − 1, shape (T − 1,); never above ``ℓ log(α_m σ₁)`` with ``α_m = max |W_ii|``.
     """
-    instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
-    integer_in("inputs.shape[1]", sequences.shape[1], 2)
     rows = network.parameters[: network.width // network.repeats]
     sums = []
     for start in range(0, len(rows), _BLOCK):
@@ -74,7 +70,7 @@ def log_envelope(network: ElmanNetwork, inputs: ArrayLike) -> Array:
 def _checked(log_f: ArrayLike) -> Array:
     """Refuse the logarithm of an envelope, shape (lags,), that is NaN or +∞ somewhere; −∞, an
     envelope of 0, is allowed."""
-    values = real_array("log_f", log_f)
+    values = np.asarray(log_f, float)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"log_f has shape {values.shape}: must be (lags,), of one or more.")
     require("log_f", values, values < np.inf, "finite or −∞")
@@ -117,8 +113,7 @@ def wide_law(alpha: float, dimension: int, lags: Iterable[int]) -> WideLaw:
     (1 − α²) + 2ℓ)²``, so that ``δ(ℓ) = c ℓ d (d + 2)/(d (1 − α²) + 2ℓ)²``. The law asks for δ ≪ 1,
     that is for ``ℓ ≫ d (d + 2)/(1 − α²)``, up to a factor near 1.
     """
-    alpha, d = real_in("alpha", alpha, "(0, 1)"), integer_in("dimension", dimension, 1)
-    lag, left = np.array(lag_list("lags", lags), dtype=np.float64), 1 - alpha**2
+    d, lag, left = dimension, np.array(lags, dtype=np.float64), 1 - alpha**2
     factor = (3 + 5 * alpha**2) / (2 * left) - 2 * (2 + 3 * alpha**2) / ((d + 2) * (1 + alpha**2))
     envelope = lag * math.log(alpha) - d / 2 * np.log1p(2 * lag / (d * left))
     return WideLaw(envelope, factor * lag * d * (d + 2) / (d * left + 2 * lag) ** 2)
@@ -142,11 +137,10 @@ def window(log_f: ArrayLike, n_sequences: ArrayLike) -> NDArray[np.int64]:
 def predicted_window(law: DecayLaw, n_sequences: ArrayLike) -> Array:
     """Return the window that a law for f(ℓ)/m implies under the same signal and noise; the
     cut-off's is the exponential law of α_m σ₁."""
-    instance_of("law", law, DecayLaw)
     return regime_window(law, n_sequences, 1.0, 1.0, _GAUSSIAN)
 
 
 def cut_off_law(ratio: float) -> DecayLaw:
     """Return ``(α_m σ₁)^ℓ``, the companion's bound on f(ℓ)/m, as a decay law; the ratio is α_m σ₁ >
     0."""
-    return DecayLaw("exponential", 1.0, real_in("ratio", ratio, "(0, inf)"))
+    return DecayLaw("exponential", 1.0, ratio)

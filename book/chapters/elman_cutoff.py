@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lwcore.arguments import generator, integer_in, one_of, real_in
 from lwcore.elman.bounds import local_constants, log_mu
 from lwcore.elman.kernel import finite_kernel, limiting_kernel
 from lwcore.elman.network import activation_named, even_width, symmetric_initialisation
@@ -48,12 +47,9 @@ def kernel_growth(
 
     The inputs are an ``"impulse"``, a 1 and then nothing, or ``"random"``, uniform on [−1, 1].
     """
-    generator("rng", rng)
     even_width("width", width)
     activation_named(activation, smooth=True)
-    integer_in("starts", starts, 1)
-    alpha, length = real_in("alpha", alpha, "(0, inf)"), integer_in("length", length, 1)
-    impulse = one_of("inputs", inputs, ["impulse", "random"]) == "impulse"
+    impulse = inputs == "impulse"
     sequence = (np.eye(1, length) if impulse else rng.uniform(-1, 1, (1, length)))[..., None]
     bound = [
         2 * local_constants(activation, alpha, t, 1, as_printed=False).log_lipschitz
@@ -62,7 +58,7 @@ def kernel_growth(
     limit = limiting_kernel(sequence, alpha=alpha, activation=activation, tolerance=1e-6)
     networks = [
         finite_kernel(symmetric_initialisation(width, 1, alpha, rng, activation), sequence)[0, 0]
-        for _ in range(integer_in("starts", starts, 1))
+        for _ in range(starts)
     ]
     return KernelGrowth(np.array(bound), limit.value[0, 0], limit.error[0, 0], np.array(networks))
 

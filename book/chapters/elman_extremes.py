@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from lwcore.arguments import integer_in, one_of, real_in
 from lwcore.elman.network import Activation, activation_named
 
 Array = NDArray[np.float64]
@@ -75,7 +74,7 @@ def size_of(quantity: str, parameters: Array, inputs: Array, activation: Activat
     """Return ‖∂H_T‖, ‖∂²H_T‖, ‖∂(W H_T)‖ or ‖∂²(W H_T)‖ (the spectral norm of a Hessian), shape
     (k,)."""
     state, gradient, hessian = derivatives(parameters, inputs, activation)
-    if one_of("quantity", quantity, QUANTITIES).startswith("product"):
+    if quantity.startswith("product"):
         w = parameters[:, 0]
         hessian = w[:, None, None] * hessian
         hessian[:, 0] += gradient
@@ -103,15 +102,7 @@ def largest(
 
     The best of the random draws are climbed from.
     """
-    integer_in("seed", seed, 0)
-    integer_in("draws", draws, 1)
-    integer_in("climbs", climbs, 1)
-    sigma, bound = (
-        activation_named(activation, smooth=True),
-        real_in("recurrent_bound", recurrent_bound, "(0, inf)"),
-    )
-    length, dimension = integer_in("length", length, 1), integer_in("dimension", dimension, 1)
-    one_of("quantity", quantity, QUANTITIES)
+    sigma, bound = activation_named(activation, smooth=True), recurrent_bound
 
     def unpacked(columns: Array) -> tuple[Array, Array]:
         rows = columns.T

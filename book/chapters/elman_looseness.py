@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from book.chapters.elman_extremes import QUANTITIES, largest
 from book.chapters.elman_measured import Study, approximation_errors, descents, worst_in_ball
-from lwcore.arguments import flag, generator, instance_of, integer_in, real_in
 from lwcore.elman import bounds
 from lwcore.elman.bounds import log_output_bound
 from lwcore.elman.network import empirical_risk, even_width
@@ -60,11 +59,7 @@ def compare(
 
     Of each result a comparison, by its name; ν̄_w, ν̄_u > 0.
     """
-    instance_of("case", case, Study)
-    generator("rng", rng)
     even_width("width", width)
-    integer_in("starts", starts, 1)
-    integer_in("searches", searches, 1)
     problem, radii = case.problem, (case.problem.recurrent_bound, case.problem.input_bound)
     alpha_m = problem.alpha + radii[0] / width**0.5
     constants = [problem.constants(alpha_m, printed) for printed in _FORMS]
@@ -110,11 +105,8 @@ def compare_descent(
     The least risk and the risk at the average iterate after τ ≥ 2 steps of the size that the
     theorem asks for; α < 1.
     """
-    instance_of("case", case, Study)
-    generator("rng", rng)
     even_width("width", width)
-    integer_in("runs", runs, 1)
-    descended = descents(case, width, integer_in("steps", steps, 2), runs, rng)
+    descended = descents(case, width, steps, runs, rng)
     averages = np.array(
         [empirical_risk(run.average, case.inputs, case.targets) for run in descended]
     )
@@ -155,9 +147,6 @@ def needed(problem: bounds.Problem, risk: float, *, as_printed: bool = True) -> 
 
     The width is exact to a tenth of a percent: α_m falls as it grows.
     """
-    instance_of("problem", problem, bounds.Problem)
-    real_in("risk", risk, "(0, inf)")
-    flag("as_printed", as_printed)
     half = math.log(risk / 2)
 
     def terms(log_width: float) -> tuple[float, float]:

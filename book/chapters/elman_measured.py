@@ -15,17 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import (
-    finite_array,
-    flag,
-    generator,
-    instance_of,
-    integer_in,
-    one_of,
-    real_in,
-    require,
-    sequence_of,
-)
 from lwcore.elman.bounds import Problem, Radii
 from lwcore.elman.descent import Descent, gradient_descent, projected
 from lwcore.elman.kernel import (
@@ -46,6 +35,7 @@ from lwcore.elman.network import (
     stream_gradients,
     symmetric_initialisation,
 )
+from lwcore.signatures import require
 
 Array = NDArray[np.float64]
 
@@ -81,7 +71,7 @@ class Scaling:
     def __post_init__(self) -> None:
         """Check shapes and signs."""
         for name in ("sizes", "samples"):
-            object.__setattr__(self, name, finite_array(name, getattr(self, name)))
+            object.__setattr__(self, name, np.asarray(getattr(self, name), float))
         if self.samples.ndim != 2 or self.sizes.shape != self.samples.shape[:1]:
             raise ValueError(
                 f"samples has shape {self.samples.shape}: must be (k, starts) for the "
@@ -97,17 +87,13 @@ class Scaling:
 
     def quantile(self, share: float) -> Array:
         """Return a quantile over starts, shape (k,)."""
-        real_in("share", share, "[0, 1]")
         return np.quantile(self.samples, share, axis=1)
 
     def slope(self, rng: np.random.Generator, level: float = 0.95, resamples: int = 2000) -> Slope:
         """Return d log(mean) / d log(size), with an interval by resampling the starts of each size
         apart."""
-        generator("rng", rng)
-        tail = (1 - real_in("level", level, "(0, 1)")) / 2
-        drawn = rng.integers(
-            self.samples.shape[1], size=(integer_in("resamples", resamples, 1), *self.samples.shape)
-        )
+        tail = (1 - level) / 2
+        drawn = rng.integers(self.samples.shape[1], size=(resamples, *self.samples.shape))
         means = np.take_along_axis(self.samples[None], drawn, axis=2).mean(axis=2)
         x = np.log(self.sizes) - np.log(self.sizes).mean()
         low, high = np.quantile(np.log(means) @ x / (x @ x), [tail, 1 - tail])
@@ -151,9 +137,6 @@ def study(
     move alike, ``v_w = ν̄_w``, ``v_u = ν̄_u (1, 0)``, and inputs lie in a cone around (1, 0), so
     that everything pulls one way. d is 1 or 2.
     """
-    instance_of("problem", problem, Problem)
-    generator("rng", rng)
-    real_in("tolerance", tolerance, "(0, inf)")
     if problem.dimension not in (1, 2):
         raise ValueError(f"problem.dimension = {problem.dimension}: must be 1 or 2 here.")
     size, d, nu_w, nu_u = (
@@ -162,7 +145,7 @@ def study(
         problem.recurrent_bound,
         problem.input_bound,
     )
-    if one_of("motion", motion, ["turning", "steady"]) == "turning":
+    if motion == "turning":
         axis = np.eye(1, d)
         maps = TransportMaps(
             lambda w: nu_w * np.sign(w),
@@ -212,11 +195,8 @@ def kernel_convergence(
     Root mean square over pairs of inputs and steps of the distance to the limit, with its sums from
     0 and from 1 as printed.
     """
-    generator("rng", rng)
-    for width in sequence_of("widths", widths):
+    for width in widths:
         even_width("widths", width)
-    integer_in("number of widths", len(widths), 1)
-    integer_in("starts", starts, 1)
     limits = {
         name: limiting_kernel(
             inputs, alpha=alpha, activation=activation, as_printed=name == "as printed"
@@ -253,13 +233,10 @@ def approximation_errors(
     all steps and sequences, ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F −
     F^Lin|``, and ``"network"``, ``|F − F̃|``.
     """
-    instance_of("case", case, Study)
-    generator("rng", rng)
-    for width in sequence_of("widths", widths):
+    for width in widths:
         even_width("widths", width)
-    integer_in("number of widths", len(widths), 1)
     names = ("one input", "transport", "linearisation", "network")
-    found = np.empty((len(names), len(widths), integer_in("starts", starts, 1)))
+    found = np.empty((len(names), len(widths), starts))
     for k, width in enumerate(widths):
         for s in range(starts):
             initial = case.start(width, rng)
@@ -290,10 +267,7 @@ def worst_in_ball(
 
     With ``error`` it is the linearisation error, else the output; radii are not divided by √m.
     """
-    instance_of("initial", initial, ElmanNetwork)
-    flag("error", error)
-    integer_in("steps", steps, 1)
-    inputs = checked_inputs(finite_array("sequence", sequence, ndim=2)[None], initial.dimension)
+    inputs = checked_inputs(np.asarray(sequence, float)[None], initial.dimension)
     balls = [radius / initial.width**0.5 for radius in checked_radii(radii)]
     # all climbs at once
     start, readout = (
@@ -340,14 +314,10 @@ def descents(
     The step size is 1/(T√τ) by default, as in C&E Theorem 1; the ball of the projection has the
     radii (ν̄_w, ν̄_u).
     """
-    instance_of("case", case, Study)
-    generator("rng", rng)
-    integer_in("steps", steps, 1)
-    flag("project", project)
     eta = 1 / (case.problem.length * steps**0.5) if step_size is None else step_size
     radii = case.problem.radii(None) if project else None
     even_width("width", width)
-    initials = [case.start(width, rng) for _ in range(integer_in("starts", starts, 1))]
+    initials = [case.start(width, rng) for _ in range(starts)]
     return [
         gradient_descent(initial, case.inputs, case.targets, eta, steps, radii=radii)
         for initial in initials
@@ -357,10 +327,7 @@ def descents(
 def exit_time(run: Descent, radius: float) -> int | None:
     """Return the first step at which a neuron is farther than λ/√m from its start, τ_exit in the
     proof of C&E Theorem 2; None if never."""
-    left = np.flatnonzero(
-        np.maximum(instance_of("run", run, Descent).recurrent_moves, run.input_moves)
-        > real_in("radius", radius, "(0, inf)")
-    )
+    left = np.flatnonzero(np.maximum(run.recurrent_moves, run.input_moves) > radius)
     return int(left[0]) if left.size else None
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import finite_array, instance_of, integer_in
 from lwcore.elman.kernel import Estimate, TransportMaps, checked_pair, mean_over_start, span
 from lwcore.elman.network import Activation, activation_named, stream_gradients
 
@@ -67,8 +66,7 @@ def transport_norm(
     at t = 1, for one, v_w changes nothing. `least_norm` bounds the norm from below. The tolerance
     is for the mean square.
     """
-    instance_of("maps", maps, TransportMaps)
-    basis = maps.subspace(np.zeros((1, integer_in("dimension", dimension, 1))))
+    basis = maps.subspace(np.zeros((1, dimension)))
 
     def summand(parameters: Array, weights: Array) -> Array:
         return np.array(weights @ np.square(maps.at(parameters)).sum(axis=1))
@@ -89,7 +87,7 @@ def least_norm(kernel: ArrayLike, values: ArrayLike) -> float:
     Infinite where the kernel, shape (n, n), is singular and no function of its space takes these
     values.
     """
-    matrix, f = finite_array("kernel", kernel, ndim=2), finite_array("values", values, ndim=1)
+    matrix, f = np.asarray(kernel, float), np.asarray(values, float)
     if matrix.shape != (f.size, f.size):
         raise ValueError(
             f"kernel has shape {matrix.shape}: must be {(f.size, f.size)}, for the {f.size} values."

@@ -13,8 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lwcore.arguments import finite_array, real_in
-from lwcore.tensors import floating
 from lwcore.transport import coefficients, scaled_product
 
 
@@ -25,9 +23,8 @@ def remainders(
 ) -> Float[Tensor, "epsilons ..."]:
     """Measure what first order leaves out, ``‖P(ε) − P(0) − ε L_P‖_F / ‖P(0)‖_F``: the ``O(ε²)`` of
     Eq. (46)."""
-    dial = finite_array("epsilons", epsilons, ndim=1).tolist()
     constant, linear = coefficients(kept, mixing)
-    left = torch.stack([scaled_product(kept, mixing, e) - constant - e * linear for e in dial])
+    left = torch.stack([scaled_product(kept, mixing, e) - constant - e * linear for e in epsilons])
     return torch.linalg.matrix_norm(left) / torch.linalg.matrix_norm(constant)
 
 
@@ -42,8 +39,6 @@ def orders_needed(
     That is, at most `level` times ``‖P(1)‖_F``, both averaged over sequences. No more orders are
     needed than there are steps.
     """
-    real_in("level", level, "(0, inf)")
-    floating("kept", kept, (None, None, None, None), "sequences, steps, S, S")
     terms = coefficients(kept, mixing, kept.shape[-3])
     whole = terms.sum(0)
     missing = (

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.arguments import finite_array, real_in, require
+from lwcore.signatures import require
 from lwcore.window import LawFit, fit_decay, matching, scores
 
 Array = NDArray[np.float64]
@@ -36,13 +36,10 @@ class TwoExponentials:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        real_in("amplitude", self.amplitude, "(0, inf)")
-        for name in ("decay", "slow", "share"):
-            real_in(name, getattr(self, name), "(0, 1)")
 
     def envelope(self, lags: ArrayLike) -> Array:
         """Return f at lags ℓ > 0, not necessarily whole, any shape."""
-        lag = finite_array("lags", lags)
+        lag = np.asarray(lags, float)
         require("lags", lag, lag > 0, "above 0")
         return self.amplitude * ((1 - self.share) * self.decay**lag + self.share * self.slow**lag)
 
@@ -84,7 +81,7 @@ def fit_two_exponentials(lags: Iterable[int], envelope: ArrayLike) -> TwoExponen
     constants between a tenth of the first lag and a thousand times the last. An envelope that rises
     is none of theirs.
     """
-    steps, f = matching(lags, "envelope", finite_array("envelope", envelope, ndim=1))
+    steps, f = matching(lags, "envelope", np.asarray(envelope, float))
     require("envelope", f, f > 0, "above 0")
     lag, log_f = steps.astype(np.float64), np.log(f)
     low, high = -np.log(1e3 * lag[-1]), np.log(10 / lag[0])

@@ -17,7 +17,6 @@ from scipy.optimize import isotonic_regression
 
 from book.chapters.agreement import LEARNED
 from lwcore.inference import probes, required
-from lwcore.labelled import array_with, dataset_with
 from lwcore.stats import bootstrap
 
 
@@ -31,7 +30,6 @@ def single_lag_share(results: xr.Dataset) -> xr.DataArray:
     Returns:
         Share learned (model, seed, lag, sequences).
     """
-    dataset_with("results", results, "learned", "planted", "lag", "sequences", "delay")
     ratio = (results.learned / results.planted).sel(delay=results.lag)
     return (
         ratio.drop_vars("delay")
@@ -53,15 +51,6 @@ def settled_table(results: xr.Dataset) -> pd.DataFrame:
         over networks and lags; and the medians of the training and of the test loss in percent of
         the target's variance.
     """
-    dataset_with(
-        "results",
-        results,
-        "still_falling",
-        "final_loss",
-        "test_loss",
-        "target_variance",
-        "sequences",
-    )
     others = [dim for dim in results.still_falling.dims if dim != "sequences"]
     falling, size = 100 * results.still_falling, results.target_variance / 100
     columns = {
@@ -90,9 +79,6 @@ def end_table(results: xr.Dataset, row: str) -> pd.DataFrame:
         For each value of that dimension and each model the share in percent and, in brackets, the
         two losses in percent of the target's variance.
     """
-    dataset_with(
-        "results", results, "learned", "planted", "final_loss", "test_loss", "target_variance", row
-    )
     share = (results.learned / results.planted).where(results.planted != 0).mean("delay")
     losses = (
         results.final_loss / results.target_variance,
@@ -114,7 +100,6 @@ def at_task(start: xr.Dataset) -> xr.Dataset:
     Returns:
         The same with one dimension ``lag`` for both.
     """
-    dataset_with("start", start, "task", "lag")
     return start.sel(lag=start.task).drop_vars("lag").rename(task="lag").sortby("lag")
 
 
@@ -131,7 +116,6 @@ def sequences_needed(share: xr.DataArray) -> xr.DataArray:
         Number of sequences; infinite where a half is never reached, and the smallest of the grid
         where it is reached there already.
     """
-    array_with("share", share, "seed", "sequences")
     log_n = np.log(share.sequences.values.astype(float))
 
     def crossing(means: NDArray[np.float64]) -> float:
@@ -162,7 +146,6 @@ def ease(share: xr.DataArray) -> xr.DataArray:
     Returns:
         The measured −log N(ℓ) (model, seed, lag).
     """
-    array_with("share", share, "model", "seed", "lag", "sequences")
     each = sequences_needed(share.rename(seed="network").expand_dims("seed")).rename(network="seed")
     return -xr.apply_ufunc(np.log, each).transpose("model", "seed", "lag")
 
@@ -177,7 +160,6 @@ def frontier(share: xr.DataArray) -> xr.Dataset:
         ``needed``, ``needed_low`` and ``needed_high`` (model, lag), and the grid's numbers of
         sequences.
     """
-    array_with("share", share, "model", "seed", "lag", "sequences")
 
     def needed(pick: NDArray[np.intp]) -> xr.DataArray:
         return sequences_needed(share.isel(seed=pick)).transpose("model", "lag")
@@ -191,7 +173,6 @@ def frontier(share: xr.DataArray) -> xr.Dataset:
 def needed_table(found: xr.Dataset) -> pd.DataFrame:
     """Show the measured N(ℓ) with its interval, for each lag and model; an end outside the grid as
     > or ≤ its last number."""
-    dataset_with("found", found, "needed", "needed_low", "needed_high", "sequences")
     first, last = found.sequences.values[[0, -1]]
 
     def word(number: float) -> str:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lwcore.arguments import generator, integer_in, real_in, sequence_of
 from lwcore.detection import kl_divergence, lan_divergence, rate_exponent
 from lwcore.stable import SymmetricStable
 
@@ -24,7 +23,6 @@ def lan_range(alpha: float, tolerance: float = 0.05) -> float:
     For N sequences it is the same, whatever N; for their mean it shrinks as ``N^(1/α − 1)``. It is
     infinite for a Gaussian. A `tolerance`, in (0, 1), below 1e-9 is a matter of rounding.
     """
-    alpha, tolerance = real_in("alpha", alpha, "(1, 2]"), real_in("tolerance", tolerance, "(0, 1)")
     low, high = 1e-6, 1e6 / (1 - tolerance)  # 1 − KL/LAN rises from 0 to 1 between
     for _ in range(50):
         middle = float(np.sqrt(low * high))
@@ -57,13 +55,11 @@ def lan_expansions(
     leading order the log-likelihood ratio spreads by ``h √I_α N^(1/2 − 1/p)``: for ``"paper_v2"``
     that shrinks to nothing, as the two laws merge; for ``"mean"`` it grows without limit.
     """
-    generator("rng", rng)
-    h = real_in("h", h, "(-inf, inf)")
     n, replicates = (
-        integer_in("n_sequences", n_sequences, 1),
-        integer_in("replicates", replicates, 1),
+        n_sequences,
+        replicates,
     )
-    roots = {rate: n ** (1 / rate_exponent(alpha, rate)) for rate in sequence_of("rates", rates)}
+    roots = {rate: n ** (1 / rate_exponent(alpha, rate)) for rate in rates}
     law = SymmetricStable(alpha)
     scores, log_ratios = np.empty(replicates), np.empty((len(roots), replicates))
     for block in np.array_split(np.arange(replicates), -(-replicates * n // _CHUNK)):

@@ -18,10 +18,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lwcore.arguments import finite_array, generator, instance_of, integer_in
 from lwcore.gradient import alignment, immediate_sensitivity, matched_statistic, total_transport
 from lwcore.stats import Interval, bootstrap
-from lwcore.tensors import floating
 from lwcore.trace import Direction, Trace
 from lwcore.transport import default_ends, effective_rates
 
@@ -57,9 +55,7 @@ class LagTerms(NamedTuple):
             signs = torch.ones_like(self.rates[0, 0])
         # every end point by itself
         rates, aligned = (part.flatten(0, 1).unsqueeze(1) for part in (self.rates, self.alignments))
-        return matched_statistic(rates, aligned, floating("signs", signs)).unflatten(
-            0, self.rates.shape[:2]
-        )
+        return matched_statistic(rates, aligned, signs).unflatten(0, self.rates.shape[:2])
 
 
 def lag_terms(
@@ -100,7 +96,7 @@ class Agreement(NamedTuple):
 
 def agreement(terms: LagTerms, rng: np.random.Generator) -> Agreement:
     """Compare the two sides of Eq. (27), lag by lag."""
-    x, y = instance_of("terms", terms, LagTerms).transport, terms.statistic()
+    x, y = terms.transport, terms.statistic()
     moments = torch.stack([x * y, x.square(), y.square()], dim=1).mean(2).numpy()
 
     def compare(mean: Array) -> Array:
@@ -117,7 +113,7 @@ def factorisation_ratio(
 ) -> Interval:
     """Measure ``E T/(f m̄)`` at each lag, 1 where Eq. (29) holds, with signs from other sequences;
     its sides are `gradient.factorise`'s."""
-    statistic = instance_of("terms", terms, LagTerms).statistic(signs).mean(1)
+    statistic = terms.statistic(signs).mean(1)
     rates, aligned = terms.rates.abs().mean(1), (terms.alignments * signs).mean(1)
     hidden = rates.shape[-1]
 
@@ -135,9 +131,8 @@ def own_sign_means(terms: LagTerms, n_sequences: int) -> Float[Tensor, "groups l
 
     A remainder of B/N is left out.
     """
-    count = len(instance_of("terms", terms, LagTerms).rates)
-    size = integer_in("n_sequences", n_sequences, 1, count)
-    groups = [terms.of(slice(first, first + size)) for first in range(0, count - size + 1, size)]
+    n = n_sequences
+    groups = [terms.of(slice(i, i + n)) for i in range(0, len(terms.rates) - n + 1, n)]
     return torch.stack([group.statistic(group.signs).mean((0, 1)) for group in groups])
 
 
@@ -149,15 +144,13 @@ def own_sign_bias(terms: LagTerms, n_sequences: int) -> Float[Tensor, " lags"]:
     N sequences of ``a^{(q)}`` and Y of ``μ^{(q)} a^{(q)}`` this falls as 1/√N, as the noise itself
     does. Covariances are taken from the terms.
     """
-    instance_of("terms", terms, LagTerms)
-    size = integer_in("n_sequences", n_sequences, 1)
     if len(terms.rates) < 2:
         raise ValueError(
             f"terms holds {len(terms.rates)} sequence(s): must hold at least 2, for a covariance."
         )
     aligned, added = terms.alignments.mean(1), (terms.rates * terms.alignments).mean(1)
     covariance = ((aligned - aligned.mean(0)) * (added - added.mean(0))).sum(0) / (len(aligned) - 1)
-    return (covariance / aligned.std(0)).sum(-1) * math.sqrt(2 / (math.pi * size))
+    return (covariance / aligned.std(0)).sum(-1) * math.sqrt(2 / (math.pi * n_sequences))
 
 
 def effective_samples(series: Float[Tensor, "B ends lags"], rng: np.random.Generator) -> Interval:
@@ -167,8 +160,6 @@ def effective_samples(series: Float[Tensor, "B ends lags"], rng: np.random.Gener
     As many as there are end points if they are independent, 1 if they all say the same; one number
     a lag.
     """
-    generator("rng", rng)
-    floating("series", series, (None, None, None), "B, ends, lags")
     centred = (series - series.mean((0, 1))).numpy()
     squares = np.stack([(centred**2).mean(1), centred.mean(1) ** 2], axis=1)
     return over_sequences(lambda mean: mean[..., 0, :] / mean[..., 1, :], squares, rng)
@@ -179,5 +170,4 @@ def over_sequences(
 ) -> Interval:
     """Give a function of means over sequences, of samples with one entry a sequence, its bootstrap
     interval."""
-    samples = finite_array("samples", samples)
     return bootstrap(lambda drawn: statistic(samples[drawn].mean(0)), len(samples), rng, _DRAWS)

@@ -9,8 +9,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from book.chapters.spectra import ranges
-from lwcore.arguments import finite_array, one_of, real_in, require
-from lwcore.labelled import array_with, dataset_with
+from lwcore.signatures import require
 from lwcore.window import mixture_envelope
 
 # slopes within this factor count as one slope: a single exponential keeps to it over that very
@@ -31,8 +30,6 @@ def mixtures(results: xr.Dataset, spectrum: str, own_weights: bool = False) -> x
     Returns:
         The mixture at the lags of the run.
     """
-    dataset_with("results", results, "time_scale", "rate", "lag", "order")
-    one_of("spectrum", spectrum, results.order.values.tolist())
     tau, rate = results.time_scale.sel(order=spectrum), results.rate.sel(order=spectrum)
     # a neuron that lets nothing through has no time scale, and no part in the envelope
     passes = tau.notnull()
@@ -53,8 +50,6 @@ def mixtures(results: xr.Dataset, spectrum: str, own_weights: bool = False) -> x
 def relative_error(mixture: xr.DataArray, measured: xr.DataArray) -> xr.DataArray:
     """Give by how much a mixture misses a measured envelope, scaled to it at the shortest lag: −1
     for all gone, 0 for right."""
-    array_with("mixture", mixture, "lag")
-    array_with("measured", measured, "lag")
     return mixture / mixture.isel(lag=0) * measured.isel(lag=0) / measured - 1
 
 
@@ -65,15 +60,11 @@ def local_slopes(lags: ArrayLike, envelope: ArrayLike) -> tuple[np.ndarray, np.n
         lags: Lags ℓ > 0, increasing, at least two.
         envelope: f > 0 there.
 
-    Raises:
-        ValueError: If an entry is not above 0, or the lags do not increase or do not fit the
-            envelope.
-
     Returns:
         The lags to which the slopes belong, logarithmic means of two neighbours, at which an
         exponential has exactly the slope −ℓ/τ; and the slopes.
     """
-    lag, f = finite_array("lags", lags, ndim=1), finite_array("envelope", envelope, ndim=1)
+    lag, f = np.asarray(lags, float), np.asarray(envelope, float)
     require("envelope", f, f > 0, "above 0")
     require("lags", lag, lag > 0, "above 0")
     if lag.shape != f.shape or lag.size < 2 or not (np.diff(lag) > 0).all():
@@ -133,12 +124,11 @@ def _widest_stretch(
 ) -> tuple[float, float, float]:
     """Find the longest stretch, by the ratio of its ends, over which values above 0 stay within a
     factor; and their geometric mean."""
-    allowed = real_in("factor", factor, "(1, inf)")
     best = (float("nan"),) * 3
     for first in range(len(at)):
         for last in range(first, len(at)):
             inside = values[first : last + 1]
-            if inside.min() <= 0 or inside.max() > allowed * (1 + 1e-9) * inside.min():
+            if inside.min() <= 0 or inside.max() > factor * (1 + 1e-9) * inside.min():
                 break
             if not at[last] / at[first] <= best[1] / best[0]:
                 best = (float(at[first]), float(at[last]), float(np.exp(np.log(inside).mean())))
@@ -155,7 +145,6 @@ def reconstruction(results: xr.Dataset) -> pd.DataFrame:
         mixture over envelope at the longest lag, with all neurons alike and with their own weights;
         median over seeds, least and largest.
     """
-    dataset_with("results", results, "envelope", "rate", "time_scale", "lag", "order")
     rows = {}
     for spectrum, order in (("zeroth", "zeroth"), ("exact", "exact"), ("zeroth", "exact")):
         measured = results.envelope.sel(order=order, drop=True)
@@ -190,7 +179,6 @@ def power_ranges(results: xr.Dataset) -> pd.DataFrame:
             and −slope there, for the measured
         envelope and for the mixture with own weights; median over seeds, least and largest.
     """
-    dataset_with("results", results, "envelope", "rate", "time_scale", "lag", "order")
     orders = ["zeroth", "exact"]
     mixed = xr.concat([mixtures(results, order, own_weights=True) for order in orders], "order")
     columns = {}
@@ -219,7 +207,6 @@ def closer_to_power(rates: xr.DataArray) -> xr.DataArray:
     Returns:
         1 or 0 over the other dimensions; NaN where nothing is left.
     """
-    array_with("rates", rates, "lag")
     height: xr.DataArray = xr.apply_ufunc(np.log, rates.where(rates > 0))
     lag = rates.lag.astype(float)
     missed = [
@@ -238,9 +225,6 @@ def shapes(results: xr.Dataset) -> pd.DataFrame:
             in how many the mixture with own weights
         is; and the percent of neurons whose own rates are, mean over seeds, least and largest.
     """
-    dataset_with(
-        "results", results, "course_envelope", "snapshot", "envelope", "rate", "time_scale", "lag"
-    )
     orders = ["zeroth", "exact"]
     start = results.course_envelope.sel(order=orders, snapshot=0)
     measured = results[["envelope", "rate"]].sel(order=orders)
@@ -271,7 +255,6 @@ def bumps(results: xr.Dataset) -> pd.DataFrame:
             seeds, least and largest. A task lag
         at an end of the measured ones is left out.
     """
-    dataset_with("results", results, "envelope", "order", "lag", "task_lag")
     height: xr.DataArray = xr.apply_ufunc(np.log, results.envelope.sel(order="exact", drop=True))
     height = height.assign_coords(lag=np.log(results.lag))
     columns = {}

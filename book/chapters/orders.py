@@ -21,17 +21,7 @@ import torch
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from lwcore.arguments import (
-    instance_of,
-    integer_in,
-    lag_list,
-    one_of,
-    real_array,
-    real_in,
-    sequence_of,
-)
 from lwcore.cells import GRU, LSTM, Cell
-from lwcore.labelled import array_with, dataset_with
 from lwcore.trace import Trace
 from lwcore.transport import effective_rates, envelope, exact_rates_and_share, reset_rates, split
 
@@ -68,19 +58,15 @@ def compare_orders(
         seed and lag: ``off_diagonal``, the share of the transport beside its diagonal. By model and
         seed: ``coupling``, the mean of ``‖R_t‖_F / ‖A_t‖_F``.
     """
-    for order in sequence_of("orders", orders):
-        one_of("orders", order, ORDERS)
     if not traces:
         raise ValueError("traces = {}: must hold at least one.")
-    for key, trace in instance_of("traces", traces, Mapping).items():
-        instance_of(f"traces[{key!r}]", trace, Trace)
     missing = set(itertools.product(*zip(*traces, strict=True))) - set(traces)
     if missing:
         raise ValueError(
             f"traces holds {list(traces)}: must hold all seeds of every model, {sorted(missing)}, "
             "too."
         )
-    steps, names = lag_list("lags", lags), [*orders, *(slips or {}), "exact"]
+    steps, names = list(lags), [*orders, *(slips or {}), "exact"]
     measured: dict[tuple[str, int], xr.Dataset] = {}
     for key, trace in traces.items():
         rates = {order: effective_rates(trace, steps, order, ends) for order in ("zeroth", "first")}
@@ -125,8 +111,7 @@ def compare_orders(
 
 def passing_lag(error: xr.DataArray, level: float = 0.1) -> xr.DataArray:
     """Find the first lag at which an error passes a level; NaN where it never does."""
-    array_with("error", error, "lag")
-    return error.lag.where(error > real_in("level", level, "(0, inf)")).min("lag")
+    return error.lag.where(error > level).min("lag")
 
 
 def without_output_gate(trace: Trace) -> Trace:
@@ -170,7 +155,7 @@ def without_norm(trace: Trace) -> Trace:
 def _misread(trace: Trace, kind: type[Cell]) -> Trace:
     """Have Jacobians read off a copy of the cell, which can be altered, at the gates and states of
     the right one."""
-    cell = instance_of("trace", trace, Trace).recurrence
+    cell = trace.recurrence
     if not isinstance(cell, kind):
         raise TypeError(f"trace is of a {type(cell).__name__}: must be of {kind.__name__}.")
     altered: Any = copy.deepcopy(cell)
@@ -184,8 +169,7 @@ def span(values: ArrayLike, form: str = ".0f", never: str = "none") -> str:
 
     NaN counts as beyond all numbers, and is written as `never`. For example ``"12 (9 to 15)"``.
     """
-    numbers = real_array("values", values)
-    integer_in("number of values", numbers.size, 1)
+    numbers = np.asarray(values, float)
     ordered = np.sort(np.where(np.isnan(numbers), np.inf, numbers), axis=None)
     words = [
         format(value, form) if np.isfinite(value) else never
@@ -197,7 +181,7 @@ def span(values: ArrayLike, form: str = ".0f", never: str = "none") -> str:
 def table(values: xr.DataArray, form: str = ".0f", never: str = "none") -> pd.DataFrame:
     """Tabulate a measurement: a row a model, a column a place along the last dimension, in each the
     `span` over all others."""
-    last = array_with("values", values, "model").dims[-1]
+    last = values.dims[-1]
     return pd.DataFrame(
         {
             model: {
@@ -215,7 +199,6 @@ def crossings(compared: xr.Dataset, level: float = 0.1) -> pd.DataFrame:
     Errors are those of the rates μ and of the envelope f, ``|f/f_exact − 1|``, at zeroth and first
     order; and the off-diagonal share.
     """
-    dataset_with("compared", compared, "envelope", "error", "off_diagonal")
     f = compared.envelope.mean("sequence")
     both = {"μ": compared.error, "f": abs(f / f.sel(order="exact") - 1)}
     errors = {
@@ -239,11 +222,9 @@ def reach(
     Lags at which an order passes the level; and at the lags `at`, errors and off-diagonal shares in
     percent, each as by `span`.
     """
-    real_in("level", level, "(0, inf)")
     columns = {}
-    for name, data in instance_of("compared", compared, Mapping).items():
-        dataset_with(f"compared[{name!r}]", data, "error", "off_diagonal", "lag")
-        for lag in lag_list("at", at):
+    for name, data in compared.items():
+        for lag in at:
             if lag not in data.lag:
                 raise ValueError(
                     f"at = {lag}: must be among the lags measured, {data.lag.values.tolist()}."

@@ -16,7 +16,6 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from lwcore import inference
-from lwcore.arguments import one_of
 from lwcore.detection import rate_exponent
 from lwcore.figures import (
     COLOURS,
@@ -65,7 +64,6 @@ def training(results: xr.Dataset) -> Figure:
 def envelopes(results: xr.Dataset, order: str = "first") -> Figure:
     """Draw the envelope f(ℓ) on linear, semi-logarithmic and double-logarithmic axes, with fits:
     the paper's Figure 1."""
-    one_of("order", order, results.order.values.tolist())
     figure, (linear, semilog, loglog) = canvas(3, width=8.6, height=3)
     f = results.envelope.sel(order=order)
     for model in results.model.values:

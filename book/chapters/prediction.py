@@ -14,10 +14,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lwcore.arguments import one_of
 from lwcore.experiment import networks
 from lwcore.inference import LETTER, NOISES, config_of, probes, required
-from lwcore.labelled import array_with, dataset_with
 
 BASELINE, SIZE, BOTH = TRIVIAL = ("plain lag", "number of parameters", "lag × √parameters")
 STRATA: dict[str, tuple[str, ...]] = {
@@ -42,11 +40,7 @@ def learned_share(results: xr.Dataset) -> xr.DataArray:
     Returns:
         Learned over planted coefficient (model, seed, lag), at the lags of the task; 1 if all was
         learned.
-
-    Raises:
-        ValueError: If a lag of the task was not measured.
     """
-    dataset_with("results", results, "planted", "learned", "delay", "lag")
     planted = (results.planted != 0).any([dim for dim in results.planted.dims if dim != "delay"])
     lags = results.delay.values[planted.values]
     if missing := sorted(set(lags.tolist()) - set(results.lag.values.tolist())):
@@ -68,7 +62,6 @@ def left_over(results: xr.Dataset) -> xr.DataArray:
         Mean of the lag's part along its own gradient with the network's error, over that with the
         target in its place (model, seed, lag).
     """
-    dataset_with("results", results, "signal", "view", "source")
     signal = probes(results, "gradient").signal.median("probe")
     return signal.sel(source="error", drop=True) / signal.sel(source="target", drop=True)
 
@@ -76,7 +69,6 @@ def left_over(results: xr.Dataset) -> xr.DataArray:
 def share_table(share: xr.DataArray) -> pd.DataFrame:
     """Show the share learned in percent: for each model and lag the median over seeds, and the
     least and the largest."""
-    array_with("share", share, "model", "seed", "lag")
     low, middle, high = 100 * share.min("seed"), 100 * share.median("seed"), 100 * share.max("seed")
     words = xr.apply_ufunc(
         lambda m, a, b: f"{m:.0f} ({a:.0f} to {b:.0f})", middle, low, high, vectorize=True
@@ -97,7 +89,6 @@ def task_predictors(measured: xr.Dataset) -> xr.DataArray:
     Returns:
         The scores of `predictors`.
     """
-    dataset_with("measured", measured, "planted", "learned", "delay", "envelope", "signal", "scale")
     return predictors(measured.sel(lag=learned_share(measured).lag))
 
 
@@ -111,7 +102,6 @@ def parameter_counts(results: xr.Dataset) -> xr.DataArray:
     Returns:
         Number of parameters (model).
     """
-    dataset_with("results", results, "model")
     config = config_of(results)
     built = networks(config.but(seeds=[config.seeds[0]]), trained=False)
     counts = {
@@ -143,8 +133,6 @@ def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
         Scores (predictor, model, seed, lag), with the coordinates ``predictor``, its name, unique
         within a source, ``source`` of the error ("–" where there is none), and ``stage``.
     """
-    dataset_with("measured", measured, "envelope", "signal", "scale", "lag", "view", "source")
-    one_of("stage", stage, ("before", "after"))
     like = measured.envelope.isel(order=0, drop=True)
     lag, size = np.log(measured.lag), np.log(parameter_counts(measured))
     trivial = {BASELINE: -measured.lag, SIZE: -size, BOTH: -lag - size / 2}

@@ -7,15 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from book.chapters.aggregation import estimates
-from lwcore.arguments import (
-    finite_array,
-    generator,
-    integer_in,
-    one_of,
-    real_array,
-    real_in,
-    sequence_of,
-)
 
 Array = NDArray[np.float64]
 
@@ -47,12 +38,9 @@ def resampled(
     Returns:
         Shape (..., methods, resamples).
     """
-    generator("rng", rng)
-    for method in sequence_of("methods", methods):
-        one_of("methods", method, ESTIMATORS)
-    samples = np.atleast_1d(finite_array("values", values))
+    samples = np.atleast_1d(np.asarray(values, float))
     flat = samples.reshape(-1, samples.shape[-1])
-    size = RESAMPLES * integer_in("count", count, 8)
+    size = RESAMPLES * count
     found = np.empty((len(flat), len(methods), RESAMPLES))
     rows = max(1, _CHUNK // size)
     for start in range(0, len(flat), rows):
@@ -84,8 +72,6 @@ def concentration(
     Returns:
         Slopes, shape (..., methods); NaN where all numbers are equal.
     """
-    generator("rng", rng)
-    real_in("error", error, "(0, 0.5)")
     spreads = [spread(resampled(values, n, rng, methods), error) for n in NUMBERS]
     log_n = np.log(NUMBERS) - np.log(NUMBERS).mean()
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -95,6 +81,5 @@ def concentration(
 def spread(estimates: Array, error: float) -> Array:
     """Distance between the ε- and the (1 − ε)-quantile over the last dimension, in standard
     deviations of a Gaussian with the same."""
-    real_in("error", error, "(0, 0.5)")
-    low, high = np.quantile(real_array("estimates", estimates), [error, 1 - error], axis=-1)
-    return (high - low) / (2 * special.ndtri(1 - real_in("error", error, "(0, 0.5)")))
+    low, high = np.quantile(np.asarray(estimates, float), [error, 1 - error], axis=-1)
+    return (high - low) / (2 * special.ndtri(1 - error))

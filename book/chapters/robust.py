@@ -26,9 +26,8 @@ from scipy import special
 from scipy.optimize.elementwise import find_root
 
 from book.chapters.resampling import ESTIMATORS, ONE_NUMBER, concentration, resampled, spread
-from lwcore.arguments import generator, one_of, real_array, real_in, require
-from lwcore.inference import NOISES, config_of, detected, probes, window_of
-from lwcore.labelled import array_with, dataset_with
+from lwcore.inference import config_of, detected, probes, window_of
+from lwcore.signatures import require
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -53,16 +52,13 @@ def numbers(results: xr.Dataset, view: str, noise: str) -> xr.DataArray:
     Returns:
         Shape (model, seed, probe, lag, sequence). Of the whole gradient along a random direction,
         which is the same at all lags, one.
-
-    Raises:
-        ValueError: If the run kept no numbers, or view or noise is unknown.
     """
     chosen = probes(results, view)
     if "statistic" not in results:
         raise ValueError(
             "results: has no variable 'statistic'; run with diagnostics.keep_numbers = true."
         )
-    if one_of("noise", noise, NOISES) == "own":
+    if noise == "own":
         return chosen.statistic.astype(np.float64)
     whole = chosen.projection.astype(np.float64)
     return whole if view == "gradient" else whole.isel(lag=[0])
@@ -71,7 +67,6 @@ def numbers(results: xr.Dataset, view: str, noise: str) -> xr.DataArray:
 def largest(samples: xr.DataArray) -> xr.DataArray:
     """Return how far the farthest number lies from the mean of all sequences, in their standard
     deviations."""
-    array_with("samples", samples, "sequence")
     return abs(samples - samples.mean("sequence")).max("sequence") / samples.std("sequence")
 
 
@@ -94,9 +89,9 @@ def sequences_for_sign(
     Returns:
         Numbers N, infinite where ``Δ ≤ |b|``.
     """
-    z = special.ndtri(1 - real_in("error", error, "(0, 0.5)"))
+    z = special.ndtri(1 - error)
     given = {"shift": shift, "bias": bias, "deviation": deviation}
-    delta, b, s = np.broadcast_arrays(*(real_array(name, value) for name, value in given.items()))
+    delta, b, s = np.broadcast_arrays(*(np.asarray(value, float) for name, value in given.items()))
     for name, value in (("shift", delta), ("deviation", s)):
         require(name, value, ~(value < 0), "0 or more")
     can = (s > 0) & (delta > np.abs(b))
@@ -118,9 +113,6 @@ def studies(
     results: xr.Dataset, rng: np.random.Generator, error: float = 0.1
 ) -> dict[str, xr.Dataset]:
     """Compare the estimators in every case of `CASES`; the keys are their names."""
-    dataset_with("results", results, "view", "lag", "alpha", "signal", "statistic")
-    generator("rng", rng)
-    real_in("error", error, "(0, 0.5)")
     return {name: study(results, view, noise, rng, error) for name, (view, noise) in CASES.items()}
 
 
@@ -149,9 +141,6 @@ def study(
         standard deviations of one number; ``required`` N, NaN for lags not judged; ``gain``, the
         mean's N over the estimator's. By ``budget``, the ``window`` in steps.
     """
-    dataset_with("results", results, "view", "lag", "alpha", "signal", "statistic")
-    generator("rng", rng)
-    real_in("error", error, "(0, 0.5)")
     samples, looked_at = numbers(results, view, noise), probes(results, view, "error")
     n = samples.sizes["sequence"]
     # at 1 means do not concentrate at all

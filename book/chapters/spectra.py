@@ -10,19 +10,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lwcore.arguments import finite_array, lag_list, real_in, sequence_of
-from lwcore.labelled import array_with, dataset_with
-
 LEAST = 0.05  # share of a task below which nothing counts as learned
 
 
 def quantile(time_scale: xr.DataArray, level: float) -> xr.DataArray:
     """Give a quantile of the time scales over neurons; it may be infinite, and neurons without a
     time scale (NaN) do not count."""
-    array_with("time_scale", time_scale, "unit")
-    return 1 / (1 / time_scale).quantile(1 - real_in("level", level, "[0, 1]"), "unit").drop_vars(
-        "quantile"
-    )
+    return 1 / (1 / time_scale).quantile(1 - level, "unit").drop_vars("quantile")
 
 
 def width(time_scale: xr.DataArray) -> xr.DataArray:
@@ -34,7 +28,6 @@ def width(time_scale: xr.DataArray) -> xr.DataArray:
     Returns:
         log₁₀(τ₉₀/τ₁₀), at least 0; infinite where more than a tenth of the neurons do not forget.
     """
-    array_with("time_scale", time_scale, "unit")
     ratio = quantile(time_scale, 0.9) / quantile(time_scale, 0.1)
     return xr.apply_ufunc(np.log10, ratio).assign_attrs(
         long_name="width of the spectrum", units="decades"
@@ -44,7 +37,6 @@ def width(time_scale: xr.DataArray) -> xr.DataArray:
 def learned_share(results: xr.Dataset) -> xr.DataArray:
     """Say along training how much of the task is learned, ``Σ c_k ĉ_k / Σ c_k²``: 1 for a perfect
     predictor, 0 for one that ignores it."""
-    dataset_with("results", results, "planted", "task_lag", "delay", "course_learned")
     planted = results.planted.sel(delay=results.task_lag.values).rename(delay="task_lag")
     return (results.course_learned * planted).sum("task_lag") / (planted**2).sum("task_lag")
 
@@ -60,18 +52,13 @@ def variance_shares(values: xr.DataArray, factors: Sequence[str]) -> xr.DataArra
     Returns:
         Shares over ``source``: each factor's main effect, and ``"interactions"`` of any order; they
             add up to 1. NaN where nothing varies.
-
-    Raises:
-        ValueError: If a factor is no dimension, or a value is missing.
     """
-    array_with("values", values)
-    for factor in sequence_of("factors", factors):
+    for factor in factors:
         if factor not in values.dims:
             raise ValueError(
                 f"factors = {list(factors)}: {factor!r} must be one of the dimensions "
                 f"{', '.join(map(str, values.dims))}."
             )
-    finite_array("values", values.values)
     centred = values - values.mean(factors)
     main = [
         (centred.mean([other for other in factors if other != factor]) ** 2).mean(factor)
@@ -96,7 +83,6 @@ def width_shares(
         by itself, with the least and the largest. In brackets, what a main effect explains on
         average where nothing but chance is at work.
     """
-    dataset_with("sweep", sweep, "course_time_scale", "order")
     last = sweep.course_time_scale.isel(snapshot=-1).sel(order=["zeroth", "exact"])
     shares = 100 * variance_shares(width(last), factors)
     columns = {
@@ -124,16 +110,6 @@ def learning_and_optimiser(sweep: xr.Dataset) -> pd.Series:
         Shares of the variance of the zeroth-order `width` behind training: ``"share learned"``,
         ``"optimiser"`` and ``"both"``.
     """
-    dataset_with(
-        "sweep",
-        sweep,
-        "course_time_scale",
-        "course_learned",
-        "planted",
-        "task_lag",
-        "optimizer",
-        "model",
-    )
     end = sweep.isel(snapshot=-1)
     spread = width(end.course_time_scale.sel(order="zeroth"))
     wide = spread.max([dim for dim in spread.dims if dim != "model"]) > 1e-6
@@ -162,21 +138,8 @@ def at_equal_share(sweep: xr.Dataset, gate_spread: float = 0.1) -> pd.DataFrame:
         where it has learned as much, interpolated between snapshots; mean over seeds, least and
         largest. Left out where a seed of SGD learns less than `LEAST` of the task, and where
         nothing has a width.
-
-    Raises:
-        ValueError: If the sweep has no such spread.
     """
-    dataset_with(
-        "sweep",
-        sweep,
-        "gate_spread",
-        "optimizer",
-        "course_time_scale",
-        "course_learned",
-        "planted",
-        "task_lag",
-    )
-    if real_in("gate_spread", gate_spread, "(0, inf)") not in sweep.gate_spread:
+    if gate_spread not in sweep.gate_spread:
         raise ValueError(
             f"gate_spread = {gate_spread}: must be one of {sweep.gate_spread.values.tolist()}."
         )
@@ -214,7 +177,6 @@ def ranges(
 ) -> pd.Series:
     """Write values as their mean over seeds with the least and the largest; empty where one is
     NaN."""
-    array_with("values", values, over)
     parts = [centre(values, over), values.min(over), values.max(over)]
     written = [part.to_series() for part in parts]
     return pd.Series(
@@ -240,8 +202,7 @@ def lining_up(time_scale: xr.DataArray, lags: Sequence[int]) -> xr.DataArray:
         1 where all τ sit at lags, −1 halfway between, about 0 ± 1/√(2n) where n time scales ignore
         them; those outside the lags do not count, and without any the result is NaN.
     """
-    array_with("time_scale", time_scale, "unit")
-    knots = np.log(lag_list("lags", lags))
+    knots = np.log(list(lags))
     phase = xr.apply_ufunc(
         lambda tau: np.interp(np.log(tau), knots, np.arange(len(knots)), np.nan, np.nan), time_scale
     )

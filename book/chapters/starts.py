@@ -14,12 +14,11 @@ from numpy.typing import ArrayLike
 
 from book.chapters.spectra import learned_share, ranges, width
 from lwcore import results
-from lwcore.arguments import finite_array, instance_of, integer_in, require
 from lwcore.config import Config
 from lwcore.experiment import measure_member, train_member
 from lwcore.inference import LETTER, OPTIMISER, probes, windows
-from lwcore.labelled import dataset_with
 from lwcore.network import Network
+from lwcore.signatures import require
 
 # Two windows, by title: the view, and how N(ℓ) is computed. The paper's, to the letter of version
 # 2, and what an optimiser meets.
@@ -35,8 +34,7 @@ def spread_gates(network: Network, time_scales: ArrayLike) -> None:
     initialisation of Tallec and Ollivier (2018) with its spacing made even. Every cell lets in what
     it does not keep; the LSTM, i = 1 − f.
     """
-    instance_of("network", network, Network)
-    cell, tau = network.cell, finite_array("time_scales", time_scales, ndim=(0, 1))
+    cell, tau = network.cell, np.asarray(time_scales, float)
     require("time_scales", tau, tau > 0, "above 0")
     if tau.shape not in ((), (cell.hidden_size,)):
         raise ValueError(
@@ -64,11 +62,9 @@ def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
     Starts are time scales for `spread_gates`, by name; all starts of a seed share weights, task and
     sequences. What comes out is as from `experiment.run`, with the dimension ``start`` in front.
     """
-    instance_of("config", config, Config)
-    for name, tau in instance_of("starts", starts, Mapping).items():
-        scales = finite_array(f"starts[{name!r}]", tau, ndim=(0, 1))
+    for name, tau in starts.items():
+        scales = np.asarray(tau, float)
         require(f"starts[{name!r}]", scales, scales > 0, "above 0")
-    integer_in("number of starts", len(starts), 1)
 
     def member(model: str, seed: int, tau: ArrayLike) -> xr.Dataset:
         start = partial(spread_gates, time_scales=tau)
@@ -96,8 +92,6 @@ def compare(runs: xr.Dataset, n_sequences: int) -> pd.DataFrame:
     learned, what that is more than from the first start, seed by seed, and windows in steps; means
     over seeds (and probes) with the least and the largest seed.
     """
-    dataset_with("runs", runs, "start", "snapshot", "course_time_scale", "signal")
-    integer_in("n_sequences", n_sequences, 1)
     end = runs.isel(snapshot=-1, model=0)
     share = learned_share(end)
     columns = {

@@ -210,9 +210,6 @@ def agreement(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:
 
     Returns:
         One row a statement: a count for each order, and the verdict.
-
-    Raises:
-        ValueError: If the run lacks one of the three cells or of the orders zeroth and first.
     """
     scalar, diagonal, every = ["ConstGate", "SharedGate"], ["DiagGate"], list(results.model.values)
     missing = {*scalar, *diagonal, "zeroth", "first"} - {*every, *results.order.values}

@@ -91,10 +91,8 @@ def classes(case: Study) -> pd.DataFrame:
     """
     problem = case.problem
     options = {"alpha": problem.alpha, "activation": problem.activation}
-    kernel, smaller = (
-        limiting_kernel(case.inputs, **options).value,
-        class_kernel(case.inputs, **options).value,
-    )  # type: ignore[arg-type]
+    kernel = limiting_kernel(case.inputs, **options).value  # type: ignore[arg-type]
+    smaller = class_kernel(case.inputs, **options).value  # type: ignore[arg-type]
     norm = float(transport_norm(case.maps, problem.dimension, alpha=problem.alpha).value)
     rows = {
         t + 1: [

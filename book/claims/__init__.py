@@ -36,7 +36,6 @@ from book.claims import (
 )
 from book.claims.claim import Claim, Kind, Measured, Reading, Rule, Verdict
 from book.claims.record import FOLDER, Outcome, Runs, measure, outcomes, table
-from lwcore.arguments import one_of
 
 __all__ = [
     "Claim",
@@ -106,7 +105,7 @@ def check(id: str, folder: Path = FOLDER) -> Outcome:
         ValueError: If there is no such claim.
     """
     claims = registry()
-    return measure(claims[one_of("id", id, claims)], Runs(folder))
+    return measure(claims[id], Runs(folder))
 
 
 def ledger(folder: Path = FOLDER) -> pd.DataFrame:
