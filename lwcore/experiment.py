@@ -28,9 +28,8 @@ import torch
 import xarray as xr
 
 from lwcore import cells, results, tasks, train
-from lwcore.adaptive import base_rates
 from lwcore.config import Config, Sweep, shipped
-from lwcore.course import course
+from lwcore.course import base_rates, course
 from lwcore.measure import measure
 from lwcore.network import Network
 from lwcore.progress import bar

@@ -200,7 +200,7 @@ def test_bad_input_is_named():
         ValueError, match="orders = 'exact': must be one of 'zeroth', 'first', 'paper_v2'"
     ):
         compare_orders(traces("GRU", 1), LAGS, orders=("exact",))
-    with pytest.raises(ValueError, match="trace is of a LSTM: must be of a GRU"):
+    with pytest.raises(ValueError, match=r"trace\.recurrence = 'LSTM': must be a GRU"):
         compare_orders(traces("LSTM", 1), LAGS, orders=("paper_v2",))
     with pytest.raises(ValueError, match=r"level = 0: must lie in \(0, inf\)"):
         passing_lag(xr.DataArray([0.1], dims="lag", coords={"lag": [1]}), 0)

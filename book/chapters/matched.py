@@ -19,10 +19,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lwcore.arguments import finite_array, generator, instance_of, integer_in
-from lwcore.gradient import alignment, immediate_sensitivity, matched_statistic, total_transport
+from lwcore.gradient import (
+    alignment,
+    factorise,
+    immediate_sensitivity,
+    matched_statistic,
+    total_transport,
+)
 from lwcore.tensors import floating
 from lwcore.trace import Direction, Trace
-from lwcore.transport import default_ends, effective_rates
+from lwcore.transport import Order, default_ends, effective_rates
 
 Array = NDArray[np.float64]
 _REPLICATES, _LEVEL = 400, 0.95
@@ -84,7 +90,7 @@ def lag_terms(
     loss_gradients: Float[Tensor, "B T H"],
     direction: Direction,
     lags: Sequence[int],
-    order: str = "exact",
+    order: Order = "exact",
 ) -> LagTerms:
     """Compute both sides of Eq. (27) at every end point from which all lags fit into the sequence,
     with rates of an order.
@@ -135,15 +141,17 @@ def factorisation_ratio(
     """Measure ``E T/(f m̄)`` at each lag, 1 where Eq. (29) holds, with signs from other sequences;
     its sides are `gradient.factorise`'s."""
     statistic = instance_of("terms", terms, LagTerms).statistic(signs).mean(1)
-    rates, aligned = terms.rates.abs().mean(1), (terms.alignments * signs).mean(1)
-    hidden = rates.shape[-1]
+    means = [statistic.unsqueeze(-1), terms.rates.abs().mean(1), terms.alignments.mean(1)]
+    hidden = signs.shape[-1]
 
     def ratio(mean: Array) -> Array:
-        return mean[..., 0] / (mean[..., 1 : hidden + 1] * mean[..., hidden + 1 :]).sum(-1)
+        # f m̄ is a function of means alone: those of each replicate stand in for a lag's rates
+        parts = torch.from_numpy(mean).split([1, hidden, hidden], dim=-1)
+        _, rates, aligned = (part.reshape(1, 1, -1, part.shape[-1]) for part in parts)
+        sides = factorise(rates, aligned, signs.expand(parts[1].shape).reshape(-1, hidden))
+        return mean[..., 0] / (sides.envelope * sides.alignment).numpy().reshape(mean.shape[:-1])
 
-    return bootstrap(
-        ratio, torch.cat([statistic.unsqueeze(-1), rates, aligned], dim=-1).numpy(), rng
-    )
+    return bootstrap(ratio, torch.cat(means, dim=-1).numpy(), rng)
 
 
 def own_sign_means(terms: LagTerms, n_sequences: int) -> Float[Tensor, "groups lags"]:

@@ -21,8 +21,8 @@ from scipy import stats
 from book.chapters.calibration import binomial_interval
 from book.chapters.five_laws import fit_laws
 from book.chapters.modes import mode_test, rejection_rate
+from book.chapters.spectra import split_envelope
 from book.chapters.tables import verdict
-from lwcore.adaptive import split_envelope
 from lwcore.inference import LETTER, OPTIMISER, holm, probes, windows
 
 Array = NDArray[np.float64]

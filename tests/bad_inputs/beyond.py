@@ -18,7 +18,6 @@ from book.chapters import (
     spectra,
     starts,
 )
-from lwcore import inference
 from lwcore.config import Config
 from lwcore.window import DecayLaw
 from tests.bad_inputs.labelled import labelled, results
@@ -94,7 +93,6 @@ DOORS = [
     Door(resampling.concentration, values=VALUES, rng=generator(), methods=METHODS, error=ERROR),
     Door(resampling.spread, estimates=numbers([1.0, 2.0]), error=ERROR),
     Door(robust.numbers, results=results(), view=word("zeroth"), noise=word("own")),
-    Door(inference.probes, results=results(), view=word("zeroth")),
     Door(robust.largest, samples=labelled("sequence")),
     Door(
         robust.sequences_for_sign,
@@ -296,13 +294,6 @@ DOORS = [
         calibration.false_windows,
         numbers=results(),
         settings=SETTINGS,
-        rng=generator(),
-        draws=integer(2, 1),
-    ),
-    Door(
-        inference.false_detections,
-        statistic=array(np.ones((1, 2, 5))),
-        level=real(0.05, "(0, 1)"),
         rng=generator(),
         draws=integer(2, 1),
     ),

@@ -16,18 +16,13 @@ from torch import nn
 from book.chapters import controls, seeds
 from lwcore import (
     adapter,
-    adaptive,
     config,
-    course,
     diagnose,
     experiment,
-    inference,
-    measure,
     results,
 )
-from tests.bad_inputs.labelled import labelled
 from tests.bad_inputs.labelled import results as run
-from tests.bad_inputs.networks import FEW, NETWORK, SEQUENCES, TASK
+from tests.bad_inputs.networks import FEW, SEQUENCES
 from tests.bad_inputs.rows import (
     Argument,
     Bad,
@@ -41,7 +36,7 @@ from tests.bad_inputs.rows import (
     word,
     wrong,
 )
-from tests.bad_inputs.theory import ERROR, NEGATIVE
+from tests.bad_inputs.theory import ERROR
 
 CONFIG = config.Config.named("smoke")
 SETTINGS = object_of(CONFIG.diagnostics, CONFIG, {"lags": [1]})
@@ -131,93 +126,6 @@ DOORS = [
                 )
             ),
         ),
-    ),
-    Door(inference.summary, numbers=run()),
-    Door(inference.detected, results=run(), level=LEVEL),
-    Door(
-        inference.required,
-        results=run(),
-        rate=word("mean").also(wrong("letter_v2")),
-        noise=word("own"),
-        rule=word("tested"),
-        error=ERROR,
-    ),
-    Door(inference.windows, results=run(), definition=word("supremum")),
-    Door(
-        inference.window_of,
-        {"budgets": "(budgets|n_sequences)"},
-        needed=labelled("lag").good,
-        budgets=array([8.0], NEGATIVE),
-        definition=word("supremum"),
-    ),
-    Door(
-        inference.significant,
-        mean=array(np.ones((2, 3))),
-        error=array(np.ones((2, 3)), NEGATIVE),
-        count=20,
-        level=LEVEL,
-    ),
-    Door(inference.deviation, numbers=array([1.0, 2.0])),
-    Door(
-        inference.holm,
-        p=array(
-            np.full((2, 3), 0.5),
-            Bad(np.full((2, 3), 1.5), ValueError, r"1\.5"),
-            Bad([0.5], ValueError, "1"),
-        ),
-        level=LEVEL,
-    ),
-    Door(
-        measure.measure,
-        network=object_of(NETWORK, NETWORK.cell),
-        sequences=DRAWN,
-        settings=SETTINGS,
-        seed=SEED,
-    ),
-    Door(
-        measure.observe,
-        network=object_of(NETWORK, NETWORK.cell),
-        sequences=DRAWN,
-        settings=SETTINGS,
-        seed=SEED,
-        sources=Argument(
-            ["noise"],
-            (
-                Bad(["weight"], ValueError, "'weight'"),
-                wrong(3, TypeError),
-                wrong("noise", TypeError),
-            ),
-        ),
-    ),
-    Door(
-        adaptive.base_rates,
-        network=object_of(NETWORK, NETWORK.cell),
-        optimizer=Argument(
-            torch.optim.SGD(NETWORK.parameters(), 0.1).state_dict(),
-            (
-                Bad(None, ValueError, "NoneType"),
-                Bad({}, ValueError, r"\[\]"),
-                Bad({"state": {}}, ValueError, "state"),
-            ),
-        ),
-    ),
-    Door(adaptive.split_envelope, rate=labelled("unit"), base_rate=labelled("unit")),
-    Door(
-        course.course,
-        network=object_of(NETWORK, NETWORK.cell),
-        snapshots=Argument(
-            {0: NETWORK.state_dict()},
-            (
-                wrong(None, TypeError),
-                Bad([1], TypeError, r"\[1\]"),
-                Bad({}, ValueError, "0"),
-                Bad({"0": {}}, TypeError, "'0'"),
-                Bad({-1: {}}, ValueError, "-1"),
-            ),
-        ),
-        sequences=DRAWN,
-        task=object_of(TASK, CONFIG.task),
-        settings=SETTINGS,
     ),
     Door(
         controls.invariances,

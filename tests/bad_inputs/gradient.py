@@ -6,8 +6,8 @@ import torch
 import xarray as xr
 
 from book.chapters import expansion, matched, orders
-from lwcore import gradient, transport
-from tests.bad_inputs.networks import CELL, TORCH_RNG
+from lwcore import gradient
+from tests.bad_inputs.networks import CELL
 from tests.bad_inputs.rows import (
     Argument,
     Bad,
@@ -95,35 +95,8 @@ no_dataset = (
 )
 
 DOORS = [
-    Door(transport.step_jacobian, trace=trace, t=integer(1, 0, 5)),
-    Door(transport.default_ends, trace=trace, lags=steps),
-    Door(transport.checked_ends, ends=ENDS, lags=[1, 2], length=6),
-    Door(transport.effective_rates, trace=trace, lags=steps, order=ORDER, ends=ENDS),
-    Door(transport.log_effective_rates, trace=trace, lags=steps, order=ORDER, ends=ENDS),
-    Door(transport.stream_rates, trace=trace, lags=steps, order=ORDER, ends=ENDS),
-    Door(
-        transport.reset_rates,
-        trace=object_of(GRU, CELL).also(Bad(TRACE, ValueError, "LSTM")),
-        lags=steps,
-        ends=ENDS,
-    ),
-    Door(transport.exact_rates_and_share, trace=trace, lags=steps, ends=ENDS),
-    Door(transport.envelope, rates=tensor(draw(2, 3, 2, 4), (2, 4), (0, 3, 2, 4))),
-    Door(
-        transport.split,
-        trace=TRACE,
-        steps=Argument(slice(3), (Bad(slice(3, 3), ValueError, "slice"),)),
-    ),
-    Door(transport.scaled_product, kept=KEPT, mixing=MIXING, epsilon=0.5),
-    Door(transport.coefficients, kept=KEPT, mixing=MIXING, orders=integer(1, 0)),
     Door(expansion.remainders, kept=KEPT, mixing=MIXING, epsilons=array([0.1, 0.2])),
     Door(expansion.orders_needed, kept=KEPT, mixing=MIXING, level=LEVEL),
-    Door(
-        transport.falls_for_sure,
-        trace=object_of(GRU).also(Bad(TRACE, ValueError, "LSTM")),
-        last=integer(2, 2, 5),
-        ends=ENDS,
-    ),
     Door(
         orders.compare_orders,
         traces=Argument(
@@ -192,43 +165,6 @@ DOORS = [
         ),
         at=lags([1]).also(Bad([9], ValueError, "at = 9")),
         level=LEVEL,
-    ),
-    Door(gradient.random_direction, cell=object_of(CELL, TRACE), generator=TORCH_RNG),
-    Door(gradient.immediate_sensitivity, trace=trace, direction=DIRECTION),
-    Door(gradient.total_sensitivity, trace=trace, direction=DIRECTION),
-    Door(gradient.projected_gradient, trace=TRACE, loss_gradients=DELTA, direction=DIRECTION),
-    Door(
-        gradient.transported,
-        trace=trace,
-        loss_gradients=DELTA,
-        lags=lags([1, 2], 6, least=0),
-        first=integer(0, 0, 5),
-    ),
-    Door(
-        gradient.total_transport,
-        trace=trace,
-        loss_gradients=DELTA,
-        sensitivity=MOVED,
-        lags=steps,
-        ends=ENDS,
-    ),
-    Door(gradient.lag_gradients, trace=trace, loss_gradients=DELTA, lags=lags([1, 2], 6, least=0)),
-    Door(gradient.lag_vectors, trace=trace, loss_gradients=DELTA, lags=lags([1, 2], 6, least=0)),
-    Door(
-        gradient.alignment,
-        loss_gradients=tensor(draw(2, 6, 4), (2, 6, 3), (6, 4)),
-        sensitivity=tensor(draw(2, 6, 4), (2, 6, 3), (6, 4)),
-        lags=steps,
-        ends=ENDS,
-    ),
-    Door(gradient.matched_statistic, rates=RATES, alignments=RATES, signs=SIGNS),
-    Door(
-        gradient.lag_statistics,
-        trace=trace,
-        aims=[gradient.Aim(draw(2, 6, 4), draw(2, 6, 4), torch.ones(2, 4, dtype=torch.float64))],
-        lags=steps,
-        order=ORDER,
-        ends=ENDS,
     ),
     Door(
         matched.lag_terms,
