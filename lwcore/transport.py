@@ -10,8 +10,8 @@ the recurrent couplings (``"first"``), and the diagonal itself (``"exact"``).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -52,12 +52,6 @@ def split(
         kept = torch.cat([neurons.head.unsqueeze(-1) * kept, kept], dim=-2)
         kept = torch.cat([torch.zeros_like(kept), kept], dim=-1)
     return kept, whole - kept
-
-
-@checked
-def default_ends(trace: Trace, lags: Lags) -> list[int]:
-    """All end points t from which every lag fits into the sequence: max(lags), …, T−1."""
-    return lags_and_ends(trace.length, lags)[1].tolist()
 
 
 def lags_and_ends(
@@ -149,7 +143,9 @@ def stream_rates(
     """Effective rates of a few sequences at a time, (b, ends, H) lag by lag, to bound memory."""
     if order == "exact":
         for sequence in range(len(trace.inputs)):
-            yield slice(sequence, sequence + 1), _exact_diagonals(trace, sequence, lags, ends)
+            found = _at_lags(trace, sequence, lags, ends, _diagonal)
+            diagonals = (Scaled(*(part.unsqueeze(0) for part in parts)) for parts in found)
+            yield slice(sequence, sequence + 1), diagonals
         return
     at_once = max(1, _RATE_ENTRIES // (len(ends) * trace.hidden_size))
     for first in range(0, len(trace.inputs), at_once):
@@ -230,15 +226,14 @@ def _products(
     return (carry(group) for group in ends.split(max(1, _PRODUCT_ENTRIES // eye.numel())))
 
 
-def _exact_diagonals(
-    trace: Trace, sequence: int, lags: list[int], ends: Tensor
-) -> Iterator[Scaled]:
-    """Diagonals of the products of one sequence, (1, ends, H) for each wanted lag."""
-    groups = [
-        [_diagonal(block) for block in group] for group in _products(trace, sequence, lags, ends)
-    ]
+def _at_lags(
+    trace: Trace, sequence: int, lags: list[int], ends: Tensor, of: Callable[[Scaled], Any]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """A pair of functions of the products of one sequence, (ends, ...) for each wanted lag."""
+    groups = [[of(block) for block in group] for group in _products(trace, sequence, lags, ends)]
     for at_lag in zip(*groups, strict=True):
-        yield Scaled(*(torch.cat(parts).unsqueeze(0) for parts in zip(*at_lag, strict=True)))
+        first, second = (torch.cat(parts) for parts in zip(*at_lag, strict=True))
+        yield first, second
 
 
 def _diagonal(block: Scaled) -> Scaled:
@@ -258,23 +253,21 @@ def exact_rates_and_share(
     steps, last = lags_and_ends(trace.length, lags, ends)
     rates, shares = [], []
     for sequence in range(len(trace.inputs)):
-        of_groups = []
-        for group in _products(trace, sequence, steps, last):
-            found = ((_diagonal(block).value(), _share_beside_diagonal(block)) for block in group)
-            of_groups.append([torch.stack(parts, dim=1) for parts in zip(*found, strict=True)])
-        rate, share = (torch.cat(parts) for parts in zip(*of_groups, strict=True))
+        found = _at_lags(trace, sequence, steps, last, _rates_and_share)
+        rate, share = (torch.stack(parts, dim=1) for parts in zip(*found, strict=True))
         rates.append(rate)
         shares.append(share)
     return torch.stack(rates), torch.stack(shares)
 
 
-def _share_beside_diagonal(block: Scaled) -> Tensor:
-    """``‖M − diag M‖_F / ‖M‖_F`` of matrices with one exponent a row."""
+def _rates_and_share(block: Scaled) -> tuple[Tensor, Tensor]:
+    """Diagonals, and ``‖M − diag M‖_F / ‖M‖_F``, of matrices with one exponent a row."""
     mantissa, exponent = block.rescaled()
     squares = torch.ldexp(mantissa, exponent - exponent.amax(-2, keepdim=True)).square()
     beside = squares.clone()
     beside.diagonal(dim1=-2, dim2=-1).zero_()
-    return (beside.sum((-2, -1)) / squares.sum((-2, -1))).sqrt()
+    share = (beside.sum((-2, -1)) / squares.sum((-2, -1))).sqrt()
+    return _diagonal(block).value(), share
 
 
 @checked

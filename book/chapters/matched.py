@@ -28,7 +28,7 @@ from lwcore.gradient import (
 )
 from lwcore.tensors import floating
 from lwcore.trace import Direction, Trace
-from lwcore.transport import Order, default_ends, effective_rates
+from lwcore.transport import Order, effective_rates
 
 Array = NDArray[np.float64]
 _REPLICATES, _LEVEL = 400, 0.95
@@ -97,7 +97,8 @@ def lag_terms(
 
     For the LSTM the alignments are those of its cell state.
     """
-    ends, moved = default_ends(trace, lags), immediate_sensitivity(trace, direction)
+    moved = immediate_sensitivity(trace, direction)
+    ends = list(range(max(lags), trace.length))
     return LagTerms(
         rates=effective_rates(trace, lags, order, ends),
         alignments=alignment(loss_gradients, trace.carried(moved), lags, ends),

@@ -42,7 +42,6 @@ CALLS = [
     (Trace, {"recurrence": CELL, "inputs": TRACE.inputs, "history": TRACE.history}),
     (transport.step_jacobian, OF.trace | {"t": 0}),
     (transport.split, OF.trace | {"steps": slice(1, 3)}),
-    (transport.default_ends, OF.trace | {"lags": LAGS}),
     (transport.effective_rates, OF.rates | {"order": "first"}),
     (transport.log_effective_rates, OF.rates | {"order": "exact"}),
     (transport.exact_rates_and_share, OF.rates),
