@@ -1,5 +1,4 @@
-"""How gates, time scales and what is learned change along training: a network looked at in
-snapshots."""
+"""Training from outside: a network at several steps of it, and its optimiser's base rates."""
 
 from __future__ import annotations
 
@@ -10,100 +9,109 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
+from jaxtyping import Float
+from torch import Tensor
 
-from lwcore import window
-from lwcore.arguments import instance_of, integer_in
 from lwcore.config import DiagnosticSettings
+from lwcore.inference import described
 from lwcore.network import Network
+from lwcore.signatures import Index, checked, require
 from lwcore.tasks import DelayedRegression, Sequences, recovered_coefficients
-from lwcore.transport import default_ends, effective_rates
+from lwcore.transport import effective_rates
+from lwcore.window import time_scales
 
-# enough for means over sequences and steps, little enough to be done at every snapshot
+# Enough for means over sequences and steps, little enough to be looked at in every snapshot.
 SEQUENCES = 64
 NEARLY = 0.05  # a retention this near to 0 or 1 counts as saturated
 
 
+_MEANING = {
+    "course_loss": ((), "mean squared error on fresh sequences"),
+    "course_learned": (
+        ("task_lag",),
+        "coefficient of the delayed input in the network's output",
+    ),
+    "retention": (("unit",), "mean share of its state that a neuron keeps in a step"),
+    "retention_spread": (("unit",), "its standard deviation over sequences and steps"),
+    "saturated": (("unit",), f"share of steps at which it is within {NEARLY} of 0 or 1"),
+    "course_time_scale": (("order", "unit"), "time scale τ of a neuron"),
+    "course_envelope": (("order", "lag"), "envelope f(ℓ), per unit of global learning rate"),
+}
+
+
 @torch.no_grad()
+@checked
 def course(
     network: Network,
-    snapshots: Mapping[int, dict[str, Any]],
+    snapshots: Mapping[Index, dict[str, Any]],
     sequences: Sequences,
     task: DelayedRegression,
     settings: DiagnosticSettings,
 ) -> xr.Dataset:
-    """Measure a network as it was at several steps of its training, on the first of fresh sequences
-    of its task.
+    """A network as it was at several steps of its training, on the first of fresh sequences.
 
-    Snapshots are state dictionaries by the number of steps taken; the settings say lags and orders
-    of the rates.
-
-    Returns:
-        Over ``snapshot``, the number of steps taken: loss, coefficients learned at the task's
-            delays, mean, spread and saturation of each
-        neuron's retention (the diagonal part of its one-step Jacobian, 1 − s or f), and time scales
-        and envelope at every order.
+    Snapshots are state dictionaries by the number of steps taken; a neuron's retention is the
+    diagonal part of its one-step Jacobian, 1 − s or f.
     """
-    instance_of("network", network, Network)
-    instance_of("sequences", sequences, Sequences)
-    instance_of("settings", settings, DiagnosticSettings)
-    instance_of("task", task, DelayedRegression)
-    sequences.check()
-    for step in instance_of("snapshots", snapshots, Mapping):
-        integer_in("snapshots", step, 0)
-    integer_in("number of snapshots", len(snapshots), 1)
+    require("snapshots", dict(snapshots), len(snapshots), "at least one")
     part = Sequences(*(s[:SEQUENCES].double() for s in sequences))
-    looked_at = copy.deepcopy(network).double()
-    found = []
+    network, found = copy.deepcopy(network).double(), []
     for state in snapshots.values():
-        looked_at.load_state_dict(state)
-        trace = looked_at.cell.trace(part.inputs)
-        predictions = looked_at.readout(trace.outputs)
-        kept = trace.neurons.retention
-        ends = default_ends(trace, settings.lags)[-1:]
-        rates = np.stack(
-            [
-                effective_rates(trace, settings.lags, order, ends).abs().mean((0, 1)).numpy()
-                for order in settings.orders
-            ]
+        network.load_state_dict(state)
+        trace = network.cell.trace(part.inputs)
+        predictions, kept = network.readout(trace.outputs), trace.neurons.retention
+        of_orders = (
+            effective_rates(trace, settings.lags, order, [trace.length - 1])
+            for order in settings.orders
         )
+        rates = np.stack([of_order.abs().mean((0, 1)) for of_order in of_orders])
         found.append(
             {
-                "course_loss": ((), (predictions - part.targets).square().mean().item()),
-                "course_learned": (
-                    ("task_lag",),
-                    recovered_coefficients(task, part, predictions, task.lags).numpy(),
-                ),
-                "retention": (("unit",), kept.mean((0, 1)).numpy()),
-                "retention_spread": (("unit",), kept.std((0, 1)).numpy()),
-                "saturated": (
-                    ("unit",),
-                    ((kept < NEARLY) | (kept > 1 - NEARLY)).double().mean((0, 1)).numpy(),
-                ),
-                "course_time_scale": (("order", "unit"), window.time_scales(settings.lags, rates)),
-                "course_envelope": (("order", "lag"), rates.sum(-1)),
+                "course_loss": (predictions - part.targets).square().mean(),
+                "course_learned": recovered_coefficients(task, part, predictions, task.lags),
+                "retention": kept.mean((0, 1)),
+                "retention_spread": kept.std((0, 1)),
+                "saturated": ((kept < NEARLY) | (kept > 1 - NEARLY)).double().mean((0, 1)),
+                "course_time_scale": time_scales(settings.lags, rates),
+                "course_envelope": rates.sum(-1),
             }
         )
-    names = {
-        "course_loss": "mean squared error on fresh sequences",
-        "course_learned": "coefficient of the delayed input in the network's output",
-        "retention": "mean over sequences and steps of the share of its state that a neuron keeps in a step",
-        "retention_spread": "standard deviation of that share over sequences and steps",
-        "saturated": f"share of sequences and steps at which it is within {NEARLY} of 0 or 1",
-        "course_time_scale": "time scale τ of a neuron",
-        "course_envelope": "envelope f(ℓ), per unit of global learning rate",
-    }
-    data = xr.concat([xr.Dataset(one) for one in found], "snapshot")
-    for name, meaning in names.items():
-        data[name].attrs = {"long_name": meaning} | (
-            {"units": "steps"} if name == "course_time_scale" else {}
-        )
+    data = described(
+        {
+            name: (("snapshot", *dims), np.stack([one[name] for one in found]), words)
+            for name, (dims, words) in _MEANING.items()
+        }
+    )
+    data.course_time_scale.attrs["units"] = "steps"
+    attributes = {"long_name": "delay in the target", "units": "steps"}
     return data.assign_coords(
         snapshot=("snapshot", list(snapshots), {"long_name": "training steps taken"}),
-        task_lag=(
-            "task_lag",
-            list(task.lags),
-            {"long_name": "delay in the target", "units": "steps"},
-        ),
+        task_lag=("task_lag", list(task.lags), attributes),
         order=list(settings.orders),
         lag=list(settings.lags),
     )
+
+
+@checked
+def base_rates(network: Network, optimizer: dict[str, Any]) -> Float[Tensor, " H"]:
+    """Base rates Λ of neurons: the mean of ``1/(√v̂ + ϵ)`` over the parameters of a neuron's rows.
+
+    v̂ is the bias-corrected second moment of Adam, of whose state dictionary it is read, with the
+    network's parameters in one group. Λ is per unit of global learning rate; 1 without second
+    moments. A row that all neurons share, SharedGate's gate, belongs to none of them, and neither
+    does the layer normalisation.
+    """
+    groups = optimizer.get("param_groups", ())
+    require("optimizer", list(optimizer), len(groups) == 1, "of an optimiser, with one group")
+    hidden, parts = network.cell.hidden_size, []
+    for index, (name, parameter) in enumerate(network.named_parameters()):
+        if name in ("cell.weight_ih", "cell.weight_hh", "cell.bias"):
+            state = optimizer["state"].get(index, {})
+            if "exp_avg_sq" not in state:
+                return torch.ones(hidden, dtype=torch.float64)
+            correction = 1 - groups[0]["betas"][1] ** float(state["step"])
+            moment = state["exp_avg_sq"].double() / correction
+            parts.append((1 / (moment.sqrt() + groups[0]["eps"])).reshape(len(parameter), -1))
+    rows = torch.cat(parts, dim=1).mean(1)
+    own = len(rows) // hidden * hidden
+    return rows[-own:].unflatten(0, (-1, hidden)).mean(0).cpu()

@@ -27,9 +27,8 @@ import torch
 import xarray as xr
 
 from lwcore import cells, results, tasks, train
-from lwcore.adaptive import base_rates
 from lwcore.config import Config, Model, Sweep, shipped
-from lwcore.course import course
+from lwcore.course import base_rates, course
 from lwcore.measure import measure
 from lwcore.network import Network
 from lwcore.results import bar, load

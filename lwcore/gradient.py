@@ -1,5 +1,4 @@
-"""The gradient taken apart by lag: what each past step contributes, and the matched statistic that
-detection looks at."""
+"""Gradients taken apart by lag, and the matched statistic that detection looks at."""
 
 from __future__ import annotations
 
@@ -10,119 +9,111 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lwcore.arguments import instance_of, integer_in, lag_list
 from lwcore.cells import Cell
-from lwcore.tensors import finite, floating, torch_generator
+from lwcore.signatures import FiniteReals, Index, Lags, bare, checked, require
 from lwcore.trace import Direction, Trace
-from lwcore.transport import at_steps, checked_ends, envelope, stream_rates
+from lwcore.transport import Order, at_steps, envelope, lags_and_ends, stream_rates
 
 
+@checked
 def random_direction(cell: Cell, generator: torch.Generator | None = None) -> Direction:
-    """Draw a unit vector w, uniform on the sphere of all of a cell's parameters: a tensor for each,
-    of its shape and dtype."""
-    instance_of("cell", cell, Cell)
-    torch_generator("generator", generator)
+    """A unit vector w, uniform on the sphere of all of a cell's parameters: a tensor for each."""
+    parameters = dict(cell.named_parameters())
     draws = {
         name: torch.randn(p.shape, generator=generator, dtype=torch.float64)
-        for name, p in cell.named_parameters()
+        for name, p in parameters.items()
     }
     norm = torch.stack([draw.square().sum() for draw in draws.values()]).sum().sqrt()
-    return {
-        name: (draw / norm).to(dict(cell.named_parameters())[name]) for name, draw in draws.items()
-    }
+    return {name: (draw / norm).to(parameters[name]) for name, draw in draws.items()}
 
 
+@checked
 def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
-    """Compute ``B_t w``, how each step's state moves when the parameters move along w and the
-    previous state is held fixed.
+    """Immediate sensitivities ``B_t w``, with the previous state held fixed.
 
-    What `Trace.carried` chooses of it is what the rates of `effective_rates` act on. It is Eq.
+    What `Trace.carried` chooses of them is what the rates of `effective_rates` act on. It is Eq.
     (3)'s ``B_k = ∂⁺s_k/∂θ``, applied to one direction w.
     """
-    wanted = {
-        name: part.shape for name, part in instance_of("trace", trace, Trace).parameters.items()
-    }
-    given = {name: part.shape for name, part in instance_of("direction", direction, dict).items()}
-    if given != wanted:
-        shapes = [
-            {name: tuple(shape) for name, shape in shapes.items()} for shapes in (given, wanted)
-        ]
-        raise ValueError(
-            f"direction has shapes {shapes[0]}: must be {shapes[1]}, those of the cell's "
-            "parameters."
-        )
+    given, wanted = (
+        {name: tuple(part.shape) for name, part in parts.items()}
+        for parts in (direction, trace.parameters)
+    )
+    require("direction", given, given == wanted, f"of the shapes of the parameters, {wanted}")
     for name, part in direction.items():
-        finite(f"direction[{name!r}]", part)
+        require(f"direction[{name!r}]", part, bool(part.isfinite().all()), "finite")
     return trace.moved(direction)
 
 
+@checked
 def total_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
-    """Compute ``ds_t/dθ w``, how each state moves when the parameters move along w for the whole
-    scan: ``S_t = B_t w + J_t S_{t−1}``.
+    """Total sensitivities ``ds_t/dθ w`` of the whole scan: ``S_t = B_t w + J_t S_{t−1}``.
 
     It is not the ``B_t w`` of Eq. (3): the transport from all earlier steps is in it already. Put
     in its place, it makes of the lag-ℓ part the sum of the parts of lag ℓ and all longer ones.
     """
     moved = immediate_sensitivity(trace, direction).clone()
     for t in range(1, trace.length):
-        moved[:, t] += trace.jacobian(t).push(moved[:, t - 1].unsqueeze(-1)).squeeze(-1)
+        moved[:, t] += (trace.jacobian(t).dense() @ moved[:, t - 1].unsqueeze(-1)).squeeze(-1)
     return moved
 
 
+@checked
 def projected_gradient(
-    trace: Trace, loss_gradients: Float[Tensor, "B T H"], direction: Direction
+    trace: Trace, loss_gradients: Float[Tensor, "B T _"], direction: Direction
 ) -> Float[Tensor, " B"]:
-    """Project every sequence's whole gradient, all lags together, on a direction. Implements Eq.
-    (2), applied to one direction."""
-    return (
-        trace.backpropagate(_fitting(trace, loss_gradients))
-        * immediate_sensitivity(trace, direction)
-    ).sum((1, 2))
+    """Every sequence's whole gradient along a direction. Implements Eq. (2), so projected."""
+    adjoint = trace.backpropagate(_fitting(trace, loss_gradients))
+    return (adjoint * immediate_sensitivity(trace, direction)).sum((1, 2))
 
 
+@checked
 def first_loss(loss_gradients: Float[Tensor, "B T _"]) -> int:
-    """Say from which step on there is a loss: the first at which a loss gradient is not zero, or
-    the last if all are."""
+    """The first step at which a loss gradient is not zero, or the last if all are."""
     there = loss_gradients.ne(0).any(-1).any(0).nonzero()
     return int(there[0]) if len(there) else loss_gradients.shape[1] - 1
 
 
+@checked
 def transported(
-    trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: Sequence[int], first: int = 0
+    trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: FiniteReals, first: Index = 0
 ) -> Iterator[tuple[int, Float[Tensor, "B ends S"]]]:
-    """Carry every loss gradient back through the whole transport, off-diagonal parts included:
-    ``δ_tᵀ M_{t,ℓ}``. Implements Eq. (3).
+    """Loss gradients carried back in full, ``δ_tᵀ M_{t,ℓ}``: each lag with rows for its end points.
 
-    Yields each lag with the row vectors of the end points t = max(ℓ, first)..T−1. Lags increase,
-    from 0 to T−1.
+    Implements Eq. (3). End points are t = max(ℓ, first)..T−1, lags increase, from 0 to T−1.
     """
-    wanted = lag_list("lags", lags, instance_of("trace", trace, Trace).length, least=0)
-    start = integer_in("first", first, 0, trace.length - 1)
-    rows = trace.lifted(_fitting(trace, loss_gradients)[:, start:])
-    for lag in range(wanted[-1] + 1):
+    wanted, steps = torch.as_tensor(lags).tolist(), range(trace.length)
+    increase = wanted == [lag for lag in steps if lag in wanted]
+    require("lags", wanted, increase, f"whole numbers from 0 to {trace.length - 1} that increase")
+    require("first", first, first < trace.length, f"one of the {trace.length} steps")
+    return _transported(trace, _fitting(trace, loss_gradients), wanted, first)
+
+
+def _transported(
+    trace: Trace, loss_gradients: Tensor, lags: list[int], first: int
+) -> Iterator[tuple[int, Tensor]]:
+    """Row vectors of each lag in turn, one factor more for each lag."""
+    rows = trace.lifted(loss_gradients[:, first:])
+    for lag in range(lags[-1] + 1):
         if lag:
-            steps = slice(max(start, lag) - lag + 1, trace.length - lag + 1)
-            rows = (
-                trace.jacobian(steps)
-                .pull(rows[:, steps.start - steps.stop :].unsqueeze(-2))
-                .squeeze(-2)
-            )
-        if lag in wanted:
+            steps = slice(max(first, lag) - lag + 1, trace.length - lag + 1)
+            rows = rows[:, steps.start - steps.stop :].unsqueeze(-2)
+            rows = trace.jacobian(steps).pull(rows).squeeze(-2)
+        if lag in lags:
             yield lag, rows
 
 
+@checked
 def total_transport(
     trace: Trace,
-    loss_gradients: Float[Tensor, "B T H"],
+    loss_gradients: Float[Tensor, "B T _"],
     sensitivity: Float[Tensor, "B T S"],
-    lags: Sequence[int],
-    ends: Sequence[int],
+    lags: Lags,
+    ends: Lags,
 ) -> Float[Tensor, "B ends lags"]:
-    """Compute what each end point's loss gradient meets ℓ steps earlier, ``δ_tᵀ M_{t,ℓ} B_{t−ℓ}
-    w``, the left side of Eq. (27)."""
-    steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
-    last = checked_ends(ends, steps, trace.length)
-    floating("sensitivity", sensitivity, tuple(trace.states.shape), "B, T, S")
+    """The left side of Eq. (27), ``δ_tᵀ M_{t,ℓ} B_{t−ℓ} w``, at each end point and lag."""
+    fits = sensitivity.shape == trace.states.shape
+    require("sensitivity", sensitivity, fits, f"of the shape {tuple(trace.states.shape)} of states")
+    steps, last = lags_and_ends(trace.length, lags, ends)
     along = [
         (rows[:, last - lag] * sensitivity[:, last - lag]).sum(-1)
         for lag, rows in transported(trace, loss_gradients, steps)
@@ -130,11 +121,11 @@ def total_transport(
     return torch.stack(along, dim=-1)
 
 
+@checked
 def lag_gradients(
-    trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: Sequence[int] | None = None
-) -> dict[str, Tensor]:
-    """Take the gradient apart by lag: for each parameter a tensor ``(number of lags, *its shape)``;
-    see Eq. (3).
+    trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: FiniteReals | None = None
+) -> Direction:
+    """The gradient by lag, for each parameter a tensor ``(lags, *its shape)``; see Eq. (3).
 
     The lag-ℓ part is ``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ}``, summed over sequences. Over all lags 0..T−1, the
     default, the parts add up to the gradient of ``Σ_t E_t``.
@@ -144,147 +135,128 @@ def lag_gradients(
 
         >>> from lwcore.cells import GRU
         >>> cell = GRU(2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        >>> inputs = torch.ones(3, 6, 2, dtype=torch.float64)
-        >>> parts = lag_gradients(cell.trace(inputs), loss_gradients=torch.ones(3, 6, 4, dtype=torch.float64))
+        >>> inputs, delta = torch.ones(3, 6, 2).double(), torch.ones(3, 6, 4).double()
+        >>> parts = lag_gradients(cell.trace(inputs), delta)
         >>> cell(inputs).sum().backward()
         >>> torch.allclose(parts["weight_hh"].sum(0), cell.weight_hh.grad)
         True
     """
-    first = first_loss(_fitting(trace, loss_gradients))
-    wanted = range(trace.length) if lags is None else lags
-    carried = transported(trace, loss_gradients, wanted, first)
+    first = first_loss(loss_gradients)
+    wanted = list(range(trace.length)) if lags is None else lags
     parts = [
         trace.gathered(rows, slice(max(lag, first) - lag, trace.length - lag))
-        for lag, rows in carried
+        for lag, rows in transported(trace, loss_gradients, wanted, first)
     ]
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
 
 
+@checked
 def lag_vectors(
-    trace: Trace, loss_gradients: Float[Tensor, "B T H"], lags: Sequence[int] | None = None
+    trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: FiniteReals | None = None
 ) -> Float[Tensor, "lags P"]:
-    """Lay each lag's part of the gradient out as one vector in the space of all parameters."""
-    return torch.cat(
-        [part.flatten(1) for part in lag_gradients(trace, loss_gradients, lags).values()], dim=1
-    )
+    """Each lag's part of the gradient as one vector in the space of all parameters."""
+    parts = lag_gradients(trace, loss_gradients, lags)
+    return torch.cat([part.flatten(1) for part in parts.values()], dim=1)
 
 
+@checked
 def alignment(
     loss_gradients: Float[Tensor, "B T H"],
     sensitivity: Float[Tensor, "B T H"],
-    lags: Sequence[int],
-    ends: Sequence[int],
+    lags: Lags,
+    ends: Lags,
 ) -> Float[Tensor, "B ends lags H"]:
-    """Multiply each end point's loss gradient with the sensitivity a lag earlier, neuron by neuron:
-    Implements Eq. (27)'s alignment.
+    """Alignments of loss gradients with the sensitivity a lag earlier, neuron by neuron.
 
-    ``a^{(q)}_{t,ℓ} = δ_t^{(q)} (B_{t−ℓ} w)^{(q)}``.
+    ``a^{(q)}_{t,ℓ} = δ_t^{(q)} (B_{t−ℓ} w)^{(q)}``. Implements Eq. (27)'s alignment.
     """
-    floating("loss_gradients", loss_gradients)
-    floating("sensitivity", sensitivity)
-    if loss_gradients.shape != sensitivity.shape or loss_gradients.ndim != 3:
-        shapes = f"{tuple(loss_gradients.shape)} and {tuple(sensitivity.shape)}"
-        raise ValueError(
-            f"loss_gradients and sensitivity have shapes {shapes}: must be the same (B, T, H)."
-        )
-    steps = lag_list("lags", lags, loss_gradients.shape[1])
-    return _aligned(
-        loss_gradients, sensitivity, steps, checked_ends(ends, steps, loss_gradients.shape[1])
-    )
+    steps, last = lags_and_ends(loss_gradients.shape[1], lags, ends)
+    return _aligned(loss_gradients, sensitivity, steps, last)
 
 
 def _aligned(loss_gradients: Tensor, sensitivity: Tensor, lags: list[int], ends: Tensor) -> Tensor:
-    """Do it for lags and ends that were checked."""
+    """Alignments at lags and ends that were checked."""
     delta = at_steps(loss_gradients, ends)
     return torch.stack([delta * at_steps(sensitivity, ends - lag) for lag in lags], dim=2)
 
 
+@checked
 def matched_statistic(
     rates: Float[Tensor, "B ends lags H"],
     alignments: Float[Tensor, "B ends lags H"],
     signs: Float[Tensor, "lags H"],
 ) -> Float[Tensor, "B lags"]:
-    """Add the neurons' aligned contributions, one number a sequence and lag. Implements Eq. (28).
+    """The matched statistic, one number a sequence and lag. Implements Eq. (28).
 
     ``T(ℓ) = Σ_q sgn(m_q) μ^{(q)} a^{(q)}``, averaged over the end points, which depend on one
     another. Estimate the signs ``sgn E[a^{(q)}]`` on other sequences than these: signs taken from
     the same ones make a mean out of pure noise.
     """
-    if (
-        rates.shape != alignments.shape
-        or signs.shape != rates.shape[2:]
-        or rates.ndim != 4
-        or rates.numel() == 0
-    ):
-        raise ValueError(
-            f"rates {tuple(rates.shape)}, alignments {tuple(alignments.shape)} and signs "
-            f"{tuple(signs.shape)} do not fit: "
-            "the first two must agree, (B, ends, lags, H), none of them 0, and signs be (lags, H)."
-        )
+    require("rates", rates, rates.numel(), "of at least one sequence, end point, lag and neuron")
     return ((rates * alignments).mean(1) * signs).sum(-1)
 
 
 class Aim(NamedTuple):
-    """What a statistic looks at: δ, (B, T, H); what moves, `Trace.carried` of ``B_t w``, (B, T, H);
-    and the signs, (lags, H)."""
+    """What a statistic looks at: δ and `Trace.carried` of ``B_t w``, (B, T, H), signs (lags, H)."""
 
     loss_gradients: Tensor
     sensitivity: Tensor
     signs: Tensor
 
 
+@checked
 def lag_statistics(
     trace: Trace,
     aims: Sequence[Aim],
-    lags: Sequence[int],
-    order: str = "exact",
-    ends: Sequence[int] | None = None,
+    lags: Lags,
+    order: Order = "exact",
+    ends: Lags | None = None,
 ) -> Float[Tensor, "aims B lags"]:
-    """Compute `matched_statistic` of several aims straight from a trace, a few sequences and one
-    lag at a time.
+    """The `matched_statistic` of several aims, straight from a trace.
 
-    The rates and alignments of all lags, which would not fit into memory, are never held together.
+    It is taken a few sequences and one lag at a time: the rates and alignments of all lags would
+    not fit into memory.
     """
-    steps = lag_list("lags", lags, instance_of("trace", trace, Trace).length)
-    last = checked_ends(ends, steps, trace.length)
+    steps, last = lags_and_ends(trace.length, lags, ends)
     results = trace.inputs.new_empty(len(aims), len(trace.inputs), len(steps))
-    for part, at_lags in stream_rates(trace, steps, order, last.tolist()):
+    for part, at_lags in stream_rates(trace, steps, last, order):
         for i, (lag, scaled) in enumerate(zip(steps, at_lags, strict=True)):
             rates = scaled.value().unsqueeze(2)
-            for result, aim in zip(results, aims, strict=True):
-                aligned = _aligned(aim.loss_gradients[part], aim.sensitivity[part], [lag], last)
-                result[part, i : i + 1] = matched_statistic(rates, aligned, aim.signs[i : i + 1])
+            for result, (delta, moved, signs) in zip(results, aims, strict=True):
+                aligned = _aligned(delta[part], moved[part], [lag], last)
+                statistic = bare(matched_statistic)(rates, aligned, signs[i : i + 1])
+                result[part, i : i + 1] = statistic
     return results
 
 
 class Factorisation(NamedTuple):
-    """The sides of Eq. (29) at each lag: ``E T``; the envelope f; and m̄, the alignments' mean
-    weighted with the mean absolute rates."""
+    """The sides of Eq. (29) at each lag: ``E T``; f; and m̄, alignments weighted with mean |μ|."""
 
     statistic: Float[Tensor, " lags"]
     envelope: Float[Tensor, " lags"]
     alignment: Float[Tensor, " lags"]
 
 
+@checked
 def factorise(
     rates: Float[Tensor, "B ends lags H"],
     alignments: Float[Tensor, "B ends lags H"],
     signs: Float[Tensor, "lags H"],
 ) -> Factorisation:
-    """Measure both sides of ``E T = f m̄``, which holds where rates and alignments are independent.
-    Implements Eqs. (29) and (30)."""
+    """Both sides of ``E T = f m̄``, which holds where rates and alignments are independent.
+
+    Implements Eqs. (29) and (30).
+    """
     size = rates.abs().mean((0, 1))
     weighted = (size * (alignments.mean((0, 1)) * signs)).sum(-1) / size.sum(-1)
-    return Factorisation(
-        matched_statistic(rates, alignments, signs).mean(0), envelope(rates), weighted
-    )
+    mean = matched_statistic(rates, alignments, signs).mean(0)
+    return Factorisation(mean, envelope(rates), weighted)
 
 
 def _fitting(trace: Trace, loss_gradients: Tensor) -> Tensor:
-    """Refuse loss gradients that are neither those of the trace's outputs nor those of its
-    states."""
-    of_states = (
-        getattr(loss_gradients, "shape", None) == instance_of("trace", trace, Trace).states.shape
-    )
-    shape = tuple(trace.states.shape if of_states else trace.outputs.shape)
-    return finite("loss_gradients", floating("loss_gradients", loss_gradients, shape, "B, T, H"))
+    """Loss gradients in the outputs of a trace, or in its states; others are refused."""
+    allowed = [tuple(of.shape) for of in (trace.outputs, trace.states)]
+    fits, words = tuple(loss_gradients.shape) in allowed, f"of one of the shapes {allowed}"
+    require("loss_gradients", loss_gradients, fits, words)
+    require("loss_gradients", loss_gradients, bool(loss_gradients.isfinite().all()), "finite")
+    return loss_gradients

@@ -1,5 +1,4 @@
-"""From one number a sequence to what is kept of it, and from that to N(ℓ) and windows; knows
-nothing of networks.
+"""Inference from one number a sequence: what is kept of it, and N(ℓ) and windows from that.
 
 For each source, probe and lag `summary` keeps four numbers: the mean of the lag's part, its
 standard error, and for two noises the stable scale σ and the tail index α; beside them the standard
@@ -21,172 +20,175 @@ Error, level and numbers of sequences are those of the run's configuration where
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
 from lwcore import stable
-from lwcore.arguments import finite_array, generator, integer_in, one_of, real_in, require
 from lwcore.config import Config, Sweep
 from lwcore.detection import sample_complexity
-from lwcore.labelled import dataset_with
+from lwcore.signatures import Count, FiniteReals, Reals, Share, bare, checked, number, require
+from lwcore.stats import holm
 from lwcore.window import learnability_window
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    Error = float
+else:
+    Error = number("(0, 0.5)")
 
-NOISES = ("own", "whole")
-RATES = ("mean", "variance", "optimal", "paper_v2")
-RULES = ("tested", "plug-in")
-DEFINITIONS = ("supremum", "first_passage")
-# Version 2's Section 6.1 to the letter: p = α, and the mean of T, which is f m̄ already, in the
-# place of m̄.
+Array = NDArray[np.float64]
+Noise = Literal["own", "whole"]
+Rate = Literal["mean", "variance", "optimal", "paper_v2"]
+Rule = Literal["tested", "plug-in"]
+Definition = Literal["supremum", "first_passage"]
+NOISES: tuple[Noise, ...] = get_args(Noise)
+RATES: tuple[Rate, ...] = get_args(Rate)
+RULES: tuple[Rule, ...] = get_args(Rule)
+DEFINITIONS: tuple[Definition, ...] = get_args(Definition)
+# Version 2's Section 6.1 to the letter: p = α, and the mean of T, which is f m̄, in the place of m̄.
 LETTER: dict[str, Any] = {"rate": "paper_v2", "twice": True}
 # What an optimiser meets; sequences' numbers have a variance (see `tables.concentration`).
 OPTIMISER: dict[str, Any] = {"noise": "whole", "rate": "variance"}
-_AT_ONCE = 2**17  # numbers whose signs are drawn together, to stay in the cache
 BLOCK = 16  # sequences a block mean takes together, to see how fast means concentrate
+_AT_ONCE = 2**17  # numbers whose signs are drawn together, to stay in the cache
 
 
+@checked
 def summary(numbers: xr.Dataset) -> xr.Dataset:
-    """Keep of ``statistic`` and ``projection`` (…, probe, lag, sequence), as `measure.observe`
-    gives them, what N(ℓ) takes.
+    """What N(ℓ) takes, of the numbers (…, probe, lag, sequence) that `measure.observe` gives.
 
-    Gives ``signal`` and ``signal_error`` (…, probe, lag); by ``noise``, too, ``scale``,
-    ``deviation``, ``exponent`` and ``alpha``, one for all probes and lags of a view, as in the
-    paper, and NaN where means do not concentrate; and ``n_measured``, the number of sequences.
+    ``signal`` and ``signal_error`` (…, probe, lag); by ``noise``, too, ``scale``, ``deviation``,
+    ``exponent`` and ``alpha``, one for all probes and lags of a view, as in the paper, and NaN
+    where means do not concentrate; and ``n_measured``, the number of sequences.
     """
-    dataset_with("numbers", numbers, "statistic", "projection", "view")
-    samples = xr.concat([numbers.statistic, numbers.projection], "noise").assign_coords(
-        noise=list(NOISES)
-    )
-    count = samples.sizes["sequence"]
-    alpha_at_lag, scale = xr.apply_ufunc(
-        _tails, samples, input_core_dims=[["sequence"]], output_core_dims=[[], []]
-    )
-    alpha = alpha_at_lag.groupby("view").median(["probe", "lag"]).sel(view=numbers.view)
-    spread, exponent = (
-        xr.apply_ufunc(of, samples, input_core_dims=[["sequence"]])
-        for of in (deviation, exponent_of_means)
-    )
+    _holding("numbers", numbers, "statistic", "projection", "view")
+    samples = xr.concat([numbers.statistic, numbers.projection], "noise")
+    samples, count = samples.assign_coords(noise=list(NOISES)), samples.sizes["sequence"]
+
+    def along(of: Callable[..., Any], outputs: int = 1) -> Any:
+        ends: list[list[str]] = [[]] * outputs
+        return xr.apply_ufunc(of, samples, input_core_dims=[["sequence"]], output_core_dims=ends)
+
+    at_lags, scale = along(_tails, 2)
+    alpha = at_lags.groupby("view").median(["probe", "lag"]).sel(view=numbers.view)
+    spread, exponent = along(deviation), along(exponent_of_means)
+    error = spread.sel(noise="own", drop=True) / np.sqrt(count)
     kept = {
         "signal": (numbers.statistic.mean("sequence"), "mean of the lag's statistic"),
-        "signal_error": (
-            spread.sel(noise="own", drop=True) / np.sqrt(count),
-            "standard error of the mean",
-        ),
+        "signal_error": (error, "standard error of the mean"),
         "scale": (scale, "stable scale σ of one sequence's number"),
         "alpha": (alpha.where(alpha > 1), "tail index α, one for all probes and lags of a view"),
         "deviation": (spread, "standard deviation of one sequence's number"),
         "exponent": (exponent, f"exponent p with which means of {BLOCK} sequences concentrate"),
         "n_measured": (xr.DataArray(count), "number of sequences measured"),
     }
-    return xr.Dataset(
-        {name: array.assign_attrs(long_name=meaning) for name, (array, meaning) in kept.items()}
-    )
+    return xr.Dataset({name: a.assign_attrs(long_name=words) for name, (a, words) in kept.items()})
 
 
+def described(found: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
+    """A dataset whose variables, dimensions and values each, say in words what they are."""
+    words = {name: {"long_name": meaning} for name, (*_, meaning) in found.items()}
+    return xr.Dataset({name: (*held[:2], words[name]) for name, held in found.items()})
+
+
+@checked
 def config_of(results: xr.Dataset) -> Config:
-    """Read the configuration of a run; of a sweep, that of its first point."""
+    """The configuration of a run; of a sweep, that of its first point."""
     text = results.attrs["configuration"]
-    return (
-        next(iter(Sweep.model_validate_json(text).points().values()))
-        if '"axes":' in text
-        else Config.model_validate_json(text)
-    )
+    if '"axes":' not in text:
+        return Config.model_validate_json(text)
+    return next(iter(Sweep.model_validate_json(text).points().values()))
 
 
+@checked
 def probes(results: xr.Dataset, view: str, source: str | None = None) -> xr.Dataset:
-    """Keep the probes of one view, and one source if it is named."""
-    dataset_with("results", results, "view")
-    one_of("view", view, dict.fromkeys(results.view.values.tolist()))
+    """The probes of one view, and one source if it is named."""
+    _holding("results", results, "view")
+    for name, value in (("view", view), ("source", source)):
+        known = [value] if value is None else list(dict.fromkeys(results[name].values.tolist()))
+        require(name, value, value in known, f"one of {', '.join(map(repr, known))}")
     kept = results.isel(probe=np.flatnonzero(results.view == view))
-    return (
-        kept
-        if source is None
-        else kept.sel(source=one_of("source", source, results.source.values.tolist()), drop=True)
-    )
+    return kept if source is None else kept.sel(source=source, drop=True)
 
 
+@checked
 def required(
     results: xr.Dataset,
     *,
-    rate: str = "mean",
-    noise: str = "own",
-    rule: str = "tested",
+    rate: Rate = "mean",
+    noise: Noise = "own",
+    rule: Rule = "tested",
     twice: bool = False,
-    error: float | None = None,
-    level: float | None = None,
+    error: Error | None = None,
+    level: Share | None = None,
 ) -> xr.DataArray:
-    """Compute how many sequences N(ℓ) each lag needs, (…, probe, lag), from what `summary` keeps of
-    a run.
+    """Numbers of sequences N(ℓ) that lags need, (…, probe, lag), from what `summary` keeps.
 
     Infinite where the mean is not positive, α not above 1, or the number 0 in all sequences; and,
     by the rule ``"tested"``, where the test declares no signal among all probes and lags given.
     With `twice` the mean of T, which is f m̄, is multiplied with f once more, and N(ℓ) infinite in
-    views without an envelope; see `LETTER`. `error` is ε in (0, 0.5), the chance of a wrong sign.
+    views without an envelope; see `LETTER`. `error` is ε, the chance of a wrong sign.
     """
-    dataset_with("results", results, "signal", "scale", "alpha", "deviation")
-    by_rate = one_of("rate", rate, RATES)
-    of_noise = results.sel(noise=one_of("noise", noise, NOISES), drop=True)
-    scale, alpha = of_noise.scale, of_noise.alpha
-    if rate == "variance":
-        # a Gaussian's stable scale
-        scale, alpha, by_rate = of_noise.deviation / np.sqrt(2), xr.full_like(alpha, 2.0), "mean"
-    envelope = xr.DataArray(1.0)
+    _holding("results", results, "signal", "scale", "alpha", "deviation")
+    of_noise, envelope = results.sel(noise=noise, drop=True), xr.DataArray(1.0)
     if twice:
-        envelope = (
-            results.envelope.reindex(order=results.view.values, fill_value=0.0)
-            .rename(order="probe")
-            .drop_vars("probe")
-        )
-    carries = (scale > 0) & alpha.notnull()
-    arrays = xr.broadcast(results.signal, envelope, scale.where(carries, 1.0), alpha.fillna(2.0))
+        of_views = results.envelope.reindex(order=results.view.values, fill_value=0.0)
+        envelope = of_views.rename(order="probe").drop_vars("probe")
+    scale, alpha, by_rate = of_noise.scale, of_noise.alpha, rate
+    if rate == "variance":  # a Gaussian's stable scale
+        scale, alpha, by_rate = of_noise.deviation / np.sqrt(2), xr.full_like(alpha, 2.0), "mean"
     asked = config_of(results).diagnostics.error if error is None else error
-    needed = xr.apply_ufunc(_needed, *arrays, kwargs={"error": asked, "rate": by_rate}).where(
-        carries, np.inf
-    )
-    if one_of("rule", rule, RULES) == "tested":
+    arrays = results.signal, scale, alpha, envelope
+    how = {"error": asked, "rate": by_rate}
+    needed = xr.apply_ufunc(bare(sequences_needed), *arrays, kwargs=how)
+    if rule == "tested":
         needed = needed.where(detected(results, level), np.inf)
-    return needed.assign_attrs(
-        long_name="sequences N(ℓ) needed to detect the lag", units="sequences"
-    )
+    words = "sequences N(ℓ) needed to detect the lag"
+    return needed.assign_attrs(long_name=words, units="sequences")
 
 
-def _needed(
-    signal: Array, envelope: Array, scale: Array, alpha: Array, error: float, rate: str
+@checked
+def sequences_needed(
+    signal: Reals,
+    scale: Reals,
+    alpha: Reals,
+    envelope: Reals = 1.0,
+    error: Error = 0.1,
+    rate: Literal["mean", "optimal", "paper_v2"] = "mean",
 ) -> Array:
-    """Compute N(ℓ) for each tail index in turn."""
-    needed = np.empty(signal.shape)
-    for one in np.unique(alpha):
-        of = alpha == one
-        needed[of] = sample_complexity(envelope[of], signal[of], scale[of], one, error, rate)
+    """`sample_complexity` entry by entry, infinite where noise has no scale or α is not above 1."""
+    arrays = (np.asarray(values, float) for values in (envelope, signal, scale, alpha))
+    *others, tail = np.broadcast_arrays(*arrays)
+    carries, needed = (others[2] > 0) & (tail > 1), np.full(tail.shape, np.inf)
+    for one in np.unique(tail[carries]):
+        of = carries & (tail == one)
+        f, mean, sigma = (values[of] for values in others)
+        needed[of] = sample_complexity(f, mean, sigma, one, error, rate)
     return needed
 
 
+@checked
 def windows(
     results: xr.Dataset,
-    budgets: ArrayLike | None = None,
+    budgets: FiniteReals | None = None,
     *,
-    definition: str = "supremum",
+    definition: Definition = "supremum",
     **how: Any,
 ) -> xr.DataArray:
-    """Compute learnability windows H_N from `required`, which takes the rest; see `window_of`."""
-    return window_of(
-        required(results, **how),
-        config_of(results).diagnostics.budgets if budgets is None else budgets,
-        definition,
-    )
+    """Learnability windows H_N from `required`, which takes the rest; see `window_of`."""
+    numbers = config_of(results).diagnostics.budgets if budgets is None else budgets
+    return window_of(required(results, **how), numbers, definition)
 
 
+@checked
 def window_of(
-    needed: xr.DataArray, budgets: ArrayLike, definition: str = "supremum"
+    needed: xr.DataArray, budgets: FiniteReals, definition: Definition = "supremum"
 ) -> xr.DataArray:
-    """Read windows in steps off N(ℓ), over ``budget``, the numbers of sequences N; for a single N
-    without that dimension."""
-    finite_array("budgets", budgets)
+    """Windows in steps from N(ℓ), over ``budget``, the numbers of sequences N, if several."""
     counts, lags = np.array(budgets), needed.lag.values.tolist()
     found = xr.apply_ufunc(
         lambda values: learnability_window(
@@ -198,119 +200,99 @@ def window_of(
     ).assign_attrs(long_name="learnability window H_N", units="steps")
     if not counts.ndim:
         return found.squeeze("budget", drop=True)
-    return found.assign_coords(
-        budget=("budget", counts, {"long_name": "number of sequences N", "units": "sequences"})
-    )
+    attributes = {"long_name": "number of sequences N", "units": "sequences"}
+    return found.assign_coords(budget=("budget", counts, attributes))
 
 
-def detected(results: xr.Dataset, level: float | None = None) -> xr.DataArray:
-    """Say where the mean is above zero, with the error of any false claim in a network, source and
-    view held at a level."""
-    dataset_with("results", results, "signal", "signal_error", "n_measured", "view")
+@checked
+def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
+    """Lags whose mean is above zero, false claims in a network, source and view held at a level."""
+    _holding("results", results, "signal", "signal_error", "n_measured", "view")
     held = config_of(results).diagnostics.significance if level is None else level
-    by_view = [probes(results, view) for view in dict.fromkeys(results.view.values.tolist())]
-    found = [
-        xr.apply_ufunc(
-            significant,
-            *(part.signal, part.signal_error, part.n_measured),
-            input_core_dims=[["probe", "lag"], ["probe", "lag"], []],
-            output_core_dims=[["probe", "lag"]],
-            kwargs={"level": held},
+    family, found = ["probe", "lag"], []
+    for view in dict.fromkeys(results.view.values.tolist()):
+        part = probes(results, view)
+        found.append(
+            xr.apply_ufunc(
+                bare(significant),
+                *(part.signal, part.signal_error, part.n_measured),
+                input_core_dims=[family, family, []],
+                output_core_dims=[family],
+                kwargs={"level": held},
+            )
         )
-        for part in by_view
-    ]
     return xr.concat(found, "probe")
 
 
+@checked
 def significant(
-    mean: ArrayLike, error: ArrayLike, count: ArrayLike, level: float
+    mean: FiniteReals, error: FiniteReals, count: FiniteReals, level: Share
 ) -> NDArray[np.bool_]:
-    """Say which means, (..., probes, lags), are above zero, with the error of any false claim in a
-    family held at a level.
+    """Means (..., probes, lags) that are above zero, each family's false claims held at a level.
 
     One-sided t-tests with Holm's correction; `count` is the number of sequences, (...) or one for
     all. For symmetric laws the t-test keeps its level however heavy the tails (Efron 1969).
     """
-    means, errors = finite_array("mean", mean), finite_array("error", error)
+    means, errors = np.asarray(mean, float), np.asarray(error, float)
     require("error", errors, errors >= 0, "0 or above")
-    # numbers that are 0 throughout show nothing: 0/0, read as p = 1
+    # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.
     with np.errstate(divide="ignore", invalid="ignore"):
         t = means / errors
-    return holm(
-        np.nan_to_num(special.stdtr(np.asarray(count)[..., None, None] - 1, -t), nan=1.0), level
-    )
+    p = special.stdtr(np.asarray(count)[..., None, None] - 1, -t)
+    family = np.nan_to_num(p, nan=1.0).reshape(*p.shape[:-2], -1)
+    return bare(holm)(family, level).reshape(p.shape)
 
 
+@checked
 def false_detections(
-    statistic: ArrayLike, level: float, rng: np.random.Generator, draws: int = 200
+    statistic: FiniteReals, level: Share, rng: np.random.Generator, draws: Count = 200
 ) -> int:
-    """Count in how many draws of every sequence's sign the tested rule sees any lag: no window at
-    any N can be false more often.
+    """How many draws of every sequence's sign show the tested rule any lag: all of them are false.
 
-    Args:
-        statistic: One number a sequence, shape (probes, lags, sequences): a family, as
-            `inference.significant` takes it.
-        level: Error allowed for the family, in (0, 1).
-        rng: Source of the signs.
-        draws: Number of draws.
-
-    Returns:
-        Number of draws with a detection.
+    The numbers, (probes, lags, sequences), are a family, as `significant` takes it.
     """
-    numbers, level = finite_array("statistic", statistic, ndim=3), real_in("level", level, "(0, 1)")
-    signs = generator("rng", rng).choice(
-        [-1.0, 1.0], (integer_in("draws", draws, 1), numbers.shape[-1])
-    )
-    count, at_once = numbers.shape[-1], max(1, _AT_ONCE // numbers.size)
-    flipped = (
-        numbers * signs[start : start + at_once, None, None] for start in range(0, draws, at_once)
-    )
-    found = (
-        significant(many.mean(-1), deviation(many) / np.sqrt(count), count, level).any((1, 2))
-        for many in flipped
-    )
-    return sum(int(one.sum()) for one in found)
+    numbers = np.asarray(statistic, float)
+    require("statistic", numbers, numbers.ndim == 3, "of shape (probes, lags, sequences)")
+    count, at_once, found = numbers.shape[-1], max(1, _AT_ONCE // numbers.size), 0
+    signs = rng.choice([-1.0, 1.0], (draws, count))
+    for start in range(0, draws, at_once):
+        flipped = numbers * signs[start : start + at_once, None, None]
+        error = bare(deviation)(flipped) / np.sqrt(count)
+        seen = bare(significant)(flipped.mean(-1), error, count, level)
+        found += int(seen.any((1, 2)).sum())
+    return found
 
 
-def holm(p: ArrayLike, level: float) -> NDArray[np.bool_]:
-    """Reject hypotheses by Holm's procedure: the p-values, (..., probes, lags), of all probes and
-    lags are a family, held at a level."""
-    real_in("level", level, "(0, 1)")
-    chance = finite_array("p", p)
-    require("p", chance, (chance >= 0) & (chance <= 1), "in [0, 1]")
-    integer_in("dimensions of p", chance.ndim, 2)
-    flat = chance.reshape(*chance.shape[:-2], -1)
-    tests = flat.shape[-1]
-    rank = flat.argsort(-1).argsort(-1)  # 0 for the smallest
-    first_failure = np.where(flat > level / (tests - rank), rank, tests).min(-1, keepdims=True)
-    return (rank < first_failure).reshape(chance.shape)
-
-
-def deviation(numbers: ArrayLike) -> Array:
-    """Standard deviation along the last axis, in units of the largest number meanwhile, so that no
-    square leaves the range of a float."""
-    values = finite_array("numbers", numbers)
+@checked
+def deviation(numbers: FiniteReals) -> Array | np.float64:
+    """Standard deviation along the last axis, without a square that leaves the range of a float."""
+    values = np.asarray(numbers, float)
     unit = np.abs(values).max(-1, keepdims=True)
     return unit[..., 0] * (values / np.where(unit > 0, unit, 1.0)).std(-1, ddof=1)
 
 
-def exponent_of_means(numbers: Array) -> Array:
-    """Exponent p of means, spread ∝ N^(−1/p), from the interquartile ranges of block means and of
-    single numbers, on the last axis."""
-    blocks = (
-        numbers[..., : numbers.shape[-1] // BLOCK * BLOCK]
-        .reshape(*numbers.shape[:-1], -1, BLOCK)
-        .mean(-1)
-    )
-    block, single = (np.subtract(*np.quantile(x, [0.75, 0.25], axis=-1)) for x in (blocks, numbers))
-    # numbers that are 0 throughout have no spread, and p is NaN
+@checked
+def exponent_of_means(numbers: FiniteReals) -> Array | np.float64:
+    """Exponent p of means along the last axis, whose spread falls as ``N^(−1/p)``.
+
+    It is that of the interquartile ranges of block means and of single numbers.
+    """
+    values = np.asarray(numbers, float)
+    whole = values[..., : values.shape[-1] // BLOCK * BLOCK]
+    means = whole.reshape(*values.shape[:-1], -1, BLOCK).mean(-1)
+    block, single = (np.subtract(*np.quantile(x, [0.75, 0.25], axis=-1)) for x in (means, values))
+    # Numbers that are 0 throughout have no spread, and p is NaN.
     with np.errstate(divide="ignore", invalid="ignore"):
         return -np.log(BLOCK) / np.log(block / single)
 
 
 def _tails(numbers: Array) -> tuple[Array, Array]:
-    """Fit a symmetric stable law along the last axis: α and scale."""
-    fitted = stable.fit(numbers.reshape(-1, numbers.shape[-1]).T)
-    return np.reshape(fitted.alpha, numbers.shape[:-1]), np.reshape(
-        fitted.scale, numbers.shape[:-1]
-    )
+    """Tail index and scale of a symmetric stable law fitted along the last axis."""
+    fitted, shape = stable.fit(numbers.reshape(-1, numbers.shape[-1]).T), numbers.shape[:-1]
+    return np.reshape(fitted.alpha, shape), np.reshape(fitted.scale, shape)
+
+
+def _holding(name: str, data: xr.Dataset, *wanted: str) -> None:
+    """Refuse a dataset without some variables, coordinates or dimensions."""
+    held = [str(one) for one in {**data.variables, **data.sizes}]
+    require(name, held, set(wanted) <= set(held), f"a dataset that holds {', '.join(wanted)}, too")

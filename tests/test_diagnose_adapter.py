@@ -146,7 +146,7 @@ def test_rates_of_a_stack_are_the_diagonal_of_autograds_jacobian(kind, entries, 
     torch.testing.assert_close(rates[0, -1, 1], block.diagonal(), rtol=1e-9, atol=1e-12)
     beside = (block - torch.diag(block.diagonal())).norm() / block.norm()
     torch.testing.assert_close(share[0, -1, 1], beside, rtol=1e-9, atol=0)
-    with pytest.raises(ValueError, match="without a closed form: only the exact order"):
+    with pytest.raises(ValueError, match="must be a cell, for orders but the exact one"):
         effective_rates(trace, [1], "zeroth")
 
 

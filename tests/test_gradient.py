@@ -133,9 +133,8 @@ def test_transport_may_begin_at_a_later_end_point():
             torch.testing.assert_close(
                 rows, whole[lag][:, max(first - lag, 0) :], rtol=1e-12, atol=0
             )
-    for outside in (-1, 10):
-        with pytest.raises(ValueError, match=f"first = {outside}: must be an integer from 0 to 9"):
-            next(transported(trace, delta, [1], outside))
+    with pytest.raises(ValueError, match=r"^first = 10: must be one of the 10 steps\.$"):
+        transported(trace, delta, [1], 10)
 
 
 def test_lag_vectors_hold_every_parameter():
@@ -183,35 +182,17 @@ def test_statistic_is_its_definition_by_loops(kind):
             )
 
 
-def test_bad_input_is_named():
-    _, trace, delta, _ = traced("ConstGate")
-    with pytest.raises(ValueError, match="loss_gradients has shape"):
-        lag_gradients(trace, delta[:, 1:])
-    with pytest.raises(ValueError, match=r"lags\[0\] = -1"):
-        lag_gradients(trace, delta, lags=[-1])
-    with pytest.raises(ValueError, match="do not fit"):
-        matched_statistic(torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4, 5), torch.zeros(5, 4))
-    with pytest.raises(ValueError, match="do not fit"):
-        matched_statistic(torch.zeros(2, 0, 4, 5), torch.zeros(2, 0, 4, 5), torch.zeros(4, 5))
-    with pytest.raises(ValueError, match=r"must be the same \(B, T, H\)"):
-        alignment(delta, delta[:, 1:], [1], [5])
-    with pytest.raises(ValueError, match=r"ends = \[\]"):
-        alignment(delta, delta, [1], [])
-
-
 def test_direction_of_another_cell_is_refused():
     _, trace, _, _ = traced("DiagGate")
     right = random_direction(make("DiagGate"), torch.Generator().manual_seed(0))
-    for wrong in (
-        random_direction(make("ConstGate")),
-        random_direction(make("SharedGate")),
-        {},
-        right | {"extra": right["bias"]},
-    ):
-        with pytest.raises(ValueError, match="direction has shapes"):
+    for wrong in (random_direction(make("ConstGate")), {}, right | {"extra": right["bias"]}):
+        with pytest.raises(ValueError, match=r"^direction = .* must be of the shapes of the"):
             immediate_sensitivity(trace, wrong)
     with pytest.raises((TypeError, ValueError, RuntimeError), match="float"):
         immediate_sensitivity(trace, {name: part.float() for name, part in right.items()})
+    right["bias"][0] = float("nan")
+    with pytest.raises(ValueError, match=r"^direction\['bias'\] = .* must be finite"):
+        immediate_sensitivity(trace, right)
 
 
 def test_statistic_is_a_mean_over_any_number_of_end_points():
@@ -252,19 +233,19 @@ def test_what_does_not_belong_to_the_trace_is_refused():
     moved = immediate_sensitivity(
         trace, random_direction(network.cell, torch.Generator().manual_seed(8))
     )
-    for wrong, message in (
-        (delta[:1], r"loss_gradients has shape \(1, 10, 4\)"),
-        (delta * torch.nan, "loss_gradients: 120 of 120 entries are NaN or infinite"),
-    ):
-        with pytest.raises(ValueError, match=message):
+    for wrong in (delta[:1], delta[:, 1:], delta * torch.nan):
+        with pytest.raises(ValueError, match=r"^loss_gradients = "):
             lag_gradients(trace, wrong)
-    with pytest.raises(TypeError, match=r"loss_gradients is a ndarray: must be a torch\.Tensor"):
-        lag_gradients(trace, delta.numpy())
+    for lags in ([-1], [2, 2], [1.5], [3, 10]):
+        with pytest.raises(ValueError, match=r"^lags = .* must be whole numbers from 0 to 9 that"):
+            lag_gradients(trace, delta, lags)
     for wrong in (moved[:1], moved[:, 1:], moved[..., 1:]):
-        with pytest.raises(ValueError, match="sensitivity has shape"):
+        with pytest.raises(ValueError, match=r"^sensitivity = "):
             total_transport(trace, delta, wrong, [1, 4], [5])
-    with pytest.raises(TypeError, match="lags = 5: must be a sequence"):
-        lag_gradients(trace, delta, lags=5)
+    with pytest.raises(ValueError, match=r"^ends = \[3\]: must be from 4, the longest lag, to 9"):
+        total_transport(trace, delta, moved, [1, 4], [3])
+    with pytest.raises(ValueError, match=r"^rates = .* must be of at least one"):
+        matched_statistic(torch.zeros(2, 0, 4, 5), torch.zeros(2, 0, 4, 5), torch.zeros(4, 5))
     assert torch.equal(
         total_transport(trace, delta, moved, torch.tensor([1, 4]), np.array([5, 7])),
         total_transport(trace, delta, moved, [1, 4], [5, 7]),
@@ -277,7 +258,7 @@ def test_what_is_streamed_does_not_grow_with_the_number_of_lags():
     for order in ("zeroth", "first", "exact"):
         groups = [
             (part, [rates.mantissa.shape for rates in at_lags])
-            for part, at_lags in stream_rates(trace, [1, 9], order)
+            for part, at_lags in stream_rates(trace, [1, 9], torch.arange(9, 40), order)
         ]
         assert all(len(shape) == 3 for _, shapes in groups for shape in shapes)
         if order == "exact":
@@ -291,11 +272,3 @@ def test_first_loss_is_where_the_first_sequence_has_one():
     assert first_loss(delta) == 3
     delta[0, 1, 0] = 1.0
     assert first_loss(delta) == 1
-
-
-def test_a_direction_holds_numbers():
-    trace, _ = Network(make("GRU")).observe(draw(2, 4, 3), draw(2, 4))
-    direction = random_direction(trace.recurrence)
-    direction["bias"][0] = float("nan")
-    with pytest.raises(ValueError, match=r"direction\['bias'\]"):
-        immediate_sensitivity(trace, direction)

@@ -326,22 +326,6 @@ def test_a_run_is_read_with_its_configuration_and_a_sweep_with_that_of_its_first
     assert config_of(result.assign_attrs(configuration=sweep.model_dump_json())) == first
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"noise": "lag"}, "noise = 'lag': must be one of 'own', 'whole'"),
-        ({"rate": "letter_v2"}, "rate = 'letter_v2': must be one of"),
-        ({"rule": "believed"}, "rule = 'believed': must be one of"),
-        ({"definition": "longest"}, "definition = 'longest': must be one of"),
-        ({"error": 0.5}, r"error = 0\.5: must lie in \(0, 0\.5\)"),
-        ({"level": 1.0}, r"level = 1\.0: must lie in \(0, 1\)"),
-    ],
-)
-def test_other_words_are_refused(change, words):
-    with pytest.raises(ValueError, match=words):
-        windows(kept(planted(1.8, [0.1] * 5, 40, np.random.default_rng(2))), **change)
-
-
 def small_network(kind="DiagGate"):
     """A network, sequences and settings small enough to measure at once."""
     network = Network(make(kind, hidden_size=5), torch.Generator().manual_seed(1))

@@ -196,7 +196,7 @@ def test_tables_say_what_was_measured():
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"traces = \{\}: must hold at least one"):
         compare_orders({}, LAGS)
-    with pytest.raises(ValueError, match="trace is of a LSTM: must be of a GRU"):
+    with pytest.raises(ValueError, match=r"trace\.recurrence = 'LSTM': must be a GRU"):
         compare_orders(traces("LSTM", 1), LAGS, orders=("paper_v2",))
     with pytest.raises(TypeError, match="trace is of a GRU: must be of LSTM"):
         without_output_gate(traces("GRU", 1)["GRU", 0])

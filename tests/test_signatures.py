@@ -18,9 +18,15 @@ from jaxtyping import Float
 import lwcore
 from lwcore import signatures
 from lwcore.signatures import ArgumentError, allowed, bare, checked, number, require
-from tests.calls import companion, experiments, networks, theory
+from tests.calls import companion, experiments, networks, theory, transport
 
-CALLS = [*theory.CALLS, *networks.CALLS, *experiments.CALLS, *companion.CALLS]
+CALLS = [
+    *theory.CALLS,
+    *networks.CALLS,
+    *transport.CALLS,
+    *experiments.CALLS,
+    *companion.CALLS,
+]
 
 # What a reader may hand in by mistake, wherever.
 MISTAKES = [

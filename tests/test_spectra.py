@@ -165,3 +165,11 @@ def test_ranges_leave_out_what_is_missing():
         [[1.0, 3.0], [np.nan, np.nan]], dims=("model", "seed"), coords={"model": ["a", "b"]}
     )
     assert spectra.ranges(values, "{:.1f}").tolist() == ["2.0 (1.0 to 3.0)", ""]
+
+
+def test_split_adds_up():
+    rate = xr.DataArray([[1.0, 2.0], [0.5, 0.0]], dims=("lag", "unit"))
+    split = spectra.split_envelope(rate, xr.DataArray([3.0, 0.5], dims="unit"))
+    assert split.f_gates.values.tolist() == [3.0, 0.5]
+    assert split.f.values.tolist() == [4.0, 1.5]
+    assert split.f_adapt.values.tolist() == [1.0, 1.0]

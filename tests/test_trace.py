@@ -56,13 +56,9 @@ def test_operators_equal_dense_matrices(kind, dtype, tolerance):
             operator = trace.jacobian(steps, closed=closed)
             dense = operator.dense()
             rows = draw(*dense.shape[:-2], 5, cell.state_size).to(dtype)
-            columns = draw(*dense.shape[:-2], cell.state_size, 5, seed=7).to(dtype)
             assert operator.pull(rows).dtype == dtype
             torch.testing.assert_close(
                 operator.pull(rows), rows @ dense, rtol=tolerance, atol=tolerance / 10
-            )
-            torch.testing.assert_close(
-                operator.push(columns), dense @ columns, rtol=tolerance, atol=tolerance / 10
             )
         torch.testing.assert_close(
             dense, trace.jacobian(steps).dense(), rtol=tolerance, atol=tolerance / 10
@@ -81,7 +77,7 @@ def test_neurons_are_the_diagonals_of_the_dense_jacobian(kind):
     trace = make(kind).trace(draw(2, 6, 3))
     dense, neurons = trace.jacobian(slice(None)).dense(), trace.neurons
     carried = dense[..., -4:, -4:].diagonal(dim1=-2, dim2=-1)
-    if not neurons.delayed:
+    if neurons.head is None:
         torch.testing.assert_close(
             neurons.retention + neurons.mixing, carried, rtol=1e-11, atol=1e-13
         )

@@ -146,7 +146,7 @@ def test_reset_rates_are_products_of_gates():
         rtol=1e-11,
         atol=1e-13,
     )
-    with pytest.raises(ValueError, match="trace is of a DiagGate: must be of a GRU"):
+    with pytest.raises(ValueError, match=r"^trace\.recurrence = 'DiagGate': must be a GRU"):
         transport.reset_rates(make("DiagGate").trace(draw(2, 9, 3)), lags)
 
 
@@ -169,7 +169,6 @@ def test_many_end_points_and_sequences_give_what_each_alone_gives(kind, monkeypa
 
 def test_without_end_points_all_are_taken_from_which_every_lag_fits():
     trace, lags = make("DiagGate").trace(draw(2, 9, 3)), [1, 2, 6]
-    assert transport.default_ends(trace, lags) == [6, 7, 8]
     torch.testing.assert_close(
         effective_rates(trace, lags), effective_rates(trace, lags, ends=[6, 7, 8]), rtol=0, atol=0
     )
@@ -182,7 +181,7 @@ def test_logarithms_are_those_of_the_rates_and_streams_hold_all_of_them(kind):
         rates = effective_rates(trace, lags, order=order, ends=ends)
         log, sign = log_effective_rates(trace, lags, order=order, ends=ends)
         torch.testing.assert_close(sign * log.exp(), rates, rtol=1e-12, atol=1e-300)
-        for part, streamed in stream_rates(trace, lags, order, ends):
+        for part, streamed in stream_rates(trace, lags, torch.tensor(ends), order):
             for i, scaled in enumerate(streamed):
                 assert torch.equal(scaled.value(), rates[part, :, i])
 
@@ -363,83 +362,23 @@ def test_diagonals_of_the_first_two_coefficients_are_the_rates(kind):
         )
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EVERY if not kind.startswith("LSTM")])
-@given(seed=seeds)
-def test_rates_fall_where_they_must(kind, seed):
-    """The proposition of Appendix A, on cells with strong couplings; and zeroth order never
-    rises."""
-    trace = make(kind, seed).trace(draw(2, 12, 3, seed=seed + 1))
-    ends, lags = [9, 11], list(range(1, 9))
-    sure = transport.falls_for_sure(trace, 8, ends)
-    assert sure.shape == (2, 2, 7, 4)
-    first = effective_rates(trace, lags, "first", ends).abs()
-    slack = 1e-12 * first[:, :, :-1]
-    assert (first[:, :, 1:] <= first[:, :, :-1] + slack)[sure].all()
-    zeroth = effective_rates(trace, lags, "zeroth", ends)
-    assert (zeroth.diff(dim=2) <= 0).all()
-
-
-def test_condition_is_met_at_every_lag_where_mixing_is_positive_and_small():
-    cell = make("ConstGate", hidden_size=3)
-    with torch.no_grad():
-        cell.weight_hh.copy_(torch.diag(torch.tensor([0.9, 0.5, -0.3], dtype=torch.float64)))
-    sure = transport.falls_for_sure(cell.trace(0 * draw(1, 30, 3)), 29, [29])[0, 0]
-    assert sure[:, :2].all()
-    assert sure[0, 2]
-    assert not sure[-1, 2]
-
-
-def test_bad_input_is_named():
+def test_what_does_not_fit_a_trace_is_refused():
     trace = make("DiagGate").trace(draw(2, 5, 3))
     for function in (effective_rates, log_effective_rates, exact_rates_and_share):
-        with pytest.raises(ValueError, match=r"lags\[1\] = 5: must be an integer from 1 to 4"):
+        with pytest.raises(ValueError, match=r"^lags = \[1, 5\]: must be below 5"):
             function(trace, [1, 5])
-        with pytest.raises(ValueError, match=r"lags\[0\] = 0"):
-            function(trace, [0, 1])
-        with pytest.raises(ValueError, match="strictly increasing, but 2 follows 2"):
-            function(trace, [2, 2])
-        with pytest.raises(ValueError, match=r"ends\[0\] = 1: must be an integer from 3 to 4"):
-            function(trace, [1, 3], ends=[1])
-        with pytest.raises(
-            ValueError, match=r"ends = \[4, 4\]: must be strictly increasing, but 4 follows 4"
-        ):
-            function(trace, [1, 3], ends=[4, 4])
-        with pytest.raises(ValueError, match=r"ends = \[\]"):
-            function(trace, [1, 3], ends=[])
-        with pytest.raises(TypeError, match="ends = 7: must be a sequence"):
-            function(trace, [1, 3], ends=7)
-        with pytest.raises(TypeError, match="lags = None: must be a sequence"):
-            function(trace, None)
-    with pytest.raises(ValueError, match="order = 'second'"):
-        effective_rates(trace, [1], order="second")
+        for wrong in ([1, 4], [3, 5]):
+            with pytest.raises(
+                ValueError, match=r"^ends = .*: must be from 3, the longest lag, to 4"
+            ):
+                function(trace, [1, 3], ends=wrong)
     assert step_jacobian(trace, 0).shape == step_jacobian(trace, 4).shape == (2, 4, 4)
-    with pytest.raises(TypeError, match="trace = DiagGate"):
-        step_jacobian(make("DiagGate"), 0)
-    for outside in (-1, 5):
-        with pytest.raises(ValueError, match=f"t = {outside}: must be an integer from 0 to 4"):
-            step_jacobian(trace, outside)
-    with pytest.raises(ValueError, match="rates has shape"):
-        envelope(torch.zeros(2, 3))
-    with pytest.raises(ValueError, match=r"rates has shape .* none of them 0"):
+    with pytest.raises(ValueError, match=r"^t = 5: must be one of the 5 steps"):
+        step_jacobian(trace, 5)
+    with pytest.raises(ValueError, match=r"^rates = .*: must be of at least one"):
         envelope(torch.zeros(2, 0, 3, 4))
-    assert envelope(torch.ones(1, 1, 1, 1)) == 1
-    with pytest.raises(
-        ValueError, match=r"steps = slice\(50, 60, None\): must hold at least one of the 5 steps"
-    ):
+    with pytest.raises(ValueError, match=r"^steps = slice\(50, 60, None\): must be some of the 5"):
         transport.split(trace, slice(50, 60))
-    for kept, mixing in (
-        (torch.zeros(3, 2, 2), torch.zeros(2, 2, 2)),
-        (torch.zeros(0, 2, 2), torch.zeros(0, 2, 2)),
-    ):
-        for function in (
-            transport.coefficients,
-            lambda *both: transport.scaled_product(*both, 1.0),
-        ):
-            with pytest.raises(ValueError, match=r"must be the same \(\.\.\., steps, S, S\)"):
-                function(kept, mixing)
-    with pytest.raises(ValueError, match="orders = -1"):
-        transport.coefficients(torch.zeros(1, 2, 2), torch.zeros(1, 2, 2), -1)
-    with pytest.raises(ValueError, match="trace is of a LSTM: must be of a cell whose state is h"):
-        transport.falls_for_sure(make("LSTM").trace(draw(1, 5, 3)), 2, [4])
-    with pytest.raises(ValueError, match="last = 9"):
-        transport.falls_for_sure(make("GRU").trace(draw(1, 5, 3)), 9, [4])
+    for function in (transport.coefficients, lambda *both: transport.scaled_product(*both, 1.0)):
+        with pytest.raises(ValueError, match=r"^kept = .*: must be of at least one step"):
+            function(torch.zeros(0, 2, 2), torch.zeros(0, 2, 2))

@@ -47,13 +47,19 @@ def last(name):
     return name.rpartition(".")[2]
 
 
+def statements(body):
+    """Statements at the top of a module, those under an ``if TYPE_CHECKING`` among them."""
+    for node in body:
+        yield from [*node.body, *node.orelse] if isinstance(node, ast.If) else [node]
+
+
 @cache
 def definitions():
     """Index the package: dotted name → (module, node), of what stands at the top of a module and of
     methods."""
     table = {}
     for module, path in modules().items():
-        for node in parsed(path).body:
+        for node in statements(parsed(path).body):
             targets = getattr(node, "targets", [getattr(node, "target", None)])
             for name in [
                 getattr(node, "name", None),

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lwcore.transport import coefficients, scaled_product
+from lwcore.trace import Trace
+from lwcore.transport import coefficients, effective_rates, scaled_product
 
 
 def remainders(
@@ -46,3 +47,21 @@ def orders_needed(
         / torch.linalg.matrix_norm(whole).mean()
     )
     return int((missing > level).nonzero().max()) + 1 if (missing > level).any() else 0
+
+
+def falls_for_sure(trace: Trace, last: int, ends: Sequence[int]) -> Bool[Tensor, "B ends last-1 H"]:
+    """Where a first-order rate cannot rise: ``|R_qq| γ ≤ (1 − A_q) μ`` at the step of the next lag.
+
+    From ``|μ_{ℓ+1}| = |A μ_ℓ + R γ_ℓ| ≤ A μ_ℓ + (1 − A) μ_ℓ = μ_ℓ``, at lags 1..last−1, of a cell
+    whose state is h. Wherever mixing is positive and no more than what the gate replaces, ``0 ≤
+    R_qq ≤ 1 − A_q``, this holds at every lag; and from any start until ``Σ |R_qq|/A_q`` reaches ``1
+    − max |R_qq|/(1 − A_q)``.
+    """
+    neurons, lags = trace.neurons, list(range(1, last + 1))
+    if neurons.head is not None:
+        raise ValueError("trace: must be of a cell whose state is h.")
+    zeroth, first = (
+        effective_rates(trace, lags, order, ends)[:, :, :-1] for order in ("zeroth", "first")
+    )
+    added = torch.tensor(ends).unsqueeze(1) - torch.tensor(lags[:-1])
+    return neurons.mixing[:, added].abs() * zeroth <= (1 - neurons.retention[:, added]) * first

@@ -18,10 +18,16 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lwcore.gradient import alignment, immediate_sensitivity, matched_statistic, total_transport
+from lwcore.gradient import (
+    alignment,
+    factorise,
+    immediate_sensitivity,
+    matched_statistic,
+    total_transport,
+)
 from lwcore.stats import Interval, bootstrap
 from lwcore.trace import Direction, Trace
-from lwcore.transport import default_ends, effective_rates
+from lwcore.transport import Order, effective_rates
 
 Array = NDArray[np.float64]
 _DRAWS = 400
@@ -63,14 +69,15 @@ def lag_terms(
     loss_gradients: Float[Tensor, "B T H"],
     direction: Direction,
     lags: Sequence[int],
-    order: str = "exact",
+    order: Order = "exact",
 ) -> LagTerms:
     """Compute both sides of Eq. (27) at every end point from which all lags fit into the sequence,
     with rates of an order.
 
     For the LSTM the alignments are those of its cell state.
     """
-    ends, moved = default_ends(trace, lags), immediate_sensitivity(trace, direction)
+    moved = immediate_sensitivity(trace, direction)
+    ends = list(range(max(lags), trace.length))
     return LagTerms(
         rates=effective_rates(trace, lags, order, ends),
         alignments=alignment(loss_gradients, trace.carried(moved), lags, ends),
@@ -114,15 +121,17 @@ def factorisation_ratio(
     """Measure ``E T/(f m̄)`` at each lag, 1 where Eq. (29) holds, with signs from other sequences;
     its sides are `gradient.factorise`'s."""
     statistic = terms.statistic(signs).mean(1)
-    rates, aligned = terms.rates.abs().mean(1), (terms.alignments * signs).mean(1)
-    hidden = rates.shape[-1]
+    means = [statistic.unsqueeze(-1), terms.rates.abs().mean(1), terms.alignments.mean(1)]
+    hidden = signs.shape[-1]
 
     def ratio(mean: Array) -> Array:
-        return mean[..., 0] / (mean[..., 1 : hidden + 1] * mean[..., hidden + 1 :]).sum(-1)
+        # f m̄ is a function of means alone: those of each replicate stand in for a lag's rates
+        parts = torch.from_numpy(mean).split([1, hidden, hidden], dim=-1)
+        _, rates, aligned = (part.reshape(1, 1, -1, part.shape[-1]) for part in parts)
+        sides = factorise(rates, aligned, signs.expand(parts[1].shape).reshape(-1, hidden))
+        return mean[..., 0] / (sides.envelope * sides.alignment).numpy().reshape(mean.shape[:-1])
 
-    return over_sequences(
-        ratio, torch.cat([statistic.unsqueeze(-1), rates, aligned], dim=-1).numpy(), rng
-    )
+    return over_sequences(ratio, torch.cat(means, dim=-1).numpy(), rng)
 
 
 def own_sign_means(terms: LagTerms, n_sequences: int) -> Float[Tensor, "groups lags"]:

@@ -16,8 +16,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from book.chapters.spectra import split_envelope
 from book.chapters.tables_spectra import head_factor
-from lwcore.adaptive import split_envelope
 from lwcore.figures import COLOURS, canvas, legend_above, model_band, signed
 
 _DENSITY: Any = {"log_scale": True, "cut": 0, "warn_singular": False}

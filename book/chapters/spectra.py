@@ -41,6 +41,17 @@ def learned_share(results: xr.Dataset) -> xr.DataArray:
     return (results.course_learned * planted).sum("task_lag") / (planted**2).sum("task_lag")
 
 
+def split_envelope(rate: xr.DataArray, base_rate: xr.DataArray) -> xr.Dataset:
+    """Split the envelope into what gates carry and what the optimiser's base rates add.
+
+    Later versions of the paper write ``f = f_gates + f_adapt``: ``f_gates = Σ_q |Γ^(q)|``, per unit
+    of global learning rate, is the envelope as elsewhere; f is ``Σ_q |Λ^(q) Γ^(q)|``, with base
+    rates Λ as from `lwcore.course.base_rates`.
+    """
+    gates, whole = rate.sum("unit"), (base_rate * rate).sum("unit")
+    return xr.Dataset({"f_gates": gates, "f_adapt": whole - gates, "f": whole})
+
+
 def variance_shares(values: xr.DataArray, factors: Sequence[str]) -> xr.DataArray:
     """Split the variance of a full grid among its factors, by analysis of variance.
 

@@ -184,7 +184,7 @@ def null_control(results: xr.Dataset) -> pd.DataFrame:
     networks = results.sizes["model"] * results.sizes["seed"]
     rows = []
     for rule, noise in itertools.product(RULES, NOISES):
-        row = {"rule": rule, "noise": noise}
+        row: dict[str, str] = {"rule": rule, "noise": noise}
         for view in dict.fromkeys(results.view.values):
             found = (
                 inference.windows(probes(results, view, "noise"), rule=rule, noise=noise).isel(

@@ -20,8 +20,8 @@ from scipy import stats
 
 from book.chapters.five_laws import fit_laws
 from book.chapters.modes import mode_test, rejection_rate
+from book.chapters.spectra import split_envelope
 from book.chapters.tables import verdict
-from lwcore.adaptive import split_envelope
 from lwcore.inference import LETTER, OPTIMISER, probes, windows
 from lwcore.stats import Interval, binomial, holm, student
 

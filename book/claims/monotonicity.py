@@ -27,7 +27,7 @@ from book.claims.claim import (
 )
 from lwcore.cells import ConstGate
 from lwcore.trace import Trace
-from lwcore.transport import effective_rates, envelope, reset_rates
+from lwcore.transport import Order, effective_rates, envelope, reset_rates
 
 chapter = Chapter("livi", Kind.THEOREM)
 
@@ -44,7 +44,7 @@ def _traces() -> Iterator[tuple[str, Trace]]:
             )
 
 
-def _rates(trace: Trace, order: str) -> Tensor:
+def _rates(trace: Trace, order: Order) -> Tensor:
     """Rates at every lag, shape (B, lags, H)."""
     return effective_rates(trace, LAGS, order, [END])[:, 0]
 

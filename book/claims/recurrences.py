@@ -21,7 +21,7 @@ from torch.nn import functional
 from book.claims import cases
 from lwcore.cells import GRU, LSTM, Cell, ConstGate
 from lwcore.trace import Trace
-from lwcore.transport import effective_rates, reset_rates
+from lwcore.transport import Order, effective_rates, reset_rates
 
 PAPER = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 LAG = 6  # at which many products compete
@@ -120,7 +120,7 @@ def every(hidden_size: int | None = None) -> list[Differentiated]:
     return [one for family in PAPER for one in sample(family, hidden_size)]
 
 
-def rates(trace: Trace, order: str, lag: int = LAG) -> Tensor:
+def rates(trace: Trace, order: Order, lag: int = LAG) -> Tensor:
     """Ask the package for rates μ at one lag, at the last end point: shape (B, H)."""
     return effective_rates(trace, [lag], order, [trace.length - 1])[:, 0, 0]
 

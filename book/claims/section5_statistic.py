@@ -37,7 +37,7 @@ from lwcore import detection, experiment, gradient, stable
 from lwcore.inference import probes
 from lwcore.network import Network
 from lwcore.stable import SymmetricStable
-from lwcore.transport import coefficients, effective_rates, scaled_product, split
+from lwcore.transport import Order, coefficients, effective_rates, scaled_product, split
 
 chapter = Chapter("livi", Kind.SIMULATION)
 
@@ -53,7 +53,7 @@ def _networks(trained: bool) -> dict[tuple[str, int], Network]:
 
 
 def _terms(
-    trained: bool, order: str, lags: tuple[int, ...] = _LIVE.task.lags
+    trained: bool, order: Order, lags: tuple[int, ...] = _LIVE.task.lags
 ) -> dict[tuple[str, int], matched.LagTerms]:
     """Both sides of Eq. (27) for every network, on 256 fresh sequences along a random direction; by
     default at the task's lags."""

@@ -35,7 +35,7 @@ from book.claims.record import Runs
 from book.claims.recorded import GATED, SCALAR, log, numbers
 from lwcore import detection, transport
 from lwcore.gradient import matched_statistic
-from lwcore.inference import LETTER, RATES, probes, required, summary
+from lwcore.inference import LETTER, RATES, Noise, probes, required, summary
 from lwcore.stable import SymmetricStable
 from lwcore.window import DecayLaw, learnability_window, window_bounds
 
@@ -497,7 +497,7 @@ def _(runs: Runs) -> tuple[Measured, ...]:
     " been over 34 networks; in 16 of them f cancels by construction.",
 )
 def _(runs: Runs) -> tuple[Measured, Measured, Measured]:
-    def powers(name: str, noise: str, models: list[str], **how: Any) -> list[float]:
+    def powers(name: str, noise: Noise, models: list[str], **how: Any) -> list[float]:
         found = probes(runs[name], "zeroth", "error")
         alpha = found.alpha.sel(noise=noise)
         exponent = alpha if how else alpha / (alpha - 1)

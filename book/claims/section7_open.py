@@ -9,7 +9,12 @@ import torch
 import xarray as xr
 
 from book.chapters import modes
-from book.chapters.spectra import learning_and_optimiser, variance_shares, width
+from book.chapters.spectra import (
+    learning_and_optimiser,
+    split_envelope,
+    variance_shares,
+    width,
+)
 from book.claims import cases
 from book.claims.claim import (
     Chapter,
@@ -26,7 +31,7 @@ from book.claims.claim import (
 )
 from book.claims.record import Runs
 from book.claims.recorded import BUDGET, EXPANSIONS, GATED, lead, log, numbers, windows
-from lwcore.adaptive import base_rates, split_envelope
+from lwcore.course import base_rates
 from lwcore.inference import LETTER, OPTIMISER
 from lwcore.network import Network
 
@@ -213,7 +218,7 @@ def _stepped(
         "five neurons",
         at_most(1e-6),
     ),
-    code="lwcore.adaptive.base_rates",
+    code="lwcore.course.base_rates",
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
@@ -239,7 +244,7 @@ def _() -> Measured:
         " DiagGate, GRU and LSTM in the run small, median (range)",
         at_least(0.1),
     ),
-    code="lwcore.adaptive.split_envelope",
+    code="book.chapters.spectra.split_envelope",
     fair="An adaptive optimiser changes the slope of the envelope by {0.value:.0%} in the median network, {0.low:.1%} to {0.high:.0%} in"
     " all.",
     seen=(
@@ -264,7 +269,7 @@ def _(runs: Runs) -> Measured:
         "paper-v2, base rates of SGD",
         at_most(1e-12),
     ),
-    code="lwcore.adaptive.split_envelope",
+    code="book.chapters.spectra.split_envelope",
     kind=Kind.IDENTITY,
 )
 def _(runs: Runs) -> Measured:
