@@ -100,7 +100,6 @@ CALLS = [
         {"statistic": draw(1, 2, 9).numpy(), "level": 0.1, "rng": np.random.default_rng(0)}
         | {"draws": 9},
     ),
-    (inference.holm, {"p": [[0.1, 0.9]], "level": 0.05}),
     (inference.deviation, {"numbers": [0.1, 0.9]}),
     (inference.exponent_of_means, {"numbers": draw(64).numpy()}),
 ]
