@@ -224,7 +224,7 @@ def _by_mixture(alpha: float, h: float, _: float) -> float:
     """The mean over x > 0 of log 2 less the entropy of the sign given x."""
     if h == 0:
         return 0.0
-    mass, ratio = log_ratio(alpha, min(h, _KNOWN))
+    ratio, mass = log_ratio(alpha, min(h, _KNOWN))
     return float(np.sum(mass * (1 + np.exp(-ratio)) * _entropy_deficit(np.tanh(ratio / 2))))
 
 
@@ -249,7 +249,7 @@ def fano_error(information: FiniteReals) -> Array:
 
     Inverts the binary Fano inequality ``h_b(P_e) ≥ log 2 − I``, the one behind Eq. (34): from an
     *upper* bound on I, such as ``kl_divergence(...)/4``, follows a *necessary* N. From a lower one,
-    as in Eq. (33), nothing follows.
+    as in Eq. (33), nothing follows here; `hellman_raviv_error` takes one.
     """
     told = np.asarray(information, float)
     require("information", told, told >= 0, "0 or above")
@@ -263,6 +263,19 @@ def fano_error(information: FiniteReals) -> Array:
         )
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.where(told < _LOG_2, special.expit(-np.exp(low)), 0.0)[()]
+
+
+@checked
+def hellman_raviv_error(information: FiniteReals) -> Array:
+    """The largest error the best test can have if the observation carries at least so much.
+
+    Hellman and Raviv's ``P_e ≤ ½ (1 − I/log 2)``: given the observation, the best test errs with
+    probability q, and ``h_b(q) ≥ 2 q log 2``, a chord of a concave function. So from a *lower*
+    bound on I follows a *sufficient* N, which Eq. (37) calls N(ℓ).
+    """
+    told = np.asarray(information, float)
+    require("information", told, (told >= 0) & (told <= _LOG_2), "in [0, log 2]")
+    return 0.5 * (1 - told / _LOG_2)
 
 
 @checked
@@ -389,7 +402,7 @@ class _Tilted:
     """The law Q of one observation with density ``√(p₊ p₋)/ρ``, under which L is symmetric."""
 
     def __init__(self, alpha: float, h: float, order: int = 16) -> None:
-        mass, self.ratio = log_ratio(alpha, h, order)
+        self.ratio, mass = log_ratio(alpha, h, order)
         weight = mass * np.exp(-self.ratio / 2)
         distance = np.sum(mass * np.expm1(-self.ratio / 2) ** 2)  # 1 − ρ
         affinity = np.log(2 * weight.sum()) if distance >= 0.5 else np.log1p(-distance)

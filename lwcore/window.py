@@ -226,7 +226,7 @@ def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
 
 
 def _regress(name: str, columns: list[Array], log_f: Array, known: ArrayLike = 0.0) -> LawFit:
-    """A regression of ``log f − known`` on columns, the first of which has the coefficient log c."""
+    """A regression of ``log f − known`` on columns, the first of them constant, for log c."""
     change = log_f - log_f[0]  # without the unit of f; a constant f leaves exact zeros
     wanted, design = change - change.mean() - known, np.stack(columns, axis=-1)
     found = np.linalg.lstsq(design, wanted)[0]

@@ -387,12 +387,17 @@ def test_goodness_of_fit_has_no_unit_and_knows_its_columns() -> None:
 
 
 def test_replicates_may_come_in_several_lots(monkeypatch: pytest.MonkeyPatch) -> None:
-    for block in (100, 1000):  # one at a time, and five
-        monkeypatch.setattr(fits, "_AT_ONCE", block)
-        distances = fits._bootstrap(
-            SymmetricStable(1.4), 200, 19, "mcculloch", np.random.default_rng(1)
-        )
-        assert distances.shape == np.unique(distances).shape == (19,)
+    sample = draws(1.4, 200, 24)
+    fitted = fit(sample)
+
+    def p_value(at_once: int) -> float:
+        monkeypatch.setattr(fits, "_AT_ONCE", at_once)
+        return goodness_of_fit(sample, fitted, np.random.default_rng(1), 199).p_value
+
+    one, several, single = p_value(1 << 20), p_value(1000), p_value(1)
+    assert 0.1 < one < 0.9
+    assert several == pytest.approx(one, abs=0.15)  # three standard errors of a difference
+    assert single == pytest.approx(one, abs=0.15)
 
 
 def test_no_p_value_is_below_one_in_one_more_than_the_replicates() -> None:

@@ -632,6 +632,7 @@ def _() -> tuple[Measured, Measured]:
     code=(
         "lwcore.detection.necessary_sequences",
         "lwcore.detection.least_sequences",
+        "lwcore.detection.hellman_raviv_error",
     ),
     counterexample=(
         "A weaker bound is still true, and asks for more: zero as a lower bound "
@@ -656,5 +657,5 @@ def _() -> tuple[Measured, Measured, Measured]:
             information = detection.mutual_information(shift, a, 1, n)
             less = information < 0.999 * math.log(2)
             error = detection.detection_error(n, shift, 1, a, "likelihood")
-            ratios += ((1 - information / math.log(2)) / 2 / error)[less].tolist()
+            ratios += (detection.hellman_raviv_error(information) / error)[less].tolist()
     return exactly(best), exactly(min(enough)), over(ratios)

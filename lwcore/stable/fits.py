@@ -337,7 +337,10 @@ def goodness_of_fit(
     distance, p_value = np.full((2, alpha.size), np.nan)
     for c in np.flatnonzero(~np.isnan(alpha)):
         distance[c] = _distance(columns[:, [c]], alpha[[c]], scale[c], loc[c]).item()
-        bootstrap = _bootstrap(SymmetricStable(alpha[c]), len(data), replicates, fitted.method, rng)
+        law, bootstrap = SymmetricStable(alpha[c]), np.empty(replicates)
+        for lot in np.array_split(np.arange(replicates), -(-len(data) * replicates // _AT_ONCE)):
+            draws = law.sample((len(data), lot.size), rng)
+            bootstrap[lot] = _distance(draws, *_METHODS[fitted.method](draws, 0.0)[:3])
         farther = ~(bootstrap < distance[c])  # one without a fit counts against rejection
         p_value[c] = (1 + np.sum(farther)) / (replicates + 1)
     return GoodnessOfFit(distance.reshape(shape)[()], p_value.reshape(shape)[()])
@@ -350,15 +353,3 @@ def _distance(samples: Array, alpha: Array, scale: Array, loc: Array) -> Array:
     phi = characteristic_function((samples - loc) / scale, step, points)
     gap = np.abs(phi - np.exp(-(u**alpha))) ** 2
     return len(samples) * 2 * step * np.sum(np.exp(-(u**2) / 4) * gap, axis=0)
-
-
-def _bootstrap(
-    law: SymmetricStable, count: int, replicates: int, method: str, rng: np.random.Generator
-) -> Array:
-    """The distances of samples of a law of unit scale, each from its own fit."""
-    distances = []
-    at_once = max(1, _AT_ONCE // count)
-    for done in range(0, replicates, at_once):
-        draws = law.sample((count, min(at_once, replicates - done)), rng)
-        distances.append(_distance(draws, *_METHODS[method](draws, 0.0)[:3]))
-    return np.concatenate(distances)

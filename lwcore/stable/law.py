@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -162,28 +162,19 @@ def _unit_divergence(alpha: float, h: float) -> float:
     """KL between SαS laws of unit scale at ±h, ``∫_{x>0} (p₊ − p₋) L dx``."""
     if h == 0:
         return 0.0
-    pair = log_ratio(alpha, min(h, _LOGARITHMIC))
-    divergence = float(np.sum(pair.mass * -np.expm1(-pair.ratio) * pair.ratio))
+    ratio, mass = log_ratio(alpha, min(h, _LOGARITHMIC))
+    divergence = float(np.sum(mass * -np.expm1(-ratio) * ratio))
     return divergence + (alpha + 1) * float(np.log(max(h / _LOGARITHMIC, 1)))
 
 
-class LogRatio(NamedTuple):
-    """The log-likelihood ratio ``L(x) = log p(x − h) − log p(x + h)``, by a quadrature over x > 0.
-
-    L is odd. Every divergence, information and error of the laws at ±h is an integral over
-    ``x > 0`` of ``p(x − h)`` times a function of L, and so a sum over these nodes.
-    """
-
-    mass: Array  # p(x − h) dx, shape (panels, nodes)
-    ratio: Array  # L, same shape; above 0, but for rounding far out
-
-
 @functools.lru_cache(maxsize=512)
-def log_ratio(alpha: float, h: float, order: int = 16) -> LogRatio:
-    """The log-likelihood ratio of SαS laws of unit scale at ±h, for ``0 < h ≤ 1e100``.
+def log_ratio(alpha: float, h: float, order: int = 16) -> tuple[Array, Array]:
+    """The ratio ``L(x) = log p(x − h) − log p(x + h)`` and the mass ``p(x − h) dx``, over x > 0.
 
-    The variable is ``asinh z``, z the distance from the nearer location, in panels of `order` nodes
-    that are short where the law bends from its bell into its tail.
+    L is odd. Every divergence, information and error of the laws of unit scale at ±h is an integral
+    over ``x > 0`` of ``p(x − h)`` times a function of L, and so a sum over these (panels, nodes),
+    for ``0 < h ≤ 1e100``. The variable is ``asinh z``, z the distance from the nearer location, in
+    panels of `order` nodes that are short where the law bends from its bell into its tail.
     """
     law = standard_law(alpha)
     far = max(h, law.far_start) * 1e17
@@ -206,4 +197,4 @@ def log_ratio(alpha: float, h: float, order: int = 16) -> LogRatio:
         ratio = h * (np.sign(between) * law.score(np.abs(between)) @ node_weight)
     else:
         ratio = log_density - law.log_density(z + 2 * h)
-    return LogRatio(weight * np.exp(log_density + np.log(np.cosh(t))), ratio)
+    return ratio, weight * np.exp(log_density + np.log(np.cosh(t)))

@@ -31,44 +31,39 @@ _PARETO = 1e60  # from here on everything is a power of x, to rounding
 
 
 @functools.lru_cache
-def standard_law(alpha: float) -> Gaussian | Stable:
+def standard_law(alpha: float) -> _Gaussian | _Stable:
     """The law of tail index `alpha` in (0.5, 2], kept with its table for later calls."""
-    return Gaussian() if alpha == 2 else Stable(alpha)
+    return _Gaussian() if alpha == 2 else _Stable(alpha)
 
 
-class Gaussian:
-    """The law at α = 2, of variance 2, with what `Stable` has."""
+class _Gaussian:
+    """The law at α = 2, of variance 2, with what `_Stable` has."""
 
     near_end, far_start = 3.0, 12.0  # for quadratures
 
     def __call__(self, x: Array, row: int) -> Array:
-        """One of p, −p′ and P(X > x)."""
         if row == TAIL:
             return special.erfc(x / 2) / 2
         return np.exp(self.log_density(x)) * (x / 2 if row == SLOPE else 1)
 
     def log_density(self, x: Array) -> Array:
-        """The logarithm of p(x)."""
         with np.errstate(over="ignore"):
             return -((x / 2) ** 2) - np.log(4 * np.pi) / 2
 
     def score(self, x: Array) -> Array:
-        """The score ``−p′(x)/p(x)``."""
         return x / 2
 
     def central(self, x: Array) -> Array:
-        """The probability P(0 < X < x)."""
         return special.erf(x / 2) / 2
 
 
-class Stable:
+class _Stable:
     """The law at an α below 2, at any array of ``x ≥ 0``, NaN or infinity.
 
     The bell bends from `near_end` on; beyond `far_start` lies the tail.
     """
 
     def __init__(self, alpha: float) -> None:
-        """Both series, and the integral between them."""
         self.alpha = alpha
         self.near, self.near_end = _near_series(alpha)
         self.far, self.far_start = _far_series(alpha)

@@ -8,7 +8,7 @@ MODULES = {
     r"lwcore\.(arguments|tensors|labelled)\..*": "the checks themselves: every row goes through one of them",
     r"lwcore\.(kernels|trace)\..*": "behind the cells' scans, `transport` and `gradient`, with tensors these have made",
     r"lwcore\.cells\.(\w+\.(shares|block|gates|step|closed_form)|GatedJacobian.*)": "one step, behind `forward` and `Trace`",
-    r"lwcore\.stable\.(standard\..*|law\.(LogR|log_r).*|fits\.(Estimates|accepted|by_.*|charac.*))": "behind `SymmetricStable` and `fit`",
+    r"lwcore\.(stable|detection|window)\..*": "their signatures check: tests/calls",
     r"lwcore\.adapter\.(Adapter|Layers)\b.*": "behind `diagnose`: test_diagnose_adapter",
     r"lwcore\.experiment\.(load|save)_checkpoint": "behind `run`, with what it has made or found",
 }
@@ -19,8 +19,6 @@ NAMES = {
     "lwcore.cells.single_layer": "the check behind `from_torch`",
     "lwcore.cells.uniform": "draws weights, behind the cells",
     "lwcore.gradient.factorise": "means of rates and alignments; `matched_statistic` refuses what does not fit",
-    "lwcore.window.matching": "the check behind `fit_decay` and the windows",
-    "lwcore.window.scores": "behind `fit_decay`",
     "lwcore.adapter.from_files": "behind the command, of files that `load_data` and `load_weights` check",
     "lwcore.cli.Commands.invoke": "runs a command; commands have rows",
     "lwcore.diagnose.Diagnosis.save": "of what `diagnose` has found",

@@ -39,6 +39,7 @@ CALLS: list[tuple[Any, dict[str, Any]]] = [
     ),
     (detection.binary_entropy, {"probability": [0.0, 0.5]}),
     (detection.fano_error, {"information": [0.1, 0.5]}),
+    (detection.hellman_raviv_error, {"information": [0.1, 0.5]}),
     (detection.necessary_sequences, {**SHIFTED, "error": 0.1}),
     (detection.detection_error, {**SHIFTED, "n_sequences": 3, "test": "median"}),
     (detection.least_sequences, {**SHIFTED, "error": 0.1, "test": "mean"}),
