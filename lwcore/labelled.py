@@ -1,5 +1,6 @@
 """Checks of labelled arrays at the door: that measured numbers hold what a function reads, before
-it reads any."""
+it reads any.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Training: minibatch gradient descent on a fixed set of sequences, interruptible between any two
-steps."""
+steps.
+"""
 
 from __future__ import annotations
 

@@ -14,34 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.arguments import (
-    finite_array,
-    instance_of,
-    integer_in,
-    lag_list,
-    one_of,
-    real_array,
-    real_in,
-    require,
-)
-from lwcore.detection import log_detection_threshold, sample_complexity
+from lwcore.detection import Error, Rate, TailIndex, detection_threshold, sample_complexity
+from lwcore.signatures import FiniteReals, Lags, Positive, Reals, checked, kind, require
+from lwcore.stable.standard import Array
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    Definition = str
+    LawName = str
+    Parameter = float
+else:
+    Definition = Literal["supremum", "first_passage"]
+    LawName = Literal["exponential", "power", "logarithmic", "tempered_power"]
+    Parameter = kind(Real, "a number", lambda _: True)  # NaN where a law has none
 
 
+@checked
 def learnability_window(
-    lags: Iterable[int],
-    required: ArrayLike,
-    n_sequences: ArrayLike,
-    *,
-    definition: str = "supremum",
+    lags: Lags, required: Reals, n_sequences: FiniteReals, *, definition: Definition = "supremum"
 ) -> NDArray[np.int64]:
-    """Return the window H_N, the longest lag that N sequences can detect; 0 where none can be.
+    """The window H_N, the longest lag that N sequences can detect; 0 where none can be.
 
     Implements Eq. (36), ``H_N = max{ℓ : N(ℓ) ≤ N}``, over the lags given; ``N(ℓ) ≤ N`` is the same
     as ``f(ℓ) ≥ ε_th(ℓ)``. The required numbers, shape (..., lags), as from
@@ -55,48 +52,53 @@ def learnability_window(
     >>> learnability_window(lags, required, [5, 50, 100], definition="first_passage")
     array([0, 2, 2])
     """
-    lag, needed = matching(lags, "required", np.atleast_1d(real_array("required", required)))
-    require("required", needed, needed >= 0, "0 or more, or infinite")  # NaN fails, too
-    budgets = finite_array("n_sequences", n_sequences, ndim=1)
-    require("n_sequences", budgets, budgets >= 0, "0 or more")
-    if one_of("definition", definition, ("supremum", "first_passage")) == "first_passage":
+    lag, needed = matching(lags, "required", required)
+    budgets = np.asarray(n_sequences, float)
+    require("required", needed, needed >= 0, "0 or above, or infinite")  # NaN fails, too
+    require("n_sequences", n_sequences, budgets.ndim == 1, "a list of numbers")
+    require("n_sequences", budgets, budgets >= 0, "0 or above")
+    if definition == "first_passage":
         needed = np.maximum.accumulate(needed, axis=-1)
     return np.where(needed[..., None, :] <= budgets[:, None], lag, 0).max(axis=-1)
 
 
+@checked
 def window_bounds(
-    lags: Iterable[int],
-    envelope: ArrayLike,
-    alignment: ArrayLike,
-    scale: ArrayLike,
-    n_sequences: ArrayLike,
-    alpha: float,
-    error: float = 0.1,
-    rate: str = "mean",
+    lags: Lags,
+    envelope: FiniteReals,
+    alignment: FiniteReals,
+    scale: FiniteReals,
+    n_sequences: FiniteReals,
+    alpha: TailIndex,
+    error: Error = 0.1,
+    rate: Rate = "mean",
     *,
-    definition: str = "supremum",
+    definition: Definition = "supremum",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the two bounds between which the envelope alone confines the window.
+    """The two bounds between which the envelope alone confines the window.
 
     Implements Eqs. (38), (39) and (59), ``f^←(C' N^(−1/p)) ≤ H_N ≤ f^←(c' N^(−1/p))``, with their
     constants: the least and the greatest σ_α(ℓ)/m̄(ℓ) over the lags given, put in the place of each
     lag's own. That σ_α and m̄ stay between positive constants is what Lemma 5.2 assumes; where they
     do not, the bounds lie far apart, and where an alignment is not positive the lower one is 0.
     """
-    lag, f = matching(lags, "envelope", finite_array("envelope", envelope, ndim=1))
-    required = sample_complexity(1.0, alignment, scale, alpha, error, rate)  # grows with σ/m̄
-    if required.shape not in ((), lag.shape):
-        words = f"the shape {required.shape}: must fit the {lag.size} lags"
-        raise ValueError(f"alignment and scale have {words}.")
-    relative = sample_complexity(f, 1.0, 1.0, alpha, error, rate)
-    relative = relative / sample_complexity(1.0, 1.0, 1.0, alpha, error, rate)
+    lag, f = matching(lags, "envelope", envelope)
+    m, sigma = (np.broadcast_to(np.asarray(a, float), lag.shape) for a in (alignment, scale))
+    with np.errstate(divide="ignore"):
+        ratio = sigma / np.maximum(m, 0)
     low, high = (
-        learnability_window(lag, constant * relative, n_sequences, definition=definition)
-        for constant in (required.max(), required.min())
+        learnability_window(
+            lags,
+            sample_complexity(f, m[i], sigma[i], alpha, error, rate),
+            n_sequences,
+            definition=definition,
+        )
+        for i in (ratio.argmax(), ratio.argmin())
     )
     return low, high
 
 
+@checked
 @dataclass(frozen=True)
 class DecayLaw:
     """A law for the decay of the envelope: one of Eq. (38) and Appendix F, or the tempered power.
@@ -105,26 +107,22 @@ class DecayLaw:
     ``f = c/log(1 + ℓ)`` and ``"tempered_power"`` is ``f = c ℓ^−β λ^ℓ``.
     """
 
-    name: str
-    amplitude: float  # c > 0, in the units of the envelope
-    decay: float = float("nan")  # λ > 0 of the exponential law, β of the power laws
-    tempering: float = float("nan")  # λ > 0 of the tempered power law
+    name: LawName
+    amplitude: Positive  # c, in the units of the envelope
+    decay: Parameter = float("nan")  # λ > 0 of the exponential law, β of the power laws
+    tempering: Parameter = float("nan")  # λ > 0 of the tempered power law
 
     def __post_init__(self) -> None:
-        """Check the parameters that the law has."""
-        allowed = {
-            "exponential": {"decay": "(0, inf)"},
-            "power": {"decay": "(-inf, inf)"},
-            "logarithmic": {},
-            "tempered_power": {"decay": "(-inf, inf)", "tempering": "(0, inf)"},
-        }
-        parameters = allowed[one_of("name", self.name, allowed)] | {"amplitude": "(0, inf)"}
-        for name, interval in parameters.items():
-            object.__setattr__(self, name, real_in(name, getattr(self, name), interval))
+        """Require the parameters that the law has."""
+        least = {"exponential": 0.0, "logarithmic": np.nan}.get(self.name, -np.inf)
+        words = "a finite number" + " above 0" * (least == 0)
+        require("decay", self.decay, np.isnan(least) or least < self.decay < np.inf, words)
+        tempered = self.name != "tempered_power" or 0 < self.tempering < np.inf
+        require("tempering", self.tempering, tempered, "a finite number above 0")
 
     def envelope(self, lags: ArrayLike) -> Array:
-        """Return f at lags ℓ > 0, not necessarily whole, any shape, in the amplitude's units."""
-        lag = finite_array("lags", lags)
+        """The envelope f at lags ℓ > 0, not necessarily whole, any shape."""
+        lag = np.asarray(lags, float)
         require("lags", lag, lag > 0, "above 0")
         if self.name == "logarithmic":
             return self.amplitude / np.log1p(lag)
@@ -133,8 +131,7 @@ class DecayLaw:
         return self.amplitude * lag**-power * factor**lag
 
     def inverse(self, log_level: ArrayLike) -> Array:
-        """Return ``f^←(ε)``, the lag at which one of the three regimes falls to a level, from log
-        ε.
+        """The lag ``f^←(ε)`` at which one of the three regimes falls to a level, from log ε.
 
         Implements Eq. (60), ``H_N = f^←(ε_th)``, in closed form: ``log(c/ε)/log(1/λ)``,
         ``(c/ε)^(1/β)`` or ``exp(c/ε) − 1``. The lag is real; 0 where the law is below the level for
@@ -144,39 +141,41 @@ class DecayLaw:
         >>> print(law.inverse(np.log([0.5, 0.1, 2.0])).round(6))
         [  4. 100.   0.]
         """
-        name = one_of("law", self.name, ("exponential", "power", "logarithmic"))
-        level = real_array("log_level", log_level)
+        level = np.asarray(log_level, float)
         require("log_level", level, ~np.isnan(level), "a number or infinite")
+        require("law", self.name, self.name != "tempered_power", "one of the three regimes")
         ratio = np.log(self.amplitude) - level
-        steepness = -np.log(self.decay) if name == "exponential" else self.decay
+        steepness = -np.log(self.decay) if self.name == "exponential" else self.decay
         if steepness <= 0:  # a growing law is above any level in the end, a constant one or never
             return np.where(ratio >= 0 if steepness == 0 else level < np.inf, np.inf, 0.0)[()]
         with np.errstate(over="ignore"):
-            if name == "logarithmic":
+            if self.name == "logarithmic":
                 lag = np.expm1(np.exp(ratio))
             else:
-                lag = ratio / steepness if name == "exponential" else np.exp(ratio / steepness)
+                lag = ratio / steepness if self.name == "exponential" else np.exp(ratio / steepness)
         return np.where(lag >= 1, lag, 0.0)[()]
 
 
+@checked
 def regime_window(
     law: DecayLaw,
-    n_sequences: ArrayLike,
-    alignment: ArrayLike,
-    scale: ArrayLike,
-    alpha: float,
-    error: float = 0.1,
-    rate: str = "mean",
+    n_sequences: FiniteReals,
+    alignment: FiniteReals,
+    scale: FiniteReals,
+    alpha: TailIndex,
+    error: Error = 0.1,
+    rate: Rate = "mean",
 ) -> Array:
-    """Return H_N for an envelope that follows a decay law, constants included, of the shape of N.
+    """H_N for an envelope that follows a decay law, constants included, of the shape of N.
 
     With ``ε_th = C σ_α/(m̄ N^(1/p))`` these are the three regimes of Appendix F:
     ``exp(c N^(1/p) m̄/(C σ_α)) − 1`` (logarithmic), ``(c m̄/(C σ_α))^(1/β) N^(1/(pβ))`` (power) and
     ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential). The laws fall with the lag, so both
     definitions of the window agree. N may be as large as a float holds.
     """
-    threshold = log_detection_threshold(n_sequences, alignment, scale, alpha, error, rate)
-    return instance_of("law", law, DecayLaw).inverse(threshold)
+    return law.inverse(
+        np.log(detection_threshold(n_sequences, alignment, scale, alpha, error, rate))
+    )
 
 
 class LawFit(NamedTuple):
@@ -188,8 +187,7 @@ class LawFit(NamedTuple):
 
 
 class DecayFit(NamedTuple):
-    """The decay laws fitted to one envelope; nothing keeps the tempered law's β or 1 − λ above
-    0."""
+    """The decay laws fitted to one envelope; the tempered law's β and 1 − λ may fall below 0."""
 
     exponential: LawFit
     power: LawFit
@@ -202,8 +200,9 @@ class DecayFit(NamedTuple):
         return min(self, key=lambda fit: fit.aicc)
 
 
-def fit_decay(lags: Iterable[int], envelope: ArrayLike) -> DecayFit:
-    """Fit the decay laws to an envelope f > 0 at five lags or more, by least squares on ``log f``.
+@checked
+def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
+    """The decay laws fitted to an envelope f > 0 at five lags or more, least squares on ``log f``.
 
     The laws are linear in ℓ, ``log ℓ``, ``log log(1 + ℓ)`` with slope −1, and the first two. A
     rescaled envelope changes amplitudes and nothing else. Residuals below the rounding of ``log f``
@@ -214,13 +213,10 @@ def fit_decay(lags: Iterable[int], envelope: ArrayLike) -> DecayFit:
     >>> print(best.law.name, round(best.law.amplitude, 3), round(best.law.decay, 3))
     power 3.0 0.5
     """
-    steps, f = matching(lags, "envelope", finite_array("envelope", envelope, ndim=1))
-    lag = steps.astype(np.float64)
-    integer_in("number of lags", lag.size, 5)  # for the parameters and a variance
-    if not (f > 0).all():
-        bad = np.flatnonzero(f <= 0)[0]
-        raise ValueError(f"envelope = {float(f[bad])!r} at lag {steps[bad]}: must be above 0.")
-    log_f, constant, log_lag = np.log(f), np.ones_like(lag), -np.log(lag)
+    lag, f = matching(lags, "envelope", envelope)
+    require("lags", lags, lag.size >= 5, "five or more, for the parameters and a variance")
+    require("envelope", f, f > 0, "above 0")
+    log_f, constant, log_lag = np.log(f), np.ones(lag.size), -np.log(lag)
     return DecayFit(
         exponential=_regress("exponential", [constant, lag], log_f),
         power=_regress("power", [constant, log_lag], log_f),
@@ -230,7 +226,7 @@ def fit_decay(lags: Iterable[int], envelope: ArrayLike) -> DecayFit:
 
 
 def _regress(name: str, columns: list[Array], log_f: Array, known: ArrayLike = 0.0) -> LawFit:
-    """Regress ``log f − known`` on the columns, of which the first has the coefficient log c."""
+    """A regression of ``log f − known`` on columns, the first of them constant, for log c."""
     change = log_f - log_f[0]  # without the unit of f; a constant f leaves exact zeros
     wanted, design = change - change.mean() - known, np.stack(columns, axis=-1)
     found = np.linalg.lstsq(design, wanted)[0]
@@ -243,7 +239,7 @@ def _regress(name: str, columns: list[Array], log_f: Array, known: ArrayLike = 0
 
 
 def scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float]:
-    """Give R² on log f, and AICc with residuals of at least the rounding of log f."""
+    """R² on log f, and AICc with residuals of at least the rounding of log f."""
     count, k = log_f.size, parameters + 1  # the residual variance is estimated, too
     change = log_f - log_f[0]
     total = np.sum((change - change.mean()) ** 2)
@@ -255,8 +251,9 @@ def scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float
     return float(1 - residual / total) if total > 0 else float("nan"), aicc
 
 
-def time_scales(lags: Iterable[int], rates: ArrayLike) -> Array:
-    """Return the time scale τ_q of each neuron in steps, from rates of shape (..., lags, neurons).
+@checked
+def time_scales(lags: Lags, rates: FiniteReals) -> Array:
+    """The time scale τ_q of each neuron in steps, from rates of shape (..., lags, neurons).
 
     Least squares of ``log μ = a − ℓ/τ`` over the lags. Rates that are zero or negative have no
     place in such a law and are left out, neuron by neuron: where a first-order rate changes its
@@ -268,14 +265,10 @@ def time_scales(lags: Iterable[int], rates: ArrayLike) -> Array:
     >>> print(time_scales(lags, rates).round(3))
     [ 2. 50.]
     """
-    array = finite_array("rates", rates)
-    if array.ndim < 2:
-        raise ValueError(f"rates has shape {array.shape}: must be (..., lags, neurons).")
-    lag, mu = matching(lags, "rates", array, axis=-2)
+    lag, mu = matching(lags, "rates", rates, axis=-2)
     kept = mu > 0
     log_mu = np.log(mu, where=kept, out=np.full(mu.shape, -np.inf))
-    largest = log_mu.max(axis=-2, keepdims=True, initial=-np.inf)
-    # constants: exactly 0
+    largest = log_mu.max(axis=-2, keepdims=True)  # without the unit: constants are exactly 0
     log_mu = np.subtract(log_mu, largest, where=kept, out=np.zeros(mu.shape))
     count = kept.sum(axis=-2, keepdims=True)
     mean = np.where(kept, lag[:, None], 0).sum(axis=-2, keepdims=True) / np.maximum(count, 1)
@@ -286,34 +279,33 @@ def time_scales(lags: Iterable[int], rates: ArrayLike) -> Array:
         return np.where(slope >= 0, np.inf, -1 / slope)
 
 
+@checked
 def mixture_envelope(
-    lags: ArrayLike, time_scales: ArrayLike, weights: ArrayLike | None = None
+    lags: FiniteReals, time_scales: Reals, weights: FiniteReals | None = None
 ) -> Array:
-    """Return the envelope of neurons that decay exponentially: ``f(ℓ) = Σ_q w_q exp(−ℓ/τ_q)``.
+    """The envelope of neurons that decay exponentially: ``f(ℓ) = Σ_q w_q exp(−ℓ/τ_q)``.
 
     Few time scales give a few exponentials; a broad spectrum of them a power law over the lags it
     spans: rates 1/τ with the density ``k^(β−1)`` give ``ℓ^−β``. Lags ℓ ≥ 0, shape (lags,), need not
     be whole; time scales, shape (..., neurons), may be infinite but not NaN, as `time_scales` gives
     for neurons without a positive rate; weights w ≥ 0 broadcast with them (None for 1 each).
     """
-    lag = finite_array("lags", lags, ndim=1)
-    tau = np.atleast_1d(real_array("time_scales", time_scales))
-    weight = finite_array("weights", 1.0 if weights is None else weights)
-    integer_in("number of time_scales", tau.shape[-1], 1)
-    require("lags", lag, lag >= 0, "0 or more")
+    lag, tau = np.asarray(lags, float), np.atleast_1d(np.asarray(time_scales, float))
+    weight = np.atleast_1d(np.asarray(1.0 if weights is None else weights, float))
+    require("lags", lag, (lag >= 0) & (lag.ndim == 1), "0 or above, in a list")
     require("time_scales", tau, tau > 0, "above 0")
-    require("weights", weight, weight >= 0, "0 or more")
-    return np.einsum(
-        "...q,...lq->...l", np.atleast_1d(weight), np.exp(-lag[:, None] / tau[..., None, :])
-    )
+    require("time_scales", tau, tau.shape[-1] > 0, "one or more")
+    require("weights", weight, weight >= 0, "0 or above")
+    decays = np.exp(-lag[:, None] / tau[..., None, :])
+    return np.einsum("...q,...lq->...l", weight, decays)
 
 
 def matching(
-    lags: Iterable[int], name: str, values: Array, axis: int = -1
-) -> tuple[NDArray[np.int64], Array]:
-    """Return lags and values after checking that there is one value for each lag along an axis."""
-    lag = np.array(lag_list("lags", lags))
-    if values.shape[axis] != lag.size:
-        allowed = f"dimension {axis} must hold one entry for each of the {lag.size} lags"
-        raise ValueError(f"{name} has shape {values.shape}: {allowed}.")
-    return lag, values
+    lags: Iterable[int], name: str, values: Reals, axis: int = -1
+) -> tuple[NDArray[Any], Array]:
+    """Lags and values as arrays, one value for each lag along an axis."""
+    lag, array = np.array(list(lags)), np.asarray(values, float)
+    fits = array.ndim >= -axis and array.shape[axis] == lag.size
+    words = f"an array with an entry for each of the {lag.size} lags along dimension {axis}"
+    require(name, array, fits, words)
+    return lag, array

@@ -23,8 +23,6 @@ from lwcore.detection import (
     kl_divergence,
     lan_divergence,
     least_sequences,
-    log_detection_error,
-    log_detection_threshold,
     mutual_information,
     necessary_sequences,
     rate_exponent,
@@ -155,45 +153,6 @@ def test_shapes_broadcast() -> None:
     assert detection_threshold([10, 20], np.ones((3, 1)), 1.0, 1.5).shape == (3, 2)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"envelope": -1.0}, r"envelope contains -1\.0"),
-        ({"envelope": [1.0, math.nan]}, "envelope.*finite"),
-        ({"scale": 0.0}, r"scale contains 0\.0"),
-        ({"alpha": 1.0}, r"alpha = 1.0.*\(1, 2\]"),
-        ({"error": 0.5}, r"error = 0.5.*\(0, 0.5\)"),
-        ({"rate": "fast"}, "rate = 'fast'.*'mean'"),
-        (
-            {"envelope": [1.0, 2.0], "alignment": [1.0, 2.0, 3.0]},
-            r"envelope \(2,\), alignment \(3,\)",
-        ),
-    ],
-)
-def test_bad_input_is_named(change: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        sample_complexity(
-            **{"envelope": 1.0, "alignment": 1.0, "scale": 1.0, "alpha": 1.5} | change
-        )
-
-
-def test_bad_number_of_sequences_is_named() -> None:
-    with pytest.raises(ValueError, match="n_sequences contains 0"):
-        detection_threshold(0, 1.0, 1.0, 1.5)
-    with pytest.raises(ValueError, match=r"scale contains 0\.0"):
-        detection_threshold(10, 1.0, 0.0, 1.5)
-
-
-def test_threshold_in_logarithms_goes_beyond_the_range_of_a_float() -> None:
-    logs = log_detection_threshold([1e30, 1e300], 1e-100, 1e-300, 1.5)
-    assert np.exp(logs[0]) == pytest.approx(
-        detection_threshold(1e30, 1e-100, 1e-300, 1.5), rel=1e-12, abs=0
-    )
-    assert logs[1] - logs[0] == pytest.approx(-270 / 3 * math.log(10))
-    assert log_detection_threshold(1e300, 1e300, 1e-300, 1.5)[()] < -1600
-    assert log_detection_threshold(10, 0.0, 1.0, 1.5) == math.inf
-
-
 # Divergence
 # ------------------------------------------------------------------------------------------------------------------
 
@@ -227,29 +186,6 @@ def test_integrals_by_their_definitions(alpha: float, shift: float) -> None:
     assert kl_divergence(shift, alpha) == pytest.approx(slow_integral(divergence, shift), rel=1e-8)
     assert mutual_information(shift, alpha) == pytest.approx(
         slow_integral(information, shift), rel=1e-8
-    )
-    # Chernoff, and Bahadur and Rao: the error falls as ρ^N/√N, ρ = ∫ √(p q)
-    affinity = slow_integral(lambda x: math.sqrt(math.prod(densities(x))), shift)
-    many, twice = log_detection_error([1e8, 2e8], shift, 1.0, alpha, "likelihood")
-    assert (twice - many + LOG_2 / 2) / 1e8 == pytest.approx(math.log(affinity), rel=1e-9)
-
-
-def test_a_median_that_is_never_wrong_has_no_error() -> None:
-    np.testing.assert_array_equal(
-        log_detection_error([1, 2, 3], 1e300, 1e-300, 1.5, "median"), -math.inf
-    )
-
-
-def test_tail_beyond_the_range_of_a_float_is_paretos() -> None:
-    far = detection._log_upper_tail(1.5, np.array([1e29, 1e31, 1e200]))
-    pareto = math.gamma(1.5) * math.sin(math.pi * 0.25) / math.pi
-    np.testing.assert_allclose(
-        far, math.log(pareto) - 1.5 * np.log([1e29, 1e31, 1e200]), rtol=1e-12
-    )
-    np.testing.assert_allclose(
-        detection._log_upper_tail(2.0, np.array([0.0, 60.0])),
-        stats.norm(scale=math.sqrt(2)).logsf([0, 60]),
-        rtol=1e-12,
     )
 
 
@@ -539,20 +475,6 @@ def test_fano_at_its_ends() -> None:
     assert (np.diff(fano_error(np.linspace(0, LOG_2, 200))) < 0).all()
 
 
-@pytest.mark.parametrize("shift", [0.1, 1.0, 3.0])
-def test_hellman_and_raviv_for_a_gaussian(shift: float) -> None:
-    # N(±Δ, 2), as α = 2 has it: the sign's entropy given x is that of a logistic of Δ x, and the
-    # best test errs in the tail beyond Δ/√2
-    law = stats.norm(shift, math.sqrt(2))
-    left = integrate.quad(
-        lambda x: binary_entropy(special.expit(shift * x)) * law.pdf(x), -40, 40, points=[0, shift]
-    )[0]
-    bound = hellman_raviv_error(LOG_2 - left)
-    assert bound == pytest.approx(left / (2 * LOG_2), rel=1e-9)
-    assert stats.norm.sf(shift / math.sqrt(2)) < bound
-    np.testing.assert_array_equal(hellman_raviv_error([0.0, LOG_2]), [0.5, 0])
-
-
 # Exact errors
 # ----------------------------------------------------------------------------------------------------------------
 
@@ -568,10 +490,8 @@ def test_no_test_beats_the_likelihood_ratio_and_none_beats_fano(
     assert fano_error(mutual_information(shift, alpha, 1.0, n, "mean")) <= error["mean"] * (
         1 + 1e-9
     )
-    assert (
-        error["likelihood"]
-        <= hellman_raviv_error(mutual_information(shift, alpha, 1.0, n)) * (1 + 1e-6) + 1e-15
-    )
+    most = hellman_raviv_error(mutual_information(shift, alpha, 1.0, n))
+    assert error["likelihood"] <= most * (1 + 1e-6) + 1e-15
     if n == 1:
         assert (
             error["mean"]
@@ -599,9 +519,6 @@ def test_errors_fall_with_number_and_shift_and_know_no_unit(
     assert detection_error(n + 2, shift, 1.0, alpha, test) < error
     assert detection_error(n + 1, shift, 1.0, alpha, test) <= error * (1 + 1e-12)
     assert detection_error(n, 1.2 * shift, 1.0, alpha, test) < error
-    assert log_detection_error(n, shift, 1.0, alpha, test) == pytest.approx(
-        math.log(error), rel=1e-12
-    )
 
 
 @pytest.mark.parametrize("alpha", [1.3, 1.5, 1.8, 2.0])
@@ -656,14 +573,6 @@ def test_large_numbers(alpha: float) -> None:
         assert gaps[1] < gaps[0] / 50  # the correction is of order 1/N
         assert gaps[2] < gaps[1] / 50
         assert gaps[3] < 1e-12
-    # at a fixed shift the errors vanish far below the range of a float, as powers or exponentially
-    log_error = {test: log_detection_error([1e15, 1e30], 0.5, 1.0, alpha, test) for test in TESTS}
-    assert np.diff(log_error["mean"])[0] == pytest.approx(
-        -15 * (alpha - 1) * math.log(10), rel=1e-2
-    )
-    for test in ("likelihood", "median"):
-        assert log_error[test][1] / log_error[test][0] == pytest.approx(1e15, rel=1e-9)
-    assert log_error["likelihood"][1] < log_error["median"][1] < -1e28
     assert mutual_information(0.5, alpha, 1.0, 1e30) == pytest.approx(LOG_2, rel=1e-15)
 
 
@@ -677,15 +586,10 @@ def test_errors_at_their_ends() -> None:
             np.testing.assert_allclose(
                 detection_error(9, 1e-200, 1.0, alpha, test), 0.5, rtol=1e-15
             )
-            far = np.diff(log_detection_error(9, 10.0 ** np.arange(2, 12), 1.0, alpha, test))
+            far = np.diff(detection_error(9, 10.0 ** np.arange(2, 12), 1.0, alpha, test))
             assert (far <= 0).all()
-            if test != "likelihood":  # which is only bounded there
-                assert (far < 0).all()
-    assert log_detection_error(1, 1e200, 1.0, 1.5) == pytest.approx(
-        -300 * math.log(10) + math.log(1.9947114020071634e-1), rel=1e-12
-    )
     assert detection_error([1, 2], np.ones((3, 1)), 1.0, 1.5, "median").shape == (3, 2)
-    assert log_detection_error(9, 1e300, 1e-300, 1.5, "median") == -math.inf
+    assert (detection_error([1, 2, 9], 1e300, 1e-300, 1.5, "median") == 0).all()
 
 
 @pytest.mark.parametrize("alpha", [1.3, 2.0])
@@ -711,33 +615,10 @@ def test_least_number_is_the_least(alpha: float, test: str) -> None:
         )
 
 
-@pytest.mark.parametrize("n", [2, 9, 100])
+@pytest.mark.parametrize("n", [2, 9])
 def test_errors_fall_up_to_a_million_scales_and_stay_from_there_on(n: int) -> None:
-    before, there, after = log_detection_error(
-        n, [1e6 - 0.5, 1e6, 1e6 + 0.5], 1.0, 1.4, "likelihood"
-    )
+    before, there, after = detection_error(n, [1e6 - 0.5, 1e6, 1e6 + 0.5], 1.0, 1.4, "likelihood")
     assert before > there == after
-
-
-@pytest.mark.parametrize(("test", "to_bracket"), [("likelihood", 2), ("median", 3)])
-def test_the_least_number_takes_one_error_for_each_of_its_digits(
-    test: str, to_bracket: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def counted(n: float, *others: object) -> np.ndarray:
-        asked.append(n)
-        return log_detection_error(n, *others)
-
-    monkeypatch.setattr(detection, "log_detection_error", counted)
-    for alpha in (1.1, 1.3, 1.5, 1.8):
-        for shift in (0.5, 0.1, 0.01):
-            asked.clear()
-            n = float(least_sequences(shift, 1.0, alpha, test=test))
-            assert len(asked) <= math.ceil(math.log2(n)) + to_bracket
-    asked.clear()
-    assert least_sequences(30.0, 1.0, 1.5, test=test) == 1
-    assert asked == [1]
 
 
 @pytest.mark.parametrize("test", ["likelihood", "median"])
@@ -764,34 +645,21 @@ def test_exponents_of_the_exact_numbers() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: kl_divergence(-1.0, 1.5), r"shift contains -1\.0"),
-        (lambda: kl_divergence(1.0, 1.5, 1.0, 2.5), r"n_sequences contains 2\.5.*whole"),
-        (lambda: kl_divergence(1.0, 1.5, 1.0, 2, "median"), "statistic = 'median'"),
-        (lambda: kl_divergence(1.0, 0.9), r"alpha = 0\.9"),
-        (lambda: lan_divergence(1.0, 1.5, rate="fast"), "rate = 'fast'"),
-        (lambda: lan_range(1.5, 1.0), r"tolerance = 1\.0"),
-        (lambda: lan_expansion(1.5, 0, np.random.default_rng(0)), "n_sequences = 0"),
-        (lambda: lan_expansion(1.5, 3, np.random.default_rng(0), replicates=0), "replicates = 0"),
-        (lambda: mutual_information(1.0, 1.5, 0.0), r"scale contains 0\.0"),
+        (lambda: sample_complexity(-1.0, 1, 1, 1.5), r"envelope = .*: must be 0 or above"),
+        (lambda: sample_complexity(1, 1, [1, 0], 1.5), r"scale contains 0\.0: .* above 0"),
+        (lambda: detection_threshold([2, 0], 1, 1, 1.5), r"n_sequences contains 0\.0"),
+        (lambda: kl_divergence(1, 1.5, 1, [2, 2.5]), r"n_sequences contains 2\.5: .*whole"),
         (
             lambda: mutual_information(1.0, 1.5, 1.0, [1, 2], route="mixture"),
-            r"n_sequences contains 2\.0.*1 for",
+            r"n_sequences contains 2\.0: .* 1 for",
         ),
-        (lambda: mutual_information(1.0, 1.5, route="direct"), "route = 'direct'"),
-        (lambda: detection_error(0, 1.0, 1.0, 1.5), r"n_sequences contains 0\.0"),
-        (
-            lambda: detection_error(1.5, 1.0, 1.0, 1.5, "median"),
-            r"n_sequences contains 1\.5.*whole",
-        ),
-        (lambda: detection_error(1, 1.0, 1.0, 1.5, "sign"), "test = 'sign'"),
-        (lambda: detection_error([1, 2], [1.0, 1.0, 1.0], 1.0, 1.5), "do not broadcast"),
-        (lambda: least_sequences(1.0, 1.0, 1.5, 0.5), r"error = 0\.5"),
-        (lambda: necessary_sequences(1.0, 1.0, 1.5, 0.0), r"error = 0\.0"),
-        (lambda: binary_entropy(1.5), r"probability contains 1\.5"),
+        (lambda: detection_error([0, 1], 1, 1, 1.5), r"n_sequences contains 0\.0"),
+        (lambda: binary_entropy([0.5, 1.5]), r"probability contains 1\.5"),
         (lambda: fano_error([0.1, -0.1]), r"information contains -0\.1"),
         (lambda: hellman_raviv_error([0.1, 0.7]), r"information contains 0\.7"),
+        (lambda: detection_error([1, 2], [1, 1, 1], 1, 1.5), "broadcast"),
     ],
 )
-def test_bad_input_to_the_bounds_is_named(call, message: str) -> None:
+def test_what_does_not_fit_together_is_named(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

@@ -3,7 +3,6 @@ that are not stable."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -12,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from lwcore.stable import SymmetricStable, fit, fits, goodness
-from lwcore.stable.goodness import goodness_of_fit
+from lwcore.stable import SymmetricStable, fit, fits, goodness_of_fit
 
 METHODS = ["mcculloch", "ecf", "mle"]
 
@@ -216,31 +214,6 @@ def test_the_likelihood_is_greatest_there_and_falls_by_the_quantile_at_the_ends(
             assert 2 * (profile - best) == pytest.approx(3.8415, rel=0.01)
 
 
-@pytest.mark.parametrize("alpha", [0.6, 1.0, 1.5, 1.9, 1.999])
-def test_tabulated_log_density_is_the_laws(alpha: float) -> None:
-    law, tilt = SymmetricStable(alpha), -math.log(2 - alpha)
-    z = np.concatenate([np.linspace(-9, 9, 182), [-1e3, 1e5, 1e12]])
-    log_density, _, slope = fits._log_density(tilt, z)
-    np.testing.assert_allclose(log_density, law.logpdf(z), atol=3e-4)
-    np.testing.assert_allclose(slope, -law.score(z), atol=3e-3)
-
-
-@given(
-    tilt=st.floats(-0.3, 8),
-    log_scale=st.floats(-1, 1),
-    shift=st.floats(-1, 1),
-    seed=st.integers(0, 99),
-)
-def test_gradient_of_the_likelihood(tilt: float, log_scale: float, shift: float, seed: int) -> None:
-    sample = fits._Sample(draws(1.4, 50, seed), 1.4)
-    point = np.array([tilt, log_scale, shift])
-    np.testing.assert_allclose(
-        sample.descent(point)[1],
-        optimize.approx_fprime(point, lambda p: sample.descent(p)[0], 1e-7),
-        atol=1e-5,
-    )
-
-
 def test_spread_of_the_quantile_ratio_by_the_delta_method() -> None:
     p = np.array([0.05, 0.25, 0.75, 0.95])
     q, density = stats.cauchy.ppf(p), stats.cauchy.pdf(stats.cauchy.ppf(p))
@@ -305,11 +278,7 @@ def test_columns_are_fitted_on_their_own(method: str, seed: int) -> None:
     together = fit(sample, method)
     for column in range(3):
         alone = fit(sample[:, column], method)
-        assert [type(field) for field in (alone.alpha, alone.reason, alone.reliable)] == [
-            float,
-            str,
-            bool,
-        ]
+        assert np.shape(alone.alpha) == np.shape(alone.reason) == ()
         assert alone.reason == together.reason[column]
         assert alone.alpha == pytest.approx(together.alpha[column], rel=1e-6)
         assert alone.scale == pytest.approx(together.scale[column], rel=1e-6, abs=0)
@@ -331,14 +300,11 @@ def test_what_no_stable_law_explains_is_not_passed_off_as_one() -> None:
     for method in METHODS:
         assert not fit(uniform, method).reliable
         assert "199 samples" in fit(few, method).reason
-    for method in ("mcculloch", "ecf", "mle"):
         assert fit(uniform, method).alpha == 2
+        assert "held at 2" in fit(uniform, method).reason
         assert not fit(cubed, method).reliable
         assert fit(cubed, method).alpha == pytest.approx(0.51, rel=1e-12)
         assert "held" in fit(cubed, method).reason
-    assert "below the Gaussian's 2.439" in fit(uniform).reason
-    assert "lighter" in fit(uniform).reason
-    assert "slope" in fit(uniform, "ecf").reason
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -409,49 +375,34 @@ def test_goodness_of_fit_has_no_unit_and_knows_its_columns() -> None:
     sample = np.stack([draws(1.4, 400, 24), np.zeros(400)], axis=1)
 
     def judged(unit: float) -> tuple:
-        return dataclasses.astuple(
-            goodness_of_fit(unit * sample, fit(unit * sample, "ecf"), np.random.default_rng(1), 19)
-        )
+        fitted = fit(unit * sample, "ecf")
+        return goodness_of_fit(unit * sample, fitted, np.random.default_rng(1), 19)
 
     plain, scaled = judged(1.0), judged(1e-12)
     np.testing.assert_allclose(scaled[0], plain[0], rtol=1e-7)
     assert plain[1][0] == scaled[1][0]
     assert np.isnan([plain[0][1], plain[1][1]]).all()
     alone = goodness_of_fit(sample[:, 0], fit(sample[:, 0], "ecf"), np.random.default_rng(1), 19)
-    assert (type(alone.distance), alone.p_value, alone.replicates) == (float, plain[1][0], 19)
+    assert (np.shape(alone.distance), alone.p_value) == ((), plain[1][0])
 
 
 def test_replicates_may_come_in_several_lots(monkeypatch: pytest.MonkeyPatch) -> None:
-    for block in (100, 1000):  # one at a time, and five
-        monkeypatch.setattr(goodness, "_BLOCK", block)
-        distances = goodness._bootstrap(
-            SymmetricStable(1.4), 200, 19, "mcculloch", np.random.default_rng(1)
-        )
-        assert distances.shape == np.unique(distances).shape == (19,)
-
-
-def test_results_do_not_change() -> None:
-    sample = draws(1.5, 300, 4)
+    sample = draws(1.4, 200, 24)
     fitted = fit(sample)
-    for result in (
-        SymmetricStable(1.5),
-        fitted,
-        goodness_of_fit(sample, fitted, np.random.default_rng(1), 19),
-    ):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(result, dataclasses.fields(result)[0].name, 1.0)
+
+    def p_value(at_once: int) -> float:
+        monkeypatch.setattr(fits, "_AT_ONCE", at_once)
+        return goodness_of_fit(sample, fitted, np.random.default_rng(1), 199).p_value
+
+    one, several, single = p_value(1 << 20), p_value(1000), p_value(1)
+    assert 0.1 < one < 0.9
+    assert several == pytest.approx(one, abs=0.15)  # three standard errors of a difference
+    assert single == pytest.approx(one, abs=0.15)
 
 
 def test_no_p_value_is_below_one_in_one_more_than_the_replicates() -> None:
     sample = np.random.default_rng(3).uniform(size=1000)
     assert goodness_of_fit(sample, fit(sample), np.random.default_rng(1), 19).p_value == 1 / 20
-
-
-def test_no_interval_is_sought_where_none_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(fits._Sample, "interval")
-    found = fits.by_likelihood(draws(1.4, (200, 2), 8), 0.0)
-    assert np.isfinite(found.alpha).all()
-    assert np.isnan([found.low, found.high]).all()
 
 
 def test_two_hundred_samples_are_enough() -> None:
@@ -462,27 +413,12 @@ def test_two_hundred_samples_are_enough() -> None:
 # Arguments
 
 
-@pytest.mark.parametrize(
-    ("samples", "options", "message"),
-    [
-        ([1.0, math.nan], {}, "samples.*finite"),
-        (np.zeros((2, 2, 2)), {}, "samples has shape"),
-        ([1.0], {}, "at least 2"),
-        ([1.0, 2.0], {"method": "guess"}, "method = 'guess'.*'mcculloch'.*'ecf'.*'mle'"),
-        ([1.0, 2.0], {"confidence": 1.0}, "confidence = 1.0"),
-    ],
-)
-def test_bad_input_to_fit_is_named(samples: list, options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        fit(samples, **options)
-
-
 def test_bad_input_to_goodness_of_fit_is_named() -> None:
     sample, rng = draws(1.5, (300, 2), 25), np.random.default_rng(0)
-    with pytest.raises(ValueError, match=r"samples has shape \(300,\)"):
+    with pytest.raises(
+        ValueError, match=r"samples = ndarray of float64 and shape \(300,\): must be"
+    ):
         goodness_of_fit(sample[:, 0], fit(sample), rng)
-    with pytest.raises(ValueError, match="replicates = 5"):
-        goodness_of_fit(sample, fit(sample), rng, 5)
 
 
 @pytest.mark.parametrize("method", METHODS)

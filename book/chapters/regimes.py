@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lwcore.detection import log_detection_threshold, rate_exponent, sample_complexity
+from lwcore.detection import detection_threshold, rate_exponent, sample_complexity
 from lwcore.window import DecayLaw, learnability_window, regime_window
 
 _RATES = ("mean", "optimal", "paper_v2")
@@ -77,7 +77,7 @@ def growth(laws: Sequence[DecayLaw], alpha: float, error: float = 0.1) -> pd.Dat
             )
         last = int(lags[-1])
         budgets = np.geomspace(needed[4], needed[-1], 400)
-        window = learnability_window(lags, needed, budgets)
+        window = learnability_window(lags.tolist(), needed, budgets)
         used = window >= (0 if law.name == "exponential" else np.sqrt(last))
         measured = np.polyfit(np.log(budgets[used]), _HEIGHT[law.name](window[used]), 1)[0]
         step = np.append(np.diff(lags), np.inf)[np.searchsorted(lags, window)]
@@ -132,7 +132,7 @@ def gates_or_data(
         plain, doubled, squared = regime_window(
             law, n_sequences * np.array([1, 2, worth]), 1, 1, alpha, error, rate
         )
-        level = log_detection_threshold(n_sequences, 1, 1, alpha, error, rate)
+        level = np.log(detection_threshold(n_sequences, 1, 1, alpha, error, rate))
         halved = law.inverse(2 * level - np.log(law.amplitude))  # c √(f/c) ≥ ε where f ≥ ε²/c
         rows.append([law.name, rate, plain, doubled, float(halved), squared, worth])
     columns = ["law", "rate", "window", "data doubled", "decay halved", "data × N/N_c", "N/N_c"]

@@ -1,8 +1,6 @@
-"""Symmetric α-stable laws and the estimation of their tail index, the model of gradient noise in
-Eq. (31)."""
+"""Symmetric α-stable laws, the model of gradient noise in Eq. (31), and fits of one to samples."""
 
-from lwcore.stable.fits import StableFit, fit
-from lwcore.stable.goodness import GoodnessOfFit, goodness_of_fit
+from lwcore.stable.fits import GoodnessOfFit, StableFit, fit, goodness_of_fit
 from lwcore.stable.law import SymmetricStable
 
 __all__ = ["GoodnessOfFit", "StableFit", "SymmetricStable", "fit", "goodness_of_fit"]

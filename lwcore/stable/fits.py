@@ -1,4 +1,4 @@
-"""Tail index, scale and location of a symmetric α-stable law from samples.
+"""Tail index, scale and location of a symmetric α-stable law from samples, and whether they fit.
 
 Three estimators: by sample quantiles (McCulloch 1986), by a regression on the empirical
 characteristic function (Koutrouvelis 1980, 1981), and by maximum likelihood.
@@ -7,56 +7,58 @@ characteristic function (Koutrouvelis 1980, 1981), and by maximum likelihood.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.polynomial.chebyshev import chebpts1
+from numpy.polynomial import chebyshev
 from numpy.polynomial.polynomial import polyval
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
-from lwcore.arguments import finite_array, one_of, real_in
+from lwcore.signatures import Count, FiniteReals, Share, checked, require
 from lwcore.stable.law import SymmetricStable
 from lwcore.stable.standard import Array
+
+if TYPE_CHECKING:
+    Method = str
+else:
+    Method = Literal["mcculloch", "ecf", "mle"]
 
 LOWEST_ALPHA = 0.51  # fitted: heavier tails are held there, and marked
 _FEWEST_SAMPLES = 200  # ten beyond each outer quantile; below, no asymptotic interval holds
 _STEP, _POINTS = 0.1, 12  # frequencies up to 1.2 over the scale: beyond, |φ|² is mostly noise
 _STEEPEST = 1.95  # above it the weights would cancel among themselves
 _UNRESOLVED = 1e8  # in scales: so far out the phase hangs on the last digits of the data
-_BLOCK = 1 << 15  # samples at a time: half a megabyte of powers, whatever the size of the data
 _SPACING, _NODES = 0.04, 480  # of arsinh(|x|/scale): up to 1e8, then a power of x
-_NO_SPREAD = "interquartile range is zero"
-_LIGHTER = "tails significantly lighter than any stable law's"
+_NEAREST = 1e-4  # of an α to 2: nearer is the Gaussian
+_AT_ONCE = 1 << 20  # bootstrap draws
 
 
 @dataclass(frozen=True)
 class StableFit:
-    """A symmetric stable law fitted to samples; arrays, one entry per column, when these were 2-D.
+    """A symmetric stable law fitted to samples; arrays, an entry a column, where these were 2-D."""
 
-    Attributes:
-        alpha: Estimated tail index, in [0.51, 2]; NaN where there is none.
-        scale: Estimated scale σ_α, in the units of the data.
-        loc: Estimated location, in the units of the data.
-        alpha_interval: Ends of the confidence interval for `alpha`, within the same range.
-        method: Name of the estimator.
-        reliable: Whether the estimate can be taken at face value.
-        reason: Why it cannot; empty where it can.
-    """
-
-    alpha: float | Array
-    scale: float | Array
-    loc: float | Array
-    alpha_interval: tuple[float, float] | tuple[Array, Array]
+    alpha: Array  # in [0.51, 2]; NaN where there is none
+    scale: Array  # in the units of the data, as is `loc`
+    loc: Array
+    alpha_interval: tuple[Array, Array]  # the ends of its confidence interval, in [0.51, 2]
     method: str
-    reliable: bool | NDArray[np.bool_]
-    reason: str | NDArray[np.str_]
+    reason: NDArray[np.str_]  # why the estimate cannot be taken at face value; empty where it can
+
+    @property
+    def reliable(self) -> NDArray[np.bool_]:
+        """Whether the estimate can be taken at face value."""
+        return self.reason == ""
 
 
-def fit(samples: ArrayLike, method: str = "mcculloch", confidence: float = 0.95) -> StableFit:
-    """Estimate a law from independent draws, shape (samples,) or (samples, columns), by column.
+@checked
+def fit(
+    samples: FiniteReals,
+    method: Method = "mcculloch",
+    confidence: Share = 0.95,
+) -> StableFit:
+    """The law behind independent draws, shape (samples,) or (samples, columns), by column.
 
     * ``"mcculloch"``, from five sample quantiles: quick, and blind to what happens between them;
     * ``"ecf"``, from the characteristic function: nearly as sharp as the likelihood, at once for
@@ -64,9 +66,7 @@ def fit(samples: ArrayLike, method: str = "mcculloch", confidence: float = 0.95)
     * ``"mle"``, by maximum likelihood: the sharpest, one column after the other.
 
     No result depends on the unit of the data. All presume that the law is stable: a product of two
-    Gaussians also gets an ``alpha`` below 2. Ask `goodness_of_fit`. A fit is unreliable where there
-    are fewer than 200 samples, where the interquartile range is zero, and where `alpha` is held at
-    an end of [0.51, 2] because the data lie beyond.
+    Gaussians also gets an ``alpha`` below 2. Ask `goodness_of_fit`.
 
     Examples:
         >>> law = SymmetricStable(alpha=1.5, scale=2.0)
@@ -75,52 +75,36 @@ def fit(samples: ArrayLike, method: str = "mcculloch", confidence: float = 0.95)
         >>> print(f"{found.alpha:.2f} ({low:.2f} to {high:.2f}), scale {found.scale:.2f}")
         1.48 (1.46 to 1.50), scale 1.97
     """
-    data = finite_array("samples", samples, ndim=(1, 2))
-    if len(data) < 2:
-        raise ValueError(f"samples has shape {data.shape}: must have at least 2 samples.")
-    one_of("method", method, METHODS)
-    margin = special.ndtri((1 + real_in("confidence", confidence, "(0, 1)")) / 2)
-
-    count, columns = len(data), data[0].size
-    found = METHODS[method](data.reshape(count, -1), margin)
-    few = f"{count} samples, fewer than {_FEWEST_SAMPLES}"
-    doubts = {few: np.full(columns, count < _FEWEST_SAMPLES)} | found.doubts
-    reasons = ["; ".join(why for why, where in doubts.items() if where[c]) for c in range(columns)]
-    if data.ndim == 1:
-        alpha, scale, loc, low, high = (array.item() for array in found[:5])
-        return StableFit(alpha, scale, loc, (low, high), method, not reasons[0], reasons[0])
-    reliable, reason, ends = np.array([not why for why in reasons]), np.array(reasons), found[3:5]
-    return StableFit(found.alpha, found.scale, found.loc, ends, method, reliable, reason)
-
-
-class Estimates(NamedTuple):
-    """What an estimator finds, arrays of shape (columns,), and where it is in doubt, by reason."""
-
-    alpha: Array
-    scale: Array
-    loc: Array
-    low: Array
-    high: Array
-    doubts: dict[str, NDArray[np.bool_]]
+    data = np.asarray(samples, float)
+    shaped = data.ndim in (1, 2) and len(data) > 1
+    require("samples", data, shaped, "two samples or more, in one column or several")
+    columns = data.reshape(len(data), -1)
+    found = _METHODS[method](columns, special.ndtri((1 + confidence) / 2))
+    few = f"{len(data)} samples, fewer than {_FEWEST_SAMPLES}; " * (len(data) < _FEWEST_SAMPLES)
+    doubts = {
+        "the interquartile range is zero": found[1] == 0,
+        "the characteristic function is lost in its noise": np.isnan(found[0]),
+        "alpha is held at 2: the tails are no heavier than a Gaussian's": found[0] == 2,
+        f"alpha is held at {LOWEST_ALPHA}": found[0] < LOWEST_ALPHA + 1e-9,
+    }
+    reason = np.char.add(few, np.select(list(doubts.values()), list(doubts), ""))
+    alpha, scale, loc, low, high = (a.reshape(data.shape[1:])[()] for a in found)
+    return StableFit(alpha, scale, loc, (low, high), method, reason.reshape(data.shape[1:])[()])
 
 
-def accepted(alphas: Array, expected: Array, margin: Array, observed: Array) -> tuple[Array, Array]:
-    """Return the ends of the `alphas` under which a statistic is within a margin of expectation.
+def _accepted(alphas: Array, expected: Array, margin: Array, observed: Array) -> list[Array]:
+    """The ends of the `alphas` under which a statistic is within a margin of its expectation.
 
     An interval that inverts a test takes the spread at each alpha it judges. The usual one, the
     estimate plus and minus its standard error, takes that at the estimate: near ``alpha = 2``,
     where the spread falls quickly, it covers too little.
     """
     ends = (np.maximum.accumulate(expected + side * margin) for side in (1, -1))
-    low, high = (np.interp(observed, end, alphas) for end in ends)
-    return low, high
+    return [np.interp(observed, end, alphas) for end in ends]
 
 
-# Sample quantiles
-
-
-def by_quantiles(data: Array, margin: float) -> Estimates:
-    """Fit every column by the ratio ``ν = (q95 − q05)/(q75 − q25)`` of its sample quantiles.
+def _by_quantiles(data: Array, margin: float) -> tuple[Array, ...]:
+    """Alpha, scale, location and interval by ``ν = (q95 − q05)/(q75 − q25)`` of sample quantiles.
 
     In the symmetric case ν has one value for each ``alpha`` and is inverted for it; the
     interquartile range then gives the scale and the median the location. The interval holds every
@@ -129,35 +113,24 @@ def by_quantiles(data: Array, margin: float) -> Estimates:
     q05, q25, loc, q75, q95 = np.quantile(data, [0.05, 0.25, 0.5, 0.75, 0.95], 0, method="hazen")
     alphas, log_ratios, quartiles, spread = _quantile_table()
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(q75 > q25, (q95 - q05) / (q75 - q25), np.nan)
-    log_ratio = np.log(ratio)
+        log_ratio = np.log(np.where(q75 > q25, (q95 - q05) / (q75 - q25), np.nan))
     alpha = np.interp(-log_ratio, -log_ratios, alphas)
-    low, high = accepted(alphas, -log_ratios, margin * spread / np.sqrt(len(data)), -log_ratio)
-    most, least = np.exp(log_ratios[[0, -1]])
-    doubts = {
-        _NO_SPREAD: np.isnan(ratio),
-        f"quantile ratio below the Gaussian's {least:.4g}: alpha is held at 2": ratio < least,
-        _LIGHTER: low == 2,
-        f"quantile ratio above {most:.4g}: alpha is held at {LOWEST_ALPHA}": ratio > most,
-    }
+    ends = _accepted(alphas, -log_ratios, margin * spread / np.sqrt(len(data)), -log_ratio)
     scale = np.where(q75 > q25, (q75 - q25) / (2 * np.interp(alpha, alphas, quartiles)), 0.0)
-    return Estimates(alpha, scale, loc, low, high, doubts)
+    return alpha, scale, loc, *ends
 
 
 @functools.cache
-def _quantile_table() -> tuple[Array, Array, Array, Array]:
-    """Return alphas, dense enough for straight lines between, and what `_quantities` tells."""
-    from scipy.interpolate import BarycentricInterpolator  # here, as its import takes long
-
-    nodes = LOWEST_ALPHA + (2 - LOWEST_ALPHA) * (chebpts1(24) + 1) / 2  # log ν is good to 3e-8
-    values = [_quantities(float(a)) for a in nodes]
-    curves = BarycentricInterpolator(nodes, values, rng=0)  # or else other bits every time
-    alphas = np.linspace(LOWEST_ALPHA, 2, 4001)
-    return alphas, *curves(alphas).T
+def _quantile_table() -> Array:
+    """Rows of alphas, dense enough for straight lines between, and of what `_quantities` tells."""
+    node = chebyshev.chebpts1(24)  # log ν is good to 3e-8
+    values = [_quantities(a) for a in LOWEST_ALPHA + (2 - LOWEST_ALPHA) * (node + 1) / 2]
+    curves = chebyshev.chebval(np.linspace(-1, 1, 4001), chebyshev.chebfit(node, values, 23))
+    return np.vstack([np.linspace(LOWEST_ALPHA, 2, 4001), curves])
 
 
 def _quantities(alpha: float) -> tuple[float, float, float]:
-    """Return log ν, the upper quartile at unit scale, and sqrt(n) standard errors of log ν."""
+    """Of log ν, the upper quartile at unit scale, and sqrt(n) standard errors of log ν."""
     p, law = np.array([0.05, 0.25, 0.75, 0.95]), SymmetricStable(alpha)
     inner, outer = law.ppf(p[2:])
     # d log ν = d(q95 − q05)/2outer − d(q75 − q25)/2inner,
@@ -168,11 +141,8 @@ def _quantities(alpha: float) -> tuple[float, float, float]:
     return np.log(outer / inner), inner, np.sqrt(weight @ shared @ weight)
 
 
-# The empirical characteristic function
-
-
-def by_characteristic_function(data: Array, margin: float) -> Estimates:
-    """Fit every column by a straight line through its empirical characteristic function φ̂.
+def _by_characteristic_function(data: Array, margin: float) -> tuple[Array, ...]:
+    """The same five by a straight line through the empirical characteristic function φ̂.
 
     For a stable law ``log(−log |φ(u)|²) = log 2 + alpha·(log scale + log u)``. McCulloch's fit puts
     the data into units of the scale, where the frequencies are fixed; the line is fitted by
@@ -181,63 +151,40 @@ def by_characteristic_function(data: Array, margin: float) -> Estimates:
     phase of φ̂, likewise weighted, gives the location. The interval holds every ``alpha`` from
     which the slope is within `margin` of its own standard errors.
     """
-    first, n = by_quantiles(data, margin), len(data)
+    (slope, unit, centre, *_), n = _by_quantiles(data, margin), len(data)
     with np.errstate(divide="ignore", invalid="ignore"):  # a scale of 0 makes everything NaN
-        phi = characteristic_function((data - first.loc) / first.scale, _STEP, _POINTS)
+        phi = characteristic_function((data - centre) / unit, _STEP, _POINTS)
         level = np.log(-np.log((n * np.abs(phi) ** 2 - 1) / (n - 1)))
-    slope = first.alpha
-    for _ in range(3):
-        slope = np.sum(_weights(slope)[0] * level, axis=0)
-    alpha = np.clip(slope, LOWEST_ALPHA, 2)
-    _, of_intercept, of_phase = _weights(alpha)
-    log_scale = (np.sum(of_intercept * level, axis=0) - np.log(2)) / slope
-    shift = np.sum(of_phase * np.angle(phi), axis=0)
+    alphas, weights, spread = _weight_table()
+    for _ in range(4):
+        nearest = np.searchsorted(alphas, slope).clip(max=alphas.size - 1)
+        of_slope, of_intercept, of_phase = weights[..., nearest]
+        slope = np.sum(of_slope * level, axis=0)
     lost = np.isnan(slope)
-    scale = first.scale * np.exp(np.where(lost, 0, log_scale))
-    loc = first.loc + first.scale * np.where(lost, 0, shift)
-    alphas, _, spread = _weight_table()
-    low, high = accepted(alphas, alphas, margin * spread / np.sqrt(n), slope)
-    doubts = {
-        _NO_SPREAD: np.isnan(first.alpha),
-        "the characteristic function is lost in its noise": lost & ~np.isnan(first.alpha),
-        "slope above the Gaussian's: alpha is held at 2": slope > 2,
-        _LIGHTER: low == 2,
-        f"slope below {LOWEST_ALPHA}, at which alpha is held": slope < LOWEST_ALPHA,
-    }
-    return Estimates(alpha, scale, loc, low, high, doubts)
+    log_scale = np.where(lost, 0, (np.sum(of_intercept * level, axis=0) - np.log(2)) / slope)
+    shift = np.where(lost, 0, np.sum(of_phase * np.angle(phi), axis=0))
+    ends = _accepted(alphas, alphas, margin * spread / np.sqrt(n), slope)
+    alpha = np.clip(slope, LOWEST_ALPHA, 2)
+    return alpha, unit * np.exp(log_scale), centre + unit * shift, *ends
 
 
 def characteristic_function(samples: Array, step: float, points: int) -> NDArray[np.complex128]:
-    """Return the mean of ``exp(i u x)`` at ``u = step, 2·step, …``, shape (points, columns).
+    """The mean of ``exp(i u x)`` at ``u = step, 2·step, …``, shape (points, columns).
 
     Samples, shape (samples, columns), are in units of their scale; those beyond 1e8, whose phase is
     rounding error, count as 0, the mean over all phases.
     """
-    n, columns = samples.shape
-    total = np.zeros((points, columns), dtype=np.complex128)
-    rows = max(1, _BLOCK // columns)
-    for start in range(0, n, rows):
-        x = samples[start : start + rows]
-        turn = np.where(np.abs(x) > _UNRESOLVED, 0, np.exp(1j * step * x))
-        power = np.ones_like(turn)
-        for k in range(points):
-            power *= turn
-            total[k] += power.sum(axis=0)
-    return total / n
-
-
-def _weights(alpha: Array) -> Array:
-    """Return weights of slope, intercept and phase at each alpha, shape (3, points, columns)."""
-    alphas, weights, _ = _weight_table()
-    place = (alpha - alphas[0]) / (alphas[1] - alphas[0])
-    place = np.nan_to_num(np.clip(place, 0, len(alphas) - 1 - 1e-9))
-    i = place.astype(int)
-    return weights[..., i] + (place - i) * (weights[..., i + 1] - weights[..., i])
+    turn = np.where(np.abs(samples) > _UNRESOLVED, 0, np.exp(1j * step * samples))
+    power, means = np.ones_like(turn), []
+    for _ in range(points):
+        power *= turn
+        means.append(power.mean(axis=0))
+    return np.array(means)
 
 
 @functools.cache
 def _weight_table() -> tuple[Array, Array, Array]:
-    """Return alphas, the weights at each, and sqrt(n) times the standard error of the slope."""
+    """Alphas, weights (slope, intercept, phase) at each, sqrt(n) standard errors of the slope."""
     alphas = np.linspace(LOWEST_ALPHA, 2, 400)
     u = _STEP * np.arange(1.0, _POINTS + 1)
     design = np.stack([np.log(u), np.ones(_POINTS)], axis=1)
@@ -252,7 +199,7 @@ def _weight_table() -> tuple[Array, Array, Array]:
 
 
 def _covariance(u: Array, alpha: float) -> tuple[Array, Array]:
-    """Return n times the covariances of levels and of phases at frequencies `u`, at unit scale."""
+    """Covariances, times n, of levels and of phases at frequencies `u`, at unit scale."""
     phi = np.exp(-(u**alpha))
     plus, minus = (np.exp(-(np.abs(u[:, None] + sign * u) ** alpha)) for sign in (1, -1))
     level = 1 / (phi * u**alpha)  # minus the derivative of log(−log φ²) in the real part of φ̂
@@ -260,140 +207,149 @@ def _covariance(u: Array, alpha: float) -> tuple[Array, Array]:
     return real * np.outer(level, level), imaginary / np.outer(phi, phi)
 
 
-# Maximum likelihood
-
-
-def by_likelihood(data: Array, margin: float) -> Estimates:
-    """Fit every column by maximum likelihood over (alpha, log scale, loc), from McCulloch's fit.
+def _by_likelihood(data: Array, margin: float) -> tuple[Array, ...]:
+    """The same five by maximum likelihood over alpha, log scale and location.
 
     The interval holds every ``alpha`` whose profile likelihood passes the likelihood-ratio test:
-    ``2 log ratio ≤ margin²``; a `margin` of 0 leaves it out. It needs no standard error, which is
-    as well: at ``alpha = 2`` the information about ``alpha`` is infinite.
+    ``2 log ratio ≤ margin²``. It needs no standard error, which is as well: at ``alpha = 2`` the
+    information about ``alpha`` is infinite.
     """
-    first = by_quantiles(data, margin)
-    alpha, log_scale, shift, low, high = np.full((5, data.shape[1]), np.nan)
-    for c in np.flatnonzero(~np.isnan(first.alpha)):
-        sample = _Sample((data[:, c] - first.loc[c]) / first.scale[c], first.alpha[c])
-        tilt, log_scale[c], shift[c] = sample.best
-        alpha[c] = _alpha(tilt)
-        if margin > 0:
-            low[c], high[c] = sample.interval(margin)
-    nowhere = np.isnan(alpha)
-    scale = first.scale * np.exp(np.where(nowhere, 0, log_scale))
-    loc = first.loc + first.scale * np.where(nowhere, 0, shift)
-    doubts = {
-        _NO_SPREAD: nowhere,
-        "no stable law is likelier than the Gaussian: alpha is held at 2": alpha == 2,
-        f"the likelihood still rises at {LOWEST_ALPHA}, where alpha is held": alpha
-        < LOWEST_ALPHA + 1e-9,
-    }
-    return Estimates(alpha, scale, loc, low, high, doubts)
+    first, unit, centre, *_ = _by_quantiles(data, margin)
+    found = np.full((5, first.size), np.nan)
+    found[1:3] = 0
+    for c in np.flatnonzero(unit):
+        found[:, c] = _likeliest((data[:, c] - centre[c]) / unit[c], first[c], margin)
+    alpha, log_scale, shift, *ends = found
+    return alpha, unit * np.exp(log_scale), centre + unit * shift, *ends
 
 
-class _Sample:
-    """Samples of one column in units of a first fit, their greatest mean log likelihood, and where.
+def _likeliest(x: Array, first: float, margin: float) -> tuple[float, ...]:
+    """Alpha, log scale, location and interval of one column, from a `first` alpha.
 
-    It is a function of ``tilt = −log(2 − alpha)``, log scale and location: on the axis of tilts, of
-    which the Gaussian is the infinite one, the share of the tails falls evenly.
+    The profile likelihood is walked over tabulated alphas, from the first to either side until it
+    has fallen far enough, and is a spline between them.
     """
+    from scipy.interpolate import CubicSpline  # here, as its import takes long
 
-    def __init__(self, x: Array, alpha: float) -> None:
-        """Find the greatest likelihood, from a first `alpha`."""
-        self.x = x
-        square = np.mean((x - x.mean()) ** 2)
-        self.gaussian = -0.5 * np.log(2 * np.pi * square) - 0.5  # its greatest
-        start = np.array([_tilt(min(alpha, 1.95)), 0.0, 0.0])
-        self.height, self.best = self.climb(start, _LEAST_TILT, _GREATEST_TILT)
-        if self.gaussian >= self.height:
-            self.height = self.gaussian
-            self.best = np.array([np.inf, np.log(square / 2) / 2, x.mean()])
-
-    def descent(self, point: Array) -> tuple[float, Array]:
-        """Return minus the mean log likelihood and its gradient in (tilt, log scale, location)."""
-        tilt, log_scale, shift = point
-        z = (self.x - shift) * np.exp(-log_scale)
-        height, by_tilt, slope = _log_density(tilt, z)
-        by_location = slope.mean() * np.exp(-log_scale)
-        gradient = np.array([-by_tilt.mean(), 1 + (z * slope).mean(), by_location])
-        return log_scale - height.mean(), gradient
-
-    def climb(self, start: Array, least: float, greatest: float) -> tuple[float, Array]:
-        """Return the greatest mean log likelihood between two tilts, and where it is."""
-        from scipy.optimize import minimize
-
-        bounds, fine = (
-            [(least, greatest), (None, None), (None, None)],
-            {"ftol": 1e-15, "gtol": 1e-9},
-        )
-        by = {"method": "L-BFGS-B", "jac": True, "bounds": bounds, "options": fine}
-        found = minimize(self.descent, start, **by)
-        return -found.fun, found.x
-
-    def interval(self, margin: float) -> tuple[float, float]:
-        """Return the range of alpha in which the likelihood-ratio statistic is within `margin`²."""
-        if self._root(self.gaussian) <= margin:
-            return _alpha(self._end(_LEAST_TILT, margin)), 2.0
-        low, high = (_alpha(self._end(end, margin)) for end in (_LEAST_TILT, _GREATEST_TILT))
-        return low, high
-
-    def _root(self, height: float) -> float:
-        return float(np.sqrt(2 * self.x.size * max(self.height - height, 0)))
-
-    def _end(self, outermost: float, margin: float) -> float:
-        """Return the tilt between the best and `outermost` at which the root passes `margin`."""
-        from scipy.optimize import brentq
-
-        def excess(tilt: float) -> float:
-            height, _ = self.climb(np.array([tilt, *self.best[1:]]), tilt, tilt)
-            return self._root(height) - margin
-
-        middle = min(self.best[0], _GREATEST_TILT)
-        if excess(middle) >= 0:
-            return middle
-        return brentq(excess, middle, outermost, xtol=1e-5) if excess(outermost) > 0 else outermost
+    alphas, cubics, informations = _log_density_table()
+    begin, allowance = int(np.abs(alphas - first).argmin()), margin**2 / (2 * x.size)
+    walked = {begin: _profile(cubics[begin], informations[begin], x, 0.0, 0.0)}
+    for side in (-1, 1):
+        i = best = begin
+        while 0 <= i + side < alphas.size and (
+            abs(i - best) < 3 or walked[i][0] >= walked[best][0] - allowance
+        ):
+            i += side
+            walked[i] = _profile(cubics[i], informations[i], x, *walked[i - side][1:])
+            best = max(best, i, key=lambda k: walked[k][0])
+    at = sorted(walked)
+    tilts = -np.log(2 - alphas[at])  # on this axis the share of the tails falls evenly
+    height = CubicSpline(tilts, [walked[i][0] for i in at])
+    where = CubicSpline(tilts, [walked[i][1:] for i in at])
+    peaks = np.append(tilts, height.derivative().roots(extrapolate=False))
+    tilt = peaks[height(peaks).argmax()]
+    top, (log_scale, shift) = height(tilt), where(tilt)
+    square = np.mean((x - x.mean()) ** 2)
+    gaussian = -np.log(2 * np.pi * square) / 2 - 0.5  # its greatest mean log likelihood
+    if gaussian >= top:
+        tilt, top, log_scale, shift = np.inf, gaussian, np.log(square / 2) / 2, x.mean()
+    crossings = height.solve(top - allowance, extrapolate=False)
+    low = max((c for c in crossings if c < tilt), default=tilts[0])
+    high = min((c for c in crossings if c > tilt), default=tilts[-1])
+    if gaussian >= top - allowance:
+        high = np.inf
+    alpha, low, high = np.clip(2 - np.exp(-np.array([tilt, low, high])), LOWEST_ALPHA, 2)
+    return alpha, log_scale, shift, low, high
 
 
-def _tilt(alpha: float) -> float:
-    return float(-np.log(2 - alpha))
-
-
-def _alpha(tilt: float) -> float:
-    return float(np.clip(2 - np.exp(-tilt), LOWEST_ALPHA, 2))
-
-
-_LEAST_TILT, _GREATEST_TILT = _tilt(LOWEST_ALPHA), _tilt(2 - 1e-4)  # nearer is the Gaussian
-
-
-def _log_density(tilt: float, z: Array) -> tuple[Array, Array, Array]:
-    """Return the log density of the standard law at `z`, and its derivatives in tilt and z."""
-    t = np.arcsinh(np.abs(z))
-    panel = np.minimum((t / _SPACING).astype(np.intp), _NODES - 2)
-    within = np.minimum(t - panel * _SPACING, _SPACING)
-    cubics, by_tilt = (_surface()(tilt, order).take(panel, axis=1) for order in (0, 1))
-    steepness, heaviness = 3 - np.exp(-tilt), np.exp(-tilt)  # α + 1, and 2 − α, its derivative
-    powers = np.arange(1, 4)[:, None]
-    slope = polyval(within, powers * cubics[1:], tensor=False) - steepness
-    height = polyval(within, cubics, tensor=False) - steepness * t
-    by_tilt = polyval(within, by_tilt, tensor=False) - heaviness * t
-    return height, by_tilt, slope * np.sign(z) / np.hypot(1, z)
+def _profile(
+    cubics: Array, information: Array, x: Array, log_scale: float, shift: float
+) -> tuple[float, float, float]:
+    """The greatest mean log likelihood at one alpha, and where it is, by Fisher's scoring."""
+    for _ in range(50):
+        z = (x - shift) * np.exp(-log_scale)
+        t = np.arcsinh(np.abs(z))
+        panel = np.minimum((t / _SPACING).astype(np.intp), _NODES - 2)
+        within, cubic = t - panel * _SPACING, cubics.take(panel, axis=1)
+        height = polyval(within, cubic, tensor=False).mean() - log_scale
+        by_t = polyval(within, np.arange(1, 4)[:, None] * cubic[1:], tensor=False)
+        slope = by_t * np.sign(z) / np.hypot(1, z)
+        scores = np.array([1 + np.mean(z * slope), np.mean(slope)])  # minus log scale's, location's
+        step = np.clip(scores / information, -1, 1)
+        log_scale, shift = log_scale - step[0], shift - step[1] * np.exp(log_scale)
+        if step @ scores < 1e-10:  # twice what was left to gain
+            break
+    return height + step @ scores / 2, log_scale, shift
 
 
 @functools.cache
-def _surface() -> Callable[..., Array]:
-    """Return cubics in ``t = arsinh |z|``, shape (4, panels), as a function of the tilt.
+def _log_density_table() -> tuple[Array, Array, Array]:
+    """Alphas, denser towards 2; cubics of the log density in ``arsinh |x|``; Fisher informations.
 
-    They are the log density plus ``(α + 1) t``, which is constant beyond the last panel.
+    The informations are those on log scale and location.
     """
     from scipy.interpolate import CubicSpline
 
-    far, near = np.linspace(LOWEST_ALPHA, 1.7, 48), np.linspace(_tilt(1.7), _GREATEST_TILT, 49)
-    tilts = np.append([_tilt(a) for a in far[:-1]], near)
-    t = _SPACING * np.arange(_NODES)
-    cubics = []
-    for a in map(_alpha, tilts):
-        height = SymmetricStable(a).logpdf(np.sinh(t)) + (a + 1) * t
-        cubics.append(CubicSpline(t, height, bc_type=((1, a + 1), (1, 0.0))).c[::-1])
-    return CubicSpline(tilts, cubics)
+    near_two = 2 - np.geomspace(0.3, _NEAREST, 49)
+    alphas = np.append(np.linspace(LOWEST_ALPHA, 1.7, 48)[:-1], near_two)
+    t, cubics, informations = _SPACING * np.arange(_NODES), [], []
+    for a in alphas:
+        log_density = SymmetricStable(a).logpdf(np.sinh(t))
+        cubic = CubicSpline(t, log_density, bc_type=((1, 0.0), (1, -a - 1))).c[::-1]
+        scores = np.stack([1 + cubic[1] * np.tanh(t[:-1]), cubic[1] / np.cosh(t[:-1])])
+        mass = np.exp(log_density[:-1]) * np.cosh(t[:-1]) * _SPACING
+        mass[1:] *= 2
+        informations.append(scores**2 @ mass)
+        cubic[1:, -1] = -a - 1, 0, 0  # a power of x from there on
+        cubics.append(cubic)
+    return alphas, np.array(cubics), np.array(informations)
 
 
-METHODS = {"mcculloch": by_quantiles, "ecf": by_characteristic_function, "mle": by_likelihood}
+_METHODS = {
+    "mcculloch": _by_quantiles,
+    "ecf": _by_characteristic_function,
+    "mle": _by_likelihood,
+}
+
+
+class GoodnessOfFit(NamedTuple):
+    """How far samples are from a stable law fitted to them; arrays where the fit has columns."""
+
+    distance: Array  # about 1 for stable samples whatever their number n, growing as n for others
+    p_value: Array  # of at least this distance if the samples are stable; both NaN without a fit
+
+
+@checked
+def goodness_of_fit(
+    samples: FiniteReals, fitted: StableFit, rng: np.random.Generator, replicates: Count = 199
+) -> GoodnessOfFit:
+    """The distance between the characteristic functions of samples and of their fit, and its p.
+
+    The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples
+    in units of the fit. Since the law was fitted to the same samples, it is smaller than for a law
+    known beforehand; so each bootstrap sample, drawn from the fitted law, is itself fitted by the
+    same method before its distance is taken.
+    """
+    data, shape = np.asarray(samples, float), np.shape(fitted.alpha)
+    require("samples", data, data.shape[1:] == shape, f"those fitted, in columns of shape {shape}")
+    columns = data.reshape(len(data), -1)
+    alpha, scale, loc = map(np.atleast_1d, (fitted.alpha, fitted.scale, fitted.loc))
+    distance, p_value = np.full((2, alpha.size), np.nan)
+    for c in np.flatnonzero(~np.isnan(alpha)):
+        distance[c] = _distance(columns[:, [c]], alpha[[c]], scale[c], loc[c]).item()
+        law, bootstrap = SymmetricStable(alpha[c]), np.empty(replicates)
+        for lot in np.array_split(np.arange(replicates), -(-len(data) * replicates // _AT_ONCE)):
+            draws = law.sample((len(data), lot.size), rng)
+            bootstrap[lot] = _distance(draws, *_METHODS[fitted.method](draws, 0.0)[:3])
+        farther = ~(bootstrap < distance[c])  # one without a fit counts against rejection
+        p_value[c] = (1 + np.sum(farther)) / (replicates + 1)
+    return GoodnessOfFit(distance.reshape(shape)[()], p_value.reshape(shape)[()])
+
+
+def _distance(samples: Array, alpha: Array, scale: Array, loc: Array) -> Array:
+    """The distance for each column of samples, shape (samples, columns)."""
+    step, points = 0.2, 20  # frequencies up to 4 over the scale, where the weight has fallen to 2 %
+    u = step * np.arange(1, points + 1)[:, None]
+    phi = characteristic_function((samples - loc) / scale, step, points)
+    gap = np.abs(phi - np.exp(-(u**alpha))) ** 2
+    return len(samples) * 2 * step * np.sum(np.exp(-(u**2) / 4) * gap, axis=0)

@@ -10,27 +10,32 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.arguments import finite_array, generator, integer_in, real_array, real_in, require
+from lwcore.signatures import Finite, FiniteReals, Positive, checked, number, require
 from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, standard_law
+
+if TYPE_CHECKING:
+    TailIndex = float
+else:
+    TailIndex = number("(0.5, 2]")
 
 _FAR_OUT = 230.0  # in log x: there the tail is Pareto's to rounding, whatever alpha
 _LOGARITHMIC = 1e15  # in scales: beyond, the divergence grows as (α + 1) log h, to rounding
 
 
+@checked
 @dataclass(frozen=True)
 class SymmetricStable:
-    """Symmetric α-stable law, ``E exp(iuX) = exp(i u loc − scale^α |u|^α)``: the law of Eq. (31).
+    """The symmetric α-stable law, ``E exp(iuX) = exp(i u loc − scale^α |u|^α)``, of Eq. (31).
 
-    `alpha` lies in (0.5, 2], `scale` above 0; `loc` is the median, and the mean if ``alpha > 1``.
-    Methods take arrays of any shape, in the units of the data; NaN stays NaN. ``pdf``, ``cdf``,
-    ``sf`` and ``score`` have a relative error below 1e-12, in the far tails too (1e-10 for
-    ``score`` at ``alpha`` below 0.6), and last digits that depend on the number of points.
+    `loc` is the median, and the mean if ``alpha > 1``. Methods take arrays of any shape, in the
+    units of the data; NaN stays NaN. ``pdf``, ``cdf``, ``sf`` and ``score`` have a relative error
+    below 1e-12, in the far tails too (1e-10 for ``score`` at ``alpha`` below 0.6).
 
     Examples:
         >>> cauchy = SymmetricStable(alpha=1.0)
@@ -40,82 +45,80 @@ class SymmetricStable:
         0.4281
     """
 
-    alpha: float
-    scale: float = 1.0
-    loc: float = 0.0
+    alpha: TailIndex
+    scale: Positive = 1.0
+    loc: Finite = 0.0
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
-        object.__setattr__(self, "alpha", real_in("alpha", self.alpha, "(0.5, 2]"))
-        object.__setattr__(self, "scale", real_in("scale", self.scale, "(0, inf)"))
-        object.__setattr__(self, "loc", real_in("loc", self.loc, "(-inf, inf)"))
+        """Keep double precision, whatever the parameters come in."""
+        for name in ("alpha", "scale", "loc"):
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     def _standardise(self, x: ArrayLike) -> Array:
         with np.errstate(over="ignore"):
-            return (real_array("x", x) - self.loc) / self.scale
+            return (np.asarray(x, float) - self.loc) / self.scale
 
     def pdf(self, x: ArrayLike) -> Array:
-        """Return the probability density at `x`."""
+        """The probability density."""
         z = np.abs(self._standardise(x))
-        return standard_law(self.alpha)(z, DENSITY)[0][()] / self.scale
+        return standard_law(self.alpha)(z, DENSITY)[()] / self.scale
 
     def logpdf(self, x: ArrayLike) -> Array:
-        """Return the logarithm of the density, also where that is too small for a float."""
+        """The logarithm of the density, also where that is too small for a float."""
         z = np.abs(self._standardise(x))
         return standard_law(self.alpha).log_density(z)[()] - np.log(self.scale)
 
     def cdf(self, x: ArrayLike) -> Array:
-        """Return the probability of a value at most `x`."""
+        """The probability of a value at most `x`."""
         return self._upper_tail(-self._standardise(x))
 
     def sf(self, x: ArrayLike) -> Array:
-        """Return the probability of a value above `x`, ``1 − cdf(x)`` without the cancellation."""
+        """The probability of a value above `x`, ``1 − cdf(x)`` without the cancellation."""
         return self._upper_tail(self._standardise(x))
 
     def _upper_tail(self, z: Array) -> Array:
-        tail = standard_law(self.alpha)(np.abs(z), TAIL)[0]
+        tail = standard_law(self.alpha)(np.abs(z), TAIL)
         return np.where(z < 0, 1 - tail, tail)[()]
 
-    def ppf(self, p: ArrayLike) -> Array:
-        """Return the quantile at probability `p` in [0, 1], the inverse of `cdf`.
+    @checked
+    def ppf(self, p: FiniteReals) -> Array:
+        """The quantile at probability `p`, the inverse of `cdf`.
 
         For a far right quantile use ``2·loc − ppf(1 − p)`` with ``1 − p`` given as a small number.
         """
-        probability = finite_array("p", p)
+        probability = np.asarray(p, float)
         require("p", probability, (probability >= 0) & (probability <= 1), "in [0, 1]")
         z = _upper_quantile(self.alpha, np.minimum(probability, 1 - probability))
         with np.errstate(over="ignore"):
             return self.loc + self.scale * np.sign(probability - 0.5) * z
 
     def score(self, x: ArrayLike) -> Array:
-        """Return ``−(d/dx) log pdf(x)``; far out ``(α + 1)/(x − loc)``, for α below 2."""
+        """The score ``−(d/dx) log pdf(x)``; far out ``(α + 1)/(x − loc)``, for α below 2."""
         z = self._standardise(x)
         return np.sign(z) * standard_law(self.alpha).score(np.abs(z))[()] / self.scale
 
     def fisher_information(self) -> float:
-        """Return the Fisher information for location, ``E[score²] = I_α/scale²``.
+        """The Fisher information for location, ``E[score²] = I_α/scale²``.
 
         I_α, its value at unit scale, is what a likelihood test can use of each sequence; it is the
         curvature at zero of the divergence in Eq. (32).
         """
         return _unit_fisher_information(self.alpha) / self.scale**2
 
-    def kl(self, shift: ArrayLike) -> Array:
-        """Return KL, in nats, between this law moved by `shift` and this law: Eq. (32), left.
+    @checked
+    def kl(self, shift: FiniteReals) -> Array:
+        """The divergence, in nats, between this law moved by `shift` and this law: Eq. (32), left.
 
         It is even in `shift`, grows as ``I_α (shift/scale)²/2`` at first and, for ``alpha < 2``, as
         ``(alpha + 1) log|shift|`` in the end. Relative error below 1e-9 from 1e-8 scales on.
         """
-        ratio = np.abs(finite_array("shift", shift)) / self.scale
+        ratio = np.abs(np.asarray(shift, float)) / self.scale
         if self.alpha == 2:
             return ((ratio / 2) ** 2)[()]
         return np.vectorize(_unit_divergence, otypes=[float])(self.alpha, ratio / 2)[()]
 
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Draw independent values by the method of Chambers, Mallows and Stuck (1976)."""
-        for count in size if isinstance(size, tuple) else (size,):
-            integer_in("size", count, 0)
-        generator("rng", rng)
+        """Independent draws by the method of Chambers, Mallows and Stuck (1976)."""
         angle = rng.uniform(-np.pi / 2, np.pi / 2, size)
         waiting = rng.exponential(size=size)
         a = self.alpha
@@ -124,7 +127,7 @@ class SymmetricStable:
 
 
 def _upper_quantile(alpha: float, tail: Array) -> Array:
-    """Return ``x ≥ 0`` with ``P(X > x) = tail`` at unit scale; `tail` in [0, 1/2], any shape."""
+    """The ``x ≥ 0`` with ``P(X > x) = tail`` at unit scale; `tail` in [0, 1/2], any shape."""
     if alpha == 2:
         return np.sqrt(2) * np.abs(special.ndtri(tail))
     from scipy.optimize import elementwise  # here, as its import costs more than all of this module
@@ -141,7 +144,7 @@ def _upper_quantile(alpha: float, tail: Array) -> Array:
 
         def mismatch(log_x: Array, q: Array) -> Array:  # near the median, of the distance from it
             x = np.exp(log_x)
-            far = np.log(q) - np.log(law(x, TAIL)[0])
+            far = np.log(q) - np.log(law(x, TAIL))
             return np.where(q < 0.25, far, law.central(x) / (0.5 - q) - 1)
 
         bracket = elementwise.bracket_root(mismatch, guess, args=(q,)).bracket
@@ -156,36 +159,27 @@ def _unit_fisher_information(alpha: float) -> float:
 
 
 def _unit_divergence(alpha: float, h: float) -> float:
-    """Return KL between SαS laws of unit scale at ±h, ``∫_{x>0} (p₊ − p₋) L dx``."""
+    """KL between SαS laws of unit scale at ±h, ``∫_{x>0} (p₊ − p₋) L dx``."""
     if h == 0:
         return 0.0
-    pair = log_ratio(alpha, min(h, _LOGARITHMIC))
-    divergence = float(np.sum(pair.mass * -np.expm1(-pair.ratio) * pair.ratio))
+    ratio, mass = log_ratio(alpha, min(h, _LOGARITHMIC))
+    divergence = float(np.sum(mass * -np.expm1(-ratio) * ratio))
     return divergence + (alpha + 1) * float(np.log(max(h / _LOGARITHMIC, 1)))
 
 
-class LogRatio(NamedTuple):
-    """The log-likelihood ratio ``L(x) = log p(x − h) − log p(x + h)``, by a quadrature over x > 0.
-
-    L is odd. Every divergence, information and error of the laws at ±h is an integral over
-    ``x > 0`` of ``p(x − h)`` times a function of L, and so a sum over these nodes.
-    """
-
-    mass: Array  # p(x − h) dx, shape (panels, nodes)
-    ratio: Array  # L, same shape; above 0, but for rounding far out
-
-
 @functools.lru_cache(maxsize=512)
-def log_ratio(alpha: float, h: float, order: int = 16) -> LogRatio:
-    """Tabulate the log-likelihood ratio of SαS laws of unit scale at ±h, for ``0 < h ≤ 1e100``.
+def log_ratio(alpha: float, h: float, order: int = 16) -> tuple[Array, Array]:
+    """The ratio ``L(x) = log p(x − h) − log p(x + h)`` and the mass ``p(x − h) dx``, over x > 0.
 
-    The variable is ``asinh z``, z the distance from the nearer location, in panels of `order` nodes
-    that are short where the law bends from its bell into its tail.
+    L is odd. Every divergence, information and error of the laws of unit scale at ±h is an integral
+    over ``x > 0`` of ``p(x − h)`` times a function of L, and so a sum over these (panels, nodes),
+    for ``0 < h ≤ 1e100``. The variable is ``asinh z``, z the distance from the nearer location, in
+    panels of `order` nodes that are short where the law bends from its bell into its tail.
     """
-    law, unit = SymmetricStable(alpha), standard_law(alpha)
-    far = max(h, unit.far_start) * 1e17
-    bends = [0.0, min(unit.near_end, 0.5)]
-    while bends[-1] < max(unit.far_start, 2):
+    law = standard_law(alpha)
+    far = max(h, law.far_start) * 1e17
+    bends = [0.0, min(law.near_end, 0.5)]
+    while bends[-1] < max(law.far_start, 2):
         bends.append(bends[-1] + min(0.4 * bends[-1], 0.5))
 
     def edges(end: float) -> Array:
@@ -196,10 +190,11 @@ def log_ratio(alpha: float, h: float, order: int = 16) -> LogRatio:
     all_edges = np.append(-edges(h)[:0:-1], edges(far))
     t, weight = (part.reshape(-1, order) for part in panel_rule(all_edges, order))
     z = np.sinh(t)
-    log_density = law.logpdf(z)
-    if h < unit.near_end / 4:  # the integral of the score: a difference would lose digits
+    log_density = law.log_density(np.abs(z))
+    if h < law.near_end / 4:  # the integral of the score: a difference would lose digits
         node, node_weight = panel_rule(np.array([-1.0, 1.0]), 8)
-        ratio = h * (law.score((z + h)[..., None] + h * node) @ node_weight)
+        between = (z + h)[..., None] + h * node
+        ratio = h * (np.sign(between) * law.score(np.abs(between)) @ node_weight)
     else:
-        ratio = log_density - law.logpdf(z + 2 * h)
-    return LogRatio(weight * np.exp(log_density + np.log(np.cosh(t))), ratio)
+        ratio = log_density - law.log_density(z + 2 * h)
+    return ratio, weight * np.exp(log_density + np.log(np.cosh(t)))

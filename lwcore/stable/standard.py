@@ -1,15 +1,15 @@
-"""The symmetric α-stable law of unit scale: two series, an integral between them, and a table.
+"""The symmetric α-stable law of unit scale: two series, and a table of an integral between them.
 
 Near zero the law is a polynomial in x², far out one in ``x^−α``, with coefficients in closed form.
-Between them the characteristic function is integrated along a contour on which nothing cancels;
-for many points, polynomials through values of that integral stand for it. Which way is taken
-hangs on the number of points alone, so that the same call gives the same bits again.
+Between them the characteristic function is integrated along a contour on which nothing cancels,
+and polynomials through values of that integral stand for it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.polynomial import chebyshev, legendre
@@ -17,55 +17,53 @@ from numpy.polynomial.polynomial import polyfit
 from numpy.typing import NDArray
 from scipy import special
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    Array = NDArray[np.float64]
+else:
+    Array = np.ndarray | np.floating  # which NumPy makes of arrays without a dimension
 
-DENSITY, SLOPE, TAIL = range(3)  # what is computed at once: p, −p′ and P(X > x)
+DENSITY, SLOPE, TAIL = range(3)  # p, −p′ and P(X > x)
 _FAR_POWER = (1, 2, 0)  # of 1/x, beside the polynomial
 _NEAR_TERMS, _FAR_TERMS = 26, 41
 _HIGHEST_RAY_ALPHA = 1.85
 _NODES = 16  # of a panel of the table
-_AT_ONCE = 1 << 13  # points at a time, to stay in the cache
 _PARETO = 1e60  # from here on everything is a power of x, to rounding
 
 
 @functools.lru_cache
-def standard_law(alpha: float) -> Gaussian | Stable:
-    """Return the law of tail index `alpha` in (0.5, 2]; kept with its table, for later calls."""
-    return Gaussian() if alpha == 2 else Stable(alpha)
+def standard_law(alpha: float) -> _Gaussian | _Stable:
+    """The law of tail index `alpha` in (0.5, 2], kept with its table for later calls."""
+    return _Gaussian() if alpha == 2 else _Stable(alpha)
 
 
-class Gaussian:
-    """The law at α = 2, of variance 2, with what `Stable` has."""
+class _Gaussian:
+    """The law at α = 2, of variance 2, with what `_Stable` has."""
 
     near_end, far_start = 3.0, 12.0  # for quadratures
 
-    def __call__(self, x: Array, *rows: int) -> Array:
-        """Return some of p, −p′ and P(X > x), one row each."""
-        density = np.exp(self.log_density(x))
-        return np.stack([(density, x / 2 * density, special.erfc(x / 2) / 2)[row] for row in rows])
+    def __call__(self, x: Array, row: int) -> Array:
+        if row == TAIL:
+            return special.erfc(x / 2) / 2
+        return np.exp(self.log_density(x)) * (x / 2 if row == SLOPE else 1)
 
     def log_density(self, x: Array) -> Array:
-        """Return log p(x), also where p(x) is too small for a float."""
         with np.errstate(over="ignore"):
             return -((x / 2) ** 2) - np.log(4 * np.pi) / 2
 
     def score(self, x: Array) -> Array:
-        """Return ``−p′(x)/p(x)``."""
         return x / 2
 
     def central(self, x: Array) -> Array:
-        """Return P(0 < X < x)."""
         return special.erf(x / 2) / 2
 
 
-class Stable:
+class _Stable:
     """The law at an α below 2, at any array of ``x ≥ 0``, NaN or infinity.
 
     The bell bends from `near_end` on; beyond `far_start` lies the tail.
     """
 
     def __init__(self, alpha: float) -> None:
-        """Sum up what the two series need, and set up the integral between them."""
         self.alpha = alpha
         self.near, self.near_end = _near_series(alpha)
         self.far, self.far_start = _far_series(alpha)
@@ -78,53 +76,45 @@ class Stable:
         self.width = (end - self.start) / self.panels
 
     def log_density(self, x: Array) -> Array:
-        """Return log p(x), also where p(x) is too small for a float."""
+        """The logarithm of p(x), also where that is too small for a float."""
         power = (self.alpha + 1) * np.log(np.maximum(x / _PARETO, 1))
-        return np.log(self(np.minimum(x, _PARETO), DENSITY)[0]) - power
+        return np.log(self(np.minimum(x, _PARETO), DENSITY)) - power
 
     def score(self, x: Array) -> Array:
-        """Return ``−p′(x)/p(x)``."""
-        density, slope = self(np.minimum(x, _PARETO), DENSITY, SLOPE)
-        return slope / density * (_PARETO / np.maximum(x, _PARETO))
+        """The score ``−p′(x)/p(x)``."""
+        within = np.minimum(x, _PARETO)
+        return self(within, SLOPE) / self(within, DENSITY) * (_PARETO / np.maximum(x, _PARETO))
 
     def central(self, x: Array) -> Array:
-        """Return P(0 < X < x)."""
+        """The probability P(0 < X < x), with all its digits near 0."""
         near = np.minimum(x, self.near_end)
         polynomial = -near * _polynomial(self.near[TAIL], near**2)
-        return np.where(x < self.near_end, polynomial, 0.5 - self(x, TAIL)[0])
+        return np.where(x < self.near_end, polynomial, 0.5 - self(x, TAIL))
 
-    def __call__(self, x: Array, *rows: int) -> Array:
-        """Return some of p, −p′ and P(X > x), one row each, NaN where x is."""
+    def __call__(self, x: Array, row: int) -> Array:
+        """One of p, −p′ and P(X > x)."""
         flat = x.ravel()
-        result = np.full((len(rows), flat.size), np.nan)
-        many = flat.size > _NODES * self.panels
-        for start in range(0, flat.size, _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            self._fill(flat[part], result[:, part], rows, many)
-        return result.reshape(len(rows), *x.shape)
+        result = np.full(flat.size, np.nan)
+        near, far = flat < self.near_end, flat > self.far_start
+        between = ~(near | far | np.isnan(flat))
+        for where, part in ((near, self._near), (far, self._far), (between, self._between)):
+            i = np.flatnonzero(where)
+            if i.size:
+                result[i] = part(flat[i], row)
+        return result.reshape(x.shape)
 
-    def _fill(self, x: Array, result: Array, rows: tuple[int, ...], many: bool) -> None:
-        near, far = x < self.near_end, x > self.far_start
-        i, j, k = (np.flatnonzero(part) for part in (near, far, ~(near | far | np.isnan(x))))
-        if i.size:
-            z = x[i]
-            square = z * z
-            for out, row in zip(result, rows, strict=True):
-                value = _polynomial(self.near[row], square)
-                out[i] = value if row == DENSITY else value * z if row == SLOPE else 0.5 + value * z
-        if j.size:
-            z = x[j]
-            power = z**-self.alpha
-            for out, row in zip(result, rows, strict=True):
-                out[j] = _polynomial(self.far[row], power) * power / z ** _FAR_POWER[row]
-        if k.size and many:
-            place = (self.axis(x[k]) - self.start) / self.width
-            panel = np.minimum(place.astype(np.intp), self.panels - 1)
-            local = 2 * (place - panel) - 1
-            for out, row in zip(result, rows, strict=True):
-                out[k] = _polynomial((c.take(panel) for c in self.table[row]), local)
-        elif k.size:
-            result[:, k] = self.integral(x[k])[list(rows)]
+    def _near(self, x: Array, row: int) -> Array:
+        value = _polynomial(self.near[row], x**2)
+        return value if row == DENSITY else x * value + (0.5 if row == TAIL else 0)
+
+    def _far(self, x: Array, row: int) -> Array:
+        power = x**-self.alpha
+        return _polynomial(self.far[row], power) * power / x ** _FAR_POWER[row]
+
+    def _between(self, x: Array, row: int) -> Array:
+        place = (self.axis(x) - self.start) / self.width
+        panel = np.minimum(place.astype(np.intp), self.panels - 1)
+        return _polynomial((c.take(panel) for c in self.table[row]), 2 * (place - panel) - 1)
 
     @functools.cached_property
     def table(self) -> Array:
@@ -137,7 +127,7 @@ class Stable:
 
 
 def _polynomial(coefficients: Iterable[Array], x: Array) -> Array:
-    """Return a polynomial at `x`; coefficients, highest power first, are numbers or like `x`."""
+    """A polynomial at `x`; coefficients, highest power first, are numbers or like `x`."""
     value = np.zeros_like(x)
     for coefficient in coefficients:
         value *= x
@@ -146,7 +136,7 @@ def _polynomial(coefficients: Iterable[Array], x: Array) -> Array:
 
 
 def _near_series(alpha: float) -> tuple[Array, float]:
-    """Return coefficients, in x², of p, ``−p′/x`` and ``(P(X > x) − ½)/x``, and where to leave.
+    """Coefficients, in x², of p, ``−p′/x`` and ``(P(X > x) − ½)/x``, and where to leave.
 
     ``p(x) = Σ_k (−1)^k Γ((2k+1)/α)/(2k)! x^{2k} / (πα)``, which converges for α > 1 and is
     asymptotic below. It ends with the term that is the first to fall to 1e-17 of the first.
@@ -161,7 +151,7 @@ def _near_series(alpha: float) -> tuple[Array, float]:
 
 
 def _far_series(alpha: float) -> tuple[Array, float]:
-    """Return coefficients, in ``x^−α``, of p, −p′ and P over their powers, and where to enter.
+    """Coefficients, in ``x^−α``, of p, −p′ and P over their powers, and where to enter.
 
     ``p(x) = Σ_{k≥1} Γ(αk+1)/k! sin(kδ) x^{−αk−1} / π``, ``δ = π(1 − α/2)``, asymptotic for α > 1.
     As sin δ vanishes towards α = 2, terms are held against the first with its sine and without
@@ -178,7 +168,7 @@ def _far_series(alpha: float) -> tuple[Array, float]:
 
 
 def _along_a_ray(alpha: float, least: float) -> Callable[[Array], Array]:
-    """Return p, −p′ and P(X > x) as a function of x from `least` on, by the Fourier integral.
+    """The rows p, −p′ and P(X > x) as a function of x from `least` on, by the Fourier integral.
 
     ``p(x) = Re (1/π) ∫ e^{ixt} (e^{−t^α} − 1) dt`` along the ray ``arg t = π/(4α)``, on which both
     factors decay. The −1 adds nothing to the real part, but takes away what would cancel in the
@@ -195,7 +185,7 @@ def _along_a_ray(alpha: float, least: float) -> Callable[[Array], Array]:
 
 
 def _round_a_corner(alpha: float) -> Callable[[Array], Array]:
-    """Return the same near α = 2, by a contour up the imaginary axis to ix/2 and then to the right.
+    """The same rows near α = 2, by a contour up the imaginary axis to ix/2 and then to the right.
 
     ``p(x) = Re (1/π) ∫ e^{ixt − t^α} dt``, and ix/2 is the saddle of a Gaussian. The first stretch
     has a positive integrand that vanishes with ``sin δ``, ``δ = π(1 − α/2)``: it is the tail. The
@@ -220,7 +210,7 @@ def _round_a_corner(alpha: float) -> Callable[[Array], Array]:
 
 
 def panel_rule(edges: Array, order: int) -> tuple[Array, Array]:
-    """Return nodes and weights, flattened, of a Gauss–Legendre rule on each panel between edges."""
+    """Nodes and weights, flattened, of a Gauss–Legendre rule on each panel between edges."""
     node, weight = _gauss_legendre(order)
     half = np.diff(edges)[:, None] / 2
     return (edges[:-1, None] + half * (node + 1)).ravel(), (half * weight).ravel()

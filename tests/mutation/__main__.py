@@ -39,7 +39,7 @@ from tests.mutation.mutants import SEED, WORK, Mutant, chosen, fingerprint
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 
-STABLE = ("standard", "law", "fits", "goodness")
+STABLE = ("standard", "law", "fits")
 NETWORKS = ("torch", "lwcore.arguments", "lwcore.cells")
 TARGETS = {
     "stable": Target(
@@ -47,10 +47,10 @@ TARGETS = {
         ("tests/test_stable_law.py", "tests/test_stable_fits.py"),
     ),
     "detection": Target(
-        ("lwcore/detection.py",), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.arguments")
+        ("lwcore/detection.py",), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.signatures")
     ),
     "window": Target(
-        ("lwcore/window.py",), ("tests/test_window.py",), ("lwcore.detection", "lwcore.arguments")
+        ("lwcore/window.py",), ("tests/test_window.py",), ("lwcore.detection", "lwcore.signatures")
     ),
     "transport": Target(
         ("lwcore/transport.py",),
