@@ -47,8 +47,7 @@ INITS = ("orthogonal", "uniform")
 
 class Gates(NamedTuple):
     """All that a step computes, (..., H) each: its gates, the candidate before and behind N and
-    tanh, what is reset, and the state.
-    """
+    tanh, what is reset, and the state."""
 
     keep: Tensor
     let_in: Tensor
@@ -196,8 +195,7 @@ class Cell(nn.Module):
 
     def shares(self, pre: dict[str, Tensor], opened: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Turn gates into what is kept and what is let in: tied to one another where there is no
-        gate that keeps.
-        """
+        gate that keeps."""
         let_in = opened.get("let_in", torch.full_like(pre["candidate"], self.gate_init))
         return opened["keep"] if "keep" in opened else 1 - let_in, let_in
 
@@ -262,8 +260,7 @@ class Cell(nn.Module):
         seen: Float[Tensor, "... S"] | None = None,
     ) -> Tensor:
         """Take one step of the state, which comes as what is kept and, where it differs, as what is
-        seen.
-        """
+        seen."""
         made = self.gates(x, kept, seen)
         return made.hidden if made.show is None else torch.cat([made.hidden, made.cell], dim=-1)
 
@@ -303,14 +300,12 @@ class Cell(nn.Module):
 
     def unrolled(self, inputs: Float[Tensor, "B T D"], state: Any = None) -> Float[Tensor, "B T H"]:
         """Scan by `step`, one graph through all of time: what `forward` computes, left to autograd;
-        slow.
-        """
+        slow."""
         return self._unrolled(*self._checked(inputs, state))[0]
 
     def _scan(self, inputs: Tensor, state: Tensor) -> tuple[Float[Tensor, "B T H"], ...]:
         """Scan in the fastest way there is: h, and c where it is another. Compiled, h is
-        differentiable once.
-        """
+        differentiable once."""
         if self.linear:
             made = self.gates(inputs, torch.zeros_like(state).unsqueeze(1))
             return (
@@ -396,24 +391,21 @@ class DiagGate(Cell):
 
 class MinGRU(Cell):
     """A GRU whose gate and candidate see the input alone (Feng et al., 2024, "Were RNNs all we
-    needed?").
-    """
+    needed?")."""
 
     linear = True
 
 
 class MinLSTM(Cell):
     """An LSTM whose gates see the input alone and are normalised to add up to 1 (Feng et al., 2024,
-    "Were RNNs all we needed?").
-    """
+    "Were RNNs all we needed?")."""
 
     blocks = ("let_in", "keep", "candidate")
     linear = True
 
     def shares(self, pre: dict[str, Tensor], opened: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Keep ``f/(f + i)``, let in ``i/(f + i)``: of their logarithms, as both gates may be
-        closed all the way.
-        """
+        closed all the way."""
         apart = functional.logsigmoid(pre["keep"]) - functional.logsigmoid(pre["let_in"])
         return torch.sigmoid(apart), torch.sigmoid(-apart)
 
@@ -531,8 +523,7 @@ class GatedJacobian(StepJacobian):
 
     def _through_norm(self, rows: Tensor) -> Tensor:
         """Carry adjoints of the candidate's pre-activation, (..., k, H), from behind N to before
-        it.
-        """
+        it."""
         if self.normalised is None:
             return rows
         n = self.normalised.unsqueeze(-2)
@@ -575,8 +566,7 @@ class GatedJacobian(StepJacobian):
 
     def condensed(self) -> Condensed:
         """Form R, and O where there is a show gate: a product costs one matrix product with each
-        then.
-        """
+        then."""
         keep = self.made.keep.expand_as(self.made.candidate)
         eye = torch.eye(self.cell.hidden_size, dtype=keep.dtype, device=keep.device).expand(
             *keep.shape, -1
@@ -673,8 +663,7 @@ def linear_scan(
 
 def _cumulated(keep: Tensor, added: Tensor, initial: Tensor) -> Tensor:
     """Cut time into √T pieces, run through all pieces at once, then from piece to piece. Products
-    are of gates alone: none can overflow.
-    """
+    are of gates alone: none can overflow."""
     length = keep.shape[1]
     size = math.isqrt(length - 1) + 1
     over = (0, 0, 0, -length % size)

@@ -253,8 +253,7 @@ def _move(before, gate, at, rows, candidate, cell):
 @njit(**_KERNEL)
 def _normalise(rows, at, norm, normalised, inverse):
     """Normalise a block of columns in place; keep the normalised values, and one over the spread of
-    each row.
-    """
+    each row."""
     batch, count = normalised.shape
     for b in range(batch):
         mean = spread = rows.dtype.type(0)
@@ -342,8 +341,7 @@ def steps_forward(
     layout, packed, own, bias_hh, norm, history, cells, blocks, products, normalised, inverse
 ):
     """Run the steps. `packed` (H, P) holds all recurrent weights side by side but `own`, (H, H), of
-    a candidate that is reset before.
-    """
+    a candidate that is reset before."""
     let_in, keep, candidate, reset, show, shared, after, constant = layout
     i, f, g = np.uintp(max(let_in, 0)), np.uintp(max(keep, 0)), np.uintp(candidate)
     r, o, zero = np.uintp(max(reset, 0)), np.uintp(max(show, 0)), np.uintp(0)
@@ -401,8 +399,7 @@ def steps_backward(
     of_cell,
 ):
     """Run the recursion backwards, with `packed` (P, H); return λ of the first h, and leave that of
-    the first c in `of_cell`.
-    """
+    the first c in `of_cell`."""
     let_in, keep, candidate, reset, show, shared, after, constant = layout
     i, f, g = np.uintp(max(let_in, 0)), np.uintp(max(keep, 0)), np.uintp(candidate)
     r, o, zero = np.uintp(max(reset, 0)), np.uintp(max(show, 0)), np.uintp(0)
@@ -468,8 +465,7 @@ def _copy(rows, at, out):
 
 class Layout(NamedTuple):
     """Which family it is: where the rows of each block begin (−1: there is none), and how they are
-    used.
-    """
+    used."""
 
     let_in: int
     keep: int
@@ -490,16 +486,14 @@ def scan(
     layout: Layout, inputs: Tensor, initial: Tensor, parameters: dict[str, Tensor]
 ) -> tuple[Tensor, ...]:
     """Scan (B, T, D) from (B, S): h, and c where it is another, (B, T, H) each; h is differentiable
-    once, in everything.
-    """
+    once, in everything."""
     hidden, cells = _Scan.apply(layout, list(parameters), inputs, initial, *parameters.values())
     return (hidden, cells) if layout.show >= 0 else (hidden,)
 
 
 class _Scan(torch.autograd.Function):
     """The scan as a differentiable function. What it keeps goes through `save_for_backward`, so
-    that autograd notices changes.
-    """
+    that autograd notices changes."""
 
     @staticmethod
     def forward(
@@ -574,8 +568,7 @@ class _Scan(torch.autograd.Function):
 
 def _weights(layout: Layout, of: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """Give the recurrent weights side by side, those of a candidate that is reset before apart, and
-    the normalisation's two vectors.
-    """
+    the normalisation's two vectors."""
     weight = of["weight_hh"]
     packed, own = (
         (weight, weight[:0])

@@ -1,6 +1,5 @@
 """Checks of labelled arrays at the door: that measured numbers hold what a function reads, before
-it reads any.
-"""
+it reads any."""
 
 from __future__ import annotations
 

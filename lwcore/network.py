@@ -1,6 +1,5 @@
 """A cell with a linear readout: predictions, the loss of every step, and its gradient in the
-state.
-"""
+state."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ class Network(nn.Module):
     @torch.no_grad()
     def loss_gradients(self, residual: Float[Tensor, "*B_T"]) -> Float[Tensor, "*B_T H"]:
         """Give ``δ_t = ∂E_t/∂h_t = 2 (ŷ_t − y_t) v``, of errors or of noise in their place for a
-        null control.
-        """
+        null control."""
         if floating("residual", residual).ndim not in (0, 2) or residual.numel() == 0:
             raise ValueError(
                 f"residual has shape {tuple(residual.shape)}: must be (B, T), or () for one number."
@@ -80,7 +78,6 @@ class Network(nn.Module):
         self, inputs: Float[Tensor, "B T D"], targets: Float[Tensor, "B T"]
     ) -> tuple[Trace, Float[Tensor, "B T H"]]:
         """Scan sequences and give all that Eq. (3) is made of: the trace, and δ of the summed
-        loss.
-        """
+        loss."""
         trace = self.cell.trace(inputs)
         return trace, self.loss_gradients(self.residual(trace.outputs, targets))

@@ -1,6 +1,5 @@
 """Input–target sequences whose dependencies on the past are known: the delayed regression of Eq.
-(40).
-"""
+(40)."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ from lwcore.tensors import finite
 
 class Sequences(NamedTuple):
     """Independent sequences: `inputs` of shape (sequences, time, input) and scalar `targets` of
-    shape (sequences, time).
-    """
+    shape (sequences, time)."""
 
     inputs: Tensor
     targets: Tensor

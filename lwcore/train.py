@@ -1,6 +1,5 @@
 """Training: minibatch gradient descent on a fixed set of sequences, interruptible between any two
-steps.
-"""
+steps."""
 
 from __future__ import annotations
 

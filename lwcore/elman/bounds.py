@@ -41,8 +41,7 @@ def log_sum(*terms: float) -> float:
 
 class LocalConstants(NamedTuple):
     """Logarithms of L_t and β_t, of a neuron's state, and Λ_t and γ_t, of its weight times
-    state.
-    """
+    state."""
 
     log_lipschitz: float
     log_smoothness: float
@@ -165,8 +164,7 @@ class Problem:
 
     def radii(self, radii: Radii | None) -> Radii:
         """Return projection radii, by default (ν̄_w, ν̄_u), after checking that none is below
-        these.
-        """
+        these."""
         least = self.recurrent_bound, self.input_bound
         return least if radii is None else checked_radii(radii, *(f"[{low}, inf)" for low in least))
 

@@ -86,8 +86,7 @@ ACTIVATIONS = {activation.name: activation for activation in (TANH, LOGISTIC, GA
 
 def activation_named(activation: str | Activation, *, smooth: bool = False) -> Activation:
     """Return an activation from its name in `ACTIVATIONS`, or as it came; a smooth one, if
-    asked.
-    """
+    asked."""
     if not isinstance(activation, Activation):
         activation = ACTIVATIONS[one_of("activation", activation, ACTIVATIONS)]
     if smooth and not math.isfinite(activation.bound + activation.curvature_bound):
@@ -180,8 +179,7 @@ def symmetric_initialisation(
 
 def empirical_risk(network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike) -> float:
     """Return squared errors, summed over time, their mean over sequences. Implements C&E Eq.
-    (1).
-    """
+    (1)."""
     instance_of("network", network, ElmanNetwork)
     sequences = checked_inputs(inputs, network.dimension)
     errors = network.outputs(sequences) - shaped("targets", targets, sequences.shape[:2])
@@ -208,8 +206,7 @@ def hidden_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
 
 def output_gradients(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     """Return ``∂F_t/∂Θ_i = c_i/√m ∂H_t^{(i)}/∂Θ_i``, the kernel's features, shape (n, T, m, 1 +
-    d).
-    """
+    d)."""
     gradients = hidden_gradients(network, inputs)
     gradients *= (network.readout / network.width**0.5)[:, None]
     return gradients
