@@ -22,7 +22,7 @@ import numpy as np
 from beartype import BeartypeConf, beartype
 from beartype.vale import Is
 from jaxtyping import AbstractArray, TypeCheckError, jaxtyped
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 
@@ -139,7 +139,7 @@ if TYPE_CHECKING:  # a type checker knows no ranges
     Positive = float
     NotNegative = float
     Share = float
-    Lags = Sequence[int] | NDArray[Any]
+    Lags = Sequence[int]
     Reals = ArrayLike
     FiniteReals = ArrayLike
 else:

@@ -85,9 +85,9 @@ def _() -> Measured:
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
-    rng, lags, differ = np.random.default_rng(36), np.arange(1, 41), 0
+    rng, lags, differ = np.random.default_rng(36), list(range(1, 41)), 0
     for _ in range(200):
-        f, alignment, scale = np.exp(rng.normal(size=(3, lags.size)))
+        f, alignment, scale = np.exp(rng.normal(size=(3, len(lags))))
         budgets = rng.integers(1, 2000, 10)
         found = learnability_window(
             lags, detection.sample_complexity(f, alignment, scale, _ALPHA), budgets
@@ -255,7 +255,7 @@ def _() -> tuple[Measured, Measured, Facts]:
     )
 
 
-def _wandering(rng: np.random.Generator) -> tuple[NDArray[np.int64], Array, Array, Array]:
+def _wandering(rng: np.random.Generator) -> tuple[Any, Array, Array, Array]:
     """Lags, an envelope that falls by random steps, and alignments and scales between one half and
     two."""
     lags = np.arange(1, 201)
