@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lwcore.arguments import generator, integer_in, one_of, real_in
 from lwcore.elman.bounds import local_constants, log_mu
 from lwcore.elman.kernel import finite_kernel, limiting_kernel
-from lwcore.elman.network import activation_named, even_width, symmetric_initialisation
+from lwcore.elman.network import symmetric_initialisation
 
 Array = NDArray[np.float64]
 
@@ -49,8 +49,6 @@ def kernel_growth(
     The inputs are an ``"impulse"``, a 1 and then nothing, or ``"random"``, uniform on [−1, 1].
     """
     generator("rng", rng)
-    even_width("width", width)
-    activation_named(activation, smooth=True)
     integer_in("starts", starts, 1)
     alpha, length = real_in("alpha", alpha, "(0, inf)"), integer_in("length", length, 1)
     impulse = one_of("inputs", inputs, ["impulse", "random"]) == "impulse"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from lwcore.arguments import integer_in, one_of, real_in
-from lwcore.elman.network import Activation, activation_named
+from lwcore.elman.network import ACTIVATIONS, Activation
 
 Array = NDArray[np.float64]
 
@@ -89,7 +89,7 @@ def size_of(quantity: str, parameters: Array, inputs: Array, activation: Activat
 
 def largest(
     quantity: str,
-    activation: str | Activation,
+    activation: str,
     recurrent_bound: float,
     length: int,
     dimension: int = 1,
@@ -107,7 +107,7 @@ def largest(
     integer_in("draws", draws, 1)
     integer_in("climbs", climbs, 1)
     sigma, bound = (
-        activation_named(activation, smooth=True),
+        ACTIVATIONS[activation],
         real_in("recurrent_bound", recurrent_bound, "(0, inf)"),
     )
     length, dimension = integer_in("length", length, 1), integer_in("dimension", dimension, 1)

@@ -15,7 +15,7 @@ from book.chapters.elman_measured import Study, approximation_errors, descents, 
 from lwcore.arguments import flag, generator, instance_of, integer_in, real_in
 from lwcore.elman import bounds
 from lwcore.elman.bounds import log_output_bound
-from lwcore.elman.network import empirical_risk, even_width
+from lwcore.elman.network import empirical_risk
 
 Array = NDArray[np.float64]
 
@@ -62,7 +62,6 @@ def compare(
     """
     instance_of("case", case, Study)
     generator("rng", rng)
-    even_width("width", width)
     integer_in("starts", starts, 1)
     integer_in("searches", searches, 1)
     problem, radii = case.problem, (case.problem.recurrent_bound, case.problem.input_bound)
@@ -70,7 +69,7 @@ def compare(
     constants = [problem.constants(alpha_m, printed) for printed in _FORMS]
     found: dict[str, Comparison] = {}
     for quantity, name in LETTERS.items():
-        extreme = largest(quantity, problem.sigma, alpha_m, problem.length)
+        extreme = largest(quantity, problem.activation, alpha_m, problem.length)
         found[name] = Comparison(
             [getattr(c, f"log_{quantity}") for c in constants], np.array([extreme.value])
         )
@@ -112,7 +111,6 @@ def compare_descent(
     """
     instance_of("case", case, Study)
     generator("rng", rng)
-    even_width("width", width)
     integer_in("runs", runs, 1)
     descended = descents(case, width, integer_in("steps", steps, 2), runs, rng)
     averages = np.array(

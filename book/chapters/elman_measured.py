@@ -24,7 +24,6 @@ from lwcore.arguments import (
     one_of,
     real_in,
     require,
-    sequence_of,
 )
 from lwcore.elman.bounds import Problem, Radii
 from lwcore.elman.descent import Descent, gradient_descent, projected
@@ -38,9 +37,6 @@ from lwcore.elman.kernel import (
 from lwcore.elman.network import (
     Activation,
     ElmanNetwork,
-    checked_inputs,
-    checked_radii,
-    even_width,
     linear_model,
     scan,
     stream_gradients,
@@ -136,7 +132,7 @@ class Study:
     def start(self, width: int, rng: np.random.Generator) -> ElmanNetwork:
         """Draw a network of some width, after C&E Definition 1."""
         return symmetric_initialisation(
-            width, self.problem.dimension, self.problem.alpha, rng, self.problem.sigma
+            width, self.problem.dimension, self.problem.alpha, rng, self.problem.activation
         )
 
 
@@ -189,7 +185,7 @@ def study(
             maps,
             inputs[i : i + _BLOCK],
             alpha=problem.alpha,
-            activation=problem.sigma,
+            activation=problem.activation,
             tolerance=tolerance,
         )
         for i in range(0, len(inputs), _BLOCK)
@@ -213,17 +209,15 @@ def kernel_convergence(
     0 and from 1 as printed.
     """
     generator("rng", rng)
-    for width in sequence_of("widths", widths):
-        even_width("widths", width)
     integer_in("number of widths", len(widths), 1)
     integer_in("starts", starts, 1)
+    sequences = np.asarray(inputs, float)
     limits = {
         name: limiting_kernel(
-            inputs, alpha=alpha, activation=activation, as_printed=name == "as printed"
+            sequences, alpha=alpha, activation=activation, as_printed=name == "as printed"
         ).value
         for name in ("sums from 0", "as printed")
     }
-    sequences = checked_inputs(inputs)
     kernels = [
         [
             finite_kernel(
@@ -255,8 +249,6 @@ def approximation_errors(
     """
     instance_of("case", case, Study)
     generator("rng", rng)
-    for width in sequence_of("widths", widths):
-        even_width("widths", width)
     integer_in("number of widths", len(widths), 1)
     names = ("one input", "transport", "linearisation", "network")
     found = np.empty((len(names), len(widths), integer_in("starts", starts, 1)))
@@ -293,18 +285,18 @@ def worst_in_ball(
     instance_of("initial", initial, ElmanNetwork)
     flag("error", error)
     integer_in("steps", steps, 1)
-    inputs = checked_inputs(finite_array("sequence", sequence, ndim=2)[None], initial.dimension)
-    balls = [radius / initial.width**0.5 for radius in checked_radii(radii)]
+    inputs = finite_array("sequence", sequence, ndim=2)[None]
+    balls = [radius / initial.width**0.5 for radius in radii]
     # all climbs at once
     start, readout = (
         np.concatenate([array] * len(_PUSHES)) for array in (initial.parameters, initial.readout)
     )
-    at_start, first = _last_step(start, inputs, initial.activation)
+    at_start, first = _last_step(start, inputs, initial.sigma)
     moved, best = np.zeros_like(start), np.full(len(start), -np.inf)
     moved[:, :2] = balls * np.repeat(_PUSHES, initial.width, axis=0)
     sizes = np.array([balls[0], *[balls[1]] * initial.dimension])
     for _ in range(steps):
-        state, gradient = _last_step(start + moved, inputs, initial.activation)
+        state, gradient = _last_step(start + moved, inputs, initial.sigma)
         gain, uphill = state - at_start, gradient
         if error:
             gain, uphill = gain - np.sum(first * moved, axis=1), uphill - first
@@ -345,8 +337,7 @@ def descents(
     integer_in("steps", steps, 1)
     flag("project", project)
     eta = 1 / (case.problem.length * steps**0.5) if step_size is None else step_size
-    radii = case.problem.radii(None) if project else None
-    even_width("width", width)
+    radii = case.problem.radii if project else None
     initials = [case.start(width, rng) for _ in range(integer_in("starts", starts, 1))]
     return [
         gradient_descent(initial, case.inputs, case.targets, eta, steps, radii=radii)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -90,7 +91,7 @@ def classes(case: Study) -> pd.DataFrame:
         inputs have in the kernel's space and in the class.
     """
     problem = case.problem
-    options = {"alpha": problem.alpha, "activation": problem.activation}
+    options: Any = {"alpha": problem.alpha, "activation": problem.activation}
     kernel, smaller = (
         limiting_kernel(case.inputs, **options).value,
         class_kernel(case.inputs, **options).value,
