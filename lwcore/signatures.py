@@ -128,7 +128,8 @@ def _increase(values: Any) -> bool:
 
 def _finite(value: Any) -> bool:
     """Whether values are real, finite, and at least one."""
-    return _real(value) and np.size(value) > 0 and bool(np.isfinite(np.asarray(value)).all())
+    array = np.asarray(value) if _real(value) else np.empty(0)
+    return array.size > 0 and bool(np.isfinite(array).all())
 
 
 if TYPE_CHECKING:  # a type checker knows no ranges

@@ -186,7 +186,7 @@ def test_projection_is_the_nearest_point(seed, radius):
 def test_inputs_of_another_dimension_are_refused():
     initial = symmetric_initialisation(4, 2, 0.5, np.random.default_rng(0))
     for reads in (initial.outputs, lambda x: gradient_descent(initial, x, np.ones((1, 2)), 0.1, 2)):
-        with pytest.raises(ValueError, match=r"inputs.shape = \(1, 2, 3\): must be \(n, T, 2\)"):
+        with pytest.raises(ValueError, match=r"inputs.shape = \(1, 2, 3\): must be \(1, 2, 2\)"):
             reads(np.full((1, 2, 3), 0.5))
     with pytest.raises(ValueError, match=r"parameters.shape = \(4, 4\): must be \(4, 3\)"):
         linear_model(initial, np.ones((4, 4)), np.full((1, 2, 2), 0.5))

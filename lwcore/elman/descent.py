@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, Targets, require_fit
-from lwcore.signatures import Count, Positive, checked, require
+from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, shaped
+from lwcore.signatures import Count, FiniteReals, Positive, checked, require
 
 
 @checked
 def risk_gradient(
-    network: ElmanNetwork, inputs: Sequences, targets: Targets
+    network: ElmanNetwork, inputs: Sequences, targets: FiniteReals
 ) -> tuple[float, Float[np.ndarray, "m p"]]:
     """The empirical risk and its gradient.
 
@@ -21,14 +21,15 @@ def risk_gradient(
     out (they descend on half the risk). Errors are carried back through time, so that nothing of
     the size of C&E Proposition 1 is stored.
     """
-    return _risk_gradient(network, network.parameters, inputs, targets)
+    sequences = network.sequences(inputs)
+    wanted = shaped("targets", targets, sequences.shape[:2])
+    return _risk_gradient(network, network.parameters, sequences, wanted)
 
 
 def _risk_gradient(
     network: ElmanNetwork, parameters: Array, inputs: Array, targets: Array
 ) -> tuple[float, Array]:
     """`risk_gradient` at other parameters."""
-    require_fit(inputs, parameters)
     (n, length), by_step = targets.shape, inputs.swapaxes(0, 1)
     recurrent, readout, root = parameters[:, 0], network.readout, network.width**0.5
     pre = by_step @ parameters[:, 1:].T
@@ -69,7 +70,7 @@ class Descent:
 def gradient_descent(
     initial: ElmanNetwork,
     inputs: Sequences,
-    targets: Targets,
+    targets: FiniteReals,
     step_size: Positive,
     steps: Count,
     *,
@@ -82,10 +83,12 @@ def gradient_descent(
     (ρ_w, ρ_u) keep each W_ii within ρ_w/√m and each U_i within ρ_u/√m of its start.
     """
     start, root = initial.parameters, initial.width**0.5
+    sequences = initial.sequences(inputs)
+    wanted = shaped("targets", targets, sequences.shape[:2])
     moved, total, record = np.zeros_like(start), np.zeros_like(start), np.empty((3, steps))
     for s in range(steps):
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            risk, gradient = _risk_gradient(initial, start + moved, inputs, targets)
+            risk, gradient = _risk_gradient(initial, start + moved, sequences, wanted)
         finite = bool(np.isfinite(risk) and np.isfinite(gradient).all())
         require("step_size", step_size, finite, f"smaller: the risk overflows at step {s}")
         moves = (root * np.linalg.norm(part, axis=1).max() for part in (moved[:, :1], moved[:, 1:]))

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from lwcore.elman.network import (
     ACTIVATIONS,
@@ -28,13 +29,14 @@ from lwcore.elman.network import (
     Array,
     ElmanNetwork,
     Named,
-    Others,
     Sequences,
+    shaped,
     stream_gradients,
     stream_tangents,
 )
 from lwcore.signatures import NotNegative, Positive, checked, require
 
+Pair = tuple[Array, Array]
 Summand = Callable[[Array, Array], Array]
 
 HIGHEST_RANK = 3  # dimensions of the span up to which the trapezoidal rule is affordable
@@ -53,28 +55,28 @@ class Estimate(NamedTuple):
 
 @checked
 def finite_kernel(
-    network: ElmanNetwork, inputs: Sequences, others: Others | None = None
+    network: ElmanNetwork, inputs: Sequences, others: Sequences | None = None
 ) -> Float[np.ndarray, "n k T"]:
     """The kernel of one network, ``Σ_i ⟨∂F_t(X)/∂Θ_i, ∂F_t(X′)/∂Θ_i⟩``.
 
     The left side of C&E Proposition 2 before its limit, at any parameters. X′ are `others` or
     `inputs` again. Neurons are taken in chunks: memory does not grow with the width.
     """
-    others = inputs if others is None else others
-    size = max(2, _CHUNK // ((len(inputs) + len(others)) * (1 + network.dimension)) // 2 * 2)
+    first, second = pair = _pair(network.sequences(inputs), others)
+    size = max(2, _CHUNK // ((len(first) + len(second)) * (1 + network.dimension)) // 2 * 2)
     weights = np.square(network.readout) * (network.repeats / network.width)
-    total = np.zeros((len(inputs), len(others), inputs.shape[1]))
+    total = np.zeros((len(first), len(second), first.shape[1]))
     different = network.width // network.repeats
     for start in range(0, different, size):
         part = slice(start, min(start + size, different))
-        total += _gram(network.parameters[part], weights[part], inputs, others, network.sigma)
+        total += _gram(network.parameters[part], weights[part], pair, network.sigma)
     return total
 
 
 @checked
 def limiting_kernel(
     inputs: Sequences,
-    others: Others | None = None,
+    others: Sequences | None = None,
     *,
     alpha: Positive,
     activation: Named = "tanh",
@@ -86,13 +88,12 @@ def limiting_kernel(
     ``as_printed=True`` sums over k, ℓ = 1 … t − 1 as printed, which loses the input of the last
     step (at t = 1 all of the kernel), in place of 0 … t − 1, which is what finite kernels tend to.
     """
-    others = inputs if others is None else others
-    of = inputs, others, ACTIVATIONS[activation], not as_printed
+    pair, sigma = _pair(inputs, others), ACTIVATIONS[activation]
 
     def summand(parameters: Array, weights: Array) -> Array:
-        return _gram(parameters, weights, *of)
+        return _gram(parameters, weights, pair, sigma, newest=not as_printed)
 
-    return mean_over_start(summand, span(np.concatenate([inputs, others])), alpha, tolerance)
+    return mean_over_start(summand, span(np.concatenate(pair)), alpha, tolerance)
 
 
 @checked
@@ -117,8 +118,7 @@ class TransportMaps:
         for (name, w), bound in zip(
             given.items(), (self.recurrent_bound, self.input_bound), strict=True
         ):
-            move = np.asarray(getattr(self, name)(w), float)
-            require(f"{name}(…).shape", move.shape, move.shape == w.shape, str(w.shape))
+            move = shaped(f"{name}(…)", getattr(self, name)(w), w.shape)
             moves.append(move.reshape(len(parameters), -1))
             size = float(np.linalg.norm(moves[-1], axis=1).max())
             holds = size <= bound * (1 + 1e-12)
@@ -154,13 +154,13 @@ def transport_target(
 
     The inputs and the directions of v_u together span at most three dimensions.
     """
-    sigma = ACTIVATIONS[activation]
+    sequences, sigma = np.asarray(inputs, float), ACTIVATIONS[activation]
 
     def summand(parameters: Array, weights: Array) -> Array:
-        tangents = stream_tangents(parameters, maps.at(parameters), inputs, sigma)
+        tangents = stream_tangents(parameters, maps.at(parameters), sequences, sigma)
         return np.stack([tangent @ weights for tangent in tangents], axis=1)
 
-    return mean_over_start(summand, maps.subspace(inputs), alpha, tolerance)
+    return mean_over_start(summand, maps.subspace(sequences), alpha, tolerance)
 
 
 def mean_over_start(summand: Summand, basis: Array, alpha: float, tolerance: float) -> Estimate:
@@ -220,16 +220,20 @@ def span(vectors: Array) -> Array:
     return rows[sizes > 1e-12 * max(sizes.max(initial=0.0), 1e-300)].T
 
 
+def _pair(inputs: ArrayLike, others: ArrayLike | None) -> Pair:
+    """Two sets of sequences of one length; the first twice without others."""
+    first = np.asarray(inputs, float)
+    return first, first if others is None else shaped(
+        "others", others, (len(np.asarray(others)), *first.shape[1:])
+    )
+
+
 def _gram(
-    parameters: Array,
-    weights: Array,
-    first: Array,
-    second: Array,
-    sigma: Activation,
-    newest: bool = True,
+    parameters: Array, weights: Array, pair: Pair, sigma: Activation, *, newest: bool = True
 ) -> Array:
     """Inner products ``Σ_i weights_i ⟨∂H_t^{(i)}(X), ∂H_t^{(i)}(X′)⟩``, shape (n, n′, T)."""
-    together = first if second is first else np.concatenate([first, second])
+    first, second = pair
+    together = first if second is first else np.concatenate(pair)
     n, steps = len(first), []
     for gradient in stream_gradients(parameters, together, sigma, newest=newest):
         left = (gradient[:n] * weights).reshape(n, -1)

@@ -8,7 +8,6 @@ Neurons meet only in the readout. The companion's letters and the names here: m 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,21 +19,19 @@ from beartype.door import is_bearable
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.signatures import Count, Positive, checked, kind, require
+from lwcore.signatures import Count, FiniteReals, Positive, checked, kind, require
 
 Array = NDArray[np.float64]
 
 
-def _finite(shape: str, words: str = "", holds: Any = lambda array: True) -> Any:
-    """A type of finite arrays of a shape, for which something more may hold."""
-    said = f"a finite float array of shape ({', '.join(shape.split())}){words}"
-    finite = Float[np.ndarray, shape]
-    return kind(finite, said, lambda a: a.size and np.isfinite(a).all() and holds(a))
+def _array(ndim: int, words: str, holds: Callable[[Array], Any]) -> Any:
+    """A type of finite real arrays for which something more holds."""
 
+    def within(value: Any) -> bool:
+        finite = is_bearable(value, FiniteReals)  # type: ignore[arg-type]
+        return finite and np.ndim(value) == ndim and holds(np.asarray(value))
 
-def _unit(array: Array) -> bool:
-    """Whether vectors have norms up to 1 and rounding, as the companion's inputs (Section 2.1)."""
-    return bool((np.square(array).sum(-1) <= 1 + 2e-12).all())
+    return kind(object, f"a finite array of shape {words}", within)
 
 
 if TYPE_CHECKING:
@@ -42,11 +39,8 @@ if TYPE_CHECKING:
     Smooth = str
     Width = int
     Radii = tuple[float, float]
-    Sequences = Array
-    Others = Array
-    Targets = Array
-    Rows = Array
-    Readout = Array
+    Sequences = ArrayLike
+    Rows = ArrayLike
 else:
     Named = Literal["tanh", "logistic", "gaussian", "relu"]
     Smooth = Literal["tanh", "logistic", "gaussian"]
@@ -56,10 +50,12 @@ else:
         "two finite numbers above 0, of recurrent and of input weights",
         lambda pair: len(pair) == 2 and all(is_bearable(radius, Positive) for radius in pair),
     )
-    Sequences = _finite("n T d", ", of vectors of norms up to 1", _unit)
-    Others = _finite("k T d", ", of vectors of norms up to 1", _unit)
-    Targets, Readout = _finite("n T"), _finite("m")
-    Rows = _finite("m p", ", m even, p > 1", lambda rows: len(rows) % 2 == 0 < rows.shape[1] - 1)
+    Sequences = _array(  # as in the companion's Section 2.1, but for rounding
+        3, "(n, T, d), of norms up to 1", lambda x: (np.square(x).sum(-1) <= 1 + 2e-12).all()
+    )
+    Rows = _array(  # C&E Definition 1 pairs neurons
+        2, "(m, 1 + d), m even, d at least 1", lambda rows: len(rows) % 2 == 0 < rows.shape[1] - 1
+    )
 
 
 @dataclass(frozen=True)
@@ -77,6 +73,11 @@ class Activation:
         """σ′(z)."""
         z = np.asarray(z, float)
         return self.slope_from(z, self.value(z))
+
+    def curvature(self, z: ArrayLike) -> Array:
+        """σ″(z)."""
+        z = np.asarray(z, float)
+        return self.curvature_from(z, self.value(z))
 
 
 ACTIVATIONS = {  # functions, and σ₀, σ₁, σ₂
@@ -105,13 +106,14 @@ ACTIVATIONS = {  # functions, and σ₀, σ₁, σ₂
 
 
 @checked
-@dataclass(frozen=True, eq=False)
 class ElmanNetwork:
     """A diagonal Elman network with a readout that is not trained."""
 
-    parameters: Rows
-    readout: Readout
-    activation: Named = "tanh"
+    def __init__(self, parameters: Rows, readout: FiniteReals, activation: Named = "tanh") -> None:
+        """Take rows ``[W_ii, U_i]`` and c."""
+        self.parameters = np.asarray(parameters, float)
+        self.readout = shaped("readout", readout, self.parameters.shape[:1])
+        self.activation = activation
 
     @property
     def sigma(self) -> Activation:
@@ -137,16 +139,19 @@ class ElmanNetwork:
 
     def at(self, parameters: Rows) -> ElmanNetwork:
         """The network with other parameters of the same shape."""
-        same = np.shape(parameters) == (shape := self.parameters.shape)
-        require("parameters.shape", np.shape(parameters), same, f"{shape}, that of the network's")
-        return dataclasses.replace(self, parameters=parameters)
+        rows = shaped("parameters", parameters, self.parameters.shape)
+        return ElmanNetwork(rows, self.readout, self.activation)
+
+    def sequences(self, inputs: Sequences) -> Float[np.ndarray, "n T d"]:
+        """Inputs as an array of vectors of the dimension that the network reads."""
+        return shaped("inputs", inputs, (*np.shape(inputs)[:2], self.dimension))
 
     @checked
     def hidden(self, inputs: Sequences) -> Float[np.ndarray, "n T m"]:
         """Hidden states H_1 … H_T. Implements C&E Eq. (2)."""
-        return np.stack([h for *_, h in scan(self.parameters, inputs, self.sigma)], axis=1)
+        steps = scan(self.parameters, self.sequences(inputs), self.sigma)
+        return np.stack([state for _, _, state in steps], axis=1)
 
-    @checked
     def outputs(self, inputs: Sequences) -> Float[np.ndarray, "n T"]:
         """Outputs F_1 … F_T: 0, not almost 0, at the start. Implements C&E Eq. (3)."""
         return self.read(self.hidden(inputs))
@@ -177,9 +182,11 @@ def symmetric_initialisation(
 
 
 @checked
-def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: Targets) -> float:
+def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReals) -> float:
     """Squared errors, summed over time, in the mean over sequences. Implements C&E Eq. (1)."""
-    return float(np.square(network.outputs(inputs) - targets).sum(axis=1).mean())
+    outputs = network.outputs(inputs)
+    errors = outputs - shaped("targets", targets, outputs.shape)
+    return float(np.square(errors).sum(axis=1).mean())
 
 
 @checked
@@ -191,7 +198,7 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
     a sum over the past. Implements C&E Eq. (7), for the recurrent weight, too. A state does not
     depend on another neuron's parameters.
     """
-    stream = stream_gradients(network.parameters, inputs, network.sigma)
+    stream = stream_gradients(network.parameters, network.sequences(inputs), network.sigma)
     return np.stack([gradient.copy() for gradient in stream], axis=1).swapaxes(2, 3)
 
 
@@ -209,14 +216,16 @@ def linear_model(
 ) -> Float[np.ndarray, "n T"]:
     """Outputs ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩`` near a start at which they are 0."""
     direction = initial.at(parameters).parameters - initial.parameters
-    moved = stream_tangents(initial.parameters, direction, inputs, initial.sigma)
+    sequences = initial.sequences(inputs)
+    moved = stream_tangents(initial.parameters, direction, sequences, initial.sigma)
     return np.stack([initial.read(tangent) for tangent in moved], axis=1)
 
 
-def require_fit(inputs: Array, parameters: Array) -> None:
-    """The condition that a network reads vectors of the inputs' dimension."""
-    shape, d = inputs.shape, parameters.shape[1] - 1
-    require("inputs.shape", shape, shape[2] == d, f"(n, T, {d}), as the network reads")
+def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """An argument as an array of a shape."""
+    array = np.asarray(value, float)
+    require(f"{name}.shape", array.shape, array.shape == shape, str(shape))
+    return array
 
 
 def scan(
@@ -227,7 +236,6 @@ def scan(
     The two halves of the neurons are multiplied apart: products of one shape round alike, so that
     equal neurons keep equal bits.
     """
-    require_fit(inputs, parameters)
     recurrent, (first, second) = parameters[:, 0], np.split(parameters[:, 1:], 2)
     state = np.zeros((len(inputs), len(parameters)))
     for now in inputs.swapaxes(0, 1):

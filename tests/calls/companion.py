@@ -22,7 +22,6 @@ posed = {name: getattr(problem, name) for name in problem.__dataclass_fields__}
 CALLS: list = [
     (network.ElmanNetwork, {"parameters": net.parameters, "readout": net.readout}),
     (net.hidden, {"inputs": inputs}),
-    (net.outputs, {"inputs": inputs}),
     (network.symmetric_initialisation, start),
     (network.empirical_risk, read | {"targets": targets}),
     (network.hidden_gradients, read),
