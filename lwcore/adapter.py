@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,10 +24,6 @@ from lwcore.cells import GRU, LSTM, Cell
 from lwcore.signatures import ArgumentError, checked, require
 from lwcore.trace import Trace
 
-if TYPE_CHECKING:
-    Nonlinearity = str
-else:
-    Nonlinearity = Literal["tanh", "relu"]
 Pair = tuple[Tensor, Tensor]
 Function = Callable[..., Tensor]
 
@@ -178,8 +174,7 @@ class Adapter:
 
     def _losses(self, predictions: Tensor, targets: Tensor) -> Float[Tensor, " B"]:
         """Every sequence's loss: that of a batch which holds it alone."""
-        each = zip(predictions.split(1), targets.split(1), strict=True)
-        return torch.stack([self._loss(*one) for one in each])
+        return torch.stack(list(map(self._loss, predictions.split(1), targets.split(1))))
 
     def forget(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Pulls on the best constant prediction, targets from now on: as if nothing were learned.
@@ -220,19 +215,17 @@ class Adapter:
         together, read, initial, leaves = self._forward(inputs)
         alone = torch.cat([self._forward(one)[0] for one in inputs.split(1)])
         words = (
-            "one that predicts for a sequence alone as among others, without random draws (call "
-            f"model.eval() first), and no NaN. {rounding}"
+            "one that predicts for a sequence alone as among others, and no NaN, without random "
         )
+        words += f"draws (call model.eval() first). {rounding}"
         same = torch.allclose(alone, together, tolerance, tolerance)  # NaN fails, too
         require("model", type(self.model).__name__, same, words)
         losses = self._losses(together, targets).detach()
         joint, total, mean = self._loss(together, targets).detach(), losses.sum(), losses.mean()
         largest = torch.maximum(joint.abs(), losses.abs().max())  # may be tiny
-        words = (
-            f"the sum of what {len(losses)} sequences have alone, {total:.6g}, or the mean, "
-            f"{mean:.6g} (if weighted: the sum; are predictions {tuple(together.shape)} and "
-            f"targets {tuple(targets.shape)} broadcast?)"
-        )
+        shapes = f"are predictions {tuple(together.shape)} and targets {tuple(targets.shape)}"
+        words = f"the sum of what {len(losses)} sequences have alone, {total:.6g}, or the mean, "
+        words += f"{mean:.6g} (if weighted: the sum; {shapes} broadcast?)"
         near = bool(min(abs(joint - total), abs(joint - mean)) <= tolerance * largest)
         require(f"loss ({self.loss_name})", float(joint), near, words)
         outputs = self._steps_second(leaves[0]).cpu().double()
@@ -271,7 +264,7 @@ def _recurrent(model: nn.Module) -> Any:
 
 @checked
 def from_files(
-    checkpoint: str | Path, data: str | Path, nonlinearity: Nonlinearity = "tanh"
+    checkpoint: str | Path, data: str | Path, nonlinearity: Literal["tanh", "relu"] = "tanh"
 ) -> tuple[nn.Module, Function, Pair]:
     """A recurrent module, batch first, its readout as a head, and a batch, from files.
 

@@ -6,9 +6,7 @@ Three lines::
     found = diagnose(net.eval(), loader, loss=torch.nn.CrossEntropyLoss())
     found
 
-`net` is any module that calls one `torch.nn.LSTM`, `GRU` or `RNN` once, or such a module itself,
-with its ``head``; `loader` gives pairs of inputs and targets. Show `found` in a notebook, print it,
-``found.plot()`` it, or take ``found.data``, an `xarray.Dataset`.
+Show `found` in a notebook, print it, ``found.plot()`` it, or take ``found.data``.
 """
 
 from __future__ import annotations
@@ -80,11 +78,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """The learnability window of a network, with all that was measured in `data`.
-
-    Its variables say in ``long_name`` what they are, its attributes how they were measured. Windows
-    are read off where they are asked for. In a notebook it shows itself.
-    """
+    """The learnability window of a network, read off what was measured: `data`."""
 
     data: xr.Dataset
 
@@ -159,10 +153,9 @@ class Diagnosis:
     def plot(
         self, axes: Sequence[Axes] | None = None, label: str | None = None, color: str = "#0173b2"
     ) -> Figure:
-        """N(ℓ), crosses where a lag is not detected, and H_N against N; on the axes of others, too.
+        """N(ℓ) with intervals, crosses where a lag is not detected, and H_N against N.
 
-        N(ℓ) beyond the axis stands on its edge. Bars and bands are intervals, dashes the first
-        passage.
+        N(ℓ) beyond the axis stands on its edge; dashes are the first passage.
         """
         from lwcore.figures import canvas, done  # imports Matplotlib, which measuring does without
 
@@ -173,8 +166,8 @@ class Diagnosis:
         for shown, marker, name in ((seen, "o", label), (~seen, "x", None)):
             left.plot(data.lag[shown], needed[shown], marker, ms=4, color=color, label=name)
         left.axhline(data.attrs["n_sequences"], color="grey", ls="--", lw=1)
-        left.set(xscale="log", yscale="log", ylim=(1, 1e9))
-        left.set(xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
+        left.set(xscale="log", yscale="log", ylim=(1, 1e9), xlabel="lag ℓ (steps)")
+        left.set_ylabel("sequences needed N(ℓ)")
         for definition, style, name in (("first_passage", "--", None), ("supremum", "-", label)):
             steps, low, high = zip(*(self.window(int(n), definition) for n in budgets), strict=True)
             right.step(budgets, steps, where="post", color=color, ls=style, label=name)
@@ -270,8 +263,7 @@ def _read(
     model: nn.Module, batches: Any, head: Function | None, loss: Function | None, sequences: int
 ) -> tuple[Adapter, Pair]:
     """A network's adapter and sequences, from whatever gives pairs, or from one pair."""
-    arrays = Tensor | np.ndarray
-    size = getattr(batches, "batch_size", None)
+    arrays, size = Tensor | np.ndarray, getattr(batches, "batch_size", None)
     if isinstance(batches, tuple | list) and len(batches) == 2 and isinstance(batches[0], arrays):
         batches = [batches]
     network: Any = None
@@ -415,25 +407,18 @@ def ratio_bands(
     sequences there are.
     """
     size = np.maximum(*(np.abs(part).max(-1, keepdims=True) for part in (statistic, projection)))
-    signal, whole = (part / np.where(size > 0, size, 1.0) for part in (statistic, projection))
-    count = signal.shape[-1]
-    at_once, equal = max(1, 2**22 // count), np.full(count, 1 / count)
-    plain = _ratio(equal[None], signal, whole)[0]
-    drawn = []
-    for start in range(0, resamples, at_once):
-        weights = rng.multinomial(count, equal, size=min(at_once, resamples - start)) / count
-        drawn.append(_ratio(weights, signal, whole))
-    deviations = np.concatenate(drawn) - plain
+    unit, count = np.where(size > 0, size, 1.0), statistic.shape[-1]
+    signal, whole = (statistic / unit).T, (projection / unit).T
+    centred, equal = whole - whole.mean(0), np.full(count, 1 / count)
+
+    def ratio(weights: Array) -> Array:
+        variance = (weights @ centred**2 - (weights @ centred) ** 2) * count / (count - 1)
+        mean, noise = weights @ signal, np.sqrt(np.maximum(variance, 0.0))
+        return np.divide(mean, noise, where=variance > 0, out=np.zeros_like(mean))
+
+    plain = ratio(equal[None])[0]
+    deviations = ratio(rng.multinomial(count, equal, size=resamples) / count) - plain
     error = deviations.std(0)
     in_errors = np.divide(deviations, error, where=error > 0, out=np.zeros_like(deviations))
     half = np.quantile(np.abs(in_errors).max(-1), level) * error
     return np.stack([plain - half, plain, plain + half])
-
-
-def _ratio(weights: Array, signal: Array, whole: Array) -> Array:
-    """Mean of the one over the deviation of the other, of weighted sequences."""
-    count = signal.shape[-1]
-    centred = whole - whole.mean(-1, keepdims=True)
-    variance = (weights @ centred.T**2 - (weights @ centred.T) ** 2) * count / (count - 1)
-    mean, noise = weights @ signal.T, np.sqrt(np.maximum(variance, 0.0))
-    return np.divide(mean, noise, where=variance > 0, out=np.zeros_like(mean))

@@ -382,7 +382,7 @@ FILES = {
     "another nonlinearity": (
         {"state": Net().state_dict()},
         ["--nonlinearity", "elu"],
-        "nonlinearity = 'elu'",
+        "'elu' is not one of 'tanh', 'relu'",
     ),
     "no file": (
         {"state": Net().state_dict()},

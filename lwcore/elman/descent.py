@@ -82,6 +82,7 @@ def gradient_descent(
     proofs descend on half of C&E Eq. (1): their step size η is half of it here. The radii
     (ρ_w, ρ_u) keep each W_ii within ρ_w/√m and each U_i within ρ_u/√m of its start.
     """
+    require("radii", radii, radii is None or min(radii) > 0, "above 0")
     start, root = initial.parameters, initial.width**0.5
     sequences = initial.sequences(inputs)
     wanted = shaped("targets", targets, sequences.shape[:2])

@@ -19,7 +19,7 @@ from beartype.door import is_bearable
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.signatures import Count, FiniteReals, Positive, checked, kind, require
+from lwcore.signatures import Count, FiniteReals, NotNegative, Positive, checked, kind, require
 
 Array = NDArray[np.float64]
 
@@ -47,8 +47,8 @@ else:
     Width = kind(Integral, "an even whole number, 2 or above", lambda m: m >= 2 and m % 2 == 0)
     Radii = kind(
         tuple,
-        "two finite numbers above 0, of recurrent and of input weights",
-        lambda pair: len(pair) == 2 and all(is_bearable(radius, Positive) for radius in pair),
+        "two finite numbers, 0 or above, of recurrent and of input weights",
+        lambda pair: len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair),
     )
     Sequences = _array(  # as in the companion's Section 2.1, but for rounding
         3, "(n, T, d), of norms up to 1", lambda x: (np.square(x).sum(-1) <= 1 + 2e-12).all()

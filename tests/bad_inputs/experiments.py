@@ -15,7 +15,6 @@ from torch import nn
 
 from book.chapters import controls, seeds
 from lwcore import (
-    adapter,
     adaptive,
     config,
     course,
@@ -271,27 +270,5 @@ DOORS = [
         directory=Argument(None, (wrong(os.devnull), wrong(f"{os.devnull}/below"))),
         config=CONFIG,
         progress=False,
-    ),
-    Door(
-        diagnose.diagnose,
-        model=MODEL,
-        batches=BATCH,
-        source=word("error"),
-        sequences=integer(40, 40),
-        error=ERROR,
-        significance=LEVEL,
-        seed=integer(0, 0),
-        n_sequences=integer(1, 1),
-    ),
-    Door(adapter.load_weights, {"path": "checkpoint"}, path=Argument("a.pt", MISSING)),
-    Door(adapter.load_data, {"path": "data"}, path=Argument("a.npz", MISSING)),
-    Door(adapter.rebuild, weights=WEIGHTS, nonlinearity=word("tanh")),
-    Door(diagnose.Diagnosis.load, path=Argument("a.nc", MISSING)),
-    Door(DIAGNOSIS.required, rate=word("variance")),
-    Door(
-        DIAGNOSIS.window,
-        n_sequences=integer(1, 1),
-        definition=word("supremum"),
-        rate=word("variance"),
     ),
 ]

@@ -2,6 +2,7 @@
 one."""
 
 MODULES = {
+    r"book\.chapters\.elman_.*": "behind the chapters, with what the package has checked",
     r"lwcore\.claims\..*|lwcore\.claims": "claims measure; their command has rows, and nobody hands them arguments",
     r"lwcore\.(plots\w*|figures|interactive)\..*": "figures draw what a door has returned; nothing they make is kept",
     r"lwcore\.tables\w*\..*": "tables read results, which `results.load` has checked",
@@ -9,7 +10,7 @@ MODULES = {
     r"lwcore\.(kernels|trace)\..*": "behind the cells' scans, `transport` and `gradient`, with tensors these have made",
     r"lwcore\.cells\.(\w+\.(shares|block|gates|step|closed_form)|GatedJacobian.*)": "one step, behind `forward` and `Trace`",
     r"lwcore\.stable\.(standard\..*|law\.(LogR|log_r).*|fits\.(Estimates|accepted|by_.*|charac.*))": "behind `SymmetricStable` and `fit`",
-    r"lwcore\.adapter\.(Adapter|Layers)\b.*": "behind `diagnose`: test_diagnose_adapter",
+    r"lwcore\.(elman|adapter|diagnose)\..*": "signatures check: test_signatures",
     r"lwcore\.experiment\.(load|save)_checkpoint": "behind `run`, with what it has made or found",
 }
 
@@ -21,26 +22,8 @@ NAMES = {
     "lwcore.gradient.factorise": "means of rates and alignments; `matched_statistic` refuses what does not fit",
     "lwcore.window.matching": "the check behind `fit_decay` and the windows",
     "lwcore.window.scores": "behind `fit_decay`",
-    "lwcore.adapter.from_files": "behind the command, of files that `load_data` and `load_weights` check",
     "lwcore.cli.Commands.invoke": "runs a command; commands have rows",
-    "lwcore.diagnose.Diagnosis.save": "of what `diagnose` has found",
-    "lwcore.diagnose.ratio_bands": "behind `diagnose`, of its own numbers",
-    "lwcore.diagnose.Diagnosis.plot": "draws what `Diagnosis` holds",
     "lwcore.gradient.first_loss": "of loss gradients that are checked where they are used",
-    "lwcore.diagnose.required": "a formula, behind `Diagnosis`",
-    "lwcore.elman.bounds.Problem.constants": "called by the bounds, with a checked problem",
-    "lwcore.elman.bounds.log_sum": "adds logarithms, behind the constants",
-    "lwcore.elman.descent.projected": "called every step of `gradient_descent`",
-    "lwcore.elman.network.stream_gradients": "behind the gradients, a step at a time",
-    "lwcore.elman.network.stream_tangents": "behind `linear_model`, a step at a time",
-    "lwcore.elman.network.scan": "behind the outputs, a step at a time",
-    "lwcore.elman.kernel.checked_pair": "the check behind the kernels",
-    "lwcore.elman.kernel.mean_over_start": "behind the kernel and the transport target",
-    "lwcore.elman.kernel.span": "behind `mean_over_start`",
-    "lwcore.elman.kernel.trapezoid": "behind `mean_over_start`",
-    "lwcore.elman.network.shaped": "a check itself",
-    "lwcore.elman.kernel.TransportMaps.at": "called by the quadrature; checks what the reader's maps return",
-    "lwcore.elman.kernel.TransportMaps.subspace": "behind the transport target",
     "lwcore.experiment.fresh_sequences": "of a configuration, which has checked itself, and one of its seeds",
     "lwcore.experiment.networks": "of a configuration, which has checked itself",
     "lwcore.experiment.processes": "asks for nothing but a number of processes, which the library checks",
