@@ -215,9 +215,9 @@ class Adapter:
         together, read, initial, leaves = self._forward(inputs)
         alone = torch.cat([self._forward(one)[0] for one in inputs.split(1)])
         words = (
-            "one that predicts for a sequence alone as among others, and no NaN, without random "
+            "one that predicts for a sequence alone as among others, no NaN, without random draws"
         )
-        words += f"draws (call model.eval() first). {rounding}"
+        words += f" (call model.eval() first). {rounding}"
         same = torch.allclose(alone, together, tolerance, tolerance)  # NaN fails, too
         require("model", type(self.model).__name__, same, words)
         losses = self._losses(together, targets).detach()
@@ -231,9 +231,8 @@ class Adapter:
         outputs = self._steps_second(leaves[0]).cpu().double()
         ours = Trace.of(self.recurrence, read, initial).outputs[..., -outputs.shape[-1] :]
         same = torch.allclose(outputs, ours, tolerance, tolerance)
-        require(
-            "model", self.kind, same, f"one that computes what that class documents. {rounding}"
-        )
+        words = f"one that computes what that class documents. {rounding}"
+        require("model", self.kind, same, words)
 
 
 def _many(part: Any) -> tuple[Tensor, ...]:

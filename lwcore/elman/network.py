@@ -152,9 +152,11 @@ class ElmanNetwork:
         steps = scan(self.parameters, self.sequences(inputs), self.sigma)
         return np.stack([state for _, _, state in steps], axis=1)
 
+    @checked
     def outputs(self, inputs: Sequences) -> Float[np.ndarray, "n T"]:
         """Outputs F_1 … F_T: 0, not almost 0, at the start. Implements C&E Eq. (3)."""
-        return self.read(self.hidden(inputs))
+        steps = scan(self.parameters, self.sequences(inputs), self.sigma)
+        return np.stack([self.read(state) for _, _, state in steps], axis=1)
 
     def read(self, states: Float[np.ndarray, "... m"]) -> Array:
         """Readout ``Σ_i c_i H^{(i)}/√m``, which adds partners i and i + m/2 first."""
@@ -198,8 +200,12 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
     a sum over the past. Implements C&E Eq. (7), for the recurrent weight, too. A state does not
     depend on another neuron's parameters.
     """
-    stream = stream_gradients(network.parameters, network.sequences(inputs), network.sigma)
-    return np.stack([gradient.copy() for gradient in stream], axis=1).swapaxes(2, 3)
+    sequences = network.sequences(inputs)
+    (n, length, d), m = sequences.shape, network.width
+    gradients = np.empty((n, length, 1 + d, m))
+    for step, now in enumerate(stream_gradients(network.parameters, sequences, network.sigma)):
+        gradients[:, step] = now
+    return gradients.swapaxes(2, 3)
 
 
 @checked

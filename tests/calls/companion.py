@@ -44,6 +44,7 @@ CALLS: list = [
     (found.window, {"n_sequences": 3, "definition": "first_passage", "rate": "mean"}),
     (network.ElmanNetwork, {"parameters": net.parameters, "readout": net.readout}),
     (net.hidden, {"inputs": inputs}),
+    (net.outputs, {"inputs": inputs}),
     (network.symmetric_initialisation, start),
     (network.empirical_risk, read | {"targets": targets}),
     (network.hidden_gradients, read),
