@@ -100,7 +100,7 @@ def diagnose_network(
     checkpoint: Annotated[Path, Option(help="Weights: a state dictionary, or .safetensors.")],
     data: Annotated[Path, Option(help="An .npz file: inputs (B, T, D) or (B, T), and targets.")],
     lags: Annotated[str | None, Option(help="Lags to measure, as in 1,5,10.")] = None,
-    nonlinearity: Annotated[str, Option(help="Of an nn.RNN: tanh or relu.")] = "tanh",
+    nonlinearity: Annotated[Literal["tanh", "relu"], Option(help="Of an nn.RNN.")] = "tanh",
     source: Annotated[str, Option(help="error, or target: as if untrained.")] = "error",
     n_sequences: Annotated[int | None, Option(help="Sequences N that the answer is for.")] = None,
     output: Annotated[Path | None, Option(help="Store all numbers here, as netCDF.")] = None,

@@ -207,17 +207,17 @@ LINES = [
     line("diagnose", "Missing option"),
     line(
         "diagnose --checkpoint {here}/nothing.pt --data {here}/data.npz",
-        "checkpoint = .*nothing.pt': there is no such file",
+        "No such file or directory: '.*nothing.pt'",
     ),
     line(
         "diagnose --checkpoint {here} --data {here}/data.npz",
-        "checkpoint = .*there is no such file",
+        "directory: ",
     ),
     line(
         "diagnose --checkpoint {here}/weights.pt --data {here}/nothing.npz",
-        "data = .*nothing.npz': there is no such file",
+        "No such file or directory: '.*nothing.npz'",
     ),
-    line("diagnose --checkpoint {here}/weights.pt --data {here}", "data = .*there is no such file"),
+    line("diagnose --checkpoint {here}/weights.pt --data {here}", "directory: "),
     line(
         "diagnose --checkpoint {here}/weights.pt --data {here}/text.txt",
         "data = .*must be an .npz file",
@@ -262,7 +262,7 @@ LINES = [
     ),
     line(
         "diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --nonlinearity moon",
-        "nonlinearity = 'moon': must be one of",
+        "'moon' is not one of",
     ),
     line(
         "diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --recurrent moon",

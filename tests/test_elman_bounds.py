@@ -3,6 +3,7 @@ against both forms."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import mpmath
@@ -180,9 +181,9 @@ def test_printed_output_bound_of_the_logistic_is_too_small():
     """C&E Proposition 6, first part, with two neurons at u = 0 moved apart by ρ_u/√2 each, T = 1:
     ρ_u/4 against ρ_u/8."""
     rho = 0.1
-    start = ElmanNetwork([[0.5, 0.0], [0.5, 0.0]], [1.0, -1.0], "logistic")
+    start = ElmanNetwork(np.array([[0.5, 0.0], [0.5, 0.0]]), np.array([1.0, -1.0]), "logistic")
     moved = start.at(start.parameters + rho / 2**0.5 * np.array([[0.0, 1.0], [0.0, -1.0]]))
-    output = abs(moved.outputs([[[1.0]]]).item())
+    output = abs(moved.outputs(np.ones((1, 1, 1))).item())
     bounds = [
         math.exp(
             log_output_bound(
@@ -266,7 +267,7 @@ def test_printed_approximation_bound_fails_at_the_transported_point():
     problem = Problem("logistic", 0.5, 1, 1, 0.0, 1.0, failure=math.exp(-0.18))
     signs = TransportMaps(np.zeros_like, np.sign, 0.0, 1.0)
     assert transport_target(
-        signs, [[[1.0]]], alpha=0.5, activation="logistic"
+        signs, np.ones((1, 1, 1)), alpha=0.5, activation="logistic"
     ).value.item() == pytest.approx(0, abs=1e-15)
     bound, rng = approximation_bound(problem, 2).value, np.random.default_rng(2)
     assert bound == pytest.approx(0.15)
@@ -274,7 +275,10 @@ def test_printed_approximation_bound_fails_at_the_transported_point():
     for _ in range(trials):
         start = symmetric_initialisation(2, 1, 0.5, rng, "logistic")
         failures += (
-            abs(linear_model(start, transported(start, signs).parameters, [[[1.0]]]).item()) > bound
+            abs(
+                linear_model(start, transported(start, signs).parameters, np.ones((1, 1, 1))).item()
+            )
+            > bound
         )
     edge = 2 * math.acosh((0.25 / bound) ** 0.5)  # σ′(u) > bound for |u| below this
     assert failures / trials == pytest.approx(
@@ -316,9 +320,10 @@ def by_hand(problem, width, steps, rho):
 @pytest.mark.parametrize("name", SMOOTH)
 def test_printed_theorems_are_the_texts(name):
     problem, rho = Problem(name, 0.6, 5, 3, 0.3, 0.7, sequences=20, failure=0.1), (0.5, 0.9)
-    expected = by_hand(problem, 200, 400, rho)
-    assert theorem_1(problem, 200, 400, rho).value == pytest.approx(expected[0], rel=1e-11)
-    assert corollary_1(problem, 200, 400, rho).value == pytest.approx(expected[1], rel=1e-11)
+    expected = by_hand(problem, 200, 400, rho)[0]
+    assert theorem_1(problem, 200, 400, rho).value == pytest.approx(expected, rel=1e-11)
+    expected = by_hand(problem, 200, 400, problem.radii)[1]
+    assert corollary_1(problem, 200, 400).value == pytest.approx(expected, rel=1e-11)
     epsilon = 0.02
     big_l, beta, big_lambda, gamma = map(float, printed(problem.sigma, 0.6, 0.6 + 0.2, 5, 3))
     nu, s = 0.58, problem.sigma
@@ -431,25 +436,13 @@ def test_descent_meets_theorem_1_and_corollary_1():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda p: theorem_1(p, 7, 10), "width = 7: must be even"),
-        (lambda p: theorem_1(p, 8, 10, (0.1, 1.0)), r"radii\[0\] = 0.1: must lie in \[0.4, inf\)"),
-        (lambda p: linearisation_bound(p, 8, (1.0, 0.1)), r"radii\[1\] = 0.1: must lie in"),
-        (
-            lambda p: theorem_1(Problem("tanh", 1.0, 3, 2, 0.4, 0.6), 8, 10),
-            r"alpha = 1.0: must lie in \(0, 1\)",
-        ),
-        (
-            lambda p: theorem_2(Problem("tanh", 1.5, 3, 2, 0.4, 0.6), 0.1),
-            r"alpha = 1.5: must lie in \(0, 1\)",
-        ),
-        (lambda p: theorem_2(p, 0.0), "error = 0.0"),
-        (lambda p: corollary_1(p, 8, 1), "steps = 1"),
+        (lambda p: theorem_1(p, 8, 10, (0.1, 1.0)), r"radii = .*: must be at least \(0.4, 0.6\)"),
+        (lambda p: theorem_1(dataclasses.replace(p, alpha=1.0), 8, 10), r"alpha = 1.0: .*\(0, 1\)"),
+        (lambda p: theorem_2(dataclasses.replace(p, alpha=1.5), 0.1), r"alpha = 1.5: .*\(0, 1\)"),
+        (lambda p: corollary_1(p, 8, 1), "steps = 1: must be 2 or above"),
         (lambda p: Problem("tanh", 0.5, 3, 2, 0.0, 0.0), r"recurrent_bound² \+ input_bound²\) = 0"),
-        (lambda p: Problem("relu", 0.5, 3, 2, 0.4, 0.6), "activation = 'relu'"),
-        (lambda p: Problem("tanh", 0.5, 3, 2, 0.4, 0.6, failure=1.0), "failure = 1.0"),
-        (lambda p: log_mu(0.0, 3), "z = 0.0"),
     ],
 )
-def test_the_door(call, words):
+def test_what_no_theorem_speaks_of_is_refused(call, words):
     with pytest.raises(ValueError, match=words):
         call(Problem("tanh", 0.5, 3, 2, 0.4, 0.6))

@@ -43,7 +43,7 @@ def test_envelope_is_the_mean_rate_and_stays_below_the_cut_offs_law(name):
         np.exp(bridge.log_rates(network, x)).mean(axis=(0, 2)), rel=1e-12
     )
     lags = np.arange(1, 40)
-    assert (log_f < lags * math.log(0.9 * network.activation.slope_bound)).all()
+    assert (log_f < lags * math.log(0.9 * network.sigma.slope_bound)).all()
     assert bridge.decay_rates(log_f) == pytest.approx(np.exp(log_f[1:] - log_f[:-1]))
 
 
@@ -63,7 +63,7 @@ def test_envelope_of_partners_and_of_many_neurons_is_the_mean_rate(width):
 
 def test_silent_neuron_attains_the_cut_offs_law():
     """u = 0: tanh stays at its steepest, and the envelope is α^ℓ itself."""
-    network = ElmanNetwork([[0.8, 0.0], [0.8, 0.0]], [1.0, -1.0])
+    network = ElmanNetwork(np.array([[0.8, 0.0], [0.8, 0.0]]), np.array([1.0, -1.0]))
     log_f = bridge.log_envelope(network, np.ones((1, 30, 1)))
     law = bridge.cut_off_law(0.8)
     assert np.exp(log_f) == pytest.approx(law.envelope(np.arange(1, 30)), rel=1e-12)

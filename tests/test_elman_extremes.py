@@ -96,8 +96,3 @@ def test_search_exceeds_two_printed_constants_of_the_logistic():
     for quantity in ("lipschitz", "product_smoothness"):
         printed = math.exp(getattr(local_constants("logistic", 0.05, 2, 1), f"log_{quantity}"))
         assert largest(quantity, "logistic", 0.05, 2).value > 1.5 * printed
-
-
-def test_arguments_are_named():
-    with pytest.raises(ValueError, match="relu"):
-        largest("lipschitz", "relu", 0.5, 1)

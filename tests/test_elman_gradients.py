@@ -61,7 +61,7 @@ def test_gradients_are_proposition_1_and_autodiff(name, seed, dimension, length)
                 path = np.concatenate([[0.0], states[j, :, i]])
                 np.testing.assert_allclose(
                     ours[j, t - 1, i],
-                    proposition_1(theta, path, x[j], t, network.activation),
+                    proposition_1(theta, path, x[j], t, network.sigma),
                     rtol=1e-9,
                     atol=1e-13,
                 )
@@ -183,32 +183,16 @@ def test_projection_is_the_nearest_point(seed, radius):
         assert (angles <= 1e-12).all()
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"step_size": 0.0}, "step_size = 0.0"),
-        ({"steps": 0}, "steps = 0"),
-        ({"radii": (1.0, -1.0)}, r"radii\[1\] = -1.0"),
-        ({"inputs": np.full((1, 2, 2), 0.9)}, "vector of norm 1.27"),
-        ({"targets": np.ones((2, 2))}, "targets has shape"),
-    ],
-)
-def test_the_door(change, words):
+def test_inputs_of_another_dimension_are_refused():
     initial = symmetric_initialisation(4, 2, 0.5, np.random.default_rng(0))
-    arguments = {
-        "initial": initial,
-        "inputs": np.full((1, 2, 2), 0.5),
-        "targets": np.ones((1, 2)),
-        "step_size": 0.1,
-        "steps": 2,
-    }
-    with pytest.raises(ValueError, match=words):
-        gradient_descent(**(arguments | change))
+    for reads in (initial.outputs, lambda x: gradient_descent(initial, x, np.ones((1, 2)), 0.1, 2)):
+        with pytest.raises(ValueError, match=r"inputs.shape = \(1, 2, 3\): must be \(1, 2, 2\)"):
+            reads(np.full((1, 2, 3), 0.5))
+    with pytest.raises(ValueError, match=r"parameters.shape = \(4, 4\): must be \(4, 3\)"):
+        linear_model(initial, np.ones((4, 4)), np.full((1, 2, 2), 0.5))
 
 
 def test_divergence_is_said():
     initial = symmetric_initialisation(20, 1, 0.5, np.random.default_rng(0), "relu")
-    with pytest.raises(
-        ValueError, match=r"step_size = 1e\+30: the risk or its gradient overflows at step \d+"
-    ):
+    with pytest.raises(ValueError, match=r"step_size = 1e\+30: .* risk overflows at step \d+"):
         gradient_descent(initial, np.ones((1, 40, 1)), np.ones((1, 40)), 1e30, 5)

@@ -1,5 +1,4 @@
-"""Activations, the network against the recurrence written out, the exact zero at the start, and the
-door."""
+"""Activations, the network against the recurrence written out, the exact zero at the start."""
 
 from __future__ import annotations
 

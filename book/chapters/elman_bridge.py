@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lwcore.detection import sample_complexity
-from lwcore.elman.network import Activation, ElmanNetwork, checked_inputs, scan
+from lwcore.elman.network import Activation, ElmanNetwork, scan
 from lwcore.signatures import require
 from lwcore.window import DecayLaw, learnability_window, regime_window
 
@@ -34,8 +34,8 @@ def log_rates(network: ElmanNetwork, inputs: ArrayLike) -> Array:
 
     Shape (n, T − 1, m), at ℓ = 1 … T − 1; −∞ where a slope is 0.
     """
-    sequences = checked_inputs(inputs, network.dimension)
-    return _log_rates(network.parameters, sequences, network.activation)
+    sequences = np.asarray(inputs, float)
+    return _log_rates(network.parameters, sequences, network.sigma)
 
 
 def _log_rates(parameters: Array, inputs: Array, activation: Activation) -> Array:
@@ -56,11 +56,11 @@ def log_envelope(network: ElmanNetwork, inputs: ArrayLike) -> Array:
 
     At ℓ = 1 … T − 1, shape (T − 1,); never above ``ℓ log(α_m σ₁)`` with ``α_m = max |W_ii|``.
     """
-    sequences = checked_inputs(inputs, network.dimension)
+    sequences = np.asarray(inputs, float)
     rows = network.parameters[: network.width // network.repeats]
     sums = []
     for start in range(0, len(rows), _BLOCK):
-        rates = _log_rates(rows[start : start + _BLOCK], sequences, network.activation)
+        rates = _log_rates(rows[start : start + _BLOCK], sequences, network.sigma)
         largest = np.maximum(rates.max(axis=(0, 2)), np.finfo(np.float64).min)
         with np.errstate(divide="ignore"):
             sums.append(largest + np.log(np.exp(rates - largest[:, None]).sum(axis=(0, 2))))

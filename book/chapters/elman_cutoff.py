@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lwcore.elman.bounds import local_constants, log_mu
 from lwcore.elman.kernel import finite_kernel, limiting_kernel
-from lwcore.elman.network import activation_named, even_width, symmetric_initialisation
+from lwcore.elman.network import symmetric_initialisation
 
 Array = NDArray[np.float64]
 
@@ -47,8 +47,6 @@ def kernel_growth(
 
     The inputs are an ``"impulse"``, a 1 and then nothing, or ``"random"``, uniform on [−1, 1].
     """
-    even_width("width", width)
-    activation_named(activation, smooth=True)
     impulse = inputs == "impulse"
     sequence = (np.eye(1, length) if impulse else rng.uniform(-1, 1, (1, length)))[..., None]
     bound = [

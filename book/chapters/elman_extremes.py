@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from lwcore.elman.network import Activation, activation_named
+from lwcore.elman.network import ACTIVATIONS, Activation
 
 Array = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def size_of(quantity: str, parameters: Array, inputs: Array, activation: Activat
 
 def largest(
     quantity: str,
-    activation: str | Activation,
+    activation: str,
     recurrent_bound: float,
     length: int,
     dimension: int = 1,
@@ -102,7 +102,7 @@ def largest(
 
     The best of the random draws are climbed from.
     """
-    sigma, bound = activation_named(activation, smooth=True), recurrent_bound
+    sigma, bound = ACTIVATIONS[activation], recurrent_bound
 
     def unpacked(columns: Array) -> tuple[Array, Array]:
         rows = columns.T

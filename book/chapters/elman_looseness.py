@@ -14,7 +14,7 @@ from book.chapters.elman_extremes import QUANTITIES, largest
 from book.chapters.elman_measured import Study, approximation_errors, descents, worst_in_ball
 from lwcore.elman import bounds
 from lwcore.elman.bounds import log_output_bound
-from lwcore.elman.network import empirical_risk, even_width
+from lwcore.elman.network import empirical_risk
 
 Array = NDArray[np.float64]
 
@@ -59,13 +59,12 @@ def compare(
 
     Of each result a comparison, by its name; ν̄_w, ν̄_u > 0.
     """
-    even_width("width", width)
     problem, radii = case.problem, (case.problem.recurrent_bound, case.problem.input_bound)
     alpha_m = problem.alpha + radii[0] / width**0.5
     constants = [problem.constants(alpha_m, printed) for printed in _FORMS]
     found: dict[str, Comparison] = {}
     for quantity, name in LETTERS.items():
-        extreme = largest(quantity, problem.sigma, alpha_m, problem.length)
+        extreme = largest(quantity, problem.activation, alpha_m, problem.length)
         found[name] = Comparison(
             [getattr(c, f"log_{quantity}") for c in constants], np.array([extreme.value])
         )
@@ -105,7 +104,6 @@ def compare_descent(
     The least risk and the risk at the average iterate after τ ≥ 2 steps of the size that the
     theorem asks for; α < 1.
     """
-    even_width("width", width)
     descended = descents(case, width, steps, runs, rng)
     averages = np.array(
         [empirical_risk(run.average, case.inputs, case.targets) for run in descended]

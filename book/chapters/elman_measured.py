@@ -27,9 +27,6 @@ from lwcore.elman.kernel import (
 from lwcore.elman.network import (
     Activation,
     ElmanNetwork,
-    checked_inputs,
-    checked_radii,
-    even_width,
     linear_model,
     scan,
     stream_gradients,
@@ -122,7 +119,7 @@ class Study:
     def start(self, width: int, rng: np.random.Generator) -> ElmanNetwork:
         """Draw a network of some width, after C&E Definition 1."""
         return symmetric_initialisation(
-            width, self.problem.dimension, self.problem.alpha, rng, self.problem.sigma
+            width, self.problem.dimension, self.problem.alpha, rng, self.problem.activation
         )
 
 
@@ -172,7 +169,7 @@ def study(
             maps,
             inputs[i : i + _BLOCK],
             alpha=problem.alpha,
-            activation=problem.sigma,
+            activation=problem.activation,
             tolerance=tolerance,
         )
         for i in range(0, len(inputs), _BLOCK)
@@ -195,15 +192,13 @@ def kernel_convergence(
     Root mean square over pairs of inputs and steps of the distance to the limit, with its sums from
     0 and from 1 as printed.
     """
-    for width in widths:
-        even_width("widths", width)
+    sequences = np.asarray(inputs, float)
     limits = {
         name: limiting_kernel(
-            inputs, alpha=alpha, activation=activation, as_printed=name == "as printed"
+            sequences, alpha=alpha, activation=activation, as_printed=name == "as printed"
         ).value
         for name in ("sums from 0", "as printed")
     }
-    sequences = checked_inputs(inputs)
     kernels = [
         [
             finite_kernel(
@@ -233,8 +228,6 @@ def approximation_errors(
     all steps and sequences, ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F −
     F^Lin|``, and ``"network"``, ``|F − F̃|``.
     """
-    for width in widths:
-        even_width("widths", width)
     names = ("one input", "transport", "linearisation", "network")
     found = np.empty((len(names), len(widths), starts))
     for k, width in enumerate(widths):
@@ -267,18 +260,18 @@ def worst_in_ball(
 
     With ``error`` it is the linearisation error, else the output; radii are not divided by √m.
     """
-    inputs = checked_inputs(np.asarray(sequence, float)[None], initial.dimension)
-    balls = [radius / initial.width**0.5 for radius in checked_radii(radii)]
+    inputs = np.asarray(sequence, float)[None]
+    balls = [radius / initial.width**0.5 for radius in radii]
     # all climbs at once
     start, readout = (
         np.concatenate([array] * len(_PUSHES)) for array in (initial.parameters, initial.readout)
     )
-    at_start, first = _last_step(start, inputs, initial.activation)
+    at_start, first = _last_step(start, inputs, initial.sigma)
     moved, best = np.zeros_like(start), np.full(len(start), -np.inf)
     moved[:, :2] = balls * np.repeat(_PUSHES, initial.width, axis=0)
     sizes = np.array([balls[0], *[balls[1]] * initial.dimension])
     for _ in range(steps):
-        state, gradient = _last_step(start + moved, inputs, initial.activation)
+        state, gradient = _last_step(start + moved, inputs, initial.sigma)
         gain, uphill = state - at_start, gradient
         if error:
             gain, uphill = gain - np.sum(first * moved, axis=1), uphill - first
@@ -315,8 +308,7 @@ def descents(
     radii (ν̄_w, ν̄_u).
     """
     eta = 1 / (case.problem.length * steps**0.5) if step_size is None else step_size
-    radii = case.problem.radii(None) if project else None
-    even_width("width", width)
+    radii = case.problem.radii if project else None
     initials = [case.start(width, rng) for _ in range(starts)]
     return [
         gradient_descent(initial, case.inputs, case.targets, eta, steps, radii=radii)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.elman.kernel import Estimate, TransportMaps, checked_pair, mean_over_start, span
-from lwcore.elman.network import Activation, activation_named, stream_gradients
+from lwcore.elman.kernel import Estimate, TransportMaps, mean_over_start, span
+from lwcore.elman.network import ACTIVATIONS, stream_gradients
 
 Array = NDArray[np.float64]
 
@@ -17,7 +17,7 @@ def class_kernel(
     others: ArrayLike | None = None,
     *,
     alpha: float,
-    activation: str | Activation = "tanh",
+    activation: str = "tanh",
     tolerance: float = 1e-9,
 ) -> Estimate:
     """Return the reproducing kernel of the functions C&E Eq. (8) under the norm that the companion
@@ -29,8 +29,8 @@ def class_kernel(
     κ_t only where those are the features themselves, as at t = 1. Its error is that of the first
     part and, for the second, that of the means it is made of.
     """
-    first, second = checked_pair(inputs, others)
-    sigma, n, together = activation_named(activation), len(first), np.concatenate([first, second])
+    first, second = (np.asarray(inputs if x is None else x, float) for x in (inputs, others))
+    sigma, n, together = ACTIVATIONS[activation], len(first), np.concatenate([first, second])
 
     def summand(parameters: Array, weights: Array) -> Array:
         """Return E_u⟨E_w φ_u, E_w φ′_u⟩, shape (n + n′, n + n′, T), and beside it E_u φ_w for both

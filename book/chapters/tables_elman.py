@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -90,9 +91,11 @@ def classes(case: Study) -> pd.DataFrame:
         inputs have in the kernel's space and in the class.
     """
     problem = case.problem
-    options = {"alpha": problem.alpha, "activation": problem.activation}
-    kernel = limiting_kernel(case.inputs, **options).value  # type: ignore[arg-type]
-    smaller = class_kernel(case.inputs, **options).value  # type: ignore[arg-type]
+    options: Any = {"alpha": problem.alpha, "activation": problem.activation}
+    kernel, smaller = (
+        limiting_kernel(case.inputs, **options).value,
+        class_kernel(case.inputs, **options).value,
+    )  # type: ignore[arg-type]
     norm = float(transport_norm(case.maps, problem.dimension, alpha=problem.alpha).value)
     rows = {
         t + 1: [

@@ -250,7 +250,7 @@ def _from_autograd(activation: str) -> tuple[float, float]:
     ).reshape(6, 18)  # of every state in all parameters
     past = np.concatenate([np.zeros((1, 6)), network.hidden(x)[0]])
     slopes = [
-        network.activation.slope(
+        network.sigma.slope(
             network.parameters[:, 0] * past[s] + network.parameters[:, 1:] @ x[0, s]
         )
         for s in range(6)
@@ -302,7 +302,7 @@ def _() -> Measured:
     x = np.array([[[1.0], [0.0]]])  # H_2 = W U where both are above 0: a saddle
 
     def below(move: cases.Array) -> float:
-        network = ElmanNetwork([[1.0, 1.0], [1.0, 1.0]], [1.0, -1.0], "relu")
+        network = ElmanNetwork(np.ones((2, 2)), np.array([1.0, -1.0]), "relu")
         there = network.at(network.parameters + move)
         return float(there.hidden(x)[0, 1, 0] - 1 - hidden_gradients(network, x)[0, 1, 0] @ move)
 

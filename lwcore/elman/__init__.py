@@ -1,8 +1,7 @@
 """Elman networks with a diagonal recurrent matrix: their kernel, and what gradient descent does.
 
 The companion, "C&E" in these docstrings, is Cayci and Eryilmaz (2024), Convergence of gradient
-descent for recurrent neural networks: a nonasymptotic analysis. Numbers of equations and results
-after "C&E" are those of that paper. NumPy only. In the order of the paper:
+descent for recurrent neural networks: a nonasymptotic analysis. In the order of the paper:
 
 * `network`: activations, network, symmetric start, empirical risk; derivatives, C&E Proposition 1
 * `descent`: gradient descent, free and projected, C&E Eq. (5)

@@ -3,7 +3,7 @@
 The companion's letters and the names here: μ_{0,t}, μ_{1,t} ``log_mu``; L_t, β_t ``lipschitz`` and
 ``smoothness`` of ``Θ_i ↦ H_t``; Λ_t, γ_t the same of ``Θ_i ↦ W_ii H_t``; ``α_m ≥ |W_ii|``
 ``recurrent_bound``. Beyond the cut-off ``α_m σ₁ = 1`` all grow exponentially with t, so everything
-is kept as a natural logarithm. Radii left out are the least allowed, (ν̄_w, ν̄_u).
+is kept as a natural logarithm.
 
 ``as_printed=True`` gives a formula as it stands in the companion, ``as_printed=False`` one whose
 proof closes, built on the constants that hold. Where they differ, each function says how.
@@ -17,31 +17,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lwcore.arguments import flag, instance_of, integer_in, real_in
-from lwcore.elman.network import Activation, activation_named, checked_radii, even_width
-
-Radii = tuple[float, float]
+from lwcore.elman.network import ACTIVATIONS, Activation, Radii, Smooth, Width
+from lwcore.signatures import Count, Finite, NotNegative, Positive, Share, checked, require
 
 
-def log_mu(z: float, length: int) -> tuple[float, float]:
-    """Return ``log Σ_{k<t} z^k`` and ``log Σ_{k<t} (k + 1) z^k``, the logarithms of μ_{0,t},
-    μ_{1,t}.
+@checked
+def log_mu(z: Positive, length: Count) -> tuple[float, float]:
+    """Logarithms of ``μ_{0,t} = Σ_{k<t} z^k`` and ``μ_{1,t} = Σ_{k<t} (k + 1) z^k``.
 
     Implements C&E Eqs. (10) and (30), which are the same.
     """
-    k = np.arange(integer_in("length", length, 1))
-    powers = k * math.log(real_in("z", z, "(0, inf)"))
+    k = np.arange(length)
+    powers = k * math.log(z)
     return log_sum(*powers), log_sum(*(powers + np.log1p(k)))
 
 
 def log_sum(*terms: float) -> float:
-    """Return the logarithm of a sum from the logarithms of its terms."""
+    """Logarithm of a sum from the logarithms of its terms."""
     return float(np.logaddexp.reduce(terms))
 
 
 class LocalConstants(NamedTuple):
-    """Logarithms of L_t and β_t, of a neuron's state, and Λ_t and γ_t, of its weight times
-    state."""
+    """Logarithms of L_t, β_t, of a neuron's state, and of Λ_t, γ_t, of its weight times state."""
 
     log_lipschitz: float
     log_smoothness: float
@@ -49,37 +46,33 @@ class LocalConstants(NamedTuple):
     log_product_smoothness: float
 
 
+@checked
 def local_constants(
-    activation: str | Activation,
-    recurrent_bound: float,
-    length: int,
-    dimension: int,
+    activation: Smooth,
+    recurrent_bound: Positive,
+    length: Count,
+    dimension: Count,
     *,
-    alpha: float | None = None,
+    alpha: Positive | None = None,
     as_printed: bool = True,
 ) -> LocalConstants:
-    """Return L_t, β_t, Λ_t and γ_t. Implements C&E Eq. (31), C&E Lemma 1 and C&E Lemma 2.
+    """L_t, β_t, Λ_t and γ_t. Implements C&E Eq. (31), C&E Lemma 1 and C&E Lemma 2.
 
     The dimension enters the printed β_t only; so does α, in places of α_m (None for α_m there,
     too). What is printed and what holds (``as_printed=False``) differ thus:
 
-    * L_t: printed is a bound on the *square* of the gradient's norm, for its root: too small if <
-      1.
+    * L_t: printed is a bound on the *square* of the gradient's norm, too small where it is below 1.
     * β_t: two of the printed second derivatives are wrong, which surplus elsewhere covered where it
-      was tried. What holds does not grow with d: the recursion of the Hessian, ``Q_t = σ″ A Aᵀ +
-      σ′ (W Q_{t−1} + e_w G_{t−1}ᵀ + G_{t−1} e_wᵀ)``, term by term in Frobenius's norm.
+      was tried. What holds does not grow with d: the recursion of the Hessian, in Frobenius's norm.
     * Λ_t: ``σ₀ + α_m L_t``; the printed √2 (σ₀ + 1 + α_m L_t) is larger, but for too small an L_t.
-    * γ_t: ``2 L_t + α_m β_t``; the printed √2 (L_t + α_m β_t) has the mixed derivative once too
-      few.
+    * γ_t: ``2 L_t + α_m β_t``; √2 (L_t + α_m β_t) has the mixed derivative once too few.
     """
-    sigma = activation_named(activation, smooth=True)
-    bound = real_in("recurrent_bound", recurrent_bound, "(0, inf)")
-    length, dimension = integer_in("length", length, 1), integer_in("dimension", dimension, 1)
-    inner = math.log(bound if alpha is None else real_in("alpha", alpha, "(0, inf)"))
+    sigma = ACTIVATIONS[activation]
+    inner = math.log(recurrent_bound if alpha is None else alpha)
     s0, s1, s2 = map(math.log, (sigma.bound, sigma.slope_bound, sigma.curvature_bound))
-    outer, two, features = math.log(bound), math.log(2), math.log(sigma.bound**2 + 1)
-    mu0, mu1 = log_mu(bound * sigma.slope_bound, length)
-    if not flag("as_printed", as_printed):
+    outer, two, features = math.log(recurrent_bound), math.log(2), math.log(sigma.bound**2 + 1)
+    mu0, mu1 = log_mu(recurrent_bound * sigma.slope_bound, length)
+    if not as_printed:
         powers = np.arange(length) * (outer + s1)
         later = np.logaddexp.accumulate(powers)[::-1]  # log μ_{0,t−k}
         bent = powers + s2 + features + 2 * later
@@ -100,46 +93,42 @@ def local_constants(
     return LocalConstants(lipschitz, smoothness, product, smooth_product)
 
 
-def log_output_bound(log_lipschitz: float, recurrent_radius: float, input_radius: float) -> float:
-    """Return ``log F^max = log(L_T √(ρ_w² + ρ_u²))``, of a bound on every output within the radii.
+@checked
+def log_output_bound(
+    log_lipschitz: Finite, recurrent_radius: NotNegative, input_radius: NotNegative
+) -> float:
+    """``log F^max = log(L_T √(ρ_w² + ρ_u²))``, of a bound on every output within the radii.
 
     Implements C&E Proposition 6, first part. It holds with a true Lipschitz constant; with the
     printed L_T of the logistic activation it does not.
     """
-    rho_w = real_in("recurrent_radius", recurrent_radius, "[0, inf)")
-    rho_u = real_in("input_radius", input_radius, "[0, inf)")
-    radius = real_in("√(ρ_w² + ρ_u²)", math.hypot(rho_w, rho_u), "(0, inf)")
-    return real_in("log_lipschitz", log_lipschitz, "(-inf, inf)") + math.log(radius)
+    radius = math.hypot(recurrent_radius, input_radius)
+    require("√(recurrent_radius² + input_radius²)", radius, radius > 0, "above 0")
+    return log_lipschitz + math.log(radius)
 
 
+@checked
 @dataclass(frozen=True)
 class Problem:
     """A learning problem: a target from the class C&E Eq. (9), and the data."""
 
-    activation: str | Activation  # smooth, or its name
-    alpha: float  # α > 0, size of the recurrent weights at the start; the theorems ask for α < 1
-    length: int  # T ≥ 1
-    dimension: int  # d ≥ 1, of an input
-    recurrent_bound: float  # ν̄_w ≥ 0, supremum of the transport map v_w
-    input_bound: float  # ν̄_u ≥ 0, supremum of ‖v_u‖; not both may be 0
-    sequences: int = 1  # n ≥ 1, of training
-    failure: float = 0.05  # δ in (0, 1), probability that a bound fails, over the random start
+    activation: Smooth
+    alpha: Positive  # α, size of the recurrent weights at the start; the theorems ask for α < 1
+    length: Count  # T
+    dimension: Count  # d, of an input
+    recurrent_bound: NotNegative  # ν̄_w, supremum of the transport map v_w
+    input_bound: NotNegative  # ν̄_u, supremum of ‖v_u‖
+    sequences: Count = 1  # n, of training
+    failure: Share = 0.05  # δ, probability that a bound fails, over the random start
 
     def __post_init__(self) -> None:
-        """Check everything."""
-        activation_named(self.activation, smooth=True)
-        real_in("alpha", self.alpha, "(0, inf)")
-        real_in("failure", self.failure, "(0, 1)")
-        for name in ("recurrent_bound", "input_bound"):
-            real_in(name, getattr(self, name), "[0, inf)")
-        for name in ("length", "dimension", "sequences"):
-            integer_in(name, getattr(self, name), 1)
-        real_in("√(recurrent_bound² + input_bound²)", self.norm, "(0, inf)")  # else the target is 0
+        """Refuse a target that is 0."""
+        require("√(recurrent_bound² + input_bound²)", self.norm, self.norm > 0, "above 0")
 
     @property
     def sigma(self) -> Activation:
         """The activation σ itself."""
-        return activation_named(self.activation)
+        return ACTIVATIONS[self.activation]
 
     @property
     def norm(self) -> float:
@@ -162,14 +151,13 @@ class Problem:
         size = math.log(self.sigma.slope_bound) + math.log(self.input_bound + reach)
         return size + log_mu(ratio, self.length)[0]
 
-    def radii(self, radii: Radii | None) -> Radii:
-        """Return projection radii, by default (ν̄_w, ν̄_u), after checking that none is below
-        these."""
-        least = self.recurrent_bound, self.input_bound
-        return least if radii is None else checked_radii(radii, *(f"[{low}, inf)" for low in least))
+    @property
+    def radii(self) -> Radii:
+        """The least radii that a projection may have, (ν̄_w, ν̄_u)."""
+        return self.recurrent_bound, self.input_bound
 
     def constants(self, recurrent_bound: float, as_printed: bool) -> LocalConstants:
-        """Return L_T, β_T, Λ_T and γ_T for recurrent weights up to α_m."""
+        """L_T, β_T, Λ_T and γ_T for recurrent weights up to α_m."""
         place = (self.activation, recurrent_bound, self.length, self.dimension)
         return local_constants(*place, alpha=self.alpha, as_printed=as_printed)
 
@@ -190,49 +178,55 @@ class Bound(NamedTuple):
         return math.exp(self.log) if self.log < 709 else math.inf
 
 
-def approximation_bound(problem: Problem, width: int, *, as_printed: bool = True) -> Bound:
-    """Bound ``|F̃_T − F^Lin_T|`` at one input with probability 1 − δ. Implements C&E Proposition 3.
+@checked
+def approximation_bound(problem: Problem, width: Width, *, as_printed: bool = True) -> Bound:
+    """A bound on ``|F̃_T − F^Lin_T|`` at one input with probability 1 − δ.
 
-    As printed, ``2 B √(log(1/δ)/m)`` with ``B = μ_{0,T}(ασ₁) σ₁ (ν̄_u + σ₀ ν̄_w)``, for the best
-    point of the ball, which may change with input and step. The proof looks at the transported
-    point, where two sides count, ``2 B √(log(2/δ)/m)``, and on which C&E Proposition 5 rests.
+    Implements C&E Proposition 3. As printed, ``2 B √(log(1/δ)/m)`` with B = exp(`log_summand`), for
+    the best point of the ball, which may change with input and step. The proof looks at the
+    transported point, where two sides count, ``2 B √(log(2/δ)/m)``.
     """
-    width = _checked(problem, width, as_printed)
     chances = math.log((1 if as_printed else 2) / problem.failure)
     term = math.log(2) + problem.log_summand + 0.5 * math.log(chances / width)
     return Bound({"approximation": term})
 
 
-def linearisation_bound(
-    problem: Problem, width: int, radii: Radii | None = None, *, as_printed: bool = True
-) -> Bound:
-    """Bound ``|F_T − F^Lin_T|`` at every Θ within the radii, surely. Implements C&E Proposition 4.
+@checked
+def linearisation_bound(problem: Problem, width: Width, *, as_printed: bool = True) -> Bound:
+    """A bound on ``|F_T − F^Lin_T|`` within the least radii. Implements C&E Proposition 4.
 
-    As printed, ``2 (Λ_T² σ₂ + γ_T σ₁) (ρ_w² + ρ_u²)/√m``, the displacement at its largest. Taylor's
-    remainder, neuron by neuron, gives ``β_T (ρ_w² + ρ_u²)/(2√m)`` at once (``as_printed=False``).
+    As printed, ``2 (Λ_T² σ₂ + γ_T σ₁) ‖ν̄‖²/√m``, the displacement at its largest. Taylor's
+    remainder, neuron by neuron, gives ``β_T ‖ν̄‖²/(2√m)`` at once (``as_printed=False``).
     """
-    width, (rho_w, rho_u) = _checked(problem, width, as_printed), problem.radii(radii)
-    error = _linearisation(problem, problem.alpha + rho_w / width**0.5, as_printed)
-    square = 2 * math.log(math.hypot(rho_w, rho_u))
-    return Bound({"linearisation": error + square - 0.5 * math.log(width)})
+    alpha_m = problem.alpha + problem.recurrent_bound / width**0.5
+    error = _linearisation(problem, alpha_m, as_printed) + 2 * math.log(problem.norm)
+    return Bound({"linearisation": error - 0.5 * math.log(width)})
 
 
-def network_approximation_bound(problem: Problem, width: int, *, as_printed: bool = True) -> Bound:
-    """Bound ``|F̃_t − F_t|`` of the transported network at all steps of all sequences.
+@checked
+def network_approximation_bound(
+    problem: Problem, width: Width, *, as_printed: bool = True
+) -> Bound:
+    """A bound on ``|F̃_t − F_t|`` of the transported network at all steps of all sequences.
 
     Implements C&E Proposition 5, which holds with probability 1 − δ: the union of two-sided bounds,
     and `linearisation_bound`, printed or not.
     """
-    width = _checked(problem, width, as_printed)
     first = math.log(2) + problem.log_summand + problem.log_union - 0.5 * math.log(width)
     second = linearisation_bound(problem, width, as_printed=as_printed).log_terms
     return Bound({"approximation": first, **second})
 
 
+@checked
 def theorem_1(
-    problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True
+    problem: Problem,
+    width: Width,
+    steps: Count,
+    radii: Radii | None = None,
+    *,
+    as_printed: bool = True,
 ) -> Bound:
-    """Bound the least risk of projected descent with ``η = 1/(T√τ)``, with probability 1 − δ.
+    """A bound on the least risk of projected descent with ``η = 1/(T√τ)``, probability 1 − δ.
 
     Implements C&E Eqs. (18) and (19), C&E Theorem 1, for α in (0, 1). As printed, with
     ``φ = F^max + y^max``, it is ``T/√τ (‖ν̄‖²/2 + L²φ²/2) + Tφ err/√m``. Its proof descends on half
@@ -241,12 +235,14 @@ def theorem_1(
     printed first term is ``L_T ‖ν̄‖ √log(2nT/δ)``, where C&E Proposition 5 has ``2 μ_{0,T} σ₁ (ν̄_u
     + σ₀ ν̄_w)`` in the place of ``L_T ‖ν̄‖``.
     """
-    width, (rho_w, rho_u) = _checked(problem, width, as_printed), problem.radii(radii)
-    real_in("alpha", problem.alpha, "(0, 1)")
+    require("problem.alpha", problem.alpha, problem.alpha < 1, "in (0, 1)")
+    rho_w, rho_u = radii = radii or problem.radii
+    enough = rho_w >= problem.recurrent_bound and rho_u >= problem.input_bound
+    require("radii", radii, enough, f"at least {problem.radii}, as the target asks")
     alpha_m = problem.alpha + rho_w / width**0.5
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
     log_phi = log_sum(log_output_bound(log_l, rho_w, rho_u), problem.log_summand)
-    early = math.log(problem.length) - 0.5 * math.log(integer_in("steps", steps, 1))
+    early = math.log(problem.length) - 0.5 * math.log(steps)
     late = math.log(problem.length) + log_phi - 0.5 * math.log(width)
     halves, quarters = (math.log(2), math.log(2)) if as_printed else (0.0, math.log(4))
     terms = {
@@ -257,19 +253,18 @@ def theorem_1(
     return Bound(terms | {name: late + term for name, term in errors.items()})
 
 
-def corollary_1(
-    problem: Problem, width: int, steps: int, radii: Radii | None = None, *, as_printed: bool = True
-) -> Bound:
-    """Bound the risk at the average iterate of τ ≥ 2 steps of projected descent.
+@checked
+def corollary_1(problem: Problem, width: Width, steps: Count, *, as_printed: bool = True) -> Bound:
+    """A bound on the risk at the average iterate of τ ≥ 2 steps of projected descent.
 
     Implements C&E Corollary 1: four times the bound of C&E Theorem 1, and the price of going to the
-    linear model and back. As printed, that is ``6 (Λ_T² σ₂ + γ_T σ₁) (ρ_w² + ρ_u²)/m``. But the
+    linear model and back. As printed, that is ``6 (Λ_T² σ₂ + γ_T σ₁) ‖ν̄‖²/m``. But the
     linearisation error enters squared and at every step: ``6 T`` times the square of C&E
     Proposition 4's bound (``as_printed=False``).
     """
-    integer_in("steps", steps, 2)
-    first = theorem_1(problem, width, steps, radii, as_printed=as_printed).log_terms
-    once = linearisation_bound(problem, width, radii, as_printed=as_printed).log
+    require("steps", steps, steps >= 2, "2 or above")
+    first = theorem_1(problem, width, steps, as_printed=as_printed).log_terms
+    once = linearisation_bound(problem, width, as_printed=as_printed).log
     price = math.log(3) + once - 0.5 * math.log(width)
     if not as_printed:
         price = math.log(6 * problem.length) + 2 * once
@@ -287,25 +282,23 @@ class TrainingPlan(NamedTuple):
     log_risk: float  # of the least risk that is promised
 
 
-def theorem_2(problem: Problem, error: float, *, as_printed: bool = True) -> TrainingPlan:
-    """Return what descent without projection asks for and promises, for a target error ε > 0.
+@checked
+def theorem_2(problem: Problem, error: Positive, *, as_printed: bool = True) -> TrainingPlan:
+    """What descent without projection asks for and promises, for a target error ε and α < 1.
 
-    Implements C&E Theorem 2, for α in (0, 1). Implements C&E Eqs. (26) and (28), the promise and
-    the number of steps.
+    Implements C&E Theorem 2. Implements C&E Eqs. (26) and (28), the promise and the steps.
 
     As printed, the promise is ``9ε/4``, with ``λ = L_T ‖ν̄‖²/√ε``. Three steps of its proof do not
     close: λ has lost the proof's √T, and neurons do leave the printed radius before τ₀;
     ``Σ_t |error_t|`` is taken for the root of the risk, which costs another √T in the width; and
     ``(√R − √ε/2)² ≥ R − ε/4`` fails for every R > ε/4. With these mended (``as_printed=False``), m
-    has ``T err²`` in the place of err²; then ``q = err √(T/m) ≤ √(2ε)`` and ``η T²L²φ² ≤ ε/2`` give
-    ``mean (√R − q/2)² ≤ ‖ν̄‖²/(4ητ₀) + ε``, so that the best step has
-    ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε = 5.17 ε``, for descent on C&E Eq. (1) itself.
+    has ``T err²`` in the place of err², and the best step ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε =
+    5.17 ε``, for descent on C&E Eq. (1) itself.
     """
-    instance_of("problem", problem, Problem)
-    real_in("alpha", problem.alpha, "(0, 1)")
-    log_error, two = math.log(real_in("error", error, "(0, inf)")), math.log(2)
+    require("problem.alpha", problem.alpha, problem.alpha < 1, "in (0, 1)")
+    log_error, two = math.log(error), math.log(2)
     log_t, log_norm = math.log(problem.length), math.log(problem.norm)
-    lost = 0.0 if flag("as_printed", as_printed) else log_t
+    lost = 0.0 if as_printed else log_t
     alpha_m = problem.alpha + math.sqrt(2 * error)
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
     log_radius = log_l + 2 * log_norm - 0.5 * log_error + lost / 2
@@ -322,7 +315,7 @@ def theorem_2(problem: Problem, error: float, *, as_printed: bool = True) -> Tra
 def _errors(
     problem: Problem, alpha_m: float, log_square: float, as_printed: bool
 ) -> dict[str, float]:
-    """Return the logarithms of the terms of C&E Eq. (19), from that of ρ_w² + ρ_u²."""
+    """Logarithms of the terms of C&E Eq. (19), from that of ρ_w² + ρ_u²."""
     constants, approximation = problem.constants(alpha_m, as_printed), problem.log_summand
     if as_printed:
         approximation = constants.log_lipschitz + math.log(problem.norm) - math.log(2)
@@ -334,17 +327,10 @@ def _errors(
 
 
 def _linearisation(problem: Problem, alpha_m: float, as_printed: bool) -> float:
-    """Return the logarithm of what stands before ``(ρ_w² + ρ_u²)/√m`` in C&E Proposition 4."""
+    """Logarithm of what stands before ``(ρ_w² + ρ_u²)/√m`` in C&E Proposition 4."""
     constants, sigma = problem.constants(alpha_m, as_printed), problem.sigma
     if not as_printed:
         return constants.log_smoothness - math.log(2)
     products = 2 * constants.log_product_lipschitz + math.log(sigma.curvature_bound)
     bent = constants.log_product_smoothness + math.log(sigma.slope_bound)
     return math.log(2) + log_sum(products, bent)
-
-
-def _checked(problem: Problem, width: int, as_printed: bool) -> int:
-    """Return the width after checking the arguments that all bounds share."""
-    instance_of("problem", problem, Problem)
-    flag("as_printed", as_printed)
-    return even_width("width", width)

@@ -5,25 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from jaxtyping import Float
 
-from lwcore.arguments import instance_of, integer_in, real_in
-from lwcore.elman.network import ElmanNetwork, checked_inputs, checked_radii, shaped
-
-Array = NDArray[np.float64]
+from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, shaped
+from lwcore.signatures import Count, FiniteReals, Positive, checked, require
 
 
+@checked
 def risk_gradient(
-    network: ElmanNetwork, inputs: ArrayLike, targets: ArrayLike
-) -> tuple[float, Array]:
-    """Return the empirical risk and its gradient, shape (m, 1 + d).
+    network: ElmanNetwork, inputs: Sequences, targets: FiniteReals
+) -> tuple[float, Float[np.ndarray, "m p"]]:
+    """The empirical risk and its gradient.
 
     The gradient of C&E Eq. (1), with the factor 2 of the square, which the companion's proofs leave
     out (they descend on half the risk). Errors are carried back through time, so that nothing of
     the size of C&E Proposition 1 is stored.
     """
-    instance_of("network", network, ElmanNetwork)
-    sequences = checked_inputs(inputs, network.dimension)
+    sequences = network.sequences(inputs)
     wanted = shaped("targets", targets, sequences.shape[:2])
     return _risk_gradient(network, network.parameters, sequences, wanted)
 
@@ -31,15 +29,15 @@ def risk_gradient(
 def _risk_gradient(
     network: ElmanNetwork, parameters: Array, inputs: Array, targets: Array
 ) -> tuple[float, Array]:
-    """Return `risk_gradient` at other parameters, of arguments that have been checked."""
+    """`risk_gradient` at other parameters."""
     (n, length), by_step = targets.shape, inputs.swapaxes(0, 1)
     recurrent, readout, root = parameters[:, 0], network.readout, network.width**0.5
     pre = by_step @ parameters[:, 1:].T
     states = np.zeros((1 + length, n, network.width))
     for step, z in enumerate(pre):
         z += recurrent * states[step]
-        states[step + 1] = network.activation.value(z)
-    slopes = network.activation.slope_from(pre, states[1:])
+        states[step + 1] = network.sigma.value(z)
+    slopes = network.sigma.slope_from(pre, states[1:])
     residuals = network.read(states[1:]) - targets.T  # (T, n)
     adjoints = residuals[..., None] * (2 / (n * root) * readout)
     for step in reversed(range(length)):  # ∂R/∂z_t, with what arrives from the step behind
@@ -68,46 +66,43 @@ class Descent:
         return float(self.risks.min())
 
 
+@checked
 def gradient_descent(
     initial: ElmanNetwork,
-    inputs: ArrayLike,
-    targets: ArrayLike,
-    step_size: float,
-    steps: int,
+    inputs: Sequences,
+    targets: FiniteReals,
+    step_size: Positive,
+    steps: Count,
     *,
-    radii: tuple[float, float] | None = None,
+    radii: Radii | None = None,
 ) -> Descent:
-    """Descend on the empirical risk, free or projected.
+    """Gradient descent on the empirical risk, free or projected.
 
     Implements C&E Eq. (5) and the max-norm projected descent of C&E Section 2.3. The companion's
     proofs descend on half of C&E Eq. (1): their step size η is half of it here. The radii
-    (ρ_w, ρ_u) keep each W_ii within ρ_w/√m and each U_i within ρ_u/√m of its start; None does not
-    project. A ValueError says so when the risk grows beyond all numbers.
+    (ρ_w, ρ_u) keep each W_ii within ρ_w/√m and each U_i within ρ_u/√m of its start.
     """
-    start, root = instance_of("initial", initial, ElmanNetwork).parameters, initial.width**0.5
-    sequences = checked_inputs(inputs, initial.dimension)
+    require("radii", radii, radii is None or min(radii) > 0, "above 0")
+    start, root = initial.parameters, initial.width**0.5
+    sequences = initial.sequences(inputs)
     wanted = shaped("targets", targets, sequences.shape[:2])
-    step_size = real_in("step_size", step_size, "(0, inf)")
-    steps = integer_in("steps", steps, 1)
-    ball = None if radii is None else [r / root for r in checked_radii(radii)]
     moved, total, record = np.zeros_like(start), np.zeros_like(start), np.empty((3, steps))
     for s in range(steps):
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
             risk, gradient = _risk_gradient(initial, start + moved, sequences, wanted)
-        if not (np.isfinite(risk) and np.isfinite(gradient).all()):
-            words = f"the risk or its gradient overflows at step {s}; take a smaller one"
-            raise ValueError(f"step_size = {step_size!r}: {words}.")
+        finite = bool(np.isfinite(risk) and np.isfinite(gradient).all())
+        require("step_size", step_size, finite, f"smaller: the risk overflows at step {s}")
         moves = (root * np.linalg.norm(part, axis=1).max() for part in (moved[:, :1], moved[:, 1:]))
         record[:, s] = risk, *moves
         total += start + moved
         moved = moved - step_size * gradient
-        if ball is not None:
-            moved = projected(moved, *ball)
+        if radii is not None:
+            moved = projected(moved, radii[0] / root, radii[1] / root)
     return Descent(initial.at(start + moved), initial.at(total / steps), *record)
 
 
 def projected(moved: Array, recurrent_radius: float, input_radius: float) -> Array:
-    """Return the nearest displacement whose rows lie in the two balls, radii not divided by √m."""
+    """The nearest displacement whose rows lie in the two balls, radii not divided by √m."""
     near = moved.copy()
     np.clip(moved[..., 0], -recurrent_radius, recurrent_radius, out=near[..., 0])
     lengths = np.maximum(np.linalg.norm(moved[..., 1:], axis=-1), input_radius)

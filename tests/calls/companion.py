@@ -2,4 +2,69 @@
 
 from __future__ import annotations
 
-CALLS: list = []
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from lwcore import adapter, diagnose
+from lwcore.elman import bounds, descent, kernel, network
+
+rng = np.random.default_rng(0)
+net = network.symmetric_initialisation(4, 2, 0.5, rng)
+inputs, targets = np.full((2, 3, 2), 0.5), np.ones((2, 3))
+maps = kernel.TransportMaps(np.sign, np.cos, 1.0, 2.0)
+problem = bounds.Problem("tanh", 0.5, 3, 2, 0.4, 0.6)
+read = {"network": net, "inputs": inputs}
+start = {"width": 4, "dimension": 2, "alpha": 0.5, "rng": rng, "activation": "relu"}
+placed = {"activation": "tanh", "recurrent_bound": 0.5, "length": 3, "dimension": 2, "alpha": 0.4}
+limit = {"alpha": 0.5, "activation": "logistic", "tolerance": 0.1}
+step = {"step_size": 0.1, "steps": 2, "radii": (1.0, 2.0)}
+bounded = {"problem": problem, "width": 4, "as_printed": False}
+posed = {name: getattr(problem, name) for name in problem.__dataclass_fields__}
+
+module = nn.GRU(1, 2, batch_first=True)
+batch = torch.randn(40, 3, 1), torch.randn(40, 2)
+found = diagnose.diagnose(module, batch, head=lambda states: states[:, -1], progress=False)
+settings = {"source": "error", "sequences": 40, "n_sequences": 7, "error": 0.1, "seed": 0}
+asked = settings | {"significance": 0.01, "progress": False, "loss": nn.functional.mse_loss}
+folder = Path(tempfile.mkdtemp())
+torch.save(module.state_dict(), folder / "a.pt")
+np.savez(folder / "a.npz", inputs=batch[0].numpy(), targets=batch[1].numpy())
+files = {"checkpoint": folder / "a.pt", "data": str(folder / "a.npz"), "nonlinearity": "relu"}
+whole = {"model": module, "head": lambda states: states[:, -1]}
+
+CALLS: list = [
+    (adapter.Adapter, whole | {"batch": batch}),
+    (adapter.from_files, files),
+    (diagnose.diagnose, whole | asked | {"batches": batch, "lags": [1, 2]}),
+    (found.required, {"rate": "mean"}),
+    (found.window, {"n_sequences": 3, "definition": "first_passage", "rate": "mean"}),
+    (network.ElmanNetwork, {"parameters": net.parameters, "readout": net.readout}),
+    (net.hidden, {"inputs": inputs}),
+    (net.outputs, {"inputs": inputs}),
+    (network.symmetric_initialisation, start),
+    (network.empirical_risk, read | {"targets": targets}),
+    (network.hidden_gradients, read),
+    (network.output_gradients, read),
+    (network.linear_model, {"initial": net, "parameters": net.parameters, "inputs": inputs}),
+    (descent.risk_gradient, read | {"targets": targets}),
+    (descent.gradient_descent, {"initial": net, "inputs": inputs, "targets": targets} | step),
+    (kernel.finite_kernel, read | {"others": inputs}),
+    (kernel.limiting_kernel, {"inputs": inputs, "others": inputs, "as_printed": True} | limit),
+    (kernel.TransportMaps, vars(maps)),
+    (kernel.transported, {"initial": net, "maps": maps}),
+    (kernel.transport_target, {"maps": maps, "inputs": inputs} | limit),
+    (bounds.log_mu, {"z": 0.5, "length": 3}),
+    (bounds.local_constants, placed | {"as_printed": False}),
+    (bounds.log_output_bound, {"log_lipschitz": 1.0, "recurrent_radius": 0.0, "input_radius": 1.0}),
+    (bounds.Problem, posed),
+    (bounds.approximation_bound, bounded),
+    (bounds.linearisation_bound, bounded),
+    (bounds.network_approximation_bound, bounded),
+    (bounds.theorem_1, bounded | {"steps": 3, "radii": (1.0, 2.0)}),
+    (bounds.corollary_1, bounded | {"steps": 3}),
+    (bounds.theorem_2, {"problem": problem, "error": 0.1, "as_printed": False}),
+]
