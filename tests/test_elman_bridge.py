@@ -142,8 +142,3 @@ def test_excess_is_the_first_order_in_one_over_the_lag(alpha, dimension):
     )
     assert above == pytest.approx(law.log_excess, rel=0.25, abs=2e-3)
     assert 2 * law.log_excess[1] == pytest.approx(law.log_excess[0], rel=0.02)
-
-
-def test_arguments_are_named():
-    with pytest.raises(ValueError, match="alpha"):
-        bridge.wide_law(1.2, 2, [1])
