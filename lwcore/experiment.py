@@ -172,7 +172,7 @@ def run_member(
     delays = np.arange(1, max(*task.lags, *config.diagnostics.lags) + 1)
     planted = np.zeros(len(delays))
     planted[np.array(task.lags) - 1] = task.coefficients
-    learned = tasks.recovered_coefficients(task, fresh, predictions, delays).double().numpy()
+    learned = tasks.recovered_coefficients(task, fresh, predictions, list(delays)).double().numpy()
     base = base_rates(network, optimizer).numpy() if optimizer["state"] else None
     variables: dict[str, tuple[tuple[str, ...], Any, str]] = {
         "loss": (("step",), np.asarray(losses), "training loss of the minibatch"),

@@ -122,20 +122,26 @@ def _increase(values: Any) -> bool:
     if not _real(values) or np.ndim(values) != 1:
         return False
     values = values.tolist() if hasattr(values, "tolist") else list(values)
-    whole = all(isinstance(v, Integral) and not isinstance(v, bool) and v >= 1 for v in values)
+    whole = all(isinstance(v, int | np.integer) and v is not True and v >= 1 for v in values)
     return bool(values) and whole and all(a < b for a, b in pairwise(values))
 
 
 def _finite(value: Any) -> bool:
     """Whether values are real, finite, and at least one."""
-    return _real(value) and np.size(value) > 0 and bool(np.isfinite(np.asarray(value)).all())
+    array = np.asarray(value) if _real(value) else np.empty(0)
+    return array.size > 0 and bool(np.isfinite(array).all())
 
 
 if TYPE_CHECKING:  # a type checker knows no ranges
-    Count = Index = int
-    Finite = Positive = NotNegative = Share = float
+    Count = int
+    Index = int
+    Finite = float
+    Positive = float
+    NotNegative = float
+    Share = float
     Lags = Sequence[int]
-    Reals = FiniteReals = ArrayLike
+    Reals = ArrayLike
+    FiniteReals = ArrayLike
 else:
     Count = kind(Integral, "a whole number, 1 or above", lambda value: value >= 1)
     Index = kind(Integral, "a whole number, 0 or above", lambda value: value >= 0)
