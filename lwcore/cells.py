@@ -43,7 +43,7 @@ from lwcore.trace import Condensed, Neurons, StepJacobian, Trace
 
 Input = Float[Tensor, "... D"]
 Past = Float[Tensor, "... S"]
-State = Float[Tensor, "B H"] | tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]] | None
+State = Float[Tensor, "B H"] | tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]
 
 
 class Gates(NamedTuple):
@@ -81,7 +81,6 @@ class Cell(nn.Module):
     blocks: ClassVar[tuple[str, ...]] = ("let_in", "candidate")
     linear: ClassVar[bool] = False
     shared: ClassVar[bool] = False
-    reset: str = "before"
     weight_ih: nn.Parameter  # W of all blocks, (K, D)
     weight_hh: nn.Parameter  # U in the same order, (K, H)
     bias: nn.Parameter  # (K,)
@@ -98,22 +97,24 @@ class Cell(nn.Module):
         gate_init: Share = 0.5,
         gate_spread: NotNegative = 0.1,
         init: Literal["orthogonal", "uniform"] = "orthogonal",
+        reset: Literal["before", "after"] = "before",
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """A cell with parameters drawn in float64."""
         super().__init__()
         require("dtype", dtype, dtype.is_floating_point, "a floating type")
+        gated = reset == "before" or "reset" in self.blocks
+        require("reset", reset, gated, "'before', without a reset gate")
         self.input_size, self.hidden_size = int(input_size), int(hidden_size)
-        self.layernorm, self.gate_init = layernorm, float(gate_init)
+        self.layernorm, self.gate_init, self.reset = layernorm, float(gate_init), reset
         self.state_size = self.hidden_size * (2 if "show" in self.blocks else 1)
         self.shown = slice(0, self.hidden_size)
         self.carried = slice(self.state_size - self.hidden_size, self.state_size)
         self.rows = [1 if self.shared and b != "candidate" else hidden_size for b in self.blocks]
         start = _uniform if init == "uniform" else _orthogonal
         for name, draw in start(self, gate_spread, generator).items():
-            if name != "weight_hh" or not self.linear:
-                setattr(self, name, nn.Parameter(draw.to(dtype)))
+            setattr(self, name, nn.Parameter(draw.to(dtype)))
         if layernorm:
             self.norm_weight = nn.Parameter(torch.ones(hidden_size, dtype=dtype))
             self.norm_bias = nn.Parameter(torch.zeros(hidden_size, dtype=dtype))
@@ -170,7 +171,7 @@ class Cell(nn.Module):
         """One-step Jacobians in closed form."""
         return GatedJacobian(self, self.gates(inputs, previous), previous)
 
-    def forward(self, inputs: Float[Tensor, "B T D"], state: State = None) -> Tensor:
+    def forward(self, inputs: Float[Tensor, "B T D"], state: State | None = None) -> Tensor:
         """The outputs h (B, T, H) from an initial state, for the LSTM the pair (h, c), or zero.
 
         Examples:
@@ -180,7 +181,7 @@ class Cell(nn.Module):
         return self._scan(*self._entered(inputs, state))[0]
 
     @torch.no_grad()
-    def trace(self, inputs: Float[Tensor, "B T D"], state: State = None) -> Trace:
+    def trace(self, inputs: Float[Tensor, "B T D"], state: State | None = None) -> Trace:
         """A scan with all that transport needs: the parameters as they are now, too.
 
         Examples:
@@ -193,7 +194,7 @@ class Cell(nn.Module):
         frozen = copy.deepcopy(self).requires_grad_(False)
         return Trace(frozen, inputs, torch.cat([first.unsqueeze(1), states], dim=1))
 
-    def unrolled(self, inputs: Float[Tensor, "B T D"], state: State = None) -> Tensor:
+    def unrolled(self, inputs: Float[Tensor, "B T D"], state: State | None = None) -> Tensor:
         """What `forward` computes, by `step` and autograd through all of time; slow."""
         return self._unrolled(*self._entered(inputs, state))[0]
 
@@ -219,19 +220,27 @@ class Cell(nn.Module):
             states.append(self.step(x, states[-1]))
         return torch.stack(states[1:], dim=1).split(self.hidden_size, dim=-1)
 
-    @checked
-    def _entered(self, inputs: Float[Tensor, "B T D"], state: State) -> tuple[Tensor, Tensor]:
-        """Inputs that fit the cell, and the initial state in one piece, (B, S)."""
-        if state is None:
-            state = inputs.new_zeros(len(inputs), self.state_size)
-        joined = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
-        sizes = {"inputs": (inputs, self.input_size), "state": (joined, self.state_size)}
-        for name, (given, size) in sizes.items():
-            fits = given.shape[-1] == size and given.dtype == self.bias.dtype and given.numel() > 0
-            require(name, given, fits, f"of {self.bias.dtype}, {size} wide, and not empty")
+    def _entered(self, inputs: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
+        """Inputs that fit the cell, and the initial state in one piece, (B, S).
+
+        Inputs are checked by hand, as every training step comes by here.
+        """
+        dtype, width, size = self.bias.dtype, self.input_size, self.state_size
+        fits = isinstance(inputs, Tensor) and inputs.dtype == dtype and inputs.numel() > 0
+        fits = fits and inputs.ndim == 3 and inputs.shape[2] == width
+        require("inputs", inputs, fits, f"a tensor of {dtype} and shape (B, T, {width}), not empty")
+        joined = inputs.new_zeros(len(inputs), size) if state is None else _joined(state)
+        fits = joined.shape == (len(inputs), size) and joined.dtype == dtype
+        require("state", joined, fits, f"of {dtype} and, h beside c, of shape {len(inputs), size}")
+        for name, given in (("inputs", inputs), ("state", joined)):
             # a sum is ten times as fast, and finite only if all entries are
             require(name, given, bool(given.sum().isfinite() or given.isfinite().all()), "finite")
         return inputs, joined
+
+
+@checked
+def _joined(state: State) -> Tensor:
+    return state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
 
 
 class ConstGate(Cell):
@@ -268,7 +277,6 @@ class MinLSTM(Cell):
         return torch.sigmoid(apart), torch.sigmoid(-apart)
 
 
-@checked
 class GRU(Cell):
     """The gated recurrent unit, Eqs. (15)–(18).
 
@@ -277,23 +285,6 @@ class GRU(Cell):
     """
 
     blocks = ("reset", "let_in", "candidate")
-
-    def __init__(
-        self,
-        input_size: Count,
-        hidden_size: Count,
-        *,
-        reset: Literal["before", "after"] = "before",
-        **options: Any,
-    ) -> None:
-        """A cell as `Cell` draws it."""
-        super().__init__(input_size, hidden_size, **options)
-        self.reset = reset
-        if reset == "after":
-            self.bias_hh = nn.Parameter(torch.zeros_like(self.bias[:hidden_size]))
-            if options.get("init") == "uniform":  # the candidate's two biases do not add up to one
-                for bias in (self.bias.data[2 * hidden_size :], self.bias_hh.data):
-                    bias.copy_(_between((hidden_size,), hidden_size, options.get("generator")))
 
     @classmethod
     @checked
@@ -509,7 +500,13 @@ def _uniform(cell: Cell, _: float, generator: torch.Generator | None) -> dict[st
     rows, hidden = sum(cell.rows), cell.hidden_size
     shapes = (rows, cell.input_size), (rows, hidden), (rows,), (rows,)
     weight_ih, weight_hh, *biases = (_between(shape, hidden, generator) for shape in shapes)
-    return {"weight_ih": weight_ih, "weight_hh": weight_hh, "bias": biases[0] + biases[1]}
+    draws = {"weight_ih": weight_ih, "weight_hh": weight_hh, "bias": biases[0] + biases[1]}
+    if cell.linear:
+        del draws["weight_hh"]
+    if cell.reset == "after":  # the candidate's two do not add up to one
+        draws["bias"][-hidden:] = _between((hidden,), hidden, generator)
+        draws["bias_hh"] = _between((hidden,), hidden, generator)
+    return draws
 
 
 def _orthogonal(cell: Cell, spread: float, generator: torch.Generator | None) -> dict[str, Tensor]:
@@ -525,6 +522,8 @@ def _orthogonal(cell: Cell, spread: float, generator: torch.Generator | None) ->
         squares = [torch.empty(rows, cell.hidden_size, dtype=torch.float64) for rows in cell.rows]
         squares = [nn.init.orthogonal_(square, generator=generator) for square in squares]
         draws["weight_hh"] = torch.cat(squares) * scale[:, None]
+    if cell.reset == "after":
+        draws["bias_hh"] = torch.zeros(cell.hidden_size)
     return draws | {"bias": opening.logit()}
 
 

@@ -34,21 +34,11 @@ OPTIONS: Any = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
 _PASS: Any = OPTIONS | {"fastmath": OPTIONS["fastmath"] | {"reassoc"}, "nogil": True}
 EPSILON = 1e-5  # under the root of the layer normalisation, as in PyTorch
 
-
-# Reals and integers; places of the fraction, bias of the exponent; terms, and the largest argument;
-# log 2 in two parts, of which the first has so few digits that products with n are exact.
+# Reals and integers, terms of the series, and log 2 in two parts, of which the first has so few
+# digits that its products with whole numbers are exact.
 _PRECISION: Any = {
-    types.float32: (np.float32, np.int32, 23, 127, 7, 88, 0.693359375, -2.12194440e-4),
-    types.float64: (
-        np.float64,
-        np.int64,
-        52,
-        1023,
-        13,
-        709,
-        0.693145751953125,
-        1.42860682030941723e-6,
-    ),
+    types.float32: (np.float32, np.int32, 7, 0.693359375, -2.12194440e-4),
+    types.float64: (np.float64, np.int64, 13, 0.693145751953125, 1.42860682030941723e-6),
 }
 
 
@@ -62,9 +52,11 @@ def _exp_in(x: Any) -> Callable[[Any], Any]:
 
     The argument is reduced by n log 2 (Cody and Waite); q is Taylor's series.
     """
-    real, whole, places, bias, terms, largest, *parts = _PRECISION[x]
+    real, whole, terms, *parts = _PRECISION[x]
     log2, rest, inverse, half, one = map(real, (*parts, 1 / math.log(2), 0.5, 1))
-    least, most = real(1 - largest), real(largest)
+    places, bias = np.finfo(real).nmant, np.finfo(real).maxexp - 1
+    most = np.floor(np.log(np.finfo(real).max))
+    least = one - most
     first, *others = (real(1 / math.factorial(k)) for k in range(terms, 0, -1))
     series = tuple(others)
 
@@ -108,7 +100,8 @@ def _pass(formula: Callable[..., Any]) -> Callable[..., None]:
     def of_one(count, out, x):
         for b in range(len(out[0])):
             for j in range(count):
-                out[0][b, out[1] + j] = made(out[0][b, out[1] + j], x[0][b, x[1] + j])
+                k = out[1] + j
+                out[0][b, k] = made(out[0][b, k], x[0][b, x[1] + j])
 
     def of_two(count, out, x, y):
         for b in range(len(out[0])):
@@ -119,10 +112,8 @@ def _pass(formula: Callable[..., Any]) -> Callable[..., None]:
     def of_three(count, out, x, y, z):
         for b in range(len(out[0])):
             for j in range(count):
-                k = out[1] + j
-                out[0][b, k] = made(
-                    out[0][b, k], x[0][b, x[1] + j], y[0][b, y[1] + j], z[0][b, z[1] + j]
-                )
+                k, m, n = out[1] + j, x[1] + j, y[1] + j
+                out[0][b, k] = made(out[0][b, k], x[0][b, m], y[0][b, n], z[0][b, z[1] + j])
 
     loops = of_one, of_two, of_three
     return njit(**_PASS)(loops[formula.__code__.co_argcount - 2])
@@ -130,6 +121,7 @@ def _pass(formula: Callable[..., Any]) -> Callable[..., None]:
 
 # Without literals: a 1 would make doubles of singles.
 _squash = _pass(lambda _, x: tanh(x))
+_close = _pass(lambda out, x: tanh(out + x))
 _open = _pass(lambda out, x: logistic(out + x))
 _copy = _pass(lambda _, x: x)
 _add = _pass(lambda out, x: out + x)
@@ -157,6 +149,7 @@ def _normalise(rows, at, norm, normalised, inverse):
         inverse[b] = rows.dtype.type(1 / np.sqrt(spread / count + EPSILON))
         for j in range(np.uintp(count)):
             normalised[b, j] = (rows[b, at + j] - mean) * inverse[b]
+        for j in range(np.uintp(count)):
             rows[b, at + j] = normalised[b, j] * norm[0, j] + norm[1, j]
 
 
@@ -206,20 +199,22 @@ def steps_forward(layout, weight, bias_hh, norm, *kept):
         r, o = (rows, np.uintp(layout.reset)), (rows, np.uintp(layout.show))
         np.dot(history[t], packed, pre[0])
         _open(gates, (rows, zero), pre)
+        added = (pre[0], gates)
         if before:
             _multiply(hidden, side, r, h)
-            _add(hidden, g, (np.dot(side[0], own), zero))
+            added = (np.dot(side[0], own), zero)
         elif layout.after:
             products[t] = bias_hh
-            product = (products[t], zero)
-            _add(hidden, product, (pre[0], gates))
-            _add_product(hidden, g, r, product)
-        else:
-            _add(hidden, g, (pre[0], gates))
+            _add(hidden, (products[t], zero), added)
+            _multiply(hidden, side, r, (products[t], zero))
+            added = side
         if len(inverse):
+            _add(hidden, g, added)
             _normalise(rows, gates, norm, normalised[t], inverse[t])
-        _copy(hidden, side, g)
-        _squash(hidden, g, side)
+            _copy(hidden, side, g)
+            _squash(hidden, g, side)
+        else:
+            _close(hidden, g, added)
         if layout.keep >= 0:
             _multiply(hidden, new, f, c)
             _add_product(hidden, new, i, g)
@@ -269,13 +264,12 @@ def steps_backward(layout, delta, pre, raw, of_cell, weight, norm, *kept):
             _through_gate(hidden, (out, at_f), lam, c, f)
             _scale(hidden, lam, f)
         else:
-            _subtract(hidden, side, g, c)
+            if layout.let_in >= 0:
+                _subtract(hidden, side, g, c)
+                _through_gate(hidden, spare if layout.shared else (out, at_i), lam, side, gate)
             if layout.shared:
-                _through_gate(hidden, spare, lam, side, gate)
                 for b in range(batch):
                     out[b, 0] = spare[0][b].sum()
-            elif layout.let_in >= 0:
-                _through_gate(hidden, (out, at_i), lam, side, i)
             _release(hidden, lam, gate)
         if len(inverse):
             _copy(hidden, (raw[t], zero), own_out)

@@ -315,15 +315,25 @@ def test_families_that_the_closed_form_does_not_know_are_refused():
     ("call", "message"),
     [
         (lambda: GRU(3, 4, dtype=torch.int64), r"^dtype = torch\.int64: must be a floating type"),
+        (
+            lambda: LSTM(3, 4, reset="after"),
+            "^reset = 'after': must be 'before', without a reset gate",
+        ),
         (lambda: LSTM.from_torch(nn.GRU(3, 4)), r"^layer = GRU\(3, 4\): must be LSTM"),
-        (lambda: make("GRU")(draw(2, 5, 7)), r"^inputs = .*\(2, 5, 7\): .* 3 wide"),
+        (lambda: make("GRU")(draw(2, 5, 7)), r"^inputs = .*\(2, 5, 7\): .*\(B, T, 3\)"),
         (lambda: make("GRU")(draw(0, 5, 3)), r"^inputs = .*not empty"),
-        (lambda: make("GRU")(draw(2, 5, 3).float()), r"^inputs = .*must be of torch\.float64"),
+        (
+            lambda: make("GRU")(draw(2, 5, 3).float()),
+            r"^inputs = .*must be a tensor of torch\.float64",
+        ),
         (lambda: make("MinGRU")(draw(2, 5, 3) * torch.nan), "^inputs = .*must be finite"),
-        (lambda: make("GRU")(draw(2, 5, 3), draw(3, 4)), r"^state = .*\(B, H\).* B=2"),
+        (lambda: make("GRU")(draw(2, 5, 3), draw(3, 4)), r"^state = .*of shape \(2, 4\)"),
         (lambda: make("GRU")(draw(2, 5, 3), draw(2, 4) * torch.nan), "^state = .*must be finite"),
-        (lambda: make("LSTM")(draw(2, 5, 3), draw(2, 4)), r"^state = .*must be .* 8 wide"),
-        (lambda: make("GRU").trace(draw(2, 5, 3), (draw(2, 4), draw(2, 4))), "^state = .* 4 wide"),
+        (lambda: make("LSTM")(draw(2, 5, 3), draw(2, 4)), r"^state = .*must be .*\(2, 8\)"),
+        (
+            lambda: make("GRU").trace(draw(2, 5, 3), (draw(2, 4), draw(2, 4))),
+            r"^state = .*\(2, 4\)",
+        ),
     ],
 )
 def test_bad_input_is_named(call, message):

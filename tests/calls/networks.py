@@ -11,7 +11,13 @@ from lwcore.network import Network
 from tests.networks import draw, make
 
 SIZES = {"input_size": 3, "hidden_size": 4}
-START = {"layernorm": True, "gate_init": 0.3, "gate_spread": 0.0, "init": "uniform"}
+START = {
+    "layernorm": True,
+    "reset": "before",
+    "gate_init": 0.3,
+    "gate_spread": 0.0,
+    "init": "uniform",
+}
 OPTIONS = START | {"generator": torch.Generator(), "dtype": torch.float64}
 FAMILIES = (cells.Cell, cells.ConstGate, cells.SharedGate, cells.DiagGate, cells.LSTM)
 SCAN = {"inputs": draw(2, 6, 3), "state": draw(2, 4)}
