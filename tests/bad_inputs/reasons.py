@@ -7,17 +7,13 @@ MODULES = {
     r"lwcore\.tables\w*\..*": "tables read results, which `results.load` has checked",
     r"lwcore\.(arguments|tensors|labelled)\..*": "the checks themselves: every row goes through one of them",
     r"lwcore\.(kernels|trace)\..*": "behind the cells' scans, `transport` and `gradient`, with tensors these have made",
-    r"lwcore\.cells\.(\w+\.(shares|block|gates|step|closed_form)|GatedJacobian.*)": "one step, behind `forward` and `Trace`",
+    r"lwcore\.(cells|network|tasks|train)\..*": "signatures check: test_signatures",
     r"lwcore\.stable\.(standard\..*|law\.(LogR|log_r).*|fits\.(Estimates|accepted|by_.*|charac.*))": "behind `SymmetricStable` and `fit`",
     r"lwcore\.adapter\.(Adapter|Layers)\b.*": "behind `diagnose`: test_diagnose_adapter",
     r"lwcore\.experiment\.(load|save)_checkpoint": "behind `run`, with what it has made or found",
 }
 
 NAMES = {
-    "lwcore.cells.Cell": "abstract; its families have rows",
-    "lwcore.cells.linear_scan": "behind the scans of linear families",
-    "lwcore.cells.single_layer": "the check behind `from_torch`",
-    "lwcore.cells.uniform": "draws weights, behind the cells",
     "lwcore.gradient.factorise": "means of rates and alignments; `matched_statistic` refuses what does not fit",
     "lwcore.window.matching": "the check behind `fit_decay` and the windows",
     "lwcore.window.scores": "behind `fit_decay`",
@@ -54,6 +50,5 @@ NAMES = {
     "lwcore.progress.bar": "draws a bar",
     "lwcore.results.write_atomically": "behind `save`",
     "lwcore.results.provenance": "of a configuration that has been read",
-    "lwcore.train.batch_indices": "called every step with what `fit` has checked",
     "lwcore.transport.at_steps": "chooses steps, behind the rates, many times",
 }
