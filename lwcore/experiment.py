@@ -211,7 +211,7 @@ def measure_member(
     delays = np.arange(1, max(*task.lags, *config.diagnostics.lags) + 1)
     planted = np.zeros(len(delays))
     planted[np.array(task.lags) - 1] = task.coefficients
-    learned = tasks.recovered_coefficients(task, fresh, predictions, delays).double().numpy()
+    learned = tasks.recovered_coefficients(task, fresh, predictions, list(delays)).double().numpy()
     found: dict[str, tuple[Any, Any, str]] = {
         "loss": ("step", losses, "training loss of the minibatch"),
         "test_loss": ((), error, "mean squared error on fresh sequences"),

@@ -1,5 +1,4 @@
-"""Training: minibatch gradient descent on a fixed set of sequences, interruptible between any two
-steps."""
+"""Minibatch gradient descent on a fixed set of sequences, interruptible between any two steps."""
 
 from __future__ import annotations
 
@@ -13,21 +12,17 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from lwcore.arguments import instance_of, integer_in, one_of, real_in
 from lwcore.network import Network
+from lwcore.signatures import Count, Index, NotNegative, Positive, bare, checked, require
 from lwcore.tasks import Sequences
-
-OPTIMIZERS = ("sgd", "adamw")
 
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Ask the C library to keep what this process frees, for its next use; done once a process, by
-    `fit`; say whether it could be asked.
+    """A request to the C library to keep what this process frees; whether it could be made.
 
     A training step frees what the next one needs again, and memory fresh from the system costs as
-    much as filling it: at B = 128, T = 512, H = 128 handing pages back and forth took a third to a
-    half of a step.
+    much as filling it: a third to a half of a step at B = 128, T = 512, H = 128.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -40,7 +35,7 @@ def keep_freed_memory() -> bool:
 
 @dataclass
 class Progress:
-    """All that training needs to go on from where it was: the state between two steps.
+    """The state between two steps: with it training goes on from where it was.
 
     Attributes:
         step: Number of steps taken.
@@ -55,12 +50,12 @@ class Progress:
     optimizer: dict[str, Any] = field(default_factory=dict)
 
 
-def batch_indices(seed: int, step: int, n_sequences: int, batch_size: int) -> np.ndarray:
-    """Choose the sequences of a step: every epoch a fresh permutation, cut into batches of equal
-    size; a remainder sits an epoch out.
+@checked
+def batch_indices(seed: Index, step: Index, n_sequences: Count, batch_size: Count) -> np.ndarray:
+    """The sequences of a step: every epoch a fresh permutation, in batches of equal size.
 
-    A function of seed and step alone, so that an interrupted run meets the same batches when it
-    goes on.
+    A remainder sits an epoch out. Seed and step alone decide, so that an interrupted run meets the
+    same batches when it goes on.
     """
     epoch, place = divmod(step, n_sequences // batch_size)
     return _order(seed, epoch, n_sequences)[place * batch_size : (place + 1) * batch_size]
@@ -68,85 +63,63 @@ def batch_indices(seed: int, step: int, n_sequences: int, batch_size: int) -> np
 
 @functools.lru_cache
 def _order(seed: int, epoch: int, n_sequences: int) -> np.ndarray:
-    """Draw an epoch's permutation, which all its steps share."""
+    """An epoch's permutation, which all its steps share."""
     order = np.random.default_rng([seed, epoch]).permutation(n_sequences)
     order.setflags(write=False)
     return order
 
 
+@checked
 def fit(
     network: Network,
     sequences: Sequences,
     *,
-    steps: int,
-    batch_size: int,
-    seed: int,
+    steps: Index,
+    batch_size: Count,
+    seed: Index,
     optimizer: Literal["sgd", "adamw"] = "adamw",
-    learning_rate: float = 1e-3,
-    weight_decay: float = 0.0,
-    clip: float | None = None,
+    learning_rate: Positive = 1e-3,
+    weight_decay: NotNegative = 0.0,
+    clip: Positive | None = None,
     resume_from: Progress | None = None,
     on_step: Callable[[Progress], None] | None = None,
 ) -> list[float]:
-    """Train a network in place on the mean squared error, and give the minibatch loss of every
-    step. Implements Eq. (1), by minibatches.
+    """Training in place on the mean squared error; the minibatch loss of every step.
 
-    Args:
-        network: The network; its parameters are changed.
-        sequences: Training inputs (sequences, T, D) and targets (sequences, T).
-        steps: Number of optimiser steps in all, those already taken included.
-        batch_size: Sequences a step.
-        seed: Seed of the order in which the sequences come.
-        optimizer: ``"sgd"`` (plain) or ``"adamw"``.
-        learning_rate: The global learning rate μ.
-        weight_decay: Decoupled weight decay; used by AdamW only.
-        clip: Largest allowed 2-norm of the whole gradient; None for no clipping.
-        resume_from: State to go on from, as `on_step` received it.
-        on_step: Called after every step with the state; the tensors in it are live, copy or store
-            them at once.
-
-    Raises:
-        FloatingPointError: If the loss is no longer finite.
+    Implements Eq. (1), by minibatches. `steps` counts those already taken, too; `seed` sets the
+    order of the sequences; AdamW alone has the decoupled `weight_decay`; `clip` bounds the 2-norm
+    of the whole gradient. After every step `on_step` gets the state to resume from, whose tensors
+    are live: copy or store them at once.
     """
-    instance_of("network", network, Network)
-    instance_of("sequences", sequences, Sequences).check()
-    integer_in("steps", steps, 0)
-    integer_in("seed", seed, 0)
+    sequences.check()
     total = len(sequences.targets)
-    integer_in("batch_size", batch_size, 1, total)
-    one_of("optimizer", optimizer, OPTIMIZERS)
-    rate, decay = (
-        real_in("learning_rate", learning_rate, "(0, inf)"),
-        real_in("weight_decay", weight_decay, "[0, inf)"),
-    )
-    bound = None if clip is None else real_in("clip", clip, "(0, inf)")
-    if on_step is not None and not callable(on_step):
-        raise TypeError(f"on_step = {on_step!r}: must be a function, or None.")
+    require("batch_size", batch_size, batch_size <= total, f"at most the {total} sequences")
     keep_freed_memory()
     parameters = list(network.parameters())
     descent: torch.optim.Optimizer = (
-        torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+        torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
         if optimizer == "adamw"
-        else torch.optim.SGD(parameters, lr=rate)
+        else torch.optim.SGD(parameters, lr=learning_rate)
     )
     state = Progress()
     if resume_from is not None:
-        state = instance_of("resume_from", resume_from, Progress)
+        state = resume_from
         network.load_state_dict(state.network)
         descent.load_state_dict(state.optimizer)
     losses = list(state.losses)
     for step in range(state.step, steps):
-        chosen = torch.tensor(batch_indices(seed, step, total, batch_size))
+        chosen = torch.tensor(bare(batch_indices)(seed, step, total, batch_size))
         descent.zero_grad()
-        loss = network.loss(sequences.inputs[chosen], sequences.targets[chosen])
+        batch = sequences.inputs[chosen], sequences.targets[chosen]
+        loss = bare(Network.loss)(network, *batch)
         if not math.isfinite(loss.item()):
             raise FloatingPointError(
                 f"the loss is {loss.item()} at step {step}: training diverged; try a smaller "
                 "learning_rate or a clip."
             )
         loss.backward()
-        if bound is not None:
-            torch.nn.utils.clip_grad_norm_(parameters, bound)
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, clip)
         descent.step()
         losses.append(loss.item())
         if on_step is not None:

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, linear_scan
+from lwcore.cells import GRU, LSTM, Cell, DiagGate, _LinearScan
 from lwcore.gradient import lag_gradients
+from lwcore.signatures import ArgumentError
 from lwcore.transport import effective_rates
 from tests import oracles
 from tests.networks import EVERY, FAMILIES, LINEAR, draw, initial_state, make
@@ -94,12 +95,12 @@ def test_linear_scan_is_the_recurrence(low, high, length):
     )
     added, initial = draw(2, length, 3), draw(2, 3, seed=2)
     found, size = (
-        linear_scan(keep, added, initial).numpy(),
+        _LinearScan.apply(keep, added, initial).numpy(),
         looped(keep, added.abs(), initial.abs()),
     )
     assert (np.abs(found - looped(keep, added, initial)) <= 1e-12 * size).all()
     np.testing.assert_allclose(
-        linear_scan(keep, added.abs(), initial.abs()).numpy(), size.astype(float), rtol=1e-12
+        _LinearScan.apply(keep, added.abs(), initial.abs()).numpy(), size.astype(float), rtol=1e-12
     )
 
 
@@ -111,7 +112,7 @@ def test_linear_scan_passes_gradcheck(length):
     variables = [
         part.requires_grad_() for part in (keep, draw(2, length, 2, seed=2), draw(2, 2, seed=3))
     ]
-    assert torch.autograd.gradcheck(linear_scan, variables, eps=1e-6, atol=1e-8, rtol=1e-6)
+    assert torch.autograd.gradcheck(_LinearScan.apply, variables, eps=1e-6, atol=1e-8, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", LINEAR)
@@ -188,7 +189,7 @@ def test_layers_that_are_more_than_one_recurrence_are_refused():
         nn.LSTM(3, 4, proj_size=2),
     ):
         with pytest.raises(
-            ValueError, match="must have one layer, one direction and no projection"
+            ValueError, match="must be of one layer, one direction and no projection"
         ):
             LSTM.from_torch(layer)
     with pytest.raises(ValueError, match="num_layers=2"):
@@ -310,63 +311,33 @@ def test_families_that_the_closed_form_does_not_know_are_refused():
             type("Strange", (Cell,), blocks)
 
 
-X, NAN = draw(2, 5, 3), draw(2, 5, 3).index_fill(2, torch.tensor([1]), torch.nan)
-
-
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "message"),
     [
-        (lambda: ConstGate(3, 4, gate_init=1), ValueError, r"gate_init = 1: must lie in \(0, 1\)"),
-        (lambda: DiagGate(3, 0), ValueError, "hidden_size = 0"),
+        (lambda: GRU(3, 4, dtype=torch.int64), r"^dtype = torch\.int64: must be a floating type"),
         (
-            lambda: LSTM(3, 4, init="zeros"),
-            ValueError,
-            "init = 'zeros': must be one of 'orthogonal', 'uniform'",
+            lambda: LSTM(3, 4, reset="after"),
+            "^reset = 'after': must be 'before', without a reset gate",
         ),
-        (lambda: GRU(3, 4, reset="never"), ValueError, "reset = 'never'"),
-        (lambda: GRU(3, 4, layernorm="no"), TypeError, "layernorm = 'no': must be a bool"),
+        (lambda: LSTM.from_torch(nn.GRU(3, 4)), r"^layer = GRU\(3, 4\): must be LSTM"),
+        (lambda: make("GRU")(draw(2, 5, 7)), r"^inputs = .*\(2, 5, 7\): .*\(B, T, 3\)"),
+        (lambda: make("GRU")(draw(0, 5, 3)), r"^inputs = .*not empty"),
         (
-            lambda: GRU(3, 4, dtype=torch.int64),
-            ValueError,
-            r"dtype = torch\.int64: must be a floating torch\.dtype",
+            lambda: make("GRU")(draw(2, 5, 3).float()),
+            r"^inputs = .*must be a tensor of torch\.float64",
         ),
-        (lambda: GRU(3, 4, generator=0), TypeError, "generator = 0: must be a torch.Generator"),
+        (lambda: make("MinGRU")(draw(2, 5, 3) * torch.nan), "^inputs = .*must be finite"),
+        (lambda: make("GRU")(draw(2, 5, 3), draw(3, 4)), r"^state = .*of shape \(2, 4\)"),
+        (lambda: make("GRU")(draw(2, 5, 3), draw(2, 4) * torch.nan), "^state = .*must be finite"),
+        (lambda: make("LSTM")(draw(2, 5, 3), draw(2, 4)), r"^state = .*must be .*\(2, 8\)"),
         (
-            lambda: LSTM.from_torch(nn.GRU(3, 4)),
-            TypeError,
-            r"layer is a GRU: must be a torch\.nn\.LSTM",
-        ),
-        (lambda: make("GRU")(draw(2, 5, 7)), ValueError, r"inputs has shape \(2, 5, 7\)"),
-        (lambda: make("GRU")(draw(0, 5, 3)), ValueError, r"inputs has shape \(0, 5, 3\)"),
-        (lambda: make("GRU")(X.float()), ValueError, r"inputs has dtype torch\.float32"),
-        (lambda: make("GRU")([[1.0]]), TypeError, "inputs is a list"),
-        (lambda: make("MinGRU")(NAN), ValueError, "inputs: 10 of 30 entries are NaN or infinite"),
-        (lambda: make("GRU")(X, draw(3, 4)), ValueError, r"state has shape \(3, 4\)"),
-        (
-            lambda: make("GRU")(X, draw(2, 4).float()),
-            ValueError,
-            r"state has .* dtype torch\.float32",
-        ),
-        (
-            lambda: make("GRU")(X, draw(2, 4) * torch.nan),
-            ValueError,
-            "state: 8 of 8 entries are NaN",
-        ),
-        (lambda: make("GRU")(X, 3), TypeError, "state = 3: must be a sequence"),
-        (
-            lambda: make("LSTM")(X, draw(2, 4)),
-            ValueError,
-            r"state has 1 part\(s\): must be 2 tensors",
-        ),
-        (
-            lambda: make("MinGRU").trace(X, (draw(2, 4), draw(2, 4))),
-            ValueError,
-            r"state has 2 part\(s\): must be a tensor",
+            lambda: make("GRU").trace(draw(2, 5, 3), (draw(2, 4), draw(2, 4))),
+            r"^state = .*\(2, 4\)",
         ),
     ],
 )
-def test_bad_input_is_named(call, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ArgumentError, match=message):
         call()
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from lwcore.signatures import ArgumentError
 from lwcore.tasks import DelayedRegression, Sequences, recovered_coefficients, sample
 
 
@@ -66,18 +67,13 @@ def test_perfect_predictor_recovers_the_coefficients():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"length": 1}, "length = 1: must be an integer from 2 up"),
-        ({"lags": [1, 4, 12]}, r"lags\[2\] = 12: must be an integer from 1 to 11"),
-        ({"lags": [4, 1, 7]}, "strictly increasing, but 1 follows 4"),
-        ({"lags": [1, 1, 7]}, "strictly increasing, but 1 follows 1"),
-        ({"lags": [1, 4]}, "3 given for 2 lags"),
-        ({"coefficients": [0.6, np.nan, 0.1]}, "coefficients: 1 of 3 entries are NaN"),
-        ({"noise": -0.1}, r"noise = -0.1: must lie in \[0, inf\)"),
-        ({"direction": [0.0, 0.0]}, "direction = 0"),
+        ({"lags": [1, 4, 12]}, r"^lags = \[1, 4, 12\]: must be below the length, 12"),
+        ({"lags": [1, 4]}, r"^coefficients = .*must be one a lag"),
+        ({"direction": [0.0, 0.0]}, r"^direction = .*must be a non-zero vector"),
     ],
 )
-def test_bad_input_is_named(changes, message):
-    with pytest.raises(ValueError, match=message):
+def test_pieces_that_do_not_fit_are_named(changes, message):
+    with pytest.raises(ArgumentError, match=message):
         task(**changes)
 
 
@@ -89,10 +85,5 @@ def test_direction_of_any_length_is_scaled_to_one(size):
 
 
 def test_sequences_are_real_numbers():
-    with pytest.raises(ValueError, match=r"dtype = torch\.int64: must be a floating type"):
+    with pytest.raises(ArgumentError, match=r"dtype = torch\.int64: must be a floating type"):
         sample(task(), 3, np.random.default_rng(0), torch.int64)
-
-
-def test_number_of_sequences_must_be_positive():
-    with pytest.raises(ValueError, match="n_sequences = 0"):
-        sample(task(), 0, np.random.default_rng(0))

@@ -40,7 +40,7 @@ from tests.mutation.mutants import SEED, WORK, Mutant, chosen, fingerprint
 EXPLAINED = Path(__file__).with_name("explained.toml")
 
 STABLE = ("standard", "law", "fits")
-NETWORKS = ("torch", "lwcore.arguments", "lwcore.cells")
+NETWORKS = ("torch", "lwcore.signatures", "lwcore.cells")
 TARGETS = {
     "stable": Target(
         tuple(f"lwcore/stable/{name}.py" for name in STABLE),

@@ -32,7 +32,7 @@ class Target:
     modules: tuple[str, ...]  # paths
     tests: tuple[str, ...]
     # what they import and what does not import them
-    preload: tuple[str, ...] = ("lwcore.arguments",)
+    preload: tuple[str, ...] = ("lwcore.signatures",)
 
 
 def preload(names: Iterable[str]) -> None:
