@@ -88,7 +88,8 @@ def fit(
         "alpha is held at 2: the tails are no heavier than a Gaussian's": found[0] == 2,
         f"alpha is held at {LOWEST_ALPHA}": found[0] < LOWEST_ALPHA + 1e-9,
     }
-    reason = np.char.add(few, np.select(list(doubts.values()), list(doubts), ""))
+    doubt = np.select(list(doubts.values()), list(doubts), "")
+    reason = np.char.rstrip(np.char.add(few, doubt), "; ")
     alpha, scale, loc, low, high = (a.reshape(data.shape[1:])[()] for a in found)
     return StableFit(alpha, scale, loc, (low, high), method, reason.reshape(data.shape[1:])[()])
 
