@@ -7,6 +7,7 @@ characteristic function (Koutrouvelis 1980, 1981), and by maximum likelihood.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -87,7 +88,8 @@ def fit(
         "alpha is held at 2: the tails are no heavier than a Gaussian's": found[0] == 2,
         f"alpha is held at {LOWEST_ALPHA}": found[0] < LOWEST_ALPHA + 1e-9,
     }
-    reason = np.char.add(few, np.select(list(doubts.values()), list(doubts), ""))
+    doubt = np.select(list(doubts.values()), list(doubts), "")
+    reason = np.char.rstrip(np.char.add(few, doubt), "; ")
     alpha, scale, loc, low, high = (a.reshape(data.shape[1:])[()] for a in found)
     return StableFit(alpha, scale, loc, (low, high), method, reason.reshape(data.shape[1:])[()])
 
@@ -151,20 +153,19 @@ def _by_characteristic_function(data: Array, margin: float) -> tuple[Array, ...]
     phase of φ̂, likewise weighted, gives the location. The interval holds every ``alpha`` from
     which the slope is within `margin` of its own standard errors.
     """
-    (slope, unit, centre, *_), n = _by_quantiles(data, margin), len(data)
+    (alpha, unit, centre, *_), n = _by_quantiles(data, margin), len(data)
     with np.errstate(divide="ignore", invalid="ignore"):  # a scale of 0 makes everything NaN
         phi = characteristic_function((data - centre) / unit, _STEP, _POINTS)
         level = np.log(-np.log((n * np.abs(phi) ** 2 - 1) / (n - 1)))
     alphas, weights, spread = _weight_table()
-    for _ in range(4):
-        nearest = np.searchsorted(alphas, slope).clip(max=alphas.size - 1)
-        of_slope, of_intercept, of_phase = weights[..., nearest]
-        slope = np.sum(of_slope * level, axis=0)
+    for _ in range(3):
+        slope = np.sum(weights(alpha).T[0] * level, axis=0)
+        alpha = np.clip(slope, LOWEST_ALPHA, 2)
+    _, of_intercept, of_phase = weights(alpha).T
     lost = np.isnan(slope)
     log_scale = np.where(lost, 0, (np.sum(of_intercept * level, axis=0) - np.log(2)) / slope)
     shift = np.where(lost, 0, np.sum(of_phase * np.angle(phi), axis=0))
     ends = _accepted(alphas, alphas, margin * spread / np.sqrt(n), slope)
-    alpha = np.clip(slope, LOWEST_ALPHA, 2)
     return alpha, unit * np.exp(log_scale), centre + unit * shift, *ends
 
 
@@ -183,8 +184,10 @@ def characteristic_function(samples: Array, step: float, points: int) -> NDArray
 
 
 @functools.cache
-def _weight_table() -> tuple[Array, Array, Array]:
-    """Alphas, weights (slope, intercept, phase) at each, sqrt(n) standard errors of the slope."""
+def _weight_table() -> tuple[Array, Callable[[Array], Array], Array]:
+    """Alphas, weights (slope, intercept, phase) as a function, sqrt(n) errors of the slope."""
+    from scipy.interpolate import make_interp_spline  # here, as its import takes long
+
     alphas = np.linspace(LOWEST_ALPHA, 2, 400)
     u = _STEP * np.arange(1.0, _POINTS + 1)
     design = np.stack([np.log(u), np.ones(_POINTS)], axis=1)
@@ -193,9 +196,9 @@ def _weight_table() -> tuple[Array, Array, Array]:
         plain, odd = _covariance(u, min(a, _STEEPEST))
         by_line, by_phase = np.linalg.solve(plain, design), np.linalg.solve(odd, u)
         slope, intercept = np.linalg.solve(design.T @ by_line, by_line.T)
-        weights.append([slope, intercept, by_phase / (u @ by_phase)])
+        weights.append(np.stack([slope, intercept, by_phase / (u @ by_phase)], axis=1))
         spread.append(np.sqrt(slope @ _covariance(u, a)[0] @ slope))
-    return alphas, np.moveaxis(np.array(weights), 0, -1), np.array(spread)
+    return alphas, make_interp_spline(alphas, weights, k=1), np.array(spread)
 
 
 def _covariance(u: Array, alpha: float) -> tuple[Array, Array]:
@@ -229,7 +232,7 @@ def _likeliest(x: Array, first: float, margin: float) -> tuple[float, ...]:
     The profile likelihood is walked over tabulated alphas, from the first to either side until it
     has fallen far enough, and is a spline between them.
     """
-    from scipy.interpolate import CubicSpline  # here, as its import takes long
+    from scipy.interpolate import CubicSpline
 
     alphas, cubics, informations = _log_density_table()
     begin, allowance = int(np.abs(alphas - first).argmin()), margin**2 / (2 * x.size)
