@@ -107,9 +107,10 @@ def band(
 ) -> None:
     """A line, y's median over all other dimensions, in a band of their range or middle half."""
     over = [dim for dim in y.dims if dim not in x.dims]
-    low, middle, high = y.quantile([0.25, 0.5, 0.75] if quartiles else [0, 0.5, 1], over).values
-    axes.fill_between(np.asarray(x, float), low, high, color=line.get("color"), alpha=0.18, lw=0)
-    axes.plot(x, middle, **line)
+    quarters = (y.quantile(q, over) for q in (0.25, 0.75))
+    ends = quarters if quartiles else (y.min(over), y.max(over))  # without a word where all are NaN
+    axes.fill_between(np.asarray(x, float), *ends, color=line.get("color"), alpha=0.18, lw=0)
+    axes.plot(x, y.median(over), **line)
 
 
 @checked
