@@ -230,7 +230,7 @@ def lag_statistics(
 
 
 class Factorisation(NamedTuple):
-    """The sides of Eq. (29) at each lag: ``E T``; f; and m̄, alignments weighted with mean ``|μ|``."""
+    """The sides of Eq. (29) at each lag: ``E T``; f; and m̄, alignments weighted with ``|μ|``."""
 
     statistic: Float[Tensor, " lags"]
     envelope: Float[Tensor, " lags"]
