@@ -36,12 +36,8 @@ class ArgumentError(TypeError, ValueError):
 def checked(called: Checked) -> Checked:
     """A function, or a class at its making, that holds every call to its signature.
 
-    Examples:
-        >>> @checked
-        ... def mean_of(count: Count) -> float: ...
-        >>> mean_of(0)
-        Traceback (most recent call last):
-        lwcore.signatures.ArgumentError: count = 0: must be a whole number, 1 or above.
+    Of ``@checked def mean_of(count: Count) -> float``, the call ``mean_of(0)`` says: "count = 0:
+    must be a whole number, 1 or above."
     """
     if isinstance(called, type):
         called.__init__ = checked(called.__init__)  # type: ignore[misc]

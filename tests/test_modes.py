@@ -124,7 +124,5 @@ def test_samples_that_have_no_modes_are_refused():
         ValueError, match=r"sample: all 5 entries are 2\.0; must hold at least two different values"
     ):
         dip(np.full(5, 2.0))
-    with pytest.raises(
-        ValueError, match=r"number of samples = 3: must be an integer from 4 to 72000"
-    ):
+    with pytest.raises(ValueError, match=r"number of samples = 3: must be from 4 to 72000"):
         mode_test([1.0, 2.0, 3.0])

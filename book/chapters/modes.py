@@ -17,6 +17,8 @@ import numpy as np
 from diptest import diptest
 from numpy.typing import ArrayLike, NDArray
 
+from lwcore.signatures import require
+
 _SIZES = 4, 72_000  # what the table of the test covers
 _RESOLVED = 1e-6  # a table of a million samples tells no smaller chance
 
@@ -46,6 +48,10 @@ def mode_test(sample: ArrayLike) -> ModeTest:
         and no smaller than 10⁻⁶.
     """
     values = np.asarray(sample, float)
+    least, most = _SIZES
+    require(
+        "number of samples", values.size, least <= values.size <= most, f"from {least} to {most}"
+    )
     if np.ptp(values) == 0:
         raise ValueError(
             f"sample: all {values.size} entries are {float(values[0])!r}; must hold at least two "

@@ -36,6 +36,7 @@ from book.claims import (
 )
 from book.claims.claim import Claim, Kind, Measured, Reading, Rule, Verdict
 from book.claims.record import FOLDER, Outcome, Runs, measure, outcomes, table
+from lwcore.signatures import require
 
 __all__ = [
     "Claim",
@@ -105,6 +106,7 @@ def check(id: str, folder: Path = FOLDER) -> Outcome:
         ValueError: If there is no such claim.
     """
     claims = registry()
+    require("id", id, id in claims, "the name of a claim")
     return measure(claims[id], Runs(folder))
 
 

@@ -85,12 +85,12 @@ def _() -> Measured:
     kind=Kind.IDENTITY,
 )
 def _() -> Measured:
-    rng, lags, differ = np.random.default_rng(36), list(range(1, 41)), 0
+    rng, lags, differ = np.random.default_rng(36), np.arange(1, 41), 0
     for _ in range(200):
-        f, alignment, scale = np.exp(rng.normal(size=(3, len(lags))))
+        f, alignment, scale = np.exp(rng.normal(size=(3, lags.size)))
         budgets = rng.integers(1, 2000, 10)
         found = learnability_window(
-            lags, detection.sample_complexity(f, alignment, scale, _ALPHA), budgets
+            lags.tolist(), detection.sample_complexity(f, alignment, scale, _ALPHA), budgets
         )
         for n, window in zip(budgets, found, strict=True):
             seen = lags[f >= detection.detection_threshold(n, alignment, scale, _ALPHA)]
