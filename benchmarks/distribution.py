@@ -55,12 +55,11 @@ def member(config: Config, model: Model) -> tuple[float, dict[str, int]]:
         data = experiment.run_member(*job)
         results.save(data, path)
         spent = time.process_time() - start
-        stored = path.stat().st_size
-    return spent, {
-        "job": len(pickle.dumps((experiment.run_member, *job))),
-        "back": len(pickle.dumps(data)),
-        "stored": stored,
-    }
+        return spent, {
+            "job": len(pickle.dumps((experiment.run_member, *job))),
+            "back": len(pickle.dumps(data)),
+            "stored": path.stat().st_size,
+        }
 
 
 def checkpoint_bytes(config: Config, model: str) -> int:
