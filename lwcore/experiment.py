@@ -71,8 +71,8 @@ def run(
 
     With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same
     configuration has left there is used, unless `resume` is False; another configuration's result
-    is not overwritten, but for that. Members run in this process, which stores them, or on any
-    `concurrent.futures.Executor`; workers that see the directory keep checkpoints there.
+    is not overwritten, but for that. Members run in this process, or on any
+    `concurrent.futures.Executor`, whose workers keep checkpoints where they see the directory.
 
     A sweep keeps ``final_loss``, the mean over the last tenth of the steps, in the place of every
     step's loss, and ``still_falling``, the share by which that is below the tenth before.
@@ -146,7 +146,6 @@ def run_member(
     return dataset.assign_attrs(fingerprint=config.fingerprint)
 
 
-@_one_thread()
 def train_member(
     config: Config,
     model: str,
@@ -304,7 +303,7 @@ def _without_steps(one: xr.Dataset) -> xr.Dataset:
 
 
 def _keep(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file, unless its folder is on other disks, or gone as the result is stored."""
+    """Write a file, unless its folder is on other disks, or gone: then the result is stored."""
     if path.parent.is_dir():
         with suppress(FileNotFoundError):
             write(path)
