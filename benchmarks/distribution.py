@@ -20,7 +20,7 @@ from distributed import Client, LocalCluster
 from rich.console import Console
 
 from benchmarks.harness import record
-from lwcore import experiment
+from lwcore import experiment, results
 from lwcore.config import Config, Model
 
 JOBS = 1000
@@ -49,17 +49,17 @@ def member(config: Config, model: Model) -> tuple[float, dict[str, int]]:
     """Do a member: processor seconds, and bytes of the job, of what comes back, of the stored
     member and of its last checkpoint."""
     with tempfile.TemporaryDirectory() as room:
-        one, folder = config.but(models=(model,), seeds=config.seeds[:1]), Path(room)
-        job = (one, model, config.seeds[0], folder)
+        one, path = config.but(models=(model,), seeds=config.seeds[:1]), Path(room, "member.nc")
+        job = (one, model, config.seeds[0], True, path.with_suffix(".checkpoint"))
         start = time.process_time()
         data = experiment.run_member(*job)
+        results.save(data, path)
         spent = time.process_time() - start
-        (stored,) = [path.stat().st_size for path in folder.iterdir()]
-    return spent, {
-        "job": len(pickle.dumps((experiment.run_member, *job))),
-        "back": len(pickle.dumps(data)),
-        "stored": stored,
-    }
+        return spent, {
+            "job": len(pickle.dumps((experiment.run_member, *job))),
+            "back": len(pickle.dumps(data)),
+            "stored": path.stat().st_size,
+        }
 
 
 def checkpoint_bytes(config: Config, model: str) -> int:

@@ -82,7 +82,7 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
     """Print what a result file holds: its provenance, and what was found."""
     from lwcore import figures, results
     from lwcore.diagnose import Diagnosis
-    from lwcore.tables import training
+    from lwcore.stats import summary
 
     data = results.load(path)
     typer.echo("\n".join(f"{key}: {value}" for key, value in data.attrs.items()))
@@ -91,7 +91,9 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
         typer.echo(f"{found}\n{found.table()}")
         _draw(found.plot, figure)
     elif "step" in data.dims:  # a run, not a sweep
-        typer.echo(training(data).to_string())
+        share = data.test_loss / data.target_variance
+        columns = {"error": data.test_loss, "share of the variance": share}
+        typer.echo(summary(columns, ("model",), ".3f").to_string())
         _draw(lambda: figures.summary(data), figure)
 
 

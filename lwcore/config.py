@@ -9,20 +9,10 @@ import hashlib
 import itertools
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from lwcore.signatures import checked, require
 
@@ -33,6 +23,7 @@ Order = Literal["zeroth", "first", "exact"]
 Start = Literal["orthogonal", "uniform"]
 Optimizer = Literal["sgd", "adamw"]
 Point = tuple[int | float | str, ...]  # of a sweep, by its labels on the axes
+Entry = TypeVar("Entry")
 
 
 def _increasing(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -52,10 +43,8 @@ def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
 # Strictness is for numbers: a list may stand for a tuple, as in TOML there are only lists.
 _LIST = Field(strict=False, min_length=1)
 Counts = Annotated[tuple[PositiveInt, ...], _LIST, AfterValidator(_increasing)]
-Models = Annotated[tuple[Model, ...], _LIST, AfterValidator(_distinct)]
-Orders = Annotated[tuple[Order, ...], _LIST, AfterValidator(_distinct)]
+Distinct = Annotated[tuple[Entry, ...], _LIST, AfterValidator(_distinct)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Seeds = Annotated[tuple[Seed, ...], _LIST, AfterValidator(_distinct)]
 Steps = Annotated[tuple[NonNegativeInt, ...], Field(strict=False), AfterValidator(_increasing)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
@@ -150,7 +139,9 @@ class DiagnosticSettings(_Section):
     sequences: int = Field(ge=32, description="Fresh sequences; half for signs, half measured.")
     lags: Counts = Field(description="Lags at which rates and statistic are taken, steps.")
     ends: PositiveInt = Field(description="Number of end points t at which orders are compared.")
-    orders: Orders = Field(default=("zeroth", "first", "exact"), description="Orders of transport.")
+    orders: Distinct[Order] = Field(
+        ("zeroth", "first", "exact"), description="Orders of transport."
+    )
     directions: PositiveInt = Field(description="Number of random directions w in parameter space.")
     error: float = Field(default=0.1, gt=0, lt=0.5, description="Detection error ε.")
     significance: Share = Field(default=0.01, description="Chance of a false detection.")
@@ -174,8 +165,8 @@ class Config(_File):
     _folder = "configs"
     axes: ClassVar[dict[str, tuple[Variant, ...]]] = {}
     measured: ClassVar[bool] = True
-    models: Models = Field(description="Cells.")
-    seeds: Seeds = Field(description="Seeds; all models of one share their task and sequences.")
+    models: Distinct[Model] = Field(description="Cells.")
+    seeds: Distinct[Seed] = Field(description="All models of one share its task and sequences.")
     task: TaskSettings = Field(description="The task.")
     network: NetworkSettings = Field(description="Size and start of the cells.")
     training: TrainingSettings = Field(description="How they are trained.")

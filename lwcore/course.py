@@ -25,20 +25,6 @@ SEQUENCES = 64
 NEARLY = 0.05  # a retention this near to 0 or 1 counts as saturated
 
 
-_MEANING = {
-    "course_loss": ((), "mean squared error on fresh sequences"),
-    "course_learned": (
-        ("task_lag",),
-        "coefficient of the delayed input in the network's output",
-    ),
-    "retention": (("unit",), "mean share of its state that a neuron keeps in a step"),
-    "retention_spread": (("unit",), "its standard deviation over sequences and steps"),
-    "saturated": (("unit",), f"share of steps at which it is within {NEARLY} of 0 or 1"),
-    "course_time_scale": (("order", "unit"), "time scale τ of a neuron"),
-    "course_envelope": (("order", "lag"), "envelope f(ℓ), per unit of global learning rate"),
-}
-
-
 @torch.no_grad()
 @checked
 def course(
@@ -55,33 +41,34 @@ def course(
     """
     require("snapshots", dict(snapshots), len(snapshots), "at least one")
     part = Sequences(*(s[:SEQUENCES].double() for s in sequences))
-    network, found = copy.deepcopy(network).double(), []
+    network, found, over = copy.deepcopy(network).double(), [], (0, 1)
     for state in snapshots.values():
         network.load_state_dict(state)
         trace = network.cell.trace(part.inputs)
         predictions, kept = network.readout(trace.outputs), trace.neurons.retention
-        of_orders = (
-            effective_rates(trace, settings.lags, order, [trace.length - 1])
-            for order in settings.orders
-        )
-        rates = np.stack([of_order.abs().mean((0, 1)) for of_order in of_orders])
-        found.append(
-            {
-                "course_loss": (predictions - part.targets).square().mean(),
-                "course_learned": recovered_coefficients(task, part, predictions, task.lags),
-                "retention": kept.mean((0, 1)),
-                "retention_spread": kept.std((0, 1)),
-                "saturated": ((kept < NEARLY) | (kept > 1 - NEARLY)).double().mean((0, 1)),
-                "course_time_scale": time_scales(settings.lags, rates),
-                "course_envelope": rates.sum(-1),
-            }
-        )
-    data = described(
-        {
-            name: (("snapshot", *dims), np.stack([one[name] for one in found]), words)
-            for name, (dims, words) in _MEANING.items()
+        error = (predictions - part.targets).square().mean()
+        learned = recovered_coefficients(task, part, predictions, task.lags)
+        mean, spread = kept.mean(over), kept.std(over)
+        near = ((kept < NEARLY) | (kept > 1 - NEARLY)).double().mean(over)
+        lags, last = settings.lags, [trace.length - 1]
+        of_orders = (effective_rates(trace, lags, order, last) for order in settings.orders)
+        rates = np.stack([mu.abs().mean(over) for mu in of_orders])
+        tau, f, words = time_scales(lags, rates), rates.sum(-1), "coefficient of the delayed input"
+        values: dict[str, tuple[Any, Any, str]] = {
+            "course_loss": ((), error, "mean squared error on fresh sequences"),
+            "course_learned": ("task_lag", learned, f"{words} in the network's output"),
+            "retention": ("unit", mean, "mean share of its state that a neuron keeps in a step"),
+            "retention_spread": ("unit", spread, "its standard deviation over sequences and steps"),
+            "saturated": ("unit", near, f"share of steps at which it is within {NEARLY} of 0 or 1"),
+            "course_time_scale": (("order", "unit"), tau, "time scale τ of a neuron"),
+            "course_envelope": (
+                ("order", "lag"),
+                f,
+                "envelope f(ℓ), per unit of global learning rate",
+            ),
         }
-    )
+        found.append(described(values))
+    data = xr.concat(found, "snapshot", combine_attrs="override")
     data.course_time_scale.attrs["units"] = "steps"
     attributes = {"long_name": "delay in the target", "units": "steps"}
     return data.assign_coords(

@@ -1,14 +1,14 @@
 """A run: every network of a configuration, or of a sweep's points, is trained, measured and stored.
 
-The result is one file. Until it is there, finished members and one checkpoint for each that is not
-stand in a folder ``<name>-<configuration>-<code>.partial`` beside it. All these files are whole or
-not there at all, so a run that was killed goes on from them and ends with the same bits. Nothing is
-locked: two processes at the same run may do a member twice, with the same bits, too.
+The result is one file. Until it is there, finished members and checkpoints stand in a folder
+``<name>-<configuration>-<code>.partial`` beside it. All these files are whole or not there at all,
+so a run that was killed goes on from them and ends with the same bits. Nothing is locked: two
+processes at the same run may do a member twice, with the same bits, too.
 """
 
 from __future__ import annotations
 
-import functools
+import copy
 import io
 import multiprocessing
 import shutil
@@ -16,19 +16,20 @@ import signal
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 import xarray as xr
 
 from lwcore import cells, results, tasks, train
-from lwcore.config import Config, Model, Sweep, shipped
+from lwcore.config import Config, Model, Point, Sweep, shipped
 from lwcore.course import base_rates, course
+from lwcore.inference import described
 from lwcore.measure import measure
 from lwcore.network import Network
 from lwcore.results import bar, load
@@ -38,29 +39,13 @@ from lwcore.trace import Trace
 __all__ = ["Config", "Sweep", "load", "run", "run_member", "shipped"]
 
 Advance = Callable[[int], None]  # called with the number of training steps just taken
-Job = tuple[Config, Model, int]  # a member: its configuration, model, seed
+Job = tuple[Config, Model, int, bool, Path | None]  # what `run_member` takes
 Snapshots = dict[int, dict[str, Any]]  # state dictionaries by the number of steps taken
+Prepare = Callable[[Network], None]
 Found = TypeVar("Found")
 
-
-class Stream(IntEnum):
-    """Independent sources of a member's randomness; models share task, sequences and order."""
-
-    TASK = 0
-    TRAINING = 1
-    DIAGNOSTICS = 2
-    ORDER = 3
-    WEIGHTS = 4
-    MEASURE = 5
-
-
-class Trained(NamedTuple):
-    """A network, the loss of every step, snapshots, and the optimiser's last state dictionary."""
-
-    network: Network
-    losses: list[float]
-    snapshots: Snapshots
-    optimizer: dict[str, Any]
+# Independent sources of a member's randomness; models share task, sequences and order.
+Stream = IntEnum("Stream", "TASK TRAINING DIAGNOSTICS ORDER WEIGHTS MEASURE", start=0)
 
 
 @contextmanager
@@ -87,8 +72,7 @@ def run(
     With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same
     configuration has left there is used, unless `resume` is False; another configuration's result
     is not overwritten, but for that. Members run in this process, or on any
-    `concurrent.futures.Executor`, whose workers need not see the directory: what they cannot store
-    is stored from here, but they keep no checkpoints then.
+    `concurrent.futures.Executor`, whose workers keep checkpoints where they see the directory.
 
     A sweep keeps ``final_loss``, the mean over the last tenth of the steps, in the place of every
     step's loss, and ``still_falling``, the share by which that is below the tenth before.
@@ -110,61 +94,72 @@ def run(
             shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True, exist_ok=True)
         stored = _made(config, executor, partial, progress)
-        try:
+        with suppress(FileNotFoundError):  # another process has stored it, and removed the folder
             results.save(stored, partial / path.name)
             (partial / path.name).replace(path)
-        except FileNotFoundError:  # another process has stored the same, and removed the folder
-            if not path.exists():
-                raise
     shutil.rmtree(partial, ignore_errors=True)
     return stored
 
 
+@_one_thread()
 @checked
 def run_member(
     config: Config,
     model: Model,
     seed: Index,
-    partial: Path | None = None,
-    advance: Advance = lambda steps: None,
     measured: bool = True,
+    checkpoint: Path | None = None,
+    advance: Advance = lambda steps: None,
+    prepare: Prepare = lambda network: None,
 ) -> xr.Dataset:
-    """One network's results, found in a folder or made; in the folder it keeps its checkpoint, too.
+    """One network's results: how training went, what was learned, and what is measured on it.
 
-    What is not `measured` says only how training went, and what was learned.
+    It goes on from a checkpoint if there is one; `prepare` changes the network before its start.
     """
-    stored = partial and _file(partial, config, model, seed)
-    before = None if stored is None else _found(stored, load)
-    if before is not None:
-        advance(config.training.steps)
-        return before
-    trained = train_member(config, model, seed, partial, advance)
-    dataset = measure_member(config, model, seed, trained, measured)
-    if stored is not None:
-        _keep(stored, functools.partial(results.save, dataset))
-        stored.with_suffix(".checkpoint").unlink(missing_ok=True)
-    return dataset
+    trained = train_member(config, model, seed, checkpoint, advance, prepare)
+    (network, state, snapshots), task, settings = trained, task_of(config, seed), config.diagnostics
+    fresh = tasks.sample(task, settings.sequences, _rng(seed, Stream.DIAGNOSTICS))
+    # Directions and null noise are the member's own: nulls of different models are independent.
+    own = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
+    dataset = measure(network, fresh, settings, own) if measured else xr.Dataset()
+    if snapshots:
+        dataset = dataset.merge(course(network, snapshots, fresh, task, settings))
+    with torch.no_grad():
+        predictions = network(fresh.inputs)
+    error = (predictions - fresh.targets).square().mean(dtype=torch.float64).item()
+    variance = fresh.targets.var(correction=0).item()
+    delays = list(range(1, max(*task.lags, *settings.lags) + 1))
+    planted = dict.fromkeys(delays, 0.0) | dict(zip(task.lags, task.coefficients, strict=True))
+    learned = tasks.recovered_coefficients(task, fresh, predictions, delays).double().numpy()
+    found: dict[str, tuple[Any, Any, str]] = {
+        "loss": ("step", state.losses, "training loss of the minibatch"),
+        "test_loss": ((), error, "mean squared error on fresh sequences"),
+        "target_variance": ((), variance, "variance of the target, the error of a constant"),
+        "learned": ("delay", learned, "coefficient of the delayed input in the network's output"),
+        "planted": ("delay", [*planted.values()], "coefficient of the delayed input in the target"),
+    }
+    if state.optimizer.get("state"):
+        meaning = "base rate Λ of a neuron, per unit of global learning rate"
+        found["base_rate"] = ("unit", base_rates(network, state.optimizer).numpy(), meaning)
+    named = ("delay", delays, {"long_name": "delay", "units": "steps"})
+    dataset = dataset.merge(described(found)).assign_coords(delay=named)
+    return dataset.assign_attrs(fingerprint=config.fingerprint)
 
 
-@_one_thread()
 def train_member(
     config: Config,
     model: str,
     seed: int,
-    partial: Path | None = None,
+    checkpoint: Path | None = None,
     advance: Advance = lambda steps: None,
-    prepare: Callable[[Network], None] = lambda network: None,
-) -> Trained:
-    """A network trained, from its checkpoint in a folder if one is there.
-
-    `prepare` changes the network in place before its first step; give no folder then.
-    """
+    prepare: Prepare = lambda network: None,
+) -> tuple[Network, train.Progress, Snapshots]:
+    """A trained network, the last state of its training, and snapshots of it."""
     settings, network = config.training, _start(config, model, seed)
     prepare(network)
-    checkpoint = partial and _file(partial, config, model, seed).with_suffix(".checkpoint")
+    start = {0: copy.deepcopy(network.state_dict())} if 0 in settings.snapshots else {}
     stored = checkpoint and _found(checkpoint, load_checkpoint)
-    begun = {0: _copy(network)} if 0 in settings.snapshots else {}
-    latest, snapshots = stored or (train.Progress(), begun)
+    latest, snapshots = stored or (train.Progress(), start)
     advance(latest.step)
 
     def on_step(state: train.Progress) -> None:
@@ -172,13 +167,13 @@ def train_member(
         advance(1)
         latest = state
         if state.step in settings.snapshots:
-            snapshots[state.step] = _copy(network)
-        if checkpoint is not None and state.step % settings.checkpoint_every == 0:
+            snapshots[state.step] = copy.deepcopy(state.network)
+        if checkpoint and state.step % settings.checkpoint_every == 0:
             _keep(checkpoint, lambda path: save_checkpoint(path, state, snapshots))
 
     drawn = tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING))
     try:
-        losses = train.fit(
+        train.fit(
             network,
             drawn,
             seed=_seed(seed, Stream.ORDER),
@@ -188,56 +183,18 @@ def train_member(
         )
     except FloatingPointError as error:
         raise FloatingPointError(f"{model}, seed {seed}: {error}") from error
-    return Trained(network, losses, snapshots, latest.optimizer or {"state": {}})
-
-
-@_one_thread()
-def measure_member(
-    config: Config, model: str, seed: int, trained: Trained, measured: bool = True
-) -> xr.Dataset:
-    """How training went, what was learned, and if `measured` rates, statistics and windows."""
-    network, losses, snapshots, optimizer = trained
-    task, rng = task_of(config, seed), _rng(seed, Stream.DIAGNOSTICS)
-    fresh = tasks.sample(task, config.diagnostics.sequences, rng)
-    # Directions and null noise are the member's own: nulls of different models are independent.
-    own = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
-    dataset = measure(network, fresh, config.diagnostics, own) if measured else xr.Dataset()
-    if snapshots:
-        dataset = dataset.merge(course(network, snapshots, fresh, task, config.diagnostics))
-    with torch.no_grad():
-        predictions = network(fresh.inputs)
-    error = (predictions - fresh.targets).square().mean(dtype=torch.float64).item()
-    variance = fresh.targets.var(correction=0).item()
-    delays = np.arange(1, max(*task.lags, *config.diagnostics.lags) + 1)
-    planted = np.zeros(len(delays))
-    planted[np.array(task.lags) - 1] = task.coefficients
-    learned = tasks.recovered_coefficients(task, fresh, predictions, list(delays)).double().numpy()
-    found: dict[str, tuple[Any, Any, str]] = {
-        "loss": ("step", losses, "training loss of the minibatch"),
-        "test_loss": ((), error, "mean squared error on fresh sequences"),
-        "target_variance": ((), variance, "variance of the target, the error of a constant"),
-        "learned": ("delay", learned, "coefficient of the delayed input in the network's output"),
-        "planted": ("delay", planted, "coefficient of the delayed input in the target"),
-    }
-    if optimizer["state"]:
-        meaning = "base rate Λ of a neuron, per unit of global learning rate"
-        found["base_rate"] = ("unit", base_rates(network, optimizer).numpy(), meaning)
-    for name, (dims, values, meaning) in found.items():
-        dataset[name] = (dims, values, {"long_name": meaning})
-    named = ("delay", delays, {"long_name": "delay", "units": "steps"})
-    return dataset.assign_coords(delay=named).assign_attrs(fingerprint=config.fingerprint)
+    return network, latest, snapshots
 
 
 @_one_thread()
 @checked
 def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
     """Networks in float64, by model and seed, trained as in `run` or as they start."""
-    return {
-        member: (
-            train_member(config, *member).network if trained else _start(config, *member)
-        ).double()
-        for member in config.members
-    }
+
+    def made(model: Model, seed: int) -> Network:
+        return train_member(config, model, seed)[0] if trained else _start(config, model, seed)
+
+    return {member: made(*member).double() for member in config.members}
 
 
 @checked
@@ -262,11 +219,9 @@ def traces(
 @checked
 def task_of(config: Config, seed: Index) -> tasks.DelayedRegression:
     """The task of a seed, Eq. (40), which all its models share."""
-    settings = config.task
-    direction = _rng(seed, Stream.TASK).standard_normal(settings.input_size)
-    return tasks.DelayedRegression(
-        settings.length, settings.lags, settings.coefficients, settings.noise, direction
-    )
+    direction = _rng(seed, Stream.TASK).standard_normal(config.task.input_size)
+    settings = config.task.model_dump(exclude={"input_size"})
+    return tasks.DelayedRegression(**settings, direction=direction)
 
 
 @checked
@@ -281,77 +236,74 @@ def _made(
     config: Config | Sweep, executor: Executor | None, partial: Path | None, progress: bool
 ) -> xr.Dataset:
     """Results of all members of all points, gathered."""
-    points = config.points()
-    every: list[Job] = [(point, *member) for point in points.values() for member in point.members]
-    steps = sum(point.training.steps for point, *_ in every)
-    with bar(f"lw run {config.name}, training steps", steps, progress) as advance:
-        if executor is None:
-            done = {job: run_member(*job, partial, advance, config.measured) for job in every}
-        else:
-            done = _spread(executor, every, partial, advance, config.measured)
-    parts = []
-    for labels, point in points.items():
-        place = {axis: [label] for axis, label in zip(config.axes, labels, strict=True)}
+    jobs: dict[Point, Job] = {}
+    for labels, point in config.points().items():
         for model, seed in point.members:
-            one = done[point, model, seed]
-            one = _without_steps(one) if place else one
-            parts.append(one.expand_dims(place | {"model": [model], "seed": [seed]}))
-    order: dict[str, Any] = {axis: [one.label for one in of] for axis, of in config.axes.items()}
-    order["model"] = list(dict.fromkeys(model for _, model, _ in every))
-    order["seed"] = list(dict.fromkeys(seed for _, _, seed in every))
+            checkpoint = partial and partial / f"{point.name}-{model}-{seed}.checkpoint"
+            jobs[*labels, model, seed] = point, model, seed, config.measured, checkpoint
+    steps = sum(point.training.steps for point, *_ in jobs.values())
+    with bar(f"lw run {config.name}, training steps", steps, progress) as advance:
+        done = _done(jobs, executor, advance)
+    dims, parts = (*config.axes, "model", "seed"), []
+    for key in jobs:
+        one = _without_steps(done[key]) if config.axes else done[key]
+        parts.append(one.expand_dims({dim: [at] for dim, at in zip(dims, key, strict=True)}))
     whole: Any = xr.combine_by_coords(parts, compat="no_conflicts", combine_attrs="override")
+    order = {dim: list(dict.fromkeys(key[at] for key in jobs)) for at, dim in enumerate(dims)}
     return whole.reindex(order).drop_attrs(deep=False).assign_attrs(results.provenance(config))
 
 
-def _spread(
-    executor: Executor, every: list[Job], partial: Path | None, advance: Advance, measured: bool
-) -> dict[Job, xr.Dataset]:
-    """Results of members that an executor does; behind one that fails no other begins."""
-    code, done = results.code_fingerprint(), {}
-    futures = {executor.submit(_elsewhere, code, *job, partial, measured): job for job in every}
+def _done(
+    jobs: dict[Point, Job], executor: Executor | None, advance: Advance
+) -> dict[Point, xr.Dataset]:
+    """Results of members, stored as they end; behind one that fails no other begins."""
+    done, code = {}, results.code_fingerprint()
+    futures: dict[Future[xr.Dataset], Point] = {}
+
+    def keep(key: Point, one: xr.Dataset) -> None:
+        done[key], checkpoint = one, jobs[key][-1]
+        if checkpoint:
+            _keep(checkpoint.with_suffix(".nc"), lambda path: results.save(one, path))
+
     try:
+        for key, job in jobs.items():
+            config, *_, checkpoint = job
+            if checkpoint and (stored := _found(checkpoint.with_suffix(".nc"), load)):
+                done[key] = stored
+                advance(config.training.steps)
+            elif executor is not None:
+                futures[executor.submit(_elsewhere, code, job)] = key
+            else:
+                keep(key, run_member(*job, advance))
         for future in as_completed(futures):
-            job = futures[future]
-            done[job] = future.result()
-            if partial is not None and not _file(partial, *job).exists():
-                _keep(_file(partial, *job), functools.partial(results.save, done[job]))
-            advance(job[0].training.steps)
-    except BaseException:
+            keep(key := futures[future], future.result())
+            advance(jobs[key][0].training.steps)
+    finally:
         for future in futures:
             future.cancel()
-        raise
     return done
 
 
-def _elsewhere(
-    code: str, config: Config, model: Model, seed: int, partial: Path | None, measured: bool
-) -> xr.Dataset:
+def _elsewhere(code: str, job: Job) -> xr.Dataset:
     """A member done on a worker, whose code must be that of the process which asks for it."""
     if code != results.code_fingerprint():
         raise RuntimeError("A worker has another version of lwcore. Install this one there.")
-    return run_member(config, model, seed, partial, measured=measured)
+    return run_member(*job)
 
 
 def _without_steps(one: xr.Dataset) -> xr.Dataset:
     """A member with the end of training in the place of every step's loss."""
-    tenth = one.sizes["step"] // 10
-    if tenth:
-        before = one.loss.isel(step=slice(-2 * tenth, -tenth)).mean("step")
-        last = one.loss.isel(step=slice(-tenth, None)).mean("step")
-        meaning = "training loss, mean over the last tenth of the steps"
-        one["final_loss"] = last.assign_attrs(long_name=meaning)
-        meaning = "share by which that is below the tenth before"
-        one["still_falling"] = (1 - last / before).assign_attrs(long_name=meaning)
+    if tenth := one.sizes["step"] // 10:
+        before, last = one.loss[-2 * tenth : -tenth].mean(), one.loss[-tenth:].mean()
+        words = "training loss, mean over the last tenth of the steps"
+        one["final_loss"] = last.assign_attrs(long_name=words)
+        words = "share by which that is below the tenth before"
+        one["still_falling"] = (1 - last / before).assign_attrs(long_name=words)
     return one.drop_dims("step")
 
 
-def _file(partial: Path, config: Config, model: str, seed: int) -> Path:
-    """Where a finished member is kept; its checkpoint ends in ``.checkpoint``."""
-    return partial / f"{config.name}-{model}-{seed}.nc"
-
-
 def _keep(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file, unless its folder is on other disks, or gone as the result is stored."""
+    """Write a file, unless its folder is on other disks, or gone: then the result is stored."""
     if path.parent.is_dir():
         with suppress(FileNotFoundError):
             write(path)
@@ -371,7 +323,7 @@ def _found(path: Path, read: Callable[[Path], Found]) -> Found | None:
 def save_checkpoint(path: Path, state: train.Progress, snapshots: Snapshots) -> None:
     """Store where a network is in its training."""
     whole = io.BytesIO()  # in memory first: a full disk is then an OSError
-    torch.save(vars(state) | {"snapshots": snapshots}, whole)
+    torch.save((vars(state), snapshots), whole)
     results.write_atomically(path, lambda part: part.write_bytes(whole.getvalue()))
 
 
@@ -382,8 +334,7 @@ def load_checkpoint(path: Path) -> tuple[train.Progress, Snapshots]:
         if damaged := zipfile.ZipFile(whole).testzip():
             raise ValueError(f"the checksum of {damaged} does not fit")
         whole.seek(0)
-        state = torch.load(whole, weights_only=True)
-        snapshots = state.pop("snapshots")
+        state, snapshots = torch.load(whole, weights_only=True)
         return train.Progress(**state), snapshots
     except Exception as error:  # torch.load raises what it likes
         raise ValueError(f"checkpoint {path} cannot be read ({error}).") from error
@@ -392,14 +343,8 @@ def load_checkpoint(path: Path) -> tuple[train.Progress, Snapshots]:
 def _start(config: Config, model: str, seed: int) -> Network:
     """A network as it is before training."""
     generator = torch.Generator().manual_seed(_seed(seed, Stream.WEIGHTS))
-    settings = config.network.model_dump()
-    sizes = config.task.input_size, settings.pop("hidden_size")
-    return Network(getattr(cells, model)(*sizes, generator=generator, **settings), generator)
-
-
-def _copy(network: Network) -> dict[str, Any]:
-    """A copy of a network's state dictionary, which training goes on changing."""
-    return {name: value.clone() for name, value in network.state_dict().items()}
+    settings = config.network.model_dump() | {"input_size": config.task.input_size}
+    return Network(getattr(cells, model)(**settings, generator=generator), generator)
 
 
 def _seed(seed: int, stream: Stream, *more: int) -> int:

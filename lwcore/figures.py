@@ -57,9 +57,8 @@ def panels(
 ) -> Figure:
     """Lines of medians along a dimension, with bands over all dimensions that are not named.
 
-    Bands run from the least to the largest value, or over the middle half. Hues and styles are told
-    apart in each panel, panels by column and row. What else is given is set on all axes, such as
-    ``yscale="log"``.
+    Bands run from the least to the largest value, or over the middle half. What else is given is
+    set on all axes, such as ``yscale="log"``.
 
     Examples:
         >>> loss = xr.DataArray(np.ones((2, 3, 4)), dims=("model", "seed", "step"))
@@ -93,12 +92,8 @@ def canvas(
     count: Count, *, width: Positive = 8.6, height: Positive = 3.4, rows: Count = 1, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
     """A figure with some panels, row by row, for what `panels` does not draw."""
-    size, columns = (width, height), count // rows
-    grid: Any
-    figure, grid = plt.subplots(
-        rows, columns, figsize=size, layout="constrained", squeeze=False, **shared
-    )
-    return figure, list(grid.flat)
+    figure = plt.figure(figsize=(width, height), layout="constrained")
+    return figure, list(figure.subplots(rows, count // rows, squeeze=False, **shared).flat)
 
 
 @checked
@@ -131,14 +126,10 @@ def legend_above(figure: Figure, axes: Axes) -> None:
 
 
 @checked
-def done(
-    figure: Figure, *with_legend: Axes, ylabel: str | None = None, trim: bool = True
-) -> Figure:
+def done(figure: Figure, *with_legend: Axes, trim: bool = True) -> Figure:
     """A figure with legends and a trimmed frame, off pyplot's list: notebooks show it once."""
     for axes in with_legend:
         axes.legend()
-    if ylabel is not None:
-        figure.supylabel(ylabel, fontsize=10)
     if trim:
         for axes in figure.axes:
             axes.spines[["top", "right"]].set_visible(False)
@@ -174,11 +165,10 @@ def summary(results: xr.Dataset) -> Figure:
     learned_lines(recovered, results)
     recovered.set(xlabel="delay (steps)", ylabel="coefficient in the output")
     recovered.set_title("What was learned")
-    window_lines(paper, windows(probes(results, "zeroth"), **LETTER))
+    window_lines(paper, probes(results, "zeroth"), **LETTER)
     paper.set_title("Window, version 2 to the letter")
-    window_lines(own, windows(probes(results, "gradient"), **OPTIMISER))
+    window_lines(own, probes(results, "gradient"), **OPTIMISER)
     own.set_title("Window, in the whole gradient")
-    window_axis(results, paper, own)
     legend_above(figure, own)
     return signed(figure, results)
 
@@ -194,26 +184,23 @@ def learned_lines(axes: Axes, results: xr.Dataset) -> None:
 
 
 @checked
-def window_lines(axes: Axes, chosen: xr.DataArray) -> None:
-    """H_N against N for every model, and in grey the largest window that a null control gives."""
+def window_lines(axes: Axes, seen: xr.Dataset, **how: Any) -> None:
+    """H_N against N for every model, and in grey the largest window that a null control gives.
+
+    ``inference.windows(seen, **how)``, on an axis that is logarithmic from 1 on, with 0 below.
+    """
+    chosen, longest = windows(seen, **how), int(seen.lag[-1])
     for model in chosen.model.values:
         found = chosen.sel(model=model, source="error")
         model_band(axes, chosen.budget, found, model, quartiles=True)
     worst = chosen.sel(source="noise").max(("model", "seed", "probe"))
     axes.plot(chosen.budget, worst, color="grey", ls=(0, (2, 2)), label="null control, largest")
     axes.set(xscale="log", xlabel="number of sequences N")
-
-
-@checked
-def window_axis(results: xr.Dataset, *panels: Axes) -> None:
-    """Axes for windows, with room for short and long ones: logarithmic from 1 on, with 0 below."""
-    longest = int(results.lag[-1])
     ticks = [0] + [2**k for k in range(longest.bit_length())]
-    for axes in panels:
-        axes.set_yscale("symlog", linthresh=1, linscale=0.5)
-        axes.set_yticks(ticks, [str(tick) for tick in ticks])
-        axes.minorticks_off()
-        axes.set_ylim(-0.2, 1.3 * longest)
-        place = axes.get_subplotspec()
-        if place is not None and place.is_first_col():
-            axes.set_ylabel("learnability window $H_N$ (steps)")
+    axes.set_yscale("symlog", linthresh=1, linscale=0.5)
+    axes.set_yticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(-0.2, 1.3 * longest)
+    place = axes.get_subplotspec()
+    if place is not None and place.is_first_col():
+        axes.set_ylabel("learnability window $H_N$ (steps)")

@@ -1,29 +1,22 @@
-"""How sure a number is: intervals over independent units, few or many, and Holm's procedure.
+"""How sure a number is: intervals over independent units, Holm's procedure, and tables.
 
 A unit is what was drawn independently: a seed, a sequence, never an end point within one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import combinations_with_replacement
 from math import factorial, prod, sqrt
-from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from lwcore.signatures import Count, FiniteReals, Share, checked, kind, number, require
-
-Array = NDArray[np.float64]
-if TYPE_CHECKING:  # a type checker knows no ranges
-    Several = int
-    Correlation = float
-else:
-    Several = kind(Integral, "a whole number, 2 or above", lambda value: value >= 2)
-    Correlation = number("(-1, 1)")
+from lwcore.signatures import Count, FiniteReals, Reals, Share, checked, require
 
 _ALL = 7  # units up to which all ways to draw them are gone through
 
@@ -45,7 +38,7 @@ class Interval(NamedTuple):
 @checked
 def bootstrap(
     statistic: Callable[[NDArray[np.intp]], Any],
-    count: Several,
+    count: Count,
     rng: np.random.Generator | None = None,
     draws: Count = 2000,
     level: Share = 0.95,
@@ -62,6 +55,7 @@ def bootstrap(
         >>> bootstrap(lambda drawn: values[drawn].mean(), 4).words()
         ['3.75 (1.00 to 8.00)']
     """
+    require("count", count, count > 1, "2 or above")
     if count <= _ALL:
         picks = np.array(list(combinations_with_replacement(range(count), count)))
         ways = [factorial(count) / prod(map(factorial, np.bincount(pick))) for pick in picks]
@@ -83,7 +77,7 @@ def bootstrap(
 
 
 @checked
-def most_covered(count: Several) -> float:
+def most_covered(count: Count) -> float:
     """The share of cases that an interval within the range of some units can cover at most.
 
     It is ``1 − 2^(1−n)`` for a median, or a mean of symmetric values: 75 % of three units.
@@ -125,3 +119,35 @@ def holm(p: FiniteReals, level: Share) -> NDArray[np.bool_]:
     rank = chance.argsort(-1).argsort(-1)  # 0 for the smallest
     failed = np.where(chance > level / (tests - rank), rank, tests)
     return rank < failed.min(-1, keepdims=True)
+
+
+@checked
+def span(values: Reals, form: str = ".2f") -> str:
+    """Numbers in words: their median, in brackets the least and the largest; NaN left out.
+
+    Examples:
+        >>> span([3.0, 1.0, 2.0])
+        '2.00 (1.00 to 3.00)'
+    """
+    low, middle, high = np.nanquantile(np.asarray(values, float), [0, 0.5, 1])
+    return f"{middle:{form}} ({low:{form}} to {high:{form}})"
+
+
+@checked
+def summary(
+    quantities: Mapping[str, xr.DataArray], by: tuple[str, ...], form: str = ".2f"
+) -> pd.DataFrame:
+    """A column for each quantity, a row for each value of some dimensions; the rest in a `span`.
+
+    Examples:
+        >>> loss = xr.DataArray([[1, 2, 3], [4, 5, 9]], {"seed": [1, 2]}, ("seed", "step"))
+        >>> summary({"loss": loss}, ("seed",), form=".0f").loss.tolist()
+        ['2 (1 to 3)', '5 (4 to 9)']
+    """
+
+    def column(values: xr.DataArray) -> pd.Series:
+        rest = [dim for dim in values.dims if dim not in by]
+        words = xr.apply_ufunc(span, values, form, input_core_dims=[rest, []], vectorize=True)
+        return words.transpose(*by).to_series()
+
+    return pd.DataFrame({name: column(values) for name, values in quantities.items()})

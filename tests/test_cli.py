@@ -77,7 +77,7 @@ def test_run_stores_shows_and_does_nothing_the_second_time(mine, tmp_path):
     assert there.stat().st_mtime_ns == made
     code, output = lw("show", there, "--figure", tmp_path / "picture.png")
     assert code == 0
-    for word in ("revision: ", '"sequences":64', "ConstGate", "least error"):
+    for word in ("revision: ", '"sequences":64', "ConstGate", "share of the variance"):
         assert word in output
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     code, output = lw("show", there, "--figure", tmp_path / "picture.xyz")

@@ -173,17 +173,17 @@ def test_any_executor_gives_the_same_bits_and_no_resume_starts_anew(undisturbed,
     assert [path.name for path in tmp_path.iterdir()] == ["smoke.nc"]
 
 
-def test_what_a_worker_cannot_store_is_stored_here(tmp_path, monkeypatch):
+def test_what_a_worker_has_done_is_stored_here(tmp_path, monkeypatch):
     """One worker, and the second member fails: the first is kept, the others have not begun."""
     original, begun = experiment._elsewhere, []
 
-    def blind(code, config, model, seed, partial, measured):
-        begun.append(seed)
-        if seed == 2:
+    def fails(code, job):
+        begun.append(job[2])
+        if job[2] == 2:
             raise FloatingPointError("diverged")
-        return original(code, config, model, seed, tmp_path / "elsewhere", measured)
+        return original(code, job)
 
-    monkeypatch.setattr(experiment, "_elsewhere", blind)
+    monkeypatch.setattr(experiment, "_elsewhere", fails)
     with ThreadPoolExecutor(1) as pool, pytest.raises(FloatingPointError):
         run(SMOKE.but(seeds=[1, 2, 3, 4, 5]), pool, directory=tmp_path, progress=False)
     assert begun[:2] == [1, 2]
@@ -193,7 +193,7 @@ def test_what_a_worker_cannot_store_is_stored_here(tmp_path, monkeypatch):
 
 def test_workers_with_other_code_are_refused():
     with pytest.raises(RuntimeError, match="another version of lwcore"):
-        experiment._elsewhere("other", SMOKE, "ConstGate", 1, None, True)
+        experiment._elsewhere("other", (SMOKE, "ConstGate", 1, True, None))
 
 
 def test_members_are_independent_of_one_another(undisturbed):
@@ -249,7 +249,7 @@ def test_crashed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
 def test_damaged_checkpoint_is_named_and_not_used(undisturbed, tmp_path, content):
     path = tmp_path / "smoke-ConstGate-1.checkpoint"
     with pytest.raises(KeyboardInterrupt):
-        run_member(SMOKE, "ConstGate", 1, tmp_path, _stop_at(15))
+        run_member(SMOKE, "ConstGate", 1, True, path, _stop_at(15))
     whole = bytearray(path.read_bytes())
     whole[len(whole) // 2 :: 100] = b"?" * len(whole[len(whole) // 2 :: 100])
     if content == "other":
@@ -260,9 +260,8 @@ def test_damaged_checkpoint_is_named_and_not_used(undisturbed, tmp_path, content
         UserWarning,
         match=r"(?s)1\.checkpoint cannot be read \(.*\)\. What it held is computed anew",
     ):
-        alone = run_member(SMOKE, "ConstGate", 1, tmp_path)
+        alone = run_member(SMOKE, "ConstGate", 1, True, path)
     np.testing.assert_array_equal(alone.loss, undisturbed[0].loss.sel(model="ConstGate", seed=1))
-    assert [path.name for path in tmp_path.iterdir()] == ["smoke-ConstGate-1.nc"]
 
 
 def test_damaged_member_is_computed_anew_and_a_damaged_result_is_for_the_reader(
@@ -320,26 +319,25 @@ def test_snapshots_are_the_network_on_the_way(tmp_path):
         update={"snapshots": (0, 5, 20, 30), "checkpoint_every": 10}
     )
     watched = SMOKE.model_copy(update={"training": settings})
-    whole = experiment.train_member(watched, "DiagGate", 1)
-    assert list(whole.snapshots) == [0, 5, 20, 30]
-    for step, state in whole.snapshots.items():
+    _, whole, snapshots = experiment.train_member(watched, "DiagGate", 1)
+    assert list(snapshots) == [0, 5, 20, 30]
+    for step, state in snapshots.items():
         other = SMOKE.model_copy(
             update={"training": settings.model_copy(update={"steps": step, "snapshots": ()})}
         )
-        for name, value in (
-            experiment.train_member(other, "DiagGate", 1).network.state_dict().items()
-        ):
+        for name, value in experiment.train_member(other, "DiagGate", 1)[0].state_dict().items():
             torch.testing.assert_close(state[name], value, rtol=0, atol=0)
 
+    path = tmp_path / "a.checkpoint"
     for cut in (12, 27):
         with pytest.raises(KeyboardInterrupt):
-            experiment.train_member(watched, "DiagGate", 1, tmp_path, _stop_at(cut))
-    resumed = experiment.train_member(watched, "DiagGate", 1, tmp_path)
+            experiment.train_member(watched, "DiagGate", 1, path, _stop_at(cut))
+    _, resumed, again = experiment.train_member(watched, "DiagGate", 1, path)
     assert resumed.losses == whole.losses
-    assert list(resumed.snapshots) == [0, 5, 20, 30]
-    for step, state in whole.snapshots.items():
+    assert list(again) == [0, 5, 20, 30]
+    for step, state in snapshots.items():
         for name, value in state.items():
-            assert torch.equal(resumed.snapshots[step][name], value)
+            assert torch.equal(again[step][name], value)
     moments = [one.optimizer["state"][0]["exp_avg_sq"] for one in (whole, resumed)]
     assert torch.equal(*moments)
 
@@ -378,7 +376,7 @@ def test_full_disk_is_named_leaves_nothing_half_and_the_run_goes_on(tmp_path, un
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     (partial,) = tmp_path.iterdir()
-    assert {path.suffix for path in partial.iterdir()} == {".nc"}
+    assert {path.suffix for path in partial.iterdir()} == {".nc", ".checkpoint"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiment, "train_member", None)  # would raise if called
         run(SMOKE, directory=tmp_path, progress=False)

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from lwcore.figures import COLOURS, band, canvas, panels
-from lwcore.tables import summary
+from lwcore.stats import summary
 
 VALUES = xr.DataArray(
     np.random.default_rng(0).random((2, 3, 5, 4)),

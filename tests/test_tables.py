@@ -9,7 +9,6 @@ import xarray as xr
 from book.chapters import tables
 from lwcore.experiment import Config, run
 from lwcore.inference import probes, required, windows
-from lwcore.tables import training
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +75,7 @@ def test_decay_reads_the_laws(lawful):
 
 def test_other_tables_report_what_the_run_holds(small):
     least = float(small.test_loss.sel(model="DiagGate").min())
-    assert training(small).loc["DiagGate", "least error"] == pytest.approx(least, abs=5e-4)
+    assert tables.training(small).loc["DiagGate", "least error"] == pytest.approx(least, abs=5e-4)
     share = 100 * float(small.negative.sel(model="ConstGate", order="first", lag=4).mean())
     assert tables.negative_rates(small, [1, 4]).loc[("ConstGate", "first"), "% at lag 4"] == round(
         share

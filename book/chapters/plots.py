@@ -26,7 +26,6 @@ from lwcore.figures import (
     model_band,
     panels,
     signed,
-    window_axis,
     window_lines,
 )
 from lwcore.inference import DEFINITIONS, LETTER, NOISES, OPTIMISER, config_of, probes
@@ -109,9 +108,8 @@ def windows(results: xr.Dataset, view: str = "zeroth") -> Figure:
         "noise of the whole gradient": {"noise": "whole"},
     }
     for axes, (title, how) in zip(canvases, ways.items(), strict=True):
-        window_lines(axes, inference.windows(probes(results, view), **how))
+        window_lines(axes, probes(results, view), **how)
         axes.set_title(title)
-    window_axis(results, *canvases)
     legend_above(figure, canvases[0])
     return signed(figure, results)
 
@@ -129,9 +127,8 @@ def optimiser(results: xr.Dataset) -> Figure:
         (("whole", "along random directions"), ("gradient", "along the lag's own gradient")),
         strict=True,
     ):
-        window_lines(axes, inference.windows(probes(results, view), **OPTIMISER))
+        window_lines(axes, probes(results, view), **OPTIMISER)
         axes.set_title(title)
-    window_axis(results, *canvases)
     legend_above(figure, canvases[0])
     return signed(figure, results)
 
@@ -154,15 +151,10 @@ def definitions(results: xr.Dataset, view: str = "zeroth") -> Figure:
         "first_passage": "first passage: all lags up to it",
     }
     for axes, (noise, definition) in zip(canvases, cases, strict=True):
-        window_lines(
-            axes,
-            inference.windows(
-                probes(results, view), noise=noise, definition=definition, rate="variance"
-            ),
-        )
+        how: Any = {"noise": noise, "definition": definition, "rate": "variance"}
+        window_lines(axes, probes(results, view), **how)
         inside = f"noise of the {'lag' if noise == 'own' else 'whole gradient'}"
         axes.set_title(f"{titles[definition]}\n{inside}" if noise == "own" else inside, fontsize=10)
-    window_axis(results, *canvases)
     legend_above(figure, canvases[0])
     return signed(figure, results)
 

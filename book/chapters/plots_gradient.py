@@ -75,7 +75,8 @@ def explained(
     for axes in panels:
         axes.axhline(0, color="black", lw=0.8, ls=":")
         axes.set_ylim(least, 1.05)
-    return done(figure, ylabel="explained share of the lag's part")
+    figure.supylabel("explained share of the lag's part", fontsize=10)
+    return done(figure)
 
 
 def factorised(ratios: Mapping[Orders, Interval], lags: Sequence[int]) -> Figure:
@@ -85,7 +86,8 @@ def factorised(ratios: Mapping[Orders, Interval], lags: Sequence[int]) -> Figure
         axes.axhline(1, color="black", lw=0.8, ls=":")
         axes.axhline(0, color="grey", lw=0.8, ls=":")
         axes.set_xticks(list(lags))
-    return done(figure, ylabel=r"E T over $f\,\bar{m}$")
+    figure.supylabel(r"E T over $f\,\bar{m}$", fontsize=10)
+    return done(figure)
 
 
 def own_signs(terms: LagTerms, signs: Tensor, lags: Sequence[int], sizes: Sequence[int]) -> Figure:

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from book.chapters.spectra import learned_share, ranges, width
 from lwcore import results
-from lwcore.config import Config
-from lwcore.experiment import measure_member, train_member
+from lwcore.config import Config, Model
+from lwcore.experiment import run_member
 from lwcore.inference import LETTER, OPTIMISER, probes, windows
 from lwcore.network import Network
 from lwcore.signatures import require
@@ -66,10 +66,8 @@ def run_from(config: Config, starts: Mapping[str, ArrayLike]) -> xr.Dataset:
         scales = np.asarray(tau, float)
         require(f"starts[{name!r}]", scales, scales > 0, "above 0")
 
-    def member(model: str, seed: int, tau: ArrayLike) -> xr.Dataset:
-        start = partial(spread_gates, time_scales=tau)
-        trained = train_member(config, model, seed, prepare=start)
-        return measure_member(config, model, seed, trained)
+    def member(model: Model, seed: int, tau: ArrayLike) -> xr.Dataset:
+        return run_member(config, model, seed, prepare=partial(spread_gates, time_scales=tau))
 
     by_start = []
     for tau in starts.values():

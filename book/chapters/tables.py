@@ -21,6 +21,17 @@ from lwcore.detection import rate_exponent
 from lwcore.inference import LETTER, NOISES, OPTIMISER, RULES, probes, required
 
 
+def training(results: xr.Dataset) -> pd.DataFrame:
+    """How far training got: mean squared error on fresh sequences, over seeds, and as a share."""
+    error = results.test_loss
+    columns = {
+        "least error": error.min("seed"),
+        "largest error": error.max("seed"),
+        "share of the variance": (error / results.target_variance).mean("seed"),
+    }
+    return pd.DataFrame({name: one.to_series() for name, one in columns.items()}).round(3)
+
+
 def decay(results: xr.Dataset) -> pd.DataFrame:
     """Compare the decay laws of every model's envelope, fitted for each seed.
 

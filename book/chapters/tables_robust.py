@@ -14,7 +14,7 @@ import pandas as pd
 import xarray as xr
 
 from book.chapters.clipping import information
-from lwcore.tables import span, summary
+from lwcore.stats import span, summary
 
 _NETWORK = ("model", "seed")
 _FOUND = ("probe", "lag")

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from lwcore import config, experiment, figures, results, stats, tables
-from lwcore.inference import windows
+from lwcore import config, experiment, figures, results, stats
 
 SMOKE = config.Config.named("smoke").but(models=["ConstGate"], seeds=[1], training={"steps": 1})
 PLACE = Path(tempfile.gettempdir()) / "lwcore-call.nc"
@@ -43,13 +42,11 @@ CALLS: list = [
     (figures.band, {"axes": AXES, "x": LINE.lag, "y": LINE}),
     (figures.model_band, {"axes": AXES, "x": LINE.lag, "y": LINE, "model": "LSTM"}),
     (figures.legend_above, {"figure": FIGURE, "axes": AXES}),
-    (figures.done, {"figure": FIGURE, "ylabel": "f"}),
+    (figures.done, {"figure": FIGURE, "trim": False}),
     (figures.signed, {"figure": FIGURE, "results": RUN}),
     (figures.summary, {"results": RUN}),
     (figures.learned_lines, {"axes": AXES, "results": RUN}),
-    (figures.window_lines, {"axes": AXES, "chosen": windows(RUN)}),
-    (figures.window_axis, {"results": RUN}),
-    (tables.span, {"values": NUMBERS, "form": ".3g"}),
-    (tables.summary, {"quantities": {"f": LINE}, "by": ("model",), "form": ".1f"}),
-    (tables.training, {"results": RUN}),
+    (figures.window_lines, {"axes": AXES, "seen": RUN}),
+    (stats.span, {"values": NUMBERS, "form": ".3g"}),
+    (stats.summary, {"quantities": {"f": LINE}, "by": ("model",), "form": ".1f"}),
 ]
