@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -21,10 +21,7 @@ from lwcore.signatures import Count, FiniteReals, Share, checked, require
 from lwcore.stable.law import SymmetricStable
 from lwcore.stable.standard import Array
 
-if TYPE_CHECKING:
-    Method = str
-else:
-    Method = Literal["mcculloch", "ecf", "mle"]
+Method = Literal["mcculloch", "ecf", "mle"]
 
 LOWEST_ALPHA = 0.51  # fitted: heavier tails are held there, and marked
 _FEWEST_SAMPLES = 200  # ten beyond each outer quantile; below, no asymptotic interval holds
