@@ -173,9 +173,8 @@ def mutual_information(
     ``"mean"``. It is below ``log 2`` and ``KL(P₁‖P₀)/4``, which it approaches for small shifts.
 
     * ``"fourier"``: ``I = log 2 − E₁[log(1 + e^(−S))]``, S the log-likelihood ratio of all values.
-      If each had the density ``√(p₊ p₋)/ρ``, S would be a sum of N symmetric terms with
-      characteristic function ``ψ^N``, whence (Parseval), for any N,
-      ``I = ½ ∫_0^∞ [1 − (ρ ψ(t))^N] / ((¼ + t²) cosh πt) dt``.
+      If each had the density ``√(p₊ p₋)/ρ``, S would have the characteristic function ``ψ^N``,
+      whence (Parseval) ``I = ½ ∫_0^∞ [1 − (ρ ψ(t))^N] / ((¼ + t²) cosh πt) dt``.
     * ``"mixture"``: Implements Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by
       quadrature over one observation: a single sequence, or the mean.
     """
@@ -264,9 +263,9 @@ def necessary_sequences(
     """The necessary number of sequences, real: below it no test has an error of at most ε.
 
     Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁/4``, so that
-    ``N ≥ 4 (log 2 − h_b(ε))/KL₁``. The exponent in σ/Δ is 2 for small shifts, whatever α. (Both
-    sides of ``I ≤ KL/4`` are f-divergences; the second derivatives of their generators have the
-    ratio ``t/(2 (1 + t)²) ≤ ⅛`` against the symmetrised KL.)
+    ``N ≥ 4 (log 2 − h_b(ε))/KL₁``. The exponent in σ/Δ is 2 for small shifts, whatever α.
+    (I and the symmetrised KL are f-divergences; their generators' second derivatives have the ratio
+    ``t/(2 (1 + t)²) ≤ ⅛``.)
     """
     with np.errstate(divide="ignore", over="ignore"):
         return 4 * _entropy_deficit(np.asarray(1 - 2 * error)) / kl_divergence(shift, alpha, scale)
@@ -285,11 +284,10 @@ def detection_error(
     The exact alternative to Fano's bound, Eq. (34). N is whole, but for the mean.
 
     * ``"mean"``: the sign of the sample mean, ``1 − F_α(Δ N^(1 − 1/α)/σ)``.
-    * ``"likelihood"``: the sign of the log-likelihood ratio, the best of all tests; a relative
-      error of 3e-7 at N = 2, 3e-8 at 3, 1e-9 at 4 and less for more where Δ ≤ 3 σ, of 2e-5 where
-      Δ ≤ 50 σ, of 1e-2 up to Δ = 1e6 σ; beyond that its value there, an upper bound.
-    * ``"median"``: the sign of the majority of the values. For even N one of the two middle values
-      is picked by a fair coin, which errs as often as the median of N − 1.
+    * ``"likelihood"``: the sign of the log-likelihood ratio, the best of all tests; to a relative
+      accuracy of 3e-7 or better where Δ ≤ 3 σ, 2e-5 where Δ ≤ 50 σ, 1e-2 up to Δ = 1e6 σ; beyond
+      that its value there, an upper bound.
+    * ``"median"``: the sign of the majority of the values, for even N that of N − 1.
     """
     h, n = _standardised(shift, scale, n_sequences, whole=test != "mean")
     if test == "median":  # of N = 2m − 1 values: of Beta(m, m) below the chance of a wrong sign

@@ -17,7 +17,7 @@ from scipy import special
 from lwcore import stable
 from lwcore.config import Config, Sweep
 from lwcore.detection import Error, sample_complexity
-from lwcore.signatures import Count, FiniteReals, Share, bare, checked, require
+from lwcore.signatures import Count, FiniteReals, Reals, Share, bare, checked, require
 from lwcore.stable.standard import Array
 from lwcore.stats import holm
 from lwcore.window import Definition, learnability_window
@@ -121,15 +121,18 @@ def required(
         scale, alpha, by_rate = of_noise.deviation / np.sqrt(2), xr.full_like(alpha, 2.0), "mean"
     asked = config_of(results).diagnostics.error if error is None else error
     arrays, how = (results.signal, scale, alpha, envelope), {"error": asked, "rate": by_rate}
-    needed = xr.apply_ufunc(_needed, *arrays, kwargs=how)
+    needed = xr.apply_ufunc(bare(sequences_needed), *arrays, kwargs=how)
     if rule == "tested":
         needed = needed.where(detected(results, level), np.inf)
     words = "sequences N(ℓ) needed to detect the lag"
     return needed.assign_attrs(long_name=words, units="sequences")
 
 
-def _needed(signal: Array, scale: Array, alpha: Array, envelope: Array, **how: Any) -> Array:
-    """N(ℓ) entry by entry, infinite where noise has no scale or α is not above 1."""
+@checked
+def sequences_needed(
+    signal: Reals, scale: Reals, alpha: Reals, envelope: Reals = 1.0, **how: Any
+) -> Array:
+    """`sample_complexity` entry by entry, infinite where noise has no scale or α is not above 1."""
     f, mean, sigma, tail = np.broadcast_arrays(envelope, signal, scale, alpha)
     carries, needed = (sigma > 0) & (tail > 1), np.full(tail.shape, np.inf)
     for one in np.unique(tail[carries]):

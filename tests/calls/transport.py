@@ -83,6 +83,10 @@ CALLS = [
         {"results": RESULTS, "rate": "mean", "noise": "own", "rule": "tested", "twice": True}
         | {"error": 0.1, "level": 0.05},
     ),
+    (
+        inference.sequences_needed,
+        {"signal": [0.1], "scale": 1.0, "alpha": 2.0, "envelope": 1.0},
+    ),
     (inference.windows, {"results": RESULTS, "budgets": [9], "definition": "first_passage"}),
     (inference.window_of, {"needed": NEEDED, "budgets": 9, "definition": "supremum"}),
     (inference.detected, {"results": RESULTS, "level": 0.05}),
