@@ -39,7 +39,7 @@ from torch.nn import functional
 from lwcore import kernels
 from lwcore.kernels import EPSILON
 from lwcore.signatures import Count, NotNegative, Share, checked, require
-from lwcore.trace import Condensed, Neurons, StepJacobian, Trace
+from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace
 
 Input = Float[Tensor, "... D"]
 Past = Float[Tensor, "... S"]
@@ -410,16 +410,21 @@ class GatedJacobian(StepJacobian):
         output = (hidden * self.into["show"].unsqueeze(-2)) @ self.cell.block("show")
         return torch.cat([output + self._mixed(cell), cell * keep], dim=-1)
 
-    def condensed(self) -> Condensed:
-        """R, and O where there is a show gate: a product is then one matrix product with each."""
-        keep = self.made.keep.expand_as(self.made.candidate)
-        eye = torch.eye(keep.shape[-1], dtype=keep.dtype, device=keep.device)
-        eye = eye.expand(*keep.shape, -1)
-        mixing = torch.zeros_like(eye) if self.cell.linear else self._mixed(eye)
+    def condensed(self) -> Products:
+        """With a show gate R and O are kept apart: half the work."""
         if self.expression is None:
-            return Condensed(mixing + torch.diag_embed(keep))
+            return super().condensed()
+        keep, expression = self.made.keep, self.expression
         output = self.into["show"].unsqueeze(-1) * self.cell.block("show")
-        return Condensed(mixing, keep, self.expression, output)
+        mixing = self._mixed(torch.eye(keep.shape[-1]).to(keep).expand(*keep.shape, -1))
+
+        def pull(steps: Steps, rows: Tensor) -> Tensor:
+            hidden, cell = rows.chunk(2, dim=-1)
+            cell = torch.addcmul(cell, hidden, expression[steps].unsqueeze(-2))
+            back = torch.baddbmm(hidden @ output[steps], cell, mixing[steps])
+            return torch.cat([back, cell * keep[steps].unsqueeze(-2)], dim=-1)
+
+        return pull
 
     def neurons(self) -> Neurons:
         """The diagonals: ``a``, ``diag R``, and what the show gate does."""

@@ -1,19 +1,14 @@
 """Detection of the sign of a lag's gradient (Section 5, Appendices C and D).
 
 One of the two laws SαS(location ±Δ, scale σ) of Eq. (31) is to be named from N independent
-sequences; ``Δ = f(ℓ) m̄(ℓ)`` is the mean of the matched statistic. Results depend on Δ/σ only. The
-paper's letters and the names here: Δ ≥ 0 ``shift``, so that the laws lie 2Δ apart; f ``envelope``,
-m̄ ``alignment``, σ_α ``scale``, α in (1, 2] ``alpha``, P_e or ε in (0, ½) ``error``, N
-``n_sequences``, ε_th `detection_threshold`. Arrays broadcast.
+sequences; ``Δ = f(ℓ) m̄(ℓ)`` is the mean of the matched statistic. Results depend on Δ/σ only, and
+arrays broadcast. Δ ≥ 0 is the ``shift``, f the ``envelope``, m̄ the ``alignment``, P_e or ε the
+``error``. The ``rate`` says who detects, and with it the exponent p of ``N ∝ (σ/Δ)^p``:
 
-Who averages the N values learns at another rate than who uses them well, hence a ``rate``:
-
-* ``"mean"``: the sign of the sample mean. Its scale is ``σ N^(1/α − 1)``, so the exponent is
-  ``κ_α = α/(α − 1)`` (v3 of the paper and later). Its error is known exactly, for every N.
-* ``"optimal"``: the likelihood ratio. SαS location families have a finite Fisher information, so
-  the exponent is 2 for every α. The constant is that of large N, or of Δ small against σ.
-* ``"paper_v2"``: the exponent α printed in v1 and v2. No test can reach it for α below 2, as N
-  sequences hold at most ``N KL₁/4`` on the sign; its constant is that of ``"mean"``.
+* ``"mean"``, p = κ_α = α/(α − 1): the sign of the sample mean. Its error is known exactly.
+* ``"optimal"``, p = 2: the likelihood ratio. The constant is that of large N, or small Δ/σ.
+* ``"paper_v2"``, p = α: printed in v1 and v2, with the constant of the mean. No test can reach it
+  for α below 2, as N sequences hold at most ``N KL₁/4`` on the sign.
 """
 
 from __future__ import annotations
@@ -45,12 +40,9 @@ _LARGEST = 1e6  # in scales: at larger shifts the likelihood's error is bounded 
 _FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
 
 
-# Numbers of sequences and thresholds, by rate
-
-
 @checked
 def rate_exponent(alpha: TailIndex, rate: Rate = "mean") -> float:
-    """The exponent p in ``N ∝ (σ/Δ)^p``: α/(α − 1), 2 or α.
+    """The rate exponent p in ``N ∝ (σ/Δ)^p``: α/(α − 1), 2 or α.
 
     Implements Eq. (31) in its exponent, which is that of Eq. (37) too.
 
@@ -89,8 +81,8 @@ def sample_complexity(
     f = np.asarray(envelope, float)
     require("envelope", f, f >= 0, "0 or above")
     with np.errstate(divide="ignore", over="ignore"):
-        ratio = _least_shift(scale, alpha, error, rate) / f / np.maximum(alignment, 0)
-        return ratio ** rate_exponent(alpha, rate)
+        least = bare(detection_threshold)(1, alignment, scale, alpha, error, rate)
+        return (least / f) ** rate_exponent(alpha, rate)
 
 
 @checked
@@ -112,23 +104,17 @@ def detection_threshold(
     """
     root = _positive("n_sequences", n_sequences) ** (1 / rate_exponent(alpha, rate))
     with np.errstate(divide="ignore", over="ignore"):
-        return _least_shift(scale, alpha, error, rate) / root / np.maximum(alignment, 0)
-
-
-def _least_shift(scale: FiniteReals, alpha: float, error: float, rate: str) -> Array:
-    """The Δ that one sequence needs, ``C σ_α``, extrapolated from large N if need be."""
-    return _constant(alpha, error, rate) * _positive("scale", scale)
+        least = _constant(alpha, error, rate) * _positive("scale", scale)
+        return least / root / np.maximum(alignment, 0)
 
 
 @functools.cache
 def _constant(alpha: float, error: float, rate: str) -> float:
+    """C, the Δ/σ that one sequence needs, extrapolated from large N if need be."""
     law = SymmetricStable(alpha)
     if rate == "optimal":
         return float(-special.ndtri(error) / np.sqrt(law.fisher_information()))
     return float(-law.ppf(error))
-
-
-# Divergence, and local asymptotic normality (LAN), which approximates it by a square
 
 
 @checked
@@ -142,14 +128,13 @@ def kl_divergence(
     """KL(P₁‖P₀) between the laws at +Δ and −Δ, in nats; KL(P₀‖P₁) is the same.
 
     The exact value of what Eqs. (32) and (54)–(56) bound. For all N values (``"product"``) it is
-    ``N KL₁(Δ/σ)``, linear in N for every α; for their ``"mean"``, again SαS, of scale
+    ``N KL₁(Δ/σ)``, linear in N for every α; for their ``"mean"``, again SαS but of scale
     ``σ N^(1/α − 1)``, it is ``KL₁(Δ N^(1 − 1/α)/σ)``. KL₁ is that of `SymmetricStable.kl`.
     """
     h, n = _standardised(shift, scale, n_sequences, whole=statistic == "product")
-    law = SymmetricStable(alpha)
-    if statistic == "product":
-        return n * law.kl(2 * np.minimum(h, 1e300))
-    return law.kl(2 * np.minimum(_of_mean(h, n, alpha), 1e300))
+    if statistic == "mean":
+        h, n = _of_mean(h, n, alpha), np.ones_like(n)
+    return n * SymmetricStable(alpha).kl(2 * np.minimum(h, 1e300))
 
 
 @checked
@@ -160,21 +145,17 @@ def lan_divergence(
     n_sequences: FiniteReals = 1,
     rate: Rate = "optimal",
 ) -> Array:
-    """The quadratic approximation ``½ I_α (2Δ/σ)² N^(2/p)`` of the divergence, in nats.
+    """The LAN approximation ``½ I_α (2Δ/σ)² N^(2/p)`` of the divergence, in nats; it is above it.
 
     Implements Eqs. (32) and (54)–(56) with their constant, under the exponent p of a `rate`:
     ``"optimal"`` is the limit of `kl_divergence` for all values, ``"mean"`` for their mean, and
     ``"paper_v2"`` Eq. (32) as printed, with the largest constant it could have at N = 1, the limit
-    of neither unless α = 2. The true divergence is below it; `book.chapters.lan` says how far they
-    agree.
+    of neither unless α = 2.
     """
     h, n = _standardised(shift, scale, n_sequences)
     with np.errstate(over="ignore"):
         square = (h * n ** (1 / rate_exponent(alpha, rate))) ** 2
         return 2 * SymmetricStable(alpha).fisher_information() * square
-
-
-# What an observation tells of the sign B: mutual information, and the errors it allows
 
 
 @checked
@@ -186,15 +167,14 @@ def mutual_information(
     statistic: Statistic = "product",
     route: Literal["fourier", "mixture"] = "fourier",
 ) -> Array:
-    """I(B; observation) in nats, B the equiprobable sign of the location ±Δ.
+    """The mutual information I(B; observation) in nats, B the equiprobable sign of ±Δ.
 
     The exact value of what Eq. (33) bounds: of all N sequences (``"product"``), or of their
     ``"mean"``. It is below ``log 2`` and ``KL(P₁‖P₀)/4``, which it approaches for small shifts.
 
     * ``"fourier"``: ``I = log 2 − E₁[log(1 + e^(−S))]``, S the log-likelihood ratio of all values.
-      If each had the density ``√(p₊ p₋)/ρ``, S would be a sum of N symmetric terms with
-      characteristic function ``ψ^N``, whence (Parseval), for any N,
-      ``I = ½ ∫_0^∞ [1 − (ρ ψ(t))^N] / ((¼ + t²) cosh πt) dt``.
+      If each had the density ``√(p₊ p₋)/ρ``, S would have the characteristic function ``ψ^N``,
+      whence (Parseval) ``I = ½ ∫_0^∞ [1 − (ρ ψ(t))^N] / ((¼ + t²) cosh πt) dt``.
     * ``"mixture"``: Implements Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by
       quadrature over one observation: a single sequence, or the mean.
     """
@@ -245,11 +225,10 @@ def _entropy_deficit(contrast: Array) -> Array:
 
 @checked
 def fano_error(information: FiniteReals) -> Array:
-    """The least error any test can have if the observation carries at most so much.
+    """Fano's least error of any test, ``h_b(P_e) ≥ log 2 − I``, if at most I nats are observed.
 
-    Inverts the binary Fano inequality ``h_b(P_e) ≥ log 2 − I``, the one behind Eq. (34): from an
-    *upper* bound on I, such as ``kl_divergence(...)/4``, follows a *necessary* N. From a lower one,
-    as in Eq. (33), nothing follows here; `hellman_raviv_error` takes one.
+    The inequality is the one behind Eq. (34): from an *upper* bound on I, as ``kl_divergence/4``,
+    follows a *necessary* N. From a lower one, as in Eq. (33), follows nothing.
     """
     told = np.asarray(information, float)
     require("information", told, told >= 0, "0 or above")
@@ -267,11 +246,10 @@ def fano_error(information: FiniteReals) -> Array:
 
 @checked
 def hellman_raviv_error(information: FiniteReals) -> Array:
-    """The largest error the best test can have if the observation carries at least so much.
+    """Hellman and Raviv's largest error of the best test, ``P_e ≤ ½ (1 − I/log 2)``.
 
-    Hellman and Raviv's ``P_e ≤ ½ (1 − I/log 2)``: given the observation, the best test errs with
-    probability q, and ``h_b(q) ≥ 2 q log 2``, a chord of a concave function. So from a *lower*
-    bound on I follows a *sufficient* N, which Eq. (37) calls N(ℓ).
+    Given the observation, the test errs with probability q, and ``h_b(q) ≥ 2 q log 2``, a chord of
+    a concave function. From a *lower* bound on I follows a *sufficient* N, N(ℓ) in Eq. (37).
     """
     told = np.asarray(information, float)
     require("information", told, (told >= 0) & (told <= _LOG_2), "in [0, log 2]")
@@ -282,18 +260,15 @@ def hellman_raviv_error(information: FiniteReals) -> Array:
 def necessary_sequences(
     shift: FiniteReals, scale: FiniteReals, alpha: TailIndex, error: Error = 0.1
 ) -> Array:
-    """A number of sequences, real, below which no test has an error of at most ε.
+    """The necessary number of sequences, real: below it no test has an error of at most ε.
 
     Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁/4``, so that
-    ``N ≥ 4 (log 2 − h_b(ε))/KL₁``. The exponent in σ/Δ is 2 for small shifts, whatever α. (Both
-    sides of ``I ≤ KL/4`` are f-divergences; the second derivatives of their generators have the
-    ratio ``t/(2 (1 + t)²) ≤ ⅛`` against the symmetrised KL.)
+    ``N ≥ 4 (log 2 − h_b(ε))/KL₁``. The exponent in σ/Δ is 2 for small shifts, whatever α.
+    (I and the symmetrised KL are f-divergences; their generators' second derivatives have the ratio
+    ``t/(2 (1 + t)²) ≤ ⅛``.)
     """
     with np.errstate(divide="ignore", over="ignore"):
         return 4 * _entropy_deficit(np.asarray(1 - 2 * error)) / kl_divergence(shift, alpha, scale)
-
-
-# The exact errors of three tests
 
 
 @checked
@@ -304,23 +279,17 @@ def detection_error(
     alpha: TailIndex,
     test: Test = "mean",
 ) -> Array:
-    """The probability that a test on N sequences names the wrong sign of the location ±Δ.
+    """The error of a test on N sequences: the probability that it names the wrong sign of ±Δ.
 
-    The exact alternative to Fano's bound, Eq. (34), the same under both signs. N is whole, but for
-    the mean.
+    The exact alternative to Fano's bound, Eq. (34). N is whole, but for the mean.
 
     * ``"mean"``: the sign of the sample mean, ``1 − F_α(Δ N^(1 − 1/α)/σ)``.
-    * ``"likelihood"``: the sign of the log-likelihood ratio, the best of all tests; a relative
-      error of 3e-7 at N = 2, 3e-8 at 3, 1e-9 at 4 and less for more where Δ ≤ 3 σ, of 2e-5 where
-      Δ ≤ 50 σ, of 1e-2 up to Δ = 1e6 σ; beyond that its value there, an upper bound.
-    * ``"median"``: the sign of the majority of the values. For even N one of the two middle values
-      is picked by a fair coin, which errs as often as the median of N − 1.
+    * ``"likelihood"``: the sign of the log-likelihood ratio, the best of all tests; to a relative
+      accuracy of 3e-7 or better where Δ ≤ 3 σ, 2e-5 where Δ ≤ 50 σ, 1e-2 up to Δ = 1e6 σ; beyond
+      that its value there, an upper bound.
+    * ``"median"``: the sign of the majority of the values, for even N that of N − 1.
     """
     h, n = _standardised(shift, scale, n_sequences, whole=test != "mean")
-    return _error(test, alpha, h, n)
-
-
-def _error(test: str, alpha: float, h: Array, n: Array) -> Array:
     if test == "median":  # of N = 2m − 1 values: of Beta(m, m) below the chance of a wrong sign
         m, wrong = np.floor((n + 1) / 2), SymmetricStable(alpha).sf(h)
         right = 2 * standard_law(alpha).central(h)  # 1 − 2 wrong, with its digits near 0
@@ -373,7 +342,7 @@ def least_sequences(
     """The least whole number of sequences at which a test has an error of at most ε.
 
     The inverse of `detection_error` in N, to a relative accuracy of 1e-12, and so Eq. (37) without
-    a constant or an exponent put in by hand; for the mean, `sample_complexity` rounded up.
+    a constant or an exponent put in by hand.
     """
     h, _ = _standardised(shift, scale, 1)
     if test == "mean":
@@ -384,18 +353,18 @@ def least_sequences(
 def _least_number(test: str, alpha: float, h: float, error: float) -> float:
     if h == 0:
         return float("inf")
+
+    def errs(n: float) -> bool:
+        return bool(bare(detection_error)(n, h, 1.0, alpha, test) > error)
+
     guess = sample_complexity(h, 1, 1, alpha, error, "optimal")
     low, high = 0.0, float(np.maximum(np.ceil(guess), 1))
-    while _error(test, alpha, np.asarray(h), np.asarray(high)) > error:
+    while errs(high):
         low, high = high, 2 * high
     while high - low > max(1, 1e-12 * high):
-        middle = np.floor((low + high) / 2)
-        enough = _error(test, alpha, np.asarray(h), np.asarray(middle)) <= error
-        low, high = (low, middle) if enough else (middle, high)
-    return float(high)
-
-
-# What they share
+        middle = float(np.floor((low + high) / 2))
+        low, high = (middle, high) if errs(middle) else (low, middle)
+    return high
 
 
 class _Tilted:

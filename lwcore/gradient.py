@@ -29,10 +29,9 @@ def random_direction(cell: Cell, generator: torch.Generator | None = None) -> Di
 
 @checked
 def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
-    """Immediate sensitivities ``B_t w``, with the previous state held fixed.
+    """Immediate sensitivities ``B_t w``, Eq. (3)'s ``B_k = ∂⁺s_k/∂θ`` along a direction w.
 
-    What `Trace.carried` chooses of them is what the rates of `effective_rates` act on. It is Eq.
-    (3)'s ``B_k = ∂⁺s_k/∂θ``, applied to one direction w.
+    What `Trace.carried` chooses of them is what the rates of `effective_rates` act on.
     """
     given, wanted = (
         {name: tuple(part.shape) for name, part in parts.items()}
@@ -85,21 +84,18 @@ def transported(
     increase = wanted == [lag for lag in steps if lag in wanted]
     require("lags", wanted, increase, f"whole numbers from 0 to {trace.length - 1} that increase")
     require("first", first, first < trace.length, f"one of the {trace.length} steps")
-    return _transported(trace, _fitting(trace, loss_gradients), wanted, first)
+    deltas = trace.lifted(_fitting(trace, loss_gradients)[:, first:])
 
+    def carried_back(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
+        for lag in range(wanted[-1] + 1):
+            if lag:
+                steps = slice(max(first, lag) - lag + 1, trace.length - lag + 1)
+                rows = rows[:, steps.start - steps.stop :].unsqueeze(-2)
+                rows = trace.jacobian(steps).pull(rows).squeeze(-2)
+            if lag in wanted:
+                yield lag, rows
 
-def _transported(
-    trace: Trace, loss_gradients: Tensor, lags: list[int], first: int
-) -> Iterator[tuple[int, Tensor]]:
-    """Row vectors of each lag in turn, one factor more for each lag."""
-    rows = trace.lifted(loss_gradients[:, first:])
-    for lag in range(lags[-1] + 1):
-        if lag:
-            steps = slice(max(first, lag) - lag + 1, trace.length - lag + 1)
-            rows = rows[:, steps.start - steps.stop :].unsqueeze(-2)
-            rows = trace.jacobian(steps).pull(rows).squeeze(-2)
-        if lag in lags:
-            yield lag, rows
+    return carried_back(deltas)
 
 
 @checked
@@ -127,8 +123,7 @@ def lag_gradients(
 ) -> Direction:
     """The gradient by lag, for each parameter a tensor ``(lags, *its shape)``; see Eq. (3).
 
-    The lag-ℓ part is ``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ}``, summed over sequences. Over all lags 0..T−1, the
-    default, the parts add up to the gradient of ``Σ_t E_t``.
+    The lag-ℓ part is ``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ}``, summed over sequences; lags are 0..T−1 if None.
 
     Examples:
         All lags together are the gradient that autograd finds:
@@ -171,13 +166,8 @@ def alignment(
     ``a^{(q)}_{t,ℓ} = δ_t^{(q)} (B_{t−ℓ} w)^{(q)}``. Implements Eq. (27)'s alignment.
     """
     steps, last = lags_and_ends(loss_gradients.shape[1], lags, ends)
-    return _aligned(loss_gradients, sensitivity, steps, last)
-
-
-def _aligned(loss_gradients: Tensor, sensitivity: Tensor, lags: list[int], ends: Tensor) -> Tensor:
-    """Alignments at lags and ends that were checked."""
-    delta = at_steps(loss_gradients, ends)
-    return torch.stack([delta * at_steps(sensitivity, ends - lag) for lag in lags], dim=2)
+    delta = at_steps(loss_gradients, last)
+    return torch.stack([delta * at_steps(sensitivity, last - lag) for lag in steps], dim=2)
 
 
 @checked
@@ -212,18 +202,15 @@ def lag_statistics(
     order: Order = "exact",
     ends: Lags | None = None,
 ) -> Float[Tensor, "aims B lags"]:
-    """The `matched_statistic` of several aims, straight from a trace.
-
-    It is taken a few sequences and one lag at a time: the rates and alignments of all lags would
-    not fit into memory.
-    """
+    """The `matched_statistic` of several aims straight from a trace, lag by lag to bound memory."""
     steps, last = lags_and_ends(trace.length, lags, ends)
+    at = last.tolist()
     results = trace.inputs.new_empty(len(aims), len(trace.inputs), len(steps))
     for part, at_lags in stream_rates(trace, steps, last, order):
         for i, (lag, scaled) in enumerate(zip(steps, at_lags, strict=True)):
             rates = scaled.value().unsqueeze(2)
             for result, (delta, moved, signs) in zip(results, aims, strict=True):
-                aligned = _aligned(delta[part], moved[part], [lag], last)
+                aligned = bare(alignment)(delta[part], moved[part], [lag], at)
                 statistic = bare(matched_statistic)(rates, aligned, signs[i : i + 1])
                 result[part, i : i + 1] = statistic
     return results

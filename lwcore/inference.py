@@ -1,27 +1,13 @@
 """Inference from one number a sequence: what is kept of it, and N(ℓ) and windows from that.
 
-For each source, probe and lag `summary` keeps four numbers: the mean of the lag's part, its
-standard error, and for two noises the stable scale σ and the tail index α; beside them the standard
-deviation, and the exponent with which means concentrate. N(ℓ) and H_N are functions of these,
-computed where they are asked for. What they take:
-
-* ``noise``: ``"own"``, the paper's, is that of the lag's own part; ``"whole"`` that of the whole
-  gradient along the same direction, in which an optimiser meets the lag's part.
-* ``rate``: ``"mean"``, ``"optimal"`` and ``"paper_v2"`` are those of `lwcore.detection`;
-  ``"variance"`` is the central limit theorem with the sample's variance, for noise that is not
-  stable.
-* ``rule``: ``"plug-in"`` believes every positive mean, ``"tested"`` only those that `detected`
-  declares above zero.
-* ``definition`` of a window: ``"supremum"``, Eq. (36), or ``"first_passage"``, the longest lag up
-  to which all are detectable.
-
-Error, level and numbers of sequences are those of the run's configuration where they are not given.
+Sources, views, noises, rates, rules and definitions are those of `book/notation.md`. Error, level
+and numbers of sequences come from the run's configuration where they are not given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import xarray as xr
@@ -30,21 +16,15 @@ from scipy import special
 
 from lwcore import stable
 from lwcore.config import Config, Sweep
-from lwcore.detection import sample_complexity
-from lwcore.signatures import Count, FiniteReals, Reals, Share, bare, checked, number, require
+from lwcore.detection import Error, sample_complexity
+from lwcore.signatures import Count, FiniteReals, Reals, Share, bare, checked, require
+from lwcore.stable.standard import Array
 from lwcore.stats import holm
-from lwcore.window import learnability_window
+from lwcore.window import Definition, learnability_window
 
-if TYPE_CHECKING:
-    Error = float
-else:
-    Error = number("(0, 0.5)")
-
-Array = NDArray[np.float64]
 Noise = Literal["own", "whole"]
 Rate = Literal["mean", "variance", "optimal", "paper_v2"]
 Rule = Literal["tested", "plug-in"]
-Definition = Literal["supremum", "first_passage"]
 NOISES: tuple[Noise, ...] = get_args(Noise)
 RATES: tuple[Rate, ...] = get_args(Rate)
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -54,7 +34,6 @@ LETTER: dict[str, Any] = {"rate": "paper_v2", "twice": True}
 # What an optimiser meets; sequences' numbers have a variance (see `tables.concentration`).
 OPTIMISER: dict[str, Any] = {"noise": "whole", "rate": "variance"}
 BLOCK = 16  # sequences a block mean takes together, to see how fast means concentrate
-_AT_ONCE = 2**17  # numbers whose signs are drawn together, to stay in the cache
 
 
 @checked
@@ -90,9 +69,8 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
 
 
 def described(found: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
-    """A dataset whose variables, dimensions and values each, say in words what they are."""
-    words = {name: {"long_name": meaning} for name, (*_, meaning) in found.items()}
-    return xr.Dataset({name: (*held[:2], words[name]) for name, held in found.items()})
+    """A dataset of variables that say what they are, from dimensions, values and words of each."""
+    return xr.Dataset({name: (*held, {"long_name": text}) for name, (*held, text) in found.items()})
 
 
 @checked
@@ -142,8 +120,7 @@ def required(
     if rate == "variance":  # a Gaussian's stable scale
         scale, alpha, by_rate = of_noise.deviation / np.sqrt(2), xr.full_like(alpha, 2.0), "mean"
     asked = config_of(results).diagnostics.error if error is None else error
-    arrays = results.signal, scale, alpha, envelope
-    how = {"error": asked, "rate": by_rate}
+    arrays, how = (results.signal, scale, alpha, envelope), {"error": asked, "rate": by_rate}
     needed = xr.apply_ufunc(bare(sequences_needed), *arrays, kwargs=how)
     if rule == "tested":
         needed = needed.where(detected(results, level), np.inf)
@@ -153,21 +130,14 @@ def required(
 
 @checked
 def sequences_needed(
-    signal: Reals,
-    scale: Reals,
-    alpha: Reals,
-    envelope: Reals = 1.0,
-    error: Error = 0.1,
-    rate: Literal["mean", "optimal", "paper_v2"] = "mean",
+    signal: Reals, scale: Reals, alpha: Reals, envelope: Reals = 1.0, **how: Any
 ) -> Array:
     """`sample_complexity` entry by entry, infinite where noise has no scale or α is not above 1."""
-    arrays = (np.asarray(values, float) for values in (envelope, signal, scale, alpha))
-    *others, tail = np.broadcast_arrays(*arrays)
-    carries, needed = (others[2] > 0) & (tail > 1), np.full(tail.shape, np.inf)
+    f, mean, sigma, tail = np.broadcast_arrays(envelope, signal, scale, alpha)
+    carries, needed = (sigma > 0) & (tail > 1), np.full(tail.shape, np.inf)
     for one in np.unique(tail[carries]):
         of = carries & (tail == one)
-        f, mean, sigma = (values[of] for values in others)
-        needed[of] = sample_complexity(f, mean, sigma, one, error, rate)
+        needed[of] = sample_complexity(f[of], mean[of], sigma[of], one, **how)
     return needed
 
 
@@ -190,13 +160,12 @@ def window_of(
 ) -> xr.DataArray:
     """Windows in steps from N(ℓ), over ``budget``, the numbers of sequences N, if several."""
     counts, lags = np.array(budgets), needed.lag.values.tolist()
+
+    def read(values: Array) -> NDArray[np.int64]:
+        return learnability_window(lags, values, np.atleast_1d(counts), definition=definition)
+
     found = xr.apply_ufunc(
-        lambda values: learnability_window(
-            lags, values, np.atleast_1d(counts), definition=definition
-        ),
-        needed,
-        input_core_dims=[["lag"]],
-        output_core_dims=[["budget"]],
+        read, needed, input_core_dims=[["lag"]], output_core_dims=[["budget"]]
     ).assign_attrs(long_name="learnability window H_N", units="steps")
     if not counts.ndim:
         return found.squeeze("budget", drop=True)
@@ -209,19 +178,19 @@ def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
     """Lags whose mean is above zero, false claims in a network, source and view held at a level."""
     _holding("results", results, "signal", "signal_error", "n_measured", "view")
     held = config_of(results).diagnostics.significance if level is None else level
-    family, found = ["probe", "lag"], []
-    for view in dict.fromkeys(results.view.values.tolist()):
-        part = probes(results, view)
-        found.append(
-            xr.apply_ufunc(
-                bare(significant),
-                *(part.signal, part.signal_error, part.n_measured),
-                input_core_dims=[family, family, []],
-                output_core_dims=[family],
-                kwargs={"level": held},
-            )
+    family: list[Any] = ["probe", "lag"]
+
+    def tested(part: xr.Dataset) -> xr.DataArray:
+        return xr.apply_ufunc(
+            bare(significant),
+            *(part.signal, part.signal_error, part.n_measured),
+            input_core_dims=[family, family, []],
+            output_core_dims=[family],
+            kwargs={"level": held},
         )
-    return xr.concat(found, "probe")
+
+    views = dict.fromkeys(results.view.values.tolist())
+    return xr.concat([tested(probes(results, view)) for view in views], "probe")
 
 
 @checked
@@ -251,15 +220,13 @@ def false_detections(
 
     The numbers, (probes, lags, sequences), are a family, as `significant` takes it.
     """
-    numbers = np.asarray(statistic, float)
+    numbers, found = np.asarray(statistic, float), 0
     require("statistic", numbers, numbers.ndim == 3, "of shape (probes, lags, sequences)")
-    count, at_once, found = numbers.shape[-1], max(1, _AT_ONCE // numbers.size), 0
-    signs = rng.choice([-1.0, 1.0], (draws, count))
-    for start in range(0, draws, at_once):
-        flipped = numbers * signs[start : start + at_once, None, None]
+    count = numbers.shape[-1]
+    for signs in rng.choice([-1.0, 1.0], (draws, count)):
+        flipped = numbers * signs
         error = bare(deviation)(flipped) / np.sqrt(count)
-        seen = bare(significant)(flipped.mean(-1), error, count, level)
-        found += int(seen.any((1, 2)).sum())
+        found += bool(bare(significant)(flipped.mean(-1), error, count, level).any())
     return found
 
 

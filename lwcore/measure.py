@@ -1,22 +1,9 @@
 """Measurement of a trained network: one number a sequence, source, probe and lag, and what is kept.
 
-A **probe** is one way to look at the lag-ℓ part of the gradient with one number a sequence. Its
-**view** says which:
-
-* ``"zeroth"``, ``"first"``: the paper's matched statistic, Eq. (28), with rates of that order,
-  along a random direction w;
-* ``"whole"``: the lag's part of the gradient itself, ``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ} w``, nothing left
-  out, along the same directions;
-* ``"gradient"``: the same along the lag's own mean gradient, the direction in which this lag pulls
-  the parameters.
-
-A **source** says what makes the error: the network's own (``"error"``); the target alone, as if
-nothing had been learned yet (``"target"``); or independent noise of the error's size, which carries
-nothing about the past (``"noise"``, the null control).
-
-The independent unit is the sequence: each fresh sequence gives one number a source, probe and lag,
-averaged over all end points that leave room for the longest lag. Signs and mean gradients come from
-one half of the sequences and the numbers from the other.
+A probe looks at the lag-ℓ part of the gradient along one direction, a source says what makes the
+error: see `book/notation.md`. The independent unit is the sequence, averaged over all end points
+that leave room for the longest lag. Signs and mean gradients come from one half of the sequences
+and the numbers from the other.
 """
 
 from __future__ import annotations
@@ -54,8 +41,7 @@ from lwcore.window import time_scales
 Source = Literal["error", "target", "noise"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 PAPER: tuple[Order, ...] = ("zeroth", "first")  # views with the paper's statistic, by order
-# Sequences traced at a time, at the most: bounds memory, changes the result by rounding alone.
-BATCH = 64
+BATCH = 64  # sequences traced at a time, at the most: changes the result by rounding alone
 STATES = 2**20  # numbers B·T·H at a time, at the most; some hundred arrays of that size are held
 
 
@@ -65,9 +51,8 @@ def measure(
 ) -> xr.Dataset:
     """What a network's N(ℓ) and windows follow from, on sequences it was not trained on.
 
-    It holds the variables of `inference.summary`, the rates of `observe` and, where the settings
-    say so, its numbers for the network's own error. The seed is that of the directions and of the
-    null control's noise.
+    The variables of `inference.summary`, the rates of `observe` and, where the settings say so, its
+    numbers for the network's own error.
     """
     observed = observe(network, sequences, settings, seed)
     measured = summary(observed).assign(observed.drop_dims("sequence"))
@@ -87,10 +72,7 @@ def observe(
 ) -> xr.Dataset:
     """Rates, and statistics and projected gradients, one number a sequence, of a float64 copy.
 
-    ``rate`` (order, lag, unit) is the mean of ``|μ|``, with ``envelope``, ``time_scale`` and
-    ``negative``, the share of rates below 0. ``statistic`` and ``projection`` (source, probe, lag,
-    sequence) are the lag's part as the probe sees it, and the whole gradient, all lags together,
-    along the probe's direction.
+    The seed is that of the random directions and of the null control's noise.
     """
     for name, values in sequences._asdict().items():
         require(f"sequences.{name}", values, bool(values.isfinite().all()), "finite")
@@ -144,12 +126,12 @@ def observe(
     )
     data.time_scale.attrs["units"] = "steps"
     views = [view for view in (*PAPER, "whole") for _ in directions] + ["gradient"]
-    words = "how the probe looks at the lag's part of the gradient"
+    words = {"long_name": "how the probe looks at the lag's part of the gradient"}
     return data.assign_coords(
         order=list(settings.orders),
         lag=("lag", lags, {"long_name": "lag ℓ", "units": "steps"}),
         source=list(sources),
-        view=("probe", views, {"long_name": words}),
+        view=("probe", views, words),
     )
 
 
@@ -192,39 +174,30 @@ class _Fixed(NamedTuple):
 
 def _fixed(batches: Iterable[_Batch], random: Float[Tensor, "direction P"]) -> _Fixed:
     """Signs and directions, of alignments and gradients added up over batches."""
-    aligned, gradients = [], []
+    signs, gradients = [], []
     for batch in batches:
-        aligned.append(
-            torch.stack(
-                [
-                    torch.cat([_aligned(batch, delta, moved, lag) for lag in batch.lags])
-                    for delta, moved in itertools.product(batch.loss_gradients, batch.moved)
-                ]
-            )
-        )
+        # one lag at a time: the alignments of all would not fit into memory
+        each = itertools.product(batch.loss_gradients, batch.moved, batch.lags)
+        aligned = [
+            bare(alignment)(delta, moved, [lag], batch.ends).sum((0, 1))
+            for delta, moved, lag in each
+        ]
+        signs.append(torch.cat(aligned).unflatten(0, (-1, len(batch.lags))))
         gradients.append(torch.stack([part.sum(1) for part in batch.lag_gradients()], dim=1))
     total = torch.stack(gradients).sum(0).unsqueeze(2)
-    # zero stays zero
-    own = functional.normalize(total, dim=-1, eps=1e-300)
+    own = functional.normalize(total, dim=-1, eps=1e-300)  # zero stays zero
     directions = torch.cat([random.expand(*total.shape[:2], -1, -1), own], dim=2)
     upwards = (directions * total).sum(-1).sign()
-    return _Fixed(torch.stack(aligned).sum(0).sign(), directions, upwards)
-
-
-def _aligned(batch: _Batch, delta: Tensor, moved: Tensor, lag: int) -> Float[Tensor, "1 H"]:
-    """Alignments of one lag, added up; those of all lags would not fit into memory."""
-    return bare(alignment)(delta, moved, [lag], batch.ends).sum((0, 1))
+    return _Fixed(torch.stack(signs).sum(0).sign(), directions, upwards)
 
 
 def _numbers(batch: _Batch, fixed: _Fixed) -> tuple[Tensor, Tensor]:
     """Statistics and whole gradients of every sequence, both (source, probe, lag, B)."""
-    deltas = batch.loss_gradients
-    looks = zip(itertools.product(deltas, batch.moved), fixed.signs, strict=True)
-    aims = [Aim(*look, signs) for look, signs in looks]
+    deltas, by_source = batch.loss_gradients, (len(batch.errors), -1)
+    looks = itertools.product(deltas, batch.moved)
+    aims = [Aim(*look, signs) for look, signs in zip(looks, fixed.signs, strict=True)]
     paper = [
-        lag_statistics(batch.trace, aims, batch.lags, order, batch.ends).mT.unflatten(
-            0, (len(deltas), -1)
-        )
+        lag_statistics(batch.trace, aims, batch.lags, order, batch.ends).mT.unflatten(0, by_source)
         for order in PAPER
     ]
     at_lags = zip(

@@ -9,6 +9,7 @@ weights. Its derivatives in the two are the retention A and the mixing R, and
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -26,6 +27,7 @@ else:
     Recurrence = nn.Module
 Steps = slice | Tensor
 Direction = dict[str, Tensor]
+Products = Callable[[Steps, Tensor], Tensor]
 # PyTorch counts the levels of forward mode for all threads together.
 _FORWARD_MODE = threading.Lock()
 
@@ -71,36 +73,10 @@ class StepJacobian:
         eye = torch.eye(self.states.shape[-1], dtype=self.states.dtype, device=self.states.device)
         return self.pull(eye.expand(*self.states.shape, -1))
 
-    def condensed(self) -> Condensed:
-        """The form for many products."""
-        return Condensed(self.dense())
-
-
-class Condensed(NamedTuple):
-    """Jacobians that are dear to make and cheap to multiply with; the first axis is the steps.
-
-    J itself is `mixing`; or, where a state (h, c) is shown through an expression e,
-    ``[[output + e·mixing, diag(e keep)], [mixing, diag(keep)]]``.
-    """
-
-    mixing: Tensor
-    keep: Tensor | None = None
-    expression: Tensor | None = None
-    output: Tensor | None = None
-
-    def of(self, steps: Steps) -> Condensed:
-        """Chosen steps."""
-        chosen: Any = (None if part is None else part[steps] for part in self)
-        return Condensed(*chosen)
-
-    def pull(self, rows: Float[Tensor, "n k S"]) -> Float[Tensor, "n k S"]:
-        """Products ``rows · J``."""
-        if self.keep is None or self.expression is None or self.output is None:
-            return torch.bmm(rows, self.mixing)
-        hidden, cell = rows.chunk(2, dim=-1)
-        cell = torch.addcmul(cell, hidden, self.expression.unsqueeze(-2))
-        back = torch.baddbmm(hidden @ self.output, cell, self.mixing)
-        return torch.cat([back, cell * self.keep.unsqueeze(-2)], dim=-1)
+    def condensed(self) -> Products:
+        """Products of rows with chosen steps, the first axis, for many of them: J is made once."""
+        dense = self.dense()
+        return lambda steps, rows: torch.bmm(rows, dense[steps])
 
 
 @checked
@@ -108,10 +84,9 @@ class Condensed(NamedTuple):
 class Trace:
     """A scan, behind which nothing is differentiated through time: inputs, and states from s₀ on.
 
-    The recurrence is an `nn.Module` with a ``step(x, kept, seen=None)``, the size of its state as
-    ``state_size``, and the places in a state of what a readout sees, ``shown``, and of what carries
-    gradients from step to step, ``carried``: all of h, or the LSTM's c. Its parameters are those of
-    the scan.
+    The recurrence is an `nn.Module` with a ``step(x, kept, seen=None)``, a ``state_size``, and the
+    places in a state of what a readout sees, ``shown``, and of what carries gradients from step to
+    step, ``carried``: all of h, or the LSTM's c.
     """
 
     recurrence: Recurrence
@@ -206,7 +181,8 @@ class Trace:
 
     def _step(self, x: Tensor, state: Tensor) -> Any:
         """A step as a function of the parameters."""
-        module = _AsModule(self.recurrence)
+        module: Any = nn.Module()  # whose parameters can be replaced, as a step's cannot
+        module.recurrence, module.forward = self.recurrence, self.recurrence.step
         return lambda given: functional_call(
             module, {f"recurrence.{name}": value for name, value in given.items()}, (x, state)
         )
@@ -229,14 +205,3 @@ class Trace:
     def carried(self, states: Float[Tensor, "... S"]) -> Float[Tensor, "... H"]:
         """Entries in which gradients are carried from step to step."""
         return states[..., self.recurrence.carried]
-
-
-class _AsModule(nn.Module):
-    """A step as a module's forward, so that its parameters can be replaced."""
-
-    def __init__(self, recurrence: Recurrence) -> None:
-        super().__init__()
-        self.recurrence = recurrence
-
-    def forward(self, x: Tensor, state: Tensor) -> Tensor:
-        return self.recurrence.step(x, state)

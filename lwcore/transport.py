@@ -4,7 +4,7 @@
 steps. The diagonal of its block ``∂h_t/∂h_{t−ℓ}``, for the LSTM ``∂h_t/∂c_{t−ℓ}``, is the effective
 learning rate μ(ℓ, q) of neuron q, per unit of the optimiser's global learning rate. It comes in
 three orders: the product of the retentions alone (``"zeroth"``), with its first-order correction in
-the recurrent couplings (``"first"``), and the diagonal itself (``"exact"``).
+the mixing (``"first"``), and the diagonal itself (``"exact"``).
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from lwcore.signatures import Finite, Index, Lags, checked, require
 from lwcore.trace import Neurons, Trace
 
 Order = Literal["zeroth", "first", "exact"]
-# Entries of the products carried back together, and of the rates: they stay in a core's cache.
-_PRODUCT_ENTRIES = 2**18
-_RATE_ENTRIES = 2**17
-_CONDENSED_ENTRIES = 2**23  # entries of the Jacobians that are kept for many products
-# Lags between rescalings of what is carried back: (2^−24)^5, of the least 1 − σ, is a float32.
-_RESCALED = 5
+_PRODUCT_ENTRIES = 2**18  # of products carried back together: they stay in a core's cache
+_RATE_ENTRIES = 2**17  # of rates, likewise
+_CONDENSED_ENTRIES = 2**23  # of the Jacobians that are kept for many products
+_RESCALED = 5  # lags between rescalings: (2^−24)^5, of the least 1 − σ, is a float32
 
 
 @checked
@@ -40,11 +38,7 @@ def step_jacobian(trace: Trace, t: Index) -> Float[Tensor, "B S S"]:
 def split(
     trace: Trace, steps: slice | Tensor
 ) -> tuple[Float[Tensor, "B n S S"], Float[Tensor, "B n S S"]]:
-    """Retention and mixing of a cell at some steps, ``J_t = A_t + R_t``.
-
-    A is what is *kept*, R what is *seen* through the recurrent weights. It is the split of Eqs.
-    (11) and (23).
-    """
+    """Retention and mixing of a cell at some steps, ``J_t = A_t + R_t`` in Eqs. (11) and (23)."""
     whole, neurons = trace.jacobian(steps).dense(), trace.neurons.of((slice(None), steps))
     require("steps", steps, whole.shape[1], f"some of the {trace.length} steps of the trace")
     kept = torch.diag_embed(neurons.retention)
@@ -143,7 +137,7 @@ def stream_rates(
     """Effective rates of a few sequences at a time, (b, ends, H) lag by lag, to bound memory."""
     if order == "exact":
         for sequence in range(len(trace.inputs)):
-            found = _at_lags(trace, sequence, lags, ends, _diagonal)
+            found = _of_products(trace, sequence, lags, ends, _diagonal)
             diagonals = (Scaled(*(part.unsqueeze(0) for part in parts)) for parts in found)
             yield slice(sequence, sequence + 1), diagonals
         return
@@ -159,8 +153,7 @@ def _expanded_diagonals(
     """Zeroth or first order of the rates at each wanted lag, (b, ends, H).
 
     ``∏(A + εR)`` is multiplied out up to first order in ε, one factor at a time, Eq. (45); see
-    `Neurons`. Unlike a sum of ``R/A`` this also holds where a gate is open all the way, A = 0, and
-    such a step spoils no window that does not contain it.
+    `Neurons`. Unlike a sum of ``R/A`` this also holds where a gate is open all the way, A = 0.
     """
     delayed = neurons.head is not None
     zeroth = at_steps(neurons.retention if neurons.head is None else neurons.head, ends)
@@ -194,46 +187,38 @@ def at_steps(values: Float[Tensor, "B T ..."], times: Tensor) -> Tensor:
     return values[:, _index(times)]
 
 
-def _products(
-    trace: Trace, sequence: int, lags: list[int], ends: Tensor
-) -> Iterator[Iterator[Scaled]]:
-    """``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}`` of a sequence, for groups of end points, lag by lag.
+def _of_products(
+    trace: Trace, sequence: int, lags: list[int], ends: Tensor, of: Callable[[Scaled], Any]
+) -> Iterator[tuple[Tensor, ...]]:
+    """Functions of a sequence's ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (ends, ...), lag by lag.
 
-    Each is (group, H, H), with one exponent a row. Where many products are taken with each
-    Jacobian, all are condensed once, if they fit into memory.
+    Products are carried back for groups of end points, (group, H, H), with one exponent a row.
+    Where many are taken with each Jacobian, all are condensed once, if they fit into memory.
     """
     first, last = int(ends[0]) - lags[-1] + 1, int(ends[-1])
     eye = trace.lifted(torch.eye(trace.hidden_size).to(trace.history))
     count = last - first + 1
     pays = count < lags[-1] * len(ends) and count * eye.numel() <= _CONDENSED_ENTRIES
-    jacobians = trace.jacobian(slice(first, last + 1), sequence).condensed() if pays else None
+    condensed = trace.jacobian(slice(first, last + 1), sequence).condensed() if pays else None
 
-    def carry(group: Tensor) -> Iterator[Scaled]:
+    def carry(group: Tensor) -> Iterator[tuple[Tensor, ...]]:
         zero = torch.zeros_like(eye[..., :1])
         carried = Scaled(eye.expand(len(group), -1, -1), zero.expand(len(group), -1, 1))
         for lag in range(1, lags[-1] + 1):
             steps = group - lag + 1
-            if jacobians is None:
+            if condensed is None:
                 mantissa = trace.jacobian(steps, sequence).pull(carried.mantissa)
             else:
-                mantissa = jacobians.of(_index(steps - first)).pull(carried.mantissa)
+                mantissa = condensed(_index(steps - first), carried.mantissa)
             carried = Scaled(mantissa, carried.exponent)
             if lag in lags:
-                yield Scaled(trace.carried(mantissa), carried.exponent)
+                yield of(Scaled(trace.carried(mantissa), carried.exponent))
             if lag % _RESCALED == 0:
                 carried = carried.rescaled()
 
-    return (carry(group) for group in ends.split(max(1, _PRODUCT_ENTRIES // eye.numel())))
-
-
-def _at_lags(
-    trace: Trace, sequence: int, lags: list[int], ends: Tensor, of: Callable[[Scaled], Any]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """A pair of functions of the products of one sequence, (ends, ...) for each wanted lag."""
-    groups = [[of(block) for block in group] for group in _products(trace, sequence, lags, ends)]
+    groups = [list(carry(group)) for group in ends.split(max(1, _PRODUCT_ENTRIES // eye.numel()))]
     for at_lag in zip(*groups, strict=True):
-        first, second = (torch.cat(parts) for parts in zip(*at_lag, strict=True))
-        yield first, second
+        yield tuple(torch.cat(parts) for parts in zip(*at_lag, strict=True))
 
 
 def _diagonal(block: Scaled) -> Scaled:
@@ -248,12 +233,11 @@ def exact_rates_and_share(
     """Exact rates, and the share of the transport beside them, ``‖M − diag M‖_F / ‖M‖_F``.
 
     M is the block whose diagonal the rates are; the share lies in [0, 1], and is NaN where M is 0.
-    Lags and ends as for `effective_rates`.
     """
     steps, last = lags_and_ends(trace.length, lags, ends)
     rates, shares = [], []
     for sequence in range(len(trace.inputs)):
-        found = _at_lags(trace, sequence, steps, last, _rates_and_share)
+        found = _of_products(trace, sequence, steps, last, _rates_and_share)
         rate, share = (torch.stack(parts, dim=1) for parts in zip(*found, strict=True))
         rates.append(rate)
         shares.append(share)
@@ -289,8 +273,7 @@ def reset_rates(
 ) -> Float[Tensor, "B ends lags H"]:
     """Reset rates of a GRU, ``ρ + η``: ``ρ = ∏_j r_j`` and ``η = ∏_j (1 − z_j) r_j``.
 
-    Implements Eq. (25). Eq. (26) adds them to the rates of zeroth or first order. They are no terms
-    of the expansion.
+    Implements Eq. (25). Eq. (26) adds them to the rates; they are no terms of the expansion.
     """
     steps, last = lags_and_ends(trace.length, lags, ends)
     reset, name = trace.gates.reset, type(trace.recurrence).__name__

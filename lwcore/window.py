@@ -1,13 +1,11 @@
 """The learnability window, laws for the decay of the envelope, and the neurons' time scales.
 
 The paper's letters and the names here: ℓ ``lags`` (in steps), f(ℓ) ``envelope``, N(ℓ) ``required``,
-N ``n_sequences``, μ^{(q)}_ℓ ``rates``, H_N the window, τ_q the time scale of neuron q; c
-``amplitude``, β or λ ``decay``, ε_th the detection threshold of `lwcore.detection`.
+N ``n_sequences``, μ^{(q)}_ℓ ``rates``; c ``amplitude``, β or λ ``decay``.
 
-Two definitions of the window are in use. ``"supremum"``, the default, is the paper's, Eqs. (36) and
-(60): the longest detectable lag, however many shorter ones are not. ``"first_passage"`` is the
-longest lag up to which every lag is detectable. They agree where N(ℓ) does not fall (the envelope
-does not rise) with the lag; measured ones do. NumPy and SciPy only.
+Two definitions of the window are in use. ``"supremum"``, the paper's, is the longest detectable
+lag, however many shorter ones are not; ``"first_passage"`` the longest lag up to which every lag is
+detectable. They agree where N(ℓ) does not fall with the lag; measured ones do.
 """
 
 from __future__ import annotations
@@ -41,9 +39,8 @@ def learnability_window(
     """The window H_N, the longest lag that N sequences can detect; 0 where none can be.
 
     Implements Eq. (36), ``H_N = max{ℓ : N(ℓ) ≤ N}``, over the lags given; ``N(ℓ) ≤ N`` is the same
-    as ``f(ℓ) ≥ ε_th(ℓ)``. The required numbers, shape (..., lags), as from
-    `lwcore.detection.sample_complexity`, may be infinite; with N of shape (budgets,) the window has
-    the shape (..., budgets).
+    as ``f(ℓ) ≥ ε_th(ℓ)``. Required numbers of shape (..., lags), which may be infinite, and N of
+    shape (budgets,) give windows of shape (..., budgets).
 
     >>> lags = [1, 2, 3, 4]
     >>> required = [10, 40, 200, 90]
@@ -75,33 +72,28 @@ def window_bounds(
     *,
     definition: Definition = "supremum",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The two bounds between which the envelope alone confines the window.
+    """Bounds between which the envelope alone confines the window.
 
-    Implements Eqs. (38), (39) and (59), ``f^←(C' N^(−1/p)) ≤ H_N ≤ f^←(c' N^(−1/p))``, with their
-    constants: the least and the greatest σ_α(ℓ)/m̄(ℓ) over the lags given, put in the place of each
-    lag's own. That σ_α and m̄ stay between positive constants is what Lemma 5.2 assumes; where they
-    do not, the bounds lie far apart, and where an alignment is not positive the lower one is 0.
+    Implements Eqs. (38), (39) and (59), ``f^←(C' N^(−1/p)) ≤ H_N ≤ f^←(c' N^(−1/p))``: the least
+    and the greatest σ_α(ℓ)/m̄(ℓ) stand in the place of each lag's own. Lemma 5.2 assumes that σ_α
+    and m̄ stay between positive constants; where an alignment is not positive the lower bound is 0.
     """
     lag, f = matching(lags, "envelope", envelope)
     m, sigma = (np.broadcast_to(np.asarray(a, float), lag.shape) for a in (alignment, scale))
     with np.errstate(divide="ignore"):
         ratio = sigma / np.maximum(m, 0)
-    low, high = (
-        learnability_window(
-            lags,
-            sample_complexity(f, m[i], sigma[i], alpha, error, rate),
-            n_sequences,
-            definition=definition,
-        )
-        for i in (ratio.argmax(), ratio.argmin())
-    )
-    return low, high
+
+    def at(i: np.intp) -> NDArray[np.int64]:
+        needed = sample_complexity(f, m[i], sigma[i], alpha, error, rate)
+        return learnability_window(lags, needed, n_sequences, definition=definition)
+
+    return at(ratio.argmax()), at(ratio.argmin())
 
 
 @checked
 @dataclass(frozen=True)
 class DecayLaw:
-    """A law for the decay of the envelope: one of Eq. (38) and Appendix F, or the tempered power.
+    """A decay law of the envelope: one of Eq. (38) and Appendix F, or the tempered power.
 
     ``"exponential"`` is ``f = c λ^ℓ``, ``"power"`` is ``f = c ℓ^−β``, ``"logarithmic"`` is
     ``f = c/log(1 + ℓ)`` and ``"tempered_power"`` is ``f = c ℓ^−β λ^ℓ``.
@@ -166,16 +158,14 @@ def regime_window(
     error: Error = 0.1,
     rate: Rate = "mean",
 ) -> Array:
-    """H_N for an envelope that follows a decay law, constants included, of the shape of N.
+    """The window H_N under a decay law, constants included, of the shape of N.
 
     With ``ε_th = C σ_α/(m̄ N^(1/p))`` these are the three regimes of Appendix F:
     ``exp(c N^(1/p) m̄/(C σ_α)) − 1`` (logarithmic), ``(c m̄/(C σ_α))^(1/β) N^(1/(pβ))`` (power) and
-    ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential). The laws fall with the lag, so both
-    definitions of the window agree. N may be as large as a float holds.
+    ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential).
     """
-    return law.inverse(
-        np.log(detection_threshold(n_sequences, alignment, scale, alpha, error, rate))
-    )
+    threshold = detection_threshold(n_sequences, alignment, scale, alpha, error, rate)
+    return law.inverse(np.log(threshold))
 
 
 class LawFit(NamedTuple):
@@ -205,8 +195,7 @@ def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
     """The decay laws fitted to an envelope f > 0 at five lags or more, least squares on ``log f``.
 
     The laws are linear in ℓ, ``log ℓ``, ``log log(1 + ℓ)`` with slope −1, and the first two. A
-    rescaled envelope changes amplitudes and nothing else. Residuals below the rounding of ``log f``
-    count as that rounding: data without noise do not go to the law with the most parameters.
+    rescaled envelope changes amplitudes and nothing else.
 
     >>> lags = np.arange(1, 65)
     >>> best = fit_decay(lags, 3 * lags**-0.5).best
@@ -239,7 +228,11 @@ def _regress(name: str, columns: list[Array], log_f: Array, known: ArrayLike = 0
 
 
 def scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float]:
-    """R² on log f, and AICc with residuals of at least the rounding of log f."""
+    """R² on log f, and AICc.
+
+    Residuals below the rounding of log f count as that rounding: data without noise do not go to
+    the law with the most parameters.
+    """
     count, k = log_f.size, parameters + 1  # the residual variance is estimated, too
     change = log_f - log_f[0]
     total = np.sum((change - change.mean()) ** 2)
@@ -253,12 +246,10 @@ def scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float
 
 @checked
 def time_scales(lags: Lags, rates: FiniteReals) -> Array:
-    """The time scale τ_q of each neuron in steps, from rates of shape (..., lags, neurons).
+    """Time scales τ_q of neurons in steps, from rates of shape (..., lags, neurons).
 
-    Least squares of ``log μ = a − ℓ/τ`` over the lags. Rates that are zero or negative have no
-    place in such a law and are left out, neuron by neuron: where a first-order rate changes its
-    sign, τ describes its positive part. τ does not depend on the scale of the rates. It is infinite
-    where the rates do not fall, NaN where fewer than two are positive.
+    Least squares of ``log μ = a − ℓ/τ`` over the lags at which a neuron's rate is positive; τ is
+    infinite where the rates do not fall, NaN where fewer than two are positive.
 
     >>> lags = np.arange(1, 9)
     >>> rates = np.exp(-lags[:, None] / np.array([2.0, 50.0]))
@@ -285,10 +276,9 @@ def mixture_envelope(
 ) -> Array:
     """The envelope of neurons that decay exponentially: ``f(ℓ) = Σ_q w_q exp(−ℓ/τ_q)``.
 
-    Few time scales give a few exponentials; a broad spectrum of them a power law over the lags it
-    spans: rates 1/τ with the density ``k^(β−1)`` give ``ℓ^−β``. Lags ℓ ≥ 0, shape (lags,), need not
-    be whole; time scales, shape (..., neurons), may be infinite but not NaN, as `time_scales` gives
-    for neurons without a positive rate; weights w ≥ 0 broadcast with them (None for 1 each).
+    A broad spectrum of time scales gives a power law over the lags it spans: rates 1/τ with the
+    density ``k^(β−1)`` give ``ℓ^−β``. Lags ℓ ≥ 0 need not be whole; time scales, shape (...,
+    neurons), may be infinite; weights w ≥ 0 broadcast with them (None for 1 each).
     """
     lag, tau = np.asarray(lags, float), np.atleast_1d(np.asarray(time_scales, float))
     weight = np.atleast_1d(np.asarray(1.0 if weights is None else weights, float))

@@ -24,11 +24,12 @@ from lwcore import stable
 from lwcore.inference import detected, probes
 from lwcore.signatures import require
 from lwcore.stable import SymmetricStable
+from lwcore.stable.fits import Method
 
 Array = NDArray[np.float64]
 
 SHARES = (1.0, 0.99, 0.95, 0.9, 0.75, 0.5)  # of the numbers that clipping leaves as they are
-FITS = ("mcculloch", "ecf")
+FITS: tuple[Method, ...] = ("mcculloch", "ecf")
 
 
 def clip(values: ArrayLike, share: float) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -21,10 +21,7 @@ from lwcore.signatures import Count, FiniteReals, Share, checked, require
 from lwcore.stable.law import SymmetricStable
 from lwcore.stable.standard import Array
 
-if TYPE_CHECKING:
-    Method = str
-else:
-    Method = Literal["mcculloch", "ecf", "mle"]
+Method = Literal["mcculloch", "ecf", "mle"]
 
 LOWEST_ALPHA = 0.51  # fitted: heavier tails are held there, and marked
 _FEWEST_SAMPLES = 200  # ten beyond each outer quantile; below, no asymptotic interval holds
@@ -54,11 +51,7 @@ class StableFit:
 
 
 @checked
-def fit(
-    samples: FiniteReals,
-    method: Method = "mcculloch",
-    confidence: Share = 0.95,
-) -> StableFit:
+def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 0.95) -> StableFit:
     """The law behind independent draws, shape (samples,) or (samples, columns), by column.
 
     * ``"mcculloch"``, from five sample quantiles: quick, and blind to what happens between them;
@@ -97,9 +90,8 @@ def fit(
 def _accepted(alphas: Array, expected: Array, margin: Array, observed: Array) -> list[Array]:
     """The ends of the `alphas` under which a statistic is within a margin of its expectation.
 
-    An interval that inverts a test takes the spread at each alpha it judges. The usual one, the
-    estimate plus and minus its standard error, takes that at the estimate: near ``alpha = 2``,
-    where the spread falls quickly, it covers too little.
+    The usual interval takes the standard error at the estimate instead, and covers too little near
+    ``alpha = 2``, where the spread falls quickly.
     """
     ends = (np.maximum.accumulate(expected + side * margin) for side in (1, -1))
     return [np.interp(observed, end, alphas) for end in ends]
@@ -108,9 +100,8 @@ def _accepted(alphas: Array, expected: Array, margin: Array, observed: Array) ->
 def _by_quantiles(data: Array, margin: float) -> tuple[Array, ...]:
     """Alpha, scale, location and interval by ``ν = (q95 − q05)/(q75 − q25)`` of sample quantiles.
 
-    In the symmetric case ν has one value for each ``alpha`` and is inverted for it; the
-    interquartile range then gives the scale and the median the location. The interval holds every
-    ``alpha`` whose log ν is within `margin` asymptotic standard errors of the observed one.
+    The interval holds every ``alpha`` whose log ν is within `margin` asymptotic standard errors of
+    the observed one.
     """
     q05, q25, loc, q75, q95 = np.quantile(data, [0.05, 0.25, 0.5, 0.75, 0.95], 0, method="hazen")
     alphas, log_ratios, quartiles, spread = _quantile_table()
@@ -135,8 +126,7 @@ def _quantities(alpha: float) -> tuple[float, float, float]:
     """Of log ν, the upper quartile at unit scale, and sqrt(n) standard errors of log ν."""
     p, law = np.array([0.05, 0.25, 0.75, 0.95]), SymmetricStable(alpha)
     inner, outer = law.ppf(p[2:])
-    # d log ν = d(q95 − q05)/2outer − d(q75 − q25)/2inner,
-    # and Cov(q_i, q_j) = p_i (1 − p_j)/(n f_i f_j) for p_i ≤ p_j
+    # d log ν = d(q95 − q05)/2outer − d(q75 − q25)/2inner, Cov(q_i, q_j) = p_i (1 − p_j)/(n f_i f_j)
     gradient = np.array([-1 / outer, 1 / inner, -1 / inner, 1 / outer]) / 2
     weight = gradient / law.pdf([-outer, -inner, inner, outer])
     shared = np.minimum.outer(p, p) * (1 - np.maximum.outer(p, p))
@@ -150,8 +140,7 @@ def _by_characteristic_function(data: Array, margin: float) -> tuple[Array, ...]
     the data into units of the scale, where the frequencies are fixed; the line is fitted by
     generalised least squares with the asymptotic covariance of φ̂, taken at McCulloch's ``alpha``
     and then twice at the one just found. ``|φ̂|²`` is first rid of its bias, ``(1 − |φ|²)/n``. The
-    phase of φ̂, likewise weighted, gives the location. The interval holds every ``alpha`` from
-    which the slope is within `margin` of its own standard errors.
+    phase of φ̂, likewise weighted, gives the location.
     """
     (alpha, unit, centre, *_), n = _by_quantiles(data, margin), len(data)
     with np.errstate(divide="ignore", invalid="ignore"):  # a scale of 0 makes everything NaN
@@ -172,8 +161,7 @@ def _by_characteristic_function(data: Array, margin: float) -> tuple[Array, ...]
 def characteristic_function(samples: Array, step: float, points: int) -> NDArray[np.complex128]:
     """The mean of ``exp(i u x)`` at ``u = step, 2·step, …``, shape (points, columns).
 
-    Samples, shape (samples, columns), are in units of their scale; those beyond 1e8, whose phase is
-    rounding error, count as 0, the mean over all phases.
+    Samples beyond 1e8 of their scales, whose phase is rounding error, count as 0, the mean phase.
     """
     turn = np.where(np.abs(samples) > _UNRESOLVED, 0, np.exp(1j * step * samples))
     power, means = np.ones_like(turn), []
@@ -213,9 +201,8 @@ def _covariance(u: Array, alpha: float) -> tuple[Array, Array]:
 def _by_likelihood(data: Array, margin: float) -> tuple[Array, ...]:
     """The same five by maximum likelihood over alpha, log scale and location.
 
-    The interval holds every ``alpha`` whose profile likelihood passes the likelihood-ratio test:
-    ``2 log ratio ≤ margin²``. It needs no standard error, which is as well: at ``alpha = 2`` the
-    information about ``alpha`` is infinite.
+    The interval holds every ``alpha`` that the likelihood-ratio test accepts, ``2 log ratio ≤
+    margin²``: at ``alpha = 2`` the information about ``alpha`` is infinite.
     """
     first, unit, centre, *_ = _by_quantiles(data, margin)
     found = np.full((5, first.size), np.nan)
@@ -287,10 +274,7 @@ def _profile(
 
 @functools.cache
 def _log_density_table() -> tuple[Array, Array, Array]:
-    """Alphas, denser towards 2; cubics of the log density in ``arsinh |x|``; Fisher informations.
-
-    The informations are those on log scale and location.
-    """
+    """Alphas, denser to 2; cubics of log p in ``arsinh |x|``; informations on log scale and loc."""
     from scipy.interpolate import CubicSpline
 
     near_two = 2 - np.geomspace(0.3, _NEAREST, 49)
@@ -308,11 +292,7 @@ def _log_density_table() -> tuple[Array, Array, Array]:
     return alphas, np.array(cubics), np.array(informations)
 
 
-_METHODS = {
-    "mcculloch": _by_quantiles,
-    "ecf": _by_characteristic_function,
-    "mle": _by_likelihood,
-}
+_METHODS = {"mcculloch": _by_quantiles, "ecf": _by_characteristic_function, "mle": _by_likelihood}
 
 
 class GoodnessOfFit(NamedTuple):
@@ -329,9 +309,8 @@ def goodness_of_fit(
     """The distance between the characteristic functions of samples and of their fit, and its p.
 
     The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples
-    in units of the fit. Since the law was fitted to the same samples, it is smaller than for a law
-    known beforehand; so each bootstrap sample, drawn from the fitted law, is itself fitted by the
-    same method before its distance is taken.
+    in units of the fit. As the law was fitted to the same samples, so is each bootstrap sample,
+    drawn from it, before its distance is taken.
     """
     data, shape = np.asarray(samples, float), np.shape(fitted.alpha)
     require("samples", data, data.shape[1:] == shape, f"those fitted, in columns of shape {shape}")

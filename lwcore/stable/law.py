@@ -1,9 +1,7 @@
-"""The symmetric α-stable law of location and scale.
+"""The symmetric α-stable law (SαS) of location and scale, the model of a lag's statistic.
 
-The matched statistic of a lag is modelled by a symmetric α-stable (SαS) law, whose characteristic
-function is ``exp(i u loc − scale^α |u|^α)`` (above Eq. (31)). The paper's σ_α is ``scale`` here. At
-α = 2 the law is a Gaussian of variance ``2·scale²``; at 1 it is a Cauchy law. The paper's laws have
-a mean, so α above 1; the law itself is computed down to 0.5.
+The paper's σ_α is ``scale`` here. At α = 2 the law is a Gaussian of variance ``2·scale²``, at 1 a
+Cauchy law. The paper's laws have a mean, so α above 1; the law itself is computed down to 0.5.
 """
 
 from __future__ import annotations

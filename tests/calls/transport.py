@@ -85,8 +85,7 @@ CALLS = [
     ),
     (
         inference.sequences_needed,
-        {"signal": [0.1], "scale": 1.0, "alpha": 2.0, "envelope": 1.0, "error": 0.1}
-        | {"rate": "optimal"},
+        {"signal": [0.1], "scale": 1.0, "alpha": 2.0, "envelope": 1.0},
     ),
     (inference.windows, {"results": RESULTS, "budgets": [9], "definition": "first_passage"}),
     (inference.window_of, {"needed": NEEDED, "budgets": 9, "definition": "supremum"}),
