@@ -145,11 +145,8 @@ class Diagnosis:
         from lwcore.figures import canvas, done  # imports Matplotlib, which measuring does without
 
         left, right = canvas(2)[1] if axes is None else axes
-        data, budgets, seen = (
-            self.data,
-            [2**k for k in range(21)],
-            self.data.detected.values.astype(bool),
-        )
+        data, seen = self.data, self.data.detected.values.astype(bool)
+        budgets = [2**k for k in range(21)]
         needed, low, high = np.clip([data.required, *data.required_interval], 1, 1e9)
         left.vlines(data.lag, low, high, color=color, alpha=0.3, lw=2)
         for shown, marker, name in ((seen, "o", label), (~seen, "x", None)):
