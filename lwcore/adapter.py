@@ -8,7 +8,7 @@ read off a `lwcore.trace.Trace` in float64. Of files with weights and data nothi
 from __future__ import annotations
 
 import copy
-import re
+import functools
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -36,12 +36,12 @@ class Layers(nn.Module):
     """A stack of PyTorch's recurrent layers as one step of one state, in float64.
 
     The state is all layers' side by side, (h¹, h², …), of an LSTM (h¹, c¹, h², c², …). Inside a
-    step a layer reads what the layer below has just written, so that one-step Jacobians hold all
-    paths through time and layers. Outputs are `shown` of all layers; the last H are the module's.
+    step a layer reads what the one below has just written, so that one-step Jacobians hold all
+    paths through time and layers. Of the outputs, h of all layers, the last H are the module's.
     """
 
     def __init__(self, module: Any) -> None:
-        """Take the parameters of a module of one direction and without projections."""
+        """A stack with the parameters of a module of one direction and without projections."""
         super().__init__()
         for name, parameter in module.named_parameters():
             self.register_parameter(name, parameter)
@@ -56,14 +56,13 @@ class Layers(nn.Module):
 
     def step(self, x: Float[Tensor, "... D"], state: Float[Tensor, "... S"]) -> Tensor:
         """One step through all layers, each by PyTorch's own function."""
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         after: list[Tensor] = []
         x = x.reshape(-1, x.shape[-1])
         before = state.reshape(len(x), self.layers, self.parts, -1)
-        for layer in range(self.layers):
-            weights = [getattr(self, f"{name}_l{layer}", None) for name in names]
-            past = before[:, layer].unbind(1)
-            after += _many(self.cell(x, past if self.parts > 1 else past[0], *weights))
+        for layer, past in enumerate(before.unbind(1)):
+            names = (f"{kind}_{of}_l{layer}" for kind in ("weight", "bias") for of in ("ih", "hh"))
+            weights = (getattr(self, name, None) for name in names)
+            after += _many(self.cell(x, past.unbind(1) if self.parts > 1 else past[:, 0], *weights))
             x = after[-self.parts]
         return torch.cat(after, dim=-1).reshape(state.shape)
 
@@ -148,8 +147,7 @@ class Adapter:
                 given = inputs.to(self.weight.device, dtype).movedim(0, self.axes["inputs"])
                 predictions = self.model(given)
                 if self.module is self.model:
-                    outputs = _many(predictions)[0]
-                    predictions = outputs if self.head is None else self.head(outputs)
+                    predictions = (self.head or nn.Identity())(_many(predictions)[0])
         finally:
             hook.remove()
         require(f"calls of the {self.kind}", len(calls), len(calls) == 1, "one in a pass")
@@ -179,9 +177,8 @@ class Adapter:
     def forget(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Pulls on the best constant prediction, targets from now on: as if nothing were learned.
 
-        Each sequence's loss gradient at the mean prediction, centred, which makes the constant the
-        best one: for squared error and cross-entropy exactly. The loss is then their product with
-        the prediction.
+        They are loss gradients at the mean prediction, centred, which makes the constant the best
+        one: for squared error and cross-entropy exactly. The loss is now a product with them.
         """
         predictions = torch.cat([self._forward(some)[0].detach() for some in inputs.split(64)])
         constant = predictions.mean(0, keepdim=True).expand_as(predictions).clone().requires_grad_()
@@ -211,28 +208,25 @@ class Adapter:
         """Refuse sequences that are not treated one by one, and a step that is not its class's."""
         inputs, targets = inputs[:_TRIED], targets[:_TRIED]
         tolerance = _TOLERANCE.get(self.weight.dtype, 0.05)
+        near = functools.partial(torch.allclose, rtol=tolerance, atol=tolerance)  # no NaN is
         rounding = "If it does, rounding grows in its states: try model.double()"
         together, read, initial, leaves = self._forward(inputs)
         alone = torch.cat([self._forward(one)[0] for one in inputs.split(1)])
-        words = (
-            "one that predicts for a sequence alone as among others, no NaN, without random draws"
-        )
-        words += f" (call model.eval() first). {rounding}"
-        same = torch.allclose(alone, together, tolerance, tolerance)  # NaN fails, too
-        require("model", type(self.model).__name__, same, words)
+        words = "one that predicts for a sequence alone as among others, no NaN, without random "
+        words += f"draws (call model.eval() first). {rounding}"
+        require("model", type(self.model).__name__, near(alone, together), words)
         losses = self._losses(together, targets).detach()
         joint, total, mean = self._loss(together, targets).detach(), losses.sum(), losses.mean()
         largest = torch.maximum(joint.abs(), losses.abs().max())  # may be tiny
+        same = bool(min(abs(joint - total), abs(joint - mean)) <= tolerance * largest)
         shapes = f"are predictions {tuple(together.shape)} and targets {tuple(targets.shape)}"
         words = f"the sum of what {len(losses)} sequences have alone, {total:.6g}, or the mean, "
         words += f"{mean:.6g} (if weighted: the sum; {shapes} broadcast?)"
-        near = bool(min(abs(joint - total), abs(joint - mean)) <= tolerance * largest)
-        require(f"loss ({self.loss_name})", float(joint), near, words)
+        require(f"loss ({self.loss_name})", float(joint), same, words)
         outputs = self._steps_second(leaves[0]).cpu().double()
         ours = Trace.of(self.recurrence, read, initial).outputs[..., -outputs.shape[-1] :]
-        same = torch.allclose(outputs, ours, tolerance, tolerance)
         words = f"one that computes what that class documents. {rounding}"
-        require("model", self.kind, same, words)
+        require("model", self.kind, near(outputs, ours), words)
 
 
 def _many(part: Any) -> tuple[Tensor, ...]:
@@ -242,20 +236,17 @@ def _many(part: Any) -> tuple[Tensor, ...]:
 
 def _recurrent(model: nn.Module) -> Any:
     """The one recurrent module of a network that can be diagnosed."""
-    parts = [("", model)] if isinstance(model, nn.RNNBase | Cell) else model.named_modules()
-    found = {name: part for name, part in parts if isinstance(part, nn.RNNBase | Cell)}
+    named = dict(model.named_modules())
+    found = {name: part for name, part in named.items() if isinstance(part, nn.RNNBase | Cell)}
     words = "one nn.LSTM, GRU, RNN or cell"
     require("recurrent modules of model", list(found), len(found) == 1, words)
+    [module] = found.values()
     random = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._BatchNorm
-    drawing = [
-        name or type(part).__name__
-        for name, part in model.named_modules()
-        if part.training
-        and (isinstance(part, random) or (isinstance(part, nn.RNNBase) and part.dropout > 0))
-    ]
+    draws = {n: isinstance(part, random) and part.training for n, part in named.items()}
+    draws[type(module).__name__] = module.training and getattr(module, "dropout", 0) > 0
+    drawing = [name for name, active in draws.items() if active]
     words = "switched off: call model.eval() first"
     require("dropout or batch statistics of model", drawing, not drawing, words)
-    module: Any = next(iter(found.values()))
     plain = not (getattr(module, "bidirectional", False) or getattr(module, "proj_size", 0))
     require("recurrent module", module, plain, "of one direction of time and without projections")
     return module
@@ -309,27 +300,27 @@ def rebuild(
     weights: dict[str, Tensor], nonlinearity: str = "tanh"
 ) -> tuple[nn.Module, Tensor, Tensor | None]:
     """A recurrent module from its weights, and weight and bias of its readout, or the identity."""
-    parts = {name: re.fullmatch(r"(.*?)((weight|bias)_[ih]h_l(\d+))", name) for name in weights}
-    own = {part[2]: weights[name] for name, part in parts.items() if part}
-    modules = {part[1] for part in parts.values() if part}
-    left = [name.rpartition(".") for name, part in parts.items() if not part]
-    readout = {part: weights[name + dot + part] for name, dot, part in left}
+    prefix = next(n for n in weights if n.endswith("weight_hh_l0")).removesuffix("weight_hh_l0")
+    of = {name: name.removeprefix(prefix) for name in weights}
+    own = {n: weights[name] for name, n in of.items() if n.startswith(("weight_", "bias_"))}
+    left = {name.rpartition("."): weights[name] for name, n in of.items() if n not in own}
+    readout = {part: tensor for (_, _, part), tensor in left.items()}
     rows, hidden = own["weight_hh_l0"].shape
-    weight = readout.pop("weight", torch.eye(hidden, dtype=own["weight_hh_l0"].dtype))
-    bias, kind = readout.pop("bias", None), _CLASSES.get(rows // hidden)
-    one = len(modules) == 1 and not readout and len({name for name, *_ in left}) <= 1
-    if not one or kind is None or weight.shape[1:] != (hidden,):
-        words = "one direction, without projections, and at most a linear readout"
-        raise ArgumentError(
-            f"checkpoint holds {', '.join(weights)}: must hold one recurrent module of {words}; "
-            "use Python for others."
-        )
+    kind = _CLASSES.get(rows // hidden, nn.RNN)
     options: dict[str, Any] = {"nonlinearity": nonlinearity} if kind is nn.RNN else {}
-    options["num_layers"] = 1 + max(int(part[4]) for part in parts.values() if part)
-    options |= {"bias": "bias_ih_l0" in own, "batch_first": True, "dtype": weight.dtype}
-    module = kind(own["weight_ih_l0"].shape[1], hidden, **options)
+    options |= {"num_layers": sum(name.startswith("weight_hh") for name in own)}
+    options |= {"bias": "bias_ih_l0" in own, "batch_first": True}
+    module = kind(own["weight_ih_l0"].shape[1], hidden, **options).to(own["weight_hh_l0"].dtype)
+    weight = readout.get("weight", torch.eye(hidden, dtype=own["weight_hh_l0"].dtype))
+    known = {name: part.shape for name, part in module.state_dict().items()}
+    whole = known == {name: part.shape for name, part in own.items()}
+    linear = len({name for name, *_ in left}) <= 1 and readout.keys() <= {"weight", "bias"}
+    words = "weights of one recurrent module of one direction, without projections, and at most "
+    words += "of a linear readout (use Python for others)"
+    fits = whole and linear and weight.shape[1:] == (hidden,)
+    require("checkpoint", ", ".join(weights), fits, words)
     module.load_state_dict(own)
-    return module, weight, bias
+    return module, weight, readout.get("bias")
 
 
 def load_data(path: str | Path) -> Pair:
@@ -342,10 +333,9 @@ def load_data(path: str | Path) -> Pair:
         raise ArgumentError(f"data = {str(path)!r}: {words} ({error}).") from None
     numbers = inputs.dtype.kind in "iuf" and targets.dtype.kind in "iuf"
     fit = inputs.ndim in (2, 3) and numbers and targets.shape[:1] == inputs.shape[:1]
-    shapes = f"{inputs.shape} ({inputs.dtype}) and {targets.shape} ({targets.dtype})"
-    require(
-        "inputs and targets of data", shapes, fit, "numbers, (B, T, D) or (B, T), and B in front"
-    )
+    shown = f"{inputs.shape} ({inputs.dtype}) and {targets.shape} ({targets.dtype})"
+    words = "numbers, (B, T, D) or (B, T), and B in front"
+    require("inputs and targets of data", shown, fit, words)
     inputs = inputs.astype(np.float64).reshape(*inputs.shape[:2], -1)
     kept = np.float64 if targets.dtype.kind == "f" else np.int64
     return torch.from_numpy(inputs), torch.from_numpy(targets.astype(kept))

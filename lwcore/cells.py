@@ -68,19 +68,11 @@ class Cell(nn.Module):
     (for `ConstGate` for good), reset and show gates start at 1/2, and `gate_spread` scales the
     gates' weights. These are Gaussian of variance 1/D for inputs, and orthogonal for states. With
     ``init="uniform"`` all is drawn as `torch.nn.LSTM` does, and gates start near 1/2.
-
-    Attributes:
-        blocks: The blocks of parameter rows in their order, PyTorch's: gates, and the candidate.
-        linear: Whether gates and candidate see the input alone: there is no weight_hh.
-        shared: Whether one gate serves all neurons.
-        state_size: Entries S of the recurrent state: h, or h and then c.
-        shown: Where h stands in the state.
-        carried: Where c stands in the state, in which gradients are carried from step to step.
     """
 
-    blocks: ClassVar[tuple[str, ...]] = ("let_in", "candidate")
-    linear: ClassVar[bool] = False
-    shared: ClassVar[bool] = False
+    blocks: ClassVar[tuple[str, ...]] = ("let_in", "candidate")  # of parameter rows, in order
+    linear: ClassVar[bool] = False  # gates and candidate see the input alone: no weight_hh
+    shared: ClassVar[bool] = False  # one gate serves all neurons
     weight_ih: nn.Parameter  # W of all blocks, (K, D)
     weight_hh: nn.Parameter  # U in the same order, (K, H)
     bias: nn.Parameter  # (K,)
@@ -108,7 +100,7 @@ class Cell(nn.Module):
         require("reset", reset, gated, "'before', without a reset gate")
         self.input_size, self.hidden_size = int(input_size), int(hidden_size)
         self.layernorm, self.gate_init, self.reset = layernorm, float(gate_init), reset
-        self.state_size = self.hidden_size * (2 if "show" in self.blocks else 1)
+        self.state_size = self.hidden_size * (2 if "show" in self.blocks else 1)  # h, or h and c
         self.shown = slice(0, self.hidden_size)
         self.carried = slice(self.state_size - self.hidden_size, self.state_size)
         self.rows = [1 if self.shared and b != "candidate" else hidden_size for b in self.blocks]
@@ -440,9 +432,8 @@ class GatedJacobian(StepJacobian):
             diagonal = reset * diagonal + into["reset"] @ (own * cell.block("reset").mT).mT
         if self.normalised is not None and self.scale is not None:
             n = self.normalised
-            ones, along = self._through_candidate(torch.stack([torch.ones_like(n), n], -2)).unbind(
-                -2
-            )
+            both = torch.stack([torch.ones_like(n), n], dim=-2)
+            ones, along = self._through_candidate(both).unbind(-2)
             diagonal = self.scale * (diagonal - (ones + n * along) / cell.hidden_size)
         mixing = into["candidate"] * diagonal
         for gate in ("let_in", "keep"):
@@ -477,10 +468,7 @@ class _LinearScan(torch.autograd.Function):
 
 
 def _cumulated(keep: Tensor, added: Tensor, initial: Tensor) -> Tensor:
-    """All √T pieces of time at once, then from piece to piece.
-
-    Products are of gates alone: none can overflow.
-    """
+    """All √T pieces of time at once, then piece by piece; products of gates cannot overflow."""
     length = keep.shape[1]
     size = math.isqrt(length - 1) + 1
     over = (0, 0, 0, -length % size)

@@ -1,12 +1,10 @@
 """The learnability window of your own network, trained elsewhere, on your own data.
 
-Three lines::
+In three lines::
 
-    from lwcore.diagnose import diagnose
-    found = diagnose(net.eval(), loader, loss=torch.nn.CrossEntropyLoss())
-    found
-
-Show `found` in a notebook, print it, ``found.plot()`` it, or take ``found.data``.
+from lwcore.diagnose import diagnose
+found = diagnose(net.eval(), loader, loss=torch.nn.CrossEntropyLoss())
+found  # or print it, draw it with ``found.plot()``, take ``found.data``
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -31,10 +28,10 @@ from torch import Tensor, nn
 
 from lwcore import inference, results, stable
 from lwcore.adapter import Adapter, Function, Pair
-from lwcore.detection import sample_complexity
 from lwcore.gradient import first_loss, lag_vectors, transported
+from lwcore.inference import Definition, Error, described, sequences_needed
 from lwcore.results import bar
-from lwcore.signatures import Count, Index, Lags, Share, checked, kind, number, require
+from lwcore.signatures import Count, Index, Lags, Share, checked, require
 from lwcore.trace import Trace
 from lwcore.transport import exact_rates_and_share
 from lwcore.window import learnability_window, time_scales
@@ -49,19 +46,13 @@ SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing sho
 _LAGS = 24  # lags measured if none are named
 _USUAL = 1.0, 4.0  # exponents with which means concentrate, if there is a variance: 2 up to chance
 _TINY = float(np.finfo(float).tiny)
+Rate = Literal["variance", "mean"]
+
+_GAUSSIAN = 1 / np.sqrt(2), 2.0  # stable scale and index of noise with the variance 1
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    Definition = str
-    Rate = str
-    Error = float
-    Enough = int
-else:
-    Definition, Rate = Literal["supremum", "first_passage"], Literal["variance", "mean"]
-    Error = number("(0, 0.5)")
-    Enough = kind(Integral, f"a whole number, {FEWEST} or above", lambda count: count >= FEWEST)
 
 
 class Window(NamedTuple):
@@ -72,7 +63,7 @@ class Window(NamedTuple):
     high: int
 
     def __str__(self) -> str:
-        """Write the interval in brackets."""
+        """The interval in brackets."""
         return f"{self.steps} [{self.low}, {self.high}]"
 
 
@@ -87,11 +78,8 @@ class Diagnosis:
         """N(ℓ) by the sample's variance, or, ``rate="mean"``, by a stable law of the median α."""
         if rate == "variance":
             return np.asarray(self.data.required)
-        alpha, scale = float(self.data.tail_index.median()), self.data.tail_scale.values
-        if not alpha > 1:  # means do not concentrate at all, and no number of sequences will do
-            return np.full(len(scale), np.inf)
-        signal, scale = np.where(scale > 0, [self.data.signal, scale], [[0.0], [1.0]])
-        return sample_complexity(1.0, signal, scale, alpha, self.data.attrs["error"])
+        tails = self.data.tail_scale, self.data.tail_index.median()
+        return sequences_needed(self.data.signal, *tails, error=self.data.attrs["error"])
 
     @checked
     def window(
@@ -145,7 +133,7 @@ class Diagnosis:
         return textwrap.fill(said, 84)
 
     def _repr_html_(self) -> str:
-        """Show it in a notebook."""
+        """What a notebook shows."""
         more = f"<details><summary>All numbers</summary>{self.data._repr_html_()}</details>"
         words = f"<p>{html.escape(str(self))}</p>"
         return f'<div class="diagnosis">{words}{self.table().to_html()}{more}</div>'
@@ -153,24 +141,23 @@ class Diagnosis:
     def plot(
         self, axes: Sequence[Axes] | None = None, label: str | None = None, color: str = "#0173b2"
     ) -> Figure:
-        """N(ℓ) with intervals, crosses where a lag is not detected, and H_N against N.
-
-        N(ℓ) beyond the axis stands on its edge; dashes are the first passage.
-        """
+        """N(ℓ), with crosses where a lag is not detected, and H_N, dashed the first passage."""
         from lwcore.figures import canvas, done  # imports Matplotlib, which measuring does without
 
         left, right = canvas(2)[1] if axes is None else axes
-        data, budgets, seen = self.data, 2 ** np.arange(21), self.data.detected.values.astype(bool)
+        data, seen = self.data, self.data.detected.values.astype(bool)
+        budgets = [2**k for k in range(21)]
         needed, low, high = np.clip([data.required, *data.required_interval], 1, 1e9)
         left.vlines(data.lag, low, high, color=color, alpha=0.3, lw=2)
         for shown, marker, name in ((seen, "o", label), (~seen, "x", None)):
             left.plot(data.lag[shown], needed[shown], marker, ms=4, color=color, label=name)
         left.axhline(data.attrs["n_sequences"], color="grey", ls="--", lw=1)
-        left.set(xscale="log", yscale="log", ylim=(1, 1e9), xlabel="lag ℓ (steps)")
-        left.set_ylabel("sequences needed N(ℓ)")
-        for definition, style, name in (("first_passage", "--", None), ("supremum", "-", label)):
-            steps, low, high = zip(*(self.window(int(n), definition) for n in budgets), strict=True)
-            right.step(budgets, steps, where="post", color=color, ls=style, label=name)
+        left.set(xscale="log", yscale="log", ylim=(1, 1e9))
+        left.set(xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
+        passage = [self.window(n, "first_passage").steps for n in budgets]
+        steps, low, high = np.transpose([self.window(n) for n in budgets])
+        right.step(budgets, passage, where="post", color=color, ls="--")
+        right.step(budgets, steps, where="post", color=color, label=label)
         right.fill_between(budgets, low, high, color=color, alpha=0.15, lw=0, step="post")
         right.set(xscale="log", xlabel="number of sequences N")
         right.set_ylabel("learnability window $H_N$ (steps)")
@@ -183,7 +170,7 @@ class Diagnosis:
 
     @classmethod
     def load(cls, path: str | Path) -> Diagnosis:
-        """Read a diagnosis that `save` has stored."""
+        """A diagnosis that `save` has stored."""
         data = results.load(path)
         require("path", str(path), "measured_on" in data.attrs, "a diagnosis, as `save` stores it")
         return cls(data)
@@ -198,7 +185,7 @@ def diagnose(
     head: Function | None = None,
     loss: Function | None = None,
     source: Literal["error", "target"] = "error",
-    sequences: Enough = 1024,
+    sequences: Count = 1024,
     n_sequences: Count | None = None,
     error: Error = 0.1,
     significance: Share = 0.01,
@@ -207,14 +194,13 @@ def diagnose(
 ) -> Diagnosis:
     """Window of a network: how far back its gradient can be seen, and from how many sequences.
 
-    The gradient of each sequence's loss is taken apart by lag, Eq. (3), with nothing left out: all
-    layers, all paths, the exact transport of the trained weights. A lag's part is looked at along
-    its own mean direction, found on one half of the sequences, and held against the noise of the
-    whole gradient along that direction, on the other half. That gives N(ℓ), the sequences needed to
-    tell its sign with a chance `error` of the wrong one. A lag counts only if its mean is above
-    zero by Holm's procedure over all lags, at the level `significance`. ``source="error"`` takes
-    the loss as it is, ``"target"`` that of the best constant prediction: as if nothing had been
-    learned, with the transport that there is.
+    The gradient of each sequence's loss is taken apart by lag, Eq. (3), with nothing left out. A
+    lag's part is looked at along its own mean direction, found on one half of the sequences, and
+    held against the noise of the whole gradient along that direction, on the other half. That gives
+    N(ℓ), the sequences needed to tell its sign with a chance `error` of the wrong one. A lag counts
+    only if its mean is above zero by Holm's procedure over all lags, at the level `significance`.
+    ``source="error"`` takes the loss as it is, ``"target"`` that of the best constant prediction:
+    as if nothing had been learned, with the transport that there is.
 
     `model` calls one `torch.nn.LSTM`, `GRU`, `RNN` or cell of `lwcore.cells` once, in one
     direction, on sequences of equal length; or is such a module, and `head` turns its outputs into
@@ -223,6 +209,7 @@ def diagnose(
     the sum or mean of what each sequence has alone; None for cross-entropy where targets are
     integers, else squared error. The summary speaks of `n_sequences`, those you train on, say.
     """
+    require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
     network, (inputs, targets) = _read(model, batches, head, loss, sequences)
     _, length, width = network.shape
     read_as = f"read as {len(inputs):,} sequences of {length:,} steps of width {width}"
@@ -243,9 +230,9 @@ def diagnose(
     lags = [int(lag) for lag in lags]
     require("lags", lags, lags[-1] < length, f"below the number of steps, {length}")
     measured = _measured(network, (inputs, targets), lags, first, seed, progress)
-    numbers = measured.statistic.values, measured.projection.values
-    inferred = _inferred(*numbers, error, significance, np.random.default_rng(seed))
-    layers, settings = int(measured.layer[-1]) + 1, {"error": error, "significance": significance}
+    inferred = _inferred(measured, error, significance, np.random.default_rng(seed))
+    layers = int(measured.layer[-1]) + 1
+    settings = {"lags": lags, "seed": seed, "error": error, "significance": significance}
     attrs = {
         "network": f"{network.kind}, {measured.sizes['unit']} neurons, layers: {layers}",
         "loss": network.loss_name,
@@ -253,7 +240,7 @@ def diagnose(
         "measured_on": f"{read_as}: half for directions, half for numbers",
         "n_sequences": n_sequences or len(inputs),
         "error": error,
-        "configuration": json.dumps({"lags": lags, "seed": seed} | settings),
+        "configuration": json.dumps(settings),
     }
     attrs["fingerprint"] = hashlib.sha256(json.dumps(attrs).encode()).hexdigest()[:12]
     return Diagnosis(measured.merge(inferred).assign_attrs(attrs | results.environment()))
@@ -288,9 +275,9 @@ def _read(
     return network, (inputs, targets)
 
 
-def _pieces(data: Pair, size: int) -> list[Pair]:
-    """Sequences in pieces of at most so many."""
-    return list(zip(data[0].split(size), data[1].split(size), strict=True))
+def _pieces(data: Iterable[Tensor], size: int) -> Iterator[Any]:
+    """Sequences, inputs and targets, in pieces of at most so many."""
+    return zip(*(part.split(size) for part in data), strict=True)
 
 
 def _measured(
@@ -310,14 +297,14 @@ def _measured(
     ends = np.linspace(max(lags[-1], first), length - 1, ENDS).round().astype(int)
     with bar("lw diagnose, sequences", TRANSPORTED + len(order), progress) as advance:
 
-        def traces(some: Pair) -> Iterator[tuple[Trace, Tensor]]:
+        def traces(some: Iterable[Tensor]) -> Iterator[tuple[Trace, Tensor]]:
             for piece in _pieces(some, at_once):
                 yield network.read(*piece)
                 advance(len(piece[0]))
 
         transport = [
             exact_rates_and_share(trace, lags, np.unique(ends).tolist())
-            for trace, _ in traces((giving[0][:TRANSPORTED], giving[1][:TRANSPORTED]))
+            for trace, _ in traces(part[:TRANSPORTED] for part in giving)
         ]
         total = torch.stack([lag_vectors(*one, lags) for one in traces(finding)]).sum(0)
         unit = total / total.abs().amax(1, keepdim=True).clamp(min=_TINY)  # no square underflows
@@ -340,7 +327,7 @@ def _measured(
     layers = getattr(recurrence, "layers", 1)
     of_units = ("unit", np.repeat(np.arange(layers), rate.shape[1] // layers))
     named = ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})
-    return _dataset(found).assign_coords(lag=named, layer=of_units)
+    return described(found).assign_coords(lag=named, layer=of_units)
 
 
 def _numbers(
@@ -356,12 +343,13 @@ def _numbers(
 
 
 def _inferred(
-    statistic: Array, projection: Array, error: float, level: float, rng: np.random.Generator
+    measured: xr.Dataset, error: float, level: float, rng: np.random.Generator
 ) -> xr.Dataset:
-    """N(ℓ) with bands, and tails, from numbers, (lags, sequences)."""
+    """N(ℓ) with bands, and tails, from a statistic and projections."""
+    statistic, projection = measured.statistic.values, measured.projection.values
     count = statistic.shape[-1]
     low, ratio, high = ratio_bands(statistic, projection, rng)
-    needed, around = required(ratio, error), required(np.stack([high, low]), error)
+    needed, *around = (sequences_needed(r, *_GAUSSIAN, error=error) for r in (ratio, high, low))
     false = inference.false_detections(statistic[None], level, rng, SIGN_DRAWS)
     mean, its_error = statistic.mean(-1), inference.deviation(statistic) / np.sqrt(count)
     seen = inference.significant(mean[None], its_error[None], count, level)[0]
@@ -372,22 +360,12 @@ def _inferred(
         "detected": ("lag", seen, "mean above zero at the family-wise level"),
         "required": ("lag", needed, "sequences N(ℓ) needed to detect the lag"),
         "required_interval": (("bound", "lag"), around, "interval of N(ℓ), for all lags together"),
-        "false_windows": ((), false, f"of {SIGN_DRAWS} draws of signs, those that show any lag"),
+        "false_windows": ([], false, f"of {SIGN_DRAWS} draws of signs, those that show any lag"),
         "exponent": ("lag", exponent, "exponent p with which means of sequences concentrate"),
         "tail_index": ("lag", fit.alpha, "tail index α of a sequence's whole gradient"),
         "tail_scale": ("lag", fit.scale, "stable scale σ of a sequence's whole gradient"),
     }
-    return _dataset(found).assign_coords(bound=["low", "high"])
-
-
-def _dataset(found: dict[str, tuple[Any, Any, str]]) -> xr.Dataset:
-    """A dataset of variables that say what they are."""
-    return xr.Dataset({name: (*held, {"long_name": text}) for name, (*held, text) in found.items()})
-
-
-def required(ratio: Array, error: float = 0.1) -> Array:
-    """N(ℓ) in noise with a variance, of a lag's mean over one sequence's deviation."""
-    return sample_complexity(1.0, ratio, 1 / np.sqrt(2), 2.0, error)  # of variance 1
+    return described(found).assign_coords(bound=["low", "high"])
 
 
 def ratio_bands(
@@ -419,6 +397,6 @@ def ratio_bands(
     plain = ratio(equal[None])[0]
     deviations = ratio(rng.multinomial(count, equal, size=resamples) / count) - plain
     error = deviations.std(0)
-    in_errors = np.divide(deviations, error, where=error > 0, out=np.zeros_like(deviations))
-    half = np.quantile(np.abs(in_errors).max(-1), level) * error
+    largest = np.abs(deviations / np.where(error > 0, error, np.inf)).max(-1)
+    half = np.quantile(largest, level) * error
     return np.stack([plain - half, plain, plain + half])

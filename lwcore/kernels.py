@@ -307,16 +307,10 @@ def scan(
     # an input of one, whose weight is the bias
     major = functional.pad(inputs.transpose(0, 1), (0, 1), value=1.0)
     driven = major @ torch.cat([of["weight_ih"], of["bias"].unsqueeze(1)], dim=1).t()
-    nothing = inputs.new_empty(0)
-    norm = (
-        torch.stack([of["norm_weight"], of["norm_bias"]])
-        if "norm_weight" in of
-        else nothing.view(0, 0)
-    )
-    hidden, cells = _Scan.apply(
-        layout, driven, initial, of["weight_hh"], of.get("bias_hh", nothing), norm
-    )
-    return (hidden, cells) if layout.show >= 0 else (hidden,)
+    given = [of[name] for name in ("norm_weight", "norm_bias") if name in of]
+    norm = torch.stack(given) if given else inputs.new_empty(0, 0)
+    weights = of["weight_hh"], of.get("bias_hh", inputs.new_empty(0)), norm
+    return _Scan.apply(layout, driven, initial, *weights)[: 1 + (layout.show >= 0)]
 
 
 class _Scan(torch.autograd.Function):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from lwcore.signatures import Count, FiniteReals, Lags, NotNegative, checked, require
@@ -33,26 +31,14 @@ def _fit_together(inputs: Float[Tensor, "S T D"], targets: Float[Tensor, "S T"])
 
 
 @checked
-@dataclass(frozen=True, eq=False, init=False)
 class DelayedRegression:
     """The target is a noisy weighted sum of one input component at several delays.
 
     Implements Eq. (40): ``y_t = Σ_k c_k uᵀ x_{t−ℓ_k} + ε_t`` with ``x_t`` standard Gaussian and
     ``ε_t ~ N(0, noise²)``. Terms that would reach back before the sequence began are absent.
 
-    Attributes:
-        length: Number of time steps T.
-        lags: Delays ℓ_k in steps, below T.
-        coefficients: Weights c_k, one a lag.
-        noise: Standard deviation of ε_t.
-        direction: The unit vector u, (D,), of any length at first.
+    Its `length` is T, in steps; its `direction` u, (D,), is scaled to unit length.
     """
-
-    length: int
-    lags: tuple[int, ...]
-    coefficients: tuple[float, ...]
-    noise: float
-    direction: NDArray[np.float64]
 
     def __init__(
         self,
@@ -62,20 +48,14 @@ class DelayedRegression:
         noise: NotNegative,
         direction: FiniteReals,
     ) -> None:
-        """A task with its direction scaled to unit length."""
-        delays, weights = tuple(map(int, lags)), np.asarray(coefficients, float)
-        vector = np.asarray(direction, float)
-        require("lags", lags, delays[-1] < length, f"below the length, {length}")
-        require("coefficients", coefficients, weights.shape == (len(delays),), "one a lag")
+        """A task from ℓ_k, c_k and u of any length."""
+        self.length, self.lags, self.noise = length, tuple(map(int, lags)), noise
+        weights, vector = np.asarray(coefficients, float), np.asarray(direction, float)
+        require("lags", lags, self.lags[-1] < length, f"below the length, {length}")
+        require("coefficients", coefficients, weights.shape == (len(self.lags),), "one a lag")
         require("direction", direction, vector.ndim == 1 and vector.any(), "a non-zero vector")
         vector = vector / np.abs(vector).max()  # first, so that no square leaves a float's range
-        self.__dict__.update(
-            length=length,
-            lags=delays,
-            coefficients=tuple(weights.tolist()),
-            noise=noise,
-            direction=vector / np.linalg.norm(vector),
-        )
+        self.coefficients, self.direction = tuple(weights.tolist()), vector / np.linalg.norm(vector)
 
 
 @checked

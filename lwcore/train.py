@@ -35,18 +35,11 @@ def keep_freed_memory() -> bool:
 
 @dataclass
 class Progress:
-    """The state between two steps: with it training goes on from where it was.
+    """The state between two steps: with it training goes on from where it was."""
 
-    Attributes:
-        step: Number of steps taken.
-        losses: The minibatch loss of each step taken.
-        network: State dictionary of the network.
-        optimizer: State dictionary of the optimiser.
-    """
-
-    step: int = 0
-    losses: list[float] = field(default_factory=list)
-    network: dict[str, Any] = field(default_factory=dict)
+    step: int = 0  # steps taken
+    losses: list[float] = field(default_factory=list)  # minibatch loss of each
+    network: dict[str, Any] = field(default_factory=dict)  # state dictionaries
     optimizer: dict[str, Any] = field(default_factory=dict)
 
 
@@ -101,9 +94,8 @@ def fit(
         if optimizer == "adamw"
         else torch.optim.SGD(parameters, lr=learning_rate)
     )
-    state = Progress()
+    state = resume_from or Progress()
     if resume_from is not None:
-        state = resume_from
         network.load_state_dict(state.network)
         descent.load_state_dict(state.optimizer)
     losses = list(state.losses)

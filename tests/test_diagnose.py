@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from lwcore import adapter
 from lwcore.cli import app
 from lwcore.config import Config
-from lwcore.diagnose import Diagnosis, diagnose, ratio_bands, required
+from lwcore.diagnose import Diagnosis, diagnose, ratio_bands
+from lwcore.inference import sequences_needed
 from lwcore.measure import observe
 from lwcore.network import Network
 from lwcore.tasks import Sequences
@@ -227,7 +228,7 @@ def test_bands_are_without_unit_and_know_silence():
         )
     np.testing.assert_allclose(plain[1, ::2], signal[::2].mean(-1) / whole[::2].std(-1, ddof=1))
     assert plain[:, 1].tolist() == [0, 0, 0]
-    assert required(np.array([0.0, -1.0])).tolist() == [np.inf, np.inf]
+    assert sequences_needed([0.0, -1.0], 1 / np.sqrt(2), 2).tolist() == [np.inf, np.inf]
 
 
 def test_an_interrupt_leaves_the_network_as_it_was():
@@ -366,7 +367,7 @@ FILES = {
     "two recurrent modules": (
         {"state": nn.ModuleDict({"a": nn.GRU(1, 2), "b": nn.GRU(1, 2)}).state_dict()},
         [],
-        "must hold one recurrent module",
+        "must be weights of one recurrent module",
     ),
     "two directions": (
         {"state": nn.LSTM(1, 2, bidirectional=True).state_dict()},
@@ -377,7 +378,7 @@ FILES = {
     "a norm between": (
         {"state": Net().state_dict() | nn.LayerNorm(8).state_dict()},
         [],
-        "must hold one recurrent module",
+        "must be weights of one recurrent module",
     ),
     "another nonlinearity": (
         {"state": Net().state_dict()},

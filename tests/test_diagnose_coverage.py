@@ -10,8 +10,9 @@ from scipy import stats
 from torch import nn
 
 from lwcore.adapter import Adapter
-from lwcore.diagnose import LEVEL, diagnose, ratio_bands, required
+from lwcore.diagnose import LEVEL, diagnose, ratio_bands
 from lwcore.gradient import transported
+from lwcore.inference import sequences_needed
 from lwcore.window import learnability_window
 from tests.networks import draw
 
@@ -100,7 +101,9 @@ def test_intervals_hold_the_truth_along_the_directions_found_and_not_along_the_b
         along += bool(((low <= truth) & (truth <= high)).all())
         along_the_best += bool(((low <= everywhere) & (everywhere <= high)).all())
         surely, truly, perhaps = (
-            learnability_window(LAGS, required(ratio), 2.0 ** np.arange(21))
+            learnability_window(
+                LAGS, sequences_needed(ratio, 1 / np.sqrt(2), 2), 2.0 ** np.arange(21)
+            )
             for ratio in (low, truth, high)
         )
         windows += bool(((surely <= truly) & (truly <= perhaps)).all())

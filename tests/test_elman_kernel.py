@@ -317,7 +317,7 @@ def test_class_kernel_is_the_kernel_of_partial_means():
 @pytest.mark.parametrize(
     ("recurrent", "words"),
     [
-        (np.ones_like, r"norm of recurrent\(…\) = 1.0: must be within its bound, 0.5"),
+        (np.ones_like, r"norms of moves = \(1.0, 0.0\): must be within their bounds, \(0.5, 1.0\)"),
         (lambda w: w[:2], r"recurrent\(…\).shape = \(2,\): must be"),
     ],
 )

@@ -6,7 +6,7 @@ The companion's letters and the names here: μ_{0,t}, μ_{1,t} ``log_mu``; L_t, 
 is kept as a natural logarithm.
 
 ``as_printed=True`` gives a formula as it stands in the companion, ``as_printed=False`` one whose
-proof closes, built on the constants that hold. Where they differ, each function says how.
+proof closes, built on the constants that hold.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ def local_constants(
 ) -> LocalConstants:
     """L_t, β_t, Λ_t and γ_t. Implements C&E Eq. (31), C&E Lemma 1 and C&E Lemma 2.
 
-    The dimension enters the printed β_t only; so does α, in places of α_m (None for α_m there,
-    too). What is printed and what holds (``as_printed=False``) differ thus:
+    The dimension and α, in places of α_m, enter the printed β_t alone. What holds differs thus:
 
     * L_t: printed is a bound on the *square* of the gradient's norm, too small where it is below 1.
     * β_t: two of the printed second derivatives are wrong, which surplus elsewhere covered where it
@@ -99,8 +98,7 @@ def log_output_bound(
 ) -> float:
     """``log F^max = log(L_T √(ρ_w² + ρ_u²))``, of a bound on every output within the radii.
 
-    Implements C&E Proposition 6, first part. It holds with a true Lipschitz constant; with the
-    printed L_T of the logistic activation it does not.
+    Implements C&E Proposition 6, first part. With the printed L_T of the logistic it fails.
     """
     radius = math.hypot(recurrent_radius, input_radius)
     require("√(recurrent_radius² + input_radius²)", radius, radius > 0, "above 0")
@@ -144,12 +142,11 @@ class Problem:
     def log_summand(self) -> float:
         """Log of the largest share of a neuron in the target, ``σ₁ μ_{0,T}(α σ₁) (ν̄_u + σ₀ ν̄_w)``.
 
-        Also ``log y^max``, of a bound on all targets of the class: implements C&E Proposition 6,
-        second part.
+        Also ``log y^max``, a bound on all targets: implements C&E Proposition 6, second part.
         """
-        ratio, reach = self.alpha * self.sigma.slope_bound, self.sigma.bound * self.recurrent_bound
-        size = math.log(self.sigma.slope_bound) + math.log(self.input_bound + reach)
-        return size + log_mu(ratio, self.length)[0]
+        slope, reach = self.sigma.slope_bound, self.sigma.bound * self.recurrent_bound
+        size = math.log(slope * (self.input_bound + reach))
+        return size + log_mu(self.alpha * slope, self.length)[0]
 
     @property
     def radii(self) -> Radii:
@@ -229,11 +226,10 @@ def theorem_1(
     """A bound on the least risk of projected descent with ``η = 1/(T√τ)``, probability 1 − δ.
 
     Implements C&E Eqs. (18) and (19), C&E Theorem 1, for α in (0, 1). As printed, with
-    ``φ = F^max + y^max``, it is ``T/√τ (‖ν̄‖²/2 + L²φ²/2) + Tφ err/√m``. Its proof descends on half
-    the risk C&E Eq. (1); descent on the risk itself, C&E Eq. (5), has twice the gradient, and the
-    same proof gives ``T/√τ (‖ν̄‖²/4 + L²φ²) + Tφ err/√m`` (``as_printed=False``). In err the
-    printed first term is ``L_T ‖ν̄‖ √log(2nT/δ)``, where C&E Proposition 5 has ``2 μ_{0,T} σ₁ (ν̄_u
-    + σ₀ ν̄_w)`` in the place of ``L_T ‖ν̄‖``.
+    ``φ = F^max + y^max``, it is ``T/√τ (‖ν̄‖²/2 + L²φ²/2) + Tφ err/√m``, of descent on half the risk
+    C&E Eq. (1). On the risk itself, C&E Eq. (5), with twice the gradient, the same proof gives
+    ``T/√τ (‖ν̄‖²/4 + L²φ²) + Tφ err/√m``. The first term of err has ``L_T ‖ν̄‖``, printed, where
+    C&E Proposition 5 has ``2 μ_{0,T} σ₁ (ν̄_u + σ₀ ν̄_w)``.
     """
     require("problem.alpha", problem.alpha, problem.alpha < 1, "in (0, 1)")
     rho_w, rho_u = radii = radii or problem.radii
@@ -258,9 +254,8 @@ def corollary_1(problem: Problem, width: Width, steps: Count, *, as_printed: boo
     """A bound on the risk at the average iterate of τ ≥ 2 steps of projected descent.
 
     Implements C&E Corollary 1: four times the bound of C&E Theorem 1, and the price of going to the
-    linear model and back. As printed, that is ``6 (Λ_T² σ₂ + γ_T σ₁) ‖ν̄‖²/m``. But the
-    linearisation error enters squared and at every step: ``6 T`` times the square of C&E
-    Proposition 4's bound (``as_printed=False``).
+    linear model and back, printed as ``6 (Λ_T² σ₂ + γ_T σ₁) ‖ν̄‖²/m``. But the linearisation error
+    enters squared and at every step: ``6 T`` times the square of C&E Proposition 4's bound.
     """
     require("steps", steps, steps >= 2, "2 or above")
     first = theorem_1(problem, width, steps, as_printed=as_printed).log_terms
@@ -289,11 +284,10 @@ def theorem_2(problem: Problem, error: Positive, *, as_printed: bool = True) -> 
     Implements C&E Theorem 2. Implements C&E Eqs. (26) and (28), the promise and the steps.
 
     As printed, the promise is ``9ε/4``, with ``λ = L_T ‖ν̄‖²/√ε``. Three steps of its proof do not
-    close: λ has lost the proof's √T, and neurons do leave the printed radius before τ₀;
-    ``Σ_t |error_t|`` is taken for the root of the risk, which costs another √T in the width; and
-    ``(√R − √ε/2)² ≥ R − ε/4`` fails for every R > ε/4. With these mended (``as_printed=False``), m
-    has ``T err²`` in the place of err², and the best step ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε =
-    5.17 ε``, for descent on C&E Eq. (1) itself.
+    close: λ lacks √T, and neurons leave the printed radius before τ₀; ``Σ_t |error_t|`` is taken
+    for the root of the risk; and ``(√R − √ε/2)² ≥ R − ε/4`` fails for every R > ε/4. Mended, m has
+    ``T err²`` for err², and the best step ``R ≤ (√½ + √((1 + √2)²/4 + 1))² ε = 5.17 ε``, for
+    descent on C&E Eq. (1) itself.
     """
     require("problem.alpha", problem.alpha, problem.alpha < 1, "in (0, 1)")
     log_error, two = math.log(error), math.log(2)

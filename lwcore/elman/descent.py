@@ -17,9 +17,8 @@ def risk_gradient(
 ) -> tuple[float, Float[np.ndarray, "m p"]]:
     """The empirical risk and its gradient.
 
-    The gradient of C&E Eq. (1), with the factor 2 of the square, which the companion's proofs leave
-    out (they descend on half the risk). Errors are carried back through time, so that nothing of
-    the size of C&E Proposition 1 is stored.
+    It has the factor 2 of the square in C&E Eq. (1), which the companion's proofs leave out. Errors
+    are carried back through time, so that nothing of the size of C&E Proposition 1 is stored.
     """
     sequences = network.sequences(inputs)
     wanted = shaped("targets", targets, sequences.shape[:2])
@@ -78,9 +77,9 @@ def gradient_descent(
 ) -> Descent:
     """Gradient descent on the empirical risk, free or projected.
 
-    Implements C&E Eq. (5) and the max-norm projected descent of C&E Section 2.3. The companion's
-    proofs descend on half of C&E Eq. (1): their step size η is half of it here. The radii
-    (ρ_w, ρ_u) keep each W_ii within ρ_w/√m and each U_i within ρ_u/√m of its start.
+    Implements C&E Eq. (5) and the max-norm projected descent of C&E Section 2.3, with half the step
+    size η of the companion's proofs, which descend on half of C&E Eq. (1). The radii (ρ_w, ρ_u)
+    keep each W_ii within ρ_w/√m and each U_i within ρ_u/√m of its start.
     """
     require("radii", radii, radii is None or min(radii) > 0, "above 0")
     start, root = initial.parameters, initial.width**0.5

@@ -2,10 +2,9 @@
 
 ``κ_t(X, X′)`` is the inner product of the gradients of F_t at two inputs. After a symmetric start
 it tends to a mean over one neuron's random start, w₀ = ±α with equal chances and u₀ ~ N(0, I_d).
-What is averaged meets u₀ in the products ``u₀ᵀ X_t`` alone, so u₀ matters on the span of the
-inputs, which may have three dimensions. There the mean is an integral, taken by the trapezoidal
-rule: for analytic integrands under a Gaussian weight its error falls exponentially in the number of
-nodes. The two values of w₀ are summed.
+Only the products ``u₀ᵀ X_t`` matter, so that the mean is an integral over the span of the inputs,
+which may have three dimensions. The trapezoidal rule takes it: for analytic integrands under a
+Gaussian weight its error falls exponentially in the number of nodes.
 
 The companion's letters and the names here: v_w, v_u transport maps; ν̄_w, ν̄_u their suprema
 ``recurrent_bound`` and ``input_bound``; F̃_t the target. A neuron that starts at (w₀, u₀) is moved
@@ -59,15 +58,15 @@ def finite_kernel(
 ) -> Float[np.ndarray, "n k T"]:
     """The kernel of one network, ``Σ_i ⟨∂F_t(X)/∂Θ_i, ∂F_t(X′)/∂Θ_i⟩``.
 
-    The left side of C&E Proposition 2 before its limit, at any parameters. X′ are `others` or
-    `inputs` again. Neurons are taken in chunks: memory does not grow with the width.
+    The left side of C&E Proposition 2 before its limit, at any parameters; X′ are `others` or
+    `inputs` again.
     """
     first, second = pair = _pair(network.sequences(inputs), others)
     size = max(2, _CHUNK // ((len(first) + len(second)) * (1 + network.dimension)) // 2 * 2)
+    different = network.width // network.repeats
     weights = np.square(network.readout) * (network.repeats / network.width)
     total = np.zeros((len(first), len(second), first.shape[1]))
-    different = network.width // network.repeats
-    for start in range(0, different, size):
+    for start in range(0, different, size):  # memory does not grow with the width
         part = slice(start, min(start + size, different))
         total += _gram(network.parameters[part], weights[part], pair, network.sigma)
     return total
@@ -101,8 +100,7 @@ def limiting_kernel(
 class TransportMaps:
     """A pair of transport maps with their suprema. Implements C&E Eq. (9), a member of its class.
 
-    The directions span what v_u sees of u₀; few of them let a mean over u₀ be an integral where d
-    is large. None stands for all of u₀.
+    The directions span what v_u sees of u₀, None for all: few keep a mean over u₀ an integral.
     """
 
     recurrent: Callable[..., Array]  # v_w, takes w₀ of shape (k,), returns shape (k,)
@@ -113,17 +111,14 @@ class TransportMaps:
 
     def at(self, parameters: Array) -> Array:
         """Moves ``[v_w(W_ii), v_u(U_i)]`` of rows ``[W_ii, U_i]``."""
-        given = {"recurrent": parameters[:, 0], "inputs": parameters[:, 1:]}
-        moves = []
-        for (name, w), bound in zip(
-            given.items(), (self.recurrent_bound, self.input_bound), strict=True
-        ):
-            move = shaped(f"{name}(…)", getattr(self, name)(w), w.shape)
-            moves.append(move.reshape(len(parameters), -1))
-            size = float(np.linalg.norm(moves[-1], axis=1).max())
-            holds = size <= bound * (1 + 1e-12)
-            require(f"norm of {name}(…)", size, holds, f"within its bound, {bound:.6g}")
-        return np.concatenate(moves, axis=1)
+        w, u = parameters[:, 0], parameters[:, 1:]
+        of_w = shaped("recurrent(…)", self.recurrent(w), w.shape)
+        of_u = shaped("inputs(…)", self.inputs(u), u.shape)
+        sizes = float(np.abs(of_w).max()), float(np.linalg.norm(of_u, axis=1).max())
+        bounds = self.recurrent_bound, self.input_bound
+        holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))
+        require("largest norms of moves", sizes, holds.all(), f"within their bounds, {bounds}")
+        return np.column_stack([of_w, of_u])
 
     def subspace(self, inputs: Array) -> Array:
         """An orthonormal basis, shape (d, r), of what inputs and v_u together see of u₀."""
@@ -166,10 +161,9 @@ def transport_target(
 def mean_over_start(summand: Summand, basis: Array, alpha: float, tolerance: float) -> Estimate:
     """The mean over w₀ = ±α and u₀ of a function that sees u₀ on a subspace, r ≤ 3 dimensions.
 
-    The summand takes parameters ``[w₀, u₀]``, shape (2k, 1 + d), k values of u₀ with w₀ = α and
-    again with −α, and weights, shape (2k,), and returns the weighted sum, of any shape. The basis
-    of the subspace, shape (d, r), is orthonormal. The step is halved until the error is within the
-    tolerance; a function with jumps may not reach it, which the error then shows.
+    The summand gives the weighted sum, of any shape, from rows ``[w₀, u₀]``, (2k, 1 + d), and
+    weights, (2k,). The basis of the subspace, (d, r), is orthonormal. The step is halved until the
+    error is within the tolerance; with jumps it may stay above, which the error then shows.
     """
     rank = basis.shape[1]
     require("dimensions that inputs span", rank, rank <= HIGHEST_RANK, f"{HIGHEST_RANK} at most")
@@ -199,8 +193,7 @@ def mean_over_start(summand: Summand, basis: Array, alpha: float, tolerance: flo
 def trapezoid(rank: int, step: float, *, between: bool = False) -> tuple[Array, Array]:
     """Nodes, (k, r), and weights, (k,), of the trapezoidal rule under the law N(0, I_r).
 
-    The weights sum to 1. With ``between`` only the nodes that lie between those of twice the step;
-    with the sum over the rest halved in every dimension, they make the whole.
+    With ``between`` only the nodes that lie between those of twice the step.
     """
     reach = int(_REACH / step)
     count = 2 * reach + 1
@@ -208,10 +201,9 @@ def trapezoid(rank: int, step: float, *, between: bool = False) -> tuple[Array, 
     if between:
         places = places[(places % 2 == 1).any(axis=1)]
     nodes = step * places
-    square = np.square(nodes).sum(axis=1)
-    within = square <= _REACH**2
-    weights = (step / np.sqrt(2 * np.pi)) ** rank * np.exp(-0.5 * square[within])
-    return nodes[within], weights
+    nodes = nodes[np.square(nodes).sum(axis=1) <= _REACH**2]
+    density = np.exp(-0.5 * np.square(nodes).sum(axis=1)) / (2 * np.pi) ** (rank / 2)
+    return nodes, step**rank * density
 
 
 def span(vectors: Array) -> Array:
@@ -223,9 +215,9 @@ def span(vectors: Array) -> Array:
 def _pair(inputs: ArrayLike, others: ArrayLike | None) -> Pair:
     """Two sets of sequences of one length; the first twice without others."""
     first = np.asarray(inputs, float)
-    return first, first if others is None else shaped(
-        "others", others, (len(np.asarray(others)), *first.shape[1:])
-    )
+    if others is None:
+        return first, first
+    return first, shaped("others", others, (np.shape(others)[0], *first.shape[1:]))
 
 
 def _gram(

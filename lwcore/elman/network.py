@@ -74,11 +74,6 @@ class Activation:
         z = np.asarray(z, float)
         return self.slope_from(z, self.value(z))
 
-    def curvature(self, z: ArrayLike) -> Array:
-        """σ″(z)."""
-        z = np.asarray(z, float)
-        return self.curvature_from(z, self.value(z))
-
 
 ACTIVATIONS = {  # functions, and σ₀, σ₁, σ₂
     "tanh": Activation(  # σ″ is largest where tanh² = 1/3
@@ -174,8 +169,7 @@ def symmetric_initialisation(
 ) -> ElmanNetwork:
     """A random network whose second half repeats the first with the opposite readout.
 
-    Implements C&E Definition 1. In the first half ``c_i = ±1`` and ``W_ii = ±α`` with equal chances
-    and ``U_i ~ N(0, I_d)``, all independent. The output is 0 for every input.
+    Implements C&E Definition 1: independent ``c_i = ±1``, ``W_ii = ±α`` and ``U_i ~ N(0, I_d)``.
     """
     half = width // 2
     readout, recurrent = rng.choice([-1.0, 1.0], half), rng.choice([-alpha, alpha], half)
@@ -196,13 +190,11 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
     """Derivatives ``∂H_t^{(i)}/∂Θ_i`` of states, the recurrent weight's first.
 
     Implements C&E Proposition 1 (and C&E Remark 2 for the ReLU) by the recursion of its proof,
-    ``G_t = σ′(z_t) (W_ii G_{t−1} + [H_{t−1}, X_{t−1}])``: one multiplication a step in the place of
-    a sum over the past. Implements C&E Eq. (7), for the recurrent weight, too. A state does not
-    depend on another neuron's parameters.
+    ``G_t = σ′(z_t) (W_ii G_{t−1} + [H_{t−1}, X_{t−1}])``. Implements C&E Eq. (7), for the recurrent
+    weight, too. A state does not depend on another neuron's parameters.
     """
     sequences = network.sequences(inputs)
-    (n, length, d), m = sequences.shape, network.width
-    gradients = np.empty((n, length, 1 + d, m))
+    gradients = np.empty((*sequences.shape[:2], 1 + network.dimension, network.width))
     for step, now in enumerate(stream_gradients(network.parameters, sequences, network.sigma)):
         gradients[:, step] = now
     return gradients.swapaxes(2, 3)
