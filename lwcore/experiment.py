@@ -15,9 +15,9 @@ import shutil
 import signal
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import xarray as xr
+from threadpoolctl import threadpool_limits
 
 from lwcore import cells, results, tasks, train
 from lwcore.config import Config, Model, Point, Sweep, shipped
@@ -46,17 +47,6 @@ Found = TypeVar("Found")
 
 # Independent sources of a member's randomness; models share task, sequences and order.
 Stream = IntEnum("Stream", "TASK TRAINING DIAGNOSTICS ORDER WEIGHTS MEASURE", start=0)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread: small matrices gain nothing from more, which sum in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @checked
@@ -101,7 +91,7 @@ def run(
     return stored
 
 
-@_one_thread()
+@threadpool_limits.wrap(limits=1)  # more sum in another order
 @checked
 def run_member(
     config: Config,
@@ -186,7 +176,7 @@ def train_member(
     return network, latest, snapshots
 
 
-@_one_thread()
+@threadpool_limits.wrap(limits=1)  # more sum in another order
 @checked
 def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
     """Networks in float64, by model and seed, trained as in `run` or as they start."""

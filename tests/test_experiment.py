@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from lwcore import experiment, results
 from lwcore.experiment import Config, Stream, Sweep, _rng, load, run, run_member
@@ -384,19 +385,18 @@ def test_full_disk_is_named_leaves_nothing_half_and_the_run_goes_on(tmp_path, un
     assert [path.name for path in tmp_path.iterdir()] == ["smoke.nc"]
 
 
-def test_one_thread_is_used_and_the_number_restored(monkeypatch):
-    before = torch.get_num_threads()
+def test_one_thread_is_used_by_every_library_and_the_numbers_restored(monkeypatch):
+    def threads():
+        return {one["filepath"]: one["num_threads"] for one in threadpool_info()}
+
     used = []
-    monkeypatch.setattr(
-        experiment.train, "fit", lambda *_, **__: used.append(torch.get_num_threads()) or [0.0]
-    )
-    torch.set_num_threads(2)
-    try:
+    monkeypatch.setattr(experiment.train, "fit", lambda *_, **__: used.append(threads()) or [0.0])
+    with threadpool_limits(2):
+        before = threads()
         run_member(SMOKE, "ConstGate", 1)
-        assert used == [1]
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+        assert set(used[0].values()) == {1}
+        assert threads() == before
+        assert 2 in before.values()
 
 
 GRID = Sweep.model_validate(

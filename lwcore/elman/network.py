@@ -74,6 +74,11 @@ class Activation:
         z = np.asarray(z, float)
         return self.slope_from(z, self.value(z))
 
+    def curvature(self, z: ArrayLike) -> Array:
+        """σ″(z)."""
+        z = np.asarray(z, float)
+        return self.curvature_from(z, self.value(z))
+
 
 ACTIVATIONS = {  # functions, and σ₀, σ₁, σ₂
     "tanh": Activation(  # σ″ is largest where tanh² = 1/3
