@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help book live pdf check test coverage mutants claims bench interruptions calibration sbom audit references format lock clean
+.PHONY: help book live pdf check test coverage mutants bench interruptions calibration sbom audit references format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,9 +59,6 @@ mutants: $(STAMP) ## change the code in small ways, see whether the tests notice
 	UV_FIND_LINKS=$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}} \
 	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[mutation]'
 	$(BIN)/python -m tests.mutation
-
-claims: $(STAMP) ## measure every claim of the papers anew and record the verdicts' numbers
-	$(BIN)/lw claims --run
 
 bench: $(STAMP) ## time and record training steps, scans, rates, stable laws, fits and the companion (some ten minutes)
 	$(BIN)/python -m benchmarks.steps

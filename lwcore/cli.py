@@ -127,25 +127,20 @@ def diagnose_network(
 @app.command()
 def claims(
     id: Annotated[list[str] | None, Option(help="Only this claim, in full; repeat it.")] = None,
-    run: Annotated[bool, Option(help="Measure anew, and record it.")] = False,
-    directory: Annotated[Path | None, Option(help="Folder of the recorded runs.")] = None,
+    ledger: Annotated[Path | None, Option(help="The ledger.json of another build.")] = None,
 ) -> None:
-    """Give the verdict on every claim of the papers; in a checkout of the book."""
-    from rich.progress import track
+    """Give the verdict on every claim of the papers, as the book's last build measured it."""
+    from book.claims import ledger as book
 
-    from book.claims import measure, record, registry
-
-    known, folder = registry(), directory or record.FOLDER
+    found = book.read(ledger or book.BUILT)
     for name in id or ():
-        require("id", name, name in known, f"one of {', '.join(known)}")
-    wanted, runs = [known[name] for name in id or known], record.Runs(folder)
-    for claim in track(wanted, "measuring") if run else ():
-        record.record([measure(claim, runs)], folder)
-    found = record.outcomes(wanted, folder)
-    for name, row in record.table(found).iterrows():
-        line = f"{name}: {row.verdict}: {row.measured} ({row.place})"
-        typer.echo(record.in_full(found[str(name)]) if id else line)
-    for verdict, count in record.counts(found).items():
+        require("id", name, name in found, f"one of {', '.join(found)}")
+        typer.echo(book.in_full(found[name]))
+    for name, outcome in {} if id else found.items():
+        one = outcome.entry
+        number = outcome.measured[outcome.claim.telling(outcome.measured)]
+        typer.echo(f"{name}: {one['verdict']}: {number} ({one['where']})")
+    for verdict, count in book.counts(found[name] for name in id or found).items():
         typer.echo(f"{count:4d} {verdict}")
 
 

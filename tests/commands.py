@@ -268,13 +268,8 @@ LINES = [
         "diagnose --checkpoint {here}/weights.pt --data {here}/data.npz --recurrent moon",
         "No such option",
     ),
-    line("claims --id nonsense", "id = 'nonsense': must be one of"),
-    line("claims --directory {here}/nothing", "nothing"),
-    line("claims --directory {here}/text.txt", "text.txt"),
-    line(
-        "claims --run --id gradient-is-a-sum-over-lags --directory {here}/text.txt",
-        "File exists: '.*text.txt'",
-    ),
+    line("claims --ledger {here}/nothing", "nothing: no ledger"),
+    line("claims --ledger {here}/text.txt", "text.txt: not a ledger"),
     line("claims --speed 3", "No such option.*--speed"),
     line("nonsense", "No such command 'nonsense'"),
     *(

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import lwcore
 from book import claims
+from book.claims import ledger
 from lwcore import experiment
 from lwcore.cli import app
 from lwcore.config import Config, Sweep, shipped
@@ -127,21 +128,17 @@ def test_interrupt_leaves_a_clean_state_from_which_a_run_goes_on(mine, tmp_path)
 
 
 def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
-    code, output = lw("claims")
-    assert code == 0
     known = claims.registry()
-    assert [
-        line.partition(":")[0] for line in output.splitlines() if line.partition(":")[0] in known
-    ] == list(known)
-    assert re.search(r"^ +\d+ refuted as stated$", output, re.MULTILINE)
-    code, output = lw("claims", "--id", "immediate-not-total-derivative")
+    name, other = "immediate-not-total-derivative", "a-step-follows-the-gradient"
+    numbers = {one: [claims.exactly(1)] * len(known[one].readings) for one in (name, other)}
+    ledger.write([claims.Outcome(known[one], tuple(numbers[one])) for one in numbers], tmp_path)
+    code, output = lw("claims", "--ledger", tmp_path / "ledger.json")
+    assert code == 0
+    assert [line.partition(":")[0] for line in output.splitlines()[:2]] == [name, other]
+    assert re.search(r"^ +2 refuted as stated$", output, re.MULTILINE)
+    code, output = lw("claims", "--ledger", tmp_path / "ledger.json", "--id", name)
     assert code == 0
     for word in ("as stated: ", "must be ≤ 1e-10: fails", "instead: ", "smallest counterexample: "):
         assert word in output
-    code, output = lw("claims", "--directory", tmp_path)
-    assert (code, "no ledger has been recorded there" in output) == (2, True)
-    assert (
-        lw("claims", "--run", "--id", "gradient-is-a-sum-over-lags", "--directory", tmp_path)[0]
-        == 0
-    )
-    assert (tmp_path / "claims.json").exists()
+    code, output = lw("claims", "--ledger", tmp_path / "ledger.json", "--id", "nonsense")
+    assert (code, "id = 'nonsense': must be one of" in output) == (2, True)

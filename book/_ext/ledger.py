@@ -1,26 +1,29 @@
 """The ledger in the book: badges beside statements, measured numbers in prose, the page of all
 claims, and the counts of verdicts.
 
-``{claim}`name` `` sets a badge that says the verdict and leads to the ledger, and marks the place
-to which the ledger leads back. ``{measured}`name: some words` `` writes what was measured for the
-reading of a claim in whose condition or quantity these words stand; a claim with one reading needs
-no words. So a reading that moves takes its references along, and one that is reworded or goes stops
-the build. Badges and numbers are filled in when a page is written, from the registry and what is on
-record: no page holds a verdict or a number of its own.
+``{claim}`name` `` sets a badge that says the verdict and unfolds the cell which measures it.
+``{measured}`name: some words` `` writes what was measured for the reading of a claim in whose
+condition or quantity these words stand; a claim with one reading needs no words. So a reading that
+moves takes its references along, and one that is reworded or goes stops the build. Badges and
+numbers are filled in when a page is written, from what the chapters' cells have just measured: no
+page holds a verdict or a number of its own.
 """
 
-from functools import cache
+import re
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
+import executed
 from docutils import nodes
 from jinja2 import Environment, FileSystemLoader
+from notebook_pool import notebooks
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinx.util.logging import getLogger
 
-from book.claims import registry
+from book.claims.checks import recorded
 from book.claims.claim import Kind, Verdict
-from book.claims.record import counts, counts_by_kind, outcomes
+from book.claims.ledger import counts, counts_by_kind, gathered, registry, write
 
 PAGE = "book/ledger"
 SIGNS = {
@@ -48,8 +51,9 @@ PAPERS = {
     "ours": "This book",
 }
 
+CALL = re.compile(r"^\s*measured\(\s*[\"']([a-z0-9-]+)[\"']", re.MULTILINE)
+
 log = getLogger(__name__)
-recorded = cache(lambda: outcomes(registry().values()))
 
 
 class badge(nodes.Inline, nodes.TextElement):
@@ -69,64 +73,68 @@ class tally(nodes.General, nodes.Element):
 
 
 class ClaimRole(SphinxRole):
-    """Set a claim's badge, once in the book."""
+    """A claim's badge, once in the book."""
 
     def run(self):
-        """Give the badge; say so if there is no such claim or if it has a place already."""
-        places = claim_places(self.env)
+        """The badge; an error if there is no such claim or if it has a place already."""
+        places = pages(self.env).places
         if self.text not in registry():
-            return [], [
-                self.inliner.reporter.error(
-                    f"claim {self.text!r}: there is none of that name", line=self.lineno
-                )
-            ]
+            return self.refused("there is none of that name")
         if places.setdefault(self.text, self.env.docname) != self.env.docname:
-            return [], [
-                self.inliner.reporter.error(
-                    f"claim {self.text!r} has a badge in {places[self.text]} already",
-                    line=self.lineno,
-                )
-            ]
+            return self.refused(f"it has a badge in {places[self.text]} already")
         return [badge(claim=self.text)], []
+
+    def refused(self, why):
+        """An error."""
+        words = f"claim {self.text!r}: {why}"
+        return [], [self.inliner.reporter.error(words, line=self.lineno)]
 
 
 class MeasuredRole(SphinxRole):
-    """Write what a claim's check measured."""
+    """What was measured of a claim."""
 
     def run(self):
-        """Give the number; say so if no reading is meant, or several could be."""
+        """The number; an error if no reading is meant, or several could be."""
         name, _, words = self.text.partition(":")
         try:
             position = reading_with(words.strip(), registry().get(name))
         except ValueError as error:
-            return [], [
-                self.inliner.reporter.error(f"measured {self.text!r}: {error}", line=self.lineno)
-            ]
+            words = f"measured {self.text!r}: {error}"
+            return [], [self.inliner.reporter.error(words, line=self.lineno)]
+        pages(self.env).readers.add(self.env.docname)
         return [measured(claim=name, reading=position)], []
 
 
 class Ledger(SphinxDirective):
-    """Stand where the table of all claims goes, or with the argument ``code`` that of the rows on
-    the paper's public code."""
+    """The table of all claims, or with the argument ``code`` of those on the papers' code."""
 
     optional_arguments = 1
 
     def run(self):
-        """Give the place."""
+        """The place."""
+        pages(self.env).readers.add(self.env.docname)
         return [ledger(of_code=self.arguments == ["code"])]
 
 
 class Tally(SphinxDirective):
-    """Stand where the counts go."""
+    """The counts of verdicts."""
 
     def run(self):
-        """Give the place."""
+        """The place."""
+        pages(self.env).readers.add(self.env.docname)
         return [tally()]
 
 
+@dataclass
+class Pages:
+    """Where each claim has its badge, and which pages show other claims' numbers."""
+
+    places: dict[str, str] = field(default_factory=dict)
+    readers: set[str] = field(default_factory=set)
+
+
 def reading_with(words, claim):
-    """Find the one reading of a claim in whose condition or quantity some words stand: its
-    position."""
+    """The position of the one reading in whose condition or quantity some words stand."""
     if claim is None:
         raise ValueError("there is no such claim")
     texts = [f"{reading.condition}: {reading.quantity}" for reading in claim.readings]
@@ -136,43 +144,75 @@ def reading_with(words, claim):
     return found[0]
 
 
-def claim_places(env):
-    """Where each claim has its badge: documents by claim."""
-    if not hasattr(env, "claim_places"):
-        env.claim_places = {}
-    return env.claim_places
+def pages(env):
+    """What the pages show of claims."""
+    if not hasattr(env, "claim_pages"):
+        env.claim_pages = Pages()
+    return env.claim_pages
 
 
 def forget(app, env, docname):
-    """Drop a page's badges before it is read again."""
-    for claim in [claim for claim, place in claim_places(env).items() if place == docname]:
-        del env.claim_places[claim]
+    """Drop what a page shows before it is read again."""
+    known = pages(env)
+    known.readers.discard(docname)
+    known.places = {claim: place for claim, place in known.places.items() if place != docname}
 
 
 def merge(app, env, docnames, other):
-    """Take over the badges that another process has read."""
-    claim_places(env).update(
-        {claim: place for claim, place in claim_places(other).items() if place in docnames}
-    )
+    """Take over what another process has read."""
+    known, found = pages(env), pages(other)
+    known.readers |= found.readers & set(docnames)
+    known.places |= {claim: place for claim, place in found.places.items() if place in docnames}
 
 
-def missing(app, env):
-    """Warn of claims that no chapter mentions."""
-    for claim in sorted(set(registry()) - set(claim_places(env))):
-        log.warning("claim %r has no badge in any chapter", claim, type="ledger")
+def measure(app, env):
+    """Gather what the chapters measured; pages that show what changed are written again."""
+    found = recorded()
+    for page, path in notebooks(env).items():
+        notebook = executed.find(path)
+        for outcome in gathered(notebook, page) if notebook else ():
+            name = outcome.claim.id
+            if name in found:
+                log.warning("claim %r is measured twice", name, location=page, type="ledger")
+            found[name] = outcome
+    for name in sorted(set(registry()) - set(found)):
+        log.warning("claim %r is measured in no chapter", name, type="ledger")
+    for name in sorted(set(registry()) - set(pages(env).places)):
+        log.warning("claim %r has no badge in any chapter", name, type="ledger")
+    before = getattr(env, "outcomes", {})
+    env.outcomes = {name: found[name] for name in registry() if name in found}
+    if before == env.outcomes:
+        return []
+    moved = [name for name in env.outcomes if env.outcomes[name] != before.get(name)]
+    known = pages(env)
+    return [*known.readers, *(known.places[name] for name in moved if name in known.places)]
+
+
+def store(app, error):
+    """Write the ledger as data beside the pages."""
+    if error is None and app.builder.format == "html":
+        write(app.env.outcomes.values(), Path(app.outdir))
 
 
 def fill_in(app, doctree, docname):
-    """Put verdicts, numbers and tables where they go."""
+    """Put verdicts, numbers and tables where they go; cells that measure fold behind badges."""
+    outcomes = app.env.outcomes
     for node in list(doctree.findall(badge)):
-        node.replace_self(badge_of(app, docname, node["claim"]))
+        node.replace_self(badge_of(app, docname, outcomes[node["claim"]]))
     for node in list(doctree.findall(measured)):
-        number = str(recorded()[node["claim"]].measured[node["reading"]])
+        number = str(outcomes[node["claim"]].measured[node["reading"]])
         node.replace_self(link(app, docname, node["claim"], number, "measured"))
     for node in list(doctree.findall(ledger)):
         node.replace_self(nodes.raw("", ledger_html(app, docname, node["of_code"]), format="html"))
     for node in list(doctree.findall(tally)):
         node.replace_self(nodes.raw("", tally_html(app, docname), format="html"))
+    for cell in doctree.findall(nodes.container):
+        if "tag_claim" in cell["classes"]:
+            names = CALL.findall(cell.astext())
+            cell["ids"] += [f"measured-{name}" for name in names]
+            rows = [link(app, docname, name, f"{name} in the ledger", "row") for name in names]
+            back = nodes.reference("", "fold", internal=True, refid=f"claim-{names[0]}")
+            cell.insert(0, nodes.paragraph("", "", *rows, back, classes=["claim-links"]))
 
 
 def link(app, docname, claim, text, style):
@@ -183,56 +223,50 @@ def link(app, docname, claim, text, style):
     )
 
 
-def badge_of(app, docname, claim):
-    """A badge: the verdict as a link, at a place of its own."""
-    verdict = recorded()[claim].verdict
-    shown = link(app, docname, claim, f"{SIGNS[verdict]} {SHORT[verdict]}", "claim")
+def badge_of(app, docname, outcome):
+    """A badge: the verdict as a link to what measures it, at a place of its own."""
+    name, verdict = outcome.claim.id, outcome.verdict
+    shown = link(app, docname, name, f"{SIGNS[verdict]} {SHORT[verdict]}", "claim")
+    if outcome.chapter == docname:
+        shown["refuri"] = f"#measured-{name}"
     shown["classes"].append(f"claim-{verdict.name.lower()}")
-    return nodes.inline("", "", shown, ids=[f"claim-{claim}"])
+    return nodes.inline("", "", shown, ids=[f"claim-{name}"])
 
 
 def tally_html(app, docname):
     """The counts of what the papers say, by kind, each leading to its rows of the ledger."""
-    return render(
-        "tally.html",
-        counts=counts_by_kind(recorded()),
-        short=SHORT,
-        page=app.builder.get_relative_uri(docname, PAGE),
-    )
+    counted = counts_by_kind(app.env.outcomes.values())
+    page = app.builder.get_relative_uri(docname, PAGE)
+    return render("tally.html", counts=counted, short=SHORT, page=page)
 
 
 def ledger_html(app, docname, of_code):
     """The table of the claims on the paper's public code, or of all others."""
-    listed = {
-        name: outcome
-        for name, outcome in recorded().items()
-        if (outcome.claim.paper == "code") == of_code
-    }
-    rows = [row(app, docname, outcome) for outcome in listed.values()]
+    listed = [one for one in app.env.outcomes.values() if (one.claim.paper == "code") == of_code]
+    rows = [row(app, docname, outcome) for outcome in listed]
     papers = {} if of_code else {key: name for key, name in PAPERS.items() if key != "code"}
     return render("ledger.html", counts=counts(listed), papers=papers, kinds=Kind, rows=rows)
 
 
 def render(template, **values):
-    """Fill in a template."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parents[1] / "_templates"), autoescape=True
-    )
+    """A template, filled in."""
+    folder = FileSystemLoader(Path(__file__).parents[1] / "_templates")
+    environment = Environment(loader=folder, autoescape=True)
     return environment.get_template(template).render(signs=SIGNS, **values)
 
 
 def row(app, docname, outcome):
     """What the table says of a claim."""
-    claim, position, place = (
-        outcome.claim,
-        outcome.claim.telling(outcome.measured),
-        claim_places(app.env).get(outcome.claim.id),
+    claim, position = outcome.claim, outcome.claim.telling(outcome.measured)
+    place, holds = (
+        pages(app.env).places[claim.id],
+        {True: "holds", False: "fails", None: "left open"},
     )
-    holds = {True: "holds", False: "fails", None: "left open"}
     pairs = list(zip(claim.readings, outcome.measured, strict=True))
+    to = "measured" if outcome.chapter == place else "claim"
     return {
         "outcome": outcome,
-        "readings": [(reading, str(one), holds[reading.rule.holds(one)]) for reading, one in pairs],
+        "readings": [(reading, str(one), holds[reading.holds(one)]) for reading, one in pairs],
         "remarks": {
             "Why it is open": outcome.why,
             "Settled by the configuration alone": claim.fixed,
@@ -245,10 +279,9 @@ def row(app, docname, outcome):
         "value": outcome.measured[position].value,
         "rule": claim.readings[position].rule,
         "rank": list(Verdict).index(outcome.verdict),
-        "chapter": place
-        and {
+        "chapter": {
             "title": app.env.titles[place].astext().partition(":")[0],
-            "address": f"{app.builder.get_relative_uri(docname, place)}#claim-{claim.id}",
+            "address": f"{app.builder.get_relative_uri(docname, place)}#{to}-{claim.id}",
         },
     }
 
@@ -287,12 +320,13 @@ def setup(app):
     app.add_directive("tally", Tally)
     app.connect("env-purge-doc", forget)
     app.connect("env-merge-info", merge)
-    app.connect("env-check-consistency", missing)
+    app.connect("env-updated", measure)
+    app.connect("build-finished", store)
     app.connect("doctree-resolved", fill_in)
     app.connect("html-page-context", bring_table)
     return {
         "version": "1",
-        "env_version": 1,
+        "env_version": 2,
         "parallel_read_safe": True,
         "parallel_write_safe": True,
     }

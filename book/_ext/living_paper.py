@@ -17,7 +17,7 @@ def watch_assets(app, config):
     """Write the pages again after an edit of styles, scripts, templates, claims, glossary or
     notation: Sphinx would keep the old ones."""
     digest = hashlib.sha256()
-    folders = ("book/_static", "book/_templates", "book/_ext", "book/results", "lwcore/claims")
+    folders = ("book/_static", "book/_templates", "book/_ext", "book/results")
     paths = [
         ROOT / "book" / "glossary.md",
         ROOT / "book" / "notation.md",

@@ -13,20 +13,9 @@ from torch.autograd.functional import jvp
 
 from book.chapters.expansion import remainders
 from book.claims import cases, recurrences
-from book.claims.claim import (
-    Chapter,
-    Kind,
-    Measured,
-    as_stated,
-    at_least,
-    at_most,
-    exactly,
-    over,
-    within,
-)
+from book.claims.checks import measures
+from book.claims.claim import Measured, exactly, over
 from lwcore.transport import coefficients, scaled_product, split
-
-chapter = Chapter("livi", Kind.IDENTITY)
 
 SCALAR = ("DiagGate", "SharedGate", "ConstGate")
 
@@ -48,17 +37,7 @@ def _by_autodiff(
     return jvp(function, torch.from_numpy(x), torch.from_numpy(v))[1].numpy()
 
 
-@chapter.claim(
-    "frechet-derivative",
-    "Eq. (41)",
-    "What a smooth function of a matrix does to a small change of it is a linear map, the Fréchet "
-    "derivative, up to less than the change.",
-    as_stated(
-        "exponent with which the matrix exponential's remainder falls with the change, ten "
-        "matrices, median (range)",
-        at_least(1.5),
-    ),
-)
+@measures("frechet-derivative")
 def _() -> Measured:
     sizes = np.geomspace(1e-3, 1e-1, 9)
     slopes = []
@@ -69,16 +48,7 @@ def _() -> Measured:
     return over(slopes)
 
 
-@chapter.claim(
-    "frechet-derivative-of-a-sum",
-    "Eq. (42)",
-    "The Fréchet derivative of a sum is the sum of the derivatives.",
-    as_stated(
-        "largest difference for exp(X) + X³, autodiff against SciPy's derivative plus that by "
-        "hand, relative",
-        at_most(1e-10),
-    ),
-)
+@measures("frechet-derivative-of-a-sum")
 def _() -> Measured:
     whole = partial(_by_autodiff, lambda y: torch.linalg.matrix_exp(y) + y @ y @ y)
     return exactly(
@@ -88,16 +58,7 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "frechet-derivative-of-a-product",
-    "Eq. (43)",
-    "The Fréchet derivative of a product follows the product rule, every factor in its place.",
-    as_stated(
-        "largest difference for exp(X) X³, autodiff against the rule with SciPy's derivative and "
-        "that by hand, relative",
-        at_most(1e-10),
-    ),
-)
+@measures("frechet-derivative-of-a-product")
 def _() -> Measured:
     worst = []
     for x, v in _draws():
@@ -111,18 +72,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "product-with-a-dial",
-    "Eq. (44)",
-    "A dial on the mixing leads from the product of retentions, at 0, to the transport of the "
-    "network, at 1.",
-    as_stated(
-        "largest difference at either end from autodiff through all steps, relative, thirty "
-        "cells, lag 6",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.scaled_product",
-)
+@measures("product-with-a-dial")
 def _() -> Measured:
     worst = []
     for cell, trace, kept, mixing in recurrences.every():
@@ -138,18 +88,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "derivative-of-the-product",
-    "Eq. (45)",
-    "The derivative of the product at 0 is a sum of products in each of which one factor mixes "
-    "and all others retain.",
-    as_stated(
-        "largest difference of that sum, added up term by term, and of the package's, from "
-        "autodiff, relative, thirty cells",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.coefficients",
-)
+@measures("derivative-of-the-product")
 def _() -> Measured:
     worst = []
     for _, trace, kept, mixing in recurrences.every():
@@ -163,17 +102,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "remainder-is-of-second-order",
-    "Eq. (46)",
-    "What value and derivative leave out of the product falls as the square of the dial.",
-    as_stated(
-        "exponent with which it falls, dial from 1e-4 to 1e-2, lag 6, median over thirty cells of "
-        "all five kinds (range)",
-        within(1.9, 2.1),
-    ),
-    code="book.chapters.expansion.remainders",
-)
+@measures("remainder-is-of-second-order")
 def _() -> Measured:
     dial, slopes = np.geomspace(1e-4, 1e-2, 9), []
     for _, trace, *_ in recurrences.every():
@@ -182,18 +111,7 @@ def _() -> Measured:
     return over(slopes)
 
 
-@chapter.claim(
-    "scalar-gate-recurrences",
-    "Eqs. (47), (49) and (51)",
-    "Three cells move their state to a candidate by a share: one learned share a neuron, one "
-    "learned for all neurons, or a constant.",
-    as_stated(
-        "largest difference of outputs from the recurrence written out, relative, six cells of "
-        "each kind",
-        at_most(1e-10),
-    ),
-    code=("lwcore.cells.DiagGate", "lwcore.cells.SharedGate", "lwcore.cells.ConstGate"),
-)
+@measures("scalar-gate-recurrences")
 def _() -> Measured:
     made = [one for family in SCALAR for one in recurrences.sample(family)]
     return exactly(
@@ -215,35 +133,12 @@ def _of_jacobian(family: str) -> Measured:
     )
 
 
-_FROM_AUTODIFF = as_stated(
-    "largest difference from autodiff of the recurrence written out, relative, six cells",
-    at_most(1e-10),
-)
-
-
-@chapter.claim(
-    "diag-gate-jacobian",
-    "Eq. (48)",
-    "DiagGate's one-step Jacobian is the leak, plus the way through the gates, plus the way "
-    "through the candidate.",
-    _FROM_AUTODIFF,
-    code="lwcore.transport.step_jacobian",
-)
+@measures("diag-gate-jacobian")
 def _() -> Measured:
     return _of_jacobian("DiagGate")
 
 
-@chapter.claim(
-    "diag-gate-terms-have-full-rank",
-    "Appendix B",
-    "In DiagGate's Jacobian both terms beside the leak are generally of full rank.",
-    as_stated(
-        "least rank of either term over 48 steps, as a share of its 16 rows, median over six "
-        "cells (range)",
-        at_least(1),
-    ),
-    code="lwcore.cells.GatedJacobian",
-)
+@measures("diag-gate-terms-have-full-rank")
 def _() -> Measured:
     ranks = []
     for cell, trace, _, mixing in recurrences.sample("DiagGate", 16):
@@ -255,31 +150,12 @@ def _() -> Measured:
     return over(ranks)
 
 
-@chapter.claim(
-    "shared-gate-jacobian",
-    "Eq. (50)",
-    "SharedGate's one-step Jacobian is a multiple of the identity, plus the way through the "
-    "candidate, plus an outer product for the gate.",
-    _FROM_AUTODIFF,
-    code="lwcore.transport.step_jacobian",
-)
+@measures("shared-gate-jacobian")
 def _() -> Measured:
     return _of_jacobian("SharedGate")
 
 
-@chapter.claim(
-    "shared-gate-couples-by-rank-one",
-    "Appendix B",
-    "In SharedGate's Jacobian the gate's term is of rank one, and beside the candidate's "
-    "recurrent matrix it alone couples neurons.",
-    as_stated(
-        "largest second singular value over the first of the mixing with that matrix set to zero, "
-        "and largest off-diagonal entry over the "
-        "leak with the gate's row zero as well, by autodiff, six cells of 16 neurons",
-        at_most(1e-10),
-    ),
-    code="lwcore.cells.SharedGate",
-)
+@measures("shared-gate-couples-by-rank-one")
 def _() -> Measured:
     worst = []
     for seed in range(6):
@@ -295,17 +171,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "shared-gate-keeps-all-alike",
-    "Appendix B",
-    "SharedGate's zeroth-order rate is the same for all neurons.",
-    as_stated(
-        "largest spread over the neurons, (largest − least)/mean, by autodiff, six cells of 16 "
-        "neurons, lag 6",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.effective_rates",
-)
+@measures("shared-gate-keeps-all-alike")
 def _() -> Measured:
     spreads = []
     for cell, _, kept, mixing in recurrences.sample("SharedGate", 16):
@@ -314,46 +180,18 @@ def _() -> Measured:
     return exactly(max(spreads))
 
 
-@chapter.claim(
-    "shared-gate-corrections-differ",
-    "Appendix B",
-    "SharedGate's first-order corrections make the rates differ from neuron to neuron.",
-    as_stated(
-        "standard deviation over mean of the recorded rates over neurons, lag 16, trained, median "
-        "over five networks (range)",
-        at_least(0.1),
-    ),
-    code="lwcore.transport.effective_rates",
-    kind=Kind.NETWORK,
-)
+@measures("shared-gate-corrections-differ")
 def _(runs: Any) -> Measured:
     rate = runs["small"].rate.sel(model="SharedGate", order="first", lag=16)
     return over((rate.std("unit") / rate.mean("unit")).values)
 
 
-@chapter.claim(
-    "const-gate-jacobian",
-    "Eq. (52)",
-    "ConstGate's one-step Jacobian is a constant multiple of the identity plus the way through "
-    "the candidate; no gate is sensitive.",
-    _FROM_AUTODIFF,
-    code="lwcore.transport.step_jacobian",
-)
+@measures("const-gate-jacobian")
 def _() -> Measured:
     return _of_jacobian("ConstGate")
 
 
-@chapter.claim(
-    "const-gate-is-an-exponential",
-    "Appendix B",
-    "ConstGate's zeroth-order rate is (1 − s) to the power of the lag, for every neuron.",
-    as_stated(
-        "largest difference of the package's rates and of autodiff's from it, relative, six "
-        "cells, lag 6",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.effective_rates",
-)
+@measures("const-gate-is-an-exponential")
 def _() -> Measured:
     worst = []
     for cell, trace, kept, mixing in recurrences.sample("ConstGate"):
@@ -366,18 +204,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "const-gate-corrections-are-the-candidates",
-    "Appendix B",
-    "ConstGate's first-order correction depends on the candidate's slope and the neuron's own "
-    "recurrent weight alone.",
-    as_stated(
-        "largest difference of (1 − s)^ℓ Σ_j s d_j w/(1 − s) from autodiff's correction, "
-        "relative, six cells, lag 6",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.effective_rates",
-)
+@measures("const-gate-corrections-are-the-candidates")
 def _() -> Measured:
     worst = []
     for cell, trace, kept, mixing in recurrences.sample("ConstGate"):
@@ -393,18 +220,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "scalar-gate-rates",
-    "Appendix B",
-    "The effective rates of the three cells are the product of what their gates leave, plus the "
-    "diagonal of the first-order term.",
-    as_stated(
-        "largest difference of first-order rates from the diagonal of both terms by autodiff, "
-        "relative, eighteen cells",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.effective_rates",
-)
+@measures("scalar-gate-rates")
 def _() -> Measured:
     worst = []
     for cell, trace, kept, mixing in (

@@ -10,19 +10,8 @@ import numpy as np
 import torch
 
 from book.claims import companion_cases as cases
-from book.claims.claim import (
-    Chapter,
-    Facts,
-    Kind,
-    Measured,
-    as_mended,
-    as_stated,
-    at_least,
-    at_most,
-    exactly,
-    rather,
-    when,
-)
+from book.claims.checks import Facts, measures
+from book.claims.claim import Measured, exactly
 from lwcore.elman.bounds import (
     Problem,
     approximation_bound,
@@ -40,25 +29,10 @@ from lwcore.elman.network import (
     symmetric_initialisation,
 )
 
-chapter = Chapter("cayci", Kind.THEOREM)
-
 ALPHA, LENGTH, STARTS = 0.8, 4, 400
-_WORST = "largest {} found by search over the constant, three activations, recurrent weights up to 0.001 to 1.5, one to five steps"
 
 
-@chapter.claim(
-    "linear-model-near-target",
-    "Proposition 3",
-    "With probability 1 − δ the ball around the start holds a point at which the linear model "
-    "differs from the target by at most a "
-    "bound with √log(1/δ).",
-    as_stated(
-        "share of 400 starts without such a point, over δ; the worst of three activations, widths "
-        "2 and 50, δ = 0.05 and 0.8",
-        at_most(1),
-    ),
-    code="lwcore.elman.bounds.approximation_bound",
-)
+@measures("linear-model-near-target")
 def _() -> Measured:
     x, maps, worst = cases.sequences(1, LENGTH, 2, seed=0), cases.pushing_maps(), []
     for name in cases.SMOOTH:
@@ -86,29 +60,7 @@ def _() -> Measured:
     return max(worst, key=lambda one: one.high)
 
 
-@chapter.claim(
-    "linear-model-at-transported-point",
-    "Proposition 3, proof",
-    "The point that the proof takes, every neuron moved along the transport maps, meets the "
-    "proposition's bound.",
-    as_stated(
-        "share of 4000 starts at which it fails over δ = 0.835, two logistic neurons, one step",
-        at_most(1),
-    ),
-    as_mended(
-        "the bound has √log(2/δ) in the place of √log(1/δ), as both sides of the distance count; "
-        "the proof's last line has "
-        "that and √2 more",
-        "share of 4000 starts at which it fails over δ; the worst of δ = 0.05, 0.2, 0.5 and "
-        "0.835, the same neurons",
-        at_most(1),
-    ),
-    code=("lwcore.elman.bounds.approximation_bound", "lwcore.elman.kernel.transported"),
-    counterexample="Logistic, m = 2, one step, X = 1, v_u the sign: the linear model is ±σ′(u) around the target 0; it is beyond the "
-    "printed bound {bound:.2f} in a share of {share:.3f}, where {allowed:.3f} is allowed.",
-    fair="The proof gives 2 √(2 log(2/δ)/m) times the size of a summand at the transported point, and √2 less by Hoeffding's inequality "
-    "used to the full; for the best point of the ball the printed bound was met.",
-)
+@measures("linear-model-at-transported-point")
 def _() -> tuple[Measured | Facts, ...]:
     signs, x, rng = (
         TransportMaps(np.zeros_like, np.sign, 0.0, 1.0),
@@ -144,19 +96,7 @@ def _() -> tuple[Measured | Facts, ...]:
     )
 
 
-@chapter.claim(
-    "linearisation-error-bound",
-    "Proposition 4",
-    "Network and linear model differ by at most 2 (Λ²σ₂ + γσ₁)/√m times the squared displacement.",
-    as_stated(
-        "half the largest curvature of a state found by search, which is the largest error over "
-        "squared displacement, over 2 (Λ²σ₂ + γσ₁); "
-        "the worst of three activations and six sizes",
-        at_most(1),
-    ),
-    code="lwcore.elman.bounds.linearisation_bound",
-    slow=True,
-)
+@measures("linearisation-error-bound")
 def _() -> Measured:
     worst = []
     for name in cases.SMOOTH:
@@ -171,25 +111,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "preactivation-is-not-linear",
-    "Remark 3",
-    "Because the same weights act at every step, what enters the activation is nonlinear in a "
-    "neuron's parameters, unlike in a "
-    "feedforward network.",
-    as_stated(
-        "median over 200 neurons of the Hessian's norm over the gradient's, of W H + U X in the "
-        "neuron's parameters; the least "
-        "of steps 2 to "
-        "5, minus the largest where the recurrent weight stays 0",
-        at_least(0.1),
-    ),
-    code="lwcore.elman.network.ElmanNetwork",
-    kind=Kind.IDENTITY,
-    seen="The first rule asked for 10⁻⁶ of the least Hessian among the 200, which one saturated neuron decided. A median of a "
-    "tenth says that "
-    "for half of the neurons a move of size 1 changes the slope by a tenth or more.",
-)
+@measures("preactivation-is-not-linear")
 def _() -> Measured:
     generator = torch.Generator().manual_seed(0)
     theta, x = (
@@ -214,19 +136,7 @@ def _() -> Measured:
     return exactly(least - max(float(hessian(step, False).max()) for step in range(2, 6)))
 
 
-@chapter.claim(
-    "wide-network-near-target",
-    "Proposition 5",
-    "With probability 1 − δ one network in the ball is near the target at all steps of all "
-    "sequences at once, the logarithm of "
-    "their number being the price.",
-    as_stated(
-        "share of 400 starts at which the transported network fails, over δ = 0.2; the worst of "
-        "three activations",
-        at_most(1),
-    ),
-    code="lwcore.elman.bounds.network_approximation_bound",
-)
+@measures("wide-network-near-target")
 def _() -> Measured:
     return max(
         (
@@ -237,20 +147,7 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "transported-network-stays-in-the-ball",
-    "Remark 4",
-    "Moving every neuron along the transport maps gives a network in the ball that has the "
-    "distance from the target that "
-    "Proposition 5 promises.",
-    as_stated(
-        "the larger of the largest move over its radius and of the distance from the target over "
-        "the bound, in 80 of 100 starts, "
-        "three activations",
-        at_most(1 + 1e-9),
-    ),
-    code="lwcore.elman.kernel.transported",
-)
+@measures("transported-network-stays-in-the-ball")
 def _() -> Measured:
     found = [_transported(name) for name in cases.SMOOTH]
     return exactly(
@@ -296,66 +193,17 @@ def _three(
     return exactly(printed), exactly(some), exactly(max(one[2] for one in found))
 
 
-@chapter.claim(
-    "state-is-lipschitz",
-    "Lemma 1, first part",
-    "A neuron's state is Lipschitz in the neuron's parameters with the constant μ₀²(σ₀² + 1)σ₁².",
-    as_stated(_WORST.format("slope"), at_most(1)),
-    when(
-        "for activations with σ₁² (σ₀² + 1) ≥ 1, as tanh and the Gaussian",
-        "the same for these two",
-        at_most(1),
-    ),
-    rather(
-        "the constant is its root, μ₀ σ₁ √(σ₀² + 1), for every activation",
-        "the same with the root",
-        at_most(1),
-    ),
-    code="lwcore.elman.bounds.local_constants",
-    counterexample=(
-        "Logistic, one step, X = 1, u = 0: the slope is 1/4, above the printed "
-        "constant 1/8 and below its root."
-    ),
-    fair=(
-        "The proof bounds the square of the slope by the printed constant; the state is "
-        "Lipschitz with its root."
-    ),
-    slow=True,
-    seen="A small recurrent bound was added to the search after trial numbers.",
-)
+@measures("state-is-lipschitz")
 def _() -> tuple[Measured, Measured, Measured]:
     return _three(cases.over_places(cases.slope, "log_lipschitz"))
 
 
-@chapter.claim(
-    "state-is-smooth",
-    "Lemma 1, second part; Eq. (31)",
-    "A neuron's state is smooth in the neuron's parameters with the constant β written out in the "
-    "appendix.",
-    as_stated(
-        _WORST.format("curvature") + "; α = α_m/100 where the printed formula has α", at_most(1)
-    ),
-    code="lwcore.elman.bounds.local_constants",
-    slow=True,
-)
+@measures("state-is-smooth")
 def _() -> Measured:
     return _three(cases.over_places(cases.curvature, "log_smoothness"))[0]
 
 
-@chapter.claim(
-    "smoothness-grows-with-dimension-and-memory",
-    "Lemma 1, second part",
-    "The constant β is at most of the order of the dimension times the product of the two memory "
-    "sums.",
-    as_stated(
-        "largest β/(d μ₀ μ₁) over its value at one step and one dimension, up to 2000 steps and "
-        "1000 dimensions, below, at and "
-        "beyond the cut-off",
-        at_most(1 + 1e-9),
-    ),
-    code=("lwcore.elman.bounds.local_constants", "lwcore.elman.bounds.log_mu"),
-    kind=Kind.IDENTITY,
-)
+@measures("smoothness-grows-with-dimension-and-memory")
 def _() -> Measured:
     def ratio(activation: str, bound: float, length: int, dimension: int) -> float:
         sums = sum(log_mu(bound * Problem(activation, 0.5, 1, 1, 1, 1).sigma.slope_bound, length))
@@ -380,47 +228,12 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "product-is-lipschitz",
-    "Lemma 2, first part",
-    "The recurrent weight times the state is Lipschitz in the neuron's parameters with the "
-    "constant √2 (σ₀ + 1 + α_m L).",
-    as_stated(_WORST.format("slope"), at_most(1)),
-    code="lwcore.elman.bounds.local_constants",
-    slow=True,
-)
+@measures("product-is-lipschitz")
 def _() -> Measured:
     return _three(cases.over_places(partial(cases.slope, product=True), "log_product_lipschitz"))[0]
 
 
-@chapter.claim(
-    "product-is-smooth",
-    "Lemma 2, second part",
-    "The recurrent weight times the state is smooth in the neuron's parameters with the constant "
-    "√2 (L + α_m β).",
-    as_stated(_WORST.format("curvature"), at_most(1)),
-    when(
-        "for activations with σ₁² (σ₀² + 1) ≥ 2, as tanh, whose √2 L is above twice its root",
-        "the same for tanh",
-        at_most(1),
-    ),
-    rather(
-        "the constant is 2 L + α_m β, with the root for L, for every activation",
-        "the same with this constant",
-        at_most(1),
-    ),
-    code="lwcore.elman.bounds.local_constants",
-    counterexample="Logistic, two steps, X = (1, 0), W = 0.05, u = 4: the Hessian's norm is {norm:.2f}, the printed "
-    "constant {constant:.2f}.",
-    fair=(
-        "The mixed derivative, recurrent weight with itself, counts twice: 2 L in the place "
-        "of √2 L, and L the root of the printed one."
-    ),
-    slow=True,
-    seen='A small recurrent bound was added to the search after trial numbers. The condition was "for tanh and the Gaussian", the part in '
-    "which nothing was found; it is now one that follows from the constants and leaves the "
-    "Gaussian out.",
-)
+@measures("product-is-smooth")
 def _() -> tuple[Measured | Facts, ...]:
     at = (
         torch.tensor([[0.05, 4.0]], dtype=torch.float64),
@@ -438,32 +251,7 @@ def _() -> tuple[Measured | Facts, ...]:
     ), facts
 
 
-@chapter.claim(
-    "outputs-are-bounded",
-    "Proposition 6, first part",
-    "Within the radii every output is at most the Lipschitz constant L of a state times the norm "
-    "of the radii.",
-    as_stated(
-        "largest output of two neurons moved apart by 0.05, found by search, over the bound; "
-        "three activations, six sizes",
-        at_most(1),
-    ),
-    when(
-        "for activations with σ₁² (σ₀² + 1) ≥ 1, as tanh and the Gaussian",
-        "the same for these two",
-        at_most(1),
-    ),
-    rather(
-        "it is at most that with the root of the printed L, for every activation",
-        "the same with the root",
-        at_most(1),
-    ),
-    code="lwcore.elman.bounds.log_output_bound",
-    counterexample="Logistic, m = 2, one step, X = 1, both neurons at u = 0 and moved apart: the output is nearly ‖ρ‖/4, the "
-    "printed bound ‖ρ‖/8.",
-    fair="The bound holds with a Lipschitz constant of the state, the root of the printed one.",
-    slow=True,
-)
+@measures("outputs-are-bounded")
 def _() -> tuple[Measured, Measured, Measured]:
     radius, found = 0.05, []
 
@@ -487,17 +275,7 @@ def _() -> tuple[Measured, Measured, Measured]:
     return _three(found)
 
 
-@chapter.claim(
-    "targets-are-bounded",
-    "Proposition 6, second part; Eq. (9)",
-    "Every target of the class is at most σ₁ μ₀(ασ₁) (ν̄_u + σ₀ ν̄_w) in size.",
-    as_stated(
-        "largest size of any target of the class over the bound, 42 sequences, one to six steps, "
-        "α = 0.3, 0.8 and 1.5, three activations",
-        at_most(1),
-    ),
-    code="lwcore.elman.bounds.Problem",
-)
+@measures("targets-are-bounded")
 def _() -> Measured:
     x = np.concatenate(
         [

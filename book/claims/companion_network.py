@@ -9,7 +9,8 @@ from scipy import optimize
 
 from book.claims import companion_cases as cases
 from book.claims.cases import relative
-from book.claims.claim import Chapter, Kind, Measured, as_stated, at_least, at_most, exactly
+from book.claims.checks import measures
+from book.claims.claim import Measured, exactly
 from lwcore.elman.descent import gradient_descent
 from lwcore.elman.network import (
     ACTIVATIONS,
@@ -17,8 +18,6 @@ from lwcore.elman.network import (
     hidden_gradients,
     symmetric_initialisation,
 )
-
-chapter = Chapter("cayci", Kind.IDENTITY)
 
 
 def _network(activation: str, seed: int = 0) -> ElmanNetwork:
@@ -34,19 +33,7 @@ def _on_all(network: ElmanNetwork, sequence: cases.Array) -> tuple[torch.Tensor,
     return torch.tensor(network.parameters), x.expand(network.width, *x.shape)
 
 
-@chapter.claim(
-    "activations-are-smooth-and-bounded",
-    "Eq. (4)",
-    "The hyperbolic tangent, the logistic and the Gaussian function have bounded values, slopes "
-    "and curvatures.",
-    as_stated(
-        "largest distance of the suprema found by search (autograd's derivatives) from 1, 1, "
-        "4/(3√3); 1, 1/4, 1/(6√3); 1, √(2/e), "
-        "2, relative",
-        at_most(1e-6),
-    ),
-    code="lwcore.elman.network.ACTIVATIONS",
-)
+@measures("activations-are-smooth-and-bounded")
 def _() -> Measured:
     worst = []
     for name in cases.SMOOTH:
@@ -64,19 +51,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "elman-recurrence",
-    "Eqs. (2) and (3)",
-    "Each neuron of the diagonal Elman network feeds on its own past and the input alone; the "
-    "output is their readout over the root "
-    "of the width.",
-    as_stated(
-        "largest difference of the code's states and outputs from the recurrence written out in "
-        "PyTorch, relative, four activations",
-        at_most(1e-10),
-    ),
-    code=("lwcore.elman.network.ElmanNetwork",),
-)
+@measures("elman-recurrence")
 def _() -> Measured:
     worst = []
     for name in cases.SIGMA:
@@ -90,18 +65,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "no-memory-without-recurrence",
-    "Section 2.2",
-    "With all recurrent weights 0 the network is a two-layer feedforward network of the newest "
-    "input, with as many neurons.",
-    as_stated(
-        "largest difference between the outputs and c·σ(U X)/√m at the newest input, relative, "
-        "four activations",
-        at_most(1e-10),
-    ),
-    code="lwcore.elman.network.ElmanNetwork",
-)
+@measures("no-memory-without-recurrence")
 def _() -> Measured:
     worst = []
     for name in cases.SIGMA:
@@ -116,18 +80,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "symmetric-start-outputs-zero",
-    "Definition 1",
-    "After the symmetric random start, the second half of the neurons copying the first with the "
-    "opposite readout, every output is 0.",
-    as_stated(
-        "largest output over the largest state, 100 starts of four activations, written out in "
-        "PyTorch",
-        at_most(1e-10),
-    ),
-    code="lwcore.elman.network.symmetric_initialisation",
-)
+@measures("symmetric-start-outputs-zero")
 def _() -> Measured:
     rng, worst = np.random.default_rng(0), []
     for name in cases.SIGMA:
@@ -144,18 +97,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "descent-on-the-risk",
-    "Eqs. (1) and (5)",
-    "Gradient descent steps against the gradient of the mean, over sequences, of the squared "
-    "errors summed over time.",
-    as_stated(
-        "largest difference of the parameters after five steps from steps along autograd's "
-        "gradient of Eq. (1), relative to the way gone",
-        at_most(1e-10),
-    ),
-    code=("lwcore.elman.descent.gradient_descent", "lwcore.elman.network.empirical_risk"),
-)
+@measures("descent-on-the-risk")
 def _() -> Measured:
     worst = []
     for name in cases.SMOOTH:
@@ -183,20 +125,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "projection-keeps-every-neuron-near",
-    "Section 2.3",
-    "Projected descent keeps every neuron within its radius over the root of the width of its "
-    "start, and so both matrices within the radii "
-    "in Frobenius norm.",
-    as_stated(
-        "largest move over its radius, single neurons and Frobenius norms, every step of nine "
-        "runs whose steps are too large to "
-        "stay inside by themselves",
-        at_most(1 + 1e-9),
-    ),
-    code="lwcore.elman.descent.gradient_descent",
-)
+@measures("projection-keeps-every-neuron-near")
 def _() -> Measured:
     worst, radii = [], (0.3, 0.5)
     for name in cases.SMOOTH:
@@ -220,20 +149,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "gradient-in-closed-form",
-    "Proposition 1",
-    "The derivative of a neuron's state is a sum over lags of powers of its recurrent weight, the "
-    "past input or state, and the slopes "
-    "since; other neurons' parameters do not enter.",
-    as_stated(
-        "largest difference of the sum over lags, and of the code's recursion, from autograd over "
-        "all parameters, relative, three "
-        "activations",
-        at_most(1e-10),
-    ),
-    code="lwcore.elman.network.hidden_gradients",
-)
+@measures("gradient-in-closed-form")
 def _() -> Measured:
     return exactly(max(max(_from_autograd(name)) for name in cases.SMOOTH))
 
@@ -268,36 +184,12 @@ def _from_autograd(activation: str) -> tuple[float, float]:
     return relative(written.reshape(6, 18), true), relative(coded.reshape(6, 18), true)
 
 
-@chapter.claim(
-    "closed-form-gradient-of-relu",
-    "Remark 2",
-    "The same sum is the derivative for the rectified linear unit, with slope 1 from zero on and "
-    "0 below, wherever no pre-activation is 0.",
-    as_stated(
-        "largest difference of the sum over lags, and of the code's recursion, from autograd, "
-        "relative",
-        at_most(1e-10),
-    ),
-    code="lwcore.elman.network.hidden_gradients",
-)
+@measures("closed-form-gradient-of-relu")
 def _() -> Measured:
     return exactly(max(_from_autograd("relu")))
 
 
-@chapter.claim(
-    "relu-gradient-is-no-subgradient",
-    "Remark 2",
-    "For a recurrent network of rectified linear units this derivative is in general no "
-    "subgradient, because the state is not "
-    "convex in the parameters.",
-    as_stated(
-        "how far the state of one neuron goes below its tangent plane, over the state, two steps; "
-        "largest found (a subgradient "
-        "would give 0)",
-        at_least(0.01),
-    ),
-    code="lwcore.elman.network.hidden_gradients",
-)
+@measures("relu-gradient-is-no-subgradient")
 def _() -> Measured:
     x = np.array([[[1.0], [0.0]]])  # H_2 = W U where both are above 0: a saddle
 

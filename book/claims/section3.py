@@ -7,7 +7,8 @@ import copy
 import torch
 
 from book.claims import cases
-from book.claims.claim import Chapter, Kind, Measured, as_stated, at_most, exactly, rather
+from book.claims.checks import measures
+from book.claims.claim import Measured, exactly
 from lwcore import train
 from lwcore.gradient import (
     immediate_sensitivity,
@@ -20,23 +21,8 @@ from lwcore.gradient import (
 from lwcore.network import Network
 from lwcore.tasks import Sequences
 
-chapter = Chapter("livi", Kind.IDENTITY)
 
-
-@chapter.claim(
-    "a-step-follows-the-gradient",
-    "Eq. (1)",
-    "A step of training subtracts from the parameters the learning rate times the gradient of the "
-    "losses summed over time.",
-    as_stated(
-        "largest difference between a step of plain gradient descent as the training loop takes "
-        "it and one by autograd, relative to the "
-        "step, over six networks; the loop averages over the T steps, so that its learning rate "
-        "is T times that of the sum",
-        at_most(1e-10),
-    ),
-    code="lwcore.train.fit",
-)
+@measures("a-step-follows-the-gradient")
 def _() -> Measured:
     worst, inputs, targets = [], cases.draw(4, 12, 3), cases.draw(4, 12, seed=2)
     for cell in map(cases.cell, cases.FAMILIES):
@@ -63,18 +49,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "gradient-is-a-sum-over-lags",
-    "Eqs. (2) and (3)",
-    "The gradient of a sequence's loss is a sum over lags, each part carried back by the product "
-    "of the Jacobians in between.",
-    as_stated(
-        "largest difference between the sum of the lag parts and autograd's gradient, relative, "
-        "over twelve cells",
-        at_most(1e-10),
-    ),
-    code="lwcore.gradient.lag_gradients",
-)
+@measures("gradient-is-a-sum-over-lags")
 def _() -> Measured:
     worst = []
     for cell in cases.cells().values():
@@ -88,33 +63,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "immediate-not-total-derivative",
-    "Eq. (3), as the author's code for later versions reads it",
-    "The sensitivity of the lagged step to the parameters may be taken as its full derivative "
-    "through time.",
-    as_stated(
-        "largest difference of the sum over lags from the whole gradient, relative, over twelve "
-        "cells",
-        at_most(1e-10),
-    ),
-    rather(
-        "the previous state is to be held fixed: with the immediate derivative the sum is the "
-        "gradient",
-        "the same",
-        at_most(1e-10),
-    ),
-    code=("lwcore.gradient.immediate_sensitivity", "lwcore.gradient.total_sensitivity"),
-    counterexample=(
-        "Any cell, two steps: the derivative through time at the last step holds "
-        "the part of lag 1, which is counted twice."
-    ),
-    fair=(
-        "The sensitivity of the lagged step is its immediate derivative, with the previous "
-        "state held fixed."
-    ),
-    paper="code",
-)
+@measures("immediate-not-total-derivative")
 def _() -> tuple[Measured, Measured]:
     worst: dict[bool, list[float]] = {True: [], False: []}
     for cell in cases.cells().values():

@@ -6,23 +6,11 @@ from __future__ import annotations
 import torch
 
 from book.claims import cases, recurrences
-from book.claims.claim import (
-    Chapter,
-    Kind,
-    Measured,
-    as_stated,
-    at_most,
-    exactly,
-    over,
-    rather,
-    when,
-    within,
-)
+from book.claims.checks import measures
+from book.claims.claim import Measured, exactly, over
 from lwcore.cells import GRU, LSTM
 from lwcore.gradient import immediate_sensitivity, random_direction, total_transport
 from lwcore.transport import coefficients, split
-
-chapter = Chapter("livi", Kind.IDENTITY)
 
 
 def _of_expansion(family: str) -> float:
@@ -54,18 +42,7 @@ def _of_first_order(family: str) -> float:
     return max(worst)
 
 
-@chapter.claim(
-    "lstm-recurrence",
-    "Eqs. (4)–(8)",
-    "An LSTM keeps of its cell what the forget gate leaves, adds what the input gate lets in, and "
-    "shows a gated view of it.",
-    as_stated(
-        "largest difference between outputs of the cell and of PyTorch's, relative, 200 steps, 32 "
-        "neurons",
-        at_most(1e-10),
-    ),
-    code="lwcore.cells.LSTM",
-)
+@measures("lstm-recurrence")
 def _() -> Measured:
     theirs, generator = (
         torch.nn.LSTM(3, 32, batch_first=True, dtype=torch.float64),
@@ -79,17 +56,7 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "lstm-blocks-of-the-jacobian",
-    "Eqs. (9) and (10)",
-    "An LSTM's one-step Jacobian has four blocks, two of them diagonal, made of gates, slopes and "
-    "recurrent weights.",
-    as_stated(
-        "largest difference of a block from autodiff, relative to the block, over six cells",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.step_jacobian",
-)
+@measures("lstm-blocks-of-the-jacobian")
 def _() -> Measured:
     worst = []
     for cell, trace, kept, mixing in recurrences.sample("LSTM"):
@@ -103,18 +70,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "lstm-retention-and-mixing",
-    "Eq. (11)",
-    "The Jacobian is a part that holds only what each neuron keeps and shows of its own cell, "
-    "plus a part that holds only what is mixed.",
-    as_stated(
-        "largest difference of either part from autodiff with the other's way cut, relative, over "
-        "six cells",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.split",
-)
+@measures("lstm-retention-and-mixing")
 def _() -> Measured:
     worst = []
     for _, trace, *true in recurrences.sample("LSTM"):
@@ -125,48 +81,12 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "lstm-first-order-product",
-    "Eq. (12)",
-    "To first order in the mixing, the transport is the product of retentions plus all products "
-    "in which mixing takes the place of one.",
-    as_stated(
-        "largest difference of either term from value and derivative by autodiff, relative, six "
-        "cells, lag 6",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.coefficients",
-)
+@measures("lstm-first-order-product")
 def _() -> Measured:
     return exactly(_of_expansion("LSTM"))
 
 
-@chapter.claim(
-    "lstm-only-the-cell-block-counts",
-    "§4.2",
-    "As losses look at the hidden state, only the transport's block that leads to it from the "
-    "earlier cell state carries the gradient.",
-    as_stated(
-        "what that block leaves out of the gradient's part at lag 4, relative to the part, median "
-        "over six cells (range)",
-        at_most(1e-10),
-    ),
-    when(
-        "at zeroth order, where the block from the earlier hidden state is zero",
-        "largest entry of that block, relative to those of the other, six cells, lag 4",
-        at_most(1e-10),
-    ),
-    code="lwcore.gradient.total_transport",
-    counterexample=(
-        "One neuron, one step back: ∂h_t/∂h_{{t−1}} = O + E C is zero only where "
-        "the recurrent weights are or cancel."
-    ),
-    fair=(
-        "At zeroth order only the block from the earlier cell state carries the gradient; "
-        "beyond, that from the hidden state does, too."
-    ),
-    kind=Kind.THEOREM,
-)
+@measures("lstm-only-the-cell-block-counts")
 def _() -> tuple[Measured, Measured]:
     missed, zeroth = [], []
     for seed, (cell, trace, kept, mixing) in enumerate(recurrences.sample("LSTM")):
@@ -187,18 +107,7 @@ def _() -> tuple[Measured, Measured]:
     return over(missed), exactly(max(zeroth))
 
 
-@chapter.claim(
-    "lstm-zeroth-rate",
-    "Eq. (13)",
-    "At zeroth order a neuron's rate is the product of its forget gates over the lag, times how "
-    "far a change of its cell shows at the end.",
-    as_stated(
-        "largest difference from the product of retentions that autodiff finds, off-diagonal "
-        "entries included, relative",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.effective_rates",
-)
+@measures("lstm-zeroth-rate")
 def _() -> Measured:
     worst = []
     for cell, trace, kept, mixing in recurrences.sample("LSTM"):
@@ -212,34 +121,12 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "lstm-rates",
-    "Eq. (14)",
-    "An LSTM's effective learning rates are the global one times the zeroth-order rate plus the "
-    "diagonal of the first-order term.",
-    as_stated(
-        "largest difference from the diagonal of both terms by autodiff, relative, six cells, "
-        "lags 1, 2 and 6",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.effective_rates",
-)
+@measures("lstm-rates")
 def _() -> Measured:
     return exactly(_of_first_order("LSTM"))
 
 
-@chapter.claim(
-    "gru-recurrence",
-    "Eqs. (15)–(18)",
-    "A GRU moves its state towards a candidate by the share its update gate says, and the "
-    "candidate sees the state through a reset gate.",
-    as_stated(
-        "largest difference of the cell's outputs from the recurrence written out, relative, six "
-        "cells",
-        at_most(1e-10),
-    ),
-    code="lwcore.cells.GRU",
-)
+@measures("gru-recurrence")
 def _() -> Measured:
     return exactly(
         max(
@@ -249,17 +136,7 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "gru-jacobian",
-    "Eqs. (19)–(22)",
-    "A GRU's one-step Jacobian is the leak plus the ways through the update gate, through the "
-    "candidate, and through its reset gate.",
-    as_stated(
-        "largest difference from autodiff of the recurrence written out, relative, six cells",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.step_jacobian",
-)
+@measures("gru-jacobian")
 def _() -> Measured:
     return exactly(
         max(
@@ -269,34 +146,12 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "gru-first-order-product",
-    "Eq. (23)",
-    "To first order in the corrections, the transport is the product of leaks plus all products "
-    "in which a correction replaces one.",
-    as_stated(
-        "largest difference of either term from value and derivative by autodiff, relative, six "
-        "cells, lag 6",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.coefficients",
-)
+@measures("gru-first-order-product")
 def _() -> Measured:
     return exactly(_of_expansion("GRU"))
 
 
-@chapter.claim(
-    "gru-leak-rate",
-    "Eq. (24)",
-    "The product of leaks is diagonal: each neuron keeps the product of what its update gates "
-    "leave.",
-    as_stated(
-        "largest difference from the product of retentions that autodiff finds, off-diagonal "
-        "entries included, relative",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.effective_rates",
-)
+@measures("gru-leak-rate")
 def _() -> Measured:
     worst = []
     for _, trace, kept, mixing in recurrences.sample("GRU"):
@@ -309,18 +164,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "gru-reset-rates",
-    "Eq. (25)",
-    "Two more rates are the products over the lag of the reset gates, and of the reset gates "
-    "times what the update gates leave.",
-    as_stated(
-        "largest difference between what the printed rates add to the expansion's and these "
-        "products, relative",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.reset_rates",
-)
+@measures("gru-reset-rates")
 def _() -> Measured:
     worst = []
     for _, trace, *_ in recurrences.sample("GRU"):
@@ -329,39 +173,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "gru-rates",
-    "Eq. (26), as §4 obtains it",
-    "A GRU's effective learning rates, obtained by the expansion to first order, are the leak's, "
-    "the reset and the mixed rate and the "
-    "first-order correction, added up.",
-    as_stated(
-        "difference from the diagonal of the expansion (23) at lag 1, where it is exact, "
-        "relative, median over six cells",
-        at_most(1e-10),
-    ),
-    rather(
-        "without the reset and the mixed rate they are the expansion's diagonal",
-        "largest difference, relative, lags 1, 2, 6",
-        at_most(1e-10),
-    ),
-    rather(
-        "the two rates are added to what is complete without them",
-        "the printed rate over the exact one, lag 1, one neuron, all weights zero: γ = ρ = ½, η = "
-        "¼",
-        within(2.5 - 1e-10, 2.5 + 1e-10),
-    ),
-    code=("lwcore.transport.effective_rates", "lwcore.transport.reset_rates"),
-    counterexample=(
-        "One neuron, all weights zero, one step: the Jacobian is 1 − z = ½, the "
-        "printed rate ½ + ½ + ¼."
-    ),
-    fair=(
-        "A GRU's first-order rates are the leak's plus the first-order correction; reset and "
-        "mixed rates are no further terms of them."
-    ),
-    kind=Kind.THEOREM,
-)
+@measures("gru-rates")
 def _() -> tuple[Measured, Measured, Measured]:
     printed = [
         cases.relative(

@@ -11,35 +11,12 @@ from torch import Tensor
 
 from book.chapters.orders import compare_orders, without_norm
 from book.claims import cases, recurrences
-from book.claims.claim import (
-    Chapter,
-    Kind,
-    Measured,
-    as_stated,
-    at_least,
-    at_most,
-    exactly,
-    over,
-    rather,
-    when,
-)
+from book.claims.checks import measures
+from book.claims.claim import Measured, exactly, over
 from lwcore import experiment
 
-chapter = Chapter("livi", Kind.NETWORK)
 
-
-@chapter.claim(
-    "zeroth-order-is-diagonal",
-    "§4.4",
-    "Zeroth-order terms act neuron by neuron.",
-    as_stated(
-        "largest entry off the diagonal over the largest on it, by autodiff, thirty cells of all "
-        "five kinds, lag 6",
-        at_most(1e-10),
-    ),
-    code="lwcore.transport.split",
-    kind=Kind.IDENTITY,
-)
+@measures("zeroth-order-is-diagonal")
 def _() -> Measured:
     worst = []
     for cell, _, kept, mixing in recurrences.every():
@@ -48,23 +25,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "first-order-mixes-neurons",
-    "§4.4",
-    "First-order terms mix neurons, through the recurrent matrices and the slopes of the gates.",
-    as_stated(
-        "share of the first-order term's squared norm that lies off the diagonal, lag 6, 16 "
-        "neurons, median over thirty untrained cells of "
-        "all five kinds (range)",
-        at_least(0.5),
-    ),
-    code="lwcore.transport.coefficients",
-    kind=Kind.IDENTITY,
-    fixed=(
-        "With independent weights and 16 neurons a matrix has 15/16 of its squared norm off "
-        "the diagonal, on average."
-    ),
-)
+@measures("first-order-mixes-neurons")
 def _() -> Measured:
     shares = []
     for cell, _, kept, mixing in recurrences.every(16):
@@ -73,28 +34,7 @@ def _() -> Measured:
     return over(shares)
 
 
-@chapter.claim(
-    "first-order-steers-into-subspaces",
-    "§4.4",
-    "First-order terms make the transport anisotropic: they steer updates into privileged "
-    "directions.",
-    as_stated(
-        "effective number of directions (Σσ²)²/Σσ⁴ of the transport at first order over that at "
-        "zeroth, lag 6, 16 neurons, median over "
-        "thirty untrained cells of all five kinds (range)",
-        at_most(1),
-    ),
-    when(
-        "for one gate that all neurons share: zeroth order favours no direction there",
-        "the same, ConstGate and SharedGate",
-        at_most(0.9),
-    ),
-    code="lwcore.transport.coefficients",
-    seen=(
-        "The rule of the condition was first at most 1, which cannot fail there; since then "
-        "a tenth of the directions must go."
-    ),
-)
+@measures("first-order-steers-into-subspaces")
 def _() -> tuple[Measured, Measured]:
     shared: list[float] = []
     own: list[float] = []
@@ -115,63 +55,13 @@ def _directions(matrices: Tensor) -> Tensor:
     return squares.sum(-1).square() / squares.square().sum(-1)
 
 
-@chapter.claim(
-    "gates-set-many-rates",
-    "§4.4",
-    "The gates of LSTM and GRU make one global learning rate into many, different from neuron to "
-    "neuron.",
-    as_stated(
-        "spread over the neurons of what gates alone make, the recorded zeroth-order rates at lag "
-        "16: standard deviation over mean, after "
-        "training, median over ten networks (range)",
-        at_least(0.1),
-    ),
-    code="lwcore.transport.effective_rates",
-    seen=(
-        "First measured at first order; changed to zeroth because that spread alone is the "
-        "gates'. Both pass."
-    ),
-)
+@measures("gates-set-many-rates")
 def _(runs: Any) -> Measured:
     rate = runs["small"].rate.sel(model=["LSTM", "GRU"], order="zeroth", lag=16)
     return over((rate.std("unit") / rate.mean("unit")).values.ravel())
 
 
-@chapter.claim(
-    "first-order-is-close",
-    "Eqs. (12) and (23)",
-    "One use of the recurrent weights on the way describes the transport well enough: the "
-    "first-order envelope is close to the exact one.",
-    as_stated(
-        "largest |f/f_exact − 1| at the planted delays, 8 to 128 steps, after training, median "
-        "over 25 recorded networks (range)",
-        at_most(0.1),
-    ),
-    when(
-        "while the lag is at most half of ‖A‖/‖R‖, what a step keeps over what it mixes",
-        "largest error of the first-order rates, Σ|μ − μ_exact|/Σ|μ_exact|, at such lags, "
-        "untrained, gates at 0.05 and 0.1, "
-        "median over 30 networks of five kinds (range)",
-        at_most(0.1),
-    ),
-    rather(
-        "in ConstGate, SharedGate, DiagGate and GRU the first-order envelope falls too fast after "
-        "training",
-        "how much log f falls from lag 1 to 128, over how much the exact one does, median over 20 "
-        "recorded networks (range)",
-        at_least(1),
-    ),
-    code=("book.chapters.orders.compare_orders", "lwcore.transport.effective_rates"),
-    counterexample="Two neurons, a constant gate, recurrent weights that rotate by a quarter turn: no first-order term on the diagonal, "
-    "and exact rates that oscillate.",
-    fair="First order describes the diagonal of the transport for lags well below ‖A‖/‖R‖, of which training leaves few. Beyond them the"
-    " exact envelope sums absolute values, with a floor of order √(2/π) ‖M‖_F whatever a neuron "
-    "keeps.",
-    seen=(
-        "The condition was first that the lag is at most ‖A‖/‖R‖, which single networks "
-        "missed; it was halved, and tried on fresh seeds."
-    ),
-)
+@measures("first-order-is-close")
 def _(runs: Any) -> tuple[Measured, Measured, Measured]:
     f = runs["small"].envelope
     missed = (
@@ -199,37 +89,7 @@ def _(runs: Any) -> tuple[Measured, Measured, Measured]:
     )
 
 
-@chapter.claim(
-    "closed-forms-under-layer-normalisation",
-    "Eqs. (9), (22), (48), (50) and (52), as the author's code for later versions uses them",
-    "Where the candidate is normalised over the neurons, the closed forms of the first-order "
-    "rates stay as they are.",
-    as_stated(
-        "what they miss without the normalisation's Jacobian, over the correction, 1-norms, lag "
-        "6, median over thirty cells (range)",
-        at_most(1e-10),
-    ),
-    rather(
-        "with the normalisation's own Jacobian in between they are right",
-        "largest difference from autodiff, relative",
-        at_most(1e-10),
-    ),
-    code=("book.chapters.orders.without_norm", "lwcore.transport.effective_rates"),
-    counterexample=(
-        "One neuron: normalised over itself, its candidate does not depend on the "
-        "past; the closed form keeps the term s d w."
-    ),
-    fair=(
-        "With layer normalisation, its Jacobian stands between the candidate's slopes and "
-        "recurrent matrix when the diagonal is taken."
-    ),
-    seen=(
-        "First measured with small random gains; changed to gain 1, with which networks "
-        "start. Both fail."
-    ),
-    paper="code",
-    kind=Kind.THEOREM,
-)
+@measures("closed-forms-under-layer-normalisation")
 def _() -> tuple[Measured, Measured]:
     missed, worst = [], []
     for family in recurrences.PAPER:

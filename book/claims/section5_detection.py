@@ -9,26 +9,10 @@ import numpy as np
 from scipy import integrate, stats
 
 from book.chapters.lan import lan_expansions
-from book.claims.claim import (
-    Chapter,
-    Facts,
-    Kind,
-    Measured,
-    as_mended,
-    as_stated,
-    at_least,
-    at_most,
-    estimate,
-    exactly,
-    over,
-    rather,
-    when,
-    within,
-)
+from book.claims.checks import Facts, measures
+from book.claims.claim import Measured, estimate, exactly, over
 from lwcore import detection
 from lwcore.stable import SymmetricStable
-
-chapter = Chapter("livi", Kind.THEOREM)
 
 _ALPHA = 1.5
 _ALPHAS = (1.2, 1.5, 1.8)
@@ -36,16 +20,7 @@ _SHIFTS = np.array([1, 0.3, 0.1, 0.03, 0.01])  # Δ/σ
 _CURVATURE = SymmetricStable(_ALPHA).fisher_information()
 
 
-@chapter.claim(
-    "gaussian-and-cauchy-in-closed-form",
-    "§5.3",
-    "Among the symmetric stable laws, α = 2 is the Gaussian and α = 1 the Cauchy law.",
-    as_stated(
-        "largest relative difference of density and distribution from SciPy's", at_most(1e-10)
-    ),
-    code="lwcore.stable.SymmetricStable",
-    kind=Kind.IDENTITY,
-)
+@measures("gaussian-and-cauchy-in-closed-form")
 def _() -> Measured:
     x = np.linspace(-6, 6, 101)
     pairs = [
@@ -61,28 +36,7 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "levy-law-is-symmetric-stable",
-    "§5.3",
-    "Among the symmetric stable laws, α = 1/2 is the Lévy law.",
-    as_stated(
-        "largest distance between the two distribution functions, whatever the scales: at least "
-        "that at zero",
-        at_most(0.01),
-    ),
-    as_mended(
-        "among all stable laws, symmetric or not",
-        "largest distance of the characteristic function of 100,000 Lévy variables from exp(−√|u| "
-        "(1 − i)), in standard errors",
-        at_most(4),
-    ),
-    counterexample="A Lévy variable is never negative; a symmetric one is in half of all cases.",
-    fair=(
-        "Closed forms are known for the Gaussian and the Cauchy law, and for the one-sided "
-        "Lévy law outside the symmetric family."
-    ),
-    kind=Kind.IDENTITY,
-)
+@measures("levy-law-is-symmetric-stable")
 def _() -> tuple[Measured, Measured]:
     at_zero = abs(stats.levy_stable.cdf(0.0, 0.5, 0.0) - stats.levy.cdf(0.0))
     draws = stats.levy.rvs(size=100_000, random_state=np.random.default_rng(51))
@@ -96,18 +50,7 @@ def _() -> tuple[Measured, Measured]:
     return exactly(at_zero), exactly(np.max(away))
 
 
-@chapter.claim(
-    "tails-are-powers",
-    "§5.3",
-    "Below α = 2 the densities fall as a power of the distance, with the exponent α + 1.",
-    as_stated(
-        "measured over expected exponent, from a thousand to a million scales; range over α = "
-        "1.2, 1.5 and 1.8",
-        within(0.99, 1.01),
-    ),
-    code="lwcore.stable.SymmetricStable",
-    kind=Kind.IDENTITY,
-)
+@measures("tails-are-powers")
 def _() -> Measured:
     falls = {
         alpha: -np.ptp(SymmetricStable(alpha).logpdf([1e3, 1e6])) / np.log(1e3) for alpha in _ALPHAS
@@ -115,18 +58,7 @@ def _() -> Measured:
     return over([-fall / (alpha + 1) for alpha, fall in falls.items()])
 
 
-@chapter.claim(
-    "no-variance-below-two",
-    "§5.3",
-    "Below α = 2 the variance is infinite.",
-    as_stated(
-        "power of the reach with which the second moment inside it grows, a thousand to a million "
-        "scales; over α = 1.2, 1.5, 1.8",
-        at_least(0.1),
-    ),
-    code="lwcore.stable.SymmetricStable",
-    kind=Kind.IDENTITY,
-)
+@measures("no-variance-below-two")
 def _() -> Measured:
     powers = []
     for alpha in _ALPHAS:
@@ -141,19 +73,7 @@ def _() -> Measured:
     return over(powers)
 
 
-@chapter.claim(
-    "fisher-information-is-finite",
-    "§5.3",
-    "Above α = 1 the score is square-integrable, so that the Fisher information for the location "
-    "is finite.",
-    as_stated(
-        "largest difference between the mean square of 100,000 simulated scores and the integral, "
-        "in per cent; α = 1.1 to 1.8",
-        at_most(2),
-    ),
-    code="lwcore.stable.SymmetricStable",
-    kind=Kind.IDENTITY,
-)
+@measures("fisher-information-is-finite")
 def _() -> Measured:
     rng, away = np.random.default_rng(52), []
     for alpha in (1.1, *_ALPHAS):
@@ -171,27 +91,7 @@ def _() -> Measured:
     return estimate(middle, (0, highest))
 
 
-@chapter.claim(
-    "locally-asymptotically-normal",
-    "Eq. (53) and §5.3, after Eq. (32)",
-    "Shifts of the order N to the power −1/α make N sequences a Gaussian experiment, faster than "
-    "the Gaussian rate where α is below 2.",
-    as_stated(
-        "standard deviation of the log-likelihood ratio, over that of the expansion; α = 1.5, N = "
-        "1,000, 2,000 experiments",
-        within(0.9, 1.1),
-    ),
-    rather("the rate is √N, for every α above 1", "the same with √N", within(0.9, 1.1)),
-    code="book.chapters.lan.lan_expansions",
-    counterexample=(
-        "α = 1.5, N = 1,000, h = 1: the log-likelihood ratio has a tenth of the "
-        "variance that the expansion gives it."
-    ),
-    fair=(
-        "A location family with a finite Fisher information is locally asymptotically normal "
-        "at the rate √N."
-    ),
-)
+@measures("locally-asymptotically-normal")
 def _() -> tuple[Measured, Measured]:
     rng, found = np.random.default_rng(53), []
     for rate in ("paper_v2", "optimal"):
@@ -202,20 +102,7 @@ def _() -> tuple[Measured, Measured]:
     return found[0], found[1]
 
 
-@chapter.claim(
-    "divergence-of-local-shifts",
-    "Eq. (54)",
-    "Along shifts of the order N to the power −1/α the divergence tends to a positive square of "
-    "the local parameter.",
-    as_stated(
-        "exact divergence of a million sequences over that square, α = 1.5, h = 1",
-        within(0.95, 1.05),
-    ),
-    rather("it does along shifts of the order 1/√N", "the same with √N", within(0.95, 1.05)),
-    code="lwcore.detection.kl_divergence",
-    counterexample="α = 1.5, h = 1, N = 1,000,000: the divergence is a hundredth of the square.",
-    fair="The limit stands with √N in the place of N to the power 1/α.",
-)
+@measures("divergence-of-local-shifts")
 def _() -> tuple[Measured, Measured]:
     n = 1e6
     away = {
@@ -225,27 +112,7 @@ def _() -> tuple[Measured, Measured]:
     return exactly(float(away[_ALPHA])), exactly(float(away[2]))
 
 
-@chapter.claim(
-    "divergence-bounded-below",
-    "Eq. (55)",
-    "For all large N the divergence of such local shifts stays above a constant times the square "
-    "of the local parameter.",
-    as_stated(
-        "power of N with which the divergence changes, from a thousand to a million sequences, α "
-        "= 1.5, h = 1",
-        at_least(-0.01),
-    ),
-    rather("it does along shifts of the order 1/√N", "the same with √N", at_least(-0.01)),
-    code="lwcore.detection.kl_divergence",
-    counterexample=(
-        "α = 1.5: every thousandfold N takes nine tenths off the divergence, so "
-        "that no constant is below it for ever."
-    ),
-    fair=(
-        "With shifts of the order 1/√N there is such a constant for every bounded range of "
-        "the local parameter."
-    ),
-)
+@measures("divergence-bounded-below")
 def _() -> tuple[Measured, Measured]:
     n = np.array([1e3, 1e6])
     powers = {
@@ -256,35 +123,7 @@ def _() -> tuple[Measured, Measured]:
     return exactly(powers[_ALPHA]), exactly(powers[2])
 
 
-@chapter.claim(
-    "divergence-grows-with-sequences",
-    "Eqs. (32) and (56)",
-    "The divergence of the two hypotheses grows at least as N to the power 2/α.",
-    as_stated(
-        "power of N in the divergence of all N values, which no statistic of them exceeds, over "
-        "2/α; α = 1.5",
-        at_least(0.98),
-    ),
-    rather(
-        "N values: the power is 1",
-        "that power, from simulated log-likelihood ratios of 10 and 1,000 values",
-        within(0.9, 1.1),
-    ),
-    rather(
-        "their mean: it is 2/κ = 2(α − 1)/α, for small shifts",
-        "power of N in the divergence of the mean, over 2/κ",
-        within(0.98, 1.02),
-    ),
-    code=("lwcore.detection.kl_divergence", "book.chapters.lan.lan_expansions"),
-    counterexample=(
-        "α = 1.5, Δ = σ/1,000: a thousandfold N makes the divergence 1,000 times "
-        "as large, not 10,000 times."
-    ),
-    fair=(
-        "It follows from Eq. (31) as printed, not from independent sequences: their "
-        "divergence is N times that of one, for every α."
-    ),
-)
+@measures("divergence-grows-with-sequences")
 def _() -> tuple[Measured, Measured, Measured]:
     n = np.array([1.0, 1e3])
     whole, mean = (
@@ -315,27 +154,7 @@ def _() -> tuple[Measured, Measured, Measured]:
     )
 
 
-@chapter.claim(
-    "divergence-is-quadratic",
-    "Eq. (32)",
-    "The divergence stays above a constant times the square of the shift, however large the shift.",
-    as_stated(
-        "power of the shift in the divergence, from 100 to 10,000 scales, α = 1.5", at_least(1.98)
-    ),
-    when(
-        "for shifts up to a quarter of the noise's scale",
-        "least share of its quadratic limit; α = 1.2, 1.5 and 1.8",
-        at_least(0.9),
-    ),
-    code="lwcore.detection.kl_divergence",
-    counterexample=(
-        "α = 1.5, N = 1, Δ = 100 σ: the divergence is about 12 nats, its quadratic "
-        "limit more than 8,000."
-    ),
-    fair=(
-        "For small shifts the divergence is a square; far out it grows as a logarithm unless α = 2."
-    ),
-)
+@measures("divergence-is-quadratic")
 def _() -> tuple[Measured, Measured]:
     far = np.log(np.divide(*detection.kl_divergence([1e4, 1e2], _ALPHA))) / np.log(1e2)
     shifts = np.geomspace(1e-3, 0.25, 20)
@@ -349,30 +168,7 @@ def _() -> tuple[Measured, Measured]:
     return exactly(far), exactly(near)
 
 
-@chapter.claim(
-    "information-grows-with-sequences",
-    "Eq. (33)",
-    "The information on the sign grows at least as N to the power 2/α times the squared signal.",
-    as_stated(
-        "power of N in the information of all N values, over 2/α; α = 1.5, Δ = σ/1,000, N = 1 to "
-        "1,000",
-        at_least(0.98),
-    ),
-    rather(
-        "it is a quarter of the divergence while that is small",
-        "least and largest share of N KL/4, N = 1 to 1,000",
-        within(0.95, 1.0001),
-    ),
-    code="lwcore.detection.mutual_information",
-    counterexample=(
-        "α = 1.5, Δ = σ/1,000: a thousandfold N tells 1,000 times as much, not "
-        "10,000 times; no constant keeps N^(4/3) below N."
-    ),
-    fair=(
-        "For a small signal the information of N sequences is that of one, N times over, "
-        "until a bit is told."
-    ),
-)
+@measures("information-grows-with-sequences")
 def _() -> tuple[Measured, Measured]:
     n = np.array([1.0, 10, 100, 1000])
     information = detection.mutual_information(1e-3, _ALPHA, 1, n)
@@ -399,18 +195,7 @@ def _by_entropies(shift: float, alpha: float) -> tuple[float, float]:
     return float(entropy - given), float((mass * (log_first - log_mixture)).sum())
 
 
-@chapter.claim(
-    "information-by-the-mixture",
-    "Eq. (57)",
-    "The information on the sign is the average of the two laws' divergences from their mixture.",
-    as_stated(
-        "largest difference from the information by entropies, in nats; α = 1.2 and 1.5, Δ = σ/2 "
-        "and 3σ",
-        at_most(1e-7),
-    ),
-    code="lwcore.detection.mutual_information",
-    kind=Kind.IDENTITY,
-)
+@measures("information-by-the-mixture")
 def _() -> Measured:
     pairs = [(shift, alpha) for shift in (0.5, 3.0) for alpha in (1.2, 1.5)]
     return exactly(
@@ -421,31 +206,13 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "information-at-most-one-bit",
-    "Appendix D, after Eq. (57)",
-    "The information is never negative and never more than the one bit that the sign holds.",
-    as_stated(
-        "how far it leaves the range from 0 to log 2, in nats, by entropies; α = 1.5, Δ from "
-        "σ/100 to 100σ",
-        at_most(1e-7),
-    ),
-    code="lwcore.detection.mutual_information",
-    kind=Kind.IDENTITY,
-)
+@measures("information-at-most-one-bit")
 def _() -> Measured:
     found = [_by_entropies(shift, _ALPHA)[0] for shift in (0.01, 1.0, 10.0, 100.0)]
     return exactly(max(0.0, -min(found), max(found) - math.log(2)))
 
 
-@chapter.claim(
-    "information-at-least-half-a-divergence",
-    "Appendix D, after Eq. (57)",
-    "The information is at least half of one law's divergence from the mixture.",
-    as_stated("least ratio of information to that half, α = 1.5, Δ = σ/2 to 3σ", at_least(1)),
-    code="lwcore.detection.mutual_information",
-    kind=Kind.IDENTITY,
-)
+@measures("information-at-least-half-a-divergence")
 def _() -> Measured:
     return exactly(
         min(
@@ -455,28 +222,7 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "mixture-costs-a-constant",
-    "Appendix D, end of the derivation of Eq. (33)",
-    "That divergence from the mixture may be replaced by the one from the other law, at the cost "
-    "of a constant factor.",
-    as_stated(
-        "least ratio of information to KL(P₁‖P₀), over shifts from σ/100 to 10⁶ σ, α = 1.5, "
-        "relative to that for small shifts",
-        at_least(0.5),
-    ),
-    when(
-        "for shifts up to a quarter of the noise's scale",
-        "the same over those shifts",
-        at_least(0.95),
-    ),
-    code=("lwcore.detection.mutual_information", "lwcore.detection.kl_divergence"),
-    counterexample=(
-        "Far apart, the information is a bit at most, while the divergence of the "
-        "two laws grows without limit."
-    ),
-    fair="For small shifts the factor is 1/4; there is none for all shifts.",
-)
+@measures("mixture-costs-a-constant")
 def _() -> tuple[Measured, Measured]:
     shifts = np.array([0.01, 0.1, 0.25, 1, 10, 1e3, 1e6])
     ratio = (
@@ -485,18 +231,7 @@ def _() -> tuple[Measured, Measured]:
     return exactly(ratio.min()), exactly(ratio[:3].min())
 
 
-@chapter.claim(
-    "fano-bounds-the-error",
-    "Appendix D, Fano's inequality",
-    "No test errs less often than Fano's inequality allows for the information there is.",
-    as_stated(
-        "least ratio of a test's exact error to Fano's, three tests, N = 1 to 1,001, α = 1.2, 1.5 "
-        "and 1.8, Δ = σ/10",
-        at_least(1),
-    ),
-    code=("lwcore.detection.fano_error", "lwcore.detection.detection_error"),
-    kind=Kind.IDENTITY,
-)
+@measures("fano-bounds-the-error")
 def _() -> Measured:
     n, ratios = np.array([1, 11, 101, 1001]), []
     for alpha in _ALPHAS:
@@ -519,42 +254,7 @@ def _printed_number(
     ) * shift**-exponent
 
 
-@chapter.claim(
-    "necessary-number",
-    "Eq. (34), as Eq. (37) takes it",
-    "What Fano's inequality asks for, with the exponent α, is the order of what is needed: no "
-    "test does with fewer sequences, and the best "
-    "with as many, up to a constant.",
-    as_stated(
-        "largest over least ratio of the best test's number to Eq. (34)'s while Δ goes from σ/100 "
-        "to σ/10⁴, error 0.1; α = 1.2, 1.5, 1.8",
-        at_most(1.1),
-    ),
-    when(
-        "as a bound from below alone, which stands because it asks for ever less of what is needed",
-        "least ratio of the best test's number to Eq. (34)'s, error 0.1, Δ from σ/100 to σ; α = "
-        "1.2, 1.5 and 1.8",
-        at_least(1),
-    ),
-    rather(
-        "as the signal shrinks, the best test's number leaves it behind as the power 2 − α of 1/Δ",
-        "measured over expected power, Δ from σ/100 to σ/10⁴; the same α",
-        within(0.98, 1.02),
-    ),
-    code="lwcore.detection.least_sequences",
-    counterexample=(
-        "α = 1.2, Δ = σ/10⁴: the best test needs {times:,.0f} times as many "
-        "sequences as Eq. (34) asks for."
-    ),
-    fair=(
-        "Eq. (34) with the exponent 2 is a necessary number for all tests, and of the order "
-        "of what the best one needs."
-    ),
-    seen=(
-        "Read first as a bound from below alone, which any exponent below 2 keeps with room "
-        "to spare."
-    ),
-)
+@measures("necessary-number")
 def _() -> tuple[Measured, Measured, Measured, Facts]:
     far = np.array([1e-2, 1e-4])
     ratios = {
@@ -580,24 +280,7 @@ def _() -> tuple[Measured, Measured, Measured, Facts]:
     )
 
 
-@chapter.claim(
-    "later-necessary-number",
-    "Eq. (34), with the exponent of later versions",
-    "No test tells the lag from fewer sequences than Fano's inequality asks for, with the "
-    "exponent κ = α/(α − 1).",
-    as_stated(
-        "least ratio of the best test's number to that of Eq. (34) with κ, error 0.1, Δ from "
-        "σ/100 to σ, α = 1.5",
-        at_least(1),
-    ),
-    when("for the sign of the mean", "the same with the mean's number", at_least(1)),
-    code="lwcore.detection.least_sequences",
-    counterexample=(
-        "α = 1.5, Δ = σ/100: the median needs fewer than 100,000 sequences, the "
-        "formula asks for more than two million."
-    ),
-    fair="The exponent κ is a mean's; over all tests the exponent is 2.",
-)
+@measures("later-necessary-number")
 def _() -> tuple[Measured, Measured]:
     asked = _printed_number(_SHIFTS, _ALPHA, detection.rate_exponent(_ALPHA))
     best, mean = (
@@ -607,40 +290,7 @@ def _() -> tuple[Measured, Measured]:
     return best, mean
 
 
-@chapter.claim(
-    "fano-from-a-lower-bound",
-    "Eqs. (33) and (34)",
-    "A lower bound on the information gives, by Fano's inequality, a number of sequences below "
-    "which no test succeeds.",
-    as_stated(
-        "best test's number over Eq. (34)'s, Gaussian noise, Δ = σ/100; the bound is a tenth of "
-        "the information's own small-signal form",
-        at_least(1),
-    ),
-    rather(
-        "an upper bound does: I ≤ N KL/4",
-        "least ratio of the best test's number to that; Δ from σ/100 to σ, α = 1.2 to 2",
-        at_least(1),
-    ),
-    rather(
-        "a lower bound gives a number with which the best test succeeds, by Hellman and Raviv's "
-        "P_e ≤ ½ (1 − I/log 2)",
-        "that bound over the best test's error, N = 1 to 1,001, Δ = σ/30 to σ, α = 1.2 to 2, up "
-        "to 0.999 of a bit; median (range)",
-        at_least(1),
-    ),
-    code=(
-        "lwcore.detection.necessary_sequences",
-        "lwcore.detection.least_sequences",
-        "lwcore.detection.hellman_raviv_error",
-    ),
-    counterexample=(
-        "A weaker bound is still true, and asks for more: zero as a lower bound "
-        "would ask for infinitely many sequences."
-    ),
-    fair="A lower bound on the information gives a sufficient number, as Eq. (37) calls it, by Hellman and Raviv's inequality in the place"
-    " of Fano's: I ≥ (1 − 2 P_e) log 2 is enough. An upper bound gives a necessary one, by Fano's.",
-)
+@measures("fano-from-a-lower-bound")
 def _() -> tuple[Measured, Measured, Measured]:
     weak = _printed_number(np.array(0.01), 2.0, 2.0, share=0.1)
     best = detection.least_sequences(0.01, 1, 2.0, test="likelihood") / weak

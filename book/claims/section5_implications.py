@@ -16,60 +16,18 @@ from book.chapters.frontier import at_task, single_lag_share
 from book.chapters.frontier import ease as ease_of
 from book.chapters.prediction import learned_share, parameter_counts
 from book.chapters.resampling import concentration
-from book.claims.claim import (
-    Chapter,
-    Facts,
-    Kind,
-    Measured,
-    as_stated,
-    at_least,
-    at_most,
-    estimate,
-    exactly,
-    in_later_versions,
-    in_part,
-    over,
-    rather,
-    when,
-    within,
-)
-from book.claims.record import Runs
+from book.claims.checks import Facts, Runs, measures
+from book.claims.claim import Measured, estimate, exactly, over
 from lwcore import detection, stable
 from lwcore.inference import probes
 from lwcore.stable import SymmetricStable
 from lwcore.window import DecayLaw, regime_window
 
-chapter = Chapter("livi", Kind.SIMULATION)
-
 _ALPHA = 1.5
 _LAWS = [DecayLaw("exponential", 1, 0.9), DecayLaw("power", 1, 1), DecayLaw("logarithmic", 1)]
 
 
-@chapter.claim(
-    "number-grows-as-alpha",
-    "abstract of v1, and §5.5 (i)",
-    "The least number of sequences that shows a lag grows as the envelope to the power −α.",
-    as_stated(
-        "measured exponent p of the best of three estimators over α, α = 1.5, with its 95 % "
-        "interval",
-        within(0.9, 1.1),
-    ),
-    in_later_versions(
-        "averages need κ = α/(α − 1)", "measured exponent of the mean over κ", within(0.9, 1.1)
-    ),
-    rather(
-        "the best test needs 2, whatever α",
-        "measured exponent of the likelihood over 2",
-        within(0.9, 1.1),
-    ),
-    code="book.chapters.aggregation.measured_exponent",
-    counterexample="α = 1.5, a tenth of the signal, by the measured exponents: the best test needs {best:.0f} times the data, the mean"
-    " {mean:.0f} times; the printed law says {printed:.0f}.",
-    fair=(
-        "The exponent is α/(α − 1) for those who average, and 2 for those who use the "
-        "sequences well."
-    ),
-)
+@measures("number-grows-as-alpha")
 def _() -> tuple[Measured, Measured, Measured, Facts]:
     rng = np.random.default_rng(551)
     found = {
@@ -95,32 +53,7 @@ def _() -> tuple[Measured, Measured, Measured, Facts]:
     )
 
 
-@chapter.claim(
-    "gradients-concentrate-as-their-tails-say",
-    "abstract of a later version",
-    "Averages of gradients concentrate as N to the power −1/κ, with the κ = α/(α − 1) of their "
-    "tail index.",
-    as_stated(
-        "measured exponent of averages over the κ of the fitted α, whole gradient; range over 25 "
-        "trained networks",
-        within(0.9, 1.1),
-    ),
-    in_part(
-        "for the paper's statistic, whose α is so near 2 that κ and 2 are hardly two",
-        "the same for that statistic",
-        within(0.9, 1.1),
-    ),
-    kind=Kind.NETWORK,
-    code=("book.chapters.resampling.concentration", "lwcore.inference.summary"),
-    counterexample=(
-        "A trained GRU: the fitted α promises an exponent of {promised:.1f}; means "
-        "of 8 to 256 sequences have {found:.1f}."
-    ),
-    fair=(
-        "Averages of stable numbers do; where gradients explode now and then, they "
-        "concentrate more slowly than a fitted α says."
-    ),
-)
+@measures("gradients-concentrate-as-their-tails-say")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     whole = (
         robust.numbers(runs["small"], "whole", "whole").isel(probe=0, lag=0).values.reshape(25, -1)
@@ -135,57 +68,14 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     return over(measured / promised), over(np.ravel(of_lags)), facts
 
 
-@chapter.claim(
-    "signal-enters-squared",
-    "§5.5 (i)",
-    "In the information the strength of the signal stands squared.",
-    as_stated(
-        "power of the signal in the information of one sequence, least over Δ from σ/1,000 to "
-        "1,000 σ, α = 1.5",
-        within(1.9, 2.1),
-    ),
-    when(
-        "for signals below a tenth of the noise's scale",
-        "range of that power from σ/1,000 to σ/10",
-        within(1.9, 2.1),
-    ),
-    code="lwcore.detection.mutual_information",
-    kind=Kind.THEOREM,
-    counterexample=(
-        "Δ = 100 σ: one sequence tells nearly all there is to know, and twice the "
-        "signal adds next to nothing."
-    ),
-    fair=(
-        "While little is known the information grows with the square of the signal; it ends "
-        "at one bit."
-    ),
-)
+@measures("signal-enters-squared")
 def _() -> tuple[Measured, Measured]:
     shifts = np.geomspace(1e-3, 1e3, 13)
     powers = np.diff(np.log(detection.mutual_information(shifts, _ALPHA))) / np.diff(np.log(shifts))
     return exactly(powers.min()), over(powers[:4])
 
 
-@chapter.claim(
-    "data-count-less-than-in-proportion",
-    "§5.5 (i)",
-    "Below α = 2 the information grows less than in proportion to the number of sequences.",
-    as_stated("factor that doubled data give by the printed N^(2/α), α = 1.5", at_most(1.98)),
-    in_later_versions(
-        "κ = α/(α − 1) stands in the place of α, for means",
-        "factor in the exact information of the mean, Δ = σ/1,000, N = 100",
-        at_most(1.98),
-    ),
-    code=("lwcore.detection.mutual_information", "lwcore.detection.lan_divergence"),
-    kind=Kind.THEOREM,
-    counterexample=(
-        "α = 1.5: N^(2/α) is N^(4/3), and doubled data would give {0} times the information."
-    ),
-    fair=(
-        "The information in a mean grows less than in proportion; that in all N values grows "
-        "in proportion, until a bit is told."
-    ),
-)
+@measures("data-count-less-than-in-proportion")
 def _() -> tuple[Measured, Measured]:
     n = np.array([100, 200])
     printed = detection.lan_divergence(1e-3, _ALPHA, 1, n, "paper_v2")
@@ -193,30 +83,7 @@ def _() -> tuple[Measured, Measured]:
     return exactly(printed[1] / printed[0]), exactly(exact[1] / exact[0])
 
 
-@chapter.claim(
-    "gates-beat-data",
-    "§5.5 (i)",
-    "A slower envelope lengthens the window more than more data do.",
-    as_stated(
-        "least quotient of windows with halved decay and with doubled data; three laws and "
-        "exponents, N from N_c, what f = c takes, to 10⁵",
-        at_least(1 - 1e-9),
-    ),
-    when(
-        "if N is more than twice what an undiminished signal, f = c, takes",
-        "the same for such N",
-        at_least(1 - 1e-9),
-    ),
-    code="book.chapters.regimes.gates_or_data",
-    kind=Kind.THEOREM,
-    counterexample="Envelope 1/ℓ, α = 1.5, 12 sequences: a window of {plain:.1f} steps; doubled data make it {doubled:.1f}, half the decay"
-    " {halved:.1f}.",
-    fair=(
-        "Halving the decay squares the data, in units of the number that an undiminished "
-        "signal takes."
-    ),
-    seen="The numbers of sequences compared were first too large for the literal reading to fail.",
-)
+@measures("gates-beat-data")
 def _() -> tuple[Measured, Measured, Facts]:
     every: list[float] = []
     enough: list[float] = []
@@ -234,34 +101,7 @@ def _() -> tuple[Measured, Measured, Facts]:
     return exactly(min(every)), exactly(min(enough)), facts
 
 
-@chapter.claim(
-    "heavy-tails-take-more-sequences",
-    "§5.4, after Eq. (35), and §5.5 (ii)",
-    "With the same gates, heavier tails raise the threshold and make reliable detection take more "
-    "sequences.",
-    as_stated(
-        "least quotient of the numbers at α = 1.2 and at 2, by the printed exponent, Δ from σ/100 "
-        "to σ",
-        at_least(1),
-    ),
-    in_later_versions(
-        "the exponent is κ = α/(α − 1), for means",
-        "the same for the sign of the mean, exact error 0.1",
-        at_least(1),
-    ),
-    rather(
-        "the best test needs about as many",
-        "the same for the likelihood ratio, all Δ but the largest",
-        within(0.8, 1.25),
-    ),
-    code=("lwcore.detection.sample_complexity", "lwcore.detection.least_sequences"),
-    kind=Kind.THEOREM,
-    counterexample=(
-        "Δ = σ/100: the printed formula asks for {heavy:.0f} sequences at α = 1.2, "
-        "and for {gaussian:.0f} at α = 2."
-    ),
-    fair="Heavier tails cost those who average.",
-)
+@measures("heavy-tails-take-more-sequences")
 def _() -> tuple[Measured, Measured, Measured, Facts]:
     shifts = np.array([1, 0.3, 0.1, 0.03, 0.01])
     gaussian, heavy = (
@@ -280,27 +120,7 @@ def _() -> tuple[Measured, Measured, Measured, Facts]:
     )
 
 
-@chapter.claim(
-    "smaller-alpha-shortens-the-window",
-    "§5.4, §5.5 (iii) and abstracts",
-    "In every regime heavier tails shorten the window.",
-    as_stated(
-        "largest log₁₀ of the windows' quotient, α = 1.2 over 1.8, by the printed exponent; three "
-        "envelopes, N = 10, 100 and 1,000",
-        at_most(0),
-    ),
-    in_later_versions("the exponent is κ = α/(α − 1)", "the same with κ", at_most(0)),
-    code="lwcore.window.regime_window",
-    kind=Kind.THEOREM,
-    counterexample=(
-        "Envelope 1/ℓ, N = 1,000, m̄ = σ: by the printed exponent {heavy:.0f} "
-        "steps at α = 1.2, and {light:.0f} at α = 1.8."
-    ),
-    fair=(
-        "The window of those who average is shorter the heavier the tails; the printed "
-        "exponent α says the opposite."
-    ),
-)
+@measures("smaller-alpha-shortens-the-window")
 def _() -> tuple[Measured, Measured, Facts]:
     largest, printed = (
         {},
@@ -318,24 +138,7 @@ def _() -> tuple[Measured, Measured, Facts]:
     return largest["paper_v2"], largest["mean"], dict(zip(("heavy", "light"), printed, strict=True))
 
 
-@chapter.claim(
-    "heavy-tails-shorten-every-window",
-    "abstract of a later version",
-    "Heavy tails shorten temporal horizons throughout, because statistics concentrate more slowly.",
-    as_stated(
-        "least of three tests' quotients of required numbers at α = 1.2 and at 2, Δ = σ/100, "
-        "error 0.1",
-        at_least(1),
-    ),
-    when("for those who average plainly", "that quotient for the sign of the mean", at_least(1)),
-    kind=Kind.THEOREM,
-    code="lwcore.detection.least_sequences",
-    counterexample=(
-        "Δ = σ/100: the median needs fewer sequences at α = 1.2 than in Gaussian "
-        "noise of the same scale."
-    ),
-    fair="Heavy tails weaken the mean, and only estimates that average large values as they are.",
-)
+@measures("heavy-tails-shorten-every-window")
 def _() -> tuple[Measured, Measured]:
     quotients = {
         t: float(
@@ -347,37 +150,7 @@ def _() -> tuple[Measured, Measured]:
     return exactly(min(quotients.values())), exactly(quotients["mean"])
 
 
-@chapter.claim(
-    "slow-envelopes-learn-long-lags",
-    "§5.5 (iv)",
-    "Of several architectures those whose envelope falls more slowly learn long lags better.",
-    as_stated(
-        "rank correlation of the first-order envelope at lag 128, in units of lag 1, with the "
-        "share learned of that lag, within seeds of"
-        " the run small, five cells as units (95 %)",
-        at_least(0),
-    ),
-    when(
-        "if gates alone are measured, before training, each lag is learned by itself, and "
-        "networks have equally many parameters",
-        "partial rank correlation of the zeroth-order envelope, in units of lag 1, with the ease "
-        "of learning, within lags of the run"
-        " single-lag, given the number of parameters, five cells as units (95 %)",
-        at_least(0),
-    ),
-    kind=Kind.NETWORK,
-    code=(
-        "book.chapters.prediction.learned_share",
-        "book.chapters.frontier.ease",
-        "book.chapters.agreement.partial_rank_correlation",
-    ),
-    counterexample="Run small, lag 128, medians over seeds: DiagGate's envelope falls far more slowly than ConstGate's, and it has learned"
-    " {diag:.0%} of that lag, ConstGate {const:.0%}.",
-    fair="Five cells do not tell: before training they differ in their number of parameters far more than in their envelopes. In the run"
-    " paper-v2, after training, the rank correlation is {paper:.2f}, over three cells.",
-    seen="Ranges were over seeds; a statement about cells has cells as units. Before training the number of parameters was not given, and"
-    " envelopes were not in units of lag 1.",
-)
+@measures("slow-envelopes-learn-long-lags")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     def over_cells(found: NDArray[np.float64], cells: int) -> Measured:
         return estimate(float(found[0]), correlation_interval(float(found[0]), cells))
@@ -411,21 +184,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     )
 
 
-@chapter.claim(
-    "clipping-raises-alpha",
-    "§5.5 (iv)",
-    "Clipping numbers with heavy tails makes their mean concentrate as if α were larger.",
-    as_stated(
-        "largest exponent p of a clipped mean of stable numbers, α = 1.2 and 1.5, with 95 % "
-        "intervals; 6 and 3 for the mean",
-        at_most(2.2),
-    ),
-    code="book.chapters.aggregation.aggregate",
-    fair=(
-        "Clipped before they are averaged, numbers concentrate with the exponent 2 of a "
-        "Gaussian at once, wherever they are clipped."
-    ),
-)
+@measures("clipping-raises-alpha")
 def _() -> Measured:
     rng = np.random.default_rng(552)
     found = [
@@ -439,22 +198,7 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "normalisation-raises-alpha",
-    "§5.5 (iv)",
-    "Normalising gradients with heavy tails makes their mean concentrate as if α were larger.",
-    as_stated(
-        "power of N with which the spread of a mean of normalised gradients falls; 8 parameters, "
-        "stable, α = 1.2 and 1.5; 1/6 and 1/3 for"
-        " plain means (95 %)",
-        at_least(0.45),
-    ),
-    code="lwcore.stable.SymmetricStable",
-    fair=(
-        "Normalised before they are averaged, gradients are bounded, and concentrate as "
-        "Gaussian ones do."
-    ),
-)
+@measures("normalisation-raises-alpha")
 def _() -> Measured:
     rng, powers = np.random.default_rng(555), []
     for alpha in (1.2, 1.5):
@@ -467,22 +211,7 @@ def _() -> Measured:
     return Measured(float(np.median(powers)), min(powers) - error, max(powers) + error)
 
 
-@chapter.claim(
-    "clipping-in-training-helps",
-    "§5.5 (iv)",
-    "Clipping as training does it, the norm of every step's gradient, makes signals in "
-    "heavy-tailed noise easier to tell.",
-    as_stated(
-        "errors in a signal's sign from 64 clipped steps, over errors without clipping; batches "
-        "of 16, 8 parameters, α = 1.5, Δ = σ/10",
-        at_most(0.9),
-    ),
-    code="lwcore.stable.SymmetricStable",
-    fair=(
-        "Inside a batch the tails have had their effect before the clipping; over the steps "
-        "clipping does help."
-    ),
-)
+@measures("clipping-in-training-helps")
 def _() -> Measured:
     rng, wrong, repeats = np.random.default_rng(553), np.zeros(2), 2000
     for _ in range(10):
@@ -499,31 +228,7 @@ def _() -> Measured:
     )
 
 
-@chapter.claim(
-    "clipping-saves-sequences",
-    "§5.5 (iv)",
-    "Reducing the tails of gradients by clipping saves sequences.",
-    as_stated(
-        "sequences needed without clipping over those needed with it, a twentieth clipped, whole "
-        "gradient; range over 25 networks",
-        at_least(1.05),
-    ),
-    in_part(
-        "for DiagGate, whose gradients explode now and then",
-        "the same; range over its 5 networks",
-        at_least(1.05),
-    ),
-    kind=Kind.NETWORK,
-    code="book.chapters.clipping.effects_on_run",
-    counterexample=(
-        "A trained ConstGate: its gradients have no heavy tails, and a clipped "
-        "mean needs as many sequences as a mean."
-    ),
-    fair="Clipping saves sequences where gradients have heavy tails, in DiagGate and in some GRUs (seed by seed {gru_0:.2f}, {gru_1:.2f},"
-    " {gru_2:.2f}, {gru_3:.2f} and {gru_4:.2f} times), and does little elsewhere. The threshold "
-    "is taken from the same numbers, and the"
-    " clipped mean's bias is left out.",
-)
+@measures("clipping-saves-sequences")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     effects = clipping.effects_on_run(
         runs["small"], "inside the whole gradient", np.random.default_rng(554)

@@ -15,31 +15,14 @@ from numpy.typing import NDArray
 from book.chapters import regimes
 from book.chapters.aggregation import MeasuredExponent, measured_exponent
 from book.claims import cases
-from book.claims.claim import (
-    Chapter,
-    Facts,
-    Kind,
-    Measured,
-    as_stated,
-    at_least,
-    at_most,
-    exactly,
-    in_later_versions,
-    over,
-    rather,
-    share,
-    when,
-    within,
-)
-from book.claims.record import Runs
+from book.claims.checks import Facts, Runs, measures
+from book.claims.claim import Measured, exactly, over, share
 from book.claims.recorded import GATED, SCALAR, log, numbers
 from lwcore import detection, transport
 from lwcore.gradient import matched_statistic
 from lwcore.inference import LETTER, RATES, Noise, probes, required, summary
 from lwcore.stable import SymmetricStable
 from lwcore.window import DecayLaw, learnability_window, window_bounds
-
-chapter = Chapter("livi", Kind.THEOREM)
 
 Array = NDArray[np.float64]
 
@@ -48,19 +31,7 @@ _ODD = np.array([11, 101, 1001])
 _RATES = ("mean", "optimal", "paper_v2")
 
 
-@chapter.claim(
-    "threshold-inverts-the-number",
-    "Eq. (35) and footnote 3",
-    "Solved for the envelope, the required number of sequences becomes the least envelope that N "
-    "sequences show.",
-    as_stated(
-        "largest relative difference of the envelope from the threshold at its own N(ℓ), three "
-        "exponents, α = 1.2 to 2",
-        at_most(1e-10),
-    ),
-    code=("lwcore.detection.detection_threshold", "lwcore.detection.sample_complexity"),
-    kind=Kind.IDENTITY,
-)
+@measures("threshold-inverts-the-number")
 def _() -> Measured:
     f, worst = np.geomspace(1e-3, 1, 20), []
     for alpha in (1.2, 1.5, 2.0):
@@ -72,18 +43,7 @@ def _() -> Measured:
     return exactly(max(worst))
 
 
-@chapter.claim(
-    "window-is-the-longest-detectable-lag",
-    "Definition 5.1 and Eq. (36)",
-    "The window is the longest lag whose envelope reaches the threshold.",
-    as_stated(
-        "windows that differ from a search lag by lag, among 2,000 of random envelopes, "
-        "alignments, scales and N",
-        at_most(0),
-    ),
-    code="lwcore.window.learnability_window",
-    kind=Kind.IDENTITY,
-)
+@measures("window-is-the-longest-detectable-lag")
 def _() -> Measured:
     rng, lags, differ = np.random.default_rng(36), np.arange(1, 41), 0
     for _ in range(200):
@@ -98,27 +58,7 @@ def _() -> Measured:
     return exactly(differ)
 
 
-@chapter.claim(
-    "inside-the-window-is-recoverable",
-    "Definition 5.1",
-    "A lag whose envelope reaches the threshold can be told from N sequences.",
-    as_stated(
-        "largest error of the best test at the threshold, where 0.1 is asked for, N = 11, 101 and "
-        "1,001, α = 1.5",
-        at_most(0.1),
-    ),
-    in_later_versions(
-        "the exponent is κ = α/(α − 1)",
-        "largest error of the mean's sign there",
-        at_most(0.1 + 1e-9),
-    ),
-    code=("lwcore.detection.detection_threshold", "lwcore.detection.detection_error"),
-    counterexample=(
-        "α = 1.5, N = 1,001: the best of all tests names the wrong sign in "
-        "{0.value:.0%} of the cases."
-    ),
-    fair="With the exponent α/(α − 1) the sign of the mean is right as often as asked for.",
-)
+@measures("inside-the-window-is-recoverable")
 def _() -> tuple[Measured, Measured]:
     errors = {}
     for rate, test in (("paper_v2", "likelihood"), ("mean", "mean")):
@@ -130,38 +70,7 @@ def _() -> tuple[Measured, Measured]:
     return exactly(errors["paper_v2"]), exactly(errors["mean"])
 
 
-@chapter.claim(
-    "beyond-the-window-nothing-is-recoverable",
-    "Definition 5.1",
-    "The threshold is where detection ends: a lag whose envelope is below it is lost in the "
-    "noise, and one above it is not.",
-    as_stated(
-        "largest error of the best test at twice the threshold, where at most 0.1 is asked for; N "
-        "= 11, 101 and 1,001, α = 1.5",
-        at_most(0.1),
-    ),
-    in_later_versions(
-        "the exponent is κ = α/(α − 1)", "the same for the sign of the mean", at_most(0.1)
-    ),
-    rather(
-        "below the threshold nothing can be told, nor can much above it",
-        "least error of the best test at half the threshold",
-        at_least(0.1),
-    ),
-    code=("lwcore.detection.detection_threshold", "lwcore.detection.detection_error"),
-    counterexample=(
-        "α = 1.5, N = 1,001: at twice the threshold the best of all tests names "
-        "the wrong sign in {0.value:.0%} of the cases."
-    ),
-    fair=(
-        "With the exponent α/(α − 1) the sign of the mean is right as often as asked for "
-        "above the threshold, and less often below it."
-    ),
-    seen=(
-        "It held in a form that asked only whether lags below the threshold are lost, and "
-        "held as those far above it are lost as well."
-    ),
-)
+@measures("beyond-the-window-nothing-is-recoverable")
 def _() -> tuple[Measured, ...]:
     def errors(rate: str, test: str, times: float) -> list[float]:
         thresholds = detection.detection_threshold(_ODD, 1, 1, _ALPHA, rate=rate)
@@ -177,23 +86,7 @@ def _() -> tuple[Measured, ...]:
     )
 
 
-@chapter.claim(
-    "later-beyond-the-window",
-    "Definition 5.1, with the exponent of later versions",
-    "A lag whose envelope is below the threshold is lost in the noise.",
-    as_stated(
-        "least error of the best test at half the threshold, where 0.1 was asked for; N = 11, 101 "
-        "and 1,001, α = 1.5",
-        at_least(0.1),
-    ),
-    when("for those who take the mean", "the same for the sign of the mean", at_least(0.1)),
-    code=("lwcore.detection.detection_threshold", "lwcore.detection.detection_error"),
-    counterexample=(
-        "α = 1.5, N = 1,001, half the threshold: the best test is wrong in "
-        "{0.value:.1%} of the cases."
-    ),
-    fair="Below the threshold the mean does not show the lag; a median or a likelihood may.",
-)
+@measures("later-beyond-the-window")
 def _() -> tuple[Measured, Measured]:
     half = detection.detection_threshold(_ODD, 1, 1, _ALPHA) / 2
     least = {
@@ -206,32 +99,7 @@ def _() -> tuple[Measured, Measured]:
     return exactly(least["likelihood"]), exactly(least["mean"])
 
 
-@chapter.claim(
-    "number-suffices",
-    "Eqs. (37) and (58)",
-    "N(ℓ) sequences, C (σ/(m̄ f))^p of them with p = α and a constant C of α and the error alone, "
-    "are enough to detect a lag.",
-    as_stated(
-        "best test's error with so many at Δ = σ/1,000, where 0.1 was asked for and C is right at "
-        "N = 1, α = 1.5",
-        at_most(0.1),
-    ),
-    in_later_versions(
-        "p = κ = α/(α − 1)",
-        "share of 10,000 simulated means with the wrong sign, Δ = σ/4, α = 1.5, with its 95 % "
-        "interval",
-        within(0.09, 0.11),
-    ),
-    code="lwcore.detection.sample_complexity",
-    counterexample=(
-        "α = 1.5, Δ = σ/1,000: the number is {printed:,.0f}, while the best test "
-        "needs {needed:,.0f}."
-    ),
-    fair=(
-        "With p = α/(α − 1) and C the stable law's own quantile, it is the number of the "
-        "mean exactly."
-    ),
-)
+@measures("number-suffices")
 def _() -> tuple[Measured, Measured, Facts]:
     printed = np.ceil(detection.sample_complexity(1e-3, 1, 1, _ALPHA, rate="paper_v2"))
     count, rng = (
@@ -264,19 +132,7 @@ def _wandering(rng: np.random.Generator) -> tuple[Any, Array, Array, Array]:
     return lags, f, alignment, scale
 
 
-@chapter.claim(
-    "number-follows-the-envelope",
-    "Lemma 5.2, Eqs. (38) and (59)",
-    "With noise scale and alignment between constants, N(ℓ) of Eq. (37) lies between two "
-    "multiples of the envelope's inverse power.",
-    as_stated(
-        "lags outside the two multiples of the extreme σ/m̄, of 3 × 20 random envelopes with 200 "
-        "lags, three exponents",
-        at_most(0),
-    ),
-    code="lwcore.detection.sample_complexity",
-    kind=Kind.IDENTITY,
-)
+@measures("number-follows-the-envelope")
 def _() -> Measured:
     rng, outside = np.random.default_rng(38), 0
     for rate in _RATES * 20:
@@ -295,17 +151,7 @@ def _() -> Measured:
     return exactly(outside)
 
 
-@chapter.claim(
-    "window-follows-the-envelope",
-    "Lemma 5.2, Eqs. (39) and (60)",
-    "Under the same condition the window lies between the lags at which the envelope falls to two "
-    "multiples of the inverse root of N.",
-    as_stated(
-        "windows outside, of 3 × 20 random envelopes at 30 N each, three exponents", at_most(0)
-    ),
-    code=("lwcore.window.window_bounds", "lwcore.window.learnability_window"),
-    kind=Kind.IDENTITY,
-)
+@measures("window-follows-the-envelope")
 def _() -> Measured:
     rng, budgets, outside = np.random.default_rng(39), np.geomspace(1, 1e6, 30), 0
     for rate in _RATES * 20:
@@ -328,17 +174,7 @@ def _() -> Measured:
     return exactly(outside)
 
 
-@chapter.claim(
-    "weaker-lags-cost-more-than-in-proportion",
-    "Appendix F, after Eq. (59)",
-    "A smaller envelope takes more than proportionally more sequences.",
-    as_stated(
-        "power of 1/f in the number each of three tests needs, error 0.1, Δ from σ/10 to σ/100; α "
-        "= 1.2, 1.5 and 1.8",
-        at_least(1.05),
-    ),
-    code="lwcore.detection.least_sequences",
-)
+@measures("weaker-lags-cost-more-than-in-proportion")
 def _() -> Measured:
     needed = [
         detection.least_sequences([0.01, 0.1], 1, a, test=t)
@@ -355,21 +191,7 @@ def _slope(y: xr.DataArray, x: xr.DataArray) -> xr.DataArray:
     return ((x * y).sum("lag") / (x**2).sum("lag")).median("probe")
 
 
-@chapter.claim(
-    "envelope-cancels-from-the-number",
-    "Eqs. (28) and (37); §6.1 of version 2",
-    "A factor γ(ℓ) that all rates at a lag share leaves N(ℓ) as it is where f is counted once, "
-    "and multiplies version 2's by γ^(−α).",
-    as_stated(
-        "largest relative change of N(ℓ), and of γ^α times version 2's, at random γ(ℓ) from "
-        "1/1,000 to 1,000; cells of all kinds, rates of"
-        " first order, exponents α, 2 and κ, quantiles and variance",
-        at_most(1e-8),
-    ),
-    code=("lwcore.gradient.matched_statistic", "lwcore.inference.required"),
-    kind=Kind.IDENTITY,
-    paper="ours",
-)
+@measures("envelope-cancels-from-the-number")
 def _() -> Measured:
     lags, rng, changes = [1, 2, 4, 8], np.random.default_rng(28), []
 
@@ -403,52 +225,7 @@ def _() -> Measured:
     return exactly(max(map(float, changes)))
 
 
-@chapter.claim(
-    "noise-keeps-its-scale",
-    "Lemma 5.2 and Appendix E, remark on its assumptions",
-    "Over the lags of interest the scale of the statistic's noise stays between two positive "
-    "constants.",
-    as_stated(
-        "power of the envelope in the noise's scale over 15 lags, zeroth order; range over the 18 "
-        "trained networks of the runs small and"
-        " paper-v2 whose rates differ from neuron to neuron",
-        within(-0.1, 0.1),
-    ),
-    rather(
-        "Eq. (28) excludes it where the envelope goes to zero, unless alignments widen with the "
-        "lag: a statistic is at most the sum of its"
-        " sequence's rates times the largest alignment",
-        "the same",
-        within(0.5, 1.5),
-    ),
-    rather(
-        "where neurons have the same rates it is so by construction, or nearly",
-        "the same for the other 16 networks, those of ConstGate and SharedGate",
-        within(0.98, 1.02),
-    ),
-    rather(
-        "a power near one leaves room: scale over envelope moves with the lag",
-        "largest over least scale over envelope of 15 lags, as above, DiagGate, GRU and LSTM in "
-        "the run small",
-        at_least(1.5),
-    ),
-    rather(
-        "it moves by more after plain SGD", "the same, DiagGate in the run paper-v2", at_least(1.5)
-    ),
-    code="lwcore.inference.summary",
-    kind=Kind.NETWORK,
-    counterexample=(
-        "One neuron: its statistic is rate times alignment, so that a halved rate "
-        "halves signal and noise."
-    ),
-    fair=(
-        "The condition can be met by the noise of the whole gradient, in which an optimiser "
-        "meets the lag's part."
-    ),
-    fixed="ConstGate's power is one at zeroth order in any run: all its rates are the same number.",
-    seen="Rules for what holds instead were written after their numbers had been seen; they have no say in the verdict. All 34 networks"
-    " had stood together, 16 of them with a power of one by construction.",
-)
+@measures("noise-keeps-its-scale")
 def _(runs: Runs) -> tuple[Measured, ...]:
     powers: dict[bool, list[float]] = {True: [], False: []}
     moves = []
@@ -463,39 +240,7 @@ def _(runs: Runs) -> tuple[Measured, ...]:
     return over(powers[False]), over(powers[False]), over(powers[True]), *moves
 
 
-@chapter.claim(
-    "number-shaped-by-the-envelope",
-    "Eq. (38) on trained networks; Appendix E, remarks on Lemma 5.2",
-    "How the required number depends on the lag is dictated by the envelope alone, as its inverse "
-    "power.",
-    as_stated(
-        "power of 1/f in N(ℓ) over κ, own noise of the lag, zeroth order; range over the 18 "
-        "trained networks of the runs small and paper-v2"
-        " whose rates differ from neuron to neuron",
-        within(0.9, 1.1),
-    ),
-    rather(
-        "in the noise of the whole gradient N(ℓ) does grow as the envelope falls",
-        "the same with that noise, run small",
-        at_least(0.5),
-    ),
-    rather(
-        "f comes back where §6.1 divides by it a second time",
-        "power of 1/f in version 2's N(ℓ), in which f enters twice, over α; own noise, run "
-        "paper-v2",
-        within(0.9, 1.1),
-    ),
-    code="lwcore.inference.required",
-    kind=Kind.NETWORK,
-    counterexample=(
-        "Noise that is proportional to the envelope: every lag takes the same number of sequences."
-    ),
-    fair=(
-        "The envelope decides where the noise does not fall with it, up to what the alignments add."
-    ),
-    seen="The rule for what holds instead was written after its number had been seen; it has no say in the verdict. The first number had"
-    " been over 34 networks; in 16 of them f cancels by construction.",
-)
+@measures("number-shaped-by-the-envelope")
 def _(runs: Runs) -> tuple[Measured, Measured, Measured]:
     def powers(name: str, noise: Noise, models: list[str], **how: Any) -> list[float]:
         found = probes(runs[name], "zeroth", "error")
@@ -556,63 +301,11 @@ def _regime(name: str) -> tuple[Measured, Measured]:
     )
 
 
-for _name, _number, _says in (
-    (
-        "logarithmic",
-        "i",
-        "as c/log(1 + ℓ), N(ℓ) grows as the lag's logarithm to the power α, and the window's "
-        "logarithm as N^(1/α)",
-    ),
-    (
-        "power",
-        "ii",
-        "as the power −β of the lag, N(ℓ) grows as the lag to the power αβ, and the window as "
-        "N^(1/(αβ))",
-    ),
-    (
-        "exponential",
-        "iii",
-        "as λ^ℓ, N(ℓ) grows as λ^(−αℓ), and the window as log N, divided by α log(1/λ)",
-    ),
-):
-    chapter.claim(
-        f"{_name}-regime",
-        f"§5.4 and Appendix F, regime ({_number})",
-        f"Where the envelope falls {_says}.",
-        as_stated(
-            "exponent in the place of α, from N(ℓ) and from H_N of simulated means of 8 to 512 "
-            "sequences, over α; α = 1.5, 95 % intervals",
-            within(0.9, 1.1),
-        ),
-        in_later_versions(
-            "κ = α/(α − 1) stands in the place of α", "the same over κ", within(0.9, 1.1)
-        ),
-        code=("book.chapters.aggregation.measured_exponent", "lwcore.window.DecayLaw"),
-        counterexample=(
-            "At this α the exponent of the mean is {0.value:.2g} times as large; "
-            "the best test's is 2 for every α."
-        ),
-        fair=(
-            "The law has this form, with the exponent of whoever averages in the place of α: "
-            "α/(α − 1) for the mean."
-        ),
-        kind=Kind.SIMULATION,
-    )(functools.partial(_regime, _name))
+for _name in ("logarithmic", "power", "exponential"):
+    measures(f"{_name}-regime")(functools.partial(_regime, _name))
 
 
-@chapter.claim(
-    "regimes-by-inversion",
-    "§5.5 (iii) and Eq. (60)",
-    "Inverting the envelope gives logarithmic, algebraic or quasi-exponential growth of the "
-    "window, whatever the exponent.",
-    as_stated(
-        "slope read off the definition over that of the law; three envelopes, exponents α, 2 and "
-        "κ, α = 1.5",
-        within(0.95, 1.05),
-    ),
-    code="book.chapters.regimes.growth",
-    kind=Kind.IDENTITY,
-)
+@measures("regimes-by-inversion")
 def _() -> Measured:
     table = regimes.growth(list(_LAWS.values()), _ALPHA)
     return over((table["measured slope"] / table["paper's slope"]).tolist())

@@ -10,56 +10,14 @@ from scipy import stats
 from book.chapters import mixtures
 from book.chapters.agreement import correlation_interval
 from book.chapters.spectra import width
-from book.claims.claim import (
-    Chapter,
-    Facts,
-    Kind,
-    Measured,
-    as_stated,
-    at_least,
-    at_most,
-    estimate,
-    exactly,
-    in_part,
-    over,
-    rather,
-    when,
-    within,
-)
-from book.claims.record import Runs
+from book.claims.checks import Facts, Runs, measures
+from book.claims.claim import Measured, estimate, exactly, over
 from book.claims.recorded import BUDGET, EXPANSIONS, SCALAR, log, numbers, windows
 from lwcore.inference import LETTER, OPTIMISER
 from lwcore.window import mixture_envelope
 
-chapter = Chapter("livi", Kind.NETWORK)
 
-
-@chapter.claim(
-    "one-gate-one-time-scale",
-    "§6.2, Fig. 4",
-    "In ConstGate and in SharedGate all neurons have the same time scale.",
-    as_stated(
-        "spread of τ over its mean, both cells in the run paper-v2, first order (least to largest)",
-        at_most(0.01),
-    ),
-    when(
-        "if only gates count (zeroth order)",
-        "the same at zeroth order, runs small and paper-v2",
-        at_most(0.01),
-    ),
-    code="lwcore.window.time_scales",
-    counterexample=(
-        "ConstGate in the run small: to first order the recurrent matrix's "
-        "diagonal spreads τ by up to {const:.1%}."
-    ),
-    fair="As far as gates go, all neurons of these cells have one time scale.",
-    reported=True,
-    kind=Kind.IDENTITY,
-    fixed=(
-        "At zeroth order both cells have one time scale by definition, and ConstGate's is "
-        "its configuration's."
-    ),
-)
+@measures("one-gate-one-time-scale")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     def spread(name: str, order: str) -> list[float]:
         tau = runs[name].time_scale.sel(model=SCALAR, order=order)
@@ -74,18 +32,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     )
 
 
-@chapter.claim(
-    "one-gate-several-time-scales-of-the-gradient",
-    "§6.2, Fig. 4, asked of the exact transport",
-    "Where all neurons share one gate, the exact transport has several time scales all the same.",
-    as_stated(
-        "ratio of the 90 % to the 10 % quantile of τ from the exact diagonal, ConstGate in the "
-        "runs small and paper-v2",
-        at_least(1.1),
-    ),
-    code=("lwcore.window.time_scales", "book.chapters.spectra.width"),
-    paper="ours",
-)
+@measures("one-gate-several-time-scales-of-the-gradient")
 def _(runs: Runs) -> Measured:
     exact = [
         10 ** width(runs[name].time_scale.sel(model="ConstGate", order="exact"))
@@ -94,31 +41,7 @@ def _(runs: Runs) -> Measured:
     return over(numbers(*exact))
 
 
-@chapter.claim(
-    "diagonal-gate-broad-spectrum",
-    "§6.2, Fig. 4",
-    "DiagGate develops a broad spectrum of time scales.",
-    as_stated(
-        "ratio of the 90 % to the 10 % quantile of τ, DiagGate in the run paper-v2, zeroth and "
-        "first order",
-        at_least(2),
-    ),
-    in_part(
-        "for AdamW at the one rate tried and gates that start smaller",
-        "the same, run small (least to largest)",
-        at_least(2),
-    ),
-    code=("lwcore.window.time_scales", "book.chapters.spectra.width"),
-    counterexample=(
-        "DiagGate trained by SGD from a gate of 0.5: all time scales between "
-        "{least:.1f} and {most:.1f} steps."
-    ),
-    fair=(
-        "DiagGate can develop a broad spectrum of time scales; whether it does depends on "
-        "the training."
-    ),
-    reported=True,
-)
+@measures("diagonal-gate-broad-spectrum")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     def ratio(name: str) -> Measured:
         return over(
@@ -129,21 +52,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     return ratio("paper-v2"), ratio("small"), {"least": float(tau.min()), "most": float(tau.max())}
 
 
-@chapter.claim(
-    "most-neurons-short",
-    "§6.2, Fig. 4",
-    "Most neurons of DiagGate have short time scales.",
-    as_stated(
-        "share of neurons with τ below 8 steps, the task's shortest delay; DiagGate in the runs "
-        "small and paper-v2, zeroth and first order",
-        at_least(0.5),
-    ),
-    code="lwcore.window.time_scales",
-    reported=True,
-    fixed=(
-        "All neurons start below the shortest delay, at the time scale of the configuration's gate."
-    ),
-)
+@measures("most-neurons-short")
 def _(runs: Runs) -> Measured:
     short = [
         (runs[name].time_scale.sel(model="DiagGate", order=EXPANSIONS) < 8).mean("unit")
@@ -152,31 +61,7 @@ def _(runs: Runs) -> Measured:
     return over(numbers(*short))
 
 
-@chapter.claim(
-    "one-neuron-with-a-long-memory",
-    "§6.2, Fig. 4",
-    "At least one neuron of DiagGate has a very long memory beside the others'.",
-    as_stated(
-        "largest over median τ, DiagGate in the run paper-v2, zeroth and first order (least to "
-        "largest)",
-        at_least(10),
-    ),
-    rather(
-        "after AdamW from smaller gates it is several times the median",
-        "the same, run small (least to largest)",
-        at_least(3),
-    ),
-    code="lwcore.window.time_scales",
-    counterexample=(
-        "DiagGate trained by SGD from a gate of 0.5: the slowest neuron's time "
-        "scale is {0} times the median one."
-    ),
-    fair=(
-        "After AdamW from smaller gates the slowest neurons of DiagGate remember several "
-        "times as long as the median one."
-    ),
-    reported=True,
-)
+@measures("one-neuron-with-a-long-memory")
 def _(runs: Runs) -> tuple[Measured, Measured]:
     def tail(name: str) -> Measured:
         tau = runs[name].time_scale.sel(model="DiagGate", order=EXPANSIONS)
@@ -185,18 +70,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     return tail("paper-v2"), tail("small")
 
 
-@chapter.claim(
-    "a-neuron-decays-exponentially",
-    "§6.1, time-scale extraction",
-    "Every neuron's effective rates fall exponentially, so that one time scale stands for them.",
-    as_stated(
-        "R² of an exponential on log rates of single neurons, DiagGate in the runs small and "
-        "paper-v2, zeroth and first order (least to"
-        " largest)",
-        at_least(0.95),
-    ),
-    code="lwcore.window.time_scales",
-)
+@measures("a-neuron-decays-exponentially")
 def _(runs: Runs) -> Measured:
     found = []
     for name in ("small", "paper-v2"):
@@ -207,27 +81,7 @@ def _(runs: Runs) -> Measured:
     return over(found)
 
 
-@chapter.claim(
-    "envelope-is-a-mixture-of-exponentials",
-    "§6.2",
-    "DiagGate's envelope is the superposition of its neurons' exponentials.",
-    as_stated(
-        "mixture of the fitted exponentials over the exact envelope at lag 160, equal at lag 1; "
-        "DiagGate in the runs small and paper-v2",
-        within(0.8, 1.25),
-    ),
-    when(
-        "if only gates count (zeroth order)",
-        "the same at zeroth order (least to largest)",
-        within(0.8, 1.25),
-    ),
-    code="book.chapters.mixtures.mixtures",
-    counterexample=(
-        "DiagGate in the run paper-v2: the mixture of its neurons' exact time "
-        "scales ends at {0.high:.1f} times its envelope."
-    ),
-    fair="The envelope of DiagGate's gates is the superposition of its neurons' exponentials.",
-)
+@measures("envelope-is-a-mixture-of-exponentials")
 def _(runs: Runs) -> tuple[Measured, Measured]:
     def end(order: str) -> Measured:
         found = []
@@ -245,23 +99,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     return end("exact"), end("zeroth")
 
 
-@chapter.claim(
-    "broad-mixtures-look-algebraic",
-    "§6.2",
-    "Over a finite range of lags a superposition of exponentials with a broad spectrum is close "
-    "to a power law.",
-    as_stated(
-        "factor of lags over which slopes agree to a factor of 1.5 (an exponential: 1.5), 64 time "
-        "scales spread evenly in log τ over three"
-        " decades, weights τ^(−1/2); at least a decade",
-        at_least(10),
-    ),
-    code=("lwcore.window.mixture_envelope", "book.chapters.mixtures.power_stretch"),
-    kind=Kind.IDENTITY,
-    fixed=(
-        "Spectrum and weights are chosen, not measured: the row says that there is such a spectrum."
-    ),
-)
+@measures("broad-mixtures-look-algebraic")
 def _() -> Measured:
     tau = np.geomspace(1, 1000, 64)
     lags = np.unique(np.geomspace(1, 1000, 40).astype(int))
@@ -269,22 +107,7 @@ def _() -> Measured:
     return exactly(last / first)
 
 
-@chapter.claim(
-    "mixture-explains-the-power-law",
-    "§6.2",
-    "What bends DiagGate's envelope away from an exponential is the sum over neurons, each of "
-    "them exponential.",
-    as_stated(
-        "share of DiagGate's neurons whose own rates are closer to a power law, run small, zeroth "
-        "and first order (least to largest)",
-        at_most(0.2),
-    ),
-    code="book.chapters.mixtures.closer_to_power",
-    fair=(
-        "As far as gates and first order go, single neurons fall exponentially, and the sum "
-        "over them more slowly."
-    ),
-)
+@measures("mixture-explains-the-power-law")
 def _(runs: Runs) -> Measured:
     own = mixtures.closer_to_power(runs["small"].rate.sel(model="DiagGate", order=EXPANSIONS)).mean(
         "unit"
@@ -292,27 +115,7 @@ def _(runs: Runs) -> Measured:
     return over(numbers(own))
 
 
-@chapter.claim(
-    "exact-neurons-closer-to-a-power",
-    "§6.2, asked of the exact transport",
-    "In the exact transport most of DiagGate's neurons by themselves, without any sum, are missed "
-    "by an exponential more than by a power, "
-    "though neither is right.",
-    as_stated(
-        "share of DiagGate's neurons whose log exact rates a power fits better than an "
-        "exponential does, run small (least to largest)",
-        at_least(0.5),
-    ),
-    rather(
-        "neither law describes a neuron: what the better of the two leaves over is no noise of "
-        "the measurement",
-        "share of neurons of which the better one leaves more than a twentieth of the variance of "
-        "the log rates, the same",
-        at_least(0.5),
-    ),
-    code="book.chapters.mixtures.closer_to_power",
-    paper="ours",
-)
+@measures("exact-neurons-closer-to-a-power")
 def _(runs: Runs) -> tuple[Measured, Measured]:
     rate = runs["small"].rate.sel(model="DiagGate", order="exact")
     log_rate = log(rate.where(rate > 0))
@@ -326,33 +129,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     )
 
 
-@chapter.claim(
-    "broader-spectra-decay-more-slowly",
-    "abstracts",
-    "A broader spectrum of gates makes the envelope fall more slowly.",
-    as_stated(
-        "share of 2000 pairs of random spectra (16 neurons, log τ uniform about a random centre) "
-        "in which the broader one keeps more at"
-        " lag 64",
-        at_least(1),
-    ),
-    when(
-        "if the spectra compared have the same mean retention",
-        "least ratio of the envelope of a random spectrum to that of equal neurons with its mean "
-        "retention, lags 1 to 256",
-        at_least(1 - 1e-12),
-    ),
-    code="lwcore.window.mixture_envelope",
-    counterexample=(
-        "All neurons at τ = 50 keep {narrow:.0%} at lag 64; half at τ = 1 and half "
-        "at τ = 10, a broader spectrum, {broad:.2%}."
-    ),
-    fair=(
-        "At the same mean retention, a broader spectrum of gates makes the envelope fall "
-        "more slowly."
-    ),
-    kind=Kind.THEOREM,
-)
+@measures("broader-spectra-decay-more-slowly")
 def _() -> tuple[Measured, Measured, Facts]:
     rng, lags = np.random.default_rng(9), np.arange(1, 257)
     centre, half = np.exp(rng.uniform(0, 4, (2, 2000, 1))), rng.uniform(0, 2, (2, 2000, 1))
@@ -374,29 +151,7 @@ def _over_cells(of: xr.DataArray, *on: xr.DataArray) -> Measured:
     return estimate(float(np.mean(found)), (min(low), max(high)))
 
 
-@chapter.claim(
-    "spectra-go-with-windows",
-    "§6, goal (iii); abstracts",
-    "Cells with broader spectra of time scales have longer windows.",
-    as_stated(
-        "rank correlation over five cells, each the median of its seeds, of the width of the "
-        "gates' spectrum with the window by Eqs. (34) "
-        f"to (36), f counted once, N = {BUDGET}, run small; mean of zeroth and first order, "
-        "between the ends of their 95 % intervals over"
-        " cells",
-        at_least(0.5),
-    ),
-    when(
-        "by version 2's letter, which divides by f a second time",
-        "the same by version 2's letter",
-        at_least(0.5),
-    ),
-    code=("book.chapters.spectra.width", "lwcore.inference.windows"),
-    seen=(
-        "First by version 2's letter alone, with an interval over seeds. But the letter "
-        "counts f twice, and the statement is about cells."
-    ),
-)
+@measures("spectra-go-with-windows")
 def _(runs: Runs) -> tuple[Measured, Measured]:
     run = runs["small"]
     breadth = width(run.time_scale.sel(order="zeroth", drop=True))
@@ -407,22 +162,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     return _over_cells(breadth, *once), _over_cells(breadth, *letter)
 
 
-@chapter.claim(
-    "spectra-do-not-lengthen-windows-of-the-gradient",
-    "abstracts, asked of the gradient itself",
-    "Cells with broader spectra of time scales do not let gradient information be recovered over "
-    "longer lags.",
-    as_stated(
-        "rank correlation over five cells, each the median of its seeds, of the width of the "
-        "gates' spectrum with the window along each "
-        f"lag's own mean gradient in the noise of the whole gradient, N = {BUDGET}, run small; 95 "
-        "% over cells",
-        at_most(0),
-    ),
-    code=("book.chapters.spectra.width", "lwcore.inference.windows"),
-    paper="ours",
-    seen="The interval was first over seeds; the statement is about cells.",
-)
+@measures("spectra-do-not-lengthen-windows-of-the-gradient")
 def _(runs: Runs) -> Measured:
     run = runs["small"]
     breadth = width(run.time_scale.sel(order="zeroth", drop=True))

@@ -12,28 +12,11 @@ import xarray as xr
 
 from book.chapters import agreement, frontier, prediction, spectra
 from book.chapters.spectra import width
-from book.claims.claim import (
-    Chapter,
-    Facts,
-    Kind,
-    Measured,
-    as_stated,
-    at_least,
-    at_most,
-    estimate,
-    in_part,
-    over,
-    rather,
-    share,
-    when,
-    within,
-)
-from book.claims.record import Runs
+from book.claims.checks import Facts, Runs, measures
+from book.claims.claim import Measured, estimate, over, share
 from book.claims.recorded import BUDGET, EXPANSIONS, SCALAR, lead, log, numbers, windows
 from lwcore.inference import LETTER, probes, required
 from lwcore.stats import most_covered
-
-chapter = Chapter("livi", Kind.NETWORK)
 
 _LETTER = "N: zeroth, own noise, v2 to the letter"
 _OWN_GRADIENT = "N: gradient, whole noise, variance"
@@ -113,28 +96,7 @@ def _before(runs: Runs) -> tuple[xr.DataArray, xr.DataArray]:
     return prediction.predictors(start, "before"), frontier.ease(learned)
 
 
-@chapter.claim(
-    "envelope-fixes-the-sequences-needed",
-    "§7",
-    "The decay of the envelope, with α, fully determines how many sequences each lag needs.",
-    as_stated(
-        "N(64)/N(45), f counted once, zeroth order, 34 networks of the runs small and paper-v2; f "
-        "falls from 45 to 64",
-        at_least(1),
-    ),
-    rather(
-        "the task decides: it asks for lag 64 and not for 45",
-        "the same (least to largest)",
-        at_most(1),
-    ),
-    code="lwcore.inference.windows",
-    counterexample="ConstGate in the run small, medians over seeds: lag 64 has {envelope:.2g} times the envelope of lag 45, and needs"
-    " {needed:.2g} times the sequences.",
-    fair=(
-        "Among lags with the same alignment and the same noise, the envelope decides how "
-        "many sequences are needed."
-    ),
-)
+@measures("envelope-fixes-the-sequences-needed")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     needed = [
         required(probes(runs[name], "zeroth", "error"), rule="plug-in")
@@ -153,19 +115,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     )
 
 
-@chapter.claim(
-    "stable-transport-is-not-enough",
-    "abstracts; §1",
-    "A gradient that neither vanishes nor explodes does not guarantee that what it carries can be "
-    "told from noise.",
-    as_stated(
-        "share of 10,000 mean gradients over 100 sequences with the wrong sign, one unit that "
-        "keeps its state as it is (J = 1), a twentieth"
-        " of the target's standard deviation planted (95 %)",
-        at_least(0.1),
-    ),
-    kind=Kind.SIMULATION,
-)
+@measures("stable-transport-is-not-enough")
 def _() -> Measured:
     rng = np.random.default_rng(71)
     # the input of the lagged step; J = 1 carries it to the end unchanged
@@ -175,29 +125,7 @@ def _() -> Measured:
     return share(int((gradients.mean(1) < 0).sum()), 10_000)
 
 
-@chapter.claim(
-    "window-tells-what-is-learned",
-    "abstract of v1; §5.5",
-    "The learnability window tells which delays a network learns.",
-    as_stated(
-        "rank correlation of N(ℓ), version 2's letter at zeroth order, with the share learned; "
-        "all networks and delays of the run small"
-        " (five seeds, at most 94 %)",
-        at_least(0.5),
-    ),
-    rather(
-        "the delay's length, which needs no measurement, tells it better",
-        "the same less that of plain lag",
-        at_most(0),
-    ),
-    code=("book.chapters.prediction.predictors", "book.chapters.agreement.compare"),
-    fair="N(ℓ) grows with the delay, and less is learned of longer delays. The row says little: plain lag, which needs no measurement,"
-    " ranks the same pairs at {lag:.2f}, N(ℓ) at {0.value:.2f}, with the target as error at "
-    "{target:.2f}. In the run paper-v2 N(ℓ) has"
-    " {paper:.2f}, plain lag {paper_lag:.2f}.",
-    seen="The rule is the first one. In between plain lag stood in it, after the numbers had been seen; but the statement says that the"
-    " window tells, not that it tells more than the lag. That is asked in a row of its own.",
-)
+@measures("window-tells-what-is-learned")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     after, paper = _after(runs), _after(runs, "paper-v2")
     literal, less = (
@@ -214,34 +142,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     return literal, less, facts
 
 
-@chapter.claim(
-    "window-tells-more-than-the-lag",
-    "abstract of v1 and §5.5, asked before training and beside what needs no measurement",
-    "N(ℓ), measured before training, tells better than the lag and the number of parameters how "
-    "many sequences it takes to learn a lag.",
-    as_stated(
-        "rank correlation of N(ℓ), own gradient in the noise of the whole one, with the number of "
-        "sequences that a single delay took, less"
-        " that of lag × √parameters; all networks and delays (three seeds, at most 75 %)",
-        at_least(0),
-    ),
-    when(
-        "if it is asked which of several cells learns the same delay",
-        "partial rank correlation within delays, given the number of parameters, five cells as "
-        "units (95 %)",
-        at_least(0),
-    ),
-    code=(
-        "book.chapters.prediction.predictors",
-        "book.chapters.agreement.partial_rank_correlation",
-    ),
-    fair="Measured after training, over all pairs of network and delay, {small:.0f} of {readings:.0f} readings rank what was learned better"
-    " than plain lag in the run small, and {paper:.0f} in the run paper-v2, the best by "
-    "{gain:.3f}. There, within delays, N(ℓ) has"
-    " {within:.2f} and the number of parameters {size:.2f}; of three cells.",
-    seen="First the comparison was with plain lag alone. The run paper-v2 was looked at last.",
-    paper="ours",
-)
+@measures("window-tells-more-than-the-lag")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     facts: Facts = {}
     before = _before(runs)
@@ -266,39 +167,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     )
 
 
-@chapter.claim(
-    "larger-envelope-learns-more",
-    "abstracts; §7",
-    "Of several networks, the one with the larger envelope at a delay learns it better.",
-    as_stated(
-        "rank correlation of f(ℓ), zeroth order, with the share learned, within delays of the run "
-        "small, five cells as units (95 %)",
-        at_least(0),
-    ),
-    when(
-        "if it is measured before training, each delay is trained alone, and networks have "
-        "equally many parameters",
-        "partial rank correlation of f(ℓ), zeroth order, with the number of sequences it took, "
-        "within delays, given the number of"
-        " parameters, five cells as units (95 %)",
-        at_least(0),
-    ),
-    code=(
-        "book.chapters.prediction.predictors",
-        "book.chapters.agreement.partial_rank_correlation",
-    ),
-    counterexample=(
-        "Run small, lag 128: the gates of LSTM keep the most, and ConstGate has "
-        "learned {more:.1f} times as much of it."
-    ),
-    fair="Five cells do not tell. Before training those that need fewer sequences have larger envelopes, and fewer parameters. In the run"
-    " paper-v2, after training, the rank correlation is {paper:.2f}; its three cells have six "
-    "orders only.",
-    seen=(
-        "Intervals were over seeds; a statement about cells has cells as units. Before "
-        "training the number of parameters was not given."
-    ),
-)
+@measures("larger-envelope-learns-more")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     scores, learned = _after(runs)
     longest = learned.sel(lag=128).median("seed")
@@ -313,33 +182,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     )
 
 
-@chapter.claim(
-    "diagonal-gate-learns-longer-delays",
-    "§7",
-    "DiagGate learns more of long delays than ConstGate and SharedGate, or learns them from fewer "
-    "sequences.",
-    as_stated(
-        "sequences for half of a single delay of 6, 9 or 13 steps, DiagGate over the better one "
-        "of the others, three seeds (least to"
-        " largest; at most 75 %)",
-        at_most(1),
-    ),
-    in_part(
-        "in version 2's own training on five delays at once",
-        "share of the target's variance explained, DiagGate's less that of the better one of the "
-        "other two, three seeds of the run paper-v2"
-        " (least to largest; at most 75 %)",
-        at_least(0),
-    ),
-    code="book.chapters.frontier.sequences_needed",
-    counterexample="One delay of 13 steps, medians over seeds: ConstGate takes {const:.0f} sequences; DiagGate, with {size:.1f} times the"
-    " parameters, {diag:.0f}.",
-    fair="On five delays at once DiagGate explains most of the variance in every seed, in the run paper-v2 and, by {least:.1g} to"
-    " {most:.1g} of it, in the run small; of the longest delay it learns most, in the median, in "
-    "paper-v2 only. With one delay at a time"
-    " ConstGate takes the fewest sequences.",
-    seen="Until a review the range over three seeds gave a verdict.",
-)
+@measures("diagonal-gate-learns-longer-delays")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     ease, run = frontier.ease(_designed(runs)[0]).sel(lag=[6, 9, 13]), runs["paper-v2"]
     ratios = np.exp(numbers(ease.sel(model=SCALAR).max("model") - ease.sel(model="DiagGate")))
@@ -357,29 +200,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     return _over_seeds(ratios, ease.seed), _over_seeds(numbers(explained), run.seed), facts
 
 
-@chapter.claim(
-    "number-of-sequences-to-learn",
-    "§1; abstract of v6",
-    "The number of sequences that it takes to learn a dependency grows as the inverse envelope to "
-    "the power α, in every gated cell.",
-    as_stated(
-        "power of 1/f in the number that single delays of 6 to 13 steps took, zeroth and first "
-        "order before training, means over three"
-        " seeds of five cells (least to largest); α lies between 1 and 2, its later κ above 2",
-        at_least(1),
-    ),
-    rather("it grows more slowly, in every cell", "the same", within(0.1, 1)),
-    code=("book.chapters.frontier.sequences_needed", "book.chapters.frontier.ease"),
-    counterexample=(
-        "ConstGate: from a delay of 6 to one of 13 steps f falls {fall:.2g}-fold, "
-        "and it takes {more:.1f} times the sequences."
-    ),
-    fair=(
-        "N(ℓ) is the number of sequences in whose mean a lag shows; how many it takes to "
-        "learn from it is another matter."
-    ),
-    seen="First measured with the constant of the law; freed of it in the author's favour.",
-)
+@measures("number-of-sequences-to-learn")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     learned, _ = _designed(runs)
     took = log(frontier.sequences_needed(learned).sel(lag=[6, 13])).diff("lag", label="upper")
@@ -391,36 +212,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     return power, power, {"fall": np.exp(-fall), "more": np.exp(took.sel(model="ConstGate").item())}
 
 
-@chapter.claim(
-    "window-after-training",
-    "§6.1, training protocol, and §1",
-    "A window measured on a trained network shows the delays that it can learn.",
-    as_stated(
-        "signal in the gradient of lag 8 with the network's error, over that with the target in "
-        "its place; run small, where all networks"
-        " have learned this delay",
-        at_least(0.5),
-    ),
-    rather(
-        "it shows what is left to be learned, for white inputs and squared error nearly by "
-        "identity",
-        "slope of that ratio on the share learned, lags 8 to 64, each seed's five networks (least "
-        "to largest)",
-        within(-1.1, -0.9),
-    ),
-    code="book.chapters.prediction.left_over",
-    counterexample=(
-        "Any network of the run small at lag 8: learned in full, and {0.low:.0%} "
-        "to {0.high:.0%} of the signal is left."
-    ),
-    fair=(
-        "Computed with the error of a trained network, a window shows which lags can still "
-        "be seen in what the network gets wrong."
-    ),
-    seen="What holds instead was first a range, which was open, and then a slope.",
-    fixed="With white inputs and squared error the error holds a delayed input with what is left of its coefficient. In a linear network"
-    " the ratio would be one less the share learned, exactly.",
-)
+@measures("window-after-training")
 def _(runs: Runs) -> tuple[Measured, Measured]:
     lags = [8, 16, 32, 64]
     left, learned = (
@@ -434,29 +226,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     return over(numbers(left.sel(lag=8))), over(slopes)
 
 
-@chapter.claim(
-    "more-data-or-more-gates",
-    "§7 (iii)",
-    "In a cell with short memory sixteenfold data lengthens the window no more than richer gates "
-    "do.",
-    as_stated(
-        "steps by which DiagGate's window at 512 sequences exceeds that of ConstGate and "
-        "SharedGate at 8192, f counted once, seeds of the"
-        " runs small and paper-v2, zeroth and first order (least to largest)",
-        at_least(0),
-    ),
-    when(
-        "by version 2's letter, which divides by f a second time",
-        "the same by version 2's letter",
-        at_least(0),
-    ),
-    code="lwcore.inference.windows",
-    fair="By version 2's letter richer gates lengthen the window more than sixteenfold data do.",
-    seen=(
-        "The literal reading was version 2's letter, which counts f twice; the statistic "
-        "holds it already."
-    ),
-)
+@measures("more-data-or-more-gates")
 def _(runs: Runs) -> tuple[Measured, Measured]:
     found: list[list[float]] = [[], []]
     for (ahead, how), name, order in product(
@@ -468,20 +238,7 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     return over(found[0]), over(found[1])
 
 
-@chapter.claim(
-    "more-data-or-more-gates-to-learn",
-    "§7 (iii), asked of what is learned",
-    "In a cell with short memory fourfold data teaches more than richer gates do.",
-    as_stated(
-        "share learned that ConstGate gains from fourfold data, less what DiagGate gains on it at "
-        "64 sequences; mean over five single"
-        " delays, three seeds (least to largest; at most 75 %)",
-        at_least(0),
-    ),
-    code="book.chapters.frontier.single_lag_share",
-    seen="Until a review the range over three seeds gave a verdict.",
-    paper="ours",
-)
+@measures("more-data-or-more-gates-to-learn")
 def _(runs: Runs) -> Measured:
     learned = _designed(runs)[0].mean("lag")
     few = learned.sel(sequences=64)
@@ -497,30 +254,7 @@ def _excess(values: xr.DataArray, factors: tuple[str, ...], other: str) -> list[
     return numbers(shares.sel(source="model") - shares.sel(source=other))
 
 
-@chapter.claim(
-    "gates-rather-than-training",
-    "§7",
-    "What can be learned depends on the gates rather than on the optimiser or the number of "
-    "sequences alone.",
-    as_stated(
-        "share of the variance in what is learned that the cell explains, less that of the "
-        "optimiser (SGD or AdamW, one learning rate each;"
-        " sweep spectra) or of the number of sequences (32 to 1024; single delays), three seeds "
-        "(least to largest; at most 75 %)",
-        at_least(0),
-    ),
-    code="book.chapters.spectra.variance_shares",
-    counterexample="The task with five delays, medians: with AdamW the four cells learn {adamw_low:.0%} to {adamw_high:.0%} of it, with SGD"
-    " {sgd_low:.0%} to {sgd_high:.0%}.",
-    fair=(
-        "With the two rates tried, optimiser and number of sequences explain more of what "
-        "was learned than the cell."
-    ),
-    seen=(
-        "Until a review the range over three seeds gave a verdict, and a second reading "
-        "asked only whether cells differ."
-    ),
-)
+@measures("gates-rather-than-training")
 def _(runs: Runs) -> tuple[Measured, Facts]:
     learned = _designed(runs)[0]
     at_end = spectra.learned_share(runs["spectra"]).isel(snapshot=-1)
@@ -538,29 +272,7 @@ def _(runs: Runs) -> tuple[Measured, Facts]:
     return _over_seeds(excess, learned.seed), facts
 
 
-@chapter.claim(
-    "spectra-are-the-dominant-determinant",
-    "abstracts of v2 to v6, of what was learned",
-    "The spectrum of time scales is what mainly determines what can be learned.",
-    as_stated(
-        "rank correlation of the width of the gates' spectrum with the share learned, within "
-        "delays and seeds of the run small, five cells"
-        " as units (95 %)",
-        at_least(0.5),
-    ),
-    code=("book.chapters.spectra.width", "book.chapters.spectra.learned_share"),
-    counterexample="Run small, medians over seeds: ConstGate, with one time scale for all, has learned {const:.0%} of the task; the GRU,"
-    " whose time scales span {decades:.1f} decades, {gru:.0%}. No two cells lie further apart "
-    "than {apart:.1%} of the task.",
-    fair=(
-        "The spectrum determines how the gates' part of the transport decays; five cells "
-        "that learned about the same do not tell more."
-    ),
-    seen=(
-        "Intervals were over seeds; a statement about cells has cells as units. The envelope "
-        "before training stood here instead."
-    ),
-)
+@measures("spectra-are-the-dominant-determinant")
 def _(runs: Runs) -> tuple[Measured, Facts]:
     small = runs["small"]
     learned, breadth = (

@@ -16,41 +16,15 @@ from book.chapters.spectra import (
     width,
 )
 from book.claims import cases
-from book.claims.claim import (
-    Chapter,
-    Facts,
-    Kind,
-    Measured,
-    as_stated,
-    at_least,
-    at_most,
-    exactly,
-    in_part,
-    over,
-    when,
-)
-from book.claims.record import Runs
+from book.claims.checks import Facts, Runs, measures
+from book.claims.claim import Measured, exactly, over
 from book.claims.recorded import BUDGET, EXPANSIONS, GATED, lead, log, numbers, windows
 from lwcore.course import base_rates
 from lwcore.inference import LETTER, OPTIMISER
 from lwcore.network import Network
 
-chapter = Chapter("livi", Kind.NETWORK)
 
-
-@chapter.claim(
-    "gru-lstm-broad-spectra",
-    "§7, first open question",
-    "GRU and LSTM develop broad spectra of time scales.",
-    as_stated(
-        "ratio of the 90 % to the 10 % quantile of τ, GRU and LSTM in the run small, zeroth order "
-        "and exact (least to largest)",
-        at_least(2),
-    ),
-    code=("book.chapters.tables_spectra.modes", "book.chapters.spectra.width"),
-    fair="As far as gates go, yes. In the exact transport that ratio is {gated:.2g} at least in GRU and LSTM, and {shared:.2g} at most in"
-    " SharedGate, whose gate is one for all.",
-)
+@measures("gru-lstm-broad-spectra")
 def _(runs: Runs) -> tuple[Measured, Facts]:
     ratio = 10 ** width(runs["small"].time_scale)
     found = ratio.sel(model=["GRU", "LSTM"], order=["zeroth", "exact"])
@@ -61,19 +35,7 @@ def _(runs: Runs) -> tuple[Measured, Facts]:
     return over(numbers(found)), {name: float(one) for name, one in exact.items()}
 
 
-@chapter.claim(
-    "gru-lstm-one-mode",
-    "§7, first open question",
-    "None of the spectra of GRU and LSTM has more than one mode that could be shown.",
-    as_stated(
-        "least p-value of 20 dip tests, GRU and LSTM in the run small, zeroth order and exact "
-        "(modes of equal weight five standard "
-        "deviations apart would be seen)",
-        at_least(0.05),
-    ),
-    code="book.chapters.modes.mode_test",
-    paper="ours",
-)
+@measures("gru-lstm-one-mode")
 def _(runs: Runs) -> Measured:
     tau = (
         runs["small"]
@@ -84,25 +46,7 @@ def _(runs: Runs) -> Measured:
     return exactly(min(modes.mode_test(one[np.isfinite(one)]).p_value for one in spectra))
 
 
-@chapter.claim(
-    "gru-lstm-windows",
-    "§7, first open question",
-    "As the theory says of broad spectra, GRU and LSTM have longer windows than ConstGate and "
-    "SharedGate.",
-    as_stated(
-        f"steps by which they are longer at N = {BUDGET}, f counted once, zeroth and first order, "
-        "seeds of the run small (least to"
-        " largest)",
-        at_least(1),
-    ),
-    when(
-        "by version 2's letter, which divides by f a second time",
-        "the same by version 2's letter",
-        at_least(1),
-    ),
-    code="book.chapters.tables_spectra.expectations",
-    seen="First by version 2's letter alone, in which f stands twice.",
-)
+@measures("gru-lstm-windows")
 def _(runs: Runs) -> tuple[Measured, Measured]:
     def ahead(**how: Any) -> Measured:
         window = [windows(runs["small"], order, **how).sel(budget=BUDGET) for order in EXPANSIONS]
@@ -111,51 +55,13 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
     return ahead(), ahead(**LETTER)
 
 
-@chapter.claim(
-    "gru-lstm-windows-of-the-gradient",
-    "§7, first open question",
-    "For the gradient itself, GRU and LSTM have no longer windows than ConstGate and SharedGate.",
-    as_stated(
-        "steps by which their window along each lag's own mean gradient in the noise of the whole "
-        "gradient is longer than the longer one "
-        f"of the other two, N = {BUDGET}, seeds of the run small (least to largest)",
-        at_most(0),
-    ),
-    code="book.chapters.tables_spectra.expectations",
-    paper="ours",
-)
+@measures("gru-lstm-windows-of-the-gradient")
 def _(runs: Runs) -> Measured:
     window = windows(runs["small"], "gradient", **OPTIMISER).sel(budget=BUDGET)
     return over(numbers(*(lead(window, model) for model in ("GRU", "LSTM"))))
 
 
-@chapter.claim(
-    "breadth-comes-with-training",
-    "§7, second open question",
-    "Broad spectra of the gates emerge in training.",
-    as_stated(
-        "decades by which the spectrum of the gates is wider after training than before; "
-        "DiagGate, GRU and LSTM in the run small, "
-        "DiagGate in the run paper-v2 (least to largest)",
-        at_least(0.3),
-    ),
-    in_part(
-        "with AdamW at the one rate tried",
-        "the same, run small, whose gates start alike",
-        at_least(0.3),
-    ),
-    code=("book.chapters.spectra.width", "lwcore.course.course"),
-    counterexample=(
-        "DiagGate trained by SGD in the run paper-v2: its spectrum opens by "
-        "{sgd:.2f} decades at most."
-    ),
-    fair=(
-        "Spectra of the gates can become broad in training; whether they do depends on the "
-        "optimiser or its rate."
-    ),
-    seen="First of the run small alone, trained by AdamW.",
-    fixed="Gates start alike in both runs: before training the spectrum has next to no width.",
-)
+@measures("breadth-comes-with-training")
 def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     grown = []
     for name, models in (("small", GATED), ("paper-v2", ["DiagGate"])):
@@ -164,24 +70,7 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
     return over(grown[0] + grown[1]), over(grown[0]), {"sgd": max(grown[1])}
 
 
-@chapter.claim(
-    "breadth-comes-from-the-optimiser",
-    "§7, second open question",
-    "With the two learning rates tried, one for SGD and one for AdamW, the choice between them "
-    "explains more of how broad the gates' "
-    "spectrum becomes than cell, start and task do together, at the levels chosen for these.",
-    as_stated(
-        "share of the variance of the gates' width that this choice explains; DiagGate, GRU and "
-        "LSTM in the sweep spectra, three initial"
-        " spreads, three tasks; three seeds (least to largest)",
-        at_least(0.5),
-    ),
-    code=("book.chapters.spectra.variance_shares", "book.chapters.spectra.learning_and_optimiser"),
-    fair="What was learned differs with this choice, too: SGD at its rate learned less, at every point of the sweep. By regression over all"
-    " networks the share learned alone explains {learned:.0%} of the variance, the choice alone "
-    "{choice:.0%}, both together {both:.0%}.",
-    paper="ours",
-)
+@measures("breadth-comes-from-the-optimiser")
 def _(runs: Runs) -> tuple[Measured, Facts]:
     last = runs["spectra"].course_time_scale.isel(snapshot=-1).sel(model=GATED, order="zeroth")
     shares = variance_shares(width(last), ("model", "optimizer", "gate_spread", "task"))
@@ -208,19 +97,7 @@ def _stepped(
     return network, made, before
 
 
-@chapter.claim(
-    "base-rates-are-adams-steps",
-    "later versions: adaptive optimisers",
-    "A neuron's base rate is the mean factor by which the optimiser scales the smoothed gradient "
-    "of its parameters.",
-    as_stated(
-        "largest relative difference from the factors read off an actual step of Adam, GRU with "
-        "five neurons",
-        at_most(1e-6),
-    ),
-    code="lwcore.course.base_rates",
-    kind=Kind.IDENTITY,
-)
+@measures("base-rates-are-adams-steps")
 def _() -> Measured:
     network, optimizer, before = _stepped(torch.optim.Adam)
     factors = []
@@ -234,24 +111,7 @@ def _() -> Measured:
     return exactly(cases.relative(base_rates(network, optimizer.state_dict()), true))
 
 
-@chapter.claim(
-    "gates-and-optimiser-shape-the-envelope",
-    "abstract of v7 and v8",
-    "Gates and an adaptive optimiser shape the envelope together.",
-    as_stated(
-        "how much log f falls from lag 1 to 64 less how much that of the gates alone does, over "
-        "the latter, absolute, zeroth order;"
-        " DiagGate, GRU and LSTM in the run small, median (range)",
-        at_least(0.1),
-    ),
-    code="book.chapters.spectra.split_envelope",
-    fair="An adaptive optimiser changes the slope of the envelope by {0.value:.0%} in the median network, {0.low:.1%} to {0.high:.0%} in"
-    " all.",
-    seen=(
-        "The rule was first at least 0.01, which is not together; a tenth of the slope is "
-        "asked since, with the numbers known."
-    ),
-)
+@measures("gates-and-optimiser-shape-the-envelope")
 def _(runs: Runs) -> Measured:
     run = runs["small"].sel(model=GATED)
     split = split_envelope(run.rate.sel(order="zeroth"), run.base_rate)
@@ -259,19 +119,7 @@ def _(runs: Runs) -> Measured:
     return over(numbers(abs(whole / gates - 1)))
 
 
-@chapter.claim(
-    "no-adaptive-part-under-sgd",
-    "later versions: f = f_gates + f_adapt",
-    "With plain SGD the adaptive part of the envelope is zero, and the envelope is that of the "
-    "gates.",
-    as_stated(
-        "largest adaptive part over the whole envelope, DiagGate's exact rates in the run "
-        "paper-v2, base rates of SGD",
-        at_most(1e-12),
-    ),
-    code="book.chapters.spectra.split_envelope",
-    kind=Kind.IDENTITY,
-)
+@measures("no-adaptive-part-under-sgd")
 def _(runs: Runs) -> Measured:
     network, optimizer, _ = _stepped(torch.optim.SGD)
     (rate,) = set(base_rates(network, optimizer.state_dict()).tolist())

@@ -9,7 +9,7 @@ from scipy import special
 
 from book import claims
 from book.chapters import mixtures
-from book.claims import record
+from book.claims import ledger
 from lwcore.detection import detection_threshold, sample_complexity
 from lwcore.inference import LETTER, probes, windows
 from lwcore.results import load
@@ -80,8 +80,8 @@ def test_the_ledger_is_sorted_searched_and_filtered_in_the_page(visit):
     assert info.inner_text() == f"{len(registry)} claims"
     refuted = [
         name
-        for name, outcome in record.outcomes(registry.values()).items()
-        if outcome.verdict is claims.Verdict.REFUTED
+        for name, outcome in ledger.read().items()
+        if name in registry and outcome.verdict is claims.Verdict.REFUTED
     ]
     chosen = seen.page.get_by_role("combobox", name="Verdict")
     chosen.select_option("refuted")

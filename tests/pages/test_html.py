@@ -9,7 +9,7 @@ import jupytext
 import pytest
 
 from book import claims
-from book.claims import record
+from book.claims import ledger
 from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, ROOT, article
 from tests.built_book import page as built_page
 
@@ -92,29 +92,40 @@ def test_vega_comes_with_charts_alone(name):
     assert any("_static/vega-lite-" in source for source in scripts) == bool(page.select(".chart"))
 
 
-def test_badges_and_rows_of_the_ledger_lead_to_each_other():
+def test_badges_rows_of_the_ledger_and_what_measures_them_lead_to_each_other():
     rows = {row["id"]: row for row in article("book/ledger").select("tr[id]")}
-    badges = {}
+    found, badges = ledger.read(), {}
     for name in DOCUMENTS:
-        for badge in article(name).select('a.claim[href*="#"]'):
-            claim = badge["href"].partition("#")[2]
-            assert badge.find_parent(id=f"claim-{claim}")
-            assert badge.get_text()[0] == rows[claim].select_one("span.claim").get_text()[0]
+        for badge in article(name).select("[id^=claim-]"):
+            claim = badge["id"].removeprefix("claim-")
+            sign = rows[claim].select_one("span.claim").get_text()[0]
+            assert badge.get_text()[0] == sign
+            leads_to = badge.find("a")["href"]
+            if found[claim].chapter == name:
+                assert leads_to == f"#measured-{claim}"
+                [cell] = article(name).select(f"#measured-{claim}")
+                cell = (
+                    cell
+                    if "tag_claim" in cell.get("class", ())
+                    else cell.find_parent(class_="tag_claim")
+                )
+                assert cell.find("a", href=re.compile(f"#{claim}$"))
+                assert cell.find("a", href=re.compile("^#claim-"))
+                assert claim in cell.select_one(".cell_output").get_text()
+            else:
+                assert leads_to.endswith(f"#{claim}")
             badges.setdefault(claim, []).append(name)
     assert badges.keys() == rows.keys() == claims.registry().keys()
     for claim, places in badges.items():
-        assert len(places) == 1
-        assert (
-            rows[claim]
-            .select("td")[3]
-            .find("a")["href"]
-            .endswith(f"{places[0].split('/')[-1]}.html#claim-{claim}")
-        )
+        [page] = places
+        leads_back = rows[claim].select("td")[3].find("a")["href"]
+        kind = "measured" if found[claim].chapter == page else "claim"
+        assert leads_back.endswith(f"{page.split('/')[-1]}.html#{kind}-{claim}")
 
 
 def test_the_landing_page_counts_the_verdicts():
     rows = article(DOCUMENTS[0]).select(".tally tbody tr")
-    found = record.counts_by_kind(record.outcomes(claims.registry().values()))
+    found = ledger.counts_by_kind(ledger.read().values())
     shown = [[int(cell.get_text().replace("–", "0")) for cell in row.select("td")] for row in rows]
     columns = [[*counted.values(), sum(counted.values())] for counted in found.values()]
     assert shown == [list(row) for row in zip(*columns, strict=True)]
@@ -123,6 +134,19 @@ def test_the_landing_page_counts_the_verdicts():
         f"Of {of_networks} statements that only networks can decide, {holding} replicate"
         in article(DOCUMENTS[0]).get_text()
     )
+
+
+@pytest.mark.parametrize("name", claims.registry())
+def test_a_refuted_claim_says_what_does_hold(name):
+    outcome = ledger.read()[name]
+    claim, words = outcome.claim, (outcome.counterexample, outcome.fair)
+    if outcome.verdict in (claims.Verdict.REFUTED, claims.Verdict.MISPRINT):
+        assert all(words)
+    if outcome.verdict is claims.Verdict.REFUTED:
+        pairs = zip(claim.readings, outcome.measured, strict=True)
+        held = [reading.holds(one) for reading, one in pairs if reading.instead]
+        assert held, "nothing is measured to hold instead"
+        assert all(held), "what is said to hold instead does not"
 
 
 def test_notebooks_are_in_the_table_of_contents():

@@ -1,0 +1,199 @@
+"""The ledger: what chapters measured, and the verdicts that follow from the claims' rules."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+
+from book.claims.claim import ENOUGH, Claim, Kind, Measured, Verdict
+from lwcore.signatures import require
+
+ROOT = Path(__file__).parents[2]
+BUILT = ROOT / "_build" / "html" / "ledger.json"
+MIME = "application/vnd.living-paper.claim+json"
+PARTS = (  # in the order of the papers
+    *("section3", "section4", "section4_accuracy", "monotonicity", "section5_statistic"),
+    *("section5_detection", "section5_window", "section5_implications", "section6"),
+    *("section6_envelopes", "section6_windows", "section6_spectra", "section7", "section7_open"),
+    *("appendices", "companion_network", "companion_kernel", "companion_bounds"),
+    *("companion_costs", "companion_descent"),
+)
+
+
+@cache
+def registry() -> dict[str, Claim]:
+    """All claims by name, in the order of the papers."""
+    found: dict[str, Claim] = {}
+    for part in PARTS:
+        whole = tomllib.loads(Path(__file__).with_name(f"{part}.toml").read_text(encoding="utf-8"))
+        common = {name: whole.pop(name) for name in ("paper", "kind")}
+        for name, entry in whole.items():
+            require("claim", name, name not in found, "the name of one claim alone")
+            found[name] = Claim.model_validate({"id": name} | common | entry)
+    return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was measured of a claim, a number for each reading, and what follows from it.
+
+    Facts are further numbers by name, for the claim's words; the chapter is a file of the book.
+    """
+
+    claim: Claim
+    measured: tuple[Measured, ...]
+    facts: Mapping[str, float] = field(default_factory=dict)
+    chapter: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict, by the claim's rules."""
+        return self.claim.judge(self.measured)
+
+    @property
+    def counterexample(self) -> str:
+        """The smallest case against the statement, with its numbers."""
+        return self.claim.counterexample.format(*self.measured, **self.facts)
+
+    @property
+    def fair(self) -> str:
+        """The statement as its author could sign it, with its numbers."""
+        return self.claim.fair.format(*self.measured, **self.facts)
+
+    @property
+    def why(self) -> str:
+        """Why nothing was decided, where nothing was."""
+        if self.verdict is not Verdict.OPEN:
+            return ""
+        literal, one = self.claim.readings[0], self.measured[0]
+        if one.covers < ENOUGH:
+            sure = f"sure to cover the truth in {one.covers:.0%} of cases only"
+            return f"the interval of the measurement is {sure}."
+        if literal.holds(one) is None:
+            holds = "for which it is true and others for which it is not"
+            return f"the interval of the measurement holds numbers {holds}."
+        return (
+            "the paper reports it of its own networks, which are not at hand; ours, in their "
+            "place, do otherwise."
+        )
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """All that is known of the claim, as the ledger's JSON has it."""
+        claim, telling = self.claim, self.claim.telling(self.measured)
+        readings = [
+            {
+                "clause": reading.condition,
+                "gives": reading.gives,
+                "quantity": reading.quantity,
+                "rule": reading.rule,
+                **one._asdict(),
+            }
+            for reading, one in zip(claim.readings, self.measured, strict=True)
+        ]
+        return {
+            **{"id": claim.id, "paper": claim.paper, "kind": claim.kind, "where": claim.place},
+            **{"statement": claim.says, "verdict": self.verdict},
+            **{name: readings[telling][name] for name in ("clause", "quantity", "rule")},
+            **{name: readings[telling][name] for name in ("value", "low", "high", "covers", "n")},
+            **{"chapter": self.chapter, "open_because": self.why, "fixed": claim.fixed},
+            **{"counterexample": self.counterexample, "fair": self.fair, "seen": claim.seen},
+            **{"facts": dict(self.facts), "readings": readings},
+        }
+
+
+def measured(name: str, *numbers: Measured, **facts: float) -> None:
+    """Give the numbers of a claim, one for each reading, in the chapter that discusses it.
+
+    What the cell shows is the verdict; the ledger takes the numbers from the cell's output.
+    """
+    from IPython.display import display
+
+    claims = registry()
+    require("name", name, name in claims, "the name of a claim, in one of book/claims/*.toml")
+    expected = len(claims[name].readings)
+    require("numbers", numbers, len(numbers) == expected, f"{expected}, one for each reading")
+    found = Outcome(claims[name], numbers, {key: float(fact) for key, fact in facts.items()})
+    data = {"id": name, "measured": numbers, "facts": found.facts}
+    display({MIME: data, "text/plain": in_full(found)}, raw=True)
+
+
+def gathered(notebook: NotebookNode, chapter: str) -> Iterable[Outcome]:
+    """What an executed chapter measured."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    for data in (output["data"][MIME] for output in outputs if MIME in output.get("data", ())):
+        numbers = tuple(Measured(*one) for one in data["measured"])
+        yield Outcome(registry()[data["id"]], numbers, data["facts"], chapter)
+
+
+def counts(found: Iterable[Outcome]) -> dict[Verdict, int]:
+    """The number of claims for every verdict, also where it is 0."""
+    verdicts = [outcome.verdict for outcome in found]
+    return {verdict: verdicts.count(verdict) for verdict in Verdict}
+
+
+def counts_by_kind(found: Iterable[Outcome]) -> dict[Kind, dict[Verdict, int]]:
+    """`counts` of what the papers say, kind by kind."""
+    of_papers = [outcome for outcome in found if outcome.claim.counted]
+    return {kind: counts(one for one in of_papers if one.claim.kind is kind) for kind in Kind}
+
+
+def in_full(outcome: Outcome) -> str:
+    """All there is to say of a claim, as plain text."""
+    claim, found = outcome.claim, outcome.entry
+    lines = [f"{claim.id}: {outcome.verdict} ({claim.kind})", f"  {claim.place}: {claim.says}"]
+    for reading, one in zip(claim.readings, outcome.measured, strict=True):
+        says = {True: "holds", False: "fails", None: "open"}[reading.holds(one)]
+        way = "instead: " * (reading.gives is Verdict.REFUTED) + (reading.condition or "as stated")
+        lines.append(f"  {way}: {reading.quantity}: {one}, must be {reading.rule}: {says}")
+    more = {
+        "open because": "open_because",
+        "settled by the configuration": "fixed",
+        "smallest counterexample": "counterexample",
+        "could be put as": "fair",
+        "changed after a number had been seen": "seen",
+    }
+    return "\n".join(
+        lines + [f"  {label}: {found[name]}" for label, name in more.items() if found[name]]
+    )
+
+
+def write(found: Iterable[Outcome], folder: Path) -> None:
+    """Store the ledger as ``ledger.json`` and, a row a claim, as ``ledger.csv``."""
+    entries = [outcome.entry for outcome in found]
+    text = json.dumps(entries, indent=1, ensure_ascii=False)
+    (folder / "ledger.json").write_text(text + "\n", encoding="utf-8")
+    columns = [name for name in entries[0] if name not in ("facts", "readings")]
+    with (folder / "ledger.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = csv.DictWriter(file, columns, extrasaction="ignore")
+        rows.writeheader()
+        rows.writerows(entries)
+
+
+def read(path: Path = BUILT) -> dict[str, Outcome]:
+    """The ledger of the last build, by name."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no ledger; `make book` measures it.")
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        fields = Measured._fields
+        found = [
+            Outcome(
+                registry()[one["id"]],
+                tuple(Measured(*map(reading.get, fields)) for reading in one["readings"]),
+                one["facts"],
+                one["chapter"],
+            )
+            for one in entries
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a ledger of claims ({error!r}).") from error
+    return {outcome.claim.id: outcome for outcome in found}
