@@ -45,7 +45,7 @@ def test_dependency_is_locked_and_explained(name):
 LINES = {  # folder: (now at most, the goal)
     "lwcore": (7_194, 6_000),
     "book/chapters": (8_555, 1_800),
-    "book/claims": (10_193, 1_500),
+    "book/claims": (5_450, 1_500),
     "book/charts": (1_220, 500),
     "tests": (16_335, 9_000),
     "benchmarks": (1_320, 800),
