@@ -138,7 +138,8 @@ def test_a_cell_gives_numbers_which_the_ledger_gathers_and_judges(tmp_path, monk
     numbers, facts = (over([-3, 4, 5]), over([1, 2])), {"diagonal": 1, "constant": 2, "shared": 3}
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
-    claims.measured(name, *numbers, **facts)
+    six = ledger.Claims(checks.ROOT / "book" / "claims" / "06_experiments.toml")
+    six.judge(name, *numbers, **facts)
     [data] = json.loads(json.dumps(shown))
     assert f"{name}: true in a part" in data["text/plain"]
     cell = nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("display_data", data)])
@@ -153,10 +154,11 @@ def test_a_cell_gives_numbers_which_the_ledger_gathers_and_judges(tmp_path, monk
 
 
 def test_numbers_that_do_not_fit_a_claim_are_refused():
-    with pytest.raises(ValueError, match="name = 'nonsense'"):
-        claims.measured("nonsense", exactly(0))
+    six = ledger.Claims(checks.ROOT / "book" / "claims" / "06_experiments.toml")
+    with pytest.raises(ValueError, match="name = 'nonsense': must be one of"):
+        six.judge("nonsense", exactly(0))
     with pytest.raises(ValueError, match="2, one for each reading"):
-        claims.measured("diagonal-gate-sees-furthest-in-the-gradient", exactly(0))
+        six.judge("diagonal-gate-sees-furthest-in-the-gradient", exactly(0))
 
 
 def test_a_ledger_that_is_missing_or_damaged_is_named(tmp_path):

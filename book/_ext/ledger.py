@@ -51,7 +51,7 @@ PAPERS = {
     "ours": "This book",
 }
 
-CALL = re.compile(r"^\s*measured\(\s*[\"']([a-z0-9-]+)[\"']", re.MULTILINE)
+CALL = re.compile(r"^\s*judge\(\s*[\"']([a-z0-9-]+)[\"']", re.MULTILINE)
 
 log = getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any
 import xarray as xr
 
 from book.claims.claim import Measured
-from book.claims.ledger import PARTS, ROOT, Outcome, registry
+from book.claims.ledger import ROOT, Outcome, registry
 from lwcore.results import load, write_atomically
 
 FOLDER = ROOT / "book" / "results"
@@ -41,9 +41,8 @@ class Runs(dict[str, xr.Dataset]):
 
 def checks() -> dict[str, Callable[..., Any]]:
     """All checks by name."""
-    for part in PARTS:
-        if Path(__file__).with_name(f"{part}.py").exists():
-            importlib.import_module(f"book.claims.{part}")
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        importlib.import_module(f"book.claims.{path.stem}")
     return CHECKS
 
 

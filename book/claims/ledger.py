@@ -19,25 +19,42 @@ from lwcore.signatures import require
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "_build" / "html" / "ledger.json"
 MIME = "application/vnd.living-paper.claim+json"
-PARTS = (  # in the order of the papers
-    *("section3", "section4", "section4_accuracy", "monotonicity", "section5_statistic"),
-    *("section5_detection", "section5_window", "section5_implications", "section6"),
-    *("section6_envelopes", "section6_windows", "section6_spectra", "section7", "section7_open"),
-    *("appendices", "companion_network", "companion_kernel", "companion_bounds"),
-    *("companion_costs", "companion_descent"),
-)
+CHAPTERS = sorted(Path(__file__).parent.glob("*.toml"))
+
+
+class Claims(dict[str, Claim]):
+    """The claims that a chapter discusses, by name, from its TOML file."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Entries of a file, whose first lines say paper and kind of all that say nothing else."""
+        entries = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        common = {name: entries.pop(name) for name in ("paper", "kind")}
+        self.paper = common["paper"]
+        claims = {name: {"id": name} | common | entry for name, entry in entries.items()}
+        super().__init__({name: Claim.model_validate(one) for name, one in claims.items()})
+
+    def judge(self, name: str, *numbers: Measured, **facts: float) -> None:
+        """Give the numbers of a claim, one for each reading, and show the verdict.
+
+        The ledger takes the numbers from the cell's output.
+        """
+        from IPython.display import display
+
+        require("name", name, name in self, f"one of {', '.join(self)}")
+        expected = len(self[name].readings)
+        require("numbers", numbers, len(numbers) == expected, f"{expected}, one for each reading")
+        found = Outcome(self[name], numbers, {key: float(fact) for key, fact in facts.items()})
+        data = {"id": name, "measured": numbers, "facts": found.facts}
+        display({MIME: data, "text/plain": in_full(found)}, raw=True)
 
 
 @cache
 def registry() -> dict[str, Claim]:
-    """All claims by name, in the order of the papers."""
+    """All claims by name, chapter by chapter: Livi's paper first, then the companion."""
     found: dict[str, Claim] = {}
-    for part in PARTS:
-        whole = tomllib.loads(Path(__file__).with_name(f"{part}.toml").read_text(encoding="utf-8"))
-        common = {name: whole.pop(name) for name in ("paper", "kind")}
-        for name, entry in whole.items():
-            require("claim", name, name not in found, "the name of one claim alone")
-            found[name] = Claim.model_validate({"id": name} | common | entry)
+    for claims in sorted(map(Claims, CHAPTERS), key=lambda one: one.paper == "cayci"):
+        require("claims", set(found), not claims.keys() & found.keys(), "each in one file")
+        found |= claims
     return found
 
 
@@ -108,22 +125,6 @@ class Outcome:
             **{"counterexample": self.counterexample, "fair": self.fair, "seen": claim.seen},
             **{"facts": dict(self.facts), "readings": readings},
         }
-
-
-def measured(name: str, *numbers: Measured, **facts: float) -> None:
-    """Give the numbers of a claim, one for each reading, in the chapter that discusses it.
-
-    What the cell shows is the verdict; the ledger takes the numbers from the cell's output.
-    """
-    from IPython.display import display
-
-    claims = registry()
-    require("name", name, name in claims, "the name of a claim, in one of book/claims/*.toml")
-    expected = len(claims[name].readings)
-    require("numbers", numbers, len(numbers) == expected, f"{expected}, one for each reading")
-    found = Outcome(claims[name], numbers, {key: float(fact) for key, fact in facts.items()})
-    data = {"id": name, "measured": numbers, "facts": found.facts}
-    display({MIME: data, "text/plain": in_full(found)}, raw=True)
 
 
 def gathered(notebook: NotebookNode, chapter: str) -> Iterable[Outcome]:

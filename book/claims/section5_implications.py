@@ -3,24 +3,19 @@ tails, clipping."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from book.chapters import clipping, regimes, robust
+from book.chapters import regimes
 from book.chapters.aggregation import measured_exponent
 from book.chapters.agreement import correlation_interval, partial_rank_correlation, rank_correlation
 from book.chapters.frontier import at_task, single_lag_share
 from book.chapters.frontier import ease as ease_of
 from book.chapters.prediction import learned_share, parameter_counts
-from book.chapters.resampling import concentration
 from book.claims.checks import Facts, Runs, measures
 from book.claims.claim import Measured, estimate, exactly, over
-from lwcore import detection, stable
-from lwcore.inference import probes
-from lwcore.stable import SymmetricStable
+from lwcore import detection
 from lwcore.window import DecayLaw, regime_window
 
 _ALPHA = 1.5
@@ -51,21 +46,6 @@ def _() -> tuple[Measured, Measured, Measured, Facts]:
         over_printed("likelihood", 2),
         facts,
     )
-
-
-@measures("gradients-concentrate-as-their-tails-say")
-def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    whole = (
-        robust.numbers(runs["small"], "whole", "whole").isel(probe=0, lag=0).values.reshape(25, -1)
-    )
-    alpha = stable.fit(whole.T, "ecf").alpha
-    measured = -1 / concentration(whole, np.random.default_rng(550), ("mean",))[:, 0]
-    results = probes(runs["small"], "zeroth", "error").sel(noise="own")
-    of_lags = results.exponent.median(["probe", "lag"]) * (1 - 1 / results.alpha.median("probe"))
-    promised = np.asarray(alpha / (alpha - 1))
-    furthest = int(np.argmax(measured / promised))
-    facts = {"promised": promised[furthest], "found": measured[furthest]}
-    return over(measured / promised), over(np.ravel(of_lags)), facts
 
 
 @measures("signal-enters-squared")
@@ -182,57 +162,3 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
         over_cells(partial_rank_correlation(before, ease, size, ("lag",)), 4),
         facts,
     )
-
-
-@measures("clipping-raises-alpha")
-def _() -> Measured:
-    rng = np.random.default_rng(552)
-    found = [
-        measured_exponent(alpha, "clipped mean", [64, 1024], rng, replicates=600)
-        for alpha in (1.2, 1.5)
-    ]
-    return Measured(
-        max(one.exponent for one in found),
-        min(one.interval[0] for one in found),
-        max(one.interval[1] for one in found),
-    )
-
-
-@measures("normalisation-raises-alpha")
-def _() -> Measured:
-    rng, powers = np.random.default_rng(555), []
-    for alpha in (1.2, 1.5):
-        gradients = SymmetricStable(alpha).sample((1000, 512, 8), rng)
-        units = (gradients / np.linalg.norm(gradients, axis=-1, keepdims=True))[..., 0]
-        few, many = (np.quantile(units[:, :count].mean(1), [0.25, 0.75]) for count in (8, 512))
-        powers.append(math.log(np.ptp(few) / np.ptp(many)) / math.log(64))
-    # an interquartile range of n Gaussian numbers has error 1.17/√n
-    error = 1.96 * math.sqrt(2) * 1.17 / math.sqrt(1000) / math.log(64)
-    return Measured(float(np.median(powers)), min(powers) - error, max(powers) + error)
-
-
-@measures("clipping-in-training-helps")
-def _() -> Measured:
-    rng, wrong, repeats = np.random.default_rng(553), np.zeros(2), 2000
-    for _ in range(10):
-        steps = SymmetricStable(_ALPHA).sample((repeats // 10, 64, 8, 16), rng).mean(-1)
-        steps[..., 0] += 0.1
-        norms = np.linalg.norm(steps, axis=-1, keepdims=True)
-        clipped = steps * np.minimum(1, np.median(norms) / norms)
-        wrong += [(one[..., 0].sum(-1) < 0).sum() for one in (steps, clipped)]
-    plain, after = wrong / repeats
-    # of the logarithm; paired samples only make it smaller
-    half_width = 1.96 * math.sqrt((1 - plain) / wrong[0] + (1 - after) / wrong[1])
-    return estimate(
-        after / plain, (after / plain * math.exp(-half_width), after / plain * math.exp(half_width))
-    )
-
-
-@measures("clipping-saves-sequences")
-def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    effects = clipping.effects_on_run(
-        runs["small"], "inside the whole gradient", np.random.default_rng(554)
-    )
-    gain = effects.gain.sel(share=0.95)
-    facts = {f"gru_{k}": float(one) for k, one in enumerate(gain.sel(model="GRU"))}
-    return over(np.ravel(gain)), over(gain.sel(model="DiagGate").values), facts

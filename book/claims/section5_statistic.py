@@ -9,7 +9,7 @@ import math
 import numpy as np
 import torch
 
-from book.chapters import matched, robust
+from book.chapters import matched
 from book.chapters.aggregation import MeasuredExponent, measured_exponent
 from book.chapters.hill import hill
 from book.claims import cases
@@ -204,20 +204,6 @@ def _() -> tuple[Measured, Measured, Facts]:
     least = min(slower, key=lambda factors: factors[0])
     printed, gaussian = 1000 ** (-1 / detection.rate_exponent(1.5, "paper_v2")), 1000**-0.5
     return exactly(printed / gaussian), Measured(*least), {"printed": printed, "gaussian": gaussian}
-
-
-@measures("tail-index-below-two")
-def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    numbers = robust.numbers(runs["small"], "whole", "whole").isel(probe=0, lag=0)
-    ends = {
-        model: stable.fit(numbers.sel(model=model).values.T, "ecf").alpha_interval[1]
-        for model in numbers.model.values
-    }
-    return (
-        over(np.ravel(list(ends.values()))),
-        over(np.ravel(ends["DiagGate"])),
-        {"shared": float(np.max(ends["SharedGate"]))},
-    )
 
 
 @measures("presence-is-sign")

@@ -6,18 +6,16 @@ from itertools import product
 
 import numpy as np
 import torch
-import xarray as xr
 
 from book.chapters import matched, robust
 from book.chapters.prediction import learned_share
 from book.claims.checks import Facts, Runs, measures
 from book.claims.claim import Measured, estimate, exactly, over, share
-from book.claims.recorded import EXPANSIONS, SCALAR, numbers
+from book.claims.recorded import EXPANSIONS, numbers
 from lwcore import experiment, gradient, stable, tasks
 from lwcore.config import Config
 from lwcore.detection import detection_threshold, sample_complexity
 from lwcore.inference import config_of
-from lwcore.stable import SymmetricStable
 from lwcore.stats import student
 from lwcore.window import learnability_window
 
@@ -131,37 +129,6 @@ def _(runs: Runs) -> Measured:
             inside.append(((low <= middle) & (middle <= high))[np.isfinite(alpha)].mean())
     value, *ends = student(inside)
     return estimate(value, ends)
-
-
-@measures("gradient-noise-is-stable")
-def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    samples, rng = (
-        robust.numbers(runs["small"], "whole", "whole")
-        .isel(lag=0)
-        .stack(case=("model", "seed", "probe")),
-        np.random.default_rng(5),
-    )
-    count, inside, lighter = samples.sizes["sequence"], [], []
-    alphas = np.asarray(stable.fit(samples.transpose("sequence", "case").values).alpha)
-    for model, alpha, farthest in zip(
-        samples.model.values, alphas, robust.largest(samples).values, strict=True
-    ):
-        drawn = xr.DataArray(
-            SymmetricStable(float(alpha)).sample((200, count), rng), dims=("draw", "sequence")
-        )
-        low, middle, high = np.quantile(robust.largest(drawn), [0.025, 0.5, 0.975])
-        inside.append(low <= farthest <= high)
-        if model in (*SCALAR, "LSTM") and alpha < 1.95:
-            lighter.append(farthest < middle)
-    diagonal = (samples.model == "DiagGate").values
-    farthest = robust.largest(samples).values[diagonal]
-    facts = {
-        "least": alphas[diagonal].min(),
-        "most": alphas[diagonal].max(),
-        "near": farthest.min(),
-        "far": farthest.max(),
-    }
-    return share(sum(inside), len(inside)), share(sum(lighter), len(lighter)), facts
 
 
 @measures("end-points-are-independent-samples")

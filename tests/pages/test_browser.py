@@ -100,6 +100,19 @@ def test_the_ledger_is_sorted_searched_and_filtered_in_the_page(visit):
     assert seen.complaints == []
 
 
+def test_a_badge_unfolds_the_cell_that_measures_its_claim(visit):
+    seen = visit("notebooks/08_robust_averaging.html")
+    for name in ("clipping-saves-sequences", "clipping-raises-alpha"):
+        cell = seen.page.locator(f".tag_claim:has-text('{name}')")
+        assert not cell.is_visible()
+        seen.page.locator(f"#claim-{name} a").click()
+        cell.wait_for()
+        assert "must be" in cell.inner_text()
+        cell.get_by_role("link", name="fold").click()
+        assert not cell.is_visible()
+    assert seen.complaints == []
+
+
 def test_an_address_chooses_rows_of_the_ledger(visit):
     page = visit("book/ledger.html?kind=network&verdict=refuted").page
     rows = page.locator("#ledger tbody tr").all()
