@@ -1,5 +1,4 @@
-"""The explorers of gates and spectra draw the numbers of the package, and the browser those of the
-run."""
+"""The explorer of gates draws the numbers of the package, and the browser those of the run."""
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ import xarray as xr
 from scipy import optimize, special, stats
 
 from book import charts as interactive
-from book.chapters import mixtures, spectra
 from lwcore.detection import detection_threshold, sample_complexity
 from lwcore.inference import OPTIMISER, probes, required, windows
 from lwcore.results import load
@@ -29,10 +27,7 @@ GATES = [  # gate, spread, log₁₀ noise, α, rate, log₁₀ N
 ]
 
 # A chart takes a second to make.
-gate_explorer, spectrum_explorer = (
-    cache(interactive.gate_explorer),
-    cache(interactive.spectrum_explorer),
-)
+gate_explorer = cache(interactive.gate_explorer)
 
 
 @pytest.mark.parametrize(("gate", "spread", "log_noise", "alpha", "rate", "log_n"), GATES)
@@ -86,71 +81,6 @@ def test_gates_give_time_scales_envelope_and_window(gate, spread, log_noise, alp
     )
 
 
-SPECTRA = [  # kind, log₁₀ of the middle, width, share, γ
-    ("log-uniform", 1.3, 3, 0.5, 0.7),
-    ("log-normal", 0.5, 2, 0.5, 0.5),
-    ("two groups", 0, 0.5, 0.98, 1.5),
-]
-
-
-@pytest.mark.parametrize(("kind", "middle", "width", "share", "gamma"), SPECTRA)
-def test_spectrum_gives_envelope_slopes_and_stretches(kind, middle, width, share, gamma):
-    controls = {"kind": kind, "middle": middle, "decades": width, "share": share, "gamma": gamma}
-    chart = spectrum_explorer()
-    tau = np.array(drawn(chart, "times", ["time"], **controls)[0], float)
-    if kind == "two groups":
-        assert sorted(set(np.log10(tau).round(9))) == pytest.approx(
-            [middle - width / 2, middle + width / 2]
-        )
-        assert (tau > 10**middle).mean() == pytest.approx(share)
-    else:
-        assert np.median(np.log10(tau)) == pytest.approx(middle, abs=1e-9)
-        # 50 neurons do not make a law
-        assert float(spectra.width(xr.DataArray(tau, dims="unit"))) == pytest.approx(
-            width, rel=0.05
-        )
-    lag, value = np.array(drawn(chart, "envelope", ["lag", "value"], **controls), float)
-    weights = tau**-gamma
-    exact = mixture_envelope(lag, tau, weights / weights.sum())
-    assert value == pytest.approx(exact, rel=1e-9)
-    assert (
-        lag.size == 81
-        or mixture_envelope(lag[-1:] * 10**0.05, tau, weights / weights.sum()) <= 1e-6
-    )
-    at, slope = np.array(drawn(chart, "slopes", ["lag", "slope"], **controls), float)
-    where, slopes = mixtures.local_slopes(lag, exact)
-    assert at == pytest.approx(where, rel=1e-9)
-    assert slope == pytest.approx(slopes, rel=1e-7)
-    law, *numbers = drawn(
-        chart, "stretches", ["law", "start", "end", "mean", "reading"], **controls
-    )
-    assert law == ["power law", "exponential"]
-    stretches = np.array(numbers[:3], float).T
-    factors = []
-    for (start, end, mean), heights, found in (
-        (stretches[0], -slopes, mixtures.power_stretch(lag, exact)),
-        (stretches[1], -slopes / where, mixtures.exponential_stretch(lag, exact)),
-    ):
-        factors.append(found[1] / found[0])
-        assert end / start == pytest.approx(factors[-1])
-        # on even lags several stretches are equally wide
-        inside = heights[(where > start * 0.99) & (where < end * 1.01)]
-        assert inside.max() <= mixtures.SAME_SLOPE * inside.min() * (1 + 1e-8)
-        assert mean == pytest.approx(stats.gmean(inside), rel=1e-6)
-    likelier = "a power law" if factors[0] > factors[1] else "an exponential"
-    assert numbers[3][0].startswith(
-        f"More of {likelier}: slope the same over a factor of {float(f'{factors[0]:.3g}'):,g} (lag "
-    )
-
-
-def test_a_spectrum_without_width_is_one_exponential():
-    start, end, mean = drawn(spectrum_explorer(), "stretches", ["start", "end", "mean"], decades=0)
-    factors = np.array(end, float) / np.array(start, float)
-    assert factors[0] <= mixtures.SAME_SLOPE * (1 + 1e-9)
-    assert factors[1] > 100
-    assert 1 / float(mean[1]) == pytest.approx(10)
-
-
 @pytest.fixture(scope="module")
 def run():
     return load(ROOT / "book" / "results" / "quick.nc")
@@ -186,7 +116,7 @@ def test_browser_shows_what_was_measured(run, browser, seed, look, view, order):
     assert numbers(lag) == run.lag.values.tolist()
     assert numbers(value) == pytest.approx(envelope.values, rel=5e-3)
     needed = one.required.transpose("probe", "lag")
-    assert numbers(drawn(browser, "required", ["required"], **choices)[0]) == pytest.approx(
+    assert numbers(drawn(browser, "required", ["needed"], **choices)[0]) == pytest.approx(
         needed.where(needed < 1e10).values.ravel(), rel=5e-3, nan_ok=True
     )
     window = one.window.transpose("probe", "budget")
@@ -195,7 +125,7 @@ def test_browser_shows_what_was_measured(run, browser, seed, look, view, order):
     )
     assert direction == np.repeat(np.arange(len(window.probe)), len(window.budget)).tolist()
     assert budget == np.tile(window.budget, len(window.probe)).tolist()
-    assert steps == pytest.approx(window.where(window > 0).values.ravel(), rel=5e-4, nan_ok=True)
+    assert steps == pytest.approx(window.where(window > 0).values.ravel(), rel=5e-3, nan_ok=True)
     words = ", ".join(
         f"DiagGate {steps:g}" if steps else "DiagGate none"
         for steps in window.isel(budget=3).values
@@ -223,7 +153,7 @@ def test_browser_shows_all_cells_at_once(run, browser):
 
 
 def test_browser_refuses_what_has_no_windows():
-    with pytest.raises(ValueError, match="envelope, signal, scale missing"):
+    with pytest.raises(ValueError, match="of a run, with envelope, signal and scale"):
         interactive.results_browser(load(ROOT / "book" / "results" / "spectra.nc"))
 
 

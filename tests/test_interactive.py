@@ -18,18 +18,10 @@ from tests.vega import drawn, signals, svg
 
 pytestmark = pytest.mark.slow
 
-LAWS = [DecayLaw("exponential", 1, 0.9), DecayLaw("power", 1, 1), DecayLaw("logarithmic", 1)]
-RATES = ["mean", "optimal", "paper_v2"]
-N = np.geomspace(10, 1e6, 6)
 
 CHARTS = {
-    "thresholds": lambda: interactive.thresholds(LAWS, [10, 1000], signal=1, alpha=1.5),
-    "complexity": lambda: interactive.complexity(LAWS, signal=1, alpha=1.5),
-    "sandwich": lambda: interactive.sandwich(N, {"supremum": N**0.3}, N**0.2, N**0.4),
     "window_explorer": cache(interactive.window_explorer),  # which takes two seconds to make
-    "regimes": cache(interactive.regimes),
     "gate_explorer": interactive.gate_explorer,
-    "spectrum_explorer": interactive.spectrum_explorer,
     "results_browser": lambda: interactive.results_browser(
         load(ROOT / "book" / "results" / "quick.nc")
     ),
@@ -111,32 +103,6 @@ def test_explorer_draws_what_the_package_computes(
     )
 
 
-@pytest.mark.parametrize(("alpha", "log_noise"), [(1.5, 0), (1.1, 0.5)])
-def test_regimes_are_those_of_the_package(alpha, log_noise):
-    for law in LAWS:
-        rate, budget, height = drawn(
-            CHARTS["regimes"](),
-            law.name,
-            ["rate", "budget", "height"],
-            alpha=alpha,
-            log_noise=log_noise,
-        )
-        for name in RATES:
-            n, drawn_height = (
-                np.array([float(v) for v, r in zip(column, rate, strict=True) if r == name])
-                for column in (budget, height)
-            )
-            assert (n.size > 0) == (
-                sample_complexity(law.envelope(1), 1, 10**log_noise, alpha, rate=name) <= 1e8
-            )
-            if n.size == 0:
-                continue
-            window = law.inverse(np.log(detection_threshold(n, 1, 10**log_noise, alpha, rate=name)))
-            kept = np.isfinite(window)
-            expected = np.log1p(window[kept]) if law.name == "logarithmic" else window[kept]
-            assert drawn_height[kept] == pytest.approx(expected, rel=1e-7)
-
-
 @pytest.mark.parametrize("name", CHARTS)
 def test_chart_is_complete(name):
     spec = CHARTS[name]().to_dict()
@@ -154,11 +120,11 @@ def test_a_chart_goes_into_a_page_as_one_inert_element():
     before = alt.renderers.active
     interactive.use_book_style()
     try:
-        bundle = CHARTS["complexity"]()._repr_mimebundle_()
+        bundle = CHARTS["window_explorer"]()._repr_mimebundle_()
     finally:
         alt.renderers.enable(before)
     assert bundle["text/html"].startswith(
-        '<div class="chart" role="group" aria-label="Three rising curves'
+        '<div class="chart" role="group" aria-label="Two panels that follow'
     )
     assert "http" not in bundle["text/html"].replace(alt.SCHEMA_URL, "")
     assert bundle["text/html"].count("</script>") == 1

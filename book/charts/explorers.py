@@ -1,0 +1,216 @@
+"""Explorers of the window: from a decay law, or from gates, to the threshold and how far N see.
+
+What a slider changes is computed in the reader's browser, from the formulas of `lwcore.detection`
+and `lwcore.window` written once more in Vega's expressions; tests hold the two against each other.
+The one thing a browser cannot compute is the constant C of Eq. (35): it is tabulated where the
+sliders stop, to ten digits. Noise counts in units of the signal, ``σ_α/(c m̄)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+from scipy import special
+
+from book.charts.style import CURVE, DOT, RULE, choice, dress, formula, log_x, log_y, slider
+from lwcore.stable import SymmetricStable
+
+RATE_WORDS = {
+    "mean": "mean, p = α/(α − 1)",
+    "optimal": "optimal, p = 2",
+    "paper_v2": "paper_v2, p = α",
+}
+NEURONS = 32  # those of the small networks of Appendix B
+_ALPHAS = np.round(np.arange(1.05, 2.001, 0.05), 2).tolist()
+_ERRORS = np.round(np.arange(0.01, 0.401, 0.01), 2).tolist()
+_LAWS = {  # f(ℓ)/c, and the lag at which it falls to ε, by x = c/ε
+    "exponential": ("pow(lambda, {lag})", "log({x}) / -log(lambda)"),
+    "power": ("pow({lag}, -beta)", "pow({x}, 1 / beta)"),
+    "logarithmic": ("(1 / log(1 + {lag}))", "(exp({x}) - 1)"),
+}
+_NEWTON_STEPS = 8  # enough for nine digits wherever the sliders stand
+_READING = (
+    "'N = ' + format(budget, ',.3~r') + ' with p = ' + format(exponent, '.3~r') + ': threshold ' "
+    "+ format(threshold, '.3~r') + (window >= 1 ? ', window ' + (window > 1e15 ? 'above 10¹⁵' : "
+    "format(window, ',.4~r')) + ' steps.' : ', below which f lies from the first lag on: no "
+    "window. One step takes N = ' + format(needed, ',.3~r') + '.')"
+)
+
+
+def window_explorer() -> alt.ConcatChart:
+    """Envelope, threshold and window with sliders for all that Eqs. (35) to (39) depend on.
+
+    Its signals ``exponent`` (p), ``constant`` (C), ``threshold`` (ε_th), ``needed`` (N(1), to see
+    one step) and ``window`` (H_N, real) are what the package gives at the sliders' values, with
+    c = m̄ = 1. The slider of a law that is not chosen is hidden, by ``charts.js``.
+    """
+    params = [
+        choice("law", "decay of f", "power", {name: name for name in _LAWS}),
+        slider("lambda", "λ (exponential law)", 0.9, 0.5, 0.995, 0.005),
+        slider("beta", "β (power law)", 1, 0.1, 3, 0.1),
+        *_threshold(_ERRORS, "round((error - 0.01) / 0.01)"),
+        slider("error", "error ε", 0.1, _ERRORS[0], _ERRORS[-1], 0.01),
+        formula("needed", f"pow(constant * noise / {_by_law(0, lag='1')}, exponent)"),
+        formula("window", _reached("(1 / threshold)")),
+        formula("reading", _READING),
+    ]
+    panels = _panels(
+        _rows("lag", 4, value=_by_law(0, lag="datum.lag")),
+        _rows("budget", 8, window=_reached("(pow(datum.budget, 1 / exponent) / constant / noise)")),
+        "envelope f(ℓ)/c",
+    )
+    shown = {"lambda": {"law": "exponential"}, "beta": {"law": "power"}}
+    return dress(
+        alt.concat(*panels, columns=2, usermeta={"shown": shown}).add_params(*params),
+        "Two panels that follow the sliders below them. In the first, the envelope falls with the "
+        "lag and meets the dotted threshold at a dot. In the second, the window rises with the "
+        "number of sequences, with a dot at the chosen number.",
+    )
+
+
+def gate_explorer() -> alt.ConcatChart:
+    """Gates, time scales, envelope, threshold and window of a layer whose gates stand still.
+
+    A neuron with the gate s forgets with the time scale ``τ = −1/log(1 − s)``. The log-odds of s
+    are the quantiles of a normal law with a median and a spread. The envelope is ``f(ℓ)/H =
+    Σ_q exp(−ℓ/τ_q)/H``; ``rates`` are the 1/τ from the slowest on. The window is found by Newton's
+    method on log f, which is convex, from a lag at which f lies above the threshold.
+    """
+    quantiles = special.ndtri((np.arange(NEURONS) + 0.5) / NEURONS)
+    rates = ", ".join(f"log(1 + exp(log_odds + spread * {z:.12g}))" for z in quantiles)
+    fastest = f"(spread ? 'from ' + format(1 / rates[{NEURONS - 1}], '.3~r') + ' to ' : 'all ')"
+    scales = f"'Time scales ' + {fastest} + format(1 / rates[0], ',.3~r') + ' steps. '"
+    params = [
+        slider("gate", "gate s, median neuron", 0.2, 0.005, 0.95, 0.005),
+        slider("spread", "spread of its log-odds", 1, 0, 2, 0.1),
+        *_threshold([0.1], "0"),
+        formula("log_odds", "log(gate / (1 - gate))"),
+        formula("rates", f"[{rates}]"),
+        formula("needed", _needed("1")),
+        *_newton(),
+        formula("window", f"threshold <= {_envelope('1')} ? lag_{_NEWTON_STEPS} : 0"),
+        formula("reading", f"{scales} + {_READING}"),
+    ]
+    axes = log_x("gate:Q", "gate s", -4, 0), log_y("time_scale:Q", "time scale τ (steps)", -1, 4)
+    every = alt.Chart(alt.sequence(-4, -0.005, 0.02, as_="decade"), name="map")
+    every = every.transform_calculate(gate="pow(10, datum.decade)")
+    every = every.transform_calculate(time_scale="-1 / log(1 - datum.gate)").mark_line(**CURVE)
+    neurons = alt.Chart(alt.sequence(0, NEURONS, as_="neuron"), name="neurons")
+    rate = "rates[datum.neuron]"
+    neurons = neurons.transform_calculate(gate=f"1 - exp(-{rate})", time_scale=f"1 / {rate}")
+    neurons = neurons.mark_point(**DOT | {"size": 30})
+    growth = _rows("window", 4, budget=_needed("datum.window"))
+    panels = _panels(_rows("lag", 4, value=_envelope("datum.lag")), growth, "envelope f(ℓ)/H")
+    gates = alt.layer(every.encode(*axes), neurons.encode(*axes))
+    return dress(
+        alt.concat(gates, *panels, columns=3).add_params(*params),
+        "Three panels that follow the sliders below them. In the first, dots on a falling curve "
+        "give each neuron's time scale for its gate: the smaller the gate, the longer. In the "
+        "second, the envelope of these neurons falls with the lag and meets the dotted threshold "
+        "at a dot. In the third, the window rises with the number of sequences.",
+    )
+
+
+def _threshold(errors: Sequence[float], column: str) -> list[alt.Parameter]:
+    """Controls of noise, α, exponent and N, and from them p, C and the threshold of Eq. (35)."""
+    laws, level = [SymmetricStable(alpha) for alpha in _ALPHAS], np.asarray(errors)
+    tables = {  # C by α (rows) and ε (columns), as `detection_threshold` has it
+        "mean": [-law.ppf(level) for law in laws],
+        "optimal": [-special.ndtri(level) / np.sqrt(law.fisher_information()) for law in laws],
+    }
+    rounded = {
+        rate: [[float(f"{one:.10g}") for one in row] for row in table]
+        for rate, table in tables.items()
+    }
+    table = "(rate == 'optimal' ? optimal_constants : mean_constants)"
+    by_rate = "(rate == 'mean' ? alpha / (alpha - 1) : rate == 'optimal' ? 2 : alpha)"
+    return [
+        slider("log_noise", "noise, log₁₀ σ/(c m̄)", 0, -1, 1, 0.05),
+        slider("alpha", "tail index α", 1.5, _ALPHAS[0], _ALPHAS[-1], 0.05),
+        choice("rate", "rate exponent", "mean", RATE_WORDS),
+        slider("log_budget", "sequences, log₁₀ N", 3, 0, 8, 0.1),
+        *(alt.param(name=f"{rate}_constants", value=values) for rate, values in rounded.items()),
+        formula("noise", "pow(10, log_noise)"),
+        formula("budget", "pow(10, log_budget)"),
+        formula("exponent", by_rate),
+        formula("constant", f"{table}[round((alpha - {_ALPHAS[0]}) / 0.05)][{column}]"),
+        formula("threshold", "constant * noise * pow(budget, -1 / exponent)"),
+    ]
+
+
+def _rows(name: str, decades: int, **of: str) -> alt.Chart:
+    """Points of a curve over some decades, of what can be drawn."""
+    rows = alt.Chart(alt.sequence(0, decades + 0.001, 0.02, as_="decade"))
+    rows = rows.transform_calculate(**{name: "pow(10, datum.decade)"}).transform_calculate(**of)
+    within = {"value": "> 1e-6", "window": ">= 1 && datum.window < 1e9"}
+    within["budget"] = ">= 1 && datum.budget < 1e9"
+    return rows.transform_filter(" && ".join(f"datum.{one} {within[one]}" for one in of))
+
+
+def _panels(envelope: alt.Chart, growth: alt.Chart, level_title: str) -> tuple[Any, Any]:
+    """Envelope and threshold, and the window against N, with dots where the sliders stand."""
+    lag, level = log_x("lag:Q", "lag ℓ (steps)", 0, 4), log_y("value:Q", level_title, -4, 2)
+    budget = log_x("budget:Q", "number of sequences N", 0, 8)
+    reach = log_y("window:Q", "window (steps)", 0, 6)
+    one = alt.Chart(alt.sequence(0, 1)).transform_calculate(
+        lag="window", value="threshold", budget="budget", window="window"
+    )
+    here = one.transform_filter("datum.window >= 1")
+    left = alt.layer(
+        envelope.properties(name="envelope").mark_line(**CURVE).encode(lag, level),
+        one.mark_rule(**RULE).encode(level),
+        here.mark_rule(**RULE).encode(lag),
+        here.mark_point(**DOT).encode(lag, level),
+    )
+    right = alt.layer(
+        growth.properties(name="growth").mark_line(**CURVE).encode(budget, reach),
+        one.mark_rule(**RULE).encode(budget),
+        here.mark_rule(**RULE).encode(reach),
+        here.mark_point(**DOT).encode(budget, reach),
+    )
+    return left, right
+
+
+def _by_law(part: int, **where: str) -> str:
+    """An expression of the chosen law: its envelope, or the lag at which it falls to a level."""
+    *asked, (_, last) = [(name, parts[part].format(**where)) for name, parts in _LAWS.items()]
+    return "(" + "".join(f"law == '{name}' ? {text} : " for name, text in asked) + last + ")"
+
+
+def _reached(ratio: str) -> str:
+    """The window, Eq. (60), from ``c/ε_th``; 0 below the first lag."""
+    lag = _by_law(1, x=ratio)
+    return f"({lag} >= 1 ? {lag} : 0)"
+
+
+def _total(term: str) -> str:
+    """A sum over neurons, the terms of which say ``{q}``."""
+    return "(" + " + ".join(term.format(q=q) for q in range(NEURONS)) + ")"
+
+
+def _envelope(lag: str) -> str:
+    """The mean of the neurons' exponentials at a lag."""
+    return f"({_total(f'exp(-{lag} * rates[{{q}}])')} / {NEURONS})"
+
+
+def _needed(lag: str) -> str:
+    """N(ℓ), Eq. (37), at a lag."""
+    return f"pow(constant * noise / {_envelope(lag)}, exponent)"
+
+
+def _newton() -> list[alt.Parameter]:
+    """Steps to the lag at which f falls to the threshold, from where the slowest neuron does."""
+    steps = [formula("lag_0", f"max(1, -log({NEURONS} * threshold) / rates[0])")]
+    for k in range(_NEWTON_STEPS):
+        parts = ", ".join(f"exp(-lag_{k} * rates[{q}])" for q in range(NEURONS))
+        slope = _total(f"rates[{{q}}] * parts_{k}[{{q}}]")
+        level = f"log(sum_{k} / {NEURONS} / threshold)"
+        steps += [
+            formula(f"parts_{k}", f"[{parts}]"),
+            formula(f"sum_{k}", _total(f"parts_{k}[{{q}}]")),
+            formula(f"lag_{k + 1}", f"lag_{k} + {level} * sum_{k} / {slope}"),
+        ]
+    return steps
