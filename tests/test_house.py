@@ -232,7 +232,7 @@ def test_few_public_names_serve_a_single_page():
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
     }
     elsewhere = [ROOT / "book", ROOT / "notebooks", ROOT / "benchmarks"]
-    notebooks = [path for path in ROOT.glob("notebooks/*.md")] + list(ROOT.glob("book/*.md"))
+    notebooks = list(ROOT.glob("notebooks/*.md")) + list(ROOT.glob("book/*.md"))
     readers = [*modules, *(path for there in elsewhere for path in there.rglob("*.py")), *notebooks]
     used = {path: set(identifiers(code_of(path))) for path in readers}
     single = []
