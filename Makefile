@@ -65,9 +65,7 @@ bench: $(STAMP) ## time and record training steps, scans, rates, stable laws, fi
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.scan
 	$(BIN)/python -m benchmarks.stable
-	$(BIN)/python -m benchmarks.fits
 	$(BIN)/python -m benchmarks.elman
-	$(BIN)/python -m benchmarks.distribution
 
 interruptions: $(STAMP) ## kill a run a hundred times, compare what it ends with, and record it (some ten minutes)
 	$(BIN)/python -m pytest -m interruption tests

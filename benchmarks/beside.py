@@ -1,5 +1,4 @@
-"""This revision beside an earlier one, in one run: training steps, exact diagonals, and first order
-with the statistic.
+"""This revision beside an earlier one, in one run: training steps, exact diagonals, the statistic.
 
 ``python -m benchmarks.beside [REVISION]``, by default 48216a8. The earlier package is taken out of
 git into a folder of its own, and imported by a second process with its own benchmarks, which make
@@ -17,18 +16,13 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-import torch
-from rich.console import Console
-from rich.table import Table
+import pandas as pd
 
 from benchmarks import steps, transport
-from benchmarks.harness import alternate, medians, record
+from benchmarks.harness import Task, alone, medians, record
 from lwcore.cells import Cell
-from lwcore.train import keep_freed_memory
-
-Task = Callable[[], object]
-LAGS = [4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 200, 245]
 
 # A line is an expression, which makes a contestant, or the number of one, which is run.
 SERVER = """
@@ -50,18 +44,14 @@ for line in sys.stdin:
 
 @contextmanager
 def earlier(revision: str) -> Iterator[Callable[[str], Task]]:
-    """Give a function that makes contestants of an earlier revision, from expressions over its
-    benchmarks `steps` and `transport`."""
+    """A function that makes contestants of an earlier revision, from expressions."""
+    packing = ["git", "archive", revision, "lwcore", "benchmarks"]
+    packed = subprocess.run(packing, check=True, capture_output=True).stdout
     with tempfile.TemporaryDirectory() as folder:
-        packed = subprocess.run(
-            ["git", "archive", revision, "lwcore", "benchmarks"], check=True, capture_output=True
-        ).stdout
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")
-        command = [sys.executable, "-c", SERVER]
-        with subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as process:
+        pipes: Any = {"cwd": folder, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen([sys.executable, "-c", SERVER], text=True, **pipes) as process:
             numbers = itertools.count()
 
             def ask(line: str) -> None:
@@ -76,43 +66,28 @@ def earlier(revision: str) -> Iterator[Callable[[str], Task]]:
             yield make
 
 
-def step(cell: Callable[[int, int], Cell], shape: steps.Shape) -> Task:
-    """Make a training step of ours."""
-    return steps.step_of(cell(*shape[2:]), shape)
-
-
 def contestants(
     kind: str, cell: Callable[[int, int], Cell]
 ) -> Iterator[tuple[str, int, Callable[[], Task], str]]:
-    """Name what is timed of a cell, with the number of rounds, a function that makes ours, and an
-    expression that makes theirs."""
+    """What is timed of a cell: its name, rounds, a function that makes ours, theirs as text."""
     for name, (shape, rounds) in steps.SHAPES.items():
-        *_, inputs, hidden = shape
-        ours = functools.partial(step, cell, shape)
+        theirs = f"steps.step_of(steps.CELLS[{kind!r}]({shape[2]}, {shape[3]}), {shape})"
         yield (
             f"training step, {name}",
             rounds,
-            ours,
-            f"steps.step_of(steps.CELLS[{kind!r}]({inputs}, {hidden}), {shape})",
+            functools.partial(lambda shape: steps.step_of(cell(*shape[2:]), shape), shape),
+            theirs,
         )
-    exact = f"transport.exact({kind!r}, 64, {LAGS})['exact']"
-    yield "exact diagonals", 1, lambda: transport.exact(kind, 64, LAGS)["exact"], exact
-    yield (
-        "first order and statistic",
-        5,
-        lambda: transport.first(kind),
-        f"transport.first({kind!r})",
-    )
+    lags = transport.LAGS
+    exact = f"transport.exact({kind!r}, 64, {lags})['exact']"
+    yield "exact diagonals", 1, lambda: transport.exact(kind, 64, lags)["exact"], exact
+    statistic = f"transport.first({kind!r})"
+    yield "first order and statistic", 5, lambda: transport.first(kind), statistic
 
 
 def main(revision: str = "48216a8") -> None:
     """Time, print and record."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    keep_freed_memory()
-    table = Table(
-        "cell", "what", "now, ms", f"{revision}, ms", "now over then", box=None, header_style="bold"
-    )
+    alone()
     measured = []
     with earlier(revision) as make:
         for kind, cell in steps.CELLS.items():
@@ -120,15 +95,12 @@ def main(revision: str = "48216a8") -> None:
                 # One at a time, from fresh memory: what others leave behind decides whether large
                 # arrays are mapped anew at every step.
                 tasks = {"now": ours(), "then": make(theirs)}
-                for _ in range(min(3, rounds)):
-                    alternate(tasks, 0)
-                seconds = medians(alternate(tasks, rounds))
-                measured.append({"kind": kind, "what": what, "seconds": seconds})
-                ms = {when: f"{1e3 * taken:.1f}" for when, taken in seconds.items()}
-                table.add_row(kind, what, *ms.values(), f"{seconds['now'] / seconds['then']:.2f}")
-    console = Console(width=120)
-    console.print(table)
-    console.print(f"recorded in {record('beside', {'revision': revision, 'measured': measured})}")
+                medians(tasks, min(3, rounds) - 1)
+                measured.append({"kind": kind, "what": what, "seconds": medians(tasks, rounds)})
+    rows = {(one["kind"], one["what"]): one["seconds"] for one in measured}
+    table = 1e3 * pd.DataFrame(rows).T
+    print(f"ms, now and at {revision}", table.assign(ratio=table.now / table.then).round(2))
+    record("beside", {"revision": revision, "measured": measured})
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
-"""Time of the companion's gradients and kernels, on one thread: closed form against automatic
-differentiation, all in float64.
+"""Time of the companion's gradients and kernels: closed form against autodiff (`make bench`).
 
-Run with ``python -m benchmarks.elman``; some twenty seconds. Only ratios within one run mean
-anything. All contestants give the derivative of every output F_t in every neuron's parameters, and
-are compared before they are timed. Automatic differentiation is tried in the ways open to it:
-backward from every output, each neuron by itself backward, and each neuron by itself forward, which
-suits few parameters best.
+All in float64. All contestants give the derivative of every output F_t in every neuron's
+parameters, and are compared before they are timed: backward from every output, each neuron by
+itself backward, and each neuron by itself forward, which suits few parameters best.
 """
 
 from __future__ import annotations
@@ -15,34 +12,30 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 from torch.func import grad, jacfwd, jacrev, vmap
 
-from benchmarks.harness import alternate, medians, record
+from benchmarks.harness import Task, alone, medians, record
 from lwcore.elman.kernel import finite_kernel, limiting_kernel
 from lwcore.elman.network import ElmanNetwork, output_gradients, symmetric_initialisation
 
 WIDTH, LENGTH, DIMENSION = 4096, 64, 3
-ROUNDS = 5
-
 Array = NDArray[np.float64]
 
 
 def draw(n: int, length: int, dimension: int) -> Array:
-    """Draw sequences of unit vectors, shape (n, T, d)."""
+    """Sequences of unit vectors, shape (n, T, d)."""
     x = np.random.default_rng(1).standard_normal((n, length, dimension))
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def contestants(network: ElmanNetwork, inputs: Array) -> dict[str, Callable[[], object]]:
-    """Make the contestants for one sequence, inputs of shape (1, T, d); all return shape (T, m, 1 +
-    d)."""
+def contestants(network: ElmanNetwork, inputs: Array) -> dict[str, Task]:
+    """Gradients (T, m, 1 + d) of one sequence, inputs of shape (1, T, d), in every way."""
     parameters, sequence, weights = (
         torch.from_numpy(a)
         for a in (network.parameters, inputs[0], network.readout / network.width**0.5)
     )
+    weight, picks = weights[:, None], torch.eye(len(sequence), dtype=torch.float64)
 
     def states(theta: Tensor) -> Tensor:
         """Run neurons, theta (..., 1 + d) -> (T, ...)."""
@@ -56,72 +49,37 @@ def contestants(network: ElmanNetwork, inputs: Array) -> dict[str, Callable[[], 
     def outputs(theta: Tensor) -> Tensor:
         return states(theta) @ weights
 
-    picks = torch.eye(len(sequence), dtype=torch.float64)
+    def of_one(pick: Tensor) -> Tensor:
+        return grad(lambda theta: outputs(theta) @ pick)(parameters)
+
     ways: dict[str, Callable[[], Tensor]] = {
         "jacrev": lambda: jacrev(outputs)(parameters),
-        "vmap(grad), outputs": lambda: vmap(
-            lambda pick: grad(lambda theta: outputs(theta) @ pick)(parameters)
-        )(picks),
-        "vmap(jacrev), neurons": lambda: (
-            vmap(jacrev(states))(parameters) * weights[:, None, None]
-        ).transpose(0, 1),
-        "vmap(jacfwd), neurons": lambda: (
-            vmap(jacfwd(states))(parameters) * weights[:, None, None]
-        ).transpose(0, 1),
+        "vmap(grad), outputs": lambda: vmap(of_one)(picks),
+        "vmap(jacrev), neurons": lambda: weight * vmap(jacrev(states))(parameters).transpose(0, 1),
+        "vmap(jacfwd), neurons": lambda: weight * vmap(jacfwd(states))(parameters).transpose(0, 1),
     }
     ours = output_gradients(network, inputs)[0]
     for name, way in ways.items():
-        np.testing.assert_allclose(
-            way().detach().numpy(), ours, rtol=1e-9, atol=1e-14, err_msg=name
-        )
+        found = way().detach().numpy()
+        np.testing.assert_allclose(found, ours, rtol=1e-9, atol=1e-14, err_msg=name)
     return {"closed form": lambda: output_gradients(network, inputs), **ways}
 
 
 def main() -> None:
     """Time, print and record."""
-    torch.set_num_threads(1)
-    rng, console = np.random.default_rng(0), Console(width=120)
+    alone()
+    rng = np.random.default_rng(0)
     network = symmetric_initialisation(WIDTH, DIMENSION, 0.8, rng)
-    gradients = medians(alternate(contestants(network, draw(1, LENGTH, DIMENSION)), ROUNDS))
-    shown = Table(
-        "gradients of all outputs",
-        "median, ms",
-        "over the closed form",
-        box=None,
-        header_style="bold",
-    )
-    for name, taken in gradients.items():
-        shown.add_row(name, f"{1e3 * taken:.1f}", f"{taken / gradients['closed form']:.1f}")
-    console.print(
-        f"m = {WIDTH}, T = {LENGTH}, d = {DIMENSION}, one sequence, tanh, float64, one thread, "
-        f"median of {ROUNDS} rounds"
-    )
-    console.print(shown)
-
-    inputs, flat = draw(10, 16, 3), draw(10, 16, 2)
+    gradients = medians(contestants(network, draw(1, LENGTH, DIMENSION)), 5)
     wide = symmetric_initialisation(100_000, 3, 0.8, rng)
-    tasks: dict[str, Callable[[], object]] = {
-        "finite, m = 100,000": lambda: finite_kernel(wide, inputs),
-        "limit, d = 2": lambda: limiting_kernel(flat, alpha=0.8),
+    kernels = {
+        "finite, m = 100,000": lambda: finite_kernel(wide, draw(10, 16, 3)),
+        "limit, d = 2": lambda: limiting_kernel(draw(10, 16, 2), alpha=0.8),
     }
-    kernels = medians(alternate(tasks, 3))
-    listed = Table(
-        "kernel, 10 × 10 sequences of 16 steps", "median, s", box=None, header_style="bold"
-    )
-    for name, taken in kernels.items():
-        listed.add_row(name, f"{taken:.2f}")
-    console.print(listed)
-    path = record(
-        "elman",
-        {
-            "width": WIDTH,
-            "length": LENGTH,
-            "dimension": DIMENSION,
-            "gradients": gradients,
-            "kernels": kernels,
-        },
-    )
-    console.print(f"recorded in {path}")
+    sizes = {"width": WIDTH, "length": LENGTH, "dimension": DIMENSION}
+    found = {"gradients": gradients, "kernels": medians(kernels, 3)}
+    print(f"seconds: {found}")
+    record("elman", sizes | found)
 
 
 if __name__ == "__main__":

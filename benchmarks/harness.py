@@ -1,5 +1,4 @@
-"""What the benchmarks share: rounds that alternate between contestants, and a record of each run
-for the book.
+"""What benchmarks share: rounds that alternate between contestants, and a record for the book.
 
 Only ratios within one run mean anything. Rounds alternate, so that a slow minute of the machine
 hits all contestants.
@@ -18,60 +17,43 @@ from typing import Any
 import torch
 
 from lwcore import results
+from lwcore.train import keep_freed_memory
 
 RECORDS = Path("book/results/bench")
+Task = Callable[[], object]
 
 
-def seconds(task: Callable[[], object]) -> float:
-    """Return how long one call takes."""
+def alone() -> None:
+    """One thread, one start of random numbers, and memory kept as in training, for everybody."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    keep_freed_memory()
+
+
+def seconds(task: Task) -> float:
+    """Duration of one call."""
     start = time.perf_counter()
     task()
     return time.perf_counter() - start
 
 
-def alternate(
-    contestants: Mapping[str, Callable[[], object]], rounds: int
-) -> dict[str, list[float]]:
-    """Time all contestants, in seconds: one call each to warm up, then round by round."""
-    for task in contestants.values():
-        task()
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds):
-        for name, task in contestants.items():
-            times[name].append(seconds(task))
-    return times
+def medians(tasks: Mapping[str, Task], rounds: int) -> dict[str, float]:
+    """Median seconds of each contestant: one call each to warm up, then round by round."""
+    times = [{name: seconds(task) for name, task in tasks.items()} for _ in range(rounds + 1)]
+    return {name: statistics.median(one[name] for one in times[1:]) for name in tasks}
 
 
-def medians(times: Mapping[str, list[float]]) -> dict[str, float]:
-    """Take each contestant's median round."""
-    return {name: statistics.median(rounds) for name, rounds in times.items()}
-
-
-def gemm_rate(rows: int = 1024) -> float:
-    """Measure the rate of a large single-precision matrix product on this thread, in GFLOP/s."""
-    one, other = torch.randn(rows, rows), torch.randn(rows, rows)
-    out = torch.empty(rows, rows)
-    times = alternate({"product": lambda: torch.mm(one, other, out=out)}, 15)
-    return 2e-9 * rows**3 / medians(times)["product"]
-
-
-def record(name: str, measured: Mapping[str, Any]) -> Path:
-    """Store a run as JSON, with what it ran on.
-
-    Args:
-        name: Name of the benchmark.
-        measured: Plain numbers, texts, lists and dictionaries.
-
-    Returns:
-        The file.
-    """
+def record(name: str, measured: Mapping[str, Any]) -> None:
+    """Store plain numbers, texts, lists and dictionaries as JSON, with what they ran on."""
+    one, other = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    product = medians({"product": lambda: torch.mm(one, other)}, 15)["product"]
     environment = results.environment() | {
         "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0],
-        "gemm_gflops": gemm_rate(),
+        "gemm_gflops": 2e-9 * 1024**3 / product,
     }
     RECORDS.mkdir(parents=True, exist_ok=True)
     path = RECORDS / f"{name}.json"
     text = json.dumps({"environment": environment, **measured}, indent=1, ensure_ascii=False)
     results.write_atomically(path, lambda part: part.write_text(text + "\n", encoding="utf-8"))
-    return path
+    print(f"recorded in {path}")

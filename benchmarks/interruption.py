@@ -1,5 +1,4 @@
-"""A run killed again and again, and a reader beside it: the same bits, and was a part of a file
-ever to be seen?
+"""A run killed again and again, with a reader beside it: the same bits, and no part of a file seen?
 
 Run with ``make interruptions``. Every attempt is a run in a process of its own, killed at a random
 moment or while it writes a file; the next attempt goes on from what it left. So that kills do fall
@@ -13,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import random
 import signal
 import tempfile
@@ -21,6 +19,7 @@ import time
 from collections import Counter
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
+from typing import Any
 
 from lwcore import experiment, results
 from lwcore.config import Config
@@ -56,88 +55,89 @@ def attempt(folder: Path, writing: Synchronized[int]) -> None:
 
 
 def read_all(folder: Path, looks: Synchronized[int], faults: Synchronized[int]) -> None:
-    """Read every file that a reader can see, over and over; count those that were not whole,
-    too."""
+    """Read every file that a reader can see, over and over; count those that are not whole."""
     readers = {".nc": results.load, ".checkpoint": experiment.load_checkpoint}
     while True:
         time.sleep(0.002)
-        for place, _, names in os.walk(folder):
-            for path in [Path(place, name) for name in names if not name.startswith(".")]:
-                try:
-                    readers[path.suffix](path)
-                    looks.value += 1
-                except FileNotFoundError:
-                    continue
-                except ValueError as error:
-                    faults.value += 1
-                    print(error)
+        for path in [path for path in folder.rglob("[!.]*.*") if path.suffix in readers]:
+            try:
+                readers[path.suffix](path)
+                looks.value += 1
+            except FileNotFoundError:
+                continue
+            except ValueError as error:
+                faults.value += 1
+                print(error)
 
 
-def interrupted(times: int, seed: int = 0) -> dict[str, int]:
+class Trial:
+    """A folder in which a run is disturbed, and what came of it."""
+
+    def __init__(self, room: str) -> None:
+        """Run once undisturbed."""
+        self.folder, self.counts = Path(room), Counter[str]()
+        self.result = self.folder / f"{SETTINGS.name}.nc"
+        self.writing = processes.Value("i", 0)
+        experiment.run(SETTINGS, directory=self.folder, progress=False)
+        self.wanted = self.result.read_bytes()
+
+    def begin(self) -> Any:
+        """Another attempt, from what the last one left."""
+        process = processes.Process(target=attempt, args=(self.folder, self.writing))
+        process.start()
+        return process
+
+    def judge(self, ended: bool = True) -> None:
+        """Compare the result with the undisturbed one, and take it away."""
+        same = ended and self.result.read_bytes() == self.wanted
+        self.counts["other bits"] += not same
+        self.counts["files left behind"] += len(list(self.folder.iterdir())) - 1
+        self.result.unlink()
+
+
+def interrupted(trial: Trial, times: int, rng: random.Random) -> dict[str, int]:
     """Kill runs and count what came of it."""
-    rng, counts = random.Random(seed), Counter[str]()
-    with tempfile.TemporaryDirectory() as room:
-        folder = Path(room)
-        experiment.run(SETTINGS, directory=folder, progress=False)
-        result = folder / f"{SETTINGS.name}.nc"
-        wanted = result.read_bytes()
-        writing, looks, faults = (processes.Value("i", 0) for _ in range(3))
-        reader = processes.Process(target=read_all, args=(folder, looks, faults), daemon=True)
-        reader.start()
-        result.unlink()
-        while counts["kills"] < times or not counts["runs finished"]:
-            inside = rng.random() < 0.5  # a write
-            until = time.monotonic() + (rng.uniform(0, ATTEMPT) if counts["kills"] < times else 300)
-            process = processes.Process(target=attempt, args=(folder, writing))
-            process.start()
-            while process.is_alive() and (
-                time.monotonic() < until or (inside and not writing.value)
-            ):
-                time.sleep(0.0005)
-            counts["inside a write"] += process.is_alive() and bool(writing.value)
-            process.kill()
-            process.join()
-            writing.value = 0
-            counts["kills"] += process.exitcode == -signal.SIGKILL
-            if process.exitcode == 0:
-                counts["runs finished"] += 1
-                counts["other bits"] += result.read_bytes() != wanted
-                counts["files left behind"] += len(list(folder.iterdir())) - 1
-                result.unlink()
-            elif process.exitcode != -signal.SIGKILL:
-                raise RuntimeError(f"an attempt ended with status {process.exitcode}")
-        reader.kill()
+    looks, faults = (processes.Value("i", 0) for _ in range(2))
+    reader = processes.Process(target=read_all, args=(trial.folder, looks, faults), daemon=True)
+    reader.start()
+    counts, writing = trial.counts, trial.writing
+    trial.result.unlink()
+    while counts["kills"] < times or not counts["runs finished"]:
+        inside = rng.random() < 0.5  # a write
+        until = time.monotonic() + (rng.uniform(0, ATTEMPT) if counts["kills"] < times else 300)
+        process = trial.begin()
+        while process.is_alive() and (time.monotonic() < until or (inside and not writing.value)):
+            time.sleep(0.0005)
+        counts["inside a write"] += process.is_alive() and bool(writing.value)
+        process.kill()
+        process.join()
+        writing.value = 0
+        counts["kills"] += process.exitcode == -signal.SIGKILL
+        if process.exitcode == 0:
+            counts["runs finished"] += 1
+            trial.judge()
+        elif process.exitcode != -signal.SIGKILL:
+            raise RuntimeError(f"an attempt ended with status {process.exitcode}")
+    reader.kill()
     kinds = ("kills", "inside a write", "runs finished", "other bits", "files left behind")
     seen = {"files read meanwhile": looks.value, "partial files seen": faults.value}
     return {kind: counts[kind] for kind in kinds} | seen
 
 
-def together(times: int, seed: int = 0) -> dict[str, int]:
+def together(trial: Trial, times: int, rng: random.Random) -> dict[str, int]:
     """Start two processes on the same run, and kill one of them every other time."""
-    rng, counts = random.Random(seed), Counter[str]()
-    with tempfile.TemporaryDirectory() as room:
-        folder = Path(room)
-        result = folder / f"{SETTINGS.name}.nc"
-        experiment.run(SETTINGS, directory=folder, progress=False)
-        wanted = result.read_bytes()
-        for number in range(times):
-            result.unlink()
-            pair = [
-                processes.Process(target=attempt, args=(folder, processes.Value("i", 0)))
-                for _ in range(2)
-            ]
-            for process in pair:
-                process.start()
-            if number % 2:
-                pair[0].join(rng.uniform(0, ATTEMPT))
-                pair[0].kill()
-            for process in pair:
-                process.join()
-            counts["one killed"] += pair[0].exitcode == -signal.SIGKILL
-            counts["other bits"] += pair[1].exitcode != 0 or result.read_bytes() != wanted
-            counts["files left behind"] += len(list(folder.iterdir())) - 1
+    trial.result.unlink()
+    for number in range(times):
+        one, other = trial.begin(), trial.begin()
+        if number % 2:
+            one.join(rng.uniform(0, ATTEMPT))
+            one.kill()
+        one.join()
+        other.join()
+        trial.counts["one killed"] += one.exitcode == -signal.SIGKILL
+        trial.judge(other.exitcode == 0)
     kinds = ("one killed", "other bits", "files left behind")
-    return {"pairs": times} | {kind: counts[kind] for kind in kinds}
+    return {"pairs": times} | {kind: trial.counts[kind] for kind in kinds}
 
 
 def main() -> None:
@@ -148,11 +148,11 @@ def main() -> None:
     times, record = vars(parser.parse_args()).values()
     revision = results.revision()
     results.revision = lambda: revision  # it would change with a file edited meanwhile
-    found = {
-        "environment": results.environment(),
-        "interruption": interrupted(times),
-        "two at once": together(-(-times // 5)),
-    }
+    found: dict[str, Any] = {"environment": results.environment()}
+    tasks = {"interruption": (interrupted, times), "two at once": (together, -(-times // 5))}
+    for name, (task, count) in tasks.items():
+        with tempfile.TemporaryDirectory() as room:
+            found[name] = task(Trial(room), count, random.Random(0))
     text = json.dumps(found, indent=1) + "\n"
     results.write_atomically(record, lambda part: part.write_text(text, encoding="utf-8"))
     print(f"{text}recorded in {record}")

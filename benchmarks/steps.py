@@ -1,28 +1,22 @@
-"""Time of one training step, forward + backward + AdamW, on one thread: our cells against a loop
-over `step` and PyTorch's layers.
+"""Time of a training step: our cells, loops over their equations, PyTorch's layers (`make bench`).
 
-Run with ``make bench``. The limit beside the ratio to `nn.LSTM` is 1.5 times the share of its
-recurrent matrices, at least a half. The share of the matrix-product rate compares a step with its
-matrix products alone, in the same shapes and on the same thread: those of the scan, of the way
-back, and of the weights.
+A step is forward, backward and AdamW. The matrix products alone, in the same shapes, are the floor:
+those of the scan, of the way back, and of the weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import pandas as pd
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
-from benchmarks.harness import alternate, medians, record
+from benchmarks.harness import Task, alone, medians, record
 from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, SharedGate
-from lwcore.train import keep_freed_memory
 
 Shape = tuple[int, int, int, int]  # B, T, D, H
-# with the number of rounds
-SHAPES: dict[str, tuple[Shape, int]] = {
+SHAPES: dict[str, tuple[Shape, int]] = {  # with the number of rounds
     "small": ((32, 256, 16, 64), 15),
     "large": ((128, 512, 16, 128), 9),
 }
@@ -51,17 +45,15 @@ class TorchLayer(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Scan (B, T, D) to (B, T, H)."""
-        states, _ = self.layer(inputs)
-        return states
+        return self.layer(inputs)[0]
 
 
 def step_of(
     layer: nn.Module, shape: Shape, scan: Callable[[Tensor], Tensor] | None = None
 ) -> Callable[[], None]:
-    """Make a function that takes one training step of a layer with a linear readout, by another
-    scan if there is one."""
-    batch, steps, inputs_size, hidden = shape
-    inputs, targets = torch.randn(batch, steps, inputs_size), torch.randn(batch, steps)
+    """A training step of a layer with a linear readout, by another scan if there is one."""
+    batch, length, width, hidden = shape
+    inputs, targets = torch.randn(batch, length, width), torch.randn(batch, length)
     readout = nn.Linear(hidden, 1)
     descent = torch.optim.AdamW([*layer.parameters(), *readout.parameters()], lr=1e-3)
 
@@ -73,117 +65,50 @@ def step_of(
     return step
 
 
-def loop_of(cell: Cell, shape: Shape) -> Callable[[], None]:
-    """Make one that runs a cell as one would first write it: a loop over its equations,
-    differentiated by autograd."""
-    return step_of(cell, shape, cell.unrolled)
-
-
-def products_of(matrices: int, shape: Shape) -> Callable[[], None]:
-    """Make a function that does a step's matrix products and nothing else."""
-    batch, steps, inputs_size, hidden = shape
-    rows = matrices * hidden
-    state, weight, pre, back = (
-        torch.randn(batch, hidden),
-        torch.randn(hidden, rows),
+def products_of(matrices: int, shape: Shape) -> Task:
+    """A step's matrix products and nothing else."""
+    batch, length, width, hidden = shape
+    rows, every = matrices * hidden, batch * length
+    state, weight = torch.randn(batch, hidden), torch.randn(hidden, rows)
+    inputs, states, adjoints = (torch.randn(every, size) for size in (width, hidden, rows))
+    drive, before, after = (
+        torch.randn(width, rows),
         torch.empty(batch, rows),
         torch.empty(batch, hidden),
     )
-    inputs, states, adjoints = (
-        torch.randn(batch * steps, size) for size in (inputs_size, hidden, rows)
-    )
-    drive, of_inputs, of_states = (
-        torch.empty(batch * steps, rows),
-        torch.empty(rows, inputs_size),
-        torch.empty(rows, hidden),
-    )
-    input_weight = torch.randn(inputs_size, rows)
 
     def step() -> None:
-        for _ in range(steps):
-            torch.mm(state, weight, out=pre)
-            torch.mm(pre, weight.t(), out=back)
-        torch.mm(inputs, input_weight, out=drive)
-        torch.mm(adjoints.t(), inputs, out=of_inputs)
-        torch.mm(adjoints.t(), states, out=of_states)
+        for _ in range(length):
+            torch.mm(state, weight, out=before)
+            torch.mm(before, weight.t(), out=after)
+        _ = inputs @ drive, adjoints.t() @ inputs, adjoints.t() @ states
 
     return step
 
 
-def operations(matrices: int, shape: Shape) -> float:
-    """Count the floating-point operations of those matrix products."""
-    batch, steps, inputs_size, hidden = shape
-    return 2.0 * batch * steps * matrices * hidden * (3 * hidden + 2 * inputs_size)
-
-
-def compare(shape: Shape, rounds: int) -> dict[str, float]:
-    """Time all contestants at one shape: median seconds by name."""
-    *_, inputs_size, hidden = shape
-    contestants = {kind: step_of(make(inputs_size, hidden), shape) for kind, make in CELLS.items()}
-    contestants |= {
-        f"{kind}, naive loop": loop_of(make(inputs_size, hidden), shape)
-        for kind, make in CELLS.items()
-    }
-    contestants |= {f"{kind}, products": products_of(MATRICES[kind], shape) for kind in CELLS}
-    for layer in (nn.LSTM, nn.GRU):
-        contestants[f"nn.{layer.__name__}"] = step_of(
-            TorchLayer(layer(inputs_size, hidden, batch_first=True)), shape
-        )
-    return medians(alternate(contestants, rounds))
-
-
-def table(name: str, shape: Shape, median: dict[str, float]) -> Table:
-    """Lay out a comparison."""
-    sizes = ", ".join(f"{letter} = {size}" for letter, size in zip("BTDH", shape, strict=True))
-    columns = (
-        "one training step",
-        "ms",
-        "over nn.LSTM",
-        "limit",
-        "naive loop over it",
-        "GFLOP/s",
-        "share of products' rate",
-    )
-    result = Table(
-        *columns, title=f"{name}: {sizes}, float32, one thread", box=None, header_style="bold"
-    )
-    for kind, matrices in MATRICES.items():
-        taken = median[kind]
-        result.add_row(
-            kind,
-            f"{1e3 * taken:.1f}",
-            f"{taken / median['nn.LSTM']:.2f}",
-            f"{1.5 * max(matrices / 4, 0.5):.2f}",
-            f"{median[f'{kind}, naive loop'] / taken:.2f}",
-            f"{1e-9 * operations(matrices, shape) / taken:.0f}",
-            f"{median[f'{kind}, products'] / taken:.2f}",
-        )
-    for kind in ("nn.LSTM", "nn.GRU"):
-        result.add_row(kind, f"{1e3 * median[kind]:.1f}", f"{median[kind] / median['nn.LSTM']:.2f}")
-    return result
-
-
 def main() -> None:
-    """Time all contestants at both shapes and the cells over sweeps of the sizes; print and
-    record."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    keep_freed_memory()  # as training does; it serves all contestants
-    console, shapes, sweeps = Console(width=120), {}, []
+    """Time all contestants at both shapes and the cells over sweeps of the sizes, and record."""
+    alone()
+    shapes, sweeps = {}, []
     for name, (shape, rounds) in SHAPES.items():
-        median = compare(shape, rounds)
-        shapes[name] = {"shape": shape, "rounds": rounds, "seconds": median}
-        console.print(table(name, shape, median))
+        *_, width, hidden = shape
+        tasks: dict[str, Task] = {
+            f"nn.{kind.__name__}": step_of(TorchLayer(kind(width, hidden, batch_first=True)), shape)
+            for kind in (nn.LSTM, nn.GRU)
+        }
+        for kind, make in CELLS.items():
+            naive = make(width, hidden)
+            tasks[kind] = step_of(make(width, hidden), shape)
+            tasks[f"{kind}, naive loop"] = step_of(naive, shape, naive.unrolled)
+            tasks[f"{kind}, products"] = products_of(MATRICES[kind], shape)
+        taken = medians(tasks, rounds)
+        shapes[name] = {"shape": shape, "rounds": rounds, "seconds": taken}
+        print(name, shape, (1e3 * pd.Series(taken, name="ms")).round(1).to_string(), sep="\n")
     for size, sweep in SWEEPS.items():
         for shape in sweep:
-            *_, inputs_size, hidden = shape
-            contestants = {
-                kind: step_of(make(inputs_size, hidden), shape) for kind, make in CELLS.items()
-            }
-            sweeps.append(
-                {"size": size, "shape": shape, "seconds": medians(alternate(contestants, 5))}
-            )
-    console.print(f"recorded in {record('steps', {'shapes': shapes, 'sweeps': sweeps})}")
+            cells = {kind: step_of(make(*shape[2:]), shape) for kind, make in CELLS.items()}
+            sweeps.append({"size": size, "shape": shape, "seconds": medians(cells, 5)})
+    record("steps", {"shapes": shapes, "sweeps": sweeps})
 
 
 if __name__ == "__main__":
