@@ -115,7 +115,7 @@ def _curves(
     *,
     markers: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """Draw curves over lags: a column for each state, or a row for each where columns are orders."""
+    """Draw curves over lags: a column for each state, or a row where columns are orders."""
     shown = list(dict.fromkeys(key[:-2] for key in curves))
     rows = len({key[0] for key in shown}) if len(shown[0]) > 1 else 1
     figure, panels = canvas(

@@ -8,8 +8,7 @@ import torch
 from book.claims import cases, recurrences
 from book.claims.checks import measures
 from book.claims.claim import Measured, exactly, over
-from lwcore.cells import GRU, LSTM
-from lwcore.gradient import immediate_sensitivity, random_direction, total_transport
+from lwcore.cells import GRU
 from lwcore.transport import coefficients, split
 
 
@@ -40,90 +39,6 @@ def _of_first_order(family: str) -> float:
                 )
             )
     return max(worst)
-
-
-@measures("lstm-recurrence")
-def _() -> Measured:
-    theirs, generator = (
-        torch.nn.LSTM(3, 32, batch_first=True, dtype=torch.float64),
-        torch.Generator().manual_seed(0),
-    )
-    for parameter in theirs.parameters():
-        torch.nn.init.normal_(parameter.data, std=0.3, generator=generator)
-    inputs = cases.draw(4, 200, 3)
-    return exactly(
-        cases.relative(LSTM.from_torch(theirs)(inputs).detach(), theirs(inputs)[0].detach())
-    )
-
-
-@measures("lstm-blocks-of-the-jacobian")
-def _() -> Measured:
-    worst = []
-    for cell, trace, kept, mixing in recurrences.sample("LSTM"):
-        found, true = trace.jacobian(slice(None)).dense(), kept + mixing
-        halves = slice(None, cell.hidden_size), slice(cell.hidden_size, None)
-        worst += [
-            cases.relative(found[..., rows, columns], true[..., rows, columns])
-            for rows in halves
-            for columns in halves
-        ]
-    return exactly(max(worst))
-
-
-@measures("lstm-retention-and-mixing")
-def _() -> Measured:
-    worst = []
-    for _, trace, *true in recurrences.sample("LSTM"):
-        worst += [
-            cases.relative(found, one)
-            for found, one in zip(split(trace, slice(None)), true, strict=True)
-        ]
-    return exactly(max(worst))
-
-
-@measures("lstm-first-order-product")
-def _() -> Measured:
-    return exactly(_of_expansion("LSTM"))
-
-
-@measures("lstm-only-the-cell-block-counts")
-def _() -> tuple[Measured, Measured]:
-    missed, zeroth = [], []
-    for seed, (cell, trace, kept, mixing) in enumerate(recurrences.sample("LSTM")):
-        errors, size = cases.draw(4, 12, cell.hidden_size, seed=2), cell.hidden_size
-        moved = immediate_sensitivity(
-            trace, random_direction(cell, torch.Generator().manual_seed(seed))
-        )
-        of_cell = torch.cat([torch.zeros_like(moved[..., :size]), moved[..., size:]], dim=-1)
-        whole, part = (
-            total_transport(trace, errors, each, [4], [trace.length - 1])
-            for each in (moved, of_cell)
-        )
-        missed.append(cases.relative(part, whole))
-        constant, _ = recurrences.product(kept, mixing, 4)
-        zeroth.append(
-            float(constant[:, :size, :size].abs().max() / constant[:, :size, size:].abs().max())
-        )
-    return over(missed), exactly(max(zeroth))
-
-
-@measures("lstm-zeroth-rate")
-def _() -> Measured:
-    worst = []
-    for cell, trace, kept, mixing in recurrences.sample("LSTM"):
-        constant, _ = recurrences.product(kept, mixing)
-        worst.append(
-            cases.relative(
-                torch.diag_embed(recurrences.rates(trace, "zeroth")),
-                recurrences.block(cell, constant),
-            )
-        )
-    return exactly(max(worst))
-
-
-@measures("lstm-rates")
-def _() -> Measured:
-    return exactly(_of_first_order("LSTM"))
 
 
 @measures("gru-recurrence")
