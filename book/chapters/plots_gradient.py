@@ -1,5 +1,4 @@
-"""Figures of the gradient chapters: where it comes from, lag by lag, and how the matched statistic
-behaves.
+"""Figures of how the matched statistic behaves.
 
 Curves come in mappings keyed by what they belong to: whether the network was trained (words, one
 row or panel each), the order of the rates where there is one, the model and the seed. Lines are
@@ -8,7 +7,7 @@ medians over seeds, bands run from the least to the largest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,43 +26,6 @@ from lwcore.stats import Interval
 Networks = tuple[str, str, int]  # trained or not, model, seed
 Orders = tuple[str, str, str, int]  # trained or not, order, model, seed
 _WORDS = {"zeroth": "zeroth order", "first": "first order", "exact": "exact diagonal"}
-
-
-def lag_norms(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Figure:
-    """Draw the length of each lag's part of the gradient, from the vectors of
-    `gradient.lag_vectors` for all lags from 0."""
-    norms = {key: parts.norm(dim=1).numpy() for key, parts in vectors.items()}
-    figure, panels = _curves(norms, np.arange(len(next(iter(norms.values())))), planted=planted)
-    largest = max(float(norm.max()) for norm in norms.values())
-    panels[0].set(
-        ylabel="length of the lag's part", yscale="log", ylim=(1e-4 * largest, 1.5 * largest)
-    )
-    return done(figure)
-
-
-def truncation(vectors: Mapping[Networks, Tensor], planted: Sequence[int]) -> Figure:
-    """Draw how far the gradient is from the whole one if lags beyond L are left out, as a share of
-    its length."""
-    missed = {
-        key: ((parts.sum(0) - parts.cumsum(0)).norm(dim=1) / parts.sum(0).norm()).numpy()[
-            : 2 * planted[-1]
-        ]
-        for key, parts in vectors.items()
-    }
-    figure, panels = _curves(missed, np.arange(len(next(iter(missed.values())))), planted=planted)
-    for axes in panels:
-        axes.set_xlabel("longest lag kept L (steps)")
-    panels[0].set(ylabel="share of the gradient missed", ylim=(0, None))
-    return done(figure)
-
-
-def inflation(ratios: Mapping[Networks, ArrayLike], lags: Sequence[int]) -> Figure:
-    """Draw how much larger each lag's part comes out with one sensitivity than with another."""
-    figure, panels = _curves(ratios, lags)
-    panels[0].set(ylabel="total over immediate", ylim=(0, None))
-    for axes in panels:
-        axes.axhline(1, color="black", lw=0.8, ls=":")
-    return done(figure)
 
 
 def explained(
@@ -151,19 +113,15 @@ def _curves(
     curves: Mapping[Networks, ArrayLike] | Mapping[Orders, ArrayLike],
     lags: ArrayLike,
     *,
-    planted: Iterable[int] = (),
     markers: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """Draw curves over lags: a column for each state, or a row for each where columns are orders;
-    planted delays as vertical lines."""
+    """Draw curves over lags: a column for each state, or a row where columns are orders."""
     shown = list(dict.fromkeys(key[:-2] for key in curves))
     rows = len({key[0] for key in shown}) if len(shown[0]) > 1 else 1
     figure, panels = canvas(
         len(shown), rows=rows, width=7.6, height=3.4 if rows == 1 else 5.2, sharex=True, sharey=True
     )
     for axes, words in zip(panels, shown, strict=True):
-        for lag in planted:
-            axes.axvline(lag, color="grey", lw=0.8, ls=":")
         chosen = {key[-2:]: np.asarray(curve) for key, curve in curves.items() if key[:-2] == words}
         for model in dict.fromkeys(model for model, _ in chosen):
             seeds = xr.DataArray(

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from book.chapters.orders import compare_orders, without_norm
-from book.claims import cases, recurrences
+from book.chapters.orders import compare_orders
+from book.claims import recurrences
 from book.claims.checks import measures
 from book.claims.claim import Measured, exactly, over
 from lwcore import experiment
@@ -55,12 +55,6 @@ def _directions(matrices: Tensor) -> Tensor:
     return squares.sum(-1).square() / squares.square().sum(-1)
 
 
-@measures("gates-set-many-rates")
-def _(runs: Any) -> Measured:
-    rate = runs["small"].rate.sel(model=["LSTM", "GRU"], order="zeroth", lag=16)
-    return over((rate.std("unit") / rate.mean("unit")).values.ravel())
-
-
 @measures("first-order-is-close")
 def _(runs: Any) -> tuple[Measured, Measured, Measured]:
     f = runs["small"].envelope
@@ -87,21 +81,3 @@ def _(runs: Any) -> tuple[Measured, Measured, Measured]:
         over(np.concatenate(errors)),
         over((fall.sel(order="first") / fall.sel(order="exact")).values.ravel()),
     )
-
-
-@measures("closed-forms-under-layer-normalisation")
-def _() -> tuple[Measured, Measured]:
-    missed, worst = [], []
-    for family in recurrences.PAPER:
-        for seed in range(6):
-            cell = cases.cell(family, seed, layernorm=True)
-            cell.norm_weight.data.fill_(1)  # as it starts
-            trace = cases.scan(cell, seed=100 + seed)
-            zeroth, correction = (
-                recurrences.diagonal(cell, term)
-                for term in recurrences.product(*recurrences.parts(cell, trace))
-            )
-            short = recurrences.rates(without_norm(trace), "first") - (zeroth + correction)
-            missed.append(float(short.abs().sum() / correction.abs().sum()))
-            worst.append(cases.relative(recurrences.rates(trace, "first"), zeroth + correction))
-    return over(missed), exactly(max(worst))
