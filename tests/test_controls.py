@@ -11,7 +11,6 @@ from book.chapters import controls
 from lwcore.config import Config
 from lwcore.detection import sample_complexity
 from lwcore.experiment import run
-from lwcore.inference import LETTER, config_of, probes, windows
 
 
 @pytest.fixture(scope="module")
@@ -74,43 +73,6 @@ def test_nulls_are_counted(kept):
         for level in (1e-6, 0.5)
     )
     assert strict > loose
-
-
-@pytest.mark.parametrize("how", [{}, {"rate": "variance"}, LETTER])
-def test_another_error_gives_what_a_run_with_it_would(kept, how):
-    """The numbers of the error's own gradient stand in the place of the null, in a run that asks
-    for the other ε."""
-    swapped = kept.sel(source=["error"]).assign_coords(source=["noise"])
-    found = []
-    for error in (0.1, 0.001):
-        asked = config_of(kept).but(diagnostics={"error": error})
-        again = kept.assign_attrs(configuration=asked.model_dump_json())
-        for n in (1, 8, 64):
-            found.append(controls.believed(swapped, n, error, "zeroth", **how))
-            xr.testing.assert_equal(
-                found[-1], windows(probes(again, "zeroth", "error"), n, rule="plug-in", **how) > 0
-            )
-    assert 0 < np.mean(found) < 1
-
-
-def test_windows_by_chance_are_as_rare_as_the_error(kept):
-    """Of independent Gaussian numbers 1 − (1 − ε)^(lags × directions) of the draws show a window; a
-    mean that is planted shows in half."""
-    lags, probe = kept.sizes["lag"], probes(kept, "zeroth").sizes["probe"]
-    noise = kept.copy()
-    noise["statistic"] = kept.statistic.copy(
-        data=np.random.default_rng(5).standard_normal(kept.statistic.shape)
-    )
-    hits = controls.believed_by_chance(noise, 0.01, np.random.default_rng(6), 500)
-    trials = 500 * hits.size
-    assert stats.binomtest(
-        int(hits.sum()), trials, 1 - 0.99 ** (lags * probe)
-    ).proportion_estimate == pytest.approx(1 - 0.99 ** (lags * probe), abs=0.02)
-    # all numbers alike: the mean is that of the signs
-    noise["statistic"] = xr.ones_like(noise.statistic)
-    assert (
-        controls.believed_by_chance(noise, 0.4999, np.random.default_rng(6), 500) / 500
-    ).mean() == pytest.approx(0.5, abs=0.08)
 
 
 def test_directions_that_agree_and_differ(kept):

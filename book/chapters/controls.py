@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
-from scipy import special
 
 from lwcore.inference import (
     DEFINITIONS,
@@ -122,66 +120,6 @@ def nulls(
     )
     table["% (95 % interval)"] = [_share(int(k), int(n)) for n, k in table.itertuples(index=False)]
     return table
-
-
-def believed(
-    results: xr.Dataset, n_sequences: int, error: float, view: str = "zeroth", **how: Any
-) -> xr.DataArray:
-    """Say where every positive mean is believed and a window is seen although noise replaces the
-    error.
-
-    Args:
-        results: A run with the null control ``source="noise"``.
-        n_sequences: N at which windows are read.
-        error: ε in (0, 0.5).
-        view: One of its views.
-        how: For `inference.required`.
-
-    Returns:
-        True where any lag has ``N(ℓ) ≤ N``; over models, seeds and probes.
-    """
-    return (
-        required(probes(results, view, "noise"), rule="plug-in", error=error, **how) <= n_sequences
-    ).any("lag")
-
-
-def believed_by_chance(
-    results: xr.Dataset,
-    error: float,
-    rng: np.random.Generator,
-    draws: int = 200,
-    view: str = "zeroth",
-) -> xr.DataArray:
-    """Count windows in measured numbers with the sign of every sequence drawn at random, where
-    every positive mean is believed.
-
-    N(ℓ) is that of the central limit theorem (rate ``"variance"``), and N the number of sequences
-    measured.
-
-    Args:
-        results: A run that kept its numbers.
-        error: ε in (0, 0.5).
-        rng: Source of the signs.
-        draws: Draws of signs for each network, at least 1.
-        view: One of its views.
-
-    Returns:
-        Draws in which any lag is seen along any direction of the view, over models and seeds.
-    """
-    reach = -special.ndtri(error)
-    numbers = probes(_numbers(results), view).statistic.transpose(
-        "model", "seed", "probe", "lag", "sequence"
-    )
-    count = numbers.sizes["sequence"]
-    signs = rng.choice([-1.0, 1.0], (draws, count))
-    mean = numbers.values @ signs.T / count
-    deviation = np.sqrt(((numbers.values**2).mean(-1)[..., None] - mean**2) * count / (count - 1))
-    seen = mean * np.sqrt(count) >= reach * deviation
-    return xr.DataArray(
-        (seen & (deviation > 0)).any((2, 3)).sum(-1),
-        {d: numbers[d] for d in ("model", "seed")},
-        ("model", "seed"),
-    )
 
 
 def other_directions(results: xr.Dataset, n_sequences: int) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import xarray as xr
 
 from book.chapters import controls
 from book.claims.checks import Facts, Runs, measures
-from book.claims.claim import Measured, estimate, exactly, over, share
+from book.claims.claim import Measured, exactly, over
 from book.claims.recorded import (
     BUDGET,
     EXPANSIONS,
@@ -24,9 +24,8 @@ from book.claims.recorded import (
     windows,
 )
 from lwcore.detection import rate_exponent
-from lwcore.inference import LETTER, OPTIMISER, false_detections, probes, required, window_of
+from lwcore.inference import LETTER, OPTIMISER, probes, required, window_of
 from lwcore.inference import windows as of_probes
-from lwcore.stats import student
 
 _DELAYS = (8, 16, 32, 64)  # of the task of the run small, the first four
 
@@ -164,62 +163,6 @@ def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
         }
     alike = sum(int(((one >= 0.5) & (one <= 2)).sum()) for one in ratio.values())
     return exactly(alike), over(numbers(ratio["small"].sel(model=SCALAR))), facts
-
-
-@measures("nothing-to-see-no-window")
-def _(runs: Runs) -> tuple[Measured | Facts, ...]:
-    counts = (("small", 1024), ("paper-v2", 512))
-    found = [
-        of_probes(probes(runs[name], "zeroth", "noise"), n, rule="plug-in", **LETTER) > 0
-        for name, n in counts
-    ]
-    divided, draws, rng = (
-        0.05 / (runs["small"].sizes["lag"] * found[0].sizes["probe"]),
-        200,
-        np.random.default_rng(12),
-    )
-    ways = {"letter": LETTER, "once": {"rate": "variance"}}
-    few, some = (
-        {
-            way: [controls.believed(runs[name], n, error, **how) for name, n in counts]
-            for way, how in ways.items()
-        }
-        for error in (divided, 0.01)
-    )
-    networks, once = ([one.any("probe") for one in few[way]] for way in ways)
-    chance = [
-        controls.believed_by_chance(runs[name], divided, rng, draws)
-        for name in ("small", "paper-v2")
-    ]
-    tested = []
-    for name in ("small", "paper-v2"):
-        statistic = (
-            probes(runs[name], "zeroth")
-            .statistic.transpose("model", "seed", "probe", "lag", "sequence")
-            .values.astype(float)
-        )
-        tested += [
-            false_detections(one, 0.05, rng, draws) / draws
-            for one in statistic.reshape(-1, *statistic.shape[2:])
-        ]
-    facts = {
-        way: float(np.concatenate([one.values.ravel() for one in of_way]).mean())
-        for way, of_way in some.items()
-    }
-    return (
-        share(sum(int(one.sum()) for one in found), sum(one.size for one in found)),
-        share(sum(int(one.sum()) for one in networks), sum(one.size for one in networks)),
-        _mean([count / draws for count in numbers(*chance)]),
-        _mean(tested),
-        share(sum(int(one.sum()) for one in once), sum(one.size for one in once)),
-        facts,
-    )
-
-
-def _mean(values: list[float]) -> Measured:
-    """Give networks' mean with its interval by Student's t: a network is one sample."""
-    value, *ends = student(values)
-    return estimate(value, ends)
 
 
 @measures("windows-know-no-units")
