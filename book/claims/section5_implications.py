@@ -1,5 +1,4 @@
-"""Claims of Section 5.5 and of the abstracts: the exponent of N(ℓ), gates against data, heavy
-tails, clipping."""
+"""Claims of Section 5.5 and of the abstracts: gates against data, heavy tails, clipping."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from book.chapters import regimes
-from book.chapters.aggregation import measured_exponent
 from book.chapters.agreement import correlation_interval, partial_rank_correlation, rank_correlation
 from book.chapters.frontier import at_task, single_lag_share
 from book.chapters.frontier import ease as ease_of
@@ -20,32 +18,6 @@ from lwcore.window import DecayLaw, regime_window
 
 _ALPHA = 1.5
 _LAWS = [DecayLaw("exponential", 1, 0.9), DecayLaw("power", 1, 1), DecayLaw("logarithmic", 1)]
-
-
-@measures("number-grows-as-alpha")
-def _() -> tuple[Measured, Measured, Measured, Facts]:
-    rng = np.random.default_rng(551)
-    found = {
-        m: measured_exponent(_ALPHA, m, [64, 1024], rng, replicates=600)
-        for m in ("likelihood", "median", "mean")
-    }
-    best = min(("likelihood", "median", "mean"), key=lambda method: found[method].exponent)
-
-    def over_printed(method: str, printed: float) -> Measured:
-        low, high = found[method].interval
-        return estimate(found[method].exponent / printed, (low / printed, high / printed))
-
-    facts = {
-        "best": 10 ** found[best].exponent,
-        "mean": 10 ** found["mean"].exponent,
-        "printed": 10**_ALPHA,
-    }
-    return (
-        over_printed(best, _ALPHA),
-        over_printed("mean", detection.rate_exponent(_ALPHA)),
-        over_printed("likelihood", 2),
-        facts,
-    )
 
 
 @measures("signal-enters-squared")

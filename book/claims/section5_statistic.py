@@ -10,15 +10,12 @@ import numpy as np
 import torch
 
 from book.chapters import matched
-from book.chapters.aggregation import MeasuredExponent, measured_exponent
-from book.chapters.hill import hill
 from book.claims import cases
-from book.claims.checks import Facts, Runs, measures
-from book.claims.claim import Measured, estimate, exactly, over, share
-from lwcore import detection, experiment, gradient, stable
+from book.claims.checks import Runs, measures
+from book.claims.claim import Measured, estimate, exactly, over
+from lwcore import experiment, gradient
 from lwcore.inference import probes
 from lwcore.network import Network
-from lwcore.stable import SymmetricStable
 from lwcore.transport import Order, coefficients, effective_rates, scaled_product, split
 
 # signs come from other sequences than the numbers that they turn
@@ -167,104 +164,3 @@ def _() -> tuple[Measured, Measured]:
             early.append(f[0] / f[2])
             middle.append(f[1] / f[2])
     return over(early), over(middle)
-
-
-@functools.cache
-def _mean_exponents() -> dict[float, MeasuredExponent]:
-    rng = np.random.default_rng(31)
-    return {
-        alpha: measured_exponent(alpha, "mean", [8, 512], rng, replicates=1000)
-        for alpha in (1.3, 1.5, 1.8)
-    }
-
-
-def _in_units(exponents: dict[float, MeasuredExponent], rate: str) -> Measured:
-    """Measured over printed exponents: the middle one, between the least and the largest end of an
-    interval."""
-    values = [
-        [p / detection.rate_exponent(alpha, rate) for p in (one.exponent, *one.interval)]
-        for alpha, one in exponents.items()
-    ]
-    return Measured(
-        float(np.median(values, axis=0)[0]), float(np.min(values)), float(np.max(values))
-    )
-
-
-@measures("noise-of-an-average")
-def _() -> tuple[Measured, Measured]:
-    return _in_units(_mean_exponents(), "paper_v2"), _in_units(_mean_exponents(), "mean")
-
-
-@measures("heavy-tails-slow-averages-down")
-def _() -> tuple[Measured, Measured, Facts]:
-    slower = [
-        512 ** (0.5 - 1 / np.array([one.exponent, *one.interval]))
-        for one in _mean_exponents().values()
-    ]
-    least = min(slower, key=lambda factors: factors[0])
-    printed, gaussian = 1000 ** (-1 / detection.rate_exponent(1.5, "paper_v2")), 1000**-0.5
-    return exactly(printed / gaussian), Measured(*least), {"printed": printed, "gaussian": gaussian}
-
-
-@measures("presence-is-sign")
-def _() -> tuple[Measured, Measured]:
-    shifts = np.array([0.1, 0.01])
-    ratio = detection.least_sequences(
-        shifts / 2, 1, 1.5, test="likelihood"
-    ) / detection.least_sequences(shifts, 1, 1.5, test="likelihood")
-    return exactly(ratio[1]), exactly(ratio[0] / ratio[1])
-
-
-@measures("gaussian-limit")
-def _() -> Measured:
-    found = measured_exponent(2.0, "mean", [8, 512], np.random.default_rng(32), replicates=1000)
-    return estimate(found.exponent, found.interval)
-
-
-@measures("hill-reads-the-tail-index")
-def _() -> tuple[Measured, Measured, Facts]:
-    rng, found, light = np.random.default_rng(33), [], 0.0
-    for alphas in ((1.2, 1.5, 1.8), (1.1, 1.2, 1.3)):
-        ratios = [
-            hill(SymmetricStable(alpha).sample((1024, 100), rng))[0] / alpha for alpha in alphas
-        ]
-        means, errors = np.mean(ratios, axis=1), 1.96 * np.std(ratios, axis=1, ddof=1) / 10
-        found.append(
-            Measured(
-                float(np.median(means)),
-                float((means - errors).min()),
-                float((means + errors).max()),
-            )
-        )
-        light = light or float(means[-1] * alphas[-1])
-    return found[0], found[1], {"light": light}
-
-
-@measures("steps-pooled-for-the-tail-index")
-def _() -> tuple[Measured, Measured, Facts]:
-    law, rng = SymmetricStable(1.2), np.random.default_rng(35)
-    sliding = np.lib.stride_tricks.sliding_window_view(
-        law.sample((1024 + 15, 1000), rng), 16, axis=0
-    ).mean(-1)
-    covered, read = [], []
-    for numbers in (sliding, law.sample((1024, 1000), rng)):
-        alpha, low, high = hill(numbers)
-        read.append(float(np.mean(alpha)))
-        covered.append(share(int(np.sum((low <= law.alpha) & (law.alpha <= high))), 1000))
-    return covered[0], covered[1], {"read": read[0]}
-
-
-@measures("quantiles-read-the-scale")
-def _() -> Measured:
-    rng = np.random.default_rng(34)
-    ratios = [
-        np.asarray(
-            stable.fit(SymmetricStable(alpha, 3.0).sample((1024, 100), rng), "mcculloch").scale
-        )
-        / 3.0
-        for alpha in (1.2, 1.5, 1.8, 2.0)
-    ]
-    means, errors = np.mean(ratios, axis=1), 1.96 * np.std(ratios, axis=1, ddof=1) / 10
-    return Measured(
-        float(np.median(means)), float((means - errors).min()), float((means + errors).max())
-    )
