@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from book.chapters import matched
-from lwcore.gradient import factorise, matched_statistic, random_direction
+from lwcore.gradient import matched_statistic, random_direction
 from lwcore.inference import LETTER, RATES, required, summary
 from lwcore.network import Network
 from lwcore.transport import envelope
@@ -71,69 +71,6 @@ def test_statistic_and_signs_are_those_of_equation_28():
     chosen = terms.of(slice(3, 5), [1])
     assert torch.equal(chosen.transport, terms.transport[3:5, :, 1:])
     assert torch.equal(chosen.rates, terms.rates[3:5, :, 1:])
-
-
-def test_agreement_of_a_known_mixture():
-    """y = x/2 + noise of variance 1/4: slope 1/2, cosine 1/√2, explained 1 − (1/4 + 1/4)."""
-    x, noise = draw(4000, 2, 1), draw(4000, 2, 1, seed=2)
-    terms = matched.LagTerms(
-        torch.ones(4000, 2, 1, 1, dtype=torch.float64), (0.5 * x + 0.5 * noise).unsqueeze(-1), x
-    )
-    found = matched.agreement(terms, np.random.default_rng(0))
-    for estimate, expected in (
-        (found.slope, 0.5),
-        (found.cosine, 0.5**0.5),
-        (found.explained, 0.5),
-    ):
-        assert estimate.value[0] == pytest.approx(expected, abs=0.03)
-        assert estimate.low[0] < expected < estimate.high[0]
-        assert estimate.high[0] - estimate.low[0] < 0.06
-
-
-def test_mean_is_envelope_times_alignment_where_rates_are_constant():
-    terms = noise_terms(30)
-    constant = terms._replace(rates=torch.rand(2, 4, dtype=torch.float64).expand_as(terms.rates))
-    split = matched.factorisation_ratio(constant, constant.signs, np.random.default_rng(0))
-    for part in split:
-        np.testing.assert_allclose(part, 1, rtol=1e-12)
-    sides = factorise(constant.rates, constant.alignments, constant.signs)
-    np.testing.assert_allclose(sides.envelope * sides.alignment, sides.statistic, rtol=1e-12)
-    np.testing.assert_allclose(sides.envelope, constant.rates[0, 0].sum(-1), rtol=1e-12)
-
-
-def test_factorisation_notices_a_correlation_of_rates_and_alignments():
-    """With a = 1 + ε and μ = 2 + ε/2 per neuron, E μa = 2 + 1/2 against E μ E a = 2."""
-    noise = draw(5000, 2, 1, 3)
-    terms = matched.LagTerms(2 + noise / 2, 1 + noise, noise[..., 0])
-    split = matched.factorisation_ratio(
-        terms, torch.ones(1, 3, dtype=torch.float64), np.random.default_rng(0)
-    )
-    assert split.value[0] == pytest.approx(1.25, abs=0.02)
-    assert split.low[0] < 1.25 < split.high[0]
-
-
-def test_own_signs_make_a_mean_of_noise_as_predicted():
-    terms = noise_terms(20_000)
-    for n in (10, 40):
-        means = matched.own_sign_means(terms, n)
-        assert means.shape == (20_000 // n, 2)
-        error = means.std(0) / len(means) ** 0.5
-        assert ((means.mean(0) - matched.own_sign_bias(terms, n)).abs() < 4 * error).all()
-        assert (means.mean(0) > 10 * error).all()
-    assert torch.allclose(matched.own_sign_bias(terms, 10), 2 * matched.own_sign_bias(terms, 40))
-    with pytest.raises(ValueError, match=r"terms holds 1 sequence\(s\): must hold at least 2"):
-        matched.own_sign_bias(terms.of(slice(0, 1)), 10)
-
-
-def test_one_neuron_of_gaussian_noise_has_the_textbook_bias():
-    terms = matched.LagTerms(
-        torch.ones(50_000, 1, 1, 1, dtype=torch.float64),
-        3 * draw(50_000, 1, 1, 1),
-        draw(50_000, 1, 1),
-    )
-    assert matched.own_sign_bias(terms, 25).item() == pytest.approx(
-        3 * (2 / (25 * np.pi)) ** 0.5, rel=0.02
-    )
 
 
 @pytest.mark.parametrize(("persistence", "expected"), [(0.0, 40.0), (0.8, None), (1.0, 1.0)])

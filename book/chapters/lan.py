@@ -1,5 +1,4 @@
-"""Local asymptotic normality (LAN): how far its square stands for a divergence, and its expansion,
-simulated."""
+"""Local asymptotic normality (LAN): its expansion, simulated."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lwcore.detection import kl_divergence, lan_divergence, rate_exponent
+from lwcore.detection import rate_exponent
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -17,22 +16,8 @@ Array = NDArray[np.float64]
 _CHUNK = 1 << 20  # values drawn at a time
 
 
-def lan_range(alpha: float, tolerance: float = 0.05) -> float:
-    """Return the Δ/σ at which the divergence falls short of the quadratic one by a share of it.
-
-    For N sequences it is the same, whatever N; for their mean it shrinks as ``N^(1/α − 1)``. It is
-    infinite for a Gaussian. A `tolerance`, in (0, 1), below 1e-9 is a matter of rounding.
-    """
-    low, high = 1e-6, 1e6 / (1 - tolerance)  # 1 − KL/LAN rises from 0 to 1 between
-    for _ in range(50):
-        middle = float(np.sqrt(low * high))
-        within = 1 - kl_divergence(middle, alpha) / lan_divergence(middle, alpha) <= tolerance
-        low, high = (middle, high) if within else (low, middle)
-    return float("inf") if alpha == 2 else low
-
-
 class Expansion(NamedTuple):
-    """The terms of Eq. (53) in simulated experiments, each of shape (replicates,)."""
+    """Terms of Eq. (53) in simulated experiments, each of shape (replicates,)."""
 
     log_ratio: Array  # of N values, of the location h/r_N against 0
     central: Array  # Δ_N, the sum of the scores over r_N
@@ -41,24 +26,20 @@ class Expansion(NamedTuple):
 
 def lan_expansions(
     alpha: float,
-    n_sequences: int,
+    n: int,
     rng: np.random.Generator,
     rates: Sequence[str],
     *,
     h: float = 1.0,
     replicates: int = 1000,
 ) -> dict[str, Expansion]:
-    """Simulate the LAN expansion of a location, under several localisations ``r_N = N^(1/p)``.
+    """LAN expansion of a location at N sequences, for several localisations ``r_N = N^(1/p)``.
 
-    By Eq. (53), ``log dP_{h/r_N}/dP_0 = h Δ_N − ½ h² I_α + o(1)``, under P_0 and at unit
-    scale, in the same experiments for all `rates`. For ``"optimal"`` the remainder tends to 0. To
+    By Eq. (53), ``log dP_{h/r_N}/dP_0 = h Δ_N − ½ h² I_α + o(1)``, under P_0 and at unit scale; the
+    experiments are the same for all `rates`. For ``"optimal"`` the remainder tends to 0. To
     leading order the log-likelihood ratio spreads by ``h √I_α N^(1/2 − 1/p)``: for ``"paper_v2"``
     that shrinks to nothing, as the two laws merge; for ``"mean"`` it grows without limit.
     """
-    n, replicates = (
-        n_sequences,
-        replicates,
-    )
     roots = {rate: n ** (1 / rate_exponent(alpha, rate)) for rate in rates}
     law = SymmetricStable(alpha)
     scores, log_ratios = np.empty(replicates), np.empty((len(roots), replicates))

@@ -18,30 +18,6 @@ from lwcore import detection
 _ALPHA = 1.5
 
 
-@measures("number-grows-as-alpha")
-def _() -> tuple[Measured, Measured, Measured, Facts]:
-    rng = np.random.default_rng(551)
-    found = {
-        m: measured_exponent(_ALPHA, m, [64, 1024], rng, replicates=600)
-        for m in ("likelihood", "median", "mean")
-    }
-    best = min(("likelihood", "median", "mean"), key=lambda method: found[method].exponent)
-
-    def over_printed(method: str, printed: float) -> Measured:
-        low, high = found[method].interval
-        return estimate(found[method].exponent / printed, (low / printed, high / printed))
-
-    facts = {
-        "best": 10 ** found[best].exponent,
-        "mean": 10 ** found["mean"].exponent,
-        "printed": 10**_ALPHA,
-    }
-    return (
-        over_printed(best, _ALPHA),
-        over_printed("mean", detection.rate_exponent(_ALPHA)),
-        over_printed("likelihood", 2),
-        facts,
-    )
 
 
 @measures("slow-envelopes-learn-long-lags")

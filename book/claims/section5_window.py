@@ -24,38 +24,6 @@ def _slope(y: xr.DataArray, x: xr.DataArray) -> xr.DataArray:
     return ((x * y).sum("lag") / (x**2).sum("lag")).median("probe")
 
 
-@measures("envelope-cancels-from-the-number")
-def _() -> Measured:
-    lags, rng, changes = [1, 2, 4, 8], np.random.default_rng(28), []
-
-    def measured(rates: torch.Tensor, alignments: torch.Tensor) -> xr.Dataset:
-        signs = (rates * alignments).mean((0, 1)).sign()
-        statistic = (
-            ("probe", "lag", "sequence"),
-            matched_statistic(rates, alignments, signs).T[None].numpy(),
-        )
-        numbers = xr.Dataset(
-            {"statistic": statistic, "projection": statistic},
-            {"lag": lags, "view": ("probe", ["first"])},
-        )
-        f = ("order", "lag"), transport.envelope(rates)[None].numpy()
-        return summary(numbers).assign(envelope=f).assign_coords(order=["first"])
-
-    for made in cases.cells().values():
-        trace = cases.scan(made, sequences=64)
-        rates = transport.effective_rates(trace, lags, "first")
-        alignments, factor = cases.draw(*rates.shape), 1e3 ** rng.uniform(-1, 1, len(lags))
-        before, after = (
-            measured(rates, alignments),
-            measured(rates * torch.as_tensor(factor)[:, None], alignments),
-        )
-        for how in (*({"rate": rate} for rate in RATES), LETTER):
-            power = before.alpha.sel(noise="own") if how is LETTER else 0.0
-            ratio = required(after, rule="plug-in", error=0.1, **how) / required(
-                before, rule="plug-in", error=0.1, **how
-            )
-            changes.append(abs(ratio * xr.DataArray(factor, {"lag": lags}) ** power - 1).max())
-    return exactly(max(map(float, changes)))
 
 
 @measures("noise-keeps-its-scale")
