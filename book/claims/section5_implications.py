@@ -6,18 +6,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from book.chapters.aggregation import measured_exponent
 from book.chapters.agreement import correlation_interval, partial_rank_correlation, rank_correlation
 from book.chapters.frontier import at_task, single_lag_share
 from book.chapters.frontier import ease as ease_of
 from book.chapters.prediction import learned_share, parameter_counts
 from book.claims.checks import Facts, Runs, measures
 from book.claims.claim import Measured, estimate
-from lwcore import detection
 
 _ALPHA = 1.5
-
-
 
 
 @measures("slow-envelopes-learn-long-lags")

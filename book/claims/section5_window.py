@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 import xarray as xr
 
-from book.claims import cases
 from book.claims.checks import Runs, measures
-from book.claims.claim import Measured, exactly, over
+from book.claims.claim import Measured, over
 from book.claims.recorded import GATED, SCALAR, log, numbers
-from lwcore import transport
-from lwcore.gradient import matched_statistic
-from lwcore.inference import LETTER, RATES, Noise, probes, required, summary
+from lwcore.inference import LETTER, Noise, probes, required
 
 
 def _slope(y: xr.DataArray, x: xr.DataArray) -> xr.DataArray:
@@ -22,8 +18,6 @@ def _slope(y: xr.DataArray, x: xr.DataArray) -> xr.DataArray:
     x = x.where(np.isfinite(y))
     x, y = x - x.mean("lag"), y.where(np.isfinite(y))
     return ((x * y).sum("lag") / (x**2).sum("lag")).median("probe")
-
-
 
 
 @measures("noise-keeps-its-scale")
