@@ -44,13 +44,19 @@ def decay_laws(run: xr.Dataset) -> xr.Dataset:
         )
         return np.array(list(rows))
 
-    dims = {"input_core_dims": [["lag"]], "output_core_dims": [["law", "number"]]}
+    dims: Any = {"input_core_dims": [["lag"]], "output_core_dims": [["law", "number"]]}
     table: xr.DataArray = xr.apply_ufunc(fit, run.envelope, vectorize=True, **dims)
     return table.assign_coords(law=list(FiveLaws._fields), number=names).to_dataset("number")
 
 
-def window(run: xr.Dataset, view: str, n_sequences: Any = None, **how: Any) -> xr.DataArray:
-    """Learnability windows on tested lags, Eq. (36): the median over a view's probes."""
+def window(run: xr.Dataset, view: str | list[str], n_sequences: Any = None, **how: Any) -> Any:
+    """Learnability windows on tested lags, Eq. (36), the median over a view's probes.
+
+    Of a list of views they stand along ``order``.
+    """
+    if isinstance(view, list):
+        found = [window(run, one, n_sequences, **how) for one in view]
+        return xr.concat(found, pd.Index(view, name="order"))
     chosen = inference.probes(run, view, "error")
     return inference.windows(chosen, n_sequences, **how).median("probe")
 
