@@ -147,7 +147,8 @@ def summary(
 
     def column(values: xr.DataArray) -> pd.Series:
         rest = [dim for dim in values.dims if dim not in by]
-        words = xr.apply_ufunc(span, values, form, input_core_dims=[rest, []], vectorize=True)
+        how: Any = {"vectorize": True, "output_dtypes": [object]}  # texts of any length
+        words = xr.apply_ufunc(span, values, form, input_core_dims=[rest, []], **how)
         return words.transpose(*by).to_series()
 
     return pd.DataFrame({name: column(values) for name, values in quantities.items()})

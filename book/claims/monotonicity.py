@@ -93,14 +93,6 @@ def _() -> tuple[Measured, Measured]:
     return exactly(ratio), over(late)
 
 
-@measures("first-order-rates-are-not-negative")
-def _(runs: Any) -> tuple[Measured, Measured]:
-    most = runs["small"].negative.max("lag")
-    return over(most.sel(order="first").values.ravel()), over(
-        most.sel(order="zeroth").values.ravel()
-    )
-
-
 @measures("first-order-rates-never-rise")
 def _() -> tuple[Measured, Measured]:
     rise = float(_rates(_without_input(0.1, [[-1.0]]), "first").abs().diff(dim=1).max())

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from book.chapters.five_laws import FiveLaws, fit_laws
-from lwcore import inference
 
 SCALAR = ["ConstGate", "SharedGate"]
 GATED = ["DiagGate", "GRU", "LSTM"]
-# sequences at which windows are compared: as many as were measured in the run paper-v2
-BUDGET = 512
 EXPANSIONS = ["zeroth", "first"]  # the two orders in which the paper's Section 6 can be read
 
 
@@ -47,29 +43,7 @@ def fits(run: xr.Dataset, models: Iterable[str], orders: Iterable[str]) -> list[
     ]
 
 
-def power_gain(run: xr.Dataset, models: Iterable[str], orders: Iterable[str]) -> list[float]:
-    """Give R² of the power law less that of the exponential, both on log f, for every network and
-    order."""
-    return [fit.power.r_squared - fit.exponential.r_squared for fit in fits(run, models, orders)]
-
-
-def windows(run: xr.Dataset, view: str, **how: Any) -> xr.DataArray:
-    """Give H_N on tested lags, as Eq. (36) has it: median over probes (model, seed, budget)."""
-    return (
-        inference.windows(inference.probes(run, view, "error"), **how)
-        .median("probe")
-        .transpose("model", "seed", "budget")
-    )
-
-
 def lead(window: xr.DataArray, model: str = "DiagGate") -> xr.DataArray:
     """Give by how many steps a model's window is longer than the longer one of the two cells with a
     single gate."""
     return window.sel(model=model, drop=True) - window.sel(model=SCALAR).max("model")
-
-
-def slope(of: xr.DataArray, on: xr.DataArray) -> xr.DataArray:
-    """Fit a line over the lags at which the ordinate is finite, and give its slope."""
-    kept = np.isfinite(of)
-    at = on.where(kept)
-    return xr.cov(of.where(kept), at, "lag") / at.var("lag", ddof=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import xarray as xr
@@ -13,9 +12,8 @@ import xarray as xr
 from book.chapters import agreement, frontier, prediction, spectra
 from book.chapters.spectra import width
 from book.claims.checks import Facts, Runs, measures
-from book.claims.claim import Measured, estimate, over, share
-from book.claims.recorded import BUDGET, EXPANSIONS, SCALAR, lead, log, numbers, windows
-from lwcore.inference import LETTER, probes, required
+from book.claims.claim import Measured, estimate, over
+from book.claims.recorded import EXPANSIONS, SCALAR, lead, log, numbers
 from lwcore.stats import most_covered
 
 _LETTER = "N: zeroth, own noise, v2 to the letter"
@@ -94,35 +92,6 @@ def _before(runs: Runs) -> tuple[xr.DataArray, xr.DataArray]:
     sequences that each network took."""
     learned, start = _designed(runs)
     return prediction.predictors(start, "before"), frontier.ease(learned)
-
-
-@measures("envelope-fixes-the-sequences-needed")
-def _(runs: Runs) -> tuple[Measured, Measured, Facts]:
-    needed = [
-        required(probes(runs[name], "zeroth", "error"), rule="plug-in")
-        for name in ("small", "paper-v2")
-    ]
-    ratios = [(each.sel(lag=64) / each.sel(lag=45)).median("probe") for each in needed]
-    f = runs["small"].envelope.sel(model="ConstGate", order="zeroth")
-    facts = {
-        "envelope": (f.sel(lag=64) / f.sel(lag=45)).median(),
-        "needed": ratios[0].sel(model="ConstGate").median(),
-    }
-    return (
-        over(numbers(*ratios)),
-        over(numbers(*ratios)),
-        {name: float(one) for name, one in facts.items()},
-    )
-
-
-@measures("stable-transport-is-not-enough")
-def _() -> Measured:
-    rng = np.random.default_rng(71)
-    # the input of the lagged step; J = 1 carries it to the end unchanged
-    entered, noise = rng.standard_normal((2, 10_000, 100))
-    # minus the derivative of the squared error in the unit's input weight, at weight 0
-    gradients = (0.05 * entered + noise) * entered
-    return share(int((gradients.mean(1) < 0).sum()), 10_000)
 
 
 @measures("window-tells-what-is-learned")
@@ -224,18 +193,6 @@ def _(runs: Runs) -> tuple[Measured, Measured]:
         for seed in learned.seed
     ]
     return over(numbers(left.sel(lag=8))), over(slopes)
-
-
-@measures("more-data-or-more-gates")
-def _(runs: Runs) -> tuple[Measured, Measured]:
-    found: list[list[float]] = [[], []]
-    for (ahead, how), name, order in product(
-        zip(found, ({}, LETTER), strict=True), ("small", "paper-v2"), EXPANSIONS
-    ):
-        window = windows(runs[name], order, **how)
-        more = window.sel(model=SCALAR, budget=8192).max("model")
-        ahead += numbers(window.sel(model="DiagGate", budget=BUDGET) - more)
-    return over(found[0]), over(found[1])
 
 
 @measures("more-data-or-more-gates-to-learn")

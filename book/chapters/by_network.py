@@ -1,0 +1,73 @@
+"""Numbers of a run, one a network: decay laws of envelopes, windows, leads and slopes over lags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from book.chapters.five_laws import FiveLaws, fit_laws
+from lwcore import inference
+
+SCALAR = ["ConstGate", "SharedGate"]  # one gate for all neurons
+
+
+def numbers(*arrays: xr.DataArray) -> NDArray[np.float64]:
+    """All entries of some arrays, NaN left out."""
+    flat = np.concatenate([np.ravel(array) for array in arrays])
+    return flat[~np.isnan(flat)]
+
+
+def each(runs: Mapping[str, xr.Dataset], of: Callable[..., Any], **how: Any) -> Any:
+    """A quantity of several runs along ``run``; NaN for networks that a run does not have."""
+    found = [of(run, **how) for run in runs.values()]
+    names = pd.Index(runs, name="run")
+    return xr.concat(found, names, join="outer", coords="minimal", compat="override")
+
+
+def decay_laws(run: xr.Dataset) -> xr.Dataset:
+    """Decay laws of a run's envelopes over (model, seed, order, law), fitted to log f.
+
+    ``r_squared``, ``aicc`` and ``decay`` are those of `fit_laws`; ``slow`` is κ of two
+    exponentials and ``tempering`` λ of the tempered power, NaN for other laws.
+    """
+    names = ["r_squared", "aicc", "decay", "slow", "tempering"]
+
+    def fit(envelope: NDArray[np.float64]) -> NDArray[np.float64]:
+        rows = (
+            [one.r_squared, one.aicc, *(getattr(one.law, name, np.nan) for name in names[2:])]
+            for one in fit_laws(run.lag.values, envelope)
+        )
+        return np.array(list(rows))
+
+    dims: Any = {"input_core_dims": [["lag"]], "output_core_dims": [["law", "number"]]}
+    table: xr.DataArray = xr.apply_ufunc(fit, run.envelope, vectorize=True, **dims)
+    return table.assign_coords(law=list(FiveLaws._fields), number=names).to_dataset("number")
+
+
+def window(run: xr.Dataset, view: str | list[str], n_sequences: Any = None, **how: Any) -> Any:
+    """Learnability windows on tested lags, Eq. (36), the median over a view's probes.
+
+    Of a list of views they stand along ``order``.
+    """
+    if isinstance(view, list):
+        found = [window(run, one, n_sequences, **how) for one in view]
+        return xr.concat(found, pd.Index(view, name="order"))
+    chosen = inference.probes(run, view, "error")
+    return inference.windows(chosen, n_sequences, **how).median("probe")
+
+
+def lead(windows: xr.DataArray, model: str = "DiagGate") -> xr.DataArray:
+    """Steps by which a model's window exceeds those of both cells with a single gate."""
+    return windows.sel(model=model, drop=True) - windows.sel(model=SCALAR).max("model")
+
+
+def slope(of: xr.DataArray, on: xr.DataArray) -> xr.DataArray:
+    """Least-squares slope over the lags at which the ordinate is finite."""
+    kept = np.isfinite(of)
+    at = on.where(kept)
+    return xr.cov(of.where(kept), at, "lag") / at.var("lag", ddof=1)
