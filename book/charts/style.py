@@ -11,7 +11,7 @@ import altair as alt
 import numpy as np
 from numpy.typing import ArrayLike
 
-# The colours of `book.chapters.plots`: seaborn's palette for readers who do not tell red from
+# The colours of `lwcore.figures`: seaborn's palette for readers who do not tell red from
 # green.
 BLUE, ORANGE, GREEN, RED, SKY, GREY = (
     "#0173b2",
