@@ -36,7 +36,9 @@ def test_windows_are_medians_over_probes_and_leads_differences(small):
 def test_slopes_are_least_squares_over_what_is_finite():
     x = xr.DataArray(np.random.default_rng(0).standard_normal((2, 9)), dims=("seed", "lag"))
     y = (2 * x + x**2).where(x.lag != 4, np.inf)
-    expected = [np.polyfit(np.delete(a, 4), np.delete(b, 4), 1)[0] for a, b in zip(x, y)]
+    expected = [
+        np.polyfit(np.delete(a, 4), np.delete(b, 4), 1)[0] for a, b in zip(x, y, strict=True)
+    ]
     np.testing.assert_allclose(by_network.slope(y, x), expected)
 
 
