@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -25,8 +24,8 @@ def numbers(*arrays: xr.DataArray) -> NDArray[np.float64]:
 def each(runs: Mapping[str, xr.Dataset], of: Callable[..., Any], **how: Any) -> Any:
     """A quantity of several runs along ``run``; NaN for networks that a run does not have."""
     found = [of(run, **how) for run in runs.values()]
-    names = pd.Index(runs, name="run")
-    return xr.concat(found, names, join="outer", coords="minimal", compat="override")
+    whole: Any = xr.concat(found, "run", join="outer", coords="minimal", compat="override")
+    return whole.assign_coords(run=list(runs))
 
 
 def decay_laws(run: xr.Dataset) -> xr.Dataset:
@@ -56,7 +55,7 @@ def window(run: xr.Dataset, view: str | list[str], n_sequences: Any = None, **ho
     """
     if isinstance(view, list):
         found = [window(run, one, n_sequences, **how) for one in view]
-        return xr.concat(found, pd.Index(view, name="order"))
+        return xr.concat(found, "order").assign_coords(order=view)
     chosen = inference.probes(run, view, "error")
     return inference.windows(chosen, n_sequences, **how).median("probe")
 
