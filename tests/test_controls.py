@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import xarray as xr
-from scipy import stats
 
 from book.chapters import controls
 from lwcore.config import Config
 from lwcore.experiment import run
-from lwcore.inference import LETTER, config_of, probes, windows
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +42,6 @@ def test_a_change_would_be_seen(kept, monkeypatch):
     table = controls.invariances(kept.sel(model=["SharedGate"]), np.random.default_rng(0))
     assert table.changed["statistic × 1,000,000"] > 0
     assert table.changed["sequences in another order"] == 0
-
-
-
-
 
 
 def test_run_without_numbers_is_refused(kept):

@@ -9,10 +9,8 @@ import xarray as xr
 
 from book.chapters.orders import (
     compare_orders,
-    crossings,
     passing_lag,
     span,
-    table,
     without_norm,
 )
 from lwcore.cells import ConstGate
@@ -118,12 +116,6 @@ def test_tables_say_what_was_measured():
     data = compare_orders(traces("GRU", 3), [1, 5])
     assert span([3.0, 1.0, 2.04], ".1f") == "2.0 (1.0 to 3.0)"
     assert span([3.0, np.nan, 2.0], never="> 8") == "3 (2 to > 8)"
-    passing = crossings(data, level=1e-9).loc["GRU"]
-    assert passing.index.tolist() == ["zeroth μ", "first μ", "zeroth f", "first f", "off-diag."]
-    assert passing.tolist()[:2] == ["1", "5"]
-    assert crossings(data, level=1e9).loc["GRU"].tolist() == ["> 5"] * 5
-    rows = table(data.error.sel(order=["zeroth", "first"]).mean("lag"), ".3f")
-    assert rows.loc["GRU", "first"] == span(data.error.sel(order="first").mean("lag"), ".3f")
 
 
 def test_bad_input_is_named():

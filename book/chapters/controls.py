@@ -8,13 +8,11 @@ All are computed afresh from each sequence's numbers, which a run stores if its 
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
-from scipy import special
 
 from lwcore.inference import (
     DEFINITIONS,
@@ -23,7 +21,6 @@ from lwcore.inference import (
     RATES,
     RULES,
     config_of,
-    probes,
     required,
     summary,
     window_of,
@@ -66,10 +63,6 @@ def invariances(results: xr.Dataset, rng: np.random.Generator) -> pd.DataFrame:
             counts[name] = [sums[0] + plain.size, sums[1] + int((found != plain).sum())]
     table = pd.DataFrame.from_dict(counts, orient="index", columns=["windows", "changed"])
     return table.rename_axis("control")
-
-
-
-
 
 
 def _needed(numbers: xr.Dataset) -> list[xr.DataArray]:

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 import xarray as xr
 from numpy.typing import ArrayLike
@@ -121,38 +120,3 @@ def span(values: ArrayLike, form: str = ".0f", never: str = "none") -> str:
         for value in (np.median(ordered), ordered[0], ordered[-1])
     ]
     return words[0] if words[1] == words[2] else f"{words[0]} ({words[1]} to {words[2]})"
-
-
-def table(values: xr.DataArray, form: str = ".0f", never: str = "none") -> pd.DataFrame:
-    """Tabulate a measurement: a row a model, a column a place along the last dimension, in each the
-    `span` over all others."""
-    last = values.dims[-1]
-    return pd.DataFrame(
-        {
-            model: {
-                place: span(values.sel({"model": model, last: place}), form, never)
-                for place in values[last].values.tolist()
-            }
-            for model in values.model.values
-        }
-    ).T
-
-
-def crossings(compared: xr.Dataset, level: float = 0.1) -> pd.DataFrame:
-    """Tabulate the first lag at which errors of `compare_orders` pass a level, a row a model.
-
-    Errors are those of the rates μ and of the envelope f, ``|f/f_exact − 1|``, at zeroth and first
-    order; and the off-diagonal share.
-    """
-    f = compared.envelope.mean("sequence")
-    both = {"μ": compared.error, "f": abs(f / f.sel(order="exact") - 1)}
-    errors = {
-        f"{order} {name}": error.sel(order=order, drop=True)
-        for name, error in both.items()
-        for order in ("zeroth", "first")
-    }
-    errors["off-diag."] = compared.off_diagonal
-    found = xr.concat(
-        [passing_lag(error, level) for error in errors.values()], pd.Index(errors, name="past")
-    )
-    return table(found.transpose(..., "past"), never=f"> {int(compared.lag[-1])}")

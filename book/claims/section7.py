@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from book.chapters import agreement, frontier, prediction, spectra
-from book.chapters.spectra import width
+from book.chapters import agreement, frontier, prediction
 from book.claims.checks import Facts, Runs, measures
 from book.claims.claim import Measured, estimate, over
 from book.claims.recorded import EXPANSIONS, SCALAR, lead, log, numbers
@@ -202,47 +201,3 @@ def _(runs: Runs) -> Measured:
     by_gates = few.sel(model="DiagGate") - few.sel(model="ConstGate")
     by_data = learned.sel(sequences=256, model="ConstGate") - few.sel(model="ConstGate")
     return _over_seeds(numbers(by_data - by_gates), learned.seed)
-
-
-def _excess(values: xr.DataArray, factors: tuple[str, ...], other: str) -> list[float]:
-    """How much more of the variance the model explains than another factor of a full grid, seed by
-    seed."""
-    shares = spectra.variance_shares(values, factors)
-    return numbers(shares.sel(source="model") - shares.sel(source=other))
-
-
-@measures("gates-rather-than-training")
-def _(runs: Runs) -> tuple[Measured, Facts]:
-    learned = _designed(runs)[0]
-    at_end = spectra.learned_share(runs["spectra"]).isel(snapshot=-1)
-    excess = [
-        *_excess(at_end, ("model", "optimizer", "gate_spread", "task"), "optimizer"),
-        *_excess(learned, ("model", "sequences", "lag"), "sequences"),
-    ]
-    mixed = at_end.sel(task="mixed").median(["gate_spread", "seed"])
-    ends = {"low": mixed.min("model"), "high": mixed.max("model")}
-    facts = {
-        f"{name}_{end}": float(one.sel(optimizer=name))
-        for name in ("sgd", "adamw")
-        for end, one in ends.items()
-    }
-    return _over_seeds(excess, learned.seed), facts
-
-
-@measures("spectra-are-the-dominant-determinant")
-def _(runs: Runs) -> tuple[Measured, Facts]:
-    small = runs["small"]
-    learned, breadth = (
-        prediction.learned_share(small),
-        width(small.time_scale.sel(order="zeroth", drop=True)),
-    )
-    scores = (breadth + xr.zeros_like(learned)).expand_dims(predictor=["width"])
-    found = float(agreement.rank_correlation(scores, learned, ("seed", "lag"))[0])
-    whole = spectra.learned_share(small).isel(snapshot=-1).median("seed")
-    facts = {
-        "const": whole.sel(model="ConstGate"),
-        "gru": whole.sel(model="GRU"),
-        "apart": whole.max() - whole.min(),
-    }
-    facts["decades"] = breadth.sel(model="GRU").median()
-    return _over_cells(found, learned.model.size), {name: float(one) for name, one in facts.items()}
