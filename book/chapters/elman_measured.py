@@ -8,6 +8,7 @@ logarithm and an interval from a bootstrap over the starts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.elman.bounds import Problem, Radii
+from book.claims.claim import Measured, estimate, share
+from lwcore.elman.bounds import Bound, Problem, Radii, log_sum, theorem_1
 from lwcore.elman.descent import Descent, gradient_descent, projected
 from lwcore.elman.kernel import (
     TransportMaps,
@@ -123,59 +125,72 @@ class Study:
         )
 
 
+def turning(recurrent_bound: float, input_bound: float, dimension: int = 2) -> TransportMaps:
+    """Transport maps ``v_w = ν̄_w sign w`` and ``v_u = ν̄_u (cos u₁, sin u₁)``, for d = 1 its first
+    entry."""
+    return TransportMaps(
+        lambda w: recurrent_bound * np.sign(w),
+        lambda u: input_bound * _circle(u[:, 0])[:, :dimension],
+        recurrent_bound,
+        input_bound,
+        directions=np.eye(1, dimension),
+    )
+
+
+def steady(recurrent_bound: float, input_bound: float, dimension: int = 2) -> TransportMaps:
+    """Transport maps that pull all neurons one way, ``v_w = ν̄_w`` and ``v_u = ν̄_u (1, 0)``."""
+    return TransportMaps(
+        lambda w: np.full_like(w, recurrent_bound),
+        lambda u: np.broadcast_to(input_bound * np.eye(1, dimension), u.shape),
+        recurrent_bound,
+        input_bound,
+        directions=np.zeros((1, dimension)),
+    )
+
+
+def sequences(n: int, length: int, dimension: int, seed: int) -> Array:
+    """Inputs of norm 1 in random directions, shape (n, T, d)."""
+    drawn = np.random.default_rng(seed).standard_normal((n, length, dimension))
+    return drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)
+
+
+def cone(n: int, length: int, rng: np.random.Generator) -> Array:
+    """Inputs of norm 1 in the plane, within 34 degrees of its first axis, shape (n, T, 2)."""
+    return _circle(rng.uniform(-0.6, 0.6, (n, length)))
+
+
+def failures(ratios: ArrayLike, failure: float) -> Measured:
+    """The share of starts at which something is beyond its bound, over the δ that is allowed."""
+    beyond = np.asarray(ratios) > 1
+    found = share(beyond.sum(), beyond.size)
+    ends = found.low / failure, found.high / failure
+    return estimate(found.value / failure, ends, n=found.n)
+
+
 def study(
     problem: Problem, rng: np.random.Generator, *, motion: str = "turning", tolerance: float = 1e-8
 ) -> Study:
-    """Draw inputs for a problem and compute its targets, C&E Eq. (8), for two kinds of transport
-    maps.
+    """A problem's inputs, drawn, and its targets, C&E Eq. (8), for `turning` or `steady` maps.
 
-    ``"turning"``: ``v_w = ν̄_w sign w``, ``v_u = ν̄_u (cos u₁, sin u₁)`` (for d = 1 its first
-    entry), inputs of random direction (for d = 1 uniform on [−1, 1]). ``"steady"``: all neurons
-    move alike, ``v_w = ν̄_w``, ``v_u = ν̄_u (1, 0)``, and inputs lie in a cone around (1, 0), so
-    that everything pulls one way. d is 1 or 2.
+    The inputs of turning maps have random directions (for d = 1 they are uniform on [−1, 1]), those
+    of steady ones lie in a `cone`, so that everything pulls one way. d is 1 or 2.
     """
-    if problem.dimension not in (1, 2):
-        raise ValueError(f"problem.dimension = {problem.dimension}: must be 1 or 2 here.")
-    size, d, nu_w, nu_u = (
-        (problem.sequences, problem.length),
-        problem.dimension,
-        problem.recurrent_bound,
-        problem.input_bound,
-    )
+    d, size = problem.dimension, (problem.sequences, problem.length)
+    require("problem.dimension", d, d in (1, 2), "1 or 2 here")
+    maps = {"turning": turning, "steady": steady}[motion](*problem.radii, d)
     if motion == "turning":
-        axis = np.eye(1, d)
-        maps = TransportMaps(
-            lambda w: nu_w * np.sign(w),
-            lambda u: nu_u * _circle(u[:, 0])[:, :d],
-            nu_w,
-            nu_u,
-            directions=axis,
-        )
         angles = rng.uniform(-np.pi, np.pi, size)
+        inputs = angles[..., None] / np.pi if d == 1 else _circle(angles)
     else:
-        axis = np.zeros((1, d))
-        ahead = nu_u * np.eye(1, d)
-        maps = TransportMaps(
-            lambda w: np.full_like(w, nu_w),
-            lambda u: np.broadcast_to(ahead, u.shape),
-            nu_w,
-            nu_u,
-            directions=axis,
-        )
-        angles = rng.uniform(-0.6, 0.6, size)  # within a cone of some 34 degrees to either side
-    inputs = angles[..., None] / np.pi if d == 1 else _circle(angles)
-    parts = [
+        inputs = cone(*size, rng)[..., :d]
+    blocks = [
         transport_target(
-            maps,
-            inputs[i : i + _BLOCK],
-            alpha=problem.alpha,
-            activation=problem.activation,
-            tolerance=tolerance,
+            maps, part, alpha=problem.alpha, activation=problem.activation, tolerance=tolerance
         )
-        for i in range(0, len(inputs), _BLOCK)
+        for part in np.split(inputs, range(_BLOCK, len(inputs), _BLOCK))
     ]
-    targets = np.concatenate([part.value for part in parts])
-    return Study(problem, maps, inputs, targets, max(float(part.error.max()) for part in parts))
+    targets = np.concatenate([one.value for one in blocks])
+    return Study(problem, maps, inputs, targets, max(float(one.error.max()) for one in blocks))
 
 
 def kernel_convergence(
@@ -317,10 +332,37 @@ def descents(
 
 
 def exit_time(run: Descent, radius: float) -> int | None:
-    """Return the first step at which a neuron is farther than λ/√m from its start, τ_exit in the
-    proof of C&E Theorem 2; None if never."""
     left = np.flatnonzero(np.maximum(run.recurrent_moves, run.input_moves) > radius)
     return int(left[0]) if left.size else None
+
+
+def parts(bound: Bound) -> tuple[float, float]:
+    """Logarithms of the parts of C&E Theorem 1 that shrink with the number of steps, and with the
+    width."""
+    first, second, *late = bound.log_terms.values()  # "initial distance" and "gradient"
+    return log_sum(first, second), log_sum(*late)
+
+
+class Need(NamedTuple):
+    """What C&E Theorem 1 asks for before it promises a risk, half of it from each."""
+
+    log_width: float
+    log_steps: float
+
+
+def needed(problem: Problem, risk: float, *, as_printed: bool = True) -> Need:
+    """C&E Eq. (18), solved for the width and the steps by bisection: α_m falls with the width."""
+    half = math.log(risk / 2)
+
+    def terms(log_width: float) -> tuple[float, float]:
+        width = 2 * round(math.exp(log_width) / 2)
+        return parts(theorem_1(problem, width, 1, as_printed=as_printed))
+
+    low, high = math.log(2), 350.0
+    while high - low > 1e-10:
+        middle = (low + high) / 2
+        low, high = (middle, high) if terms(middle)[1] > half else (low, middle)
+    return Need(high, max(0.0, 2 * (terms(high)[0] - half)))
 
 
 def _circle(angles: Array) -> Array:
