@@ -32,7 +32,7 @@ def states(neurons: Tensor, inputs: Tensor, names: Sequence[str]) -> Tensor:
     return torch.stack(path, dim=1)
 
 
-def slopes(neurons: Tensor, inputs: Tensor, names: Sequence[str], product: bool) -> Tensor:
+def gradients(neurons: Tensor, inputs: Tensor, names: Sequence[str], product: bool) -> Tensor:
     """Gradients, (k, 1 + d), of H_T in a neuron's parameters, to be differentiated further; for a
     product, of H_T in the first half of the neurons and of ``W H_T`` in the second."""
     value = states(neurons, inputs, names)[:, -1]
@@ -44,7 +44,7 @@ def slopes(neurons: Tensor, inputs: Tensor, names: Sequence[str], product: bool)
 
 def curvatures(neurons: Tensor, inputs: Tensor, names: Sequence[str], product: bool) -> Tensor:
     """Spectral norms, (k,), of the Hessians of the same."""
-    of_one = slopes(neurons, inputs, names, product).unbind(1)
+    of_one = gradients(neurons, inputs, names, product).unbind(1)
     rows = [torch.autograd.grad(one.sum(), neurons, create_graph=True)[0] for one in of_one]
     return torch.linalg.eigvalsh(torch.stack(rows, dim=1)).abs().amax(1)
 
