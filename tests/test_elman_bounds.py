@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from book.chapters.elman_measured import exit_time
 from lwcore.elman.bounds import (
     Problem,
     approximation_bound,
@@ -401,8 +400,9 @@ def test_printed_radius_is_left_before_the_last_step():
     )
     for factor in (1, 0.5):
         run = gradient_descent(start, x, target, factor * step, math.ceil(steps))
-        assert exit_time(run, radius) < steps / 2
-        assert exit_time(run, 8 * radius) is None  # √64
+        moves = np.maximum(run.recurrent_moves, run.input_moves)
+        assert (moves > radius).argmax() in range(1, int(steps / 2))
+        assert moves.max() <= 8 * radius  # √64
         assert run.least_risk < risk < run.risks[0]
 
 

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from book.chapters.elman_measured import exit_time
 from lwcore.elman.descent import gradient_descent, projected, risk_gradient
 from lwcore.elman.network import (
     ACTIVATIONS,
@@ -147,10 +146,6 @@ def test_descent_is_equation_5():
         run.input_moves, 6**0.5 * moved[:, :, 1:].norm(dim=2).amax(dim=1), rtol=1e-8, atol=1e-15
     )
     assert run.least_risk == run.risks.min() < run.risks[0]
-    assert (
-        exit_time(run, 0.2) == ((run.recurrent_moves > 0.2) | (run.input_moves > 0.2)).argmax() > 0
-    )
-    assert exit_time(run, 1e3) is None
 
 
 def test_projected_descent_stays_in_the_ball_and_reaches_its_edge():
