@@ -113,7 +113,7 @@ def test_passing_lag_is_the_first_beyond_the_level():
 
 
 def test_tables_say_what_was_measured():
-    data = compare_orders(traces("GRU", 3), [1, 5])
+    compare_orders(traces("GRU", 3), [1, 5])
     assert span([3.0, 1.0, 2.04], ".1f") == "2.0 (1.0 to 3.0)"
     assert span([3.0, np.nan, 2.0], never="> 8") == "3 (2 to > 8)"
 
