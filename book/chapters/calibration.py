@@ -1,9 +1,8 @@
-"""Calibration of the rules of detection, on numbers whose truth is known.
-
-**False windows** are counted where nothing is, **power** where a signal of known strength stands.
-"""
+"""Calibration of the rules of detection, on numbers whose truth is known."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -15,8 +14,7 @@ from lwcore.inference import NOISES, RATES, RULES, detected, required, summary, 
 from lwcore.stable import SymmetricStable
 
 REST = 3.0  # scale of the rest of the gradient, in units of the lag's own part
-# N over N(ℓ): six lags within the window, three beyond, one without a signal
-PLANTED = (64.0, 16.0, 8.0, 4.0, 2.0, 1.2, 0.8, 0.5, 0.25, 0.0)
+PLANTED = (64.0, 16.0, 8.0, 4.0, 2.0, 1.2, 0.8, 0.5, 0.25, 0.0)  # N over N(ℓ)
 
 
 def whole_scale(alpha: float) -> float:
@@ -25,11 +23,7 @@ def whole_scale(alpha: float) -> float:
 
 
 def draw(
-    alpha: float,
-    n_sequences: int,
-    trials: int,
-    rng: np.random.Generator,
-    planted: ArrayLike = PLANTED,
+    alpha: float, n: int, trials: int, rng: np.random.Generator, planted: ArrayLike = PLANTED
 ) -> xr.Dataset:
     """Stable numbers, one a sequence and lag, with a signal of known strength at each lag.
 
@@ -38,18 +32,14 @@ def draw(
     noise of the whole gradient, N over N(ℓ) is what is planted.
     """
     strength, law = np.asarray(planted, float), SymmetricStable(alpha)
-    at_n = detection_threshold(n_sequences, 1.0, whole_scale(alpha), alpha, 0.1)
+    at_n = detection_threshold(n, 1.0, whole_scale(alpha), alpha, 0.1)
     shift = at_n * strength ** (1 / rate_exponent(alpha))
-    shape = (trials, 1, strength.size, n_sequences)
+    shape = (trials, 1, strength.size, n)
     own = law.sample(shape, rng) + shift[:, None]
     dims = ("trial", "probe", "lag", "sequence")
-    return xr.Dataset(
-        {
-            "statistic": (dims, own),
-            "projection": (dims, own + REST * law.sample(shape, rng)),
-        },
-        coords={"lag": np.arange(1, strength.size + 1), "view": ("probe", ["gradient"])},
-    )
+    coords = {"lag": np.arange(1, strength.size + 1), "view": ("probe", ["gradient"])}
+    whole = own + REST * law.sample(shape, rng)
+    return xr.Dataset({"statistic": (dims, own), "projection": (dims, whole)}, coords)
 
 
 def counts(numbers: xr.Dataset, settings: DiagnosticSettings, true_window: int = 0) -> xr.Dataset:
@@ -59,22 +49,14 @@ def counts(numbers: xr.Dataset, settings: DiagnosticSettings, true_window: int =
     Counts of lags are over (…, probe, lag), of windows over (…, view).
     """
     n, found = numbers.sizes["sequence"], summary(numbers)
+    how: dict[str, Any] = {"rule": "plug-in", "error": settings.error}
     needed = [
-        [
-            required(found, rate=rate, noise=noise, rule="plug-in", error=settings.error)
-            for noise in NOISES
-        ]
+        xr.concat([required(found, rate=rate, noise=noise, **how) for noise in NOISES], "noise")
         for rate in RATES
     ]
-    plug_in = xr.concat([xr.concat(of_rate, "noise") for of_rate in needed], "rate").assign_coords(
-        noise=list(NOISES), rate=list(RATES)
-    )
+    plug_in = xr.concat(needed, "rate").assign_coords(noise=list(NOISES), rate=list(RATES))
     tested = plug_in.where(detected(found, settings.significance), np.inf)
     by_rule = xr.concat([tested, plug_in], "rule").assign_coords(rule=list(RULES))
     window = window_of(by_rule, n).groupby("view").max("probe")
-    hits = {
-        "seen": by_rule <= n,
-        "too_long": window > true_window,
-        "too_short": window < true_window,
-    }
-    return xr.Dataset({name: hit.sum("trial") for name, hit in hits.items()})
+    wrong = {"too_long": window > true_window, "too_short": window < true_window}
+    return xr.Dataset({"seen": by_rule <= n} | wrong).sum("trial")
