@@ -11,12 +11,11 @@ import xarray as xr
 from scipy import stats
 
 from book.chapters.agreement import (
-    compare,
     correlation_interval,
     over_orders,
+    over_seeds,
     partial_rank_correlation,
     rank_correlation,
-    ranking,
 )
 
 WITHIN = {"all": (), "lag": ("lag",), "network": ("model", "seed")}
@@ -30,13 +29,9 @@ def made(rng, predictors=3, seeds=4, ties=False):
         rng.normal(size=(predictors, 2, seeds, 5)), dims=("predictor", *share.dims)
     )
     scores = (share + 0.3 * noise).assign_coords(predictor=[f"p{i}" for i in range(predictors)])
-    extra = {
-        "source": ("predictor", ["–"] * predictors),
-        "stage": ("predictor", ["–"] * predictors),
-    }
     if ties:
         scores, share = (4 * scores).round(), (4 * share).round() / 4
-    return scores.transpose("predictor", "model", "seed", "lag").assign_coords(extra), share
+    return scores.transpose("predictor", "model", "seed", "lag"), share
 
 
 def strata(array, within):
@@ -100,9 +95,7 @@ def test_partial_correlation_is_that_of_what_a_line_leaves(within):
 
 def test_nothing_is_left_of_what_is_given():
     scores, share = made(np.random.default_rng(12))
-    found = partial_rank_correlation(
-        scores, share, np.exp(scores[0]).drop_vars(["predictor", "source", "stage"])
-    )
+    found = partial_rank_correlation(scores, share, np.exp(scores[0]).drop_vars("predictor"))
     assert np.isnan(found[0])
     assert np.isfinite(found[1:]).all()
 
@@ -158,11 +151,10 @@ def test_interval_of_a_partial_correlation_has_one_unit_less(given, slope):
     assert all_units < 0.95 < fewer < 0.98
 
 
-def test_compare_resamples_seeds_and_pairs_the_baseline():
+def test_intervals_resample_seeds_and_pair_the_baseline():
     scores, share = made(np.random.default_rng(6), seeds=3)
-    compared = compare(scores, share, {"all": (), "within lags": ("lag",)})
-    one = compared.sel(stratum="within lags")
-    np.testing.assert_allclose(one.value, rank_correlation(scores, share, ("lag",)))
+    found, gain = (over_seeds(scores, share, ("lag",), less=less) for less in ("", "p0"))
+    np.testing.assert_allclose(found.value, rank_correlation(scores, share, ("lag",)))
     draws = np.array(
         [
             rank_correlation(scores.isel(seed=list(p)), share.isel(seed=list(p)), ("lag",))
@@ -170,29 +162,17 @@ def test_compare_resamples_seeds_and_pairs_the_baseline():
         ]
     )
     # with three units the interval ends at the ends
-    np.testing.assert_allclose(one.low, draws.min(0))
-    np.testing.assert_allclose(one.gain_high, (draws - draws[:, :1]).max(0))
-    assert (one.gain[0], one.gain_low[0], one.gain_high[0]) == (0, 0, 0)
-    table = ranking(compared, "within lags")
-    assert table.index.tolist() == compared.predictor.values[np.argsort(-one.value.values)].tolist()
-    best = one.sel(predictor=table.index[0])
-    assert (
-        table.iloc[0]["ranks, within lags"]
-        == f"{best.value:.2f} ({best.low:.2f} to {best.high:.2f})"
-    )
-    gain = compared.sel(stratum="all", predictor=table.index[0])
-    assert (
-        table.iloc[0]["ranks, all, less p0"]
-        == f"{gain.gain:.2f} ({gain.gain_low:.2f} to {gain.gain_high:.2f})"
-    )
+    np.testing.assert_allclose(found.low, draws.min(0))
+    np.testing.assert_allclose(gain.high, (draws - draws[:, :1]).max(0))
+    assert (gain.value[0], gain.low[0], gain.high[0]) == (0, 0, 0)
 
 
-def test_compare_refuses_what_is_not_there():
+def test_what_is_not_there_is_not_ranked():
     scores, share = made(np.random.default_rng(7))
-    with pytest.raises(ValueError, match="scores: 1 of"):
-        compare(scores.where(scores != scores.max()), share, WITHIN)
+    found = rank_correlation(scores.where(scores != scores[0].max()), share, ("lag",))
+    assert np.isnan(found).tolist() == [True, False, False]
     with pytest.raises(ValueError, match="seed"):
-        compare(scores, share.isel(seed=[0, 1]), WITHIN)
+        over_seeds(scores, share.isel(seed=[0, 1]))
 
 
 def test_all_orders_of_the_units_are_gone_through():
@@ -204,6 +184,6 @@ def test_all_orders_of_the_units_are_gone_through():
     np.testing.assert_allclose(
         found, [rank_correlation(scores, one, ("lag",)) for one in (share, swapped)]
     )
-    assert len(over_orders(scores, share, (), "seed")) == 24
-    with pytest.raises(ValueError, match="number of seeds = 9"):
-        over_orders(*made(np.random.default_rng(9), seeds=9), (), "seed")
+    nine = [one.isel(model=[0] * 9) for one in (scores, share)]
+    with pytest.raises(ValueError, match="number of models = 9"):
+        over_orders(*nine, ())

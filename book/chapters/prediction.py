@@ -1,13 +1,13 @@
-"""Does what was measured predict what is learned? What was learned, and what every measurement says
-of it.
+"""What a run's networks have learned, and what its measurements predict of it.
 
 A **predictor** gives every network and lag a score, the larger the more of that lag it expects to
 be learned. Only the order of scores counts (`agreement`), so that unknown constants and exponents
-do not. Three predictors need no measurement, and stand beside all.
+do not. Three predictors need no measurement, and stand before all.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,6 @@ from lwcore.experiment import networks
 from lwcore.inference import LETTER, NOISES, config_of, probes, required
 
 BASELINE, SIZE, BOTH = TRIVIAL = ("plain lag", "number of parameters", "lag × √parameters")
-STRATA: dict[str, tuple[str, ...]] = {
-    "all pairs": (),
-    "within networks": ("model", "seed"),
-    "within lags": ("lag",),
-    "within lags and models": ("lag", "model"),
-}
 _RATES: dict[str, dict[str, Any]] = {
     "variance": {"rate": "variance"},
     "stable": {"rate": "mean"},
@@ -32,15 +26,7 @@ _RATES: dict[str, dict[str, Any]] = {
 
 
 def learned_share(results: xr.Dataset) -> xr.DataArray:
-    """Give the share of each planted coefficient that a run's networks have recovered.
-
-    Args:
-        results: A run, as from `lwcore.experiment.run`.
-
-    Returns:
-        Learned over planted coefficient (model, seed, lag), at the lags of the task; 1 if all was
-        learned.
-    """
+    """Share learned: learned over planted coefficient at the task's lags (model, seed, lag)."""
     planted = (results.planted != 0).any([dim for dim in results.planted.dims if dim != "delay"])
     lags = results.delay.values[planted.values]
     if missing := sorted(set(lags.tolist()) - set(results.lag.values.tolist())):
@@ -51,24 +37,8 @@ def learned_share(results: xr.Dataset) -> xr.DataArray:
     return (results.learned / results.planted).sel(delay=lags).rename(delay="lag")
 
 
-def left_over(results: xr.Dataset) -> xr.DataArray:
-    """Compare the signal in a lag's own gradient with what it would be had the network learned
-    nothing.
-
-    Args:
-        results: A run, at the lags of interest.
-
-    Returns:
-        Mean of the lag's part along its own gradient with the network's error, over that with the
-        target in its place (model, seed, lag).
-    """
-    signal = probes(results, "gradient").signal.median("probe")
-    return signal.sel(source="error", drop=True) / signal.sel(source="target", drop=True)
-
-
 def share_table(share: xr.DataArray) -> pd.DataFrame:
-    """Show the share learned in percent: for each model and lag the median over seeds, and the
-    least and the largest."""
+    """Table of the share learned in percent by model and lag: median over seeds, least, largest."""
     low, middle, high = 100 * share.min("seed"), 100 * share.median("seed"), 100 * share.max("seed")
     words = xr.apply_ufunc(
         lambda m, a, b: f"{m:.0f} ({a:.0f} to {b:.0f})", middle, low, high, vectorize=True
@@ -80,94 +50,47 @@ def share_table(share: xr.DataArray) -> pd.DataFrame:
     )
 
 
-def task_predictors(measured: xr.Dataset) -> xr.DataArray:
-    """Collect the predictors of a run at the lags of its task.
-
-    Args:
-        measured: The run.
-
-    Returns:
-        The scores of `predictors`.
-    """
-    return predictors(measured.sel(lag=learned_share(measured).lag))
-
-
 def parameter_counts(results: xr.Dataset) -> xr.DataArray:
-    """Count the parameters of a run's or a sweep's networks, on networks built from its
-    configuration; of a sweep, on its first point.
-
-    Args:
-        results: The run or the sweep.
-
-    Returns:
-        Number of parameters (model).
-    """
+    """Number of parameters (model) of networks that are built from a run's configuration."""
     config = config_of(results)
     built = networks(config.but(seeds=[config.seeds[0]]), trained=False)
     counts = {
         model: sum(weights.numel() for weights in network.parameters())
         for (model, _), network in built.items()
     }
-    return xr.DataArray(
-        [counts[model] for model in results.model.values],
-        {"model": results.model.values},
-        ["model"],
-    )
+    models = results.model.values
+    return xr.DataArray([counts[model] for model in models], {"model": models}, ["model"])
 
 
-def predictors(measured: xr.Dataset, stage: str = "after") -> xr.DataArray:
-    """Collect what the measurements predict, one score a network and lag, behind the three that
-    need none.
+def predictors(measured: xr.Dataset) -> xr.DataArray:
+    """Scores (predictor, model, seed, lag) of networks, from what was measured at their lags.
 
-    The scores are −ℓ (plain lag), −log P with the number P of parameters, −log ℓ√P; log f(ℓ) at
-    each order; −log N(ℓ) by the plug-in rule (with the sequence's own noise of the lag, or that of
-    the whole gradient; median over probes); and signal over stable scale of the lag's own gradient.
-
-    Args:
-        measured: Results with ``envelope``, ``signal`` and ``scale``, at the lags to predict, and
-            their configuration.
-        stage: When the networks were measured, ``"before"`` or ``"after"`` training; it becomes a
-            coordinate.
-
-    Returns:
-        Scores (predictor, model, seed, lag), with the coordinates ``predictor``, its name, unique
-        within a source, ``source`` of the error ("–" where there is none), and ``stage``.
+    They are −ℓ (plain lag), −log P with the number P of parameters, −log ℓ√P; log f(ℓ) at each
+    order; −log N(ℓ) by the plug-in rule (with the sequence's own noise of the lag, or that of the
+    whole gradient; median over probes); and signal over stable scale of the lag's own gradient. The
+    target stands in the error's place, except where the name ends with "own error".
     """
     like = measured.envelope.isel(order=0, drop=True)
     lag, size = np.log(measured.lag), np.log(parameter_counts(measured))
     trivial = {BASELINE: -measured.lag, SIZE: -size, BOTH: -lag - size / 2}
-    scores = {(name, "–", "–"): one + xr.zeros_like(like) for name, one in trivial.items()}
+    scores = {name: one + xr.zeros_like(like) for name, one in trivial.items()}
     with np.errstate(divide="ignore"):
         for order in measured.order.values:
-            scores[
-                f"envelope, {order} order" if order != "exact" else "envelope, exact", "–", stage
-            ] = np.log(measured.envelope.sel(order=order, drop=True))
-        for source in ("target", "error"):
-            for view in dict.fromkeys(measured.view.values):
-                one = probes(measured, view, source)
-                for noise in NOISES:
-                    for words, how in _RATES.items():
-                        if how is LETTER and (
-                            noise == "whole" or view not in measured.order.values
-                        ):
-                            # the letter knows the lag's own noise only, and multiplies with an
-                            # envelope
-                            continue
-                        needed = required(one, noise=noise, rule="plug-in", **how)
-                        scores[
-                            f"N: {view}, {noise} noise, {words}", source, stage
-                        ] = -xr.apply_ufunc(np.log, needed).median("probe")
-                    if view == "gradient":
-                        ratio = one.signal / one.scale.sel(noise=noise, drop=True)
-                        scores[f"signal/scale: {view}, {noise} noise", source, stage] = (
-                            ratio.fillna(-np.inf).median("probe")
-                        )
-    gathered = xr.concat(
-        list(scores.values()), "predictor", coords="minimal", compat="override"
-    ).transpose("predictor", *like.dims)
-    names, sources, stages = zip(*scores, strict=True)
-    return gathered.assign_coords(
-        predictor=list(names),
-        source=("predictor", list(sources)),
-        stage=("predictor", list(stages)),
-    )
+            name = f"envelope, {order}" + " order" * (order != "exact")
+            scores[name] = np.log(measured.envelope.sel(order=order, drop=True))
+        sources, views = ("target", "error"), dict.fromkeys(measured.view.values)
+        for source, view, noise in product(sources, views, NOISES):
+            one, whose = probes(measured, view, source), ", own error" * (source == "error")
+            for words, how in _RATES.items():
+                # the letter knows the lag's own noise only, and multiplies with an envelope
+                if how is LETTER and (noise == "whole" or view not in measured.order.values):
+                    continue
+                needed = required(one, noise=noise, rule="plug-in", **how)
+                score = -xr.apply_ufunc(np.log, needed).median("probe")
+                scores[f"N: {view}, {noise} noise, {words}{whose}"] = score
+            if view == "gradient":
+                ratio = (one.signal / one.scale.sel(noise=noise, drop=True)).fillna(-np.inf)
+                scores[f"signal/scale: {view}, {noise} noise{whose}"] = ratio.median("probe")
+    gathered = xr.concat(list(scores.values()), "predictor", coords="minimal", compat="override")
+    named = gathered.assign_coords(predictor=list(scores))
+    return named.transpose("predictor", *like.dims)
