@@ -24,9 +24,7 @@ def measured(weights, tau):
         },
         coords={"lag": LAGS},
     )
-    one = one.expand_dims(model=["LSTM"], seed=[1, 2], order=["zeroth", "exact"])
-    one["course_envelope"] = (0 * one.envelope + np.exp(-one.lag / 5)).expand_dims(snapshot=[0])
-    return one
+    return one.expand_dims(model=["LSTM"], seed=[1, 2], order=["zeroth", "exact"])
 
 
 def test_mixtures_rebuild_what_is_a_mixture():
@@ -47,14 +45,6 @@ def test_mixtures_rebuild_what_is_a_mixture():
     assert float(error[-1]) == pytest.approx(
         float(alike[-1] / alike[0] / (whole[-1] / whole[0]) - 1)
     )
-    table = mixtures.reconstruction(results)
-    assert table.index.tolist() == [
-        ("LSTM", "zeroth", "zeroth"),
-        ("LSTM", "exact", "exact"),
-        ("LSTM", "zeroth", "exact"),
-    ]
-    assert (table["right to, own weights"] == "64 (64 to 64)").all()
-    assert (table["at the end, own weights"] == "1.00 (1.00 to 1.00)").all()
 
 
 def test_slopes_of_powers_and_exponentials():
@@ -96,19 +86,6 @@ def test_exponential_stretch_is_all_of_an_exponential_and_a_factor_of_a_power():
     assert np.isnan(mixtures.exponential_stretch(lag, lag**0.3)).all()
 
 
-def test_power_ranges_read_both_curves():
-    lag = np.array(LAGS, float)
-    results = measured(np.ones(3), np.array([6.0, 6.0, 6.0]))
-    results["envelope"] = (0 * results.envelope) + xr.DataArray(lag**-1.2, dims="lag")
-    table = mixtures.power_ranges(results)
-    at, _ = mixtures.local_slopes(lag, lag**-1.2)
-    assert table.loc[("LSTM", "zeroth"), "envelope: factor of lags"].startswith(
-        f"{at[-1] / at[0]:.1f} "
-    )
-    assert table.loc[("LSTM", "exact"), "envelope: β"] == "1.20 (1.20 to 1.20)"
-    assert float(table.loc[("LSTM", "exact"), "mixture: factor of lags"].split()[0]) <= 1.5
-
-
 def test_closer_to_power_against_least_squares_by_hand():
     lag = np.array(LAGS, float)
     rng = np.random.default_rng(3)
@@ -131,36 +108,3 @@ def test_closer_to_power_against_least_squares_by_hand():
         ]
         assert closer == (errors[0] < errors[1])
     assert 5 < found.sum() < 55, "both answers occur"
-
-
-def test_shapes_tell_spread_from_neurons():
-    """A mixture of many exponentials is closer to a power, and none of its neurons is; powers have
-    no such mixture."""
-    broad = measured(np.ones(40), np.geomspace(0.3, 300, 40))
-    table = mixtures.shapes(broad)
-    assert table.loc[("LSTM", "exact")].tolist() == ["0 of 2", "2 of 2", "2 of 2", "0 (0 to 0)"]
-    rate = np.array(LAGS, float)[:, None] ** -np.full(5, 1.1)
-    powers = broad.isel(unit=slice(5)).copy()
-    powers["rate"] = 0 * powers.rate + xr.DataArray(rate, dims=("lag", "unit"))
-    powers["envelope"] = powers.rate.sum("unit")
-    powers["time_scale"] = 0 * powers.time_scale + 20.0
-    table = mixtures.shapes(powers)
-    assert table.loc[("LSTM", "zeroth")].tolist() == [
-        "0 of 2",
-        "2 of 2",
-        "0 of 2",
-        "100 (100 to 100)",
-    ]
-
-
-def test_bumps_are_what_sticks_out_of_a_power():
-    lag = xr.DataArray(np.array(LAGS, float), dims="lag", coords={"lag": LAGS})
-    results = measured(np.ones(3), np.full(3, 6.0))
-    results["envelope"] = 0 * results.envelope + 3 * lag**-0.7 * xr.where(
-        lag == 8, 1.5, 1
-    ) * xr.where(lag == 64, 9, 1)
-    table = mixtures.bumps(results.assign_coords(task_lag=[8, 24, 64]))
-    assert table.loc["LSTM"].to_dict() == {
-        "lag 8": "1.50 (1.50 to 1.50)",
-        "lag 24": "1.00 (1.00 to 1.00)",
-    }
