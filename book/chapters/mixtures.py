@@ -66,13 +66,6 @@ def power_stretch(lags: ArrayLike, envelope: ArrayLike) -> tuple[float, float, f
     return _widest_stretch(at, -slopes)
 
 
-def exponential_stretch(lags: ArrayLike, envelope: ArrayLike) -> tuple[float, float, float]:
-    """Widest stretch of lags over which an envelope is an exponential, and its time scale there."""
-    at, slopes = local_slopes(lags, envelope)
-    first, last, rate = _widest_stretch(at, -slopes / at)
-    return first, last, 1 / rate
-
-
 def _widest_stretch(
     at: NDArray[np.float64], values: NDArray[np.float64]
 ) -> tuple[float, float, float]:
