@@ -28,7 +28,7 @@ def width(time_scale: xr.DataArray) -> xr.DataArray:
 
 
 def learned_share(results: xr.Dataset) -> xr.DataArray:
-    """Share of the task learned along training, ``Σ c_k ĉ_k / Σ c_k²``: 1 if all is."""
+    """Share of the task learned along training, ``Σ c_k ĉ_k / Σ c_k²``: 1 if it is perfect."""
     planted = results.planted.sel(delay=results.task_lag.values).rename(delay="task_lag")
     return (results.course_learned * planted).sum("task_lag") / (planted**2).sum("task_lag")
 
