@@ -11,7 +11,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from lwcore.experiment import networks
@@ -35,19 +34,6 @@ def learned_share(results: xr.Dataset) -> xr.DataArray:
             f"{results.lag.values.tolist()}."
         )
     return (results.learned / results.planted).sel(delay=lags).rename(delay="lag")
-
-
-def share_table(share: xr.DataArray) -> pd.DataFrame:
-    """Table of the share learned in percent by model and lag: median over seeds, least, largest."""
-    low, middle, high = 100 * share.min("seed"), 100 * share.median("seed"), 100 * share.max("seed")
-    words = xr.apply_ufunc(
-        lambda m, a, b: f"{m:.0f} ({a:.0f} to {b:.0f})", middle, low, high, vectorize=True
-    )
-    return pd.DataFrame(
-        words.transpose("model", "lag").values,
-        index=pd.Index(share.model.values, name="model"),
-        columns=[f"% at lag {lag}" for lag in share.lag.values],
-    )
 
 
 def parameter_counts(results: xr.Dataset) -> xr.DataArray:
