@@ -77,11 +77,6 @@ def sequences(n: int, length: int, dimension: int, seed: int) -> Array:
     return drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)
 
 
-def cone(n: int, length: int, rng: np.random.Generator) -> Array:
-    """Inputs of norm 1 in the plane, within 34 degrees of its first axis, shape (n, T, 2)."""
-    return _circle(rng.uniform(-0.6, 0.6, (n, length)))
-
-
 def failures(ratios: ArrayLike, failure: float) -> Measured:
     """The share of starts at which something is beyond its bound, over the δ that is allowed."""
     found = share(np.sum(np.greater(ratios, 1)), np.size(ratios))
@@ -94,7 +89,7 @@ def study(
     """A problem's inputs, drawn, and its targets, C&E Eq. (8), for `turning` or `steady` maps.
 
     The inputs of turning maps have random directions (for d = 1 they are uniform on [−1, 1]), those
-    of steady ones lie in a `cone`, so that everything pulls one way. d is 1 or 2.
+    of steady ones lie within 34 degrees of (1, 0), so that everything pulls one way. d is 1 or 2.
     """
     d, size = problem.dimension, (problem.sequences, problem.length)
     require("problem.dimension", d, d in (1, 2), "1 or 2 here")
@@ -103,7 +98,7 @@ def study(
         angles = rng.uniform(-np.pi, np.pi, size)
         inputs = angles[..., None] / np.pi if d == 1 else _circle(angles)
     else:
-        inputs = cone(*size, rng)[..., :d]
+        inputs = _circle(rng.uniform(-0.6, 0.6, size))[..., :d]
     how: Any = {"alpha": problem.alpha, "activation": problem.activation, "tolerance": tolerance}
     blocks = np.split(inputs, range(_BLOCK, len(inputs), _BLOCK))
     values, errors = zip(*(transport_target(maps, block, **how) for block in blocks), strict=True)
