@@ -123,6 +123,13 @@ def test_badges_rows_of_the_ledger_and_what_measures_them_lead_to_each_other():
         assert leads_back.endswith(f"{page.split('/')[-1]}.html#{kind}-{claim}")
 
 
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_claims_cell_that_prepares_another_stands_before_it(name):
+    for cell in article(name).select(".tag_claim"):
+        if not cell.select_one(".claim-links"):
+            assert "tag_claim" in cell.find_next_sibling()["class"]
+
+
 def test_the_landing_page_counts_the_verdicts():
     rows = article(DOCUMENTS[0]).select(".tally tbody tr")
     found = ledger.counts_by_kind(ledger.read().values())
