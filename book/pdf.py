@@ -98,6 +98,7 @@ def article(name: str, known: list[str]) -> Tag:
             if pointer in node.attrs:
                 node[pointer] = f"{slug(name)}--{node[pointer]}"
     for picture in whole.find_all("img"):
+        picture.attrs.pop("loading", None)  # all are printed
         picture["src"] = normpath(join(dirname(name), picture["src"]))
     for link in whole.find_all("a", href=True):
         lead(link, name, known)

@@ -8,7 +8,6 @@ import pytest
 from scipy import special
 
 from book import claims
-from book.chapters import mixtures
 from book.claims import ledger
 from lwcore.detection import detection_threshold, sample_complexity
 from lwcore.inference import LETTER, probes, windows
@@ -227,34 +226,6 @@ def test_keys_move_gates_to_the_window_of_the_package(visit):
     drawn = chart.evaluate("chart => chart.view.signal('window')")
     assert int(drawn) == exact
     assert f"window {drawn:.4g} steps" in reading.inner_text()
-    assert (seen.complaints, seen.outside) == ([], [])
-
-
-def test_keys_change_a_spectrum_and_what_it_looks_like(visit):
-    seen = visit("notebooks/10_broad_spectra.html")
-    chart, reading, press = explorer(seen, "fig-spectrum")
-    lag = 10 ** np.arange(0, 4.01, 0.05)
-
-    def compare(weights_fall_as):
-        tau = np.array(chart.evaluate("chart => chart.view.signal('times')"))
-        weights = tau**-weights_fall_as
-        f = mixture_envelope(lag, tau, weights / weights.sum())
-        first, last, _ = mixtures.power_stretch(lag[f > 1e-6], f[f > 1e-6])
-        assert f"slope the same over a factor of {last / first:.3g} " in reading.inner_text()
-        return tau
-
-    compare(0)
-    press("width (decades)", "ArrowRight", 30)  # 3
-    press("weight τ^−γ, exponent γ", "ArrowRight", 5)  # 0.5
-    tau = compare(0.5)
-    assert np.log10(np.quantile(tau, 0.9) / np.quantile(tau, 0.1)) == pytest.approx(3, rel=0.05)
-    assert reading.inner_text().startswith("More of a power law")
-    share = chart.get_by_label("share of slow group")
-    assert not share.is_visible()
-    chart.get_by_label("spectrum").select_option("two groups")
-    assert share.is_visible()
-    press("share of slow group", "ArrowLeft", 20)  # 0.1
-    assert (compare(0.5) > 10).mean() == pytest.approx(0.1)
     assert (seen.complaints, seen.outside) == ([], [])
 
 

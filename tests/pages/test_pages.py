@@ -40,8 +40,7 @@ COMPLETE = """async () => {
   await document.fonts.ready;
 }"""
 CHARTS = {
-    "notebooks/05c_scaling_laws": 5,
-    "notebooks/10_broad_spectra": 1,
+    "notebooks/05c_scaling_laws": 1,
     "notebooks/B_scalar_gates": 1,
     "book/browse": 2,
 }
