@@ -85,10 +85,6 @@ def mend_page(app, pagename, templatename, context, doctree):
         )
         # a figure is fetched when it comes near: a long chapter has a dozen
         body = body.replace("<img ", '<img loading="lazy" ')
-        # a table that is wider than a telephone is moved by keyboard, too
-        body = body.replace(
-            '<div class="output text_html">', '<div class="output text_html" tabindex="0">'
-        )
         body = body.replace('<div class="math ', '<div tabindex="0" class="math ')
         body = body.replace('<div class="amsmath math ', '<div tabindex="0" class="amsmath math ')
         body = body.replace(
