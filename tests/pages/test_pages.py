@@ -58,7 +58,8 @@ RUN = "async ([part, options]) => (await axe.run(part ?? document, options)).vio
 AT_ONCE = "*, *::before, *::after { transition: none !important; animation: none !important }"
 DRESS = "theme => { document.documentElement.dataset.theme = theme; }"
 # The theme makes boxes that scroll fit for the keyboard, a moment after the window has changed.
-REACHED = "[...document.querySelectorAll('pre')].every(pre => pre.scrollWidth <= pre.clientWidth || pre.tabIndex === 0)"
+# the theme makes what scrolls reachable by keyboard, a moment after the width has changed
+REACHED = "[...document.querySelectorAll('pre, .cell_output > .output')].every(e => e.scrollWidth <= e.clientWidth || e.tabIndex === 0)"
 
 # Contrast takes axe two milliseconds for each element with text, and a page has thousands that look
 # alike. One of each look is enough: same colour, size, weight and decoration of the text, on the
