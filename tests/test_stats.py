@@ -6,9 +6,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy import stats
 
-from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, student
+from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, student, summary
 
 
 def test_an_interval_says_its_numbers():
@@ -86,3 +87,9 @@ def test_holms_procedure_goes_on_to_the_first_failure():
                 break
             rejected[place] = True
         np.testing.assert_array_equal(found, rejected)
+
+
+def test_a_summary_cuts_no_text():
+    values = xr.DataArray([[1, 2, 3], [100, 104, 1001]], {"seed": [1, 2]}, ("seed", "step"))
+    words = ["2 (1 to 3)", "104 (100 to 1001)"]
+    assert summary({"x": values}, ("seed",), form=".0f").x.tolist() == words
