@@ -7,11 +7,13 @@ import importlib
 import json
 import math
 import re
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
 import pytest
-from ledger import reading_with
+from docutils.utils import new_document
+from ledger import badge, fill_in, measured, reading_with
 from pydantic import ValidationError
 from scipy import stats
 
@@ -191,6 +193,14 @@ def test_a_number_in_prose_is_that_of_the_reading_with_its_words():
     with pytest.raises(ValueError, match="no such claim"):
         reading_with("of all", None)
     assert reading_with("", claim()) == 0
+
+
+def test_a_claim_whose_cell_failed_leaves_its_page_readable():
+    page, name = new_document("page"), next(iter(REGISTRY))
+    page.extend([badge(claim=name), measured(claim=name, reading=0)])
+    builder = SimpleNamespace(get_relative_uri=lambda *of: "ledger.html")
+    fill_in(SimpleNamespace(env=SimpleNamespace(outcomes={}), builder=builder), page, "page")
+    assert [node.astext() for node in page] == ["not measured"] * 2
 
 
 @pytest.mark.parametrize("name", REGISTRY)

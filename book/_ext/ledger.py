@@ -50,6 +50,8 @@ PAPERS = {
     "ours": "This book",
 }
 
+UNKNOWN = "not measured"  # its cell raised an error, say
+
 CALL = re.compile(r"^\s*judge\(\s*[\"']([a-z0-9-]+)[\"']", re.MULTILINE)
 
 log = getLogger(__name__)
@@ -197,9 +199,11 @@ def fill_in(app, doctree, docname):
     """Put verdicts, numbers and tables where they go; cells that measure fold behind badges."""
     outcomes = app.env.outcomes
     for node in list(doctree.findall(badge)):
-        node.replace_self(badge_of(app, docname, outcomes[node["claim"]]))
+        found = outcomes.get(node["claim"])
+        node.replace_self(badge_of(app, docname, found) if found else nodes.inline("", UNKNOWN))
     for node in list(doctree.findall(measured)):
-        number = str(outcomes[node["claim"]].measured[node["reading"]])
+        found = outcomes.get(node["claim"])
+        number = str(found.measured[node["reading"]]) if found else UNKNOWN
         node.replace_self(link(app, docname, node["claim"], number, "measured"))
     for node in list(doctree.findall(ledger)):
         node.replace_self(nodes.raw("", ledger_html(app, docname, node["of_code"]), format="html"))
@@ -259,10 +263,8 @@ def render(template, **values):
 def row(app, docname, outcome):
     """What the table says of a claim."""
     claim, position = outcome.claim, outcome.claim.telling(outcome.measured)
-    place, holds = (
-        pages(app.env).places[claim.id],
-        {True: "holds", False: "fails", None: "left open"},
-    )
+    place = pages(app.env).places.get(claim.id, outcome.chapter)
+    holds = {True: "holds", False: "fails", None: "left open"}
     pairs = list(zip(claim.readings, outcome.measured, strict=True))
     to = "measured" if outcome.chapter == place else "claim"
     return {
