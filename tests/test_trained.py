@@ -1,0 +1,28 @@
+"""Networks that chapters share: the same as trained alone, once, and anew for other settings or code."""
+
+import torch
+from joblib import Memory
+
+from book.chapters import trained
+from lwcore import experiment
+from lwcore.experiment import Config
+
+CONFIG = Config.named("live").but(models=["ConstGate", "LSTM"], seeds=[7], training={"steps": 3})
+
+
+def test_a_network_is_trained_once_for_settings_and_code(tmp_path, monkeypatch):
+    begun, train = [], experiment.networks
+    here = Memory(tmp_path, verbose=0)
+    monkeypatch.setattr(trained, "MEMORY", here)
+    monkeypatch.setattr(trained, "_trained", here.cache(trained._trained.func, ignore=["config"]))
+    monkeypatch.setattr(experiment, "networks", lambda one: begun.append(one.members) or train(one))
+    first = trained.networks(CONFIG)
+    again = trained.networks(CONFIG.but(name="other", diagnostics={"sequences": 64}))
+    assert begun == [[("ConstGate", 7)], [("LSTM", 7)]]
+    for member, network in train(CONFIG).items():
+        for found in (first[member], again[member]):
+            torch.testing.assert_close(found.state_dict(), network.state_dict(), rtol=0, atol=0)
+    trained.networks(CONFIG.but(models=["LSTM"], training={"steps": 4}))
+    monkeypatch.setattr(trained, "code_fingerprint", lambda: "edited")
+    trained.networks(CONFIG.but(models=["LSTM"]))
+    assert begun[2:] == [[("LSTM", 7)]] * 2
