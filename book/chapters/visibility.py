@@ -1,0 +1,139 @@
+"""Visibility of a lag, before and along training: the number of sequences at which its part of the
+gradient stands out of the noise of the whole.
+
+The secondary questions of `book/registration.md`. Of every fresh sequence's gradient, the part of
+the lag and the whole are projected on one direction, the lag's mean gradient over other sequences:
+the reading of the window that the book recommends, for a loss at any steps.
+
+Run ``python -m book.chapters.visibility`` for all that is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from scipy import special
+from torch import Tensor
+
+from book.chapters.dose import BATCH, RATES, SEEDS, TASKS, Condition, Learner, conditions
+from lwcore.gradient import first_loss, transported
+from lwcore.results import environment, write_atomically
+
+FOLDER = Path("book/results/visibility")
+SEQUENCES, ERROR = 1024, 0.1
+MOMENTS = (0, 25, 50, 100, 200, 400, 800, 1600, 3200)
+
+
+class Visible(NamedTuple):
+    """A lag's signal, in standard errors of its mean, and N(ℓ), infinite where that is below 0."""
+
+    signal: float
+    needed: float
+
+
+def gradients(
+    learner: Learner, condition: Condition, seed: int
+) -> tuple[Float[Tensor, "B P"], Float[Tensor, "B P"]]:
+    """Gradients of fresh sequences in the cell's parameters: the part of the lag, and the whole."""
+    asked, lag = TASKS[condition.task](condition.lag), condition.lag
+    inputs, targets = asked.sample(SEQUENCES, np.random.default_rng([seed, 1]), fresh=True)
+    learner = copy.deepcopy(learner).double()
+    trace = learner.cell.trace(inputs.double())
+    hidden = trace.outputs.detach().requires_grad_()
+    goal = targets.double() if targets.is_floating_point() else targets
+    loss = len(inputs) * asked.loss(learner.out(hidden), goal)  # each sequence's own, summed
+    (delta,) = torch.autograd.grad(loss, hidden)
+    first = max(first_loss(delta), lag)
+    ((_, rows),) = transported(trace, delta, [lag], first)
+    part = trace.gathered_each(rows, slice(first - lag, trace.length - lag))
+    return part, trace.gathered_each(trace.backpropagate(delta))
+
+
+def visible(part: Float[Tensor, "B P"], whole: Float[Tensor, "B P"]) -> Visible:
+    """A lag's visibility; the first half of the sequences fixes the direction."""
+    half = len(part) // 2
+    direction = part[:half].mean(0)
+    direction = direction / direction.norm().clamp(min=1e-300)
+    own, noise = part[half:] @ direction, whole[half:] @ direction
+    mean, error = own.mean().item(), own.std().item() / len(own) ** 0.5
+    needed = (special.ndtri(1 - ERROR) * noise.std().item() / mean) ** 2 if mean > 0 else np.inf
+    return Visible(mean / error if error else 0.0, needed)
+
+
+def at_start(condition: Condition, seed: int) -> list[dict[str, object]]:
+    """A lag's visibility before training."""
+    torch.set_num_threads(1)
+    learner = Learner(condition, TASKS[condition.task](condition.lag), seed)
+    found = visible(*gradients(learner, condition, seed))
+    return [vars(condition) | {"seed": seed} | found._asdict()]
+
+
+def along(condition: Condition, seed: int) -> list[dict[str, object]]:
+    """Visibility and the share learned, along a training on 1,024 sequences that does not stop."""
+    torch.set_num_threads(1)
+    task, rng = TASKS[condition.task](condition.lag), np.random.default_rng([seed, SEQUENCES])
+    inputs, targets = task.sample(SEQUENCES, rng)
+    tests = task.sample(512, np.random.default_rng([seed, 0]), fresh=True)
+    learner, rows = Learner(condition, task, seed), []
+    descent = torch.optim.AdamW(learner.parameters(), lr=RATES["adamw"], weight_decay=1e-4)
+    for step in range(MOMENTS[-1] + 1):
+        if step in MOMENTS:
+            with torch.no_grad():
+                share = task.share(learner(tests[0]), tests[1])
+            found = visible(*gradients(learner, condition, seed))
+            state = {"seed": seed, "step": step, "share": share}
+            rows.append(vars(condition) | state | found._asdict())
+        chosen = torch.from_numpy(rng.choice(SEQUENCES, BATCH, replace=False))
+        descent.zero_grad()
+        task.loss(learner(inputs[chosen]), targets[chosen]).backward()
+        torch.nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
+        descent.step()
+    return rows
+
+
+def record(
+    name: str,
+    of: Callable[[Condition, int], list[dict[str, object]]],
+    asked: list[Condition],
+    seed: int,
+    pool: Executor,
+) -> None:
+    """Rows of all conditions for a seed, in a file that is there whole or not at all."""
+    path = FOLDER / f"{name}-{seed}.csv"
+    if not path.exists():
+        rows = [row for found in pool.map(of, asked, [seed] * len(asked)) for row in found]
+        table = pd.DataFrame(rows).assign(revision=environment()["revision"])
+        write_atomically(path, lambda part: table.to_csv(part, index=False))
+
+
+def main() -> None:
+    """Every part of the experiment before training, and its course at one lag and two gates."""
+    options = argparse.ArgumentParser(description="Record the visibility of lags.")
+    options.add_argument("--workers", type=int, default=os.cpu_count())
+    course = [
+        one
+        for one in conditions("adamw")
+        if one.lag == 20 and one.gate in (0.05, 0.34) and one.task != "adding"
+    ]
+    with ProcessPoolExecutor(
+        options.parse_args().workers, initializer=os.nice, initargs=(19,)
+    ) as pool:
+        for seed in SEEDS["adamw"]:
+            for part in ("adamw", "digits"):  # the optimiser comes later
+                if seed in SEEDS[part]:
+                    record(f"start-{part}", at_start, list(conditions(part)), seed, pool)
+            record("course", along, course, seed, pool)
+
+
+if __name__ == "__main__":
+    main()
