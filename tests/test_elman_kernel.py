@@ -60,14 +60,19 @@ def test_limits_are_integrals(name, length):
 
 
 def test_integral_is_over_the_space_that_inputs_span_and_no_larger_one():
-    """Three directions together are those of every pair; four are refused."""
-    x = sequences(3, 1, 3, seed=7) * np.array([0.9, -0.4, 0.7])[:, None]
+    """Three directions together are those of every pair; none is a point; four are refused."""
+    x = sequences(3, 1, 3, seed=7) * np.array([0.4, -0.2, 0.3])[:, None]
     turned = np.pad(x, ((0, 0), (0, 0), (0, 1))) @ stats.ortho_group.rvs(4, random_state=8)
     together = limiting_kernel(turned, alpha=0.8, tolerance=1e-6)
     assert together.error.max() < 1e-6
     for pair in ([0, 1], [1, 2], [0, 2]):
         apart = limiting_kernel(x[pair], alpha=0.8).value
-        np.testing.assert_allclose(together.value[np.ix_(pair, pair)], apart, atol=1e-6)
+        np.testing.assert_allclose(together.value[np.ix_(pair, pair)], apart, atol=1e-9)
+    options = {"alpha": 0.8, "activation": "logistic"}
+    silent, sigma = limiting_kernel(np.zeros((1, 2, 1)), **options), ACTIVATIONS["logistic"]
+    expected = [np.sum(echo(sigma, w, 0.0, [0, 0]) ** 2) for w in (0.8, -0.8)]
+    assert silent.value[0, 0] == pytest.approx([0, np.mean(expected)])
+    assert not silent.error.any()
     with pytest.raises(ValueError, match="dimensions that inputs span = 4: must be 3 at most"):
         limiting_kernel(0.5 * sequences(2, 3, 4, seed=9), alpha=0.8)
 
