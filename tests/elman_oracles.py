@@ -1,52 +1,36 @@
-"""The companion's network written out for autodiff, neuron by neuron and step by step, in
-float64."""
+"""The companion's network written out for autodiff, beside `companion_search`, and neuron by
+neuron."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-SIGMA = {
-    "tanh": torch.tanh,
-    "logistic": torch.sigmoid,
-    "gaussian": lambda z: torch.exp(-z * z),
-    "relu": torch.relu,
-}
-SMOOTH = ["tanh", "logistic", "gaussian"]
-
-
-def neuron(theta, sequence, activation, length=None):
-    """The state H_t of one neuron, t the length: theta (1 + d,), sequence (T, d) -> scalar. C&E Eq.
-    (2)."""
-    state = torch.zeros((), dtype=torch.float64)
-    for x in sequence[:length]:
-        state = SIGMA[activation](theta[0] * state + theta[1:] @ x)
-    return state
-
-
-def output(parameters, readout, sequence, activation, length):
-    """F_t of one sequence. C&E Eq. (3)."""
-    states = torch.stack([neuron(theta, sequence, activation, length) for theta in parameters])
-    return readout @ states / len(parameters) ** 0.5
-
-
-def risk(parameters, readout, inputs, targets, activation):
-    """C&E Eq. (1)."""
-    total = 0.0
-    for sequence, wanted in zip(inputs, targets, strict=True):
-        for t in range(1, len(sequence) + 1):
-            total = (
-                total + (output(parameters, readout, sequence, activation, t) - wanted[t - 1]) ** 2
-            )
-    return total / len(inputs)
-
-
-def sequences(n, length, dimension, seed, norm=1.0):
-    """Inputs of a given norm at every step, in random directions: (n, T, d)."""
-    x = np.random.default_rng(seed).standard_normal((n, length, dimension))
-    return norm * x / np.linalg.norm(x, axis=-1, keepdims=True)
+from book.claims.companion_search import states
 
 
 def double(array):
     """A tensor of the same numbers."""
     return torch.tensor(np.asarray(array), dtype=torch.float64)
+
+
+def outputs(rows, readout, inputs, name):
+    """F_1 … F_T, (n, T), of rows ``[W_ii, U_i]`` that may need derivatives. C&E Eqs. (2), (3)."""
+    each = [states(rows, x.expand(len(rows), -1, -1), [name]) for x in double(inputs)]
+    return torch.stack([double(readout) @ h for h in each]) / len(rows) ** 0.5
+
+
+def risk(rows, readout, inputs, targets, name):
+    """C&E Eq. (1)."""
+    errors = outputs(rows, readout, inputs, name) - double(targets)
+    return errors.square().sum() / len(errors)
+
+
+def echo(sigma, w, u, x, first=0):
+    """The sum of C&E Proposition 1 from k = `first`, at the last step, for scalar inputs."""
+    h, total = 0.0, np.zeros(2)
+    for value in x:
+        slope, older = sigma.slope(w * h + u * value), w * total
+        total = slope * (older + np.array([h, value]))
+        h = float(sigma.value(np.array(w * h + u * value)))
+    return slope * older if first else total

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,16 +38,9 @@ def log_envelope(network: ElmanNetwork, inputs: ArrayLike) -> Array:
     return np.logaddexp.reduce(means, axis=0)
 
 
-class WideLaw(NamedTuple):
-    """A law for the envelope of wide tanh networks, and how far it can be off. See `wide_law`."""
-
-    log_envelope: Array  # log f(ℓ)/m
-    log_excess: Array  # δ(ℓ), by which the true one lies above; at most that where it is large
-
-
-def wide_law(alpha: float, dimension: int, lags: Iterable[int]) -> WideLaw:
-    """The law of the envelope of wide tanh networks, for inputs of norm 1 in random
-    directions and α < 1.
+def wide_law(alpha: float, dimension: int, lags: Iterable[int]) -> tuple[Array, Array]:
+    """Law log f(ℓ)/m of the envelope of wide tanh networks, and the excess δ(ℓ) of the true one,
+    at most that where it is large; for inputs of norm 1 in random directions and α < 1.
 
     Neurons that hardly listen survive longest; while their pre-activation stays in the linear part
     of tanh, the mean over ``u ~ N(0, I_d)`` is ``α^ℓ (1 + 2ℓ/(d (1 − α²)))^(−d/2)``. To the next
@@ -57,5 +49,5 @@ def wide_law(alpha: float, dimension: int, lags: Iterable[int]) -> WideLaw:
     """
     d, lag, left = dimension, np.array(lags, dtype=np.float64), 1 - alpha**2
     factor = (3 + 5 * alpha**2) / (2 * left) - 2 * (2 + 3 * alpha**2) / ((d + 2) * (1 + alpha**2))
-    envelope = lag * math.log(alpha) - d / 2 * np.log1p(2 * lag / (d * left))
-    return WideLaw(envelope, factor * lag * d * (d + 2) / (d * left + 2 * lag) ** 2)
+    law = lag * math.log(alpha) - d / 2 * np.log1p(2 * lag / (d * left))
+    return law, factor * lag * d * (d + 2) / (d * left + 2 * lag) ** 2

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lwcore.elman.network import ACTIVATIONS, Activation, Radii, Smooth, Width
+from lwcore.elman.network import ACTIVATIONS, Radii, Smooth, Width
 from lwcore.signatures import Count, Finite, NotNegative, Positive, Share, checked, require
 
 
@@ -93,16 +93,12 @@ def local_constants(
 
 
 @checked
-def log_output_bound(
-    log_lipschitz: Finite, recurrent_radius: NotNegative, input_radius: NotNegative
-) -> float:
+def log_output_bound(log_lipschitz: Finite, radii: Radii) -> float:
     """``log F^max = log(L_T √(ρ_w² + ρ_u²))``, of a bound on every output within the radii.
 
     Implements C&E Proposition 6, first part. With the printed L_T of the logistic it fails.
     """
-    radius = math.hypot(recurrent_radius, input_radius)
-    require("√(recurrent_radius² + input_radius²)", radius, radius > 0, "above 0")
-    return log_lipschitz + math.log(radius)
+    return log_lipschitz + math.log(math.hypot(*radii))
 
 
 @checked
@@ -124,11 +120,6 @@ class Problem:
         require("√(recurrent_bound² + input_bound²)", self.norm, self.norm > 0, "above 0")
 
     @property
-    def sigma(self) -> Activation:
-        """The activation σ itself."""
-        return ACTIVATIONS[self.activation]
-
-    @property
     def norm(self) -> float:
         """``√(ν̄_w² + ν̄_u²)``."""
         return math.hypot(self.recurrent_bound, self.input_bound)
@@ -144,9 +135,9 @@ class Problem:
 
         Also ``log y^max``, a bound on all targets: implements C&E Proposition 6, second part.
         """
-        slope, reach = self.sigma.slope_bound, self.sigma.bound * self.recurrent_bound
-        size = math.log(slope * (self.input_bound + reach))
-        return size + log_mu(self.alpha * slope, self.length)[0]
+        sigma = ACTIVATIONS[self.activation]
+        size = sigma.slope_bound * (self.input_bound + sigma.bound * self.recurrent_bound)
+        return math.log(size) + log_mu(self.alpha * sigma.slope_bound, self.length)[0]
 
     @property
     def radii(self) -> Radii:
@@ -196,8 +187,8 @@ def linearisation_bound(problem: Problem, width: Width, *, as_printed: bool = Tr
     remainder, neuron by neuron, gives ``β_T ‖ν̄‖²/(2√m)`` at once (``as_printed=False``).
     """
     alpha_m = problem.alpha + problem.recurrent_bound / width**0.5
-    error = _linearisation(problem, alpha_m, as_printed) + 2 * math.log(problem.norm)
-    return Bound({"linearisation": error - 0.5 * math.log(width)})
+    errors = _errors(problem, alpha_m, 2 * math.log(problem.norm), as_printed)
+    return Bound({"linearisation": errors["linearisation"] - 0.5 * math.log(width)})
 
 
 @checked
@@ -237,7 +228,7 @@ def theorem_1(
     require("radii", radii, enough, f"at least {problem.radii}, as the target asks")
     alpha_m = problem.alpha + rho_w / width**0.5
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
-    log_phi = log_sum(log_output_bound(log_l, rho_w, rho_u), problem.log_summand)
+    log_phi = log_sum(log_output_bound(log_l, radii), problem.log_summand)
     early = math.log(problem.length) - 0.5 * math.log(steps)
     late = math.log(problem.length) + log_phi - 0.5 * math.log(width)
     halves, quarters = (math.log(2), math.log(2)) if as_printed else (0.0, math.log(4))
@@ -245,7 +236,7 @@ def theorem_1(
         "initial distance": early + 2 * math.log(problem.norm) - quarters,
         "gradient": early + 2 * log_l + 2 * log_phi - halves,
     }
-    errors = _errors(problem, alpha_m, 2 * math.log(math.hypot(rho_w, rho_u)), as_printed)
+    errors = _errors(problem, alpha_m, 2 * math.log(math.hypot(*radii)), as_printed)
     return Bound(terms | {name: late + term for name, term in errors.items()})
 
 
@@ -310,21 +301,16 @@ def _errors(
     problem: Problem, alpha_m: float, log_square: float, as_printed: bool
 ) -> dict[str, float]:
     """Logarithms of the terms of C&E Eq. (19), from that of ρ_w² + ρ_u²."""
-    constants, approximation = problem.constants(alpha_m, as_printed), problem.log_summand
+    constants, sigma = problem.constants(alpha_m, as_printed), ACTIVATIONS[problem.activation]
+    two, approximation = math.log(2), problem.log_summand
+    linearisation = constants.log_smoothness - two  # as in C&E Proposition 4
     if as_printed:
-        approximation = constants.log_lipschitz + math.log(problem.norm) - math.log(2)
+        approximation = constants.log_lipschitz + math.log(problem.norm) - two
+        products = 2 * constants.log_product_lipschitz + math.log(sigma.curvature_bound)
+        bent = constants.log_product_smoothness + math.log(sigma.slope_bound)
+        linearisation = two + log_sum(products, bent)
     return {
-        "approximation": math.log(2) + approximation + problem.log_union,
-        "linearisation": _linearisation(problem, alpha_m, as_printed) + log_square,
-        "change of features": math.log(2) + constants.log_smoothness + log_square,
+        "approximation": two + approximation + problem.log_union,
+        "linearisation": linearisation + log_square,
+        "change of features": two + constants.log_smoothness + log_square,
     }
-
-
-def _linearisation(problem: Problem, alpha_m: float, as_printed: bool) -> float:
-    """Logarithm of what stands before ``(ρ_w² + ρ_u²)/√m`` in C&E Proposition 4."""
-    constants, sigma = problem.constants(alpha_m, as_printed), problem.sigma
-    if not as_printed:
-        return constants.log_smoothness - math.log(2)
-    products = 2 * constants.log_product_lipschitz + math.log(sigma.curvature_bound)
-    bent = constants.log_product_smoothness + math.log(sigma.slope_bound)
-    return math.log(2) + log_sum(products, bent)

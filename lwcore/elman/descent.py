@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, shaped
-from lwcore.signatures import Count, FiniteReals, Positive, checked, require
+from lwcore.signatures import Count, FiniteReals, Positive, bare, checked, require
 
 
 @checked
@@ -20,30 +21,23 @@ def risk_gradient(
     It has the factor 2 of the square in C&E Eq. (1), which the companion's proofs leave out. Errors
     are carried back through time, so that nothing of the size of C&E Proposition 1 is stored.
     """
-    sequences = network.sequences(inputs)
-    wanted = shaped("targets", targets, sequences.shape[:2])
-    return _risk_gradient(network, network.parameters, sequences, wanted)
-
-
-def _risk_gradient(
-    network: ElmanNetwork, parameters: Array, inputs: Array, targets: Array
-) -> tuple[float, Array]:
-    """`risk_gradient` at other parameters."""
-    (n, length), by_step = targets.shape, inputs.swapaxes(0, 1)
-    recurrent, readout, root = parameters[:, 0], network.readout, network.width**0.5
-    pre = by_step @ parameters[:, 1:].T
+    by_step = network.sequences(inputs).swapaxes(0, 1)
+    length, n = by_step.shape[:2]
+    wanted = shaped("targets", targets, (n, length))
+    recurrent = network.parameters[:, 0]
+    pre = by_step @ network.parameters[:, 1:].T
     states = np.zeros((1 + length, n, network.width))
     for step, z in enumerate(pre):
         z += recurrent * states[step]
         states[step + 1] = network.sigma.value(z)
     slopes = network.sigma.slope_from(pre, states[1:])
-    residuals = network.read(states[1:]) - targets.T  # (T, n)
-    adjoints = residuals[..., None] * (2 / (n * root) * readout)
+    residuals = network.read(states[1:]) - wanted.T  # (T, n)
+    adjoints = residuals[..., None] * (2 / (n * network.width**0.5) * network.readout)
     for step in reversed(range(length)):  # ∂R/∂z_t, with what arrives from the step behind
         if step + 1 < length:
             adjoints[step] += adjoints[step + 1] * recurrent
         adjoints[step] *= slopes[step]
-    gradient = np.empty_like(parameters)
+    gradient = np.empty_like(network.parameters)
     gradient[:, 0] = np.einsum("tnm,tnm->m", adjoints, states[:-1])
     gradient[:, 1:] = np.tensordot(adjoints, by_step, ((0, 1), (0, 1)))
     return float(np.square(residuals).sum(axis=0).mean()), gradient
@@ -55,14 +49,9 @@ class Descent:
 
     network: ElmanNetwork  # at the last iterate, Θ(τ)
     average: ElmanNetwork  # at the mean of Θ(0) … Θ(τ − 1), as in C&E Corollary 1
-    risks: Array  # at Θ(s)
+    risks: Array  # at Θ(s); the least is on the left of C&E Theorem 1 and C&E Theorem 2
     recurrent_moves: Array  # √m max_i |W_ii(s) − W_ii(0)|, the least ρ_w that holds the iterate
     input_moves: Array  # √m max_i ‖U_i(s) − U_i(0)‖₂, the same for ρ_u
-
-    @property
-    def least_risk(self) -> float:
-        """The least risk, on the left of C&E Theorem 1 and C&E Theorem 2."""
-        return float(self.risks.min())
 
 
 @checked
@@ -83,17 +72,17 @@ def gradient_descent(
     """
     require("radii", radii, radii is None or min(radii) > 0, "above 0")
     start, root = initial.parameters, initial.width**0.5
-    sequences = initial.sequences(inputs)
-    wanted = shaped("targets", targets, sequences.shape[:2])
+    here, gradient_of = copy(initial), bare(risk_gradient)
     moved, total, record = np.zeros_like(start), np.zeros_like(start), np.empty((3, steps))
     for s in range(steps):
+        here.parameters = start + moved
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            risk, gradient = _risk_gradient(initial, start + moved, sequences, wanted)
+            risk, gradient = gradient_of(here, inputs, targets)
         finite = bool(np.isfinite(risk) and np.isfinite(gradient).all())
         require("step_size", step_size, finite, f"smaller: the risk overflows at step {s}")
         moves = (root * np.linalg.norm(part, axis=1).max() for part in (moved[:, :1], moved[:, 1:]))
         record[:, s] = risk, *moves
-        total += start + moved
+        total += here.parameters
         moved = moved - step_size * gradient
         if radii is not None:
             moved = projected(moved, radii[0] / root, radii[1] / root)
@@ -102,8 +91,7 @@ def gradient_descent(
 
 def projected(moved: Array, recurrent_radius: float, input_radius: float) -> Array:
     """The nearest displacement whose rows lie in the two balls, radii not divided by √m."""
-    near = moved.copy()
-    np.clip(moved[..., 0], -recurrent_radius, recurrent_radius, out=near[..., 0])
-    lengths = np.maximum(np.linalg.norm(moved[..., 1:], axis=-1), input_radius)
-    near[..., 1:] *= np.minimum(1.0, input_radius / lengths)[..., None]
-    return near
+    lengths = np.linalg.norm(moved[..., 1:], axis=-1, keepdims=True)
+    of_w = np.clip(moved[..., :1], -recurrent_radius, recurrent_radius)
+    of_u = moved[..., 1:] * (input_radius / np.maximum(lengths, input_radius))
+    return np.concatenate([of_w, of_u], axis=-1)

@@ -24,26 +24,19 @@ from lwcore.signatures import Count, FiniteReals, NotNegative, Positive, checked
 Array = NDArray[np.float64]
 
 
-def _array(ndim: int, words: str, holds: Callable[[Array], Any]) -> Any:
+def _array(words: str, holds: Callable[[Array], Any]) -> Any:
     """A type of finite real arrays for which something more holds."""
-
-    def within(value: Any) -> bool:
-        finite = is_bearable(value, FiniteReals)  # type: ignore[arg-type]
-        return finite and np.ndim(value) == ndim and holds(np.asarray(value))
-
-    return kind(object, f"a finite array of shape {words}", within)
+    return kind(FiniteReals, f"a finite array of shape {words}", lambda x: holds(np.asarray(x)))
 
 
+Named = Literal["tanh", "logistic", "gaussian", "relu"]
+Smooth = Literal["tanh", "logistic", "gaussian"]
 if TYPE_CHECKING:
-    Named = str
-    Smooth = str
     Width = int
     Radii = tuple[float, float]
     Sequences = ArrayLike
     Rows = ArrayLike
 else:
-    Named = Literal["tanh", "logistic", "gaussian", "relu"]
-    Smooth = Literal["tanh", "logistic", "gaussian"]
     Width = kind(Integral, "an even whole number, 2 or above", lambda m: m >= 2 and m % 2 == 0)
     Radii = kind(
         tuple,
@@ -51,56 +44,44 @@ else:
         lambda pair: len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair),
     )
     Sequences = _array(  # as in the companion's Section 2.1, but for rounding
-        3, "(n, T, d), of norms up to 1", lambda x: (np.square(x).sum(-1) <= 1 + 2e-12).all()
+        "(n, T, d), of norms up to 1",
+        lambda x: x.ndim == 3 and (np.square(x).sum(axis=-1) <= 1 + 2e-12).all(),
     )
     Rows = _array(  # C&E Definition 1 pairs neurons
-        2, "(m, 1 + d), m even, d at least 1", lambda rows: len(rows) % 2 == 0 < rows.shape[1] - 1
+        "(m, 1 + d), m even, d at least 1",
+        lambda rows: rows.ndim == 2 and len(rows) % 2 == 0 < rows.shape[1] - 1,
     )
 
 
 @dataclass(frozen=True)
 class Activation:
-    """A smooth bounded function with its derivatives and their suprema. Implements C&E Eq. (4)."""
+    """A smooth bounded function, its slope, and the suprema. Implements C&E Eq. (4)."""
 
     value: Callable[[Array], Array]  # σ, any shape to the same shape
     slope_from: Callable[[Array, Array], Array]  # σ′ from z and h = σ(z), often the cheaper one
-    curvature_from: Callable[[Array, Array], Array]  # σ″ from the same two
     bound: float  # σ₀ = sup |σ|, the supremum itself, not just an upper bound; so the next two
     slope_bound: float  # σ₁ = sup |σ′|
     curvature_bound: float  # σ₂ = sup |σ″|
 
-    def slope(self, z: ArrayLike) -> Array:
+    def slope(self, z: Array) -> Array:
         """σ′(z)."""
-        z = np.asarray(z, float)
         return self.slope_from(z, self.value(z))
-
-    def curvature(self, z: ArrayLike) -> Array:
-        """σ″(z)."""
-        z = np.asarray(z, float)
-        return self.curvature_from(z, self.value(z))
 
 
 ACTIVATIONS = {  # functions, and σ₀, σ₁, σ₂
-    "tanh": Activation(  # σ″ is largest where tanh² = 1/3
-        np.tanh, lambda z, h: 1 - h * h, lambda z, h: -2 * h * (1 - h * h), 1, 1, 4 / 27**0.5
+    # σ″ is largest where tanh² = 1/3
+    "tanh": Activation(np.tanh, lambda z, h: 1 - h * h, 1, 1, 4 / 27**0.5),
+    # ½ + ½ tanh(z/2) overflows nowhere: factors ¼ and ⅛ on the above
+    "logistic": Activation(
+        lambda z: 0.5 + 0.5 * np.tanh(0.5 * z), lambda z, h: h * (1 - h), 1, 1 / 4, 1 / 108**0.5
     ),
-    "logistic": Activation(  # ½ + ½ tanh(z/2) overflows nowhere: factors ¼ and ⅛ on the above
-        lambda z: 0.5 + 0.5 * np.tanh(0.5 * z),
-        lambda z, h: h * (1 - h),
-        lambda z, h: h * (1 - h) * (1 - 2 * h),
-        *(1, 1 / 4, 1 / 108**0.5),
+    # exp(−z²), the usual one: the companion gives no formula
+    "gaussian": Activation(
+        lambda z: np.exp(-z * z), lambda z, h: -2 * z * h, 1, (2 / math.e) ** 0.5, 2
     ),
-    "gaussian": Activation(  # exp(−z²), the usual one: the companion gives no formula
-        lambda z: np.exp(-z * z),
-        lambda z, h: -2 * z * h,
-        lambda z, h: (4 * z * z - 2) * h,
-        *(1, (2 / math.e) ** 0.5, 2),
-    ),
-    "relu": Activation(  # outside C&E Eq. (4), with the derivative that C&E Remark 2 gives it
-        lambda z: np.maximum(z, 0.0),
-        lambda z, h: (z >= 0).astype(np.float64),
-        lambda z, h: np.zeros_like(z),
-        *(math.inf, 1, math.inf),
+    # outside C&E Eq. (4), with the derivative that C&E Remark 2 gives it
+    "relu": Activation(
+        lambda z: np.maximum(z, 0.0), lambda z, h: np.where(z < 0, 0.0, 1.0), math.inf, 1, math.inf
     ),
 }
 
@@ -112,23 +93,9 @@ class ElmanNetwork:
     def __init__(self, parameters: Rows, readout: FiniteReals, activation: Named = "tanh") -> None:
         """Take rows ``[W_ii, U_i]`` and c."""
         self.parameters = np.asarray(parameters, float)
-        self.readout = shaped("readout", readout, self.parameters.shape[:1])
-        self.activation = activation
-
-    @property
-    def sigma(self) -> Activation:
-        """The activation σ itself."""
-        return ACTIVATIONS[self.activation]
-
-    @property
-    def width(self) -> int:
-        """Number m of neurons."""
-        return len(self.parameters)
-
-    @property
-    def dimension(self) -> int:
-        """Dimension d of an input."""
-        return self.parameters.shape[1] - 1
+        self.width, self.dimension = len(self.parameters), self.parameters.shape[1] - 1
+        self.readout = shaped("readout", readout, (self.width,))
+        self.activation, self.sigma = activation, ACTIVATIONS[activation]
 
     @property
     def repeats(self) -> int:
@@ -155,8 +122,7 @@ class ElmanNetwork:
     @checked
     def outputs(self, inputs: Sequences) -> Float[np.ndarray, "n T"]:
         """Outputs F_1 … F_T: 0, not almost 0, at the start. Implements C&E Eq. (3)."""
-        steps = scan(self.parameters, self.sequences(inputs), self.sigma)
-        return np.stack([self.read(state) for _, _, state in steps], axis=1)
+        return self.read(self.hidden(inputs))
 
     def read(self, states: Float[np.ndarray, "... m"]) -> Array:
         """Readout ``Σ_i c_i H^{(i)}/√m``, which adds partners i and i + m/2 first."""
@@ -196,21 +162,16 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
 
     Implements C&E Proposition 1 (and C&E Remark 2 for the ReLU) by the recursion of its proof,
     ``G_t = σ′(z_t) (W_ii G_{t−1} + [H_{t−1}, X_{t−1}])``. Implements C&E Eq. (7), for the recurrent
-    weight, too. A state does not depend on another neuron's parameters.
+    weight, too.
     """
-    sequences = network.sequences(inputs)
-    gradients = np.empty((*sequences.shape[:2], 1 + network.dimension, network.width))
-    for step, now in enumerate(stream_gradients(network.parameters, sequences, network.sigma)):
-        gradients[:, step] = now
-    return gradients.swapaxes(2, 3)
+    steps = stream_gradients(network.parameters, network.sequences(inputs), network.sigma)
+    return np.stack([now.copy() for now in steps], axis=1).swapaxes(2, 3)
 
 
 @checked
 def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray, "n T m p"]:
     """Derivatives ``∂F_t/∂Θ_i = c_i/√m ∂H_t^{(i)}/∂Θ_i`` of outputs, the kernel's features."""
-    gradients = hidden_gradients(network, inputs)
-    gradients *= (network.readout / network.width**0.5)[:, None]
-    return gradients
+    return hidden_gradients(network, inputs) * (network.readout / network.width**0.5)[:, None]
 
 
 @checked
