@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     TailIndex = number("(0.5, 2]")
 
-_FAR_OUT = 230.0  # in log x: there the tail is Pareto's to rounding, whatever alpha
+_AT_MEDIAN, _FAR_OUT = -40.0, 230.0  # in log x: at the median, and Pareto's tail, to rounding
 _LOGARITHMIC = 1e15  # in scales: beyond, the divergence grows as (α + 1) log h, to rounding
 
 
@@ -133,21 +133,16 @@ def _upper_quantile(alpha: float, tail: Array) -> Array:
     law, flat = standard_law(alpha), tail.ravel()
     pareto = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P ~ pareto · x^−α
     with np.errstate(divide="ignore", over="ignore"):
-        log_pareto = np.log(pareto * (1 / flat - 2)) / alpha  # right far out, and at the median
-        result = np.exp(log_pareto)
-    inner = np.flatnonzero((flat < 0.5) & (log_pareto < _FAR_OUT))
-    if inner.size:
-        q = flat[inner]
-        guess = np.maximum(log_pareto[inner], np.log(-np.sqrt(2) * special.ndtri(q)))
+        log_x = np.log(pareto / flat) / alpha
+        inner = np.flatnonzero(log_x < _FAR_OUT)
+        if inner.size:
 
-        def mismatch(log_x: Array, q: Array) -> Array:  # near the median, of the distance from it
-            x = np.exp(log_x)
-            far = np.log(q) - np.log(law(x, TAIL))
-            return np.where(q < 0.25, far, law.central(x) / (0.5 - q) - 1)
+            def missing(log_x: Array, log_tail: Array) -> Array:
+                return log_tail - np.log(law(np.exp(log_x), TAIL))
 
-        bracket = elementwise.bracket_root(mismatch, guess, args=(q,)).bracket
-        result[inner] = np.exp(elementwise.find_root(mismatch, bracket, args=(q,)).x)
-    return result.reshape(tail.shape)[()]
+            ends, args = (_AT_MEDIAN, _FAR_OUT), (np.log(flat[inner]),)
+            log_x[inner] = elementwise.find_root(missing, ends, args=args).x
+        return np.exp(log_x).reshape(tail.shape)[()]
 
 
 @functools.lru_cache

@@ -53,9 +53,6 @@ class _Gaussian:
     def score(self, x: Array) -> Array:
         return x / 2
 
-    def central(self, x: Array) -> Array:
-        return special.erf(x / 2) / 2
-
 
 class _Stable:
     """The law at an α below 2, at any array of ``x ≥ 0``, NaN or infinity.
@@ -84,12 +81,6 @@ class _Stable:
         """The score ``−p′(x)/p(x)``."""
         within = np.minimum(x, _PARETO)
         return self(within, SLOPE) / self(within, DENSITY) * (_PARETO / np.maximum(x, _PARETO))
-
-    def central(self, x: Array) -> Array:
-        """The probability P(0 < X < x), with all its digits near 0."""
-        near = np.minimum(x, self.near_end)
-        polynomial = -near * _polynomial(self.near[TAIL], near**2)
-        return np.where(x < self.near_end, polynomial, 0.5 - self(x, TAIL))
 
     def __call__(self, x: Array, row: int) -> Array:
         """One of p, −p′ and P(X > x)."""

@@ -54,7 +54,7 @@ CALLS: list[tuple[Any, dict[str, Any]]] = [
     ),
     (
         window.window_bounds,
-        {"lags": LAGS, "envelope": FALLING, "n_sequences": [3], "definition": "supremum", **NEEDS},
+        {"lags": LAGS, "envelope": FALLING, "n_sequences": [3], **NEEDS},
     ),
     (
         window.DecayLaw,
