@@ -13,7 +13,6 @@ from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, stud
 
 
 def test_an_interval_says_its_numbers():
-    assert Interval(0.5, 0.25, 0.75).words(1) == ["0.5 (0.2 to 0.8)"]
     assert Interval([1.0, np.nan], [0.0, 0.0], [2.0, 0.0]).words(0) == ["1 (0 to 2)", "–"]
 
 
