@@ -90,26 +90,6 @@ def test_numbers_without_a_signal_and_beyond_the_range_of_a_float():
 # Divergence and information
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("alpha", "shift"), [(1.1, 0.3), (1.5, 2.0), (1.95, 40.0)])
-def test_integrals_by_their_definitions(alpha, shift):
-    law = SymmetricStable(alpha)
-
-    def divergence(x):
-        p, q = law.pdf([x - shift, x + shift])
-        return p * math.log(p / q)
-
-    def information(x):
-        p, q = law.pdf([x - shift, x + shift])
-        return sum(r / 2 * math.log(2 * r / (p + q)) for r in (p, q))
-
-    edges = [-np.inf, -shift - 30, -shift, 0, shift, shift + 30, np.inf]
-    how = {"limit": 400, "epsabs": 1e-13, "epsrel": 1e-11}
-    for integrand, found in ((divergence, kl_divergence), (information, mutual_information)):
-        expected = sum(integrate.quad(integrand, a, b, **how)[0] for a, b in pairwise(edges))
-        assert found(shift, alpha) == pytest.approx(expected, rel=1e-8)
-
-
 @given(
     alpha=alphas,
     shift=shifts,

@@ -148,17 +148,6 @@ def test_symmetry_and_scaling(alpha, x, scale, loc):
     assert (moved.kl(x), moved.sf(loc + x)) == (law.kl(x), unit.sf(((loc + x) - loc) / scale))
 
 
-@given(alpha=alphas, x=sizes, growth=st.floats(1e-6, 1))
-def test_density_and_tail_fall_and_agree(alpha, x, growth):
-    law, y = SymmetricStable(alpha), x * (1 + growth)
-    with np.errstate(under="ignore"):
-        fall = law.sf(x) - law.sf(y)
-    # it lies between the width times the densities at both ends
-    noise = 1e-13 * law.sf(x)
-    assert (y - x) * law.pdf(y) - noise <= fall <= (y - x) * law.pdf(x) + noise
-    assert law.logpdf(x) > law.logpdf(y) or x < 1e-3
-
-
 @given(
     alpha=alphas,
     tail=st.floats(-250, -0.301032).map(lambda exponent: 10.0**exponent),

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, student, summary
+from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, summary
 
 
 def test_an_interval_says_its_numbers():
@@ -61,12 +61,6 @@ def test_a_range_covers_the_median_as_often_as_said(count):
     values = np.random.default_rng(count).exponential(size=(20_000, count))
     inside = (values.min(1) <= np.log(2)) & (np.log(2) <= values.max(1))
     assert inside.mean() == pytest.approx(most_covered(count), abs=0.01)
-
-
-def test_students_interval_is_scipys():
-    values = np.random.default_rng(0).normal(size=6)
-    ends = stats.ttest_1samp(values, 0).confidence_interval(0.9)
-    np.testing.assert_allclose(student(values, 0.9), (values.mean(), *ends))
 
 
 def test_binomial_interval_is_clopper_and_pearsons():
