@@ -68,13 +68,8 @@ def sample_complexity(
     negative alignment, leaves no signal. Rounded up, the mean's sign errs with at most ε.
 
     Examples:
-        Half the envelope costs four times the sequences in Gaussian noise, and eight at α = 1.5:
-
         >>> print(sample_complexity([0.1, 0.05], alignment=1, scale=1, alpha=2).round())
         [ 328. 1314.]
-        >>> needed = sample_complexity([0.1, 0.05], alignment=1, scale=1, alpha=1.5)
-        >>> print((needed[1] / needed[0]).round(6))
-        8.0
     """
     f = np.asarray(envelope, float)
     require("envelope", f, f >= 0, "0 or above")

@@ -1,8 +1,6 @@
 """Calibration: the truth that is drawn, what a rule should do by its definition, and what it
 does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

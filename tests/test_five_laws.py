@@ -1,8 +1,6 @@
 """Five decay laws: exact cases are recovered, criteria follow their definitions, and a search finds
 what SciPy's does."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

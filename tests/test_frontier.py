@@ -1,7 +1,5 @@
 """Sequences that a lag takes, on shares whose crossing is known in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

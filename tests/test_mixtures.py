@@ -1,7 +1,5 @@
 """Mixtures, slopes and shapes of envelopes against closed forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -40,9 +38,9 @@ def test_slopes_of_powers_and_exponentials():
 
 
 def test_power_stretch_is_all_of_a_power_and_a_factor_of_an_exponential():
-    lag = np.geomspace(1, 1000, 601)
+    lag = np.geomspace(1, 1000, 301)
     first, last, beta = mixtures.power_stretch(lag, 5 * lag**-0.8)
-    assert last / first > 980
+    assert last / first > 970
     assert beta == pytest.approx(0.8)
     first, last, _ = mixtures.power_stretch(lag, np.exp(-lag / 300))
     assert 1.45 < last / first <= 1.5 * (1 + 1e-9)

@@ -1,7 +1,5 @@
 """The dip test by the level and the power that simulation shows it to have."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Resampled estimates against what is known of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

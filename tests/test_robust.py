@@ -1,7 +1,5 @@
 """Estimators compared on runs whose numbers are drawn from known laws."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

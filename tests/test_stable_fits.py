@@ -1,8 +1,6 @@
 """The estimators against their own claims: coverage, invariance, oracles, and what they say of laws
 that are not stable."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -52,13 +50,6 @@ def test_interval_covers_as_often_as_it_says_and_is_as_wide_as_the_estimate_scat
         # nearly as sharp as the information allows
         least = 9 / (1000 * SymmetricStable(alpha).fisher_information())
         assert found.loc.var() / least == pytest.approx(1, abs=3 * math.sqrt(2 / columns) + 0.1)
-
-
-@pytest.mark.slow
-def test_the_likelihood_is_sharper_than_the_characteristic_function_and_that_than_quantiles():
-    sample = draws(1.2, (1000, 200), 14)
-    quantiles, curve, full = (np.std(fit(sample, method).alpha) for method in METHODS)
-    assert full < 0.95 * curve < 0.95 * quantiles
 
 
 @by_method

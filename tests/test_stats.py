@@ -1,7 +1,5 @@
 """Intervals against SciPy's, against all resamples, and by how often they hold the truth."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

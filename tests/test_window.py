@@ -1,7 +1,5 @@
 """Windows, decay laws and time scales: exact cases, properties, and what noise does."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
