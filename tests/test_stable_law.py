@@ -15,12 +15,11 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
 from lwcore.stable import SymmetricStable
-from lwcore.stable import law as law_module
 from lwcore.stable.standard import DENSITY, SLOPE, TAIL, _along_a_ray, _round_a_corner, standard_law
 
 REFERENCE = Path(__file__).parent / "data" / "stable_law.json"
@@ -143,6 +142,7 @@ def test_symmetry_and_scaling(alpha, x, scale, loc):
     tail=st.floats(-250, -0.301032).map(lambda exponent: 10.0**exponent),
     scale=st.sampled_from([1e-12, 1.0, 1e12]),
 )
+@example(alpha=0.6, tail=1e-6, scale=1.0)  # far out, and not yet Pareto's
 def test_ppf_inverts_cdf_at_any_scale(alpha, tail, scale):
     law = SymmetricStable(alpha, scale)
     x = law.ppf(tail)
@@ -206,14 +206,12 @@ def test_divergence_is_the_mean_log_ratio(alpha, shift):
     assert law.kl(shift) == pytest.approx(direct, rel=1e-8)
 
 
-def test_fisher_information_is_the_mean_square_of_the_score_and_integrated_once():
-    law_module._unit_fisher_information.cache_clear()
+def test_fisher_information_is_the_mean_square_of_the_score():
     law, wide = SymmetricStable(1.37), SymmetricStable(1.37, 1e12)
     squares = law.score(law.sample(400_000, np.random.default_rng(1))) ** 2
     error = squares.std() / math.sqrt(squares.size)
     assert law.fisher_information() == pytest.approx(squares.mean(), abs=4 * error)
     assert wide.fisher_information() * 1e24 == pytest.approx(law.fisher_information())
-    assert law_module._unit_fisher_information.cache_info().misses == 1
 
 
 # Ends, samples, imports

@@ -101,7 +101,8 @@ class SymmetricStable:
         I_α, its value at unit scale, is what a likelihood test can use of each sequence; it is the
         curvature at zero of the divergence in Eq. (32).
         """
-        return _unit_fisher_information(self.alpha) / self.scale**2
+        tiny = 1e-10  # what is missing in the divergence of so small a shift is far below rounding
+        return _unit_divergence(self.alpha, tiny / 2) * 2 / tiny**2 / self.scale**2
 
     @checked
     def kl(self, shift: FiniteReals) -> Array:
@@ -111,8 +112,6 @@ class SymmetricStable:
         ``(alpha + 1) log|shift|`` in the end. Relative error below 1e-9 from 1e-8 scales on.
         """
         ratio = np.abs(np.asarray(shift, float)) / self.scale
-        if self.alpha == 2:
-            return ((ratio / 2) ** 2)[()]
         return np.vectorize(_unit_divergence, otypes=[float])(self.alpha, ratio / 2)[()]
 
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -145,16 +144,10 @@ def _upper_quantile(alpha: float, tail: Array) -> Array:
         return np.exp(log_x).reshape(tail.shape)[()]
 
 
-@functools.lru_cache
-def _unit_fisher_information(alpha: float) -> float:
-    tiny = 1e-10  # what is missing in the divergence of so small a shift is far below rounding
-    return 0.5 if alpha == 2 else _unit_divergence(alpha, tiny / 2) * 2 / tiny**2
-
-
 def _unit_divergence(alpha: float, h: float) -> float:
     """KL between SαS laws of unit scale at ±h, ``∫_{x>0} (p₊ − p₋) L dx``."""
-    if h == 0:
-        return 0.0
+    if h == 0 or alpha == 2:
+        return h**2
     ratio, mass = log_ratio(alpha, min(h, _LOGARITHMIC))
     divergence = float(np.sum(mass * -np.expm1(-ratio) * ratio))
     return divergence + (alpha + 1) * float(np.log(max(h / _LOGARITHMIC, 1)))
