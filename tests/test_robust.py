@@ -16,15 +16,13 @@ def made_run(draw, lags=3):
     rng, views = np.random.default_rng(0), ["zeroth", "whole", "whole", "gradient"]
     shape = {"model": 1, "seed": 2, "probe": len(views), "lag": lags, "sequence": SEQUENCES}
     statistic = xr.DataArray(draw(rng, size=tuple(shape.values())), dims=list(shape))
-    projection = xr.DataArray(
-        draw(rng, size=tuple((shape | {"lag": 1}).values())), dims=list(shape)
-    )
-    alpha = xr.DataArray(np.full((1, 2, 1, len(views), 2), 1.7))
+    of_one = tuple((shape | {"lag": 1}).values())
+    projection = xr.DataArray(draw(rng, size=of_one), dims=list(shape))
     return xr.Dataset(
         {
             "statistic": statistic,
             "projection": projection.isel(lag=[0] * lags),
-            "alpha": (("model", "seed", "source", "probe", "noise"), alpha.values),
+            "alpha": (("model", "seed", "source", "probe", "noise"), np.full((1, 2, 1, 4, 2), 1.7)),
         },
         {
             "source": ["error"],
@@ -35,13 +33,9 @@ def made_run(draw, lags=3):
     )
 
 
-def centred_exponential(rng, size):
-    return rng.exponential(size=size) - 1
-
-
 def test_bias_of_a_skewed_law_and_the_deviation_of_its_mean():
     """The median of an exponential law lies 1 − log 2 below its mean, and its mean has σ = 1."""
-    made = made_run(centred_exponential)
+    made = made_run(lambda rng, size: rng.exponential(size=size) - 1)
     for noise in ("own", "whole"):
         study = robust.study(made, "whole", noise, np.random.default_rng(3))
         found = study.bias.sel(estimator="median").mean(("seed", "probe")).squeeze()

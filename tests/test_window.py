@@ -39,12 +39,8 @@ def of_lags(low, high, size=6):
 # Windows
 
 
-def test_window_by_hand():
-    required = [[1, 5, 100, 7, math.inf], [50, math.inf, math.inf, math.inf, math.inf]]
-    how = {"lags": [1, 2, 4, 8, 16], "required": required, "n_sequences": [0, 1, 6, 50, 1000]}
-    assert learnability_window(**how).tolist() == [[0, 1, 2, 8, 8], [0, 0, 0, 1, 1]]
-    first = learnability_window(**how, definition="first_passage")
-    assert first.tolist() == [[0, 1, 2, 2, 8], [0, 0, 0, 1, 1]]
+def test_a_number_that_is_just_enough_is_enough():
+    assert learnability_window([1, 2, 4], [5, 7, math.inf], [4.9, 5, 7]).tolist() == [0, 1, 2]
 
 
 @given(
