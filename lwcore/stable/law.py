@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     TailIndex = number("(0.5, 2]")
 
-_AT_MEDIAN, _FAR_OUT = -40.0, 230.0  # in log x: at the median, and Pareto's tail, to rounding
+_AT_MEDIAN, _FAR_OUT = -30.0, 230.0  # in log x: at the median, and Pareto's tail, to rounding
 _LOGARITHMIC = 1e15  # in scales: beyond, the divergence grows as (α + 1) log h, to rounding
 
 
@@ -136,11 +136,12 @@ def _upper_quantile(alpha: float, tail: Array) -> Array:
         inner = np.flatnonzero(log_x < _FAR_OUT)
         if inner.size:
 
-            def missing(log_x: Array, log_tail: Array) -> Array:
-                return log_tail - np.log(law(np.exp(log_x), TAIL))
+            def excess(log_x: Array, q: Array) -> Array:  # in log odds, nearly a straight line
+                tail = law(np.exp(log_x), TAIL)
+                return np.log(q / (0.5 - q)) - np.log(tail / (0.5 - tail))
 
-            ends, args = (_AT_MEDIAN, _FAR_OUT), (np.log(flat[inner]),)
-            log_x[inner] = elementwise.find_root(missing, ends, args=args).x
+            ends, args = (_AT_MEDIAN, _FAR_OUT), (np.minimum(flat[inner], 0.5 - 1e-13),)
+            log_x[inner] = elementwise.find_root(excess, ends, args=args).x
         return np.exp(log_x).reshape(tail.shape)[()]
 
 

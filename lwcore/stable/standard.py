@@ -8,7 +8,7 @@ and polynomials through values of that integral stand for it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,17 +95,17 @@ class _Stable:
         return result.reshape(x.shape)
 
     def _near(self, x: Array, row: int) -> Array:
-        value = _polynomial(self.near[row], x**2)
+        value = np.polyval(self.near[row], x**2)
         return value if row == DENSITY else x * value + (0.5 if row == TAIL else 0)
 
     def _far(self, x: Array, row: int) -> Array:
         power = x**-self.alpha
-        return _polynomial(self.far[row], power) * power / x ** _FAR_POWER[row]
+        return np.polyval(self.far[row], power) * power / x ** _FAR_POWER[row]
 
     def _between(self, x: Array, row: int) -> Array:
         place = (self.axis(x) - self.start) / self.width
         panel = np.minimum(place.astype(np.intp), self.panels - 1)
-        return _polynomial((c.take(panel) for c in self.table[row]), 2 * (place - panel) - 1)
+        return np.polyval(self.table[row].take(panel, axis=1), 2 * (place - panel) - 1)
 
     @functools.cached_property
     def table(self) -> Array:
@@ -115,15 +115,6 @@ class _Stable:
         values = self.integral((np.exp(place) if self.alpha < 1 else place).ravel())
         fitted = polyfit(node, values.reshape(-1, _NODES).T, _NODES - 1)
         return np.ascontiguousarray(fitted[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1))
-
-
-def _polynomial(coefficients: Iterable[Array], x: Array) -> Array:
-    """A polynomial at `x`; coefficients, highest power first, are numbers or like `x`."""
-    value = np.zeros_like(x)
-    for coefficient in coefficients:
-        value *= x
-        value += coefficient
-    return value
 
 
 def _near_series(alpha: float) -> tuple[Array, float]:
