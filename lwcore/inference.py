@@ -189,8 +189,8 @@ def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
             kwargs={"level": held},
         )
 
-    views = dict.fromkeys(results.view.values.tolist())
-    return xr.concat([tested(probes(results, view)) for view in views], "probe")
+    wanted = ["signal", "signal_error", "n_measured"]
+    return results[wanted].groupby("view").map(tested)
 
 
 @checked
