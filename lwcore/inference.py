@@ -189,8 +189,8 @@ def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
             kwargs={"level": held},
         )
 
-    wanted = ["signal", "signal_error", "n_measured"]
-    return results[wanted].groupby("view").map(tested)
+    by_view: Any = results[["signal", "signal_error", "n_measured"]].groupby("view")
+    return by_view.map(tested)
 
 
 @checked
