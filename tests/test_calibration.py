@@ -33,14 +33,14 @@ def within(hits, trials, probability, level=0.999):
 def test_drawn_signals_need_the_number_of_sequences_that_was_planted(alpha):
     numbers = draw(alpha, 50, 2000, np.random.default_rng(0))
     shifts = numbers.statistic.median(["trial", "probe", "sequence"])  # a stable law's centre
-    strong = np.array(PLANTED) > 1
-    needed = sample_complexity(1.0, shifts.values[strong], whole_scale(alpha), alpha)
+    strong, whole = np.array(PLANTED) > 1, (1 + REST**alpha) ** (1 / alpha)
+    needed = sample_complexity(1.0, shifts.values[strong], whole, alpha)
     np.testing.assert_allclose(50 / needed, np.array(PLANTED)[strong], rtol=0.1)
     assert abs(shifts.values[-1]) < 0.02
     noises = numbers.statistic, numbers.projection - numbers.statistic, numbers.projection
     found = fit(np.stack([noise.values[:, 0, -1].ravel() for noise in noises], -1), "ecf")
     np.testing.assert_allclose(found.alpha, alpha, atol=0.02)
-    np.testing.assert_allclose(found.scale, [1, REST, (1 + REST**alpha) ** (1 / alpha)], rtol=0.02)
+    np.testing.assert_allclose(found.scale, [1, REST, whole], rtol=0.02)
 
 
 @pytest.mark.slow
