@@ -35,7 +35,7 @@ def made_run(draw, lags=3):
 
 def test_bias_of_a_skewed_law_and_the_deviation_of_its_mean():
     """The median of an exponential law lies 1 − log 2 below its mean, and its mean has σ = 1."""
-    made = made_run(lambda rng, size: rng.exponential(size=size) - 1)
+    made = made_run(np.random.Generator.exponential)
     for noise in ("own", "whole"):
         study = robust.study(made, "whole", noise, np.random.default_rng(3))
         found = study.bias.sel(estimator="median").mean(("seed", "probe")).squeeze()
