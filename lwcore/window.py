@@ -22,13 +22,11 @@ from lwcore.detection import Error, Rate, TailIndex, detection_threshold, sample
 from lwcore.signatures import FiniteReals, Lags, Positive, Reals, checked, kind, require
 from lwcore.stable.standard import Array
 
+Definition = Literal["supremum", "first_passage"]
+LawName = Literal["exponential", "power", "logarithmic", "tempered_power"]
 if TYPE_CHECKING:
-    Definition = str
-    LawName = str
     Parameter = float
 else:
-    Definition = Literal["supremum", "first_passage"]
-    LawName = Literal["exponential", "power", "logarithmic", "tempered_power"]
     Parameter = kind(Real, "a number", lambda _: True)  # NaN where a law has none
 
 
@@ -49,7 +47,7 @@ def learnability_window(
     >>> learnability_window(lags, required, [5, 50, 100], definition="first_passage")
     array([0, 2, 2])
     """
-    lag, needed = matching(lags, "required", required)
+    lag, needed = _matching(lags, "required", required)
     budgets = np.asarray(n_sequences, float)
     require("required", needed, needed >= 0, "0 or above, or infinite")  # NaN fails, too
     require("n_sequences", n_sequences, budgets.ndim == 1, "a list of numbers")
@@ -69,8 +67,6 @@ def window_bounds(
     alpha: TailIndex,
     error: Error = 0.1,
     rate: Rate = "mean",
-    *,
-    definition: Definition = "supremum",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Bounds between which the envelope alone confines the window.
 
@@ -78,14 +74,14 @@ def window_bounds(
     and the greatest σ_α(ℓ)/m̄(ℓ) stand in the place of each lag's own. Lemma 5.2 assumes that σ_α
     and m̄ stay between positive constants; where an alignment is not positive the lower bound is 0.
     """
-    lag, f = matching(lags, "envelope", envelope)
+    lag, f = _matching(lags, "envelope", envelope)
     m, sigma = (np.broadcast_to(np.asarray(a, float), lag.shape) for a in (alignment, scale))
     with np.errstate(divide="ignore"):
         ratio = sigma / np.maximum(m, 0)
 
     def at(i: np.intp) -> NDArray[np.int64]:
         needed = sample_complexity(f, m[i], sigma[i], alpha, error, rate)
-        return learnability_window(lags, needed, n_sequences, definition=definition)
+        return learnability_window(lags, needed, n_sequences)
 
     return at(ratio.argmax()), at(ratio.argmin())
 
@@ -127,7 +123,7 @@ class DecayLaw:
 
         Implements Eq. (60), ``H_N = f^←(ε_th)``, in closed form: ``log(c/ε)/log(1/λ)``,
         ``(c/ε)^(1/β)`` or ``exp(c/ε) − 1``. The lag is real; 0 where the law is below the level for
-        all ℓ ≥ 1, as in `learnability_window`; infinite where it never falls (λ ≥ 1, β ≤ 0) to it.
+        all ℓ ≥ 1, as in `learnability_window`. The law falls: λ below 1, β above 0.
 
         >>> law = DecayLaw("power", amplitude=1.0, decay=0.5)
         >>> print(law.inverse(np.log([0.5, 0.1, 2.0])).round(6))
@@ -138,13 +134,11 @@ class DecayLaw:
         require("law", self.name, self.name != "tempered_power", "one of the three regimes")
         ratio = np.log(self.amplitude) - level
         steepness = -np.log(self.decay) if self.name == "exponential" else self.decay
-        if steepness <= 0:  # a growing law is above any level in the end, a constant one or never
-            return np.where(ratio >= 0 if steepness == 0 else level < np.inf, np.inf, 0.0)[()]
+        require("decay", self.decay, not steepness <= 0, "that of a law that falls")
         with np.errstate(over="ignore"):
-            if self.name == "logarithmic":
-                lag = np.expm1(np.exp(ratio))
-            else:
-                lag = ratio / steepness if self.name == "exponential" else np.exp(ratio / steepness)
+            lag = ratio / steepness
+            if self.name != "exponential":
+                lag = np.exp(lag) if self.name == "power" else np.expm1(np.exp(ratio))
         return np.where(lag >= 1, lag, 0.0)[()]
 
 
@@ -171,7 +165,7 @@ def regime_window(
 class LawFit(NamedTuple):
     """One decay law fitted to an envelope by least squares on ``log f``."""
 
-    law: DecayLaw
+    law: Any  # a `DecayLaw`, or another that has parameters and an envelope
     r_squared: float  # of log f; below 0 where a constant does better, NaN where f is constant
     aicc: float  # up to a constant common to the laws; infinite where there are too few lags for it
 
@@ -184,11 +178,6 @@ class DecayFit(NamedTuple):
     logarithmic: LawFit
     tempered: LawFit
 
-    @property
-    def best(self) -> LawFit:
-        """The fit of least AICc; of equals the one listed first."""
-        return min(self, key=lambda fit: fit.aicc)
-
 
 @checked
 def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
@@ -198,11 +187,11 @@ def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
     rescaled envelope changes amplitudes and nothing else.
 
     >>> lags = np.arange(1, 65)
-    >>> best = fit_decay(lags, 3 * lags**-0.5).best
+    >>> best = min(fit_decay(lags, 3 * lags**-0.5), key=lambda fit: fit.aicc)
     >>> print(best.law.name, round(best.law.amplitude, 3), round(best.law.decay, 3))
     power 3.0 0.5
     """
-    lag, f = matching(lags, "envelope", envelope)
+    lag, f = _matching(lags, "envelope", envelope)
     require("lags", lags, lag.size >= 5, "five or more, for the parameters and a variance")
     require("envelope", f, f > 0, "above 0")
     log_f, constant, log_lag = np.log(f), np.ones(lag.size), -np.log(lag)
@@ -214,7 +203,7 @@ def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
     )
 
 
-def _regress(name: str, columns: list[Array], log_f: Array, known: ArrayLike = 0.0) -> LawFit:
+def _regress(name: LawName, columns: list[Array], log_f: Array, known: ArrayLike = 0.0) -> LawFit:
     """A regression of ``log f − known`` on columns, the first of them constant, for log c."""
     change = log_f - log_f[0]  # without the unit of f; a constant f leaves exact zeros
     wanted, design = change - change.mean() - known, np.stack(columns, axis=-1)
@@ -256,7 +245,7 @@ def time_scales(lags: Lags, rates: FiniteReals) -> Array:
     >>> print(time_scales(lags, rates).round(3))
     [ 2. 50.]
     """
-    lag, mu = matching(lags, "rates", rates, axis=-2)
+    lag, mu = _matching(lags, "rates", rates, axis=-2)
     kept = mu > 0
     log_mu = np.log(mu, where=kept, out=np.full(mu.shape, -np.inf))
     largest = log_mu.max(axis=-2, keepdims=True)  # without the unit: constants are exactly 0
@@ -290,7 +279,7 @@ def mixture_envelope(
     return np.einsum("...q,...lq->...l", weight, decays)
 
 
-def matching(
+def _matching(
     lags: Iterable[int], name: str, values: Reals, axis: int = -1
 ) -> tuple[NDArray[Any], Array]:
     """Lags and values as arrays, one value for each lag along an axis."""

@@ -1,19 +1,15 @@
 """Calibration: the truth that is drawn, what a rule should do by its definition, and what it
 does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr
-from scipy import stats
 
-from book.chapters import calibration
-from book.chapters.calibration import PLANTED, REST, counts, draw
+from book.chapters.calibration import PLANTED, REST, counts, draw, whole_scale
 from lwcore.config import DiagnosticSettings
 from lwcore.detection import sample_complexity
-from lwcore.inference import false_detections
-from lwcore.stable import SymmetricStable
+from lwcore.inference import detected, false_detections, summary
+from lwcore.stable import SymmetricStable, fit
 from lwcore.stats import binomial
 
 SETTINGS = DiagnosticSettings(
@@ -37,37 +33,14 @@ def within(hits, trials, probability, level=0.999):
 def test_drawn_signals_need_the_number_of_sequences_that_was_planted(alpha):
     numbers = draw(alpha, 50, 2000, np.random.default_rng(0))
     shifts = numbers.statistic.median(["trial", "probe", "sequence"])  # a stable law's centre
-    whole = (1 + REST**alpha) ** (1 / alpha)
-    strong = np.array(PLANTED) > 1
+    strong, whole = np.array(PLANTED) > 1, (1 + REST**alpha) ** (1 / alpha)
     needed = sample_complexity(1.0, shifts.values[strong], whole, alpha)
     np.testing.assert_allclose(50 / needed, np.array(PLANTED)[strong], rtol=0.1)
     assert abs(shifts.values[-1]) < 0.02
-    rest = (numbers.projection - numbers.statistic).values.ravel()[:4000]
-    assert stats.kstest(rest / REST, SymmetricStable(alpha).cdf).pvalue > 0.001
-    assert (
-        stats.kstest(
-            numbers.projection.values[:, 0, -1].ravel()[:4000] / whole, SymmetricStable(alpha).cdf
-        ).pvalue
-        > 0.001
-    )
-
-
-def nominal_power(alpha, planted, noise=1.0):
-    """Chance that the mean of a known law reaches the noise's 0.9-quantile."""
-    law, p = SymmetricStable(alpha), alpha / (alpha - 1)
-    return law.cdf(law.ppf(0.9) * noise * (np.asarray(planted, float) ** (1 / p) - 1))
-
-
-@pytest.mark.parametrize("alpha", [1.4, 2.0])
-@pytest.mark.parametrize("noise", [1.0, 3.0])
-def test_nominal_power_is_what_means_of_a_known_law_do(alpha, noise):
-    """Means simulated, and held against N(ℓ) from `sample_complexity`."""
-    rng, n, trials = np.random.default_rng(1), 40, 3000
-    for planted in (0.0, 0.6, 3.0):
-        shift = (sample_complexity(1.0, 1.0, noise, alpha) * planted / n) ** (1 - 1 / alpha)
-        means = shift + SymmetricStable(alpha).sample((trials, n), rng).mean(-1)
-        hits = (sample_complexity(1.0, means, noise, alpha) <= n).sum()
-        assert within(hits, trials, nominal_power(alpha, planted, noise)), (planted, hits / trials)
+    noises = numbers.statistic, numbers.projection - numbers.statistic, numbers.projection
+    found = fit(np.stack([noise.values[:, 0, -1].ravel() for noise in noises], -1), "ecf")
+    np.testing.assert_allclose(found.alpha, alpha, atol=0.02)
+    np.testing.assert_allclose(found.scale, [1, REST, whole], rtol=0.02)
 
 
 @pytest.mark.slow
@@ -75,9 +48,8 @@ def test_false_windows_of_both_rules_are_those_of_their_definitions():
     """Gaussian numbers and the rate by their variance, where both definitions are exact but for the
     estimated variance."""
     trials = 150
-    found = counts(draw(2.0, 200, trials, np.random.default_rng(2), NOTHING), SETTINGS).sel(
-        rate="variance", noise="own", view="gradient"
-    )
+    found = counts(draw(2.0, 200, trials, np.random.default_rng(2), NOTHING), SETTINGS)
+    found = found.sel(rate="variance", noise="own", view="gradient")
     assert within(found.too_long.sel(rule="plug-in"), trials, 1 - 0.9 ** len(NOTHING))
     assert within(found.too_long.sel(rule="tested"), trials, 0.05)
     assert within(found.seen.sel(rule="plug-in").values, trials, 0.1).all()
@@ -86,20 +58,18 @@ def test_false_windows_of_both_rules_are_those_of_their_definitions():
 
 @pytest.mark.slow
 def test_lags_are_seen_as_often_as_the_law_says():
-    trials, found = 100, counts(draw(1.6, 400, 100, np.random.default_rng(3)), SETTINGS, 6)
-    for noise, ratio in (("own", 1.0), ("whole", calibration.whole_scale(1.6))):
-        strength = np.array(PLANTED) * (calibration.whole_scale(1.6) / ratio) ** (1.6 / 0.6)
-        nominal = nominal_power(1.6, strength, ratio)
-        seen = found.seen.sel(rule="plug-in", rate="mean", noise=noise).squeeze("probe")
-        assert within(seen.values, trials, nominal, 0.9999).mean() >= 0.9, (
-            noise,
-            seen.values / trials,
-            nominal,
-        )
-    window = found.sel(rule="plug-in", rate="mean", noise="whole", view="gradient")
-    beyond = 1 - np.prod(
-        1 - nominal_power(1.6, np.array(PLANTED)[6:], calibration.whole_scale(1.6))
-    )
+    trials, alpha = 100, 1.6
+    found = counts(draw(alpha, 400, trials, np.random.default_rng(3)), SETTINGS, 6)
+    found, whole = found.sel(rule="plug-in", rate="mean"), whole_scale(alpha)
+    # the chance that the mean of a known law reaches the noise's 0.9-quantile
+    law, planted = SymmetricStable(alpha), np.array(PLANTED) ** (1 - 1 / alpha) * whole
+    reach = law.ppf(0.9)
+    nominal = {"own": law.cdf(reach * (planted - 1)), "whole": law.cdf(reach * (planted - whole))}
+    for noise, chance in nominal.items():
+        seen = found.seen.sel(noise=noise).squeeze("probe")
+        assert within(seen.values, trials, chance, 0.9999).mean() >= 0.9, noise
+    window = found.sel(noise="whole", view="gradient")
+    beyond = 1 - np.prod(1 - nominal["whole"][6:])
     assert within(window.too_long, trials, beyond, 0.9999)
     assert int(window.too_long) + int(window.too_short) < trials
 
@@ -112,19 +82,23 @@ def test_false_detections_keep_the_level_whatever_the_signal():
     assert binomial(false_detections(noise + 3, 0.1, rng, 400), 400).low < 0.1
 
 
+def test_lags_are_detected_whatever_order_the_views_come_in():
+    one = draw(2.0, 50, 3, np.random.default_rng(6))
+    views = {"view": ("probe", ["one", "two", "one"])}
+    mixed = summary(xr.concat([one, -one, one], "probe").assign_coords(views))
+    found = detected(mixed, 0.05)
+    np.testing.assert_array_equal(found.view, mixed.view)
+    assert found.isel(probe=[0, 2]).any()
+    assert not found.isel(probe=1).any()
+
+
 def test_a_view_has_a_window_if_any_of_its_probes_has():
     one = draw(2.0, 50, 40, np.random.default_rng(6), NOTHING)
-    parts = {
-        name: xr.concat([one[name], -one[name]], "probe").assign_coords(
-            view=("probe", ["gradient"] * 2)
-        )
-        for name in ("statistic", "projection")
-    }
-    two = xr.Dataset(parts)
-    found = counts(two, SETTINGS).sel(rule="plug-in", rate="variance", noise="own")
-    single = [
-        counts(two.isel(probe=[i]), SETTINGS).sel(rule="plug-in", rate="variance", noise="own")
-        for i in (0, 1)
-    ]
-    assert int(found.too_long.max()) > max(int(s.too_long.max()) for s in single)
-    assert set(found.seen.dims) == {"probe", "lag"}
+    two = xr.concat([one, -one], "probe").assign_coords(view=("probe", ["gradient"] * 2))
+
+    def too_long(numbers):
+        found = counts(numbers, SETTINGS).sel(rule="plug-in", rate="variance", noise="own")
+        assert set(found.seen.dims) == {"probe", "lag"}
+        return int(found.too_long.max())
+
+    assert too_long(two) > max(too_long(two.isel(probe=[i])) for i in (0, 1))

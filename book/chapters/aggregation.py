@@ -7,7 +7,7 @@ shift Δ grows as ``Δ^(−p)``: p is the exponent that Eqs. (31)–(39) are abo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,18 +68,13 @@ def detectable_shifts(
     return np.quantile(np.abs(found), 0.8, axis=1)
 
 
-@dataclass(frozen=True)
-class MeasuredExponent:
+class MeasuredExponent(NamedTuple):
     """An exponent p with its interval, and the detectable shift (mean over batches) at each N."""
 
     exponent: float
     interval: tuple[float, float]
     n_sequences: NDArray[np.int64]
     shifts: Array
-
-    def __str__(self) -> str:
-        """The estimate with its interval."""
-        return f"{self.exponent:.2f} ({self.interval[0]:.2f} to {self.interval[1]:.2f})"
 
 
 def measured_exponents(
@@ -94,15 +89,14 @@ def measured_exponents(
 
     Replicates are simulated averages a batch and N; 95 % intervals are Student's, over batches.
     """
-    law, numbers = SymmetricStable(alpha), np.asarray(n_sequences)
+    law, numbers, found = SymmetricStable(alpha), np.asarray(n_sequences), {}
     log_n = np.log(numbers) - np.log(numbers).mean()
     how = methods, replicates, rng
     shifts = [[detectable_shifts(law, int(n), *how) for n in numbers] for _ in range(_BATCHES)]
-    found = {}
     for method, log_shift in zip(methods, np.moveaxis(np.log(shifts), -1, 0), strict=True):
         slopes = log_shift @ log_n / (log_n @ log_n)  # −1/p, one a batch
-        p, *ends = (float(-1 / slope) for slope in student(slopes))
-        found[method] = MeasuredExponent(p, (ends[0], ends[1]), numbers, np.exp(log_shift.mean(0)))
+        p, low, high = (float(-1 / slope) for slope in student(slopes))
+        found[method] = MeasuredExponent(p, (low, high), numbers, np.exp(log_shift.mean(0)))
     return found
 
 

@@ -4,52 +4,29 @@ fast at first and slow later."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.signatures import require
-from lwcore.window import LawFit, fit_decay, matching, scores
+from lwcore.window import LawFit, fit_decay, scores
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class TwoExponentials:
-    """The law ``f = c ((1 − w) λ^ℓ + w κ^ℓ)``.
+class TwoExponentials(NamedTuple):
+    """The law ``f = c ((1 − w) λ^ℓ + w κ^ℓ)``; λ, κ and w are in (0, 1)."""
 
-    Attributes:
-        amplitude: c > 0, in the units of the envelope.
-        decay: λ in (0, 1), of the fast part.
-        slow: κ in (0, 1).
-        share: w in (0, 1), of the slow part at ℓ = 0.
-    """
-
-    amplitude: float
-    decay: float
-    slow: float
-    share: float
-    name = "two_exponentials"
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
+    amplitude: float  # c, in the units of the envelope
+    decay: float  # λ, of the fast part
+    slow: float  # κ
+    share: float  # w, of the slow part at ℓ = 0
 
     def envelope(self, lags: ArrayLike) -> Array:
-        """Return f at lags ℓ > 0, not necessarily whole, any shape."""
+        """The envelope f at lags ℓ, not necessarily whole, any shape."""
         lag = np.asarray(lags, float)
-        require("lags", lag, lag > 0, "above 0")
         return self.amplitude * ((1 - self.share) * self.decay**lag + self.share * self.slow**lag)
-
-
-class TwoExponentialsFit(NamedTuple):
-    """Two exponentials fitted to an envelope; numbers as in `lwcore.window.LawFit`."""
-
-    law: TwoExponentials
-    r_squared: float
-    aicc: float
 
 
 class FiveLaws(NamedTuple):
@@ -59,35 +36,24 @@ class FiveLaws(NamedTuple):
     power: LawFit
     logarithmic: LawFit
     tempered: LawFit
-    two_exponentials: TwoExponentialsFit
-
-    @property
-    def best(self) -> LawFit | TwoExponentialsFit:
-        """The fit of least AICc; of equals the one listed first."""
-        fits: tuple[LawFit | TwoExponentialsFit, ...] = (*self[:4], self.two_exponentials)
-        return min(fits, key=lambda fit: fit.aicc)
+    two_exponentials: LawFit
 
 
 def fit_laws(lags: Iterable[int], envelope: ArrayLike) -> FiveLaws:
-    """Fit all five laws to an envelope, as `lwcore.window.fit_decay` does four of them."""
-    lags = list(lags)
-    return FiveLaws(*fit_decay(lags, envelope), fit_two_exponentials(lags, envelope))
+    """Five decay laws fitted to an envelope, as `lwcore.window.fit_decay` fits four of them.
 
-
-def fit_two_exponentials(lags: Iterable[int], envelope: ArrayLike) -> TwoExponentialsFit:
-    """Fit two exponentials by least squares on ``log f``, downhill from the best places of a grid.
-
-    Free are the share at the first lag and the rates, which logistic curves keep in bounds: time
-    constants between a tenth of the first lag and a thousand times the last. An envelope that rises
-    is none of theirs.
+    Two exponentials are fitted by least squares on ``log f``, downhill from the best places of a
+    grid. Free are the share at the first lag and the rates, which logistic curves keep in bounds:
+    time constants between a tenth of the first lag and a thousand times the last. An envelope that
+    rises is none of theirs.
     """
-    steps, f = matching(lags, "envelope", np.asarray(envelope, float))
-    require("envelope", f, f > 0, "above 0")
-    lag, log_f = steps.astype(np.float64), np.log(f)
+    steps = list(lags)
+    four = fit_decay(steps, envelope)
+    lag, log_f = np.array(steps, float), np.log(np.asarray(envelope, float))
     low, high = -np.log(1e3 * lag[-1]), np.log(10 / lag[0])
 
     def parts(free: Array) -> tuple[Array, Array]:
-        """Give, fast and slow, logarithms at the first lag and rates, of numbers (..., 3)."""
+        """Fast and slow, logarithms at the first lag and rates, of numbers (..., 3)."""
         fast = low + (high - low) * special.expit(free[..., 0])
         slow = low + (fast - low) * special.expit(free[..., 1])
         odds = 60 * special.expit(free[..., 2]) - 40
@@ -109,10 +75,9 @@ def fit_two_exponentials(lags: Iterable[int], envelope: ArrayLike) -> TwoExponen
     at_zero = at_first + rates * lag[0]
     curve = special.logsumexp(at_zero - np.outer(lag, rates), axis=-1)
     amplitude = np.exp(np.mean(log_f - curve) + special.logsumexp(at_zero))
-    fast, slow = np.exp(-rates)
     share = special.expit(at_zero[1] - at_zero[0])
-    law = TwoExponentials(float(amplitude), float(fast), float(slow), float(share))
-    return TwoExponentialsFit(law, *scores(residual.min(), 4, log_f))
+    law = TwoExponentials(*map(float, (amplitude, *np.exp(-rates), share)))
+    return FiveLaws(*four, LawFit(law, *scores(residual.min(), 4, log_f)))
 
 
 def _descend(residuals: Callable[[Array], Array], free: Array) -> Array:

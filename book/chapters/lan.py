@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lwcore.detection import rate_exponent
+from lwcore.detection import Rate, rate_exponent
 from lwcore.stable import SymmetricStable
 
 Array = NDArray[np.float64]
@@ -28,11 +28,11 @@ def lan_expansions(
     alpha: float,
     n: int,
     rng: np.random.Generator,
-    rates: Sequence[str],
+    rates: Sequence[Rate],
     *,
     h: float = 1.0,
     replicates: int = 1000,
-) -> dict[str, Expansion]:
+) -> dict[Rate, Expansion]:
     """LAN expansion of a location at N sequences, for several localisations ``r_N = N^(1/p)``.
 
     By Eq. (53), ``log dP_{h/r_N}/dP_0 = h Δ_N − ½ h² I_α + o(1)``, under P_0 and at unit scale; the

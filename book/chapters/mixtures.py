@@ -62,18 +62,10 @@ def power_stretch(lags: ArrayLike, envelope: ArrayLike) -> tuple[float, float, f
     below 0. A single exponential, whose slope is proportional to the lag, passes over a factor of
     `SAME_SLOPE` of lags; a power law must do better.
     """
-    at, slopes = local_slopes(lags, envelope)
-    return _widest_stretch(at, -slopes)
-
-
-def _widest_stretch(
-    at: NDArray[np.float64], values: NDArray[np.float64]
-) -> tuple[float, float, float]:
-    """Longest stretch, by the ratio of its ends, of values above 0 within a factor of another."""
-    best = (float("nan"),) * 3
+    (at, slopes), best = local_slopes(lags, envelope), (float("nan"),) * 3
     for first in range(len(at)):
         for last in range(first, len(at)):
-            inside = values[first : last + 1]
+            inside = -slopes[first : last + 1]
             if inside.min() <= 0 or inside.max() > SAME_SLOPE * (1 + 1e-9) * inside.min():
                 break
             if not at[last] / at[first] <= best[1] / best[0]:

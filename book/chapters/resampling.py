@@ -44,7 +44,7 @@ def concentration(
         return np.tensordot(log_n, np.log(spreads), 1) / (log_n @ log_n)
 
 
-def spread(estimates: Array, error: float = 0.1) -> Array:
-    """Distance from the ε- to the (1 − ε)-quantile, in standard deviations of a Gaussian."""
-    low, high = np.quantile(np.asarray(estimates, float), [error, 1 - error], axis=-1)
-    return (high - low) / (2 * special.ndtri(1 - error))
+def spread(estimates: Array) -> Array:
+    """Distance from the tenth to the ninth decile, in standard deviations of a Gaussian."""
+    low, high = np.quantile(estimates, [0.1, 0.9], axis=-1)
+    return (high - low) / (2 * special.ndtri(0.9))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     TailIndex = number("(0.5, 2]")
 
-_FAR_OUT = 230.0  # in log x: there the tail is Pareto's to rounding, whatever alpha
+_AT_MEDIAN, _FAR_OUT = -30.0, 230.0  # in log x: at the median, and Pareto's tail, to rounding
 _LOGARITHMIC = 1e15  # in scales: beyond, the divergence grows as (α + 1) log h, to rounding
 
 
@@ -101,7 +101,8 @@ class SymmetricStable:
         I_α, its value at unit scale, is what a likelihood test can use of each sequence; it is the
         curvature at zero of the divergence in Eq. (32).
         """
-        return _unit_fisher_information(self.alpha) / self.scale**2
+        tiny = 1e-10  # what is missing in the divergence of so small a shift is far below rounding
+        return _unit_divergence(self.alpha, tiny / 2) * 2 / tiny**2 / self.scale**2
 
     @checked
     def kl(self, shift: FiniteReals) -> Array:
@@ -111,8 +112,6 @@ class SymmetricStable:
         ``(alpha + 1) log|shift|`` in the end. Relative error below 1e-9 from 1e-8 scales on.
         """
         ratio = np.abs(np.asarray(shift, float)) / self.scale
-        if self.alpha == 2:
-            return ((ratio / 2) ** 2)[()]
         return np.vectorize(_unit_divergence, otypes=[float])(self.alpha, ratio / 2)[()]
 
     def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -133,33 +132,23 @@ def _upper_quantile(alpha: float, tail: Array) -> Array:
     law, flat = standard_law(alpha), tail.ravel()
     pareto = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P ~ pareto · x^−α
     with np.errstate(divide="ignore", over="ignore"):
-        log_pareto = np.log(pareto * (1 / flat - 2)) / alpha  # right far out, and at the median
-        result = np.exp(log_pareto)
-    inner = np.flatnonzero((flat < 0.5) & (log_pareto < _FAR_OUT))
-    if inner.size:
-        q = flat[inner]
-        guess = np.maximum(log_pareto[inner], np.log(-np.sqrt(2) * special.ndtri(q)))
+        log_x = np.log(pareto / flat) / alpha
+        inner = np.flatnonzero(log_x < _FAR_OUT)
+        if inner.size:
 
-        def mismatch(log_x: Array, q: Array) -> Array:  # near the median, of the distance from it
-            x = np.exp(log_x)
-            far = np.log(q) - np.log(law(x, TAIL))
-            return np.where(q < 0.25, far, law.central(x) / (0.5 - q) - 1)
+            def excess(log_x: Array, q: Array) -> Array:  # in log odds, nearly a straight line
+                tail = law(np.exp(log_x), TAIL)
+                return np.log(q / (0.5 - q)) - np.log(tail / (0.5 - tail))
 
-        bracket = elementwise.bracket_root(mismatch, guess, args=(q,)).bracket
-        result[inner] = np.exp(elementwise.find_root(mismatch, bracket, args=(q,)).x)
-    return result.reshape(tail.shape)[()]
-
-
-@functools.lru_cache
-def _unit_fisher_information(alpha: float) -> float:
-    tiny = 1e-10  # what is missing in the divergence of so small a shift is far below rounding
-    return 0.5 if alpha == 2 else _unit_divergence(alpha, tiny / 2) * 2 / tiny**2
+            ends, args = (_AT_MEDIAN, _FAR_OUT), (np.minimum(flat[inner], 0.5 - 1e-13),)
+            log_x[inner] = elementwise.find_root(excess, ends, args=args).x
+        return np.exp(log_x).reshape(tail.shape)[()]
 
 
 def _unit_divergence(alpha: float, h: float) -> float:
     """KL between SαS laws of unit scale at ±h, ``∫_{x>0} (p₊ − p₋) L dx``."""
-    if h == 0:
-        return 0.0
+    if h == 0 or alpha == 2:
+        return h**2
     ratio, mass = log_ratio(alpha, min(h, _LOGARITHMIC))
     divergence = float(np.sum(mass * -np.expm1(-ratio) * ratio))
     return divergence + (alpha + 1) * float(np.log(max(h / _LOGARITHMIC, 1)))

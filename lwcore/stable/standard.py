@@ -8,7 +8,7 @@ and polynomials through values of that integral stand for it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,9 +53,6 @@ class _Gaussian:
     def score(self, x: Array) -> Array:
         return x / 2
 
-    def central(self, x: Array) -> Array:
-        return special.erf(x / 2) / 2
-
 
 class _Stable:
     """The law at an α below 2, at any array of ``x ≥ 0``, NaN or infinity.
@@ -85,12 +82,6 @@ class _Stable:
         within = np.minimum(x, _PARETO)
         return self(within, SLOPE) / self(within, DENSITY) * (_PARETO / np.maximum(x, _PARETO))
 
-    def central(self, x: Array) -> Array:
-        """The probability P(0 < X < x), with all its digits near 0."""
-        near = np.minimum(x, self.near_end)
-        polynomial = -near * _polynomial(self.near[TAIL], near**2)
-        return np.where(x < self.near_end, polynomial, 0.5 - self(x, TAIL))
-
     def __call__(self, x: Array, row: int) -> Array:
         """One of p, −p′ and P(X > x)."""
         flat = x.ravel()
@@ -104,17 +95,17 @@ class _Stable:
         return result.reshape(x.shape)
 
     def _near(self, x: Array, row: int) -> Array:
-        value = _polynomial(self.near[row], x**2)
+        value = np.polyval(self.near[row], x**2)
         return value if row == DENSITY else x * value + (0.5 if row == TAIL else 0)
 
     def _far(self, x: Array, row: int) -> Array:
         power = x**-self.alpha
-        return _polynomial(self.far[row], power) * power / x ** _FAR_POWER[row]
+        return np.polyval(self.far[row], power) * power / x ** _FAR_POWER[row]
 
     def _between(self, x: Array, row: int) -> Array:
         place = (self.axis(x) - self.start) / self.width
         panel = np.minimum(place.astype(np.intp), self.panels - 1)
-        return _polynomial((c.take(panel) for c in self.table[row]), 2 * (place - panel) - 1)
+        return np.polyval(self.table[row].take(panel, axis=1), 2 * (place - panel) - 1)
 
     @functools.cached_property
     def table(self) -> Array:
@@ -124,15 +115,6 @@ class _Stable:
         values = self.integral((np.exp(place) if self.alpha < 1 else place).ravel())
         fitted = polyfit(node, values.reshape(-1, _NODES).T, _NODES - 1)
         return np.ascontiguousarray(fitted[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1))
-
-
-def _polynomial(coefficients: Iterable[Array], x: Array) -> Array:
-    """A polynomial at `x`; coefficients, highest power first, are numbers or like `x`."""
-    value = np.zeros_like(x)
-    for coefficient in coefficients:
-        value *= x
-        value += coefficient
-    return value
 
 
 def _near_series(alpha: float) -> tuple[Array, float]:
