@@ -231,19 +231,20 @@ def steps_forward(layout, weight, bias_hh, norm, *kept):
 
 
 @njit(**_PASS, cache=True)
-def steps_backward(layout, delta, pre, raw, of_cell, weight, norm, *kept):
-    """The steps from last to first: λ of the first h; `of_cell` is left as that of the first c."""
+def steps_backward(layout, delta, pre, raw, weight, norm, *kept):
+    """The steps from last to first, from δ: `pre` and `raw` are filled."""
     history, cells, blocks, products, normalised, inverse = kept
     before = layout.reset >= 0 and not layout.after
     packed = weight[: layout.candidate] if before else weight
     own = weight[layout.candidate :]
     batch, hidden, zero = history.shape[1], np.uintp(history.shape[2]), np.uintp(0)
     gates = np.uintp(layout.candidate)
-    adjoint = (np.zeros_like(of_cell), zero)
-    side, spare = (np.empty_like(of_cell), zero), (np.empty_like(of_cell), zero)
-    fixed = np.full_like(of_cell, layout.constant)
+    state = history[0]  # zero
+    adjoint, of_cell = (np.zeros_like(state), zero), (np.zeros_like(state), zero)
+    side, spare = (np.empty_like(state), zero), (np.empty_like(state), zero)
+    lam = of_cell if layout.show >= 0 else adjoint
+    fixed = np.full_like(state, layout.constant)
     behind = (np.empty((batch, len(packed)), delta.dtype), zero)
-    lam = (of_cell, zero) if layout.show >= 0 else adjoint
     for t in range(len(delta) - 1, -1, -1):
         rows, out, c = blocks[t], pre[t], (cells[t], zero)
         at_i, at_f, at_r = np.uintp(layout.let_in), np.uintp(layout.keep), np.uintp(layout.reset)
@@ -289,7 +290,6 @@ def steps_backward(layout, delta, pre, raw, of_cell, weight, norm, *kept):
             _copy(hidden, adjoint, product)
         else:
             _add(hidden, adjoint, product)
-    return adjoint[0]
 
 
 def usable(like: Tensor) -> bool:
@@ -297,10 +297,8 @@ def usable(like: Tensor) -> bool:
     return ENABLED and like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
 
 
-def scan(
-    layout: Layout, inputs: Tensor, initial: Tensor, of: dict[str, Tensor]
-) -> tuple[Tensor, ...]:
-    """The scan of (B, T, D) from (B, S): h, and c where it is another, (B, T, H) each.
+def scan(layout: Layout, inputs: Tensor, of: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    """The scan of (B, T, D) from zero: h, and c where it is another, (B, T, H) each.
 
     h is differentiable once, in the parameters `of` the cell too.
     """
@@ -310,7 +308,7 @@ def scan(
     given = [of[name] for name in ("norm_weight", "norm_bias") if name in of]
     norm = torch.stack(given) if given else inputs.new_empty(0, 0)
     weights = of["weight_hh"], of.get("bias_hh", inputs.new_empty(0)), norm
-    return _Scan.apply(layout, driven, initial, *weights)[: 1 + (layout.show >= 0)]
+    return _Scan.apply(layout, driven, *weights)[: 1 + (layout.show >= 0)]
 
 
 class _Scan(torch.autograd.Function):
@@ -318,19 +316,16 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, layout: Layout, blocks: Tensor, initial: Tensor, *weights: Tensor
+        ctx: Any, layout: Layout, blocks: Tensor, weight: Tensor, bias_hh: Tensor, norm: Tensor
     ) -> tuple[Tensor, Tensor]:
-        (steps, batch, _), (weight, _, norm) = blocks.shape, weights
+        (steps, batch, _), none = blocks.shape, blocks.new_empty(0, 0, 0)
         history = blocks.new_empty(steps + 1, batch, weight.shape[1])
-        history[0] = initial[:, : weight.shape[1]]
         cells = torch.empty_like(history) if layout.show >= 0 else history
-        cells[0] = initial[:, -weight.shape[1] :]
-        products, normalised = (
-            torch.empty_like(history[1:]) if needed else blocks.new_empty(0, 0, 0)
-            for needed in (layout.after, len(norm))
-        )
+        history[0] = cells[0] = 0
+        products = torch.empty_like(history[1:]) if layout.after else none
+        normalised = torch.empty_like(history[1:]) if len(norm) else none
         kept = history, cells, blocks, products, normalised, blocks.new_empty(normalised.shape[:2])
-        steps_forward(layout, *_arrays(*weights, *kept))
+        steps_forward(layout, *_arrays(weight, bias_hh, norm, *kept))
         ctx.layout = layout
         ctx.save_for_backward(weight, norm, *kept)
         outputs = history[1:].transpose(0, 1), cells[1:].transpose(0, 1)
@@ -342,21 +337,17 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, of_hidden: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         layout, (_, norm, history, _, blocks, _, normalised, _) = ctx.layout, ctx.saved_tensors
         pre, raw = torch.empty_like(blocks), torch.empty_like(normalised)
-        of_cell, hidden = torch.zeros_like(history[0]), history.shape[-1]
-        arrays = _arrays(of_hidden.transpose(0, 1), pre, raw, of_cell, *ctx.saved_tensors)
-        of_initial = torch.from_numpy(steps_backward(layout, *arrays))
-        if layout.show >= 0:
-            of_initial = torch.cat([of_initial, of_cell], dim=-1)
+        steps_backward(layout, *_arrays(of_hidden.transpose(0, 1), pre, raw, *ctx.saved_tensors))
         flat, past = pre.flatten(0, 1), history[:-1].flatten(0, 1)
         parts, of_bias = [(flat, past)], None
         if layout.reset >= 0:
-            reset = blocks[..., layout.reset : layout.reset + hidden].flatten(0, 1)
-            gates, own = flat.split([layout.candidate, hidden], dim=1)
+            gates, own = flat[:, : layout.candidate], flat[:, layout.candidate :]
+            reset = blocks[..., layout.reset :][..., : history.shape[2]].flatten(0, 1)
             parts = [(gates, past), (own * reset, past) if layout.after else (own, past * reset)]
             of_bias = parts[1][0].sum(0) if layout.after else None
         of_weight = torch.cat([(seen.t() @ part).t() for part, seen in parts])
         of_norm = torch.stack([raw * normalised, raw]).sum((1, 2)) if len(norm) else None
-        return None, pre, of_initial, of_weight, of_bias, of_norm
+        return None, pre, of_weight, of_bias, of_norm
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
