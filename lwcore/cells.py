@@ -105,7 +105,9 @@ class Cell(nn.Module):
         self.carried = slice(self.state_size - self.hidden_size, self.state_size)
         self.rows = [1 if self.shared and b != "candidate" else hidden_size for b in self.blocks]
         orthogonal = init == "orthogonal"
-        draws = _orthogonal(self, gate_spread, generator) if orthogonal else _uniform(self, generator)
+        draws = (
+            _orthogonal(self, gate_spread, generator) if orthogonal else _uniform(self, generator)
+        )
         if layernorm:
             draws |= {"norm_weight": torch.ones(hidden_size), "norm_bias": torch.zeros(hidden_size)}
         for name, draw in draws.items():
@@ -181,9 +183,9 @@ class Cell(nn.Module):
 
     def unrolled(self, inputs: Inputs) -> Tensor:
         """What `forward` computes, by `step` and autograd through all of time; slow."""
-        return self._unrolled(inputs)[0]
+        return self._scan(inputs, by_steps=True)[0]
 
-    def _scan(self, inputs: Tensor) -> tuple[Tensor, ...]:
+    def _scan(self, inputs: Tensor, *, by_steps: bool = False) -> tuple[Tensor, ...]:
         """The fastest scan there is: h, and c where it is another. Compiled, h differs once.
 
         Inputs are checked by hand, as every training step comes by here.
@@ -195,17 +197,15 @@ class Cell(nn.Module):
         # a sum is ten times as fast, and finite only if all entries are
         finite = bool(inputs.sum().isfinite() or inputs.isfinite().all())
         require("inputs", inputs, finite, "finite")
-        if self.linear:
+        if self.linear and not by_steps:
             made = self.gates(inputs, inputs.new_zeros(self.state_size))
             return (_LinearScan.apply(made.keep, made.let_in * made.candidate),)
-        if kernels.usable(inputs):
+        if kernels.usable(inputs) and not by_steps:
             first = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
             places = [first.get(name, -1) for name in kernels.Layout._fields[:5]]
-            layout = kernels.Layout(*places, self.shared, self.reset == "after", self.gate_init)
-            return kernels.scan(layout, inputs, dict(self.named_parameters()))
-        return self._unrolled(inputs)
-
-    def _unrolled(self, inputs: Tensor) -> tuple[Tensor, ...]:
+            use = [self.shared, self.reset == "after", self.gate_init]
+            parameters: dict[str, Tensor] = dict(self.named_parameters())
+            return kernels.scan(kernels.Layout._make(places + use), inputs, parameters)
         states = [inputs.new_zeros(len(inputs), self.state_size)]
         for x in inputs.unbind(1):
             states.append(self.step(x, states[-1]))
@@ -284,8 +284,8 @@ class LSTM(Cell):
     def from_torch(cls, layer: nn.LSTM) -> LSTM:
         """The cell that computes what one layer of PyTorch's does."""
         weight_ih, weight_hh, of_input, of_state = _parameters_of(layer)
-        cell = cls(layer.input_size, layer.hidden_size, dtype=weight_hh.dtype)
         rows = {"weight_ih": weight_ih, "weight_hh": weight_hh, "bias": of_input + of_state}
+        cell = cls(layer.input_size, layer.hidden_size, dtype=weight_hh.dtype)
         cell.load_state_dict(rows)
         return cell
 
@@ -329,7 +329,7 @@ class GatedJacobian(StepJacobian):
     def of(self, index: Any) -> GatedJacobian:
         """Those of some sequences and steps, of which nothing is computed anew."""
         chosen = copy.copy(self)
-        chosen.made = Gates(*(None if part is None else part[index] for part in self.made))
+        chosen.made = Gates._make(part if part is None else part[index] for part in self.made)
         chosen.into = {name: slope[index] for name, slope in self.into.items()}
         chosen.states = self.states[index]
         return chosen
@@ -340,10 +340,9 @@ class GatedJacobian(StepJacobian):
         if reset is None:
             return rows @ own
         reset, into = reset.unsqueeze(-2), self.into["reset"].unsqueeze(-2)
-        if cell.reset == "after":
-            return (rows * reset) @ own + (rows * into) @ cell.block("reset")
-        rows = rows @ own
-        return rows * reset + (rows * into) @ cell.block("reset")
+        rows = rows @ own if cell.reset == "before" else rows
+        kept = rows * reset if cell.reset == "before" else (rows * reset) @ own
+        return kept + (rows * into) @ cell.block("reset")
 
     def _mixed(self, rows: Float[Tensor, "... k H"]) -> Float[Tensor, "... k H"]:
         """Adjoints of c times R."""
@@ -453,7 +452,7 @@ def _cumulated(keep: Tensor, added: Tensor) -> Tensor:
 
 
 def _uniform(cell: Cell, generator: torch.Generator | None) -> dict[str, Tensor]:
-    """Parameters as `torch.nn.LSTM` draws them, uniform on ±1/√H; the bias is the sum of its two."""
+    """Uniform parameters on ±1/√H, as those of `torch.nn.LSTM`; the bias is the sum of its two."""
     rows, hidden = sum(cell.rows), cell.hidden_size
 
     def draw(*shape: int) -> Tensor:
@@ -471,19 +470,18 @@ def _uniform(cell: Cell, generator: torch.Generator | None) -> dict[str, Tensor]
 
 def _orthogonal(cell: Cell, spread: float, generator: torch.Generator | None) -> dict[str, Tensor]:
     """Gaussian input weights, orthogonal blocks of recurrent ones, and biases that set gates."""
-    start = {"let_in": cell.gate_init, "keep": 1 - cell.gate_init}
+    rows, start = torch.tensor(cell.rows), {"let_in": cell.gate_init, "keep": 1 - cell.gate_init}
     each = [(1.0 if b == "candidate" else spread, start.get(b, 0.5)) for b in cell.blocks]
-    each_row = torch.tensor(each, dtype=torch.float64).repeat_interleave(torch.tensor(cell.rows), 0)
-    scale, opening = each_row.unbind(1)
+    scale, opened = torch.tensor(each, dtype=torch.float64).repeat_interleave(rows, 0).unbind(1)
     weight_ih = torch.randn(len(scale), cell.input_size, generator=generator, dtype=torch.float64)
     draws = {"weight_ih": weight_ih / math.sqrt(cell.input_size) * scale[:, None]}
     if not cell.linear:
-        empty = torch.empty(len(scale), cell.hidden_size, dtype=torch.float64).split(cell.rows)
-        squares = [nn.init.orthogonal_(square, generator=generator) for square in empty]
-        draws["weight_hh"] = torch.cat(squares) * scale[:, None]
+        blocks = torch.empty(len(scale), cell.hidden_size, dtype=torch.float64).split(cell.rows)
+        blocks = [nn.init.orthogonal_(block, generator=generator) for block in blocks]
+        draws["weight_hh"] = torch.cat(blocks) * scale[:, None]
     if cell.reset == "after":
         draws["bias_hh"] = torch.zeros(cell.hidden_size)
-    return draws | {"bias": opening.logit()}
+    return draws | {"bias": opened.logit()}
 
 
 def _parameters_of(layer: nn.RNNBase) -> tuple[Tensor, Tensor, Tensor, Tensor]:
