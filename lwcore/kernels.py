@@ -32,6 +32,9 @@ ENABLED = os.environ.get("LWCORE_COMPILED", "1") != "0"
 # argument relies, nor divide by reciprocals: an open gate is exactly 1. It has to expect NaN.
 OPTIONS: Any = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
 _PASS: Any = OPTIONS | {"fastmath": OPTIONS["fastmath"] | {"reassoc"}, "nogil": True}
+# Inlined, a sum over neurons has one order. Else it is compiled twice, in two orders, and a process
+# that has just compiled takes the one, a process that reads from disk the other.
+_SUM: Any = _PASS | {"forceinline": True}
 EPSILON = 1e-5  # under the root of the layer normalisation, as in PyTorch
 
 # Reals and integers, terms of the series, and log 2 in two parts, of which the first has so few
@@ -135,7 +138,7 @@ _through_gate = _pass(lambda _, lam, factor, gate: lam * factor * (gate - gate *
 _through_tanh = _pass(lambda _, lam, factor, g: lam * factor - lam * factor * (g * g))
 
 
-@njit(**_PASS)
+@njit(**_SUM)
 def _normalise(rows, at, norm, normalised, inverse):
     """Layer normalisation in place, and one over the spread of each row."""
     batch, count = normalised.shape
@@ -153,7 +156,7 @@ def _normalise(rows, at, norm, normalised, inverse):
             rows[b, at + j] = normalised[b, j] * norm[0, j] + norm[1, j]
 
 
-@njit(**_PASS)
+@njit(**_SUM)
 def _through_norm(raw, norm, normalised, inverse, out, at):
     """Adjoints from behind the normalisation to before it."""
     batch, count = raw.shape
