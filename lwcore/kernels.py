@@ -103,14 +103,14 @@ def _pass(formula: Callable[..., Any]) -> Callable[..., None]:
     def of_one(count, out, x):
         for b in range(len(out[0])):
             for j in range(count):
-                k = out[1] + j
-                out[0][b, k] = made(out[0][b, k], x[0][b, x[1] + j])
+                k, m = out[1] + j, x[1] + j
+                out[0][b, k] = made(out[0][b, k], x[0][b, m])
 
     def of_two(count, out, x, y):
         for b in range(len(out[0])):
             for j in range(count):
-                k = out[1] + j
-                out[0][b, k] = made(out[0][b, k], x[0][b, x[1] + j], y[0][b, y[1] + j])
+                k, m, n = out[1] + j, x[1] + j, y[1] + j
+                out[0][b, k] = made(out[0][b, k], x[0][b, m], y[0][b, n])
 
     def of_three(count, out, x, y, z):
         for b in range(len(out[0])):
@@ -218,15 +218,13 @@ def steps_forward(layout, weight, bias_hh, norm, *kept):
             _squash(hidden, g, side)
         else:
             _close(hidden, g, added)
+        if layout.shared:
+            fixed[:] = rows[:, :1]
         if layout.keep >= 0:
             _multiply(hidden, new, f, c)
             _add_product(hidden, new, i, g)
-        elif layout.let_in >= 0 and not layout.shared:
-            _move(hidden, new, c, i, g)
         else:
-            if layout.shared:
-                fixed[:] = rows[:, :1]
-            _move(hidden, new, c, (fixed, zero), g)
+            _move(hidden, new, c, (fixed, zero) if layout.shared or layout.let_in < 0 else i, g)
         if layout.show >= 0:
             _open(hidden, o, (pre[0], o[1]))
             _squash(hidden, side, new)
@@ -354,5 +352,4 @@ class _Scan(torch.autograd.Function):
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
-    """Tensors as arrays."""
     return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)

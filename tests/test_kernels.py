@@ -33,8 +33,7 @@ def everything(scan, cell, inputs, weights):
 def test_scan_and_its_way_back_are_those_of_the_step(
     kind, dtype, tolerance, seed, batch, steps, hidden
 ):
-    # the spread over a few neurons may vanish, and dividing by it magnifies single precision
-    hidden += 8 * (dtype == torch.float32)
+    hidden += 8 * (dtype == torch.float32)  # the spread over a few neurons may nearly vanish
     cell = make(kind, seed, hidden_size=hidden).to(dtype)
     shapes = (batch, steps, 3), (batch, steps, hidden)
     inputs, weights = (draw(*shape, seed=seed + k).to(dtype) for k, shape in enumerate(shapes))
