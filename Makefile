@@ -60,10 +60,9 @@ mutants: $(STAMP) ## change the code in small ways, see whether the tests notice
 	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[mutation]'
 	$(BIN)/python -m tests.mutation
 
-bench: $(STAMP) ## time and record training steps, scans, rates, stable laws, fits and the companion (some ten minutes)
+bench: $(STAMP) ## time and record training steps, rates, stable laws, fits and the companion (some ten minutes)
 	$(BIN)/python -m benchmarks.steps
 	$(BIN)/python -m benchmarks.transport
-	$(BIN)/python -m benchmarks.scan
 	$(BIN)/python -m benchmarks.stable
 	$(BIN)/python -m benchmarks.elman
 

@@ -6,6 +6,7 @@ those of the scan, of the way back, and of the weights.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pandas as pd
@@ -33,19 +34,6 @@ CELLS: dict[str, Callable[[int, int], Cell]] = {
     "LSTM": LSTM,
 }
 MATRICES = {"ConstGate": 1, "SharedGate": 1, "DiagGate": 2, "GRU": 3, "LSTM": 4}
-
-
-class TorchLayer(nn.Module):
-    """A layer of PyTorch, its states alone."""
-
-    def __init__(self, layer: nn.RNNBase) -> None:
-        """Take a layer."""
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Scan (B, T, D) to (B, T, H)."""
-        return self.layer(inputs)[0]
 
 
 def step_of(
@@ -92,10 +80,11 @@ def main() -> None:
     shapes, sweeps = {}, []
     for name, (shape, rounds) in SHAPES.items():
         *_, width, hidden = shape
-        tasks: dict[str, Task] = {
-            f"nn.{kind.__name__}": step_of(TorchLayer(kind(width, hidden, batch_first=True)), shape)
-            for kind in (nn.LSTM, nn.GRU)
-        }
+        tasks: dict[str, Task] = {}
+        for layer in (nn.LSTM, nn.GRU):
+            theirs = layer(width, hidden, batch_first=True)
+            states = functools.partial(lambda layer, inputs: layer(inputs)[0], theirs)
+            tasks[f"nn.{layer.__name__}"] = step_of(theirs, shape, states)
         for kind, make in CELLS.items():
             naive = make(width, hidden)
             tasks[kind] = step_of(make(width, hidden), shape)

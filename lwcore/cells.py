@@ -43,7 +43,7 @@ from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace
 
 Input = Float[Tensor, "... D"]
 Past = Float[Tensor, "... S"]
-State = Float[Tensor, "B H"] | tuple[Float[Tensor, "B H"], Float[Tensor, "B H"]]
+Inputs = Float[Tensor, "B T D"]
 
 
 class Gates(NamedTuple):
@@ -104,24 +104,20 @@ class Cell(nn.Module):
         self.shown = slice(0, self.hidden_size)
         self.carried = slice(self.state_size - self.hidden_size, self.state_size)
         self.rows = [1 if self.shared and b != "candidate" else hidden_size for b in self.blocks]
-        start = _uniform if init == "uniform" else _orthogonal
-        for name, draw in start(self, gate_spread, generator).items():
-            setattr(self, name, nn.Parameter(draw.to(dtype)))
+        orthogonal = init == "orthogonal"
+        draws = (
+            _orthogonal(self, gate_spread, generator) if orthogonal else _uniform(self, generator)
+        )
         if layernorm:
-            self.norm_weight = nn.Parameter(torch.ones(hidden_size, dtype=dtype))
-            self.norm_bias = nn.Parameter(torch.zeros(hidden_size, dtype=dtype))
-
-    def __init_subclass__(cls) -> None:
-        """Refuse a family that the kernels and the closed form would get wrong."""
-        own = cls.shares is not Cell.shares
-        if "show" in cls.blocks if cls.linear else own or (cls.shared and len(cls.blocks) > 2):
-            raise TypeError(
-                f"{cls.__name__}: `shares` is of a linear family, which shows c itself; a shared "
-                "gate must be the only one."
-            )
+            draws |= {"norm_weight": torch.ones(hidden_size), "norm_bias": torch.zeros(hidden_size)}
+        for name, draw in draws.items():
+            setattr(self, name, nn.Parameter(draw.to(dtype)))
 
     def shares(self, pre: dict[str, Tensor], opened: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """What is kept and what is let in, tied to one another where no gate keeps."""
+        """What is kept and what is let in, tied to one another where no gate keeps.
+
+        A linear family may have its own; of the others, kernels and closed form know this one.
+        """
         let_in = opened.get("let_in", torch.full_like(pre["candidate"], self.gate_init))
         return opened["keep"] if "keep" in opened else 1 - let_in, let_in
 
@@ -163,17 +159,17 @@ class Cell(nn.Module):
         """One-step Jacobians in closed form."""
         return GatedJacobian(self, self.gates(inputs, previous), previous)
 
-    def forward(self, inputs: Float[Tensor, "B T D"], state: State | None = None) -> Tensor:
-        """The outputs h (B, T, H) from an initial state, for the LSTM the pair (h, c), or zero.
+    def forward(self, inputs: Inputs) -> Tensor:
+        """The outputs h, (B, T, H), of a scan from zero.
 
         Examples:
             >>> tuple(LSTM(input_size=2, hidden_size=5)(torch.zeros(3, 20, 2)).shape)
             (3, 20, 5)
         """
-        return self._scan(*self._entered(inputs, state))[0]
+        return self._scan(inputs)[0]
 
     @torch.no_grad()
-    def trace(self, inputs: Float[Tensor, "B T D"], state: State | None = None) -> Trace:
+    def trace(self, inputs: Inputs) -> Trace:
         """A scan with all that transport needs: the parameters as they are now, too.
 
         Examples:
@@ -181,58 +177,39 @@ class Cell(nn.Module):
             >>> tuple(trace.gates.let_in.shape), tuple(trace.jacobian(7).dense().shape)
             ((3, 20, 5), (3, 5, 5))
         """
-        inputs, first = self._entered(inputs, state)
-        states = torch.cat(self._scan(inputs, first), dim=-1)
+        states = torch.cat(self._scan(inputs), dim=-1)
         frozen = copy.deepcopy(self).requires_grad_(False)
-        return Trace(frozen, inputs, torch.cat([first.unsqueeze(1), states], dim=1))
+        return Trace(frozen, inputs, functional.pad(states, (0, 0, 1, 0)))
 
-    def unrolled(self, inputs: Float[Tensor, "B T D"], state: State | None = None) -> Tensor:
+    def unrolled(self, inputs: Inputs) -> Tensor:
         """What `forward` computes, by `step` and autograd through all of time; slow."""
-        return self._unrolled(*self._entered(inputs, state))[0]
+        return self._scan(inputs, by_steps=True)[0]
 
-    def _scan(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, ...]:
-        """The fastest scan there is: h, and c where it is another. Compiled, h differs once."""
-        if self.linear:
-            made = self.gates(inputs, torch.zeros_like(state).unsqueeze(1))
-            keep = made.keep.expand_as(made.candidate)
-            return (_LinearScan.apply(keep, made.let_in * made.candidate, state),)
-        if kernels.usable(inputs):
+    def _scan(self, inputs: Tensor, *, by_steps: bool = False) -> tuple[Tensor, ...]:
+        """The fastest scan there is: h, and c where it is another. Compiled, h differs once.
+
+        Inputs are checked by hand, as every training step comes by here.
+        """
+        dtype, width = self.bias.dtype, self.input_size
+        fits = isinstance(inputs, Tensor) and inputs.dtype == dtype and inputs.numel() > 0
+        fits = fits and inputs.ndim == 3 and inputs.shape[2] == width
+        require("inputs", inputs, fits, f"a tensor of {dtype} and shape (B, T, {width}), not empty")
+        # a sum is ten times as fast, and finite only if all entries are
+        finite = bool(inputs.sum().isfinite() or inputs.isfinite().all())
+        require("inputs", inputs, finite, "finite")
+        if self.linear and not by_steps:
+            made = self.gates(inputs, inputs.new_zeros(self.state_size))
+            return (_LinearScan.apply(made.keep, made.let_in * made.candidate),)
+        if kernels.usable(inputs) and not by_steps:
             first = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
             places = [first.get(name, -1) for name in kernels.Layout._fields[:5]]
             use = [self.shared, self.reset == "after", self.gate_init]
             parameters: dict[str, Tensor] = dict(self.named_parameters())
-            return kernels.scan(kernels.Layout._make(places + use), inputs, state, parameters)
-        # compiled on a GPU: this has not been run
-        scan = torch.compile(self._unrolled) if inputs.is_cuda else self._unrolled
-        return scan(inputs, state)
-
-    def _unrolled(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, ...]:
-        states = [state]
+            return kernels.scan(kernels.Layout._make(places + use), inputs, parameters)
+        states = [inputs.new_zeros(len(inputs), self.state_size)]
         for x in inputs.unbind(1):
             states.append(self.step(x, states[-1]))
         return torch.stack(states[1:], dim=1).split(self.hidden_size, dim=-1)
-
-    def _entered(self, inputs: Tensor, state: State | None) -> tuple[Tensor, Tensor]:
-        """Inputs that fit the cell, and the initial state in one piece, (B, S).
-
-        Inputs are checked by hand, as every training step comes by here.
-        """
-        dtype, width, size = self.bias.dtype, self.input_size, self.state_size
-        fits = isinstance(inputs, Tensor) and inputs.dtype == dtype and inputs.numel() > 0
-        fits = fits and inputs.ndim == 3 and inputs.shape[2] == width
-        require("inputs", inputs, fits, f"a tensor of {dtype} and shape (B, T, {width}), not empty")
-        joined = inputs.new_zeros(len(inputs), size) if state is None else _joined(state)
-        fits = joined.shape == (len(inputs), size) and joined.dtype == dtype
-        require("state", joined, fits, f"of {dtype} and, h beside c, of shape {len(inputs), size}")
-        for name, given in (("inputs", inputs), ("state", joined)):
-            # a sum is ten times as fast, and finite only if all entries are
-            require(name, given, bool(given.sum().isfinite() or given.isfinite().all()), "finite")
-        return inputs, joined
-
-
-@checked
-def _joined(state: State) -> Tensor:
-    return state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
 
 
 class ConstGate(Cell):
@@ -307,8 +284,8 @@ class LSTM(Cell):
     def from_torch(cls, layer: nn.LSTM) -> LSTM:
         """The cell that computes what one layer of PyTorch's does."""
         weight_ih, weight_hh, of_input, of_state = _parameters_of(layer)
-        cell = cls(layer.input_size, layer.hidden_size, dtype=weight_hh.dtype)
         rows = {"weight_ih": weight_ih, "weight_hh": weight_hh, "bias": of_input + of_state}
+        cell = cls(layer.input_size, layer.hidden_size, dtype=weight_hh.dtype)
         cell.load_state_dict(rows)
         return cell
 
@@ -327,15 +304,13 @@ class GatedJacobian(StepJacobian):
     """
 
     def __init__(self, cell: Cell, made: Gates, previous: Past) -> None:
-        """The slopes in which a step's pre-activations move c, or h for the show gate."""
+        """Slopes of c in each block, of h in the show gate and in c (`expression`), and of N."""
         self.cell, self.made, self.states = cell, made, previous
-        before, g, b = previous[..., cell.carried], made.candidate, made.let_in
-        self.into = {"candidate": b * (1 - g.square())}
-        self.expression: Tensor | None = None
-        self.normalised: Tensor | None = None
-        self.scale: Tensor | None = None
+        self.into: dict[str, Tensor] = {}
         if cell.linear:
             return
+        before, g, b = previous[..., cell.carried], made.candidate, made.let_in
+        self.into["candidate"] = b * (1 - g.square())
         if "let_in" in cell.blocks:
             self.into["let_in"] = (g if "keep" in cell.blocks else g - before) * b * (1 - b)
         if "keep" in cell.blocks:
@@ -345,23 +320,18 @@ class GatedJacobian(StepJacobian):
         if made.show is not None:
             shown = torch.tanh(made.cell)
             self.into["show"] = shown * made.show * (1 - made.show)
-            self.expression = made.show * (1 - shown.square())
+            self.into["expression"] = made.show * (1 - shown.square())
         if cell.layernorm:
             spread = (made.raw.var(-1, correction=0, keepdim=True) + EPSILON).rsqrt()
-            self.normalised = (made.raw - made.raw.mean(-1, keepdim=True)) * spread
-            self.scale = spread * cell.norm_weight
+            self.into["normalised"] = (made.raw - made.raw.mean(-1, keepdim=True)) * spread
+            self.into["scale"] = spread * cell.norm_weight
 
     def of(self, index: Any) -> GatedJacobian:
         """Those of some sequences and steps, of which nothing is computed anew."""
-
-        def some(part: Tensor | None) -> Any:
-            return None if part is None else part[index]
-
         chosen = copy.copy(self)
-        chosen.made = Gates(*map(some, self.made))
+        chosen.made = Gates._make(part if part is None else part[index] for part in self.made)
         chosen.into = {name: slope[index] for name, slope in self.into.items()}
-        for name in ("states", "expression", "normalised", "scale"):
-            setattr(chosen, name, some(getattr(self, name)))
+        chosen.states = self.states[index]
         return chosen
 
     def _through_candidate(self, rows: Float[Tensor, "... k H"]) -> Float[Tensor, "... k H"]:
@@ -370,17 +340,16 @@ class GatedJacobian(StepJacobian):
         if reset is None:
             return rows @ own
         reset, into = reset.unsqueeze(-2), self.into["reset"].unsqueeze(-2)
-        if cell.reset == "after":
-            return (rows * reset) @ own + (rows * into) @ cell.block("reset")
-        rows = rows @ own
-        return rows * reset + (rows * into) @ cell.block("reset")
+        rows = rows @ own if cell.reset == "before" else rows
+        kept = rows * reset if cell.reset == "before" else (rows * reset) @ own
+        return kept + (rows * into) @ cell.block("reset")
 
     def _mixed(self, rows: Float[Tensor, "... k H"]) -> Float[Tensor, "... k H"]:
         """Adjoints of c times R."""
         cell, into = self.cell, {name: slope.unsqueeze(-2) for name, slope in self.into.items()}
         raw = rows * into["candidate"]
-        if self.normalised is not None and self.scale is not None:
-            n, raw = self.normalised.unsqueeze(-2), raw * self.scale.unsqueeze(-2)
+        if cell.layernorm:
+            n, raw = into["normalised"], raw * into["scale"]
             raw = raw - raw.mean(-1, keepdim=True) - n * (raw * n).mean(-1, keepdim=True)
         mixed = self._through_candidate(raw)
         for gate in ("let_in", "keep"):
@@ -395,18 +364,18 @@ class GatedJacobian(StepJacobian):
         keep = self.made.keep.unsqueeze(-2)
         if self.cell.linear:
             return rows * keep
-        if self.expression is None:
+        if self.made.show is None:
             return torch.addcmul(self._mixed(rows), rows, keep)
         hidden, cell = rows.chunk(2, dim=-1)
-        cell = torch.addcmul(cell, hidden, self.expression.unsqueeze(-2))
+        cell = torch.addcmul(cell, hidden, self.into["expression"].unsqueeze(-2))
         output = (hidden * self.into["show"].unsqueeze(-2)) @ self.cell.block("show")
         return torch.cat([output + self._mixed(cell), cell * keep], dim=-1)
 
     def condensed(self) -> Products:
         """With a show gate R and O are kept apart: half the work."""
-        if self.expression is None:
+        if self.made.show is None:
             return super().condensed()
-        keep, expression = self.made.keep, self.expression
+        keep, expression = self.made.keep, self.into["expression"]
         output = self.into["show"].unsqueeze(-1) * self.cell.block("show")
         mixing = self._mixed(torch.eye(keep.shape[-1]).to(keep).expand(*keep.shape, -1))
 
@@ -420,7 +389,7 @@ class GatedJacobian(StepJacobian):
 
     def neurons(self) -> Neurons:
         """The diagonals: ``a``, ``diag R``, and what the show gate does."""
-        cell, into, keep = self.cell, self.into, self.made.keep.expand_as(self.made.candidate)
+        cell, into, keep = self.cell, self.into, self.made.keep
         if cell.linear:
             return Neurons(keep, torch.zeros_like(keep))
         own, reset = cell.block("candidate"), self.made.reset
@@ -430,94 +399,89 @@ class GatedJacobian(StepJacobian):
         elif reset is not None:
             # Σ_k U[q,k] h[k] r'[k] U_r[k,q]: a sum over neurons, not the product of two diagonals
             diagonal = reset * diagonal + into["reset"] @ (own * cell.block("reset").mT).mT
-        if self.normalised is not None and self.scale is not None:
-            n = self.normalised
+        if cell.layernorm:
+            n = into["normalised"]
             both = torch.stack([torch.ones_like(n), n], dim=-2)
             ones, along = self._through_candidate(both).unbind(-2)
-            diagonal = self.scale * (diagonal - (ones + n * along) / cell.hidden_size)
+            diagonal = into["scale"] * (diagonal - (ones + n * along) / cell.hidden_size)
         mixing = into["candidate"] * diagonal
         for gate in ("let_in", "keep"):
             if gate in into:
                 weights = cell.block(gate)
                 mixing = mixing + into[gate] * (weights[0] if cell.shared else weights.diagonal())
-        if self.expression is None:
-            return Neurons(keep, mixing)
+        if self.made.show is None:
+            return Neurons(keep.expand_as(mixing), mixing)
         # e_{t−1}; that of the initial state is never asked for
-        before = functional.pad(self.expression[:, :-1], (0, 0, 1, 0))
+        before = functional.pad(into["expression"][:, :-1], (0, 0, 1, 0))
         lead = into["show"] * cell.block("show").diagonal() * before
-        return Neurons(keep, mixing * before, self.expression, lead)
+        return Neurons(keep, mixing * before, into["expression"], lead)
 
 
 class _LinearScan(torch.autograd.Function):
     """``h_t = a_t h_{t−1} + u_t`` in 2√T steps; its way back is the same in reversed time."""
 
     @staticmethod
-    def forward(ctx: Any, keep: Tensor, added: Tensor, initial: Tensor) -> Tensor:
-        states = _cumulated(keep, added, initial)
-        ctx.save_for_backward(keep, states, initial)
+    def forward(ctx: Any, keep: Tensor, added: Tensor) -> Tensor:
+        states = _cumulated(keep, added)
+        ctx.save_for_backward(keep, states)
         return states
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *of_states: Tensor) -> tuple[Tensor, ...]:
-        keep, states, initial = ctx.saved_tensors
+        keep, states = ctx.saved_tensors
         later = functional.pad(keep[:, 1:], (0, 0, 0, 1)).flip(1)
-        adjoint = _cumulated(later, of_states[0].flip(1), torch.zeros_like(initial)).flip(1)
-        before = torch.cat([initial.unsqueeze(1), states[:, :-1]], dim=1)
-        return adjoint * before, adjoint, adjoint[:, 0] * keep[:, 0]
+        adjoint = _cumulated(later, of_states[0].flip(1)).flip(1)
+        return adjoint * functional.pad(states[:, :-1], (0, 0, 1, 0)), adjoint
 
 
-def _cumulated(keep: Tensor, added: Tensor, initial: Tensor) -> Tensor:
+def _cumulated(keep: Tensor, added: Tensor) -> Tensor:
     """All √T pieces of time at once, then piece by piece; products of gates cannot overflow."""
     length = keep.shape[1]
     size = math.isqrt(length - 1) + 1
     over = (0, 0, 0, -length % size)
-    decay = functional.pad(keep, over).unflatten(1, (-1, size)).clone()
-    local = functional.pad(added, over).unflatten(1, (-1, size)).clone()
+    decay, local = (
+        functional.pad(part, over).unflatten(1, (-1, size)).clone() for part in (keep, added)
+    )
     for j in range(1, size):
         local[:, :, j].addcmul_(decay[:, :, j], local[:, :, j - 1])
         decay[:, :, j].mul_(decay[:, :, j - 1])
-    starts = [initial]
-    for piece in range(local.shape[1] - 1):
-        starts.append(torch.addcmul(local[:, piece, -1], decay[:, piece, -1], starts[-1]))
-    return local.addcmul_(decay, torch.stack(starts, dim=1).unsqueeze(2)).flatten(1, 2)[:, :length]
+    for piece in range(1, local.shape[1]):
+        local[:, piece].addcmul_(decay[:, piece], local[:, piece - 1, -1:])
+    return local.flatten(1, 2)[:, :length]
 
 
-def _between(shape: tuple[int, ...], hidden: int, generator: torch.Generator | None) -> Tensor:
-    """Draws as those of `torch.nn.LSTM`, uniform on ±1/√H."""
-    return (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1) / math.sqrt(hidden)
-
-
-def _uniform(cell: Cell, _: float, generator: torch.Generator | None) -> dict[str, Tensor]:
-    """Parameters as `torch.nn.LSTM` draws them; the bias is the sum of its two."""
+def _uniform(cell: Cell, generator: torch.Generator | None) -> dict[str, Tensor]:
+    """Uniform parameters on ±1/√H, as those of `torch.nn.LSTM`; the bias is the sum of its two."""
     rows, hidden = sum(cell.rows), cell.hidden_size
-    shapes = (rows, cell.input_size), (rows, hidden), (rows,), (rows,)
-    weight_ih, weight_hh, *biases = (_between(shape, hidden, generator) for shape in shapes)
-    draws = {"weight_ih": weight_ih, "weight_hh": weight_hh, "bias": biases[0] + biases[1]}
+
+    def draw(*shape: int) -> Tensor:
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+        return (2 * uniform - 1) / math.sqrt(hidden)
+
+    draws = {"weight_ih": draw(rows, cell.input_size), "weight_hh": draw(rows, hidden)}
+    draws["bias"] = draw(rows) + draw(rows)
     if cell.linear:
         del draws["weight_hh"]
     if cell.reset == "after":  # the candidate's two do not add up to one
-        draws["bias"][-hidden:] = _between((hidden,), hidden, generator)
-        draws["bias_hh"] = _between((hidden,), hidden, generator)
+        draws["bias"][-hidden:], draws["bias_hh"] = draw(hidden), draw(hidden)
     return draws
 
 
 def _orthogonal(cell: Cell, spread: float, generator: torch.Generator | None) -> dict[str, Tensor]:
     """Gaussian input weights, orthogonal blocks of recurrent ones, and biases that set gates."""
-    start = {"let_in": cell.gate_init, "keep": 1 - cell.gate_init}
-    scales = [1.0 if block == "candidate" else spread for block in cell.blocks]
-    opened = [start.get(block, 0.5) for block in cell.blocks]
-    each = torch.tensor([scales, opened], dtype=torch.float64)
-    scale, opening = each.repeat_interleave(torch.tensor(cell.rows), dim=1)
+    rows, start = torch.tensor(cell.rows), {"let_in": cell.gate_init, "keep": 1 - cell.gate_init}
+    each = [(1.0 if b == "candidate" else spread, start.get(b, 0.5)) for b in cell.blocks]
+    scale, opened = torch.tensor(each, dtype=torch.float64).repeat_interleave(rows, 0).unbind(1)
     weight_ih = torch.randn(len(scale), cell.input_size, generator=generator, dtype=torch.float64)
     draws = {"weight_ih": weight_ih / math.sqrt(cell.input_size) * scale[:, None]}
     if not cell.linear:
-        squares = [torch.empty(rows, cell.hidden_size, dtype=torch.float64) for rows in cell.rows]
-        squares = [nn.init.orthogonal_(square, generator=generator) for square in squares]
-        draws["weight_hh"] = torch.cat(squares) * scale[:, None]
+        blocks = torch.empty(len(scale), cell.hidden_size, dtype=torch.float64).split(cell.rows)
+        blocks = [nn.init.orthogonal_(block, generator=generator) for block in blocks]
+        draws["weight_hh"] = torch.cat(blocks) * scale[:, None]
     if cell.reset == "after":
         draws["bias_hh"] = torch.zeros(cell.hidden_size)
-    return draws | {"bias": opening.logit()}
+    return draws | {"bias": opened.logit()}
 
 
 def _parameters_of(layer: nn.RNNBase) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -32,6 +32,9 @@ ENABLED = os.environ.get("LWCORE_COMPILED", "1") != "0"
 # argument relies, nor divide by reciprocals: an open gate is exactly 1. It has to expect NaN.
 OPTIONS: Any = {"fastmath": {"contract", "nsz"}, "error_model": "numpy"}
 _PASS: Any = OPTIONS | {"fastmath": OPTIONS["fastmath"] | {"reassoc"}, "nogil": True}
+# Inlined, a sum over neurons has one order. Else it is compiled twice, in two orders, and a process
+# that has just compiled takes the one, a process that reads from disk the other.
+_SUM: Any = _PASS | {"forceinline": True}
 EPSILON = 1e-5  # under the root of the layer normalisation, as in PyTorch
 
 # Reals and integers, terms of the series, and log 2 in two parts, of which the first has so few
@@ -100,14 +103,14 @@ def _pass(formula: Callable[..., Any]) -> Callable[..., None]:
     def of_one(count, out, x):
         for b in range(len(out[0])):
             for j in range(count):
-                k = out[1] + j
-                out[0][b, k] = made(out[0][b, k], x[0][b, x[1] + j])
+                k, m = out[1] + j, x[1] + j
+                out[0][b, k] = made(out[0][b, k], x[0][b, m])
 
     def of_two(count, out, x, y):
         for b in range(len(out[0])):
             for j in range(count):
-                k = out[1] + j
-                out[0][b, k] = made(out[0][b, k], x[0][b, x[1] + j], y[0][b, y[1] + j])
+                k, m, n = out[1] + j, x[1] + j, y[1] + j
+                out[0][b, k] = made(out[0][b, k], x[0][b, m], y[0][b, n])
 
     def of_three(count, out, x, y, z):
         for b in range(len(out[0])):
@@ -135,7 +138,7 @@ _through_gate = _pass(lambda _, lam, factor, gate: lam * factor * (gate - gate *
 _through_tanh = _pass(lambda _, lam, factor, g: lam * factor - lam * factor * (g * g))
 
 
-@njit(**_PASS)
+@njit(**_SUM)
 def _normalise(rows, at, norm, normalised, inverse):
     """Layer normalisation in place, and one over the spread of each row."""
     batch, count = normalised.shape
@@ -153,7 +156,7 @@ def _normalise(rows, at, norm, normalised, inverse):
             rows[b, at + j] = normalised[b, j] * norm[0, j] + norm[1, j]
 
 
-@njit(**_PASS)
+@njit(**_SUM)
 def _through_norm(raw, norm, normalised, inverse, out, at):
     """Adjoints from behind the normalisation to before it."""
     batch, count = raw.shape
@@ -215,15 +218,13 @@ def steps_forward(layout, weight, bias_hh, norm, *kept):
             _squash(hidden, g, side)
         else:
             _close(hidden, g, added)
+        if layout.shared:
+            fixed[:] = rows[:, :1]
         if layout.keep >= 0:
             _multiply(hidden, new, f, c)
             _add_product(hidden, new, i, g)
-        elif layout.let_in >= 0 and not layout.shared:
-            _move(hidden, new, c, i, g)
         else:
-            if layout.shared:
-                fixed[:] = rows[:, :1]
-            _move(hidden, new, c, (fixed, zero), g)
+            _move(hidden, new, c, (fixed, zero) if layout.shared or layout.let_in < 0 else i, g)
         if layout.show >= 0:
             _open(hidden, o, (pre[0], o[1]))
             _squash(hidden, side, new)
@@ -231,19 +232,20 @@ def steps_forward(layout, weight, bias_hh, norm, *kept):
 
 
 @njit(**_PASS, cache=True)
-def steps_backward(layout, delta, pre, raw, of_cell, weight, norm, *kept):
-    """The steps from last to first: λ of the first h; `of_cell` is left as that of the first c."""
+def steps_backward(layout, delta, pre, raw, weight, norm, *kept):
+    """The steps from last to first, from δ: `pre` and `raw` are filled."""
     history, cells, blocks, products, normalised, inverse = kept
     before = layout.reset >= 0 and not layout.after
     packed = weight[: layout.candidate] if before else weight
     own = weight[layout.candidate :]
     batch, hidden, zero = history.shape[1], np.uintp(history.shape[2]), np.uintp(0)
     gates = np.uintp(layout.candidate)
-    adjoint = (np.zeros_like(of_cell), zero)
-    side, spare = (np.empty_like(of_cell), zero), (np.empty_like(of_cell), zero)
-    fixed = np.full_like(of_cell, layout.constant)
+    state = history[0]  # zero
+    adjoint, of_cell = (np.zeros_like(state), zero), (np.zeros_like(state), zero)
+    side, spare = (np.empty_like(state), zero), (np.empty_like(state), zero)
+    lam = of_cell if layout.show >= 0 else adjoint
+    fixed = np.full_like(state, layout.constant)
     behind = (np.empty((batch, len(packed)), delta.dtype), zero)
-    lam = (of_cell, zero) if layout.show >= 0 else adjoint
     for t in range(len(delta) - 1, -1, -1):
         rows, out, c = blocks[t], pre[t], (cells[t], zero)
         at_i, at_f, at_r = np.uintp(layout.let_in), np.uintp(layout.keep), np.uintp(layout.reset)
@@ -289,7 +291,6 @@ def steps_backward(layout, delta, pre, raw, of_cell, weight, norm, *kept):
             _copy(hidden, adjoint, product)
         else:
             _add(hidden, adjoint, product)
-    return adjoint[0]
 
 
 def usable(like: Tensor) -> bool:
@@ -297,10 +298,8 @@ def usable(like: Tensor) -> bool:
     return ENABLED and like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
 
 
-def scan(
-    layout: Layout, inputs: Tensor, initial: Tensor, of: dict[str, Tensor]
-) -> tuple[Tensor, ...]:
-    """The scan of (B, T, D) from (B, S): h, and c where it is another, (B, T, H) each.
+def scan(layout: Layout, inputs: Tensor, of: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    """The scan of (B, T, D) from zero: h, and c where it is another, (B, T, H) each.
 
     h is differentiable once, in the parameters `of` the cell too.
     """
@@ -310,7 +309,7 @@ def scan(
     given = [of[name] for name in ("norm_weight", "norm_bias") if name in of]
     norm = torch.stack(given) if given else inputs.new_empty(0, 0)
     weights = of["weight_hh"], of.get("bias_hh", inputs.new_empty(0)), norm
-    return _Scan.apply(layout, driven, initial, *weights)[: 1 + (layout.show >= 0)]
+    return _Scan.apply(layout, driven, *weights)[: 1 + (layout.show >= 0)]
 
 
 class _Scan(torch.autograd.Function):
@@ -318,19 +317,16 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, layout: Layout, blocks: Tensor, initial: Tensor, *weights: Tensor
+        ctx: Any, layout: Layout, blocks: Tensor, weight: Tensor, bias_hh: Tensor, norm: Tensor
     ) -> tuple[Tensor, Tensor]:
-        (steps, batch, _), (weight, _, norm) = blocks.shape, weights
+        (steps, batch, _), none = blocks.shape, blocks.new_empty(0, 0, 0)
         history = blocks.new_empty(steps + 1, batch, weight.shape[1])
-        history[0] = initial[:, : weight.shape[1]]
         cells = torch.empty_like(history) if layout.show >= 0 else history
-        cells[0] = initial[:, -weight.shape[1] :]
-        products, normalised = (
-            torch.empty_like(history[1:]) if needed else blocks.new_empty(0, 0, 0)
-            for needed in (layout.after, len(norm))
-        )
+        history[0] = cells[0] = 0
+        products = torch.empty_like(history[1:]) if layout.after else none
+        normalised = torch.empty_like(history[1:]) if len(norm) else none
         kept = history, cells, blocks, products, normalised, blocks.new_empty(normalised.shape[:2])
-        steps_forward(layout, *_arrays(*weights, *kept))
+        steps_forward(layout, *_arrays(weight, bias_hh, norm, *kept))
         ctx.layout = layout
         ctx.save_for_backward(weight, norm, *kept)
         outputs = history[1:].transpose(0, 1), cells[1:].transpose(0, 1)
@@ -342,23 +338,18 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, of_hidden: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         layout, (_, norm, history, _, blocks, _, normalised, _) = ctx.layout, ctx.saved_tensors
         pre, raw = torch.empty_like(blocks), torch.empty_like(normalised)
-        of_cell, hidden = torch.zeros_like(history[0]), history.shape[-1]
-        arrays = _arrays(of_hidden.transpose(0, 1), pre, raw, of_cell, *ctx.saved_tensors)
-        of_initial = torch.from_numpy(steps_backward(layout, *arrays))
-        if layout.show >= 0:
-            of_initial = torch.cat([of_initial, of_cell], dim=-1)
+        steps_backward(layout, *_arrays(of_hidden.transpose(0, 1), pre, raw, *ctx.saved_tensors))
         flat, past = pre.flatten(0, 1), history[:-1].flatten(0, 1)
         parts, of_bias = [(flat, past)], None
         if layout.reset >= 0:
-            reset = blocks[..., layout.reset : layout.reset + hidden].flatten(0, 1)
-            gates, own = flat.split([layout.candidate, hidden], dim=1)
+            gates, own = flat[:, : layout.candidate], flat[:, layout.candidate :]
+            reset = blocks[..., layout.reset :][..., : history.shape[2]].flatten(0, 1)
             parts = [(gates, past), (own * reset, past) if layout.after else (own, past * reset)]
             of_bias = parts[1][0].sum(0) if layout.after else None
         of_weight = torch.cat([(seen.t() @ part).t() for part, seen in parts])
         of_norm = torch.stack([raw * normalised, raw]).sum((1, 2)) if len(norm) else None
-        return None, pre, of_initial, of_weight, of_bias, of_norm
+        return None, pre, of_weight, of_bias, of_norm
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
-    """Tensors as arrays."""
     return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)

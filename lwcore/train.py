@@ -89,11 +89,9 @@ def fit(
     require("batch_size", batch_size, batch_size <= total, f"at most the {total} sequences")
     keep_freed_memory()
     parameters = list(network.parameters())
-    descent: torch.optim.Optimizer = (
-        torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
-        if optimizer == "adamw"
-        else torch.optim.SGD(parameters, lr=learning_rate)
-    )
+    decay = {"weight_decay": weight_decay} if optimizer == "adamw" else {}
+    kind: Any = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[optimizer]
+    descent = kind(parameters, lr=learning_rate, **decay)
     state = resume_from or Progress()
     if resume_from is not None:
         network.load_state_dict(state.network)
@@ -102,8 +100,7 @@ def fit(
     for step in range(state.step, steps):
         chosen = torch.tensor(bare(batch_indices)(seed, step, total, batch_size))
         descent.zero_grad()
-        batch = sequences.inputs[chosen], sequences.targets[chosen]
-        loss = bare(Network.loss)(network, *batch)
+        loss = bare(Network.loss)(network, *(part[chosen] for part in sequences))
         if not math.isfinite(loss.item()):
             raise FloatingPointError(
                 f"the loss is {loss.item()} at step {step}: training diverged; try a smaller "

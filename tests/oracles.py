@@ -33,9 +33,8 @@ def step(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
     weight = cell.weight_hh
     if isinstance(cell, LSTM):
         i, f, g, o = (drive + weight @ h).split(hidden)
-        c = torch.sigmoid(f) * previous[hidden:] + torch.sigmoid(i) * torch.tanh(
-            normalised(cell, g)
-        )
+        new = torch.sigmoid(i) * torch.tanh(normalised(cell, g))
+        c = torch.sigmoid(f) * previous[hidden:] + new
         return torch.cat([torch.sigmoid(o) * torch.tanh(c), c])
     if isinstance(cell, GRU):
         (w_r, w_z, w_g), (d_r, d_z, d_g) = weight.split(hidden), drive.split(hidden)
@@ -50,15 +49,11 @@ def step(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
 
 def scan(cell: Cell, inputs: Tensor, initial: Tensor | None = None) -> Tensor:
     """The states of a batch, sequence by sequence and step by step: (B, T, D) -> (B, T, S)."""
-    batch = []
-    for b, sequence in enumerate(inputs):
-        state = torch.zeros(cell.state_size, dtype=inputs.dtype) if initial is None else initial[b]
-        states = []
-        for x in sequence:
-            state = step(cell, x, state)
-            states.append(state)
-        batch.append(torch.stack(states))
-    return torch.stack(batch)
+    states = [inputs.new_zeros(len(inputs), cell.state_size) if initial is None else initial]
+    for x in inputs.unbind(1):
+        each = zip(x, states[-1], strict=True)
+        states.append(torch.stack([step(cell, *sequence) for sequence in each]))
+    return torch.stack(states[1:], dim=1)
 
 
 def step_jacobian(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
@@ -69,16 +64,15 @@ def step_jacobian(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
 def transport(cell: Cell, inputs: Tensor, initial: Tensor, t: int, lag: int) -> Tensor:
     """M_{t,ℓ} = ∂s_t/∂s_{t−ℓ} of one sequence by autograd through the steps t−ℓ+1..t: inputs (T,
     D), initial (S,) -> (S, S)."""
-    state = initial
-    for x in inputs[: t - lag + 1]:
-        state = step(cell, x, state)
 
-    def onwards(s: Tensor) -> Tensor:
-        for x in inputs[t - lag + 1 : t + 1]:
+    def run(s: Tensor, part: Tensor) -> Tensor:
+        for x in part:
             s = step(cell, x, s)
         return s
 
-    return torch.autograd.functional.jacobian(onwards, state.detach())
+    first, rest = inputs[: t + 1].split([t - lag + 1, lag])
+    state = run(initial, first).detach()
+    return torch.autograd.functional.jacobian(lambda s: run(s, rest), state)
 
 
 def carried_block(cell: Cell, matrix: Tensor) -> Tensor:
@@ -88,18 +82,14 @@ def carried_block(cell: Cell, matrix: Tensor) -> Tensor:
 
 @torch.no_grad()
 def slope(
-    module: nn.Module,
-    direction: dict[str, Tensor],
-    function: Callable[[], Tensor],
-    step: float = 1e-5,
+    module: nn.Module, direction: dict[str, Tensor], function: Callable[[], Tensor]
 ) -> Tensor:
     """How a function moves as a module's parameters move along a direction: a central quotient of
     differences."""
+    step = 1e-5
     ends = []
-    for size in (step, -2 * step):
+    for size in (step, -2 * step, step):
         for name, parameter in module.named_parameters():
             parameter += size * direction[name]
         ends.append(function())
-    for name, parameter in module.named_parameters():
-        parameter += step * direction[name]
     return (ends[0] - ends[1]) / (2 * step)

@@ -13,7 +13,7 @@ from lwcore.gradient import lag_gradients, total_transport
 from lwcore.trace import Trace
 from lwcore.transport import effective_rates, step_jacobian
 from tests import oracles
-from tests.networks import EVERY, draw, initial_state, make
+from tests.networks import EVERY, draw, make
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -22,10 +22,8 @@ def test_step_jacobian_is_the_same_three_ways(kind, seed, hidden, batch):
     """Eqs. (9)–(11), (19)–(22), (48), (50), (52): closed form, autodiff of the cell's step,
     autodiff of the oracle's."""
     cell = make(kind, seed, hidden_size=hidden)
-    trace = cell.trace(
-        draw(batch, 3, 3, seed=seed + 1),
-        initial_state(cell, draw(batch, cell.state_size, seed=seed + 2)),
-    )
+    initial = draw(batch, cell.state_size, seed=seed + 2)
+    trace = Trace.of(cell, draw(batch, 3, 3, seed=seed + 1), initial)
     ours = trace.jacobian(slice(None)).dense()
     torch.testing.assert_close(
         ours, trace.jacobian(slice(None), closed=False).dense(), rtol=1e-10, atol=1e-12

@@ -17,136 +17,96 @@ from lwcore.train import batch_indices, fit, keep_freed_memory
 from tests import oracles
 from tests.networks import draw, make
 
+SETTINGS = {"steps": 1, "batch_size": 16, "seed": 0, "learning_rate": 0.1}
 
-def setting(kind="DiagGate"):
+
+def setting(kind="DiagGate", seed=0):
     """A float64 network and sequences whose target it can learn in part."""
     inputs = draw(16, 8, 3, seed=5)
-    targets = torch.cat([torch.zeros(16, 2, dtype=torch.float64), inputs[:, :-2, 0]], dim=1)
-    return Network(make(kind), torch.Generator().manual_seed(2)), Sequences(inputs, targets)
-
-
-def test_one_step_of_sgd_is_equation_1():
-    """θ − μ ∇E with the gradient by autograd through the step-by-step oracle."""
-    network, data = setting()
-    before = {n: p.detach().clone() for n, p in network.named_parameters()}
-    loss = (network.readout(oracles.scan(network.cell, data.inputs)) - data.targets).square().mean()
-    gradient = dict(zip(before, torch.autograd.grad(loss, list(network.parameters())), strict=True))
-    losses = fit(network, data, steps=1, batch_size=16, seed=0, optimizer="sgd", learning_rate=0.1)
-    assert losses == [pytest.approx(loss.item(), rel=1e-12)]
-    for name, p in network.named_parameters():
-        torch.testing.assert_close(
-            p.detach(), before[name] - 0.1 * gradient[name], rtol=1e-12, atol=1e-14
-        )
-
-
-def test_first_step_of_adamw_is_the_sign_of_the_gradient_and_the_decay():
-    """Adam's first step is −μ g/(|g| + ϵ), after the weights have shrunk by μ λ (Loshchilov and
-    Hutter)."""
-    network, data = setting()
-    before = {n: p.detach().clone() for n, p in network.named_parameters()}
-    loss = (network.readout(oracles.scan(network.cell, data.inputs)) - data.targets).square().mean()
-    gradient = dict(zip(before, torch.autograd.grad(loss, list(network.parameters())), strict=True))
-    fit(
-        network,
-        data,
-        steps=1,
-        batch_size=16,
-        seed=0,
-        optimizer="adamw",
-        learning_rate=0.1,
-        weight_decay=0.3,
+    targets = torch.nn.functional.pad(inputs[:, :-2, 0], (2, 0))
+    return Network(make(kind, seed), torch.Generator().manual_seed(seed)), Sequences(
+        inputs, targets
     )
-    for name, p in network.named_parameters():
-        expected = before[name] * (1 - 0.1 * 0.3) - 0.1 * gradient[name] / (
-            gradient[name].abs() + 1e-8
-        )
-        torch.testing.assert_close(p.detach(), expected, rtol=1e-9, atol=1e-11)
 
 
-def test_clipping_bounds_the_step():
+# θ − μ ∇E, Eq. (1). Adam's first step is −μ g/(|g| + ϵ), after the weights have shrunk by μ λ
+# (Loshchilov and Hutter).
+FIRST = {
+    "sgd": lambda theta, g: theta - 0.1 * g,
+    "adamw": lambda theta, g: theta * (1 - 0.1 * 0.3) - 0.1 * g / (g.abs() + 1e-8),
+}
+
+
+@pytest.mark.parametrize("optimizer", FIRST)
+@pytest.mark.parametrize("clip", [None, 1e-3])
+def test_first_step_is_that_of_the_update_rule(optimizer, clip):
+    """With the gradient by autograd through the step-by-step oracle, bounded by `clip`."""
     network, data = setting()
-    before = torch.cat([p.detach().flatten().clone() for p in network.parameters()])
-    fit(
-        network, data, steps=1, batch_size=16, seed=0, optimizer="sgd", learning_rate=1.0, clip=1e-3
-    )
-    moved = torch.cat([p.detach().flatten() for p in network.parameters()]) - before
-    assert moved.norm().item() == pytest.approx(1e-3, rel=1e-3)
-
-
-def test_loss_falls():
-    network, data = setting()
-    losses = fit(network, data, steps=300, batch_size=16, seed=0, learning_rate=0.02)
-    assert np.mean(losses[-20:]) < 0.5 * losses[0]
+    before = [p.detach().clone() for p in network.parameters()]
+    loss = (network.readout(oracles.scan(network.cell, data.inputs)) - data.targets).square().mean()
+    gradient = torch.autograd.grad(loss, list(network.parameters()))
+    if clip is not None:
+        norm = torch.cat([part.flatten() for part in gradient]).norm()
+        gradient = [part * clip / (norm + 1e-6) for part in gradient]
+    options = SETTINGS | {"optimizer": optimizer, "weight_decay": 0.3, "clip": clip}
+    assert fit(network, data, **options) == [pytest.approx(loss.item(), rel=1e-12)]
+    for p, theta, g in zip(network.parameters(), before, gradient, strict=True):
+        torch.testing.assert_close(p.detach(), FIRST[optimizer](theta, g), rtol=1e-9, atol=1e-11)
 
 
 def test_every_epoch_meets_every_sequence_once():
     for epoch in range(3):
-        met = np.concatenate([batch_indices(4, 3 * epoch + place, 12, 4) for place in range(3)])
-        assert sorted(met) == list(range(12))
-    assert not np.array_equal(batch_indices(4, 0, 12, 12), batch_indices(4, 1, 12, 12))
-    assert not np.array_equal(batch_indices(4, 0, 12, 12), batch_indices(5, 0, 12, 12))
+        met = np.concatenate([batch_indices(4, 3 * epoch + place, 14, 4) for place in range(3)])
+        assert len(set(met)) == len(met) == 12
+    first = batch_indices(4, 0, 12, 12)
+    assert sorted(first) == list(range(12))
+    assert not np.array_equal(first, batch_indices(4, 1, 12, 12))
+    assert not np.array_equal(first, batch_indices(5, 0, 12, 12))
 
 
 @pytest.mark.parametrize("kind", ["DiagGate", "LSTM+norm", "MinGRU"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_interrupted_training_ends_with_the_same_bits(optimizer, kind, tmp_path):
     """By way of a file, in which state dictionaries on the way stand, too."""
-    options = {
-        "steps": 20,
-        "batch_size": 5,
-        "seed": 3,
-        "optimizer": optimizer,
-        "learning_rate": 0.05,
-        "weight_decay": 0.01,
-        "clip": 0.5,
-    }
+    options = {"batch_size": 5, "seed": 3, "optimizer": optimizer, "weight_decay": 0.01}
+    options |= {"steps": 20, "learning_rate": 0.05, "clip": 0.5}
     whole, data = setting(kind)
     expected = fit(whole, data, **options)
     first, _ = setting(kind)
     path, begun = tmp_path / "a.checkpoint", {0: copy.deepcopy(first.state_dict())}
-    fit(
-        first,
-        data,
-        **options | {"steps": 7},
-        on_step=lambda state: experiment.save_checkpoint(path, state, begun),
-    )
+
+    def save(state):
+        experiment.save_checkpoint(path, state, begun)
+
+    fit(first, data, **options | {"steps": 7}, on_step=save)
     state, snapshots = experiment.load_checkpoint(path)
     assert (state.step, state.losses, list(snapshots)) == (7, expected[:7], [0])
     assert all(torch.equal(value, begun[0][name]) for name, value in snapshots[0].items())
-    # other weights: all must come from the checkpoint
-    second = Network(make(kind, seed=99), torch.Generator().manual_seed(99))
+    second, _ = setting(kind, seed=99)  # all must come from the checkpoint
     assert fit(second, data, **options, resume_from=state) == expected
-    for ours, theirs in zip(second.parameters(), whole.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
+    assert all(map(torch.equal, second.parameters(), whole.parameters()))
 
 
 def test_divergence_is_reported():
     network, data = setting()
     with pytest.raises(FloatingPointError, match="training diverged"):
-        fit(network, data, steps=500, batch_size=16, seed=0, optimizer="sgd", learning_rate=1e150)
+        fit(network, data, **SETTINGS | {"steps": 500, "optimizer": "sgd", "learning_rate": 1e150})
     assert all(p.isfinite().all() for p in network.parameters()), "the step was taken all the same"
 
 
-def test_sequences_that_do_not_belong_together_are_refused():
-    network, (inputs, targets) = setting()
-    for wrong in ((inputs, targets[:10]), (inputs, targets[:, :1]), (inputs[0], targets[0])):
-        with pytest.raises(ArgumentError, match=r"^(inputs|targets) = .* shape \(S, T"):
-            fit(network, Sequences(*wrong), steps=1, batch_size=4, seed=0)
-    with pytest.raises(ArgumentError, match=r"^targets = .*must be finite"):
-        fit(
-            network,
-            Sequences(inputs, targets.masked_fill(torch.arange(128).view(16, 8) == 3, torch.nan)),
-            steps=1,
-            batch_size=4,
-            seed=0,
-        )
-
-
 def test_bad_input_is_named_before_any_step():
-    network, data = setting()
-    before = copy.deepcopy(network.state_dict())
-    with pytest.raises(ArgumentError, match=r"^batch_size = 17: must be at most the 16"):
-        fit(network, data, steps=1, batch_size=17, seed=0)
+    network, (inputs, targets) = setting()
+    before, hole = copy.deepcopy(network.state_dict()), targets.clone()
+    hole[3, 5] = torch.nan
+    for wrong, message in {
+        (inputs, targets[:10]): r"^(inputs|targets) = .* shape \(S, T",
+        (inputs, targets[:, :1]): r"^(inputs|targets) = .* shape \(S, T",
+        (inputs[:0], targets[:0]): "^inputs = .*must be not empty",
+        (inputs, hole): "^targets = .*must be finite",
+        (inputs[:15], targets[:15]): "^batch_size = 16: must be at most the 15",
+    }.items():
+        with pytest.raises(ArgumentError, match=message):
+            fit(network, Sequences(*wrong), **SETTINGS)
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
 
 

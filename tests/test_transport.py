@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lwcore import transport
+from lwcore.trace import Trace
 from lwcore.transport import (
     at_steps,
     effective_rates,
@@ -22,7 +23,7 @@ from lwcore.transport import (
     stream_rates,
 )
 from tests import oracles
-from tests.networks import CELLS, EVERY, draw, initial_state, make
+from tests.networks import CELLS, EVERY, draw, make
 
 seeds = st.integers(0, 2**31)
 
@@ -35,7 +36,7 @@ def test_exact_rates_are_the_diagonal_of_the_true_transport(kind, seed):
     cell = make(kind, seed)
     inputs, initial = draw(2, 7, 3, seed=seed + 1), draw(2, cell.state_size, seed=seed + 2)
     lags, ends = [1, 2, 5], [5, 6]
-    trace = cell.trace(inputs, initial_state(cell, initial))
+    trace = Trace.of(cell, inputs, initial)
     rates, shares = exact_rates_and_share(trace, lags, ends=ends)
     torch.testing.assert_close(
         rates, effective_rates(trace, lags, order="exact", ends=ends), rtol=1e-13, atol=0

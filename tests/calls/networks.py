@@ -11,18 +11,14 @@ from lwcore.network import Network
 from tests.networks import draw, make
 
 SIZES = {"input_size": 3, "hidden_size": 4}
-START = {
-    "layernorm": True,
-    "reset": "before",
-    "gate_init": 0.3,
-    "gate_spread": 0.0,
-    "init": "uniform",
-}
-OPTIONS = START | {"generator": torch.Generator(), "dtype": torch.float64}
+START = {"gate_init": 0.3, "gate_spread": 0.0, "init": "uniform", "reset": "before"}
+OPTIONS = START | {"layernorm": True, "generator": torch.Generator(), "dtype": torch.float64}
 FAMILIES = (cells.Cell, cells.ConstGate, cells.SharedGate, cells.DiagGate, cells.LSTM)
-SCAN = {"inputs": draw(2, 6, 3), "state": draw(2, 4)}
+SCAN = {"inputs": draw(2, 6, 3)}
 TASK = {"length": 6, "lags": [1, 3], "coefficients": [0.5, -1.0], "noise": 0.1, "direction": [1, 2]}
+SAMPLE = {"n_sequences": 2, "rng": np.random.default_rng(0), "dtype": torch.float32}
 SEQUENCES = tasks.Sequences(draw(2, 6, 2), draw(2, 6))
+OF_TASK = {"task": tasks.DelayedRegression(**TASK)}
 NETWORK = Network(make("DiagGate"))
 
 CALLS = [
@@ -35,23 +31,10 @@ CALLS = [
     (NETWORK.loss, {"inputs": draw(2, 6, 3), "targets": draw(2, 6)}),
     (NETWORK.residual, {"states": draw(2, 6, 4), "targets": draw(2, 6)}),
     (tasks.DelayedRegression, TASK),
-    (
-        tasks.sample,
-        {
-            "task": tasks.DelayedRegression(**TASK),
-            "n_sequences": 2,
-            "rng": np.random.default_rng(0),
-            "dtype": torch.float32,
-        },
-    ),
+    (tasks.sample, OF_TASK | SAMPLE),
     (
         tasks.recovered_coefficients,
-        {
-            "task": tasks.DelayedRegression(**TASK),
-            "sequences": SEQUENCES,
-            "predictions": draw(2, 6),
-            "delays": [1, 2],
-        },
+        OF_TASK | {"sequences": SEQUENCES, "predictions": draw(2, 6), "delays": [1, 2]},
     ),
     (train.batch_indices, {"seed": 0, "step": 5, "n_sequences": 7, "batch_size": 3}),
     (
@@ -59,15 +42,8 @@ CALLS = [
         {
             "network": Network(make("GRU", input_size=2)),
             "sequences": SEQUENCES,
-            "steps": 1,
-            "batch_size": 1,
-            "seed": 0,
-            "optimizer": "sgd",
-            "learning_rate": 0.1,
-            "weight_decay": 0.0,
-            "clip": 1.0,
-            "resume_from": None,
-            "on_step": None,
+            **{"steps": 1, "batch_size": 1, "seed": 0, "optimizer": "sgd", "learning_rate": 0.1},
+            **{"weight_decay": 0.0, "clip": 1.0, "resume_from": None, "on_step": None},
         },
     ),
 ]
