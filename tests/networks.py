@@ -24,6 +24,7 @@ FAMILIES = {
 EVERY = [f"{name}{suffix}" for name in FAMILIES for suffix in ("", "+norm")]
 LINEAR = [kind for kind in EVERY if kind.startswith("Min")]
 CELLS = [kind for kind in EVERY if kind not in LINEAR]  # those with recurrent weights
+close = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
 
 
 def make(
