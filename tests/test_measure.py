@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -104,7 +106,7 @@ def test_a_family_is_the_probes_and_lags_of_a_view():
 
 
 def test_planted_signal_gives_the_known_sample_complexity():
-    """Means of an α = 1.8 law concentrate with p = 2.25."""
+    """Means of an α = 1.8 law concentrate with p = 2.25; Gaussian ones, N = (z s/Δ)², with 2."""
     result = kept(planted(1.8, SHIFTS, 20000))
     assert detected(result).sel(source="error").all()
     for rate in ("mean", "optimal", "paper_v2"):
@@ -113,14 +115,10 @@ def test_planted_signal_gives_the_known_sample_complexity():
             needed = required(result, rate=rate, noise=noise).sel(source="error").mean("probe")
             np.testing.assert_allclose(needed, expected, rtol=0.5)
     assert 2.0 < float(result.exponent.sel(source="error").median()) < 2.6
-
-
-def test_gaussian_noise_has_the_textbook_sample_complexity():
-    """N = (z s/Δ)², and means concentrate with p = 2."""
-    result = kept(planted(2.0, SHIFTS, 20000))
-    needed = required(result, rate="variance").sel(source="error").mean("probe")
+    result = kept(planted(2.0, SHIFTS, 20000)).sel(source="error")
+    needed = required(result, rate="variance").mean("probe")
     np.testing.assert_allclose(needed, stats.norm.ppf(0.9) ** 2 * 0.5 / SHIFTS**2, rtol=0.1)
-    assert float(result.exponent.sel(source="error").median()) == pytest.approx(2, abs=0.15)
+    assert float(result.exponent.median()) == pytest.approx(2, abs=0.15)
 
 
 def test_what_is_kept_is_what_numpy_says_of_the_numbers():
@@ -200,20 +198,6 @@ def test_what_carries_nothing_is_not_detected():
         assert all((windows(nothing, rule=rule, noise=noise) == 0).all() for noise in NOISES)
 
 
-@pytest.mark.slow
-def test_window_of_pure_noise_is_empty_when_tested():
-    """100 nulls of 400 sequences at the 1 % level: a window in 1 % plus four standard errors; the
-    plug-in rule finds one in most."""
-    draws = [kept(planted(1.6, [0.0] * 5, 400, seed)) for seed in range(25)]
-    nulls = xr.concat(draws, "draw", data_vars="all")
-    share = {
-        rule: (windows(nulls, 1000, rule=rule) > 0).groupby("view").any("probe").mean()
-        for rule in RULES
-    }
-    assert share["tested"] <= 0.01 + 4 * np.sqrt(0.01 * 0.99 / 100)
-    assert share["plug-in"] > 0.5
-
-
 def test_a_run_is_read_with_its_configuration_and_a_sweep_with_that_of_its_first_point():
     sweep = Sweep.named("single-lag-start")
     first = next(iter(sweep.points().values()))
@@ -238,9 +222,12 @@ def in_view(observed, view):
 
 
 def test_observed_rates_are_those_of_the_second_half(small):
-    network, sequences, settings = small
+    """In float64, of a copy: the network is left as it was."""
+    (network, sequences, settings), before = small, copy.deepcopy(small[0].float())
     observed = observe(*small, seed=1)
-    trace = network.cell.trace(sequences.inputs[225:].double())
+    for value, expected in zip(network.parameters(), before.parameters(), strict=True):
+        torch.testing.assert_close(value, expected, rtol=0, atol=0)
+    trace = network.cell.double().trace(sequences.inputs[225:].double())
     for order in settings.orders:
         # three of the end points 4..19, evenly spaced
         rates = effective_rates(trace, settings.lags, order, [9, 14, 19])
@@ -255,7 +242,7 @@ def test_observed_rates_are_those_of_the_second_half(small):
 def test_whole_view_is_the_gradient_taken_apart_by_lag(small):
     """Along a random direction the lag's part and the whole gradient, per sequence, against
     `lag_gradients`, which tests hold against autograd."""
-    network, sequences, settings = small
+    network, sequences, _ = small
     whole = in_view(observe(*small, seed=1), "whole")
     direction = random_direction(network.cell, torch.Generator().manual_seed(1))
     for n in (0, 100, 224):
@@ -309,13 +296,3 @@ def test_batch_size_changes_nothing_but_rounding(small, monkeypatch):
         monkeypatch.setattr(measuring, "BATCH", size)
         found.append(observe(*small, seed=1, sources=["target", "error"]))
     xr.testing.assert_allclose(*found, rtol=1e-9)
-
-
-def test_network_is_left_as_it_was(small):
-    network, sequences, settings = small
-    network = network.float()
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    observe(network, sequences, settings, seed=1)
-    for name, value in network.state_dict().items():
-        assert value.dtype == torch.float32
-        assert torch.equal(value, before[name])

@@ -39,7 +39,8 @@ def test_learned_share_is_a_projection_on_what_was_planted():
 
 
 def test_variance_shares_of_known_effects():
-    a, b, c = (xr.DataArray(np.linspace(-1, 1, n), dims=d) for d, n in zip("abc", (2, 3, 2)))
+    sizes = {"a": 2, "b": 3, "c": 2}
+    a, b, c = (xr.DataArray(np.linspace(-1, 1, n), dims=d) for d, n in sizes.items())
     noise = xr.DataArray([0.0, 5.0], dims="seed")
     shares = spectra.variance_shares(3 * a + 2 * b + 1.5 * a * c + noise, ["a", "b", "c"])
     parts = np.array([9, 4 * 2 / 3, 0, 1.5**2])  # variances: 1 of ±1, 2/3 of −1, 0, 1
@@ -74,11 +75,3 @@ def test_width_is_regressed_on_what_was_learned_and_on_the_optimiser(size):
     both = (r**2 + s**2 - 2 * r * s * t) / (1 - t**2)
     np.testing.assert_allclose(found[["share learned", "optimiser", "both"]], [r**2, s**2, both])
     assert (both == pytest.approx(1)) == (size == 0)
-
-
-def test_split_adds_up():
-    rate = xr.DataArray([[1.0, 2.0], [0.5, 0.0]], dims=("lag", "unit"))
-    split = spectra.split_envelope(rate, xr.DataArray([3.0, 0.5], dims="unit"))
-    assert split.f_gates.values.tolist() == [3.0, 0.5]
-    assert split.f.values.tolist() == [4.0, 1.5]
-    assert split.f_adapt.values.tolist() == [1.0, 1.0]
