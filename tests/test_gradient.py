@@ -41,7 +41,8 @@ def test_gradient_is_autograds_by_lag_and_along_a_direction(kind):
     """Eq. (3), summed over lags and time, and Eq. (2), sequence by sequence, are autograd's
     gradient of Σ E_t through the step-by-step oracle; δ is left alone."""
     network, trace, delta, targets, direction = traced(kind)
-    before, parameters = delta.clone(), list(network.cell.parameters())
+    delta, parameters = delta.contiguous(), list(network.cell.parameters())
+    before = delta.clone()
     along = projected_gradient(trace, delta, direction)
     states = oracles.scan(network.cell, trace.inputs)[..., :4]
     losses = (network.readout(states) - targets).square().sum(1)

@@ -75,3 +75,9 @@ def test_width_is_regressed_on_what_was_learned_and_on_the_optimiser(size):
     both = (r**2 + s**2 - 2 * r * s * t) / (1 - t**2)
     np.testing.assert_allclose(found[["share learned", "optimiser", "both"]], [r**2, s**2, both])
     assert (both == pytest.approx(1)) == (size == 0)
+
+
+def test_split_adds_up():
+    rate = xr.DataArray([[1.0, 2.0], [0.5, 0.0]], dims=("lag", "unit"))
+    split = spectra.split_envelope(rate, xr.DataArray([3.0, 0.5], dims="unit"))
+    np.testing.assert_array_equal(split.to_array().T, [[3.0, 1.0, 4.0], [0.5, 1.0, 1.5]])
