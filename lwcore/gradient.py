@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.func import jvp, vjp
 
 from lwcore.cells import Cell
 from lwcore.signatures import FiniteReals, Index, Lags, bare, checked, require
 from lwcore.trace import Direction, Trace
 from lwcore.transport import Order, at_steps, envelope, lags_and_ends, stream_rates
+
+# PyTorch counts the levels of forward mode for all threads together.
+_FORWARD_MODE = threading.Lock()
 
 
 @checked
@@ -40,15 +45,17 @@ def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "
     require("direction", given, given == wanted, f"of the shapes of the parameters, {wanted}")
     for name, part in direction.items():
         require(f"direction[{name!r}]", part, bool(part.isfinite().all()), "finite")
-    return trace.moved(direction)
+    with _FORWARD_MODE:
+        step = trace.stepped(trace.inputs, trace.previous)
+        return jvp(step, (trace.parameters,), (direction,))[1]
 
 
 @checked
 def total_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
     """Total sensitivities ``ds_t/dθ w`` of the whole scan: ``S_t = B_t w + J_t S_{t−1}``.
 
-    It is not the ``B_t w`` of Eq. (3): the transport from all earlier steps is in it already. Put
-    in its place, it makes of the lag-ℓ part the sum of the parts of lag ℓ and all longer ones.
+    In the place of Eq. (3)'s ``B_t w`` it makes of the lag-ℓ part the sum of the parts of lag ℓ
+    and all longer ones: the transport from earlier steps is in it already.
     """
     moved = immediate_sensitivity(trace, direction).clone()
     for t in range(1, trace.length):
@@ -138,10 +145,11 @@ def lag_gradients(
     """
     first = first_loss(loss_gradients)
     wanted = list(range(trace.length)) if lags is None else lags
-    parts = [
-        trace.gathered(rows, slice(max(lag, first) - lag, trace.length - lag))
-        for lag, rows in transported(trace, loss_gradients, wanted, first)
-    ]
+    parts = []
+    for lag, rows in transported(trace, loss_gradients, wanted, first):
+        steps = slice(max(lag, first) - lag, trace.length - lag)
+        step = trace.stepped(trace.inputs[:, steps], trace.previous[:, steps])
+        parts.append(vjp(step, trace.parameters)[1](rows)[0])
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
 
 

@@ -39,7 +39,6 @@ from lwcore.transport import Order, effective_rates, envelope
 from lwcore.window import time_scales
 
 Source = Literal["error", "target", "noise"]
-SOURCES: tuple[Source, ...] = get_args(Source)
 PAPER: tuple[Order, ...] = ("zeroth", "first")  # views with the paper's statistic, by order
 BATCH = 64  # sequences traced at a time, at the most: changes the result by rounding alone
 STATES = 2**20  # numbers B·T·H at a time, at the most; some hundred arrays of that size are held
@@ -68,7 +67,7 @@ def observe(
     sequences: Sequences,
     settings: DiagnosticSettings,
     seed: Index,
-    sources: Sequence[Source] = SOURCES,
+    sources: Sequence[Source] = get_args(Source),
 ) -> xr.Dataset:
     """Rates, and statistics and projected gradients, one number a sequence, of a float64 copy.
 
@@ -102,7 +101,8 @@ def observe(
     flat = [torch.cat([part.flatten() for part in w.values()]) for w in directions]
     fixed, averages, numbers = _fixed(read(for_signs), torch.stack(flat)), [], []
     for batch in read(for_numbers):
-        ends, share = _spread_out(batch.ends, settings.ends), len(batch.trace.inputs)
+        evenly = (i * len(batch.ends) // settings.ends for i in range(settings.ends))
+        ends, share = [batch.ends[-1 - i] for i in evenly][::-1], len(batch.trace.inputs)
         of_orders = [effective_rates(batch.trace, lags, o, ends) for o in settings.orders]
         means = (
             torch.stack([mu.abs().mean((0, 1)) for mu in of_orders]),
@@ -210,8 +210,3 @@ def _numbers(batch: _Batch, fixed: _Fixed) -> tuple[Tensor, Tensor]:
     whole = torch.einsum("sbp,slwp->swlb", gradients, fixed.directions)
     random = whole[:, : len(batch.moved)]
     return torch.cat([*paper, exact], dim=1), torch.cat([random, random, whole], dim=1)
-
-
-def _spread_out(ends: list[int], count: int) -> list[int]:
-    """End points, evenly spaced up to the last one."""
-    return [ends[-1 - i * len(ends) // count] for i in range(count)][::-1]

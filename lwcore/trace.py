@@ -8,7 +8,6 @@ weights. Its derivatives in the two are the retention A and the mixing R, and
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call, jvp, vjp, vmap
+from torch.func import functional_call, vjp, vmap
 
 from lwcore.signatures import checked, require
 
@@ -28,8 +27,6 @@ else:
 Steps = slice | Tensor
 Direction = dict[str, Tensor]
 Products = Callable[[Steps, Tensor], Tensor]
-# PyTorch counts the levels of forward mode for all threads together.
-_FORWARD_MODE = threading.Lock()
 
 
 class Neurons(NamedTuple):
@@ -38,8 +35,7 @@ class Neurons(NamedTuple):
     With ``zeroth_0 = head_t``, ``first_0 = 0``, and j = t−ℓ+1 the step that lag ℓ adds, the orders
     grow one factor at a time: ``first_ℓ = first_{ℓ−1} retention_j + zeroth_{ℓ−1} mixing_j`` and
     ``zeroth_ℓ = zeroth_{ℓ−1} retention_j``, with `lead_t` added to ``first_1``. With a head,
-    ``mixing_j`` reaches the diagonal one lag later: it enters through h, and c feels it a step
-    further back.
+    ``mixing_j`` reaches the diagonal one lag later: it enters through h, c a step further back.
     """
 
     retention: Tensor
@@ -160,32 +156,21 @@ class Trace:
     def _closed_form(self) -> Any:
         return self.recurrence.closed_form(self.inputs, self.previous)
 
-    def moved(self, direction: Direction, steps: Steps = slice(None)) -> Float[Tensor, "B n S"]:
-        """Immediate sensitivities ``B_t w``, with Eq. (3)'s ``B_k = ∂⁺s_k/∂θ``."""
-        step = self._step(self.inputs[:, steps], self.previous[:, steps])
-        with _FORWARD_MODE:
-            return jvp(step, (self.parameters,), (direction,))[1]
-
-    def gathered(self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)) -> Direction:
-        """The transpose of `moved`, ``Σ_t λ_tᵀ B_t`` over sequences and steps."""
-        step = self._step(self.inputs[:, steps], self.previous[:, steps])
-        return vjp(step, self.parameters)[1](rows)[0]
-
-    def gathered_each(
-        self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)
-    ) -> Float[Tensor, "B P"]:
-        """Every sequence's own ``Σ_t λ_tᵀ B_t``, as a vector in the space of all parameters."""
-        each = vmap(lambda x, state, row: vjp(self._step(x, state), self.parameters)[1](row)[0])
-        parts = each(self.inputs[:, steps], self.previous[:, steps], rows)
-        return torch.cat([part.flatten(1) for part in parts.values()], dim=1)
-
-    def _step(self, x: Tensor, state: Tensor) -> Any:
-        """A step as a function of the parameters."""
+    def stepped(self, x: Float[Tensor, "... D"], state: Float[Tensor, "... S"]) -> Any:
+        """A step as a function of the parameters, by name; the state before it is held fixed."""
         module: Any = nn.Module()  # whose parameters can be replaced, as a step's cannot
         module.recurrence, module.forward = self.recurrence, self.recurrence.step
         return lambda given: functional_call(
             module, {f"recurrence.{name}": value for name, value in given.items()}, (x, state)
         )
+
+    def gathered_each(
+        self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)
+    ) -> Float[Tensor, "B P"]:
+        """Every sequence's own ``Σ_t λ_tᵀ B_t``, as a vector in the space of all parameters."""
+        each = vmap(lambda x, state, row: vjp(self.stepped(x, state), self.parameters)[1](row)[0])
+        parts = each(self.inputs[:, steps], self.previous[:, steps], rows)
+        return torch.cat([part.flatten(1) for part in parts.values()], dim=1)
 
     def backpropagate(self, loss_gradients: Float[Tensor, "B T _"]) -> Float[Tensor, "B T S"]:
         """The backward recursion of Eq. (3), ``λ_t = δ_t + λ_{t+1} J_{t+1}``, in every state."""

@@ -10,7 +10,8 @@ the mixing (``"first"``), and the diagonal itself (``"exact"``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -74,12 +75,9 @@ class Scaled(NamedTuple):
         """The logarithm of their absolute values; −inf for 0."""
         return self.mantissa.abs().log() + self.exponent * math.log(2)
 
-    def rescaled(self) -> Scaled:
-        """Mantissas close to 1, by one power of two for all that share an exponent."""
-        size = self.mantissa.abs()
-        shared = [d for d in range(size.ndim) if self.exponent.shape[d] < size.shape[d]]
-        # Of no dimension at all, PyTorch would take the whole maximum.
-        size = size.amax(shared, keepdim=True) if shared else size
+    def rescaled(self, dim: int) -> Scaled:
+        """Mantissas close to 1, by one power of two for all along a dimension."""
+        size = self.mantissa.abs().amax(dim, keepdim=True)
         # Beyond, the power of two itself would be infinite.
         most = math.frexp(torch.finfo(size.dtype).max)[1] - 1
         # Integers would make PyTorch compute with float32.
@@ -112,9 +110,7 @@ def effective_rates(
         [0.75     0.5625   0.421875]
     """
     streamed = stream_rates(trace, *lags_and_ends(trace.length, lags, ends), order)
-    return torch.cat(
-        [torch.stack([rates.value() for rates in at_lags], dim=2) for _, at_lags in streamed]
-    )
+    return _joined((at_lags for _, at_lags in streamed), Scaled.value)
 
 
 @checked
@@ -124,11 +120,12 @@ def log_effective_rates(
     """``log |μ|``, −inf for 0, and the sign of μ, of rates too small for a float."""
     streamed = stream_rates(trace, *lags_and_ends(trace.length, lags, ends), order)
     groups = [list(at_lags) for _, at_lags in streamed]
-    logs, signs = (
-        torch.cat([torch.stack([of(rates) for rates in group], dim=2) for group in groups])
-        for of in (Scaled.log, lambda rates: rates.mantissa.sign())
-    )
-    return logs, signs
+    return _joined(groups, Scaled.log), _joined(groups, lambda rates: rates.mantissa.sign())
+
+
+def _joined(groups: Iterable[Iterable[Any]], of: Callable[[Any], Tensor]) -> Tensor:
+    """What is found of a few sequences at a time, lag by lag, as (B, ends, lags, ...)."""
+    return torch.cat([torch.stack([of(each) for each in group], dim=2) for group in groups])
 
 
 def stream_rates(
@@ -136,10 +133,8 @@ def stream_rates(
 ) -> Iterator[tuple[slice, Iterator[Scaled]]]:
     """Effective rates of a few sequences at a time, (b, ends, H) lag by lag, to bound memory."""
     if order == "exact":
-        for sequence in range(len(trace.inputs)):
-            found = _of_products(trace, sequence, lags, ends, _diagonal)
-            diagonals = (Scaled(*(part.unsqueeze(0) for part in parts)) for parts in found)
-            yield slice(sequence, sequence + 1), diagonals
+        for part, at_lags in _of_products(trace, lags, ends, _diagonal):
+            yield part, (Scaled(*diagonals) for diagonals in at_lags)
         return
     at_once = max(1, _RATE_ENTRIES // (len(ends) * trace.hidden_size))
     for first in range(0, len(trace.inputs), at_once):
@@ -171,7 +166,7 @@ def _expanded_diagonals(
             yield Scaled(zeroth + (kept if delayed else slope) if first else zeroth, exponent)
         if lag % _RESCALED == 0:
             both = Scaled(torch.stack([zeroth, slope]), exponent.unsqueeze(0))
-            (zeroth, slope), (exponent,) = both.rescaled()
+            (zeroth, slope), (exponent,) = both.rescaled(0)
 
 
 def _index(times: Tensor) -> slice | Tensor:
@@ -188,37 +183,52 @@ def at_steps(values: Float[Tensor, "B T ..."], times: Tensor) -> Tensor:
 
 
 def _of_products(
-    trace: Trace, sequence: int, lags: list[int], ends: Tensor, of: Callable[[Scaled], Any]
-) -> Iterator[tuple[Tensor, ...]]:
-    """Functions of a sequence's ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (ends, ...), lag by lag.
+    trace: Trace, lags: list[int], ends: Tensor, of: Callable[[Scaled], Any]
+) -> Iterator[tuple[slice, Iterator[tuple[Tensor, ...]]]]:
+    """Functions of the blocks ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (b, ends, ...), lag by lag.
 
-    Products are carried back for groups of end points, (group, H, H), with one exponent a row.
+    Products are carried back for groups of end points, of several sequences where these are small:
+    their Jacobians have to be copied.
+    """
+    at_once = max(1, _PRODUCT_ENTRIES // (trace.hidden_size * trace.history.shape[-1]))
+    for some in torch.arange(len(trace.inputs)).split(max(1, at_once // (4 * len(ends)))):
+        groups = [_carried_back(trace, some, last, lags, of) for last in ends.split(at_once)]
+        joined = (
+            tuple(torch.cat(parts, dim=1) for parts in zip(*at_lag, strict=True))
+            for at_lag in zip(*groups, strict=True)
+        )
+        yield slice(int(some[0]), int(some[-1]) + 1), joined
+
+
+def _carried_back(
+    trace: Trace, some: Tensor, ends: Tensor, lags: list[int], of: Callable[[Scaled], Any]
+) -> list[tuple[Tensor, ...]]:
+    """One group of products, with one exponent a row, at each wanted lag.
+
     Where many are taken with each Jacobian, all are condensed once, if they fit into memory.
     """
-    first, last = int(ends[0]) - lags[-1] + 1, int(ends[-1])
     eye = trace.lifted(torch.eye(trace.hidden_size).to(trace.history))
-    count = last - first + 1
-    pays = count < lags[-1] * len(ends) and count * eye.numel() <= _CONDENSED_ENTRIES
-    condensed = trace.jacobian(slice(first, last + 1), sequence).condensed() if pays else None
-
-    def carry(group: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        zero = torch.zeros_like(eye[..., :1])
-        carried = Scaled(eye.expand(len(group), -1, -1), zero.expand(len(group), -1, 1))
-        for lag in range(1, lags[-1] + 1):
-            steps = group - lag + 1
-            if condensed is None:
-                mantissa = trace.jacobian(steps, sequence).pull(carried.mantissa)
-            else:
-                mantissa = condensed(_index(steps - first), carried.mantissa)
-            carried = Scaled(mantissa, carried.exponent)
-            if lag in lags:
-                yield of(Scaled(trace.carried(mantissa), carried.exponent))
-            if lag % _RESCALED == 0:
-                carried = carried.rescaled()
-
-    groups = [list(carry(group)) for group in ends.split(max(1, _PRODUCT_ENTRIES // eye.numel()))]
-    for at_lag in zip(*groups, strict=True):
-        yield tuple(torch.cat(parts) for parts in zip(*at_lag, strict=True))
+    first = int(ends[0]) - lags[-1] + 1
+    count, condensed = int(ends[-1]) - first + 1, None
+    sequences, last = torch.cartesian_prod(some, ends).unbind(1)
+    places = (sequences - some[0]) * count + last - first  # in the Jacobians condensed
+    if count < lags[-1] * len(ends) and len(some) * count * eye.numel() <= _CONDENSED_ENTRIES:
+        every = torch.cartesian_prod(some, torch.arange(first, first + count))
+        condensed = trace.jacobian(every[:, 1], every[:, 0]).condensed()
+    carried = Scaled(eye.expand(len(last), -1, -1), torch.zeros(len(last), len(eye), 1).to(eye))
+    found = []
+    for lag in range(1, lags[-1] + 1):
+        if condensed is None:
+            mantissa = trace.jacobian(last - lag + 1, sequences).pull(carried.mantissa)
+        else:
+            mantissa = condensed(_index(places - lag + 1), carried.mantissa)
+        carried = Scaled(mantissa, carried.exponent)
+        if lag in lags:
+            parts = of(Scaled(trace.carried(mantissa), carried.exponent))
+            found.append(tuple(part.unflatten(0, (len(some), -1)) for part in parts))
+        if lag % _RESCALED == 0:
+            carried = carried.rescaled(-1)
+    return found
 
 
 def _diagonal(block: Scaled) -> Scaled:
@@ -235,18 +245,13 @@ def exact_rates_and_share(
     M is the block whose diagonal the rates are; the share lies in [0, 1], and is NaN where M is 0.
     """
     steps, last = lags_and_ends(trace.length, lags, ends)
-    rates, shares = [], []
-    for sequence in range(len(trace.inputs)):
-        found = _of_products(trace, sequence, steps, last, _rates_and_share)
-        rate, share = (torch.stack(parts, dim=1) for parts in zip(*found, strict=True))
-        rates.append(rate)
-        shares.append(share)
-    return torch.stack(rates), torch.stack(shares)
+    found = [list(at_lags) for _, at_lags in _of_products(trace, steps, last, _rates_and_share)]
+    return _joined(found, itemgetter(0)), _joined(found, itemgetter(1))
 
 
 def _rates_and_share(block: Scaled) -> tuple[Tensor, Tensor]:
     """Diagonals, and ``‖M − diag M‖_F / ‖M‖_F``, of matrices with one exponent a row."""
-    mantissa, exponent = block.rescaled()
+    mantissa, exponent = block.rescaled(-1)
     squares = torch.ldexp(mantissa, exponent - exponent.amax(-2, keepdim=True)).square()
     beside = squares.clone()
     beside.diagonal(dim1=-2, dim2=-1).zero_()
@@ -278,12 +283,11 @@ def reset_rates(
     steps, last = lags_and_ends(trace.length, lags, ends)
     reset, name = trace.gates.reset, type(trace.recurrence).__name__
     require("trace.recurrence", name, reset is not None, "a GRU, which has a reset gate")
-    products = []
-    for gates in (reset, trace.gates.keep * reset):
-        log = torch.nn.functional.pad(gates.log().cumsum(1), (0, 0, 1, 0))
-        at_lags = [(log[:, last + 1] - log[:, last + 1 - lag]).exp() for lag in steps]
-        products.append(torch.stack(at_lags, dim=2))
-    return products[0] + products[1]
+    rho, eta = (
+        torch.stack([gates.unfold(1, lag, 1)[:, last + 1 - lag].prod(-1) for lag in steps], dim=2)
+        for gates in (reset, trace.gates.keep * reset)
+    )
+    return rho + eta
 
 
 @checked

@@ -14,6 +14,7 @@ KINDS = (ConstGate, SharedGate, DiagGate, GRU, LSTM, MinGRU, MinLSTM)
 FAMILIES = {kind.__name__: kind for kind in KINDS} | {"GRU-after": partial(GRU, reset="after")}
 EVERY = [f"{name}{suffix}" for name in FAMILIES for suffix in ("", "+norm")]
 CELLS = [kind for kind in EVERY if not kind.startswith("Min")]  # those with recurrent weights
+close = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
 
 
 def make(

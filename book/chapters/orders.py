@@ -9,7 +9,6 @@ error · f_exact``, it bounds the envelope's error.
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,30 +28,15 @@ def compare_orders(
     lags: Sequence[int],
     ends: Sequence[int] | None = None,
 ) -> xr.Dataset:
-    """Measure approximations of the effective learning rates against the exact diagonal of the
-    transport.
+    """Approximations of the rates against the exact diagonal, of traces by model and seed.
 
-    Args:
-        traces: A trace of each network, by model and seed, as `experiment.traces` gives them: all
-            seeds of every model.
-        lags: As for `effective_rates`.
-        ends: As for `effective_rates`.
-
-    Returns:
-        By model, seed, order (``"exact"`` among them) and lag: ``error``, as above; ``rises``, the
-        share of (sequence, end point, neuron) whose ``|μ|`` is larger than at the lag before (NaN
-        at the first); and by sequence besides, ``envelope``, f(ℓ). By model, seed and lag:
-        ``off_diagonal``, the share of the transport beside its diagonal. By model and seed:
-        ``coupling``, the mean of ``‖R_t‖_F / ‖A_t‖_F``.
+    All seeds of every model are given, as by `experiment.traces`. By model, seed, order
+    (``"exact"`` among them) and lag: ``error``, as above; ``rises``, the share of (sequence, end
+    point, neuron) whose ``|μ|`` is larger than at the lag before (NaN at the first); and by
+    sequence besides, ``envelope``, f(ℓ). By model, seed and lag: ``off_diagonal``, the share of the
+    transport beside its diagonal. By model and seed: ``coupling``, the mean of ``‖R_t‖_F /
+    ‖A_t‖_F``.
     """
-    if not traces:
-        raise ValueError("traces = {}: must hold at least one.")
-    missing = set(itertools.product(*zip(*traces, strict=True))) - set(traces)
-    if missing:
-        raise ValueError(
-            f"traces holds {list(traces)}: must hold all seeds of every model, {sorted(missing)}, "
-            "too."
-        )
     steps, names = list(lags), ["zeroth", "first", "exact"]
     measured: dict[tuple[str, int], xr.Dataset] = {}
     for key, trace in traces.items():
@@ -76,18 +60,13 @@ def compare_orders(
             "coupling": float((mixing / kept).mean()),
         }
         measured[key] = xr.Dataset(variables, coords={"order": names, "lag": steps})
-    models, seeds = (
-        list(dict.fromkeys(model for model, _ in traces)),
-        list(dict.fromkeys(seed for _, seed in traces)),
-    )
-    by_model: list[xr.Dataset] = [
-        xr.concat([measured[model, seed] for seed in seeds], "seed") for model in models
-    ]
+    models, seeds = (list(dict.fromkeys(part)) for part in zip(*traces, strict=True))
+    by_model = [xr.concat([measured[m, seed] for seed in seeds], "seed") for m in models]
     return xr.concat(by_model, "model").assign_coords(model=models, seed=seeds)
 
 
 def passing_lag(error: xr.DataArray, level: float = 0.1) -> xr.DataArray:
-    """Find the first lag at which an error passes a level; NaN where it never does."""
+    """The first lag at which an error passes a level; NaN where it never does."""
     return error.lag.where(error > level).min("lag")
 
 
@@ -97,21 +76,15 @@ def without_norm(trace: Trace) -> Trace:
     Gates and states stay those of the network.
     """
     cell = trace.recurrence
-    if not cell.layernorm:
-        raise ValueError(
-            f"trace is of a {type(cell).__name__} without layer normalisation: must have one to "
-            "leave out."
-        )
     altered: Any = copy.deepcopy(cell)
     altered.gates, altered.layernorm = cell.gates, False
     return replace(trace, recurrence=altered)
 
 
 def span(values: ArrayLike, form: str = ".0f", never: str = "none") -> str:
-    """Write a measurement over networks: its median and, in brackets where they differ, the least
-    and the largest.
+    """A median over networks and, where they differ, the least and largest: ``"12 (9 to 15)"``.
 
-    NaN counts as beyond all numbers, and is written as `never`. For example ``"12 (9 to 15)"``.
+    NaN counts as beyond all numbers, and is written as `never`.
     """
     numbers = np.asarray(values, float)
     ordered = np.sort(np.where(np.isnan(numbers), np.inf, numbers), axis=None)
