@@ -24,7 +24,7 @@ import h5netcdf
 import h5py
 import xarray as xr
 
-from lwcore.config import Config, Sweep
+from lwcore.config import Config
 from lwcore.signatures import checked, require
 
 MANIFEST = "SHA256SUMS"
@@ -87,7 +87,6 @@ def load(path: str | Path) -> xr.Dataset:
         raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}).") from error
     own = "a result of this package, with a configuration's fingerprint"
     require("path", str(path), "fingerprint" in dataset.attrs, own)
-    dataset.attrs.pop("checksum", None)  # what earlier versions say of the file's last line
     return dataset
 
 
@@ -126,7 +125,7 @@ def environment() -> dict[str, str]:
 
 
 @checked
-def provenance(config: Config | Sweep) -> dict[str, str]:
+def provenance(config: Config) -> dict[str, str]:
     """What a result is made from: the configuration, its fingerprint, and the environment."""
     own = {"name": config.name, "description": config.description}
     made_from = {"configuration": config.model_dump_json(), "fingerprint": config.fingerprint}

@@ -12,7 +12,7 @@ from scipy import stats
 
 from lwcore import measure as measuring
 from lwcore import stable
-from lwcore.config import Config, DiagnosticSettings, Sweep
+from lwcore.config import Config, DiagnosticSettings
 from lwcore.detection import sample_complexity
 from lwcore.gradient import (
     alignment,
@@ -321,7 +321,7 @@ def test_window_of_pure_noise_is_empty_when_tested():
 def test_a_run_is_read_with_its_configuration_and_a_sweep_with_that_of_its_first_point():
     result = kept(planted(1.8, [0.3, 0.2, 0.1, 0.05, 0.02], 400, np.random.default_rng(2)))
     assert config_of(result) == RUN
-    sweep = Sweep.named("single-lag-start")
+    sweep = Config.named("single-lag-start")
     first = next(iter(sweep.points().values()))
     assert config_of(result.assign_attrs(configuration=sweep.model_dump_json())) == first
 
