@@ -92,15 +92,17 @@ def load(path: str | Path) -> xr.Dataset:
 
 def revision() -> str:
     """Git revision of the code, ``-dirty`` if files differ; ``unknown`` without a checkout."""
-    git = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
-    at = ["git", "-C", str(_PACKAGE)]
+
+    def git(*command: str) -> str:
+        at = ["git", "-C", str(_PACKAGE), *command]
+        return subprocess.run(at, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
         # another project's checkout, in which the package is installed, is not its revision
-        git([*at, "ls-files", "--error-unmatch", "__init__.py"])
-        found = git([*at, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return found.stdout.strip()
 
 
 @functools.cache  # the code that runs is the one that was there at the start
@@ -127,9 +129,8 @@ def environment() -> dict[str, str]:
 @checked
 def provenance(config: Config) -> dict[str, str]:
     """What a result is made from: the configuration, its fingerprint, and the environment."""
-    own = {"name": config.name, "description": config.description}
-    made_from = {"configuration": config.model_dump_json(), "fingerprint": config.fingerprint}
-    return own | made_from | environment()
+    stored = {"configuration": config.model_dump_json(), "fingerprint": config.fingerprint}
+    return config.model_dump(include={"name", "description"}) | stored | environment()
 
 
 @contextmanager

@@ -10,8 +10,6 @@ import os
 import pickle
 import re
 import signal
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -170,13 +168,4 @@ def test_bad_commands_are_explained_and_write_nothing(line, here, monkeypatch):
     assert result.exit_code == 2
     assert re.search(LINES[line], told(result.output))
     assert "Traceback" not in result.output
-    assert tree(here) == before
-
-
-def test_a_bad_command_ends_so_in_a_process_of_its_own(here):
-    start, before = "from lwcore.cli import app; app()", tree(here)
-    command = [sys.executable, "-c", start, "show", "damaged.nc"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=here, timeout=120)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.match(LINES["show damaged.nc"], told(done.stderr))
     assert tree(here) == before

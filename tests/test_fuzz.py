@@ -43,12 +43,19 @@ def path(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz") / "spoiled.toml"
 
 
+def outcome(make):
+    """What a call gives, or the words of a ValueError, pydantic's and TOML's among them; other
+    errors go through."""
+    try:
+        return make()
+    except ValueError as error:
+        return str(error)
+
+
 def assert_read_or_refused(make):
     """A valid configuration, or an error that the command line prints."""
-    try:
-        assert isinstance(make(), Config)
-    except ValueError as error:  # pydantic's and TOML's are such; others go through
-        assert len(str(error)) > 10
+    found = outcome(make)
+    assert isinstance(found, Config) or len(found) > 10
 
 
 @given(st.one_of(st.text(), st.binary(), st.text("[]{}=.\"'#\n\r\t \\01ae-", max_size=80)))
@@ -91,29 +98,26 @@ def spoiled(whole: bytes, rng: np.random.Generator) -> bytes:
     return whole[:at] + middles[rng.integers(5)]
 
 
-def test_spoiled_checkpoints_are_refused_by_name(tmp_path):
+def test_spoiled_checkpoints_are_refused_by_name_and_none_runs_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     path, rng = tmp_path / "a.checkpoint", np.random.default_rng(0)
     state = Progress(3, [1.0], Network(make("DiagGate")).state_dict(), {})
     experiment.save_checkpoint(path, state, {})
     whole, refused = path.read_bytes(), 0
     for _ in range(40):
         path.write_bytes(spoiled(whole, rng))
-        try:
-            found = experiment.load_checkpoint(path)[0]
-        except ValueError as error:
-            assert str(path) in str(error)
+        found = outcome(lambda: experiment.load_checkpoint(path)[0])
+        if isinstance(found, str):
+            assert str(path) in found
             refused += 1
         else:
             assert (found.step, found.losses) == (3, [1.0])
             assert all(torch.equal(found.network[key], state.network[key]) for key in state.network)
     assert refused > 20
-
-
-def test_no_checkpoint_runs_code(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     torch.save([Runs()], tmp_path / "torch")
     (tmp_path / "pickle").write_bytes(pickle.dumps(Runs(), protocol=2))
     for name in ("torch", "pickle"):
-        with pytest.raises(ValueError, match="cannot be read"):
-            experiment.load_checkpoint(tmp_path / name)
+        assert "cannot be read" in outcome(
+            lambda at=name: experiment.load_checkpoint(tmp_path / at)
+        )
     assert not (tmp_path / "marker").exists()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
-from pathlib import Path
+import resource
 
 import h5py
 import numpy as np
@@ -50,17 +49,15 @@ def test_the_revision_is_that_of_the_package_and_not_of_a_checkout_around_it(tmp
     assert results.revision() == "unknown"
 
 
-def test_failed_write_leaves_the_old_file_and_nothing_else_and_is_named(path, dataset, monkeypatch):
-    before = path.read_bytes()
-
-    def full(part, content):
-        with part.open("wb") as file:
-            file.write(content[:100])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match=r"No space left on device: '.*run\.nc'"):
-        results.save(dataset, path)
+def test_full_disk_leaves_the_old_file_and_nothing_else_and_is_named(path, dataset):
+    """By a limit on the size of files."""
+    before, (soft, hard) = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) - 1, hard))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*run\.nc'"):
+            results.save(dataset, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 
