@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from lwcore.config import Config, Sweep, shipped
+from lwcore.config import Config, shipped
 from lwcore.signatures import require
 
 Drawn = Annotated[Path | None, Option(help="Draw it here; the ending chooses the format.")]
@@ -46,9 +46,9 @@ app = typer.Typer(cls=_Commands, help=SAYS, no_args_is_help=True, add_completion
 
 @app.command("list")
 def list_shipped() -> None:
-    """List the configurations and sweeps that ship with the package."""
-    for name in (*shipped(), *shipped("sweeps")):
-        typer.echo(f"{name:20}{_settings(name).description}")
+    """List the configurations that ship with the package."""
+    for name in shipped():
+        typer.echo(f"{name:20}{Config.named(name).description}")
 
 
 @app.command()
@@ -59,8 +59,8 @@ def run(
     scheduler: Annotated[str | None, Option(help="Address of a Dask scheduler.")] = None,
     directory: Annotated[Path, Option(help="Folder of the results.")] = Path("results"),
 ) -> None:
-    """Train and measure every network of a configuration, or of a sweep, and store the result."""
-    settings = _settings(name)
+    """Train and measure every network of a configuration, and store the result."""
+    config = Config.named(name)
     from lwcore import experiment
 
     with ExitStack() as stack:
@@ -73,8 +73,8 @@ def run(
             pool = client.get_executor()
         elif executor == "processes":
             pool = stack.enter_context(experiment.processes())
-        made_by = experiment.run(settings, pool, resume, directory).attrs["revision"]
-    typer.echo(f"{directory / settings.name}.nc: the result, made by revision {made_by}.")
+        made_by = experiment.run(config, pool, resume, directory).attrs["revision"]
+    typer.echo(f"{directory / config.name}.nc: the result, made by revision {made_by}.")
 
 
 @app.command()
@@ -142,18 +142,6 @@ def claims(
         typer.echo(f"{name}: {one['verdict']}: {number} ({one['where']})")
     for verdict, count in book.counts(found[name] for name in id or found).items():
         typer.echo(f"{count:4d} {verdict}")
-
-
-def _settings(name: str) -> Config | Sweep:
-    """A configuration, or a sweep: what has axes."""
-    if not name.endswith(".toml"):
-        return Sweep.named(name) if name in shipped("sweeps") else Config.named(name)
-    try:
-        return Config.from_toml(name)
-    except ValidationError as error:
-        if all(one["loc"] != ("axes",) for one in error.errors()):
-            raise
-        return Sweep.from_toml(name)
 
 
 def _draw(plot: Callable[[], Any], path: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""What a run is: a validated configuration, or a sweep of them, read from TOML.
+"""What a run is: a validated configuration, with axes a sweep of them, read from TOML.
 
 Unknown keys, bad values and pieces that do not fit are refused by name.
 """
@@ -8,15 +8,16 @@ from __future__ import annotations
 import hashlib
 import itertools
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from lwcore.signatures import checked, require
+from lwcore.signatures import require
 
-_PACKAGE = Path(__file__).parent
+_SHIPPED = Path(__file__).parent / "configs"
 
 Model = Literal["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"]
 Order = Literal["zeroth", "first", "exact"]
@@ -26,26 +27,25 @@ Point = tuple[int | float | str, ...]  # of a sweep, by its labels on the axes
 Entry = TypeVar("Entry")
 
 
-def _increasing(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Values, unless one repeats or is out of order."""
-    if list(values) != sorted(set(values)):
-        raise ValueError("must be strictly increasing")
-    return values
+def _held(words: str, holds: Callable[[tuple[Any, ...]], bool]) -> AfterValidator:
+    """A rule for lists, with the words that its breach is told in."""
+
+    def held(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not holds(values):
+            raise ValueError(words)
+        return values
+
+    return AfterValidator(held)
 
 
-def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Values, unless one repeats."""
-    if len(set(values)) < len(values):
-        raise ValueError("must not name anything twice")
-    return values
-
-
+_increasing = _held("must be strictly increasing", lambda given: list(given) == sorted({*given}))
+_distinct = _held("must not name anything twice", lambda given: len({*given}) == len(given))
 # Strictness is for numbers: a list may stand for a tuple, as in TOML there are only lists.
 _LIST = Field(strict=False, min_length=1)
-Counts = Annotated[tuple[PositiveInt, ...], _LIST, AfterValidator(_increasing)]
-Distinct = Annotated[tuple[Entry, ...], _LIST, AfterValidator(_distinct)]
+Counts = Annotated[tuple[PositiveInt, ...], _LIST, _increasing]
+Distinct = Annotated[tuple[Entry, ...], _LIST, _distinct]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Steps = Annotated[tuple[NonNegativeInt, ...], Field(strict=False), AfterValidator(_increasing)]
+Steps = Annotated[tuple[NonNegativeInt, ...], Field(strict=False), _increasing]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -53,48 +53,6 @@ class _Section(BaseModel):
     """Common rules: no unknown key, no infinite or NaN number, no text or 1.0 for an integer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
-
-
-class _File(_Section):
-    """What stands in a TOML file of its own, the user's or one that ships with the package."""
-
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100, description="Name of files.")
-    description: str = Field(description="What it is for.")
-    _folder: ClassVar[Literal["configs", "sweeps"]]
-
-    @classmethod
-    def from_toml(cls, path: str | Path) -> Self:
-        """Settings in a TOML file; a ValueError names all that are wrong."""
-        require("path", str(path), Path(path).is_file() or not Path(path).exists(), "a file")
-        try:
-            settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"path = {str(path)!r}: not valid TOML ({error}).") from None
-        return cls.model_validate(settings)
-
-    @classmethod
-    def named(cls, name: str) -> Self:
-        """Settings that ship with the package, under a name that `shipped` lists.
-
-        Examples:
-            >>> config = Config.named("quick")
-            >>> config.models
-            ('ConstGate', 'SharedGate', 'DiagGate')
-        """
-        known = shipped(cls._folder)
-        words = f"one of {', '.join(known)}, or the path of a TOML file"
-        require("name", name, name in known, words)
-        return cls.from_toml(_PACKAGE / cls._folder / f"{name}.toml")
-
-    def points(self) -> dict[Point, Any]:
-        """The configurations to run: of one, which is a sweep without axes, itself."""
-        return {(): self}
-
-    @property
-    def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that change whenever a configuration to run does."""
-        others = "".join(one.fingerprint for one in self.points().values() if one is not self)
-        return hashlib.sha256((self.model_dump_json() + others).encode()).hexdigest()[:12]
 
 
 class TaskSettings(_Section):
@@ -129,8 +87,6 @@ class TrainingSettings(_Section):
     clip: PositiveFloat | None = Field(default=None, description="Largest 2-norm of the gradient.")
     checkpoint_every: PositiveInt = Field(default=200, description="Steps between checkpoints.")
     snapshots: Steps = Field(default=(), description="Steps after which time scales are measured.")
-    # recorded runs name how many steps were scanned at a time, on which no result depends
-    chunk: Annotated[None, BeforeValidator(lambda given: None)] = Field(default=None, exclude=True)
 
 
 class DiagnosticSettings(_Section):
@@ -156,21 +112,52 @@ class Variant(_Section):
     changes: dict[str, Any]
 
 
-class Config(_File):
+class Config(_Section):
     """A whole run: which networks, on what task, how trained, what measured.
 
-    Every (model, seed) pair is one member, independent of the others.
+    Every (model, seed) pair is one member, independent of the others. With axes it is a sweep: the
+    same run at every point of their grid.
     """
 
-    _folder = "configs"
-    axes: ClassVar[dict[str, tuple[Variant, ...]]] = {}
-    measured: ClassVar[bool] = True
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100, description="Name of files.")
+    description: str = Field(description="What it is for.")
     models: Distinct[Model] = Field(description="Cells.")
     seeds: Distinct[Seed] = Field(description="All models of one share its task and sequences.")
     task: TaskSettings = Field(description="The task.")
     network: NetworkSettings = Field(description="Size and start of the cells.")
     training: TrainingSettings = Field(description="How they are trained.")
     diagnostics: DiagnosticSettings = Field(description="What is measured on them.")
+    measured: bool = Field(default=True, description="Measure rates and windows, too.")
+    axes: dict[str, Annotated[tuple[Variant, ...], _LIST]] = Field(
+        default={}, description="The axes of a sweep's grid, each a list of variants."
+    )
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Configuration that ships with the package (`shipped`), or in the TOML file of a path.
+
+        One that names a ``base`` says what it changes in that. A ValueError names all that is
+        wrong.
+
+        Examples:
+            >>> config = Config.named("quick")
+            >>> config.models
+            ('ConstGate', 'SharedGate', 'DiagGate')
+        """
+        path = Path(name)
+        if path.suffix != ".toml":
+            words = f"one of {', '.join(shipped())}, or the path of a TOML file"
+            require("name", name, name in shipped(), words)
+            path = _SHIPPED / f"{name}.toml"
+        require("path", str(path), path.is_file() or not path.exists(), "a file")
+        try:
+            settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"path = {str(path)!r}: not valid TOML ({error}).") from None
+        base = settings.pop("base", None)
+        return (
+            cls.model_validate(settings) if base is None else cls.named(str(base)).but(**settings)
+        )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -188,22 +175,31 @@ class Config(_File):
         require("training.snapshots", training.snapshots, late <= training.steps, words)
         words = f"at most {training.sequences}, the training sequences"
         require("training.batch_size", size, size <= training.sequences, words)
+        for axis, variants in self.axes.items():
+            labels = [variant.label for variant in variants]
+            require(f"axes.{axis}", labels, len({*labels}) == len(labels), "labels, none twice")
+        self.points()  # refuses the changes that fit nowhere
         return self
 
     def __str__(self) -> str:
         """The settings, section by section, named as in the TOML file."""
-        top, sections = ["[run]"], []
+        lines = ["[run]"]
         for name, value in self.model_dump().items():
-            if isinstance(value, dict):
-                sections += [f"[{name}]", *(f"{key} = {one}" for key, one in value.items())]
-            else:
-                top.append(f"{name} = {value}")
-        return "\n".join(top + sections)
+            if isinstance(value, dict) and value:
+                lines += [f"[{name}]", *(f"{key} = {one}" for key, one in value.items())]
+            elif value != type(self).model_fields[name].default:
+                lines.append(f"{name} = {value}")
+        return "\n".join(lines)
 
     @property
     def members(self) -> list[tuple[Model, int]]:
         """The (model, seed) pairs."""
         return [(model, seed) for model in self.models for seed in self.seeds]
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that change whenever a setting does."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
     def but(self, /, **changes: Any) -> Self:
         """Configuration with new values by name, for a section those of its settings that change.
@@ -215,42 +211,25 @@ class Config(_File):
         """
         settings = self.model_dump()
         for name, value in changes.items():
-            section = isinstance(value, dict) and isinstance(settings.get(name), dict)
-            settings[name] = settings[name] | value if section else value
+            old = settings.get(name)
+            both = isinstance(old, dict) and isinstance(value, dict)
+            settings[name] = old | value if both else value
         return type(self).model_validate(settings)
 
+    def points(self) -> dict[Point, Self]:
+        """The configuration of every point of the grid, by the labels of its axes in their order.
 
-class Sweep(_File):
-    """A grid of configurations; a point that is no valid one is refused when it is read."""
-
-    _folder = "sweeps"
-    base: str = Field(description="Configuration that all points start from.")
-    changes: dict[str, Any] = Field(default={}, description="What all points change in it.")
-    measured: bool = Field(default=False, description="Measure rates and windows, too.")
-    axes: dict[str, Annotated[tuple[Variant, ...], _LIST]] = Field(
-        min_length=1, description="The axes of the grid, each a list of variants."
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        for axis, variants in self.axes.items():
-            labels = [variant.label for variant in variants]
-            require(f"axes.{axis}", labels, len(set(labels)) == len(labels), "labels, none twice")
-        self.points()
-        return self
-
-    def points(self) -> dict[Point, Config]:
-        """The configuration of every point, by the labels of the axes in their order."""
-        base, grid = Config.named(self.base).but(**self.changes), {}
-        for number, variants in enumerate(itertools.product(*self.axes.values())):
-            config = base.but(name=f"{self.name}-{number}", description=self.description)
+        Without axes it has one point, which bears no label.
+        """
+        grid, alike = {}, self.model_copy(update={"axes": {}})
+        for variants in itertools.product(*self.axes.values()):
+            point = alike
             for variant in variants:
-                config = config.but(**variant.changes)
-            grid[tuple(variant.label for variant in variants)] = config
+                point = point.but(**variant.changes)
+            grid[tuple(variant.label for variant in variants)] = point
         return grid
 
 
-@checked
-def shipped(kind: Literal["configs", "sweeps"] = "configs") -> list[str]:
-    """Sorted names of the configurations or sweeps that ship with the package."""
-    return sorted(path.stem for path in (_PACKAGE / kind).glob("*.toml"))
+def shipped() -> list[str]:
+    """Sorted names of the configurations that ship with the package."""
+    return sorted(path.stem for path in _SHIPPED.glob("*.toml"))

@@ -46,26 +46,20 @@ def course(
         network.load_state_dict(state)
         trace = network.cell.trace(part.inputs)
         predictions, kept = network.readout(trace.outputs), trace.neurons.retention
-        error = (predictions - part.targets).square().mean()
         learned = recovered_coefficients(task, part, predictions, task.lags)
-        mean, spread = kept.mean(over), kept.std(over)
         near = ((kept < NEARLY) | (kept > 1 - NEARLY)).double().mean(over)
         lags, last = settings.lags, [trace.length - 1]
         of_orders = (effective_rates(trace, lags, order, last) for order in settings.orders)
         rates = np.stack([mu.abs().mean(over) for mu in of_orders])
         tau, f, words = time_scales(lags, rates), rates.sum(-1), "coefficient of the delayed input"
+        mean = "mean share of its state that a neuron keeps in a step"
+        unit = "envelope f(ℓ), per unit of global learning rate"
         values: dict[str, tuple[Any, Any, str]] = {
-            "course_loss": ((), error, "mean squared error on fresh sequences"),
             "course_learned": ("task_lag", learned, f"{words} in the network's output"),
-            "retention": ("unit", mean, "mean share of its state that a neuron keeps in a step"),
-            "retention_spread": ("unit", spread, "its standard deviation over sequences and steps"),
+            "retention": ("unit", kept.mean(over), mean),
             "saturated": ("unit", near, f"share of steps at which it is within {NEARLY} of 0 or 1"),
             "course_time_scale": (("order", "unit"), tau, "time scale τ of a neuron"),
-            "course_envelope": (
-                ("order", "lag"),
-                f,
-                "envelope f(ℓ), per unit of global learning rate",
-            ),
+            "course_envelope": (("order", "lag"), f, unit),
         }
         found.append(described(values))
     data = xr.concat(found, "snapshot", combine_attrs="override")

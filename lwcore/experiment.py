@@ -1,4 +1,4 @@
-"""A run: every network of a configuration, or of a sweep's points, is trained, measured and stored.
+"""A run: every network of a configuration, at each point of its axes, trained, measured and stored.
 
 The result is one file. Until it is there, finished members and checkpoints stand in a folder
 ``<name>-<configuration>-<code>.partial`` beside it. All these files are whole or not there at all,
@@ -9,18 +9,20 @@ processes at the same run may do a member twice, with the same bits, too.
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import multiprocessing
 import shutil
 import signal
+import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import closing, suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +30,7 @@ import xarray as xr
 from threadpoolctl import threadpool_limits
 
 from lwcore import cells, results, tasks, train
-from lwcore.config import Config, Model, Point, Sweep, shipped
+from lwcore.config import Config, Model, Point, shipped
 from lwcore.course import base_rates, course
 from lwcore.inference import described
 from lwcore.measure import measure
@@ -37,13 +39,10 @@ from lwcore.results import bar, load
 from lwcore.signatures import Count, Index, checked
 from lwcore.trace import Trace
 
-__all__ = ["Config", "Sweep", "load", "run", "run_member", "shipped"]
+__all__ = ["Config", "load", "run", "run_member", "shipped"]
 
-Advance = Callable[[int], None]  # called with the number of training steps just taken
-Job = tuple[Config, Model, int, bool, Path | None]  # what `run_member` takes
+Job = tuple[Config, Model, int, Path]  # what `run_member` takes
 Snapshots = dict[int, dict[str, Any]]  # state dictionaries by the number of steps taken
-Prepare = Callable[[Network], None]
-Found = TypeVar("Found")
 
 # Independent sources of a member's randomness; models share task, sequences and order.
 Stream = IntEnum("Stream", "TASK TRAINING DIAGNOSTICS ORDER WEIGHTS MEASURE", start=0)
@@ -51,24 +50,25 @@ Stream = IntEnum("Stream", "TASK TRAINING DIAGNOSTICS ORDER WEIGHTS MEASURE", st
 
 @checked
 def run(
-    config: Config | Sweep,
+    config: Config,
     executor: Executor | None = None,
     resume: bool = True,
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> xr.Dataset:
-    """Results of a configuration over model and seed, of a sweep over its axes, too.
+    """Results of a configuration over its axes, model and seed.
 
     With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same
     configuration has left there is used, unless `resume` is False; another configuration's result
     is not overwritten, but for that. Members run in this process, or on any
     `concurrent.futures.Executor`, whose workers keep checkpoints where they see the directory.
 
-    A sweep keeps ``final_loss``, the mean over the last tenth of the steps, in the place of every
-    step's loss, and ``still_falling``, the share by which that is below the tenth before.
+    With axes ``final_loss``, the mean over the last tenth of the steps, is kept in the place of
+    every step's loss, and ``still_falling``, the share by which that is below the tenth before.
     """
     if directory is None:
-        return _made(config, executor, None, progress)
+        with tempfile.TemporaryDirectory() as folder:
+            return run(config, executor, resume, folder, progress)
     path = Path(directory).absolute() / f"{config.name}.nc"
     code = results.code_fingerprint()
     partial = path.with_name(f"{config.name}-{config.fingerprint}-{code}.partial")
@@ -84,12 +84,9 @@ def run(
             shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True, exist_ok=True)
         stored = _made(config, executor, partial, progress)
-        try:
+        with suppress(FileNotFoundError):  # another process has stored it, and removed the folder
             results.save(stored, partial / path.name)
             (partial / path.name).replace(path)
-        except FileNotFoundError:  # another process has stored it, and removed the folder
-            if not path.exists():
-                raise
     shutil.rmtree(partial, ignore_errors=True)
     return stored
 
@@ -100,21 +97,20 @@ def run_member(
     config: Config,
     model: Model,
     seed: Index,
-    measured: bool = True,
     checkpoint: Path | None = None,
-    advance: Advance = lambda steps: None,
-    prepare: Prepare = lambda network: None,
+    prepare: Callable[[Network], None] = lambda network: None,
 ) -> xr.Dataset:
     """One network's results: how training went, what was learned, and what is measured on it.
 
     It goes on from a checkpoint if there is one; `prepare` changes the network before its start.
     """
-    trained = train_member(config, model, seed, checkpoint, advance, prepare)
-    (network, state, snapshots), task, settings = trained, task_of(config, seed), config.diagnostics
+    network, task, settings = _start(config, model, seed), _task(config, seed), config.diagnostics
+    prepare(network)
+    state, snapshots = _train(network, config, model, seed, checkpoint)
     fresh = tasks.sample(task, settings.sequences, _rng(seed, Stream.DIAGNOSTICS))
     # Directions and null noise are the member's own: nulls of different models are independent.
     own = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
-    dataset = measure(network, fresh, settings, own) if measured else xr.Dataset()
+    dataset = measure(network, fresh, settings, own) if config.measured else xr.Dataset()
     if snapshots:
         dataset = dataset.merge(course(network, snapshots, fresh, task, settings))
     with torch.no_grad():
@@ -139,55 +135,49 @@ def run_member(
     return dataset.assign_attrs(fingerprint=config.fingerprint)
 
 
-def train_member(
-    config: Config,
-    model: str,
-    seed: int,
-    checkpoint: Path | None = None,
-    advance: Advance = lambda steps: None,
-    prepare: Prepare = lambda network: None,
-) -> tuple[Network, train.Progress, Snapshots]:
-    """A trained network, the last state of its training, and snapshots of it."""
-    settings, network = config.training, _start(config, model, seed)
-    prepare(network)
-    start = {0: copy.deepcopy(network.state_dict())} if 0 in settings.snapshots else {}
-    stored = checkpoint and _found(checkpoint, load_checkpoint)
-    latest, snapshots = stored or (train.Progress(), start)
-    advance(latest.step)
+def _train(
+    network: Network, config: Config, model: str, seed: int, checkpoint: Path | None = None
+) -> tuple[train.Progress, Snapshots]:
+    """Training in place: its last state, and snapshots of the network on the way."""
+    settings, latest = config.training, train.Progress()
+    snapshots = {0: copy.deepcopy(network.state_dict())} if 0 in settings.snapshots else {}
+    if checkpoint and (stored := _found(checkpoint, load_checkpoint)):
+        latest, snapshots = stored
 
     def on_step(state: train.Progress) -> None:
         nonlocal latest
-        advance(1)
         latest = state
         if state.step in settings.snapshots:
             snapshots[state.step] = copy.deepcopy(state.network)
         if checkpoint and state.step % settings.checkpoint_every == 0:
             _keep(checkpoint, lambda path: save_checkpoint(path, state, snapshots))
 
-    drawn = tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING))
+    drawn = tasks.sample(_task(config, seed), settings.sequences, _rng(seed, Stream.TRAINING))
     try:
         train.fit(
             network,
             drawn,
             seed=_seed(seed, Stream.ORDER),
             **settings.model_dump(exclude={"sequences", "checkpoint_every", "snapshots"}),
-            resume_from=latest if stored else None,
+            resume_from=latest if latest.step else None,
             on_step=on_step,
         )
     except FloatingPointError as error:
         raise FloatingPointError(f"{model}, seed {seed}: {error}") from error
-    return network, latest, snapshots
+    return latest, snapshots
 
 
 @threadpool_limits.wrap(limits=1)  # more sum in another order
 @checked
 def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
     """Networks in float64, by model and seed, trained as in `run` or as they start."""
-
-    def made(model: Model, seed: int) -> Network:
-        return train_member(config, model, seed)[0] if trained else _start(config, model, seed)
-
-    return {member: made(*member).double() for member in config.members}
+    made: dict[tuple[str, int], Network] = {}
+    for model, seed in config.members:
+        network = _start(config, model, seed)
+        if trained:
+            _train(network, config, model, seed)
+        made[model, seed] = network.double()
+    return made
 
 
 @checked
@@ -197,7 +187,7 @@ def fresh_sequences(
     """Float64 sequences on which `run` measures a seed's networks, which were trained on others."""
     count = n_sequences or config.diagnostics.sequences
     rng = _rng(seed, Stream.DIAGNOSTICS)
-    return tasks.sample(task_of(config, seed), count, rng, torch.float64)
+    return tasks.sample(_task(config, seed), count, rng, torch.float64)
 
 
 @checked
@@ -209,34 +199,32 @@ def traces(
     return {member: network.cell.trace(fresh[member[1]]) for member, network in members.items()}
 
 
-@checked
-def task_of(config: Config, seed: Index) -> tasks.DelayedRegression:
-    """The task of a seed, Eq. (40), which all its models share."""
-    direction = _rng(seed, Stream.TASK).standard_normal(config.task.input_size)
-    settings = config.task.model_dump(exclude={"input_size"})
-    return tasks.DelayedRegression(**settings, direction=direction)
-
-
-@checked
-def processes(workers: Count | None = None) -> Executor:
+def processes() -> Executor:
     """Processes, one for every core, as an executor; Ctrl-C ends them at once."""
     ended = (signal.SIGINT, signal.SIG_DFL)
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, context, initializer=signal.signal, initargs=ended)
+    return ProcessPoolExecutor(None, context, signal.signal, ended)
 
 
-def _made(
-    config: Config | Sweep, executor: Executor | None, partial: Path | None, progress: bool
-) -> xr.Dataset:
-    """Results of all members of all points, gathered."""
+def _made(config: Config, executor: Executor | None, partial: Path, show: bool) -> xr.Dataset:
+    """Results of all members of all points, stored as they end, and gathered."""
     jobs: dict[Point, Job] = {}
-    for labels, point in config.points().items():
+    for number, (labels, point) in enumerate(config.points().items()):
         for model, seed in point.members:
-            checkpoint = partial and partial / f"{point.name}-{model}-{seed}.checkpoint"
-            jobs[*labels, model, seed] = point, model, seed, config.measured, checkpoint
-    steps = sum(point.training.steps for point, *_ in jobs.values())
-    with bar(f"lw run {config.name}, training steps", steps, progress) as advance:
-        done = _done(jobs, executor, advance)
+            checkpoint = partial / f"{number}-{model}-{seed}.checkpoint"
+            jobs[*labels, model, seed] = point, model, seed, checkpoint
+    files = {key: checkpoint.with_suffix(".nc") for key, (*_, checkpoint) in jobs.items()}
+    done = {key: found for key, path in files.items() if (found := _found(path, load))}
+    missing = {key: job for key, job in jobs.items() if key not in done}
+    with (
+        bar(f"lw run {config.name}, networks", len(jobs), show) as advance,
+        closing(_ended(missing, executor)) as ended,
+    ):
+        advance(len(done))
+        for key, one in ended:
+            done[key] = one
+            _keep(files[key], functools.partial(results.save, one))
+            advance(1)
     dims, parts = (*config.axes, "model", "seed"), []
     for key in jobs:
         one = _without_steps(done[key]) if config.axes else done[key]
@@ -246,38 +234,24 @@ def _made(
     return whole.reindex(order).drop_attrs(deep=False).assign_attrs(results.provenance(config))
 
 
-def _done(
-    jobs: dict[Point, Job], executor: Executor | None, advance: Advance
-) -> dict[Point, xr.Dataset]:
-    """Results of members, stored as they end; behind one that fails no other begins."""
-    done, code = {}, results.code_fingerprint()
-    futures: dict[Future[xr.Dataset], Point] = {}
-
-    def keep(key: Point, one: xr.Dataset) -> None:
-        done[key], checkpoint = one, jobs[key][-1]
-        if checkpoint:
-            _keep(checkpoint.with_suffix(".nc"), lambda path: results.save(one, path))
-
+def _ended(
+    jobs: dict[Point, Job], executor: Executor | None
+) -> Generator[tuple[Point, xr.Dataset]]:
+    """Results of members as they end; behind one that fails no other begins."""
+    if executor is None:
+        yield from ((key, run_member(*job)) for key, job in jobs.items())
+        return
+    elsewhere = functools.partial(_elsewhere, results.code_fingerprint())
+    futures = {executor.submit(elsewhere, *job): key for key, job in jobs.items()}
     try:
-        for key, job in jobs.items():
-            config, *_, checkpoint = job
-            if checkpoint and (stored := _found(checkpoint.with_suffix(".nc"), load)):
-                done[key] = stored
-                advance(config.training.steps)
-            elif executor is not None:
-                futures[executor.submit(_elsewhere, code, job)] = key
-            else:
-                keep(key, run_member(*job, advance))
         for future in as_completed(futures):
-            keep(key := futures[future], future.result())
-            advance(jobs[key][0].training.steps)
+            yield futures[future], future.result()
     finally:
         for future in futures:
             future.cancel()
-    return done
 
 
-def _elsewhere(code: str, job: Job) -> xr.Dataset:
+def _elsewhere(code: str, *job: Any) -> xr.Dataset:
     """A member done on a worker, whose code must be that of the process which asks for it."""
     if code != results.code_fingerprint():
         raise RuntimeError("A worker has another version of lwcore. Install this one there.")
@@ -302,15 +276,14 @@ def _keep(path: Path, write: Callable[[Path], None]) -> None:
             write(path)
 
 
-def _found(path: Path, read: Callable[[Path], Found]) -> Found | None:
+def _found(path: Path, read: Callable[[Path], Any]) -> Any:
     """What a file holds, if it is there; one that is damaged is named, and not used."""
-    try:
-        return read(path)
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        warnings.warn(f"{error} What it held is computed anew.", stacklevel=2)
-        return None
+    with suppress(FileNotFoundError):
+        try:
+            return read(path)
+        except ValueError as error:
+            warnings.warn(f"{error} What it held is computed anew.", stacklevel=2)
+    return None
 
 
 def save_checkpoint(path: Path, state: train.Progress, snapshots: Snapshots) -> None:
@@ -331,6 +304,13 @@ def load_checkpoint(path: Path) -> tuple[train.Progress, Snapshots]:
         return train.Progress(**state), snapshots
     except Exception as error:  # torch.load raises what it likes
         raise ValueError(f"checkpoint {path} cannot be read ({error}).") from error
+
+
+def _task(config: Config, seed: int) -> tasks.DelayedRegression:
+    """The task of a seed, Eq. (40), which all its models share."""
+    direction = _rng(seed, Stream.TASK).standard_normal(config.task.input_size)
+    settings = config.task.model_dump(exclude={"input_size"})
+    return tasks.DelayedRegression(**settings, direction=direction)
 
 
 def _start(config: Config, model: str, seed: int) -> Network:

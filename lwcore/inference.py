@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lwcore import stable
-from lwcore.config import Config, Sweep
+from lwcore.config import Config
 from lwcore.detection import Error, sample_complexity
 from lwcore.signatures import Count, FiniteReals, Reals, Share, bare, checked, require
 from lwcore.stable.standard import Array
@@ -76,10 +76,8 @@ def described(found: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
 @checked
 def config_of(results: xr.Dataset) -> Config:
     """The configuration of a run; of a sweep, that of its first point."""
-    text = results.attrs["configuration"]
-    if '"axes":' not in text:
-        return Config.model_validate_json(text)
-    return next(iter(Sweep.model_validate_json(text).points().values()))
+    config = Config.model_validate_json(results.attrs["configuration"])
+    return next(iter(config.points().values()))
 
 
 @checked

@@ -24,7 +24,7 @@ import h5netcdf
 import h5py
 import xarray as xr
 
-from lwcore.config import Config, Sweep
+from lwcore.config import Config
 from lwcore.signatures import checked, require
 
 MANIFEST = "SHA256SUMS"
@@ -87,21 +87,22 @@ def load(path: str | Path) -> xr.Dataset:
         raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}).") from error
     own = "a result of this package, with a configuration's fingerprint"
     require("path", str(path), "fingerprint" in dataset.attrs, own)
-    dataset.attrs.pop("checksum", None)  # what earlier versions say of the file's last line
     return dataset
 
 
 def revision() -> str:
     """Git revision of the code, ``-dirty`` if files differ; ``unknown`` without a checkout."""
-    git = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
-    at = ["git", "-C", str(_PACKAGE)]
+
+    def git(*command: str) -> str:
+        at = ["git", "-C", str(_PACKAGE), *command]
+        return subprocess.run(at, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
         # another project's checkout, in which the package is installed, is not its revision
-        git([*at, "ls-files", "--error-unmatch", "__init__.py"])
-        found = git([*at, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return found.stdout.strip()
 
 
 @functools.cache  # the code that runs is the one that was there at the start
@@ -126,11 +127,10 @@ def environment() -> dict[str, str]:
 
 
 @checked
-def provenance(config: Config | Sweep) -> dict[str, str]:
+def provenance(config: Config) -> dict[str, str]:
     """What a result is made from: the configuration, its fingerprint, and the environment."""
-    own = {"name": config.name, "description": config.description}
-    made_from = {"configuration": config.model_dump_json(), "fingerprint": config.fingerprint}
-    return own | made_from | environment()
+    stored = {"configuration": config.model_dump_json(), "fingerprint": config.fingerprint}
+    return config.model_dump(include={"name", "description"}) | stored | environment()
 
 
 @contextmanager

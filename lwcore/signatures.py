@@ -14,7 +14,6 @@ import re
 import types
 import typing
 from collections.abc import Callable, Hashable, Sequence
-from itertools import pairwise
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -115,11 +114,9 @@ def _real(value: Any) -> bool:
 
 def _increase(values: Any) -> bool:
     """Whether values are whole numbers from 1 on that increase, and at least one."""
-    if not _real(values) or np.ndim(values) != 1:
-        return False
-    values = values.tolist() if hasattr(values, "tolist") else list(values)
-    whole = all(isinstance(v, int | np.integer) and v is not True and v >= 1 for v in values)
-    return bool(values) and whole and all(a < b for a, b in pairwise(values))
+    array = np.asarray(values) if _real(values) else np.empty(0)
+    whole = array.ndim == 1 and array.size > 0 and array.dtype.kind in "iu"
+    return whole and bool(array[0] >= 1 and (array[1:] > array[:-1]).all())
 
 
 def _finite(value: Any) -> bool:
@@ -155,12 +152,11 @@ def _reworded(message: str, function: Callable[..., Any], args: Any, kwargs: Any
     found = re.search(r"typechecking parameter '(\w+)'", message)
     if found is None:  # the result, which is our own fault
         return message
-    name = found[1]
-    value = inspect.signature(function).bind(*args, **kwargs).arguments[name]
-    wanted = allowed(typing.get_type_hints(function, include_extras=True)[name])
+    value = inspect.signature(function).bind(*args, **kwargs).arguments[found[1]]
+    wanted = allowed(typing.get_type_hints(function, include_extras=True)[found[1]])
     sizes = ", ".join(re.findall(r"^\w+=\d+$", message, re.MULTILINE))
     given = f", with {sizes}" if sizes and "shape" in wanted else ""
-    return f"{name} = {_shown(value)}: must be {wanted}{given}."
+    return f"{found[1]} = {_shown(value)}: must be {wanted}{given}."
 
 
 def _shown(value: Any) -> str:

@@ -1,31 +1,141 @@
 """Bad command lines and bad files: status 2, one message that names what is wrong, no traceback,
-and nothing written or run."""
+and nothing written or run.
+
+Files are made once, in a folder that is read only by habit; a command runs in it.
+"""
 
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import signal
-import subprocess
-import sys
+import zipfile
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
-import xarray as xr
+import torch
 from typer.testing import CliRunner
 
-from lwcore import results
+import lwcore
 from lwcore.cli import app
-from lwcore.config import Config
-from tests.commands import LINES, make_files
 
 SECONDS = 60  # against hanging, not a speed
+SMOKE = (Path(lwcore.__file__).parent / "configs" / "smoke.toml").read_bytes()
+AXIS = b'base = "smoke"\n[[axes.a]]\nlabel = 1\n'
+
+
+class Runs:
+    """A pickle that would make a folder as soon as it is loaded."""
+
+    def __reduce__(self):
+        return os.mkdir, ("marker", 0o700)
+
+
+# A configuration each, and what must be said of it.
+TOML = {
+    "misspelt": (SMOKE.replace(b"noise", b"nose"), r"task\.nose: .*not permitted \(given: 0\.3\)"),
+    "unknown-section": (SMOKE + b"\n[magic]\n", "magic: .*not permitted"),
+    "no-section": (SMOKE.partition(b"[diagnostics]")[0], "diagnostics: Field required"),
+    "twice": (SMOKE.replace(b"[network]", b"noise = 1\n[network]"), "not valid TOML .*overwrite"),
+    "no-utf-8": (b"# \xff\n" + SMOKE, "not valid TOML .*0xff"),
+    "empty": (b"", "name: Field required"),
+    "ten-megabytes": (b"# " + b"x" * 10_000_000 + b"\nname = 3\n", r"name: .*string \(given: 3\)"),
+    "deep": (b"a = " + b"[" * 20_000, r"deep\.toml.*not valid TOML \(.*recursion"),
+    "huge": (b"a = " + b"9" * 5000, r"huge\.toml.*not valid TOML \(Exceeds the limit"),
+    "number-with-unit": (SMOKE.replace(b"= 0.3", b'= "3 %"'), r"noise: .*number \(given: '3 %'\)"),
+    "unknown-base": (b'base = "x"', "name = 'x': must be one of"),
+    "no-base": (b"base = 3", "name = '3': must be one of"),
+    "bad-base": (b'base = "gone.toml"', "No such file.*gone.toml"),
+    "change-of-self": (b'base = "smoke"\nself = 3', "self: .*not permitted"),
+    "bad-label": (AXIS.replace(b"label", b"lable"), r"axes\.a\.0\.lable: Extra"),
+    "bad-point": (AXIS + b"changes.task.lenght = 30", r"task\.lenght: Extra"),
+}
+
+ROOT = os.geteuid() == 0  # to whom every file is readable
+NOT_MADE = "(File exists|Not a directory): '.*"
+DIAGNOSE = "diagnose --checkpoint weights.pt --data data.npz"
+LINES = {
+    **{f"run {name}.toml --directory out": says for name, (_, says) in TOML.items()},
+    "run": "Missing argument",
+    "run nonsense": "name = 'nonsense': must be one of",
+    "run ../configs/smoke": r"name = '\.\./configs/smoke': must be one of",
+    "run nothing.toml": "No such file.*nothing.toml",
+    "run folder.toml": "path = 'folder.toml': must be a file",
+    "run pipe.toml": "path = 'pipe.toml': must be a file",
+    "run dangling.toml": "No such file.*dangling.toml",
+    "run text.txt": "must be one of",
+    "run smoke --executor moon": "--executor.*'moon'.*'here'",
+    "run smoke --speed 3": "No such option.*--speed",
+    "run smoke --directory text.txt": f"{NOT_MADE}text.txt",
+    "run smoke --no-resume --directory text.txt": f"{NOT_MADE}text.txt",
+    "run smoke --directory text.txt/below": f"{NOT_MADE}below",
+    "run smoke --directory dangling.nc": f"{NOT_MADE}dangling.nc",
+    "show": "Missing argument",
+    "show nothing.nc": "path = 'nothing.nc': there is no such result file",
+    "show .": "path = '.': there is no such result file",
+    "show dangling.nc": "path = .*there is no such result file",
+    "show text.txt": "path = 'text.txt': not a whole result file",
+    "show empty.toml": "path = 'empty.toml': not a whole result file",
+    "show plain.h5": "path = 'plain.h5': must be a result of this package",
+    "show damaged.nc": "path = 'damaged.nc': not a whole result file",
+    "diagnose": "Missing option",
+    "diagnose --checkpoint nothing.pt --data data.npz": "No such file or directory: 'nothing.pt'",
+    "diagnose --checkpoint . --data data.npz": "directory: ",
+    "diagnose --checkpoint weights.pt --data nothing.npz": "No such file.*: 'nothing.npz'",
+    "diagnose --checkpoint weights.pt --data .": "directory: ",
+    "diagnose --checkpoint weights.pt --data text.npz": "data = .*must be numbers",
+    **{
+        f"diagnose --checkpoint weights.pt --data {name}": "data = .*must be an .npz file"
+        for name in ("text.txt", "pickled.npz", "no-targets.npz")
+    },
+    **{
+        f"diagnose --checkpoint {name} --data data.npz": f"{name}': must hold weights alone"
+        for name in ("empty.toml", "text.txt", "cut-off.pt", "malicious.pt", "malicious.pkl")
+    },
+    f"{DIAGNOSE} --lags x": "lags = 'x': must be integers with commas",
+    f"{DIAGNOSE} --source moon": "source = 'moon'",
+    f"{DIAGNOSE} --nonlinearity moon": "'moon' is not one of",
+    f"{DIAGNOSE} --recurrent moon": "No such option",
+    "claims --ledger nothing": "nothing: no ledger",
+    "claims --ledger text.txt": "text.txt: not a ledger",
+    "claims --speed 3": "No such option.*--speed",
+    "nonsense": "No such command 'nonsense'",
+} | ({} if ROOT else {"run unreadable.toml": "Permission denied.*unreadable.toml"})
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
+    """A folder with the files that the lines name."""
     folder = tmp_path_factory.mktemp("files")
-    make_files(folder)
+    for name, (content, _) in TOML.items():
+        (folder / f"{name}.toml").write_bytes(content)
+    (folder / "text.txt").write_text("a few words")
+    (folder / "folder.toml").mkdir()
+    os.mkfifo(folder / "pipe.toml")
+    for name in ("dangling.toml", "dangling.nc"):
+        (folder / name).symlink_to(folder / "gone")
+    (folder / "unreadable.toml").touch(0)
+    (folder / "damaged.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
+    with h5py.File(folder / "plain.h5", "w") as file:
+        file["a"] = 1.0
+    weights = torch.nn.LSTM(1, 2).state_dict()
+    torch.save(
+        {f"recurrent.{name}": value for name, value in weights.items()}, folder / "weights.pt"
+    )
+    (folder / "cut-off.pt").write_bytes((folder / "weights.pt").read_bytes()[:-100])
+    torch.save(Runs(), folder / "malicious.pt")
+    (folder / "malicious.pkl").write_bytes(pickle.dumps(Runs()))
+    arrays = {"inputs": np.zeros((50, 6)), "targets": np.zeros(50)}
+    np.savez(folder / "data.npz", **arrays)
+    np.savez(folder / "no-targets.npz", inputs=arrays["inputs"])
+    np.savez(folder / "text.npz", **arrays | {"inputs": np.full((50, 6), "a")})
+    head = b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
+    with zipfile.ZipFile(folder / "pickled.npz", "w") as archive:
+        for name in ("inputs.npy", "targets.npy"):
+            archive.writestr(name, b"\x93NUMPY\x01\x00v\x00" + head + pickle.dumps(Runs()))
     return folder
 
 
@@ -34,19 +144,12 @@ def tree(folder):
     return {path: (path.lstat().st_size, path.lstat().st_mtime_ns) for path in folder.rglob("*")}
 
 
-def typed(line, here):
-    return [argument.format(here=here) for argument in line.arguments]
+def told(output):
+    """A message without the frame that is drawn around some."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", output).split())
 
 
-def problems(output, line):
-    """What is wrong with a message."""
-    flat = " ".join(re.sub("[│╭╮╰╯─]", " ", output).split())
-    return [pattern for pattern in line.says if not re.search(pattern, flat)] + (
-        ["no traceback"] if "Traceback" in output else []
-    )
-
-
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line.label)
+@pytest.mark.parametrize("line", LINES)
 def test_bad_commands_are_explained_and_write_nothing(line, here, monkeypatch):
     monkeypatch.chdir(here)
     before = tree(here)
@@ -57,56 +160,12 @@ def test_bad_commands_are_explained_and_write_nothing(line, here, monkeypatch):
     previous = signal.signal(signal.SIGALRM, too_long)
     signal.alarm(SECONDS)
     try:
-        result = CliRunner().invoke(app, typed(line, here), env={"COLUMNS": "1000", "TERM": "dumb"})
+        result = CliRunner().invoke(app, line.split(), env={"COLUMNS": "1000", "TERM": "dumb"})
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, previous)
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(
-        result.exception
-    )
-    assert (result.exit_code, problems(result.output, line)) == (2, []), result.output[:2000]
+    assert isinstance(result.exception, SystemExit), repr(result.exception)
+    assert result.exit_code == 2
+    assert re.search(LINES[line], told(result.output))
+    assert "Traceback" not in result.output
     assert tree(here) == before
-
-
-def test_unreadable_files_have_lines_unless_root_types_them():
-    assert any("unreadable" in line.label for line in LINES) == (os.geteuid() != 0)
-
-
-@pytest.mark.parametrize("command", ["run", "show"])  # the others load much before they answer
-def test_a_bad_command_ends_so_in_a_process_of_its_own(command, here):
-    line = next(one for one in LINES if one.arguments[0] == command and len(one.arguments) > 1)
-    before = tree(here)
-    done = subprocess.run(
-        [sys.executable, "-c", "from lwcore.cli import app; app()", *typed(line, here)],
-        capture_output=True,
-        text=True,
-        cwd=here,
-        timeout=120,
-    )
-    assert (done.returncode, done.stdout, problems(done.stderr, line)) == (2, "", [])
-    assert tree(here) == before
-
-
-def test_unicode_names_work(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "größe und länge · 長さ.toml"
-    path.write_text(Path(results.__file__).with_name("configs").joinpath("smoke.toml").read_text())
-    assert Config.from_toml(path) == Config.named("smoke")
-    stored = tmp_path / "ergebnis · 結果.nc"
-    results.save(xr.Dataset(attrs={"fingerprint": "0" * 12}), stored)
-    assert results.load(stored).attrs["fingerprint"] == "0" * 12
-
-
-def test_results_are_read_through_a_link_and_never_written_through_it(tmp_path):
-    """A result that is a link out of the folder is what somebody has put there to read; a new one
-    takes the link's place."""
-    outside, link = tmp_path / "outside.nc", tmp_path / "results" / "smoke.nc"
-    link.parent.mkdir()
-    results.save(xr.Dataset({"a": 1.0}, attrs={"fingerprint": "0" * 12}), outside)
-    link.symlink_to(outside)
-    assert results.load(link).a == 1
-    kept = outside.read_bytes()
-    results.save(xr.Dataset({"a": 2.0}, attrs={"fingerprint": "0" * 12}), link)
-    assert outside.read_bytes() == kept
-    assert not link.is_symlink()
-    assert results.load(link).a == 2

@@ -1,55 +1,67 @@
-"""A run killed at random moments, a reader beside it, and two processes at one run: what ``make
-interruptions`` recorded."""
+"""A run killed at random moments, a reader beside it, two processes at one run, a worker that is
+killed: no harm is done, here or in what ``make interruptions`` recorded."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
+from lwcore.experiment import Config, run
 from tests.built_book import ROOT
+from tests.test_cli import lw
 
 
-def without_harm(found):
-    """Check a record: the same bits, nothing seen in part, nothing left."""
+def without_harm(record):
+    """The same bits, nothing seen in part, nothing left; and how many kills that is true of."""
+    found = json.loads(record.read_text())
     runs, pairs = found["interruption"], found["two at once"]
     assert runs["other bits"] == runs["files left behind"] == runs["partial files seen"] == 0
-    assert (
-        min(
-            runs["kills"],
-            runs["inside a write"],
-            runs["runs finished"],
-            runs["files read meanwhile"],
-        )
-        > 0
-    )
+    assert min(runs[it] for it in ("inside a write", "runs finished", "files read meanwhile")) > 0
     assert pairs["other bits"] == pairs["files left behind"] == 0
+    return runs["kills"]
 
 
 @pytest.mark.interruption
 def test_a_few_kills_do_no_harm(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.interruption",
-        "5",
-        "--record",
-        str(tmp_path / "record.json"),
-    ]
-    subprocess.run(
-        command,
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    without_harm(json.loads((tmp_path / "record.json").read_text()))
+    record = tmp_path / "record.json"
+    command = [sys.executable, "-m", "benchmarks.interruption", "5", "--record", str(record)]
+    subprocess.run(command, cwd=ROOT, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert without_harm(record) == 5
 
 
 def test_the_recorded_ones_did_none():
-    found = json.loads((ROOT / "book" / "results" / "trust" / "interruption.json").read_text())
-    assert found["interruption"]["kills"] >= 20
-    without_harm(found)
+    assert without_harm(ROOT / "book" / "results" / "trust" / "interruption.json") >= 20
+
+
+@pytest.mark.interruption
+def test_a_dask_worker_that_is_killed_costs_what_it_was_at(tmp_path):
+    """Two real processes, reached by the scheduler's address, as the command reaches them."""
+    distributed = pytest.importorskip("distributed")
+    (toml := tmp_path / "mine.toml").write_text(
+        'base = "smoke"\nname = "mine"\nmodels = ["ConstGate", "DiagGate"]\nseeds = [1]\n'
+        "[training]\nsteps = 200\ncheckpoint_every = 10"
+    )
+    two = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**two) as cluster:
+        with distributed.Client(cluster, set_as_default=False) as client:
+            pid = next(iter(client.run(os.getpid).values()))
+
+        def kill():
+            while not list(tmp_path.rglob("*.checkpoint")):
+                time.sleep(0.005)
+            os.kill(pid, signal.SIGKILL)
+
+        (killer := threading.Thread(target=kill)).start()
+        there = ("--directory", tmp_path / "there", "--scheduler", cluster.scheduler_address)
+        code, output = lw("run", toml, *there)
+        killer.join()
+    assert code == 0, output
+    run(Config.named(str(toml)), directory=tmp_path, progress=False)
+    assert (tmp_path / "mine.nc").read_bytes() == (tmp_path / "there" / "mine.nc").read_bytes()

@@ -12,7 +12,7 @@ from scipy import stats
 
 from lwcore import measure as measuring
 from lwcore import stable
-from lwcore.config import Config, DiagnosticSettings, Sweep
+from lwcore.config import Config, DiagnosticSettings
 from lwcore.detection import sample_complexity
 from lwcore.gradient import (
     alignment,
@@ -199,7 +199,7 @@ def test_what_carries_nothing_is_not_detected():
 
 
 def test_a_run_is_read_with_its_configuration_and_a_sweep_with_that_of_its_first_point():
-    sweep = Sweep.named("single-lag-start")
+    sweep = Config.named("single-lag-start")
     first = next(iter(sweep.points().values()))
     for expected, one in ((RUN, RUN), (first, sweep)):
         assert config_of(xr.Dataset(attrs={"configuration": one.model_dump_json()})) == expected

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
-from pathlib import Path
+import resource
+import subprocess
 
 import h5py
 import numpy as np
@@ -16,112 +16,110 @@ from lwcore import results
 from lwcore.config import Config
 from tests.built_book import ROOT
 
+DAMAGED = r"run\.nc': not a whole result file"
+
 
 @pytest.fixture
 def dataset():
-    numbers = {
-        "f": ("lag", np.random.default_rng(0).normal(size=1000)),
-        "g": ("lag", np.arange(1000) > 3),
-    }
-    return xr.Dataset(numbers, {"lag": np.arange(1000)}, results.provenance(Config.named("smoke")))
+    numbers, lags = np.random.default_rng(0).normal(size=1000), np.arange(1000)
+    made_from = results.provenance(Config.named("smoke"))
+    return xr.Dataset({"f": ("lag", numbers), "g": ("lag", lags > 3)}, {"lag": lags}, made_from)
 
 
-def test_what_is_saved_is_loaded_and_equal_datasets_make_equal_bytes(tmp_path, dataset):
+@pytest.fixture
+def path(dataset, tmp_path):
+    """A stored result."""
     path = tmp_path / "deep" / "run.nc"
     results.save(dataset, path)
+    return path
+
+
+def test_what_is_saved_is_loaded_and_equal_datasets_make_equal_bytes(path, dataset):
     before = path.read_bytes()
     xr.testing.assert_identical(results.load(path), dataset)
     results.save(results.load(path), path)
     assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == ["run.nc"]
     assert Config.model_validate_json(dataset.attrs["configuration"]) == Config.named("smoke")
     assert "torch 2" in dataset.attrs["versions"]
 
 
-def test_failed_write_leaves_the_old_file_and_nothing_else_and_is_named(
-    tmp_path, dataset, monkeypatch
-):
-    path = tmp_path / "run.nc"
-    results.save(dataset, path)
-    before = path.read_bytes()
+def test_the_revision_is_that_of_the_package_and_not_of_a_checkout_around_it(tmp_path, monkeypatch):
+    assert results.revision() == "unknown" or len(results.revision().removesuffix("-dirty")) == 12
+    by = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], [*by, "commit", "-q", "--allow-empty", "-m", "another"]):
+        subprocess.run(["git", "-C", tmp_path, *command], check=True)
+    monkeypatch.setattr(results, "_PACKAGE", tmp_path)
+    assert results.revision() == "unknown"
 
-    def full(part, content):
-        with part.open("wb") as file:
-            file.write(content[:100])
-        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match=r"No space left on device: '.*run\.nc'"):
-        results.save(dataset, path)
+def test_full_disk_leaves_the_old_file_and_nothing_else_and_is_named(path, dataset):
+    """By a limit on the size of files."""
+    before, (soft, hard) = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) - 1, hard))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*run\.nc'"):
+            results.save(dataset, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["run.nc"]
+    assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("keep", [0, 10, 3000, -1])
-def test_truncated_file_is_named(tmp_path, dataset, keep):
-    path = tmp_path / "run.nc"
-    results.save(dataset, path)
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match=r"run\.nc': not a whole result file"):
-        results.load(path)
-
-
-def test_every_bit_of_a_number_is_under_a_checksum(tmp_path, dataset):
-    """In each variable's stored bytes, and in the headers that say where they are."""
-    path = tmp_path / "run.nc"
-    results.save(dataset, path)
+def test_every_bit_of_a_number_is_under_a_checksum(path):
+    """In each variable's stored bytes, and in the headers that say where they are; and no part of a
+    file is taken for the whole."""
     whole = path.read_bytes()
+    places = [*range(48), whole.index(b"OHDR"), whole.index(b"FRHP")]
     with h5py.File(io.BytesIO(whole)) as file:
-        chunks = [
-            file[name].id.get_chunk_info(k)
-            for name in ("f", "g", "lag")
-            for k in range(file[name].id.get_num_chunks())
-        ]
-    places = [
-        p for chunk in chunks for p in range(chunk.byte_offset, chunk.byte_offset + chunk.size, 97)
-    ]
-    assert len(chunks) >= 3
-    for place in (
-        *places,
-        *(k for name in (b"OHDR", b"FADB", b"FRHP") if (k := whole.find(name)) >= 0),
-    ):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << place % 8
+        for name in ("f", "g", "lag"):
+            assert file[name].fletcher32
+            stored = file[name].id
+            for chunk in map(stored.get_chunk_info, range(stored.get_num_chunks())):
+                places += range(chunk.byte_offset, chunk.byte_offset + chunk.size, 97)
+    assert len(places) > 10
+    flipped = (whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in places)
+    for damaged in (*flipped, b"", b"hello", whole[:10], whole[:3000], whole[:-1]):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"run\.nc': not a whole result file"):
+        with pytest.raises(ValueError, match=DAMAGED):
             results.load(path)
 
 
-def test_the_list_beside_a_file_vouches_for_every_byte(tmp_path, dataset):
-    """Also of a file of an earlier version, behind whose end by HDF5 a line with its checksum
-    stands."""
-    path = tmp_path / "run.nc"
-    results.save(dataset.assign_attrs(checksum="SHA-256 of all bytes before it"), path)
-    whole = path.read_bytes() + b"\nsha256 " + 64 * b"0" + b"\n"
+def test_the_list_beside_a_file_vouches_for_every_byte(path, dataset):
+    whole = path.read_bytes() + b"what HDF5 does not read"
     path.write_bytes(whole)
-    (tmp_path / "SHA256SUMS").write_text(f"{hashlib.sha256(whole).hexdigest()}  run.nc\n")
+    digest = hashlib.sha256(whole).hexdigest()
+    path.with_name("SHA256SUMS").write_text(f"{digest}  run.nc\n")
     xr.testing.assert_identical(results.load(path), dataset)
     path.write_bytes(whole[:-1] + b" ")
     with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
         results.load(path)
 
 
-def test_recorded_runs_are_those_on_the_list():
+def test_recorded_runs_are_those_on_the_list_and_of_configurations_that_ship():
     """Remade by ``sha256sum *.nc > SHA256SUMS`` in their folder."""
-    folder = ROOT / "book" / "results"
-    found = [
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"
-        for path in sorted(folder.glob("*.nc"))
-    ]
+    folder, found = ROOT / "book" / "results", []
+    for path in sorted(folder.glob("*.nc")):
+        found.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}")
+        with h5py.File(path) as file:
+            assert file.attrs["fingerprint"] == Config.named(path.stem).fingerprint
     assert (folder / results.MANIFEST).read_text().splitlines() == found
 
 
 def test_other_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no such result file"):
         results.load(tmp_path / "none.nc")
-    (tmp_path / "text.nc").write_text("hello")
-    with pytest.raises(ValueError, match="not a whole result file"):
-        results.load(tmp_path / "text.nc")
     xr.Dataset({"f": 1.0}).to_netcdf(tmp_path / "foreign.nc", engine="h5netcdf")
     with pytest.raises(ValueError, match="must be a result of this package"):
         results.load(tmp_path / "foreign.nc")
+
+
+def test_results_are_read_through_a_link_and_never_written_through_it(path, dataset):
+    """A result that is a link out of the folder is what somebody has put there to read; a new one
+    takes the link's place."""
+    kept, link = path.read_bytes(), path.with_name("größe · 長さ.nc")
+    link.symlink_to(path)
+    xr.testing.assert_identical(results.load(link), dataset)
+    results.save(dataset.assign(f=2.0), link)
+    assert path.read_bytes() == kept
+    assert not link.is_symlink()
+    assert results.load(link).f == 2

@@ -1,1 +1,0 @@
-"""One good call of every public function and class of the package that checks its signature."""

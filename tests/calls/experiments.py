@@ -8,26 +8,24 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from lwcore import config, experiment, figures, results, stats
+from lwcore import experiment, figures, results, stats
 
-SMOKE = config.Config.named("smoke").but(models=["ConstGate"], seeds=[1], training={"steps": 1})
+QUICK = experiment.Config.named("smoke")
+SMOKE = QUICK.but(models=["ConstGate"], seeds=[1], training={"steps": 1})
 PLACE = Path(tempfile.gettempdir()) / "lwcore-call.nc"
 DATA = xr.Dataset({"f": ("lag", [1.0])}, attrs={"fingerprint": "0" * 12})
 results.save(DATA, PLACE)
 NUMBERS = np.array([1.0, 2.0, 4.0])
-RUN = experiment.run(config.Config.named("smoke"), progress=False)
+RUN = experiment.run(QUICK, progress=False)
 FIGURE, (AXES,) = figures.canvas(1)
 LINE = xr.DataArray(np.ones((2, 3)), {"lag": [1, 2, 4]}, ("model", "lag"))
 
 CALLS: list = [
-    (config.shipped, {"kind": "sweeps"}),
     (experiment.run, {"config": SMOKE, "resume": True, "progress": False}),
-    (experiment.run_member, {"config": SMOKE, "model": "ConstGate", "seed": 1, "measured": False}),
+    (experiment.run_member, {"config": SMOKE, "model": "ConstGate", "seed": 1}),
     (experiment.networks, {"config": SMOKE, "trained": False}),
     (experiment.fresh_sequences, {"config": SMOKE, "seed": 1, "n_sequences": 2}),
     (experiment.traces, {"config": SMOKE, "members": {}, "n_sequences": 2}),
-    (experiment.task_of, {"config": SMOKE, "seed": 1}),
-    (experiment.processes, {"workers": 1}),
     (results.load, {"path": PLACE}),
     (results.save, {"dataset": DATA, "path": PLACE}),
     (results.write_atomically, {"path": PLACE, "write": lambda part: results.save(DATA, part)}),
