@@ -248,6 +248,7 @@ def coupled(predictions, targets):
     return 1e-6 * ((predictions - predictions.mean()) - (targets - targets.mean())).square().mean()
 
 
+ODD = Odd(1, 1, batch_first=True).eval()
 drops = nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))
 ROWS = [
     ({"model": Calls("training")}, r"model.training = True: must be False: call model\.eval\(\)"),
@@ -260,10 +261,7 @@ ROWS = [
     ({"model": Calls("twice")}, "calls of the LSTM = 2: must be one in a pass"),
     ({"model": Calls("packed")}, "'PackedSequence': must be a tensor of three axes"),
     ({"model": Calls("mixing")}, "must be one that predicts for a sequence alone as among others"),
-    (
-        {"model": Odd(1, 1, batch_first=True).eval()},
-        "must be one that computes what that class doc",
-    ),
+    ({"model": ODD, "head": lambda h: h[:, -1]}, "must be one that computes what that class"),
     ({"model": scaled(Calls(), torch.nan)}, "model = 'Calls': must be .* no NaN"),
     ({"model": scaled(Calls("once", "RNN", 64), 20)}, r"rounding grows .*: try model\.double\(\)"),
     ({"loss": coupled}, "must be the sum of what 4 sequences have alone"),
