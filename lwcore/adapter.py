@@ -3,6 +3,10 @@
 The network runs as it is, in its own precision and layout, and is not changed. A hook cuts the
 graph behind the recurrent module, where the gradient of a loss ends; from there on everything is
 read off a `lwcore.trace.Trace` in float64. Of files with weights and data nothing is executed.
+
+`lwcore.diagnose` knows of a network only what an `Adapter` says: `kind`, `shape`, `loss_name` and
+`recurrence`, what it refuses (`check`), traces and δ (`read`), and a loss as if nothing had been
+learned (`forget`).
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Diagnosis:
         which all measured lags are. N(ℓ) is by the sample's variance, or, ``rate="mean"``, by a
         stable law of the median α.
         """
-        low, high = self.data.required_interval.transpose("bound", "lag").values
+        low, high = self.data.required_interval.values
         needed = self.data.required if rate == "variance" else self.data.required_if_stable
         curves = np.stack([needed, high, low])
         curves[:2, ~self.data.detected.values.astype(bool)] = np.inf
@@ -160,7 +160,7 @@ class Diagnosis:
         return done(figure, *([right] if label else []), trim=False)
 
     def save(self, path: str | Path) -> None:
-        """Store the dataset as netCDF; ``Diagnosis(lwcore.results.load(path))`` has it back."""
+        """Store the dataset as netCDF; ``Diagnosis(results.load(path))`` has it back."""
         results.save(self.data, path)
 
 
