@@ -3,6 +3,10 @@
 The network runs as it is, in its own precision and layout, and is not changed. A hook cuts the
 graph behind the recurrent module, where the gradient of a loss ends; from there on everything is
 read off a `lwcore.trace.Trace` in float64. Of files with weights and data nothing is executed.
+
+`lwcore.diagnose` knows of a network only what an `Adapter` says: `kind`, `shape`, `loss_name` and
+`recurrence`, what it refuses (`check`), traces and δ (`read`), and a loss as if nothing had been
+learned (`forget`).
 """
 
 from __future__ import annotations
@@ -79,7 +83,17 @@ class Adapter:
         self, model: nn.Module, batch: Pair, head: Function | None = None, loss: Any = None
     ) -> None:
         """Find the recurrent module and the axes."""
-        self.model, self.head, self.module = model, head, _recurrent(model)
+        self.model, self.head = model, head
+        training = any(part.training for part in model.modules())  # random draws, batch statistics
+        require("model.training", training, not training, "False: call model.eval() first")
+        parts = dict(model.named_modules())
+        found = [name for name, part in parts.items() if isinstance(part, nn.RNNBase | Cell)]
+        words = "one nn.LSTM, GRU, RNN or cell"
+        require("recurrent modules of model", found, len(found) == 1, words)
+        self.module: Any = parts[found[0]]
+        plain = not any(getattr(self.module, n, 0) for n in ("bidirectional", "proj_size"))
+        words = "of one direction of time and without projections"
+        require("recurrent module", self.module, plain, words)
         own = head is None or self.module is model
         require("head", head, own, "None unless model is a recurrent module itself")
         self.kind, self.weight = type(self.module).__name__, next(self.module.parameters())
@@ -103,18 +117,6 @@ class Adapter:
         words = f"{sequences} in one: {reads}, of {length} steps (are axes swapped?)"
         require(f"first axes of {name}", tuple(tensor.shape[:2]), bool(fits), words)
         return fits[-1] if sequences == length and not self.batch_first else fits[0]
-
-    def warn_of_swapped_axes(self, targets: Tensor, batch_size: int | None) -> None:
-        """Warn where only `batch_first` tells sequences and steps apart, and sequences are fewer.
-
-        Where the loader says how many sequences a batch holds, that decides.
-        """
-        count, length, _ = self.shape
-        layout = (count, length) if self.batch_first else (length, count)
-        clear = count in (length, batch_size) or not (length > count or length == batch_size)
-        if not clear and tuple(targets.shape[:2]) == layout:
-            read = f"inputs are read as {count} sequences of {length} steps, for the {self.kind}"
-            warnings.warn(f"{read} has batch_first={self.batch_first}. Is that so?", stacklevel=3)
 
     def sequences_first(self, inputs: Tensor, targets: Tensor) -> Pair:
         """A batch with its axis of sequences in front."""
@@ -165,14 +167,12 @@ class Adapter:
         """What the module read or gave, sequences in front, without a graph."""
         return (part if self.batch_first else part.transpose(0, 1)).detach()
 
-    def _loss(self, predictions: Tensor, targets: Tensor) -> Tensor:
-        """The loss, in the reader's own layout."""
-        predictions = predictions.movedim(0, self.axes["predictions"])
-        return self.loss(predictions, targets.movedim(0, self.axes["targets"])).sum()
-
-    def _losses(self, predictions: Tensor, targets: Tensor) -> Float[Tensor, " B"]:
-        """Every sequence's loss: that of a batch which holds it alone."""
-        return torch.stack(list(map(self._loss, predictions.split(1), targets.split(1))))
+    def _losses(self, predictions: Tensor, targets: Tensor, at_once: int = 1) -> Tensor:
+        """The losses of batches of so many sequences, in the reader's own layout."""
+        found, wanted = self.axes["predictions"], self.axes["targets"]
+        guesses = predictions.movedim(0, found).split(at_once, found)
+        truths = targets.movedim(0, wanted).split(at_once, wanted)
+        return torch.stack([self.loss(*pair).sum() for pair in zip(guesses, truths, strict=True)])
 
     def forget(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Pulls on the best constant prediction, targets from now on: as if nothing were learned.
@@ -216,13 +216,13 @@ class Adapter:
         words += f"draws (call model.eval() first). {rounding}"
         require("model", type(self.model).__name__, near(alone, together), words)
         losses = self._losses(together, targets).detach()
-        joint, total, mean = self._loss(together, targets).detach(), losses.sum(), losses.mean()
-        largest = torch.maximum(joint.abs(), losses.abs().max())  # may be tiny
-        same = bool(min(abs(joint - total), abs(joint - mean)) <= tolerance * largest)
+        joint = self._losses(together, targets, len(targets)).detach()
+        total, mean, largest = losses.sum(), losses.mean(), losses.abs().max()  # may be tiny
+        close = [(joint - one).abs() <= tolerance * largest for one in (total, mean)]
         shapes = f"are predictions {tuple(together.shape)} and targets {tuple(targets.shape)}"
         words = f"the sum of what {len(losses)} sequences have alone, {total:.6g}, or the mean, "
         words += f"{mean:.6g} (if weighted: the sum; {shapes} broadcast?)"
-        require(f"loss ({self.loss_name})", float(joint), same, words)
+        require(f"loss ({self.loss_name})", float(joint), any(close), words)
         outputs = self._steps_second(leaves[0]).cpu().double()
         ours = Trace.of(self.recurrence, read, initial).outputs[..., -outputs.shape[-1] :]
         words = f"one that computes what that class documents. {rounding}"
@@ -234,22 +234,41 @@ def _many(part: Any) -> tuple[Tensor, ...]:
     return part if isinstance(part, tuple) else (part,)
 
 
-def _recurrent(model: nn.Module) -> Any:
-    """The one recurrent module of a network that can be diagnosed."""
-    named = dict(model.named_modules())
-    found = {name: part for name, part in named.items() if isinstance(part, nn.RNNBase | Cell)}
-    words = "one nn.LSTM, GRU, RNN or cell"
-    require("recurrent modules of model", list(found), len(found) == 1, words)
-    [module] = found.values()
-    random = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._BatchNorm
-    draws = {n: isinstance(part, random) and part.training for n, part in named.items()}
-    draws[type(module).__name__] = module.training and getattr(module, "dropout", 0) > 0
-    drawing = [name for name, active in draws.items() if active]
-    words = "switched off: call model.eval() first"
-    require("dropout or batch statistics of model", drawing, not drawing, words)
-    plain = not (getattr(module, "bidirectional", False) or getattr(module, "proj_size", 0))
-    require("recurrent module", module, plain, "of one direction of time and without projections")
-    return module
+def gathered(
+    model: nn.Module, batches: Any, head: Function | None, loss: Any, sequences: int
+) -> tuple[Adapter, Pair]:
+    """A network's adapter and its sequences, from whatever gives pairs, or from one pair.
+
+    A warning is given where only `batch_first` tells sequences from steps, and may be wrong: where
+    a loader's batches are as large as the steps are many, or, without a loader, where there are
+    fewer sequences than steps.
+    """
+    arrays, size = Tensor | np.ndarray, getattr(batches, "batch_size", None)
+    if isinstance(batches, tuple | list) and len(batches) == 2 and isinstance(batches[0], arrays):
+        batches = [batches]
+    network: Any = None
+    parts: list[Pair] = []
+    for place, batch in enumerate(batches):
+        pair = isinstance(batch, tuple | list) and [isinstance(part, arrays) for part in batch]
+        words = "a pair of tensors, inputs and targets"
+        require(f"batches[{place}]", type(batch).__name__, pair == [True, True], words)
+        given, wanted = (torch.as_tensor(part).detach() for part in batch)
+        finite = bool(given.isfinite().all() and wanted.isfinite().all())
+        require(f"batches[{place}]", "NaN or infinite somewhere", finite, "finite")
+        network = network or Adapter(model, (given, wanted), head, loss)
+        parts.append(network.sequences_first(given, wanted))
+        if sum(len(x) for x, _ in parts) >= sequences:
+            break
+    require("batches", batches, bool(parts), "one pair or more")
+    shapes = {(tuple(x.shape[1:]), tuple(y.shape[1:])) for x, y in parts}
+    require("shapes in batches", shapes, len(shapes) == 1, "one for all: equally long sequences")
+    count, length, _ = network.shape
+    swapped = length == size != count if size else length > count
+    if swapped and parts[0][1].shape[1:2] == (length,):
+        read = f"inputs are read as {count} sequences of {length} steps, for the {network.kind}"
+        warnings.warn(f"{read} has batch_first={network.batch_first}. Is that so?", stacklevel=3)
+    inputs, targets = (torch.cat(some)[:sequences] for some in zip(*parts, strict=True))
+    return network, (inputs, targets)
 
 
 @checked
@@ -258,10 +277,10 @@ def from_files(
 ) -> tuple[nn.Module, Function, Pair]:
     """A recurrent module, batch first, its readout as a head, and a batch, from files.
 
-    Weights are a state dictionary of ``torch.save``, also one level down, or ``.safetensors``;
-    their names and shapes say all but what an `nn.RNN` applies, its `nonlinearity`. An ``.npz``
-    file has ``inputs``, (B, T, D) or (B, T), and ``targets``, B in front; by their shape they are
-    of every step, or of the last.
+    Weights are a state dictionary of ``torch.save``, also one level down; their names and shapes
+    say all but what an `nn.RNN` applies, its `nonlinearity`. An ``.npz`` file has ``inputs``, (B,
+    T, D) or (B, T), and ``targets``, B in front; by their shape they are of every step, or of the
+    last.
     """
     inputs, targets = load_data(data)
     module, weight, bias = rebuild(load_weights(checkpoint), nonlinearity)
@@ -273,22 +292,17 @@ def from_files(
             return predictions.reshape(len(outputs), *targets.shape[1:])
         return predictions.movedim(-1, 1)
 
-    return module, head, (inputs, targets)
+    return module.eval(), head, (inputs, targets)
 
 
 def load_weights(path: str | Path) -> dict[str, Tensor]:
     """A state dictionary from a file; pickled code is refused."""
     words = f"checkpoint = {str(path)!r}: must hold weights alone, of one nn.LSTM, GRU or RNN"
     try:
-        if Path(path).suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            held: Any = load_file(path)
-        else:
-            held = torch.load(path, weights_only=True, map_location="cpu")
-    except (ImportError, FileNotFoundError, IsADirectoryError):
+        held = torch.load(path, weights_only=True, map_location="cpu")
+    except (FileNotFoundError, IsADirectoryError):
         raise
-    except Exception as error:  # the two readers raise what they like
+    except Exception as error:  # PyTorch raises what it likes
         raise ArgumentError(f"{words}, as of torch.save(net.state_dict(), path).") from error
     for weights in [held, *(held.values() if isinstance(held, dict) else ())]:
         if isinstance(weights, dict) and any(str(n).endswith("weight_hh_l0") for n in weights):
@@ -301,10 +315,10 @@ def rebuild(
 ) -> tuple[nn.Module, Tensor, Tensor | None]:
     """A recurrent module from its weights, and weight and bias of its readout, or the identity."""
     prefix = next(n for n in weights if n.endswith("weight_hh_l0")).removesuffix("weight_hh_l0")
-    of = {name: name.removeprefix(prefix) for name in weights}
-    own = {n: weights[name] for name, n in of.items() if n.startswith(("weight_", "bias_"))}
-    left = {name.rpartition("."): weights[name] for name, n in of.items() if n not in own}
-    readout = {part: tensor for (_, _, part), tensor in left.items()}
+    short = {name.removeprefix(prefix): part for name, part in weights.items()}
+    own = {name: part for name, part in short.items() if name.startswith(("weight_", "bias_"))}
+    left = [name for name in short if name not in own]
+    readout = {name.rpartition(".")[-1]: short[name] for name in left}
     rows, hidden = own["weight_hh_l0"].shape
     kind = _CLASSES.get(rows // hidden, nn.RNN)
     options: dict[str, Any] = {"nonlinearity": nonlinearity} if kind is nn.RNN else {}
@@ -312,12 +326,11 @@ def rebuild(
     options |= {"bias": "bias_ih_l0" in own, "batch_first": True}
     module = kind(own["weight_ih_l0"].shape[1], hidden, **options).to(own["weight_hh_l0"].dtype)
     weight = readout.get("weight", torch.eye(hidden, dtype=own["weight_hh_l0"].dtype))
-    known = {name: part.shape for name, part in module.state_dict().items()}
-    whole = known == {name: part.shape for name, part in own.items()}
-    linear = len({name for name, *_ in left}) <= 1 and readout.keys() <= {"weight", "bias"}
+    known, given = ({n: p.shape for n, p in of.items()} for of in (module.state_dict(), own))
+    linear = len(readout) == len(left) and readout.keys() <= {"weight", "bias"}
     words = "weights of one recurrent module of one direction, without projections, and at most "
     words += "of a linear readout (use Python for others)"
-    fits = whole and linear and weight.shape[1:] == (hidden,)
+    fits = known == given and linear and weight.shape[1:] == (hidden,)
     require("checkpoint", ", ".join(weights), fits, words)
     module.load_state_dict(own)
     return module, weight, readout.get("bias")

@@ -99,7 +99,7 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
 
 @app.command("diagnose")
 def diagnose_network(
-    checkpoint: Annotated[Path, Option(help="Weights: a state dictionary, or .safetensors.")],
+    checkpoint: Annotated[Path, Option(help="Weights: a state dictionary of PyTorch.")],
     data: Annotated[Path, Option(help="An .npz file: inputs (B, T, D) or (B, T), and targets.")],
     lags: Annotated[str | None, Option(help="Lags to measure, as in 1,5,10.")] = None,
     nonlinearity: Annotated[Literal["tanh", "relu"], Option(help="Of an nn.RNN.")] = "tanh",

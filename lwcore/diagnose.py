@@ -25,13 +25,14 @@ import xarray as xr
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from lwcore import inference, results, stable
-from lwcore.adapter import Adapter, Function, Pair
+from lwcore.adapter import Adapter, Function, Pair, gathered
 from lwcore.gradient import first_loss, lag_vectors, transported
-from lwcore.inference import Definition, Error, described, sequences_needed
+from lwcore.inference import Definition, described, sequences_needed
 from lwcore.results import bar
-from lwcore.signatures import Count, Index, Lags, Share, checked, require
+from lwcore.signatures import Count, Index, Lags, checked, require
 from lwcore.trace import Trace
 from lwcore.transport import exact_rates_and_share
 from lwcore.window import learnability_window, time_scales
@@ -41,14 +42,14 @@ Array = NDArray[np.float64]
 FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
 TRANSPORTED, ENDS = 16, 4  # sequences whose whole transport is formed, and end points of each
 AT_ONCE, ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
+ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
+SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
 LEVEL = 0.95  # coverage of all intervals
 SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing shows something
-_LAGS = 24  # lags measured if none are named
+_RESAMPLES, _LAGS = 1000, 24  # of the bootstrap; lags measured if none are named
 _USUAL = 1.0, 4.0  # exponents with which means concentrate, if there is a variance: 2 up to chance
-_TINY = float(np.finfo(float).tiny)
+_SHORTEST = 1e-150  # of directions: below it squares underflow
 Rate = Literal["variance", "mean"]
-
-_GAUSSIAN = 1 / np.sqrt(2), 2.0  # stable scale and index of noise with the variance 1
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,27 +75,21 @@ class Diagnosis:
     data: xr.Dataset
 
     @checked
-    def required(self, rate: Rate = "variance") -> Array:
-        """N(ℓ) by the sample's variance, or, ``rate="mean"``, by a stable law of the median α."""
-        if rate == "variance":
-            return np.asarray(self.data.required)
-        tails = self.data.tail_scale, self.data.tail_index.median()
-        return sequences_needed(self.data.signal, *tails, error=self.data.attrs["error"])
-
-    @checked
     def window(
         self, n_sequences: Count, definition: Definition = "supremum", rate: Rate = "variance"
     ) -> Window:
         """H_N over the detected lags; its interval is that of noise with a variance.
 
         ``definition="supremum"`` is the longest visible lag, ``"first_passage"`` the longest up to
-        which all measured lags are.
+        which all measured lags are. N(ℓ) is by the sample's variance, or, ``rate="mean"``, by a
+        stable law of the median α.
         """
-        low, high = self.data.required_interval.transpose("bound", "lag").values
-        needed = np.stack([self.required(rate), high, low])
-        needed[:2, ~self.data.detected.values.astype(bool)] = np.inf
+        low, high = self.data.required_interval.values
+        needed = self.data.required if rate == "variance" else self.data.required_if_stable
+        curves = np.stack([needed, high, low])
+        curves[:2, ~self.data.detected.values.astype(bool)] = np.inf
         lags = self.data.lag.values.tolist()
-        found = learnability_window(lags, needed, [n_sequences], definition=definition)
+        found = learnability_window(lags, curves, [n_sequences], definition=definition)
         return Window(*found[:, 0].tolist())
 
     def table(self) -> pd.DataFrame:
@@ -165,15 +160,8 @@ class Diagnosis:
         return done(figure, *([right] if label else []), trim=False)
 
     def save(self, path: str | Path) -> None:
-        """Store the dataset as netCDF."""
+        """Store the dataset as netCDF; ``Diagnosis(results.load(path))`` has it back."""
         results.save(self.data, path)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Diagnosis:
-        """A diagnosis that `save` has stored."""
-        data = results.load(path)
-        require("path", str(path), "measured_on" in data.attrs, "a diagnosis, as `save` stores it")
-        return cls(data)
 
 
 @checked
@@ -187,8 +175,6 @@ def diagnose(
     source: Literal["error", "target"] = "error",
     sequences: Count = 1024,
     n_sequences: Count | None = None,
-    error: Error = 0.1,
-    significance: Share = 0.01,
     seed: Index = 0,
     progress: bool = True,
 ) -> Diagnosis:
@@ -197,8 +183,8 @@ def diagnose(
     The gradient of each sequence's loss is taken apart by lag, Eq. (3), with nothing left out. A
     lag's part is looked at along its own mean direction, found on one half of the sequences, and
     held against the noise of the whole gradient along that direction, on the other half. That gives
-    N(ℓ), the sequences needed to tell its sign with a chance `error` of the wrong one. A lag counts
-    only if its mean is above zero by Holm's procedure over all lags, at the level `significance`.
+    N(ℓ), the sequences needed to tell its sign with a chance `ERROR` of the wrong one. A lag counts
+    only if its mean is above zero by Holm's procedure over all lags, at the level `SIGNIFICANCE`.
     ``source="error"`` takes the loss as it is, ``"target"`` that of the best constant prediction:
     as if nothing had been learned, with the transport that there is.
 
@@ -209,8 +195,7 @@ def diagnose(
     the sum or mean of what each sequence has alone; None for cross-entropy where targets are
     integers, else squared error. The summary speaks of `n_sequences`, those you train on, say.
     """
-    require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
-    network, (inputs, targets) = _read(model, batches, head, loss, sequences)
+    network, (inputs, targets) = gathered(model, batches, head, loss, sequences)
     _, length, width = network.shape
     read_as = f"read as {len(inputs):,} sequences of {length:,} steps of width {width}"
     words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped?)"
@@ -220,7 +205,8 @@ def diagnose(
         differ = bool((targets != targets[:1]).any())
         require("source", source, differ, "'error' where all targets are the same")
         targets = network.forget(inputs, targets)
-    deltas = (network.read(*piece)[1] for piece in _pieces((inputs, targets), 8))
+    pieces = zip(inputs.split(8), targets.split(8), strict=True)
+    deltas = (network.read(*piece)[1] for piece in pieces)
     first = next((first_loss(delta) for delta in deltas if delta.any()), -1)
     require("loss", network.loss_name, first >= 0, "one whose gradient is not always 0")
     if lags is None:
@@ -229,55 +215,17 @@ def diagnose(
         lags = np.unique(spaced(1, furthest, min(_LAGS, furthest)).round().astype(int)).tolist()
     lags = [int(lag) for lag in lags]
     require("lags", lags, lags[-1] < length, f"below the number of steps, {length}")
-    measured = _measured(network, (inputs, targets), lags, first, seed, progress)
-    inferred = _inferred(measured, error, significance, np.random.default_rng(seed))
-    layers = int(measured.layer[-1]) + 1
-    settings = {"lags": lags, "seed": seed, "error": error, "significance": significance}
+    found = _inferred(_measured(network, (inputs, targets), lags, first, seed, progress), seed)
     attrs = {
-        "network": f"{network.kind}, {measured.sizes['unit']} neurons, layers: {layers}",
+        "network": f"{network.kind}, {found.sizes['unit']} neurons",
         "loss": network.loss_name,
         "source": source,
         "measured_on": f"{read_as}: half for directions, half for numbers",
         "n_sequences": n_sequences or len(inputs),
-        "error": error,
-        "configuration": json.dumps(settings),
+        "seed": seed,
     }
     attrs["fingerprint"] = hashlib.sha256(json.dumps(attrs).encode()).hexdigest()[:12]
-    return Diagnosis(measured.merge(inferred).assign_attrs(attrs | results.environment()))
-
-
-def _read(
-    model: nn.Module, batches: Any, head: Function | None, loss: Function | None, sequences: int
-) -> tuple[Adapter, Pair]:
-    """A network's adapter and sequences, from whatever gives pairs, or from one pair."""
-    arrays, size = Tensor | np.ndarray, getattr(batches, "batch_size", None)
-    if isinstance(batches, tuple | list) and len(batches) == 2 and isinstance(batches[0], arrays):
-        batches = [batches]
-    network: Any = None
-    parts: list[Pair] = []
-    for place, batch in enumerate(batches):
-        pair = isinstance(batch, tuple | list) and [isinstance(part, arrays) for part in batch]
-        words = "a pair of tensors, inputs and targets"
-        require(f"batches[{place}]", type(batch).__name__, pair == [True, True], words)
-        given, wanted = (torch.as_tensor(part).detach() for part in batch)
-        finite = bool(given.isfinite().all() and wanted.isfinite().all())
-        require(f"batches[{place}]", "NaN or infinite somewhere", finite, "finite")
-        if network is None:
-            network = Adapter(model, (given, wanted), head, loss)
-            network.warn_of_swapped_axes(wanted, size)
-        parts.append(network.sequences_first(given, wanted))
-        if sum(len(x) for x, _ in parts) >= sequences:
-            break
-    require("batches", batches, bool(parts), "one pair or more")
-    shapes = {(tuple(x.shape[1:]), tuple(y.shape[1:])) for x, y in parts}
-    require("shapes in batches", shapes, len(shapes) == 1, "one for all: equally long sequences")
-    inputs, targets = (torch.cat(some)[:sequences] for some in zip(*parts, strict=True))
-    return network, (inputs, targets)
-
-
-def _pieces(data: Iterable[Tensor], size: int) -> Iterator[Any]:
-    """Sequences, inputs and targets, in pieces of at most so many."""
-    return zip(*(part.split(size) for part in data), strict=True)
+    return Diagnosis(found.assign_attrs(attrs | results.environment()))
 
 
 def _measured(
@@ -290,7 +238,7 @@ def _measured(
     """
     order = torch.randperm(len(data[0]), generator=torch.Generator().manual_seed(seed))
     halves = order.to(data[0].device).tensor_split([len(order) // 2])
-    finding, giving = ((data[0][half], data[1][half]) for half in halves)
+    finding, giving = ([part[half] for part in data] for half in halves)
     length, recurrence = network.shape[1], network.recurrence
     parameters = sum(parameter.numel() for parameter in recurrence.parameters())
     at_once = max(1, min(AT_ONCE, ENTRIES // max(length * recurrence.state_size, parameters)))
@@ -298,7 +246,7 @@ def _measured(
     with bar("lw diagnose, sequences", TRANSPORTED + len(order), progress) as advance:
 
         def traces(some: Iterable[Tensor]) -> Iterator[tuple[Trace, Tensor]]:
-            for piece in _pieces(some, at_once):
+            for piece in zip(*(part.split(at_once) for part in some), strict=True):
                 yield network.read(*piece)
                 advance(len(piece[0]))
 
@@ -307,9 +255,16 @@ def _measured(
             for trace, _ in traces(part[:TRANSPORTED] for part in giving)
         ]
         total = torch.stack([lag_vectors(*one, lags) for one in traces(finding)]).sum(0)
-        unit = total / total.abs().amax(1, keepdim=True).clamp(min=_TINY)  # no square underflows
-        directions = unit / unit.norm(dim=1, keepdim=True).clamp(min=_TINY)
-        numbers = [_numbers(*one, lags, first, directions) for one in traces(giving)]
+        directions = functional.normalize(total, dim=1, eps=_SHORTEST)
+        numbers = []
+        for trace, delta in traces(giving):
+            parts = transported(trace, delta, lags, first)
+            along = [
+                trace.gathered_each(rows, slice(max(first, lag) - lag, length - lag)) @ w
+                for w, (lag, rows) in zip(directions, parts, strict=True)
+            ]
+            whole = directions @ trace.gathered_each(trace.backpropagate(delta)).mT
+            numbers.append(torch.stack([torch.stack(along), whole]))
     size, share = (torch.cat(parts).abs() for parts in zip(*transport, strict=True))
     rate, envelopes = size.mean((0, 1)).numpy(), size.sum(-1).mean(1)
     statistic, projection = torch.cat(numbers, dim=-1).numpy()
@@ -324,79 +279,61 @@ def _measured(
         "statistic": (("lag", "sequence"), statistic, "the lag's part along its mean direction"),
         "projection": (("lag", "sequence"), projection, "the whole gradient along the same"),
     }
-    layers = getattr(recurrence, "layers", 1)
-    of_units = ("unit", np.repeat(np.arange(layers), rate.shape[1] // layers))
     named = ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})
-    return described(found).assign_coords(lag=named, layer=of_units)
+    return described(found).assign_coords(lag=named)
 
 
-def _numbers(
-    trace: Trace, delta: Tensor, lags: list[int], first: int, directions: Tensor
-) -> Tensor:
-    """Every sequence's gradient along the directions, (lag's part or whole, lags, B)."""
-    along = [
-        trace.gathered_each(rows, slice(max(first, lag) - lag, trace.length - lag)) @ w
-        for w, (lag, rows) in zip(directions, transported(trace, delta, lags, first), strict=True)
-    ]
-    whole = trace.gathered_each(trace.backpropagate(delta))
-    return torch.stack([torch.stack(along), directions @ whole.mT])
-
-
-def _inferred(
-    measured: xr.Dataset, error: float, level: float, rng: np.random.Generator
-) -> xr.Dataset:
-    """N(ℓ) with bands, and tails, from a statistic and projections."""
+def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
+    """What was measured, with N(ℓ), its bands, and tails, from a statistic and projections."""
     statistic, projection = measured.statistic.values, measured.projection.values
-    count = statistic.shape[-1]
+    rng, count = np.random.default_rng(seed), statistic.shape[-1]
     low, ratio, high = ratio_bands(statistic, projection, rng)
-    needed, *around = (sequences_needed(r, *_GAUSSIAN, error=error) for r in (ratio, high, low))
-    false = inference.false_detections(statistic[None], level, rng, SIGN_DRAWS)
-    mean, its_error = statistic.mean(-1), inference.deviation(statistic) / np.sqrt(count)
-    seen = inference.significant(mean[None], its_error[None], count, level)[0]
+    gaussian = 1 / np.sqrt(2), 2.0  # stable scale and index of noise with the variance 1
+    needed, *around = (sequences_needed(r, *gaussian, error=ERROR) for r in (ratio, high, low))
+    false = inference.false_detections(statistic[None], SIGNIFICANCE, rng, SIGN_DRAWS)
+    mean, error = statistic.mean(-1), inference.deviation(statistic) / np.sqrt(count)
+    seen = inference.significant(mean[None], error[None], count, SIGNIFICANCE)[0]
     exponent, fit = inference.exponent_of_means(projection), stable.fit(projection.T)
+    stably = sequences_needed(mean, fit.scale, np.nanmedian(fit.alpha), error=ERROR)
     found = {
         "signal": ("lag", mean, "mean of the lag's part"),
-        "signal_error": ("lag", its_error, "standard error of the mean"),
         "detected": ("lag", seen, "mean above zero at the family-wise level"),
         "required": ("lag", needed, "sequences N(ℓ) needed to detect the lag"),
         "required_interval": (("bound", "lag"), around, "interval of N(ℓ), for all lags together"),
+        "required_if_stable": ("lag", stably, "N(ℓ) by a stable law of the median α"),
         "false_windows": ([], false, f"of {SIGN_DRAWS} draws of signs, those that show any lag"),
         "exponent": ("lag", exponent, "exponent p with which means of sequences concentrate"),
         "tail_index": ("lag", fit.alpha, "tail index α of a sequence's whole gradient"),
-        "tail_scale": ("lag", fit.scale, "stable scale σ of a sequence's whole gradient"),
     }
-    return described(found).assign_coords(bound=["low", "high"])
+    return measured.merge(described(found)).assign_coords(bound=["low", "high"])
 
 
 def ratio_bands(
     statistic: Float[Array, "lags sequences"],
     projection: Float[Array, "lags sequences"],
     rng: np.random.Generator,
-    level: float = LEVEL,
-    resamples: int = 1000,
 ) -> Float[Array, "3 lags"]:
     """Band around every lag's signal-to-noise ratio: low, the ratio itself, high.
 
     By the bootstrap over sequences: standard errors times a quantile of the largest deviation of
-    any lag, so that all true ratios lie inside with the chance `level`, about. In simulations 95 %
+    any lag, so that all true ratios lie inside with the chance `LEVEL`, about. In simulations 95 %
     held 93 to 98 % of the time for Gaussian and Student-t(5) numbers, 81 to 88 % for log-normal
     ones. That is along the directions found: of 1000 draws of 200 sequences from four networks 92
     to 96 % had all true ratios inside, and 17 to 82 % those along the mean gradients of all
     sequences there are.
     """
-    size = np.maximum(*(np.abs(part).max(-1, keepdims=True) for part in (statistic, projection)))
-    unit, count = np.where(size > 0, size, 1.0), statistic.shape[-1]
-    signal, whole = (statistic / unit).T, (projection / unit).T
-    centred, equal = whole - whole.mean(0), np.full(count, 1 / count)
+    count, signal = statistic.shape[-1], statistic.T
+    centred = (projection - projection.mean(-1, keepdims=True)).T
 
     def ratio(weights: Array) -> Array:
         variance = (weights @ centred**2 - (weights @ centred) ** 2) * count / (count - 1)
         mean, noise = weights @ signal, np.sqrt(np.maximum(variance, 0.0))
         return np.divide(mean, noise, where=variance > 0, out=np.zeros_like(mean))
 
+    equal = np.full(count, 1 / count)
     plain = ratio(equal[None])[0]
-    deviations = ratio(rng.multinomial(count, equal, size=resamples) / count) - plain
+    deviations = ratio(rng.multinomial(count, equal, size=_RESAMPLES) / count) - plain
     error = deviations.std(0)
     largest = np.abs(deviations / np.where(error > 0, error, np.inf)).max(-1)
-    half = np.quantile(largest, level) * error
+    half = np.quantile(largest, LEVEL) * error
     return np.stack([plain - half, plain, plain + half])

@@ -50,15 +50,14 @@ def panels(
     style: str | None = None,
     col: str | None = None,
     row: str | None = None,
-    quartiles: bool = False,
     width: Positive = 8.6,
     height: Positive = 3.0,
     **axes: Any,
 ) -> Figure:
     """Lines of medians along a dimension, with bands over all dimensions that are not named.
 
-    Bands run from the least to the largest value, or over the middle half. What else is given is
-    set on all axes, such as ``yscale="log"``.
+    Bands run from the least to the largest value. What else is given is set on all axes, such as
+    ``yscale="log"``.
 
     Examples:
         >>> loss = xr.DataArray(np.ones((2, 3, 4)), dims=("model", "seed", "step"))
@@ -70,7 +69,7 @@ def panels(
     grid = sns.relplot(
         values.to_dataframe("value").reset_index(),
         **{"x": x, "y": "value", "hue": hue, "style": style, "col": col, "row": row},
-        **{"kind": "line", "estimator": "median", "errorbar": ("pi", 50 if quartiles else 100)},
+        **{"kind": "line", "estimator": "median", "errorbar": ("pi", 100)},
         palette=dict(zip(labels, SHADES * len(labels), strict=False)) | COLOURS if hue else None,
         style_order=None if style is None else values[style].values[::-1],  # the last one is solid
         err_kws={"alpha": 0.18, "lw": 0},

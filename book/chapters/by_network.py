@@ -37,11 +37,9 @@ def decay_laws(run: xr.Dataset) -> xr.Dataset:
     names = ["r_squared", "aicc", "decay", "slow", "tempering"]
 
     def fit(envelope: NDArray[np.float64]) -> NDArray[np.float64]:
-        rows = (
-            [one.r_squared, one.aicc, *(getattr(one.law, name, np.nan) for name in names[2:])]
-            for one in fit_laws(run.lag.values, envelope)
-        )
-        return np.array(list(rows))
+        fits = fit_laws(run.lag.values, envelope)
+        found = (vars(one.law) | one._asdict() for one in fits)
+        return np.array([[one.get(name, np.nan) for name in names] for one in found])
 
     dims: Any = {"input_core_dims": [["lag"]], "output_core_dims": [["law", "number"]]}
     table: xr.DataArray = xr.apply_ufunc(fit, run.envelope, vectorize=True, **dims)

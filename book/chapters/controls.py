@@ -1,8 +1,7 @@
-"""Controls on a recorded run: what must not change a window, what must leave none, and what it
-hangs on.
+"""Controls on a recorded run: what must not change a window.
 
-All are computed afresh from each sequence's numbers, which a run stores if its configuration says
-``keep_numbers``.
+Windows are computed afresh from each sequence's numbers, which a run stores if its configuration
+says ``keep_numbers``.
 """
 
 from __future__ import annotations
@@ -25,44 +24,44 @@ from lwcore.inference import (
     summary,
     window_of,
 )
-
-Array = NDArray[np.int64]
+from lwcore.signatures import require
 
 
 def invariances(results: xr.Dataset, rng: np.random.Generator) -> pd.DataFrame:
-    """Count the windows that stay as they are when the numbers are rescaled or permuted, or the
+    """Counts of windows, and of those that change when numbers are rescaled or permuted, or the
     grid of N is refined.
 
     The windows are those of all views, noises, rates, rules and definitions, and of version 2 to
     the letter, at the run's budgets and of its first seed.
-
-    Args:
-        results: A run that kept its numbers.
-        rng: Source of the permutation.
-
-    Returns:
-        For each control: windows compared, and windows that changed.
     """
+    words = "a run that kept its numbers: keep_numbers in its diagnostics"
+    require("results", list(results), "statistic" in results, words)
+    numbers = results[["envelope", "statistic", "projection"]].isel(seed=0).astype(float)
     budgets = np.array(config_of(results).diagnostics.budgets)
-    grid = np.geomspace(budgets[0], budgets[-1], 4 * len(budgets)).round().astype(int)
-    refined = np.union1d(grid, budgets)
-    order = rng.permutation(_numbers(results).sizes["sequence"])
-    counts: dict[str, list[int]] = {}
+    finer = np.geomspace(budgets[0], budgets[-1], 4 * len(budgets)).round().astype(int)
+    grid = np.union1d(finer, budgets)
+    order = rng.permutation(numbers.sizes["sequence"])
+    rows: dict[str, list[int]] = {}
     for model in results.model.values:
-        numbers = _numbers(results.sel(model=model).isel(seed=0))
-        needed = _needed(numbers)
+        one = numbers.sel(model=model)
+        needed = _needed(one)
         plain = _windows(needed, budgets)
         changed = {
-            "statistic × 1,000,000": _windows(_needed(_rescaled(numbers, 1e6)), budgets),
-            "statistic ÷ 1,000,000": _windows(_needed(_rescaled(numbers, 1e-6)), budgets),
-            "four times as many numbers N": _windows(needed, refined).sel(budget=budgets),
-            "sequences in another order": _windows(_needed(numbers.isel(sequence=order)), budgets),
+            "statistic × 1,000,000": _windows(_needed(rescaled(one, 1e6)), budgets),
+            "statistic ÷ 1,000,000": _windows(_needed(rescaled(one, 1e-6)), budgets),
+            "four times as many numbers N": _windows(needed, grid).sel(budget=budgets),
+            "sequences in another order": _windows(_needed(one.isel(sequence=order)), budgets),
         }
         for name, found in changed.items():
-            sums = counts.setdefault(name, [0, 0])
-            counts[name] = [sums[0] + plain.size, sums[1] + int((found != plain).sum())]
-    table = pd.DataFrame.from_dict(counts, orient="index", columns=["windows", "changed"])
+            row = rows.setdefault(name, [0, 0])
+            row[:] = row[0] + plain.size, row[1] + int((found != plain).sum())
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=["windows", "changed"])
     return table.rename_axis("control")
+
+
+def rescaled(numbers: xr.Dataset, factor: float) -> xr.Dataset:
+    """Numbers in another unit of the gradient."""
+    return numbers.assign(factor * numbers[["statistic", "projection"]])
 
 
 def _needed(numbers: xr.Dataset) -> list[xr.DataArray]:
@@ -72,23 +71,7 @@ def _needed(numbers: xr.Dataset) -> list[xr.DataArray]:
     return [required(found, noise=noise, rule=rule, **how) for how, noise, rule in ways]
 
 
-def _windows(needed: list[xr.DataArray], budgets: Array) -> xr.DataArray:
+def _windows(needed: list[xr.DataArray], budgets: NDArray[np.int64]) -> xr.DataArray:
     """Windows by every definition."""
     ways = itertools.product(needed, DEFINITIONS)
     return xr.concat([window_of(one, budgets, definition) for one, definition in ways], "way")
-
-
-def _numbers(results: xr.Dataset) -> xr.Dataset:
-    """Take what `summary` reads, and the envelope, in double precision."""
-    if "statistic" not in results:
-        raise ValueError(
-            "results: this run has not kept its numbers; set keep_numbers in its diagnostics."
-        )
-    return results[["envelope", "statistic", "projection"]].astype(float)
-
-
-def _rescaled(numbers: xr.Dataset, factor: float) -> xr.Dataset:
-    """Change the unit of the statistic and of the gradient."""
-    return numbers.assign(
-        statistic=factor * numbers.statistic, projection=factor * numbers.projection
-    )

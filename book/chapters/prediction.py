@@ -15,6 +15,7 @@ import xarray as xr
 
 from lwcore.experiment import networks
 from lwcore.inference import LETTER, NOISES, config_of, probes, required
+from lwcore.signatures import require
 
 BASELINE, SIZE, BOTH = TRIVIAL = ("plain lag", "number of parameters", "lag × √parameters")
 _RATES: dict[str, dict[str, Any]] = {
@@ -28,24 +29,18 @@ def learned_share(results: xr.Dataset) -> xr.DataArray:
     """Share learned: learned over planted coefficient at the task's lags (model, seed, lag)."""
     planted = (results.planted != 0).any([dim for dim in results.planted.dims if dim != "delay"])
     lags = results.delay.values[planted.values]
-    if missing := sorted(set(lags.tolist()) - set(results.lag.values.tolist())):
-        raise ValueError(
-            f"results: the task's lags {missing} were not measured; must be among "
-            f"{results.lag.values.tolist()}."
-        )
+    measured = results.lag.values.tolist()
+    require("the task's lags", lags, np.isin(lags, measured), f"among those measured, {measured}")
     return (results.learned / results.planted).sel(delay=lags).rename(delay="lag")
 
 
 def parameter_counts(results: xr.Dataset) -> xr.DataArray:
     """Number of parameters (model) of networks that are built from a run's configuration."""
-    config = config_of(results)
-    built = networks(config.but(seeds=[config.seeds[0]]), trained=False)
-    counts = {
-        model: sum(weights.numel() for weights in network.parameters())
-        for (model, _), network in built.items()
-    }
-    models = results.model.values
-    return xr.DataArray([counts[model] for model in models], {"model": models}, ["model"])
+    config, models = config_of(results), results.model.values
+    seed = config.seeds[0]
+    built = networks(config.but(seeds=[seed]), trained=False)
+    counts = [sum(part.numel() for part in built[model, seed].parameters()) for model in models]
+    return xr.DataArray(counts, {"model": models}, ["model"])
 
 
 def predictors(measured: xr.Dataset) -> xr.DataArray:

@@ -1,0 +1,349 @@
+"""A reader's network as the core sees it, against autograd through the real module; what is refused
+of networks, batches and files."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils.data import DataLoader, TensorDataset
+
+from lwcore.adapter import Adapter, Layers, from_files
+from lwcore.diagnose import diagnose
+from lwcore.gradient import transported
+from lwcore.network import Network
+from lwcore.trace import Trace
+from lwcore.transport import effective_rates, exact_rates_and_share
+from tests.networks import CELLS, draw, make
+
+CLOSE = {"rtol": 1e-10, "atol": 1e-12}
+
+
+def torch_module(kind, layers=1, **options):
+    """A float64 module of PyTorch's with strong couplings."""
+    torch.manual_seed(0)
+    name, _, nonlinearity = kind.partition("-")
+    options |= {"nonlinearity": nonlinearity} if nonlinearity else {}
+    options = {"batch_first": True} | options
+    module = getattr(nn, name)(3, 4, layers, dtype=torch.float64, **options)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter *= 1.8
+    return module
+
+
+def traced(module, inputs):
+    """A stack as the core has it, and its trace from the state 0."""
+    stack = Layers(copy.deepcopy(module).requires_grad_(False))
+    return stack, Trace.of(stack, inputs, inputs.new_zeros(len(inputs), stack.state_size))
+
+
+def flat(gradients):
+    return torch.cat([part.flatten() for part in gradients])
+
+
+def parts_by_lag(module, inputs, delta):
+    """Each sequence's and lag's part, (B, T, P): every step has parameters of its own, and autograd
+    says what each end owes to which."""
+    length, (names, own) = inputs.shape[1], zip(*module.named_parameters(), strict=True)
+    parts = inputs.new_zeros(len(inputs), length, len(flat(own)))
+    for part, sequence, pulls in zip(parts, inputs, delta, strict=True):
+        copies = [[p.detach().clone().requires_grad_() for p in own] for _ in range(length)]
+        state = ()
+        for t in range(length):
+            given = dict(zip(names, copies[t], strict=True))
+            output, last = functional_call(module, given, (sequence[None, t : t + 1], *state))
+            state = (last,)
+            for lag in range(t + 1):
+                loss = output[0, 0] @ pulls[t]
+                part[lag] += flat(torch.autograd.grad(loss, copies[t - lag], retain_graph=True))
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("kind", "layers", "bias"),
+    [("LSTM", 1, True), ("LSTM", 3, False), ("GRU", 2, True), ("RNN-relu", 2, False)],
+)
+def test_every_lags_part_is_autograds(kind, layers, bias):
+    """Of each sequence, along all parameters."""
+    module, inputs = torch_module(kind, layers, bias=bias), draw(2, 6, 3)
+    delta = draw(2, 6, 4, seed=2)
+    delta[:, 0] = 0  # no loss at the first step
+    wanted, (stack, trace) = parts_by_lag(module, inputs, delta), traced(module, inputs)
+    torch.testing.assert_close(trace.outputs[..., -4:], module(inputs)[0].detach(), **CLOSE)
+    rows = torch.zeros_like(trace.states)
+    rows[..., stack.shown[-4:]] = delta
+    for lag, at_lag in transported(trace, rows, range(6)):
+        found = trace.gathered_each(at_lag, slice(0, 6 - lag))
+        torch.testing.assert_close(found, wanted[:, lag], **CLOSE)
+    whole = trace.gathered_each(trace.backpropagate(rows))
+    torch.testing.assert_close(whole, wanted.sum(1), **CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_closed_forms_are_autodiffs(kind):
+    _, trace = traced(torch_module(kind), draw(2, 6, 3))
+    closed, by_autodiff = (trace.jacobian(slice(6), closed=how).dense() for how in (True, False))
+    torch.testing.assert_close(closed, by_autodiff, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_rates_of_a_stack_are_the_diagonal_of_autograds_jacobian(kind):
+    """∂(h of both layers at t)/∂(carried states of both at t−ℓ), through PyTorch's own module."""
+    module, lag, t, inputs = torch_module(kind, 2), 3, 5, draw(1, 7, 3)
+    stack, trace = traced(module, inputs)
+    start = trace.history[0, t - lag + 1]
+
+    def onwards(carried):
+        state = start.index_put((stack.carried,), carried).unflatten(0, (2, -1, 1, 4))
+        parts = tuple(part.contiguous() for part in state.unbind(1))
+        _, last = module(inputs[:, t - lag + 1 : t + 1], parts if len(parts) > 1 else parts[0])
+        return (last[0] if isinstance(last, tuple) else last).flatten()
+
+    block = torch.autograd.functional.jacobian(onwards, start[stack.carried])
+    rates, share = exact_rates_and_share(trace, [1, lag], [3, 4, t])
+    torch.testing.assert_close(rates[0, -1, 1], block.diagonal(), **CLOSE)
+    beside = (block - torch.diag(block.diagonal())).norm() / block.norm()
+    torch.testing.assert_close(share[0, -1, 1], beside, **CLOSE)
+    with pytest.raises(ValueError, match="must be a cell, for orders but the exact one"):
+        effective_rates(trace, [1], "zeroth")
+
+
+class Whole(nn.Module):
+    """A network as people write them: a front, a start, a stack, a readout of outputs or states."""
+
+    def __init__(self, kind="LSTM", use="outputs", batch_first=True):
+        super().__init__()
+        self.embed = nn.Embedding(7, 3) if use == "tokens" else nn.Linear(2, 3)
+        self.rnn = torch_module(kind, 2, batch_first=batch_first)
+        self.fc = nn.Linear(8 if use == "both states" else 4, 5)
+        self.start = draw(2, 1, 4, seed=7) if use == "outputs" else None
+        self.use, self.batch_first = use, batch_first
+        self.double().eval()
+
+    def forward(self, x):
+        given = ()
+        if self.start is not None:
+            h = self.start.expand(-1, x.shape[0 if self.batch_first else 1], -1).contiguous()
+            given = ((h, 0.5 * h),) if isinstance(self.rnn, nn.LSTM) else (h,)
+        outputs, last = self.rnn(self.embed(x), *given)
+        if self.use in ("every step", "tokens"):
+            return self.fc(outputs)
+        if self.use == "outputs":
+            return self.fc(outputs[:, -1] if self.batch_first else outputs[-1])
+        if self.use == "both states":  # of the LSTM: last layer's h and first layer's c
+            return self.fc(torch.cat([last[0][-1], last[1][0]], -1))
+        return self.fc(last.mean(0))  # h of both layers
+
+
+@pytest.mark.parametrize(
+    ("kind", "use", "batch_first", "reduction"),
+    [
+        ("LSTM", "outputs", True, "mean"),
+        ("GRU", "outputs", False, "sum"),
+        ("GRU", "states", True, "none"),
+        ("LSTM", "both states", False, "mean"),
+        ("LSTM", "every step", False, "mean"),
+        ("LSTM", "tokens", True, "mean"),
+    ],
+)
+def test_parts_add_up_to_each_sequences_gradient(kind, use, batch_first, reduction):
+    # as many steps as sequences: only `batch_first` tells them apart
+    net, inputs = Whole(kind, use, batch_first), draw(6, 6 if use == "every step" else 9, 2)
+    targets, loss = torch.arange(6) % 5, nn.CrossEntropyLoss(reduction=reduction)
+    if use in ("every step", "tokens"):
+        targets, loss = draw(*inputs.shape[:2], 5, seed=4), nn.MSELoss()
+    if use == "tokens":
+        inputs = torch.arange(54).reshape(6, 9) % 7
+
+    def laid_out(x):
+        return x if batch_first or x.ndim < 2 else x.transpose(0, 1)
+
+    batch = laid_out(inputs), laid_out(targets)
+    adapter = Adapter(net, batch, loss=loss)
+    front = adapter.sequences_first(*batch)
+    adapter.check(*front)
+    trace, delta = adapter.read(*front)
+    own = trace.gathered_each(trace.backpropagate(delta))
+    for found, x, y in zip(own, inputs.split(1), targets.split(1), strict=True):
+        total = loss(net(laid_out(x)), laid_out(y)).sum()
+        wanted = flat(torch.autograd.grad(total, list(net.rnn.parameters())))
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_cells_of_the_package_are_read_as_they_read_themselves(kind):
+    network = Network(make(kind)).double().eval()
+    inputs, targets = draw(5, 8, 3), draw(5, 8, seed=2)
+    adapter = Adapter(network, (inputs, targets), loss=lambda p, y: (p - y).square().sum())
+    adapter.check(inputs, targets)
+    trace, delta = adapter.read(inputs, targets)
+    own, wanted = network.observe(inputs, targets)
+    torch.testing.assert_close(trace.history, own.history)
+    torch.testing.assert_close(delta, own.lifted(wanted))
+
+
+def test_the_target_alone_is_the_error_of_the_best_constant():
+    """Squared error: δ = 2(ȳ − y) v/K; cross-entropy: the shares of the classes less the target's,
+    through the readout."""
+    net, inputs, values = Whole("GRU"), draw(8, 6, 2), draw(8, 5, seed=3)
+    classes = torch.tensor([0, 1, 1, 2, 3, 4, 4, 4])
+    of_class = nn.functional.one_hot(classes, 5).double()
+    squared = 2 * (values.mean(0) - values) / 5
+    for targets, pulls in ((values, squared), (classes, of_class.mean(0) - of_class)):
+        adapter = Adapter(net, (inputs, targets))
+        _, delta = adapter.read(inputs, adapter.forget(inputs, targets))
+        torch.testing.assert_close(delta[:, -1, -4:], pulls @ net.fc.weight.detach())
+
+
+X = draw(60, 16, 1, seed=5).float()
+Y = X[:, -4]
+
+
+def bare(**options):
+    return nn.LSTM(1, 4, **({"batch_first": True} | options)).eval()
+
+
+class Calls(nn.Module):
+    """Calls its module in a way of its own."""
+
+    def __init__(self, how="once", kind="LSTM", hidden=8):
+        super().__init__()
+        torch.manual_seed(0)
+        self.how, self.fc = how, nn.Linear(hidden, 1)
+        self.rnn = getattr(nn, kind)(1, hidden, batch_first=True)
+        self.train(how == "training")
+
+    def forward(self, x):
+        if self.how == "packed":
+            packed = pack_padded_sequence(x, torch.full((len(x),), x.shape[1]), batch_first=True)
+            return self.fc(self.rnn(packed)[1][0][-1])
+        if self.how == "twice":
+            first, state = self.rnn(x[:, :1])
+            return self.fc(self.rnn(x[:, 1:], state)[0][:, -1] + first[:, -1])
+        outputs = self.fc(self.rnn(x)[0][:, -1])
+        return outputs - outputs.mean(0) if self.how == "mixing" else outputs
+
+
+class Odd(nn.LSTM):
+    """Is not what it says."""
+
+    def forward(self, x, hx=None):
+        outputs, last = super().forward(x, hx)
+        return 2 * outputs, last
+
+
+def scaled(model, factor):
+    """A network whose recurrent weights are multiplied."""
+    model.rnn.weight_hh_l0.data.mul_(factor)
+    return model
+
+
+def coupled(predictions, targets):
+    return 1e-6 * ((predictions - predictions.mean()) - (targets - targets.mean())).square().mean()
+
+
+ODD = Odd(1, 1, batch_first=True).eval()
+drops = nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))
+ROWS = [
+    ({"model": Calls("training")}, r"model.training = True: must be False: call model\.eval\(\)"),
+    ({"model": nn.Linear(1, 1).eval()}, r"recurrent modules of model = \[\]: must be one nn.LSTM"),
+    ({"model": nn.ModuleList([bare(), bare()]).eval()}, r"= \['0', '1'\]: must be one"),
+    ({"model": bare(bidirectional=True)}, "must be of one direction"),
+    ({"model": bare(proj_size=1)}, "must be .* without projections"),
+    ({"head": lambda h: h}, "must be None unless model is a recurrent module itself"),
+    ({"model": bare(), "head": lambda h: drops(h[:, -1])}, "must be .* without random draws"),
+    ({"model": Calls("twice")}, "calls of the LSTM = 2: must be one in a pass"),
+    ({"model": Calls("packed")}, "'PackedSequence': must be a tensor of three axes"),
+    ({"model": Calls("mixing")}, "must be one that predicts for a sequence alone as among others"),
+    ({"model": ODD, "head": lambda h: h[:, -1]}, "must be one that computes what that class"),
+    ({"model": scaled(Calls(), torch.nan)}, "model = 'Calls': must be .* no NaN"),
+    ({"model": scaled(Calls("once", "RNN", 64), 20)}, r"rounding grows .*: try model\.double\(\)"),
+    ({"loss": coupled}, "must be the sum of what 4 sequences have alone"),
+    ({"batches": (X, Y[:, 0])}, r"predictions \(4, 1\) and targets \(4,\) broadcast\?"),
+    ({"model": bare(batch_first=False)}, r"targets = \(60, 1\): must be 16 .* \(are axes swapped"),
+    ({"batches": (X[:39], Y[:39])}, "read as 39 sequences of 16 steps of width 1': must be at"),
+    ({"batches": []}, r"batches = \[\]: must be one pair or more"),
+    ({"batches": [X]}, r"batches\[0\] = 'Tensor': must be a pair of tensors"),
+    ({"batches": [(X, Y), (X[:, 1:], Y)]}, "must be one for all: equally long sequences"),
+    ({"batches": (X / 0, Y)}, r"batches\[0\] = 'NaN or infinite somewhere': must be finite"),
+    ({"loss": lambda p, y: 0 * (p - y).sum()}, "must be one whose gradient is not always 0"),
+    (
+        {"model": bare(), "head": lambda h: 0 * Y[: len(h)]},
+        "must be one of what the recurrent module",
+    ),
+    ({"batches": (X, 0 * Y), "source": "target"}, "must be 'error' where all targets are the same"),
+    ({"lags": [1, 16]}, r"lags = \[1, 16\]: must be below the number of steps, 16"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize(("change", "message"), ROWS)
+def test_what_would_be_nonsense_is_refused_by_name(change, message):
+    given = {"model": Calls(), "batches": (X, Y), "progress": False} | change
+    with pytest.raises(ValueError, match=message):
+        diagnose(given.pop("model"), given.pop("batches"), **given)
+
+
+@pytest.mark.parametrize(
+    ("batch_first", "shape", "loader", "warned"),
+    [
+        # fewer sequences than steps, and nothing else says which is which
+        (True, (60, 100), None, True),
+        (True, (60, 100), 60, False),  # the loader does
+        (False, (60, 100), 60, True),  # and here it says otherwise
+        (True, (100, 60), None, False),
+    ],
+)
+def test_axes_that_may_be_swapped_are_warned_of(batch_first, shape, loader, warned, recwarn):
+    inputs = draw(*shape, 1).float()
+    batches = DataLoader(TensorDataset(inputs, inputs), loader) if loader else (inputs, inputs)
+    head = {"head": lambda outputs: outputs[..., :1]}
+    diagnose(bare(batch_first=batch_first), batches, [1], **head, progress=False)
+    count, length = shape if batch_first else shape[::-1]
+    read = f"read as {count} sequences of {length} steps, for the LSTM has batch_first="
+    assert [read in str(note.message) for note in recwarn] == [True] * warned
+
+
+def stored(folder, model, inputs=X, targets=Y, deep=False):
+    """A checkpoint and data, as the command takes them."""
+    state = model.state_dict()
+    torch.save({"epoch": 3, "model": state} if deep else state, folder / "weights.pt")
+    np.savez(folder / "data.npz", inputs=inputs, targets=targets)
+    return folder / "weights.pt", folder / "data.npz"
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_files_rebuild_a_network(deep, tmp_path):
+    """Targets are those of the last step, or classes at every step."""
+    kind, options = (nn.RNN, {"nonlinearity": "relu"}) if deep else (nn.LSTM, {"bias": False})
+    rnn = kind(1, 8, 2, batch_first=True, **options)
+    fc = nn.Linear(8, 1 + 2 * deep)
+    wanted = (X[..., 0] > 0).int() if deep else Y
+    files = stored(tmp_path, nn.ModuleDict({"rnn": rnn, "fc": fc}), X[..., 0], wanted, deep)
+    module, head, (inputs, targets) = from_files(*files, nonlinearity="relu")
+    assert (inputs.shape, targets.tolist()) == (X.shape, wanted.tolist())
+    predicted = fc(rnn(X)[0]).mT if deep else fc(rnn(X)[0][:, -1])
+    torch.testing.assert_close(head(module(X)[0]), predicted)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "message"),
+    [
+        (nn.Linear(8, 1), X, "must hold weights alone, of one nn.LSTM"),
+        (nn.ModuleList([nn.GRU(1, 2), nn.GRU(1, 2)]), X, "must be weights of one recurrent module"),
+        (nn.LSTM(1, 2, bidirectional=True), X, "of one direction"),
+        (nn.LSTM(1, 2, proj_size=1), X, "without projections"),
+        (nn.ModuleList([nn.GRU(1, 2), nn.LayerNorm(2), nn.Linear(2, 1)]), X, "at most of a linear"),
+        (nn.ModuleList([nn.GRU(1, 2), nn.Linear(3, 1)]), X, "at most of a linear readout"),
+        (nn.GRU(1, 2), np.zeros(60), r"must be numbers, \(B, T, D\) or \(B, T\), and B in front"),
+    ],
+)
+def test_files_that_do_not_say_which_network_are_explained(model, inputs, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        from_files(*stored(tmp_path, model, inputs))
