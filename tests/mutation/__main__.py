@@ -12,30 +12,28 @@ counted apart. The score is the share noticed, killed or out of time, as cosmic-
 Stryker and PIT have it; ``score_without_timeouts`` is the share killed. Text is not mutated (no
 operator of cosmic-ray's touches a string, and what stands in an f-string is left out), nor are
 annotations. Where a module has more mutants than ``--most``, a random sample of them is run, and
-the score has a binomial interval. Results are kept in ``_build/mutants`` and hold as long as the
-module does not change; those that survived run again, unless explained. A target whose mutants have
-not all been run keeps the rows that it has in the tables.
+the score has a binomial interval. Those killed are kept in ``_build/mutants`` and are not run again
+as long as no module of the target changes. A target that is not run keeps its rows in the tables.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import gc
+import hashlib
 import json
 import os
-import time
 import tomllib
 from collections import Counter
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
+import pandas as pd
 from scipy import stats
 
 from tests.covered import TABLE, revision
-from tests.mutation.forks import Target, baseline, preload, prepare, run_mutant
-from tests.mutation.mutants import SEED, WORK, Mutant, chosen, fingerprint
+from tests.mutation.forks import WORK, Target, baseline, outcome_of, preload
+from tests.mutation.mutants import ROOT, SEED, Mutant, chosen
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 
@@ -65,56 +63,34 @@ TARGETS = {
 }
 
 
-def run_target(name: str, most: int, patience: float) -> None:
+def run_target(name: str, todo: list[Mutant], record: Path) -> None:
     """Run the mutants of a target that are not known to be killed, and keep what came of them."""
-    target, record = TARGETS[name], WORK / f"{name}.jsonl"
-    WORK.mkdir(parents=True, exist_ok=True)
-    prepare()
+    target, known = TARGETS[name], read(record)
+    os.environ["LWCORE_COMPILED"] = "0"  # steps need no compilation
     preload(target.preload)
     base = baseline(name, target)
     preload(base["modules"])
     gc.freeze()  # so that no fork walks through, and thereby copies, all that was imported
-    todo, total = chosen(target.modules, most)
-    known = {(row["key"], row["source"]): row for row in read(record)}
-    sources = {module: fingerprint(module) for module in target.modules}
-    outcome = {
-        mutant: known.get((mutant.key, sources[mutant.module]), {}).get("outcome")
-        for mutant in todo
-    }
-    explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
-    todo = [
-        m
-        for m in todo
-        if outcome[m] not in ("killed", "survived")
-        or (outcome[m] == "survived" and not explanation(m, explained))
-    ]
-    print(f"{name}: {len(todo)} mutants to run, of {total} in all", flush=True)
+    todo = [mutant for mutant in todo if known.get(mutant.key) != "killed"]
     for done, mutant in enumerate(todo, 1):
-        start = time.monotonic()
-        outcome = run_mutant(mutant, target, base, patience, WORK / f"{name}.log")
-        row = {
-            "key": mutant.key,
-            "source": sources[mutant.module],
-            "outcome": outcome,
-            "seconds": round(time.monotonic() - start, 2),
-        }
-        with record.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        if outcome != "killed":
-            print(
-                f"{name} {done}/{len(todo)} {outcome}: {mutant.module}:{mutant.line} "
-                f"{mutant.operator}: {mutant.after}",
-                flush=True,
-            )
+        known[mutant.key] = outcome_of(mutant, target, base, WORK / f"{name}.log")
+        record.write_text(json.dumps(known))
+        print(f"{name} {done}/{len(todo)} {known[mutant.key]}: {mutant}", flush=True)
 
 
-def read(record: Path) -> list[dict]:
-    """Read what is kept."""
-    return [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+def read(record: Path) -> dict[str, str]:
+    """What is kept: outcome by mutant."""
+    return json.loads(record.read_text()) if record.exists() else {}
+
+
+def record_of(target: Target) -> Path:
+    """Where the outcomes of a target's modules, as they are, are kept."""
+    digest = hashlib.sha256(b"".join((ROOT / module).read_bytes() for module in target.modules))
+    return WORK / f"{digest.hexdigest()[:16]}.json"
 
 
 def explanation(mutant: Mutant, explained: list[dict]) -> str:
-    """Return why a mutant may survive, or nothing."""
+    """Why a mutant may survive; empty where nobody has said so."""
     for entry in explained:
         if (
             entry["module"] == mutant.module
@@ -125,53 +101,38 @@ def explanation(mutant: Mutant, explained: list[dict]) -> str:
     return ""
 
 
-def report(most: int) -> None:
-    """Write the scores and the survivors as tables."""
+def report(tried: dict[str, tuple[list[Mutant], int]]) -> None:
+    """Write the scores and the survivors of some targets, each given by the mutants that were run
+    and the number of all, into the tables."""
     explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
     scores, survivors = [], []
-    for name, target in TARGETS.items():
-        run, total = chosen(target.modules, most)
-        known = {
-            (row["key"], row["source"]): row["outcome"] for row in read(WORK / f"{name}.jsonl")
-        }
-        outcomes = {mutant: known.get((mutant.key, fingerprint(mutant.module))) for mutant in run}
-        if None in outcomes.values():
-            print(f"{name}: not all mutants have been run")
-            scores += recorded("mutation.csv", "module", name)
-            survivors += recorded("survivors.csv", "target", name)
-            continue
-        reasons = {
-            mutant: explanation(mutant, explained)
-            for mutant in run
-            if outcomes[mutant] == "survived"
-        }
-        for mutant in sorted(reasons, key=lambda mutant: (mutant.module, mutant.line, mutant.key)):
-            shown = {k: v for k, v in asdict(mutant).items() if k != "occurrence"}
-            survivors.append({"target": name, **shown, "why": reasons[mutant]})
-        scores.append(
-            score(name, Counter(outcomes.values()), sum(map(bool, reasons.values())), total)
+    for name, (run, total) in tried.items():
+        outcomes = read(record_of(TARGETS[name]))
+        alive = [mutant for mutant in run if outcomes[mutant.key] == "survived"]
+        for one in sorted(alive, key=lambda mutant: (mutant.module, mutant.line, mutant.key)):
+            shown = {k: v for k, v in one._asdict().items() if k != "occurrence"}
+            survivors.append({"target": name, **shown, "why": explanation(one, explained)})
+        reasons = [one["why"] for one in survivors if one["target"] == name]
+        count = Counter(outcomes[mutant.key] for mutant in run)
+        scores.append(score(name, count, sum(map(bool, reasons)), total))
+    for file, column, rows in (
+        ("mutation.csv", "module", scores),
+        ("survivors.csv", "target", survivors),
+    ):
+        path = TABLE.with_name(file)
+        before = pd.read_csv(path, dtype=str, keep_default_na=False)
+        kept = before[~before[column].isin(tried.keys())]
+        table = pd.concat([kept, pd.DataFrame(rows, columns=before.columns)])
+        place = {name: number for number, name in enumerate(TARGETS)}
+        table.sort_values(column, key=lambda names: names.map(place), kind="stable").to_csv(
+            path, index=False, lineterminator="\n"
         )
-    TABLE.parent.mkdir(parents=True, exist_ok=True)
-    for file, rows in (("mutation.csv", scores), ("survivors.csv", survivors)):
-        if rows:
-            with TABLE.with_name(file).open("w", newline="") as stream:
-                writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-    for row in scores:
-        print(row)
-
-
-def recorded(file: str, column: str, name: str) -> list[dict]:
-    """Return the rows of a target in a table as it stands."""
-    path = TABLE.with_name(file)
-    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines()) if path.exists() else []
-    return [row for row in rows if row[column] == name]
+    print(pd.DataFrame(scores).T)
 
 
 def score(name: str, count: Counter, explained: int, total: int) -> dict:
-    """Return the row of a target, from how many of its mutants came to which end, how many
-    survivors are explained, and all there are."""
+    """The row of a target, from how many of its mutants came to which end, how many survivors are
+    explained, and all there are."""
     run, noticed = count.total(), count["killed"] + count["timeout"]
     interval = stats.binomtest(noticed, run).proportion_ci(method="wilson") if run < total else None
     return {
@@ -193,30 +154,23 @@ def score(name: str, count: Counter, explained: int, total: int) -> dict:
     }
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description="Mutation testing of the modules that everything rests on."
-    )
-    parser.add_argument("targets", nargs="*", help=f"of {', '.join(TARGETS)}; all if none is named")
-    parser.add_argument(
-        "--most",
-        type=int,
-        default=310,
-        help="run at most so many mutants of each (default %(default)s)",
-    )
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=float("inf"),
-        help="leave out tests that take longer (seconds): a lower score, sooner",
-    )
-    parser.add_argument("--report", action="store_true", help="run nothing, write the tables")
+def main() -> None:
+    """Read the command line, and run one target after the other."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("targets", nargs="*", default=list(TARGETS))
+    parser.add_argument("--most", type=int, default=310, help="mutants of each (%(default)s)")
     options = parser.parse_args()
-    if not options.report:
-        for target in options.targets or TARGETS:
-            child = os.fork()  # what one target imports another may change
-            if child == 0:
-                run_target(target, options.most, options.patience)
-                os._exit(0)
-            os.waitpid(child, 0)
-    report(options.most)
+    WORK.mkdir(parents=True, exist_ok=True)
+    tried = {name: chosen(TARGETS[name].modules, options.most) for name in options.targets}
+    for name, (todo, _) in tried.items():
+        child = os.fork()  # what one target imports another may change
+        if child == 0:
+            run_target(name, todo, record_of(TARGETS[name]))
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            raise SystemExit(f"{name}: not all mutants could be run")
+    report(tried)
+
+
+if __name__ == "__main__":
+    main()
