@@ -12,19 +12,20 @@ SEED = 1
 
 # One or two changes for each operator: those that stay within its type. A shift in the place of a
 # sum of floats would only raise an error.
-BINARY = "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_Mul Pow_Mul LShift_RShift"
-COMPARISON = "Lt_LtE Lt_GtE LtE_Lt LtE_Gt Gt_GtE Gt_LtE GtE_Gt GtE_Lt Eq_NotEq NotEq_Eq"
+BINARY = "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_Mul Pow_Mul LShift_RShift BitAnd_BitOr BitOr_BitAnd"
+COMPARISON = (
+    "Lt_LtE Lt_GtE LtE_Lt LtE_Gt Gt_GtE Gt_LtE GtE_Gt GtE_Lt Eq_NotEq NotEq_Eq Is_IsNot IsNot_Is"
+)
+UNARY = "USub_UAdd Delete_Invert Delete_Not"
 OTHERS = (
-    "ReplaceBinaryOperator_BitAnd_BitOr ReplaceBinaryOperator_BitOr_BitAnd "
-    "ReplaceComparisonOperator_Is_IsNot ReplaceComparisonOperator_IsNot_Is "
-    "ReplaceUnaryOperator_USub_UAdd ReplaceUnaryOperator_Delete_Invert "
-    "ReplaceUnaryOperator_Delete_Not AddNot ReplaceTrueWithFalse ReplaceFalseWithTrue "
-    "ReplaceAndWithOr ReplaceOrWithAnd ReplaceBreakWithContinue ReplaceContinueWithBreak "
-    "ExceptionReplacer NumberReplacer RemoveDecorator ZeroIterationForLoop"
+    "AddNot ReplaceTrueWithFalse ReplaceFalseWithTrue ReplaceAndWithOr ReplaceOrWithAnd "
+    "ReplaceBreakWithContinue ReplaceContinueWithBreak ExceptionReplacer NumberReplacer "
+    "RemoveDecorator ZeroIterationForLoop"
 )
 OPERATORS = [
     *(f"ReplaceBinaryOperator_{pair}" for pair in BINARY.split()),
     *(f"ReplaceComparisonOperator_{pair}" for pair in COMPARISON.split()),
+    *(f"ReplaceUnaryOperator_{pair}" for pair in UNARY.split()),
     *OTHERS.split(),
 ]
 
