@@ -49,17 +49,6 @@ def pytest_configure(config):
         raise pytest.UsageError(f"LW_REQUIRE_BROWSER is set, but {NO_BROWSER}")
 
 
-def pytest_unconfigure(config):
-    """Say on the last line what was not tested."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter and any(
-        NO_BROWSER in str(report.longrepr) for report in reporter.stats.get("skipped", [])
-    ):
-        reporter.write_line(
-            f"NOT TESTED: the built pages in a real browser ({NO_BROWSER}).", yellow=True
-        )
-
-
 @pytest.fixture(scope="session")
 def site():
     """Address of the built book on this machine."""

@@ -89,10 +89,7 @@ def seen(root):
             if move and (shift := re.fullmatch(r"translate\((\S+) (\S+)\)", move)):
                 place, move = [float(number) for number in shift.groups()], None
             if shape.get("d"):
-                passed, own = len(corners(shape.get("d"))), style | style_of(shape)
-                if passed == 2:  # two corners enclose nothing
-                    own.pop("fill", None)
-                found.append((place, passed, own, (*moves, move)))
+                found.append((place, len(corners(shape.get("d"))), style, (*moves, move)))
         for child in element:
             walk(child, style, (*moves, move) if move else moves)
 

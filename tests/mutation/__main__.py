@@ -11,14 +11,13 @@ A mutant is killed if a test fails or the module cannot be imported. One that ru
 counted apart. The score is the share noticed, killed or out of time, as cosmic-ray itself, mutmut,
 Stryker and PIT have it; ``score_without_timeouts`` is the share killed. Text is not mutated (no
 operator of cosmic-ray's touches a string, and what stands in an f-string is left out), nor are
-annotations. Where a module has more mutants than ``--most``, a random sample of them is run, and
-the score has a binomial interval. Those killed are kept in ``_build/mutants`` and are not run again
-as long as no module of the target changes. A target that is not run keeps its rows in the tables.
+annotations. Where a module has more than `MOST` mutants, a random sample of them is run, and the
+score has a binomial interval. Those killed are kept in ``_build/mutants`` and are not run again as
+long as no module of the target changes.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import hashlib
 import json
@@ -36,6 +35,7 @@ from tests.mutation.forks import WORK, Target, baseline, outcome_of, preload
 from tests.mutation.mutants import ROOT, SEED, Mutant, chosen
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
+MOST = 310
 
 STABLE = ("standard", "law", "fits")
 NETWORKS = ("torch", "lwcore.signatures", "lwcore.cells")
@@ -101,35 +101,6 @@ def explanation(mutant: Mutant, explained: list[dict]) -> str:
     return ""
 
 
-def report(tried: dict[str, tuple[list[Mutant], int]]) -> None:
-    """Write the scores and the survivors of some targets, each given by the mutants that were run
-    and the number of all, into the tables."""
-    explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
-    scores, survivors = [], []
-    for name, (run, total) in tried.items():
-        outcomes = read(record_of(TARGETS[name]))
-        alive = [mutant for mutant in run if outcomes[mutant.key] == "survived"]
-        for one in sorted(alive, key=lambda mutant: (mutant.module, mutant.line, mutant.key)):
-            shown = {k: v for k, v in one._asdict().items() if k != "occurrence"}
-            survivors.append({"target": name, **shown, "why": explanation(one, explained)})
-        reasons = [one["why"] for one in survivors if one["target"] == name]
-        count = Counter(outcomes[mutant.key] for mutant in run)
-        scores.append(score(name, count, sum(map(bool, reasons)), total))
-    for file, column, rows in (
-        ("mutation.csv", "module", scores),
-        ("survivors.csv", "target", survivors),
-    ):
-        path = TABLE.with_name(file)
-        before = pd.read_csv(path, dtype=str, keep_default_na=False)
-        kept = before[~before[column].isin(tried.keys())]
-        table = pd.concat([kept, pd.DataFrame(rows, columns=before.columns)])
-        place = {name: number for number, name in enumerate(TARGETS)}
-        table.sort_values(column, key=lambda names: names.map(place), kind="stable").to_csv(
-            path, index=False, lineterminator="\n"
-        )
-    print(pd.DataFrame(scores).T)
-
-
 def score(name: str, count: Counter, explained: int, total: int) -> dict:
     """The row of a target, from how many of its mutants came to which end, how many survivors are
     explained, and all there are."""
@@ -155,21 +126,30 @@ def score(name: str, count: Counter, explained: int, total: int) -> dict:
 
 
 def main() -> None:
-    """Read the command line, and run one target after the other."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("targets", nargs="*", default=list(TARGETS))
-    parser.add_argument("--most", type=int, default=310, help="mutants of each (%(default)s)")
-    options = parser.parse_args()
+    """Run one target after the other, and write the scores and the survivors as tables."""
     WORK.mkdir(parents=True, exist_ok=True)
-    tried = {name: chosen(TARGETS[name].modules, options.most) for name in options.targets}
-    for name, (todo, _) in tried.items():
+    explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
+    scores, survivors = [], []
+    for name, target in TARGETS.items():
+        (run, total), record = chosen(target.modules, MOST), record_of(target)
         child = os.fork()  # what one target imports another may change
         if child == 0:
-            run_target(name, todo, record_of(TARGETS[name]))
+            run_target(name, run, record)
             os._exit(0)
         if os.waitpid(child, 0)[1]:
             raise SystemExit(f"{name}: not all mutants could be run")
-    report(tried)
+        outcomes = read(record)
+        alive = [mutant for mutant in run if outcomes[mutant.key] == "survived"]
+        alive.sort(key=lambda mutant: (mutant.module, mutant.line, mutant.key))
+        reasons = [explanation(mutant, explained) for mutant in alive]
+        for mutant, why in zip(alive, reasons, strict=True):
+            survivors.append({"target": name} | mutant._asdict() | {"why": why})
+        count = Counter(outcomes[mutant.key] for mutant in run)
+        scores.append(score(name, count, sum(map(bool, reasons)), total))
+    pd.DataFrame(scores).to_csv(TABLE.with_name("mutation.csv"), index=False)
+    columns = ["target", "module", "operator", "line", "before", "after", "why"]
+    table = pd.DataFrame(survivors, columns=columns)
+    table.to_csv(TABLE.with_name("survivors.csv"), index=False)
 
 
 if __name__ == "__main__":
