@@ -67,9 +67,5 @@ def test_types_are_those_of_the_code():
     lines = [TaskSettings.__doc__, ""]
     describe_settings(None, "class", "TaskSettings", TaskSettings, None, lines)
     assert lines[2:4] == ["Attributes:", "    length: Number of time steps T."]
-
-
-def test_members_that_python_or_pydantic_made_are_left_out():
     assert skip_fields(None, "class", "first", Pair.first, False, None)
-    assert skip_fields(None, "class", "model_config", {}, False, None)
     assert skip_fields(None, "function", "half", half, False, None) is None

@@ -14,7 +14,7 @@ from scipy import stats
 from sklearn.svm import SVC
 
 from book.chapters import dose
-from book.chapters.exponents import censored_fit, dose_exponent
+from book.chapters.exponents import dose_exponent
 from tests.built_book import ROOT
 
 REGISTRATION = "book/registration.md"
@@ -137,14 +137,6 @@ def test_record_goes_on_from_what_is_there(tmp_path, monkeypatch):
             assert len(asked) == count + 2
             assert len(pd.read_csv(file)) == count
     assert len(dose.searches(dose.trainings(tmp_path))) == 190
-
-
-def test_fit_is_least_squares_where_intervals_are_narrow():
-    rng = np.random.default_rng(0)
-    x = np.column_stack([rng.standard_normal(40), np.ones(40)])
-    y = x @ [-0.7, 2.0] + 0.3 * rng.standard_normal(40)
-    exact = np.linalg.lstsq(x, y, rcond=None)[0]
-    assert censored_fit(x, y - 1e-3, y + 1e-3) == pytest.approx(exact, abs=1e-3)
 
 
 def simulated(d, rng, seeds=6):

@@ -28,11 +28,8 @@ def visit(tab, site):
     assert tab.complaints == []
 
 
-def test_the_address_of_the_site_leads_to_its_first_page(visit):
+def test_the_address_leads_to_the_first_page_and_search_works_without_a_network(visit):
     assert visit("index.html").url.endswith("book/intro.html")
-
-
-def test_search_works_without_a_network(visit):
     page = visit("search.html")
     fields = "article input[type=search]:visible, main input[type=search]:visible"
     page.locator(fields).first.fill("envelope")
