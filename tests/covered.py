@@ -4,11 +4,12 @@ and one for the package."""
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pandas as pd
 from coverage import Coverage, __version__
+
+from lwcore.results import revision
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "book" / "results" / "trust" / "coverage.csv"
@@ -19,12 +20,6 @@ COLUMNS = {  # branches are the ways a condition can go
     "covered_branches": "branches_run",
     "percent_covered": "covered_percent",
 }
-
-
-def revision() -> str:
-    """The revision that is checked out; it ends in ``-dirty`` where files differ from it."""
-    command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.check_output(command, cwd=ROOT, text=True).strip()
 
 
 def main() -> None:
