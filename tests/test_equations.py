@@ -108,12 +108,6 @@ def test_named_equations_are_read(text, keys):
     assert named(text) == keys
 
 
-def test_tags_are_read():
-    tags = r"\tag{9–11, 13} \tag{C&E 18, 19} \tag{D&F 7}"
-    found = [equations(tag) for tag in TAG.finditer(tags)]
-    assert found == [["9", "10", "11", "13"], ["ce-18", "ce-19"]]
-
-
 def test_links_keep_the_papers_apart():
     lines = ["Implements Eqs. (9)–(10), unlike C&E", "Eq. (7)."]
     link_equations(None, "function", "", None, None, lines)

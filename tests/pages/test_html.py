@@ -87,17 +87,10 @@ def test_badges_rows_of_the_ledger_and_what_measures_them_lead_to_each_other():
 
 
 def test_the_landing_page_counts_the_verdicts():
-    page = article(DOCUMENTS[0])
-    found = ledger.counts_by_kind(ledger.read().values())
-    shown = [
-        [int(cell.get_text().replace("–", "0")) for cell in row.select("td")]
-        for row in page.select(".tally tbody tr")
-    ]
-    columns = [[*counted.values(), sum(counted.values())] for counted in found.values()]
-    assert shown == [list(row) for row in zip(*columns, strict=True)]
-    holding, of_networks = columns[-1][0], columns[-1][-1]
-    words = f"Of {of_networks} statements that only networks can decide, {holding} replicate"
-    assert words in page.get_text()
+    counted = ledger.counts_by_kind(ledger.read().values())[claims.Kind.NETWORK]
+    holding, every = counted[claims.Verdict.HOLDS], sum(counted.values())
+    words = f"Of {every} statements that only networks can decide, {holding} replicate as stated."
+    assert words in article(DOCUMENTS[0]).get_text()
 
 
 def test_a_refuted_claim_says_what_does_hold():
