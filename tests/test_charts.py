@@ -125,6 +125,8 @@ def test_window_explorer_shows_what_the_package_computes(law, log_noise, alpha, 
     budget, window = numbers(drawn(chart, "growth", ["budget", "window"], **sliders))
     assert (budget.size > 0) == (expected["needed"] <= 1e8)
     if budget.size:
+        # from the first of the budgets that see a step, on a grid of 50 a decade
+        assert budget[0] == pytest.approx(max(1, expected["needed"]), rel=0.05)
         exact = law.inverse(np.log(detection_threshold(budget, *how)))
         assert window == pytest.approx(exact, rel=1e-7)
 
