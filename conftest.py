@@ -41,7 +41,7 @@ LONGEST = [
     f"tests/{name}.py"
     for name in (
         "pages/test_pages",
-        "test_style",
+        "test_house",
         "test_claims",
         "pages/test_browser",
         "pages/test_pdf",

@@ -5,9 +5,6 @@ import shutil
 import signal
 import socket
 import sys
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -52,32 +49,13 @@ def pytest_configure(config):
         raise pytest.UsageError(f"LW_REQUIRE_BROWSER is set, but {NO_BROWSER}")
 
 
-def pytest_unconfigure(config):
-    """Say on the last line what was not tested."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter and any(
-        NO_BROWSER in str(report.longrepr) for report in reporter.stats.get("skipped", [])
-    ):
-        reporter.write_line(
-            f"NOT TESTED: the built pages in a real browser ({NO_BROWSER}).", yellow=True
-        )
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    """Serve files without a line on the screen for each."""
-
-    def log_message(self, *args):
-        pass
-
-
 @pytest.fixture(scope="session")
 def site():
     """Address of the built book on this machine."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=BOOK))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+    from book import pdf
+
+    with pdf.served(BOOK) as address:
+        yield f"{address}/"
 
 
 @pytest.fixture(scope="session")
@@ -89,3 +67,33 @@ def browser():
         browser = playwright.chromium.launch(executable_path=BROWSER, args=QUIET)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser, site):
+    """One tab for all pages; what leaves this machine is refused, and listed with what the browser
+    complains about."""
+    tab = browser.new_page()
+    tab.complaints = complaints = []
+
+    def refuse_outside(route):
+        if route.request.url.startswith(site):
+            route.continue_()
+        else:
+            complaints.append(f"asks for {route.request.url}")
+            route.abort()
+
+    def refused(response):
+        if response.status >= 400:
+            complaints.append(f"{response.status} {response.url}")
+
+    def said(message):
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    tab.route("**/*", refuse_outside)
+    tab.on("response", refused)
+    tab.on("console", said)
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    yield tab
+    tab.close()

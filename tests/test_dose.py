@@ -14,14 +14,10 @@ from scipy import stats
 from sklearn.svm import SVC
 
 from book.chapters import dose
-from book.chapters.exponents import censored_fit, dose_exponent
+from book.chapters.exponents import dose_exponent
 from tests.built_book import ROOT
 
 REGISTRATION = "book/registration.md"
-
-
-def one_hot(classes, count):
-    return torch.nn.functional.one_hot(classes, count).float().unsqueeze(1)
 
 
 def test_half_of_the_adding_problem_is_half_of_what_is_far_away():
@@ -30,33 +26,31 @@ def test_half_of_the_adding_problem_is_half_of_what_is_far_away():
     far, near = inputs[:, :5].prod(-1).sum(1), inputs[:, 5:].prod(-1).sum(1)
     assert inputs[:, :4, 1].sum(1).eq(1).all()
     assert inputs[:, 17:, 1].sum(1).eq(1).all()
-    share = [
-        task.share(guess[:, None, None], targets)
-        for guess in (far + near, near, near + far * (1 - 0.5**0.5), far)
-    ]
-    assert share[0] == pytest.approx(1)
-    assert share[1:3] == pytest.approx([0, 0.5], abs=0.05)
-    assert share[3] == pytest.approx(0, abs=0.05)
+    guesses = (far + near, near, near + far * (1 - 0.5**0.5), far)
+    shares = [task.share(guess[:, None, None], targets) for guess in guesses]
+    assert shares[0] == pytest.approx(1)
+    assert shares[1:] == pytest.approx([0, 0.5, 0], abs=0.05)
 
 
 def test_regression_repeats_its_input():
-    inputs, targets = dose.Regression(5).sample(300, np.random.default_rng(0))
+    task = dose.Regression(5)
+    inputs, targets = task.sample(300, np.random.default_rng(0))
     outputs = torch.zeros(300, 17, 1)
+    assert task.share(outputs, targets) == pytest.approx(0, abs=0.01)
     outputs[:, 5:, 0] = inputs[:, :12, 0]
-    assert dose.Regression(5).share(outputs, targets) == 1
-    assert dose.Regression(5).share(torch.zeros(300, 17, 1), targets) == pytest.approx(0, abs=0.01)
+    assert task.share(outputs, targets) == 1
 
 
 @pytest.mark.parametrize(("task", "classes"), [(dose.Recall(10), 4), (dose.Digits(15), 10)])
 def test_shares_of_right_answers_begin_at_chance(task, classes):
-    inputs, labels = task.sample(500, np.random.default_rng(0), fresh=True)
-    assert inputs.shape == (500, 11 if classes == 4 else 64, task.inputs)
-    assert task.share(one_hot(labels, classes), labels) == pytest.approx(
-        (1 - 1 / classes) / (task.reachable - 1 / classes)
-    )
-    assert task.share(one_hot(torch.randint(0, classes, (500,)), classes), labels) == pytest.approx(
-        0, abs=0.08
-    )
+    _, labels = task.sample(500, np.random.default_rng(0), fresh=True)
+
+    def share(guess):
+        return task.share(torch.nn.functional.one_hot(guess, classes)[:, None].float(), labels)
+
+    best = (1 - 1 / classes) / (task.reachable - 1 / classes)
+    assert share(labels) == pytest.approx(best)
+    assert share(torch.randint(0, classes, (500,))) == pytest.approx(0, abs=0.08)
 
 
 def test_a_symbol_is_seen_once_and_a_digit_where_it_should_be():
@@ -66,9 +60,8 @@ def test_a_symbol_is_seen_once_and_a_digit_where_it_should_be():
     images, labels = dose._digits()
     for lag, start in ((63, 0), (15, 48)):
         inputs, drawn = dose.Digits(lag).sample(20, np.random.default_rng(1))
-        for row, label in zip(
-            inputs[:, start : start + 16, 0].numpy(), drawn.tolist(), strict=True
-        ):
+        seen = inputs[:, start : start + 16, 0].numpy()
+        for row, label in zip(seen, drawn.tolist(), strict=True):
             found = np.flatnonzero((images[:1200, 24:40] == row).all(1))
             assert label in labels[found]
 
@@ -76,57 +69,41 @@ def test_a_symbol_is_seen_once_and_a_digit_where_it_should_be():
 def test_what_can_be_had_of_a_digit_is_what_a_support_vector_machine_gets():
     images, labels = dose._digits()
     machine = SVC(C=10).fit(images[:1200, 24:40], labels[:1200])
-    assert machine.score(images[1200:, 24:40], labels[1200:]) == pytest.approx(
-        dose.Digits.reachable, abs=0.005
-    )
+    score = machine.score(images[1200:, 24:40], labels[1200:])
+    assert score == pytest.approx(dose.Digits.reachable, abs=0.005)
 
 
 @pytest.mark.parametrize("cell", ["ConstGate", "DiagGate", "LSTM", "MinGRU"])
-def test_a_seed_starts_from_one_draw_but_for_the_gates(cell):
+def test_a_seed_starts_from_one_draw_but_for_the_gates_and_mixing_is_held(cell):
     task = dose.Recall(10)
     few, many = (
         dose.Learner(dose.Condition(cell, gate, "recall", 10), task, 3) for gate in (0.1, 0.5)
     )
-    differ = {
-        name
-        for (name, one), other in zip(few.named_parameters(), many.parameters(), strict=True)
-        if not torch.equal(one, other)
-    }
-    assert differ == ({"cell.bias"} if cell != "ConstGate" else set())
-    trace = many.cell.trace(torch.zeros(2, 3, 5))
-    kept = trace.gates.keep[:, 0]
+    other = dict(many.named_parameters())
+    differ = [name for name, one in few.named_parameters() if not torch.equal(one, other[name])]
+    assert differ == (["cell.bias"] if cell != "ConstGate" else [])
+    kept = many.cell.trace(torch.zeros(2, 3, 5)).gates.keep[:, 0]
     assert kept.mean().item() == pytest.approx(0.5, abs=0.05)
+    if cell == "ConstGate":
+        held = dose.Learner(dose.Condition(cell, 0.2, "recall", 10, mixing=0.25), task, 1)
+        weights = held.cell.weight_hh
+        scales = torch.linalg.svdvals(weights.detach())
+        assert scales.numpy() == pytest.approx(np.full(32, 0.25), rel=1e-5)
+        assert not weights.requires_grad
 
 
-def test_mixing_is_held_where_it_starts():
-    held = dose.Learner(
-        dose.Condition("ConstGate", 0.2, "recall", 20, mixing=0.25), dose.Recall(20), 1
-    )
-    assert torch.linalg.svdvals(held.cell.weight_hh.detach()).numpy() == pytest.approx(
-        np.full(32, 0.25), rel=1e-5
-    )
-    assert not held.cell.weight_hh.requires_grad
-
-
-@pytest.mark.parametrize("enough", [3, 4, 100, 3000, 4096, 5000])
+@pytest.mark.parametrize("enough", [3, 4, 100, 4096, 5000])
 def test_search_finds_the_least_number_that_is_enough(enough, monkeypatch):
     def train(condition, count, seed):
-        return {
-            "count": count,
-            "share": 0.0,
-            "steps": 50,
-            "end": "half" if count >= enough else "settled",
-            "seconds": 1.0,
-        }
+        end = "half" if count >= enough else "settled"
+        return {"count": count, "share": 0.0, "steps": 50, "end": end, "seconds": 1.0}
 
     monkeypatch.setattr(dose, "train", train)
-    found = dose.searches(
-        pd.DataFrame(dose.search(dose.Condition("LSTM", 0.1, "recall", 10), 1))
-    ).iloc[0]
+    rows = dose.search(dose.Condition("LSTM", 0.1, "recall", 10), 1)
+    found = dose.searches(pd.DataFrame(rows)).iloc[0]
     high = min((count for count in dose.COUNTS if count >= enough), default=np.nan)
     low = max((count for count in dose.COUNTS if count < enough), default=0)
-    assert found.low == low
-    assert found.high == pytest.approx(high, nan_ok=True)
+    assert [found.low, found.high] == pytest.approx([low, high], nan_ok=True)
     assert found.seconds <= 7
 
 
@@ -144,21 +121,13 @@ def test_record_goes_on_from_what_is_there(tmp_path, monkeypatch):
 
     def search(condition, seed):
         asked.append(condition)
-        return [
-            {
-                **dose.asdict(condition),
-                "seed": seed,
-                "count": 4096,
-                "share": 0.1,
-                "steps": 1,
-                "end": "cap",
-                "seconds": 0.0,
-            }
-        ]
+        row = {"count": 4096, "share": 0.1, "steps": 1, "end": "cap", "seconds": 0.0}
+        return [dose.asdict(condition) | {"seed": seed} | row]
 
     monkeypatch.setattr(dose, "search", search)
     with ThreadPoolExecutor(1) as pool:
         for part, count in (("adamw", 150), ("mixing", 40)):
+            asked.clear()
             dose.record(part, 1, pool, tmp_path)
             assert len(asked) == len(set(asked)) == count
             file = tmp_path / f"{part}-1.csv"
@@ -167,17 +136,7 @@ def test_record_goes_on_from_what_is_there(tmp_path, monkeypatch):
             dose.record(part, 1, pool, tmp_path)
             assert len(asked) == count + 2
             assert len(pd.read_csv(file)) == count
-            asked.clear()
     assert len(dose.searches(dose.trainings(tmp_path))) == 190
-
-
-def test_fit_is_least_squares_where_intervals_are_narrow():
-    rng = np.random.default_rng(0)
-    x = np.column_stack([rng.standard_normal(40), np.ones(40)])
-    y = x @ [-0.7, 2.0] + 0.3 * rng.standard_normal(40)
-    assert censored_fit(x, y - 1e-3, y + 1e-3) == pytest.approx(
-        np.linalg.lstsq(x, y, rcond=None)[0], abs=1e-3
-    )
 
 
 def simulated(d, rng, seeds=6):
@@ -187,27 +146,16 @@ def simulated(d, rng, seeds=6):
     for seed in range(seeds):
         of_seed = 0.3 * rng.standard_normal()
         for gate in dose.GATES:
-            condition = dose.Condition("LSTM", gate, "recall", 20)
-            need = np.exp(
-                4 + d * (condition.log_envelope - 1) + of_seed + 0.4 * rng.standard_normal()
-            )
+            dosed = dose.Condition("LSTM", gate, "recall", 20).log_envelope
+            need = np.exp(4 + d * (dosed - 1) + of_seed + 0.4 * rng.standard_normal())
             high = min((count for count in dose.COUNTS if count >= need), default=np.nan)
             low = max((count for count in dose.COUNTS if count < need), default=0)
-            rows.append(
-                {
-                    "log_envelope": condition.log_envelope,
-                    "lag": 20,
-                    "group": "a",
-                    "seed": seed,
-                    "low": low,
-                    "high": high,
-                }
-            )
-    return pd.DataFrame(rows)
+            rows.append((dosed, 20, "a", seed, low, high))
+    return pd.DataFrame(rows, columns=["log_envelope", "lag", "group", "seed", "low", "high"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("d", [0.0, -0.2, -1.0])
+@pytest.mark.parametrize("d", [0.0, -1.0])
 def test_interval_covers_the_exponent_although_the_grid_ends(d):
     rng = np.random.default_rng(5)
     found = [dose_exponent(simulated(d, rng), rng, draws=30) for _ in range(20)]
@@ -220,13 +168,11 @@ def git(*words):
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
 
 
-@pytest.mark.skipif(
-    git("rev-parse", "--is-shallow-repository").stdout.strip() != "false",
-    reason="needs the history of the repository",
-)
 def test_data_are_younger_than_the_registration():
     if not dose.FOLDER.exists():
         pytest.skip("no run has been recorded yet")
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("needs the history of the repository")
     first = git("log", "--diff-filter=A", "--format=%H", "--", REGISTRATION).stdout.split()[-1]
     for revision in dose.trainings(ROOT / dose.FOLDER).revision.unique():
         assert git("merge-base", "--is-ancestor", first, revision).returncode == 0

@@ -1,7 +1,6 @@
 """Executions are used again while all that the notebook can reach is the same, and never
 otherwise."""
 
-import json
 import os
 
 import executed
@@ -61,16 +60,14 @@ def edit(path, old, new):
         ("constraints.txt", "", "numpy==1\n", False),
     ],
 )
-def test_a_key_is_that_of_all_a_notebook_can_reach(checkout, name, old, new, same):
-    before = executed.key(checkout / "notebooks" / "one.md")
+def test_a_key_is_that_of_all_a_notebook_can_reach(checkout, monkeypatch, name, old, new, same):
+    path = checkout / "notebooks" / "one.md"
+    before = executed.key(path)
+    with monkeypatch.context() as other:
+        other.setattr(executed.sys, "version", "2.7")
+        assert executed.key(path) != before
     edit(checkout / name, old, new)
-    assert (executed.key(checkout / "notebooks" / "one.md") == before) is same
-
-
-def test_a_key_knows_the_python_version(checkout, monkeypatch):
-    before = executed.key(checkout / "notebooks" / "one.md")
-    monkeypatch.setattr(executed.sys, "version", "2.7")
-    assert executed.key(checkout / "notebooks" / "one.md") != before
+    assert (executed.key(path) == before) is same
 
 
 def test_a_folder_is_read_whole_but_for_what_python_compiles_beside_it(checkout):
@@ -95,9 +92,7 @@ def test_a_notebook_is_executed_once_until_something_it_reads_changes(checkout):
         if edited:
             edit(checkout / edited, "1", "2")
             assert executed.find(path) is None, "what is stale is gone"
-    assert [json.loads(line)["notebook"] for line in executed.LOG.read_text().splitlines()] == [
-        "notebooks/one.md"
-    ] * 2
+    assert len(executed.LOG.read_text().splitlines()) == 2
     twin = checkout / "book" / "twin.md"  # the same code in another folder may read other files
     twin.write_text(path.read_text())
     assert executed.find(twin) is None
@@ -105,11 +100,8 @@ def test_a_notebook_is_executed_once_until_something_it_reads_changes(checkout):
 
 def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout):
     path = checkout / "notebooks" / "one.md"
-    edit(
-        path,
-        'open("../book/results/run.txt")',
-        'open("..{0}book{0}results{0}run.txt".format(chr(47)))',
-    )
+    hidden = 'open("..{0}book{0}results{0}run.txt".format(chr(47)))'
+    edit(path, 'open("../book/results/run.txt")', hidden)
     with pytest.raises(RuntimeError, match=r"one\.md reads .*run\.txt"):
         executed.executed(path)
     assert executed.find(path) is None
@@ -117,15 +109,6 @@ def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout)
 
 
 def test_editing_the_diagnosis_concerns_one_chapter():
-    concerned = [
-        name for name in NOTEBOOKS if any(path.name == "diagnose.py" for path in reach(name))
-    ]
+    diagnosis = ROOT / "lwcore" / "diagnose.py"
+    concerned = [name for name in NOTEBOOKS if diagnosis in executed.reach(ROOT / f"{name}.md")]
     assert concerned == ["notebooks/11_your_network"]
-    assert all(
-        ROOT / "lwcore" / "claims" not in path.parents for name in NOTEBOOKS for path in reach(name)
-    )
-
-
-def reach(name):
-    """What a notebook of the book can read."""
-    return executed.reach(ROOT / f"{name}.md")

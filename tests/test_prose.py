@@ -51,11 +51,8 @@ def prose(name):
 def typed(text):
     """The numbers and number words of a text that are neither places in a paper nor values of a
     symbol; 0, 1 and 95 (%) are free."""
-    return {found.lower() for found in NUMBER.findall(PLACE.sub("", SYMBOL.sub("", text)))} - {
-        "0",
-        "1",
-        "95",
-    }
+    found = NUMBER.findall(PLACE.sub("", SYMBOL.sub("", text)))
+    return {one.lower() for one in found} - {"0", "1", "95"}
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -74,18 +71,10 @@ def test_no_result_is_typed_in_a_counterexample(name):
 
 
 def test_a_typed_result_would_be_found(tmp_path, monkeypatch):
-    (tmp_path / "page.md").write_text(
-        "---\n---\nIt is 0.73, by Lemma 5.1, in 1,024 cases, eleven of them, a million times, at lag 16 for α = 1.5 and T = 64.\n\n"
-        "```{code-cell} python\n0.5\n```\n\n{measured}`x: 7` and $.2$, tenfold or three times as much, .5 and a third.\n"
-    )
+    text = """---\n---\nIt is 0.73, by Lemma 5.1, in 1,024 cases, eleven of them, a million times, at
+lag 16 for α = 1.5 and T = 64.\n\n```{code-cell} python\n0.5\n```\n
+{measured}`x: 7` and $.2$, tenfold or three times as much, .5 and a third.\n"""
+    (tmp_path / "page.md").write_text(text)
     monkeypatch.setattr("tests.test_prose.ROOT", tmp_path)
-    assert typed(prose("page")) == {
-        "0.73",
-        "1,024",
-        "eleven",
-        "million",
-        "tenfold",
-        "three times",
-        ".5",
-        "third",
-    }
+    found = {"0.73", "1,024", "eleven", "million", "tenfold", "three times", ".5", "third"}
+    assert typed(prose("page")) == found

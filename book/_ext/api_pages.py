@@ -156,4 +156,3 @@ def setup(app):
     app.connect("autodoc-process-docstring", add_types, priority=410)
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("html-page-context", point_back)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -80,4 +80,3 @@ def row(cells: tuple[str, ...]) -> nodes.row:
 def setup(app):
     """Add the directive."""
     app.add_directive("dependencies", Dependencies)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -159,13 +159,6 @@ def forget(app, env, docname):
     known.places = {claim: place for claim, place in known.places.items() if place != docname}
 
 
-def merge(app, env, docnames, other):
-    """Take over what another process has read."""
-    known, found = pages(env), pages(other)
-    known.readers |= found.readers & set(docnames)
-    known.places |= {claim: place for claim, place in found.places.items() if place in docnames}
-
-
 def measure(app, env):
     """Gather what the chapters measured; pages that show what changed are written again."""
     found = {}
@@ -322,14 +315,7 @@ def setup(app):
     app.add_directive("ledger", Ledger)
     app.add_directive("tally", Tally)
     app.connect("env-purge-doc", forget)
-    app.connect("env-merge-info", merge)
     app.connect("env-updated", measure)
     app.connect("build-finished", store)
     app.connect("doctree-resolved", fill_in)
     app.connect("html-page-context", bring_table)
-    return {
-        "version": "1",
-        "env_version": 2,
-        "parallel_read_safe": True,
-        "parallel_write_safe": True,
-    }

@@ -2,8 +2,7 @@ r"""Figures as light as they look: what matplotlib writes in full is written sho
 moves by more than 0.005 points.
 
 Corners and curves become steps of hundredths of a point. Letters get short names and places of two
-numbers, groups that hold nothing of their own go, and so do styles that a mark has already; points
-of one look say it once.
+numbers, groups that hold nothing of their own go, and points of one look say it once.
 """
 
 import re
@@ -12,9 +11,6 @@ from pathlib import Path
 PATHS = re.compile(r' d="((?:[MLQC] [^"\n]*\n|z\n)+)"')
 POINTS = re.compile(r' *<use [^>]*?( style="[^"]*")/>\n(?: *<use [^>]*?\1/>\n)+')
 PLACE = re.compile(r'(?<= [xy]=")-?\d+\.\d+(?=")')
-# a tick: two corners, nothing to fill
-STROKE = re.compile(r'<path id="(m\w+)" d="M\S+ ?\S+?l[\d.-]+(?: ?[\d.-]+)?" style="([^"]*)"/>')
-MARK = re.compile(r'(<use href="#(m\w+)"[^>]*?) style="([^"]*)"/>')
 LETTER = re.compile(r'<use href="(#[^"]*)" transform="translate\((\S+) (\S+)\)"/>')
 NAME = re.compile(r'(?<= id=")[A-Z][\w-]*-[0-9a-f]+(?=")')
 BARE = re.compile(
@@ -25,9 +21,6 @@ BARE = re.compile(
 def lighten(picture: str) -> str:
     """Rewrite an SVG picture by matplotlib."""
     short = PATHS.sub(lambda found: f' d="{steps(found[1])}"', picture)
-    short = POINTS.sub(
-        lambda found: f"<g{found[1]}>\n{found[0].replace(found[1], '')}</g>\n", short
-    )
     short = PLACE.sub(lambda found: f"{round(float(found[0]), 2)}", short)
     short = re.sub(r"^ +(?=<)", "", short, flags=re.MULTILINE)  # indentation
     short = re.sub(r"<!--(?:(?!-->).)*-->\n", "", short).replace("xlink:href=", "href=")
@@ -37,7 +30,6 @@ def lighten(picture: str) -> str:
     short = re.sub(
         r' style="[^"]*"', lambda found: found[0].replace(": ", ":").replace("; ", ";"), short
     )
-    short = without_repeats(short)
     short = LETTER.sub(lambda found: f'<use href="{found[1]}"{place(found[2], found[3])}/>', short)
     names = {name: f"g{number:x}" for number, name in enumerate(dict.fromkeys(NAME.findall(short)))}
     short = re.sub(
@@ -47,7 +39,7 @@ def lighten(picture: str) -> str:
     )
     while (bare := BARE.sub(r"\1", short)) != short:
         short = bare
-    return short
+    return POINTS.sub(lambda found: f"<g{found[1]}>\n{found[0].replace(found[1], '')}</g>\n", short)
 
 
 def steps(path: str) -> str:
@@ -65,44 +57,20 @@ def steps(path: str) -> str:
             letter = letter.lower()
         words = "" if letter == last else letter
         for corner in corners:
-            word = (
-                f"{corner / 100:.10g}".replace("0.", ".")
-                if abs(corner) < 100
-                else f"{corner / 100:.10g}"
-            )
+            word = f"{corner / 100:.10g}"
+            if abs(corner) < 100:
+                word = word.replace("0.", ".")
             words += word if word[0] == "-" or words[-1:].isalpha() else f" {word}"
         written, last = written + words, letter
-        at = (
-            (corners[-2], corners[-1])
-            if letter == "M"
-            else (at[0] + corners[-2], at[1] + corners[-1])
-        )
+        x, y = corners[-2:]
+        at = (x, y) if letter == "M" else (at[0] + x, at[1] + y)
     return written
 
 
 def place(x: str, y: str) -> str:
     """Say where a letter stands, where that is not the beginning."""
-    return "".join(
-        f' {name}="{round(float(value), 2):g}"'
-        for name, value in (("x", x), ("y", y))
-        if float(value)
-    )
-
-
-def without_repeats(picture: str) -> str:
-    """Leave out styles that a tick's own shape has already; what it says of filling beside them
-    fills nothing."""
-    own = {name: style.split(";") for name, style in STROKE.findall(picture)}
-
-    def mend(found):
-        more = [one for one in found[3].split(";") if one not in own.get(found[2], [])]
-        return (
-            f"{found[1]}/>"
-            if found[2] in own and all(one.startswith("fill:") for one in more)
-            else found[0]
-        )
-
-    return MARK.sub(mend, picture)
+    pairs = {"x": float(x), "y": float(y)}
+    return "".join(f' {name}="{round(value, 2):g}"' for name, value in pairs.items() if value)
 
 
 def lighten_pictures(app, exception):
@@ -117,4 +85,3 @@ def lighten_pictures(app, exception):
 def setup(app):
     """Connect the one."""
     app.connect("build-finished", lighten_pictures)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

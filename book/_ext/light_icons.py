@@ -88,4 +88,3 @@ def lighten_icons(app, exception):
 def setup(app):
     """Connect the one."""
     app.connect("build-finished", lighten_icons)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -141,4 +141,3 @@ def setup(app):
     app.connect("config-inited", trim_mathjax)
     app.connect("html-page-context", bring_charts)
     app.connect("html-page-context", mend_page, priority=900)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -67,4 +67,3 @@ def offer(app, pagename, templatename, context, doctree):
 def setup(app):
     """Connect it, before the theme makes its buttons."""
     app.connect("html-page-context", offer, priority=100)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

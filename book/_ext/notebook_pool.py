@@ -89,4 +89,3 @@ def setup(app):
     app.connect("config-inited", use_store)
     app.connect("env-get-outdated", changed)
     app.connect("env-before-read-docs", fill_cache)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

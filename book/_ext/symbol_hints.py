@@ -133,9 +133,3 @@ def setup(app):
     app.connect("doctree-read", place_anchors)
     app.connect("doctree-resolved", explain)
     app.connect("html-page-context", mark)
-    return {
-        "version": "1",
-        "env_version": 1,
-        "parallel_read_safe": True,
-        "parallel_write_safe": True,
-    }

@@ -47,4 +47,3 @@ def setup(app):
     """Connect the two."""
     app.connect("doctree-resolved", explain)
     app.connect("html-page-context", mark)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,33 +11,31 @@ A mutant is killed if a test fails or the module cannot be imported. One that ru
 counted apart. The score is the share noticed, killed or out of time, as cosmic-ray itself, mutmut,
 Stryker and PIT have it; ``score_without_timeouts`` is the share killed. Text is not mutated (no
 operator of cosmic-ray's touches a string, and what stands in an f-string is left out), nor are
-annotations. Where a module has more mutants than ``--most``, a random sample of them is run, and
-the score has a binomial interval. Results are kept in ``_build/mutants`` and hold as long as the
-module does not change; those that survived run again, unless explained. A target whose mutants have
-not all been run keeps the rows that it has in the tables.
+annotations. Where a module has more than `MOST` mutants, a random sample of them is run, and the
+score has a binomial interval. Those killed are kept in ``_build/mutants`` and are not run again as
+long as no module of the target changes.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
 import gc
+import hashlib
 import json
 import os
-import time
 import tomllib
 from collections import Counter
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
+import pandas as pd
 from scipy import stats
 
-from tests.covered import TABLE, revision
-from tests.mutation.forks import Target, baseline, preload, prepare, run_mutant
-from tests.mutation.mutants import SEED, WORK, Mutant, chosen, fingerprint
+from tests.mutation.forks import WORK, Target, baseline, outcome_of, preload
+from tests.mutation.mutants import ROOT, SEED, Mutant, chosen
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
+TRUST = ROOT / "book" / "results" / "trust"
+MOST = 310
 
 STABLE = ("standard", "law", "fits")
 NETWORKS = ("torch", "lwcore.signatures", "lwcore.cells")
@@ -65,56 +63,34 @@ TARGETS = {
 }
 
 
-def run_target(name: str, most: int, patience: float) -> None:
+def run_target(name: str, todo: list[Mutant], record: Path) -> None:
     """Run the mutants of a target that are not known to be killed, and keep what came of them."""
-    target, record = TARGETS[name], WORK / f"{name}.jsonl"
-    WORK.mkdir(parents=True, exist_ok=True)
-    prepare()
+    target, known = TARGETS[name], read(record)
+    os.environ["LWCORE_COMPILED"] = "0"  # steps need no compilation
     preload(target.preload)
     base = baseline(name, target)
     preload(base["modules"])
     gc.freeze()  # so that no fork walks through, and thereby copies, all that was imported
-    todo, total = chosen(target.modules, most)
-    known = {(row["key"], row["source"]): row for row in read(record)}
-    sources = {module: fingerprint(module) for module in target.modules}
-    outcome = {
-        mutant: known.get((mutant.key, sources[mutant.module]), {}).get("outcome")
-        for mutant in todo
-    }
-    explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
-    todo = [
-        m
-        for m in todo
-        if outcome[m] not in ("killed", "survived")
-        or (outcome[m] == "survived" and not explanation(m, explained))
-    ]
-    print(f"{name}: {len(todo)} mutants to run, of {total} in all", flush=True)
+    todo = [mutant for mutant in todo if known.get(mutant.key) != "killed"]
     for done, mutant in enumerate(todo, 1):
-        start = time.monotonic()
-        outcome = run_mutant(mutant, target, base, patience, WORK / f"{name}.log")
-        row = {
-            "key": mutant.key,
-            "source": sources[mutant.module],
-            "outcome": outcome,
-            "seconds": round(time.monotonic() - start, 2),
-        }
-        with record.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        if outcome != "killed":
-            print(
-                f"{name} {done}/{len(todo)} {outcome}: {mutant.module}:{mutant.line} "
-                f"{mutant.operator}: {mutant.after}",
-                flush=True,
-            )
+        known[mutant.key] = outcome_of(mutant, target, base, WORK / f"{name}.log")
+        record.write_text(json.dumps(known))
+        print(f"{name} {done}/{len(todo)} {known[mutant.key]}: {mutant}", flush=True)
 
 
-def read(record: Path) -> list[dict]:
-    """Read what is kept."""
-    return [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+def read(record: Path) -> dict[str, str]:
+    """What is kept: outcome by mutant."""
+    return json.loads(record.read_text()) if record.exists() else {}
+
+
+def record_of(target: Target) -> Path:
+    """Where the outcomes of a target's modules, as they are, are kept."""
+    digest = hashlib.sha256(b"".join((ROOT / module).read_bytes() for module in target.modules))
+    return WORK / f"{digest.hexdigest()[:16]}.json"
 
 
 def explanation(mutant: Mutant, explained: list[dict]) -> str:
-    """Return why a mutant may survive, or nothing."""
+    """Why a mutant may survive; empty where nobody has said so."""
     for entry in explained:
         if (
             entry["module"] == mutant.module
@@ -125,53 +101,9 @@ def explanation(mutant: Mutant, explained: list[dict]) -> str:
     return ""
 
 
-def report(most: int) -> None:
-    """Write the scores and the survivors as tables."""
-    explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
-    scores, survivors = [], []
-    for name, target in TARGETS.items():
-        run, total = chosen(target.modules, most)
-        known = {
-            (row["key"], row["source"]): row["outcome"] for row in read(WORK / f"{name}.jsonl")
-        }
-        outcomes = {mutant: known.get((mutant.key, fingerprint(mutant.module))) for mutant in run}
-        if None in outcomes.values():
-            print(f"{name}: not all mutants have been run")
-            scores += recorded("mutation.csv", "module", name)
-            survivors += recorded("survivors.csv", "target", name)
-            continue
-        reasons = {
-            mutant: explanation(mutant, explained)
-            for mutant in run
-            if outcomes[mutant] == "survived"
-        }
-        for mutant in sorted(reasons, key=lambda mutant: (mutant.module, mutant.line, mutant.key)):
-            shown = {k: v for k, v in asdict(mutant).items() if k != "occurrence"}
-            survivors.append({"target": name, **shown, "why": reasons[mutant]})
-        scores.append(
-            score(name, Counter(outcomes.values()), sum(map(bool, reasons.values())), total)
-        )
-    TABLE.parent.mkdir(parents=True, exist_ok=True)
-    for file, rows in (("mutation.csv", scores), ("survivors.csv", survivors)):
-        if rows:
-            with TABLE.with_name(file).open("w", newline="") as stream:
-                writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-    for row in scores:
-        print(row)
-
-
-def recorded(file: str, column: str, name: str) -> list[dict]:
-    """Return the rows of a target in a table as it stands."""
-    path = TABLE.with_name(file)
-    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines()) if path.exists() else []
-    return [row for row in rows if row[column] == name]
-
-
 def score(name: str, count: Counter, explained: int, total: int) -> dict:
-    """Return the row of a target, from how many of its mutants came to which end, how many
-    survivors are explained, and all there are."""
+    """The row of a target, from how many of its mutants came to which end, how many survivors are
+    explained, and all there are."""
     run, noticed = count.total(), count["killed"] + count["timeout"]
     interval = stats.binomtest(noticed, run).proportion_ci(method="wilson") if run < total else None
     return {
@@ -189,34 +121,37 @@ def score(name: str, count: Counter, explained: int, total: int) -> dict:
         "score_without_explained": round(noticed / (run - explained), 4),
         "tool": f"cosmic-ray {version('cosmic-ray')}",
         "seed": SEED,
-        "revision": revision(),
     }
 
 
+def main() -> None:
+    """Run one target after the other, and write the scores and the survivors as tables."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
+    scores, survivors = [], []
+    for name, target in TARGETS.items():
+        (run, total), record = chosen(target.modules, MOST), record_of(target)
+        child = os.fork()  # what one target imports another may change
+        if child == 0:
+            run_target(name, run, record)
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            raise SystemExit(f"{name}: not all mutants could be run")
+        outcomes = read(record)
+        alive = [mutant for mutant in run if outcomes[mutant.key] == "survived"]
+        alive.sort(key=lambda mutant: (mutant.module, mutant.line, mutant.key))
+        reasons = [explanation(mutant, explained) for mutant in alive]
+        for mutant, why in zip(alive, reasons, strict=True):
+            survivors.append({"target": name} | mutant._asdict() | {"why": why})
+        count = Counter(outcomes[mutant.key] for mutant in run)
+        scores.append(score(name, count, sum(map(bool, reasons)), total))
+    from lwcore.results import revision  # here: every fork imports the package for itself
+
+    table = pd.DataFrame(scores).assign(revision=revision())
+    table.to_csv(TRUST / "mutation.csv", index=False)
+    columns = ["target", "module", "operator", "line", "before", "after", "why"]
+    pd.DataFrame(survivors, columns=columns).to_csv(TRUST / "survivors.csv", index=False)
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description="Mutation testing of the modules that everything rests on."
-    )
-    parser.add_argument("targets", nargs="*", help=f"of {', '.join(TARGETS)}; all if none is named")
-    parser.add_argument(
-        "--most",
-        type=int,
-        default=310,
-        help="run at most so many mutants of each (default %(default)s)",
-    )
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=float("inf"),
-        help="leave out tests that take longer (seconds): a lower score, sooner",
-    )
-    parser.add_argument("--report", action="store_true", help="run nothing, write the tables")
-    options = parser.parse_args()
-    if not options.report:
-        for target in options.targets or TARGETS:
-            child = os.fork()  # what one target imports another may change
-            if child == 0:
-                run_target(target, options.most, options.patience)
-                os._exit(0)
-            os.waitpid(child, 0)
-    report(options.most)
+    main()

@@ -8,25 +8,27 @@ import contextlib
 import importlib
 import json
 import math
+import multiprocessing
 import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from typing import NamedTuple
 
 import coverage
 import hypothesis
 import pytest
 
-from tests.mutation.mutants import ROOT, WORK, Mutant, changed, fingerprint
+from tests.mutation.mutants import ROOT, Mutant, changed
+
+WORK = ROOT / "_build" / "mutants"
+KILLED = 9  # how a fork ends at the first test that fails
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Modules whose mutants are counted together, and what tests them."""
 
     modules: tuple[str, ...]  # paths
@@ -43,68 +45,35 @@ def preload(names: Iterable[str]) -> None:
             importlib.import_module(name)
 
 
-def prepare() -> None:
-    """Set what all runs share."""
-    sys.dont_write_bytecode = False
-    os.environ["LWCORE_COMPILED"] = "0"  # steps need no compilation
-    hypothesis.settings.register_profile(
-        "mutants",
-        derandomize=True,
-        deadline=None,
-        max_examples=25,
-        database=None,
-        # a failure need not be shrunk
-        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-    )
+def status_of(work: Callable[[], int], limit: float, log: Path) -> int | None:
+    """The exit status of a function that runs in a fork, its output in a file: negative if by a
+    signal, None if it ran out of time."""
+
+    def into_log() -> None:
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.exit(int(work()))
+
+    child = multiprocessing.get_context("fork").Process(target=into_log)
+    child.start()
+    child.join(limit)
+    status = child.exitcode
+    child.kill()
+    child.join()
+    return status
 
 
-def run_in_fork(work: Callable[[], int], limit: float, log: Path) -> int | None:
-    """Run a function in a fork, its output in a file; return its exit status, negative if by a
-    signal, or None if it ran out of time."""
-    child = os.fork()
-    if child == 0:
-        status = 70
-        try:
-            os.setsid()
-            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            status = int(work())
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
-
-
-def pytest_run(tests: tuple[str, ...], plugin: object, *options: str) -> int:
+def pytest_run(tests: tuple[str, ...], plugin: object) -> int:
     """Run pytest as the project does, less what a fork has no use for."""
-    arguments = (
-        "-o",
-        "addopts=",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "--hypothesis-profile=mutants",
-        "-W",
-        "ignore::pytest.PytestAssertRewriteWarning",
-        "-q",
-        *options,
-        *tests,
+    options = ["-q", "--tb=no", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options += ["--hypothesis-profile=mutants", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    # a failure need not be shrunk
+    phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+    hypothesis.settings.register_profile(
+        "mutants", derandomize=True, deadline=None, max_examples=25, database=None, phases=phases
     )
-    return pytest.main([str(argument) for argument in arguments], plugins=[plugin])
+    return pytest.main([*options, *tests], plugins=[plugin])
 
 
 class Watch:
@@ -131,16 +100,12 @@ class Watch:
 
     def result(self) -> dict:
         self.coverage.stop()
-        data = self.coverage.get_data()
+        data, tested = self.coverage.get_data(), ("lwcore", "tests", "conftest", "__main__")
         lines = {
             str(Path(path).relative_to(ROOT)): data.contexts_by_lineno(path)
             for path in self.modules
         }
-        outside = [
-            name
-            for name in sys.modules
-            if name.split(".")[0] not in ("lwcore", "tests", "conftest", "__main__")
-        ]
+        outside = [name for name in sys.modules if name.split(".")[0] not in tested]
         return {"seconds": self.seconds, "lines": lines, "modules": outside}
 
 
@@ -154,10 +119,8 @@ class Order:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = sorted(
-            (item for item in items if item.nodeid in self.rank),
-            key=lambda item: self.rank[item.nodeid],
-        )
+        kept = [item for item in items if item.nodeid in self.rank]
+        items[:] = sorted(kept, key=lambda item: self.rank[item.nodeid])
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         # nothing handles this signal: it ends the process
@@ -166,14 +129,12 @@ class Order:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             print(f"killed by {report.nodeid}", flush=True)
-            os._exit(1)  # nothing is left to tidy up: the fork goes with its memory
+            os._exit(KILLED)  # nothing is left to tidy up: the fork goes with its memory
 
 
 def baseline(name: str, target: Target) -> dict:
-    """Run the tests on the modules as they are; return what `Watch` found."""
-    record = WORK / f"{name}-baseline-{fingerprint(*target.modules, *target.tests)}.json"
-    if record.exists():
-        return json.loads(record.read_text())
+    """What `Watch` finds of the tests on the modules as they are."""
+    record, log = WORK / f"{name}-baseline.json", WORK / f"{name}-baseline.log"
 
     def work() -> int:
         watch = Watch(target.modules)
@@ -181,39 +142,30 @@ def baseline(name: str, target: Target) -> dict:
         record.write_text(json.dumps(watch.result()))
         return status
 
-    log = WORK / f"{name}-baseline.log"
-    if status := run_in_fork(work, 3600, log):
+    if status := status_of(work, 3600, log):
         sys.exit(f"{name}: without a mutant the tests end with {status}; see {log}")
     return json.loads(record.read_text())
 
 
-def order_of_tests(mutant: Mutant, base: dict, patience: float) -> list[str]:
-    """Name the tests that run the mutant's statement, the quickest first; of what runs at import,
-    those that run anything of its module."""
-    lines = base["lines"][mutant.module]
-    statements = [
-        node
-        for node in ast.walk(ast.parse((ROOT / mutant.module).read_text()))
-        if isinstance(node, ast.stmt)
-    ]
+def order_of_tests(mutant: Mutant, base: dict) -> list[str]:
+    """The tests that run the mutant's statement, the quickest first; of what runs at import, those
+    that run anything of its module."""
+    lines, tree = base["lines"][mutant.module], ast.parse((ROOT / mutant.module).read_text())
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
     around = [node for node in statements if node.lineno <= mutant.line <= node.end_lineno]
     smallest = min(around, key=lambda node: node.end_lineno - node.lineno, default=None)
     span = range(smallest.lineno, smallest.end_lineno + 1) if smallest else [mutant.line]
-    direct = {test for line in span for test in lines.get(str(line), [])} - {""}
-    at_import = any("" in lines.get(str(line), []) for line in span)
-    if at_import and not isinstance(smallest, ast.FunctionDef):
-        direct = {test for tests in lines.values() for test in tests} - {""}
-    return sorted(
-        (test for test in direct if base["seconds"][test] <= patience),
-        key=lambda test: base["seconds"][test],
-    )
+    tests = {test for line in span for test in lines.get(str(line), [])}
+    if "" in tests and not isinstance(smallest, ast.FunctionDef):
+        tests = {test for tests in lines.values() for test in tests}
+    return sorted(tests - {""}, key=base["seconds"].get)
 
 
-def run_mutant(mutant: Mutant, target: Target, base: dict, patience: float, log: Path) -> str:
-    """Run the tests on a mutant: ``"killed"``, ``"survived"`` or ``"timeout"``."""
+def outcome_of(mutant: Mutant, target: Target, base: dict, log: Path) -> str:
+    """What comes of the tests on a mutant: ``"killed"``, ``"survived"`` or ``"timeout"``."""
     path = str(ROOT / mutant.module)
     mutated = changed(Path(path).read_text(), mutant.operator, mutant.occurrence)
-    tests = order_of_tests(mutant, base, patience)
+    tests = order_of_tests(mutant, base)
     if not tests:
         return "survived"
 
@@ -221,18 +173,16 @@ def run_mutant(mutant: Mutant, target: Target, base: dict, patience: float, log:
         plain = SourceFileLoader.get_code
 
         def get_code(self, fullname):
-            return (
-                compile(mutated, path, "exec", dont_inherit=True)
-                if self.path == path
-                else plain(self, fullname)
-            )
+            if self.path != path:
+                return plain(self, fullname)
+            return compile(mutated, path, "exec", dont_inherit=True)
 
         SourceFileLoader.get_code = get_code
-        return pytest_run(target.tests, Order(tests, base["seconds"]), "--tb=no")
+        return pytest_run(target.tests, Order(tests, base["seconds"]))
 
-    status = run_in_fork(work, 3600, log)
-    if status in (None, -signal.SIGALRM):
-        return "timeout"
-    if status in (3, 4, 5, 70):
+    status = status_of(work, 3600, log)
+    ends = {0: "survived", KILLED: "killed", None: "timeout", -signal.SIGALRM: "timeout"}
+    ends[int(pytest.ExitCode.INTERRUPTED)] = "killed"  # the module cannot be imported
+    if status not in ends:
         sys.exit(f"{mutant.key}: pytest ended with {status}; see {log}")
-    return "survived" if status == 0 else "killed"
+    return ends[status]

@@ -1,0 +1,240 @@
+"""The formulas that charts compute in a page give the numbers of the package, and the browser those
+of the run; Vega itself evaluates them here, without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+
+import altair as alt
+import numpy as np
+import pytest
+import vl_convert
+from scipy import optimize, special, stats
+
+from book import charts
+from lwcore.detection import detection_threshold, rate_exponent, sample_complexity
+from lwcore.inference import OPTIMISER, probes, required, windows
+from lwcore.results import load
+from lwcore.window import DecayLaw, mixture_envelope, time_scales
+from tests.built_book import ROOT
+
+pytestmark = pytest.mark.slow
+VERSION = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+
+
+@cache
+def run(name="quick"):
+    return load(ROOT / "book" / "results" / f"{name}.nc")
+
+
+# An explorer takes a second or two to make.
+CHARTS = {
+    "window_explorer": cache(charts.window_explorer),
+    "gate_explorer": cache(charts.gate_explorer),
+    "results_browser": cache(lambda: charts.results_browser(run())),
+}
+
+
+def texts(spec):
+    """What Vega writes when it draws a chart, given as a dictionary."""
+    return re.findall(r">([^<>]+)</text>", vl_convert.vegalite_to_svg(spec, vl_version=VERSION))
+
+
+def with_controls(spec, settings):
+    """Parameters of a chart with its controls at the given values."""
+    assert settings.keys() <= {each["name"] for each in spec["params"] if "bind" in each}
+    values = {name: {"value": value} for name, value in settings.items()}
+    return [each | values.get(each["name"], {}) for each in spec["params"]]
+
+
+def signals(chart, names, **settings):
+    """Values of signals as Vega computes them at a setting of the controls."""
+    text = {"expr": " + '|' + ".join(f"({name} + '')" for name in names)}
+    made = {"data": {"values": [{}]}, "mark": {"type": "text", "text": text}}
+    (found,) = texts(made | {"params": with_controls(chart.to_dict(), settings)})
+    return [float(number) for number in found.split("|")]
+
+
+def drawn(chart, view, fields, **settings):
+    """Columns of the data that the view of a name draws, in the order of the fields."""
+    spec = chart.to_dict()
+    rows = find(spec, view)
+    joined = " + '|' + ".join(f"datum.{field}" for field in fields)
+    made = {
+        "data": rows["data"],
+        "datasets": spec.get("datasets", {}),
+        "transform": [*rows["transform"], {"calculate": joined, "as": "row"}],
+        "mark": "text",
+        "encoding": {"text": {"field": "row", "type": "nominal"}},
+        "params": with_controls(spec, settings),
+    }
+    found = [row.split("|") for row in texts(made)]
+    return [list(column) for column in zip(*found, strict=True)] or [[] for _ in fields]
+
+
+def find(spec, name, data=None):
+    """The first view of a name in a chart, with the data it takes from the views around it; Altair
+    counts names in several panels."""
+    data = spec.get("data", data)
+    if re.fullmatch(rf"{name}(_\d+)?", spec.get("name", "")):
+        return spec | {"data": data}
+    inner = [find(part, name, data) for part in (*spec.get("concat", []), *spec.get("layer", []))]
+    return next(filter(None, inner), None)
+
+
+def numbers(columns):
+    """Columns as arrays, NaN where nothing is drawn."""
+    return [np.array([np.nan if one == "null" else float(one) for one in each]) for each in columns]
+
+
+@pytest.mark.parametrize(
+    ("law", "log_noise", "alpha", "error", "rate", "log_n"),
+    [
+        (DecayLaw("exponential", 1, 0.5), -1, 1.05, 0.01, "mean", 8),
+        (DecayLaw("exponential", 1, 0.995), 1, 2.0, 0.4, "optimal", 0),
+        (DecayLaw("power", 1, 3.0), -0.35, 1.1, 0.07, "paper_v2", 2.2),
+        (DecayLaw("logarithmic", 1, np.nan), -1, 1.35, 0.29, "optimal", 1.9),
+        (DecayLaw("power", 1, 1.0), 1, 1.5, 0.1, "mean", 1),  # no window
+    ],
+)
+def test_window_explorer_shows_what_the_package_computes(law, log_noise, alpha, error, rate, log_n):
+    chart, how = CHARTS["window_explorer"](), (1, 10**log_noise, alpha, error, rate)
+    sliders = {"law": law.name, "log_noise": log_noise, "alpha": alpha, "error": error}
+    sliders |= {"rate": rate, "log_budget": log_n}
+    sliders |= {"exponential": {"lambda": law.decay}, "power": {"beta": law.decay}}.get(
+        law.name, {}
+    )
+    threshold = detection_threshold(10.0**log_n, *how)
+    expected = {
+        "exponent": rate_exponent(alpha, rate),
+        "constant": detection_threshold(1, 1, 1, alpha, error, rate),
+        "threshold": threshold,
+        "needed": sample_complexity(law.envelope(1), *how),
+        "window": law.inverse(np.log(threshold)),
+    }
+    logarithmic = law.name == "logarithmic"
+    steepness = 1 / threshold if logarithmic else max(expected["exponent"], 1 / law.decay)
+    # C has ten digits
+    assert signals(chart, expected, **sliders) == pytest.approx(
+        list(expected.values()), rel=1e-9 * max(1, steepness)
+    )
+    lag, envelope = numbers(drawn(chart, "envelope", ["lag", "value"], **sliders))
+    assert envelope == pytest.approx(law.envelope(lag), rel=1e-12)
+    budget, window = numbers(drawn(chart, "growth", ["budget", "window"], **sliders))
+    assert (budget.size > 0) == (expected["needed"] <= 1e8)
+    if budget.size:
+        # from the first of the budgets that see a step, on a grid of 50 a decade
+        assert budget[0] == pytest.approx(max(1, expected["needed"]), rel=0.05)
+        exact = law.inverse(np.log(detection_threshold(budget, *how)))
+        assert window == pytest.approx(exact, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("gate", "spread", "log_noise", "alpha", "rate", "log_n"),
+    [
+        (0.005, 1.5, -0.5, 1.9, "optimal", 2.4),  # the slowest to find
+        (0.005, 2, -1, 2, "paper_v2", 8),
+        (0.95, 0.1, 1, 1.05, "mean", 2),  # no window
+    ],
+)
+def test_gate_explorer_shows_what_the_package_computes(gate, spread, log_noise, alpha, rate, log_n):
+    chart, how = CHARTS["gate_explorer"](), (1, 10**log_noise, alpha, 0.1, rate)
+    sliders = {"gate": gate, "spread": spread, "log_noise": log_noise, "alpha": alpha}
+    sliders |= {"rate": rate, "log_budget": log_n}
+    gates, tau = numbers(drawn(chart, "neurons", ["gate", "time_scale"], **sliders))
+    law = stats.norm(special.logit(gate), spread)
+    assert special.logit(gates) == pytest.approx(law.ppf((np.arange(32) + 0.5) / 32), abs=1e-9)
+    lags = np.arange(1, 9)
+    assert tau == pytest.approx(time_scales(lags, (1 - gates) ** lags[:, None]), rel=1e-6)
+
+    def per_neuron(lags):
+        return mixture_envelope(np.atleast_1d(lags), tau) / 32
+
+    lag, envelope = numbers(drawn(chart, "envelope", ["lag", "value"], **sliders))
+    assert envelope == pytest.approx(per_neuron(lag), rel=1e-9)
+    threshold = detection_threshold(10**log_n, *how)
+    first = per_neuron(1)[0]
+    reach = 0.0
+    if first >= threshold:
+        reach = optimize.brentq(lambda x: per_neuron(x)[0] - threshold, 1, 1e6, rtol=1e-12)
+    found = signals(chart, ["threshold", "window", "needed"], **sliders)
+    exact = [threshold, reach, sample_complexity(first, *how)]
+    loss = 1e-8 * 21  # C has ten digits, and p is up to 21
+    assert found == pytest.approx(exact, rel=loss)
+    reached, needed = numbers(drawn(chart, "growth", ["window", "budget"], **sliders))
+    assert (needed.size > 0) == bool(reach)
+    if reach:
+        assert needed == pytest.approx(sample_complexity(per_neuron(reached), *how), rel=loss)
+
+
+@pytest.mark.parametrize(
+    ("seed", "look", "view", "order"),
+    [("1001", 0, "zeroth", "zeroth"), ("median", 3, "gradient", "exact")],
+)
+def test_browser_shows_what_was_measured(seed, look, view, order):
+    browser, model = CHARTS["results_browser"](), "DiagGate"
+    choices = {"model": model, "seed": seed, "look": look, "noise": 1, "estimate": 1, "at": 3}
+    noise, own = (probes(run(), view, source) for source in ("noise", "error"))
+    needed, window, envelope = (
+        each.sel(model=model)
+        for each in (
+            required(own, **OPTIMISER),
+            windows(own, **OPTIMISER),
+            run().envelope.sel(order=order),
+        )
+    )
+    if seed == "median":
+        needed, window = (each.median(("seed", "probe")) for each in (needed, window))
+        needed, window = (each.expand_dims("probe") for each in (needed, window))
+        envelope = envelope.median("seed")
+    else:
+        needed, window, envelope = (each.sel(seed=int(seed)) for each in (needed, window, envelope))
+    needed, window = needed.transpose("probe", "lag"), window.transpose("probe", "budget")
+
+    lag, value = numbers(drawn(browser, "envelope", ["lag", "value"], **choices))
+    assert lag == pytest.approx(run().lag.values)
+    assert value == pytest.approx(envelope.values, rel=5e-3)
+    (shown,) = numbers(drawn(browser, "required", ["needed"], **choices))
+    countable = needed.where(needed < 1e10).values.ravel()
+    assert shown == pytest.approx(countable, rel=5e-3, nan_ok=True)
+    columns = ["direction", "budget", "steps"]
+    direction, budget, steps = numbers(drawn(browser, "window", columns, **choices))
+    assert direction == pytest.approx(np.repeat(np.arange(len(window.probe)), len(window.budget)))
+    assert budget == pytest.approx(np.tile(window.budget, len(window.probe)))
+    seen = window.where(window > 0).values.ravel()
+    assert steps == pytest.approx(seen, rel=5e-3, nan_ok=True)
+    said = [f"{model} {steps:g}" if steps else f"{model} none" for steps in window[:, 3].values]
+    reading = {f"Window at N = 64, in steps: {', '.join(said)}."}
+    assert set(drawn(browser, "reading", ["reading"], **choices)[0]) == reading
+    (shown,) = numbers(drawn(browser, "control", ["steps"], **choices))
+    null = windows(noise, **OPTIMISER).max(("model", "seed", "probe"))
+    assert shown == pytest.approx(null.where(null > 0).values, nan_ok=True)
+
+
+def test_browser_shows_all_cells_at_once_and_refuses_what_has_no_windows():
+    shown = drawn(CHARTS["results_browser"](), "envelope", ["model"])[0]
+    assert set(shown) == set(run().model.values)
+    with pytest.raises(ValueError, match="of a run, with envelope, signal and scale"):
+        charts.results_browser(run("spectra"))
+
+
+def test_a_chart_says_what_it_shows_and_goes_into_a_page_as_one_inert_element():
+    before = alt.renderers.active
+    charts.use_book_style()
+    try:
+        bundles = [CHARTS[name]()._repr_mimebundle_() for name in CHARTS]
+    finally:
+        alt.renderers.enable(before)
+    for bundle in bundles:
+        element = bundle["text/html"]
+        assert re.match(r'<div class="chart" role="group" aria-label="[^"]{40,}"', element)
+        assert "http" not in element.replace(alt.SCHEMA_URL, "")
+        assert element.count("</script>") == 1
+        assert any("vegalite" in kind for kind in bundle)
+
+
+def test_a_run_weighs_little():
+    chart = charts.results_browser(run("small")).to_dict()
+    assert len(json.dumps(chart, separators=(",", ":"))) < 300_000
