@@ -84,9 +84,12 @@ def run(
             shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True, exist_ok=True)
         stored = _made(config, executor, partial, progress)
-        with suppress(FileNotFoundError):  # another process has stored it, and removed the folder
+        try:
             results.save(stored, partial / path.name)
             (partial / path.name).replace(path)
+        except FileNotFoundError:  # another process has stored it, and removed the folder
+            if not path.exists():
+                raise
     shutil.rmtree(partial, ignore_errors=True)
     return stored
 
