@@ -3,7 +3,7 @@
 import torch
 from joblib import Memory
 
-from book.chapters import trained
+from book.chapters import training
 from lwcore import experiment
 from lwcore.experiment import Config
 
@@ -13,16 +13,16 @@ CONFIG = Config.named("live").but(models=["ConstGate", "LSTM"], seeds=[7], train
 def test_a_network_is_trained_once_for_settings_and_code(tmp_path, monkeypatch):
     begun, train = [], experiment.networks
     here = Memory(tmp_path, verbose=0)
-    monkeypatch.setattr(trained, "MEMORY", here)
-    monkeypatch.setattr(trained, "_trained", here.cache(trained._trained.func, ignore=["config"]))
+    monkeypatch.setattr(training, "MEMORY", here)
+    monkeypatch.setattr(training, "_trained", here.cache(training._trained.func, ignore=["config"]))
     monkeypatch.setattr(experiment, "networks", lambda one: begun.append(one.members) or train(one))
-    first = trained.networks(CONFIG)
-    again = trained.networks(CONFIG.but(name="other", diagnostics={"sequences": 64}))
+    first = training.networks(CONFIG)
+    again = training.networks(CONFIG.but(name="other", diagnostics={"sequences": 64}))
     assert begun == [[("ConstGate", 7)], [("LSTM", 7)]]
     for member, network in train(CONFIG).items():
         for found in (first[member], again[member]):
             torch.testing.assert_close(found.state_dict(), network.state_dict(), rtol=0, atol=0)
-    trained.networks(CONFIG.but(models=["LSTM"], training={"steps": 4}))
-    monkeypatch.setattr(trained, "code_fingerprint", lambda: "edited")
-    trained.networks(CONFIG.but(models=["LSTM"]))
+    training.networks(CONFIG.but(models=["LSTM"], training={"steps": 4}))
+    monkeypatch.setattr(training, "code_fingerprint", lambda: "edited")
+    training.networks(CONFIG.but(models=["LSTM"]))
     assert begun[2:] == [[("LSTM", 7)]] * 2

@@ -18,8 +18,10 @@ from lwcore.results import code_fingerprint
 MEMORY = Memory(Path(__file__).parents[2] / "_build" / "networks", verbose=0)
 
 
-def networks(config: Config) -> dict[tuple[str, int], Network]:
-    """Trained networks by model and seed, as `lwcore.experiment.networks` makes them."""
+def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
+    """Networks by model and seed, as `lwcore.experiment.networks` makes them."""
+    if not trained:
+        return experiment.networks(config, trained)
     made, code = config.model_dump_json(include={"task", "network", "training"}), code_fingerprint()
     found: dict[tuple[str, int], Network] = {}
     for member in config.members:
