@@ -124,14 +124,15 @@ def test_least_norm_is_that_of_a_kernels_section():
 
 
 def test_class_kernel_is_the_kernel_of_partial_means():
-    """At scalar inputs, by sums over both w₀ and the rule of Gauss and Legendre for u₀."""
+    """At scalar inputs, by sums over both w₀ and Gauss and Legendre's rule for u₀. Of an odd
+    activation one of the two parts would be 0."""
     x = np.array([[0.9, -0.5, 0.7], [-0.3, 1.0, 0.8], [0.2, 0.4, -0.9]])
     nodes, weights = np.polynomial.legendre.leggauss(400)
-    sigma, weights = ACTIVATIONS["tanh"], 9 * weights * stats.norm.pdf(9 * nodes)
+    sigma, weights = ACTIVATIONS["logistic"], 9 * weights * stats.norm.pdf(9 * nodes)
     features = np.array(
         [[[echo(sigma, w, 9 * u, one) for u in nodes] for w in (0.8, -0.8)] for one in x]
     )  # (n, w, u, 2)
     of_u, of_w = features[..., 1].mean(axis=1), features[..., 0] @ weights
     expected = (of_u * weights) @ of_u.T + of_w @ of_w.T / 2
-    ours = class_kernel(x[..., None], alpha=0.8)[..., 2]
+    ours = class_kernel(x[..., None], alpha=0.8, activation="logistic")[..., 2]
     np.testing.assert_allclose(ours, expected, atol=1e-9)
