@@ -11,6 +11,7 @@ from tests.networks import CELLS, draw, make
 
 def test_loss_gradients_are_the_derivative_of_each_steps_loss():
     network = Network(make("LSTM"), torch.Generator().manual_seed(2))
+    network.bias.data.fill_(0.3)
     inputs, targets = draw(2, 5, 3), draw(2, 5, seed=3)
     states = network.cell(inputs).detach().requires_grad_()
     errors = states @ network.weight + network.bias - targets
