@@ -15,7 +15,7 @@ from scipy import optimize, special, stats
 
 from book import charts
 from lwcore.detection import detection_threshold, rate_exponent, sample_complexity
-from lwcore.inference import OPTIMISER, probes, required, windows
+from lwcore.inference import RATES, probes, required, windows
 from lwcore.results import load
 from lwcore.window import DecayLaw, mixture_envelope, time_scales
 from tests.built_book import ROOT
@@ -170,18 +170,20 @@ def test_gate_explorer_shows_what_the_package_computes(gate, spread, log_noise, 
 
 
 @pytest.mark.parametrize(
-    ("seed", "look", "view", "order"),
-    [("1001", 0, "zeroth", "zeroth"), ("median", 3, "gradient", "exact")],
+    ("seed", "look", "view", "order", "estimate"),
+    [("1001", 0, "zeroth", "zeroth", 1), ("median", 3, "gradient", "exact", 0)],
 )
-def test_browser_shows_what_was_measured(seed, look, view, order):
+def test_browser_shows_what_was_measured(seed, look, view, order, estimate):
     browser, model = CHARTS["results_browser"](), "DiagGate"
-    choices = {"model": model, "seed": seed, "look": look, "noise": 1, "estimate": 1, "at": 3}
+    choices = {"model": model, "seed": seed, "look": look, "estimate": estimate}
+    choices |= {"noise": 1, "at": 3}
+    how = {"noise": "whole", "rate": RATES[estimate]}
     noise, own = (probes(run(), view, source) for source in ("noise", "error"))
     needed, window, envelope = (
         each.sel(model=model)
         for each in (
-            required(own, **OPTIMISER),
-            windows(own, **OPTIMISER),
+            required(own, **how),
+            windows(own, **how),
             run().envelope.sel(order=order),
         )
     )
@@ -209,7 +211,7 @@ def test_browser_shows_what_was_measured(seed, look, view, order):
     reading = {f"Window at N = 64, in steps: {', '.join(said)}."}
     assert set(drawn(browser, "reading", ["reading"], **choices)[0]) == reading
     (shown,) = numbers(drawn(browser, "control", ["steps"], **choices))
-    null = windows(noise, **OPTIMISER).max(("model", "seed", "probe"))
+    null = windows(noise, **how).max(("model", "seed", "probe"))
     assert shown == pytest.approx(null.where(null > 0).values, nan_ok=True)
 
 

@@ -26,6 +26,7 @@ def test_half_of_the_adding_problem_is_half_of_what_is_far_away():
     far, near = inputs[:, :5].prod(-1).sum(1), inputs[:, 5:].prod(-1).sum(1)
     assert inputs[:, :4, 1].sum(1).eq(1).all()
     assert inputs[:, 17:, 1].sum(1).eq(1).all()
+    assert inputs[:, [0, 3, 17, 20], 1].any(0).all()
     guesses = (far + near, near, near + far * (1 - 0.5**0.5), far)
     shares = [task.share(guess[:, None, None], targets) for guess in guesses]
     assert shares[0] == pytest.approx(1)
