@@ -1,5 +1,6 @@
 """The house around the package: its lock, its wheel, and that a notebook test can fail."""
 
+import ast
 import json
 import re
 import shutil
@@ -9,6 +10,7 @@ import sys
 import tomllib
 import zipfile
 
+import executed
 import pandas as pd
 import pytest
 import yaml
@@ -23,6 +25,8 @@ DIRECT = sorted(
         for requirement in group
     }
 )
+HOUSES = ("lwcore", "book", "benchmarks")
+PAGES = [path for path in ROOT.glob("*/*.md") if "\nkernelspec:" in path.read_text()]
 LOCK = (ROOT / "constraints.txt").read_text().splitlines()
 
 
@@ -90,6 +94,22 @@ def test_package_does_not_know_of_the_book():
     outside = re.compile(r"^ *(?:from|import) (book|tests|benchmarks)\b", re.MULTILINE)
     modules = (ROOT / "lwcore").rglob("*.py")
     assert {path.name for path in modules if outside.search(path.read_text())} == {"cli.py"}
+
+
+def test_few_public_names_serve_a_single_page():
+    modules, defined, used = list((ROOT / "lwcore").rglob("*.py")), set(), {}
+    for path in [p for p in ROOT.rglob("*.py") if p.parts[len(ROOT.parts)] in HOUSES] + PAGES:
+        code = executed.parsed(path, 0)[0] if path in PAGES else path.read_text()
+        tree = ast.parse(code)
+        used[path] = {getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(tree)}
+        kinds = ast.FunctionDef | ast.ClassDef
+        defined |= {n.name for n in tree.body if isinstance(n, kinds) and path in modules}
+    public, single = sorted(name for name in defined if not name.startswith("_")), []
+    for name in public:
+        users = {path for path in used if name in used[path]}
+        single += [name] if len(users) == 1 and not users & set(modules) else []
+    print(f"{len(single)} of {len(public)} public names serve one page alone: {', '.join(single)}")
+    assert len(single) <= len(public) / 10
 
 
 def test_nothing_needs_the_network():
