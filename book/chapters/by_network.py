@@ -38,8 +38,9 @@ def decay_laws(run: xr.Dataset) -> xr.Dataset:
 
     def fit(envelope: NDArray[np.float64]) -> NDArray[np.float64]:
         fits = fit_laws(run.lag.values, envelope)
-        found = (vars(one.law) | one._asdict() for one in fits)
-        return np.array([[one.get(name, np.nan) for name in names] for one in found])
+        return np.array(
+            [[getattr(one.law, name, getattr(one, name, np.nan)) for name in names] for one in fits]
+        )
 
     dims: Any = {"input_core_dims": [["lag"]], "output_core_dims": [["law", "number"]]}
     table: xr.DataArray = xr.apply_ufunc(fit, run.envelope, vectorize=True, **dims)
