@@ -123,7 +123,7 @@ class DecayLaw:
 
         Implements Eq. (60), ``H_N = f^←(ε_th)``, in closed form: ``log(c/ε)/log(1/λ)``,
         ``(c/ε)^(1/β)`` or ``exp(c/ε) − 1``. The lag is real; 0 where the law is below the level for
-        all ℓ ≥ 1, as in `learnability_window`. The law falls: λ below 1, β above 0.
+        all ℓ ≥ 1, as in `learnability_window`; infinite where it never falls (λ ≥ 1, β ≤ 0) to it.
 
         >>> law = DecayLaw("power", amplitude=1.0, decay=0.5)
         >>> print(law.inverse(np.log([0.5, 0.1, 2.0])).round(6))
@@ -134,7 +134,8 @@ class DecayLaw:
         require("law", self.name, self.name != "tempered_power", "one of the three regimes")
         ratio = np.log(self.amplitude) - level
         steepness = -np.log(self.decay) if self.name == "exponential" else self.decay
-        require("decay", self.decay, not steepness <= 0, "that of a law that falls")
+        if steepness <= 0:  # a growing law is above any level in the end, a constant one or never
+            return np.where(ratio >= 0 if steepness == 0 else level < np.inf, np.inf, 0.0)[()]
         with np.errstate(over="ignore"):
             lag = ratio / steepness
             if self.name != "exponential":
