@@ -45,12 +45,12 @@ def test_dependency_is_locked_and_explained(name):
 
 # Lines of Python, and where they are to end (`DESIGN`): none may grow on its way there.
 LINES = {  # folder: (now at most, the goal)
-    "lwcore": (7_193, 6_000),
-    "book/chapters": (2_299, 1_800),
+    "lwcore": (6_862, 6_000),
+    "book/chapters": (2_263, 1_800),
     "book/claims": (752, 1_500),
     "book/charts": (489, 500),
-    "tests": (14_510, 9_000),
-    "benchmarks": (860, 800),
+    "tests": (9_480, 9_000),
+    "benchmarks": (781, 800),
 }
 
 
