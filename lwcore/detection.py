@@ -97,15 +97,15 @@ def detection_threshold(
     """
     root = _positive("n_sequences", n_sequences) ** (1 / rate_exponent(alpha, rate))
     with np.errstate(divide="ignore", over="ignore"):
-        least = _constant(alpha, error, rate) * _positive("scale", scale)
+        least = _constant(alpha, error, rate == "optimal") * _positive("scale", scale)
         return least / root / np.maximum(alignment, 0)
 
 
 @functools.cache
-def _constant(alpha: float, error: float, rate: Rate) -> float:
+def _constant(alpha: float, error: float, optimal: bool) -> float:
     """C, the Δ/σ that one sequence needs, extrapolated from large N if need be."""
     law = SymmetricStable(alpha)
-    if rate == "optimal":
+    if optimal:
         return float(-special.ndtri(error) / np.sqrt(law.fisher_information()))
     return float(-law.ppf(error))
 
