@@ -44,6 +44,7 @@ from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace
 Input = Float[Tensor, "... D"]
 Past = Float[Tensor, "... S"]
 Inputs = Float[Tensor, "B T D"]
+State = Tensor | tuple[Tensor, Tensor]
 
 
 class Gates(NamedTuple):
@@ -159,17 +160,17 @@ class Cell(nn.Module):
         """One-step Jacobians in closed form."""
         return GatedJacobian(self, self.gates(inputs, previous), previous)
 
-    def forward(self, inputs: Inputs) -> Tensor:
-        """The outputs h, (B, T, H), of a scan from zero.
+    def forward(self, inputs: Inputs, state: State | None = None) -> Tensor:
+        """The outputs h, (B, T, H), of a scan from a state, the LSTM's (h, c), or, fast, from zero.
 
         Examples:
             >>> tuple(LSTM(input_size=2, hidden_size=5)(torch.zeros(3, 20, 2)).shape)
             (3, 20, 5)
         """
-        return self._scan(inputs)[0]
+        return self._scan(inputs, state)[0]
 
     @torch.no_grad()
-    def trace(self, inputs: Inputs) -> Trace:
+    def trace(self, inputs: Inputs, state: State | None = None) -> Trace:
         """A scan with all that transport needs: the parameters as they are now, too.
 
         Examples:
@@ -177,15 +178,17 @@ class Cell(nn.Module):
             >>> tuple(trace.gates.let_in.shape), tuple(trace.jacobian(7).dense().shape)
             ((3, 20, 5), (3, 5, 5))
         """
-        states = torch.cat(self._scan(inputs), dim=-1)
-        frozen = copy.deepcopy(self).requires_grad_(False)
-        return Trace(frozen, inputs, functional.pad(states, (0, 0, 1, 0)))
+        states = torch.cat(self._scan(inputs, state), dim=-1)
+        history = torch.cat([self._start(inputs, state).unsqueeze(1), states], dim=1)
+        return Trace(copy.deepcopy(self).requires_grad_(False), inputs, history)
 
-    def unrolled(self, inputs: Inputs) -> Tensor:
+    def unrolled(self, inputs: Inputs, state: State | None = None) -> Tensor:
         """What `forward` computes, by `step` and autograd through all of time; slow."""
-        return self._scan(inputs, by_steps=True)[0]
+        return self._scan(inputs, state, by_steps=True)[0]
 
-    def _scan(self, inputs: Tensor, *, by_steps: bool = False) -> tuple[Tensor, ...]:
+    def _scan(
+        self, inputs: Tensor, state: State | None, by_steps: bool = False
+    ) -> tuple[Tensor, ...]:
         """The fastest scan there is: h, and c where it is another. Compiled, h differs once.
 
         Inputs are checked by hand, as every training step comes by here.
@@ -197,6 +200,7 @@ class Cell(nn.Module):
         # a sum is ten times as fast, and finite only if all entries are
         finite = bool(inputs.sum().isfinite() or inputs.isfinite().all())
         require("inputs", inputs, finite, "finite")
+        by_steps = by_steps or state is not None
         if self.linear and not by_steps:
             made = self.gates(inputs, inputs.new_zeros(self.state_size))
             return (_LinearScan.apply(made.keep, made.let_in * made.candidate),)
@@ -206,10 +210,21 @@ class Cell(nn.Module):
             use = [self.shared, self.reset == "after", self.gate_init]
             parameters: dict[str, Tensor] = dict(self.named_parameters())
             return kernels.scan(kernels.Layout._make(places + use), inputs, parameters)
-        states = [inputs.new_zeros(len(inputs), self.state_size)]
+        states = [self._start(inputs, state)]
         for x in inputs.unbind(1):
             states.append(self.step(x, states[-1]))
         return torch.stack(states[1:], dim=1).split(self.hidden_size, dim=-1)
+
+    def _start(self, inputs: Tensor, state: State | None) -> Tensor:
+        """The state to start from in one piece, (B, S)."""
+        zero = inputs.new_zeros(len(inputs), self.state_size)
+        if state is None:
+            return zero
+        given = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
+        fits = given.shape == zero.shape and given.dtype == zero.dtype
+        words = f"finite, of {zero.dtype} and, h beside c, of shape {tuple(zero.shape)}"
+        require("state", given, fits and bool(given.isfinite().all()), words)
+        return given
 
 
 class ConstGate(Cell):

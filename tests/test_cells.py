@@ -70,6 +70,16 @@ def test_linear_scan_passes_gradcheck(length):
     assert torch.autograd.gradcheck(_LinearScan.apply, variables, eps=1e-6, atol=1e-8, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["ConstGate", "GRU+norm", "LSTM", "MinGRU"])
+def test_a_scan_goes_on_from_where_another_ended(kind):
+    cell, inputs = make(kind), draw(2, 9, 3)
+    whole = cell.trace(inputs)
+    state = whole.states[:, 3]
+    given = state.split(4, dim=-1) if kind == "LSTM" else state
+    torch.testing.assert_close(cell(inputs[:, 4:], given), cell(inputs)[:, 4:])
+    torch.testing.assert_close(cell.trace(inputs[:, 4:], given).history, whole.history[:, 4:])
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("kind", "layer"), LAYERS)
 def test_weights_of_torch_layers_give_their_outputs(kind, layer, bias):
@@ -163,6 +173,7 @@ def test_trace_keeps_the_weights_it_was_made_with():
         (lambda: make("GRU")(draw(0, 5, 3)), "^inputs = .*not empty"),
         (lambda: make("GRU")(draw(2, 5, 3).float()), r"^inputs = .*must be .* torch\.float64"),
         (lambda: make("MinGRU").trace(draw(2, 5, 3) * torch.nan), "^inputs = .*must be finite"),
+        (lambda: make("LSTM")(draw(2, 5, 3), draw(2, 4)), r"^state = .*of shape \(2, 8\)"),
     ],
 )
 def test_bad_input_is_named(call, message):
