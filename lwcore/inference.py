@@ -31,7 +31,7 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 DEFINITIONS: tuple[Definition, ...] = get_args(Definition)
 # Version 2's Section 6.1 to the letter: p = α, and the mean of T, which is f m̄, in the place of m̄.
 LETTER: dict[str, Any] = {"rate": "paper_v2", "twice": True}
-# What an optimiser meets; sequences' numbers have a variance (as chapter 06 measures).
+# What an optimiser meets; sequences' numbers have a variance (as chapter 08 measures).
 OPTIMISER: dict[str, Any] = {"noise": "whole", "rate": "variance"}
 BLOCK = 16  # sequences a block mean takes together, to see how fast means concentrate
 
