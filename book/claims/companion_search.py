@@ -25,8 +25,8 @@ def states(neurons: Tensor, inputs: Tensor, names: Sequence[str]) -> Tensor:
     The neurons are as many blocks of one size as activations are named.
     """
     state, path = neurons.new_zeros(len(neurons)), []
-    for now in inputs.unbind(1):
-        blocks = (neurons[:, 0] * state + (neurons[:, 1:] * now).sum(1)).chunk(len(names))
+    for now in (neurons[:, None, 1:] * inputs).sum(2).unbind(1):
+        blocks = (neurons[:, 0] * state + now).chunk(len(names))
         state = torch.cat([SIGMA[name](block) for name, block in zip(names, blocks, strict=True)])
         path.append(state)
     return torch.stack(path, dim=1)
@@ -34,19 +34,19 @@ def states(neurons: Tensor, inputs: Tensor, names: Sequence[str]) -> Tensor:
 
 def gradients(neurons: Tensor, inputs: Tensor, names: Sequence[str], product: bool) -> Tensor:
     """Gradients, (k, 1 + d), of H_T in a neuron's parameters, to be differentiated further; for a
-    product, of H_T in the first half of the neurons and of ``W H_T`` in the second."""
-    value = states(neurons, inputs, names)[:, -1]
+    product, of H_T in the first half of every block and of ``W H_T`` in the second."""
+    value = states(neurons, inputs, names)[:, -1].view(len(names), 1 + product, -1)
     if product:
-        half = len(value) // 2
-        value = torch.cat([value[:half], neurons[half:, 0] * value[half:]])
+        value = torch.cat([value[:, 0], (neurons[:, 0].view_as(value) * value)[:, 1]])
     return torch.autograd.grad(value.sum(), neurons, create_graph=True)[0]
 
 
 def curvatures(neurons: Tensor, inputs: Tensor, names: Sequence[str], product: bool) -> Tensor:
     """Spectral norms, (k,), of the Hessians of the same."""
-    of_one = gradients(neurons, inputs, names, product).unbind(1)
-    rows = [torch.autograd.grad(one.sum(), neurons, create_graph=True)[0] for one in of_one]
-    return torch.linalg.eigvalsh(torch.stack(rows, dim=1)).abs().amax(1)
+    slope = gradients(neurons, inputs, names, product)
+    each = torch.eye(slope.shape[1], dtype=slope.dtype)[:, None].expand(-1, *slope.shape)
+    rows = torch.autograd.grad(slope, neurons, each, create_graph=True, is_grads_batched=True)[0]
+    return torch.linalg.eigvalsh(rows.transpose(0, 1)).abs().amax(1)
 
 
 def largest(objective: Objective, place: Place, blocks: int, starts: int = 48) -> list[float]:
