@@ -1,5 +1,5 @@
-"""Numbers in prose: a result is computed beside its sentence or comes from a claim. What may be
-typed is a setting, and stands here."""
+"""Prose: a result is computed beside its sentence or comes from a claim, what may be typed is a
+setting, and one thing has one name. Settings and names that are gone: `settings_in_prose.toml`."""
 
 import re
 import tomllib
@@ -8,7 +8,7 @@ import pytest
 
 from book import claims
 from book.claims.claim import Kind
-from tests.built_book import NOTEBOOKS, ROOT
+from tests.built_book import DOCUMENTS, NOTEBOOKS, ROOT
 
 RESULTS = [
     "book/intro",
@@ -38,14 +38,9 @@ PLACE = re.compile(
 
 def prose(name):
     """A page's text without code, formulas, addresses, computed numbers and references."""
-    text = re.sub(r"\A---\n.*?\n?---\n", "", (ROOT / f"{name}.md").read_text(), flags=re.S)
-    text = re.sub(
-        r"^(`{3,})\{(code-cell|math)\}.*?^\1|^```python.*?^```|\]\([^)]*\)|`[^`]*`|\$[^$]*\$",
-        "",
-        text,
-        flags=re.S | re.M,
-    )
-    return re.sub(r"^(?::[\w-]+:.*|\([\w-]+\)=)$", "", text, flags=re.M)
+    text = re.sub(r"(?s)\A---\n.*?\n?---\n", "", (ROOT / f"{name}.md").read_text())
+    no = r"(?sm)^(`{3,})\{(code-cell|math)\}.*?^\1|^```python.*?^```|\]\([^)]*\)|`[^`]*`|\$[^$]*\$"
+    return re.sub(r"(?m)^(?::[\w-]+:.*|\([\w-]+\)=)$", "", re.sub(no, "", text))
 
 
 def typed(text):
@@ -68,6 +63,12 @@ def test_no_result_is_typed_in_a_counterexample(name):
         assert typed(words) - SETTINGS["claims"].keys() == SETTINGS.get(name, {}).keys()
     else:  # whole numbers and fractions there are those of a formula
         assert {one for one in typed(words) if "." in one} == SETTINGS.get(name, {}).keys()
+
+
+@pytest.mark.parametrize("name", ["README", "CONTRIBUTING", *DOCUMENTS])
+def test_one_thing_has_one_name(name):
+    text = " ".join(prose(name).split())
+    assert [gone for gone in SETTINGS["gone"] if re.search(gone, text)] == []
 
 
 def test_a_typed_result_would_be_found(tmp_path, monkeypatch):
