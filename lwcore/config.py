@@ -23,6 +23,8 @@ Model = Literal["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"]
 Order = Literal["zeroth", "first", "exact"]
 Start = Literal["orthogonal", "uniform"]
 Optimizer = Literal["sgd", "adamw"]
+# Of a result; the first five also where nothing is measured.
+_DIMENSIONS = ("model", "seed", "step", "delay", "unit", "lag", "noise", "order", "probe", "source")
 Point = tuple[int | float | str, ...]  # of a sweep, by its labels on the axes
 Entry = TypeVar("Entry")
 
@@ -178,6 +180,9 @@ class Config(_Section):
         for axis, variants in self.axes.items():
             labels = [variant.label for variant in variants]
             require(f"axes.{axis}", labels, len({*labels}) == len(labels), "labels, none twice")
+        taken = _DIMENSIONS if self.measured or training.snapshots else _DIMENSIONS[:5]
+        words = f"named otherwise than a result's dimensions, {', '.join(taken)}"
+        require("axes", [*self.axes], not {*self.axes} & {*taken}, words)
         self.points()  # refuses the changes that fit nowhere
         return self
 

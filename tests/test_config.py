@@ -36,8 +36,8 @@ def test_a_changed_configuration_keeps_the_rest_and_has_another_fingerprint():
 def test_a_file_says_what_it_changes_in_its_base(tmp_path):
     """Within sections; and its axes span a grid, in their order."""
     path = tmp_path / "mine.toml"
-    axes = "noise = [{label = 'no', changes.task.noise = 0.0}, {label = 1, changes = {}}]"
-    models = "model = [{label = 3, changes.models = ['GRU']}]"
+    axes = "disturbed = [{label = 'no', changes.task.noise = 0.0}, {label = 1, changes = {}}]"
+    models = "cells = [{label = 3, changes.models = ['GRU']}]"
     path.write_text(f"base = 'smoke'\nname = 'mine'\n[task]\nnoise = 0.2\n[axes]\n{models}\n{axes}")
     config = Config.named(str(path))
     assert config.task == SMOKE.but(task={"noise": 0.2}).task
@@ -101,6 +101,7 @@ def axis(*changes):
         ({"axes": {"a": [{"lable": 1, "changes": {}}]}}, "axes.a.0.lable\n  Extra inputs"),
         ({"axes": {"a": [{"label": [1], "changes": {}}]}}, "axes.a.0.label"),
         (axis({}, {}), "axes.a = [1, 1]: must be labels, none twice"),
+        ({"axes": {"lag": [{"label": 1, "changes": {}}]}}, "axes = ['lag']: must be named otherwi"),
         (
             axis({"task": {"lags": [5]}}),
             "task.coefficients = (0.8, 0.4): must be one for each of 1",
