@@ -25,6 +25,7 @@ import pytest
 from tests.mutation.mutants import ROOT, Mutant, changed
 
 WORK = ROOT / "_build" / "mutants"
+OURS = ("lwcore", "book", "tests", "conftest", "__main__")  # may import what is mutated
 KILLED = 9  # how a fork ends at the first test that fails
 
 
@@ -100,7 +101,7 @@ class Watch:
 
     def result(self) -> dict:
         self.coverage.stop()
-        data, tested = self.coverage.get_data(), ("lwcore", "tests", "conftest", "__main__")
+        data, tested = self.coverage.get_data(), OURS
         lines = {
             str(Path(path).relative_to(ROOT)): data.contexts_by_lineno(path)
             for path in self.modules
