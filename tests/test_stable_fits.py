@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
+from lwcore.signatures import ArgumentError
 from lwcore.stable import SymmetricStable, fit, fits, goodness_of_fit
 
 METHODS = ["mcculloch", "ecf", "mle"]
@@ -66,6 +67,30 @@ def test_interval_is_wider_for_more_confidence_and_shrinks_with_n(method):
     assert width(every=16) / width() == pytest.approx(4, rel=0.15)
     wider = width(confidence=0.99) / width(confidence=0.9)
     assert wider == pytest.approx(2.5758 / 1.6449, rel=2e-2)
+
+
+@by_method
+def test_an_end_that_nothing_excludes_is_the_least_alpha(method):
+    found = fit(draws(0.53, 300, 1), method)
+    assert found.alpha > 0.53
+    assert found.alpha_interval[0] == pytest.approx(0.51, rel=1e-12)
+
+
+def test_an_outlier_excludes_the_gaussian_and_no_alpha_beside_it():
+    sample = np.append(np.random.default_rng(1).normal(size=20_000), 40.0)
+    low, high = 2 - np.array(fit(sample, "mle").alpha_interval)
+    assert (low > 1e-3, high) == (True, pytest.approx(1e-4, rel=1e-9))  # the nearest tabulated
+
+
+@pytest.mark.parametrize(("alpha", "law"), [(1.0, stats.cauchy()), (2.0, stats.norm(0, 2**0.5))])
+def test_spread_of_the_quantile_ratio_by_the_delta_method(alpha, law):
+    p = np.array([0.05, 0.25, 0.75, 0.95])
+    q = law.ppf(p)
+    bridge = np.minimum.outer(p, p) - np.outer(p, p)
+    slope = optimize.approx_fprime(q, lambda q: math.log((q[3] - q[0]) / (q[2] - q[1])), 1e-7)
+    slope /= law.pdf(q)
+    expected = math.log(q[3] / q[2]), q[2], math.sqrt(slope @ bridge @ slope)
+    assert fits._quantities(alpha) == pytest.approx(expected, rel=1e-5)
 
 
 @given(alpha=st.floats(0.52, 1.99))
@@ -129,6 +154,16 @@ def test_the_likelihood_is_greatest_there_and_falls_by_the_quantile_at_the_ends(
                 lambda p, end=end: descent(end, *p), at[1:], method="Nelder-Mead"
             )
             assert 2 * (profile.fun - best) == pytest.approx(3.8415, rel=0.01)
+
+
+@pytest.mark.parametrize("tabulated", [20, 45])
+def test_tabulated_densities_have_the_scores_and_informations_of_the_law(tabulated):
+    alpha, cubic, information = (table[tabulated] for table in fits._log_density_table())
+    law, t = SymmetricStable(alpha), fits._SPACING * np.arange(fits._NODES - 1)
+    np.testing.assert_allclose(cubic[1], -law.score(np.sinh(t)) * np.cosh(t), atol=1e-5)
+    x = law.ppf((np.arange(1000) + 0.5) / 1000)
+    seen = np.mean((1 - x * law.score(x)) ** 2), law.fisher_information()
+    np.testing.assert_allclose(information, seen, rtol=1e-4)
 
 
 # Invariance
@@ -264,6 +299,9 @@ def test_goodness_of_fit_has_no_unit_knows_its_columns_and_may_come_in_lots(monk
     monkeypatch.setattr(fits, "_AT_ONCE", 1000)
     several = judged(sample[:, 0], 199).p_value
     assert several == pytest.approx(one, abs=0.15)  # three standard errors of a difference
+    assert several != one  # other draws
+    light = np.random.default_rng(3).uniform(size=1000)
+    assert goodness_of_fit(light, fit(light), np.random.default_rng(1)).p_value == 1 / 200
 
 
 def test_bad_input_is_named():
@@ -272,3 +310,7 @@ def test_bad_input_is_named():
         goodness_of_fit(sample[:, 0], fit(sample), rng)
     with pytest.raises(ValueError, match=r"samples = .*: must be two samples or more"):
         fit([1.0])
+    with pytest.raises(ArgumentError, match="confidence = 1: must be"):
+        fit(sample, confidence=1)
+    with pytest.raises(ArgumentError, match="replicates = 0: must be"):
+        goodness_of_fit(sample, fit(sample), rng, 0)

@@ -19,6 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from lwcore.signatures import ArgumentError
 from lwcore.stable import SymmetricStable
 from lwcore.stable.standard import DENSITY, SLOPE, TAIL, _along_a_ray, _round_a_corner, standard_law
 
@@ -180,7 +181,7 @@ def test_divergence_starts_with_the_fisher_information_and_ends_as_a_logarithm(a
 
 @pytest.mark.parametrize("alpha", [1.0, 1 - 1e-8, 1 + 1e-8, 2.0, 2 - 1e-13])
 def test_divergence_of_cauchy_and_gaussian_laws(alpha):
-    shifts, square = np.array([0.0, 1e-8, 1e-3, 0.2, 0.25, 0.26, 0.7, 1, 4, 33, 1e4, -1e8]), 2
+    shifts, square = np.array([0.0, 1e-8, 1e-3, 0.2, 0.25, 0.26, 0.7, 1, 3, 4, 33, 1e4, -1e8]), 2
     # Cauchy: log(1 + shift²/4) (Chyzak and Nielsen 2019). Gaussian: elementary.
     expected = np.log1p(shifts**2 / 4) if alpha < 1.5 else shifts**2 / 4
     shown = slice(8) if alpha == 2 - 1e-13 else slice(None)  # beyond, all Pareto tail, of 1e-13
@@ -233,6 +234,11 @@ def test_special_arguments():
     assert far - farther == pytest.approx(2.5 * 40 * math.log(10), rel=1e-13)
     with pytest.raises(ValueError, match=r"p contains 1\.5.*\[0, 1\]"):
         law.ppf([0.2, 1.5])
+    for call, mistake in ((SymmetricStable, 0.5), (law.ppf, ["word"]), (law.kl, math.nan)):
+        with pytest.raises(ArgumentError, match=r" = .*: must be"):
+            call(mistake)
+    single = np.float32(3)  # not the precision of what follows
+    assert SymmetricStable(1.5, single).logpdf(0) == SymmetricStable(1.5, 3.0).logpdf(0)
 
 
 @pytest.mark.parametrize("alpha", [0.6, 1.0, 1.2, 1.7, 2.0])
