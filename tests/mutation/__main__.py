@@ -48,7 +48,9 @@ TARGETS = {
         ("lwcore/detection.py",), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.signatures")
     ),
     "window": Target(
-        ("lwcore/window.py",), ("tests/test_window.py",), ("lwcore.detection", "lwcore.signatures")
+        ("lwcore/window.py",),
+        ("tests/test_window.py", "tests/test_five_laws.py"),
+        ("lwcore.detection", "lwcore.signatures"),
     ),
     "transport": Target(
         ("lwcore/transport.py",),
