@@ -33,7 +33,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from lwcore import kernels
@@ -203,7 +202,7 @@ class Cell(nn.Module):
         by_steps = by_steps or state is not None
         if self.linear and not by_steps:
             made = self.gates(inputs, inputs.new_zeros(self.state_size))
-            return (_LinearScan.apply(made.keep, made.let_in * made.candidate),)
+            return (kernels.linear_scan(made.keep, made.let_in * made.candidate),)
         if kernels.usable(inputs) and not by_steps:
             first = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
             places = [first.get(name, -1) for name in kernels.Layout._fields[:5]]
@@ -430,40 +429,6 @@ class GatedJacobian(StepJacobian):
         before = functional.pad(into["expression"][:, :-1], (0, 0, 1, 0))
         lead = into["show"] * cell.block("show").diagonal() * before
         return Neurons(keep, mixing * before, into["expression"], lead)
-
-
-class _LinearScan(torch.autograd.Function):
-    """``h_t = a_t h_{t−1} + u_t`` in 2√T steps; its way back is the same in reversed time."""
-
-    @staticmethod
-    def forward(ctx: Any, keep: Tensor, added: Tensor) -> Tensor:
-        states = _cumulated(keep, added)
-        ctx.save_for_backward(keep, states)
-        return states
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *of_states: Tensor) -> tuple[Tensor, ...]:
-        keep, states = ctx.saved_tensors
-        later = functional.pad(keep[:, 1:], (0, 0, 0, 1)).flip(1)
-        adjoint = _cumulated(later, of_states[0].flip(1)).flip(1)
-        return adjoint * functional.pad(states[:, :-1], (0, 0, 1, 0)), adjoint
-
-
-def _cumulated(keep: Tensor, added: Tensor) -> Tensor:
-    """All √T pieces of time at once, then piece by piece; products of gates cannot overflow."""
-    length = keep.shape[1]
-    size = math.isqrt(length - 1) + 1
-    over = (0, 0, 0, -length % size)
-    decay, local = (
-        functional.pad(part, over).unflatten(1, (-1, size)).clone() for part in (keep, added)
-    )
-    for j in range(1, size):
-        local[:, :, j].addcmul_(decay[:, :, j], local[:, :, j - 1])
-        decay[:, :, j].mul_(decay[:, :, j - 1])
-    for piece in range(1, local.shape[1]):
-        local[:, piece].addcmul_(decay[:, piece], local[:, piece - 1, -1:])
-    return local.flatten(1, 2)[:, :length]
 
 
 def _uniform(cell: Cell, generator: torch.Generator | None) -> dict[str, Tensor]:

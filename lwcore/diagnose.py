@@ -25,11 +25,10 @@ import xarray as xr
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from lwcore import inference, results, stable
 from lwcore.adapter import Adapter, Function, Pair, gathered
-from lwcore.gradient import first_loss, lag_vectors, transported
+from lwcore.gradient import first_loss, lag_vectors, transported, unit_length
 from lwcore.inference import Definition, described, sequences_needed
 from lwcore.results import bar
 from lwcore.signatures import Count, Index, Lags, checked, require
@@ -48,7 +47,6 @@ LEVEL = 0.95  # coverage of all intervals
 SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing shows something
 _RESAMPLES, _LAGS = 1000, 24  # of the bootstrap; lags measured if none are named
 _USUAL = 1.0, 4.0  # exponents with which means concentrate, if there is a variance: 2 up to chance
-_SHORTEST = 1e-150  # of directions: below it squares underflow
 Rate = Literal["variance", "mean"]
 
 if TYPE_CHECKING:
@@ -195,6 +193,7 @@ def diagnose(
     the sum or mean of what each sequence has alone; None for cross-entropy where targets are
     integers, else squared error. The summary speaks of `n_sequences`, those you train on, say.
     """
+    require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
     network, (inputs, targets) = gathered(model, batches, head, loss, sequences)
     _, length, width = network.shape
     read_as = f"read as {len(inputs):,} sequences of {length:,} steps of width {width}"
@@ -255,7 +254,7 @@ def _measured(
             for trace, _ in traces(part[:TRANSPORTED] for part in giving)
         ]
         total = torch.stack([lag_vectors(*one, lags) for one in traces(finding)]).sum(0)
-        directions = functional.normalize(total, dim=1, eps=_SHORTEST)
+        directions = unit_length(total)
         numbers = []
         for trace, delta in traces(giving):
             parts = transported(trace, delta, lags, first)
@@ -322,8 +321,10 @@ def ratio_bands(
     to 96 % had all true ratios inside, and 17 to 82 % those along the mean gradients of all
     sequences there are.
     """
-    count, signal = statistic.shape[-1], statistic.T
-    centred = (projection - projection.mean(-1, keepdims=True)).T
+    # of each lag in units of its largest number, as squares of the smallest would vanish
+    size = np.maximum(*(np.abs(part).max(-1, keepdims=True) for part in (statistic, projection)))
+    signal, whole = ((part / np.where(size > 0, size, 1)).T for part in (statistic, projection))
+    count, centred = len(signal), whole - whole.mean(0)
 
     def ratio(weights: Array) -> Array:
         variance = (weights @ centred**2 - (weights @ centred) ** 2) * count / (count - 1)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.func import jvp, vjp
+from torch.nn import functional
 
 from lwcore.cells import Cell
 from lwcore.signatures import FiniteReals, Index, Lags, bare, checked, require
@@ -30,6 +31,13 @@ def random_direction(cell: Cell, generator: torch.Generator | None = None) -> Di
     }
     norm = torch.stack([draw.square().sum() for draw in draws.values()]).sum().sqrt()
     return {name: (draw / norm).to(parameters[name]) for name, draw in draws.items()}
+
+
+@checked
+def unit_length(vectors: Float[Tensor, "*many P"]) -> Float[Tensor, "*many P"]:
+    """Vectors of length 1, however short they were, by their last axis; zero stays zero."""
+    largest = vectors.abs().amax(-1, keepdim=True)  # whose square may be none
+    return functional.normalize(vectors / largest.where(largest > 0, 1), dim=-1)
 
 
 @checked

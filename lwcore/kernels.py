@@ -353,3 +353,43 @@ class _Scan(torch.autograd.Function):
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
     return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
+
+
+def linear_scan(keep: Tensor, added: Tensor) -> Tensor:
+    """The recurrence ``h_t = a_t h_{t−1} + u_t`` from zero, (B, T, H), in 2√T steps."""
+    scanned: Tensor = _LinearScan.apply(keep, added)
+    return scanned
+
+
+class _LinearScan(torch.autograd.Function):
+    """The linear scan; its way back is the same in reversed time."""
+
+    @staticmethod
+    def forward(ctx: Any, keep: Tensor, added: Tensor) -> Tensor:
+        states = _cumulated(keep, added)
+        ctx.save_for_backward(keep, states)
+        return states
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *of_states: Tensor) -> tuple[Tensor, ...]:
+        keep, states = ctx.saved_tensors
+        later = functional.pad(keep[:, 1:], (0, 0, 0, 1)).flip(1)
+        adjoint = _cumulated(later, of_states[0].flip(1)).flip(1)
+        return adjoint * functional.pad(states[:, :-1], (0, 0, 1, 0)), adjoint
+
+
+def _cumulated(keep: Tensor, added: Tensor) -> Tensor:
+    """All √T pieces of time at once, then piece by piece; products of gates cannot overflow."""
+    length = keep.shape[1]
+    size = math.isqrt(length - 1) + 1
+    over = (0, 0, 0, -length % size)
+    decay, local = (
+        functional.pad(part, over).unflatten(1, (-1, size)).clone() for part in (keep, added)
+    )
+    for j in range(1, size):
+        local[:, :, j].addcmul_(decay[:, :, j], local[:, :, j - 1])
+        decay[:, :, j].mul_(decay[:, :, j - 1])
+    for piece in range(1, local.shape[1]):
+        local[:, piece].addcmul_(decay[:, piece], local[:, piece - 1, -1:])
+    return local.flatten(1, 2)[:, :length]

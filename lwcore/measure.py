@@ -19,7 +19,6 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 from torch.func import vmap
-from torch.nn import functional
 
 from lwcore.config import DiagnosticSettings
 from lwcore.gradient import (
@@ -29,6 +28,7 @@ from lwcore.gradient import (
     lag_statistics,
     random_direction,
     transported,
+    unit_length,
 )
 from lwcore.inference import described, summary
 from lwcore.network import Network
@@ -185,7 +185,7 @@ def _fixed(batches: Iterable[_Batch], random: Float[Tensor, "direction P"]) -> _
         signs.append(torch.cat(aligned).unflatten(0, (-1, len(batch.lags))))
         gradients.append(torch.stack([part.sum(1) for part in batch.lag_gradients()], dim=1))
     total = torch.stack(gradients).sum(0).unsqueeze(2)
-    own = functional.normalize(total, dim=-1, eps=1e-300)  # zero stays zero
+    own = unit_length(total)
     directions = torch.cat([random.expand(*total.shape[:2], -1, -1), own], dim=2)
     upwards = (directions * total).sum(-1).sign()
     return _Fixed(torch.stack(signs).sum(0).sign(), directions, upwards)

@@ -268,6 +268,7 @@ ROWS = [
     ({"batches": (X, Y[:, 0])}, r"predictions \(4, 1\) and targets \(4,\) broadcast\?"),
     ({"model": bare(batch_first=False)}, r"targets = \(60, 1\): must be 16 .* \(are axes swapped"),
     ({"batches": (X[:39], Y[:39])}, "read as 39 sequences of 16 steps of width 1': must be at"),
+    ({"sequences": 39}, "sequences = 39: must be a whole number, 40 or above"),
     ({"batches": []}, r"batches = \[\]: must be one pair or more"),
     ({"batches": [X]}, r"batches\[0\] = 'Tensor': must be a pair of tensors"),
     ({"batches": [(X, Y), (X[:, 1:], Y)]}, "must be one for all: equally long sequences"),

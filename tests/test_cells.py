@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from lwcore.cells import GRU, LSTM, DiagGate, _LinearScan
+from lwcore.cells import GRU, LSTM, DiagGate
+from lwcore.kernels import linear_scan
 from lwcore.signatures import ArgumentError
 from tests import oracles
 from tests.networks import EVERY, FAMILIES, draw, make
@@ -52,8 +53,8 @@ def test_linear_scan_is_the_recurrence(length):
     keep = torch.lerp(low.logit().clamp(-99, 99), high.logit().clamp(-99, 99), share).sigmoid()
     keep, added = torch.where(low == high, low, keep), draw(2, length, 6)
     state = size = np.zeros((2, 6), np.longdouble)
-    found = _LinearScan.apply(keep, added).numpy()
-    of_sizes = _LinearScan.apply(keep, added.abs()).numpy()
+    found = linear_scan(keep, added).numpy()
+    of_sizes = linear_scan(keep, added.abs()).numpy()
     for t in range(length):
         a, u = keep[:, t].numpy(), added[:, t].numpy()
         state, size = a * state + u, a * size + np.abs(u)
@@ -67,7 +68,7 @@ def test_linear_scan_passes_gradcheck(length):
     keep = torch.sigmoid(3 * draw(2, length, 2))
     keep[0, length // 2, 0], keep[1, length // 2, 1] = 0, 1
     variables = keep.requires_grad_(), draw(2, length, 2, seed=2).requires_grad_()
-    assert torch.autograd.gradcheck(_LinearScan.apply, variables, eps=1e-6, atol=1e-8, rtol=1e-6)
+    assert torch.autograd.gradcheck(linear_scan, variables, eps=1e-6, atol=1e-8, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["ConstGate", "GRU+norm", "LSTM", "MinGRU"])

@@ -163,6 +163,8 @@ def test_bands_hold_all_true_ratios_and_know_silence():
     assert stats.binomtest(held, 300, LEVEL).pvalue > 1e-3
     np.testing.assert_allclose(ratio[:2], signal[:2].mean(-1) / whole[:2].std(-1, ddof=1))
     assert bands[:, 2].tolist() == [0, 0, 0]
+    both = (ratio_bands(u * signal, u * whole, np.random.default_rng(1)) for u in (1, 1e-200))
+    np.testing.assert_allclose(*both)
 
 
 def test_it_shows_itself_is_stored_and_drawn(found, tmp_path):

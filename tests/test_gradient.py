@@ -21,6 +21,7 @@ from lwcore.gradient import (
     total_sensitivity,
     total_transport,
     transported,
+    unit_length,
 )
 from lwcore.network import Network
 from lwcore.transport import effective_rates, envelope
@@ -97,6 +98,13 @@ def test_transport_may_begin_at_a_later_end_point():
             close(rows, whole[lag][:, max(first - lag, 0) :], atol=0)
     with pytest.raises(ValueError, match=r"^first = 10: must be one of the 10 steps\.$"):
         transported(trace, delta, [1], 10)
+
+
+def test_directions_have_length_one_whatever_their_size():
+    vectors = draw(3, 7) * torch.tensor([[1.0], [1e-250], [0.0]], dtype=torch.float64)
+    found = unit_length(vectors)
+    close(found.norm(dim=1), torch.tensor([1.0, 1, 0], dtype=torch.float64))
+    close(found[1], 1e250 * vectors[1] / (1e250 * vectors[1]).norm())
 
 
 def test_random_direction_is_a_unit_vector():

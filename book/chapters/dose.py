@@ -20,7 +20,7 @@ import math
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
@@ -227,9 +227,11 @@ class Learner(nn.Module):
         return self.out(self.cell(inputs))
 
 
-def train(condition: Condition, count: int, seed: int) -> dict[str, float | int | str]:
-    """Train until half is learned, or no more is (no better share within `PATIENCE` steps), or the
-    cap is met."""
+def descended(
+    condition: Condition, count: int, seed: int
+) -> Iterator[tuple[int, Learner, Callable[[], float]]]:
+    """Train on `count` sequences without end: after each step, and before the first, the number of
+    steps, the network, and the share it has learned, asked for by a call."""
     task, rng = TASKS[condition.task](condition.lag), np.random.default_rng([seed, count])
     inputs, targets = task.sample(count, rng)
     tests = task.sample(TESTED, np.random.default_rng([seed, 0]), fresh=True)
@@ -241,28 +243,33 @@ def train(condition: Condition, count: int, seed: int) -> dict[str, float | int 
         if condition.optimizer == "adamw"
         else torch.optim.SGD(parameters, lr=rate)
     )
-    best, at, start = -math.inf, 0, time.process_time()
-    for step in range(1, CAP + 1):
+
+    def share() -> float:
+        with torch.no_grad():
+            return task.share(learner(tests[0]), tests[1])
+
+    for step in itertools.count():
+        yield step, learner, share
         chosen = torch.from_numpy(rng.choice(len(inputs), min(BATCH, len(inputs)), replace=False))
         descent.zero_grad()
         task.loss(learner(inputs[chosen]), targets[chosen]).backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
         descent.step()
-        if step % EVERY == 0:
-            with torch.no_grad():
-                share = task.share(learner(tests[0]), tests[1])
-            if share > best + 0.005:
-                best, at = share, step
-            if best >= HALF or step - at >= PATIENCE:
+
+
+def train(condition: Condition, count: int, seed: int) -> dict[str, float | int | str]:
+    """Train until half is learned, or no more is (no better share within `PATIENCE` steps), or the
+    cap is met."""
+    best, at, start = -math.inf, 0, time.process_time()
+    for step, _, share in descended(condition, count, seed):
+        if step and step % EVERY == 0:
+            if (reached := share()) > best + 0.005:
+                best, at = reached, step
+            if best >= HALF or step - at >= PATIENCE or step == CAP:
                 break
     end = "half" if best >= HALF else "settled" if step - at >= PATIENCE else "cap"
-    return {
-        "count": count,
-        "share": best,
-        "steps": step,
-        "end": end,
-        "seconds": time.process_time() - start,
-    }
+    seconds = time.process_time() - start
+    return {"count": count, "share": best, "steps": step, "end": end, "seconds": seconds}
 
 
 def search(condition: Condition, seed: int) -> list[dict[str, object]]:

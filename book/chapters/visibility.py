@@ -22,15 +22,15 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
-from scipy import special
 from torch import Tensor
 
-from book.chapters.dose import BATCH, RATES, SEEDS, TASKS, Condition, Learner, conditions
-from lwcore.gradient import first_loss, transported
+from book.chapters.dose import SEEDS, TASKS, Condition, Learner, conditions, descended
+from lwcore.gradient import first_loss, transported, unit_length
+from lwcore.inference import sequences_needed
 from lwcore.results import environment, write_atomically
 
 FOLDER = Path("book/results/visibility")
-SEQUENCES, ERROR = 1024, 0.1
+SEQUENCES = 1024
 MOMENTS = (0, 25, 50, 100, 200, 400, 800, 1600, 3200)
 
 
@@ -62,12 +62,11 @@ def gradients(
 def visible(part: Float[Tensor, "B P"], whole: Float[Tensor, "B P"]) -> Visible:
     """A lag's visibility; the first half of the sequences fixes the direction."""
     half = len(part) // 2
-    direction = part[:half].mean(0)
-    direction = direction / direction.norm().clamp(min=1e-300)
+    direction = unit_length(part[:half].mean(0))
     own, noise = part[half:] @ direction, whole[half:] @ direction
     mean, error = own.mean().item(), own.std().item() / len(own) ** 0.5
-    needed = (special.ndtri(1 - ERROR) * noise.std().item() / mean) ** 2 if mean > 0 else np.inf
-    return Visible(mean / error if error else 0.0, needed)
+    needed = sequences_needed(mean, noise.std().item() / 2**0.5, 2.0)  # a stable scale, α = 2
+    return Visible(mean / error if error else 0.0, needed.item())
 
 
 def at_start(condition: Condition, seed: int) -> list[dict[str, object]]:
@@ -81,23 +80,14 @@ def at_start(condition: Condition, seed: int) -> list[dict[str, object]]:
 def along(condition: Condition, seed: int) -> list[dict[str, object]]:
     """Visibility and the share learned, along a training on 1,024 sequences that does not stop."""
     torch.set_num_threads(1)
-    task, rng = TASKS[condition.task](condition.lag), np.random.default_rng([seed, SEQUENCES])
-    inputs, targets = task.sample(SEQUENCES, rng)
-    tests = task.sample(512, np.random.default_rng([seed, 0]), fresh=True)
-    learner, rows = Learner(condition, task, seed), []
-    descent = torch.optim.AdamW(learner.parameters(), lr=RATES["adamw"], weight_decay=1e-4)
-    for step in range(MOMENTS[-1] + 1):
+    rows = []
+    for step, learner, share in descended(condition, SEQUENCES, seed):
         if step in MOMENTS:
-            with torch.no_grad():
-                share = task.share(learner(tests[0]), tests[1])
+            state = {"seed": seed, "step": step, "share": share()}
             found = visible(*gradients(learner, condition, seed))
-            state = {"seed": seed, "step": step, "share": share}
             rows.append(vars(condition) | state | found._asdict())
-        chosen = torch.from_numpy(rng.choice(SEQUENCES, BATCH, replace=False))
-        descent.zero_grad()
-        task.loss(learner(inputs[chosen]), targets[chosen]).backward()
-        torch.nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
-        descent.step()
+        if step == MOMENTS[-1]:
+            break
     return rows
 
 

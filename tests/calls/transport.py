@@ -54,6 +54,7 @@ CALLS = [
     (gradient.total_sensitivity, OF.trace | {"direction": W}),
     (gradient.projected_gradient, OF.delta | {"direction": W}),
     (gradient.first_loss, {"loss_gradients": DELTA}),
+    (gradient.unit_length, {"vectors": DELTA}),
     (gradient.transported, OF.delta | {"lags": [0, 2], "first": 1}),
     (gradient.total_transport, OF.rates | OF.delta | {"sensitivity": MOVED}),
     (gradient.lag_gradients, OF.delta | {"lags": [0, 2]}),

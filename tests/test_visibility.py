@@ -1,0 +1,108 @@
+"""The visibility of a lag in the registered experiment's tasks: its parts against autograd and a
+lag that carries nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from book.chapters import dose, visibility
+from book.chapters.dose import TASKS, Condition, Learner
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setattr(visibility, "SEQUENCES", 6)
+
+
+def started(condition, seed):
+    return Learner(condition, TASKS[condition.task](condition.lag), seed)
+
+
+@pytest.mark.parametrize("cell", ["ConstGate", "LSTM", "MinGRU"])
+@pytest.mark.parametrize("task", ["regression", "recall", "adding", "digits"])
+def test_whole_is_the_gradient_of_each_sequence(cell, task):
+    condition = Condition(cell, 0.2, task, 15)
+    learner = started(condition, 4)
+    part, whole = visibility.gradients(learner, condition, 4)
+    asked, exact = TASKS[task](15), learner.double()
+    inputs, targets = asked.sample(6, np.random.default_rng([4, 1]), fresh=True)
+    targets = targets.double() if targets.is_floating_point() else targets
+    for at in range(6):
+        one = slice(at, at + 1)
+        loss = asked.loss(exact(inputs[one].double()), targets[one])
+        by_name = torch.autograd.grad(loss, list(exact.cell.parameters()))
+        flat = torch.cat([gradient.flatten() for gradient in by_name])
+        torch.testing.assert_close(whole[at], flat, rtol=1e-9, atol=1e-12 * flat.norm().item())
+    assert 0 < part.norm() < whole.norm()
+
+
+def test_part_is_what_the_parameters_of_one_step_do():
+    condition = Condition("DiagGate", 0.2, "recall", 10)
+    learner = started(condition, 2)
+    part, _ = visibility.gradients(learner, condition, 2)
+    inputs, targets = TASKS["recall"](10).sample(6, np.random.default_rng([2, 1]), fresh=True)
+    exact = learner.double()
+    names = [name for name, _ in exact.cell.named_parameters()]
+    for at in range(6):
+
+        def loss(used, at=at):
+            trace, steps = torch.zeros(1, exact.cell.state_size).double(), inputs[at : at + 1]
+            for t in range(11):  # the first symbol alone is seen by the parameters that are asked
+                kept = dict(exact.cell.named_parameters()) if t else used
+                trace = torch.func.functional_call(
+                    exact.cell, kept, (steps[:, t : t + 1].double(),), {"state": trace}
+                )[:, -1]
+            return TASKS["recall"](10).loss(exact.out(trace[:, None]), targets[at : at + 1])
+
+        used = {name: value.detach().clone() for name, value in exact.cell.named_parameters()}
+        found = torch.func.grad(loss)(used)
+        flat = torch.cat([found[name].flatten() for name in names])
+        torch.testing.assert_close(part[at], flat, rtol=1e-9, atol=1e-12)
+
+
+def test_visible_counts_the_sequences_of_a_normal_test():
+    draw = torch.Generator().manual_seed(0)
+    noise = torch.randn(40_000, 3, generator=draw, dtype=torch.float64)
+    part, whole = noise + torch.tensor([0.1, 0, 0]), 5 * noise
+    found = visibility.visible(part, whole)
+    assert found.needed == pytest.approx((stats.norm.ppf(0.9) * 5 / 0.1) ** 2, rel=0.2)
+    assert found.signal == pytest.approx(0.1 * 20_000**0.5, abs=4)
+    assert visibility.visible(torch.zeros_like(whole[:8]), whole[:8]).needed == np.inf
+
+
+def test_its_course_is_the_training_of_the_experiment(monkeypatch):
+    monkeypatch.setattr(visibility, "MOMENTS", (0, 5, 50))
+    condition = Condition("MinGRU", 0.1, "recall", 10)
+    rows = visibility.along(condition, 3)
+    trained = dict(shares(condition, 50))
+    assert [(row["step"], row["share"]) for row in rows] == [(s, trained[s]) for s in (0, 5, 50)]
+    start = visibility.at_start(condition, 3)[0]
+    assert rows[0] == start | {"step": 0, "share": trained[0]}
+
+
+def shares(condition, last):
+    for step, _, share in dose.descended(condition, 6, 3):
+        yield step, share()
+        if step == last:
+            return
+
+
+def test_a_file_is_written_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(visibility, "FOLDER", tmp_path)
+    asked = []
+
+    def of(condition, seed):
+        asked.append(condition)
+        return [{"gate": condition.gate, "seed": seed}]
+
+    class Pool:
+        map = staticmethod(map)
+
+    conditions = [Condition("LSTM", gate, "recall", 10) for gate in (0.1, 0.2)]
+    for _ in range(2):
+        visibility.record("start", of, conditions, 1, Pool())
+    assert asked == conditions
+    assert len((tmp_path / "start-1.csv").read_text().splitlines()) == 3
