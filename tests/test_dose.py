@@ -95,7 +95,7 @@ def test_a_seed_starts_from_one_draw_but_for_the_gates_and_mixing_is_held(cell):
 
 @pytest.mark.parametrize("enough", [3, 4, 100, 4096, 5000])
 def test_search_finds_the_least_number_that_is_enough(enough, monkeypatch):
-    def train(condition, count, seed):
+    def train(condition, count, seed, *limits):
         end = "half" if count >= enough else "settled"
         return {"count": count, "share": 0.0, "steps": 50, "end": end, "seconds": 1.0}
 
@@ -118,20 +118,24 @@ def test_training_reaches_the_half_where_it_is_easy_and_not_from_too_little():
 
 
 def test_record_goes_on_from_what_is_there(tmp_path, monkeypatch):
-    asked = []
+    asked, given = [], set()
 
-    def search(condition, seed):
+    def search(condition, seed, *limits):
         asked.append(condition)
+        given.add(limits)
         row = {"count": 4096, "share": 0.1, "steps": 1, "end": "cap", "seconds": 0.0}
         return [dose.asdict(condition) | {"seed": seed} | row]
 
     monkeypatch.setattr(dose, "search", search)
     with ThreadPoolExecutor(1) as pool:
-        for part, count in (("adamw", 150), ("mixing", 40)):
+        for part, count in (("adamw", 150), ("mixing", 40), ("patient", 14)):
             asked.clear()
+            given.clear()
             dose.record(part, 1, pool, tmp_path)
             assert len(asked) == len(set(asked)) == count
-            file = tmp_path / f"{part}-1.csv"
+            patient = part == "patient"  # whose searches are no others'
+            assert given == {(dose.PATIENT, dose.PATIENT) if patient else ()}
+            file = tmp_path / ("patient" if patient else ".") / f"{part}-1.csv"
             # two searches are missing
             file.write_text("\n".join(file.read_text().splitlines()[:-2]) + "\n")
             dose.record(part, 1, pool, tmp_path)

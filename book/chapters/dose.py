@@ -36,10 +36,12 @@ from lwcore.results import environment, write_atomically
 
 FOLDER = Path("book/results/dose")
 SEEDS = {"adamw": range(1, 7), "sgd": range(1, 7), "mixing": range(1, 7), "digits": range(1, 4)}
+SEEDS |= {"patient": range(1, 4)}  # added when seeds 1 and 2 had been seen, in a folder of its own
 
 HIDDEN = 32
 COUNTS = [round(4 * 2 ** (k / 2)) for k in range(21)]  # 4 to 4,096 sequences
 BATCH, EVERY, PATIENCE, CAP, HALF = 32, 50, 2000, 8000, 0.5
+PATIENT = 40_000  # patience and cap of the part that is named so
 TESTED = 512
 GATES = (0.05, 0.1, 0.2, 0.34, 0.5, 0.7)
 RATES = {"adamw": 3e-3, "sgd": 0.3}
@@ -257,22 +259,24 @@ def descended(
         descent.step()
 
 
-def train(condition: Condition, count: int, seed: int) -> dict[str, float | int | str]:
-    """Train until half is learned, or no more is (no better share within `PATIENCE` steps), or the
-    cap is met."""
+def train(
+    condition: Condition, count: int, seed: int, patience: int = PATIENCE, cap: int = CAP
+) -> dict[str, float | int | str]:
+    """Train until half is learned, or no more is (no better share for so many steps), or the cap is
+    met."""
     best, at, start = -math.inf, 0, time.process_time()
     for step, _, share in descended(condition, count, seed):
         if step and step % EVERY == 0:
             if (reached := share()) > best + 0.005:
                 best, at = reached, step
-            if best >= HALF or step - at >= PATIENCE or step == CAP:
+            if best >= HALF or step - at >= patience or step == cap:
                 break
-    end = "half" if best >= HALF else "settled" if step - at >= PATIENCE else "cap"
+    end = "half" if best >= HALF else "settled" if step - at >= patience else "cap"
     seconds = time.process_time() - start
     return {"count": count, "share": best, "steps": step, "end": end, "seconds": seconds}
 
 
-def search(condition: Condition, seed: int) -> list[dict[str, object]]:
+def search(condition: Condition, seed: int, *limits: int) -> list[dict[str, object]]:
     """Bisect the grid for the least number of sequences from which half is learned, supposing that
     more never teach less.
 
@@ -283,7 +287,7 @@ def search(condition: Condition, seed: int) -> list[dict[str, object]]:
     counts = TASKS[condition.task].counts
     low, high, tried, place = -1, len(counts), {}, len(counts) - 1
     while high - low > 1:
-        tried[place] = train(condition, counts[place], seed)
+        tried[place] = train(condition, counts[place], seed, *limits)
         low, high = (low, place) if tried[place]["end"] == "half" else (place, high)
         place = (low + high) // 2
     return [asdict(condition) | {"seed": seed} | row for row in tried.values()]
@@ -306,6 +310,10 @@ def conditions(part: str) -> Iterator[Condition]:
             ("recall", "adding"), (0.0, 0.25, 0.5, 0.75, 1.0), (0.05, 0.2, 0.34, 0.5)
         ):
             yield Condition("ConstGate", gate, task, 20, mixing=mixing)
+    elif part == "patient":
+        yield from (Condition("ConstGate", gate, "recall", 20, mixing=0.0) for gate in (0.1, 0.2))
+        for cell, gate, optimizer in itertools.product(("MinGRU", "LSTM"), GATES[3:], RATES):
+            yield Condition(cell, gate, "recall", 20, optimizer)
     elif part == "digits":
         yield from (
             Condition(cell, gate, "digits", lag)
@@ -344,7 +352,8 @@ def searches(trained: pd.DataFrame) -> pd.DataFrame:
 def record(part: str, seed: int, pool: Executor, folder: Path = FOLDER) -> None:
     """Do what is missing of a part for a seed; its file is written anew, whole, when a search
     ends."""
-    path = folder / f"{part}-{seed}.csv"
+    limits = (PATIENT, PATIENT) if part == "patient" else ()
+    path = folder / ("patient" if limits else ".") / f"{part}-{seed}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = pd.read_csv(path, keep_default_na=False).to_dict("records") if path.exists() else []
     done = {tuple(str(row[field.name]) for field in fields(Condition)) for row in rows}
@@ -354,7 +363,7 @@ def record(part: str, seed: int, pool: Executor, folder: Path = FOLDER) -> None:
         if tuple("" if v is None else str(v) for v in astuple(one)) not in done
     ]
     revision = environment()["revision"]
-    for future in as_completed([pool.submit(search, one, seed) for one in waiting]):
+    for future in as_completed([pool.submit(search, one, seed, *limits) for one in waiting]):
         rows += [row | {"revision": revision} for row in future.result()]
         write_atomically(path, functools.partial(pd.DataFrame(rows).to_csv, index=False))
 
