@@ -1,29 +1,65 @@
-"""The exponent of a dose: how the sequences that learning takes grow as the envelope falls, from
-responses known up to an interval."""
+"""The exponent of a dose: how the sequences, or the steps, that learning takes grow as the envelope
+falls, from responses known up to an interval."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import special, stats
+
+from book.chapters.dose import EVERY, HIDDEN
+
+Array = NDArray[np.float64]
+
+VERDICTS = {  # as registered: the interval that holds the interval of d
+    "as the theory says": (-np.inf, -1.0),
+    "weaker than the theory": (-1.0, -0.1),
+    "no effect": (-0.1, 0.1),
+    "against the theory": (0.1, np.inf),
+    "undecided": (-np.inf, np.inf),
+}
+_ROUNDS, _CLOSE = 5000, 1e-7  # of the fit: at the most, and the change of β at which it ends
 
 
 class Exponent(NamedTuple):
-    """An exponent d of ``N½ ∝ f₀^d`` and the ends of its 95 % interval over seeds."""
+    """An exponent d of ``N½ ∝ f₀^d`` and the ends of its 95 % interval over seeds; without a lower
+    end, no more than a bound."""
 
     value: float
     low: float
     high: float
 
+    @property
+    def verdict(self) -> str:
+        """The registration's word for such an interval."""
+        ends = VERDICTS.items()
+        return next(name for name, (low, high) in ends if low <= self.low and self.high <= high)
 
-def design(rows: pd.DataFrame, lags: bool) -> NDArray[np.float64]:
-    """Regressors of log N½: log f₀ first, log ℓ if there are several lags, and an intercept for
-    each task or cell that is pooled."""
-    columns = [rows["log_envelope"].to_numpy(float)]
-    if lags and rows["lag"].nunique() > 1:
+
+def dosed(searches: pd.DataFrame, response: str = "sequences") -> pd.DataFrame:
+    """Searches with log f₀ and the interval of their response: N½, or the steps to the half with
+    most sequences."""
+    found = searches.assign(
+        log_envelope=math.log(HIDDEN) + searches["lag"] * np.log1p(-searches["gate"]),
+        group=searches["cell"],
+    )
+    if response == "steps":
+        half, steps = found["end"] == "half", found["steps"]
+        found = found.assign(low=steps.where(~half, steps - EVERY), high=steps.where(half))
+    return found
+
+
+def design(rows: pd.DataFrame, others: Sequence[str] = ()) -> Array:
+    """Regressors of log N½: log f₀ first, others, log ℓ if there are several lags, and an intercept
+    for each task or cell that is pooled."""
+    columns = [rows[name].to_numpy(float) for name in ("log_envelope", *others)]
+    if rows["lag"].nunique() > 1:
         columns.append(np.log(rows["lag"].to_numpy(float)))
     groups = rows["group"].to_numpy()
     columns += [(groups == group).astype(float) for group in np.unique(groups)]
@@ -31,52 +67,72 @@ def design(rows: pd.DataFrame, lags: bool) -> NDArray[np.float64]:
 
 
 def censored_fit(
-    x: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Fit ``y = x β + σ ε``, ε standard normal, by maximum likelihood where of y only an interval
-    is known; give β.
+    x: Float[Array, "n k"],
+    low: Float[Array, " n"],
+    high: Float[Array, " n"],
+    weights: Float[Array, "draws n"],
+) -> Float[Array, "draws k"]:
+    """Coefficients β of ``y = x β + σ ε``, ε standard normal, where of y only an interval is known:
+    maximum likelihood for every row of weights, by the EM algorithm.
 
     Ends may be infinite: below the first number tried, or above the last.
 
     Examples:
         >>> x = np.stack([np.arange(8.0), np.ones(8)], axis=1)
         >>> exact = -2 * x[:, 0] + 1
-        >>> censored_fit(x, exact - 0.2, exact + 0.2).round(2)
-        array([-2.,  1.])
+        >>> censored_fit(x, exact - 0.2, exact + 0.2, np.ones((1, 8))).round(2)
+        array([[-2.,  1.]])
     """
-    bounded = np.where(
-        np.isfinite(low) & np.isfinite(high),
-        (low + high) / 2,
-        np.where(np.isfinite(low), low, high),
-    )
-    start = np.linalg.lstsq(x, bounded, rcond=None)[0]
-    spread = max(float(np.std(bounded - x @ start)), 0.2)
-
-    def loss(theta: NDArray[np.float64]) -> float:
-        mean, scale = x @ theta[:-1], np.exp(theta[-1])
-        upper, lower = (high - mean) / scale, (low - mean) / scale
-        flip = lower > 0  # the tail in which a difference of probabilities keeps its digits
-        a, b = np.where(flip, -upper, lower), np.where(flip, -lower, upper)
-        with np.errstate(divide="ignore"):
-            log_b, log_a = stats.norm.logcdf(b), stats.norm.logcdf(a)
-            return -float(np.sum(log_b + np.log1p(-np.exp(np.minimum(log_a - log_b, -1e-12)))))
-
-    found = optimize.minimize(loss, np.append(start, np.log(spread)), method="BFGS")
-    return found.x[:-1]
+    middle = (np.where(np.isfinite(low), low, high) + np.where(np.isfinite(high), high, low)) / 2
+    start = np.linalg.lstsq(x, middle, rcond=None)[0]
+    beta = np.tile(start, (len(weights), 1))
+    sigma = np.full((len(weights), 1), max(float(np.std(middle - x @ start)), 0.2))
+    least = 0.03 * (high - low).min()  # a spread so far inside the narrowest interval is none
+    gram = np.einsum("dn,nk,nl->dkl", weights, x, x)
+    for _ in range(_ROUNDS):
+        mean = beta @ x.T
+        a, b = (low - mean) / sigma, (high - mean) / sigma
+        flip = a > 0  # to the tail in which a difference of probabilities keeps its digits
+        below, above = (special.log_ndtr(np.where(flip, *two)) for two in ((-b, a), (-a, b)))
+        log_inside = above + np.log1p(-np.exp(below - above))
+        at_a, at_b = (np.exp(stats.norm.logpdf(end) - log_inside) for end in (a, b))
+        moved = at_a - at_b  # the expectation of ε inside
+        a, b = (np.where(np.isfinite(end), end, 0.0) for end in (a, b))
+        narrowed = 1 + a * at_a - b * at_b - moved**2  # its variance
+        expected = mean + sigma * moved
+        last, beta = beta, np.linalg.solve(gram, ((weights * expected) @ x)[..., None])[..., 0]
+        squares = (expected - beta @ x.T) ** 2 + sigma**2 * np.maximum(narrowed, 0)
+        sigma = np.sqrt((weights * squares).sum(1) / weights.sum(1))[:, None].clip(least)
+        if np.abs(beta - last).max() < _CLOSE:
+            break
+    return beta
 
 
 def dose_exponent(
-    rows: pd.DataFrame, rng: np.random.Generator, draws: int = 200, level: float = 0.95
+    rows: pd.DataFrame,
+    rng: np.random.Generator,
+    draws: int = 400,
+    level: float = 0.95,
+    others: Sequence[str] = (),
 ) -> Exponent:
-    """Fit the exponent d to searches (`low` < N½ ≤ `high`), and its interval by drawing seeds with
-    replacement."""
-    value = _slope(rows)
-    seeds = rows["seed"].unique()
-    by_seed = dict(list(rows.groupby("seed")))
-    drawn = [
-        _slope(pd.concat([by_seed[seed] for seed in rng.choice(seeds, len(seeds))]))
-        for _ in range(draws)
-    ]
+    """Fit the exponent d to `dosed` rows, and its interval by drawing seeds with replacement.
+
+    Lags at which no response lies inside the grid say nothing of d, as each lag has a level of its
+    own. Where only one dose has responses inside, d is at most what is fitted with those of the
+    mildest dose that are beyond the grid put at its next number.
+    """
+    rows = rows[rows.groupby("lag")["high"].transform("count") > 0]
+    inside = rows["high"].notna()
+    if bound := rows.loc[inside, "log_envelope"].nunique() == 1:
+        mildest = rows.loc[~inside, "log_envelope"].max()
+        rows = rows[inside | (rows["log_envelope"] == mildest)]
+    last = rows["low"] * 2**0.5 if bound else np.inf
+    with np.errstate(divide="ignore"):
+        low, high = np.log(rows["low"]), np.log(rows["high"].fillna(last))
+    seeds, of = np.unique(rows["seed"], return_inverse=True)
+    drawn = rng.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), draws)
+    weights = np.concatenate([np.ones((1, len(seeds))), drawn])[:, of]
+    value, *slopes = censored_fit(design(rows, others), low.to_numpy(), high.to_numpy(), weights)[:, 0]
     tail = (1 - level) / 2
     # A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a
     # normal, not of Student's t.
@@ -85,14 +141,5 @@ def dose_exponent(
         * stats.t.ppf(1 - tail, len(seeds) - 1)
         / stats.norm.ppf(1 - tail)
     )
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    return Exponent(value, value + widen * (low - value), value + widen * (high - value))
-
-
-def _slope(rows: pd.DataFrame) -> float:
-    with np.errstate(divide="ignore"):
-        low, high = (
-            np.log(rows["low"].to_numpy(float)),
-            np.log(rows["high"].fillna(np.inf).to_numpy(float)),
-        )
-    return float(censored_fit(design(rows, lags=True), low, high)[0])
+    low, high = value + widen * (np.quantile(slopes, [tail, 1 - tail]) - value)
+    return Exponent(value, -np.inf if bound else low, high)
