@@ -232,6 +232,8 @@ def _made(config: Config, executor: Executor | None, partial: Path, show: bool) 
     for key in jobs:
         one = _without_steps(done[key]) if config.axes else done[key]
         parts.append(one.expand_dims({dim: [at] for dim, at in zip(dims, key, strict=True)}))
+    if len(widths := {one.sizes["unit"] for one in parts}) > 1:  # NaN beyond the last neuron
+        parts = [one.pad(unit=(0, max(widths) - one.sizes["unit"])) for one in parts]
     whole: Any = xr.combine_by_coords(parts, compat="no_conflicts", combine_attrs="override")
     order = {dim: list(dict.fromkeys(key[at] for key in jobs)) for at, dim in enumerate(dims)}
     return whole.reindex(order).drop_attrs(deep=False).assign_attrs(results.provenance(config))

@@ -306,7 +306,10 @@ def test_one_thread_is_used_by_every_library_and_the_numbers_restored(monkeypatc
 
 def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
     """Interrupted on its way, and gone on with: the points that were done are not done again."""
-    delays = [{"label": k, "changes": {"task": {"lags": [k], "coefficients": [1]}}} for k in (2, 5)]
+    delays = [
+        {"label": k, "changes": {"task": {"lags": [k], "coefficients": [1]}, "network": width}}
+        for k, width in ((2, {"hidden_size": 3}), (5, {"hidden_size": 7}))
+    ]
     counts = [{"label": n, "changes": {"training": {"sequences": n}}} for n in (64, 16, 32)]
     axes = {"delay_of_task": delays, "sequences": counts}
     few = {"name": "grid", "models": ["ConstGate"], "training": {"steps": 20}, "measured": False}
@@ -333,6 +336,7 @@ def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
         alone = run_member(config, "ConstGate", 1)
         point = result.sel(delay_of_task=lag, sequences=count, seed=1, model="ConstGate")
         np.testing.assert_array_equal(point.learned, alone.learned)
+        np.testing.assert_array_equal(point.base_rate.dropna("unit"), alone.base_rate)
         last, before = alone.loss[-2:].mean(), alone.loss[-4:-2].mean()
         np.testing.assert_allclose(point.final_loss, last)
         np.testing.assert_allclose(point.still_falling, 1 - last / before)
