@@ -6,6 +6,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from scipy import stats
@@ -13,6 +14,7 @@ from scipy import stats
 from book.chapters.agreement import (
     correlation_interval,
     over_orders,
+    over_rows,
     over_seeds,
     partial_rank_correlation,
     rank_correlation,
@@ -102,6 +104,37 @@ def test_intervals_resample_seeds_and_pair_the_baseline():
     assert (gain.value[0], gain.low[0], gain.high[0]) == (0, 0, 0)
     with pytest.raises(ValueError, match="seed"):
         over_seeds(scores, share.isel(seed=[0, 1]))
+
+
+@pytest.mark.parametrize("within", [["lag"], ["model", "lag"], ["model", "seed"]])
+def test_rows_of_a_table_agree_as_a_grid_does(within, monkeypatch):
+    """In every draw of seeds, with ties, infinite responses, and a score that says nothing."""
+    draws = []
+    monkeypatch.setattr("book.chapters.agreement.bootstrap", lambda of, count: draws.append(of))
+    scores, share = made(7, ties=True)
+    share = share.where(share > share.quantile(0.2), -np.inf)
+    scores[1] = 0 * scores[1] + share.lag
+    rows = share.to_dataframe("share").join(scores.to_series().unstack("predictor")).reset_index()
+    over_rows(rows.sample(frac=1, random_state=1), ["p0", "p1", "p2"], "share", within)
+    over_seeds(scores, share, within)
+    for pick in ([0, 1, 2, 3], [0, 0, 1, 3], [2, 2, 2, 1]):
+        found, expected = (agreement(np.array(pick)) for agreement in draws)
+        assert np.isnan(found[1]) == ("lag" in within)
+        np.testing.assert_allclose(np.nan_to_num(found), expected, atol=1e-12)
+
+
+def test_rows_of_unequal_strata_count_alike():
+    """Ranks as shares of their stratum, by pandas; a seed that a stratum lacks leaves a gap."""
+    rng = np.random.default_rng(8)
+    rows = pd.DataFrame(rng.integers(0, 9, (60, 2)), columns=["x", "y"])
+    rows = rows.assign(stratum=np.repeat([0, 0, 0, 1, 2], 12), seed=np.tile([1, 2, 3], 20))
+    rows = rows[(rows.stratum < 2) | (rows.seed == 1)]
+    by = rows.groupby("stratum")[["x", "y"]]
+    ranks = by.rank(pct=True)
+    x, y = (ranks - ranks.groupby(rows.stratum).transform("mean")).to_numpy().T
+    found = over_rows(rows, ["x"], "y", ["stratum"])
+    assert found.value == pytest.approx((x * y).sum() / np.sqrt((x**2).sum() * (y**2).sum()))
+    assert found.low < found.value < found.high
 
 
 def test_all_orders_of_the_units_are_gone_through():

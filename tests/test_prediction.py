@@ -49,7 +49,8 @@ def test_predictors_are_the_numbers_of_the_run(smoke):
         ratio = (own.signal / own.scale.sel(noise=noise)).median("probe")
         expected[f"signal/scale: gradient, {noise} noise, own error"] = ratio
     letter = required(probes(measured, "first", "error"), rule="plug-in", **LETTER)
-    expected["N: first, own noise, v2 to the letter, own error"] = -np.log(letter).median("probe")
+    name = "N: first, own noise, to the letter of version 2, own error"
+    expected[name] = -np.log(letter).median("probe")
     for name, score in expected.items():
         np.testing.assert_allclose(scores.sel(predictor=name), score, err_msg=name)
     letters = [name for name in names if "letter" in name]

@@ -5,7 +5,8 @@ share task and sequences, so that intervals over seeds speak of other seeds of t
 is said of cells has the cell as its unit (`correlation_interval`, `over_orders`).
 
 Scores are (predictor, …), the share learned has the other dimensions, and dimensions named in
-`within` make the strata.
+`within` make the strata; where not everything was asked, scores are columns of a table
+(`over_rows`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import permutations
 from math import atanh, prod, sqrt, tanh
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
@@ -73,6 +75,37 @@ def over_seeds(
         return found - found[scores.predictor.values == less] if less else found
 
     return bootstrap(agreement, share.sizes["seed"])
+
+
+def over_rows(
+    rows: pd.DataFrame, scores: Sequence[str], outcome: str, within: Sequence[str]
+) -> Interval:
+    """Rank correlations of columns with an outcome, over the rows of a table that names their
+    seeds, with intervals over seeds; NaN for a score that is constant in every stratum.
+
+    Ranks are shares of a stratum's rows, so that each row counts alike.
+    """
+    columns = ((), (outcome,), *((score,) for score in scores))
+    of, *ties = (rows.groupby([*within, *one]).ngroup().to_numpy() for one in columns)
+    seeds, seed = np.unique(rows["seed"], return_inverse=True)
+
+    def agreement(pick: NDArray[np.intp]) -> Array:
+        weight = np.bincount(pick, minlength=len(seeds))[seed]
+        # a seed that is drawn twice makes two strata, or two rows of one
+        copies = np.ones_like(weight) if "seed" in within else weight
+
+        def middle(groups: NDArray[np.intp]) -> Array:
+            """Where among all rows the middle of a row's group lies: ties share a rank."""
+            size = np.bincount(groups, copies)
+            return np.asarray((size.cumsum() - size / 2)[groups])
+
+        size = np.bincount(of, copies)[of].clip(1)
+        y, *xs = ((middle(tie) - middle(of)) / size for tie in ties)
+        spread = np.sqrt([(weight * x**2).sum() * (weight * y**2).sum() for x in xs])
+        found = [(weight * x * y).sum() for x in xs]
+        return np.divide(found, spread, out=np.full(len(xs), np.nan), where=spread > 0)
+
+    return bootstrap(agreement, len(seeds))
 
 
 def correlation_interval(value: float, count: int) -> tuple[float, float]:

@@ -21,7 +21,7 @@ BASELINE, SIZE, BOTH = TRIVIAL = ("plain lag", "number of parameters", "lag Ã— â
 _RATES: dict[str, dict[str, Any]] = {
     "variance": {"rate": "variance"},
     "stable": {"rate": "mean"},
-    "v2 to the letter": LETTER,
+    "to the letter of version 2": LETTER,
 }
 
 
@@ -51,6 +51,7 @@ def predictors(measured: xr.Dataset) -> xr.DataArray:
     whole gradient; median over probes); and signal over stable scale of the lag's own gradient. The
     target stands in the error's place, except where the name ends with "own error".
     """
+    measured = measured.drop_dims("sequence", errors="ignore")  # their numbers are not needed
     like = measured.envelope.isel(order=0, drop=True)
     lag, size = np.log(measured.lag), np.log(parameter_counts(measured))
     trivial = {BASELINE: -measured.lag, SIZE: -size, BOTH: -lag - size / 2}
