@@ -18,7 +18,9 @@ def test_shipped_configurations_are_valid_and_named_like_their_files():
         config = Config.named(name)
         assert config.name == name
         assert Config.model_validate_json(config.model_dump_json()) == config
-    with pytest.raises(ValueError, match=r"name = 'nope': must be one of capacity, .*quick, .*smoke"):
+    with pytest.raises(
+        ValueError, match=r"name = 'nope': must be one of capacity, .*quick, .*smoke"
+    ):
         Config.named("nope")
 
 

@@ -1,5 +1,5 @@
 """The registered experiment: tasks against perfect and blind guesses, the search against a known
-answer, the fit against simulations."""
+answer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import stats
 from sklearn.svm import SVC
 
 from book.chapters import dose, visibility
-from book.chapters.exponents import dose_exponent
 from tests.built_book import ROOT
 
 REGISTRATION = "book/registration.md"
@@ -142,31 +140,6 @@ def test_record_goes_on_from_what_is_there(tmp_path, monkeypatch):
             assert len(asked) == count + 2
             assert len(pd.read_csv(file)) == count
     assert len(dose.searches(dose.trainings(tmp_path))) == 190
-
-
-def simulated(d, rng, seeds=6):
-    """Searches of networks that obey a power law of exponent d, read on the grid; those beyond its
-    ends are not known."""
-    rows = []
-    for seed in range(seeds):
-        of_seed = 0.3 * rng.standard_normal()
-        for gate in dose.GATES:
-            dosed = dose.Condition("LSTM", gate, "recall", 20).log_envelope
-            need = np.exp(4 + d * (dosed - 1) + of_seed + 0.4 * rng.standard_normal())
-            high = min((count for count in dose.COUNTS if count >= need), default=np.nan)
-            low = max((count for count in dose.COUNTS if count < need), default=0)
-            rows.append((dosed, 20, "a", seed, low, high))
-    return pd.DataFrame(rows, columns=["log_envelope", "lag", "group", "seed", "low", "high"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("d", [0.0, -1.0])
-def test_interval_covers_the_exponent_although_the_grid_ends(d):
-    rng = np.random.default_rng(5)
-    found = [dose_exponent(simulated(d, rng), rng, draws=30) for _ in range(20)]
-    covered = sum(one.low <= d <= one.high for one in found)
-    assert stats.binomtest(covered, 20, 0.95, alternative="less").pvalue > 1e-3
-    assert np.mean([one.value for one in found]) == pytest.approx(d, abs=0.03 + 0.1 * abs(d))
 
 
 def git(*words):

@@ -128,11 +128,13 @@ def dose_exponent(
         rows = rows[inside | (rows["log_envelope"] == mildest)]
     last = rows["low"] * 2**0.5 if bound else np.inf
     with np.errstate(divide="ignore"):
-        low, high = np.log(rows["low"]), np.log(rows["high"].fillna(last))
+        ends = np.log([rows["low"], rows["high"].fillna(last)])
     seeds, of = np.unique(rows["seed"], return_inverse=True)
     drawn = rng.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), draws)
     weights = np.concatenate([np.ones((1, len(seeds))), drawn])[:, of]
-    value, *slopes = censored_fit(design(rows, others), low.to_numpy(), high.to_numpy(), weights)[:, 0]
+    value, *slopes = censored_fit(design(rows, others), low.to_numpy(), high.to_numpy(), weights)[
+        :, 0
+    ]
     tail = (1 - level) / 2
     # A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a
     # normal, not of Student's t.
