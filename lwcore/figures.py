@@ -18,6 +18,7 @@ from lwcore.signatures import Count, Positive, checked
 SHADES: Any = tuple(sns.color_palette("colorblind").as_hex())
 MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 COLOURS = dict(zip(MODELS, SHADES, strict=False))
+OTHERS: Any = (*SHADES[5::2], "black")  # for what is no cell
 MARKERS = dict(zip(MODELS, "osD^v", strict=True))
 ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
 
@@ -30,6 +31,7 @@ _STYLE: Any = {
     "font.sans-serif": ["DejaVu Sans"],
     "svg.hashsalt": "lwcore",
 }
+_ABOVE: Any = {"loc": "outside upper center", "ncols": 8, "fontsize": 8}
 
 
 def use_book_style() -> None:
@@ -70,7 +72,7 @@ def panels(
         values.to_dataframe("value").reset_index(),
         **{"x": x, "y": "value", "hue": hue, "style": style, "col": col, "row": row},
         **{"kind": "line", "estimator": "median", "errorbar": ("pi", 100)},
-        palette=dict(zip(labels, SHADES * len(labels), strict=False)) | COLOURS if hue else None,
+        palette=dict(zip(labels, OTHERS * len(labels), strict=False)) | COLOURS if hue else None,
         style_order=None if style is None else values[style].values[::-1],  # the last one is solid
         err_kws={"alpha": 0.18, "lw": 0},
         facet_kws={"sharey": "row"},
@@ -81,7 +83,11 @@ def panels(
     grid.set(**{"ylabel": values.attrs.get("long_name", "")} | axes)
     grid.figure.set_layout_engine("constrained")
     if grid.legend is not None:
-        sns.move_legend(grid, "outside upper center", ncols=8, title=None, fontsize=8)
+        titled = {hue, *labels} if style and hue in (col, row) else {}  # above the panels
+        entries = zip(grid.legend.legend_handles, grid.legend.texts, strict=True)
+        shown = [(line, text.get_text()) for line, text in entries if text.get_text() not in titled]
+        grid.legend.remove()
+        grid.figure.legend(*zip(*shown, strict=True), **_ABOVE)
     plt.close(grid.figure)
     return grid.figure
 
@@ -120,8 +126,7 @@ def model_band(
 def legend_above(figure: Figure, axes: Axes) -> None:
     """The lines of all panels named once, above them: below stands the run they came from."""
     handles, labels = axes.get_legend_handles_labels()
-    how: Any = {"loc": "outside upper center", "ncols": 6, "fontsize": 8}
-    figure.legend(handles, labels, columnspacing=1.0, handlelength=1.5, **how)
+    figure.legend(handles, labels, columnspacing=1.0, handlelength=1.5, **_ABOVE)
 
 
 @checked
@@ -165,7 +170,7 @@ def summary(results: xr.Dataset) -> Figure:
     recovered.set(xlabel="delay (steps)", ylabel="coefficient in the output")
     recovered.set_title("What was learned")
     window_lines(paper, probes(results, "zeroth"), **LETTER)
-    paper.set_title("Window, version 2 to the letter")
+    paper.set_title("Window, letter of version 2")
     window_lines(own, probes(results, "gradient"), **OPTIMISER)
     own.set_title("Window, in the whole gradient")
     legend_above(figure, own)
