@@ -132,9 +132,9 @@ def dose_exponent(
     seeds, of = np.unique(rows["seed"], return_inverse=True)
     drawn = rng.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), draws)
     weights = np.concatenate([np.ones((1, len(seeds))), drawn])[:, of]
-    value, *slopes = censored_fit(design(rows, others), low.to_numpy(), high.to_numpy(), weights)[
-        :, 0
-    ]
+    value, *slopes = censored_fit(design(rows, others), *ends, weights)[:, 0]
+    if len(seeds) == 1:
+        return Exponent(value, -np.inf, np.inf)
     tail = (1 - level) / 2
     # A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a
     # normal, not of Student's t.
