@@ -144,6 +144,7 @@ def test_fits_of_a_constant_of_five_lags_and_of_hardly_any_noise():
     constant = fit_decay(LAGS, np.full(LAGS.size, 0.1))
     assert (constant.exponential.law.decay, constant.power.law.decay) == (1, 0)
     assert math.isnan(constant.exponential.r_squared)
+    assert constant.power.aicc < constant.tempered.aicc  # no residual is below rounding
     few = LAGS[:5]
     found = fit_decay(few, TEMPERED.envelope(few) * np.array([1.1, 0.9, 1.05, 1, 0.98]))
     assert found.tempered.aicc == math.inf  # too few to choose it
@@ -155,9 +156,6 @@ def test_fits_of_a_constant_of_five_lags_and_of_hardly_any_noise():
         for size in (1e-9, 1e-10)
     )
     assert larger - smaller == pytest.approx(2 * LAGS.size * math.log(10), rel=1e-3)
-    for unit in np.geomspace(1e-12, 1e12, 49):  # a law with a parameter more would fit rounding
-        exact = fit_decay(LAGS, unit * law.envelope(LAGS))
-        assert exact.power.aicc < exact.tempered.aicc
 
 
 # Time scales
