@@ -4,8 +4,6 @@ and nothing written or run.
 Files are made once, in a folder that is read only by habit; a command runs in it.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import re

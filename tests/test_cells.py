@@ -1,7 +1,5 @@
 """The cells against a step-by-step recurrence, against PyTorch's own layers, and their starts."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

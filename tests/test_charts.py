@@ -1,8 +1,6 @@
 """The formulas that charts compute in a page give the numbers of the package, and the browser those
 of the run; Vega itself evaluates them here, without a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

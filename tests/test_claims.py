@@ -1,7 +1,5 @@
 """The ledger: rules and verdicts, claims as data, and what a chapter's cell gives."""
 
-from __future__ import annotations
-
 import csv
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Configurations: what ships is valid, and what does not fit is refused by name."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,8 +1,6 @@
 """Constants and right-hand sides: the printed and the repaired formulas written out, and the
 repaired ones held against what is attained."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Kernels and targets against gradients and SciPy's quadrature."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import integrate, stats

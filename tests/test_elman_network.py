@@ -1,7 +1,5 @@
 """Activations and network against the equations written out and automatic differentiation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

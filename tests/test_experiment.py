@@ -1,7 +1,5 @@
 """Runs: the same bits whatever happens to them on the way."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 

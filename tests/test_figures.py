@@ -1,7 +1,5 @@
 """Figures say what the numbers are: lines and bands, read back from what was drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

@@ -1,8 +1,6 @@
 """Files that chance has spoiled: read as they were, or refused by name; never another error, a
 hang, a crash, or code that is run."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

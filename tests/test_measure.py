@@ -1,7 +1,5 @@
 """The pipeline on statistics whose answer is known, on null controls, and on a small network."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

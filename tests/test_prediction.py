@@ -1,7 +1,5 @@
 """What predictors are made of, on a small run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,6 @@
 """A trace's Jacobians and immediate derivatives against autograd through the oracle, of the paper's
 cells and of a reader's own loop."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

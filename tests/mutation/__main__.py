@@ -15,8 +15,6 @@ annotations. Where a module has more than `MOST` mutants, a random sample of the
 score has a binomial interval.
 """
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import os

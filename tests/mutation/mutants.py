@@ -1,7 +1,5 @@
 """Mutants: a module with one operator, number or condition changed. cosmic-ray makes them."""
 
-from __future__ import annotations
-
 import ast
 import random
 from pathlib import Path
