@@ -42,6 +42,7 @@ TOML = {
     "huge": (b"a = " + b"9" * 5000, r"huge\.toml.*not valid TOML \(Exceeds the limit"),
     "number-with-unit": (SMOKE.replace(b"= 0.3", b'= "3 %"'), r"noise: .*number \(given: '3 %'\)"),
     "unknown-base": (b'base = "x"', "name = 'x': must be one of"),
+    "no-base": (b"base = 3", "name = '3': must be one of"),
     "bad-base": (b'base = "gone.toml"', "No such file.*gone.toml"),
     "bad-point": (POINT, r"task\.lenght: Extra"),
 }

@@ -67,7 +67,7 @@ def test_style(command):
 
 
 THEORY = ["stable", "detection", "window", "elman.descent", "elman.kernel", "elman.bounds"]
-HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"}
+HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer", "scipy.stats"}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"}
     ],
 )
 def test_importing_a_module_loads_no_more_than_it_needs(module, without):
-    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    code = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert "lwcore" in loaded
     assert not without & set(loaded)

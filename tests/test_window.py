@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from lwcore.detection import detection_threshold, rate_exponent, sample_complexity
+from lwcore.detection import detection_threshold, sample_complexity
 from lwcore.window import (
     DecayLaw,
     fit_decay,
@@ -105,27 +105,15 @@ def test_bounds_of_the_window_by_hand():
 @rates
 def test_predicted_window_is_the_measured_one(law, rate):
     lags, budgets = np.arange(1, 400), np.geomspace(1, 1e5, 23)
-    m, sigma, alpha = 0.3, 0.4, 1.6
-    needed = sample_complexity(law.envelope(lags), m, sigma, alpha, rate=rate)
+    m, sigma, alpha, how = 0.3, 0.4, 1.6, {"error": 0.05, "rate": rate}
+    needed = sample_complexity(law.envelope(lags), m, sigma, alpha, **how)
     measured = learnability_window(lags, needed, budgets)
     assert np.unique(measured).size > 4
-    predicted = regime_window(law, budgets, m, sigma, alpha, rate=rate)
+    predicted = regime_window(law, budgets, m, sigma, alpha, **how)
     np.testing.assert_array_equal(measured, np.minimum(np.floor(predicted), lags[-1]))
     for unit in (1e-12, 1e12):
-        scaled = regime_window(law, budgets, unit * m, unit * sigma, alpha, rate=rate)
+        scaled = regime_window(law, budgets, unit * m, unit * sigma, alpha, **how)
         np.testing.assert_allclose(scaled, predicted, rtol=1e-9)
-
-
-@rates
-def test_regimes_of_appendix_f(rate):
-    alpha, grown = 1.3, math.log(2)  # of N^(1/p)
-    n = np.array([30.0, 60.0]) ** rate_exponent(alpha, rate)
-    exponential, power, logarithmic = (
-        regime_window(law, n, 0.3, 0.4, alpha, 0.05, rate) for law in REGIMES
-    )
-    assert np.diff(exponential)[0] == pytest.approx(grown / -math.log(REGIMES[0].decay), rel=1e-9)
-    assert np.diff(np.log(power))[0] == pytest.approx(grown / REGIMES[1].decay, rel=1e-9)
-    assert np.diff(np.log(np.log1p(logarithmic)))[0] == pytest.approx(grown, rel=1e-9)
 
 
 @regimes
