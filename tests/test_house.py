@@ -67,7 +67,8 @@ def test_style(command):
 
 
 THEORY = ["stable", "detection", "window", "elman.descent", "elman.kernel", "elman.bounds"]
-HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer", "scipy.stats"}
+SLOW = {"scipy.stats", "scipy.optimize"}
+HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"} | SLOW
 
 
 @pytest.mark.parametrize(
