@@ -55,7 +55,7 @@ coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record
 	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) $(SIDE_BY_SIDE) --cov --cov-append --cov-report=term
 	$(BIN)/python -m tests.covered
 
-mutants: $(STAMP) ## change the code in small ways, see whether the tests notice, and record it (about an hour)
+mutants: $(STAMP) ## change the code in small ways, see whether the tests notice, and record it (an hour or two)
 	UV_FIND_LINKS=$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}} \
 	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[mutation]'
 	$(BIN)/python -m tests.mutation

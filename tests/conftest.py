@@ -50,6 +50,15 @@ def pytest_configure(config):
 
 
 @pytest.fixture(scope="session")
+def small_run():
+    """A small run of three families."""
+    from lwcore.experiment import Config, run
+
+    models = ["ConstGate", "SharedGate", "DiagGate"]
+    return run(Config.named("smoke").but(models=models), progress=False)
+
+
+@pytest.fixture(scope="session")
 def site():
     """Address of the built book on this machine."""
     from book import pdf

@@ -1,8 +1,6 @@
 """The coverage that ``make coverage`` has measured, as a table for the book: a row for each module,
 and one for the package."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The companion's network written out for autodiff, beside `companion_search`, and neuron by
 neuron."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

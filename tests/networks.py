@@ -1,8 +1,6 @@
 """Cells and numbers that the tests of the network half share: every cell, with and without layer
 normalisation, couplings strong."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

@@ -1,8 +1,6 @@
 """Slow, obvious reference implementations, written from the equations and nothing else; autograd
 does the differentiating."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

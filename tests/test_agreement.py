@@ -1,8 +1,6 @@
 """Agreement in ranks, against SciPy and against counting by hand; intervals, against Student and
 against all resamples."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

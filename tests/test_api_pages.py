@@ -2,13 +2,10 @@
 and docstrings arrive whole."""
 
 import re
-from typing import Annotated, NamedTuple
 
 import pytest
-from api_pages import add_types, bare, describe_settings, skip_fields
 from package_source import definitions, modules
 
-from lwcore.config import TaskSettings
 from tests.built_book import DOCUMENTS, ROOT, article
 
 PAGES = [name for name in DOCUMENTS if name.startswith("book/api/")]
@@ -32,40 +29,9 @@ def test_docstrings_arrive_whole(name):
     assert re.search(r":\w+:`|\.\. \w+::|numpy\.ndarray\[", page.get_text()) is None
 
 
-class Pair(NamedTuple):
-    """Two numbers."""
-
-    first: "Annotated[int, 'metadata']"
-
-
-def half(number: "float", *rest: "Annotated[list[Annotated[int, 1]], 2]") -> "float | None":
-    """Halve."""
-
-
-def test_types_are_those_of_the_code():
-    lines = [
-        "Args:",
-        "    number: A number: any.",
-        "        Even zero: yes.",
-        "    *rest: Others.",
-        "",
-        "Returns:",
-        "    Half: of it.",
-        "    Really: so.",
-    ]
-    add_types(None, "function", "half", half, None, lines)
-    assert lines[1:4] == [
-        "    number (``float``): A number: any.",
-        "        Even zero: yes.",
-        "    *rest (``list[int]``): Others.",
-    ]
-    assert lines[6:] == ["    ``float | None``: Half: of it.", "    Really: so."]
-    lines = ["Attributes:", "    first: One.", "    other: Nobody's."]
-    add_types(None, "class", "Pair", Pair, None, lines)
-    assert lines == ["Attributes:", "    first (``int``): One.", "    other: Nobody's."]
-    assert bare("dict[str, Annotated[float, Field(gt=0)]]") == "dict[str, float]"
-    lines = [TaskSettings.__doc__, ""]
-    describe_settings(None, "class", "TaskSettings", TaskSettings, None, lines)
-    assert lines[2:4] == ["Attributes:", "    length: Number of time steps T."]
-    assert skip_fields(None, "class", "first", Pair.first, False, None)
-    assert skip_fields(None, "function", "half", half, False, None) is None
+def test_settings_have_their_types_and_fields_of_named_tuples_no_entry_of_their_own():
+    page = article("book/api/experiments")
+    settings = page.find(id="lwcore.config.TaskSettings").find_next_sibling("dd").get_text()
+    assert "input_size (PositiveInt) – Input dimension D." in settings
+    assert "model_config" not in page.get_text()
+    assert article("book/api/gradient").find(id="lwcore.transport.Scaled.mantissa") is None

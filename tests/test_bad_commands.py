@@ -4,8 +4,6 @@ and nothing written or run.
 Files are made once, in a folder that is read only by habit; a command runs in it.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import re
@@ -24,7 +22,7 @@ from lwcore.cli import app
 
 SECONDS = 60  # against hanging, not a speed
 SMOKE = (Path(lwcore.__file__).parent / "configs" / "smoke.toml").read_bytes()
-AXIS = b'base = "smoke"\n[[axes.a]]\nlabel = 1\n'
+POINT = b'base = "smoke"\n[[axes.a]]\nlabel = 1\nchanges.task.lenght = 30'
 
 
 class Runs:
@@ -37,21 +35,16 @@ class Runs:
 # A configuration each, and what must be said of it.
 TOML = {
     "misspelt": (SMOKE.replace(b"noise", b"nose"), r"task\.nose: .*not permitted \(given: 0\.3\)"),
-    "unknown-section": (SMOKE + b"\n[magic]\n", "magic: .*not permitted"),
-    "no-section": (SMOKE.partition(b"[diagnostics]")[0], "diagnostics: Field required"),
     "twice": (SMOKE.replace(b"[network]", b"noise = 1\n[network]"), "not valid TOML .*overwrite"),
     "no-utf-8": (b"# \xff\n" + SMOKE, "not valid TOML .*0xff"),
     "empty": (b"", "name: Field required"),
-    "ten-megabytes": (b"# " + b"x" * 10_000_000 + b"\nname = 3\n", r"name: .*string \(given: 3\)"),
     "deep": (b"a = " + b"[" * 20_000, r"deep\.toml.*not valid TOML \(.*recursion"),
     "huge": (b"a = " + b"9" * 5000, r"huge\.toml.*not valid TOML \(Exceeds the limit"),
     "number-with-unit": (SMOKE.replace(b"= 0.3", b'= "3 %"'), r"noise: .*number \(given: '3 %'\)"),
     "unknown-base": (b'base = "x"', "name = 'x': must be one of"),
     "no-base": (b"base = 3", "name = '3': must be one of"),
     "bad-base": (b'base = "gone.toml"', "No such file.*gone.toml"),
-    "change-of-self": (b'base = "smoke"\nself = 3', "self: .*not permitted"),
-    "bad-label": (AXIS.replace(b"label", b"lable"), r"axes\.a\.0\.lable: Extra"),
-    "bad-point": (AXIS + b"changes.task.lenght = 30", r"task\.lenght: Extra"),
+    "bad-point": (POINT, r"task\.lenght: Extra"),
 }
 
 ROOT = os.geteuid() == 0  # to whom every file is readable
@@ -63,25 +56,14 @@ LINES = {
     "run nonsense": "name = 'nonsense': must be one of",
     "run ../configs/smoke": r"name = '\.\./configs/smoke': must be one of",
     "run nothing.toml": "No such file.*nothing.toml",
-    "run folder.toml": "path = 'folder.toml': must be a file",
     "run pipe.toml": "path = 'pipe.toml': must be a file",
-    "run dangling.toml": "No such file.*dangling.toml",
-    "run text.txt": "must be one of",
     "run smoke --executor moon": "--executor.*'moon'.*'here'",
     "run smoke --speed 3": "No such option.*--speed",
     "run smoke --directory text.txt": f"{NOT_MADE}text.txt",
-    "run smoke --no-resume --directory text.txt": f"{NOT_MADE}text.txt",
-    "run smoke --directory text.txt/below": f"{NOT_MADE}below",
-    "run smoke --directory dangling.nc": f"{NOT_MADE}dangling.nc",
-    "show": "Missing argument",
     "show nothing.nc": "path = 'nothing.nc': there is no such result file",
-    "show .": "path = '.': there is no such result file",
-    "show dangling.nc": "path = .*there is no such result file",
     "show text.txt": "path = 'text.txt': not a whole result file",
-    "show empty.toml": "path = 'empty.toml': not a whole result file",
     "show plain.h5": "path = 'plain.h5': must be a result of this package",
     "show damaged.nc": "path = 'damaged.nc': not a whole result file",
-    "diagnose": "Missing option",
     "diagnose --checkpoint nothing.pt --data data.npz": "No such file or directory: 'nothing.pt'",
     "diagnose --checkpoint . --data data.npz": "directory: ",
     "diagnose --checkpoint weights.pt --data nothing.npz": "No such file.*: 'nothing.npz'",
@@ -93,16 +75,12 @@ LINES = {
     },
     **{
         f"diagnose --checkpoint {name} --data data.npz": f"{name}': must hold weights alone"
-        for name in ("empty.toml", "text.txt", "cut-off.pt", "malicious.pt", "malicious.pkl")
+        for name in ("text.txt", "cut-off.pt", "malicious.pt", "malicious.pkl")
     },
     f"{DIAGNOSE} --lags x": "lags = 'x': must be integers with commas",
     f"{DIAGNOSE} --source moon": "source = 'moon'",
-    f"{DIAGNOSE} --nonlinearity moon": "'moon' is not one of",
-    f"{DIAGNOSE} --recurrent moon": "No such option",
     "claims --ledger nothing": "nothing: no ledger",
     "claims --ledger text.txt": "text.txt: not a ledger",
-    "claims --speed 3": "No such option.*--speed",
-    "nonsense": "No such command 'nonsense'",
 } | ({} if ROOT else {"run unreadable.toml": "Permission denied.*unreadable.toml"})
 
 
@@ -113,10 +91,7 @@ def here(tmp_path_factory):
     for name, (content, _) in TOML.items():
         (folder / f"{name}.toml").write_bytes(content)
     (folder / "text.txt").write_text("a few words")
-    (folder / "folder.toml").mkdir()
     os.mkfifo(folder / "pipe.toml")
-    for name in ("dangling.toml", "dangling.nc"):
-        (folder / name).symlink_to(folder / "gone")
     (folder / "unreadable.toml").touch(0)
     (folder / "damaged.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
     with h5py.File(folder / "plain.h5", "w") as file:

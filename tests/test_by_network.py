@@ -1,22 +1,14 @@
 """Numbers of networks, against planted laws and NumPy."""
 
 import numpy as np
-import pytest
 import xarray as xr
 
 from book.chapters import by_network
-from lwcore.experiment import Config, run
 from lwcore.inference import probes, windows
 
 
-@pytest.fixture(scope="module")
-def small():
-    models = ["ConstGate", "SharedGate", "DiagGate"]
-    return run(Config.named("smoke").but(models=models), progress=False)
-
-
-def test_decay_laws_are_those_that_were_planted(small):
-    planted = small.assign(envelope=3 * 0.7**small.lag + 0 * small.envelope)
+def test_decay_laws_are_those_that_were_planted(small_run):
+    planted = small_run.assign(envelope=3 * 0.7**small_run.lag + 0 * small_run.envelope)
     laws = by_network.decay_laws(planted)
     pure = laws.sel(law="exponential")
     np.testing.assert_allclose(pure.decay, 0.7)
@@ -26,9 +18,9 @@ def test_decay_laws_are_those_that_were_planted(small):
     assert laws.slow.sel(law="power").isnull().all()
 
 
-def test_windows_are_medians_over_probes_and_leads_differences(small):
-    found = by_network.window(small, ["zeroth", "first"], 512, rule="plug-in")
-    one = windows(probes(small, "first", "error"), 512, rule="plug-in").median("probe")
+def test_windows_are_medians_over_probes_and_leads_differences(small_run):
+    found = by_network.window(small_run, ["zeroth", "first"], 512, rule="plug-in")
+    one = windows(probes(small_run, "first", "error"), 512, rule="plug-in").median("probe")
     xr.testing.assert_equal(found.sel(order="first", drop=True), one)
     other = one.sel(model=["ConstGate", "SharedGate"]).max("model")
     np.testing.assert_array_equal(by_network.lead(one), one.sel(model="DiagGate") - other)
@@ -42,8 +34,10 @@ def test_slopes_are_least_squares_over_what_is_finite():
     np.testing.assert_allclose(by_network.slope(y, x), expected)
 
 
-def test_runs_stand_side_by_side(small):
-    runs = {"all": small, "two": small.sel(model=["ConstGate", "DiagGate"])}
+def test_runs_stand_side_by_side(small_run):
+    runs = {"all": small_run, "two": small_run.sel(model=["ConstGate", "DiagGate"])}
     found = by_network.each(runs, by_network.window, view="zeroth", n_sequences=64)
     assert found.sel(run="two", model="SharedGate").isnull().all()
-    assert by_network.numbers(found).size == small.sizes["seed"] * (small.sizes["model"] + 2)
+    assert by_network.numbers(found).size == small_run.sizes["seed"] * (
+        small_run.sizes["model"] + 2
+    )

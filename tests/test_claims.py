@@ -1,19 +1,14 @@
 """The ledger: rules and verdicts, claims as data, and what a chapter's cell gives."""
 
-from __future__ import annotations
-
 import csv
 import importlib
 import json
 import math
-import re
-from types import SimpleNamespace
 
 import nbformat
 import numpy as np
 import pytest
-from docutils.utils import new_document
-from ledger import badge, fill_in, measured, reading_with
+from ledger import reading_with
 from pydantic import ValidationError
 from scipy import stats
 
@@ -108,9 +103,6 @@ def test_what_is_not_a_papers_is_not_counted(paper):
         ({"readings": [reading(), reading(when="if c", part="for d")]}, "one clause at most"),
         ({"readings": [reading(at_least=1)]}, "a rule that something meets"),
         ({"readings": [reading(atmost=1)]}, "atmost"),
-        ({"readings": []}, "readings"),
-        ({"kind": "hearsay"}, "HEARSAY"),
-        ({"paper": "another"}, "paper"),
     ],
 )
 def test_a_claim_that_is_not_well_formed_is_refused(wrong, words):
@@ -172,19 +164,9 @@ def test_a_number_in_prose_is_that_of_the_reading_with_its_words():
         reading_with("of all", None)
 
 
-def test_a_claim_whose_cell_failed_leaves_its_page_readable():
-    page, name = new_document("page"), next(iter(REGISTRY))
-    page.extend([badge(claim=name), measured(claim=name, reading=0)])
-    builder = SimpleNamespace(get_relative_uri=lambda *of: "ledger.html")
-    fill_in(SimpleNamespace(env=SimpleNamespace(outcomes={}), builder=builder), page, "page")
-    assert [node.astext() for node in page] == ["not measured"] * 2
-
-
 @pytest.mark.parametrize("name", REGISTRY)
 def test_a_claim_is_complete(name):
     one = REGISTRY[name]
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
-    assert one.says.endswith(".")
     for each in one.readings:  # a rule that allows everything could not fail
         assert math.isfinite(each.at_least) or math.isfinite(each.at_most)
     for path in one.code:

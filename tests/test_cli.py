@@ -1,8 +1,6 @@
 """The command line: what each command prints and stores, an interrupt, and the start without
 PyTorch."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What clipping does, against closed forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

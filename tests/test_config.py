@@ -1,7 +1,5 @@
 """Configurations: what ships is valid, and what does not fit is refused by name."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -33,6 +31,7 @@ def test_a_changed_configuration_keeps_the_rest_and_has_another_fingerprint():
     others = [other, live.but(task={"noise": 0.31}), live.but(description="x")]
     assert len({live.but().fingerprint, *(one.fingerprint for one in others)}) == 4
     assert live.but().fingerprint == live.fingerprint
+    assert SMOKE.but(diagnostics={"ends": 8}).diagnostics.ends == 8  # all that there is room for
 
 
 def test_a_file_says_what_it_changes_in_its_base(tmp_path):
@@ -71,11 +70,8 @@ def axis(*changes):
             "coefficients = (0.5,): must be one for each of 2 lags",
         ),
         ({"task": {"noise": float("nan")}}, "finite number"),
-        ({"task": 3}, "task\n  Input should be a valid dictionary"),
         ({"network": {"gate_init": 1.0}}, "less than 1"),
         ({"training": {"batch_size": 65}}, "= 65: must be at most 64, the training sequences"),
-        ({"training": {"optimizer": "adam"}}, "'sgd' or 'adamw'"),
-        ({"training": {"steps": 1.5}}, "valid integer"),
         ({"training": {"steps": -1}}, "greater than or equal to 0"),
         ({"training": {"learning_rate": -0.1}}, "greater than 0"),
         (
@@ -90,13 +86,11 @@ def axis(*changes):
         ({"diagnostics": {"budgets": [0, 0]}}, "diagnostics.budgets.0\n"),
         ({"diagnostics": {"orders": ["exact", "exact"]}}, "anything twice"),
         ({"diagnostics": {"orders": []}}, "at least 1 item"),
-        ({"models": ["VanillaRNN"]}, "'DiagGate', 'GRU' or 'LSTM'"),
         ({"seeds": [1, 1]}, "anything twice"),
         ({"seeds": []}, "at least 1 item"),
         ({"seeds": [-1]}, "seeds.0\n  Input should be greater than or equal to 0"),
         ({"seeds": [2**63]}, f"seeds.0\n  Input should be less than {2**63}"),
         ({"name": "../up"}, "should match pattern"),
-        ({"name": "a\0b"}, "should match pattern"),
         ({"name": "a\n"}, "should match pattern"),
         ({"name": 300 * "x"}, "at most 100"),
         ({"axes": {"a": []}}, "at least 1 item"),

@@ -1,7 +1,5 @@
 """Controls against a run whose answer is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,6 @@
 """A network at steps of its training against its gates, predictions and rates computed elsewhere,
 and base rates against Adam's own definition."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

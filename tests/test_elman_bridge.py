@@ -1,7 +1,5 @@
 """The diagonal network's envelope: against automatic differentiation and its laws."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

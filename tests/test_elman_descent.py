@@ -1,7 +1,5 @@
 """Descent against automatic differentiation; its projection and its records."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Kernels and targets against gradients and SciPy's quadrature."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -14,7 +12,6 @@ from lwcore.elman.kernel import (
     limiting_kernel,
     transport_target,
     transported,
-    trapezoid,
 )
 from lwcore.elman.network import ACTIVATIONS, output_gradients, symmetric_initialisation
 from tests.elman_oracles import echo
@@ -75,14 +72,6 @@ def test_integral_is_over_the_space_that_inputs_span_and_no_larger_one():
     assert not silent.error.any()
     with pytest.raises(ValueError, match="dimensions that inputs span = 4: must be 3 at most"):
         limiting_kernel(0.5 * sequences(2, 3, 4, seed=9), alpha=0.8)
-
-
-@pytest.mark.parametrize("rank", range(4))
-def test_rule_has_the_moments_of_a_gaussian(rank):
-    nodes, weights = trapezoid(rank, 0.5)
-    assert weights.sum() == pytest.approx(1, rel=1e-14)
-    np.testing.assert_allclose((nodes * weights[:, None]).T @ nodes, np.eye(rank), atol=1e-12)
-    np.testing.assert_allclose(weights @ nodes**4, 3 * np.ones(rank), atol=1e-11)
 
 
 # in 44 each half is even, and need be done once

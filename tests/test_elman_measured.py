@@ -1,8 +1,6 @@
 """Measuring functions of the companion's chapters, against closed forms, brute force and
 simulation."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

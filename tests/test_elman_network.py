@@ -1,7 +1,5 @@
 """Activations and network against the equations written out and automatic differentiation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -24,21 +22,15 @@ from tests import elman_oracles as oracles
 from tests.elman_oracles import double
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activation_has_its_slope_and_suprema(name):
-    # not at 0, where the ReLU has a kink
-    z = torch.linspace(-6, 6, 40_002, dtype=torch.float64, requires_grad=True)
-    value = SIGMA[name](z)
-    (slope,) = torch.autograd.grad(value.sum(), z, create_graph=True)
-    sigma, x = ACTIVATIONS[name], z.detach().numpy()
-    np.testing.assert_allclose(sigma.value(x), value.detach(), rtol=1e-13, atol=1e-15)
-    np.testing.assert_allclose(sigma.slope(x), slope.detach(), rtol=1e-9, atol=1e-15)
-    if name in SMOOTH:
-        (curvature,) = torch.autograd.grad(slope.sum(), z)
-        found = [np.abs(sigma.value(np.array([-1e3, 0.0, 1e3]))).max()]
-        found += [one.abs().max().item() for one in (slope, curvature)]
-        suprema = [sigma.bound, sigma.slope_bound, sigma.curvature_bound]
-        np.testing.assert_allclose(found, suprema, rtol=1e-6)
+@pytest.mark.parametrize("name", SMOOTH)
+def test_activation_has_its_suprema(name):
+    sigma, z = ACTIVATIONS[name], torch.linspace(-6, 6, 40_001).double().requires_grad_()
+    (slope,) = torch.autograd.grad(SIGMA[name](z).sum(), z, create_graph=True)
+    (curvature,) = torch.autograd.grad(slope.sum(), z)
+    found = [np.abs(sigma.value(np.array([-1e3, 0.0, 1e3]))).max()]
+    found += [one.abs().max().item() for one in (slope, curvature)]
+    suprema = [sigma.bound, sigma.slope_bound, sigma.curvature_bound]
+    np.testing.assert_allclose(found, suprema, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

@@ -14,7 +14,6 @@ from equation_index import (
     equations,
     implementations,
     inventory,
-    link_equations,
     named,
 )
 from package_source import definitions, modules
@@ -106,15 +105,6 @@ def test_docstrings_name_equations_that_exist_in_a_form_that_is_understood(modul
 )
 def test_named_equations_are_read(text, keys):
     assert named(text) == keys
-
-
-def test_links_keep_the_papers_apart():
-    lines = ["Implements Eqs. (9)–(10), unlike C&E", "Eq. (7)."]
-    link_equations(None, "function", "", None, None, lines)
-    assert lines == [
-        "Implements Eqs. :ref:`(9) <eq-9>`–:ref:`(10) <eq-10>`, unlike C&E",
-        "Eq. :ref:`(7) <eq-ce-7>`.",
-    ]
 
 
 def test_rows_of_the_index_lead_to_chapters_and_code():

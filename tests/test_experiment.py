@@ -1,7 +1,5 @@
 """Runs: the same bits whatever happens to them on the way."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -75,16 +73,6 @@ def test_result_is_whole_says_what_made_it_and_is_not_made_again(
     assert all(variable.attrs["long_name"] for variable in stored.values())
 
 
-def test_result_of_another_configuration_is_not_overwritten_unasked(undisturbed, tmp_path):
-    other = SMOKE.but(seeds=[1], models=["ConstGate"])
-    (path := tmp_path / "smoke.nc").write_bytes(undisturbed[1])
-    with pytest.raises(FileExistsError, match=r"smoke\.nc holds another configuration"):
-        made(tmp_path, other)
-    assert path.read_bytes() == undisturbed[1]
-    assert made(tmp_path, other, resume=False).sizes["seed"] == 1
-    assert load(path).attrs["fingerprint"] == other.fingerprint
-
-
 def test_networks_in_memory_are_those_of_the_run(undisturbed):
     """Trained, they have the run's error on its fresh sequences; untrained, they have not moved."""
     one = SMOKE.but(seeds=[2])
@@ -147,14 +135,6 @@ def test_divergence_names_the_member(tmp_path):
     with pytest.raises(FloatingPointError, match=words):
         made(tmp_path, wild)
     assert not (tmp_path / "smoke.nc").exists()
-
-
-def test_folder_that_cannot_be_made_is_known_before_training(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(experiment, "run_member", None)  # would raise another error if called
-    for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(OSError, match=f"(File exists|Not a directory): '{place}"):
-            made(place)
 
 
 def test_any_executor_gives_the_same_bits_and_no_resume_starts_anew(undisturbed, tmp_path):

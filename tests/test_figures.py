@@ -1,13 +1,10 @@
 """Figures say what the numbers are: lines and bands, read back from what was drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr
 
 from lwcore.figures import COLOURS, band, canvas, panels
-from lwcore.stats import summary
 
 VALUES = xr.DataArray(
     np.random.default_rng(0).random((2, 3, 5, 4)),
@@ -53,10 +50,3 @@ def test_bands_are_those_of_what_is_not_named(quartiles, ends):
     band(axes, VALUES.lag, one, quartiles=quartiles)
     np.testing.assert_allclose(axes.lines[0].get_ydata(), one.median("seed"))
     np.testing.assert_allclose(heights(axes.collections[0]), one.quantile(ends, "seed"))
-
-
-def test_a_summary_has_the_median_the_least_and_the_largest():
-    table = summary({"f": VALUES, "g": 2 * VALUES.isel(lag=0)}, ("model", "order"), ".3f")
-    one = VALUES.sel(model="LSTM", order="first")
-    expected = f"{one.median():.3f} ({one.min():.3f} to {one.max():.3f})"
-    assert table.loc[("LSTM", "first"), "f"] == expected

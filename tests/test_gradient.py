@@ -1,7 +1,5 @@
 """The lag decomposition against autograd, and the matched statistic against its definition."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,6 +1,5 @@
 """The house around the package: its lock, its wheel, and that a notebook test can fail."""
 
-import ast
 import json
 import re
 import shutil
@@ -10,7 +9,6 @@ import sys
 import tomllib
 import zipfile
 
-import executed
 import pandas as pd
 import pytest
 import yaml
@@ -25,8 +23,6 @@ DIRECT = sorted(
         for requirement in group
     }
 )
-HOUSES = ("lwcore", "book", "benchmarks")
-PAGES = [path for path in ROOT.glob("*/*.md") if "\nkernelspec:" in path.read_text()]
 LOCK = (ROOT / "constraints.txt").read_text().splitlines()
 
 
@@ -71,7 +67,8 @@ def test_style(command):
 
 
 THEORY = ["stable", "detection", "window", "elman.descent", "elman.kernel", "elman.bounds"]
-HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"}
+SLOW = {"scipy.stats", "scipy.optimize"}
+HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"} | SLOW
 
 
 @pytest.mark.parametrize(
@@ -83,7 +80,7 @@ HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"}
     ],
 )
 def test_importing_a_module_loads_no_more_than_it_needs(module, without):
-    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    code = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert "lwcore" in loaded
     assert not without & set(loaded)
@@ -94,22 +91,6 @@ def test_package_does_not_know_of_the_book():
     outside = re.compile(r"^ *(?:from|import) (book|tests|benchmarks)\b", re.MULTILINE)
     modules = (ROOT / "lwcore").rglob("*.py")
     assert {path.name for path in modules if outside.search(path.read_text())} == {"cli.py"}
-
-
-def test_few_public_names_serve_a_single_page():
-    modules, defined, used = list((ROOT / "lwcore").rglob("*.py")), set(), {}
-    for path in [p for p in ROOT.rglob("*.py") if p.parts[len(ROOT.parts)] in HOUSES] + PAGES:
-        code = executed.parsed(path, 0)[0] if path in PAGES else path.read_text()
-        tree = ast.parse(code)
-        used[path] = {getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(tree)}
-        kinds = ast.FunctionDef | ast.ClassDef
-        defined |= {n.name for n in tree.body if isinstance(n, kinds) and path in modules}
-    public, single = sorted(name for name in defined if not name.startswith("_")), []
-    for name in public:
-        users = {path for path in used if name in used[path]}
-        single += [name] if len(users) == 1 and not users & set(modules) else []
-    print(f"{len(single)} of {len(public)} public names serve one page alone: {', '.join(single)}")
-    assert len(single) <= len(public) / 10
 
 
 def test_nothing_needs_the_network():
@@ -148,16 +129,6 @@ def test_wheel_ships_types_configurations_and_the_command(tmp_path):
     assert not any(name.startswith(("tests/", "book/")) for name in shipped)
     entry_points = wheel.read(f"lwcore-{PROJECT['version']}.dist-info/entry_points.txt")
     assert b"lw = lwcore.cli:app" in entry_points
-
-
-def test_names_on_the_notation_page_are_those_of_the_code():
-    lines = (ROOT / "book" / "notation.md").read_text().splitlines()
-    last = [line.split(" | ")[-1] for line in lines if line.startswith("| ")]
-    code = " ".join(re.findall(r"`([^`]+)`", "\n".join(last)))
-    names = set(re.findall(r"[A-Za-z_]{2,}", code))
-    source = "".join(path.read_text() for path in ROOT.glob("lwcore/**/*.py"))
-    assert len(names) > 20
-    assert names - set(re.findall(r"\w+", source)) == set()
 
 
 HEAD = "---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n"

@@ -1,8 +1,6 @@
 """A run killed at random moments, a reader beside it, two processes at one run, a worker that is
 killed: no harm is done, here or in what ``make interruptions`` recorded."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

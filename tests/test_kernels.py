@@ -1,8 +1,6 @@
 """The compiled scan and its way back against steps and autograd, and its logistic and tanh against
 high precision."""
 
-from __future__ import annotations
-
 import mpmath
 import numpy as np
 import pytest

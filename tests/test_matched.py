@@ -1,8 +1,6 @@
 """The matched statistic examined: terms against autograd, effective samples against an
 autoregression."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The pipeline on statistics whose answer is known, on null controls, and on a small network."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
@@ -177,7 +175,6 @@ def test_rescaled_statistic_changes_nothing_but_its_unit(factor):
     observed = planted(1.7, [0.3, 0.2, 0.1, 0.0, -0.1], 500)
     plain, scaled = kept(observed), kept(observed, factor)
     for rate in RATES:  # v2 to the letter multiplies a number with a unit by f, which keeps its own
-        xr.testing.assert_equal(windows(scaled, rate=rate), windows(plain, rate=rate))
         numbers = (required(one, rate=rate) for one in (scaled, plain))
         xr.testing.assert_allclose(*numbers, rtol=1e-9)
     xr.testing.assert_equal(detected(scaled), detected(plain))

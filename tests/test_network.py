@@ -1,7 +1,5 @@
 """The readout's loss and its gradients against autograd, and what a backward pass keeps."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

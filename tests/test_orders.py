@@ -1,7 +1,5 @@
 """Approximations of the rates judged against the exact diagonal, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

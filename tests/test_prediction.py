@@ -1,34 +1,27 @@
 """What predictors are made of, on a small run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from book.chapters import prediction
 from book.chapters.prediction import learned_share, predictors
-from lwcore.experiment import Config, run
+from lwcore.config import Config
 from lwcore.inference import LETTER, probes, required
 
 SMOKE = Config.named("smoke")
 
 
-@pytest.fixture(scope="module")
-def smoke():
-    return run(SMOKE.but(models=["ConstGate", "DiagGate"]), progress=False)
-
-
-def test_learned_share_is_taken_at_the_tasks_lags(smoke):
-    share, task = learned_share(smoke), SMOKE.task
+def test_learned_share_is_taken_at_the_tasks_lags(small_run):
+    share, task = learned_share(small_run), SMOKE.task
     assert (share.dims, share.lag.values.tolist()) == (("model", "seed", "lag"), list(task.lags))
-    expected = smoke.learned.sel(delay=list(task.lags)) / np.array(task.coefficients)
+    expected = small_run.learned.sel(delay=list(task.lags)) / np.array(task.coefficients)
     np.testing.assert_allclose(share, expected)
     with pytest.raises(ValueError, match=rf"task's lags contains {task.lags[0]}\.0: .* among"):
-        learned_share(smoke.drop_sel(lag=task.lags[0]))
+        learned_share(small_run.drop_sel(lag=task.lags[0]))
 
 
-def test_predictors_are_the_numbers_of_the_run(smoke):
-    measured = smoke.sel(lag=learned_share(smoke).lag)
+def test_predictors_are_the_numbers_of_the_run(small_run):
+    measured = small_run.sel(lag=learned_share(small_run).lag)
     scores = predictors(measured)
     names, hidden = scores.predictor.values.tolist(), SMOKE.network.hidden_size
     assert not scores.isnull().any()

@@ -1,7 +1,5 @@
 """Result files are whole or not there, and their numbers are under a checksum."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import resource

@@ -1,7 +1,5 @@
 """Widths, analysis of variance and phases against closed forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -54,19 +54,10 @@ def test_interval_covers_as_often_as_it_says_and_is_as_wide_as_the_estimate_scat
 
 
 @by_method
-def test_interval_is_wider_for_more_confidence_and_shrinks_with_n(method):
-    sample = draws(1.4, 64_000, 1)
-
-    def width(every=1, confidence=0.95):
-        found = fit(sample[::every], method, confidence)
-        low, high = found.alpha_interval
-        assert low < found.alpha < high
-        return (high - low) / found.alpha
-
-    # the error falls as 1/√n
-    assert width(every=16) / width() == pytest.approx(4, rel=0.15)
-    wider = width(confidence=0.99) / width(confidence=0.9)
-    assert wider == pytest.approx(2.5758 / 1.6449, rel=2e-2)
+def test_interval_is_wider_for_more_confidence(method):
+    sample = draws(1.4, 10_000, 1)
+    most, least = (np.ptp(fit(sample, method, c).alpha_interval) for c in (0.99, 0.9))
+    assert most / least == pytest.approx(2.5758 / 1.6449, rel=2e-2)
 
 
 @by_method

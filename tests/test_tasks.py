@@ -1,7 +1,5 @@
 """The delayed regression against Eq. (40) written out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

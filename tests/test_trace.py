@@ -1,8 +1,6 @@
 """A trace's Jacobians and immediate derivatives against autograd through the oracle, of the paper's
 cells and of a reader's own loop."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -55,26 +53,6 @@ def test_operators_equal_dense_matrices(kind, dtype, tolerance):
             rows[:1].expand(6, 5, -1),
         )
         close(operator.condensed()(slice(2, 5), rows[2:5]), operator.pull(rows)[2:5], **near)
-
-
-@pytest.mark.parametrize("kind", EVERY)
-def test_neurons_are_the_diagonals_of_the_dense_jacobian(kind):
-    trace = make(kind).trace(draw(2, 6, 3))
-    retention, mixing, head, lead = trace.neurons
-    (to_h, from_h), (to_c, from_c) = (slice(0, 4), slice(0, 4)), (slice(-4, None), slice(-4, None))
-    dense = trace.jacobian(slice(None)).dense()
-
-    def diagonal(rows, columns):
-        return dense[..., rows, columns].diagonal(dim1=-2, dim2=-1)
-
-    if head is None:
-        close(retention + mixing, diagonal(to_c, from_c))
-        return
-    close(retention, diagonal(to_c, from_c))
-    close(head * retention, diagonal(to_h, from_c))
-    before = head[:, :-1]
-    close(mixing[:, 1:], diagonal(to_c, from_h)[:, 1:] * before)
-    close((lead + head * mixing)[:, 1:], diagonal(to_h, from_h)[:, 1:] * before)
 
 
 def flat(parts):

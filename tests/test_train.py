@@ -1,7 +1,5 @@
 """Training: the update rule, the order of batches, and going on after an interruption."""
 
-from __future__ import annotations
-
 import copy
 import platform
 

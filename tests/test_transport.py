@@ -1,8 +1,6 @@
 """Transport against autograd through time, dense products, closed forms, and the expansion against
 its definition as a derivative."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

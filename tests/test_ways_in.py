@@ -3,12 +3,9 @@ explanations, the landing page."""
 
 import re
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
-import symbol_hints
 import torch
-from docutils import nodes
 from package_source import ROOT
 from word_hints import PAGE
 
@@ -54,6 +51,9 @@ def test_words_have_explanations_without_formulas_and_places_that_the_code_knows
         assert re.search(r"^In the code .*`.*Chapters?: \{doc\}", place), word
         for code in re.findall(r"`([^`]+)`", re.sub(r"\{doc\}`[^`]*`", "", place)):
             names |= set(re.findall(r"[A-Za-z_]{2,}", code))
+    rows = re.findall(r"^\| .* \| (.*)$", (ROOT / "book" / "notation.md").read_text(), re.MULTILINE)
+    for code in re.findall(r"`([^`]+)`", "\n".join(rows)):
+        names |= set(re.findall(r"[A-Za-z_]{2,}", code))
     source = "".join(path.read_text() + path.stem for path in MODULES)
     assert len(names) > 20
     assert [name for name in names if not re.search(rf"\b{name}\b", source)] == []
@@ -106,24 +106,8 @@ def test_lines_for_your_own_network_run(capsys):
     assert "lag" in names["found"].data.dims
 
 
-def test_report_lists_every_notebook_and_none_failed():
-    rows = article("book/report").select("tbody tr")
-    assert {row.find("a").get_text() for row in rows} == set(NOTEBOOKS)
-    assert all("✅" in row.get_text() for row in rows)
-
-
 def test_every_entry_of_the_bibliography_is_cited():
     keys = re.findall(r"^@\w+\{(\w+),", (ROOT / "book/references.bib").read_text(), re.MULTILINE)
     pages = "".join((ROOT / f"{name}.md").read_text() for name in DOCUMENTS)
     cited = set(",".join(re.findall(r"\{cite(?::t)?\}`([^`]+)`", pages)).split(","))
     assert set(keys) - cited == set()
-
-
-def test_a_symbol_without_a_row_is_warned_of(monkeypatch):
-    said, missing = [], symbol_hints.symbol("", "", nodes.math("Q", "Q"), name="Q")
-    monkeypatch.setattr(symbol_hints.log, "warning", lambda text, *of, **_: said.append(text % of))
-    page, empty = nodes.document(None, None, "", missing), nodes.document(None, None)
-    env = SimpleNamespace(all_docs=[symbol_hints.PAGE], get_doctree=lambda name: empty)
-    symbol_hints.explain(SimpleNamespace(env=env), page, "notebooks/03_bptt")
-    assert said == ["symbol 'Q' has 0 rows in the notation"]
-    assert page.astext() == "Q"

@@ -1,7 +1,5 @@
 """Good calls: The companion's network, and diagnoses."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Good calls: Configurations, runs, measurements and figures."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

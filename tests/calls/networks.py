@@ -1,7 +1,5 @@
 """Good calls: Cells, networks, tasks and training."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import nn

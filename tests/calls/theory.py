@@ -1,7 +1,5 @@
 """Good calls of stable laws, detection and windows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Good calls: traces, transport, gradients, measurements and inference."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

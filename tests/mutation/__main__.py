@@ -2,93 +2,116 @@
 notice. ``make mutants`` runs it.
 
 The mutants are cosmic-ray's, made by its operators. They are run here, because each run of its own
-imports PyTorch, SciPy and pytest anew; mutmut, which does fork, leaves constants and decorated
-functions alone, and lets caches that the original filled answer for a mutant. Here one process
-imports what does not depend on the module, and every mutant is a fork of it that imports the module
-as changed and runs the tests that reach the changed statement, the quickest first, until one fails.
+imports PyTorch, SciPy and pytest anew, and writes into the checkout; mutmut, which does fork, leaves
+constants and decorated functions alone. Here one process imports what no mutant changes, and every
+mutant is a fork of it that imports the module as changed and runs the target's tests until one
+fails, and those marked slow if none did.
 
 A mutant is killed if a test fails or the module cannot be imported. One that runs out of time is
 counted apart. The score is the share noticed, killed or out of time, as cosmic-ray itself, mutmut,
 Stryker and PIT have it; ``score_without_timeouts`` is the share killed. Text is not mutated (no
 operator of cosmic-ray's touches a string, and what stands in an f-string is left out), nor are
 annotations. Where a module has more than `MOST` mutants, a random sample of them is run, and the
-score has a binomial interval. Those killed are kept in ``_build/mutants`` and are not run again as
-long as no module of the target changes.
+score has a binomial interval.
 """
 
-from __future__ import annotations
-
 import gc
-import hashlib
-import json
+import importlib
+import multiprocessing
 import os
+import sys
+import time
 import tomllib
 from collections import Counter
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import version
 from pathlib import Path
 
+import hypothesis
 import pandas as pd
+import pytest
 from scipy import stats
 
-from tests.mutation.forks import WORK, Target, baseline, outcome_of, preload
-from tests.mutation.mutants import ROOT, SEED, Mutant, chosen
+from tests.mutation.mutants import ROOT, SEED, Mutant, changed, chosen
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 TRUST = ROOT / "book" / "results" / "trust"
 MOST = 310
 
 STABLE = ("standard", "law", "fits")
-NETWORKS = ("torch", "lwcore.signatures", "lwcore.cells")
-TARGETS = {
-    "stable": Target(
+TARGETS = {  # modules, none of which imports one of a later target, and what tests them
+    "stable": (
         tuple(f"lwcore/stable/{name}.py" for name in STABLE),
         ("tests/test_stable_law.py", "tests/test_stable_fits.py"),
     ),
-    "detection": Target(
-        ("lwcore/detection.py",), ("tests/test_bounds.py",), ("lwcore.stable", "lwcore.signatures")
-    ),
-    "window": Target(
-        ("lwcore/window.py",),
-        ("tests/test_window.py", "tests/test_five_laws.py"),
-        ("lwcore.detection", "lwcore.signatures"),
-    ),
-    "transport": Target(
+    "detection": (("lwcore/detection.py",), ("tests/test_bounds.py",)),
+    "window": (("lwcore/window.py",), ("tests/test_window.py", "tests/test_five_laws.py")),
+    "transport": (
         ("lwcore/transport.py",),
         ("tests/test_transport.py", "tests/test_orders.py", "tests/test_gradient.py"),
-        NETWORKS,
     ),
-    "gradient": Target(
-        ("lwcore/gradient.py",),
-        ("tests/test_gradient.py", "tests/test_orders.py"),
-        (*NETWORKS, "lwcore.transport"),
-    ),
+    "gradient": (("lwcore/gradient.py",), ("tests/test_gradient.py", "tests/test_orders.py")),
 }
+LIBRARIES = (
+    "bs4 hypothesis.extra.numpy jupyter_cache.cache.main jupytext mpmath nbval.plugin xarray"
+)
+UNCHANGED = (*LIBRARIES.split(), "scipy.optimize", "lwcore.cells")
 
 
-def run_target(name: str, todo: list[Mutant], record: Path) -> None:
-    """Run the mutants of a target that are not known to be killed, and keep what came of them."""
-    target, known = TARGETS[name], read(record)
-    os.environ["LWCORE_COMPILED"] = "0"  # steps need no compilation
-    preload(target.preload)
-    base = baseline(name, target)
-    preload(base["modules"])
-    gc.freeze()  # so that no fork walks through, and thereby copies, all that was imported
-    todo = [mutant for mutant in todo if known.get(mutant.key) != "killed"]
-    for done, mutant in enumerate(todo, 1):
-        known[mutant.key] = outcome_of(mutant, target, base, WORK / f"{name}.log")
-        record.write_text(json.dumps(known))
-        print(f"{name} {done}/{len(todo)} {known[mutant.key]}: {mutant}", flush=True)
+def run_tests(tests: tuple[str, ...], part: str, mutant: Mutant | None) -> None:
+    """In a fork: the tests on a mutant, as the project runs them; ends with pytest's status."""
+    plain = SourceFileLoader.get_code
+    if mutant:
+        path = str(ROOT / mutant.module)
+        code = changed(Path(path).read_text(), mutant.operator, mutant.occurrence)
+
+        def get_code(loader: SourceFileLoader, name: str) -> object:
+            if loader.path != path:
+                return plain(loader, name)
+            return compile(code, path, "exec", dont_inherit=True)
+
+        SourceFileLoader.get_code = get_code
+    phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # nothing need be shrunk
+    how = {"derandomize": True, "deadline": None, "database": None, "phases": phases}
+    hypothesis.settings.register_profile("mutants", max_examples=25, **how)
+    options = ["-x", "-qq", "--tb=no", "-o", "addopts=", "-p", "no:cacheprovider", "-m", part]
+    options += ["--hypothesis-profile=mutants", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    sys.exit(pytest.main([*options, *tests]))
 
 
-def read(record: Path) -> dict[str, str]:
-    """What is kept: outcome by mutant."""
-    return json.loads(record.read_text()) if record.exists() else {}
+def outcome_of(tests: tuple[str, ...], mutant: Mutant | None = None, limit: float = 3600) -> str:
+    """What comes of the tests on a mutant: ``"killed"``, ``"survived"`` or ``"timeout"``."""
+    failed, not_imported = pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED
+    ends = {failed: "killed", not_imported: "killed", None: "timeout"}
+    for part in ("not slow", "slow"):
+        arguments = (tests, part, mutant)
+        fork = multiprocessing.get_context("fork").Process(target=run_tests, args=arguments)
+        fork.start()
+        fork.join(limit)
+        status = fork.exitcode
+        fork.kill()
+        fork.join()
+        if status in ends:
+            return ends[status]
+        if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            sys.exit(f"{mutant}: pytest ended with {status}")
+    return "survived"
 
 
-def record_of(target: Target) -> Path:
-    """Where the outcomes of a target's modules, as they are, are kept."""
-    digest = hashlib.sha256(b"".join((ROOT / module).read_bytes() for module in target.modules))
-    return WORK / f"{digest.hexdigest()[:16]}.json"
+def outcomes_of(modules: tuple[str, ...], tests: tuple[str, ...], run: list[Mutant]) -> list[str]:
+    """The outcomes of a target's mutants, one by one, none of which takes far longer than without
+    a mutant; after that its modules may be imported, as no later target changes them."""
+    gc.freeze()  # no fork need walk through what was imported
+    begin, found = time.monotonic(), []
+    if outcome_of(tests) != "survived":
+        sys.exit(f"{tests} fail without a mutant")
+    limit = 60 + 2 * (time.monotonic() - begin)
+    for done, mutant in enumerate(run, 1):
+        found.append(outcome_of(tests, mutant, limit))
+        print(f"{done}/{len(run)} {found[-1]}: {mutant}", flush=True)
+    for module in modules:
+        importlib.import_module(module.removesuffix(".py").replace("/", "."))
+    return found
 
 
 def explanation(mutant: Mutant, explained: list[dict]) -> str:
@@ -128,25 +151,20 @@ def score(name: str, count: Counter, explained: int, total: int) -> dict:
 
 def main() -> None:
     """Run one target after the other, and write the scores and the survivors as tables."""
-    WORK.mkdir(parents=True, exist_ok=True)
+    os.environ["LWCORE_COMPILED"] = "0"  # steps need no compilation
+    for name in UNCHANGED:
+        importlib.import_module(name)
     explained = tomllib.loads(EXPLAINED.read_text())["survivor"]
     scores, survivors = [], []
-    for name, target in TARGETS.items():
-        (run, total), record = chosen(target.modules, MOST), record_of(target)
-        child = os.fork()  # what one target imports another may change
-        if child == 0:
-            run_target(name, run, record)
-            os._exit(0)
-        if os.waitpid(child, 0)[1]:
-            raise SystemExit(f"{name}: not all mutants could be run")
-        outcomes = read(record)
-        alive = [mutant for mutant in run if outcomes[mutant.key] == "survived"]
-        alive.sort(key=lambda mutant: (mutant.module, mutant.line, mutant.key))
-        reasons = [explanation(mutant, explained) for mutant in alive]
-        for mutant, why in zip(alive, reasons, strict=True):
+    for name, (modules, tests) in TARGETS.items():
+        run, total = chosen(modules, MOST)
+        outcomes = outcomes_of(modules, tests, run)
+        count, reasons = Counter(outcomes), 0
+        for mutant in sorted(m for m, end in zip(run, outcomes, strict=True) if end == "survived"):
+            why = explanation(mutant, explained)
             survivors.append({"target": name} | mutant._asdict() | {"why": why})
-        count = Counter(outcomes[mutant.key] for mutant in run)
-        scores.append(score(name, count, sum(map(bool, reasons)), total))
+            reasons += bool(why)
+        scores.append(score(name, count, reasons, total))
     from lwcore.results import revision  # here: every fork imports the package for itself
 
     table = pd.DataFrame(scores).assign(revision=revision())

@@ -1,7 +1,5 @@
 """Mutants: a module with one operator, number or condition changed. cosmic-ray makes them."""
 
-from __future__ import annotations
-
 import ast
 import random
 from pathlib import Path
@@ -34,16 +32,11 @@ class Mutant(NamedTuple):
     """One change of one module."""
 
     module: str
+    line: int
     operator: str
     occurrence: int
-    line: int
     before: str  # the line as it is
     after: str  # the line as changed
-
-    @property
-    def key(self) -> str:
-        """Its name."""
-        return f"{self.module}:{self.operator}:{self.occurrence}"
 
 
 def changed(source: str, operator: str, occurrence: int) -> str | None:
@@ -66,7 +59,7 @@ def mutants(module: str) -> list[Mutant]:
             line = next((i for i, a in enumerate(lines) if a.strip() and a != after[i]), None)
             if line is not None and evaluated(mutated) != original:
                 becomes = "" if operator == "RemoveDecorator" else after[line].strip()
-                one = Mutant(module, operator, occurrence, line + 1, lines[line].strip(), becomes)
+                one = Mutant(module, line + 1, operator, occurrence, lines[line].strip(), becomes)
                 found.append(one)
             occurrence += 1
     return found
