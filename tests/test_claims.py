@@ -4,11 +4,13 @@ import csv
 import importlib
 import json
 import math
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
 import pytest
-from ledger import reading_with
+from docutils.utils import new_document
+from ledger import badge, fill_in, measured, reading_with
 from pydantic import ValidationError
 from scipy import stats
 
@@ -172,3 +174,11 @@ def test_a_claim_is_complete(name):
     for path in one.code:
         module, _, attribute = path.rpartition(".")
         assert hasattr(importlib.import_module(module), attribute), path
+
+
+def test_a_claim_whose_cell_failed_leaves_its_page_readable():
+    page, name = new_document("page"), next(iter(REGISTRY))
+    page.extend([badge(claim=name), measured(claim=name, reading=0)])
+    builder = SimpleNamespace(get_relative_uri=lambda *of: "ledger.html")
+    fill_in(SimpleNamespace(env=SimpleNamespace(outcomes={}), builder=builder), page, "page")
+    assert [node.astext() for node in page] == ["not measured"] * 2

@@ -128,11 +128,11 @@ def dose_exponent(
         rows = rows[inside | (rows["log_envelope"] == mildest)]
     last = rows["low"] * 2**0.5 if bound else np.inf
     with np.errstate(divide="ignore"):
-        ends = np.log([rows["low"], rows["high"].fillna(last)])
+        above, upto = np.log([rows["low"], rows["high"].fillna(last)])
     seeds, of = np.unique(rows["seed"], return_inverse=True)
     drawn = rng.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), draws)
     weights = np.concatenate([np.ones((1, len(seeds))), drawn])[:, of]
-    value, *slopes = censored_fit(design(rows, others), *ends, weights)[:, 0]
+    value, *slopes = censored_fit(design(rows, others), above, upto, weights)[:, 0]
     if len(seeds) == 1:
         return Exponent(value, -np.inf, np.inf)
     tail = (1 - level) / 2
