@@ -33,10 +33,11 @@ def pixels(picture):
 
 @pytest.mark.parametrize("draw", [a_line, points, bars_and_a_clip])
 def test_a_lighter_picture_looks_the_same_and_is_not_made_lighter_again(tmp_path, draw):
-    figure, axes = plt.subplots()
-    draw(axes)
-    figure.savefig(tmp_path / "picture.svg")
-    plt.close(figure)
+    with plt.style.context("default", after_reset=True):  # whatever other tests have set
+        figure, axes = plt.subplots()
+        draw(axes)
+        figure.savefig(tmp_path / "picture.svg")
+        plt.close(figure)
     before = (tmp_path / "picture.svg").read_text()
     after = lighten(before)
     assert lighten(after) == after
