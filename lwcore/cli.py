@@ -88,7 +88,7 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
     typer.echo("\n".join(f"{key}: {value}" for key, value in data.attrs.items()))
     if "measured_on" in data.attrs:
         found = Diagnosis(data)
-        typer.echo(f"{found}\n{found.table()}")
+        typer.echo(f"{found}\n{found.table().to_string()}")
         _draw(found.plot, figure)
     elif "step" in data.dims:  # a run, not a sweep
         share = data.test_loss / data.target_variance
@@ -118,7 +118,7 @@ def diagnose_network(
     module, head, batch = from_files(checkpoint, data, nonlinearity)
     how: Any = {"head": head, "source": source, "n_sequences": n_sequences}
     found = diagnose(module, batch, wanted, **how)
-    typer.echo(f"{found}\n{found.table()}")
+    typer.echo(f"{found}\n{found.table().to_string()}")
     if output is not None:
         found.save(output)
     _draw(found.plot, figure)
