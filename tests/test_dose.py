@@ -1,5 +1,4 @@
-"""The registered experiment: tasks against perfect and blind guesses, the search against a known
-answer."""
+"""The registered experiment: tasks against perfect and blind guesses, its search, its data."""
 
 from __future__ import annotations
 
@@ -150,6 +149,7 @@ def test_data_are_younger_than_the_registration():
     if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
         pytest.skip("needs the history of the repository")
     first = git("log", "--diff-filter=A", "--format=%H", "--", REGISTRATION).stdout.split()[-1]
-    recorded = [dose.trainings(ROOT / folder) for folder in (dose.FOLDER, visibility.FOLDER)]
+    folders = dose.FOLDER, dose.FOLDER / "patient", visibility.FOLDER
+    recorded = [dose.trainings(ROOT / folder) for folder in folders]
     for revision in pd.concat(recorded).revision.unique():
         assert git("merge-base", "--is-ancestor", first, revision).returncode == 0

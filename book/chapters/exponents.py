@@ -137,11 +137,11 @@ def dose_exponent(
 ) -> Exponent:
     """Fit the exponent d to `dosed` rows, and its interval by drawing seeds with replacement.
 
-    Lags at which no response lies inside the grid say nothing of d, as each lag has a level of its
-    own. Where only one dose has responses inside, d is at most what is fitted with those of the
-    mildest dose that are beyond the grid put at its next number.
+    Where one lag alone has responses inside the grid, others are left out: its coefficient fits
+    them. Where one dose alone has, d is at most what fits with the mildest beyond at the next end.
     """
-    rows = rows[rows.groupby("lag")["high"].transform("count") > 0]
+    lags = rows.loc[rows["high"].notna(), "lag"].unique()
+    rows = rows[rows["lag"].isin(lags)] if len(lags) == 1 else rows
     inside = rows["high"].notna()
     if bound := rows.loc[inside, "log_envelope"].nunique() == 1:
         mildest = rows.loc[~inside, "log_envelope"].max()
