@@ -98,7 +98,6 @@ def _pass(formula: Callable[..., Any]) -> Callable[..., None]:
     A block is an array and its first column, unsigned: no index wraps around. Where out is an
     operand, it is the formula's first; under two names it would count as overlapping with itself.
     """
-    made = njit(**OPTIONS)(formula)
 
     def of_one(count, out, x):
         for b in range(len(out[0])):
@@ -118,8 +117,12 @@ def _pass(formula: Callable[..., Any]) -> Callable[..., None]:
                 k, m, n = out[1] + j, x[1] + j, y[1] + j
                 out[0][b, k] = made(out[0][b, k], x[0][b, m], y[0][b, n], z[0][b, z[1] + j])
 
-    loops = of_one, of_two, of_three
-    return njit(**_PASS)(loops[formula.__code__.co_argcount - 2])
+    # Compiled code is linked by names: a namesake that another process compiled might run instead.
+    loop = (of_one, of_two, of_three)[formula.__code__.co_argcount - 2]
+    formula.__qualname__ = f"formula_of_line_{formula.__code__.co_firstlineno}"
+    loop.__qualname__ = f"pass_of_line_{formula.__code__.co_firstlineno}"
+    made = njit(**OPTIONS)(formula)
+    return njit(**_PASS)(loop)
 
 
 # Without literals: a 1 would make doubles of singles.
@@ -384,9 +387,8 @@ def _cumulated(keep: Tensor, added: Tensor) -> Tensor:
     length = keep.shape[1]
     size = math.isqrt(length - 1) + 1
     over = (0, 0, 0, -length % size)
-    decay, local = (
-        functional.pad(part, over).unflatten(1, (-1, size)).clone() for part in (keep, added)
-    )
+    pieces = (functional.pad(x, over).unflatten(1, (-1, size)).clone() for x in (keep, added))
+    decay, local = pieces
     for j in range(1, size):
         local[:, :, j].addcmul_(decay[:, :, j], local[:, :, j - 1])
         decay[:, :, j].mul_(decay[:, :, j - 1])

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
+from numba.core.dispatcher import Dispatcher
 
 from lwcore import kernels
 from tests.networks import CELLS, EVERY, draw, make
@@ -91,6 +92,15 @@ def test_what_the_way_back_cannot_do_is_refused(kind):
         loss.backward()
 
 
+def test_no_two_compiled_functions_share_a_name():
+    """Else a kernel may call what another process compiled for the other kernel."""
+    compiled = [f.py_func for f in vars(kernels).values() if isinstance(f, Dispatcher)]
+    formulas = [f.__closure__[0].cell_contents.py_func for f in compiled if f.__closure__]
+    names = [f.__qualname__ for f in compiled + formulas]
+    assert len(formulas) >= 12
+    assert len(set(names)) == len(names)
+
+
 @njit(**kernels.OPTIONS)
 def _map(x, logistic_values, tanh_values):
     for j in range(x.size):
@@ -113,9 +123,7 @@ def test_logistic_and_tanh_are_good_to_a_few_units_in_the_last_place(dtype, unit
     with mpmath.workdps(40):
         for values, function in zip(mapped(x), functions, strict=True):
             exact = [function(mpmath.mpf(float(argument))) for argument in x]
-            errors = [
-                abs(float(value - e)) for value, e in zip(values.tolist(), exact, strict=True)
-            ]
+            errors = [abs(float(v - e)) for v, e in zip(values.tolist(), exact, strict=True)]
             sizes = np.maximum([abs(float(e)) for e in exact], np.finfo(dtype).tiny)
             assert (np.array(errors) <= units * np.finfo(dtype).eps * sizes).all()
 
