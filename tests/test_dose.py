@@ -103,6 +103,10 @@ def test_search_finds_the_least_number_that_is_enough(enough, monkeypatch):
     low = max((count for count in dose.COUNTS if count < enough), default=0)
     assert [found.low, found.high] == pytest.approx([low, high], nan_ok=True)
     assert found.seconds <= 7
+    tried = [row["count"] for row in dose.retry(dose.Condition("LSTM", 0.1, "recall", 10), 1)]
+    smaller = [count for count in (45, 91, 181, 362, 724, 1448) if count < enough]
+    assert tried == dose.FEWER[: len(smaller) + 1]
+    assert dose.FEWER[: len(smaller)] == smaller
 
 
 def test_training_reaches_the_half_where_it_is_easy_and_not_from_too_little():
@@ -124,15 +128,17 @@ def test_record_goes_on_from_what_is_there(tmp_path, monkeypatch):
         return [dose.asdict(condition) | {"seed": seed} | row]
 
     monkeypatch.setattr(dose, "search", search)
+    monkeypatch.setattr(dose, "retry", search)
     with ThreadPoolExecutor(1) as pool:
-        for part, count in (("adamw", 150), ("mixing", 40), ("patient", 14)):
+        for part, count in (("adamw", 150), ("mixing", 40), ("patient", 14), ("fewer", 190)):
             asked.clear()
             given.clear()
             dose.record(part, 1, pool, tmp_path)
             assert len(asked) == len(set(asked)) == count
             patient = part == "patient"  # whose searches are no others'
             assert given == {(dose.PATIENT, dose.PATIENT) if patient else ()}
-            file = tmp_path / ("patient" if patient else ".") / f"{part}-1.csv"
+            beside = patient or part == "fewer"
+            file = tmp_path / (part if beside else ".") / f"{part}-1.csv"
             # two searches are missing
             file.write_text("\n".join(file.read_text().splitlines()[:-2]) + "\n")
             dose.record(part, 1, pool, tmp_path)

@@ -106,3 +106,20 @@ def test_a_file_is_written_once(tmp_path, monkeypatch):
         visibility.record("start", of, conditions, 1, Pool())
     assert asked == conditions
     assert len((tmp_path / "start-1.csv").read_text().splitlines()) == 3
+
+
+def test_envelope_is_that_of_the_gates_where_nothing_else_carries():
+    alone, mixed, learned = (
+        Condition(cell, 0.5, "recall", 10, mixing=mixing)
+        for cell, mixing in (("ConstGate", 0.0), ("ConstGate", 1.0), ("MinGRU", None))
+    )
+    found = [visibility.carried(one, 3)[0]["envelope"] for one in (alone, mixed, learned)]
+    assert found[0] == pytest.approx(np.exp(alone.log_envelope), rel=1e-12)
+    assert found[1] > found[0]
+    keep = (
+        started(learned, 3)
+        .double()
+        .cell.trace(TASKS["recall"](10).sample(64, np.random.default_rng([3, 1]))[0].double())
+        .gates.keep[:, 1:]
+    )  # all steps but the first, at which the state is that of the lag
+    assert found[2] == pytest.approx(keep.prod(1).sum(-1).mean().item(), rel=1e-12)

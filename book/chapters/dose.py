@@ -36,12 +36,14 @@ from lwcore.results import environment, write_atomically
 
 FOLDER = Path("book/results/dose")
 SEEDS = {"adamw": range(1, 7), "sgd": range(1, 7), "mixing": range(1, 7), "digits": range(1, 4)}
-SEEDS |= {"patient": range(1, 4)}  # added when seeds 1 and 2 had been seen, in a folder of its own
+# Added when seeds 1 and 2 had been seen, in folders of their own: more steps, and fewer sequences.
+SEEDS |= {"patient": range(1, 4), "fewer": range(1, 7)}
 
 HIDDEN = 32
 COUNTS = [round(4 * 2 ** (k / 2)) for k in range(21)]  # 4 to 4,096 sequences
 BATCH, EVERY, PATIENCE, CAP, HALF = 32, 50, 2000, 8000, 0.5
 PATIENT = 40_000  # patience and cap of the part that is named so
+FEWER = COUNTS[7:18:2]  # 45 to 1,448, tried where the largest number was not enough
 TESTED = 512
 GATES = (0.05, 0.1, 0.2, 0.34, 0.5, 0.7)
 RATES = {"adamw": 3e-3, "sgd": 0.3}
@@ -293,8 +295,20 @@ def search(condition: Condition, seed: int, *limits: int) -> list[dict[str, obje
     return [asdict(condition) | {"seed": seed} | row for row in tried.values()]
 
 
-def conditions(part: str) -> Iterator[Condition]:
-    """List the conditions of a part of the experiment."""
+def retry(condition: Condition, seed: int) -> list[dict[str, object]]:
+    """Train on smaller numbers of sequences, from the least up, until one reaches the half."""
+    torch.set_num_threads(1)
+    rows = []
+    for count in (one for one in FEWER if one < TASKS[condition.task].counts[-1]):
+        rows.append(asdict(condition) | {"seed": seed} | train(condition, count, seed))
+        if rows[-1]["end"] == "half":
+            break
+    return rows
+
+
+def conditions(part: str, seed: int = 0, folder: Path = FOLDER) -> Iterator[Condition]:
+    """List the conditions of a part of the experiment; of ``"fewer"``, those of a seed's searches
+    beyond the grid."""
     recurrent, every = (
         ("ConstGate", "DiagGate", "LSTM"),
         ("ConstGate", "DiagGate", "LSTM", "MinGRU"),
@@ -314,6 +328,12 @@ def conditions(part: str) -> Iterator[Condition]:
         yield from (Condition("ConstGate", gate, "recall", 20, mixing=0.0) for gate in (0.1, 0.2))
         for cell, gate, optimizer in itertools.product(("MinGRU", "LSTM"), GATES[3:], RATES):
             yield Condition(cell, gate, "recall", 20, optimizer)
+    elif part == "fewer":
+        found = searches(trainings(folder))
+        beyond = found[found["high"].isna() & (found["seed"] == seed)]
+        rows = beyond[[field.name for field in fields(Condition)]].astype(object)
+        known = rows.where(rows.notna(), None).itertuples(index=False, name=None)
+        yield from itertools.starmap(Condition, known)
     elif part == "digits":
         yield from (
             Condition(cell, gate, "digits", lag)
@@ -353,17 +373,18 @@ def record(part: str, seed: int, pool: Executor, folder: Path = FOLDER) -> None:
     """Do what is missing of a part for a seed; its file is written anew, whole, when a search
     ends."""
     limits = (PATIENT, PATIENT) if part == "patient" else ()
-    path = folder / ("patient" if limits else ".") / f"{part}-{seed}.csv"
+    beside, work = part in ("patient", "fewer"), retry if part == "fewer" else search
+    path = folder / (part if beside else ".") / f"{part}-{seed}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = pd.read_csv(path, keep_default_na=False).to_dict("records") if path.exists() else []
     done = {tuple(str(row[field.name]) for field in fields(Condition)) for row in rows}
     waiting = [
         one
-        for one in conditions(part)
+        for one in conditions(part, seed, folder)
         if tuple("" if v is None else str(v) for v in astuple(one)) not in done
     ]
     revision = environment()["revision"]
-    for future in as_completed([pool.submit(search, one, seed, *limits) for one in waiting]):
+    for future in as_completed([pool.submit(work, one, seed, *limits) for one in waiting]):
         rows += [row | {"revision": revision} for row in future.result()]
         write_atomically(path, functools.partial(pd.DataFrame(rows).to_csv, index=False))
 

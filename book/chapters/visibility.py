@@ -1,5 +1,5 @@
 """Visibility of a lag, before and along training: the number of sequences at which its part of the
-gradient stands out of the noise of the whole.
+gradient stands out of the noise of the whole; and the exact envelope at the start.
 
 The secondary questions of `book/registration.md`. Of every fresh sequence's gradient, the part of
 the lag and the whole are projected on one direction, the lag's mean gradient over other sequences:
@@ -28,6 +28,7 @@ from book.chapters.dose import SEEDS, TASKS, Condition, Learner, conditions, des
 from lwcore.gradient import first_loss, transported, unit_length
 from lwcore.inference import sequences_needed
 from lwcore.results import environment, write_atomically
+from lwcore.transport import effective_rates, envelope
 
 FOLDER = Path("book/results/visibility")
 SEQUENCES = 1024
@@ -77,6 +78,17 @@ def at_start(condition: Condition, seed: int) -> list[dict[str, object]]:
     return [vars(condition) | {"seed": seed} | found._asdict()]
 
 
+def carried(condition: Condition, seed: int) -> list[dict[str, object]]:
+    """The exact envelope before training, to the last step: of all that comes back to a neuron,
+    where f₀ counts what the gates keep."""
+    torch.set_num_threads(1)
+    asked = TASKS[condition.task](condition.lag)
+    inputs, _ = asked.sample(64, np.random.default_rng([seed, 1]), fresh=True)
+    trace = Learner(condition, asked, seed).double().cell.trace(inputs.double())
+    rates = effective_rates(trace, [condition.lag], ends=[trace.length - 1])
+    return [vars(condition) | {"seed": seed, "envelope": envelope(rates).item()}]
+
+
 def along(condition: Condition, seed: int) -> list[dict[str, object]]:
     """Visibility and the share learned, along a training on 1,024 sequences that does not stop."""
     torch.set_num_threads(1)
@@ -123,6 +135,8 @@ def main() -> None:
                 if seed in SEEDS[part]:
                     record(f"start-{part}", at_start, list(conditions(part)), seed, pool)
             record("course", along, course, seed, pool)
+            every = [one for part in ("adamw", "mixing", "digits") for one in conditions(part)]
+            record("envelope", carried, every, seed, pool)
 
 
 if __name__ == "__main__":
