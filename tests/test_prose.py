@@ -1,5 +1,5 @@
 """Prose: a result is computed beside its sentence or comes from a claim, what may be typed is a
-setting, a thing has one name, a chapter its title. Settings, names gone: `settings_in_prose.toml`."""
+setting; a thing has one name, a chapter its title. More: `settings_in_prose.toml`."""
 
 import re
 import tomllib
