@@ -1,5 +1,5 @@
 """Prose: a result is computed beside its sentence or comes from a claim, what may be typed is a
-setting, and one thing has one name. Settings and names that are gone: `settings_in_prose.toml`."""
+setting; a thing has one name, a chapter its title. More: `settings_in_prose.toml`."""
 
 import re
 import tomllib
@@ -44,8 +44,7 @@ def prose(name):
 
 
 def typed(text):
-    """The numbers and number words of a text that are neither places in a paper nor values of a
-    symbol; 0, 1 and 95 (%) are free."""
+    """A text's numbers but for places in a paper and values of symbols; 0, 1, 95 (%) are free."""
     found = NUMBER.findall(PLACE.sub("", SYMBOL.sub("", text)))
     return {one.lower() for one in found} - {"0", "1", "95"}
 
@@ -69,6 +68,7 @@ def test_no_result_is_typed_in_a_counterexample(name):
 def test_one_thing_has_one_name(name):
     text = " ".join(prose(name).split())
     assert [gone for gone in SETTINGS["gone"] if re.search(gone, text)] == []
+    assert not re.search(r"(?i)chapters?\s+\d", (ROOT / f"{name}.md").read_text())
 
 
 def test_a_typed_result_would_be_found(tmp_path, monkeypatch):
