@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
-from book.chapters.orders import compare_orders, span, without_norm
+from book.chapters.orders import compare_orders, passing_lag, span, without_norm
 from lwcore.cells import ConstGate
 from lwcore.transport import effective_rates, exact_rates_and_share, split
 from tests.networks import close, draw, make
@@ -57,6 +58,13 @@ def test_norm_left_out_is_the_identity_in_its_place(kind):
         close(short.jacobian(slice(None)).dense(), expected)
     assert not torch.allclose(short.neurons.mixing, trace.neurons.mixing, rtol=1e-3)
     assert torch.equal(short.states, trace.states)
+
+
+def test_passing_lag_is_the_first_beyond_the_level():
+    values = [[0.0, 0.2, 0.05, 0.3], [0.0, 0.0, 0.1, 0.1]]
+    error = xr.DataArray(values, {"lag": [1, 2, 4, 8]}, ("network", "lag"))
+    np.testing.assert_array_equal(passing_lag(error), [2, np.nan])
+    np.testing.assert_array_equal(passing_lag(error, 0.25), [8, np.nan])
 
 
 def test_span_is_the_median_with_the_least_and_the_largest():

@@ -65,6 +65,11 @@ def compare_orders(
     return xr.concat(by_model, "model").assign_coords(model=models, seed=seeds)
 
 
+def passing_lag(error: xr.DataArray, level: float = 0.1) -> xr.DataArray:
+    """The first lag at which an error passes a level; NaN where it never does."""
+    return error.lag.where(error > level).min("lag")
+
+
 def without_norm(trace: Trace) -> Trace:
     """A trace whose Jacobians leave out that of layer normalisation, the identity in its place.
 
