@@ -24,6 +24,14 @@ def test_windows_are_medians_over_probes(small_run):
     xr.testing.assert_equal(found.sel(order="first", drop=True), one)
 
 
+def test_slopes_are_least_squares_over_what_is_finite():
+    x = xr.DataArray(np.random.default_rng(0).standard_normal((2, 9)), dims=("seed", "lag"))
+    y = (2 * x + x**2).where(x.lag != 4, np.inf)
+    left = x.drop_isel(lag=4), y.drop_isel(lag=4)
+    expected = [np.polyfit(*pair, 1)[0] for pair in zip(*left, strict=True)]
+    np.testing.assert_allclose(by_network.slope(y, x), expected)
+
+
 def test_runs_stand_side_by_side(small_run):
     runs = {"all": small_run, "two": small_run.sel(model=["ConstGate", "DiagGate"])}
     found = by_network.each(runs, by_network.window, view="zeroth", n_sequences=64)

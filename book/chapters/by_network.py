@@ -1,4 +1,4 @@
-"""Numbers of a run, one a network: decay laws of envelopes, and windows."""
+"""Numbers of a run, one a network: decay laws of envelopes, windows, and slopes over lags."""
 
 from __future__ import annotations
 
@@ -57,3 +57,10 @@ def window(run: xr.Dataset, view: str | list[str], n_sequences: Any = None, **ho
         return xr.concat(found, "order").assign_coords(order=view)
     chosen = inference.probes(run, view, "error")
     return inference.windows(chosen, n_sequences, **how).median("probe")
+
+
+def slope(of: xr.DataArray, on: xr.DataArray) -> xr.DataArray:
+    """Least-squares slope over the lags at which the ordinate is finite."""
+    kept = np.isfinite(of)
+    at = on.where(kept)
+    return xr.cov(of.where(kept), at, "lag") / at.var("lag", ddof=1)
