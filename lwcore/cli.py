@@ -26,7 +26,7 @@ class _Commands(TyperGroup):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except typer.Exit:  # a `RuntimeError`, and none of ours
+        except (typer.Exit, BrokenPipeError):  # errors by their kind, and not ours: Typer ends them
             raise
         except KeyboardInterrupt:
             typer.echo("Interrupted. `lw run` takes up what it has left unfinished.", err=True)

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
-from book.chapters.lan import lan_expansions
 from lwcore.detection import (
     binary_entropy,
     detection_error,
@@ -139,31 +138,6 @@ def test_rates_of_the_quadratic_limit():
     # Eq. (32) as printed exceeds what all N sequences together have, however small the shift
     excess = lan_divergence(tiny, alpha, 1.0, n, "paper_v2") / kl_divergence(tiny, alpha, 1.0, n)
     assert excess == pytest.approx(n ** (2 / alpha - 1), rel=1e-6)
-
-
-# The LAN expansion
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", [1.2, 1.6])
-def test_expansion_holds_at_root_n_alone(alpha):
-    rng, h, sizes = np.random.default_rng(11), 0.4, (30, 3000)
-    few, many = (lan_expansions(alpha, n, rng, RATES, h=h, replicates=2000) for n in sizes)
-    deviation = math.sqrt(SymmetricStable(alpha).fisher_information())
-    optimal = many["optimal"]
-    assert stats.kstest(optimal.central, stats.norm(scale=deviation).cdf).pvalue > 1e-3
-    left = [np.sqrt(np.mean(terms["optimal"].remainder ** 2)) for terms in (few, many)]
-    assert left[0] / left[1] == pytest.approx(10, rel=0.15)  # as 1/√N
-    left = optimal.log_ratio - h * optimal.central + (h * deviation) ** 2 / 2
-    np.testing.assert_allclose(optimal.remainder, left, atol=1e-9)
-    # KL of the laws that were drawn, and a likelihood ratio has the mean 1
-    exact = kl_divergence(h / 2 / math.sqrt(3000), alpha, 1.0, 3000)
-    assert -optimal.log_ratio.mean() == pytest.approx(exact, abs=4 * h * 0.7 / math.sqrt(2000))
-    assert np.exp(optimal.log_ratio).mean() == pytest.approx(1, abs=0.1)
-    # elsewhere to leading order
-    spread = h * deviation * 3000 ** (1 / 2 - 1 / alpha)
-    assert many["paper_v2"].log_ratio.std() == pytest.approx(spread, rel=0.08)
-    assert many["mean"].log_ratio.std() > 2 * optimal.log_ratio.std()
 
 
 # Errors

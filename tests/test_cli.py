@@ -46,6 +46,13 @@ def test_help_and_list_do_without_pytorch(argument):
     subprocess.run(command, capture_output=True, check=True)
 
 
+def test_a_reader_that_has_heard_enough_is_no_error():
+    command = [sys.executable, "-c", "from lwcore.cli import app; app()", "list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
 def test_run_stores_shows_and_does_nothing_the_second_time(mine, tmp_path):
     command, there = ("run", mine, "--directory", tmp_path / "out"), tmp_path / "out" / "mine.nc"
     code, output = lw(*command)

@@ -14,19 +14,25 @@ from book.chapters import dose
 from book.chapters.exponents import Exponent, censored_fit, dose_exponent, dosed
 
 
-def simulated(d, rng, seeds=6):
-    """Searches of networks that obey a power law of exponent d, read on the grid; those beyond its
+def rows(*needed, response="sequences"):
+    """Searches with these N½, seed by seed and dose by dose, read on the grid; those beyond its
     ends are not known."""
-    rows = []
-    for seed in range(seeds):
-        of_seed = 0.3 * rng.standard_normal()
-        for gate in dose.GATES:
-            dosed = dose.Condition("LSTM", gate, "recall", 20).log_envelope
-            need = np.exp(4 + d * (dosed - 1) + of_seed + 0.4 * rng.standard_normal())
+    found = []
+    for seed, numbers in enumerate(needed):
+        for gate, need in zip(dose.GATES, numbers, strict=False):
             high = min((count for count in dose.COUNTS if count >= need), default=np.nan)
             low = max((count for count in dose.COUNTS if count < need), default=0)
-            rows.append((dosed, 20, "a", seed, low, high))
-    return pd.DataFrame(rows, columns=["log_envelope", "lag", "group", "seed", "low", "high"])
+            of = dose.asdict(dose.Condition("LSTM", gate, "recall", 20))
+            end, steps = ("settled", 2000) if np.isnan(high) else ("half", 500)
+            found.append(of | {"seed": seed, "low": low, "high": high, "end": end, "steps": steps})
+    return dosed(pd.DataFrame(found), response)
+
+
+def simulated(d, rng):
+    """Searches of six networks that obey a power law of exponent d."""
+    noise = 0.3 * rng.standard_normal((6, 1)) + 0.4 * rng.standard_normal((6, 6))
+    log_envelope = math.log(32) + 20 * np.log1p(-np.array(dose.GATES))
+    return rows(*np.exp(4 + d * (log_envelope - 1) + noise))
 
 
 @pytest.mark.parametrize("d", [0.0, -1.0])
@@ -56,32 +62,19 @@ def test_the_fit_has_the_largest_likelihood():
         np.testing.assert_allclose(found, best[:2], atol=1e-4)
 
 
-def rows(needed, seeds=(0, 1)):
-    """Searches with these N½, dose by dose, beyond the grid where it is infinite."""
-    found = []
-    for seed in seeds:
-        for gate, need in zip(dose.GATES, needed, strict=False):
-            high = min((count for count in dose.COUNTS if count >= need), default=np.nan)
-            low = max((count for count in dose.COUNTS if count < need), default=0)
-            of = dose.asdict(dose.Condition("LSTM", gate, "recall", 20))
-            end, steps = ("settled", 2000) if np.isnan(high) else ("half", 500)
-            found.append(of | {"seed": seed, "low": low, "high": high, "end": end, "steps": steps})
-    return pd.DataFrame(found)
-
-
 def test_a_single_dose_inside_the_grid_gives_a_bound():
     """From 20 sequences at the mildest gate; at the next one 4,096 are not enough."""
-    found = dose_exponent(dosed(rows([20, np.inf, np.inf])), np.random.default_rng(0))
+    found = dose_exponent(rows(*2 * [[20, np.inf, np.inf]]), np.random.default_rng(0))
     assert found.low == -np.inf
     between = 20 * (math.log1p(-0.1) - math.log1p(-0.05))
     beyond = 4096 * 2**0.25 / (16 * 2**0.25)  # amid a step of the grid, both
     assert found.value == pytest.approx(math.log(beyond) / between, abs=0.02)
-    inside = dose_exponent(dosed(rows([20, 24, np.inf])), np.random.default_rng(0))
+    inside = dose_exponent(rows(*2 * [[20, 24, np.inf]]), np.random.default_rng(0))
     assert np.isfinite(inside.low)
 
 
 def test_a_lag_that_is_never_learned_says_nothing():
-    one = dosed(rows([20, 30, 40, 60, 100, 200]))
+    one = rows(*2 * [[20, 30, 40, 60, 100, 200]])
     never = one.assign(lag=40, low=4096, high=np.nan)
     both = (
         dose_exponent(some, np.random.default_rng(0)) for some in (one, pd.concat([one, never]))
@@ -90,13 +83,13 @@ def test_a_lag_that_is_never_learned_says_nothing():
 
 
 def test_one_seed_has_no_interval():
-    found = dose_exponent(dosed(rows([20, 30, 40], seeds=[0])), np.random.default_rng(0))
+    found = dose_exponent(rows([20, 30, 40]), np.random.default_rng(0))
     assert found[1:] == (-np.inf, np.inf)
     assert found.verdict == "undecided"
 
 
 def test_steps_are_a_response_too():
-    found = dosed(rows([20, np.inf]), "steps")
+    found = rows(*2 * [[20, np.inf]], response="steps")
     assert found.low.tolist() == [450, 2000] * 2
     assert found.high.tolist() == pytest.approx([500, np.nan] * 2, nan_ok=True)
     assert found.log_envelope[0] == pytest.approx(math.log(32 * 0.95**20))

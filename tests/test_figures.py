@@ -33,16 +33,6 @@ def test_panels_show_medians_and_bands_over_what_is_not_named():
             np.testing.assert_allclose(heights(drawn), ends, rtol=1e-6)
 
 
-def test_a_legend_names_what_no_title_does_and_nothing_else_has_a_cells_colour():
-    figure = panels(VALUES, "lag", col="model", style="order")
-    words = [text.get_text() for text in figure.legends[0].texts]
-    assert words == ["order", "exact", "first", "zeroth"]
-    figure = panels(VALUES, "lag", hue="order", col="model")
-    assert [text.get_text() for text in figure.legends[0].texts] == VALUES.order.values.tolist()
-    drawn = {line.get_color() for axes in figure.axes for line in axes.lines}
-    assert drawn.isdisjoint(COLOURS.values())
-
-
 @pytest.mark.parametrize(("quartiles", "ends"), [(False, [0, 1]), (True, [0.25, 0.75])])
 def test_bands_are_those_of_what_is_not_named(quartiles, ends):
     _, (axes,) = canvas(1)

@@ -23,12 +23,14 @@ from filelock import FileLock
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "_build" / ".jupyter_cache"
 LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution: `.ci/run` counts them
 TIMEOUT = 900
 PACKAGES = ("lwcore", "book")
+ENCRYPTED = Config(KernelManager={"transport_encryption": "auto"})  # else each kernel warns
 
 # The kernel keeps a list of the files it opens. What it imports it knows; sources are opened to
 # show or to identify them, too.
@@ -204,9 +206,8 @@ def run(notebook, folder):
     framed = nbformat.v4.new_notebook(metadata=notebook.metadata)
     framed.cells = [listen, *notebook.cells, report]
     where = {"metadata": {"path": str(folder)}}
-    client = NotebookClient(
-        framed, timeout=TIMEOUT, kernel_name="python3", resources=where, record_timing=False
-    )
+    how = {"timeout": TIMEOUT, "kernel_name": "python3", "record_timing": False}
+    client = NotebookClient(framed, resources=where, config=ENCRYPTED, **how)
     with client.setup_kernel():
         for index, cell in enumerate(framed.cells):
             client.execute_cell(cell, index, store_history=cell not in (listen, report))

@@ -1,4 +1,4 @@
-"""Numbers of a run, one a network: decay laws of envelopes, windows, leads and slopes over lags."""
+"""Numbers of a run, one a network: decay laws of envelopes, windows, and slopes over lags."""
 
 from __future__ import annotations
 
@@ -57,11 +57,6 @@ def window(run: xr.Dataset, view: str | list[str], n_sequences: Any = None, **ho
         return xr.concat(found, "order").assign_coords(order=view)
     chosen = inference.probes(run, view, "error")
     return inference.windows(chosen, n_sequences, **how).median("probe")
-
-
-def lead(windows: xr.DataArray, model: str = "DiagGate") -> xr.DataArray:
-    """Steps by which a model's window exceeds those of both cells with a single gate."""
-    return windows.sel(model=model, drop=True) - windows.sel(model=SCALAR).max("model")
 
 
 def slope(of: xr.DataArray, on: xr.DataArray) -> xr.DataArray:

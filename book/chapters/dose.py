@@ -61,11 +61,6 @@ class Condition:
     optimizer: str = "adamw"
     mixing: float | None = None
 
-    @property
-    def log_envelope(self) -> float:
-        """Log f₀, the envelope at zeroth order and at the start."""
-        return math.log(HIDDEN) + self.lag * math.log1p(-self.gate)
-
 
 class Task(ABC):
     """Sequences to learn across a lag: `sample` draws them, `loss` is what training descends,

@@ -132,7 +132,6 @@ def dose_exponent(
     rows: pd.DataFrame,
     rng: np.random.Generator,
     draws: int = 400,
-    level: float = 0.95,
     others: Sequence[str] = (),
 ) -> Exponent:
     """Fit the exponent d to `dosed` rows, and its interval by drawing seeds with replacement.
@@ -155,7 +154,7 @@ def dose_exponent(
     value, *slopes = censored_fit(design(rows, others), above, upto, weights)[:, 0]
     if len(seeds) == 1:
         return Exponent(value, -np.inf, np.inf)
-    tail = (1 - level) / 2
+    tail = 0.025
     # A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a
     # normal, not of Student's t.
     widen = (

@@ -35,11 +35,6 @@ def mixtures(results: xr.Dataset, spectrum: str, own_weights: bool = False) -> x
     ).assign_coords(lag=results.lag)
 
 
-def relative_error(mixture: xr.DataArray, measured: xr.DataArray) -> xr.DataArray:
-    """Error of a mixture scaled to a measured envelope at the shortest lag: −1 for all gone."""
-    return mixture / mixture.isel(lag=0) * measured.isel(lag=0) / measured - 1
-
-
 def local_slopes(
     lags: ArrayLike, envelope: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -71,17 +66,3 @@ def power_stretch(lags: ArrayLike, envelope: ArrayLike) -> tuple[float, float, f
             if not at[last] / at[first] <= best[1] / best[0]:
                 best = (float(at[first]), float(at[last]), float(np.exp(np.log(inside).mean())))
     return best
-
-
-def closer_to_power(rates: xr.DataArray) -> xr.DataArray:
-    """Whether curves over ``lag`` are closer to a power law than to an exponential, 1 or 0.
-
-    By least squares on log f, in log ℓ and in ℓ, where f is above 0; NaN where it never is.
-    """
-    height: xr.DataArray = xr.apply_ufunc(np.log, rates.where(rates > 0))
-    lag = rates.lag.astype(float)
-    missed = [
-        height.assign_coords(lag=at).polyfit("lag", 1, full=True).polyfit_residuals
-        for at in (np.log(lag), lag)
-    ]
-    return (missed[0] < missed[1]).where(height.notnull().any("lag"))

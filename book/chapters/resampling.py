@@ -12,7 +12,6 @@ Array = NDArray[np.float64]
 
 ESTIMATORS = ("mean", "clipped mean", "median", "median of means")
 NUMBERS = (8, 16, 32, 64, 128, 256)  # a quarter of some thousand sequences at the most
-ONE_NUMBER = 128  # N at which locations and spreads are taken
 RESAMPLES = 200
 _CHUNK = 2**17  # numbers drawn at a time, to stay in the cache
 
