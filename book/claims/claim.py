@@ -52,8 +52,9 @@ class Measured(NamedTuple):
     n: int | None = None  # independent units, or cases; None where there is nothing to count
 
     def __str__(self) -> str:
-        """``0.982 (0.975 to 0.990)`` or ``122,000``, the number alone if its interval is a point."""
-        value, low, high = (f"{float(f'{number:.3g}'):,.10g}" for number in self[:3])
+        """``0.982 (0.975 to 0.990)`` or ``−122,000``, the number alone if its interval is a point."""
+        rounded = (f"{float(f'{number:.3g}'):,.10g}" for number in self[:3])
+        value, low, high = (digits.replace("-", "−") for digits in rounded)
         return value if self.low == self.high else f"{value} ({low} to {high})"
 
 
