@@ -53,7 +53,7 @@ class Measured(NamedTuple):
 
     def __str__(self) -> str:
         """``0.982 (0.975 to 0.990)`` or ``−122,000``, the number alone if its interval is a point."""
-        rounded = (f"{float(f'{number:.3g}'):,.10g}" for number in self[:3])
+        rounded = (f"{float(f'{number:.3g}'):,.15g}" for number in self[:3])
         value, low, high = (digits.replace("-", "−") for digits in rounded)
         return value if self.low == self.high else f"{value} ({low} to {high})"
 
