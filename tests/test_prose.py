@@ -8,7 +8,7 @@ import pytest
 
 from book import claims
 from book.claims.claim import Kind
-from tests.built_book import DOCUMENTS, NOTEBOOKS, ROOT
+from tests.built_book import DOCUMENTS, NOTEBOOKS, ROOT, article
 
 RESULTS = [
     "book/intro",
@@ -16,6 +16,8 @@ RESULTS = [
     *(name for name in NOTEBOOKS if re.match(r"notebooks/(0[6-9]|1\d|C)[a-z]?_", name)),
 ]
 SETTINGS = tomllib.loads((ROOT / "tests/settings_in_prose.toml").read_text())
+
+SAID = ".cell_output, figcaption"
 
 SMALL = "two|three|four|five|six|seven|eight|nine|ten"
 WORDS = (
@@ -64,10 +66,24 @@ def test_no_result_is_typed_in_a_counterexample(name):
         assert {one for one in typed(words) if "." in one} == SETTINGS.get(name, {}).keys()
 
 
+def gone(text):
+    """Names in a text that nothing has any longer."""
+    return re.findall("|".join(SETTINGS["gone"]), " ".join(text.split()))
+
+
+def test_claims_call_a_thing_by_its_name():
+    said = {name: gone(one.model_dump_json()) for name, one in claims.registry().items()}
+    assert {name for name, found in said.items() if found} == set()
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_what_a_cell_prints_calls_a_thing_by_its_name(name):
+    assert gone(" ".join(one.get_text(" ") for one in article(name).select(SAID))) == []
+
+
 @pytest.mark.parametrize("name", ["README", "CONTRIBUTING", *DOCUMENTS])
 def test_one_thing_has_one_name(name):
-    text = " ".join(prose(name).split())
-    assert [gone for gone in SETTINGS["gone"] if re.search(gone, text)] == []
+    assert gone(prose(name)) == []
     assert not re.search(r"(?i)chapters?\s+\d", (ROOT / f"{name}.md").read_text())
 
 
