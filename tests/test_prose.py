@@ -8,7 +8,7 @@ import pytest
 
 from book import claims
 from book.claims.claim import Kind
-from tests.built_book import DOCUMENTS, NOTEBOOKS, ROOT, article
+from tests.built_book import DOCUMENTS, NOTEBOOKS, ROOT
 
 RESULTS = [
     "book/intro",
@@ -16,8 +16,6 @@ RESULTS = [
     *(name for name in NOTEBOOKS if re.match(r"notebooks/(0[6-9]|1\d|C)[a-z]?_", name)),
 ]
 SETTINGS = tomllib.loads((ROOT / "tests/settings_in_prose.toml").read_text())
-
-SAID = ".cell_output, figcaption"
 
 SMALL = "two|three|four|five|six|seven|eight|nine|ten"
 WORDS = (
@@ -74,11 +72,6 @@ def gone(text):
 def test_claims_call_a_thing_by_its_name():
     said = {name: gone(one.model_dump_json()) for name, one in claims.registry().items()}
     assert {name for name, found in said.items() if found} == set()
-
-
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_what_a_cell_prints_calls_a_thing_by_its_name(name):
-    assert gone(" ".join(one.get_text(" ") for one in article(name).select(SAID))) == []
 
 
 @pytest.mark.parametrize("name", ["README", "CONTRIBUTING", *DOCUMENTS])
