@@ -65,25 +65,25 @@ def _both(figure: Figure) -> str:
 
 @checked
 def narrowed(figure: Figure) -> Figure:
-    """A figure's panels in one column, 4 inches wide: letters of 7 points are 8 pixels at 350."""
+    """A figure's panels in one column: on a page of 342 pixels no letter is below 8."""
     narrow: Figure = pickle.loads(pickle.dumps(figure))
     narrow.set_layout_engine("constrained")
     shown = [(axes, grid) for axes in narrow.axes if (grid := axes.get_gridspec()) is not None]
     heights = [max(2.3, 0.75 * figure.get_figheight() / grid.nrows) for _, grid in shown]
-    narrow.set_size_inches(4, 0.4 + sum(heights))
+    narrow.set_size_inches(3.7, 0.4 + sum(heights))
     column, label = narrow.add_gridspec(len(shown), 1, height_ratios=heights), ""
     for at, (axes, _) in enumerate(shown):
         label = axes.get_ylabel() or label  # panels of a row share it, and the tick labels
         axes.set_subplotspec(column[at])
         axes.tick_params(labelleft=True, labelbottom=True)
-        axes.set(ylabel=fill(label, 30), xlabel=fill(axes.get_xlabel(), 45))
-        axes.set_title(fill(axes.get_title(), 42))
+        axes.set(ylabel=fill(label, 28), xlabel=fill(axes.get_xlabel(), 42))
+        axes.set_title(fill(axes.get_title(), 40))
     for text in narrow.texts:
-        text.set_text(fill(text.get_text(), 62))
+        text.set_text(fill(text.get_text(), 56))
     inside = [legend for axes, _ in shown if (legend := axes.get_legend())]
     for legend in [*narrow.legends, *(inside if len(inside) == 1 else ())]:
         labels = [text.get_text() for text in legend.texts]
-        columns = max(1, 58 // (8 + max(map(len, labels))))  # letters in a line
+        columns = max(1, 54 // (8 + max(map(len, labels))))  # letters in a line
         legend.remove()
         narrow.legend(legend.legend_handles, labels, **_ABOVE | {"ncols": columns})
     return narrow

@@ -28,7 +28,8 @@ def offer_narrow(app, pagename, templatename, context, doctree):
             return found[0]
         width, height = (round(float(size)) for size in SIZE.search(narrow).groups())
         source = f'<source media="screen and (max-width: 576px)" srcset="{found[1]}-narrow.svg" width="{width}" height="{height}" />'
-        return f"<picture>{source}{found[0]}</picture>"
+        several = ' class="panels"' if 'id="axes_2"' in narrow else ""
+        return f"<picture{several}>{source}{found[0]}</picture>"
 
     if "body" in context and app.builder.format == "html":
         context["body"] = SHOWN.sub(both, context["body"])
