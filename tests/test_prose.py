@@ -54,6 +54,20 @@ def test_no_result_is_typed(name):
     assert typed(prose(name)) == SETTINGS.get(name, {}).keys()
 
 
+OPENING = re.compile(
+    r"(?s)\*\*Question\.\*\* (.+?)\\\n\*\*Answer\.\*\* (.+?)\\\n\*\*How sure\.\*\* (.+?)\n\n"
+)
+
+
+@pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name.startswith("notebooks/")])
+def test_a_chapter_opens_with_a_question_a_short_answer_and_what_would_change_it(name):
+    text = re.sub(r"(\{[\w:]+\})`[^`]*`", "1", (ROOT / f"{name}.md").read_text())
+    _, answer, sure = OPENING.search(text).groups()
+    assert len(answer.split()) <= 60
+    assert len(sure.split()) <= 55
+    assert "What would change it: " in sure
+
+
 @pytest.mark.parametrize("name", claims.registry())
 def test_no_result_is_typed_in_a_counterexample(name):
     claim = claims.registry()[name]
