@@ -84,6 +84,7 @@ def narrowed(figure: Figure) -> Figure:
     for legend in [*narrow.legends, *(inside if len(inside) == 1 else ())]:
         labels = [text.get_text() for text in legend.texts]
         columns = max(1, 54 // (8 + max(map(len, labels))))  # letters in a line
+        narrow.set_figheight(narrow.get_figheight() + 0.17 * len(labels) / columns)
         legend.remove()
         narrow.legend(legend.legend_handles, labels, **_ABOVE | {"ncols": columns})
     return narrow
