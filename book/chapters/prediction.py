@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from lwcore.experiment import networks
-from lwcore.inference import LETTER, config_of, probes, required
+from lwcore.inference import LETTER, Noise, config_of, probes, required
 from lwcore.signatures import require
 
 BASELINE, SIZE, BOTH = TRIVIAL = ("plain lag", "number of parameters", "lag × √parameters")
@@ -23,7 +23,7 @@ _RATES: dict[str, dict[str, Any]] = {
     "stable": {"rate": "mean"},
     "letter of version 2": LETTER,
 }
-_NOISES = {"own": "own noise", "whole": "noise of the whole gradient"}
+_NOISES: dict[Noise, str] = {"own": "own noise", "whole": "noise of the whole gradient"}
 
 
 def learned_share(results: xr.Dataset) -> xr.DataArray:

@@ -107,8 +107,8 @@ def test_a_refuted_claim_says_what_does_hold():
         if outcome.verdict is claims.Verdict.REFUTED:
             pairs = zip(outcome.claim.readings, outcome.measured, strict=True)
             held = [reading.holds(one) for reading, one in pairs if reading.instead]
-            assert held, name
-            assert all(held), name
+            assert True in held, name
+            assert False not in held, name  # one of too few seeds may stay open
 
 
 def test_notebooks_are_in_the_table_of_contents():
