@@ -27,7 +27,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lwcore import inference, results, stable
-from lwcore.adapter import Adapter, Function, Pair, Recurrent, gathered, recurrent_modules
+from lwcore.adapter import (
+    Adapter,
+    Function,
+    Loop,
+    Pair,
+    Recurrent,
+    gathered,
+    recurrent_modules,
+    step_of,
+)
 from lwcore.gradient import unit_length
 from lwcore.inference import Definition, described, sequences_needed
 from lwcore.results import bar
@@ -174,6 +183,7 @@ def diagnose(
     *,
     head: Function | None = None,
     loss: Function | None = None,
+    step: nn.Module | None = None,
     parameters: Sequence[str] | None = None,
     source: Literal["error", "target"] = "error",
     sequences: Count = 1024,
@@ -201,8 +211,11 @@ def diagnose(
     require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
 
     def adapter(batch: Pair) -> Adapter:
-        if parameters is None and len(recurrent_modules(model)) == 1:
+        if parameters is None and step is None and len(recurrent_modules(model)) == 1:
             return Recurrent(model, batch, head, loss)
+        found = step or (step_of(model, batch[0]) if parameters is None else None)
+        if found is not None:
+            return Loop(model, batch, head, loss, found)
         return Uses(model, batch, head, loss, parameters)
 
     network, (inputs, targets) = gathered(adapter, batches, sequences)

@@ -10,8 +10,7 @@ E_t at the end point t, and ``ℓ = t − k`` is their lag. All lags together ar
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +21,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
-from lwcore.adapter import Adapter, Function, Pair
+from lwcore.adapter import ZEROS, Adapter, Function, Pair, followed
 from lwcore.gradient import FORWARD_MODE
 from lwcore.signatures import checked, require
 
@@ -31,9 +30,6 @@ _COUNTS = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # sequences on trial, mistaken
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6}  # of what must be equal or zero, relative
 _SCANS = ("lstm", "gru", "rnn_tanh", "rnn_relu")  # functions of many steps
 _WIDTH_LAST = ("linear", "embedding", "layer_norm", "rms_norm", *(f"{n}_cell" for n in _SCANS))
-
-
-_ZEROS: dict[str, Any] = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
 
 
 class Slot(int):
@@ -314,7 +310,7 @@ class UsesReading(NamedTuple):
         own = [part.detach().requires_grad_() for part in self.network.chosen.values()]
         with torch.enable_grad():
             series = self.series(self.tape.again(own))
-            return [list(torch.autograd.grad(total(series), own, **_ZEROS)) for total in totals]
+            return [list(torch.autograd.grad(total(series), own, **ZEROS)) for total in totals]
 
     def numbers(
         self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
@@ -404,7 +400,7 @@ class Uses(Adapter):
     def read(self, inputs: Tensor, targets: Tensor) -> UsesReading:
         """A pass over sequences."""
         plan = iter(self.plan)
-        with _followed(self.chosen.values()):
+        with followed(self.chosen.values()):
             tape, predictions = self._taped(inputs, lambda *_: next(plan, None))
         same = sum(len(site.uses) for site in self.sites) == len(tape.made) and not [*plan]
         require("model", self.kind, same, "one that does the same for all sequences")
@@ -448,7 +444,7 @@ class Uses(Adapter):
             return self.plan[-1]
 
         self.plan, self.sites = [], []
-        with _followed(self.chosen.values()):
+        with followed(self.chosen.values()):
             tape, predictions = self._taped(inputs, layout)
             plan, changed = iter(self.plan), inputs.clone()
             changed[0] = inputs[1]
@@ -518,8 +514,8 @@ class Uses(Adapter):
         """All uses together make up autograd's gradient."""
         pulls = reading.gradients(torch.ones_like(reading.pulls[..., 0]))
         own = [*self.chosen.values()]
-        with _followed(own):
-            wanted = torch.autograd.grad(reading.predictions, own, reading.pulls, **_ZEROS)
+        with followed(own):
+            wanted = torch.autograd.grad(reading.predictions, own, reading.pulls, **ZEROS)
         (found,) = reading.pulled(
             [
                 lambda series: torch.stack(
@@ -552,16 +548,3 @@ def _changed(inputs: Tensor, start: int) -> Tensor:
 
 def _within(name: str, of: str) -> bool:
     return name == of or name.startswith(f"{of}.")
-
-
-@contextmanager
-def _followed(parameters: Any) -> Iterator[None]:
-    """Gradients reach all these parameters for a while, frozen ones, too."""
-    before = [(part, part.requires_grad) for part in parameters]
-    try:
-        for part, _ in before:
-            part.requires_grad_()
-        yield
-    finally:
-        for part, needed in before:
-            part.requires_grad_(needed)

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from lwcore.adapter import Loop as Steps
+from lwcore.adapter import step_of
 from lwcore.diagnose import diagnose
 from lwcore.uses import Uses
 from tests.networks import draw
@@ -157,6 +159,43 @@ def test_all_lags_together_are_autograds_gradient(kind):
     torch.testing.assert_close(vectors.sum(0), wanted.sum(0), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(along.sum(0), wanted @ w, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(whole, (wanted @ w).expand(9, -1), rtol=1e-10, atol=1e-12)
+
+
+class Decay(nn.Module):
+    """A step with two parts of a state, one a matrix."""
+
+    def __init__(self, width=3, hidden=2):
+        super().__init__()
+        self.key, self.value = nn.Linear(width, hidden), nn.Linear(width, hidden)
+        self.rate = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, x, state):
+        total, memory = (
+            (x.new_zeros(len(x), 2), x.new_zeros(len(x), 2, 2)) if state is None else state
+        )
+        key = torch.tanh(self.key(x))
+        memory = (
+            self.rate * memory
+            + key[:, :, None] * self.value(x + memory.sum((1, 2))[:, None])[:, None]
+        )
+        return total + memory.sum(1), memory
+
+
+@pytest.mark.parametrize("cell", [nn.GRUCell, nn.RNNCell, nn.LSTMCell, Decay])
+def test_both_routes_agree(cell):
+    """A recurrence read off its trace, and off the uses of its parameters."""
+    model, inputs, targets = made(Loop, cell, hidden=2), draw(6, 9, 3), draw(6, 9, 1, seed=2)
+    lags = [1, 2, 5, 8]
+    module = step_of(model, inputs)
+    assert module is model.cell
+    recurrent = Steps(model, (inputs, targets), module=module)
+    recurrent.check(inputs, targets)
+    one = recurrent.read(inputs, targets)
+    two = read(model, inputs, targets, parameters=["cell"])
+    vectors = one.lag_vectors(lags)
+    torch.testing.assert_close(two.lag_vectors(lags), vectors, rtol=1e-10, atol=1e-12)
+    found, wanted = (reading.numbers(vectors, lags) for reading in (two, one))
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [Attention, Loop, MinGRU])
