@@ -99,7 +99,6 @@ class Adapter:
     """
 
     shape: tuple[int, ...]
-    left_out: Sequence[str] = ()  # parameters that are not looked at
     order = "the model reads sequences first"  # of axes
     batch_first = True
 
@@ -114,8 +113,9 @@ class Adapter:
         require("model", self.kind, weight is not None, "one with parameters")
         self.weight: Any = weight
         numbers = batch[1].is_floating_point()
-        self.loss = loss or (functional.mse_loss if numbers else functional.cross_entropy)
-        self.loss_name = getattr(self.loss, "__name__", type(self.loss).__name__)
+        usual = "mse_loss" if numbers else "cross_entropy"
+        self.loss = loss or (nn.MSELoss() if numbers else nn.CrossEntropyLoss())
+        self.loss_name = getattr(loss, "__name__", type(loss).__name__) if loss else usual
         self.axes = {"inputs": 0, "targets": 0, "predictions": 0}
         predictions = self._prepared(batch[0])
         for name, tensor in zip(self.axes, (*batch, predictions), strict=True):
@@ -176,8 +176,16 @@ class Adapter:
         self.loss, self.axes["targets"] = torch.mul, self.axes["predictions"]
         return gradients - gradients.mean(0)
 
+    def aside(self, _: Tensor) -> str:
+        """What in the model the lags do not count."""
+        return ""
+
     def check(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse sequences that are not treated one by one."""
+        ignored = targets.eq(getattr(self.loss, "ignore_index", torch.nan)).any()
+        if ignored and getattr(self.loss, "reduction", "") == "mean":
+            self.loss = copy.copy(self.loss)  # over unequal counts: the mean of no sequence
+            self.loss.reduction = "sum"
         inputs, targets = inputs[:TRIED], targets[:TRIED]
         tolerance = _TOLERANCE.get(self.weight.dtype, 0.05)
         together = self.predictions(inputs)
@@ -355,6 +363,23 @@ class Recurrent(Adapter):
         words = f"one whose states pass from step to step unchanged. {_ROUNDING}"
         require("model", told, bool(error <= tolerance * whole.norm()), words)
 
+    def aside(self, inputs: Tensor) -> str:
+        """Whether what comes before the module, or behind it, looks back in time itself."""
+        inputs, length = inputs[:TRIED], self.shape[1]
+        predictions, calls = self._called(inputs)
+        fits = [axis for axis, size in enumerate(predictions.shape) if axis and size == length]
+        last = predictions.select(fits[0], -1) if fits else predictions
+        leaves = [leaf for call in calls for leaf in _flat(call.leaves)]
+        weights = torch.randn(last.shape, generator=torch.Generator().manual_seed(0)).to(last)
+        behind = self._in_states(calls, torch.autograd.grad(last, leaves, weights, **ZEROS))
+        found = ["behind"] if behind[:, :-1].any() else []
+        if inputs.shape[1] == length:  # or nothing is known of its steps
+            others = self._called(changed(inputs, slice(length // 2, length // 2 + 1)))[1]
+            moved = self._taken(others)[0] != self._taken(calls)[0]
+            found += ["before"] if moved[:, length // 2 + 1 :].any() else []
+        parts = f"What comes {' and '.join(found)} the {self.called} looks back in time itself"
+        return f"{parts}, which its lags do not count." if found else ""
+
 
 class Loop(Recurrent):
     """A network that calls one module once a step: what it gives is its state in the next call."""
@@ -453,6 +478,19 @@ class Call(NamedTuple):
     read: Any
     state: Any
     leaves: Any
+
+
+def changed(inputs: Tensor, steps: slice) -> Tensor:
+    """Inputs that are others at some steps, of the same kind."""
+    generator, other = torch.Generator().manual_seed(1), inputs.clone()
+    shape = other[:, steps].shape
+    if inputs.is_floating_point():
+        noise = torch.randn(shape, generator=generator).to(inputs)
+        other[:, steps] += noise * inputs.std().clamp(min=0.1)
+    else:
+        draws = torch.randint(inputs.numel(), shape, generator=generator)
+        other[:, steps] = inputs.flatten()[draws.to(inputs.device)]
+    return other
 
 
 def _leaves(given: Any) -> Any:

@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
-from lwcore.adapter import ZEROS, Adapter, Function, Pair, followed
+from lwcore.adapter import ZEROS, Adapter, Function, Pair, changed, followed
 from lwcore.gradient import FORWARD_MODE
 from lwcore.signatures import checked, require
 
@@ -414,6 +414,12 @@ class Uses(Adapter):
         moved = predictions[:, None] if self.time is None else predictions.movedim(self.time, 1)
         return moved.reshape(*moved.shape[:2], -1)
 
+    def aside(self, _: Tensor) -> str:
+        """That there is no envelope, and what is left out."""
+        said = "No envelope: parameters are used at each time, there is no one recurrence."
+        left = f" Left out of all gradients: {', '.join(self.left_out)}." if self.left_out else ""
+        return f"{said} {ENDS} end points of a sequence are drawn where its loss has more.{left}"
+
     def check(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse what cannot be taken apart: by name, and by how much it fails.
 
@@ -429,7 +435,7 @@ class Uses(Adapter):
         reading = self.read(inputs, targets)
         exact = _EXACT.get(self.weight.dtype, 0.01)
         for start in {0, self.shape[1] // 2, max(self.shape[1] - 2, 0), self.shape[1] - 1}:
-            again = self.read(_changed(inputs, start), targets)
+            again = self.read(changed(inputs, slice(start, None)), targets)
             self._check_values(reading, again, start, exact)
         for place in reading.steps[[0, -1]].tolist() if len(reading.steps) else ():
             self._check_gradient(reading, place, exact)
@@ -446,9 +452,9 @@ class Uses(Adapter):
         self.plan, self.sites = [], []
         with followed(self.chosen.values()):
             tape, predictions = self._taped(inputs, layout)
-            plan, changed = iter(self.plan), inputs.clone()
-            changed[0] = inputs[1]
-            other, _ = self._taped(changed, lambda *_: next(plan))
+            plan, swapped = iter(self.plan), inputs.clone()
+            swapped[0] = inputs[1]
+            other, _ = self._taped(swapped, lambda *_: next(plan))
         fits = [axis for axis, size in enumerate(predictions.shape) if axis and size == length]
         classes = predictions.ndim > 2 and not targets.is_floating_point()
         second = classes and isinstance(self.loss, nn.CrossEntropyLoss)
@@ -467,15 +473,16 @@ class Uses(Adapter):
             moved = tape.made[calls[0]][0] - other.made[calls[0]][0]
             outside = bool(found.fronted(moved, count)[1:].any())  # of the first sequence alone
             found = found._replace(outside=outside)
-            stepwise = len(calls) in (length - 1, length) and len(shape) == 2
-            if found.time is not None and not stepwise:
+            vectors = moved.numel() == count * shape[-1]  # one for each sequence
+            stepwise = len(calls) in (length - 1, length)
+            if found.time is not None and not (stepwise and vectors):
                 self.sites += [Site(name, [place], found, 0) for place in calls]
                 continue
-            once = len(calls) == 1 and len(shape) == 2
+            once = len(calls) == 1 and vectors
             words = f"used on all {length} steps at once, or once in each. Leave it out: name in "
             words += "`parameters` those to look at"
             told = f"{name}, {len(calls)} times, with values of the shape {shape}"
-            require("parameters", told, once or len(calls) in (length - 1, length), words)
+            require("parameters", told, once or stepwise, words)
             start = length - len(calls) if moved.any() else 0  # of a constant, as an initial state
             self.sites.append(Site(name, calls, found._replace(time=None), start))
         words = "some that the predictions use"
@@ -531,19 +538,6 @@ class Uses(Adapter):
         ]
         words = "parameters whose uses can all be seen: name in `parameters` those to look at"
         require("model", ", ".join(missing), not missing, words)
-
-
-def _changed(inputs: Tensor, start: int) -> Tensor:
-    """Inputs that are others from a step on, of the same kind."""
-    generator, changed = torch.Generator().manual_seed(1), inputs.clone()
-    shape = changed[:, start:].shape
-    if inputs.is_floating_point():
-        noise = torch.randn(shape, generator=generator).to(inputs)
-        changed[:, start:] += noise * inputs.std().clamp(min=0.1)
-    else:
-        draws = torch.randint(inputs.numel(), shape, generator=generator)
-        changed[:, start:] = inputs.flatten()[draws.to(inputs.device)]
-    return changed
 
 
 def _within(name: str, of: str) -> bool:
