@@ -28,18 +28,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lwcore import inference, results, stable
-from lwcore.adapter import (
-    Adapter,
-    Function,
-    Loop,
-    Pair,
-    Recurrent,
-    gathered,
-    recurrent_modules,
-    step_of,
-)
+from lwcore.adapter import Adapter, Function, Pair, Recurrent, gathered, recurrent_modules
 from lwcore.gradient import unit_length
 from lwcore.inference import Definition, described, sequences_needed
+from lwcore.loop import Loop, step_of
 from lwcore.results import bar
 from lwcore.signatures import Count, Index, Lags, checked, require
 from lwcore.trace import Trace

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lwcore.adapter import Loop as Steps
-from lwcore.adapter import step_of
 from lwcore.diagnose import diagnose, repeated
+from lwcore.loop import Loop as Steps
+from lwcore.loop import step_of
 from lwcore.uses import Uses
 from tests.networks import draw
 
