@@ -432,6 +432,8 @@ class Uses(Adapter):
         require("widths of parameters", sorted(sizes), fit, f"not divided by all of {_COUNTS}")
         inputs, targets = inputs[: fit[0]], targets[: fit[0]]
         self._place(inputs, targets)
+        few = max(2, self.at_once)
+        inputs, targets = inputs[:few], targets[:few]
         reading = self.read(inputs, targets)
         exact = _EXACT.get(self.weight.dtype, 0.01)
         for start in {0, self.shape[1] // 2, max(self.shape[1] - 2, 0), self.shape[1] - 1}:
