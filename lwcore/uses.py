@@ -516,7 +516,7 @@ class Uses(Adapter):
             other[0, : max(end + 1 - site.start, 0)] = 0
             share = _share(other, part)
             told = f"{site.name}: {share:.1g} of step {end}'s gradient at later steps or in others"
-            words = "one where none is (if a width is the number of steps, change that)"
+            words = "one where none is (a width of T steps? change it; rounding? model.double())"
             require("model", told, share <= exact, words)
 
     def _check_sum(self, reading: UsesReading, exact: float) -> None:
