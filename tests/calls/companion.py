@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lwcore import adapter, diagnose, uses
+from lwcore import adapter, diagnose, loop, uses
 from lwcore.elman import bounds, descent, kernel, network
 
 rng = np.random.default_rng(0)
@@ -34,9 +34,24 @@ np.savez(folder / "a.npz", inputs=batch[0].numpy(), targets=batch[1].numpy())
 files = {"checkpoint": folder / "a.pt", "data": str(folder / "a.npz"), "nonlinearity": "relu"}
 whole = {"model": module, "head": lambda states: states[:, -1]}
 
+
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(1, 2)
+
+    def forward(self, x):
+        state = x.new_zeros(len(x), 2)
+        for step in x.unbind(1):
+            state = self.cell(step, state)
+        return state
+
+
+steps = Steps().eval()
 CALLS: list = [
     (adapter.Recurrent, whole | {"batch": batch}),
     (uses.Uses, whole | {"batch": batch, "parameters": ["weight_ih_l0"]}),
+    (loop.Loop, {"model": steps, "batch": batch, "module": steps.cell}),
     (adapter.from_files, files),
     (diagnose.diagnose, whole | asked | {"batches": batch, "lags": [1, 2]}),
     (found.window, {"n_sequences": 3, "definition": "first_passage", "rate": "mean"}),
