@@ -29,6 +29,12 @@ def steps_first(body: nn.Module, inputs: Tensor) -> Tensor:
     return first(body, inputs.transpose(0, 1)).transpose(0, 1)
 
 
+def from_rest(body: Any, inputs: Tensor) -> Tensor:
+    """Outputs at all steps, of a layer that otherwise goes on from where its last call ended."""
+    body.reset_state()
+    return body(inputs)
+
+
 def in_turn(cell: Any, inputs: Tensor) -> Tensor:
     """Outputs at all steps, of a cell called once a step, from a state of zeros."""
     state, outputs = inputs.new_zeros(len(inputs), cell.state_size), []
@@ -68,7 +74,9 @@ ARCHITECTURES = {
     "CfC": Architecture("recurrent", "ncps==1.0.1", 20, front=False),
     "LTC": Architecture("recurrent", "ncps==1.0.1", 24, front=False, call=in_turn),
     "sLSTM": Architecture("recurrent", "xlstm==2.0.6", 26),
-    "echo state": Architecture("recurrent, fixed", "resdag==6.0.0", 53, front=False),
+    "echo state": Architecture(
+        "recurrent, fixed", "resdag==6.0.0", 53, front=False, call=from_rest
+    ),
     "minGRU": Architecture("linear recurrence", "minGRU-pytorch==0.2.1", 38),
     "minLSTM": Architecture("linear recurrence", "minGRU-pytorch==0.2.1", 31),
     "mLSTM": Architecture("linear recurrence", "xlstm==2.0.6", 18),
