@@ -1,22 +1,21 @@
-"""A reader's network as the core sees it: a recurrence with a step, and loss gradients δ.
+"""A reader's model as the core sees it: sequences, losses, and readings of what each lag gives.
 
-The network runs as it is, in its own precision and layout, and is not changed. A hook cuts the
-graph behind the recurrent module, where the gradient of a loss ends; from there on everything is
-read off a `lwcore.trace.Trace` in float64. Of files with weights and data nothing is executed.
+The model runs as it is, in its own precision and layout, and is not changed. Of one recurrent
+module a hook cuts the graph behind it, where the gradient of a loss ends; from there on everything
+is read off a `lwcore.trace.Trace` in float64. Any other causal model is read by `lwcore.uses`.
 
-`lwcore.diagnose` knows of a network only what an `Adapter` says: `kind`, `shape`, `loss_name` and
-`recurrence`, what it refuses (`check`), traces and δ (`read`), and a loss as if nothing had been
-learned (`forget`).
+`lwcore.diagnose` knows of a model what an `Adapter` says: `kind`, `shape` and `loss_name`, what it
+refuses (`check`), readings of batches (`read`), and a loss as if nothing had been learned
+(`forget`). Of files with weights and data nothing is executed.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -25,13 +24,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lwcore.cells import GRU, LSTM, Cell
-from lwcore.signatures import ArgumentError, checked, require
+from lwcore.gradient import first_loss, lag_vectors, transported
+from lwcore.signatures import ArgumentError, Lags, checked, require
 from lwcore.trace import Trace
 
 Pair = tuple[Tensor, Tensor]
 Function = Callable[..., Tensor]
 
-_TRIED = 4  # sequences on which assumptions are tried
+TRIED = 4  # sequences on which assumptions are tried
+_AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
+_ROUNDING = "If it does, rounding grows in its states: try model.double()"
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}  # rounding adds up over the steps
 _CLASSES = {4: nn.LSTM, 3: nn.GRU, 1: nn.RNN}  # by blocks of H rows in weight_hh
 
@@ -71,50 +73,68 @@ class Layers(nn.Module):
         return torch.cat(after, dim=-1).reshape(state.shape)
 
 
-@checked
+class Reading(Protocol):
+    """What a batch of sequences says of lags."""
+
+    @property
+    def first(self) -> int:
+        """The first step with a loss; −1 if there is none."""
+
+    def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
+        """Each lag's part of the gradient, summed over sequences and end points, as one vector."""
+
+    def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
+        """Each sequence's part of each lag along its direction, and the whole gradient along it."""
+
+
 class Adapter:
-    """A network with its head and loss: a `recurrence` for the core, and, by `read`, traces and δ.
+    """A reader's model with its head and loss, as the core sees it; what reads lags is a subclass.
 
     A batch shows which axis counts the sequences in inputs, targets and predictions; inside,
     sequences stand in front. `shape` is that batch's: sequences, steps, width of a step.
     """
 
+    shape: tuple[int, ...]
+    left_out: Sequence[str] = ()  # parameters that are not looked at
+    order = "the model reads sequences first"  # of axes
+    batch_first = True
+
     def __init__(
         self, model: nn.Module, batch: Pair, head: Function | None = None, loss: Any = None
     ) -> None:
-        """Find the recurrent module and the axes."""
-        self.model, self.head = model, head
+        """Find the axes."""
+        self.model, self.head, self.kind = model, head, type(model).__name__
         training = any(part.training for part in model.modules())  # random draws, batch statistics
         require("model.training", training, not training, "False: call model.eval() first")
-        parts = dict(model.named_modules())
-        found = [name for name, part in parts.items() if isinstance(part, nn.RNNBase | Cell)]
-        words = "one nn.LSTM, GRU, RNN or cell"
-        require("recurrent modules of model", found, len(found) == 1, words)
-        self.module: Any = parts[found[0]]
-        plain = not any(getattr(self.module, n, 0) for n in ("bidirectional", "proj_size"))
-        words = "of one direction of time and without projections"
-        require("recurrent module", self.module, plain, words)
-        own = head is None or self.module is model
-        require("head", head, own, "None unless model is a recurrent module itself")
-        self.kind, self.weight = type(self.module).__name__, next(self.module.parameters())
-        copied: Any = copy.deepcopy(self.module).cpu().double().requires_grad_(False)
-        self.recurrence = Layers(copied) if isinstance(copied, nn.RNNBase) else copied
-        self.batch_first = bool(getattr(self.module, "batch_first", True))
+        weight = next(model.parameters(), None)
+        require("model", self.kind, weight is not None, "one with parameters")
+        self.weight: Any = weight
         numbers = batch[1].is_floating_point()
         self.loss = loss or (functional.mse_loss if numbers else functional.cross_entropy)
         self.loss_name = getattr(self.loss, "__name__", type(self.loss).__name__)
         self.axes = {"inputs": 0, "targets": 0, "predictions": 0}
-        predictions, read, *_ = self._forward(batch[0])
-        self.shape = read.shape
+        predictions = self._prepared(batch[0])
         for name, tensor in zip(self.axes, (*batch, predictions), strict=True):
             self.axes[name] = self._axis(name, tensor)
+
+    def _prepared(self, inputs: Tensor) -> Tensor:
+        """Predictions for a first batch, which says what its `shape` is."""
+        raise NotImplementedError
+
+    def read(self, inputs: Tensor, targets: Tensor) -> Reading:
+        """What a batch of sequences says of lags."""
+        raise NotImplementedError
+
+    def fit(self, entries: int) -> None:
+        """Read so many sequences at once that their arrays, of so many numbers each, stay small."""
+        self.at_once = max(1, min(_AT_ONCE, _ENTRIES // max(entries, 1)))
 
     def _axis(self, name: str, tensor: Tensor) -> int:
         """The axis that counts the sequences."""
         sequences, length, _ = self.shape
         fits = [axis for axis, size in enumerate(tensor.shape[:2]) if size == sequences]
-        reads = f"the {self.kind} with batch_first={self.batch_first} reads as many sequences"
-        words = f"{sequences} in one: {reads}, of {length} steps (are axes swapped?)"
+        words = f"{sequences} in one, the sequences, for {self.order}, of {length} steps (are axes "
+        words += "swapped?)"
         require(f"first axes of {name}", tuple(tensor.shape[:2]), bool(fits), words)
         return fits[-1] if sequences == length and not self.batch_first else fits[0]
 
@@ -122,6 +142,119 @@ class Adapter:
         """A batch with its axis of sequences in front."""
         inputs, targets = inputs.to(self.weight.device), targets.to(self.weight.device)
         return inputs.movedim(self.axes["inputs"], 0), targets.movedim(self.axes["targets"], 0)
+
+    def predictions(self, inputs: Tensor) -> Tensor:
+        """What the model predicts, through the head if there is one, sequences in front."""
+        with torch.enable_grad():
+            dtype = self.weight.dtype if inputs.is_floating_point() else None
+            given = inputs.to(self.weight.device, dtype).movedim(0, self.axes["inputs"])
+            found = self.model(given)
+            if self.head is not None:
+                found = self.head(_many(found)[0])
+        return _many(found)[0].movedim(self.axes["predictions"], 0)
+
+    def losses(self, predictions: Tensor, targets: Tensor, at_once: int = 1) -> Tensor:
+        """The losses of batches of so many sequences, in the reader's own layout."""
+        found, wanted = self.axes["predictions"], self.axes["targets"]
+        guesses = predictions.movedim(0, found).split(at_once, found)
+        truths = targets.movedim(0, wanted).split(at_once, wanted)
+        return torch.stack([self.loss(*pair).sum() for pair in zip(guesses, truths, strict=True)])
+
+    def forget(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Pulls on the best constant prediction, targets from now on: as if nothing were learned.
+
+        They are loss gradients at the mean prediction, centred, which makes the constant the best
+        one: for squared error and cross-entropy exactly. The loss is now a product with them.
+        """
+        predictions = torch.cat([self.predictions(some).detach() for some in inputs.split(64)])
+        constant = predictions.mean(0, keepdim=True).expand_as(predictions).clone().requires_grad_()
+        gradients = torch.autograd.grad(self.losses(constant, targets).sum(), constant)[0]
+        self.loss, self.axes["targets"] = torch.mul, self.axes["predictions"]
+        return gradients - gradients.mean(0)
+
+    def check(self, inputs: Tensor, targets: Tensor) -> None:
+        """Refuse sequences that are not treated one by one."""
+        inputs, targets = inputs[:TRIED], targets[:TRIED]
+        tolerance = _TOLERANCE.get(self.weight.dtype, 0.05)
+        together = self.predictions(inputs)
+        alone = torch.cat([self.predictions(one) for one in inputs.split(1)])
+        words = "one that predicts for a sequence alone as among others, no NaN, without random "
+        words += f"draws (call model.eval() first). {_ROUNDING}"
+        close = torch.allclose(alone, together, rtol=tolerance, atol=tolerance)  # no NaN is
+        require("model", type(self.model).__name__, close, words)
+        losses = self.losses(together, targets).detach()
+        joint = self.losses(together, targets, len(targets)).detach()
+        total, mean, largest = losses.sum(), losses.mean(), losses.abs().max()  # may be tiny
+        fits = [(joint - one).abs() <= tolerance * largest for one in (total, mean)]
+        shapes = f"are predictions {tuple(together.shape)} and targets {tuple(targets.shape)}"
+        words = f"the sum of what {len(losses)} sequences have alone, {total:.6g}, or the mean, "
+        words += f"{mean:.6g} (if weighted: the sum; {shapes} broadcast?)"
+        require(f"loss ({self.loss_name})", float(joint), any(fits), words)
+
+
+class RecurrentReading(NamedTuple):
+    """What a batch of sequences says of lags: its trace, and ``δ_t = ∂E/∂s_t``, states apart."""
+
+    trace: Trace
+    delta: Tensor  # (B, T, S)
+
+    @property
+    def first(self) -> int:
+        """The first step with a loss; −1 if there is none."""
+        return first_loss(self.delta) if self.delta.any() else -1
+
+    def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
+        """Each lag's part of the gradient, by `lwcore.gradient.lag_vectors`."""
+        return lag_vectors(self.trace, self.delta, lags)
+
+    def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
+        """Each sequence's part of each lag, and whole gradient, along the lag's direction."""
+        first, length = max(self.first, 0), self.trace.length
+        parts = transported(self.trace, self.delta, lags, first)
+        along = [
+            self.trace.gathered_each(rows, slice(max(first, lag) - lag, length - lag)) @ w
+            for w, (lag, rows) in zip(directions, parts, strict=True)
+        ]
+        adjoint = self.trace.backpropagate(self.delta)
+        whole = directions @ self.trace.gathered_each(adjoint).mT
+        return torch.stack([torch.stack(along), whole])
+
+
+@checked
+class Recurrent(Adapter):
+    """A network with one recurrent module: a `recurrence` for the core, and, by `read`, its traces.
+
+    The module, found in the model, is called once in a pass.
+    """
+
+    def __init__(
+        self, model: nn.Module, batch: Pair, head: Function | None = None, loss: Any = None
+    ) -> None:
+        """Find the recurrent module and the axes."""
+        parts = recurrent_modules(model)
+        words = "one nn.LSTM, GRU, RNN or cell"
+        require("recurrent modules of model", [*parts], len(parts) == 1, words)
+        (self.module,) = parts.values()
+        plain = not any(getattr(self.module, n, 0) for n in ("bidirectional", "proj_size"))
+        words = "of one direction of time and without projections"
+        require("recurrent module", self.module, plain, words)
+        own = head is None or self.module is model
+        require("head", head, own, "None unless model is a recurrent module itself")
+        copied: Any = copy.deepcopy(self.module).cpu().double().requires_grad_(False)
+        self.recurrence = Layers(copied) if isinstance(copied, nn.RNNBase) else copied
+        self.batch_first = bool(getattr(self.module, "batch_first", True))
+        self.called = type(self.module).__name__
+        self.order = f"the {self.called} has batch_first={self.batch_first}"
+        super().__init__(model, batch, head, loss)
+        units = torch.arange(self.recurrence.state_size)[self.recurrence.carried]
+        self.kind = f"{self.called}, {units.numel()} neurons"
+
+    def _prepared(self, inputs: Tensor) -> Tensor:
+        predictions, read, *_ = self._forward(inputs)
+        self.shape = tuple(read.shape)
+        parameters = sum(parameter.numel() for parameter in self.recurrence.parameters())
+        self.fit(max(self.shape[1] * self.recurrence.state_size, parameters))
+        return predictions
 
     def _forward(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
         """Predictions; in float64 what the module reads, (B, T, D), and its first state, (B, S).
@@ -138,21 +271,16 @@ class Adapter:
             read, state, *_ = *given, *named.values(), None
             plain = isinstance(read, Tensor) and read.ndim == 3
             words = "a tensor of three axes, equally long sequences"
-            require(f"inputs of the {self.kind}", type(read).__name__, plain, words)
+            require(f"inputs of the {self.called}", type(read).__name__, plain, words)
             calls.append((read, state, leaf(returned)))
             return calls[-1][2]
 
         hook = self.module.register_forward_hook(cut, with_kwargs=True)
         try:
-            with torch.enable_grad():
-                dtype = self.weight.dtype if inputs.is_floating_point() else None
-                given = inputs.to(self.weight.device, dtype).movedim(0, self.axes["inputs"])
-                predictions = self.model(given)
-                if self.module is self.model:
-                    predictions = (self.head or nn.Identity())(_many(predictions)[0])
+            predictions = self.predictions(inputs)
         finally:
             hook.remove()
-        require(f"calls of the {self.kind}", len(calls), len(calls) == 1, "one in a pass")
+        require(f"calls of the {self.called}", len(calls), len(calls) == 1, "one in a pass")
         read, state, leaves = calls[0]
         outputs, last = leaves if isinstance(leaves, tuple) else (leaves, ())
         ours = self._steps_second(read).cpu().double()
@@ -160,37 +288,17 @@ class Adapter:
         if state is not None:  # parts of (layers, B, H), of a cell (B, H)
             parts = [part if part.ndim == 3 else part.unsqueeze(0) for part in _many(state)]
             initial = torch.stack(parts, dim=1).permute(2, 0, 1, 3).flatten(1).detach().to(ours)
-        predictions = predictions.movedim(self.axes["predictions"], 0)
         return predictions, ours, initial, [outputs, *_many(last)]
 
     def _steps_second(self, part: Tensor) -> Tensor:
         """What the module read or gave, sequences in front, without a graph."""
         return (part if self.batch_first else part.transpose(0, 1)).detach()
 
-    def _losses(self, predictions: Tensor, targets: Tensor, at_once: int = 1) -> Tensor:
-        """The losses of batches of so many sequences, in the reader's own layout."""
-        found, wanted = self.axes["predictions"], self.axes["targets"]
-        guesses = predictions.movedim(0, found).split(at_once, found)
-        truths = targets.movedim(0, wanted).split(at_once, wanted)
-        return torch.stack([self.loss(*pair).sum() for pair in zip(guesses, truths, strict=True)])
-
-    def forget(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Pulls on the best constant prediction, targets from now on: as if nothing were learned.
-
-        They are loss gradients at the mean prediction, centred, which makes the constant the best
-        one: for squared error and cross-entropy exactly. The loss is now a product with them.
-        """
-        predictions = torch.cat([self._forward(some)[0].detach() for some in inputs.split(64)])
-        constant = predictions.mean(0, keepdim=True).expand_as(predictions).clone().requires_grad_()
-        gradients = torch.autograd.grad(self._losses(constant, targets).sum(), constant)[0]
-        self.loss, self.axes["targets"] = torch.mul, self.axes["predictions"]
-        return gradients - gradients.mean(0)
-
-    def read(self, inputs: Tensor, targets: Tensor) -> tuple[Trace, Float[Tensor, "B T S"]]:
-        """The trace of sequences, and each one's ``δ_t = ∂E/∂s_t`` with the states held apart."""
+    def read(self, inputs: Tensor, targets: Tensor) -> RecurrentReading:
+        """The trace of sequences, and each one's δ."""
         predictions, read, initial, leaves = self._forward(inputs)
         with torch.enable_grad():
-            total = self._losses(predictions, targets).sum()
+            total = self.losses(predictions, targets).sum()
             words = "one of what the recurrent module gives"
             require("loss", self.loss_name, total.requires_grad, words)
             found = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
@@ -202,31 +310,24 @@ class Adapter:
         delta[..., shown[-outputs.shape[-1] :]] = self._steps_second(outputs)
         for part, where in zip(last, (shown, carried), strict=False):  # h, c of every layer
             delta[:, -1, where] += part.transpose(0, 1).flatten(1)
-        return trace, delta
+        return RecurrentReading(trace, delta)
 
     def check(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse sequences that are not treated one by one, and a step that is not its class's."""
-        inputs, targets = inputs[:_TRIED], targets[:_TRIED]
-        tolerance = _TOLERANCE.get(self.weight.dtype, 0.05)
-        near = functools.partial(torch.allclose, rtol=tolerance, atol=tolerance)  # no NaN is
-        rounding = "If it does, rounding grows in its states: try model.double()"
-        together, read, initial, leaves = self._forward(inputs)
-        alone = torch.cat([self._forward(one)[0] for one in inputs.split(1)])
-        words = "one that predicts for a sequence alone as among others, no NaN, without random "
-        words += f"draws (call model.eval() first). {rounding}"
-        require("model", type(self.model).__name__, near(alone, together), words)
-        losses = self._losses(together, targets).detach()
-        joint = self._losses(together, targets, len(targets)).detach()
-        total, mean, largest = losses.sum(), losses.mean(), losses.abs().max()  # may be tiny
-        close = [(joint - one).abs() <= tolerance * largest for one in (total, mean)]
-        shapes = f"are predictions {tuple(together.shape)} and targets {tuple(targets.shape)}"
-        words = f"the sum of what {len(losses)} sequences have alone, {total:.6g}, or the mean, "
-        words += f"{mean:.6g} (if weighted: the sum; {shapes} broadcast?)"
-        require(f"loss ({self.loss_name})", float(joint), any(close), words)
+        super().check(inputs, targets)
+        _, read, initial, leaves = self._forward(inputs[:TRIED])
         outputs = self._steps_second(leaves[0]).cpu().double()
         ours = Trace.of(self.recurrence, read, initial).outputs[..., -outputs.shape[-1] :]
-        words = f"one that computes what that class documents. {rounding}"
-        require("model", self.kind, near(outputs, ours), words)
+        tolerance = _TOLERANCE.get(self.weight.dtype, 0.05)
+        close = torch.allclose(outputs, ours, rtol=tolerance, atol=tolerance)
+        words = f"one that computes what that class documents. {_ROUNDING}"
+        require("model", self.called, close, words)
+
+
+def recurrent_modules(model: nn.Module) -> dict[str, Any]:
+    """PyTorch's recurrent layers and cells of `lwcore.cells` in a model, by name."""
+    parts = model.named_modules()
+    return {name: part for name, part in parts if isinstance(part, nn.RNNBase | Cell)}
 
 
 def _many(part: Any) -> tuple[Tensor, ...]:
@@ -234,10 +335,8 @@ def _many(part: Any) -> tuple[Tensor, ...]:
     return part if isinstance(part, tuple) else (part,)
 
 
-def gathered(
-    model: nn.Module, batches: Any, head: Function | None, loss: Any, sequences: int
-) -> tuple[Adapter, Pair]:
-    """A network's adapter and its sequences, from whatever gives pairs, or from one pair.
+def gathered(make: Callable[[Pair], Adapter], batches: Any, sequences: int) -> tuple[Adapter, Pair]:
+    """An adapter made for a first batch, and its sequences, from pairs, or from one pair.
 
     A warning is given where only `batch_first` tells sequences from steps, and may be wrong: where
     a loader's batches are as large as the steps are many, or, without a loader, where there are
@@ -255,7 +354,7 @@ def gathered(
         given, wanted = (torch.as_tensor(part).detach() for part in batch)
         finite = bool(given.isfinite().all() and wanted.isfinite().all())
         require(f"batches[{place}]", "NaN or infinite somewhere", finite, "finite")
-        network = network or Adapter(model, (given, wanted), head, loss)
+        network = network or make((given, wanted))
         parts.append(network.sequences_first(given, wanted))
         if sum(len(x) for x, _ in parts) >= sequences:
             break
@@ -265,8 +364,8 @@ def gathered(
     count, length, _ = network.shape
     swapped = length == size != count if size else length > count
     if swapped and parts[0][1].shape[1:2] == (length,):
-        read = f"inputs are read as {count} sequences of {length} steps, for the {network.kind}"
-        warnings.warn(f"{read} has batch_first={network.batch_first}. Is that so?", stacklevel=3)
+        read = f"inputs are read as {count} sequences of {length} steps, for {network.order}"
+        warnings.warn(f"{read}. Is that so?", stacklevel=3)
     inputs, targets = (torch.cat(some)[:sequences] for some in zip(*parts, strict=True))
     return network, (inputs, targets)
 

@@ -27,20 +27,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lwcore import inference, results, stable
-from lwcore.adapter import Adapter, Function, Pair, gathered
-from lwcore.gradient import first_loss, lag_vectors, transported, unit_length
+from lwcore.adapter import Adapter, Function, Pair, Recurrent, gathered, recurrent_modules
+from lwcore.gradient import unit_length
 from lwcore.inference import Definition, described, sequences_needed
 from lwcore.results import bar
 from lwcore.signatures import Count, Index, Lags, checked, require
 from lwcore.trace import Trace
 from lwcore.transport import exact_rates_and_share
+from lwcore.uses import Uses
 from lwcore.window import learnability_window, time_scales
 
 Array = NDArray[np.float64]
 
 FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
 TRANSPORTED, ENDS = 16, 4  # sequences whose whole transport is formed, and end points of each
-AT_ONCE, ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
 ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
 SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
 LEVEL = 0.95  # coverage of all intervals
@@ -123,6 +123,10 @@ class Diagnosis:
             f"concentrate with the exponent {exponent:.1f} (2 for noise with a variance); the tail "
             f"index is {alpha:.2f}. {beware * unusual}{read.partition(':')[0].capitalize()}."
         )
+        if "envelope" not in data:
+            said += " No envelope: parameters are used at each time, there is no one recurrence."
+        if attrs.get("left_out"):
+            said += f" Left out of all gradients: {attrs['left_out']}."
         return textwrap.fill(said, 84)
 
     def _repr_html_(self) -> str:
@@ -166,10 +170,11 @@ class Diagnosis:
 def diagnose(
     model: nn.Module,
     batches: Iterable[Any],
-    lags: Lags | None = None,
+    lags: Lags | Literal["auto"] | None = None,
     *,
     head: Function | None = None,
     loss: Function | None = None,
+    parameters: Sequence[str] | None = None,
     source: Literal["error", "target"] = "error",
     sequences: Count = 1024,
     n_sequences: Count | None = None,
@@ -194,7 +199,13 @@ def diagnose(
     integers, else squared error. The summary speaks of `n_sequences`, those you train on, say.
     """
     require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
-    network, (inputs, targets) = gathered(model, batches, head, loss, sequences)
+
+    def adapter(batch: Pair) -> Adapter:
+        if parameters is None and len(recurrent_modules(model)) == 1:
+            return Recurrent(model, batch, head, loss)
+        return Uses(model, batch, head, loss, parameters)
+
+    network, (inputs, targets) = gathered(adapter, batches, sequences)
     _, length, width = network.shape
     read_as = f"read as {len(inputs):,} sequences of {length:,} steps of width {width}"
     words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped?)"
@@ -205,10 +216,10 @@ def diagnose(
         require("source", source, differ, "'error' where all targets are the same")
         targets = network.forget(inputs, targets)
     pieces = zip(inputs.split(8), targets.split(8), strict=True)
-    deltas = (network.read(*piece)[1] for piece in pieces)
-    first = next((first_loss(delta) for delta in deltas if delta.any()), -1)
+    steps = (network.read(*piece).first for piece in pieces)
+    first = next((step for step in steps if step >= 0), -1)
     require("loss", network.loss_name, first >= 0, "one whose gradient is not always 0")
-    if lags is None:
+    if lags is None or isinstance(lags, str):
         furthest = length - 1 if first == length - 1 else max(1, length // 2)
         spaced = np.linspace if furthest <= _LAGS else np.geomspace
         lags = np.unique(spaced(1, furthest, min(_LAGS, furthest)).round().astype(int)).tolist()
@@ -216,7 +227,8 @@ def diagnose(
     require("lags", lags, lags[-1] < length, f"below the number of steps, {length}")
     found = _inferred(_measured(network, (inputs, targets), lags, first, seed, progress), seed)
     attrs = {
-        "network": f"{network.kind}, {found.sizes['unit']} neurons",
+        "network": network.kind,
+        "left_out": ", ".join(network.left_out),
         "loss": network.loss_name,
         "source": source,
         "measured_on": f"{read_as}: half for directions, half for numbers",
@@ -233,53 +245,53 @@ def _measured(
     """The transport, and each sequence's part of each lag and whole gradient along w(ℓ).
 
     A random half of the sequences gives each lag's mean gradient w(ℓ), the other half the numbers;
-    `first` is the first step with a loss.
+    `first` is the first step with a loss. The transport is that of the one recurrence, if any.
     """
     order = torch.randperm(len(data[0]), generator=torch.Generator().manual_seed(seed))
     halves = order.to(data[0].device).tensor_split([len(order) // 2])
     finding, giving = ([part[half] for part in data] for half in halves)
-    length, recurrence = network.shape[1], network.recurrence
-    parameters = sum(parameter.numel() for parameter in recurrence.parameters())
-    at_once = max(1, min(AT_ONCE, ENTRIES // max(length * recurrence.state_size, parameters)))
-    ends = np.linspace(max(lags[-1], first), length - 1, ENDS).round().astype(int)
+    measured: dict[str, Any] = {}
+    total: Any = 0
     with bar("lw diagnose, sequences", TRANSPORTED + len(order), progress) as advance:
 
-        def traces(some: Iterable[Tensor]) -> Iterator[tuple[Trace, Tensor]]:
-            for piece in zip(*(part.split(at_once) for part in some), strict=True):
+        def readings(some: Iterable[Tensor]) -> Iterator[Any]:
+            for piece in zip(*(part.split(network.at_once) for part in some), strict=True):
                 yield network.read(*piece)
                 advance(len(piece[0]))
 
-        transport = [
-            exact_rates_and_share(trace, lags, np.unique(ends).tolist())
-            for trace, _ in traces(part[:TRANSPORTED] for part in giving)
-        ]
-        total = torch.stack([lag_vectors(*one, lags) for one in traces(finding)]).sum(0)
+        if isinstance(network, Recurrent):
+            traces = (reading.trace for reading in readings(part[:TRANSPORTED] for part in giving))
+            measured = _transport(traces, lags, first)
+        for reading in readings(finding):
+            total += reading.lag_vectors(lags)
         directions = unit_length(total)
-        numbers = []
-        for trace, delta in traces(giving):
-            parts = transported(trace, delta, lags, first)
-            along = [
-                trace.gathered_each(rows, slice(max(first, lag) - lag, length - lag)) @ w
-                for w, (lag, rows) in zip(directions, parts, strict=True)
-            ]
-            whole = directions @ trace.gathered_each(trace.backpropagate(delta)).mT
-            numbers.append(torch.stack([torch.stack(along), whole]))
-    size, share = (torch.cat(parts).abs() for parts in zip(*transport, strict=True))
-    rate, envelopes = size.mean((0, 1)).numpy(), size.sum(-1).mean(1)
+        numbers = [reading.numbers(directions, lags) for reading in readings(giving)]
     statistic, projection = torch.cat(numbers, dim=-1).numpy()
+    measured |= {
+        "statistic": (("lag", "sequence"), statistic, "the lag's part along its mean direction"),
+        "projection": (("lag", "sequence"), projection, "the whole gradient along the same"),
+    }
+    named = ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})
+    return described(measured).assign_coords(lag=named)
+
+
+def _transport(traces: Iterator[Trace], lags: list[int], first: int) -> dict[str, Any]:
+    """Envelope, time scales and share beside the diagonal, of a few sequences and end points."""
+    found = []
+    for trace in traces:
+        ends = np.linspace(max(lags[-1], first), trace.length - 1, ENDS).round().astype(int)
+        found.append(exact_rates_and_share(trace, lags, np.unique(ends).tolist()))
+    size, share = (torch.cat(parts).abs() for parts in zip(*found, strict=True))
+    rate, envelopes = size.mean((0, 1)).numpy(), size.sum(-1).mean(1)
     error = envelopes.std(0).numpy() / len(envelopes) ** 0.5
     beside = share.nanmean((0, 1)).numpy()
-    found = {
+    return {
         "rate": (("lag", "unit"), rate, "mean absolute effective rate"),
         "envelope": ("lag", rate.sum(-1), "envelope f(ℓ), per unit of global learning rate"),
         "envelope_error": ("lag", error, "standard error of the envelope, over sequences"),
         "off_diagonal": ("lag", beside, "share of the transport beside its diagonal"),
         "time_scale": ("unit", time_scales(lags, rate), "time scale τ of a neuron, in steps"),
-        "statistic": (("lag", "sequence"), statistic, "the lag's part along its mean direction"),
-        "projection": (("lag", "sequence"), projection, "the whole gradient along the same"),
     }
-    named = ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})
-    return described(found).assign_coords(lag=named)
 
 
 def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:

@@ -18,7 +18,7 @@ from lwcore.trace import Direction, Trace
 from lwcore.transport import Order, at_steps, envelope, lags_and_ends, stream_rates
 
 # PyTorch counts the levels of forward mode for all threads together.
-_FORWARD_MODE = threading.Lock()
+FORWARD_MODE = threading.Lock()
 
 
 @checked
@@ -53,7 +53,7 @@ def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "
     require("direction", given, given == wanted, f"of the shapes of the parameters, {wanted}")
     for name, part in direction.items():
         require(f"direction[{name!r}]", part, bool(part.isfinite().all()), "finite")
-    with _FORWARD_MODE:
+    with FORWARD_MODE:
         step = trace.stepped(trace.inputs, trace.previous)
         return jvp(step, (trace.parameters,), (direction,))[1]
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lwcore import adapter, diagnose
+from lwcore import adapter, diagnose, uses
 from lwcore.elman import bounds, descent, kernel, network
 
 rng = np.random.default_rng(0)
@@ -35,7 +35,8 @@ files = {"checkpoint": folder / "a.pt", "data": str(folder / "a.npz"), "nonlinea
 whole = {"model": module, "head": lambda states: states[:, -1]}
 
 CALLS: list = [
-    (adapter.Adapter, whole | {"batch": batch}),
+    (adapter.Recurrent, whole | {"batch": batch}),
+    (uses.Uses, whole | {"batch": batch, "parameters": ["weight_ih_l0"]}),
     (adapter.from_files, files),
     (diagnose.diagnose, whole | asked | {"batches": batch, "lags": [1, 2]}),
     (found.window, {"n_sequences": 3, "definition": "first_passage", "rate": "mean"}),
