@@ -49,7 +49,7 @@ LINES = {  # folder: (now at most, the goal)
     "book/chapters": (2_378, 1_800),
     "book/claims": (753, 1_500),
     "book/charts": (489, 500),
-    "tests": (9_180, 9_000),
+    "tests": (9_179, 9_000),
     "benchmarks": (781, 800),
 }
 
