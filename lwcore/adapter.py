@@ -12,8 +12,10 @@ refuses (`check`), readings of batches (`read`), and a loss as if nothing had be
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -22,6 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils import _pytree as trees
 
 from lwcore.cells import GRU, LSTM, Cell
 from lwcore.gradient import first_loss, lag_vectors, transported
@@ -31,6 +34,7 @@ from lwcore.trace import Trace
 Pair = tuple[Tensor, Tensor]
 Function = Callable[..., Tensor]
 
+ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True, "retain_graph": True}
 TRIED = 4  # sequences on which assumptions are tried
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
 _ROUNDING = "If it does, rounding grows in its states: try model.double()"
@@ -95,7 +99,6 @@ class Adapter:
     """
 
     shape: tuple[int, ...]
-    left_out: Sequence[str] = ()  # parameters that are not looked at
     order = "the model reads sequences first"  # of axes
     batch_first = True
 
@@ -110,8 +113,9 @@ class Adapter:
         require("model", self.kind, weight is not None, "one with parameters")
         self.weight: Any = weight
         numbers = batch[1].is_floating_point()
-        self.loss = loss or (functional.mse_loss if numbers else functional.cross_entropy)
-        self.loss_name = getattr(self.loss, "__name__", type(self.loss).__name__)
+        usual = "mse_loss" if numbers else "cross_entropy"
+        self.loss = loss or (nn.MSELoss() if numbers else nn.CrossEntropyLoss())
+        self.loss_name = getattr(loss, "__name__", type(loss).__name__) if loss else usual
         self.axes = {"inputs": 0, "targets": 0, "predictions": 0}
         predictions = self._prepared(batch[0])
         for name, tensor in zip(self.axes, (*batch, predictions), strict=True):
@@ -172,8 +176,16 @@ class Adapter:
         self.loss, self.axes["targets"] = torch.mul, self.axes["predictions"]
         return gradients - gradients.mean(0)
 
+    def aside(self, _: Tensor) -> str:
+        """What in the model the lags do not count."""
+        return ""
+
     def check(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse sequences that are not treated one by one."""
+        ignored = targets.eq(getattr(self.loss, "ignore_index", torch.nan)).any()
+        if ignored and getattr(self.loss, "reduction", "") == "mean":
+            self.loss = copy.copy(self.loss)  # over unequal counts: the mean of no sequence
+            self.loss.reduction = "sum"
         inputs, targets = inputs[:TRIED], targets[:TRIED]
         tolerance = _TOLERANCE.get(self.weight.dtype, 0.05)
         together = self.predictions(inputs)
@@ -224,71 +236,89 @@ class RecurrentReading(NamedTuple):
 class Recurrent(Adapter):
     """A network with one recurrent module: a `recurrence` for the core, and, by `read`, its traces.
 
-    The module, found in the model, is called once in a pass.
+    The module is called once in a pass. Of its calls are kept what it read, the state it started
+    from, and what it gave, as leaves, where the predictions' graph ends.
     """
 
     def __init__(
-        self, model: nn.Module, batch: Pair, head: Function | None = None, loss: Any = None
+        self,
+        model: nn.Module,
+        batch: Pair,
+        head: Function | None = None,
+        loss: Any = None,
+        module: nn.Module | None = None,
     ) -> None:
-        """Find the recurrent module and the axes."""
-        parts = recurrent_modules(model)
-        words = "one nn.LSTM, GRU, RNN or cell"
-        require("recurrent modules of model", [*parts], len(parts) == 1, words)
-        (self.module,) = parts.values()
-        plain = not any(getattr(self.module, n, 0) for n in ("bidirectional", "proj_size"))
+        """Find the recurrent module, unless it is named, and the axes."""
+        if module is None:
+            parts = recurrent_modules(model)
+            words = "one nn.LSTM, GRU, RNN or cell"
+            require("recurrent modules of model", [*parts], len(parts) == 1, words)
+            (module,) = parts.values()
+        self.module: Any = module
+        plain = not any(getattr(module, n, 0) for n in ("bidirectional", "proj_size"))
         words = "of one direction of time and without projections"
-        require("recurrent module", self.module, plain, words)
-        own = head is None or self.module is model
-        require("head", head, own, "None unless model is a recurrent module itself")
-        copied: Any = copy.deepcopy(self.module).cpu().double().requires_grad_(False)
-        self.recurrence = Layers(copied) if isinstance(copied, nn.RNNBase) else copied
-        self.batch_first = bool(getattr(self.module, "batch_first", True))
-        self.called = type(self.module).__name__
+        require("recurrent module", module, plain, words)
+        self.batch_first = bool(getattr(module, "batch_first", True))
+        self.called = type(module).__name__
         self.order = f"the {self.called} has batch_first={self.batch_first}"
         super().__init__(model, batch, head, loss)
         units = torch.arange(self.recurrence.state_size)[self.recurrence.carried]
         self.kind = f"{self.called}, {units.numel()} neurons"
 
     def _prepared(self, inputs: Tensor) -> Tensor:
-        predictions, read, *_ = self._forward(inputs)
-        self.shape = tuple(read.shape)
+        own = self.head is None or self.module is self.model
+        require("head", self.head, own, "None unless model is a recurrent module itself")
+        predictions, calls = self._called(inputs)
+        copied: Any = copy.deepcopy(self.module).cpu().double().requires_grad_(False)
+        self.recurrence = self._recurrence(copied, calls)
+        self.shape = tuple(self._taken(calls)[0].shape)
         parameters = sum(parameter.numel() for parameter in self.recurrence.parameters())
         self.fit(max(self.shape[1] * self.recurrence.state_size, parameters))
         return predictions
 
-    def _forward(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        """Predictions; in float64 what the module reads, (B, T, D), and its first state, (B, S).
-
-        And its outputs and last states, as it gives them, where the predictions' graph ends.
-        """
-        calls: list[tuple[Any, ...]] = []
-
-        def leaf(part: Any) -> Any:
-            many = isinstance(part, tuple)
-            return tuple(map(leaf, part)) if many else part.detach().requires_grad_()
+    def _called(self, inputs: Tensor) -> tuple[Tensor, list[Call]]:
+        """Predictions, and the module's calls."""
+        calls: list[Call] = []
 
         def cut(module: Any, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> Any:
             read, state, *_ = *given, *named.values(), None
-            plain = isinstance(read, Tensor) and read.ndim == 3
-            words = "a tensor of three axes, equally long sequences"
-            require(f"inputs of the {self.called}", type(read).__name__, plain, words)
-            calls.append((read, state, leaf(returned)))
-            return calls[-1][2]
+            calls.append(Call(read, state, _leaves(returned)))
+            return calls[-1].leaves
 
         hook = self.module.register_forward_hook(cut, with_kwargs=True)
         try:
-            predictions = self.predictions(inputs)
+            return self.predictions(inputs), calls
         finally:
             hook.remove()
+
+    def _recurrence(self, copied: Any, _: list[Call]) -> Any:
+        """The module as the core's own, from its copy in float64."""
+        return Layers(copied) if isinstance(copied, nn.RNNBase) else copied
+
+    def _taken(self, calls: list[Call]) -> tuple[Tensor, Tensor, Tensor]:
+        """What the module read, (B, T, D), its first state, (B, S), and outputs, in float64."""
         require(f"calls of the {self.called}", len(calls), len(calls) == 1, "one in a pass")
         read, state, leaves = calls[0]
-        outputs, last = leaves if isinstance(leaves, tuple) else (leaves, ())
+        plain = isinstance(read, Tensor) and read.ndim == 3
+        words = "a tensor of three axes, equally long sequences"
+        require(f"inputs of the {self.called}", type(read).__name__, plain, words)
         ours = self._steps_second(read).cpu().double()
         initial = ours.new_zeros(len(ours), self.recurrence.state_size)
         if state is not None:  # parts of (layers, B, H), of a cell (B, H)
             parts = [part if part.ndim == 3 else part.unsqueeze(0) for part in _many(state)]
             initial = torch.stack(parts, dim=1).permute(2, 0, 1, 3).flatten(1).detach().to(ours)
-        return predictions, ours, initial, [outputs, *_many(last)]
+        return ours, initial, self._steps_second(_many(leaves)[0]).cpu().double()
+
+    def _in_states(self, calls: list[Call], found: Sequence[Tensor]) -> Tensor:
+        """Gradients in the leaves of calls as gradients in states, (B, T, S)."""
+        outputs, *last = found
+        steps, places = self._steps_second(outputs), torch.arange(self.recurrence.state_size)
+        shown, carried = places[self.recurrence.shown], places[self.recurrence.carried]
+        delta = steps.new_zeros(*steps.shape[:2], self.recurrence.state_size)
+        delta[..., shown[-outputs.shape[-1] :]] = steps
+        for part, where in zip(last, (shown, carried), strict=False):  # h, c of every layer
+            delta[:, -1, where] += part.transpose(0, 1).flatten(1)
+        return delta
 
     def _steps_second(self, part: Tensor) -> Tensor:
         """What the module read or gave, sequences in front, without a graph."""
@@ -296,38 +326,198 @@ class Recurrent(Adapter):
 
     def read(self, inputs: Tensor, targets: Tensor) -> RecurrentReading:
         """The trace of sequences, and each one's δ."""
-        predictions, read, initial, leaves = self._forward(inputs)
+        predictions, calls = self._called(inputs)
+        read, initial, _ = self._taken(calls)
         with torch.enable_grad():
             total = self.losses(predictions, targets).sum()
             words = "one of what the recurrent module gives"
             require("loss", self.loss_name, total.requires_grad, words)
-            found = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
-        outputs, *last = (part.cpu().double() for part in found)
+            leaves = [leaf for call in calls for leaf in _flat(call.leaves)]
+            found = torch.autograd.grad(total, leaves, **ZEROS)
         trace = Trace.of(self.recurrence, read, initial)
-        places = torch.arange(self.recurrence.state_size)
-        shown, carried = places[self.recurrence.shown], places[self.recurrence.carried]
-        delta = torch.zeros_like(trace.states)
-        delta[..., shown[-outputs.shape[-1] :]] = self._steps_second(outputs)
-        for part, where in zip(last, (shown, carried), strict=False):  # h, c of every layer
-            delta[:, -1, where] += part.transpose(0, 1).flatten(1)
+        delta = self._in_states(calls, [part.cpu().double() for part in found])
         return RecurrentReading(trace, delta)
 
     def check(self, inputs: Tensor, targets: Tensor) -> None:
-        """Refuse sequences that are not treated one by one, and a step that is not its class's."""
+        """Refuse sequences that are not treated one by one, and a step that is not its class's.
+
+        Its outputs are those of the module, and all lags together are autograd's gradient, up to
+        the rounding of the model's own precision.
+        """
         super().check(inputs, targets)
-        _, read, initial, leaves = self._forward(inputs[:TRIED])
-        outputs = self._steps_second(leaves[0]).cpu().double()
-        ours = Trace.of(self.recurrence, read, initial).outputs[..., -outputs.shape[-1] :]
+        inputs, targets = inputs[:TRIED], targets[:TRIED]
+        outputs = self._taken(self._called(inputs)[1])[-1]
+        trace, delta = self.read(inputs, targets)
         tolerance = _TOLERANCE.get(self.weight.dtype, 0.05)
+        ours = trace.outputs[..., -outputs.shape[-1] :]
         close = torch.allclose(outputs, ours, rtol=tolerance, atol=tolerance)
         words = f"one that computes what that class documents. {_ROUNDING}"
         require("model", self.called, close, words)
+        own = list(self.module.parameters())
+        with followed(own):
+            total = self.losses(self.predictions(inputs), targets).sum()
+            wanted = torch.autograd.grad(total, own, **ZEROS)
+        whole = torch.cat([part.cpu().double().flatten() for part in wanted])
+        error = (trace.gathered_each(trace.backpropagate(delta)).sum(0) - whole).norm()
+        told = f"all lags together differ by {error / whole.norm():.1g} from autograd's gradient"
+        words = f"one whose states pass from step to step unchanged. {_ROUNDING}"
+        require("model", told, bool(error <= tolerance * whole.norm()), words)
+
+    def aside(self, inputs: Tensor) -> str:
+        """Whether what comes before the module, or behind it, looks back in time itself."""
+        inputs, length = inputs[:TRIED], self.shape[1]
+        predictions, calls = self._called(inputs)
+        fits = [axis for axis, size in enumerate(predictions.shape) if axis and size == length]
+        last = predictions.select(fits[0], -1) if fits else predictions
+        leaves = [leaf for call in calls for leaf in _flat(call.leaves)]
+        weights = torch.randn(last.shape, generator=torch.Generator().manual_seed(0)).to(last)
+        behind = self._in_states(calls, torch.autograd.grad(last, leaves, weights, **ZEROS))
+        found = ["behind"] if behind[:, :-1].any() else []
+        if inputs.shape[1] == length:  # or nothing is known of its steps
+            others = self._called(changed(inputs, slice(length // 2, length // 2 + 1)))[1]
+            moved = self._taken(others)[0] != self._taken(calls)[0]
+            found += ["before"] if moved[:, length // 2 + 1 :].any() else []
+        parts = f"What comes {' and '.join(found)} the {self.called} looks back in time itself"
+        return f"{parts}, which its lags do not count." if found else ""
+
+
+class Loop(Recurrent):
+    """A network that calls one module once a step: what it gives is its state in the next call."""
+
+    def _recurrence(self, copied: Any, calls: list[Call]) -> Any:
+        kind = {nn.LSTMCell: nn.LSTM, nn.GRUCell: nn.GRU, nn.RNNCell: nn.RNN}.get(type(copied))
+        if kind is None:
+            return Stepped(copied, calls[0].leaves)
+        options = {"nonlinearity": copied.nonlinearity} if kind is nn.RNN else {}
+        layer = kind(copied.input_size, copied.hidden_size, bias=copied.bias, **options).double()
+        layer.load_state_dict({f"{name}_l0": p for name, p in copied.state_dict().items()})
+        return Layers(layer.requires_grad_(False))
+
+    def _taken(self, calls: list[Call]) -> tuple[Tensor, Tensor, Tensor]:
+        plain = all(isinstance(call.read, Tensor) and call.read.ndim == 2 for call in calls)
+        plain &= len(calls) > 1 and _chained(calls)
+        words = (
+            "called once a step with inputs (B, D) and the state that it gave in the step before"
+        )
+        require("step", self.called, plain, words)
+        read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
+        states = self._in_states(calls, [x for call in calls for x in _flat(call.leaves)])
+        initial = read.new_zeros(len(read), self.recurrence.state_size)
+        if calls[0].state is not None:
+            initial = torch.cat([part.flatten(1) for part in _flat(calls[0].state)], 1)
+        states = states.detach().cpu().double()[..., self.recurrence.shown]
+        return read, initial.detach().cpu().double(), states
+
+    def _in_states(self, calls: list[Call], found: Sequence[Tensor]) -> Tensor:
+        parts = iter(found)
+        steps = ([next(parts).flatten(1) for _ in _flat(call.leaves)] for call in calls)
+        return torch.stack([torch.cat(step, 1) for step in steps], 1)
+
+
+class Stepped(nn.Module):
+    """A module ``(x, state) -> state`` as a step of one vector, of all parts of its state."""
+
+    def __init__(self, module: nn.Module, state: Any) -> None:
+        """A step from a module and a state that it gave."""
+        super().__init__()
+        self.module, self.many = module, isinstance(state, tuple)
+        self.shapes = [part.shape[1:] for part in _flat(state)]
+        self.sizes = [shape.numel() for shape in self.shapes]
+        self.state_size, self.shown, self.carried = sum(self.sizes), slice(None), slice(None)
+
+    def step(self, x: Float[Tensor, "... D"], state: Float[Tensor, "... S"]) -> Tensor:
+        """One step."""
+        rows = state.reshape(-1, self.state_size).split(self.sizes, 1)
+        parts = tuple(row.unflatten(1, shape) for row, shape in zip(rows, self.shapes, strict=True))
+        after = self.module(x.reshape(-1, x.shape[-1]), parts if self.many else parts[0])
+        return torch.cat([part.flatten(1) for part in _flat(after)], 1).reshape(state.shape)
 
 
 def recurrent_modules(model: nn.Module) -> dict[str, Any]:
     """PyTorch's recurrent layers and cells of `lwcore.cells` in a model, by name."""
     parts = model.named_modules()
     return {name: part for name, part in parts if isinstance(part, nn.RNNBase | Cell)}
+
+
+def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
+    """The one module that a model calls in a loop with what it gave in the call before, if any."""
+    calls: dict[nn.Module, list[Call]] = {}
+
+    def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> None:
+        read, state, *_ = *given, *named.values(), None, None
+        calls.setdefault(module, []).append(Call(read, state, returned))
+
+    weight = next(model.parameters())
+    dtype = weight.dtype if inputs.is_floating_point() else None
+    inside = [part for part in model.modules() if part is not model and [*part.parameters()]]
+    hooks = [part.register_forward_hook(note, with_kwargs=True) for part in inside]
+    try:
+        with torch.no_grad():
+            model(inputs.to(weight.device, dtype))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    loops = [part for part, made in calls.items() if len(made) > 1 and _chained(made)]
+    outer = [part for part in loops if not any(part in {*one.modules()} - {one} for one in loops)]
+    return outer[0] if len(outer) == 1 else None
+
+
+def _chained(calls: Sequence[Call]) -> bool:
+    """Whether each call starts from the state that the one before gave."""
+    for before, after in itertools.pairwise(calls):
+        given, taken = _flat(before.leaves), _flat(after.state)
+        same = len(given) == len(taken) > 0 and isinstance(after.read, Tensor)
+        if not (same and all(map(torch.equal, given, taken))):
+            return False
+    return True
+
+
+class Call(NamedTuple):
+    """A call of a module: what it read, the state it started from, and what it gave."""
+
+    read: Any
+    state: Any
+    leaves: Any
+
+
+def changed(inputs: Tensor, steps: slice) -> Tensor:
+    """Inputs that are others at some steps, of the same kind."""
+    generator, other = torch.Generator().manual_seed(1), inputs.clone()
+    shape = other[:, steps].shape
+    if inputs.is_floating_point():
+        noise = torch.randn(shape, generator=generator).to(inputs)
+        other[:, steps] += noise * inputs.std().clamp(min=0.1)
+    else:
+        draws = torch.randint(inputs.numel(), shape, generator=generator)
+        other[:, steps] = inputs.flatten()[draws.to(inputs.device)]
+    return other
+
+
+def _leaves(given: Any) -> Any:
+    """The same tensors, where a graph begins."""
+    return trees.tree_map_only(
+        Tensor,
+        lambda part: part.detach().requires_grad_(part.is_floating_point()),
+        given,
+    )
+
+
+def _flat(given: Any) -> list[Any]:
+    """The tensors in what a module takes or gives."""
+    return [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]
+
+
+@contextmanager
+def followed(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Gradients reach all these parameters for a while, frozen ones, too."""
+    before = [(part, part.requires_grad) for part in parameters]
+    try:
+        for part, _ in before:
+            part.requires_grad_()
+        yield
+    finally:
+        for part, needed in before:
+            part.requires_grad_(needed)
 
 
 def _many(part: Any) -> tuple[Tensor, ...]:

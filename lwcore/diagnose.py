@@ -13,6 +13,7 @@ import hashlib
 import html
 import json
 import textwrap
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lwcore import inference, results, stable
-from lwcore.adapter import Adapter, Function, Pair, Recurrent, gathered, recurrent_modules
+from lwcore.adapter import (
+    Adapter,
+    Function,
+    Loop,
+    Pair,
+    Recurrent,
+    gathered,
+    recurrent_modules,
+    step_of,
+)
 from lwcore.gradient import unit_length
 from lwcore.inference import Definition, described, sequences_needed
 from lwcore.results import bar
@@ -97,9 +107,14 @@ class Diagnosis:
             "every measured lag visible up to": [self.window(n, "first_passage") for n in numbers],
             "longest visible lag": [self.window(n) for n in numbers],
             "with stable tails": [self.window(n, rate="mean").steps for n in numbers],
+            "extrapolated": ["yes" if self._extrapolates(n) else "" for n in numbers],
         }
         index = pd.Index([f"{n:,}" for n in numbers], name="sequences N")
         return pd.DataFrame(columns, index).map(str)
+
+    def _extrapolates(self, n_sequences: int) -> bool:
+        """Whether so many sequences are more than were read, in both halves."""
+        return n_sequences > 2 * self.data.sizes["sequence"]
 
     def __str__(self) -> str:
         """What was found, in a few sentences. Only measured lags are spoken of."""
@@ -112,21 +127,20 @@ class Diagnosis:
             "Beware: a few sequences make most of the noise, and intervals hold less often than "
             "they say; take more sequences. "
         )
+        beyond = "These are extrapolated, to more sequences than were read. "
         said = (
             f"In {n:,} sequences the longest lag that the gradient of the loss{untrained} shows is "
             f"{self.window(n)} steps, and every measured lag is shown up to "
             f"{self.window(n, 'first_passage')} (0: none; in brackets {LEVEL:.0%} intervals, along "
-            f"the directions found). Of {len(lags)} lags measured, {lags[0]} to {lags[-1]}, {seen} "
-            f"are detected in the {data.sizes['sequence']:,} sequences that gave numbers; a lag is "
+            f"the directions found in other sequences). {beyond * self._extrapolates(n)}Of "
+            f"{len(lags)} lags measured, {lags[0]} to {lags[-1]}, {seen} are detected in the "
+            f"{data.sizes['sequence']:,} sequences that gave numbers; a lag is "
             f"shown if it is and N(ℓ) ≤ {n:,}. With each sequence's sign at random, any lag is "
             f"shown in {data.false_windows / SIGN_DRAWS:.1%} of draws. Means of sequences "
             f"concentrate with the exponent {exponent:.1f} (2 for noise with a variance); the tail "
-            f"index is {alpha:.2f}. {beware * unusual}{read.partition(':')[0].capitalize()}."
+            f"index is {alpha:.2f}. {beware * unusual}{read.partition(':')[0].capitalize()}. "
+            f"{attrs.get('aside', '')}"
         )
-        if "envelope" not in data:
-            said += " No envelope: parameters are used at each time, there is no one recurrence."
-        if attrs.get("left_out"):
-            said += f" Left out of all gradients: {attrs['left_out']}."
         return textwrap.fill(said, 84)
 
     def _repr_html_(self) -> str:
@@ -138,7 +152,7 @@ class Diagnosis:
     def plot(
         self, axes: Sequence[Axes] | None = None, label: str | None = None, color: str = "#0173b2"
     ) -> Figure:
-        """N(ℓ), with crosses where a lag is not detected, and H_N, dashed the first passage."""
+        """N(ℓ), a dot where a lag is detected, else a cross, and H_N, dashed the first passage."""
         from lwcore.figures import canvas, done  # imports Matplotlib, which measuring does without
 
         left, right = canvas(2)[1] if axes is None else axes
@@ -146,8 +160,10 @@ class Diagnosis:
         budgets = [2**k for k in range(21)]
         needed, low, high = np.clip([data.required, *data.required_interval], 1, 1e9)
         left.vlines(data.lag, low, high, color=color, alpha=0.3, lw=2)
-        for shown, marker, name in ((seen, "o", label), (~seen, "x", None)):
-            left.plot(data.lag[shown], needed[shown], marker, ms=4, color=color, label=name)
+        for shown, marker in ((seen, "o"), (~seen, "x")):
+            left.plot(data.lag[shown], needed[shown], marker, ms=4, color=color)
+        marks = [left.plot([], [], marker, ms=4, color="grey")[0] for marker in "ox"]
+        left.legend(marks, ["detected", "not detected"], fontsize=8, loc="lower right")
         left.axhline(data.attrs["n_sequences"], color="grey", ls="--", lw=1)
         left.set(xscale="log", yscale="log", ylim=(1, 1e9))
         left.set(xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
@@ -174,6 +190,7 @@ def diagnose(
     *,
     head: Function | None = None,
     loss: Function | None = None,
+    step: nn.Module | None = None,
     parameters: Sequence[str] | None = None,
     source: Literal["error", "target"] = "error",
     sequences: Count = 1024,
@@ -191,18 +208,28 @@ def diagnose(
     ``source="error"`` takes the loss as it is, ``"target"`` that of the best constant prediction:
     as if nothing had been learned, with the transport that there is.
 
-    `model` calls one `torch.nn.LSTM`, `GRU`, `RNN` or cell of `lwcore.cells` once, in one
-    direction, on sequences of equal length; or is such a module, and `head` turns its outputs into
-    predictions. It runs as it is and is not changed. `batches` are pairs of inputs and targets, or
-    one pair, of independent sequences that a trained network has not seen. `loss` is, of a batch,
-    the sum or mean of what each sequence has alone; None for cross-entropy where targets are
-    integers, else squared error. The summary speaks of `n_sequences`, those you train on, say.
+    `model` is causal, and takes sequences of equal length. If it calls one `torch.nn.LSTM`, `GRU`,
+    `RNN` or cell of `lwcore.cells` once, or one module in every step (which `step` names, of
+    several), as ``state = module(x, state)``, it is read as that recurrence; otherwise by the times
+    at which its parameters are used, all or those of `parameters`, by names of parameters or
+    modules (see `lwcore.uses`). `head` turns what the model gives into predictions. The model runs
+    as it is and is not changed. What the chosen way assumes is tried, and refused if it fails.
+
+    `batches` are pairs of inputs and targets, or one pair, of independent sequences that a trained
+    network has not seen. `loss` is, of a batch, the sum or mean of what each sequence has alone;
+    None for cross-entropy where targets are integers, else squared error. The summary speaks of
+    `n_sequences`, those you train on, say.
     """
     require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
 
     def adapter(batch: Pair) -> Adapter:
-        if parameters is None and len(recurrent_modules(model)) == 1:
+        if parameters is None and step is None and len(recurrent_modules(model)) == 1:
             return Recurrent(model, batch, head, loss)
+        words = "one of the model's modules"
+        require("step", type(step).__name__, step is None or step in {*model.modules()}, words)
+        found = step or (step_of(model, batch[0]) if parameters is None else None)
+        if found is not None:
+            return Loop(model, batch, head, loss, found)
         return Uses(model, batch, head, loss, parameters)
 
     network, (inputs, targets) = gathered(adapter, batches, sequences)
@@ -211,6 +238,11 @@ def diagnose(
     words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped?)"
     require("batches", read_as, len(inputs) >= FEWEST and length >= 2, words)
     network.check(inputs, targets)
+    aside, rows = network.aside(inputs), inputs.reshape(*inputs.shape[:2], -1)
+    if again := repeated(rows.double().cpu().numpy()):
+        aside += f" {again:,} sequences repeat half or more of another one."
+        few = "These are worth fewer sequences than their number, and show lags that are not there."
+        warnings.warn(f"{aside.rpartition('. ')[-1].strip()} {few}", stacklevel=2)
     if source == "target":
         differ = bool((targets != targets[:1]).any())
         require("source", source, differ, "'error' where all targets are the same")
@@ -228,7 +260,7 @@ def diagnose(
     found = _inferred(_measured(network, (inputs, targets), lags, first, seed, progress), seed)
     attrs = {
         "network": network.kind,
-        "left_out": ", ".join(network.left_out),
+        "aside": aside,
         "loss": network.loss_name,
         "source": source,
         "measured_on": f"{read_as}: half for directions, half for numbers",
@@ -237,6 +269,28 @@ def diagnose(
     }
     attrs["fingerprint"] = hashlib.sha256(json.dumps(attrs).encode()).hexdigest()[:12]
     return Diagnosis(found.assign_attrs(attrs | results.environment()))
+
+
+def repeated(inputs: Float[Array, "B T D"]) -> int:
+    """How many sequences begin with half or more of the steps of another one, in their order.
+
+    None where steps are so few of a kind that chance alone would do it.
+    """
+    count, length, width = inputs.shape
+    rng, half = np.random.default_rng(0), max(1, length // 2)
+    kinds = np.unique(inputs @ rng.standard_normal(width), return_inverse=True)[1].ravel()
+    often = np.bincount(kinds) / kinds.size
+    if 2 * np.log(count) + np.log(length) + half * np.log(np.square(often).sum()) > np.log(0.01):
+        return 0
+    codes = rng.integers(2**63, size=len(often), dtype=np.uint64)[kinds].reshape(count, length)
+    factor = np.uint64(6364136223846793005)  # odd, so that its powers have inverses modulo 2⁶⁴
+    powers = np.cumprod(np.full(length, factor))
+    sums = np.pad(np.cumsum(codes * powers, axis=1, dtype=np.uint64), ((0, 0), (1, 0)))
+    inverse = np.cumprod(np.full(length, np.uint64(pow(int(factor), -1, 2**64))))
+    pieces = (sums[:, half:] - sums[:, :-half]) * inverse[: length - half + 1]
+    owners = pd.Series(np.repeat(np.arange(count), pieces.shape[1])).groupby(pieces.ravel())
+    held = owners.nunique()
+    return int((held[pieces[:, 0]] > 1).sum())
 
 
 def _measured(
@@ -305,7 +359,9 @@ def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     mean, error = statistic.mean(-1), inference.deviation(statistic) / np.sqrt(count)
     seen = inference.significant(mean[None], error[None], count, SIGNIFICANCE)[0]
     exponent, fit = inference.exponent_of_means(projection), stable.fit(projection.T)
-    stably = sequences_needed(mean, fit.scale, np.nanmedian(fit.alpha), error=ERROR)
+    alphas = fit.alpha[np.isfinite(fit.alpha)]  # none where every lag's part is zero
+    middle = np.median(alphas) if len(alphas) else np.nan
+    stably = sequences_needed(mean, fit.scale, middle, error=ERROR)
     found = {
         "signal": ("lag", mean, "mean of the lag's part"),
         "detected": ("lag", seen, "mean above zero at the family-wise level"),

@@ -167,7 +167,7 @@ def lag_vectors(
 ) -> Float[Tensor, "lags P"]:
     """Each lag's part of the gradient as one vector in the space of all parameters."""
     parts = lag_gradients(trace, loss_gradients, lags)
-    return torch.cat([part.flatten(1) for part in parts.values()], dim=1)
+    return torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
 
 
 @checked

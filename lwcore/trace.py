@@ -170,7 +170,7 @@ class Trace:
         """Every sequence's own ``Σ_t λ_tᵀ B_t``, as a vector in the space of all parameters."""
         each = vmap(lambda x, state, row: vjp(self.stepped(x, state), self.parameters)[1](row)[0])
         parts = each(self.inputs[:, steps], self.previous[:, steps], rows)
-        return torch.cat([part.flatten(1) for part in parts.values()], dim=1)
+        return torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
 
     def backpropagate(self, loss_gradients: Float[Tensor, "B T _"]) -> Float[Tensor, "B T S"]:
         """The backward recursion of Eq. (3), ``λ_t = δ_t + λ_{t+1} J_{t+1}``, in every state."""

@@ -10,9 +10,7 @@ E_t at the end point t, and ``ℓ = t − k`` is their lag. All lags together ar
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +21,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as trees
 
-from lwcore.adapter import Adapter, Function, Pair
+from lwcore.adapter import ZEROS, Adapter, Function, Pair, changed, followed
 from lwcore.gradient import FORWARD_MODE
 from lwcore.signatures import checked, require
 
@@ -237,68 +235,53 @@ class Site(NamedTuple):
         return torch.cat(steps, 1)
 
 
-@dataclass(eq=False)
-class UsesReading:
+class UsesReading(NamedTuple):
     """What a batch of sequences says of lags, by the uses of parameters in one pass."""
 
     network: Uses
     tape: Tape
-    predictions: Tensor
-    targets: Tensor
-    pulls: Tensor  # ∂E/∂ of the predictions, of each sequence's own loss
+    predictions: Tensor  # (B, T, K), or of one at the end (B, 1, K)
+    pulls: Tensor  # ∂E/∂ of these, of each sequence's own loss
+
+    @property
+    def steps(self) -> Tensor:
+        """Places of the predictions that have a loss."""
+        return self.pulls.ne(0).any(-1).any(0).nonzero()[:, 0]
 
     @property
     def first(self) -> int:
         """The first step with a loss; −1 if there is none."""
-        steps = self.loss_steps.any(0).nonzero()
-        return int(steps[0]) if len(steps) else -1
-
-    @property
-    def loss_steps(self) -> Tensor:
-        """Which steps of a sequence have a loss, (B, T)."""
-        count, length = len(self.pulls), self.network.length
-        if self.network.time is None:
-            there = torch.zeros(count, length, dtype=torch.bool, device=self.pulls.device)
-            there[:, -1] = self.pulls.ne(0).flatten(1).any(1)
-            return there
-        moved = self.pulls.movedim(self.network.time, 1)
-        return moved.reshape(count, length, -1).ne(0).any(-1)
+        missing = self.network.shape[1] - self.predictions.shape[1]
+        return int(self.steps[0]) + missing if len(self.steps) else -1
 
     def series(self, made: Any) -> list[Tensor]:
         """Values or gradients of uses, by site."""
         count = len(self.predictions)
         return [site.series(made, self.tape.made, count) for site in self.network.sites]
 
-    def gradients(self, weights: Tensor) -> list[Tensor]:
-        """The gradient at each site of losses weighted by sequence and step, (B, T)."""
-        pulls, time = self.pulls, self.network.time
-        if time is None:
-            pulls = pulls * weights[:, -1].reshape(-1, *[1] * (pulls.ndim - 1))
-        else:
-            moved = pulls.movedim(time, 1)
-            weights = weights.reshape(*weights.shape, *[1] * (moved.ndim - 2))
-            pulls = (moved * weights).movedim(1, time)
+    def gradients(self, weights: Float[Tensor, "B predictions"]) -> list[Tensor]:
+        """The gradient at each site of losses weighted by sequence and step."""
         values = [part for use in self.tape.made for part in use]
         how: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
-        found = iter(torch.autograd.grad(self.predictions, values, pulls, **how))
+        found = iter(
+            torch.autograd.grad(self.predictions, values, weights[..., None] * self.pulls, **how)
+        )
         return self.series([[next(found) for _ in use] for use in self.tape.made])
 
     def _back(self, lags: Sequence[int]) -> tuple[Tensor, list[Tensor]]:
         """End points of each sequence, (B, ends), and gradients at each site lags before them."""
-        steps = self.loss_steps.any(0).nonzero()[:, 0]
-        strata = steps.tensor_split(min(ENDS, len(steps)))
-        back = torch.as_tensor(lags, device=steps.device)
+        back = torch.as_tensor(lags, device=self.pulls.device)
+        count, places, _ = self.pulls.shape
         ends, found = [], []
-        for stratum in strata:
-            size, chance = (len(self.pulls),), self.network.generator
-            draws = torch.randint(len(stratum), size, generator=chance)
+        for stratum in self.steps.tensor_split(min(ENDS, len(self.steps))):
+            draws = torch.randint(len(stratum), (count,), generator=self.network.generator)
             end = stratum[draws.to(stratum.device)]
-            weights = torch.zeros_like(self.loss_steps, dtype=self.pulls.dtype)
+            weights = self.pulls.new_zeros(count, places)
             weights.scatter_(1, end[:, None], float(len(stratum)))  # each stands for all of them
-            at = end[:, None] - back
+            ends.append(end + self.network.shape[1] - places)
+            at = ends[-1][:, None] - back
             pairs = zip(self.network.sites, self.gradients(weights), strict=True)
             found.append([_gathered(part, at - site.start) for site, part in pairs])
-            ends.append(end)
         return torch.stack(ends, 1), [torch.stack(parts, 1) for parts in zip(*found, strict=True)]
 
     def _lagged(
@@ -315,24 +298,26 @@ class UsesReading:
     def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
         """Each lag's part of the gradient, summed over sequences, as one vector."""
         ends, back = self._back(lags)
+        totals = (
+            lambda series, j=j, lag=lag: self._lagged(series, ends, back, j, lag).sum()
+            for j, lag in enumerate(lags)
+        )
+        found = self.pulled(totals)
+        return torch.stack([torch.cat([p.double().flatten().cpu() for p in v]) for v in found])
+
+    def pulled(self, totals: Iterable[Callable[[list[Tensor]], Tensor]]) -> list[list[Tensor]]:
+        """Gradients in the parameters of functions of all sites' values, earlier ones held."""
         own = [part.detach().requires_grad_() for part in self.network.chosen.values()]
         with torch.enable_grad():
             series = self.series(self.tape.again(own))
-            vectors = []
-            for j, lag in enumerate(lags):
-                total = self._lagged(series, ends, back, j, lag).sum()
-                parts = torch.autograd.grad(
-                    total, own, retain_graph=True, allow_unused=True, materialize_grads=True
-                )
-                vectors.append(torch.cat([part.double().flatten().cpu() for part in parts]))
-        return torch.stack(vectors)
+            return [list(torch.autograd.grad(total(series), own, **ZEROS)) for total in totals]
 
     def numbers(
         self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
     ) -> Float[Tensor, "2 lags B"]:
         """Each sequence's part of each lag along its direction, and the whole gradient along it."""
         ends, back = self._back(lags)
-        whole = self.gradients(torch.ones_like(self.loss_steps, dtype=self.pulls.dtype))
+        whole = self.gradients(torch.ones_like(self.pulls[..., 0]))
         numbers = []
         for j, (lag, w) in enumerate(zip(lags, directions, strict=True)):
             moved = self.tangents(w)
@@ -404,7 +389,6 @@ class Uses(Adapter):
     def _prepared(self, inputs: Tensor) -> Tensor:
         words = "of the shape (sequences, steps, …)"
         require("inputs", tuple(inputs.shape), inputs.ndim >= 2, words)
-        self.length = inputs.shape[1]
         self.shape = (*inputs.shape[:2], inputs[0, 0].numel())
         return self.predictions(inputs)
 
@@ -416,15 +400,25 @@ class Uses(Adapter):
     def read(self, inputs: Tensor, targets: Tensor) -> UsesReading:
         """A pass over sequences."""
         plan = iter(self.plan)
-        with _followed(self.chosen.values()):
+        with followed(self.chosen.values()):
             tape, predictions = self._taped(inputs, lambda *_: next(plan, None))
-        same = [len(site.uses) for site in self.sites]
-        words = "one that does the same for all sequences"
-        require("model", self.kind, sum(same) == len(tape.made) and not [*plan], words)
+        same = sum(len(site.uses) for site in self.sites) == len(tape.made) and not [*plan]
+        require("model", self.kind, same, "one that does the same for all sequences")
         leaf = predictions.detach().requires_grad_()
         with torch.enable_grad():
             pulls = torch.autograd.grad(self.losses(leaf, targets).sum(), leaf)[0]
-        return UsesReading(self, tape, predictions, targets, pulls)
+        return UsesReading(self, tape, self._steps(predictions), self._steps(pulls))
+
+    def _steps(self, predictions: Tensor) -> Float[Tensor, "B predictions _"]:
+        """Predictions with their steps second, or one."""
+        moved = predictions[:, None] if self.time is None else predictions.movedim(self.time, 1)
+        return moved.reshape(*moved.shape[:2], -1)
+
+    def aside(self, _: Tensor) -> str:
+        """That there is no envelope, and what is left out."""
+        said = "No envelope: parameters are used at each time, there is no one recurrence."
+        left = f" Left out of all gradients: {', '.join(self.left_out)}." if self.left_out else ""
+        return f"{said} {ENDS} end points of a sequence are drawn where its loss has more.{left}"
 
     def check(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse what cannot be taken apart: by name, and by how much it fails.
@@ -433,30 +427,34 @@ class Uses(Adapter):
         use is of its own sequence and step, and that all uses make up the gradient of autograd.
         """
         super().check(inputs, targets)
-        sizes = {size for part in self.model.parameters() for size in part.shape} | {self.length}
+        sizes = {size for part in self.model.parameters() for size in part.shape} | {self.shape[1]}
         fit = [n for n in _COUNTS if all(size % n for size in sizes) and n <= len(inputs)]
         require("widths of parameters", sorted(sizes), fit, f"not divided by all of {_COUNTS}")
         inputs, targets = inputs[: fit[0]], targets[: fit[0]]
         self._place(inputs, targets)
         reading = self.read(inputs, targets)
         exact = _EXACT.get(self.weight.dtype, 0.01)
-        self._check_time(reading, inputs, exact)
+        for start in {0, self.shape[1] // 2, max(self.shape[1] - 2, 0), self.shape[1] - 1}:
+            again = self.read(changed(inputs, slice(start, None)), targets)
+            self._check_values(reading, again, start, exact)
+        for place in reading.steps[[0, -1]].tolist() if len(reading.steps) else ():
+            self._check_gradient(reading, place, exact)
         self._check_sum(reading, exact)
 
     def _place(self, inputs: Tensor, targets: Tensor) -> None:
         """Find the sequences and steps of all values: in inputs, predictions, and at each use."""
-        count, length = len(inputs), self.length
+        count, length = len(inputs), self.shape[1]
 
         def layout(shape: Any, name: str) -> Layout | None:
             self.plan.append(Layout.of(shape, name, count, length))
             return self.plan[-1]
 
         self.plan, self.sites = [], []
-        with _followed(self.chosen.values()):
+        with followed(self.chosen.values()):
             tape, predictions = self._taped(inputs, layout)
-            plan, changed = iter(self.plan), inputs.clone()
-            changed[0] = inputs[1]
-            other, _ = self._taped(changed, lambda *_: next(plan))
+            plan, swapped = iter(self.plan), inputs.clone()
+            swapped[0] = inputs[1]
+            other, _ = self._taped(swapped, lambda *_: next(plan))
         fits = [axis for axis, size in enumerate(predictions.shape) if axis and size == length]
         classes = predictions.ndim > 2 and not targets.is_floating_point()
         second = classes and isinstance(self.loss, nn.CrossEntropyLoss)
@@ -475,108 +473,72 @@ class Uses(Adapter):
             moved = tape.made[calls[0]][0] - other.made[calls[0]][0]
             outside = bool(found.fronted(moved, count)[1:].any())  # of the first sequence alone
             found = found._replace(outside=outside)
-            stepwise = len(calls) in (length - 1, length) and len(shape) == 2
-            if found.time is not None and not stepwise:
+            vectors = moved.numel() == count * shape[-1]  # one for each sequence
+            stepwise = len(calls) in (length - 1, length)
+            if found.time is not None and not (stepwise and vectors):
                 self.sites += [Site(name, [place], found, 0) for place in calls]
                 continue
-            once = len(calls) == 1 and len(shape) == 2
+            once = len(calls) == 1 and vectors
             words = f"used on all {length} steps at once, or once in each. Leave it out: name in "
             words += "`parameters` those to look at"
             told = f"{name}, {len(calls)} times, with values of the shape {shape}"
-            require("parameters", told, once or len(calls) in (length - 1, length), words)
+            require("parameters", told, once or stepwise, words)
             start = length - len(calls) if moved.any() else 0  # of a constant, as an initial state
             self.sites.append(Site(name, calls, found._replace(time=None), start))
         words = "some that the predictions use"
         require("parameters", [*self.chosen], bool(self.sites), words)
 
-    def _check_time(self, reading: UsesReading, inputs: Tensor, exact: float) -> None:
-        """Nothing looks ahead: by changed inputs, and by the gradient of one sequence and step."""
-        length, generator = self.length, torch.Generator().manual_seed(1)
-        series, words = reading.series(reading.tape.made), "one that looks at no later step"
-        for start in sorted({0, length // 2, max(length - 2, 0), length - 1}):
-            changed = inputs.clone()
-            late = changed[:, start:]
-            if inputs.is_floating_point():
-                noise = torch.randn(late.shape, generator=generator).to(inputs)
-                changed[:, start:] += noise * inputs.std().clamp(min=0.1)
-            else:
-                draws = torch.randint(inputs.numel(), late.shape, generator=generator)
-                changed[:, start:] = inputs.flatten()[draws.to(inputs.device)]
-            again = self.read(changed, reading.targets)
-            values = zip(self.sites, series, again.series(again.tape.made), strict=True)
-            for site, one, two in values:
-                early = max(start - site.start, 0)
-                moved = _share((one - two)[:, :early], one)
-                told = f"{site.name}: values before step {start} change by {moved:.1g}"
-                require("model", told, moved <= exact, f"{words}, when inputs from there on change")
-                after = start + 1 - site.start
-                if site.layout.time is None and 0 <= after < one.shape[1]:
-                    moves = bool((one - two)[:, after].any())
-                    told = f"{site.name}: value {after + 1} of {one.shape[1]}"
-                    words_ = f"of step {start + 1}, and change with the inputs of step {start}"
-                    require("model", told, moves, words_)
-            if self.time is not None:
-                one, two = (
-                    r.predictions.movedim(self.time, 1)[:, :start] for r in (reading, again)
-                )
-                told = f"predictions before step {start} change by {_share(one - two, one):.1g}"
-                require("model", told, _share(one - two, one) <= exact, words)
-        steps = reading.loss_steps[0].nonzero()[:, 0]
-        for end in steps[[0, len(steps) // 2, -1]].unique().tolist() if len(steps) else ():
-            weights = torch.zeros_like(reading.loss_steps, dtype=reading.pulls.dtype)
-            weights[0, end] = 1
-            for site, part in zip(self.sites, reading.gradients(weights), strict=True):
-                other = part.clone()
-                other[0, : max(end + 1 - site.start, 0)] = 0
-                told = (
-                    f"{site.name}: {_share(other, part):.1g} of the gradient of step {end} is of "
-                )
-                told += "later steps or other sequences"
-                words_ = "one where none is (if a width is the number of steps, change that)"
-                require("model", told, _share(other, part) <= exact, words_)
+    def _check_values(
+        self, reading: UsesReading, again: UsesReading, start: int, exact: float
+    ) -> None:
+        """Values before a step do not change with inputs from there on, and those soon after do."""
+        both = (one.series(one.tape.made) for one in (reading, again))
+        for site, one, two in zip(self.sites, *both, strict=True):
+            moved, at = one - two, start - site.start
+            ahead = _share(moved[:, : max(at, 0)], one)
+            told = f"{site.name}: {ahead:.1g} of its values changed by inputs of later steps"
+            require("model", told, ahead <= exact, "one where none is")
+            once = site.layout.time is None and 0 <= at + 1 < one.shape[1]
+            told = f"{site.name}: not changed at step {start + 1} by inputs from step {start} on"
+            require(
+                "model", told, not once or bool(moved[:, at + 1].any()), "one that uses it then"
+            )
+
+    def _check_gradient(self, reading: UsesReading, place: int, exact: float) -> None:
+        """The loss of one sequence and step pulls on nothing later and on no other sequence."""
+        weights = torch.zeros_like(reading.pulls[..., 0])
+        weights[0, place] = 1
+        end = place + self.shape[1] - weights.shape[1]
+        for site, part in zip(self.sites, reading.gradients(weights), strict=True):
+            other = part.clone()
+            other[0, : max(end + 1 - site.start, 0)] = 0
+            share = _share(other, part)
+            told = f"{site.name}: {share:.1g} of step {end}'s gradient at later steps or in others"
+            words = "one where none is (if a width is the number of steps, change that)"
+            require("model", told, share <= exact, words)
 
     def _check_sum(self, reading: UsesReading, exact: float) -> None:
-        """All uses together make up autograd's gradient, of each parameter along a direction."""
-        generator = torch.Generator().manual_seed(2)
-        weights = torch.ones_like(reading.loss_steps, dtype=reading.pulls.dtype)
-        pulls = reading.gradients(weights)
+        """All uses together make up autograd's gradient."""
+        pulls = reading.gradients(torch.ones_like(reading.pulls[..., 0]))
         own = [*self.chosen.values()]
-        draws = [torch.randn(part.shape, generator=generator).to(part) for part in own]
-        with _followed(own):
-            wanted = torch.autograd.grad(
-                reading.predictions,
-                own,
-                reading.pulls,
-                retain_graph=True,
-                allow_unused=True,
-                materialize_grads=True,
-            )
-        missing = []
-        for place, (name, draw) in enumerate(zip(self.chosen, draws, strict=True)):
-            w = [draw if i == place else torch.zeros_like(draws[i]) for i in range(len(own))]
-            moved = reading.tangents(torch.cat([part.flatten() for part in w]))
-            parts = [(a.double() * b).flatten() for a, b in zip(moved, pulls, strict=True)]
-            products = wanted[place].double() * draw
-            size = max(torch.cat(parts).abs().sum(), products.abs().sum())
-            error = (torch.cat(parts).sum() - products.sum()).abs()
-            if not error <= exact * size:
-                missing.append(f"{name} ({error / size:.1g} of its gradient)")
+        with followed(own):
+            wanted = torch.autograd.grad(reading.predictions, own, reading.pulls, **ZEROS)
+        (found,) = reading.pulled(
+            [
+                lambda series: torch.stack(
+                    [(a * b).sum() for a, b in zip(series, pulls, strict=True)]
+                ).sum()
+            ]
+        )
+        size = sum(float(part.double().square().sum()) for part in wanted) ** 0.5
+        missing = [
+            f"{name} ({error / size:.1g} of the gradient)"
+            for name, one, two in zip(self.chosen, found, wanted, strict=True)
+            if not (error := float((one - two).double().norm())) <= exact * size
+        ]
         words = "parameters whose uses can all be seen: name in `parameters` those to look at"
         require("model", ", ".join(missing), not missing, words)
 
 
 def _within(name: str, of: str) -> bool:
     return name == of or name.startswith(f"{of}.")
-
-
-@contextmanager
-def _followed(parameters: Any) -> Iterator[None]:
-    """Gradients reach all these parameters for a while, frozen ones, too."""
-    before = [(part, part.requires_grad) for part in parameters]
-    try:
-        for part, _ in before:
-            part.requires_grad_()
-        yield
-    finally:
-        for part, needed in before:
-            part.requires_grad_(needed)

@@ -7,7 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lwcore.diagnose import diagnose
+from lwcore.adapter import Loop as Steps
+from lwcore.adapter import step_of
+from lwcore.diagnose import diagnose, repeated
 from lwcore.uses import Uses
 from tests.networks import draw
 
@@ -136,6 +138,12 @@ def read(model, inputs, targets, **options):
     return network.read(inputs, targets)
 
 
+def series(count=200, length=12, shift=1):
+    """Pieces of one long series, each a few steps on from the last."""
+    whole = draw(count * shift + length, 1, 1)[:, 0].float()
+    return torch.stack([whole[shift * i : shift * i + length] for i in range(count)])
+
+
 def flat(gradients):
     return torch.cat([part.flatten() for part in gradients])
 
@@ -159,6 +167,43 @@ def test_all_lags_together_are_autograds_gradient(kind):
     torch.testing.assert_close(whole, (wanted @ w).expand(9, -1), rtol=1e-10, atol=1e-12)
 
 
+class Decay(nn.Module):
+    """A step with two parts of a state, one a matrix."""
+
+    def __init__(self, width=3, hidden=2):
+        super().__init__()
+        self.key, self.value = nn.Linear(width, hidden), nn.Linear(width, hidden)
+        self.rate = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, x, state):
+        total, memory = (
+            (x.new_zeros(len(x), 2), x.new_zeros(len(x), 2, 2)) if state is None else state
+        )
+        key = torch.tanh(self.key(x))
+        memory = (
+            self.rate * memory
+            + key[:, :, None] * self.value(x + memory.sum((1, 2))[:, None])[:, None]
+        )
+        return total + memory.sum(1), memory
+
+
+@pytest.mark.parametrize("cell", [nn.GRUCell, nn.RNNCell, nn.LSTMCell, Decay])
+def test_both_routes_agree(cell):
+    """A recurrence read off its trace, and off the uses of its parameters."""
+    model, inputs, targets = made(Loop, cell, hidden=2), draw(6, 9, 3), draw(6, 9, 1, seed=2)
+    lags = [1, 2, 5, 8]
+    module = step_of(model, inputs)
+    assert module is model.cell
+    recurrent = Steps(model, (inputs, targets), module=module)
+    recurrent.check(inputs, targets)
+    one = recurrent.read(inputs, targets)
+    two = read(model, inputs, targets, parameters=["cell"])
+    vectors = one.lag_vectors(lags)
+    torch.testing.assert_close(two.lag_vectors(lags), vectors, rtol=1e-10, atol=1e-12)
+    found, wanted = (reading.numbers(vectors, lags) for reading in (two, one))
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", [Attention, Loop, MinGRU])
 def test_the_window_ends_at_a_planted_lag(kind):
     """In an untrained model, all that the targets hold being the inputs of 7 steps before."""
@@ -174,3 +219,127 @@ def test_the_window_ends_at_a_planted_lag(kind):
     noise = torch.randn(400, 16, 1)
     found = diagnose(model, (inputs, noise), [2, 5, 7, 9, 12], source="target", progress=False)
     assert found.window(10**6).steps == 0
+
+
+class Odd(nn.Module):
+    """A model that is not causal, or hides a use of its parameters, in a way of its own."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.read, self.head = how, nn.Linear(1, 8), nn.Linear(8, 1)
+        self.mix, self.free = nn.LSTM(8, 8, batch_first=True), nn.Parameter(torch.ones(8))
+        self.back = nn.GRU(8, 8, batch_first=True, bidirectional=True)
+        self.pool = nn.Linear(8, 8)
+
+    def forward(self, x):
+        h = self.read(x)
+        if self.how == "reversed":
+            h = self.mix(h.flip(1))[0].flip(1)
+        elif self.how == "two directions":
+            h = self.back(h)[0].unflatten(-1, (2, 8)).sum(-2)
+        elif self.how == "pooled":
+            h = h + self.pool(h.mean(1))[:, None]
+        elif self.how == "start":
+            h = h + self.pool(h[:, 0])[:, None]
+        elif self.how == "pairs":
+            h = h + self.pool(h.unflatten(1, (-1, 2)).sum(2)).repeat_interleave(2, 1)
+        elif self.how == "hidden":
+            h = h * torch.as_tensor(Hidden.apply(self.free))
+        elif self.how == "in place":
+            h = h.clone().mul_(self.free)
+        return self.head(h)
+
+
+class Hidden(torch.autograd.Function):
+    """Twice a parameter, unseen by what follows PyTorch's functions."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("reversed", r"of mix.* changed by inputs of later steps': must be one where none is"),
+        ("two directions", "bidirectional = True: must be False, for a causal model"),
+        ("pooled", "head.* of its values changed by inputs of later steps"),
+        ("start", "pool.bias: not changed at step 11 by inputs from step 10 on"),
+        ("pairs", "pool.*, 1 times, with values of the shape .*name in `parameters` those"),
+        ("hidden", r"free \(.* of the gradient\)': must be parameters whose uses can all be seen"),
+        ("in place", r"mul_\(\) of a parameter': must be one that writes none in place"),
+    ],
+)
+def test_what_cannot_be_taken_apart_is_refused_by_name(how, message):
+    inputs, targets = draw(60, 12, 1), draw(60, 12, 1, seed=2)
+    model = made(Odd, how)
+    every = [name for name, _ in model.named_parameters()]
+    with pytest.raises(ValueError, match=message):
+        diagnose(model, (inputs, targets), parameters=every, progress=False)
+    if how == "hidden":  # the others can be looked at
+        rest = ["read", "head"]
+        found = diagnose(model, (inputs, targets), [1], parameters=rest, progress=False)
+        assert "Left out of all gradients: free," in " ".join(str(found).split())
+
+
+def test_losses_over_unequal_counts_are_sums():
+    """A mean over the steps that are not ignored, of which sequences have different numbers."""
+    model, inputs = made(Loop, width=1), draw(60, 6, 1)
+    model.head = nn.Linear(8, 3).double().eval()
+    targets = torch.randint(3, (60, 6), generator=torch.Generator().manual_seed(0))
+    targets[:30, 3:] = targets[0] = -100
+
+    def summed(predictions, targets):
+        return functional.cross_entropy(predictions.mT, targets, reduction="sum")
+
+    class Mean(nn.CrossEntropyLoss):
+        def forward(self, predictions, targets):
+            return super().forward(predictions.mT, targets)
+
+    for options in ({}, {"parameters": ["cell"]}):
+        one, two = (
+            diagnose(model, (inputs, targets), [1, 2], loss=loss, progress=False, **options)
+            for loss in (Mean(), summed)
+        )
+        torch.testing.assert_close(one.data.statistic.values, two.data.statistic.values)
+
+
+def test_a_result_names_what_would_mislead():
+    """Repeated data, a look back beside the recurrence, windows beyond what was read."""
+    assert [repeated(series(shift=s).double().numpy()) for s in (1, 6, 7)] == [199, 199, 0]
+    coins = (draw(400, 16, 1) > 0).double().numpy()
+    assert repeated(coins) == 0
+    model = nn.Sequential(Convolution(1), nn.Flatten(2)).eval()
+    inputs = series()
+    with pytest.warns(UserWarning, match="199 sequences repeat half or more of another one"):
+        found = diagnose(model.float(), (inputs, inputs), [1, 2], progress=False)
+    said = " ".join(str(found).split())
+    assert "No envelope" in said
+    assert "199 sequences repeat" in said
+    assert found.table().extrapolated.tolist() == [""] * 4 + ["yes"] * 4
+
+
+class Aside(nn.Module):
+    """A recurrence with means over the past before or behind it."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.where, self.rnn, self.head = where, nn.GRU(1, 4, batch_first=True), nn.Linear(4, 1)
+
+    def forward(self, x):
+        x = x.cumsum(1) if self.where == "before" else x
+        h = self.rnn(x)[0]
+        return self.head(h.cumsum(1) if self.where == "behind" else h)
+
+
+@pytest.mark.parametrize("where", ["before", "behind", "nowhere"])
+def test_a_look_back_beside_the_recurrence_is_noticed(where):
+    inputs = draw(60, 12, 1).float()
+    found = diagnose(made(Aside, where).float(), (inputs, inputs), [1], progress=False)
+    assert (f"What comes {where} the GRU looks back in time itself" in found.data.aside) == (
+        where != "nowhere"
+    )
