@@ -28,18 +28,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lwcore import inference, results, stable
-from lwcore.adapter import (
-    Adapter,
-    Function,
-    Loop,
-    Pair,
-    Recurrent,
-    gathered,
-    recurrent_modules,
-    step_of,
-)
+from lwcore.adapter import Adapter, Function, Pair, Recurrent, gathered, recurrent_modules
 from lwcore.gradient import unit_length
 from lwcore.inference import Definition, described, sequences_needed
+from lwcore.loop import Loop, step_of
 from lwcore.results import bar
 from lwcore.signatures import Count, Index, Lags, checked, require
 from lwcore.trace import Trace
@@ -122,6 +114,7 @@ class Diagnosis:
         lags, seen, read = data.lag.values, int(data.detected.sum()), attrs["measured_on"]
         untrained = ", as if nothing had been learned yet," * (attrs["source"] == "target")
         exponent, alpha = float(data.exponent.median()), float(data.tail_index.median())
+        told = f"of {exponent:.1f}" if exponent > 0 else "that cannot be told"
         unusual = alpha <= 1 or not _USUAL[0] <= exponent <= _USUAL[1]
         beware = (
             "Beware: a few sequences make most of the noise, and intervals hold less often than "
@@ -137,7 +130,7 @@ class Diagnosis:
             f"{data.sizes['sequence']:,} sequences that gave numbers; a lag is "
             f"shown if it is and N(ℓ) ≤ {n:,}. With each sequence's sign at random, any lag is "
             f"shown in {data.false_windows / SIGN_DRAWS:.1%} of draws. Means of sequences "
-            f"concentrate with the exponent {exponent:.1f} (2 for noise with a variance); the tail "
+            f"concentrate with an exponent {told} (2 for noise with a variance); the tail "
             f"index is {alpha:.2f}. {beware * unusual}{read.partition(':')[0].capitalize()}. "
             f"{attrs.get('aside', '')}"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from textwrap import fill
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -35,13 +37,57 @@ _ABOVE: Any = {"loc": "outside upper center", "ncols": 8, "fontsize": 8}
 
 
 def use_book_style() -> None:
-    """The book's style: seaborn's ticks, small, on transparent ground; vectors in notebooks."""
+    """The book's style: seaborn's ticks, small, on transparent ground; vectors in notebooks.
+
+    A notebook's picture holds the `narrowed` one as well, hidden: pages show it on telephones.
+    """
     plt.style.use(["seaborn-v0_8-ticks", _STYLE])
     try:
+        from IPython.core.getipython import get_ipython
         from matplotlib_inline.backend_inline import set_matplotlib_formats
     except ImportError:  # not in a notebook
         return
+
     set_matplotlib_formats("svg")
+    shell: Any = get_ipython()
+    if shell is not None:
+        shell.display_formatter.formatters["image/svg+xml"].for_type(Figure, _both)
+
+
+def _both(figure: Figure) -> str:
+    """A picture that holds the narrowed one, hidden."""
+    from IPython.core.pylabtools import print_figure
+
+    wide, narrow = (print_figure(one, "svg") for one in (figure, narrowed(figure)))
+    hidden = narrow[narrow.index("<svg") :].replace("<svg", '<svg display="none"', 1)
+    return f"{wide.rstrip().removesuffix('</svg>')}{hidden}</svg>"
+
+
+@checked
+def narrowed(figure: Figure) -> Figure:
+    """A figure's panels in one column: on a page of 342 pixels no letter is below 8."""
+    narrow: Figure = pickle.loads(pickle.dumps(figure))
+    narrow.set_layout_engine("constrained")
+    shown = [(axes, grid) for axes in narrow.axes if (grid := axes.get_gridspec()) is not None]
+    heights = [max(2.3, 0.75 * figure.get_figheight() / grid.nrows) for _, grid in shown]
+    narrow.set_size_inches(3.7, 0.4 + sum(heights))
+    column, label = narrow.add_gridspec(len(shown), 1, height_ratios=heights), ""
+    for at, (axes, _) in enumerate(shown):
+        label = axes.get_ylabel() or label  # panels of a row share it, and the tick labels
+        axes.set_subplotspec(column[at])
+        axes.tick_params(labelleft=True, labelbottom=True)
+        axes.set(ylabel=fill(label, 28), xlabel=fill(axes.get_xlabel(), 42))
+        axes.set_title(fill(axes.get_title(), 40))
+    for text in narrow.texts:
+        text.set_text(fill(text.get_text(), 56))
+    inside = [legend for axes, _ in shown if (legend := axes.get_legend())]
+    for legend in [*narrow.legends, *(inside if len(inside) == 1 else ())]:
+        labels = [text.get_text() for text in legend.texts]
+        columns = max(1, 54 // (8 + max(map(len, labels))))  # letters in a line
+        narrow.set_figheight(narrow.get_figheight() + 0.17 * len(labels) / columns)
+        legend.remove()
+        narrow.legend(legend.legend_handles, labels, **_ABOVE | {"ncols": columns})
+    return narrow
 
 
 @checked

@@ -432,6 +432,8 @@ class Uses(Adapter):
         require("widths of parameters", sorted(sizes), fit, f"not divided by all of {_COUNTS}")
         inputs, targets = inputs[: fit[0]], targets[: fit[0]]
         self._place(inputs, targets)
+        few = max(2, self.at_once)
+        inputs, targets = inputs[:few], targets[:few]
         reading = self.read(inputs, targets)
         exact = _EXACT.get(self.weight.dtype, 0.01)
         for start in {0, self.shape[1] // 2, max(self.shape[1] - 2, 0), self.shape[1] - 1}:
@@ -514,7 +516,7 @@ class Uses(Adapter):
             other[0, : max(end + 1 - site.start, 0)] = 0
             share = _share(other, part)
             told = f"{site.name}: {share:.1g} of step {end}'s gradient at later steps or in others"
-            words = "one where none is (if a width is the number of steps, change that)"
+            words = "one where none is (a width of T steps? change it; rounding? model.double())"
             require("model", told, share <= exact, words)
 
     def _check_sum(self, reading: UsesReading, exact: float) -> None:

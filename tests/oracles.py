@@ -1,10 +1,8 @@
 """Slow, obvious reference implementations, written from the equations and nothing else; autograd
 does the differentiating."""
 
-from collections.abc import Callable
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lwcore.cells import GRU, LSTM, Cell, ConstGate, MinGRU, MinLSTM
 
@@ -76,18 +74,3 @@ def transport(cell: Cell, inputs: Tensor, initial: Tensor, t: int, lag: int) -> 
 def carried_block(cell: Cell, matrix: Tensor) -> Tensor:
     """The block of M whose diagonal the rates are: h → h, for the LSTM c → h."""
     return matrix[: cell.hidden_size, -cell.hidden_size :]
-
-
-@torch.no_grad()
-def slope(
-    module: nn.Module, direction: dict[str, Tensor], function: Callable[[], Tensor]
-) -> Tensor:
-    """How a function moves as a module's parameters move along a direction: a central quotient of
-    differences."""
-    step = 1e-5
-    ends = []
-    for size in (step, -2 * step, step):
-        for name, parameter in module.named_parameters():
-            parameter += size * direction[name]
-        ends.append(function())
-    return (ends[0] - ends[1]) / (2 * step)

@@ -35,11 +35,6 @@ shifts = st.floats(-4, 1.5).map(lambda log_shift: 10**log_shift)
 logs = st.floats(-100, 100)
 
 
-def within_binomial_limits(errors: int, trials: int, probability: float) -> bool:
-    least, most = stats.binom.ppf([0.0005, 0.9995], trials, probability)
-    return bool(least <= errors <= most)
-
-
 # Numbers and thresholds
 
 
@@ -228,7 +223,8 @@ def test_errors_are_those_of_simulated_tests(alpha, n, shift):
     wrong = {"mean": draws.sum(axis=1) < 0, "likelihood": ratio < 0, "median": positive < n / 2}
     for test, wrongly in wrong.items():
         error = float(detection_error(n, shift, 1.0, alpha, test))
-        assert within_binomial_limits(int(wrongly.sum()), trials, error), test
+        least, most = stats.binom.ppf([0.0005, 0.9995], trials, error)
+        assert least <= wrongly.sum() <= most, test
 
 
 @pytest.mark.parametrize("alpha", [1.2, 2.0])

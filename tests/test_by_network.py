@@ -39,3 +39,11 @@ def test_runs_stand_side_by_side(small_run):
     assert by_network.numbers(found).size == small_run.sizes["seed"] * (
         small_run.sizes["model"] + 2
     )
+
+
+def test_range_over_networks_is_as_sure_as_their_seeds(small_run):
+    f = small_run.envelope.isel(lag=0)
+    kept = f.where(f.seed != f.seed[0])
+    found = by_network.ranged(kept, kept.isel(seed=[1]))
+    assert (found.low, found.high) == (kept.min(), kept.max())
+    assert (found.n, found.covers) == (f.seed.size - 1, 1 - 2.0 ** (2 - f.seed.size))

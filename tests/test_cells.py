@@ -60,15 +60,6 @@ def test_linear_scan_is_the_recurrence(length):
         assert (np.abs(of_sizes[:, t] - size) <= 1e-12 * size).all()
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 10])
-def test_linear_scan_passes_gradcheck(length):
-    """Also where a gate is open or closed all the way."""
-    keep = torch.sigmoid(3 * draw(2, length, 2))
-    keep[0, length // 2, 0], keep[1, length // 2, 1] = 0, 1
-    variables = keep.requires_grad_(), draw(2, length, 2, seed=2).requires_grad_()
-    assert torch.autograd.gradcheck(linear_scan, variables, eps=1e-6, atol=1e-8, rtol=1e-6)
-
-
 @pytest.mark.parametrize("kind", ["ConstGate", "GRU+norm", "LSTM", "MinGRU"])
 def test_a_scan_goes_on_from_where_another_ended(kind):
     cell, inputs = make(kind), draw(2, 9, 3)

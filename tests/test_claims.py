@@ -26,6 +26,7 @@ from book.claims.claim import (
     exactly,
     over,
     share,
+    throughout,
 )
 
 REGISTRY = claims.registry()
@@ -48,7 +49,8 @@ def test_a_measurement_is_a_number_with_an_interval():
     for value, *interval in ((math.nan, 0, 1), (0, math.nan, 1), (0, 0, math.nan)):
         with pytest.raises(ValueError, match="no number with an interval"):
             estimate(value, interval)
-    assert over([3, 1, 2]) == Measured(2, 1, 3, n=3)
+    assert throughout([3, 1, 2]) == Measured(2, 1, 3, covers=1, n=3)
+    assert over([3, 1, 2, 2], units=2) == Measured(2, 1, 3, covers=0.5, n=2)
     assert estimate(2, (1, 3)) == Measured(2, 1, 3)
     assert estimate(0, (1, 3)) == Measured(0, 0, 3)
     found = share(7, 20)
@@ -67,7 +69,8 @@ def test_a_measurement_is_a_number_with_an_interval():
         ({"at_least": 1}, Measured(0, 0, 0.9), False),
         ({"at_least": 1, "at_most": 2}, Measured(1.5, 0.9, 1.6), None),
         ({"at_least": 1, "at_most": 2}, Measured(3, 2.5, math.inf), False),
-        ({"at_most": 0}, estimate(1, (0.5, 2), covers=0.75), None),  # too little coverage
+        ({"at_most": 0}, over(range(1, 16), units=4), None),  # too little coverage
+        ({"at_most": 0}, over(range(1, 16), units=5), False),
     ],
 )
 def test_a_rule_is_about_the_whole_interval(rule, measured, expected):
@@ -113,7 +116,8 @@ def test_a_claim_that_is_not_well_formed_is_refused(wrong, words):
 
 
 def test_a_cell_gives_numbers_which_the_ledger_gathers_and_judges(tmp_path, monkeypatch):
-    numbers, facts = (over([-3, 4, 5]), over([1, 2])), {"diagonal": 1, "constant": 2, "shared": 3}
+    numbers = over([-3, 4, 5], units=5), over([1, 2], units=5)
+    facts = {"diagonal": 1, "constant": 2, "shared": 3}
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
     SIX.judge(NAME, *numbers, **facts)
@@ -127,7 +131,7 @@ def test_a_cell_gives_numbers_which_the_ledger_gathers_and_judges(tmp_path, monk
     ledger.write([found], tmp_path)
     assert ledger.read(tmp_path / "ledger.json") == {NAME: found}
     [row] = csv.DictReader((tmp_path / "ledger.csv").read_text(encoding="utf-8").splitlines())
-    assert (row["verdict"], row["n"], row["low"]) == (Verdict.PART, "2", "1.0")
+    assert (row["verdict"], row["n"], row["low"]) == (Verdict.PART, "5", "1.0")
 
 
 def test_numbers_that_do_not_fit_a_claim_and_a_damaged_ledger_are_refused(tmp_path):
@@ -150,7 +154,8 @@ def test_the_numbers_in_a_claims_words_are_computed():
     outcome = ledger.Outcome(claim(**words), (Measured(2, 1, 3),), {"far": 0.125})
     assert outcome.counterexample == "Here it is 2 (1 to 3), at most 3.0, there 0.12."
     assert outcome.fair == "It is {0}, not 200%."
-    outcome = ledger.Outcome(claim(), (estimate(-1, (-2, -0.5), covers=0.75),))
+    outcome = ledger.Outcome(claim(), (over([-2, -1, -0.5], units=3),))
+    assert "3 seeds" in outcome.why
     assert "75%" in outcome.why
 
 

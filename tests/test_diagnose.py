@@ -96,6 +96,9 @@ def test_three_lines_are_enough():
     said = " ".join(str(found).split())
     assert "In 100 sequences the longest lag that the gradient of the loss shows is" in said
     assert "Read as 100 sequences of 16 steps of width 1." in said
+    for exponent, words in {1.94: "of 1.9", -1.2: "that cannot be told"}.items():
+        found.data["exponent"][:] = exponent
+        assert f"concentrate with an exponent {words}" in " ".join(str(found).split())
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from scipy import stats
 from book.chapters import elman_bridge as bridge
 from book.chapters.elman_measured import sequences
 from book.claims.companion_search import SIGMA, SMOOTH
-from lwcore.elman.network import ElmanNetwork, symmetric_initialisation
+from lwcore.elman.network import symmetric_initialisation
 from tests.elman_oracles import double
 
 
@@ -30,13 +30,6 @@ def test_envelope_is_the_mean_size_of_the_derivatives_of_states(name, width):
         slopes = torch.autograd.grad(path[5].sum(), path[4:0:-1])
         rates = [one.abs().mean().item() for one in slopes]
         assert np.exp(bridge.log_envelope(network, x)) == pytest.approx(rates, rel=1e-11)
-
-
-def test_silent_neuron_attains_the_cut_offs_law():
-    """u = 0: tanh stays at its steepest, and the envelope is α^ℓ itself."""
-    network = ElmanNetwork(np.array([[0.8, 0.0], [0.8, 0.0]]), np.array([1.0, -1.0]))
-    log_f = bridge.log_envelope(network, np.ones((1, 30, 1)))
-    assert np.exp(log_f) == pytest.approx(0.8 ** np.arange(1, 30), rel=1e-12)
 
 
 @pytest.mark.slow

@@ -1,10 +1,14 @@
-"""Figures say what the numbers are: lines and bands, read back from what was drawn."""
+"""A figure on a telephone: the same panels in one column, with letters that can be read."""
+
+from itertools import pairwise
+from xml.etree import ElementTree
 
 import numpy as np
-import pytest
 import xarray as xr
+from matplotlib.text import Text
+from narrow_figures import SIZE, split
 
-from lwcore.figures import COLOURS, band, canvas, panels
+from lwcore.figures import _both, narrowed, panels
 
 VALUES = xr.DataArray(
     np.random.default_rng(0).random((2, 3, 5, 4)),
@@ -13,30 +17,31 @@ VALUES = xr.DataArray(
 )
 
 
-def heights(drawn):
-    """Lower and upper edge of a band at each place."""
-    points = drawn.get_paths()[0].vertices
-    return [[end(points[points[:, 0] == x, 1]) for x in VALUES.lag.values] for end in (min, max)]
+def test_a_narrowed_figure_is_one_column_of_labelled_panels_whose_letters_can_be_read():
+    figure = panels(VALUES, "lag", col="order", ylabel="envelope")
+    size = figure.get_size_inches().tolist()
+    narrow = narrowed(figure)
+    narrow.canvas.draw()
+    places = [axes.get_window_extent() for axes in narrow.axes]
+    assert all(upper.y0 > lower.y1 and upper.x0 == lower.x0 for upper, lower in pairwise(places))
+    assert {axes.get_ylabel() for axes in narrow.axes} == {"envelope"}
+    assert all(axes.get_yticklabels()[1].get_visible() for axes in narrow.axes)
+    letters = [one for one in narrow.findobj(Text) if one.get_visible() and one.get_text()]
+    for text in letters:  # in a window of 390 pixels
+        assert text.get_fontsize() * 342 / (72 * narrow.get_figwidth()) >= 8
+    assert narrow.get_tightbbox().width <= narrow.get_figwidth(), (
+        "nothing is cut off, and nothing widens the picture"
+    )
+    assert {"GRU", "LSTM"} <= {one.get_text() for one in letters}
+    assert figure.get_size_inches().tolist() == size
 
 
-def test_panels_show_medians_and_bands_over_what_is_not_named():
-    figure = panels(VALUES, "lag", col="order", yscale="log")
-    assert [axes.get_title() for axes in figure.axes] == VALUES.order.values.tolist()
-    for axes, order in zip(figure.axes, VALUES.order.values, strict=True):
-        assert axes.get_yscale() == "log"
-        lines = [line for line in axes.lines if len(line.get_xdata())]
-        for line, drawn, model in zip(lines, axes.collections, VALUES.model.values, strict=True):
-            one = VALUES.sel(model=model, order=order)
-            assert line.get_color() == COLOURS[model]
-            np.testing.assert_allclose(line.get_ydata(), one.median("seed"))
-            ends = [one.min("seed"), one.max("seed")]
-            np.testing.assert_allclose(heights(drawn), ends, rtol=1e-6)
-
-
-@pytest.mark.parametrize(("quartiles", "ends"), [(False, [0, 1]), (True, [0.25, 0.75])])
-def test_bands_are_those_of_what_is_not_named(quartiles, ends):
-    _, (axes,) = canvas(1)
-    one = VALUES.sel(model="GRU", order="exact")
-    band(axes, VALUES.lag, one, quartiles=quartiles)
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), one.median("seed"))
-    np.testing.assert_allclose(heights(axes.collections[0]), one.quantile(ends, "seed"))
+def test_a_picture_in_a_notebook_comes_apart_into_the_wide_and_the_narrow_one():
+    figure = panels(VALUES, "lag", col="order")
+    wide, narrow = split(_both(figure))
+    for one in (wide, narrow):
+        (whole,) = ElementTree.fromstring(one).iter("{http://www.w3.org/2000/svg}svg")
+        assert whole.get("display") is None
+    widths = [float(SIZE.search(one)[1]) for one in (wide, narrow)]
+    assert widths[1] < 300 < widths[0]
+    assert split(wide) == (wide, "")

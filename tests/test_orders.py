@@ -6,7 +6,6 @@ import torch
 import xarray as xr
 
 from book.chapters.orders import compare_orders, passing_lag, span, without_norm
-from lwcore.cells import ConstGate
 from lwcore.transport import effective_rates, exact_rates_and_share, split
 from tests.networks import close, draw, make
 
@@ -32,20 +31,6 @@ def test_errors_are_relative_one_norms(kind):
     np.testing.assert_allclose(one.off_diagonal, shares.mean((0, 1)))
     norms = [part.square().sum((-2, -1)).sqrt() for part in split(trace, slice(1, None))]
     assert float(one.coupling) == pytest.approx(float((norms[1] / norms[0]).mean()))
-
-
-def test_closed_form_of_one_neuron_passes_through_zero_and_rises():
-    """|μ| = (1 − s)^ℓ |1 + ℓ c|, c = s w/(1 − s): the counterexample to Lemma 5.1."""
-    cell = ConstGate(1, 1, gate_init=0.2, dtype=torch.float64)
-    cell.weight_hh.data.fill_(-0.7)
-    trace, lags = cell.trace(torch.zeros(1, 30, 1, dtype=torch.float64)), np.arange(1, 30)
-    found = compare_orders({("ConstGate", 0): trace}, lags.tolist(), [29]).squeeze(drop=True)
-    expected = 0.8**lags * np.abs(1 - 0.175 * lags)
-    first, exact = found.sel(order="first"), found.sel(order="exact")
-    np.testing.assert_allclose(first.envelope, expected, rtol=1e-11, atol=1e-16)
-    np.testing.assert_allclose(exact.envelope, 0.66**lags, rtol=1e-11)
-    np.testing.assert_array_equal(first.rises[1:], np.diff(expected) > 0)
-    assert not found.rises.sel(order=["zeroth", "exact"])[:, 1:].any()
 
 
 @pytest.mark.parametrize("kind", ["ConstGate+norm", "GRU-after+norm", "LSTM+norm"])

@@ -36,13 +36,13 @@ def test_predictors_are_the_numbers_of_the_run(small_run):
         np.testing.assert_allclose(np.exp(-2 * both), measured.lag**2 * count)
     target, own = (probes(measured, "gradient", source) for source in ("target", "error"))
     expected = {"envelope, exact": np.log(measured.envelope.sel(order="exact"))}
-    for noise in ("own", "whole"):
+    for noise, words in {"own": "own noise", "whole": "noise of the whole gradient"}.items():
         needed = required(target, rule="plug-in", rate="variance", noise=noise)
-        expected[f"N: gradient, {noise} noise, variance"] = -np.log(needed).median("probe")
+        expected[f"N: gradient, {words}, variance"] = -np.log(needed).median("probe")
         ratio = (own.signal / own.scale.sel(noise=noise)).median("probe")
-        expected[f"signal/scale: gradient, {noise} noise, own error"] = ratio
+        expected[f"signal/scale: gradient, {words}, own error"] = ratio
     letter = required(probes(measured, "first", "error"), rule="plug-in", **LETTER)
-    name = "N: first, own noise, to the letter of version 2, own error"
+    name = "N: first, own noise, letter of version 2, own error"
     expected[name] = -np.log(letter).median("probe")
     for name, score in expected.items():
         np.testing.assert_allclose(scores.sel(predictor=name), score, err_msg=name)

@@ -54,6 +54,20 @@ def test_no_result_is_typed(name):
     assert typed(prose(name)) == SETTINGS.get(name, {}).keys()
 
 
+OPENING = re.compile(
+    r"(?s)\*\*Question\.\*\* (.+?)\\\n\*\*Answer\.\*\* (.+?)\\\n\*\*How sure\.\*\* (.+?)\n\n"
+)
+
+
+@pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name.startswith("notebooks/")])
+def test_a_chapter_opens_with_a_question_a_short_answer_and_what_would_change_it(name):
+    text = re.sub(r"(\{[\w:]+\})`[^`]*`", "1", (ROOT / f"{name}.md").read_text())
+    _, answer, sure = OPENING.search(text).groups()
+    assert len(answer.split()) <= 60
+    assert len(sure.split()) <= 55
+    assert "What would change it: " in sure
+
+
 @pytest.mark.parametrize("name", claims.registry())
 def test_no_result_is_typed_in_a_counterexample(name):
     claim = claims.registry()[name]
@@ -64,10 +78,19 @@ def test_no_result_is_typed_in_a_counterexample(name):
         assert {one for one in typed(words) if "." in one} == SETTINGS.get(name, {}).keys()
 
 
+def gone(text):
+    """Names in a text that nothing has any longer."""
+    return re.findall("|".join(SETTINGS["gone"]), " ".join(text.split()))
+
+
+def test_claims_call_a_thing_by_its_name():
+    said = {name: gone(one.model_dump_json()) for name, one in claims.registry().items()}
+    assert {name for name, found in said.items() if found} == set()
+
+
 @pytest.mark.parametrize("name", ["README", "CONTRIBUTING", *DOCUMENTS])
 def test_one_thing_has_one_name(name):
-    text = " ".join(prose(name).split())
-    assert [gone for gone in SETTINGS["gone"] if re.search(gone, text)] == []
+    assert gone(prose(name)) == []
     assert not re.search(r"(?i)chapters?\s+\d", (ROOT / f"{name}.md").read_text())
 
 

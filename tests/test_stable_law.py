@@ -195,14 +195,6 @@ def test_divergence_is_the_mean_log_ratio(alpha, shift):
     assert law.kl(shift) == pytest.approx(direct, rel=1e-8)
 
 
-def test_fisher_information_is_the_mean_square_of_the_score():
-    law, wide = SymmetricStable(1.37), SymmetricStable(1.37, 1e12)
-    squares = law.score(law.sample(400_000, np.random.default_rng(1))) ** 2
-    error = squares.std() / math.sqrt(squares.size)
-    assert law.fisher_information() == pytest.approx(squares.mean(), abs=4 * error)
-    assert wide.fisher_information() * 1e24 == pytest.approx(law.fisher_information())
-
-
 # Ends, samples, imports
 
 

@@ -10,10 +10,6 @@ from scipy import stats
 from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, summary
 
 
-def test_an_interval_says_its_numbers():
-    assert Interval([1.0, np.nan], [0.0, 0.0], [2.0, 0.0]).words(0) == ["1 (0 to 2)", "–"]
-
-
 @pytest.mark.parametrize("level", [0.4, 0.9])
 def test_of_few_units_all_draws_are_gone_through(level):
     """Ends are quantiles of all 27 draws of three units, at the level of Student's interval."""
@@ -66,6 +62,7 @@ def test_binomial_interval_is_clopper_and_pearsons():
     expected = [stats.binomtest(one, 10).proportion_ci(0.9) for one in hits]
     np.testing.assert_allclose(np.transpose(binomial(hits, 10, 0.9)[1:]), expected, atol=1e-12)
     assert binomial(499, 1000).words(3) == ["0.499 (0.468 to 0.530)"]
+    assert Interval([1.0, np.nan], [0.0, 0.0], [2.0, 0.0]).words(0) == ["1 (0 to 2)", "–"]
 
 
 def test_holms_procedure_goes_on_to_the_first_failure():

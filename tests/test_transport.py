@@ -3,7 +3,6 @@ its definition as a derivative."""
 
 from itertools import combinations
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from lwcore import transport
 from lwcore.trace import Trace
 from lwcore.transport import (
-    at_steps,
     effective_rates,
     envelope,
     exact_rates_and_share,
@@ -212,14 +210,6 @@ def test_logarithms_in_single_precision_are_those_of_nearly_open_gates(kept, ord
     expected = trace.neurons.retention[:, :1].double().log() * lags.unsqueeze(1)
     close(log[:, 0].double(), expected, rtol=1e-5)
     assert (sign == 1).all()
-
-
-def test_evenly_spaced_steps_are_chosen_without_a_copy():
-    values = draw(2, 12, 3)
-    for times in ([4], [4, 5], [4, 8], [0, 3, 6, 9], [11], [1, 2, 5], [0, 2, 3, 5]):
-        chosen = at_steps(values, torch.tensor(times))
-        assert torch.equal(chosen, values[:, times])
-        assert (chosen._base is values) == (len(set(np.diff(times))) < 2)
 
 
 @given(seed=seeds, steps=st.integers(1, 5), size=st.integers(1, 3))

@@ -184,19 +184,6 @@ def test_mixture_of_exponentials():
     np.testing.assert_allclose(mixture_envelope([0.0], np.ones((3, 5))), 5)
 
 
-def test_a_broad_spectrum_of_time_scales_is_a_power_law():
-    beta, lags = 0.7, np.unique(np.geomspace(1, 1000, 40).astype(int))
-    log_rate = np.linspace(math.log(1e-14), math.log(50), 4000)
-    # density k^(β−1) in k = 1/τ
-    weights = np.exp(beta * log_rate) * (log_rate[1] - log_rate[0]) / math.gamma(beta)
-    envelope = mixture_envelope(lags, np.exp(-log_rate), weights)
-    np.testing.assert_allclose(envelope, lags**-beta, rtol=1e-5)
-    slowest = np.exp(-log_rate) < 100  # cut the spectrum: a tempered power law
-    found = fit_decay(lags, mixture_envelope(lags, np.exp(-log_rate[slowest]), weights[slowest]))
-    assert found.tempered.aicc == min(fit.aicc for fit in found)
-    assert found.tempered.law.tempering == pytest.approx(math.exp(-1 / 100), abs=3e-3)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -10,6 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from book.chapters.five_laws import FiveLaws, fit_laws
+from book.claims.claim import Measured, over
 from lwcore import inference
 
 SCALAR = ["ConstGate", "SharedGate"]  # one gate for all neurons
@@ -19,6 +20,12 @@ def numbers(*arrays: xr.DataArray) -> NDArray[np.float64]:
     """All entries of some arrays, NaN left out."""
     flat = np.concatenate([np.ravel(array) for array in arrays])
     return flat[~np.isnan(flat)]
+
+
+def ranged(*networks: xr.DataArray) -> Measured:
+    """The range over some networks, as sure as their seeds allow; NaN stands for no network."""
+    seeds = [set(one.dropna("seed", how="all").seed.values) for one in networks]
+    return over(numbers(*networks), len(set.union(*seeds)))
 
 
 def each(runs: Mapping[str, xr.Dataset], of: Callable[..., Any], **how: Any) -> Any:

@@ -14,15 +14,16 @@ import numpy as np
 import xarray as xr
 
 from lwcore.experiment import networks
-from lwcore.inference import LETTER, NOISES, config_of, probes, required
+from lwcore.inference import LETTER, Noise, config_of, probes, required
 from lwcore.signatures import require
 
 BASELINE, SIZE, BOTH = TRIVIAL = ("plain lag", "number of parameters", "lag × √parameters")
 _RATES: dict[str, dict[str, Any]] = {
     "variance": {"rate": "variance"},
     "stable": {"rate": "mean"},
-    "to the letter of version 2": LETTER,
+    "letter of version 2": LETTER,
 }
+_NOISES: dict[Noise, str] = {"own": "own noise", "whole": "noise of the whole gradient"}
 
 
 def learned_share(results: xr.Dataset) -> xr.DataArray:
@@ -61,7 +62,7 @@ def predictors(measured: xr.Dataset) -> xr.DataArray:
             name = f"envelope, {order}" + " order" * (order != "exact")
             scores[name] = np.log(measured.envelope.sel(order=order, drop=True))
         sources, views = ("target", "error"), dict.fromkeys(measured.view.values)
-        for source, view, noise in product(sources, views, NOISES):
+        for source, view, noise in product(sources, views, _NOISES):
             one, whose = probes(measured, view, source), ", own error" * (source == "error")
             for words, how in _RATES.items():
                 # the letter knows the lag's own noise only, and multiplies with an envelope
@@ -69,10 +70,10 @@ def predictors(measured: xr.Dataset) -> xr.DataArray:
                     continue
                 needed = required(one, noise=noise, rule="plug-in", **how)
                 score = -xr.apply_ufunc(np.log, needed).median("probe")
-                scores[f"N: {view}, {noise} noise, {words}{whose}"] = score
+                scores[f"N: {view}, {_NOISES[noise]}, {words}{whose}"] = score
             if view == "gradient":
                 ratio = (one.signal / one.scale.sel(noise=noise, drop=True)).fillna(-np.inf)
-                scores[f"signal/scale: {view}, {noise} noise{whose}"] = ratio.median("probe")
+                scores[f"signal/scale: {view}, {_NOISES[noise]}{whose}"] = ratio.median("probe")
     gathered = xr.concat(list(scores.values()), "predictor", coords="minimal", compat="override")
     named = gathered.assign_coords(predictor=list(scores))
     return named.transpose("predictor", *like.dims)

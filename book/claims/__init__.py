@@ -4,7 +4,7 @@ A statement is data, in a TOML file for each chapter. Its numbers come from a ce
 chapter that discusses it, which calls `Claims.judge`; the ledger is gathered from executed chapters.
 """
 
-from book.claims.claim import Kind, Measured, Verdict, estimate, exactly, over, share
+from book.claims.claim import Kind, Measured, Verdict, estimate, exactly, over, share, throughout
 from book.claims.ledger import Claims, Outcome, registry
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "over",
     "registry",
     "share",
+    "throughout",
 ]

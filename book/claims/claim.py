@@ -14,6 +14,8 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from scipy import stats
 
+from lwcore.stats import most_covered
+
 ENOUGH = 0.9  # an interval of less coverage, as that over three seeds with 75 %, gives no verdict
 
 
@@ -41,8 +43,8 @@ class Verdict(StrEnum):
 class Measured(NamedTuple):
     """A number and the interval that its uncertainty leaves.
 
-    The interval is of 95 %, or the whole range over networks, as the reading says. Where it covers
-    less than `ENOUGH`, no rule is decided by it.
+    The interval is of 95 %, or the whole range over networks or cases, as the reading says. Where
+    it covers less than `ENOUGH`, no rule is decided by it.
     """
 
     value: float
@@ -58,15 +60,24 @@ class Measured(NamedTuple):
         return value if self.low == self.high else f"{value} ({low} to {high})"
 
 
-def exactly(value: float) -> Measured:
+def exactly(value: float, n: int | None = None) -> Measured:
     """A number that nothing but rounding or a fixed set of cases stands behind."""
-    return estimate(value, (value, value))
+    return estimate(value, (value, value), covers=1, n=n)
 
 
-def over(values: Iterable[float]) -> Measured:
-    """Several networks' numbers: their median, between the least and the largest."""
+def throughout(values: Iterable[float]) -> Measured:
+    """Numbers of a fixed set of cases, all of it: their median, between the least and the largest."""
     numbers = np.asarray(list(values), dtype=np.float64)
-    return estimate(float(np.median(numbers)), (numbers.min(), numbers.max()), n=numbers.size)
+    return estimate(np.median(numbers), (numbers.min(), numbers.max()), covers=1, n=numbers.size)
+
+
+def over(values: Iterable[float], units: int) -> Measured:
+    """Several networks' numbers: their median, between the least and the largest.
+
+    The range is as sure as that over the independent units behind it, which are seeds: all networks
+    of a seed share its task, sequences and initial weights.
+    """
+    return throughout(values)._replace(covers=most_covered(units), n=units)
 
 
 def share(hits: int, of: int) -> Measured:

@@ -93,7 +93,7 @@ class Outcome:
         literal, one = self.claim.readings[0], self.measured[0]
         if one.covers < ENOUGH:
             sure = f"sure to cover the truth in {one.covers:.0%} of cases only"
-            return f"the interval of the measurement is {sure}."
+            return f"the interval, over {one.n} seeds, is {sure}."
         if literal.holds(one) is None:
             holds = "for which it is true and others for which it is not"
             return f"the interval of the measurement holds numbers {holds}."

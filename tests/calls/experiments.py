@@ -38,6 +38,7 @@ CALLS: list = [
     (figures.band, {"axes": AXES, "x": LINE.lag, "y": LINE}),
     (figures.model_band, {"axes": AXES, "x": LINE.lag, "y": LINE, "model": "LSTM"}),
     (figures.legend_above, {"figure": FIGURE, "axes": AXES}),
+    (figures.narrowed, {"figure": FIGURE}),
     (figures.done, {"figure": FIGURE, "trim": False}),
     (figures.signed, {"figure": FIGURE, "results": RUN}),
     (figures.summary, {"results": RUN}),

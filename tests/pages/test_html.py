@@ -11,6 +11,7 @@ import pytest
 from book import claims
 from book.claims import ledger
 from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, ROOT, article
+from tests.test_prose import gone
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -50,6 +51,12 @@ def test_notebook_shows_its_outputs(name):
     ]
     outputs = article(name).select(".cell.tag_nbval-check-output .cell_output")
     assert len(outputs) == len(checked)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_outputs_and_captions_call_a_thing_by_its_name(name):
+    said = article(name).select(".cell_output, figcaption")
+    assert gone(" ".join(one.get_text(" ") for one in said)) == []
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -100,8 +107,8 @@ def test_a_refuted_claim_says_what_does_hold():
         if outcome.verdict is claims.Verdict.REFUTED:
             pairs = zip(outcome.claim.readings, outcome.measured, strict=True)
             held = [reading.holds(one) for reading, one in pairs if reading.instead]
-            assert held, name
-            assert all(held), name
+            assert True in held, name
+            assert False not in held, name  # one of too few seeds may stay open
 
 
 def test_notebooks_are_in_the_table_of_contents():

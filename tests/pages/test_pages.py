@@ -44,6 +44,7 @@ CHARTS_THAT_FIT = """[...document.querySelectorAll(".chart")].filter(chart => {
   const labelled = [...chart.querySelectorAll("input, select")].every(control => control.labels.length);
   return 0.6 * room < drawn && drawn <= room && labelled && [...chart.querySelectorAll(".reading")].every(e => e.textContent.length >= 20);
 }).length"""
+FIGURES_THAT_SCROLL = "[...document.querySelectorAll('figure')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.id)"
 DRAWN = "[...document.querySelectorAll('.chart')].every(chart => chart.view)"
 WEIGHT = """[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
   .reduce((sum, entry) => sum + entry.decodedBodySize, 0)"""
@@ -128,6 +129,7 @@ def test_page(tab, site, name):
     assert tab.evaluate(CHARTS_THAT_FIT) == charts
     resize(tab, PHONE)
     assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert tab.evaluate(FIGURES_THAT_SCROLL) == []
     tab.wait_for_function(f"{CHARTS_THAT_FIT} === {charts}")
     assert tab.complaints == []
     # last in each width: axe asks for style sheets that are not there
