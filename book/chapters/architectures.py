@@ -1,0 +1,217 @@
+"""Windows of architectures that nobody here wrote: one task, about as many parameters each.
+
+The question: from how many sequences, N(ℓ), does the gradient of each show each lag, before and
+along training, and what is then learned? This design stood before the first number.
+
+*Task.* One series of independent standard normal inputs, 48 steps long. The target is the sum of
+the inputs 4, 12 and 24 steps back, over √3, so that its variance is 1; the loss is the squared
+error of the last 16 steps, at which every lag up to 32 can be looked at.
+
+*Networks.* `ARCHITECTURES`, of 3,000 parameters within 10 %, of which an echo-state network learns
+those of its readout alone. All start as their packages start them.
+
+*Training.* AdamW (rate 0.003, gradients clipped at the norm 1), `MOMENTS[-1]` steps, batches of 32
+of 1,024 sequences, the same for all architectures of a seed.
+
+*Numbers.* At each of `MOMENTS`, on 1,024 fresh sequences, `diagnose` gives N(ℓ) at `LAGS` with
+``source="target"``: as if nothing had been learned. Before training it gives N(ℓ) with
+``source="error"``, too. A lag that is not detected counts as one without any N(ℓ), infinite. Of
+the three delays `shares` says what is learned. Where `diagnose` refuses an architecture, its own
+words are kept, and nothing is trained.
+
+*Null.* 100 draws each of five architectures, ``source="target"``: another start, 128 sequences, and
+targets that are independent of the inputs, so that no lag should be shown.
+
+Steps, widths and the length were chosen with a seed that is not recorded, 99, by what six of the
+architectures learn; N(ℓ) was not looked at.
+
+Beside these: parameters, seconds of processor time that `diagnose` and one epoch of training take,
+and by how much `diagnose` raises the peak of memory above that of training.
+
+Run ``python -m book.chapters.architectures`` for all that is missing; it can be stopped at any time
+and goes on from what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import xarray as xr
+from torch import Tensor, nn
+
+from book.chapters.agreement import rank_correlation
+from book.chapters.layers import ARCHITECTURES, Network, numbers
+from lwcore.diagnose import diagnose
+from lwcore.results import environment, write_atomically
+from lwcore.signatures import ArgumentError
+
+FOLDER = Path("book/results/architectures")
+SEEDS = range(1, 4)
+STEPS, LAST, DELAYS = 48, 16, (4, 12, 24)
+LAGS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
+SEQUENCES, TESTED, BATCH, RATE = 1024, 512, 32, 3e-3
+MOMENTS = (0, 100, 400, 1500)
+NULL, NULL_DRAWS, NULL_SEQUENCES = ("GRU", "CfC", "minGRU", "Mamba", "transformer"), 100, 128
+
+
+def sample(count: int, *seed: int) -> tuple[Tensor, Tensor]:
+    """Inputs, standard normal, and targets of the last steps, (count, 16, 1)."""
+    inputs = np.random.default_rng(seed).standard_normal((count, STEPS, 1), np.float32)
+    late = [inputs[:, STEPS - LAST - lag : STEPS - lag] for lag in DELAYS]
+    return torch.from_numpy(inputs), torch.from_numpy(sum(late) / np.float32(len(DELAYS) ** 0.5))
+
+
+def loss(predictions: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared error of the last steps."""
+    return (predictions[:, -LAST:] - targets).square().mean()
+
+
+def shares(network: nn.Module, inputs: Tensor) -> dict[int, float]:
+    """Share of each delay that is learned: 1 − r²/a², where r of the delay's part a is missing.
+
+    The target is a Σ x_{t−ℓ} with a = 1/√3 and the predictions' part of x_{t−ℓ} is c = E ŷ_t
+    x_{t−ℓ}, so that r = a − c: the share is 1 where c = a, and 0 where nothing of x_{t−ℓ} is in ŷ.
+    """
+    with torch.no_grad():
+        found = network(inputs)[:, -LAST:]
+    parts = {lag: inputs[:, STEPS - LAST - lag : STEPS - lag] for lag in DELAYS}
+    whole = len(DELAYS) ** 0.5
+    return {lag: 1 - (1 - whole * (found * x).mean().item()) ** 2 for lag, x in parts.items()}
+
+
+def trained(network: nn.Module, seed: int) -> Iterator[tuple[int, float]]:
+    """Steps done at each of `MOMENTS`, and the seconds that an epoch has taken on the way."""
+    inputs, targets = sample(SEQUENCES, seed, 0)
+    parameters = [one for one in network.parameters() if one.requires_grad]
+    descent = torch.optim.AdamW(parameters, lr=RATE)
+    rng, seconds = np.random.default_rng([seed, 5]), 0.0
+    for before, moment in zip((0, *MOMENTS), MOMENTS, strict=False):
+        start = time.process_time()
+        for _ in range(before, moment):
+            chosen = torch.from_numpy(rng.choice(SEQUENCES, BATCH, replace=False))
+            descent.zero_grad()
+            loss(network(inputs[chosen]), targets[chosen]).backward()
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            descent.step()
+        seconds += time.process_time() - start
+        yield moment, seconds / max(moment, 1) * SEQUENCES / BATCH
+
+
+def begun(name: str, seed: int) -> nn.Module:
+    """The network of a seed before training."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    return Network(name).eval()
+
+
+def read(network: nn.Module, data: tuple[Tensor, Tensor], source: str, seed: int) -> pd.DataFrame:
+    """N(ℓ), infinite where it is not detected, its estimate and its interval, a row a lag.
+
+    Of the parameters that are learned. One row with the refusal's words if there is one. Seconds
+    are of processor time, memory MiB.
+    """
+    start, peak = time.process_time(), _peak()
+    options: dict[str, Any] = {"loss": loss, "source": source, "seed": seed, "progress": False}
+    learned = [name for name, one in network.named_parameters() if one.requires_grad]
+    if len(learned) < len(list(network.parameters())):
+        options["parameters"] = learned
+    try:
+        found = diagnose(network, data, LAGS, **options).data
+    except ArgumentError as refusal:
+        return pd.DataFrame([{"source": source, "refused": str(refusal)}])
+    detected = found.detected.values.astype(bool)
+    lag = {"lag": LAGS, "detected": detected, "source": source, "refused": ""}
+    low, high = found.required_interval.values
+    rows = pd.DataFrame(lag | {"estimate": found.required.values, "low": low, "high": high})
+    cost = {"seconds": time.process_time() - start, "memory": _peak() - peak}
+    return rows.assign(needed=rows["estimate"].where(rows["detected"], np.inf), **cost)
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measured(name: str, seed: int) -> pd.DataFrame:
+    """All numbers of an architecture and a seed, a row for each moment, source and lag."""
+    network, tests, fresh = begun(name, seed), sample(TESTED, seed, 1), sample(SEQUENCES, seed, 2)
+    loss(network(tests[0][:BATCH]), tests[1][:BATCH]).backward()  # so much memory training takes
+    parts: list[pd.DataFrame] = []
+    for step, epoch in trained(network, seed):
+        learned = shares(network, tests[0])
+        for source in ("error", "target") if step == 0 else ("target",):
+            rows = read(network, fresh, source, seed).assign(step=step, epoch_seconds=epoch)
+            if "lag" in rows:
+                rows["share"] = rows["lag"].map(learned)
+            parts.append(rows)
+        if not any("lag" in rows for rows in parts):
+            break
+    rows = pd.concat(parts, ignore_index=True)
+    return rows.assign(architecture=name, seed=seed, parameters=numbers(network))
+
+
+def null(name: str, seed: int) -> pd.DataFrame:
+    """What is shown where targets are independent of the inputs, a row for each draw and lag."""
+    parts: list[pd.DataFrame] = []
+    for draw in range(NULL_DRAWS):
+        inputs, other = sample(NULL_SEQUENCES, seed, 3, draw), sample(NULL_SEQUENCES, seed, 4, draw)
+        network = begun(name, 1000 * seed + draw)
+        parts.append(read(network, (inputs[0], other[1]), "target", draw).assign(draw=draw))
+    return pd.concat(parts, ignore_index=True).assign(architecture=name, seed=seed)
+
+
+def record(name: str, seed: int, folder: Path, of: Callable[..., pd.DataFrame]) -> None:
+    """Rows of an architecture and a seed, in a file that is there whole or not at all."""
+    path = folder / f"{of.__name__}-{name.replace(' ', '-')}-{seed}.csv"
+    if not path.exists():
+        # a process for each, whose peak of memory is that of one architecture
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            found = pool.submit(of, name, seed).result()
+        table = found.assign(revision=environment()["revision"])
+        write_atomically(path, lambda part: table.to_csv(part, index=False))
+
+
+def recorded(part: str, folder: Path = FOLDER) -> pd.DataFrame:
+    """All rows of a part, ``"measured"`` or ``"null"``, that are recorded."""
+    return pd.concat(map(pd.read_csv, sorted(folder.glob(f"{part}-*.csv"))), ignore_index=True)
+
+
+def exchanged(
+    scores: xr.DataArray, learned: xr.DataArray, within: Sequence[str], draws: int = 1000
+) -> tuple[float, float]:
+    """Rank correlation within strata, and what 95 % of exchanges of architectures stay below.
+
+    An architecture is exchanged with all its lags and seeds; of the correlations' absolute values.
+    """
+    scores, rng = scores.expand_dims("predictor"), np.random.default_rng(0)
+    count = learned.sizes["architecture"]
+    orders = (rng.permutation(count) for _ in range(draws))
+    shuffled = (learned.copy(data=learned.isel(architecture=order).values) for order in orders)
+    by_chance = [abs(rank_correlation(scores, one, within)[0]) for one in shuffled]
+    return float(rank_correlation(scores, learned, within)[0]), float(np.quantile(by_chance, 0.95))
+
+
+def main() -> None:
+    """What is missing, seed after seed, and the null draws after the first."""
+    options = argparse.ArgumentParser(description="Record the windows of architectures.")
+    options.add_argument("--folder", type=Path, default=FOLDER)
+    folder = options.parse_args().folder
+    for seed in SEEDS:
+        for name in ARCHITECTURES:
+            record(name, seed, folder, measured)
+        if seed == SEEDS[0]:
+            for name in NULL:
+                record(name, seed, folder, null)
+
+
+if __name__ == "__main__":
+    main()
