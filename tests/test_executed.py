@@ -108,7 +108,7 @@ def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout)
     assert not executed.LOG.exists()
 
 
-def test_editing_the_diagnosis_concerns_one_chapter():
+def test_editing_the_diagnosis_concerns_the_two_chapters_that_diagnose():
     diagnosis = ROOT / "lwcore" / "diagnose.py"
     concerned = [name for name in NOTEBOOKS if diagnosis in executed.reach(ROOT / f"{name}.md")]
-    assert concerned == ["notebooks/11_your_network"]
+    assert concerned == ["notebooks/11_your_network", "notebooks/16_architectures"]

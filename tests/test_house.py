@@ -49,7 +49,7 @@ LINES = {  # folder: (now at most, the goal)
     "book/chapters": (2_390, 1_800),
     "book/claims": (765, 1_500),
     "book/charts": (489, 500),
-    "tests": (9_330, 9_000),
+    "tests": (9_326, 9_000),
     "benchmarks": (781, 800),
 }
 
