@@ -161,10 +161,8 @@ class Tape(TorchFunctionMode):
             # a copy, which may be written to
             return trees.tree_map_only(Tensor, Tensor.clone, made)
         self.kept += [part for part in leaves if isinstance(part, Tensor)] + given
-        same = [
-            id(x) if isinstance(x, Tensor) else part
-            for x, part in zip(leaves, call.marks, strict=True)
-        ]
+        pairs = zip(leaves, call.marks, strict=True)
+        same = [id(part) if mark is Tensor else mark for part, mark in pairs]
         known = self.known.setdefault((function, *same), [])
         if not known:  # made for the first time, and not anew in every step
             known += [Slot(len(self.origins) + place) for place in range(len(given))]
@@ -436,9 +434,12 @@ class Uses(Adapter):
         inputs, targets = inputs[:few], targets[:few]
         reading = self.read(inputs, targets)
         exact = _EXACT.get(self.weight.dtype, 0.01)
-        for start in {0, self.shape[1] // 2, max(self.shape[1] - 2, 0), self.shape[1] - 1}:
+        for start in sorted({0, self.shape[1] // 2, max(self.shape[1] - 2, 0), self.shape[1] - 1}):
             again = self.read(changed(inputs, slice(start, None)), targets)
             self._check_values(reading, again, start, exact)
+        moved = self.time is not None or bool((again.predictions != reading.predictions).any())
+        told = f"{self.kind}: not changed by inputs of step {self.shape[1] - 1}"
+        require("model", told, moved, "one that reads the last step (leave out those it skips)")
         for place in reading.steps[[0, -1]].tolist() if len(reading.steps) else ():
             self._check_gradient(reading, place, exact)
         self._check_sum(reading, exact)
