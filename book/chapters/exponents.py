@@ -97,7 +97,7 @@ def censored_fit(
         b = np.where(known[1], theta @ upper.T, np.inf)
         flip = a > 0  # to the tail in which a difference of probabilities keeps its digits
         below, above = (special.log_ndtr(np.where(flip, *two)) for two in ((-b, a), (-a, b)))
-        with np.errstate(divide="ignore", invalid="ignore"):  # no numbers where 1/σ is below 0
+        with np.errstate(all="ignore"):  # no numbers where 1/σ is below 0
             inside = above + np.log1p(-np.exp(below - above))
             rates = (np.exp(stats.norm.logpdf(end) - inside) for end in (a, b))
         a, b = (np.where(np.isfinite(end), end, 0) for end in (a, b))
