@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from textwrap import fill
 from typing import Any
 
@@ -63,6 +64,15 @@ def _both(figure: Figure) -> str:
     return f"{wide.rstrip().removesuffix('</svg>')}{hidden}</svg>"
 
 
+def _folded(words: str, width: int) -> str:
+    """Words in lines of a width; a formula is not broken."""
+    whole = re.sub(
+        r"\$[^$]*\$", lambda formula: formula[0].replace(" ", "\N{NO-BREAK SPACE}"), words
+    )
+    lines = fill(whole, width, break_long_words=False, break_on_hyphens=False)
+    return lines.replace("\N{NO-BREAK SPACE}", " ")
+
+
 @checked
 def narrowed(figure: Figure) -> Figure:
     """A figure's panels in one column: on a page of 342 pixels no letter is below 8."""
@@ -76,12 +86,13 @@ def narrowed(figure: Figure) -> Figure:
         label = axes.get_ylabel() or label  # panels of a row share it, and the tick labels
         axes.set_subplotspec(column[at])
         axes.tick_params(labelleft=True, labelbottom=True)
-        axes.set(ylabel=fill(label, 28), xlabel=fill(axes.get_xlabel(), 42))
-        axes.set_title(fill(axes.get_title(), 40))
+        axes.set(ylabel=_folded(label, 28), xlabel=_folded(axes.get_xlabel(), 42))
+        axes.set_title(_folded(axes.get_title(), 40))
     for text in narrow.texts:
-        text.set_text(fill(text.get_text(), 56))
+        text.set_text(_folded(text.get_text(), 56))
     inside = [legend for axes, _ in shown if (legend := axes.get_legend())]
-    for legend in [*narrow.legends, *(inside if len(inside) == 1 else ())]:
+    alone = inside if len(inside) == 1 and not narrow.legends else []
+    for legend in [*narrow.legends, *alone]:
         labels = [text.get_text() for text in legend.texts]
         columns = max(1, 54 // (8 + max(map(len, labels))))  # letters in a line
         narrow.set_figheight(narrow.get_figheight() + 0.17 * len(labels) / columns)

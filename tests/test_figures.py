@@ -19,6 +19,9 @@ VALUES = xr.DataArray(
 
 def test_a_narrowed_figure_is_one_column_of_labelled_panels_whose_letters_can_be_read():
     figure = panels(VALUES, "lag", col="order", ylabel="envelope")
+    figure.axes[0].set_xlabel(
+        said := "a label longer than a narrow panel is wide, $(1 - s)^{\\ell}$"
+    )
     size = figure.get_size_inches().tolist()
     narrow = narrowed(figure)
     narrow.canvas.draw()
@@ -34,6 +37,8 @@ def test_a_narrowed_figure_is_one_column_of_labelled_panels_whose_letters_can_be
     )
     assert {"GRU", "LSTM"} <= {one.get_text() for one in letters}
     assert figure.get_size_inches().tolist() == size
+    assert narrow.axes[0].get_xlabel().replace("\n", " ") == said
+    assert said[said.index("$") :] in narrow.axes[0].get_xlabel(), "no formula is broken"
 
 
 def test_a_picture_in_a_notebook_comes_apart_into_the_wide_and_the_narrow_one():
