@@ -91,7 +91,7 @@ def narrowed(figure: Figure) -> Figure:
     for text in narrow.texts:
         text.set_text(_folded(text.get_text(), 56))
     inside = [legend for axes, _ in shown if (legend := axes.get_legend())]
-    alone = inside if len(inside) == 1 and not narrow.legends else []
+    alone: Any = inside if len(inside) == 1 and not narrow.legends else []
     for legend in [*narrow.legends, *alone]:
         labels = [text.get_text() for text in legend.texts]
         columns = max(1, 54 // (8 + max(map(len, labels))))  # letters in a line
