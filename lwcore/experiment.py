@@ -31,9 +31,8 @@ from threadpoolctl import threadpool_limits
 
 from lwcore import cells, results, tasks, train
 from lwcore.config import Config, Model, Point, shipped
-from lwcore.course import base_rates, course
 from lwcore.inference import described
-from lwcore.measure import measure
+from lwcore.measure import base_rates, course, measure
 from lwcore.network import Network
 from lwcore.results import bar, load
 from lwcore.signatures import Count, Index, checked
