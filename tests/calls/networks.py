@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lwcore import cells, tasks, train
+from lwcore import cells, network, tasks
 from lwcore.network import Network
 from tests.networks import draw, make
 
@@ -34,9 +34,9 @@ CALLS = [
         tasks.recovered_coefficients,
         OF_TASK | {"sequences": SEQUENCES, "predictions": draw(2, 6), "delays": [1, 2]},
     ),
-    (train.batch_indices, {"seed": 0, "step": 5, "n_sequences": 7, "batch_size": 3}),
+    (network.batch_indices, {"seed": 0, "step": 5, "n_sequences": 7, "batch_size": 3}),
     (
-        train.fit,
+        network.fit,
         {
             "network": Network(make("GRU", input_size=2)),
             "sequences": SEQUENCES,
