@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from lwcore.cells import Cell
 from lwcore.signatures import Count, Index, NotNegative, Positive, bare, checked, require
-from lwcore.tasks import Sequences
+from lwcore.tasks import Sequences, check
 from lwcore.trace import Trace
 
 
@@ -147,7 +147,7 @@ def fit(
     of the whole gradient. After every step `on_step` gets the state to resume from, whose tensors
     are live: copy or store them at once.
     """
-    sequences.check()
+    check(*sequences)
     total = len(sequences.targets)
     require("batch_size", batch_size, batch_size <= total, f"at most the {total} sequences")
     keep_freed_memory()

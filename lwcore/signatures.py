@@ -96,6 +96,8 @@ def allowed(hint: Any) -> str:
         return f"one of {', '.join(map(repr, typing.get_args(hint)))}"
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(map(allowed, typing.get_args(hint)))
+    if typing.get_origin(hint) is tuple:
+        return f"({'; '.join(map(allowed, typing.get_args(hint)))})"
     if isinstance(hint, type) and issubclass(hint, AbstractArray):
         dtype, shape = hint.__name__.partition("[")[0], ", ".join(hint.dim_str.split())
         return f"a {hint.array_type.__name__} of type {dtype} and shape ({shape})"

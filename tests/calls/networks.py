@@ -28,6 +28,7 @@ CALLS = [
     (Network, {"cell": make("LSTM"), "generator": None}),
     (NETWORK.loss, {"inputs": draw(2, 6, 3), "targets": draw(2, 6)}),
     (NETWORK.residual, {"states": draw(2, 6, 4), "targets": draw(2, 6)}),
+    (tasks.check, SEQUENCES._asdict()),
     (tasks.DelayedRegression, TASK),
     (tasks.sample, OF_TASK | SAMPLE),
     (

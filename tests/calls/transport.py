@@ -79,7 +79,7 @@ CALLS = [
     (
         inference.required,
         {"results": RESULTS, "rate": "mean", "noise": "own", "rule": "tested", "twice": True}
-        | {"error": 0.1, "level": 0.05},
+        | {"error": 0.1},
     ),
     (
         inference.sequences_needed,
