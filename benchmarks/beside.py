@@ -28,7 +28,7 @@ from lwcore.cells import Cell
 SERVER = """
 import sys, torch
 from benchmarks import steps, transport
-from lwcore.train import keep_freed_memory
+from lwcore.network import keep_freed_memory
 torch.set_num_threads(1)
 torch.manual_seed(0)
 keep_freed_memory()

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from lwcore import results
-from lwcore.train import keep_freed_memory
+from lwcore.network import keep_freed_memory
 
 RECORDS = Path("book/results/bench")
 Task = Callable[[], object]

@@ -14,12 +14,13 @@ arrays broadcast. Δ ≥ 0 is the ``shift``, f the ``envelope``, m̄ the ``align
 from __future__ import annotations
 
 import functools
+from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import special
 
-from lwcore.signatures import FiniteReals, bare, checked, number, require
+from lwcore.signatures import FiniteReals, bare, checked, kind, require
 from lwcore.stable.law import SymmetricStable, log_ratio
 from lwcore.stable.standard import Array, panel_rule
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     TailIndex = float
     Error = float
 else:
-    TailIndex, Error = number("(1, 2]"), number("(0, 0.5)")
+    TailIndex = kind(Real, "a number in (1, 2]", lambda alpha: 1 < alpha <= 2)
+    Error = kind(Real, "a number in (0, 0.5)", lambda error: 0 < error < 0.5)
 Rate = Literal["mean", "optimal", "paper_v2"]
 Test = Literal["mean", "likelihood", "median"]
 Statistic = Literal["product", "mean"]

@@ -29,12 +29,11 @@ import torch
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from lwcore import cells, results, tasks, train
+from lwcore import cells, results, tasks
 from lwcore.config import Config, Model, Point, shipped
-from lwcore.course import base_rates, course
 from lwcore.inference import described
-from lwcore.measure import measure
-from lwcore.network import Network
+from lwcore.measure import base_rates, course, measure
+from lwcore.network import Network, Progress, fit
 from lwcore.results import bar, load
 from lwcore.signatures import Count, Index, checked
 from lwcore.trace import Trace
@@ -140,14 +139,14 @@ def run_member(
 
 def _train(
     network: Network, config: Config, model: str, seed: int, checkpoint: Path | None = None
-) -> tuple[train.Progress, Snapshots]:
+) -> tuple[Progress, Snapshots]:
     """Training in place: its last state, and snapshots of the network on the way."""
-    settings, latest = config.training, train.Progress()
+    settings, latest = config.training, Progress()
     snapshots = {0: copy.deepcopy(network.state_dict())} if 0 in settings.snapshots else {}
     if checkpoint and (stored := _found(checkpoint, load_checkpoint)):
         latest, snapshots = stored
 
-    def on_step(state: train.Progress) -> None:
+    def on_step(state: Progress) -> None:
         nonlocal latest
         latest = state
         if state.step in settings.snapshots:
@@ -157,7 +156,7 @@ def _train(
 
     drawn = tasks.sample(_task(config, seed), settings.sequences, _rng(seed, Stream.TRAINING))
     try:
-        train.fit(
+        fit(
             network,
             drawn,
             seed=_seed(seed, Stream.ORDER),
@@ -291,14 +290,14 @@ def _found(path: Path, read: Callable[[Path], Any]) -> Any:
     return None
 
 
-def save_checkpoint(path: Path, state: train.Progress, snapshots: Snapshots) -> None:
+def save_checkpoint(path: Path, state: Progress, snapshots: Snapshots) -> None:
     """Store where a network is in its training."""
     whole = io.BytesIO()  # in memory first: a full disk is then an OSError
     torch.save((vars(state), snapshots), whole)
     results.write_atomically(path, lambda part: part.write_bytes(whole.getvalue()))
 
 
-def load_checkpoint(path: Path) -> tuple[train.Progress, Snapshots]:
+def load_checkpoint(path: Path) -> tuple[Progress, Snapshots]:
     """Checkpoint in a file, verified by its archive's checksums; no code is run."""
     whole = io.BytesIO(path.read_bytes())
     try:
@@ -306,7 +305,7 @@ def load_checkpoint(path: Path) -> tuple[train.Progress, Snapshots]:
             raise ValueError(f"the checksum of {damaged} does not fit")
         whole.seek(0)
         state, snapshots = torch.load(whole, weights_only=True)
-        return train.Progress(**state), snapshots
+        return Progress(**state), snapshots
     except Exception as error:  # torch.load raises what it likes
         raise ValueError(f"checkpoint {path} cannot be read ({error}).") from error
 

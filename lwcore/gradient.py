@@ -223,8 +223,8 @@ def lag_statistics(
     at = last.tolist()
     results = trace.inputs.new_empty(len(aims), len(trace.inputs), len(steps))
     for part, at_lags in stream_rates(trace, steps, last, order):
-        for i, (lag, scaled) in enumerate(zip(steps, at_lags, strict=True)):
-            rates = scaled.value().unsqueeze(2)
+        for i, (lag, at_lag) in enumerate(zip(steps, at_lags, strict=True)):
+            rates = at_lag.unsqueeze(2)
             for result, (delta, moved, signs) in zip(results, aims, strict=True):
                 aligned = bare(alignment)(delta[part], moved[part], [lag], at)
                 statistic = bare(matched_statistic)(rates, aligned, signs[i : i + 1])

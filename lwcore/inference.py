@@ -44,7 +44,6 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
     ``exponent`` and ``alpha``, one for all probes and lags of a view, as in the paper, and NaN
     where means do not concentrate; and ``n_measured``, the number of sequences.
     """
-    _holding("numbers", numbers, "statistic", "projection", "view")
     samples = xr.concat([numbers.statistic, numbers.projection], "noise")
     samples, count = samples.assign_coords(noise=list(NOISES)), samples.sizes["sequence"]
 
@@ -83,7 +82,6 @@ def config_of(results: xr.Dataset) -> Config:
 @checked
 def probes(results: xr.Dataset, view: str, source: str | None = None) -> xr.Dataset:
     """The probes of one view, and one source if it is named."""
-    _holding("results", results, "view")
     for name, value in (("view", view), ("source", source)):
         known = [value] if value is None else list(dict.fromkeys(results[name].values.tolist()))
         require(name, value, value in known, f"one of {', '.join(map(repr, known))}")
@@ -100,7 +98,6 @@ def required(
     rule: Rule = "tested",
     twice: bool = False,
     error: Error | None = None,
-    level: Share | None = None,
 ) -> xr.DataArray:
     """Numbers of sequences N(ℓ) that lags need, (…, probe, lag), from what `summary` keeps.
 
@@ -109,7 +106,6 @@ def required(
     With `twice` the mean of T, which is f m̄, is multiplied with f once more, and N(ℓ) infinite in
     views without an envelope; see `LETTER`. `error` is ε, the chance of a wrong sign.
     """
-    _holding("results", results, "signal", "scale", "alpha", "deviation")
     of_noise, envelope = results.sel(noise=noise, drop=True), xr.DataArray(1.0)
     if twice:
         of_views = results.envelope.reindex(order=results.view.values, fill_value=0.0)
@@ -121,7 +117,7 @@ def required(
     arrays, how = (results.signal, scale, alpha, envelope), {"error": asked, "rate": by_rate}
     needed = xr.apply_ufunc(bare(sequences_needed), *arrays, kwargs=how)
     if rule == "tested":
-        needed = needed.where(detected(results, level), np.inf)
+        needed = needed.where(detected(results), np.inf)
     words = "sequences N(ℓ) needed to detect the lag"
     return needed.assign_attrs(long_name=words, units="sequences")
 
@@ -174,7 +170,6 @@ def window_of(
 @checked
 def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
     """Lags whose mean is above zero, false claims in a network, source and view held at a level."""
-    _holding("results", results, "signal", "signal_error", "n_measured", "view")
     held = config_of(results).diagnostics.significance if level is None else level
     family: list[Any] = ["probe", "lag"]
 
@@ -255,9 +250,3 @@ def _tails(numbers: Array) -> tuple[Array, Array]:
     """Tail index and scale of a symmetric stable law fitted along the last axis."""
     fitted, shape = stable.fit(numbers.reshape(-1, numbers.shape[-1]).T), numbers.shape[:-1]
     return np.reshape(fitted.alpha, shape), np.reshape(fitted.scale, shape)
-
-
-def _holding(name: str, data: xr.Dataset, *wanted: str) -> None:
-    """Refuse a dataset without some variables, coordinates or dimensions."""
-    held = [str(one) for one in {**data.variables, **data.sizes}]
-    require(name, held, set(wanted) <= set(held), f"a dataset that holds {', '.join(wanted)}, too")

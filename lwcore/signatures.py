@@ -77,17 +77,6 @@ def kind(base: Any, words: str, holds: Callable[[Any], Any]) -> Any:
     return made
 
 
-def number(interval: str) -> Any:
-    """A type of the real numbers in an interval, such as ``"(1, 2]"`` or ``"[0, inf)"``."""
-    low, high = map(float, interval[1:-1].split(","))
-
-    def within(value: float) -> bool:
-        above = value >= low if interval[0] == "[" else value > low
-        return above and (value <= high if interval[-1] == "]" else value < high)
-
-    return kind(Real, f"a number in {interval}", within)
-
-
 def allowed(hint: Any) -> str:
     """The words for what a type allows."""
     if hint in _WORDS:
@@ -96,6 +85,8 @@ def allowed(hint: Any) -> str:
         return f"one of {', '.join(map(repr, typing.get_args(hint)))}"
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(map(allowed, typing.get_args(hint)))
+    if typing.get_origin(hint) is tuple:
+        return f"({'; '.join(map(allowed, typing.get_args(hint)))})"
     if isinstance(hint, type) and issubclass(hint, AbstractArray):
         dtype, shape = hint.__name__.partition("[")[0], ", ".join(hint.dim_str.split())
         return f"a {hint.array_type.__name__} of type {dtype} and shape ({shape})"
@@ -141,7 +132,7 @@ else:
     Finite = kind(Real, "a finite number", math.isfinite)
     Positive = kind(Real, "a finite number above 0", lambda value: 0 < value < math.inf)
     NotNegative = kind(Real, "a finite number, 0 or above", lambda value: 0 <= value < math.inf)
-    Share = number("(0, 1)")
+    Share = kind(Real, "a number in (0, 1)", lambda value: 0 < value < 1)
     Lags = kind(object, "whole numbers from 1 on that increase", _increase)
     Reals = kind(object, "real numbers", _real)
     FiniteReals = kind(object, "real numbers, finite and at least one", _finite)

@@ -18,13 +18,10 @@ class Sequences(NamedTuple):
     inputs: Tensor
     targets: Tensor
 
-    def check(self) -> None:
-        """Refuse inputs and targets that do not belong together, are empty, or are not finite."""
-        _fit_together(*self)
-
 
 @checked
-def _fit_together(inputs: Float[Tensor, "S T D"], targets: Float[Tensor, "S T"]) -> None:
+def check(inputs: Float[Tensor, "S T D"], targets: Float[Tensor, "S T"]) -> None:
+    """Refuse inputs and targets that do not belong together, are empty, or are not finite."""
     for name, values in (("inputs", inputs), ("targets", targets)):
         require(name, values, values.numel() > 0, "not empty")
         require(name, values, bool(values.isfinite().all()), "finite")
@@ -97,7 +94,7 @@ def recovered_coefficients(
     steps that reach back far enough. A perfect predictor has c_k at the task's lags, and 0
     elsewhere.
     """
-    sequences.check()
+    check(*sequences)
     same = predictions.shape == sequences.targets.shape and predictions.shape[1] == task.length
     require("predictions", predictions, same, "one a step of the sequences, which are the task's")
     require("delays", delays, delays[-1] < task.length, f"below the length, {task.length}")

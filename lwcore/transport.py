@@ -9,10 +9,8 @@ the mixing (``"first"``), and the diagonal itself (``"exact"``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -25,7 +23,6 @@ Order = Literal["zeroth", "first", "exact"]
 _PRODUCT_ENTRIES = 2**18  # of products carried back together: they stay in a core's cache
 _RATE_ENTRIES = 2**17  # of rates, likewise
 _CONDENSED_ENTRIES = 2**23  # of the Jacobians that are kept for many products
-_RESCALED = 5  # lags between rescalings: (2^−24)^5, of the least 1 − σ, is a float32
 
 
 @checked
@@ -61,30 +58,6 @@ def lags_and_ends(
     return steps, torch.tensor(last)
 
 
-class Scaled(NamedTuple):
-    """Numbers ``mantissa · 2^exponent`` that may lie far below a float; exponents broadcast."""
-
-    mantissa: Tensor
-    exponent: Tensor
-
-    def value(self) -> Tensor:
-        """The numbers themselves; 0 where they underflow."""
-        return self.mantissa * torch.exp2(self.exponent)
-
-    def log(self) -> Tensor:
-        """The logarithm of their absolute values; −inf for 0."""
-        return self.mantissa.abs().log() + self.exponent * math.log(2)
-
-    def rescaled(self, dim: int) -> Scaled:
-        """Mantissas close to 1, by one power of two for all along a dimension."""
-        size = self.mantissa.abs().amax(dim, keepdim=True)
-        # Beyond, the power of two itself would be infinite.
-        most = math.frexp(torch.finfo(size.dtype).max)[1] - 1
-        # Integers would make PyTorch compute with float32.
-        shift = torch.frexp(size).exponent.clamp(min=-most).to(size)
-        return Scaled(self.mantissa * torch.exp2(-shift), self.exponent + shift)
-
-
 @checked
 def effective_rates(
     trace: Trace, lags: Lags, order: Order = "exact", ends: Lags | None = None
@@ -110,31 +83,20 @@ def effective_rates(
         [0.75     0.5625   0.421875]
     """
     streamed = stream_rates(trace, *lags_and_ends(trace.length, lags, ends), order)
-    return _joined((at_lags for _, at_lags in streamed), Scaled.value)
+    return _joined(at_lags for _, at_lags in streamed)
 
 
-@checked
-def log_effective_rates(
-    trace: Trace, lags: Lags, order: Order = "exact", ends: Lags | None = None
-) -> tuple[Float[Tensor, "B ends lags H"], Float[Tensor, "B ends lags H"]]:
-    """``log |μ|``, −inf for 0, and the sign of μ, of rates too small for a float."""
-    streamed = stream_rates(trace, *lags_and_ends(trace.length, lags, ends), order)
-    groups = [list(at_lags) for _, at_lags in streamed]
-    return _joined(groups, Scaled.log), _joined(groups, lambda rates: rates.mantissa.sign())
-
-
-def _joined(groups: Iterable[Iterable[Any]], of: Callable[[Any], Tensor]) -> Tensor:
+def _joined(groups: Iterable[Iterable[Tensor]]) -> Tensor:
     """What is found of a few sequences at a time, lag by lag, as (B, ends, lags, ...)."""
-    return torch.cat([torch.stack([of(each) for each in group], dim=2) for group in groups])
+    return torch.cat([torch.stack(list(group), dim=2) for group in groups])
 
 
 def stream_rates(
     trace: Trace, lags: list[int], ends: Tensor, order: str
-) -> Iterator[tuple[slice, Iterator[Scaled]]]:
+) -> Iterator[tuple[slice, Iterator[Tensor]]]:
     """Effective rates of a few sequences at a time, (b, ends, H) lag by lag, to bound memory."""
     if order == "exact":
-        for part, at_lags in _of_products(trace, lags, ends, _diagonal):
-            yield part, (Scaled(*diagonals) for diagonals in at_lags)
+        yield from _of_products(trace, lags, ends, lambda M: M.diagonal(dim1=-2, dim2=-1).clone())
         return
     at_once = max(1, _RATE_ENTRIES // (len(ends) * trace.hidden_size))
     for first in range(0, len(trace.inputs), at_once):
@@ -144,7 +106,7 @@ def stream_rates(
 
 def _expanded_diagonals(
     neurons: Neurons, lags: list[int], ends: Tensor, *, first: bool
-) -> Iterator[Scaled]:
+) -> Iterator[Tensor]:
     """Zeroth or first order of the rates at each wanted lag, (b, ends, H).
 
     ``∏(A + εR)`` is multiplied out up to first order in ε, one factor at a time, Eq. (45); see
@@ -153,7 +115,7 @@ def _expanded_diagonals(
     delayed = neurons.head is not None
     zeroth = at_steps(neurons.retention if neurons.head is None else neurons.head, ends)
     zeroth = zeroth if delayed else torch.ones_like(zeroth)
-    slope, exponent = torch.zeros_like(zeroth), torch.zeros_like(zeroth)
+    slope = torch.zeros_like(zeroth)
     for lag in range(1, lags[-1] + 1):
         retention = at_steps(neurons.retention, ends - lag + 1)
         before, zeroth = zeroth, zeroth * retention
@@ -163,10 +125,7 @@ def _expanded_diagonals(
             if lag == 1 and neurons.lead is not None:
                 slope = slope + at_steps(neurons.lead, ends)
         if lag in lags:
-            yield Scaled(zeroth + (kept if delayed else slope) if first else zeroth, exponent)
-        if lag % _RESCALED == 0:
-            both = Scaled(torch.stack([zeroth, slope]), exponent.unsqueeze(0))
-            (zeroth, slope), (exponent,) = both.rescaled(0)
+            yield zeroth + (kept if delayed else slope) if first else zeroth
 
 
 def _index(times: Tensor) -> slice | Tensor:
@@ -183,9 +142,9 @@ def at_steps(values: Float[Tensor, "B T ..."], times: Tensor) -> Tensor:
 
 
 def _of_products(
-    trace: Trace, lags: list[int], ends: Tensor, of: Callable[[Scaled], Any]
-) -> Iterator[tuple[slice, Iterator[tuple[Tensor, ...]]]]:
-    """Functions of the blocks ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (b, ends, ...), lag by lag.
+    trace: Trace, lags: list[int], ends: Tensor, of: Callable[[Tensor], Tensor]
+) -> Iterator[tuple[slice, Iterator[Tensor]]]:
+    """A function of the blocks ``∂h_t/∂h_{t−ℓ}`` or ``∂h_t/∂c_{t−ℓ}``, (b, ends, ...), lag by lag.
 
     Products are carried back for groups of end points, of several sequences where these are small:
     their Jacobians have to be copied.
@@ -193,17 +152,14 @@ def _of_products(
     at_once = max(1, _PRODUCT_ENTRIES // (trace.hidden_size * trace.history.shape[-1]))
     for some in torch.arange(len(trace.inputs)).split(max(1, at_once // (4 * len(ends)))):
         groups = [_carried_back(trace, some, last, lags, of) for last in ends.split(at_once)]
-        joined = (
-            tuple(torch.cat(parts, dim=1) for parts in zip(*at_lag, strict=True))
-            for at_lag in zip(*groups, strict=True)
-        )
+        joined = (torch.cat(at_lag, dim=1) for at_lag in zip(*groups, strict=True))
         yield slice(int(some[0]), int(some[-1]) + 1), joined
 
 
 def _carried_back(
-    trace: Trace, some: Tensor, ends: Tensor, lags: list[int], of: Callable[[Scaled], Any]
-) -> list[tuple[Tensor, ...]]:
-    """One group of products, with one exponent a row, at each wanted lag.
+    trace: Trace, some: Tensor, ends: Tensor, lags: list[int], of: Callable[[Tensor], Tensor]
+) -> list[Tensor]:
+    """One group of products at each wanted lag.
 
     Where many are taken with each Jacobian, all are condensed once, if they fit into memory.
     """
@@ -215,25 +171,15 @@ def _carried_back(
     if count < lags[-1] * len(ends) and len(some) * count * eye.numel() <= _CONDENSED_ENTRIES:
         every = torch.cartesian_prod(some, torch.arange(first, first + count))
         condensed = trace.jacobian(every[:, 1], every[:, 0]).condensed()
-    carried = Scaled(eye.expand(len(last), -1, -1), torch.zeros(len(last), len(eye), 1).to(eye))
-    found = []
+    carried, found = eye.expand(len(last), -1, -1), []
     for lag in range(1, lags[-1] + 1):
         if condensed is None:
-            mantissa = trace.jacobian(last - lag + 1, sequences).pull(carried.mantissa)
+            carried = trace.jacobian(last - lag + 1, sequences).pull(carried)
         else:
-            mantissa = condensed(_index(places - lag + 1), carried.mantissa)
-        carried = Scaled(mantissa, carried.exponent)
+            carried = condensed(_index(places - lag + 1), carried)
         if lag in lags:
-            parts = of(Scaled(trace.carried(mantissa), carried.exponent))
-            found.append(tuple(part.unflatten(0, (len(some), -1)) for part in parts))
-        if lag % _RESCALED == 0:
-            carried = carried.rescaled(-1)
+            found.append(of(trace.carried(carried)).unflatten(0, (len(some), -1)))
     return found
-
-
-def _diagonal(block: Scaled) -> Scaled:
-    """Diagonals of matrices with one exponent a row."""
-    return Scaled(block.mantissa.diagonal(dim1=-2, dim2=-1).clone(), block.exponent.squeeze(-1))
 
 
 @checked
@@ -245,18 +191,17 @@ def exact_rates_and_share(
     M is the block whose diagonal the rates are; the share lies in [0, 1], and is NaN where M is 0.
     """
     steps, last = lags_and_ends(trace.length, lags, ends)
-    found = [list(at_lags) for _, at_lags in _of_products(trace, steps, last, _rates_and_share)]
-    return _joined(found, itemgetter(0)), _joined(found, itemgetter(1))
 
+    def both(block: Tensor) -> Tensor:
+        largest = torch.frexp(block.abs().amax((-2, -1), keepdim=True)).exponent.to(block)
+        squares = (block * torch.exp2(-largest)).square()  # so that none underflows
+        beside = squares.clone()
+        beside.diagonal(dim1=-2, dim2=-1).zero_()
+        share = (beside.sum((-2, -1)) / squares.sum((-2, -1))).sqrt()
+        return torch.cat([block.diagonal(dim1=-2, dim2=-1), share.unsqueeze(-1)], dim=-1)
 
-def _rates_and_share(block: Scaled) -> tuple[Tensor, Tensor]:
-    """Diagonals, and ``‖M − diag M‖_F / ‖M‖_F``, of matrices with one exponent a row."""
-    mantissa, exponent = block.rescaled(-1)
-    squares = torch.ldexp(mantissa, exponent - exponent.amax(-2, keepdim=True)).square()
-    beside = squares.clone()
-    beside.diagonal(dim1=-2, dim2=-1).zero_()
-    share = (beside.sum((-2, -1)) / squares.sum((-2, -1))).sqrt()
-    return _diagonal(block).value(), share
+    found = _joined(at_lags for _, at_lags in _of_products(trace, steps, last, both))
+    return found[..., :-1], found[..., -1]
 
 
 @checked

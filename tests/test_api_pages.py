@@ -34,4 +34,4 @@ def test_settings_have_their_types_and_fields_of_named_tuples_no_entry_of_their_
     settings = page.find(id="lwcore.config.TaskSettings").find_next_sibling("dd").get_text()
     assert "input_size (PositiveInt) – Input dimension D." in settings
     assert "model_config" not in page.get_text()
-    assert article("book/api/gradient").find(id="lwcore.transport.Scaled.mantissa") is None
+    assert article("book/api/gradient").find(id="lwcore.gradient.Aim.signs") is None

@@ -13,7 +13,7 @@ from lwcore import experiment, results
 from lwcore.experiment import Config, Stream, load, run, run_member
 
 SMOKE = Config.named("smoke").but(models=["ConstGate", "DiagGate"])
-FIT = experiment.train.fit
+FIT = experiment.fit
 
 
 def made(folder, config=SMOKE, *arguments, **options):
@@ -48,7 +48,7 @@ def stopped_at(step, of, *arguments):
         return FIT(*arguments, on_step=stop, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment.train, "fit", stopping)
+        patch.setattr(experiment, "fit", stopping)
         with pytest.raises(KeyboardInterrupt):
             of(*arguments)
 
@@ -116,7 +116,7 @@ def test_settings_arrive_where_they_are_used(monkeypatch):
         drawn.append((task.noise, sample(task, *arguments)))
         return drawn[-1][1]
 
-    monkeypatch.setattr(experiment.train, "fit", fit)
+    monkeypatch.setattr(experiment, "fit", fit)
     monkeypatch.setattr(experiment.tasks, "sample", sampled)
     result = run_member(config, "DiagGate", 1)
     wanted = told | {"steps": 30, "batch_size": 16}
@@ -238,7 +238,7 @@ def test_snapshots_are_the_network_on_the_way(tmp_path, monkeypatch):
         begun.append(options["resume_from"].step)
         return FIT(*arguments, **options)
 
-    monkeypatch.setattr(experiment.train, "fit", fit)
+    monkeypatch.setattr(experiment, "fit", fit)
     resumed, again = trained(watched, tmp_path / "a.checkpoint")[0]
     monkeypatch.undo()
     assert begun == [20]
@@ -275,7 +275,7 @@ def test_one_thread_is_used_by_every_library_and_the_numbers_restored(monkeypatc
         return {one["filepath"]: one["num_threads"] for one in threadpool_info()}
 
     used = []
-    monkeypatch.setattr(experiment.train, "fit", lambda *_, **__: used.append(threads()))
+    monkeypatch.setattr(experiment, "fit", lambda *_, **__: used.append(threads()))
     with threadpool_limits(2):
         before = threads()
         run_member(SMOKE, "ConstGate", 1)
@@ -301,7 +301,7 @@ def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return FIT(*arguments, **options)
 
-    monkeypatch.setattr(experiment.train, "fit", fit)
+    monkeypatch.setattr(experiment, "fit", fit)
     with pytest.raises(KeyboardInterrupt):
         made(tmp_path, grid)
     result = made(tmp_path, grid)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lwcore import experiment
 from lwcore.config import Config
-from lwcore.network import Network
-from lwcore.train import Progress
+from lwcore.network import Network, Progress
 from tests.networks import make
 from tests.test_bad_commands import Runs
 

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 import lwcore
 from lwcore import signatures
-from lwcore.signatures import ArgumentError, allowed, bare, checked, number, require
+from lwcore.signatures import ArgumentError, allowed, bare, checked, require
 from tests.calls import companion, experiments, networks, theory, transport
 
 CALLS = [call for of in (theory, networks, transport, experiments, companion) for call in of.CALLS]
@@ -96,8 +96,6 @@ def test_kinds_of_numbers(value):
         signatures.Positive: real and 0 < value < math.inf,
         signatures.NotNegative: real and 0 <= value < math.inf,
         signatures.Share: real and 0 < value < 1,
-        number("(1, 2]"): real and 1 < value <= 2,
-        number("[0, inf)"): real and 0 <= value < math.inf,
         signatures.Reals: real,
         signatures.FiniteReals: real and math.isfinite(value),
     }.items():

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from lwcore import experiment
-from lwcore.network import Network
+from lwcore.network import Network, batch_indices, fit, keep_freed_memory
 from lwcore.signatures import ArgumentError
 from lwcore.tasks import Sequences
-from lwcore.train import batch_indices, fit, keep_freed_memory
 from tests import oracles
 from tests.networks import draw, make
 

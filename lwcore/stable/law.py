@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.signatures import Finite, FiniteReals, Positive, checked, number, require
+from lwcore.signatures import Finite, FiniteReals, Positive, checked, kind, require
 from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, standard_law
 
 if TYPE_CHECKING:
     TailIndex = float
 else:
-    TailIndex = number("(0.5, 2]")
+    TailIndex = kind(Real, "a number in (0.5, 2]", lambda alpha: 0.5 < alpha <= 2)
 
 _AT_MEDIAN, _FAR_OUT = -30.0, 230.0  # in log x: at the median, and Pareto's tail, to rounding
 _LOGARITHMIC = 1e15  # in scales: beyond, the divergence grows as (α + 1) log h, to rounding

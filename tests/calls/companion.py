@@ -18,7 +18,7 @@ problem = bounds.Problem("tanh", 0.5, 3, 2, 0.4, 0.6)
 read = {"network": net, "inputs": inputs}
 start = {"width": 4, "dimension": 2, "alpha": 0.5, "rng": rng, "activation": "relu"}
 placed = {"activation": "tanh", "recurrent_bound": 0.5, "length": 3, "dimension": 2, "alpha": 0.4}
-limit = {"alpha": 0.5, "activation": "logistic", "tolerance": 0.1}
+limit = {"alpha": 0.5, "activation": "logistic"}
 step = {"step_size": 0.1, "steps": 2, "radii": (1.0, 2.0)}
 bounded = {"problem": problem, "width": 4, "as_printed": False}
 posed = {name: getattr(problem, name) for name in problem.__dataclass_fields__}
@@ -66,7 +66,7 @@ CALLS: list = [
     (descent.risk_gradient, read | {"targets": targets}),
     (descent.gradient_descent, {"initial": net, "inputs": inputs, "targets": targets} | step),
     (kernel.finite_kernel, read),
-    (kernel.limiting_kernel, {"inputs": inputs, "as_printed": True} | limit),
+    (kernel.limiting_kernel, limit | {"inputs": inputs, "as_printed": True, "tolerance": 0.1}),
     (kernel.TransportMaps, vars(maps)),
     (kernel.transported, {"initial": net, "maps": maps}),
     (kernel.transport_target, {"maps": maps, "inputs": inputs} | limit),

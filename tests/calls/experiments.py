@@ -33,7 +33,7 @@ CALLS: list = [
     (stats.student, {"values": NUMBERS, "level": 0.9}),
     (stats.binomial, {"hits": 1, "trials": 3, "level": 0.9}),
     (stats.holm, {"p": [0.1, 0.2], "level": 0.05}),
-    (figures.panels, {"values": LINE, "x": "lag", "hue": None, "col": "model", "height": 2.0}),
+    (figures.panels, {"values": LINE, "x": "lag", "hue": None, "col": "model"}),
     (figures.canvas, {"count": 1, "width": 2.0, "height": 2.0, "rows": 1}),
     (figures.band, {"axes": AXES, "x": LINE.lag, "y": LINE}),
     (figures.model_band, {"axes": AXES, "x": LINE.lag, "y": LINE, "model": "LSTM"}),

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lwcore import cells, tasks, train
+from lwcore import cells, network, tasks
 from lwcore.network import Network
 from tests.networks import draw, make
 
@@ -28,15 +28,16 @@ CALLS = [
     (Network, {"cell": make("LSTM"), "generator": None}),
     (NETWORK.loss, {"inputs": draw(2, 6, 3), "targets": draw(2, 6)}),
     (NETWORK.residual, {"states": draw(2, 6, 4), "targets": draw(2, 6)}),
+    (tasks.check, SEQUENCES._asdict()),
     (tasks.DelayedRegression, TASK),
     (tasks.sample, OF_TASK | SAMPLE),
     (
         tasks.recovered_coefficients,
         OF_TASK | {"sequences": SEQUENCES, "predictions": draw(2, 6), "delays": [1, 2]},
     ),
-    (train.batch_indices, {"seed": 0, "step": 5, "n_sequences": 7, "batch_size": 3}),
+    (network.batch_indices, {"seed": 0, "step": 5, "n_sequences": 7, "batch_size": 3}),
     (
-        train.fit,
+        network.fit,
         {
             "network": Network(make("GRU", input_size=2)),
             "sequences": SEQUENCES,

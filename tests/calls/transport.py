@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from lwcore import course, gradient, inference, measure, transport
+from lwcore import gradient, inference, measure, transport
 from lwcore.config import Config, DiagnosticSettings
 from lwcore.network import Network
 from lwcore.tasks import DelayedRegression, sample
@@ -41,7 +41,6 @@ CALLS = [
     (transport.step_jacobian, OF.trace | {"t": 0}),
     (transport.split, OF.trace | {"steps": slice(1, 3)}),
     (transport.effective_rates, OF.rates | {"order": "first"}),
-    (transport.log_effective_rates, OF.rates | {"order": "exact"}),
     (transport.exact_rates_and_share, OF.rates),
     (transport.envelope, {"rates": RATES}),
     (transport.reset_rates, OF.rates),
@@ -70,17 +69,17 @@ CALLS = [
     (measure.measure, MEASURED | {"seed": 0}),
     (measure.observe, MEASURED | {"seed": 0, "sources": ["target"]}),
     (
-        course.course,
+        measure.course,
         MEASURED | {"snapshots": {0: NETWORK.state_dict()}, "task": TASK},
     ),
-    (course.base_rates, {"network": NETWORK, "optimizer": STATE}),
+    (measure.base_rates, {"network": NETWORK, "optimizer": STATE}),
     (inference.summary, {"numbers": NUMBERS}),
     (inference.config_of, {"results": RESULTS}),
     (inference.probes, {"results": RESULTS, "view": "zeroth", "source": "error"}),
     (
         inference.required,
         {"results": RESULTS, "rate": "mean", "noise": "own", "rule": "tested", "twice": True}
-        | {"error": 0.1, "level": 0.05},
+        | {"error": 0.1},
     ),
     (
         inference.sequences_needed,
