@@ -203,11 +203,12 @@ class Cell(nn.Module):
         if self.linear and not by_steps:
             made = self.gates(inputs, inputs.new_zeros(self.state_size))
             return (kernels.linear_scan(made.keep, made.let_in * made.candidate),)
-        if kernels.usable(inputs) and self.reset == "before" and not by_steps:
+        if kernels.usable(inputs) and not by_steps:
             first = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
             places = [first.get(name, -1) for name in kernels.Layout._fields[:5]]
-            layout = kernels.Layout._make([*places, self.shared, self.gate_init])
-            return kernels.scan(layout, inputs, dict(self.named_parameters()))
+            use = [self.shared, self.reset == "after", self.gate_init]
+            parameters: dict[str, Tensor] = dict(self.named_parameters())
+            return kernels.scan(kernels.Layout._make(places + use), inputs, parameters)
         states = [self._start(inputs, state)]
         for x in inputs.unbind(1):
             states.append(self.step(x, states[-1]))

@@ -1,4 +1,4 @@
-"""The gated cell's scan and its way back, compiled: one loop each for all families of the paper.
+"""The gated cell's scan and its way back, compiled: one loop each for all families with recurrence.
 
 A step is one matrix product with all recurrent weights side by side, and a few passes over its
 rows. Arrays are time-major. `blocks` (T, B, K) comes in as the inputs' part of all pre-activations,
@@ -183,14 +183,16 @@ class Layout(NamedTuple):
     reset: int
     show: int
     shared: bool
+    after: bool
     constant: float
 
 
 @njit(**_PASS, cache=True)
-def steps_forward(layout, weight, norm, *kept):
+def steps_forward(layout, weight, bias_hh, norm, *kept):
     """The steps from first to last."""
-    history, cells, blocks, normalised, inverse = kept
-    packed = np.ascontiguousarray((weight[: layout.candidate] if layout.reset >= 0 else weight).T)
+    history, cells, blocks, products, normalised, inverse = kept
+    before = layout.reset >= 0 and not layout.after
+    packed = np.ascontiguousarray((weight[: layout.candidate] if before else weight).T)
     own = np.ascontiguousarray(weight[layout.candidate :].T)
     batch, hidden, zero = history.shape[1], np.uintp(history.shape[2]), np.uintp(0)
     gates = np.uintp(layout.candidate)
@@ -204,9 +206,14 @@ def steps_forward(layout, weight, norm, *kept):
         np.dot(history[t], packed, pre[0])
         _open(gates, (rows, zero), pre)
         added = (pre[0], gates)
-        if layout.reset >= 0:
+        if before:
             _multiply(hidden, side, r, h)
             added = (np.dot(side[0], own), zero)
+        elif layout.after:
+            products[t] = bias_hh
+            _add(hidden, (products[t], zero), added)
+            _multiply(hidden, side, r, (products[t], zero))
+            added = side
         if len(inverse):
             _add(hidden, g, added)
             _normalise(rows, gates, norm, normalised[t], inverse[t])
@@ -230,8 +237,9 @@ def steps_forward(layout, weight, norm, *kept):
 @njit(**_PASS, cache=True)
 def steps_backward(layout, delta, pre, raw, weight, norm, *kept):
     """The steps from last to first, from δ: `pre` and `raw` are filled."""
-    history, cells, blocks, normalised, inverse = kept
-    packed = weight[: layout.candidate] if layout.reset >= 0 else weight
+    history, cells, blocks, products, normalised, inverse = kept
+    before = layout.reset >= 0 and not layout.after
+    packed = weight[: layout.candidate] if before else weight
     own = weight[layout.candidate :]
     batch, hidden, zero = history.shape[1], np.uintp(history.shape[2]), np.uintp(0)
     gates = np.uintp(layout.candidate)
@@ -271,12 +279,16 @@ def steps_backward(layout, delta, pre, raw, weight, norm, *kept):
         if len(inverse):
             _copy(hidden, (raw[t], zero), own_out)
             _through_norm(raw[t], norm, normalised[t], inverse[t], out, gates)
-        if layout.reset >= 0:
+        if before:
             _copy(hidden, side, own_out)
             product = (np.dot(side[0], own), zero)
             _through_gate(hidden, (out, at_r), product, (history[t], zero), r)
             _add_product(hidden, adjoint, r, product)
             _copy(gates, behind, (out, zero))
+        elif layout.after:
+            _through_gate(hidden, (out, at_r), own_out, (products[t], zero), r)
+            _copy(gates, behind, (out, zero))
+            _multiply(hidden, (behind[0], gates), r, own_out)
         product = (np.dot(behind[0] if layout.reset >= 0 else out, packed), zero)
         if layout.show >= 0:
             _copy(hidden, adjoint, product)
@@ -299,7 +311,8 @@ def scan(layout: Layout, inputs: Tensor, of: dict[str, Tensor]) -> tuple[Tensor,
     driven = major @ torch.cat([of["weight_ih"], of["bias"].unsqueeze(1)], dim=1).t()
     given = [of[name] for name in ("norm_weight", "norm_bias") if name in of]
     norm = torch.stack(given) if given else inputs.new_empty(0, 0)
-    return _Scan.apply(layout, driven, of["weight_hh"], norm)[: 1 + (layout.show >= 0)]
+    weights = of["weight_hh"], of.get("bias_hh", inputs.new_empty(0)), norm
+    return _Scan.apply(layout, driven, *weights)[: 1 + (layout.show >= 0)]
 
 
 class _Scan(torch.autograd.Function):
@@ -307,15 +320,16 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, layout: Layout, blocks: Tensor, weight: Tensor, norm: Tensor
+        ctx: Any, layout: Layout, blocks: Tensor, weight: Tensor, bias_hh: Tensor, norm: Tensor
     ) -> tuple[Tensor, Tensor]:
-        steps, batch, _ = blocks.shape
+        (steps, batch, _), none = blocks.shape, blocks.new_empty(0, 0, 0)
         history = blocks.new_empty(steps + 1, batch, weight.shape[1])
         cells = torch.empty_like(history) if layout.show >= 0 else history
         history[0] = cells[0] = 0
-        normalised = torch.empty_like(history[1:]) if len(norm) else blocks.new_empty(0, 0, 0)
-        kept = history, cells, blocks, normalised, blocks.new_empty(normalised.shape[:2])
-        steps_forward(layout, *_arrays(weight, norm, *kept))
+        products = torch.empty_like(history[1:]) if layout.after else none
+        normalised = torch.empty_like(history[1:]) if len(norm) else none
+        kept = history, cells, blocks, products, normalised, blocks.new_empty(normalised.shape[:2])
+        steps_forward(layout, *_arrays(weight, bias_hh, norm, *kept))
         ctx.layout = layout
         ctx.save_for_backward(weight, norm, *kept)
         outputs = history[1:].transpose(0, 1), cells[1:].transpose(0, 1)
@@ -325,18 +339,19 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_hidden: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        layout, (_, norm, history, _, blocks, normalised, _) = ctx.layout, ctx.saved_tensors
+        layout, (_, norm, history, _, blocks, _, normalised, _) = ctx.layout, ctx.saved_tensors
         pre, raw = torch.empty_like(blocks), torch.empty_like(normalised)
         steps_backward(layout, *_arrays(of_hidden.transpose(0, 1), pre, raw, *ctx.saved_tensors))
         flat, past = pre.flatten(0, 1), history[:-1].flatten(0, 1)
-        parts = [(flat, past)]
+        parts, of_bias = [(flat, past)], None
         if layout.reset >= 0:
             gates, own = flat[:, : layout.candidate], flat[:, layout.candidate :]
             reset = blocks[..., layout.reset :][..., : history.shape[2]].flatten(0, 1)
-            parts = [(gates, past), (own, past * reset)]
+            parts = [(gates, past), (own * reset, past) if layout.after else (own, past * reset)]
+            of_bias = parts[1][0].sum(0) if layout.after else None
         of_weight = torch.cat([(seen.t() @ part).t() for part, seen in parts])
         of_norm = torch.stack([raw * normalised, raw]).sum((1, 2)) if len(norm) else None
-        return None, pre, of_weight, of_norm
+        return None, pre, of_weight, of_bias, of_norm
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:

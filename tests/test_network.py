@@ -21,7 +21,7 @@ def test_loss_gradients_are_the_derivative_of_each_steps_loss():
     torch.testing.assert_close(network.residual(states, targets), errors.detach())
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CELLS if "after" not in kind])  # compiled
+@pytest.mark.parametrize("kind", CELLS)
 def test_memory_kept_for_the_backward_pass(kind):
     """At most gates + 2 numbers a neuron, step and sequence, one more under layer normalisation;
     and the inputs with a one behind them."""
