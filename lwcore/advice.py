@@ -1,0 +1,96 @@
+"""What a reader of a diagnosis can change, and what its numbers say of each change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from lwcore.signatures import checked
+from lwcore.stats import bootstrap
+
+QUANTILE = 0.95  # of |projection|, where clipping is tried
+UNTOLD = "nothing was measured that would tell"
+
+
+@checked
+def advice(data: xr.Dataset) -> pd.DataFrame:
+    """Four changes: what ``Diagnosis.data`` holds on each (``measured``), and what it ``says``.
+
+    No change is tried. Intervals, of 95 %, take the lags that were detected as given.
+    """
+    ends = data.attrs.get("end_points", "unknown")
+    rows = {
+        "Gates that keep more": _gates(data),
+        "Backpropagation cut short": _cut(data),
+        "A loss at more steps": (f"end points of a sequence: {ends}, not told apart", UNTOLD),
+        "Clipping by sequence": _clipping(data),
+    }
+    return pd.DataFrame(rows, ["measured", "says"]).T.rename_axis("change")
+
+
+def _gates(data: xr.Dataset) -> tuple[str, str]:
+    """Whether lags are hidden that would be shown if as much arrived of them as of the first."""
+    if "envelope" not in data or not data.envelope[0] > 0:
+        return "no envelope", UNTOLD
+    lags, count, first = data.lag.values, data.attrs["n_sequences"], float(data.envelope[0])
+    left, error = data.envelope.values / first, data.envelope_error.values / first
+    (low, high), detected = data.required_interval.values, data.detected.values.astype(bool)
+    hidden = ~(detected & (data.required.values <= count))
+    # N(ℓ) would fall by (f(ℓ)/f(1))², if noise and what the target asks stay as they are
+    at_best, at_worst = (left <= np.sqrt(count / needed) for needed in (low, high))
+    sure = hidden & detected & at_worst
+    may = hidden & at_best & (low > count)  # else they may be shown as it is
+    spread = np.hypot(error[-1], left[-1] * error[0])
+    measured = f"of the envelope at lag {lags[0]}, {left[-1]:.2g} is left at lag {lags[-1]} "
+    measured += f"(standard error {spread:.1g}); {hidden.sum()} of {len(lags)} lags are not shown"
+    if not (sure | may).any():
+        return measured, "no gain: no lag is hidden because too little of it arrives"
+    which = lags[sure if sure.any() else may]
+    verdict = "can help" if sure.any() else "may help, if the target asks for them,"
+    return measured, f"{verdict} at {len(which)} lags, {which[0]} to {which[-1]}"
+
+
+def _cut(data: xr.Dataset) -> tuple[str, str]:
+    """What a gradient loses that ends at the longest detected lag."""
+    lags, seen = data.lag.values, data.detected.values.astype(bool)
+    if not seen.any() or seen[-1]:
+        none = (f"the longest lag, {lags[-1]}, is detected", "costs: any cut drops signal")
+        return none if seen.any() else ("no lag is detected", UNTOLD)
+    between = (lags[1:] + lags[:-1]) / 2  # a measured lag stands for those nearest to it
+    widths = np.diff([lags[0] - 0.5, *between, lags[-1] + 0.5])
+    parts, last = data.statistic.values * widths[:, None], lags[seen][-1]
+    beyond, told = parts[lags > last].sum(0), parts[seen].sum(0)
+    share, low, high = bootstrap(lambda i: beyond[i].mean() / told[i].mean(), len(told))
+    measured = f"lags beyond {last}, the longest detected one, add {share:.0%} ({low:.0%} to "
+    measured += f"{high:.0%}) to the signal of the detected lags"
+    no_loss = f"no loss that these sequences could show, {max(high, 0):.0%} at most"
+    return measured, f"costs: a cut at {last} drops signal" if low > 0 else no_loss
+
+
+def _clipping(data: xr.Dataset) -> tuple[str, str]:
+    """How N(ℓ) of the detected lags changes if gradients of sequences are limited along w(ℓ)."""
+    whole, part, seen = (data[name].values for name in ("projection", "statistic", "detected"))
+    measured = f"exponent {data.exponent.median():.1f}, tail index {data.tail_index.median():.2f}"
+    limit = np.quantile(np.abs(whole), QUANTILE, axis=-1, keepdims=True)
+    chosen = seen.astype(bool) & (limit[:, 0] > 0)
+    if not chosen.any():
+        return f"{measured}; no lag is detected", UNTOLD
+    whole, part, limit = whole[chosen], part[chosen], limit[chosen]
+    # A lag's part of what is clipped: at the least what clipping leaves with it less that without
+    # it; at the most, where other directions make the norm, the part times the sequence's weight.
+    # By the latter alone, clipping would seem to help with Gaussian noise.
+    clipped, weight = np.clip(whole, -limit, limit), limit / np.maximum(np.abs(whole), limit)
+    parts = np.stack([clipped - np.clip(whole - part, -limit, limit), weight * part])
+
+    def compared(drawn: np.ndarray) -> np.ndarray:
+        kept = parts[..., drawn].mean(-1) / part[:, drawn].mean(-1)
+        noise = clipped[:, drawn].std(-1) / whole[:, drawn].std(-1)
+        return np.median([(kept / noise) ** 2, kept], axis=-1)
+
+    found = bootstrap(compared, whole.shape[-1], draws=500)
+    (low, left), (high, most) = found.low[:, 0], found.high[:, 1]
+    measured += f"; at the {QUANTILE:.0%} quantile N(ℓ) falls by a factor {low:.2f} to {high:.2f}, "
+    measured += f"and {left:.0%} to {most:.0%} of the signal is left"
+    neither = "costs" if high < 1 else "no effect that these sequences could show"
+    return measured, "can help" if low > 1 else neither
