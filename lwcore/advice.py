@@ -10,6 +10,7 @@ from lwcore.signatures import checked
 from lwcore.stats import bootstrap
 
 QUANTILE = 0.95  # of |projection|, where clipping is tried
+DROPPED = 0.05  # of the detected lags' summed signal, what a cut may cost at the most
 UNTOLD = "nothing was measured that would tell"
 
 
@@ -52,20 +53,26 @@ def _gates(data: xr.Dataset) -> tuple[str, str]:
 
 
 def _cut(data: xr.Dataset) -> tuple[str, str]:
-    """What a gradient loses that ends at the longest detected lag."""
+    """The shortest gradient, ended at a measured lag, that surely loses no more than `DROPPED`."""
     lags, seen = data.lag.values, data.detected.values.astype(bool)
-    if not seen.any() or seen[-1]:
-        none = (f"the longest lag, {lags[-1]}, is detected", "costs: any cut drops signal")
-        return none if seen.any() else ("no lag is detected", UNTOLD)
+    if not seen.any():
+        return "no lag is detected", UNTOLD
     between = (lags[1:] + lags[:-1]) / 2  # a measured lag stands for those nearest to it
-    widths = np.diff([lags[0] - 0.5, *between, lags[-1] + 0.5])
-    parts, last = data.statistic.values * widths[:, None], lags[seen][-1]
-    beyond, told = parts[lags > last].sum(0), parts[seen].sum(0)
-    share, low, high = bootstrap(lambda i: beyond[i].mean() / told[i].mean(), len(told))
-    measured = f"lags beyond {last}, the longest detected one, add {share:.0%} ({low:.0%} to "
-    measured += f"{high:.0%}) to the signal of the detected lags"
-    no_loss = f"no loss that these sequences could show, {max(high, 0):.0%} at most"
-    return measured, f"costs: a cut at {last} drops signal" if low > 0 else no_loss
+    parts = data.statistic.values * np.diff([lags[0] - 0.5, *between, lags[-1] + 0.5])[:, None]
+
+    def beyond(drawn: np.ndarray) -> np.ndarray:
+        means = parts[:, drawn].mean(-1)
+        return (means.sum() - means.cumsum()) / means[seen].sum()
+
+    found = bootstrap(beyond, parts.shape[-1], draws=500)
+    place = int((found.high <= DROPPED).argmax())  # nothing that was measured is beyond the last
+    enough = place < len(lags) - 1
+    shown = place if enough else int(np.flatnonzero(seen)[-1])
+    share, low, high = (end[shown] for end in found)
+    measured = f"beyond lag {lags[shown]} lie {share:.0%} ({low:.0%} to {high:.0%}) of the signal"
+    if enough:
+        return measured, f"costs at most {DROPPED:.0%} of the signal at lag {lags[place]}"
+    return measured, f"no cut is known to cost at most {DROPPED:.0%} of the signal"
 
 
 def _clipping(data: xr.Dataset) -> tuple[str, str]:
