@@ -61,39 +61,35 @@ def with_numbers(found, part, whole, detected):
 
 @pytest.mark.parametrize(("size", "last"), [(0.5, 9), (0.0, 4)])
 def test_a_cut_drops_what_lies_beyond_it(found, size, last):
-    """Lags 1 to 4 have parts of mean 1, lag 9 of a size: ended before it, the gradient loses an
-    eighth. Of few sequences that cannot be told."""
+    """Lags 1 to 4 have parts of mean 1, lag 9 of a size. Few sequences allow only a later cut."""
     means = np.array([1.0] * 4 + [0.0] * 4 + [size] + [0.0] * 3)
     part = stats.norm(means[:, None]).rvs((12, 4000), random_state=0)
-    row = says(with_numbers(found, part, part, np.arange(12) < 4), CUT)
-    assert row.says == f"costs at most 5% of the signal at lag {last}"
-    few = says(with_numbers(found, part[:, :10], part[:, :10], np.arange(12) < 4), CUT)
-    assert few.says == "no cut is known to cost at most 5% of the signal"
-    low, high = map(int, re.search(r"lag 4 lie .*\((-?\d+)% to (\d+)%\)", few.measured).groups())
-    assert low <= 100 * size / 4 <= high
+    cuts = []
+    for count in (4000, 10):
+        some = part[:, :count]
+        row = says(with_numbers(found, some, some, np.arange(12) < 4), CUT)
+        cuts.append(int(re.search(r"costs at most 5% of the signal at lag (\d+)", row.says)[1]))
+    assert cuts[0] == last < cuts[1]
 
 
-@pytest.mark.parametrize(
-    ("noise", "verdict"),
-    [(stats.norm(), "no effect that these sequences could show"), (stats.t(3), "can help")],
-)
+NONE = "no effect that these sequences could show"
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(stats.norm(), NONE), (stats.t(3), "can help")])
 def test_clipping_helps_with_heavy_tails_and_not_with_gaussian_ones(found, noise, verdict):
     """Parts of one size: N(ℓ) changes by the relative efficiency of Huber's clipped mean."""
-    part, limit = np.full((12, 20_000), 0.05), noise.ppf(0.975)
+    part, limit = np.full((12, 4000), 0.05), noise.ppf(0.975)
     whole = part + noise.rvs(part.shape, random_state=0)
     row = says(with_numbers(found, part, whole, [True] * 12), CLIPPING)
     efficiency = 0.95**2 * noise.var() / noise.expect(lambda z: min(z * z, limit**2))
     low, high = map(float, re.search(r"factor ([\d.]+) to ([\d.]+)", row.measured).groups())
-    assert low - 0.005 <= efficiency <= high
+    assert low - 0.005 <= efficiency <= high + 0.005  # printed with two digits
     assert row.says == verdict
 
 
 def test_what_was_not_measured_is_said_and_the_rows_end_the_summary(found):
     assert says(found, PLACE).says == UNTOLD
-    rows = str(found).split("\n\n")[1:]
-    assert [
-        row.startswith(change)
-        for row, change in zip(rows, (GATES, CUT, PLACE, CLIPPING), strict=True)
-    ]
+    rows = zip(str(found).split("\n\n")[1:], (GATES, CUT, PLACE, CLIPPING), strict=True)
+    assert all(row.startswith(change) for row, change in rows)
     used = diagnose(Net(), planted(100), [1, 2], parameters=["rnn"], progress=False)
     assert tuple(says(used, GATES)) == ("no envelope", UNTOLD)
