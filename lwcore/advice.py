@@ -31,25 +31,26 @@ def advice(data: xr.Dataset) -> pd.DataFrame:
 
 
 def _gates(data: xr.Dataset) -> tuple[str, str]:
-    """Whether lags are hidden that would be shown if as much arrived of them as of the first."""
+    """Whether lags are hidden that, at best, would be shown if they arrived as the first one does.
+
+    A lag's N(ℓ) would fall by (f(ℓ)/f(1))² if only its own signal grew. But the noise of the whole
+    gradient grows with all that arrives, by how much was not measured: a gain is never promised.
+    """
     if "envelope" not in data or not data.envelope[0] > 0:
         return "no envelope", UNTOLD
     lags, count, first = data.lag.values, data.attrs["n_sequences"], float(data.envelope[0])
     left, error = data.envelope.values / first, data.envelope_error.values / first
-    (low, high), detected = data.required_interval.values, data.detected.values.astype(bool)
-    hidden = ~(detected & (data.required.values <= count))
-    # N(ℓ) would fall by (f(ℓ)/f(1))², if noise and what the target asks stay as they are
-    at_best, at_worst = (left <= np.sqrt(count / needed) for needed in (low, high))
-    sure = hidden & detected & at_worst
-    may = hidden & at_best & (low > count)  # else they may be shown as it is
+    lowest, seen = data.required_interval.values[0], data.detected.values.astype(bool)
+    hidden = ~(seen & (data.required.values <= count))
+    # where N(ℓ) may be that small as it is, more sequences tell, and no other gates
+    gains = hidden & (left <= np.sqrt(count / lowest)) & (lowest > count)
     spread = np.hypot(error[-1], left[-1] * error[0])
     measured = f"of the envelope at lag {lags[0]}, {left[-1]:.2g} is left at lag {lags[-1]} "
     measured += f"(standard error {spread:.1g}); {hidden.sum()} of {len(lags)} lags are not shown"
-    if not (sure | may).any():
+    if not gains.any():
         return measured, "no gain: no lag is hidden because too little of it arrives"
-    which = lags[sure if sure.any() else may]
-    verdict = "can help" if sure.any() else "may help, if the target asks for them,"
-    return measured, f"{verdict} at {len(which)} lags, {which[0]} to {which[-1]}"
+    ends = "may help at {} lags, {} to {}".format(gains.sum(), *lags[gains][[0, -1]])
+    return measured, f"{ends}, {(gains & seen).sum()} of them detected, unless noise grows as much"
 
 
 def _cut(data: xr.Dataset) -> tuple[str, str]:
