@@ -68,7 +68,7 @@ def _cut(data: xr.Dataset) -> tuple[str, str]:
     found = bootstrap(beyond, parts.shape[-1], draws=500)
     place = int((found.high <= DROPPED).argmax())  # nothing that was measured is beyond the last
     enough = place < len(lags) - 1
-    shown = place if enough else int(np.flatnonzero(seen)[-1])
+    shown = place if enough else min(np.flatnonzero(seen)[-1], len(lags) - 2)
     share, low, high = (end[shown] for end in found)
     measured = f"beyond lag {lags[shown]} lie {share:.0%} ({low:.0%} to {high:.0%}) of the signal"
     if enough:
@@ -79,7 +79,9 @@ def _cut(data: xr.Dataset) -> tuple[str, str]:
 def _clipping(data: xr.Dataset) -> tuple[str, str]:
     """How N(ℓ) of the detected lags changes if gradients of sequences are limited along w(ℓ)."""
     whole, part, seen = (data[name].values for name in ("projection", "statistic", "detected"))
-    measured = f"exponent {data.exponent.median():.1f}, tail index {data.tail_index.median():.2f}"
+    exponent, alpha = float(data.exponent.median()), float(data.tail_index.median())
+    measured = f"exponent {exponent:.1f}" if exponent > 0 else "exponent that cannot be told"
+    measured += f", tail index {alpha:.2f}"
     limit = np.quantile(np.abs(whole), QUANTILE, axis=-1, keepdims=True)
     chosen = seen.astype(bool) & (limit[:, 0] > 0)
     if not chosen.any():
