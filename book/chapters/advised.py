@@ -36,7 +36,7 @@ class Reader(nn.Module):
         self.pixels, self.ends, self.cut = pixels, list(ends), cut
         self.rnn, self.out = nn.LSTM(pixels, 32, batch_first=True), nn.Linear(32, outputs)
         with torch.no_grad():
-            self.rnn.bias_hh_l0[32:64] += keep
+            dict(self.rnn.named_parameters())["bias_hh_l0"][32:64] += keep
 
     def forward(self, x: Tensor) -> Tensor:
         """Predictions at those steps, (B, ends, outputs)."""
