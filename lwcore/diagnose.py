@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from lwcore import inference, results, stable
 from lwcore.adapter import Adapter, Function, Pair, Recurrent, gathered, recurrent_modules
+from lwcore.advice import advice
 from lwcore.gradient import unit_length
 from lwcore.inference import Definition, described, sequences_needed
 from lwcore.loop import Loop, step_of
@@ -134,12 +135,13 @@ class Diagnosis:
             f"index is {alpha:.2f}. {beware * unusual}{read.partition(':')[0].capitalize()}. "
             f"{attrs.get('aside', '')}"
         )
-        return textwrap.fill(said, 84)
+        advised = (f"{one}: {says} ({why})." for one, why, says in advice(data).itertuples())
+        return "\n\n".join(textwrap.fill(one, 84) for one in (said, *advised))
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         more = f"<details><summary>All numbers</summary>{self.data._repr_html_()}</details>"
-        words = f"<p>{html.escape(str(self))}</p>"
+        words = "\n".join(f"<p>{html.escape(one)}</p>" for one in str(self).split("\n\n"))
         return f'<div class="diagnosis">{words}{self.table().to_html()}{more}</div>'
 
     def plot(
@@ -261,6 +263,7 @@ def diagnose(
         "seed": seed,
     }
     attrs["fingerprint"] = hashlib.sha256(json.dumps(attrs).encode()).hexdigest()[:12]
+    attrs["end_points"] = network.shape[1] - first  # in one run, at the most
     return Diagnosis(found.assign_attrs(attrs | results.environment()))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lwcore import adapter, diagnose, loop, uses
+from lwcore import adapter, advice, diagnose, loop, uses
 from lwcore.elman import bounds, descent, kernel, network
 
 rng = np.random.default_rng(0)
@@ -53,6 +53,7 @@ CALLS: list = [
     (uses.Uses, whole | {"batch": batch, "parameters": ["weight_ih_l0"]}),
     (loop.Loop, {"model": steps, "batch": batch, "module": steps.cell}),
     (adapter.from_files, files),
+    (advice.advice, {"data": found.data}),
     (diagnose.diagnose, whole | asked | {"batches": batch, "lags": [1, 2]}),
     (found.window, {"n_sequences": 3, "definition": "first_passage", "rate": "mean"}),
     (network.ElmanNetwork, {"parameters": net.parameters, "readout": net.readout}),
