@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lwcore import inference, results, stable
-from lwcore.adapter import Adapter, Function, Pair, Recurrent, gathered, recurrent_modules
+from lwcore.adapter import Adapter, Function, Pair, gathered, on_trial
 from lwcore.gradient import unit_length
 from lwcore.inference import Definition, described, sequences_needed
-from lwcore.loop import Loop, step_of
+from lwcore.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.results import bar
 from lwcore.signatures import Count, Index, Lags, checked, require
 from lwcore.trace import Trace
@@ -220,9 +220,11 @@ def diagnose(
             return Recurrent(model, batch, head, loss)
         words = "one of the model's modules"
         require("step", type(step).__name__, step is None or step in {*model.modules()}, words)
-        found = step or (step_of(model, batch[0]) if parameters is None else None)
-        if found is not None:
-            return Loop(model, batch, head, loss, found)
+        looped = step
+        if step is None and parameters is None:
+            looped = step_of(model, next(on_trial(*batch))[1])
+        if looped is not None:
+            return Loop(model, batch, head, loss, looped)
         return Uses(model, batch, head, loss, parameters)
 
     network, (inputs, targets) = gathered(adapter, batches, sequences)
@@ -240,7 +242,9 @@ def diagnose(
         differ = bool((targets != targets[:1]).any())
         require("source", source, differ, "'error' where all targets are the same")
         targets = network.forget(inputs, targets)
-    pieces = zip(inputs.split(8), targets.split(8), strict=True)
+    elif not network.beats_constants(inputs, targets):
+        aside += " The model predicts no better than a constant: use source='target'."
+    pieces = zip(*(part.split(min(8, network.at_once)) for part in (inputs, targets)), strict=True)
     steps = (network.read(*piece).first for piece in pieces)
     first = next((step for step in steps if step >= 0), -1)
     require("loss", network.loss_name, first >= 0, "one whose gradient is not always 0")
@@ -270,20 +274,18 @@ def repeated(inputs: Float[Array, "B T D"]) -> int:
     None where steps are so few of a kind that chance alone would do it.
     """
     count, length, width = inputs.shape
-    rng, half = np.random.default_rng(0), max(1, length // 2)
-    kinds = np.unique(inputs @ rng.standard_normal(width), return_inverse=True)[1].ravel()
-    often = np.bincount(kinds) / kinds.size
+    half, vector = max(1, length // 2), np.random.default_rng(0).standard_normal(width)
+    codes = pd.factorize((inputs @ vector).ravel())[0].reshape(count, length)
+    often = np.bincount(codes.ravel()) / codes.size
     if 2 * np.log(count) + np.log(length) + half * np.log(np.square(often).sum()) > np.log(0.01):
         return 0
-    codes = rng.integers(2**63, size=len(often), dtype=np.uint64)[kinds].reshape(count, length)
-    factor = np.uint64(6364136223846793005)  # odd, so that its powers have inverses modulo 2⁶⁴
-    powers = np.cumprod(np.full(length, factor))
-    sums = np.pad(np.cumsum(codes * powers, axis=1, dtype=np.uint64), ((0, 0), (1, 0)))
-    inverse = np.cumprod(np.full(length, np.uint64(pow(int(factor), -1, 2**64))))
-    pieces = (sums[:, half:] - sums[:, :-half]) * inverse[: length - half + 1]
-    owners = pd.Series(np.repeat(np.arange(count), pieces.shape[1])).groupby(pieces.ravel())
-    held = owners.nunique()
-    return int((held[pieces[:, 0]] > 1).sum())
+    while (steps := length - codes.shape[1] + 1) < half:  # of pieces; next to twice as many
+        more = min(steps, half - steps)
+        both = codes[:, :-more] * codes.size + codes[:, more:]
+        codes = pd.factorize(both.ravel())[0].reshape(both.shape)
+    owners = np.repeat(np.arange(count), codes.shape[1])
+    held = pd.Series(owners).groupby(codes.ravel()).nunique()
+    return int((held[codes[:, 0]] > 1).sum())
 
 
 def _measured(

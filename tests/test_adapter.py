@@ -13,10 +13,11 @@ from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
-from lwcore.adapter import Layers, Recurrent, from_files
 from lwcore.diagnose import diagnose
+from lwcore.files import from_files
 from lwcore.gradient import transported
 from lwcore.network import Network
+from lwcore.recurrent import Layers, Recurrent
 from lwcore.trace import Trace
 from lwcore.transport import effective_rates, exact_rates_and_share
 from tests.networks import CELLS, draw, make
@@ -259,7 +260,7 @@ ROWS = [
     ({"model": Calls("twice")}, "calls of the LSTM = 2: must be one in a pass"),
     ({"model": Calls("packed")}, "'PackedSequence': must be a tensor of three axes"),
     ({"model": Calls("mixing")}, "must be one that predicts for a sequence alone as among others"),
-    ({"model": ODD, "head": lambda h: h[:, -1]}, "must be one that computes what that class"),
+    ({"model": ODD, "head": lambda h: h[:, -1]}, "of the gradient.*must be parameters whose uses"),
     ({"model": scaled(Calls(), torch.nan)}, "model = 'Calls': must be .* no NaN"),
     ({"model": scaled(Calls("once", "RNN", 64), 20)}, r"rounding grows .*: try model\.double\(\)"),
     ({"loss": coupled}, "must be the sum of what 4 sequences have alone"),

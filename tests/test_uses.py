@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 from lwcore.diagnose import diagnose, repeated
-from lwcore.loop import Loop as Steps
-from lwcore.loop import step_of
+from lwcore.recurrent import Loop as Steps
+from lwcore.recurrent import step_of
 from lwcore.uses import Uses
 from tests.networks import draw
 
