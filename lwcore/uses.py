@@ -9,15 +9,15 @@ E_t at the end point t, and ``ℓ = t − k`` is their lag. All lags together ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.autograd import forward_ad
+from torch.func import jvp, vjp
 
 from lwcore.adapter import ZEROS, Adapter, changed, followed
 from lwcore.gradient import FORWARD_MODE
@@ -37,14 +37,18 @@ class Site(NamedTuple):
     layout: Layout
     start: int  # the step of the first value
 
-    def series(self, made: Sequence[Any], like: Sequence[Any], count: int) -> Tensor:
-        """Values or gradients of all steps, (B, steps, F), zero where there is none."""
-        steps = []
-        for place in self.uses:
-            pairs = zip(made[place], like[place], strict=True)
-            parts = (torch.zeros_like(z) if part is None else part for part, z in pairs)
-            steps.append(torch.cat([self.layout.placed(part, count) for part in parts], -1))
-        return torch.cat(steps, 1)
+    def series(self, made: Sequence[Sequence[Tensor]], count: int) -> Float[Tensor, "B steps F"]:
+        """Values, or gradients in them, of all steps."""
+        parts = ([self.layout.placed(part, count) for part in made[use]] for use in self.uses)
+        return torch.cat([torch.cat(part, -1) for part in parts], 1)
+
+    def places(
+        self, steps: Int[Tensor, "B n"], series: Float[Tensor, "B steps F"]
+    ) -> tuple[Int[Tensor, "B n F"], Bool[Tensor, "B n 1"]]:
+        """Where steps stand in a series, for `torch.gather`, and whether they are there."""
+        at, last = steps - self.start, series.shape[1] - 1
+        index = at.clamp(0, last)[..., None].expand(-1, -1, series.shape[-1])
+        return index, ((at >= 0) & (at <= last))[..., None]
 
 
 class _Reading(NamedTuple):
@@ -65,112 +69,78 @@ class _Reading(NamedTuple):
         missing = self.network.shape[1] - self.predictions.shape[1]
         return int(self.steps[0]) + missing if len(self.steps) else -1
 
-    def series(self, made: Any) -> list[Tensor]:
-        """Values or gradients of uses, by site."""
-        count = len(self.predictions)
-        return [site.series(made, self.tape.made, count) for site in self.network.sites]
+    def series(self, made: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+        """Values of uses, or gradients in them, by site."""
+        return [site.series(made, len(self.predictions)) for site in self.network.sites]
 
-    def pulled(self, weights: Float[Tensor, "B predictions"]) -> list[Tensor]:
-        """The gradient at each site of losses weighted by sequence and step."""
+    def values(self, theta: Float[Tensor, " P"]) -> list[Tensor]:
+        """Values by site for other parameters, what each use reads held."""
+        own = self.network.chosen.values()
+        parts = theta.split([part.numel() for part in own])
+        pairs = zip(parts, own, strict=True)
+        return self.series(self.tape.again([part.view_as(like).to(like) for part, like in pairs]))
+
+    def pulled(self, weights: Float[Tensor, "B predictions"] | None = None) -> list[Tensor]:
+        """The gradient in the values at each site of losses, weighted by sequence and step."""
+        pulls = self.pulls if weights is None else weights[..., None] * self.pulls
         values = [part for use in self.tape.made for part in use]
-        how: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
         found = iter(
-            torch.autograd.grad(self.predictions, values, weights[..., None] * self.pulls, **how)
+            torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
         )
         return self.series([[next(found) for _ in use] for use in self.tape.made])
 
-    def whole(self) -> list[Tensor]:
-        """The gradient at each site of the whole loss."""
-        return self.pulled(torch.ones_like(self.pulls[..., 0]))
-
-    def _back(self, lags: Sequence[int]) -> tuple[Tensor, list[Tensor]]:
-        """End points of each sequence, (B, ends), and gradients at each site lags before them."""
-        back = torch.as_tensor(lags, device=self.pulls.device)
-        count, places, _ = self.pulls.shape
+    def parts(self, lags: Sequence[int]) -> Iterator[list[Tensor]]:
+        """Lag by lag what is left of the gradient at each site, at end points that are drawn."""
+        sites, back = self.network.sites, torch.as_tensor(lags, device=self.pulls.device)
+        count, shown, _ = self.pulls.shape
         ends, found = [], []
         for stratum in self.steps.tensor_split(min(ENDS, len(self.steps))):
             draws = torch.randint(len(stratum), (count,), generator=self.network.generator)
-            end = stratum[draws.to(stratum.device)]
-            weights = self.pulls.new_zeros(count, places)
-            weights.scatter_(1, end[:, None], float(len(stratum)))  # each stands for all of them
-            ends.append(end + self.network.shape[1] - places)
-            at = ends[-1][:, None] - back
-            pairs = zip(self.network.sites, self.pulled(weights), strict=True)
-            found.append([_gathered(part, at - site.start) for site, part in pairs])
-        return torch.stack(ends, 1), [torch.stack(parts, 1) for parts in zip(*found, strict=True)]
-
-    def _lagged(
-        self, series: list[Tensor], ends: Tensor, back: list[Tensor], j: int, lag: int
-    ) -> Float[Tensor, " B"]:
-        """Each sequence's ``Σ ⟨∂E_t/∂z_{t−ℓ}, values⟩`` over its end points t and sites, (B,)."""
-        sites = self.network.sites
-        along = [
-            (_gathered(part, ends - lag - site.start) * pull[:, :, j]).double().sum((1, 2))
-            for site, part, pull in zip(sites, series, back, strict=True)
-        ]
-        return torch.stack(along).sum(0)
+            end = stratum[draws.to(stratum.device)][:, None]
+            weights = self.pulls.new_zeros(count, shown)
+            weights.scatter_(1, end, float(len(stratum)))  # each stands for all of them
+            series = self.pulled(weights)
+            ends.append(end + self.network.shape[1] - shown)
+            at = (
+                site.places(ends[-1] - back, one) for site, one in zip(sites, series, strict=True)
+            )
+            pairs = zip(series, at, strict=True)
+            found.append([one.gather(1, index) * there for one, (index, there) in pairs])
+        kept = [torch.stack(parts, 2) for parts in zip(*found, strict=True)]  # (B, lags, ends, F)
+        for place, lag in enumerate(lags):
+            for one in series:
+                one.zero_()
+            at = (
+                site.places(torch.cat(ends, 1) - lag, one)[0]
+                for site, one in zip(sites, series, strict=True)
+            )
+            yield [
+                one.scatter_add(1, index, part[:, place])
+                for one, index, part in zip(series, at, kept, strict=True)
+            ]
 
     def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
-        ends, back = self._back(lags)
-
-        def totals(series: list[Tensor]) -> Iterator[Tensor]:
-            for j, lag in enumerate(lags):
-                yield self._lagged(series, ends, back, j, lag).sum()
-
-        return self._along_parameters(totals)
+        return self._vectors(self.parts(lags))
 
     def gradient(self) -> Float[Tensor, " P"]:
-        pulls = self.whole()
-        return self._along_parameters(lambda series: [_products(series, pulls).sum()])[0]
+        return self._vectors([self.pulled()])[0]
 
-    def _along_parameters(
-        self, totals: Callable[[list[Tensor]], Iterable[Tensor]]
-    ) -> Float[Tensor, "totals P"]:
-        """Gradients in the parameters of functions of all sites' values, earlier ones held."""
-        own = [part.detach().requires_grad_() for part in self.network.chosen.values()]
-        found = []
-        with torch.enable_grad():
-            for total in totals(self.series(self.tape.again(own))):
-                parts = torch.autograd.grad(total, own, retain_graph=True, **ZEROS)
-                found.append(torch.cat([part.double().flatten().cpu() for part in parts]))
-        return torch.stack(found)
+    def _vectors(self, parts: Iterable[list[Tensor]]) -> Float[Tensor, "parts P"]:
+        """Gradients in the values at each site as gradients in the parameters."""
+        _, back = vjp(self.values, self.network.theta)
+        return torch.stack([back(part)[0].double().cpu() for part in parts])
 
     def numbers(
         self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
     ) -> Float[Tensor, "2 lags B"]:
-        ends, back = self._back(lags)
-        whole = self.whole()
-        numbers = []
-        for j, (lag, w) in enumerate(zip(lags, directions, strict=True)):
-            moved = self.tangents(w)
-            along = self._lagged(moved, ends, back, j, lag)
-            numbers.append(torch.stack([along, _products(moved, whole)]))
+        whole, theta, numbers = self.pulled(), self.network.theta, []
+        for part, w in zip(self.parts(lags), directions, strict=True):
+            with FORWARD_MODE, torch.no_grad():
+                moved = jvp(self.values, (theta,), (w.to(theta),))[1]
+            pairs = (zip(moved, pulls, strict=True) for pulls in (part, whole))
+            along = [[(m * pull).double().sum((1, 2)) for m, pull in some] for some in pairs]
+            numbers.append(torch.stack([torch.stack(terms).sum(0) for terms in along]))
         return torch.stack(numbers, 1).cpu()
-
-    def tangents(self, w: Float[Tensor, " P"]) -> list[Tensor]:
-        """How the values at each site move along a direction, earlier ones held, (B, steps, F)."""
-        own = list(self.network.chosen.values())
-        moves = w.split([part.numel() for part in own])
-        with FORWARD_MODE, forward_ad.dual_level(), torch.no_grad():
-            duals = [
-                forward_ad.make_dual(part.detach(), move.reshape(part.shape).to(part))
-                for part, move in zip(own, moves, strict=True)
-            ]
-            made = self.tape.again(duals)
-            return self.series([[forward_ad.unpack_dual(z).tangent for z in use] for use in made])
-
-
-def _products(series: list[Tensor], pulls: list[Tensor]) -> Float[Tensor, " B"]:
-    """Each sequence's ``Σ ⟨∂E/∂z_k, values⟩`` over all steps and sites."""
-    pairs = zip(series, pulls, strict=True)
-    return torch.stack([(part * pull).double().sum((1, 2)) for part, pull in pairs]).sum(0)
-
-
-def _gathered(series: Float[Tensor, "B steps F"], at: Tensor) -> Float[Tensor, "B n F"]:
-    """Values at steps of each sequence, (B, n), zero at those that are not there."""
-    inside = (at >= 0) & (at < series.shape[1])
-    index = at.clamp(0, series.shape[1] - 1)[..., None].expand(-1, -1, series.shape[-1])
-    return series.gather(1, index) * inside[..., None]
 
 
 def _share(part: Tensor, whole: Tensor) -> float:
@@ -208,6 +178,11 @@ class Uses(Adapter):
         self.kind += f", {sum(part.numel() for part in chosen.values()):,} parameters"
         self.generator = torch.Generator().manual_seed(0)
         return chosen
+
+    @property
+    def theta(self) -> Float[Tensor, " P"]:
+        """All parameters that are looked at, as one vector."""
+        return torch.cat([part.detach().flatten() for part in self.chosen.values()])
 
     def _seen(self, inputs: Tensor) -> tuple[Tensor, tuple[int, ...]]:
         return self.predictions(inputs), (*inputs.shape[:2], inputs[0, 0].numel())
