@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import jvp, vjp
+from torch.nn import functional
+from torch.utils import _pytree as trees
 
 from lwcore.adapter import ZEROS, Adapter, changed, followed
 from lwcore.gradient import FORWARD_MODE
@@ -37,22 +39,16 @@ class Site(NamedTuple):
     layout: Layout
     start: int  # the step of the first value
 
-    def series(self, made: Sequence[Sequence[Tensor]], count: int) -> Float[Tensor, "B steps F"]:
-        """Values, or gradients in them, of all steps."""
-        parts = ([self.layout.placed(part, count) for part in made[use]] for use in self.uses)
-        return torch.cat([torch.cat(part, -1) for part in parts], 1)
-
-    def places(
-        self, steps: Int[Tensor, "B n"], series: Float[Tensor, "B steps F"]
-    ) -> tuple[Int[Tensor, "B n F"], Bool[Tensor, "B n 1"]]:
-        """Where steps stand in a series, for `torch.gather`, and whether they are there."""
-        at, last = steps - self.start, series.shape[1] - 1
-        index = at.clamp(0, last)[..., None].expand(-1, -1, series.shape[-1])
-        return index, ((at >= 0) & (at <= last))[..., None]
+    def series(self, made: Sequence[Sequence[Tensor]], count: int) -> Float[Tensor, "B T F"]:
+        """Values, or gradients in them, of all steps, zero where there are none."""
+        steps = ([self.layout.placed(part, count) for part in made[use]] for use in self.uses)
+        found = torch.cat([torch.cat(parts, -1) for parts in steps], 1)
+        missing = self.layout.length - self.start - found.shape[1]  # below 0: padding, cut off
+        return functional.pad(found, (0, 0, self.start, missing))
 
 
 class _Reading(NamedTuple):
-    """Sequences by the uses of parameters in one pass."""
+    """Sequences by the uses of parameters in one pass; values of all sites side by side."""
 
     network: Uses
     tape: Tape
@@ -69,78 +65,67 @@ class _Reading(NamedTuple):
         missing = self.network.shape[1] - self.predictions.shape[1]
         return int(self.steps[0]) + missing if len(self.steps) else -1
 
-    def series(self, made: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-        """Values of uses, or gradients in them, by site."""
+    def by_site(self, made: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+        """Values of uses, or gradients in them, (B, T, F) for each site."""
         return [site.series(made, len(self.predictions)) for site in self.network.sites]
 
-    def values(self, theta: Float[Tensor, " P"]) -> list[Tensor]:
-        """Values by site for other parameters, what each use reads held."""
+    def values(self, theta: Float[Tensor, " P"]) -> Float[Tensor, "B T F"]:
+        """All values for other parameters, what each use reads held."""
         own = self.network.chosen.values()
-        parts = theta.split([part.numel() for part in own])
-        pairs = zip(parts, own, strict=True)
-        return self.series(self.tape.again([part.view_as(like).to(like) for part, like in pairs]))
+        pairs = zip(theta.split([part.numel() for part in own]), own, strict=True)
+        made = self.tape.again([part.view_as(like).to(like) for part, like in pairs])
+        return torch.cat(self.by_site(made), -1)
 
     def pulled(self, weights: Float[Tensor, "B predictions"] | None = None) -> list[Tensor]:
         """The gradient in the values at each site of losses, weighted by sequence and step."""
         pulls = self.pulls if weights is None else weights[..., None] * self.pulls
-        values = [part for use in self.tape.made for part in use]
-        found = iter(
-            torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
-        )
-        return self.series([[next(found) for _ in use] for use in self.tape.made])
+        values, spec = trees.tree_flatten(self.tape.made)
+        found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
+        return self.by_site(trees.tree_unflatten(found, spec))
 
-    def parts(self, lags: Sequence[int]) -> Iterator[list[Tensor]]:
-        """Lag by lag what is left of the gradient at each site, at end points that are drawn."""
-        sites, back = self.network.sites, torch.as_tensor(lags, device=self.pulls.device)
+    def parts(self, lags: Sequence[int]) -> Iterator[Float[Tensor, "B T F"]]:
+        """Of each lag the gradient in the values so long before end points that are drawn."""
         count, shown, _ = self.pulls.shape
-        ends, found = [], []
+        back, ends, found = torch.as_tensor(lags, device=self.pulls.device), [], []
         for stratum in self.steps.tensor_split(min(ENDS, len(self.steps))):
-            draws = torch.randint(len(stratum), (count,), generator=self.network.generator)
-            end = stratum[draws.to(stratum.device)][:, None]
+            draws = torch.randint(len(stratum), (count, 1), generator=self.network.generator)
+            end = stratum[draws.to(stratum.device)]
             weights = self.pulls.new_zeros(count, shown)
             weights.scatter_(1, end, float(len(stratum)))  # each stands for all of them
-            series = self.pulled(weights)
+            whole = torch.cat(self.pulled(weights), -1)
             ends.append(end + self.network.shape[1] - shown)
-            at = (
-                site.places(ends[-1] - back, one) for site, one in zip(sites, series, strict=True)
-            )
-            pairs = zip(series, at, strict=True)
-            found.append([one.gather(1, index) * there for one, (index, there) in pairs])
-        kept = [torch.stack(parts, 2) for parts in zip(*found, strict=True)]  # (B, lags, ends, F)
-        for place, lag in enumerate(lags):
-            for one in series:
-                one.zero_()
-            at = (
-                site.places(torch.cat(ends, 1) - lag, one)[0]
-                for site, one in zip(sites, series, strict=True)
-            )
-            yield [
-                one.scatter_add(1, index, part[:, place])
-                for one, index, part in zip(series, at, kept, strict=True)
-            ]
+            at = ends[-1] - back
+            found.append(whole.gather(1, _index(at, whole)) * (at >= 0)[..., None])
+        for lag, rows in zip(lags, torch.stack(found, 2).unbind(1), strict=True):
+            index = _index(torch.cat(ends, 1) - lag, whole)
+            yield torch.zeros_like(whole).scatter_add(1, index, rows)
 
     def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
         return self._vectors(self.parts(lags))
 
     def gradient(self) -> Float[Tensor, " P"]:
-        return self._vectors([self.pulled()])[0]
+        return self._vectors([torch.cat(self.pulled(), -1)])[0]
 
-    def _vectors(self, parts: Iterable[list[Tensor]]) -> Float[Tensor, "parts P"]:
-        """Gradients in the values at each site as gradients in the parameters."""
+    def _vectors(self, parts: Iterable[Tensor]) -> Float[Tensor, "parts P"]:
+        """Gradients in the values as gradients in the parameters."""
         _, back = vjp(self.values, self.network.theta)
         return torch.stack([back(part)[0].double().cpu() for part in parts])
 
     def numbers(
         self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
     ) -> Float[Tensor, "2 lags B"]:
-        whole, theta, numbers = self.pulled(), self.network.theta, []
+        whole, theta, numbers = torch.cat(self.pulled(), -1), self.network.theta, []
         for part, w in zip(self.parts(lags), directions, strict=True):
             with FORWARD_MODE, torch.no_grad():
                 moved = jvp(self.values, (theta,), (w.to(theta),))[1]
-            pairs = (zip(moved, pulls, strict=True) for pulls in (part, whole))
-            along = [[(m * pull).double().sum((1, 2)) for m, pull in some] for some in pairs]
-            numbers.append(torch.stack([torch.stack(terms).sum(0) for terms in along]))
+            along = [(moved * pulls).double().sum((1, 2)) for pulls in (part, whole)]
+            numbers.append(torch.stack(along))
         return torch.stack(numbers, 1).cpu()
+
+
+def _index(steps: Int[Tensor, "B n"], series: Float[Tensor, "B T F"]) -> Int[Tensor, "B n F"]:
+    """Steps as an index for `torch.gather`; the first in the place of those before it."""
+    return steps.clamp(min=0)[..., None].expand(-1, -1, series.shape[-1])
 
 
 def _share(part: Tensor, whole: Tensor) -> float:
@@ -295,17 +280,18 @@ class Uses(Adapter):
 
         What looks ahead would have lags that are too short, and what is late some too long.
         """
-        both = (one.series(one.tape.made) for one in (reading, again))
+        both = (one.by_site(one.tape.made) for one in (reading, again))
         for site, one, two in zip(self.sites, *both, strict=True):
-            moved, at = one - two, start - site.start
-            ahead = _share(moved[:, : max(at, 0)], one)
-            told = f"{site.name}: {ahead:.1g} of its values changed by inputs of later steps"
-            require("model", told, ahead <= self.exact, "one where none is")
-            once = site.layout.time is None and 0 <= at + 1 < one.shape[1]
-            told = f"{site.name}: not changed at step {start + 1} by inputs from step {start} on"
-            require(
-                "model", told, not once or bool(moved[:, at + 1].any()), "one that uses it then"
-            )
+            moved, told = one - two, f"{site.name}: not changed at step {start + 1} by inputs from "
+            ahead = _share(moved[:, :start], one)
+            early = f"{site.name}: {ahead:.1g} of its values changed by inputs of later steps"
+            words = "one where none is (rounding, as of a Fourier transform? model.double())"
+            require("model", early, ahead <= self.exact, words)
+            if site.layout.time is None and start + 1 in range(
+                site.start, site.start + len(site.uses)
+            ):
+                late = bool(moved[:, start + 1].any())
+                require("model", f"{told}step {start} on", late, "one that uses it then")
 
     def _check_gradient(self, reading: _Reading, place: int) -> None:
         """The loss of one sequence and step pulls on nothing later and on no other sequence."""
@@ -314,7 +300,7 @@ class Uses(Adapter):
         end = place + self.shape[1] - weights.shape[1]
         for site, part in zip(self.sites, reading.pulled(weights), strict=True):
             other = part.clone()
-            other[0, : max(end + 1 - site.start, 0)] = 0
+            other[0, : end + 1] = 0
             share = _share(other, part)
             told = f"{site.name}: {share:.1g} of step {end}'s gradient at later steps or in others"
             words = "one where none is (a width of T steps? change it; rounding? model.double())"
