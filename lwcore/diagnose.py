@@ -204,9 +204,10 @@ def diagnose(
     `model` is causal, and takes sequences of equal length. If it calls one `torch.nn.LSTM`, `GRU`,
     `RNN` or cell of `lwcore.cells` once, or one module in every step (which `step` names, of
     several), as ``state = module(x, state)``, it is read as that recurrence; otherwise by the times
-    at which its parameters are used, all or those of `parameters`, by names of parameters or
-    modules (see `lwcore.uses`). `head` turns what the model gives into predictions. The model runs
-    as it is and is not changed. What the chosen way assumes is tried, and refused if it fails.
+    at which its parameters are used (see `lwcore.uses`). Frozen parameters are not learned and do
+    not count, and a module that holds some is no such recurrence; `parameters` chooses others, by
+    names of parameters or modules. `head` turns what the model gives into predictions. The model
+    runs as it is. What the chosen way assumes is tried, and refused if it fails.
 
     `batches` are pairs of inputs and targets, or one pair, of independent sequences that a trained
     network has not seen. `loss` is, of a batch, the sum or mean of what each sequence has alone;
@@ -216,16 +217,15 @@ def diagnose(
     require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
 
     def adapter(batch: Pair) -> Adapter:
-        if parameters is None and step is None and len(recurrent_modules(model)) == 1:
+        if step is None and parameters is not None:
+            return Uses(model, batch, head, loss, parameters)
+        if step is None and len(recurrent_modules(model)) == 1:
             return Recurrent(model, batch, head, loss)
-        words = "one of the model's modules"
-        require("step", type(step).__name__, step is None or step in {*model.modules()}, words)
-        looped = step
-        if step is None and parameters is None:
-            looped = step_of(model, next(on_trial(*batch))[1])
-        if looped is not None:
-            return Loop(model, batch, head, loss, looped)
-        return Uses(model, batch, head, loss, parameters)
+        looped = step or step_of(model, next(on_trial(*batch))[1])
+        if looped is None:
+            return Uses(model, batch, head, loss)
+        require("step", type(looped).__name__, looped in {*model.modules()}, "one of model's")
+        return Loop(model, batch, head, loss, looped)
 
     network, (inputs, targets) = gathered(adapter, batches, sequences)
     _, length, width = network.shape

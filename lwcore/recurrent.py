@@ -24,6 +24,8 @@ from lwcore.gradient import first_loss, lag_vectors, transported
 from lwcore.signatures import Lags, checked, require
 from lwcore.trace import Trace
 
+_STEPS = 1024  # whose derivatives in the parameters are taken at once
+
 
 class Layers(nn.Module):
     """A stack of PyTorch's recurrent layers as one step of one state, in float64.
@@ -95,20 +97,28 @@ class _Reading(NamedTuple):
         return first_loss(self.delta) if self.delta.any() else -1
 
     def gradient(self) -> Float[Tensor, " P"]:
-        return self.trace.gathered_each(self.trace.backpropagate(self.delta)).sum(0)
+        return self._each(self.trace.backpropagate(self.delta)).sum(0)
 
     def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
         return lag_vectors(self.trace, self.delta, lags)
 
     def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
-        first, length = max(self.first, 0), self.trace.length
+        first = max(self.first, 0)
         parts = transported(self.trace, self.delta, lags, first)
         along = [
-            self.trace.gathered_each(rows, slice(max(first, lag) - lag, length - lag)) @ w
+            self._each(rows, max(first - lag, 0)) @ w
             for w, (lag, rows) in zip(directions, parts, strict=True)
         ]
-        whole = directions @ self.trace.gathered_each(self.trace.backpropagate(self.delta)).mT
+        whole = directions @ self._each(self.trace.backpropagate(self.delta)).mT
         return torch.stack([torch.stack(along), whole])
+
+    def _each(self, rows: Tensor, start: int = 0) -> Float[Tensor, "B P"]:
+        """Every sequence's gradient from some steps on, a part of them at a time."""
+        total: Any = 0
+        for part in rows.split(_STEPS, 1):
+            total = total + self.trace.gathered_each(part, slice(start, start + part.shape[1]))
+            start += part.shape[1]
+        return total
 
 
 @checked

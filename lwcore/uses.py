@@ -257,7 +257,8 @@ class Uses(Adapter):
             moved = tape.made[calls[0]][0] - other.made[calls[0]][0]
             outside = bool(found.fronted(moved, count)[1:].any())  # of the first sequence alone
             found = found._replace(outside=outside)
-            vectors = moved.numel() == count * shape[-1]  # one for each sequence
+            width = shape[-1] if len(shape) > 1 else 1
+            vectors = moved.numel() == count * width  # one for each sequence
             # so many uses in each step, or in each but the first
             often = next((n for n in (length, length - 1) if len(calls) % n == 0), 0)
             if found.time is not None and not (often and vectors):

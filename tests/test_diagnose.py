@@ -186,6 +186,29 @@ def test_it_shows_itself_is_stored_and_drawn(found, tmp_path):
     assert (tmp_path / "shown.png").read_bytes().startswith(b"\x89PNG")
 
 
+class Logits(nn.Module):
+    """Of two classes, with a slope in the input; counts how many sequences it sees at once."""
+
+    def __init__(self, slope):
+        super().__init__()
+        self.slope, self.most = nn.Parameter(torch.tensor(float(slope))), 0
+
+    def forward(self, x):
+        self.most = max(self.most, len(x))
+        return torch.stack([0 * x[:, -1, 0], self.slope * x[:, -1, 0]], -1)
+
+
+@pytest.mark.parametrize(("slope", "better"), [(0.5, False), (3, True)])
+def test_a_model_no_better_than_a_constant_is_told(slope, better):
+    """Nine of ten targets are of one class. A slope of 0.5 is better than chance and than the mean
+    prediction, and worse than the shares of the classes. The model sees a part at a time."""
+    inputs = draw(400, 3, 1).float() + 1.5
+    model, classes = Logits(slope), (inputs[:, -1, 0] > 0.22).long()
+    found = diagnose(model.eval(), (inputs, classes), [1], progress=False, parameters=["slope"])
+    assert ("The model predicts no better than a constant" in found.data.aside) != better
+    assert model.most <= 128
+
+
 def test_an_interrupt_leaves_the_network_as_it_was():
     net, calls = Net(), []
     before = {name: value.clone() for name, value in net.state_dict().items()}
