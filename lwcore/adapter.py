@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -287,15 +287,12 @@ def gathered(make: Callable[[Pair], Adapter], batches: Any, sequences: int) -> t
     a loader's batches are as large as the steps are many, or, without a loader, where there are
     fewer sequences than steps.
     """
-    arrays, size = Tensor | np.ndarray, getattr(batches, "batch_size", None)
-    if isinstance(batches, tuple | list) and len(batches) == 2 and isinstance(batches[0], arrays):
-        batches = [batches]
-    network: Any = None
+    size, network = getattr(batches, "batch_size", None), cast(Adapter, None)
+    batches = [batches] if _is_pair(batches) else batches
     parts: list[Pair] = []
     for place, batch in enumerate(batches):
-        pair = isinstance(batch, tuple | list) and [isinstance(part, arrays) for part in batch]
         words = "a pair of tensors, inputs and targets"
-        require(f"batches[{place}]", type(batch).__name__, pair == [True, True], words)
+        require(f"batches[{place}]", type(batch).__name__, _is_pair(batch), words)
         given, wanted = (torch.as_tensor(part).detach() for part in batch)
         finite = bool(given.isfinite().all() and wanted.isfinite().all())
         require(f"batches[{place}]", "NaN or infinite somewhere", finite, "finite")
@@ -313,3 +310,8 @@ def gathered(make: Callable[[Pair], Adapter], batches: Any, sequences: int) -> t
         warnings.warn(f"{read}. Is that so?", stacklevel=3)
     inputs, targets = (torch.cat(some)[:sequences] for some in zip(*parts, strict=True))
     return network, (inputs, targets)
+
+
+def _is_pair(batch: Any) -> bool:
+    few = isinstance(batch, tuple | list) and len(batch) == 2
+    return few and all(isinstance(part, Tensor | np.ndarray) for part in batch)

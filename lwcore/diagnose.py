@@ -95,18 +95,15 @@ class Diagnosis:
     def table(self) -> pd.DataFrame:
         """Windows for some numbers of sequences, with that of the summary among them."""
         numbers = sorted({*(8**k for k in range(7)), int(self.data.attrs["n_sequences"])})
+        read = 2 * self.data.sizes["sequence"]  # in both halves
         columns = {
             "every measured lag visible up to": [self.window(n, "first_passage") for n in numbers],
             "longest visible lag": [self.window(n) for n in numbers],
             "with stable tails": [self.window(n, rate="mean").steps for n in numbers],
-            "extrapolated": ["yes" if self._extrapolates(n) else "" for n in numbers],
+            "extrapolated": ["yes" if n > read else "" for n in numbers],
         }
         index = pd.Index([f"{n:,}" for n in numbers], name="sequences N")
         return pd.DataFrame(columns, index).map(str)
-
-    def _extrapolates(self, n_sequences: int) -> bool:
-        """Whether so many sequences are more than were read, in both halves."""
-        return n_sequences > 2 * self.data.sizes["sequence"]
 
     def __str__(self) -> str:
         """What was found, in a few sentences. Only measured lags are spoken of."""
@@ -120,14 +117,15 @@ class Diagnosis:
             "Beware: a few sequences make most of the noise, and intervals hold less often than "
             "they say; take more sequences. "
         )
-        beyond = "These are extrapolated, to more sequences than were read. "
+        count = data.sizes["sequence"]
+        beyond = "These are extrapolated, to more sequences than were read. " * (n > 2 * count)
         said = (
             f"In {n:,} sequences the longest lag that the gradient of the loss{untrained} shows is "
             f"{self.window(n)} steps, and every measured lag is shown up to "
             f"{self.window(n, 'first_passage')} (0: none; in brackets {LEVEL:.0%} intervals, along "
-            f"the directions found in other sequences). {beyond * self._extrapolates(n)}Of "
+            f"the directions found in other sequences). {beyond}Of "
             f"{len(lags)} lags measured, {lags[0]} to {lags[-1]}, {seen} are detected in the "
-            f"{data.sizes['sequence']:,} sequences that gave numbers; a lag is "
+            f"{count:,} sequences that gave numbers; a lag is "
             f"shown if it is and N(ℓ) ≤ {n:,}. With each sequence's sign at random, any lag is "
             f"shown in {data.false_windows / SIGN_DRAWS:.1%} of draws. Means of sequences "
             f"concentrate with an exponent {told} (2 for noise with a variance); the tail "

@@ -13,6 +13,7 @@ from torch.nn import functional
 from lwcore.adapter import Function, Pair
 from lwcore.signatures import ArgumentError, checked, require
 
+_FIRST = "weight_hh_l0"
 _CLASSES = {4: nn.LSTM, 3: nn.GRU, 1: nn.RNN}  # by blocks of H rows in weight_hh
 
 
@@ -45,32 +46,32 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
     words = f"checkpoint = {str(path)!r}: must hold weights alone, of one nn.LSTM, GRU or RNN"
     try:
         held = torch.load(path, weights_only=True, map_location="cpu")
-    except (FileNotFoundError, IsADirectoryError):
+    except OSError:
         raise
     except Exception as error:  # PyTorch raises what it likes
         raise ArgumentError(f"{words}, as of torch.save(net.state_dict(), path).") from error
     for weights in [held, *(held.values() if isinstance(held, dict) else ())]:
-        if isinstance(weights, dict) and any(str(n).endswith("weight_hh_l0") for n in weights):
-            return {str(n): part for n, part in weights.items() if isinstance(part, Tensor)}
-    raise ArgumentError(f"{words} (weight_hh_l0).")
+        if isinstance(weights, dict) and any(str(name).endswith(_FIRST) for name in weights):
+            return {str(name): part for name, part in weights.items() if isinstance(part, Tensor)}
+    raise ArgumentError(f"{words} ({_FIRST}).")
 
 
 def rebuild(
     weights: dict[str, Tensor], nonlinearity: str = "tanh"
 ) -> tuple[nn.Module, Tensor, Tensor | None]:
     """A recurrent module from its weights, and weight and bias of its readout, or the identity."""
-    prefix = next(n for n in weights if n.endswith("weight_hh_l0")).removesuffix("weight_hh_l0")
+    prefix = next(n for n in weights if n.endswith(_FIRST)).removesuffix(_FIRST)
     short = {name.removeprefix(prefix): part for name, part in weights.items()}
     own = {name: part for name, part in short.items() if name.startswith(("weight_", "bias_"))}
     left = [name for name in short if name not in own]
     readout = {name.rpartition(".")[-1]: short[name] for name in left}
-    rows, hidden = own["weight_hh_l0"].shape
+    (rows, hidden), dtype = own[_FIRST].shape, own[_FIRST].dtype
     kind = _CLASSES.get(rows // hidden, nn.RNN)
     options: dict[str, Any] = {"nonlinearity": nonlinearity} if kind is nn.RNN else {}
-    options |= {"num_layers": sum(name.startswith("weight_hh") for name in own)}
-    options |= {"bias": "bias_ih_l0" in own, "batch_first": True}
-    module = kind(own["weight_ih_l0"].shape[1], hidden, **options).to(own["weight_hh_l0"].dtype)
-    weight = readout.get("weight", torch.eye(hidden, dtype=own["weight_hh_l0"].dtype))
+    options |= {"bias": "bias_ih_l0" in own, "batch_first": True, "dtype": dtype}
+    layers = sum(name.startswith("weight_hh") for name in own)
+    module = kind(own["weight_ih_l0"].shape[1], hidden, layers, **options)
+    weight = readout.get("weight", torch.eye(hidden, dtype=dtype))
     known, given = ({n: p.shape for n, p in of.items()} for of in (module.state_dict(), own))
     linear = len(readout) == len(left) and readout.keys() <= {"weight", "bias"}
     words = "weights of one recurrent module of one direction, without projections, and at most "
@@ -89,8 +90,8 @@ def load_data(path: str | Path) -> Pair:
     except (KeyError, ValueError, EOFError, AttributeError, TypeError) as error:
         words = "must be an .npz file with plain arrays 'inputs' and 'targets'"
         raise ArgumentError(f"data = {str(path)!r}: {words} ({error}).") from None
-    numbers = inputs.dtype.kind in "iuf" and targets.dtype.kind in "iuf"
-    fit = inputs.ndim in (2, 3) and numbers and targets.shape[:1] == inputs.shape[:1]
+    fit = inputs.ndim in (2, 3) and targets.shape[:1] == inputs.shape[:1]
+    fit &= inputs.dtype.kind in "iuf" and targets.dtype.kind in "iuf"
     shown = f"{inputs.shape} ({inputs.dtype}) and {targets.shape} ({targets.dtype})"
     words = "numbers, (B, T, D) or (B, T), and B in front"
     require("inputs and targets of data", shown, fit, words)

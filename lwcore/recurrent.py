@@ -252,11 +252,11 @@ class Loop(Recurrent):
         return Layers(layer.requires_grad_(False))
 
     def _taken(self, calls: list[Call]) -> tuple[Tensor, Tensor]:
-        plain = all(isinstance(call.read, Tensor) and call.read.ndim == 2 for call in calls)
+        plain = _chained(calls) and all(call.read.ndim == 2 for call in calls)
         words = (
             "called once a step with inputs (B, D) and the state that it gave in the step before"
         )
-        require("step", self.called, plain and len(calls) > 1 and _chained(calls), words)
+        require("step", self.called, plain, words)
         read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
         if calls[0].state is None:
             return read, read.new_zeros(len(read), self.recurrence.state_size)
@@ -317,16 +317,13 @@ def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
     inside = [part for part in model.modules() if part is not model and learned(part)]
     with torch.no_grad(), recorded(inside) as calls:
         model(inputs.to(weight.device, dtype))
-    loops = [part for part, made in calls.items() if len(made) > 1 and _chained(made)]
+    loops = [part for part, made in calls.items() if _chained(made)]
     outer = [part for part in loops if not any(part in {*one.modules()} - {one} for one in loops)]
     return outer[0] if len(outer) == 1 else None
 
 
 def _chained(calls: Sequence[Call]) -> bool:
-    """Whether each call starts from the state that the one before gave."""
-    for before, after in itertools.pairwise(calls):
-        given, taken = flat(before.given), flat(after.state)
-        same = len(given) == len(taken) > 0 and isinstance(after.read, Tensor)
-        if not (same and all(map(torch.equal, given, taken))):
-            return False
-    return True
+    """Whether there are several calls, each from the state that the one before gave."""
+    pairs = [(flat(one.given), flat(two.state)) for one, two in itertools.pairwise(calls)]
+    linked = (len(a) == len(b) > 0 and all(map(torch.equal, a, b)) for a, b in pairs)
+    return bool(pairs) and all(isinstance(c.read, Tensor) for c in calls) and all(linked)

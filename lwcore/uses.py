@@ -108,7 +108,7 @@ class _Reading(NamedTuple):
 
     def _vectors(self, parts: Iterable[Tensor]) -> Float[Tensor, "parts P"]:
         """Gradients in the values as gradients in the parameters."""
-        _, back = vjp(self.values, self.network.theta)
+        back = vjp(self.values, self.network.theta)[1]
         return torch.stack([back(part)[0].double().cpu() for part in parts])
 
     def numbers(

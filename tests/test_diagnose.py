@@ -18,7 +18,7 @@ from lwcore.diagnose import LEVEL, Diagnosis, diagnose, ratio_bands
 from lwcore.measure import observe
 from lwcore.network import Network
 from lwcore.tasks import Sequences
-from tests.networks import draw, make
+from tests.networks import CELLS, draw, make
 
 
 class Net(nn.Module):
@@ -71,7 +71,7 @@ def last(predictions, targets):
     return (predictions[:, -1] - targets[:, -1]).square().sum()
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "DiagGate"])
+@pytest.mark.parametrize("kind", CELLS)
 def test_numbers_are_those_of_measure(kind):
     """Of one of the package's own networks with a loss behind the last step, the halves being the
     same."""

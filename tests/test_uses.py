@@ -8,11 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from lwcore import recurrent
 from lwcore.diagnose import diagnose, repeated
-from lwcore.recurrent import Loop as Steps
-from lwcore.recurrent import step_of
 from lwcore.uses import Uses
-from tests.networks import draw
+from tests.networks import draw, flat
 
 
 class Attention(nn.Module):
@@ -165,10 +164,6 @@ def series(count=200, length=12, shift=1):
     return torch.stack([whole[shift * i : shift * i + length] for i in range(count)])
 
 
-def flat(gradients):
-    return torch.cat([part.flatten() for part in gradients])
-
-
 @pytest.mark.parametrize("kind", MODELS)
 def test_all_lags_together_are_autograds_gradient(kind):
     """Of each sequence along a direction, and of all as a vector."""
@@ -216,15 +211,16 @@ class Twice(nn.GRUCell):
 
 
 @pytest.mark.parametrize("cell", [nn.GRUCell, nn.RNNCell, nn.LSTMCell, Decay, Twice])
-def test_both_routes_agree(cell):
-    """A recurrence read off its trace, and off the uses of its parameters."""
+def test_both_routes_agree(cell, monkeypatch):
+    """A recurrence read off its trace, four steps at a time, and off the uses of its parameters."""
+    monkeypatch.setattr(recurrent, "_STEPS", 4)
     model, inputs, targets = made(Loop, cell, hidden=2), draw(6, 9, 3), draw(6, 9, 1, seed=2)
     lags = [1, 2, 5, 8]
-    module = step_of(model, inputs)
+    module = recurrent.step_of(model, inputs)
     assert module is model.cell
-    recurrent = Steps(model, (inputs, targets), module=module)
-    recurrent.check(inputs, targets)
-    one = recurrent.read(inputs, targets)
+    loop = recurrent.Loop(model, (inputs, targets), module=module)
+    loop.check(inputs, targets)
+    one = loop.read(inputs, targets)
     two = read(model, inputs, targets, parameters=["cell"])
     vectors = one.lag_vectors(lags)
     torch.testing.assert_close(two.lag_vectors(lags), vectors, rtol=1e-10, atol=1e-12)
