@@ -122,6 +122,7 @@ class Whole(nn.Module):
         self.double().eval()
 
     def forward(self, x):
+        assert x.shape[int(self.batch_first)] in (6, 9)  # it takes no other length
         given = ()
         if self.start is not None:
             h = self.start.expand(-1, x.shape[0 if self.batch_first else 1], -1).contiguous()
