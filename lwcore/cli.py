@@ -109,8 +109,8 @@ def diagnose_network(
     figure: Drawn = None,
 ) -> None:
     """Measure the window of your own LSTM, GRU or RNN; nothing in a file is executed."""
-    from lwcore.adapter import from_files
     from lwcore.diagnose import diagnose
+    from lwcore.files import from_files
 
     whole = lags is None or lags.replace(",", "").isdecimal()
     require("lags", lags, whole, "integers with commas between them")

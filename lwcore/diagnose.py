@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lwcore import inference, results, stable
-from lwcore.adapter import Adapter, Function, Pair, Recurrent, gathered, recurrent_modules
+from lwcore.adapter import Adapter, Function, Pair, gathered, on_trial
 from lwcore.advice import advice
 from lwcore.gradient import unit_length
 from lwcore.inference import Definition, described, sequences_needed
-from lwcore.loop import Loop, step_of
+from lwcore.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.results import bar
 from lwcore.signatures import Count, Index, Lags, checked, require
 from lwcore.trace import Trace
@@ -96,18 +96,15 @@ class Diagnosis:
     def table(self) -> pd.DataFrame:
         """Windows for some numbers of sequences, with that of the summary among them."""
         numbers = sorted({*(8**k for k in range(7)), int(self.data.attrs["n_sequences"])})
+        read = 2 * self.data.sizes["sequence"]  # in both halves
         columns = {
             "every measured lag visible up to": [self.window(n, "first_passage") for n in numbers],
             "longest visible lag": [self.window(n) for n in numbers],
             "with stable tails": [self.window(n, rate="mean").steps for n in numbers],
-            "extrapolated": ["yes" if self._extrapolates(n) else "" for n in numbers],
+            "extrapolated": ["yes" if n > read else "" for n in numbers],
         }
         index = pd.Index([f"{n:,}" for n in numbers], name="sequences N")
         return pd.DataFrame(columns, index).map(str)
-
-    def _extrapolates(self, n_sequences: int) -> bool:
-        """Whether so many sequences are more than were read, in both halves."""
-        return n_sequences > 2 * self.data.sizes["sequence"]
 
     def __str__(self) -> str:
         """What was found, in a few sentences. Only measured lags are spoken of."""
@@ -121,14 +118,15 @@ class Diagnosis:
             "Beware: a few sequences make most of the noise, and intervals hold less often than "
             "they say; take more sequences. "
         )
-        beyond = "These are extrapolated, to more sequences than were read. "
+        count = data.sizes["sequence"]
+        beyond = "These are extrapolated, to more sequences than were read. " * (n > 2 * count)
         said = (
             f"In {n:,} sequences the longest lag that the gradient of the loss{untrained} shows is "
             f"{self.window(n)} steps, and every measured lag is shown up to "
             f"{self.window(n, 'first_passage')} (0: none; in brackets {LEVEL:.0%} intervals, along "
-            f"the directions found in other sequences). {beyond * self._extrapolates(n)}Of "
+            f"the directions found in other sequences). {beyond}Of "
             f"{len(lags)} lags measured, {lags[0]} to {lags[-1]}, {seen} are detected in the "
-            f"{data.sizes['sequence']:,} sequences that gave numbers; a lag is "
+            f"{count:,} sequences that gave numbers; a lag is "
             f"shown if it is and N(ℓ) ≤ {n:,}. With each sequence's sign at random, any lag is "
             f"shown in {data.false_windows / SIGN_DRAWS:.1%} of draws. Means of sequences "
             f"concentrate with an exponent {told} (2 for noise with a variance); the tail "
@@ -206,9 +204,10 @@ def diagnose(
     `model` is causal, and takes sequences of equal length. If it calls one `torch.nn.LSTM`, `GRU`,
     `RNN` or cell of `lwcore.cells` once, or one module in every step (which `step` names, of
     several), as ``state = module(x, state)``, it is read as that recurrence; otherwise by the times
-    at which its parameters are used, all or those of `parameters`, by names of parameters or
-    modules (see `lwcore.uses`). `head` turns what the model gives into predictions. The model runs
-    as it is and is not changed. What the chosen way assumes is tried, and refused if it fails.
+    at which its parameters are used (see `lwcore.uses`). Frozen parameters are not learned and do
+    not count, and a module that holds some is no such recurrence; `parameters` chooses others, by
+    names of parameters or modules. `head` turns what the model gives into predictions. The model
+    runs as it is. What the chosen way assumes is tried, and refused if it fails.
 
     `batches` are pairs of inputs and targets, or one pair, of independent sequences that a trained
     network has not seen. `loss` is, of a batch, the sum or mean of what each sequence has alone;
@@ -218,14 +217,15 @@ def diagnose(
     require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
 
     def adapter(batch: Pair) -> Adapter:
-        if parameters is None and step is None and len(recurrent_modules(model)) == 1:
+        if step is None and parameters is not None:
+            return Uses(model, batch, head, loss, parameters)
+        if step is None and len(recurrent_modules(model)) == 1:
             return Recurrent(model, batch, head, loss)
-        words = "one of the model's modules"
-        require("step", type(step).__name__, step is None or step in {*model.modules()}, words)
-        found = step or (step_of(model, batch[0]) if parameters is None else None)
-        if found is not None:
-            return Loop(model, batch, head, loss, found)
-        return Uses(model, batch, head, loss, parameters)
+        looped = step or step_of(model, next(on_trial(*batch))[1])
+        if looped is None:
+            return Uses(model, batch, head, loss)
+        require("step", type(looped).__name__, looped in {*model.modules()}, "one of model's")
+        return Loop(model, batch, head, loss, looped)
 
     network, (inputs, targets) = gathered(adapter, batches, sequences)
     _, length, width = network.shape
@@ -242,7 +242,9 @@ def diagnose(
         differ = bool((targets != targets[:1]).any())
         require("source", source, differ, "'error' where all targets are the same")
         targets = network.forget(inputs, targets)
-    pieces = zip(inputs.split(8), targets.split(8), strict=True)
+    elif not network.beats_constants(inputs, targets):
+        aside += " The model predicts no better than a constant: use source='target'."
+    pieces = zip(*(part.split(min(8, network.at_once)) for part in (inputs, targets)), strict=True)
     steps = (network.read(*piece).first for piece in pieces)
     first = next((step for step in steps if step >= 0), -1)
     require("loss", network.loss_name, first >= 0, "one whose gradient is not always 0")
@@ -273,20 +275,18 @@ def repeated(inputs: Float[Array, "B T D"]) -> int:
     None where steps are so few of a kind that chance alone would do it.
     """
     count, length, width = inputs.shape
-    rng, half = np.random.default_rng(0), max(1, length // 2)
-    kinds = np.unique(inputs @ rng.standard_normal(width), return_inverse=True)[1].ravel()
-    often = np.bincount(kinds) / kinds.size
+    half, vector = max(1, length // 2), np.random.default_rng(0).standard_normal(width)
+    codes = pd.factorize((inputs @ vector).ravel())[0].reshape(count, length)
+    often = np.bincount(codes.ravel()) / codes.size
     if 2 * np.log(count) + np.log(length) + half * np.log(np.square(often).sum()) > np.log(0.01):
         return 0
-    codes = rng.integers(2**63, size=len(often), dtype=np.uint64)[kinds].reshape(count, length)
-    factor = np.uint64(6364136223846793005)  # odd, so that its powers have inverses modulo 2⁶⁴
-    powers = np.cumprod(np.full(length, factor))
-    sums = np.pad(np.cumsum(codes * powers, axis=1, dtype=np.uint64), ((0, 0), (1, 0)))
-    inverse = np.cumprod(np.full(length, np.uint64(pow(int(factor), -1, 2**64))))
-    pieces = (sums[:, half:] - sums[:, :-half]) * inverse[: length - half + 1]
-    owners = pd.Series(np.repeat(np.arange(count), pieces.shape[1])).groupby(pieces.ravel())
-    held = owners.nunique()
-    return int((held[pieces[:, 0]] > 1).sum())
+    while (steps := length - codes.shape[1] + 1) < half:  # of pieces; next to twice as many
+        more = min(steps, half - steps)
+        both = codes[:, :-more] * codes.size + codes[:, more:]
+        codes = pd.factorize(both.ravel())[0].reshape(both.shape)
+    owners = np.repeat(np.arange(count), codes.shape[1])
+    held = pd.Series(owners).groupby(codes.ravel()).nunique()
+    return int((held[codes[:, 0]] > 1).sum())
 
 
 def _measured(

@@ -36,3 +36,8 @@ def make(
 def draw(*shape: int, seed: int = 1) -> Tensor:
     """Standard Gaussian float64 numbers."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def flat(gradients) -> Tensor:
+    """Gradients of all parameters as one vector."""
+    return torch.cat([part.flatten() for part in gradients])

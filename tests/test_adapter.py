@@ -13,13 +13,13 @@ from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
-from lwcore.adapter import Layers, Recurrent, from_files
 from lwcore.diagnose import diagnose
+from lwcore.files import from_files
 from lwcore.gradient import transported
-from lwcore.network import Network
+from lwcore.recurrent import Layers, Recurrent
 from lwcore.trace import Trace
 from lwcore.transport import effective_rates, exact_rates_and_share
-from tests.networks import CELLS, draw, make
+from tests.networks import draw, flat
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 
@@ -43,10 +43,6 @@ def traced(module, inputs):
     return stack, Trace.of(stack, inputs, inputs.new_zeros(len(inputs), stack.state_size))
 
 
-def flat(gradients):
-    return torch.cat([part.flatten() for part in gradients])
-
-
 def parts_by_lag(module, inputs, delta):
     """Each sequence's and lag's part, (B, T, P): every step has parameters of its own, and autograd
     says what each end owes to which."""
@@ -67,10 +63,16 @@ def parts_by_lag(module, inputs, delta):
 
 @pytest.mark.parametrize(
     ("kind", "layers", "bias"),
-    [("LSTM", 1, True), ("LSTM", 3, False), ("GRU", 2, True), ("RNN-relu", 2, False)],
+    [
+        ("LSTM", 1, True),
+        ("LSTM", 3, False),
+        ("GRU", 1, True),
+        ("GRU", 2, True),
+        ("RNN-relu", 2, False),
+    ],
 )
 def test_every_lags_part_is_autograds(kind, layers, bias):
-    """Of each sequence, along all parameters."""
+    """Of each sequence, along all parameters; one layer by its closed form."""
     module, inputs = torch_module(kind, layers, bias=bias), draw(2, 6, 3)
     delta = draw(2, 6, 4, seed=2)
     delta[:, 0] = 0  # no loss at the first step
@@ -83,13 +85,6 @@ def test_every_lags_part_is_autograds(kind, layers, bias):
         torch.testing.assert_close(found, wanted[:, lag], **CLOSE)
     whole = trace.gathered_each(trace.backpropagate(rows))
     torch.testing.assert_close(whole, wanted.sum(1), **CLOSE)
-
-
-@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_closed_forms_are_autodiffs(kind):
-    _, trace = traced(torch_module(kind), draw(2, 6, 3))
-    closed, by_autodiff = (trace.jacobian(slice(6), closed=how).dense() for how in (True, False))
-    torch.testing.assert_close(closed, by_autodiff, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
@@ -127,6 +122,7 @@ class Whole(nn.Module):
         self.double().eval()
 
     def forward(self, x):
+        assert x.shape[int(self.batch_first)] in (6, 9)  # it takes no other length
         given = ()
         if self.start is not None:
             h = self.start.expand(-1, x.shape[0 if self.batch_first else 1], -1).contiguous()
@@ -174,18 +170,6 @@ def test_parts_add_up_to_each_sequences_gradient(kind, use, batch_first, reducti
         total = loss(net(laid_out(x)), laid_out(y)).sum()
         wanted = flat(torch.autograd.grad(total, list(net.rnn.parameters())))
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("kind", CELLS)
-def test_cells_of_the_package_are_read_as_they_read_themselves(kind):
-    network = Network(make(kind)).double().eval()
-    inputs, targets = draw(5, 8, 3), draw(5, 8, seed=2)
-    adapter = Recurrent(network, (inputs, targets), loss=lambda p, y: (p - y).square().sum())
-    adapter.check(inputs, targets)
-    trace, delta = adapter.read(inputs, targets)
-    own, wanted = network.observe(inputs, targets)
-    torch.testing.assert_close(trace.history, own.history)
-    torch.testing.assert_close(delta, own.lifted(wanted))
 
 
 def test_the_target_alone_is_the_error_of_the_best_constant():
@@ -259,7 +243,7 @@ ROWS = [
     ({"model": Calls("twice")}, "calls of the LSTM = 2: must be one in a pass"),
     ({"model": Calls("packed")}, "'PackedSequence': must be a tensor of three axes"),
     ({"model": Calls("mixing")}, "must be one that predicts for a sequence alone as among others"),
-    ({"model": ODD, "head": lambda h: h[:, -1]}, "must be one that computes what that class"),
+    ({"model": ODD, "head": lambda h: h[:, -1]}, "of the gradient.*must be parameters whose uses"),
     ({"model": scaled(Calls(), torch.nan)}, "model = 'Calls': must be .* no NaN"),
     ({"model": scaled(Calls("once", "RNN", 64), 20)}, r"rounding grows .*: try model\.double\(\)"),
     ({"loss": coupled}, "must be the sum of what 4 sequences have alone"),

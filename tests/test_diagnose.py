@@ -18,7 +18,7 @@ from lwcore.diagnose import LEVEL, Diagnosis, diagnose, ratio_bands
 from lwcore.measure import observe
 from lwcore.network import Network
 from lwcore.tasks import Sequences
-from tests.networks import draw, make
+from tests.networks import CELLS, draw, make
 
 
 class Net(nn.Module):
@@ -71,7 +71,7 @@ def last(predictions, targets):
     return (predictions[:, -1] - targets[:, -1]).square().sum()
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "DiagGate"])
+@pytest.mark.parametrize("kind", CELLS)
 def test_numbers_are_those_of_measure(kind):
     """Of one of the package's own networks with a loss behind the last step, the halves being the
     same."""
@@ -184,6 +184,29 @@ def test_it_shows_itself_is_stored_and_drawn(found, tmp_path):
     row = f"400 {found.window(400, 'first_passage')} {found.window(400)}"
     assert row in " ".join(output.split())
     assert (tmp_path / "shown.png").read_bytes().startswith(b"\x89PNG")
+
+
+class Logits(nn.Module):
+    """Of two classes, with a slope in the input; counts how many sequences it sees at once."""
+
+    def __init__(self, slope):
+        super().__init__()
+        self.slope, self.most = nn.Parameter(torch.tensor(float(slope))), 0
+
+    def forward(self, x):
+        self.most = max(self.most, len(x))
+        return torch.stack([0 * x[:, -1, 0], self.slope * x[:, -1, 0]], -1)
+
+
+@pytest.mark.parametrize(("slope", "better"), [(0.5, False), (3, True)])
+def test_a_model_no_better_than_a_constant_is_told(slope, better):
+    """Nine of ten targets are of one class. A slope of 0.5 is better than chance and than the mean
+    prediction, and worse than the shares of the classes. The model sees a part at a time."""
+    inputs = draw(400, 3, 1).float() + 1.5
+    model, classes = Logits(slope), (inputs[:, -1, 0] > 0.22).long()
+    found = diagnose(model.eval(), (inputs, classes), [1], progress=False, parameters=["slope"])
+    assert ("The model predicts no better than a constant" in found.data.aside) != better
+    assert model.most <= 128
 
 
 def test_an_interrupt_leaves_the_network_as_it_was():

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+from lwcore import recurrent
 from lwcore.diagnose import diagnose, repeated
-from lwcore.loop import Loop as Steps
-from lwcore.loop import step_of
 from lwcore.uses import Uses
-from tests.networks import draw
+from tests.networks import draw, flat
 
 
 class Attention(nn.Module):
@@ -79,6 +79,14 @@ class Hand(nn.Module):
         return torch.stack(shown, 1) @ self.out
 
 
+class Zero(Hand):
+    """The same, its recurrent weights 0 at the start: their uses move nothing yet."""
+
+    def __init__(self, width=3, hidden=8):
+        super().__init__(width, hidden)
+        nn.init.zeros_(self.U)
+
+
 class MinGRU(nn.Module):
     """Gate and candidate of the input alone, of all steps at once; then a loop."""
 
@@ -111,6 +119,18 @@ class Convolution(nn.Module):
         return self.head(h.reshape(-1, h.shape[-1])).reshape(*x.shape[:2], 1)
 
 
+class LSTM(nn.Module):
+    """A recurrent module, whose gates start open."""
+
+    def __init__(self, width=3, hidden=8):
+        super().__init__()
+        self.rnn, self.head = nn.LSTM(width, hidden, batch_first=True), nn.Linear(hidden, 1)
+        nn.init.constant_(self.rnn.bias_ih_l0[hidden : 2 * hidden], 2)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0])
+
+
 class Stack(nn.Module):
     """Two recurrent modules, one above the other."""
 
@@ -124,7 +144,7 @@ class Stack(nn.Module):
         return self.head(self.above(self.below(x)[0])[0])
 
 
-MODELS = (Attention, Transformer, Loop, Hand, MinGRU, Convolution, Stack)
+MODELS = (Attention, Transformer, Loop, Hand, Zero, MinGRU, Convolution, Stack)
 
 
 def made(kind, *args, **options):
@@ -144,15 +164,11 @@ def series(count=200, length=12, shift=1):
     return torch.stack([whole[shift * i : shift * i + length] for i in range(count)])
 
 
-def flat(gradients):
-    return torch.cat([part.flatten() for part in gradients])
-
-
 @pytest.mark.parametrize("kind", MODELS)
 def test_all_lags_together_are_autograds_gradient(kind):
     """Of each sequence along a direction, and of all as a vector."""
     model, inputs, targets = made(kind), draw(6, 9, 3), draw(6, 9, 1, seed=2)
-    targets = targets[..., 0] if kind is Hand else targets
+    targets = targets[..., 0] if issubclass(kind, Hand) else targets
     reading, lags = read(model, inputs, targets), range(9)
     vectors = reading.lag_vectors(lags)
     w = torch.randn(vectors.shape[1], dtype=torch.float64)
@@ -187,16 +203,24 @@ class Decay(nn.Module):
         return total + memory.sum(1), memory
 
 
-@pytest.mark.parametrize("cell", [nn.GRUCell, nn.RNNCell, nn.LSTMCell, Decay])
-def test_both_routes_agree(cell):
-    """A recurrence read off its trace, and off the uses of its parameters."""
+class Twice(nn.GRUCell):
+    """A step that uses its parameters twice."""
+
+    def forward(self, x, state):
+        return super().forward(x, super().forward(x, state))
+
+
+@pytest.mark.parametrize("cell", [nn.GRUCell, nn.RNNCell, nn.LSTMCell, Decay, Twice])
+def test_both_routes_agree(cell, monkeypatch):
+    """A recurrence read off its trace, four steps at a time, and off the uses of its parameters."""
+    monkeypatch.setattr(recurrent, "_STEPS", 4)
     model, inputs, targets = made(Loop, cell, hidden=2), draw(6, 9, 3), draw(6, 9, 1, seed=2)
     lags = [1, 2, 5, 8]
-    module = step_of(model, inputs)
+    module = recurrent.step_of(model, inputs)
     assert module is model.cell
-    recurrent = Steps(model, (inputs, targets), module=module)
-    recurrent.check(inputs, targets)
-    one = recurrent.read(inputs, targets)
+    loop = recurrent.Loop(model, (inputs, targets), module=module)
+    loop.check(inputs, targets)
+    one = loop.read(inputs, targets)
     two = read(model, inputs, targets, parameters=["cell"])
     vectors = one.lag_vectors(lags)
     torch.testing.assert_close(two.lag_vectors(lags), vectors, rtol=1e-10, atol=1e-12)
@@ -204,15 +228,19 @@ def test_both_routes_agree(cell):
     torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [Attention, Loop, MinGRU])
-def test_the_window_ends_at_a_planted_lag(kind):
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(LSTM, {}), (Loop, {}), (Loop, {"cell": Decay, "hidden": 2}), (Attention, {}), (MinGRU, {})],
+)
+def test_the_window_ends_at_a_planted_lag(kind, options):
     """In an untrained model, all that targets hold being the inputs of 7 steps before; of noise
-    there is none."""
-    inputs, model = draw(400, 16, 3).float(), made(kind, hidden=16).float()
+    there is none. A recurrence, a loop over a cell or over a step that is named, and two without."""
+    inputs, model = draw(400, 16, 3).float(), made(kind, **{"hidden": 16} | options).float()
     targets = inputs[..., :1].roll(7, 1)
     targets[:, :7] = 0
+    how = {"source": "target", "progress": False, "step": model.cell if options else None}
     planted, noise = (
-        diagnose(model, (inputs, of), [2, 5, 7, 9, 12], source="target", progress=False)
+        diagnose(model, (inputs, of), [2, 5, 7, 9, 12], **how)
         for of in (targets, draw(400, 16, 1, seed=3).float())
     )
     assert planted.window(int(planted.data.required.sel(lag=7)) + 1).steps == 7
@@ -286,6 +314,24 @@ def test_what_cannot_be_taken_apart_is_refused_by_name(how, message):
         rest = ["read", "head"]
         found = diagnose(model, (inputs, targets), [1], parameters=rest, progress=False)
         assert "Left out of all gradients: free," in " ".join(str(found).split())
+
+
+def test_frozen_parameters_do_not_count():
+    """They are left out and named; a recurrence that holds some is read by its uses."""
+    model, batch = made(LSTM), (draw(60, 9, 3), draw(60, 9, 1, seed=2))
+    model.rnn.bias_hh_l0.requires_grad_(False)
+    names = [name for name, part in model.named_parameters() if part.requires_grad]
+    one, two = (diagnose(model, batch, [1, 2], parameters=p, progress=False) for p in (None, names))
+    np.testing.assert_array_equal(one.data.statistic, two.data.statistic)
+    assert "Left out of all gradients: rnn.bias_hh_l0." in one.data.aside
+    for part in model.parameters():
+        part.requires_grad_(False)
+    with pytest.raises(ValueError, match="must be names of one parameter or more, or None if some"):
+        diagnose(model, batch, progress=False)
+    kept = {name: part.clone() for name, part in model.state_dict().items()}
+    assert diagnose(model, batch, [1], parameters=["rnn"], progress=False).data.statistic.any()
+    assert all(torch.equal(kept[name], part) for name, part in model.state_dict().items())
+    assert not any(part.requires_grad for part in model.parameters())
 
 
 def test_losses_over_unequal_counts_are_sums():

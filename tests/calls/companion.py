@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from lwcore import adapter, advice, diagnose, loop, uses
+from lwcore import advice, diagnose, recurrent, uses
 from lwcore.elman import bounds, descent, kernel, network
+from lwcore.files import from_files
 
 rng = np.random.default_rng(0)
 net = network.symmetric_initialisation(4, 2, 0.5, rng)
@@ -49,10 +50,10 @@ class Steps(nn.Module):
 
 steps = Steps().eval()
 CALLS: list = [
-    (adapter.Recurrent, whole | {"batch": batch}),
+    (recurrent.Recurrent, whole | {"batch": batch}),
     (uses.Uses, whole | {"batch": batch, "parameters": ["weight_ih_l0"]}),
-    (loop.Loop, {"model": steps, "batch": batch, "module": steps.cell}),
-    (adapter.from_files, files),
+    (recurrent.Loop, {"model": steps, "batch": batch, "module": steps.cell}),
+    (from_files, files),
     (advice.advice, {"data": found.data}),
     (diagnose.diagnose, whole | asked | {"batches": batch, "lags": [1, 2]}),
     (found.window, {"n_sequences": 3, "definition": "first_passage", "rate": "mean"}),

@@ -1,0 +1,329 @@
+"""One recurrence as the core sees it: a module called once in a pass, or once in every step.
+
+A hook cuts the graph behind the module, where the gradient of a loss ends; from there on everything
+is read off a `lwcore.trace.Trace` in float64.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils import _pytree as trees
+
+from lwcore.adapter import ZEROS, Adapter, changed, flat
+from lwcore.cells import GRU, LSTM, Cell
+from lwcore.gradient import first_loss, lag_vectors, transported
+from lwcore.signatures import Lags, checked, require
+from lwcore.trace import Trace
+
+_STEPS = 1024  # whose derivatives in the parameters are taken at once
+
+
+class Layers(nn.Module):
+    """A stack of PyTorch's recurrent layers as one step of one state, in float64.
+
+    The state is all layers' side by side, (h¹, h², …), of an LSTM (h¹, c¹, h², c², …). Inside a
+    step a layer reads what the one below has just written, so that one-step Jacobians hold all
+    paths through time and layers. Of the outputs, h of all layers, the last H are the module's.
+    """
+
+    def __init__(self, module: Any) -> None:
+        """A stack with the parameters of a module of one direction and without projections."""
+        super().__init__()
+        for name, parameter in module.named_parameters():
+            self.register_parameter(name, parameter)
+        self.cell: Any = getattr(torch, f"{module.mode.lower()}_cell")
+        self.layers, self.parts = module.num_layers, 2 if module.mode == "LSTM" else 1
+        self.state_size = self.layers * self.parts * module.hidden_size
+        places = torch.arange(self.state_size).unflatten(0, (self.layers, self.parts, -1))
+        self.shown, self.carried = places[:, 0].flatten(), places[:, -1].flatten()
+        family: Any = {"LSTM": LSTM, "GRU": GRU}.get(module.mode)
+        if self.layers == 1 and family is not None:  # the same step, with its derivative
+            self.closed_form = family.from_torch(module).requires_grad_(False).closed_form
+
+    def step(self, x: Float[Tensor, "... D"], state: Float[Tensor, "... S"]) -> Tensor:
+        """One step through all layers, each by PyTorch's own function."""
+        after: list[Tensor] = []
+        x = x.reshape(-1, x.shape[-1])
+        before = state.reshape(len(x), self.layers, self.parts, -1)
+        for layer, past in enumerate(before.unbind(1)):
+            names = (f"{kind}_{of}_l{layer}" for kind in ("weight", "bias") for of in ("ih", "hh"))
+            weights = (getattr(self, name, None) for name in names)
+            after += flat(self.cell(x, past.unbind(1) if self.parts > 1 else past[:, 0], *weights))
+            x = after[-self.parts]
+        return torch.cat(after, dim=-1).reshape(state.shape)
+
+
+class Stepped(nn.Module):
+    """A module ``(x, state) -> state`` as a step of one vector, of all parts of its state."""
+
+    def __init__(self, module: nn.Module, state: Any) -> None:
+        """A step from a module and a state that it gave."""
+        super().__init__()
+        self.module, self.many = module, isinstance(state, tuple)
+        self.shapes = [part.shape[1:] for part in flat(state)]
+        self.sizes = [shape.numel() for shape in self.shapes]
+        self.state_size, self.shown, self.carried = sum(self.sizes), slice(None), slice(None)
+
+    def step(self, x: Float[Tensor, "... D"], state: Float[Tensor, "... S"]) -> Tensor:
+        """One step."""
+        rows = state.reshape(-1, self.state_size).split(self.sizes, 1)
+        parts = tuple(row.unflatten(1, shape) for row, shape in zip(rows, self.shapes, strict=True))
+        after = self.module(x.reshape(-1, x.shape[-1]), parts if self.many else parts[0])
+        return _joined(after).reshape(state.shape)
+
+
+def _joined(state: Any) -> Tensor:
+    """All parts of a state as one vector of each sequence."""
+    return torch.cat([part.flatten(1) for part in flat(state)], 1)
+
+
+class _Reading(NamedTuple):
+    """Sequences by their trace, and ``δ_t = ∂E/∂s_t``, states apart."""
+
+    trace: Trace
+    delta: Float[Tensor, "B T S"]
+
+    @property
+    def first(self) -> int:
+        return first_loss(self.delta) if self.delta.any() else -1
+
+    def gradient(self) -> Float[Tensor, " P"]:
+        return self._each(self.trace.backpropagate(self.delta)).sum(0)
+
+    def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
+        return lag_vectors(self.trace, self.delta, lags)
+
+    def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
+        first = max(self.first, 0)
+        parts = transported(self.trace, self.delta, lags, first)
+        along = [
+            self._each(rows, max(first - lag, 0)) @ w
+            for w, (lag, rows) in zip(directions, parts, strict=True)
+        ]
+        whole = directions @ self._each(self.trace.backpropagate(self.delta)).mT
+        return torch.stack([torch.stack(along), whole])
+
+    def _each(self, rows: Tensor, start: int = 0) -> Float[Tensor, "B P"]:
+        """Every sequence's gradient from some steps on, a part of them at a time."""
+        total: Any = 0
+        for part in rows.split(_STEPS, 1):
+            total = total + self.trace.gathered_each(part, slice(start, start + part.shape[1]))
+            start += part.shape[1]
+        return total
+
+
+@checked
+@dataclass(eq=False)
+class Recurrent(Adapter):
+    """A network with one recurrent module, called once: a `recurrence` for the core, and traces.
+
+    `module` is PyTorch's or a cell of `lwcore.cells`; it is found if there is one. Of its calls are
+    kept what it read, the state it started from, and what it gave, as leaves, where the
+    predictions' graph ends.
+    """
+
+    module: Any = None
+
+    def _chosen(self) -> dict[str, Tensor]:
+        if self.module is None:
+            found = recurrent_modules(self.model)
+            words = "one nn.LSTM, GRU, RNN or cell"
+            require("recurrent modules of model", len(found), len(found) == 1, words)
+            (self.module,) = found
+        plain = not any(getattr(self.module, n, 0) for n in ("bidirectional", "proj_size"))
+        words = "of one direction of time and without projections"
+        require("recurrent module", self.module, plain, words)
+        own = self.head is None or isinstance(self, Loop) or self.module is self.model
+        require("head", self.head, own, "None unless model is a recurrent module itself")
+        self.batch_first = bool(getattr(self.module, "batch_first", True))
+        self.called = type(self.module).__name__
+        self.order = f"the {self.called} has batch_first={self.batch_first}"
+        words = "one whose parameters are learned, all of them (name those in `parameters`)"
+        require("recurrent module", self.module, learned(self.module), words)
+        return dict(self.module.named_parameters())
+
+    def _seen(self, inputs: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+        predictions, calls = self._called(inputs)
+        copied: Any = copy.deepcopy(self.module).cpu().double().requires_grad_(False)
+        self.recurrence = self._recurrence(copied, calls)
+        units = torch.arange(self.recurrence.state_size)[self.recurrence.carried]
+        self.kind = f"{self.called}, {units.numel()} neurons"
+        shape = self._taken(calls)[0].shape
+        parameters = sum(parameter.numel() for parameter in self.recurrence.parameters())
+        self.fit(max(shape[1] * self.recurrence.state_size, parameters))
+        return predictions, shape
+
+    def _called(self, inputs: Tensor) -> tuple[Tensor, list[Call]]:
+        """Predictions, and the module's calls, with leaves for what they gave."""
+        with recorded([self.module], cut=True) as calls:
+            return self.predictions(inputs), calls.get(self.module, [])
+
+    def _recurrence(self, copied: Any, _: list[Call]) -> Any:
+        """The module as the core's own, from its copy in float64."""
+        return Layers(copied) if isinstance(copied, nn.RNNBase) else copied
+
+    def _taken(self, calls: list[Call]) -> tuple[Tensor, Tensor]:
+        """What the module read, (B, T, D), and its first state, (B, S), in float64."""
+        require(f"calls of the {self.called}", len(calls), len(calls) == 1, "one in a pass")
+        read, state, _ = calls[0]
+        plain = isinstance(read, Tensor) and read.ndim == 3
+        words = "a tensor of three axes, equally long sequences"
+        require(f"inputs of the {self.called}", type(read).__name__, plain, words)
+        ours = self._steps_second(read.detach().cpu().double())
+        initial = ours.new_zeros(len(ours), self.recurrence.state_size)
+        if state is not None:  # parts of (layers, B, H), of a cell (B, H)
+            parts = [part if part.ndim == 3 else part.unsqueeze(0) for part in flat(state)]
+            initial = torch.stack(parts, dim=1).permute(2, 0, 1, 3).flatten(1).detach().to(ours)
+        return ours, initial
+
+    def _in_states(self, found: list[list[Tensor]]) -> Tensor:
+        """Gradients in what each call gave as gradients in states, (B, T, S)."""
+        ((outputs, *last),) = found
+        steps, places = self._steps_second(outputs), torch.arange(self.recurrence.state_size)
+        shown, carried = places[self.recurrence.shown], places[self.recurrence.carried]
+        delta = steps.new_zeros(*steps.shape[:2], self.recurrence.state_size)
+        delta[..., shown[-outputs.shape[-1] :]] = steps
+        for part, where in zip(last, (shown, carried), strict=False):  # h, c of every layer
+            delta[:, -1, where] += part.transpose(0, 1).flatten(1)
+        return delta
+
+    def _steps_second(self, part: Tensor) -> Tensor:
+        return part if self.batch_first else part.transpose(0, 1)
+
+    def _delta(self, calls: list[Call], number: Tensor) -> Tensor:
+        """A number's gradients in the states that the module gave, (B, T, S), in float64."""
+        given = [flat(call.given) for call in calls]
+        found = iter(torch.autograd.grad(number, list(itertools.chain(*given)), **ZEROS))
+        return self._in_states([[next(found).cpu().double() for _ in parts] for parts in given])
+
+    def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
+        """The trace of sequences, and each one's δ."""
+        with torch.enable_grad():
+            predictions, calls = self._called(inputs)
+            total = self.losses(predictions, targets).sum()
+        words = "one of what the recurrent module gives"
+        require("loss", self.loss_name, total.requires_grad, words)
+        trace = Trace.of(self.recurrence, *self._taken(calls))
+        return _Reading(trace, self._delta(calls, total))
+
+    def check(self, inputs: Tensor, targets: Tensor) -> None:
+        """Refuse sequences that are not treated one by one, and a step that is not its class's."""
+        super().check(inputs, targets)
+        self.check_sum(*self.tried(inputs, targets))
+
+    def aside(self, inputs: Tensor) -> str:
+        """Whether what comes before the module, or behind it, looks back in time itself."""
+        inputs, length = self.tried(inputs, inputs)[0], self.shape[1]
+        with torch.enable_grad():
+            predictions, calls = self._called(inputs)
+            fits = [axis for axis, size in enumerate(predictions.shape) if axis and size == length]
+            last = predictions.select(fits[0], -1) if fits else predictions
+            behind = self._delta(calls, last.pow(3).sum())  # a sum that no normalisation fixes
+        found = ["behind"] if behind[:, :-1].any() else []
+        if inputs.shape[1] == length:  # or nothing is known of its steps
+            others = self._called(changed(inputs, slice(length // 2, length // 2 + 1)))[1]
+            moved = self._taken(others)[0] != self._taken(calls)[0]
+            found += ["before"] if moved[:, length // 2 + 1 :].any() else []
+        parts = f"What comes {' and '.join(found)} the {self.called} looks back in time itself"
+        return f"{parts}, which its lags do not count." if found else ""
+
+
+@checked
+@dataclass(eq=False)
+class Loop(Recurrent):
+    """A network that calls one module once a step: what it gives is its state in the next call."""
+
+    def _recurrence(self, copied: Any, calls: list[Call]) -> Any:
+        kind = {nn.LSTMCell: nn.LSTM, nn.GRUCell: nn.GRU, nn.RNNCell: nn.RNN}.get(type(copied))
+        if kind is None:
+            return Stepped(copied, calls[0].given)
+        options = {"nonlinearity": copied.nonlinearity} if kind is nn.RNN else {}
+        layer = kind(copied.input_size, copied.hidden_size, bias=copied.bias, **options).double()
+        layer.load_state_dict({f"{name}_l0": p for name, p in copied.state_dict().items()})
+        return Layers(layer.requires_grad_(False))
+
+    def _taken(self, calls: list[Call]) -> tuple[Tensor, Tensor]:
+        plain = _chained(calls) and all(call.read.ndim == 2 for call in calls)
+        words = (
+            "called once a step with inputs (B, D) and the state that it gave in the step before"
+        )
+        require("step", self.called, plain, words)
+        read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
+        if calls[0].state is None:
+            return read, read.new_zeros(len(read), self.recurrence.state_size)
+        return read, _joined(calls[0].state).detach().to(read)
+
+    def _in_states(self, found: list[list[Tensor]]) -> Tensor:
+        return torch.stack([_joined(parts) for parts in found], 1)
+
+
+class Call(NamedTuple):
+    """A call of a module: what it read, the state it started from, and what it gave."""
+
+    read: Any
+    state: Any
+    given: Any
+
+
+@contextmanager
+def recorded(
+    modules: Iterable[nn.Module], cut: bool = False
+) -> Iterator[dict[nn.Module, list[Call]]]:
+    """The calls of some modules for a while; with `cut`, graphs begin at what they give."""
+    calls: dict[nn.Module, list[Call]] = {}
+
+    def leaf(part: Tensor) -> Tensor:
+        return part.detach().requires_grad_(part.is_floating_point()) if cut else part
+
+    def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> Any:
+        read, state, *_ = *given, *named.values(), None, None
+        one = Call(read, state, trees.tree_map_only(Tensor, leaf, returned))
+        calls.setdefault(module, []).append(one)
+        return one.given
+
+    hooks = [module.register_forward_hook(note, with_kwargs=True) for module in modules]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def learned(module: nn.Module) -> bool:
+    """Whether a module has parameters, and none of them is frozen."""
+    needed = [part.requires_grad for part in module.parameters()]
+    return bool(needed) and all(needed)
+
+
+def recurrent_modules(model: nn.Module) -> list[nn.Module]:
+    """PyTorch's recurrent layers and cells of `lwcore.cells` in a model that are learned."""
+    parts = (part for part in model.modules() if isinstance(part, nn.RNNBase | Cell))
+    return [part for part in parts if learned(part)]
+
+
+def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
+    """The one module that a model calls in a loop with what it gave in the call before, if any."""
+    weight = next(model.parameters())
+    dtype = weight.dtype if inputs.is_floating_point() else None
+    inside = [part for part in model.modules() if part is not model and learned(part)]
+    with torch.no_grad(), recorded(inside) as calls:
+        model(inputs.to(weight.device, dtype))
+    loops = [part for part, made in calls.items() if _chained(made)]
+    outer = [part for part in loops if not any(part in {*one.modules()} - {one} for one in loops)]
+    return outer[0] if len(outer) == 1 else None
+
+
+def _chained(calls: Sequence[Call]) -> bool:
+    """Whether there are several calls, each from the state that the one before gave."""
+    pairs = [(flat(one.given), flat(two.state)) for one, two in itertools.pairwise(calls)]
+    linked = (len(a) == len(b) > 0 and all(map(torch.equal, a, b)) for a, b in pairs)
+    return bool(pairs) and all(isinstance(c.read, Tensor) for c in calls) and all(linked)
