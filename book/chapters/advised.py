@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lwcore.adapter import Recurrent
+from lwcore.recurrent import Recurrent
 from lwcore.results import write_atomically
 
 N, CUT = 1198, {"digits": 10, "photographs": 7}  # sequences to train on; steps back, as advised
