@@ -11,7 +11,6 @@ from scipy import stats
 
 from book.chapters.agreement import (
     correlation_interval,
-    over_orders,
     over_rows,
     over_seeds,
     partial_rank_correlation,
@@ -133,15 +132,3 @@ def test_rows_of_unequal_strata_count_alike():
     found = over_rows(rows, ["x"], "y", ["stratum"])
     assert found.value == pytest.approx((x * y).sum() / np.sqrt((x**2).sum() * (y**2).sum()))
     assert found.low < found.value < found.high
-
-
-def test_all_orders_of_the_units_are_gone_through():
-    """Seeds stay with their model: with two models a predictor that tells them apart is right in
-    one order and wrong in the other."""
-    scores, share = made(9, predictors=2)
-    swapped = share.isel(model=[1, 0]).assign_coords(model=share.model)
-    expected = [rank_correlation(scores, one, ("lag",)) for one in (share, swapped)]
-    np.testing.assert_allclose(over_orders(scores, share, ("lag",)), expected)
-    nine = [one.isel(model=[0] * 9) for one in (scores, share)]
-    with pytest.raises(ValueError, match="number of models = 9"):
-        over_orders(*nine, ())

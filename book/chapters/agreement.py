@@ -2,7 +2,7 @@
 
 Within lags plain lag says nothing, and what is left is which network learns. Networks of one seed
 share task and sequences, so that intervals over seeds speak of other seeds of the same models. What
-is said of cells has the cell as its unit (`correlation_interval`, `over_orders`).
+is said of cells has the cell as its unit (`correlation_interval`).
 
 Scores are (predictor, …), the share learned has the other dimensions, and dimensions named in
 `within` make the strata; where not everything was asked, scores are columns of a table
@@ -12,7 +12,6 @@ Scores are (predictor, …), the share learned has the other dimensions, and dim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
 from math import atanh, prod, sqrt, tanh
 
 import numpy as np
@@ -21,7 +20,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from lwcore.signatures import require
 from lwcore.stats import Interval, bootstrap
 
 Array = NDArray[np.float64]
@@ -117,15 +115,3 @@ def correlation_interval(value: float, count: int) -> tuple[float, float]:
     """
     half = stats.norm.isf(0.025) * sqrt((1 + value**2 / 2) / (count - 3))
     return tanh(atanh(value) - half), tanh(atanh(value) + half)
-
-
-def over_orders(scores: xr.DataArray, share: xr.DataArray, within: Sequence[str]) -> Array:
-    """Permutation distribution of rank correlations (order, predictor), the true order first.
-
-    Models are exchanged, each with all its seeds; eight at most, for all orders are gone through.
-    """
-    models = share.sizes["model"]
-    require("number of models", models, models <= 8, "8 at most")
-    orders = map(list, permutations(range(models)))
-    shares = (share.copy(data=share.isel(model=order).values) for order in orders)
-    return np.array([rank_correlation(scores, one, within) for one in shares])
