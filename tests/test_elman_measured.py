@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from book.chapters.elman_measured import (
     approximation_errors,
@@ -14,7 +13,6 @@ from book.chapters.elman_measured import (
     failures,
     needed,
     parts,
-    slopes,
     study,
     worst_in_ball,
 )
@@ -32,23 +30,6 @@ PROBLEM = Problem("tanh", 0.6, 3, 2, 0.4, 0.6, sequences=2)
 
 def rng(seed=0):
     return np.random.default_rng(seed)
-
-
-def slope(sizes, samples, draws):
-    errors = {"x": xr.DataArray(samples, {"m": sizes}, ("m", "start"))}
-    return slopes(errors, draws).loc["x"].astype(float)
-
-
-def test_slope_is_a_powers_and_its_interval_covers():
-    """Errors |N(0, 1)|/√m: the interval at 95 % holds −1/2 in about that share of 60 experiments."""
-    sizes, draws, held = np.array([16.0, 64.0, 256.0, 1024.0]), rng(1), 0
-    exact = slope(sizes, np.repeat(sizes[:, None] ** -0.5, 3, axis=1), draws)
-    assert list(exact) == pytest.approx([-0.5, -0.5, -0.5, 0.031])
-    for _ in range(60):
-        sample = np.abs(draws.standard_normal((4, 40))) * sizes[:, None] ** -0.5
-        _, low, high, _ = slope(sizes, sample, draws)
-        held += low <= -0.5 <= high
-    assert 50 <= held <= 60
 
 
 def test_failures_are_counted_over_the_probability_allowed():

@@ -47,34 +47,6 @@ def rank_correlation(
     return np.where((y**2).sum() > 0, found, np.nan)
 
 
-def partial_rank_correlation(
-    scores: xr.DataArray, share: xr.DataArray, given: xr.DataArray, within: Sequence[str] = ()
-) -> Array:
-    """Partial rank correlations, with what a third number (dimensions of `share`) says taken out.
-
-    They are NaN for a score that has the order of `given`, of which nothing is left.
-    """
-    third = given.expand_dims("predictor")
-    direct, of_score = (rank_correlation(scores, one, within) for one in (share, given))
-    of_share = rank_correlation(third, share, within)
-    left = np.clip((1 - of_score**2) * (1 - of_share**2), 0, None)
-    nothing, some = np.full_like(direct, np.nan), left > 1e-12
-    return np.divide(direct - of_score * of_share, np.sqrt(left), out=nothing, where=some)
-
-
-def over_seeds(
-    scores: xr.DataArray, share: xr.DataArray, within: Sequence[str] = (), less: str = ""
-) -> Interval:
-    """Rank correlations with intervals over seeds, or by how much they exceed one predictor's."""
-    scores, share = xr.align(scores, share, join="exact")
-
-    def agreement(pick: NDArray[np.intp]) -> Array:
-        found = rank_correlation(scores.isel(seed=pick), share.isel(seed=pick), within)
-        return found - found[scores.predictor.values == less] if less else found
-
-    return bootstrap(agreement, share.sizes["seed"])
-
-
 def over_rows(
     rows: pd.DataFrame, scores: Sequence[str], outcome: str, within: Sequence[str]
 ) -> Interval:

@@ -4,12 +4,11 @@ ball, risks along descent. A `Study` is a `Problem` with everything in it made c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
@@ -99,23 +98,6 @@ def study(
     blocks = np.split(inputs, range(_BLOCK, len(inputs), _BLOCK))
     values, errors = zip(*(transport_target(maps, block, **how) for block in blocks), strict=True)
     return Study(problem, maps, inputs, np.concatenate(values), float(np.concatenate(errors).max()))
-
-
-def slopes(errors: Mapping[str, xr.DataArray], rng: np.random.Generator) -> pd.DataFrame:
-    """Slopes of log mean error against the logarithm of a size, with 95 % intervals.
-
-    Errors have the dimensions size and start; starts are resampled for each size apart.
-    """
-    rows = {}
-    for name, error in errors.items():
-        size, sample = error[error.dims[0]].values, error.values
-        drawn = rng.integers(sample.shape[1], size=(2000, *sample.shape))
-        resampled = np.take_along_axis(sample[None], drawn, axis=2).mean(axis=2)
-        x = np.log(size) - np.log(size).mean()
-        mean, many = (np.log(one) @ x / (x @ x) for one in (sample.mean(axis=1), resampled))
-        ends = np.quantile(many, [0.025, 0.975])
-        rows[name] = [*map("{:+.2f}".format, (mean, *ends)), f"{sample[-1].mean():.2g}"]
-    return pd.DataFrame(rows, index=["slope", "from", "to", "mean at the largest size"]).T
 
 
 def approximation_errors(

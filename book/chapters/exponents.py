@@ -89,31 +89,28 @@ def censored_fit(
     start = np.linalg.lstsq(x, sum(ends) / 2, rcond=None)[0]
     spread = max(float(np.std(sum(ends) / 2 - x @ start)), 0.2)
     theta = np.tile(np.append(start, 1) / spread, (len(weights), 1))
-    lower, upper = (np.column_stack([-x, end]) for end in ends)
+    lower, upper = sides = np.stack([np.column_stack([-x, end]) for end in ends])
 
-    def at(theta: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """The likelihood, standardised ends, and densities there over the chance between them."""
+    def at(theta: Array) -> tuple[Array, Array, Array]:
+        """The log-likelihood, its derivatives in the two standardised ends, and these ends."""
         a = np.where(known[0], theta @ lower.T, -np.inf)
         b = np.where(known[1], theta @ upper.T, np.inf)
         flip = a > 0  # to the tail in which a difference of probabilities keeps its digits
         below, above = (special.log_ndtr(np.where(flip, *two)) for two in ((-b, a), (-a, b)))
         with np.errstate(all="ignore"):  # no numbers where 1/σ is below 0
             inside = above + np.log1p(-np.exp(below - above))
-            rates = (np.exp(stats.norm.logpdf(end) - inside) for end in (a, b))
-        a, b = (np.where(np.isfinite(end), end, 0) for end in (a, b))
-        return np.nan_to_num((weights * inside).sum(1), nan=-np.inf), a, b, *rates
+            total = np.nan_to_num((weights * inside).sum(1), nan=-np.inf)
+            z = np.stack([a, b])
+            rates = np.exp(stats.norm.logpdf(z) - inside) * [[[-1.0]], [[1.0]]]
+        return total, rates, np.where(np.isfinite(z), z, 0)
 
     found = at(theta)
     for _ in range(_ROUNDS):
-        last, a, b, at_a, at_b = found
-        slope = (weights * at_b) @ upper - (weights * at_a) @ lower
-        pairs = (
-            (-b * at_b - at_b**2, upper, upper),
-            (a * at_a - at_a**2, lower, lower),
-            (at_a * at_b, lower, upper),
-            (at_a * at_b, upper, lower),
-        )
-        bend = sum(np.einsum("dn,nk,nl->dkl", weights * of, u, v) for of, u, v in pairs)
+        last, rates, z = found
+        slopes = np.einsum("edn,enk->dnk", rates, sides)  # of every response's own
+        slope = np.einsum("dn,dnk->dk", weights, slopes)
+        bend = -np.einsum("dn,dnk,dnl->dkl", weights, slopes, slopes, optimize=True)
+        bend -= np.einsum("edn,enk,enl->dkl", weights * z * rates, sides, sides, optimize=True)
         ridge = 1e-12 * np.trace(bend, axis1=1, axis2=2)[:, None, None] * np.eye(theta.shape[1])
         step = -np.linalg.solve(bend + ridge, slope[..., None])[..., 0]
         for _ in range(_ROUNDS):  # halved where it leads downhill
@@ -129,10 +126,7 @@ def censored_fit(
 
 
 def dose_exponent(
-    rows: pd.DataFrame,
-    rng: np.random.Generator,
-    draws: int = 400,
-    others: Sequence[str] = (),
+    rows: pd.DataFrame, rng: np.random.Generator, draws: int = 400, others: Sequence[str] = ()
 ) -> Exponent:
     """Fit the exponent d to `dosed` rows, and its interval by drawing seeds with replacement.
 
@@ -152,15 +146,10 @@ def dose_exponent(
     drawn = rng.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), draws)
     weights = np.concatenate([np.ones((1, len(seeds))), drawn])[:, of]
     value, *slopes = censored_fit(design(rows, others), above, upto, weights)[:, 0]
-    if len(seeds) == 1:
+    if (n := len(seeds)) == 1:
         return Exponent(value, -np.inf, np.inf)
-    tail = 0.025
     # A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a
     # normal, not of Student's t.
-    widen = (
-        np.sqrt(len(seeds) / (len(seeds) - 1))
-        * stats.t.ppf(1 - tail, len(seeds) - 1)
-        / stats.norm.ppf(1 - tail)
-    )
-    low, high = value + widen * (np.quantile(slopes, [tail, 1 - tail]) - value)
+    widen = np.sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1) / stats.norm.ppf(0.975)
+    low, high = value + widen * (np.quantile(slopes, [0.025, 0.975]) - value)
     return Exponent(value, -np.inf if bound else low, high)

@@ -31,43 +31,27 @@ def compare_orders(
     """Approximations of the rates against the exact diagonal, of traces by model and seed.
 
     All seeds of every model are given, as by `experiment.traces`. By model, seed, order
-    (``"exact"`` among them) and lag: ``error``, as above; ``rises``, the share of (sequence, end
-    point, neuron) whose ``|μ|`` is larger than at the lag before (NaN at the first); and by
-    sequence besides, ``envelope``, f(ℓ). By model, seed and lag: ``off_diagonal``, the share of the
-    transport beside its diagonal. By model and seed: ``coupling``, the mean of ``‖R_t‖_F /
-    ‖A_t‖_F``.
+    (``"exact"`` among them) and lag: ``error``, as above, and ``envelope``, f(ℓ). By model, seed
+    and lag: ``off_diagonal``, the share of the transport beside its diagonal. By model and seed:
+    ``coupling``, the mean of ``‖R_t‖_F / ‖A_t‖_F``.
     """
-    steps, names = list(lags), ["zeroth", "first", "exact"]
     measured: dict[tuple[str, int], xr.Dataset] = {}
     for key, trace in traces.items():
-        rates = {order: effective_rates(trace, steps, order, ends) for order in ("zeroth", "first")}
-        rates["exact"], beside = exact_rates_and_share(trace, steps, ends)
-        exact = envelope(rates["exact"])
-        sizes = [rates[name].abs() for name in names]
-        grown = [(size.diff(dim=2) > 0).to(size.dtype).mean((0, 1, 3)) for size in sizes]
+        rates = {order: effective_rates(trace, lags, order, ends) for order in ("zeroth", "first")}
+        rates["exact"], beside = exact_rates_and_share(trace, lags, ends)
+        f = {order: envelope(mu) for order, mu in rates.items()}
+        missed = [envelope(mu - rates["exact"]) / f["exact"] for mu in rates.values()]
         kept, mixing = (torch.linalg.matrix_norm(part) for part in split(trace, slice(1, None)))
         variables: dict[str, Any] = {
-            "error": (
-                ("order", "lag"),
-                [(envelope(rates[name] - rates["exact"]) / exact).numpy() for name in names],
-            ),
-            "rises": (("order", "lag"), [np.append(np.nan, share.numpy()) for share in grown]),
-            "envelope": (
-                ("order", "sequence", "lag"),
-                [size.sum(-1).mean(1).numpy() for size in sizes],
-            ),
-            "off_diagonal": ("lag", beside.mean((0, 1)).numpy()),
+            "error": (("order", "lag"), torch.stack(missed)),
+            "envelope": (("order", "lag"), torch.stack([*f.values()])),
+            "off_diagonal": ("lag", beside.mean((0, 1))),
             "coupling": float((mixing / kept).mean()),
         }
-        measured[key] = xr.Dataset(variables, coords={"order": names, "lag": steps})
+        measured[key] = xr.Dataset(variables, {"order": list(rates), "lag": list(lags)})
     models, seeds = (list(dict.fromkeys(part)) for part in zip(*traces, strict=True))
     by_model = [xr.concat([measured[m, seed] for seed in seeds], "seed") for m in models]
     return xr.concat(by_model, "model").assign_coords(model=models, seed=seeds)
-
-
-def passing_lag(error: xr.DataArray, level: float = 0.1) -> xr.DataArray:
-    """The first lag at which an error passes a level; NaN where it never does."""
-    return error.lag.where(error > level).min("lag")
 
 
 def without_norm(trace: Trace) -> Trace:
