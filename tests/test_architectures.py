@@ -64,7 +64,8 @@ def test_measuring_gives_a_row_a_lag_or_the_words_of_a_refusal(monkeypatch):
 
 
 def test_recorded_architectures_are_as_large_as_each_other():
-    found = architectures.recorded("measured", ROOT / architectures.FOLDER)
+    folder = ROOT / architectures.FOLDER
+    found = pd.concat(map(pd.read_csv, folder.glob("measured-*.csv")))
     read = found[found["lag"].notna()]
     assert set(read["architecture"]) <= set(layers.ARCHITECTURES)
     assert (read["parameters"] / layers.PARAMETERS - 1).abs().max() <= layers.WITHIN

@@ -1,32 +1,11 @@
-"""Approximations of the rates judged against the exact diagonal, by hand."""
+"""What chapters on orders share, by hand."""
 
 import numpy as np
 import pytest
 import torch
 
-from book.chapters.orders import compare_orders, span, without_norm
-from lwcore.transport import effective_rates, exact_rates_and_share, split
+from book.chapters.orders import span, without_norm
 from tests.networks import close, draw, make
-
-LAGS, ENDS = [1, 2, 5], [6, 8]
-
-
-@pytest.mark.parametrize("kind", ["SharedGate+norm", "LSTM"])
-def test_errors_are_relative_one_norms(kind):
-    traces = {(kind, s): make(kind, s).trace(draw(3, 9, 3, seed=s + 10)) for s in (0, 1)}
-    data = compare_orders(traces, LAGS, ENDS)
-    assert data.order.values.tolist() == ["zeroth", "first", "exact"]
-    trace, one = traces[kind, 1], data.sel(model=kind, seed=1)
-    exact, shares = exact_rates_and_share(trace, LAGS, ENDS)
-    for order in data.order.values:
-        rates, found = effective_rates(trace, LAGS, order, ENDS), one.sel(order=order)
-        size, missed = rates.abs(), (rates - exact).abs().sum((0, 1, 3))
-        np.testing.assert_allclose(found.envelope, size.sum(-1).mean((0, 1)))
-        expected = missed / exact.abs().sum((0, 1, 3))
-        np.testing.assert_allclose(found.error, expected, rtol=1e-9, atol=1e-15)
-    np.testing.assert_allclose(one.off_diagonal, shares.mean((0, 1)))
-    norms = [part.square().sum((-2, -1)).sqrt() for part in split(trace, slice(1, None))]
-    assert float(one.coupling) == pytest.approx(float((norms[1] / norms[0]).mean()))
 
 
 @pytest.mark.parametrize("kind", ["ConstGate+norm", "GRU-after+norm", "LSTM+norm"])

@@ -180,11 +180,6 @@ def record(name: str, seed: int, folder: Path, of: Callable[..., pd.DataFrame]) 
         write_atomically(path, lambda part: table.to_csv(part, index=False))
 
 
-def recorded(part: str, folder: Path = FOLDER) -> pd.DataFrame:
-    """All rows of a part, ``"measured"`` or ``"null"``, that are recorded."""
-    return pd.concat(map(pd.read_csv, sorted(folder.glob(f"{part}-*.csv"))), ignore_index=True)
-
-
 def main() -> None:
     """What is missing, seed after seed, and the null draws after the first."""
     options = argparse.ArgumentParser(description="Record the windows of architectures.")

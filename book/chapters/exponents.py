@@ -17,13 +17,6 @@ from book.chapters.dose import EVERY, HIDDEN
 
 Array = NDArray[np.float64]
 
-VERDICTS = {  # as registered: the interval that holds the interval of d
-    "as the theory says": (-np.inf, -1.0),
-    "weaker than the theory": (-1.0, -0.1),
-    "no effect": (-0.1, 0.1),
-    "against the theory": (0.1, np.inf),
-    "undecided": (-np.inf, np.inf),
-}
 _ROUNDS, _CLOSE = 60, 1e-9  # of the fit: at the most, and the gain at which it ends
 
 
@@ -35,35 +28,16 @@ class Exponent(NamedTuple):
     low: float
     high: float
 
-    @property
-    def verdict(self) -> str:
-        """The registration's word for such an interval."""
-        ends = VERDICTS.items()
-        return next(name for name, (low, high) in ends if low <= self.low and self.high <= high)
-
 
 def dosed(searches: pd.DataFrame, response: str = "sequences") -> pd.DataFrame:
     """Searches with log f₀ and the interval of their response: N½, or the steps to the half with
     most sequences."""
-    found = searches.assign(
-        log_envelope=math.log(HIDDEN) + searches["lag"] * np.log1p(-searches["gate"]),
-        group=searches["cell"],
-    )
+    log_envelope = math.log(HIDDEN) + searches["lag"] * np.log1p(-searches["gate"])
+    found = searches.assign(log_envelope=log_envelope)
     if response == "steps":
         half, steps = found["end"] == "half", found["steps"]
         found = found.assign(low=steps.where(~half, steps - EVERY), high=steps.where(half))
     return found
-
-
-def design(rows: pd.DataFrame, others: Sequence[str] = ()) -> Array:
-    """Regressors of log N½: log f₀ first, others, log ℓ if there are several lags, and an intercept
-    for each task or cell that is pooled."""
-    columns = [rows[name].to_numpy(float) for name in ("log_envelope", *others)]
-    if rows["lag"].nunique() > 1:
-        columns.append(np.log(rows["lag"].to_numpy(float)))
-    groups = rows["group"].to_numpy()
-    columns += [(groups == group).astype(float) for group in np.unique(groups)]
-    return np.stack(columns, axis=1)
 
 
 def censored_fit(
@@ -77,12 +51,6 @@ def censored_fit(
 
     Ends may be infinite: below the first number tried, or above the last. By Newton's method in
     (β/σ, 1/σ), in which the likelihood is log-concave.
-
-    Examples:
-        >>> x = np.stack([np.arange(8.0), np.ones(8)], axis=1)
-        >>> exact = -2 * x[:, 0] + 1
-        >>> censored_fit(x, exact - 0.2, exact + 0.2, np.ones((1, 8))).round(2)
-        array([[-2.,  1.]])
     """
     known = np.isfinite(low), np.isfinite(high)
     ends = np.where(known[0], low, high), np.where(known[1], high, low)
@@ -130,6 +98,7 @@ def dose_exponent(
 ) -> Exponent:
     """Fit the exponent d to `dosed` rows, and its interval by drawing seeds with replacement.
 
+    Regressors of log N½ are log f₀, others, and log ℓ if there are several lags.
     Where one lag alone has responses inside the grid, others are left out: its coefficient fits
     them. Where one dose alone has, d is at most what fits with the mildest beyond at the next end.
     """
@@ -145,7 +114,11 @@ def dose_exponent(
     seeds, of = np.unique(rows["seed"], return_inverse=True)
     drawn = rng.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), draws)
     weights = np.concatenate([np.ones((1, len(seeds))), drawn])[:, of]
-    value, *slopes = censored_fit(design(rows, others), above, upto, weights)[:, 0]
+    x = [rows[name] for name in ("log_envelope", *others)]
+    if rows["lag"].nunique() > 1:
+        x.append(np.log(rows["lag"]))
+    x.append(np.ones(len(rows)))
+    value, *slopes = censored_fit(np.stack(x, axis=1), above, upto, weights)[:, 0]
     if (n := len(seeds)) == 1:
         return Exponent(value, -np.inf, np.inf)
     # A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a
