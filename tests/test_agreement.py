@@ -11,10 +11,7 @@ from scipy import stats
 
 from book.chapters.agreement import (
     correlation_interval,
-    over_orders,
     over_rows,
-    over_seeds,
-    partial_rank_correlation,
     rank_correlation,
 )
 
@@ -35,11 +32,8 @@ def made(seed, predictors=3, seeds=4, ties=False):
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("within", [(), ("lag",), ("model", "seed")])
 def test_within_strata_covariances_and_variances_add_up(within, ties):
-    """Ranks are centred in their strata; of the partial correlation, what a line through the third
-    one's leaves is correlated."""
+    """Ranks are centred in their strata."""
     scores, share = made(1, ties=ties)
-    noise = np.random.default_rng(11).normal(size=share.shape)
-    given = (share + xr.DataArray(noise, dims=share.dims)).round(1)
 
     def ranks(array):
         strata = product(*(array[dim].values for dim in within))
@@ -47,12 +41,9 @@ def test_within_strata_covariances_and_variances_add_up(within, ties):
         parts = [stats.rankdata(array.sel(at).values) for at in labels]
         return np.concatenate([(part - part.mean()).ravel() for part in parts])
 
-    outcome, third, *each = (ranks(one) for one in (share, given, *scores))
+    outcome, *each = (ranks(one) for one in (share, *scores))
     expected = [stats.pearsonr(outcome, one).statistic for one in each]
     np.testing.assert_allclose(rank_correlation(scores, share, within), expected)
-    left = [one - np.polyval(np.polyfit(third, one, 1), third) for one in (outcome, *each)]
-    expected = [stats.pearsonr(left[0], one).statistic for one in left[1:]]
-    np.testing.assert_allclose(partial_rank_correlation(scores, share, given, within), expected)
     if not within:
         plain = [stats.spearmanr(one.values.ravel(), share.values.ravel())[0] for one in scores]
         np.testing.assert_allclose(rank_correlation(scores, share), plain)
@@ -68,8 +59,6 @@ def test_what_is_constant_missing_or_infinite():
     np.testing.assert_array_equal(rank_correlation(infinite, share), rank_correlation(low, share))
     found = rank_correlation(scores.where(scores != scores[0].max()), share, ("lag",))
     assert np.isnan(found).tolist() == [True, False, False]
-    found = partial_rank_correlation(scores, share, np.exp(scores[0]).drop_vars("predictor"))
-    assert np.isnan(found).tolist() == [True, False, False], "nothing is left of what is given"
 
 
 @pytest.mark.slow
@@ -88,22 +77,6 @@ def test_interval_of_a_correlation_over_five_units_covers_what_it_says(slope):
     assert 0.88 < covered < 0.995
 
 
-def test_intervals_resample_seeds_and_pair_the_baseline():
-    """With three units the interval ends at the ends of all resamples."""
-    scores, share = made(6, seeds=3)
-    found, gain = (over_seeds(scores, share, ("lag",), less=less) for less in ("", "p0"))
-    np.testing.assert_allclose(found.value, rank_correlation(scores, share, ("lag",)))
-    picks = [list(pick) for pick in product(range(3), repeat=3)]
-    draws = np.array(
-        [rank_correlation(scores.isel(seed=p), share.isel(seed=p), ("lag",)) for p in picks]
-    )
-    np.testing.assert_allclose(found.low, draws.min(0))
-    np.testing.assert_allclose(gain.high, (draws - draws[:, :1]).max(0))
-    assert (gain.value[0], gain.low[0], gain.high[0]) == (0, 0, 0)
-    with pytest.raises(ValueError, match="seed"):
-        over_seeds(scores, share.isel(seed=[0, 1]))
-
-
 @pytest.mark.parametrize("within", [["lag"], ["model", "lag"], ["model", "seed"]])
 def test_rows_of_a_table_agree_as_a_grid_does(within, monkeypatch):
     """In every draw of seeds, with ties, infinite responses, and a score that says nothing."""
@@ -114,9 +87,9 @@ def test_rows_of_a_table_agree_as_a_grid_does(within, monkeypatch):
     scores[1] = 0 * scores[1] + share.lag
     rows = share.to_dataframe("share").join(scores.to_series().unstack("predictor")).reset_index()
     over_rows(rows.sample(frac=1, random_state=1), ["p0", "p1", "p2"], "share", within)
-    over_seeds(scores, share, within)
     for pick in ([0, 1, 2, 3], [0, 0, 1, 3], [2, 2, 2, 1]):
-        found, expected = (agreement(np.array(pick)) for agreement in draws)
+        found = draws[0](np.array(pick))
+        expected = rank_correlation(scores.isel(seed=pick), share.isel(seed=pick), within)
         assert np.isnan(found[1]) == ("lag" in within)
         np.testing.assert_allclose(np.nan_to_num(found), expected, atol=1e-12)
 
@@ -133,15 +106,3 @@ def test_rows_of_unequal_strata_count_alike():
     found = over_rows(rows, ["x"], "y", ["stratum"])
     assert found.value == pytest.approx((x * y).sum() / np.sqrt((x**2).sum() * (y**2).sum()))
     assert found.low < found.value < found.high
-
-
-def test_all_orders_of_the_units_are_gone_through():
-    """Seeds stay with their model: with two models a predictor that tells them apart is right in
-    one order and wrong in the other."""
-    scores, share = made(9, predictors=2)
-    swapped = share.isel(model=[1, 0]).assign_coords(model=share.model)
-    expected = [rank_correlation(scores, one, ("lag",)) for one in (share, swapped)]
-    np.testing.assert_allclose(over_orders(scores, share, ("lag",)), expected)
-    nine = [one.isel(model=[0] * 9) for one in (scores, share)]
-    with pytest.raises(ValueError, match="number of models = 9"):
-        over_orders(*nine, ())

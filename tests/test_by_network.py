@@ -1,9 +1,11 @@
 """Numbers of networks, against planted laws and NumPy."""
 
 import numpy as np
+import pytest
 import xarray as xr
 
 from book.chapters import by_network
+from lwcore.config import Config
 from lwcore.inference import probes, windows
 
 
@@ -47,3 +49,41 @@ def test_range_over_networks_is_as_sure_as_their_seeds(small_run):
     found = by_network.ranged(kept, kept.isel(seed=[1]))
     assert (found.low, found.high) == (kept.min(), kept.max())
     assert (found.n, found.covers) == (f.seed.size - 1, 1 - 2.0 ** (2 - f.seed.size))
+
+
+def test_learned_share_is_taken_at_the_tasks_lags(small_run):
+    share, task = by_network.learned_share(small_run), Config.named("smoke").task
+    assert (share.dims, share.lag.values.tolist()) == (("model", "seed", "lag"), list(task.lags))
+    expected = small_run.learned.sel(delay=list(task.lags)) / np.array(task.coefficients)
+    np.testing.assert_allclose(share, expected)
+    with pytest.raises(ValueError, match=rf"task's lags contains {task.lags[0]}\.0: .* among"):
+        by_network.learned_share(small_run.drop_sel(lag=task.lags[0]))
+
+
+def test_share_is_taken_at_the_tasks_own_delay():
+    """Of a sweep as it is recorded: coefficients by delay, beyond a task's last delay NaN."""
+    names = {"model": ["GRU"], "seed": [1, 2], "lag": [3, 6, 12], "sequences": [32, 64]}
+    values = np.random.default_rng(0).uniform(size=(1, 2, 3, 2))
+    share = xr.DataArray(values, names, tuple(names))
+    delay = xr.DataArray(range(1, 31), {"delay": range(1, 31)}, ("delay",))
+    planted = xr.where(delay == share.lag, 0.5, 0.0).where(delay <= share.lag + 4) + 0 * share
+    sweep = xr.Dataset({"learned": planted * share, "planted": planted}).isel(lag=[2, 0, 1])
+    found = by_network.single_lag_share(sweep)
+    assert found.dims == share.dims
+    np.testing.assert_allclose(found, share)
+
+
+def test_width_counts_decades_between_quantiles():
+    """Without unit or order; what has no time scale has no part."""
+    tau = np.geomspace(0.3, 30, 101)
+    of = {
+        1.6: [tau, 7 * tau[::-1], [*tau, np.nan, np.nan]],
+        0: [np.full(9, 2.5)],
+        np.inf: [[1, 2, 3, 4, np.inf, np.inf]],
+    }
+    for expected, spectrums in of.items():
+        for values in spectrums:
+            found = by_network.width(xr.DataArray(np.asarray(values, float), dims="unit"))
+            assert float(found) == pytest.approx(expected)
+    found = by_network.quantile(xr.DataArray(tau, dims="unit"), 0.9)
+    assert float(found) == pytest.approx(0.3 * 100**0.9)

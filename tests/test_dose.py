@@ -94,7 +94,8 @@ def test_a_seed_starts_from_one_draw_but_for_the_gates_and_mixing_is_held(cell):
 def test_search_finds_the_least_number_that_is_enough(enough, monkeypatch):
     def train(condition, count, seed, *limits):
         end = "half" if count >= enough else "settled"
-        return {"count": count, "share": 0.0, "steps": 50, "end": end, "seconds": 1.0}
+        row = {"count": count, "share": 0.0, "steps": 50, "end": end, "seconds": 1.0}
+        return dose.asdict(condition) | {"seed": seed} | row
 
     monkeypatch.setattr(dose, "train", train)
     rows = dose.search(dose.Condition("LSTM", 0.1, "recall", 10), 1)

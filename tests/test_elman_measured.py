@@ -6,56 +6,30 @@ import math
 
 import numpy as np
 import pytest
-import xarray as xr
-from scipy import stats
 
 from book.chapters.elman_measured import (
     approximation_errors,
-    class_kernel,
     descents,
     failures,
-    least_norm,
     needed,
     parts,
-    sequences,
-    slopes,
     study,
     worst_in_ball,
 )
 from book.claims.companion_search import SMOOTH
 from lwcore.elman.bounds import Problem, theorem_1
 from lwcore.elman.descent import gradient_descent
-from lwcore.elman.kernel import limiting_kernel
 from lwcore.elman.network import (
-    ACTIVATIONS,
     ElmanNetwork,
     hidden_gradients,
     symmetric_initialisation,
 )
-from tests.elman_oracles import echo
 
 PROBLEM = Problem("tanh", 0.6, 3, 2, 0.4, 0.6, sequences=2)
 
 
 def rng(seed=0):
     return np.random.default_rng(seed)
-
-
-def slope(sizes, samples, draws):
-    errors = {"x": xr.DataArray(samples, {"m": sizes}, ("m", "start"))}
-    return slopes(errors, draws).loc["x"].astype(float)
-
-
-def test_slope_is_a_powers_and_its_interval_covers():
-    """Errors |N(0, 1)|/√m: the interval at 95 % holds −1/2 in about that share of 60 experiments."""
-    sizes, draws, held = np.array([16.0, 64.0, 256.0, 1024.0]), rng(1), 0
-    exact = slope(sizes, np.repeat(sizes[:, None] ** -0.5, 3, axis=1), draws)
-    assert list(exact) == pytest.approx([-0.5, -0.5, -0.5, 0.031])
-    for _ in range(60):
-        sample = np.abs(draws.standard_normal((4, 40))) * sizes[:, None] ** -0.5
-        _, low, high, _ = slope(sizes, sample, draws)
-        held += low <= -0.5 <= high
-    assert 50 <= held <= 60
 
 
 def test_failures_are_counted_over_the_probability_allowed():
@@ -112,25 +86,3 @@ def test_needed_width_and_steps_give_the_risk(printed):
     found = theorem_1(problem, width, steps, as_printed=printed)
     assert found.value == pytest.approx(0.02, rel=2e-3)
     assert np.exp(parts(found)) == pytest.approx([0.01, 0.01], rel=4e-3)
-
-
-def test_least_norm_is_that_of_a_kernels_section():
-    kernel = limiting_kernel(sequences(6, 3, 2, seed=18), alpha=0.8).value[..., 1]
-    assert least_norm(kernel, kernel[0]) == pytest.approx(kernel[0, 0] ** 0.5, rel=1e-8)
-    assert least_norm(np.diag([4.0, 0.0]), [1.0, 0.0]) == pytest.approx(0.5)
-    assert least_norm(np.diag([1.0, 0.0]), [1.0, 1.0]) == np.inf
-
-
-def test_class_kernel_is_the_kernel_of_partial_means():
-    """At scalar inputs, by sums over both w₀ and Gauss and Legendre's rule for u₀. Of an odd
-    activation one of the two parts would be 0."""
-    x = np.array([[0.9, -0.5, 0.7], [-0.3, 1.0, 0.8], [0.2, 0.4, -0.9]])
-    nodes, weights = np.polynomial.legendre.leggauss(400)
-    sigma, weights = ACTIVATIONS["logistic"], 9 * weights * stats.norm.pdf(9 * nodes)
-    features = np.array(
-        [[[echo(sigma, w, 9 * u, one) for u in nodes] for w in (0.8, -0.8)] for one in x]
-    )  # (n, w, u, 2)
-    of_u, of_w = features[..., 1].mean(axis=1), features[..., 0] @ weights
-    expected = (of_u * weights) @ of_u.T + of_w @ of_w.T / 2
-    ours = class_kernel(x[..., None], alpha=0.8, activation="logistic")[..., 2]
-    np.testing.assert_allclose(ours, expected, atol=1e-9)

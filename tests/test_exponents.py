@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize, stats
 
 from book.chapters import dose
-from book.chapters.exponents import Exponent, censored_fit, dose_exponent, dosed
+from book.chapters.exponents import censored_fit, dose_exponent, dosed
 
 
 def rows(*needed, response="sequences"):
@@ -85,7 +85,6 @@ def test_a_lag_that_is_never_learned_says_nothing():
 def test_one_seed_has_no_interval():
     found = dose_exponent(rows([20, 30, 40]), np.random.default_rng(0))
     assert found[1:] == (-np.inf, np.inf)
-    assert found.verdict == "undecided"
 
 
 def test_steps_are_a_response_too():
@@ -93,17 +92,3 @@ def test_steps_are_a_response_too():
     assert found.low.tolist() == [450, 2000] * 2
     assert found.high.tolist() == pytest.approx([500, np.nan] * 2, nan_ok=True)
     assert found.log_envelope[0] == pytest.approx(math.log(32 * 0.95**20))
-
-
-@pytest.mark.parametrize(
-    ("ends", "verdict"),
-    [
-        ((-np.inf, -1), "as the theory says"),
-        ((-0.9, -0.2), "weaker than the theory"),
-        ((-0.1, 0.1), "no effect"),
-        ((0.11, 2), "against the theory"),
-        ((-0.2, 0.0), "undecided"),
-    ],
-)
-def test_verdicts_are_those_of_the_registration(ends, verdict):
-    assert Exponent(sum(ends) / 2, *ends).verdict == verdict

@@ -1,36 +1,11 @@
-"""Approximations of the rates judged against the exact diagonal, by hand."""
+"""What chapters on orders share, by hand."""
 
 import numpy as np
 import pytest
 import torch
-import xarray as xr
 
-from book.chapters.orders import compare_orders, passing_lag, span, without_norm
-from lwcore.transport import effective_rates, exact_rates_and_share, split
+from book.chapters.orders import span, without_norm
 from tests.networks import close, draw, make
-
-LAGS, ENDS = [1, 2, 5], [6, 8]
-
-
-@pytest.mark.parametrize("kind", ["SharedGate+norm", "LSTM"])
-def test_errors_are_relative_one_norms(kind):
-    traces = {(kind, s): make(kind, s).trace(draw(3, 9, 3, seed=s + 10)) for s in (0, 1)}
-    data = compare_orders(traces, LAGS, ENDS)
-    assert data.order.values.tolist() == ["zeroth", "first", "exact"]
-    trace, one = traces[kind, 1], data.sel(model=kind, seed=1)
-    exact, shares = exact_rates_and_share(trace, LAGS, ENDS)
-    for order in data.order.values:
-        rates, found = effective_rates(trace, LAGS, order, ENDS), one.sel(order=order)
-        size, missed = rates.abs(), (rates - exact).abs().sum((0, 1, 3))
-        np.testing.assert_allclose(found.envelope, size.sum(-1).mean(1))
-        expected = missed / exact.abs().sum((0, 1, 3))
-        np.testing.assert_allclose(found.error, expected, rtol=1e-9, atol=1e-15)
-        assert np.isnan(found.rises[0])
-        rising = (size[:, :, 1:] > size[:, :, :-1]).double().mean((0, 1, 3))
-        np.testing.assert_allclose(found.rises[1:], rising)
-    np.testing.assert_allclose(one.off_diagonal, shares.mean((0, 1)))
-    norms = [part.square().sum((-2, -1)).sqrt() for part in split(trace, slice(1, None))]
-    assert float(one.coupling) == pytest.approx(float((norms[1] / norms[0]).mean()))
 
 
 @pytest.mark.parametrize("kind", ["ConstGate+norm", "GRU-after+norm", "LSTM+norm"])
@@ -43,13 +18,6 @@ def test_norm_left_out_is_the_identity_in_its_place(kind):
         close(short.jacobian(slice(None)).dense(), expected)
     assert not torch.allclose(short.neurons.mixing, trace.neurons.mixing, rtol=1e-3)
     assert torch.equal(short.states, trace.states)
-
-
-def test_passing_lag_is_the_first_beyond_the_level():
-    values = [[0.0, 0.2, 0.05, 0.3], [0.0, 0.0, 0.1, 0.1]]
-    error = xr.DataArray(values, {"lag": [1, 2, 4, 8]}, ("network", "lag"))
-    np.testing.assert_array_equal(passing_lag(error), [2, np.nan])
-    np.testing.assert_array_equal(passing_lag(error, 0.25), [8, np.nan])
 
 
 def test_span_is_the_median_with_the_least_and_the_largest():

@@ -2,7 +2,7 @@
 
 Within lags plain lag says nothing, and what is left is which network learns. Networks of one seed
 share task and sequences, so that intervals over seeds speak of other seeds of the same models. What
-is said of cells has the cell as its unit (`correlation_interval`, `over_orders`).
+is said of cells has the cell as its unit (`correlation_interval`).
 
 Scores are (predictor, …), the share learned has the other dimensions, and dimensions named in
 `within` make the strata; where not everything was asked, scores are columns of a table
@@ -12,7 +12,6 @@ Scores are (predictor, …), the share learned has the other dimensions, and dim
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
 from math import atanh, prod, sqrt, tanh
 
 import numpy as np
@@ -21,7 +20,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from lwcore.signatures import require
 from lwcore.stats import Interval, bootstrap
 
 Array = NDArray[np.float64]
@@ -47,34 +45,6 @@ def rank_correlation(
     spread = np.sqrt((x**2).sum((-2, -1)) * (y**2).sum((-2, -1)))
     found = np.divide((x * y).sum((-2, -1)), spread, out=np.zeros_like(spread), where=spread != 0)
     return np.where((y**2).sum() > 0, found, np.nan)
-
-
-def partial_rank_correlation(
-    scores: xr.DataArray, share: xr.DataArray, given: xr.DataArray, within: Sequence[str] = ()
-) -> Array:
-    """Partial rank correlations, with what a third number (dimensions of `share`) says taken out.
-
-    They are NaN for a score that has the order of `given`, of which nothing is left.
-    """
-    third = given.expand_dims("predictor")
-    direct, of_score = (rank_correlation(scores, one, within) for one in (share, given))
-    of_share = rank_correlation(third, share, within)
-    left = np.clip((1 - of_score**2) * (1 - of_share**2), 0, None)
-    nothing, some = np.full_like(direct, np.nan), left > 1e-12
-    return np.divide(direct - of_score * of_share, np.sqrt(left), out=nothing, where=some)
-
-
-def over_seeds(
-    scores: xr.DataArray, share: xr.DataArray, within: Sequence[str] = (), less: str = ""
-) -> Interval:
-    """Rank correlations with intervals over seeds, or by how much they exceed one predictor's."""
-    scores, share = xr.align(scores, share, join="exact")
-
-    def agreement(pick: NDArray[np.intp]) -> Array:
-        found = rank_correlation(scores.isel(seed=pick), share.isel(seed=pick), within)
-        return found - found[scores.predictor.values == less] if less else found
-
-    return bootstrap(agreement, share.sizes["seed"])
 
 
 def over_rows(
@@ -117,15 +87,3 @@ def correlation_interval(value: float, count: int) -> tuple[float, float]:
     """
     half = stats.norm.isf(0.025) * sqrt((1 + value**2 / 2) / (count - 3))
     return tanh(atanh(value) - half), tanh(atanh(value) + half)
-
-
-def over_orders(scores: xr.DataArray, share: xr.DataArray, within: Sequence[str]) -> Array:
-    """Permutation distribution of rank correlations (order, predictor), the true order first.
-
-    Models are exchanged, each with all its seeds; eight at most, for all orders are gone through.
-    """
-    models = share.sizes["model"]
-    require("number of models", models, models <= 8, "8 at most")
-    orders = map(list, permutations(range(models)))
-    shares = (share.copy(data=share.isel(model=order).values) for order in orders)
-    return np.array([rank_correlation(scores, one, within) for one in shares])

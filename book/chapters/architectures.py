@@ -39,7 +39,7 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -48,10 +48,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-import xarray as xr
 from torch import Tensor, nn
 
-from book.chapters.agreement import rank_correlation
 from book.chapters.layers import ARCHITECTURES, Network, numbers
 from lwcore.diagnose import diagnose
 from lwcore.results import environment, write_atomically
@@ -180,26 +178,6 @@ def record(name: str, seed: int, folder: Path, of: Callable[..., pd.DataFrame]) 
             found = pool.submit(of, name, seed).result()
         table = found.assign(revision=environment()["revision"])
         write_atomically(path, lambda part: table.to_csv(part, index=False))
-
-
-def recorded(part: str, folder: Path = FOLDER) -> pd.DataFrame:
-    """All rows of a part, ``"measured"`` or ``"null"``, that are recorded."""
-    return pd.concat(map(pd.read_csv, sorted(folder.glob(f"{part}-*.csv"))), ignore_index=True)
-
-
-def exchanged(
-    scores: xr.DataArray, learned: xr.DataArray, within: Sequence[str], draws: int = 1000
-) -> tuple[float, float]:
-    """Rank correlation within strata, and what 95 % of exchanges of architectures stay below.
-
-    An architecture is exchanged with all its lags and seeds; of the correlations' absolute values.
-    """
-    scores, rng = scores.expand_dims("predictor"), np.random.default_rng(0)
-    count = learned.sizes["architecture"]
-    orders = (rng.permutation(count) for _ in range(draws))
-    shuffled = (learned.copy(data=learned.isel(architecture=order).values) for order in orders)
-    by_chance = [abs(rank_correlation(scores, one, within)[0]) for one in shuffled]
-    return float(rank_correlation(scores, learned, within)[0]), float(np.quantile(by_chance, 0.95))
 
 
 def main() -> None:

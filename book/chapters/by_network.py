@@ -1,4 +1,5 @@
-"""Numbers of a run, one a network: decay laws of envelopes, windows, and slopes over lags."""
+"""Numbers of a run, one a network: what is learned, decay laws of envelopes, windows, widths of
+spectra, and slopes over lags."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from book.chapters.five_laws import FiveLaws, fit_laws
 from book.claims.claim import Measured, over
 from lwcore import inference
+from lwcore.signatures import require
 
 SCALAR = ["ConstGate", "SharedGate"]  # one gate for all neurons
 
@@ -33,6 +35,37 @@ def each(runs: Mapping[str, xr.Dataset], of: Callable[..., Any], **how: Any) -> 
     found = [of(run, **how) for run in runs.values()]
     whole: Any = xr.concat(found, "run", join="outer", coords="minimal", compat="override")
     return whole.assign_coords(run=list(runs))
+
+
+def learned_share(results: xr.Dataset) -> xr.DataArray:
+    """Share learned: learned over planted coefficient at the task's lags (model, seed, lag)."""
+    planted = (results.planted != 0).any([dim for dim in results.planted.dims if dim != "delay"])
+    lags = results.delay.values[planted.values]
+    measured = results.lag.values.tolist()
+    require("the task's lags", lags, np.isin(lags, measured), f"among those measured, {measured}")
+    return (results.learned / results.planted).sel(delay=lags).rename(delay="lag")
+
+
+def single_lag_share(results: xr.Dataset) -> xr.DataArray:
+    """Learned over planted coefficient of a sweep's one delay (model, seed, lag, sequences)."""
+    ratio = (results.learned / results.planted).sel(delay=results.lag).drop_vars("delay")
+    return ratio.transpose("model", "seed", "lag", "sequences").sortby(["lag", "sequences"])
+
+
+def quantile(time_scale: xr.DataArray, level: float) -> xr.DataArray:
+    """A quantile of time scales over neurons; it may be infinite, and NaN does not count."""
+    return 1 / (1 / time_scale).quantile(1 - level, "unit").drop_vars("quantile")
+
+
+def width(time_scale: xr.DataArray) -> xr.DataArray:
+    """Width of a spectrum of time scales τ over ``unit``: log₁₀(τ₉₀/τ₁₀), in decades.
+
+    It is infinite where more than a tenth of the neurons do not forget.
+    """
+    ratio = quantile(time_scale, 0.9) / quantile(time_scale, 0.1)
+    return xr.apply_ufunc(np.log10, ratio).assign_attrs(
+        long_name="width of the spectrum", units="decades"
+    )
 
 
 def decay_laws(run: xr.Dataset) -> xr.Dataset:

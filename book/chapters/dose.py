@@ -46,7 +46,11 @@ PATIENT = 40_000  # patience and cap of the part that is named so
 FEWER = COUNTS[7:18:2]  # 45 to 1,448, tried where the largest number was not enough
 TESTED = 512
 GATES = (0.05, 0.1, 0.2, 0.34, 0.5, 0.7)
-RATES = {"adamw": 3e-3, "sgd": 0.3}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": functools.partial(torch.optim.AdamW, lr=3e-3, weight_decay=1e-4),
+    "sgd": functools.partial(torch.optim.SGD, lr=0.3),
+}
+Data = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -76,9 +80,7 @@ class Task(ABC):
         self.lag = lag
 
     @abstractmethod
-    def sample(
-        self, count: int, rng: np.random.Generator, fresh: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> Data:
         """Draw inputs (count, T, D) and targets; `fresh` ones are for tests, where there are not
         endlessly many."""
 
@@ -94,13 +96,10 @@ class Task(ABC):
 class Regression(Task):
     """Repeat one input after a delay, at the last twelve steps."""
 
-    def sample(
-        self, count: int, rng: np.random.Generator, fresh: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> Data:
         """Draw Gaussian inputs; targets (count, 12)."""
-        inputs = torch.from_numpy(
-            rng.standard_normal((count, self.lag + 12, self.inputs), np.float32)
-        )
+        drawn = rng.standard_normal((count, self.lag + 12, self.inputs), np.float32)
+        inputs = torch.from_numpy(drawn)
         return inputs, inputs[:, : -self.lag, 0]
 
 
@@ -109,9 +108,7 @@ class Recall(Task):
 
     inputs, outputs = 5, 4
 
-    def sample(
-        self, count: int, rng: np.random.Generator, fresh: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> Data:
         """Draw a marked symbol of four, and Gaussian distractors; targets (count,)."""
         symbols = rng.integers(0, 4, count)
         inputs = rng.standard_normal((count, self.lag + 1, 5), np.float32)
@@ -125,11 +122,8 @@ class Recall(Task):
 
     def share(self, outputs: Tensor, targets: Tensor) -> float:
         """Share of right answers above chance, of those that can be had."""
-        right, chance = (
-            (outputs[:, -1].argmax(-1) == targets).double().mean().item(),
-            1 / self.outputs,
-        )
-        return (right - chance) / (self.reachable - chance)
+        right = (outputs[:, -1].argmax(-1) == targets).double().mean().item()
+        return (right - 1 / self.outputs) / (self.reachable - 1 / self.outputs)
 
 
 class Adding(Task):
@@ -137,20 +131,15 @@ class Adding(Task):
 
     inputs = 2
 
-    def sample(
-        self, count: int, rng: np.random.Generator, fresh: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> Data:
         """Draw uniform numbers and two marks; targets (count, 1)."""
-        inputs = np.stack(
-            [rng.uniform(-1, 1, (count, self.lag + 1)), np.zeros((count, self.lag + 1))], axis=-1
-        ).astype(np.float32)
+        inputs = np.zeros((count, self.lag + 1, 2), np.float32)
+        inputs[..., 0] = rng.uniform(-1, 1, inputs.shape[:2])
         fifth = max(1, (self.lag + 1) // 5)
-        places = rng.integers(0, fifth, count), self.lag - rng.integers(0, fifth, count)
-        for place in places:
+        for place in (rng.integers(0, fifth, count), self.lag - rng.integers(0, fifth, count)):
             inputs[np.arange(count), place, 1] = 1
-        return torch.from_numpy(inputs), torch.from_numpy(
-            (inputs[..., 0] * inputs[..., 1]).sum(1, keepdims=True)
-        )
+        targets = inputs.prod(-1).sum(1, keepdims=True)
+        return torch.from_numpy(inputs), torch.from_numpy(targets)
 
     def share(self, outputs: Tensor, targets: Tensor) -> float:
         """Share of the far number's variance that is explained, once the near one, which makes the
@@ -164,24 +153,15 @@ class Digits(Recall):
 
     inputs, outputs = 1, 10
     counts = COUNTS[:17]  # up to 1,024
-    # share of right answers that a support vector machine (C = 10) gets from these pixels of 1,200
-    # images
-    reachable = 0.86
+    reachable = 0.86  # right answers of a support vector machine (C = 10), from 1,200 images
 
-    def sample(
-        self, count: int, rng: np.random.Generator, fresh: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> Data:
         """Draw images; 1,200 are for training, the other 597 for tests."""
         images, labels = _digits()
-        chosen = (
-            1200 + rng.permutation(len(images) - 1200)[:count]
-            if fresh
-            else rng.permutation(1200)[:count]
-        )
-        inputs = images[
-            rng.integers(0, len(images), (len(chosen), 64)), rng.integers(0, 64, (len(chosen), 64))
-        ]
-        start = 63 - self.lag
+        first, last = (1200, len(images)) if fresh else (0, 1200)
+        chosen = first + rng.permutation(last - first)[:count]
+        size, start = (len(chosen), 64), 63 - self.lag
+        inputs = images[rng.integers(0, len(images), size), rng.integers(0, 64, size)]
         inputs[:, start : start + 16] = images[chosen, 24:40]
         return torch.from_numpy(inputs[..., None]), torch.from_numpy(labels[chosen])
 
@@ -196,10 +176,7 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 TASKS: dict[str, type[Task]] = {
-    "regression": Regression,
-    "recall": Recall,
-    "adding": Adding,
-    "digits": Digits,
+    task.__name__.lower(): task for task in (Regression, Recall, Adding, Digits)
 }
 
 
@@ -236,12 +213,7 @@ def descended(
     tests = task.sample(TESTED, np.random.default_rng([seed, 0]), fresh=True)
     learner = Learner(condition, task, seed)
     parameters = [p for p in learner.parameters() if p.requires_grad]
-    rate = RATES[condition.optimizer]
-    descent = (
-        torch.optim.AdamW(parameters, lr=rate, weight_decay=1e-4)
-        if condition.optimizer == "adamw"
-        else torch.optim.SGD(parameters, lr=rate)
-    )
+    descent = OPTIMIZERS[condition.optimizer](parameters)
 
     def share() -> float:
         with torch.no_grad():
@@ -258,7 +230,7 @@ def descended(
 
 def train(
     condition: Condition, count: int, seed: int, patience: int = PATIENCE, cap: int = CAP
-) -> dict[str, float | int | str]:
+) -> dict[str, object]:
     """Train until half is learned, or no more is (no better share for so many steps), or the cap is
     met."""
     best, at, start = -math.inf, 0, time.process_time()
@@ -270,7 +242,8 @@ def train(
                 break
     end = "half" if best >= HALF else "settled" if step - at >= patience else "cap"
     seconds = time.process_time() - start
-    return {"count": count, "share": best, "steps": step, "end": end, "seconds": seconds}
+    found = {"count": count, "share": best, "steps": step, "end": end, "seconds": seconds}
+    return asdict(condition) | {"seed": seed} | found
 
 
 def search(condition: Condition, seed: int, *limits: int) -> list[dict[str, object]]:
@@ -287,15 +260,15 @@ def search(condition: Condition, seed: int, *limits: int) -> list[dict[str, obje
         tried[place] = train(condition, counts[place], seed, *limits)
         low, high = (low, place) if tried[place]["end"] == "half" else (place, high)
         place = (low + high) // 2
-    return [asdict(condition) | {"seed": seed} | row for row in tried.values()]
+    return [*tried.values()]
 
 
 def retry(condition: Condition, seed: int) -> list[dict[str, object]]:
     """Train on smaller numbers of sequences, from the least up, until one reaches the half."""
     torch.set_num_threads(1)
-    rows = []
+    rows: list[dict[str, object]] = []
     for count in (one for one in FEWER if one < TASKS[condition.task].counts[-1]):
-        rows.append(asdict(condition) | {"seed": seed} | train(condition, count, seed))
+        rows.append(train(condition, count, seed))
         if rows[-1]["end"] == "half":
             break
     return rows
@@ -304,16 +277,12 @@ def retry(condition: Condition, seed: int) -> list[dict[str, object]]:
 def conditions(part: str, seed: int = 0, folder: Path = FOLDER) -> Iterator[Condition]:
     """List the conditions of a part of the experiment; of ``"fewer"``, those of a seed's searches
     beyond the grid."""
-    recurrent, every = (
-        ("ConstGate", "DiagGate", "LSTM"),
-        ("ConstGate", "DiagGate", "LSTM", "MinGRU"),
-    )
-    if part in RATES:
-        tasks = [("regression", lag, recurrent) for lag in (5, 10, 20)] + [
-            ("recall", lag, every) for lag in (10, 20, 40)
-        ]
-        for task, lag, asked in [*tasks, ("adding", 20, every)]:
-            yield from (Condition(cell, gate, task, lag, part) for cell in asked for gate in GATES)
+    every = ["ConstGate", "DiagGate", "LSTM", "MinGRU"]
+    if part in OPTIMIZERS:
+        asked = [("regression", lag, every[:-1]) for lag in (5, 10, 20)]
+        asked += [("recall", lag, every) for lag in (10, 20, 40)] + [("adding", 20, every)]
+        for task, lag, some in asked:
+            yield from (Condition(cell, gate, task, lag, part) for cell in some for gate in GATES)
     elif part == "mixing":
         for task, mixing, gate in itertools.product(
             ("recall", "adding"), (0.0, 0.25, 0.5, 0.75, 1.0), (0.05, 0.2, 0.34, 0.5)
@@ -321,7 +290,7 @@ def conditions(part: str, seed: int = 0, folder: Path = FOLDER) -> Iterator[Cond
             yield Condition("ConstGate", gate, task, 20, mixing=mixing)
     elif part == "patient":
         yield from (Condition("ConstGate", gate, "recall", 20, mixing=0.0) for gate in (0.1, 0.2))
-        for cell, gate, optimizer in itertools.product(("MinGRU", "LSTM"), GATES[3:], RATES):
+        for cell, gate, optimizer in itertools.product(("MinGRU", "LSTM"), GATES[3:], OPTIMIZERS):
             yield Condition(cell, gate, "recall", 20, optimizer)
     elif part == "fewer":
         found = searches(trainings(folder))
@@ -330,19 +299,13 @@ def conditions(part: str, seed: int = 0, folder: Path = FOLDER) -> Iterator[Cond
         known = rows.where(rows.notna(), None).itertuples(index=False, name=None)
         yield from itertools.starmap(Condition, known)
     elif part == "digits":
-        yield from (
-            Condition(cell, gate, "digits", lag)
-            for lag in (63, 15)
-            for cell in every
-            for gate in GATES
-        )
+        for lag, cell, gate in itertools.product((63, 15), every, GATES):
+            yield Condition(cell, gate, "digits", lag)
 
 
 def trainings(folder: Path = FOLDER) -> pd.DataFrame:
     """Read all trainings that are recorded, a row each."""
-    return pd.concat(
-        [pd.read_csv(path) for path in sorted(folder.glob("*.csv"))], ignore_index=True
-    )
+    return pd.concat(map(pd.read_csv, sorted(folder.glob("*.csv"))), ignore_index=True)
 
 
 def searches(trained: pd.DataFrame) -> pd.DataFrame:
@@ -365,8 +328,7 @@ def searches(trained: pd.DataFrame) -> pd.DataFrame:
 
 
 def record(part: str, seed: int, pool: Executor, folder: Path = FOLDER) -> None:
-    """Do what is missing of a part for a seed; its file is written anew, whole, when a search
-    ends."""
+    """Do what is missing of a part for a seed; its file is written anew when a search ends."""
     limits = (PATIENT, PATIENT) if part == "patient" else ()
     beside, work = part in ("patient", "fewer"), retry if part == "fewer" else search
     path = folder / (part if beside else ".") / f"{part}-{seed}.csv"
@@ -386,9 +348,7 @@ def record(part: str, seed: int, pool: Executor, folder: Path = FOLDER) -> None:
 
 def main() -> None:
     """Read the command line, and do one seed of every part before the next."""
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = argparse.ArgumentParser(description="Record the registered experiment.")
     options.add_argument("parts", nargs="*", default=list(SEEDS))
     options.add_argument("--workers", type=int, default=os.cpu_count())
     options.add_argument("--folder", type=Path, default=FOLDER)

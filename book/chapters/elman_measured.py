@@ -1,25 +1,22 @@
 """What is measured against the companion's bounds: errors over random starts, the worst point of a
-ball, risks along descent; and the function spaces of C&E Section 3.2. A `Study` is a `Problem` with
-everything in it made concrete."""
+ball, risks along descent. A `Study` is a `Problem` with everything in it made concrete."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from book.claims.claim import Measured, estimate, share
 from lwcore.elman.bounds import Bound, Problem, Radii, log_sum, theorem_1
 from lwcore.elman.descent import Descent, gradient_descent, projected
-from lwcore.elman.kernel import TransportMaps, mean_over_start, transport_target, transported
+from lwcore.elman.kernel import TransportMaps, transport_target, transported
 from lwcore.elman.network import (
-    ACTIVATIONS,
     Activation,
     ElmanNetwork,
     linear_model,
@@ -101,23 +98,6 @@ def study(
     blocks = np.split(inputs, range(_BLOCK, len(inputs), _BLOCK))
     values, errors = zip(*(transport_target(maps, block, **how) for block in blocks), strict=True)
     return Study(problem, maps, inputs, np.concatenate(values), float(np.concatenate(errors).max()))
-
-
-def slopes(errors: Mapping[str, xr.DataArray], rng: np.random.Generator) -> pd.DataFrame:
-    """Slopes of log mean error against the logarithm of a size, with 95 % intervals.
-
-    Errors have the dimensions size and start; starts are resampled for each size apart.
-    """
-    rows = {}
-    for name, error in errors.items():
-        size, sample = error[error.dims[0]].values, error.values
-        drawn = rng.integers(sample.shape[1], size=(2000, *sample.shape))
-        resampled = np.take_along_axis(sample[None], drawn, axis=2).mean(axis=2)
-        x = np.log(size) - np.log(size).mean()
-        mean, many = (np.log(one) @ x / (x @ x) for one in (sample.mean(axis=1), resampled))
-        ends = np.quantile(many, [0.025, 0.975])
-        rows[name] = [*map("{:+.2f}".format, (mean, *ends)), f"{sample[-1].mean():.2g}"]
-    return pd.DataFrame(rows, index=["slope", "from", "to", "mean at the largest size"]).T
 
 
 def approximation_errors(
@@ -203,43 +183,6 @@ def needed(problem: Problem, risk: float, *, as_printed: bool = True) -> tuple[f
         middle = (low + high) / 2
         low, high = (middle, high) if terms(middle)[1] > half else (low, middle)
     return high, max(0.0, 2 * (terms(high)[0] - half))
-
-
-def class_kernel(
-    inputs: ArrayLike, *, alpha: float, activation: str = "tanh", tolerance: float = 1e-9
-) -> Array:
-    """The reproducing kernel, (n, n, T), of the functions C&E Eq. (8) under the norm that the
-    companion gives them.
-
-    C&E Eq. (8) lets v_w depend on w₀ alone and v_u on u₀ alone, while the features of κ_t depend on
-    both. Its functions, with the least ``√(E|v_w|² + E‖v_u‖²)`` as their norm, therefore have the
-    kernel ``E_u⟨E_w φ_u, E_w φ′_u⟩ + E_w[E_u φ_w E_u φ′_w]`` of the features' partial means.
-    """
-    sequences, sigma = np.asarray(inputs, float), ACTIVATIONS[activation]
-
-    def summand(parameters: Array, weights: Array) -> Array:
-        """``E_u⟨E_w φ_u, E_w φ′_u⟩``, (n, n, T), and beside it E_u φ_w for both w₀, (n, 2, T)."""
-        half, steps = weights[: len(weights) // 2] * 2, []  # weights of u₀
-        for gradient in stream_gradients(parameters, sequences, sigma):
-            signs = gradient.reshape(*gradient.shape[:2], 2, -1)
-            mean = signs[:, 1:].mean(axis=2)
-            inner = np.einsum("iku,jku,u->ij", mean, mean, half, optimize=True)
-            steps.append(np.concatenate([inner, signs[:, 0] @ half], axis=1))
-        return np.stack(steps, axis=-1)
-
-    both = mean_over_start(summand, sequences, alpha, tolerance).value
-    inner, means = np.split(both, [len(sequences)], axis=1)
-    return np.asarray(inner + 0.5 * np.einsum("iwt,jwt->ijt", means, means))
-
-
-def least_norm(kernel: ArrayLike, values: ArrayLike) -> float:
-    """``√(fᵀ K⁻¹ f)``, the least norm of a function of a kernel's space that takes the values f,
-    (n,), at n inputs: infinite where the kernel, (n, n), is singular and none takes them."""
-    sizes, vectors = np.linalg.eigh(np.asarray(kernel, float))
-    parts, seen = vectors.T @ np.asarray(values, float), sizes > 1e-12 * max(sizes[-1], 0.0)
-    if np.linalg.norm(parts[~seen]) > 1e-6 * np.linalg.norm(parts):
-        return float("inf")
-    return float(np.sqrt(np.square(parts[seen]) @ (1 / sizes[seen])))
 
 
 def _circle(angles: Array) -> Array:

@@ -17,13 +17,6 @@ from book.chapters.dose import EVERY, HIDDEN
 
 Array = NDArray[np.float64]
 
-VERDICTS = {  # as registered: the interval that holds the interval of d
-    "as the theory says": (-np.inf, -1.0),
-    "weaker than the theory": (-1.0, -0.1),
-    "no effect": (-0.1, 0.1),
-    "against the theory": (0.1, np.inf),
-    "undecided": (-np.inf, np.inf),
-}
 _ROUNDS, _CLOSE = 60, 1e-9  # of the fit: at the most, and the gain at which it ends
 
 
@@ -35,35 +28,16 @@ class Exponent(NamedTuple):
     low: float
     high: float
 
-    @property
-    def verdict(self) -> str:
-        """The registration's word for such an interval."""
-        ends = VERDICTS.items()
-        return next(name for name, (low, high) in ends if low <= self.low and self.high <= high)
-
 
 def dosed(searches: pd.DataFrame, response: str = "sequences") -> pd.DataFrame:
     """Searches with log f₀ and the interval of their response: N½, or the steps to the half with
     most sequences."""
-    found = searches.assign(
-        log_envelope=math.log(HIDDEN) + searches["lag"] * np.log1p(-searches["gate"]),
-        group=searches["cell"],
-    )
+    log_envelope = math.log(HIDDEN) + searches["lag"] * np.log1p(-searches["gate"])
+    found = searches.assign(log_envelope=log_envelope)
     if response == "steps":
         half, steps = found["end"] == "half", found["steps"]
         found = found.assign(low=steps.where(~half, steps - EVERY), high=steps.where(half))
     return found
-
-
-def design(rows: pd.DataFrame, others: Sequence[str] = ()) -> Array:
-    """Regressors of log N½: log f₀ first, others, log ℓ if there are several lags, and an intercept
-    for each task or cell that is pooled."""
-    columns = [rows[name].to_numpy(float) for name in ("log_envelope", *others)]
-    if rows["lag"].nunique() > 1:
-        columns.append(np.log(rows["lag"].to_numpy(float)))
-    groups = rows["group"].to_numpy()
-    columns += [(groups == group).astype(float) for group in np.unique(groups)]
-    return np.stack(columns, axis=1)
 
 
 def censored_fit(
@@ -77,43 +51,34 @@ def censored_fit(
 
     Ends may be infinite: below the first number tried, or above the last. By Newton's method in
     (β/σ, 1/σ), in which the likelihood is log-concave.
-
-    Examples:
-        >>> x = np.stack([np.arange(8.0), np.ones(8)], axis=1)
-        >>> exact = -2 * x[:, 0] + 1
-        >>> censored_fit(x, exact - 0.2, exact + 0.2, np.ones((1, 8))).round(2)
-        array([[-2.,  1.]])
     """
     known = np.isfinite(low), np.isfinite(high)
     ends = np.where(known[0], low, high), np.where(known[1], high, low)
     start = np.linalg.lstsq(x, sum(ends) / 2, rcond=None)[0]
     spread = max(float(np.std(sum(ends) / 2 - x @ start)), 0.2)
     theta = np.tile(np.append(start, 1) / spread, (len(weights), 1))
-    lower, upper = (np.column_stack([-x, end]) for end in ends)
+    lower, upper = sides = np.stack([np.column_stack([-x, end]) for end in ends])
 
-    def at(theta: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """The likelihood, standardised ends, and densities there over the chance between them."""
+    def at(theta: Array) -> tuple[Array, Array, Array]:
+        """The log-likelihood, its derivatives in the two standardised ends, and these ends."""
         a = np.where(known[0], theta @ lower.T, -np.inf)
         b = np.where(known[1], theta @ upper.T, np.inf)
         flip = a > 0  # to the tail in which a difference of probabilities keeps its digits
         below, above = (special.log_ndtr(np.where(flip, *two)) for two in ((-b, a), (-a, b)))
         with np.errstate(all="ignore"):  # no numbers where 1/σ is below 0
             inside = above + np.log1p(-np.exp(below - above))
-            rates = (np.exp(stats.norm.logpdf(end) - inside) for end in (a, b))
-        a, b = (np.where(np.isfinite(end), end, 0) for end in (a, b))
-        return np.nan_to_num((weights * inside).sum(1), nan=-np.inf), a, b, *rates
+            total = np.nan_to_num((weights * inside).sum(1), nan=-np.inf)
+            z = np.stack([a, b])
+            rates = np.exp(stats.norm.logpdf(z) - inside) * [[[-1.0]], [[1.0]]]
+        return total, rates, np.where(np.isfinite(z), z, 0)
 
     found = at(theta)
     for _ in range(_ROUNDS):
-        last, a, b, at_a, at_b = found
-        slope = (weights * at_b) @ upper - (weights * at_a) @ lower
-        pairs = (
-            (-b * at_b - at_b**2, upper, upper),
-            (a * at_a - at_a**2, lower, lower),
-            (at_a * at_b, lower, upper),
-            (at_a * at_b, upper, lower),
-        )
-        bend = sum(np.einsum("dn,nk,nl->dkl", weights * of, u, v) for of, u, v in pairs)
+        last, rates, z = found
+        slopes = np.einsum("edn,enk->dnk", rates, sides)  # of every response's own
+        slope = np.einsum("dn,dnk->dk", weights, slopes)
+        bend = -np.einsum("dn,dnk,dnl->dkl", weights, slopes, slopes, optimize=True)
+        bend -= np.einsum("edn,enk,enl->dkl", weights * z * rates, sides, sides, optimize=True)
         ridge = 1e-12 * np.trace(bend, axis1=1, axis2=2)[:, None, None] * np.eye(theta.shape[1])
         step = -np.linalg.solve(bend + ridge, slope[..., None])[..., 0]
         for _ in range(_ROUNDS):  # halved where it leads downhill
@@ -129,13 +94,11 @@ def censored_fit(
 
 
 def dose_exponent(
-    rows: pd.DataFrame,
-    rng: np.random.Generator,
-    draws: int = 400,
-    others: Sequence[str] = (),
+    rows: pd.DataFrame, rng: np.random.Generator, draws: int = 400, others: Sequence[str] = ()
 ) -> Exponent:
     """Fit the exponent d to `dosed` rows, and its interval by drawing seeds with replacement.
 
+    Regressors of log N½ are log f₀, others, and log ℓ if there are several lags.
     Where one lag alone has responses inside the grid, others are left out: its coefficient fits
     them. Where one dose alone has, d is at most what fits with the mildest beyond at the next end.
     """
@@ -151,16 +114,15 @@ def dose_exponent(
     seeds, of = np.unique(rows["seed"], return_inverse=True)
     drawn = rng.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), draws)
     weights = np.concatenate([np.ones((1, len(seeds))), drawn])[:, of]
-    value, *slopes = censored_fit(design(rows, others), above, upto, weights)[:, 0]
-    if len(seeds) == 1:
+    x = [rows[name] for name in ("log_envelope", *others)]
+    if rows["lag"].nunique() > 1:
+        x.append(np.log(rows["lag"]))
+    x.append(np.ones(len(rows)))
+    value, *slopes = censored_fit(np.stack(x, axis=1), above, upto, weights)[:, 0]
+    if (n := len(seeds)) == 1:
         return Exponent(value, -np.inf, np.inf)
-    tail = 0.025
     # A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a
     # normal, not of Student's t.
-    widen = (
-        np.sqrt(len(seeds) / (len(seeds) - 1))
-        * stats.t.ppf(1 - tail, len(seeds) - 1)
-        / stats.norm.ppf(1 - tail)
-    )
-    low, high = value + widen * (np.quantile(slopes, [tail, 1 - tail]) - value)
+    widen = np.sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1) / stats.norm.ppf(0.975)
+    low, high = value + widen * (np.quantile(slopes, [0.025, 0.975]) - value)
     return Exponent(value, -np.inf if bound else low, high)

@@ -74,9 +74,7 @@ ARCHITECTURES = {
     "CfC": Architecture("recurrent", "ncps==1.0.1", 20, front=False),
     "LTC": Architecture("recurrent", "ncps==1.0.1", 24, front=False, call=in_turn),
     "sLSTM": Architecture("recurrent", "xlstm==2.0.6", 26),
-    "echo state": Architecture(
-        "recurrent, fixed", "resdag==6.0.0", 53, front=False, call=from_rest
-    ),
+    "echo state": Architecture("recurrent, fixed", "resdag==6.0.0", 53, False, from_rest),
     "minGRU": Architecture("linear recurrence", "minGRU-pytorch==0.2.1", 38),
     "minLSTM": Architecture("linear recurrence", "minGRU-pytorch==0.2.1", 31),
     "mLSTM": Architecture("linear recurrence", "xlstm==2.0.6", 18),
@@ -111,9 +109,8 @@ def layer(name: str, width: int) -> nn.Module:
             if name == "mLSTM":
                 options = {"context_length": 48, "round_proj_up_to_multiple_of": 4}
             config = getattr(xlstm, f"{name}LayerConfig")
-            made = getattr(xlstm, f"{name}Layer")(
-                config(embedding_dim=width, num_heads=2, **options)
-            )
+            config = config(embedding_dim=width, num_heads=2, **options)
+            made = getattr(xlstm, f"{name}Layer")(config)
             made.reset_parameters()
             return made
         case "echo state":
@@ -164,7 +161,4 @@ class Network(nn.Module):
 
 def numbers(network: nn.Module) -> int:
     """Parameters of a network, and weights that are fixed: those of an echo-state network."""
-    return sum(
-        torch.view_as_real(part).numel() if part.is_complex() else part.numel()
-        for part in network.parameters()
-    )
+    return sum(part.numel() * (1 + part.is_complex()) for part in network.parameters())

@@ -1,73 +1,16 @@
-"""How far each order of transport holds, and closed forms without the normalisation's Jacobian.
-
-An approximation of the effective learning rates is judged against the exact diagonal, lag by lag.
-Its error is ``Σ |μ − μ_exact|`` over ``Σ |μ_exact|``, both sums over sequences, end points and
-neurons: a ratio of sums, because single exact rates pass through zero; and since ``|f − f_exact| ≤
-error · f_exact``, it bounds the envelope's error.
-"""
+"""What chapters on orders of transport share: networks without the normalisation's Jacobian, and
+medians in words."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
-import xarray as xr
 from numpy.typing import ArrayLike
 
 from lwcore.trace import Trace
-from lwcore.transport import effective_rates, envelope, exact_rates_and_share, split
-
-
-@torch.no_grad()
-def compare_orders(
-    traces: Mapping[tuple[str, int], Trace],
-    lags: Sequence[int],
-    ends: Sequence[int] | None = None,
-) -> xr.Dataset:
-    """Approximations of the rates against the exact diagonal, of traces by model and seed.
-
-    All seeds of every model are given, as by `experiment.traces`. By model, seed, order
-    (``"exact"`` among them) and lag: ``error``, as above; ``rises``, the share of (sequence, end
-    point, neuron) whose ``|μ|`` is larger than at the lag before (NaN at the first); and by
-    sequence besides, ``envelope``, f(ℓ). By model, seed and lag: ``off_diagonal``, the share of the
-    transport beside its diagonal. By model and seed: ``coupling``, the mean of ``‖R_t‖_F /
-    ‖A_t‖_F``.
-    """
-    steps, names = list(lags), ["zeroth", "first", "exact"]
-    measured: dict[tuple[str, int], xr.Dataset] = {}
-    for key, trace in traces.items():
-        rates = {order: effective_rates(trace, steps, order, ends) for order in ("zeroth", "first")}
-        rates["exact"], beside = exact_rates_and_share(trace, steps, ends)
-        exact = envelope(rates["exact"])
-        sizes = [rates[name].abs() for name in names]
-        grown = [(size.diff(dim=2) > 0).to(size.dtype).mean((0, 1, 3)) for size in sizes]
-        kept, mixing = (torch.linalg.matrix_norm(part) for part in split(trace, slice(1, None)))
-        variables: dict[str, Any] = {
-            "error": (
-                ("order", "lag"),
-                [(envelope(rates[name] - rates["exact"]) / exact).numpy() for name in names],
-            ),
-            "rises": (("order", "lag"), [np.append(np.nan, share.numpy()) for share in grown]),
-            "envelope": (
-                ("order", "sequence", "lag"),
-                [size.sum(-1).mean(1).numpy() for size in sizes],
-            ),
-            "off_diagonal": ("lag", beside.mean((0, 1)).numpy()),
-            "coupling": float((mixing / kept).mean()),
-        }
-        measured[key] = xr.Dataset(variables, coords={"order": names, "lag": steps})
-    models, seeds = (list(dict.fromkeys(part)) for part in zip(*traces, strict=True))
-    by_model = [xr.concat([measured[m, seed] for seed in seeds], "seed") for m in models]
-    return xr.concat(by_model, "model").assign_coords(model=models, seed=seeds)
-
-
-def passing_lag(error: xr.DataArray, level: float = 0.1) -> xr.DataArray:
-    """The first lag at which an error passes a level; NaN where it never does."""
-    return error.lag.where(error > level).min("lag")
 
 
 def without_norm(trace: Trace) -> Trace:
@@ -86,10 +29,7 @@ def span(values: ArrayLike, form: str = ".0f", never: str = "none") -> str:
 
     NaN counts as beyond all numbers, and is written as `never`.
     """
-    numbers = np.asarray(values, float)
-    ordered = np.sort(np.where(np.isnan(numbers), np.inf, numbers), axis=None)
-    words = [
-        format(value, form) if np.isfinite(value) else never
-        for value in (np.median(ordered), ordered[0], ordered[-1])
-    ]
-    return words[0] if words[1] == words[2] else f"{words[0]} ({words[1]} to {words[2]})"
+    numbers = np.nan_to_num(np.asarray(values, float), nan=np.inf)
+    ends = np.median(numbers), numbers.min(), numbers.max()
+    middle, low, high = (f"{end:{form}}" if np.isfinite(end) else never for end in ends)
+    return middle if low == high else f"{middle} ({low} to {high})"

@@ -25,9 +25,8 @@ def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Netw
     made, code = config.model_dump_json(include={"task", "network", "training"}), code_fingerprint()
     found: dict[tuple[str, int], Network] = {}
     for member in config.members:
-        with FileLock(
-            Path(MEMORY.location) / "{}-{}.lock".format(*member)
-        ):  # chapters run in pairs
+        lock = Path(MEMORY.location) / "{}-{}.lock".format(*member)
+        with FileLock(lock):  # chapters run in pairs
             found[member] = _trained(*member, made, code, config)
     return found
 

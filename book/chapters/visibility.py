@@ -32,6 +32,7 @@ from lwcore.transport import effective_rates, envelope
 
 FOLDER = Path("book/results/visibility")
 SEQUENCES = 1024
+Rows = list[dict[str, object]]
 MOMENTS = (0, 25, 50, 100, 200, 400, 800, 1600, 3200)
 
 
@@ -70,7 +71,7 @@ def visible(part: Float[Tensor, "B P"], whole: Float[Tensor, "B P"]) -> Visible:
     return Visible(mean / error if error else 0.0, needed.item())
 
 
-def at_start(condition: Condition, seed: int) -> list[dict[str, object]]:
+def at_start(condition: Condition, seed: int) -> Rows:
     """A lag's visibility before training."""
     torch.set_num_threads(1)
     learner = Learner(condition, TASKS[condition.task](condition.lag), seed)
@@ -78,7 +79,7 @@ def at_start(condition: Condition, seed: int) -> list[dict[str, object]]:
     return [vars(condition) | {"seed": seed} | found._asdict()]
 
 
-def carried(condition: Condition, seed: int) -> list[dict[str, object]]:
+def carried(condition: Condition, seed: int) -> Rows:
     """The exact envelope before training, to the last step: of all that comes back to a neuron,
     where f₀ counts what the gates keep."""
     torch.set_num_threads(1)
@@ -89,7 +90,7 @@ def carried(condition: Condition, seed: int) -> list[dict[str, object]]:
     return [vars(condition) | {"seed": seed, "envelope": envelope(rates).item()}]
 
 
-def along(condition: Condition, seed: int) -> list[dict[str, object]]:
+def along(condition: Condition, seed: int) -> Rows:
     """Visibility and the share learned, along a training on 1,024 sequences that does not stop."""
     torch.set_num_threads(1)
     rows = []
@@ -104,11 +105,7 @@ def along(condition: Condition, seed: int) -> list[dict[str, object]]:
 
 
 def record(
-    name: str,
-    of: Callable[[Condition, int], list[dict[str, object]]],
-    asked: list[Condition],
-    seed: int,
-    pool: Executor,
+    name: str, of: Callable[..., Rows], asked: list[Condition], seed: int, pool: Executor
 ) -> None:
     """Rows of all conditions for a seed, in a file that is there whole or not at all."""
     path = FOLDER / f"{name}-{seed}.csv"
@@ -122,14 +119,10 @@ def main() -> None:
     """Every part of the experiment before training, and its course at one lag and two gates."""
     options = argparse.ArgumentParser(description="Record the visibility of lags.")
     options.add_argument("--workers", type=int, default=os.cpu_count())
-    course = [
-        one
-        for one in conditions("adamw")
-        if one.lag == 20 and one.gate in (0.05, 0.34) and one.task != "adding"
-    ]
-    with ProcessPoolExecutor(
-        options.parse_args().workers, initializer=os.nice, initargs=(19,)
-    ) as pool:
+    workers, tasks = options.parse_args().workers, ("regression", "recall")
+    course = [one for one in conditions("adamw") if one.lag == 20 and one.gate in (0.05, 0.34)]
+    course = [one for one in course if one.task in tasks]
+    with ProcessPoolExecutor(workers, initializer=os.nice, initargs=(19,)) as pool:
         for seed in SEEDS["adamw"]:
             for part in ("adamw", "digits"):  # the optimiser comes later
                 if seed in SEEDS[part]:
