@@ -16,10 +16,6 @@ def test_shipped_configurations_are_valid_and_named_like_their_files():
         config = Config.named(name)
         assert config.name == name
         assert Config.model_validate_json(config.model_dump_json()) == config
-    with pytest.raises(
-        ValueError, match=r"name = 'nope': must be one of capacity, .*quick, .*smoke"
-    ):
-        Config.named("nope")
 
 
 def test_a_changed_configuration_keeps_the_rest_and_has_another_fingerprint():
@@ -60,15 +56,10 @@ def axis(*changes):
     ("changes", "message"),
     [
         ({"task": {"lenght": 16}}, "task.lenght\n  Extra inputs are not permitted"),
-        ({"networks": {"gate_init": 0.1}}, "networks\n  Extra inputs are not permitted"),
         ({"task": {"length": 8}}, "diagnostics.lags = (1, 2, 3, 4, 6, 8): must be below the leng"),
         ({"task": {"lags": [1, 16]}}, "task.lags = (1, 16): must be below the length of 16"),
         ({"task": {"lags": [4, 4]}}, "strictly increasing"),
         ({"task": {"lags": [0, 4]}}, "greater than 0"),
-        (
-            {"task": {"coefficients": [0.5]}},
-            "coefficients = (0.5,): must be one for each of 2 lags",
-        ),
         ({"task": {"noise": float("nan")}}, "finite number"),
         ({"network": {"gate_init": 1.0}}, "less than 1"),
         ({"training": {"batch_size": 65}}, "= 65: must be at most 64, the training sequences"),
@@ -102,7 +93,6 @@ def axis(*changes):
             axis({"task": {"lags": [5]}}),
             "task.coefficients = (0.8, 0.4): must be one for each of 1",
         ),
-        (axis({"task": {"lenght": 5}}), "task.lenght\n  Extra inputs"),
         (axis({"self": 3}), "self\n  Extra inputs"),
         (axis({"name": {"b": 1}}), "name\n  Input should be a valid string"),
     ],

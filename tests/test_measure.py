@@ -92,14 +92,13 @@ def test_significant_is_students_test_with_holms_procedure():
 
 
 def test_a_family_is_the_probes_and_lags_of_a_view():
-    """p = 0.02 is below 0.05 over the two lags of its view, and above 0.05 over the four of
-    both."""
-    p = xr.DataArray(
-        [[0.02, 0.9], [0.9, 0.9]], {"view": ("probe", ["zeroth", "gradient"])}, ["probe", "lag"]
-    )
+    """p = 0.02 is below 0.05 over the two of its view, and above 0.05 over all three."""
+    views = {"view": ("probe", ["zeroth", "gradient", "zeroth"])}
+    p = xr.DataArray([[0.9], [0.9], [0.02]], views, ["probe", "lag"])
     signal, error = p.copy(data=stats.norm.isf(p)), xr.ones_like(p)
     result = xr.Dataset({"signal": signal, "signal_error": error, "n_measured": 10**6})
-    assert detected(result, 0.05).values.tolist() == [[True, False], [False, False]]
+    found = detected(result, 0.05)
+    assert (found.values.tolist(), found.view.equals(p.view)) == ([[False], [False], [True]], True)
     assert not significant(result.signal, result.signal_error, 10**6, 0.05).any()
 
 
