@@ -1,8 +1,6 @@
 """Exponents from responses known up to an interval: the fit against SciPy's and a closed form, its
 intervals against simulations."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
