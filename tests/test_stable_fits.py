@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
+from lwcore.signatures import ArgumentError
 from lwcore.stable import SymmetricStable, fit, fits, goodness_of_fit
 
 METHODS = ["mcculloch", "ecf", "mle"]
@@ -300,3 +301,7 @@ def test_bad_input_is_named():
         goodness_of_fit(sample[:, 0], fit(sample), rng)
     with pytest.raises(ValueError, match=r"samples = .*: must be two samples or more"):
         fit([1.0])
+    with pytest.raises(ArgumentError, match="confidence = 1: must be"):
+        fit(sample, confidence=1)
+    with pytest.raises(ArgumentError, match="replicates = 0: must be"):
+        goodness_of_fit(sample, fit(sample), rng, 0)
