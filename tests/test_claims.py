@@ -13,19 +13,8 @@ from ledger import badge, fill_in, measured, reading_with
 from pydantic import ValidationError
 
 from book import claims
-from book.claims import ledger
-from book.claims.claim import (
-    Claim,
-    Kind,
-    Measured,
-    Reading,
-    Verdict,
-    estimate,
-    exactly,
-    over,
-    share,
-    throughout,
-)
+from book.claims import Kind, Measured, Verdict, estimate, exactly, ledger, over, share, throughout
+from book.claims.claim import Claim, Reading
 from lwcore.stats import binomial
 
 REGISTRY = claims.registry()
