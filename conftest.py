@@ -37,10 +37,10 @@ hypothesis.settings.register_profile("deep", max_examples=1000, deadline=None, p
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 REFERENCES = Path(__file__).parent / "tests" / "reference_outputs"
-LONGEST = (
-    "pages/test_pages test_house test_claims pages/test_browser pages/test_pdf test_stable_fits "
-    "test_bounds"
-).split()
+LONGEST = [
+    *("pages/test_pages", "test_house", "test_claims", "pages/test_browser", "pages/test_pdf"),
+    *("test_stable_fits", "test_bounds"),
+]
 
 
 def pytest_addoption(parser):
