@@ -53,7 +53,7 @@ def axis(*changes):
 
 
 WRONG = {  # values of a setting, none of which is taken
-    "task": {"lenght": [16], "lags": [[4, 4], [0, 4]], "noise": [float("nan")]},
+    "task": {"lenght": [16], "lags": [[4, 4], [0, 4]], "noise": [float("nan"), float("inf")]},
     "network": {"gate_init": [1.0]},
     "training": {"steps": [-1], "learning_rate": [-0.1], "snapshots": [[5, 5], [-1, 5]]},
     "diagnostics": {
