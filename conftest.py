@@ -38,31 +38,19 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 REFERENCES = Path(__file__).parent / "tests" / "reference_outputs"
 LONGEST = [
-    f"tests/{name}.py"
-    for name in (
-        "pages/test_pages",
-        "test_house",
-        "test_claims",
-        "pages/test_browser",
-        "pages/test_pdf",
-        "test_stable_fits",
-        "test_bounds",
-    )
+    *("pages/test_pages", "test_house", "test_claims", "pages/test_browser", "pages/test_pdf"),
+    *("test_stable_fits", "test_bounds"),
 ]
 
 
 def pytest_addoption(parser):
     """Add the option that records instead of comparing."""
-    parser.addoption(
-        "--refresh-references",
-        action="store_true",
-        help="record the outputs of checked notebook cells",
-    )
+    parser.addoption("--refresh-references", action="store_true", help="record checked outputs")
 
 
 def pytest_collection_modifyitems(items):
     """Begin with the longest files, so that no process has nothing left to do while another has."""
-    place = {name: k for k, name in enumerate(LONGEST)}
+    place = {f"tests/{name}.py": k for k, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(place)))
 
 
@@ -88,19 +76,15 @@ class TextNotebook(IPyNbFile):
     def collect(self):
         """Give one test for each code cell."""
         self.nb = executed.read(self.path)
-        recorded = (
-            json.loads(self.reference_path.read_text()) if self.reference_path.exists() else {}
-        )
-        self.records = {}
+        path, self.records = self.reference_path, {}
+        recorded = json.loads(path.read_text()) if path.exists() else {}
         self.skip_compare += ("image/svg+xml",)  # pictures are not compared, whatever their format
         code_cells = [cell for cell in self.nb.cells if cell.cell_type == "code"]
         for number, cell in enumerate(code_cells):
             options = defaultdict(bool, find_metadata_tags(cell.metadata))
             # nbval takes a cell without a count for one that was never run, and compares nothing
             cell.execution_count = 1
-            cell.outputs = [
-                nbformat.from_dict(output) for output in recorded.get(source_hash(cell), [])
-            ]
+            cell.outputs = [*map(nbformat.from_dict, recorded.get(source_hash(cell), []))]
             test = TextNotebookCell.from_parent(
                 self, name=f"Cell {number}", cell_num=number, cell=cell, options=options
             )
@@ -122,9 +106,8 @@ class TextNotebook(IPyNbFile):
         if self.config.option.refresh_references:
             self.reference_path.unlink(missing_ok=True)
             if self.records:
-                self.reference_path.write_text(
-                    json.dumps(self.records, indent=1, ensure_ascii=False) + "\n"
-                )
+                text = json.dumps(self.records, indent=1, ensure_ascii=False)
+                self.reference_path.write_text(f"{text}\n")
 
 
 class TextNotebookCell(IPyNbCell):
@@ -136,9 +119,7 @@ class TextNotebookCell(IPyNbCell):
         self.test_outputs = coalesce_streams(outcome.outputs)
         for output in self.test_outputs:
             if output.output_type == "error":
-                self.raise_cell_error(
-                    "Cell execution caused an exception", "\n".join(["", *output.traceback])
-                )
+                self.raise_cell_error("This cell failed", "\n".join(["", *output.traceback]))
         if outcome.execution_count is None:
             self.raise_cell_error("This cell was not run: one above it failed")
         if not self.options["check"]:
@@ -148,10 +129,7 @@ class TextNotebookCell(IPyNbCell):
                 self.without_images(output) for output in self.test_outputs
             ]
         elif not self.has_reference:
-            self.raise_cell_error(
-                "This cell is to be checked, but no output was recorded for it: run 'make "
-                "references'"
-            )
+            self.raise_cell_error("For this cell no output was recorded: run 'make references'")
         elif not self.compare_outputs(self.test_outputs, coalesce_streams(self.cell.outputs)):
             self.raise_cell_error("Cell outputs differ", "\n".join(self.comparison_traceback))
 
@@ -161,19 +139,11 @@ class TextNotebookCell(IPyNbCell):
 
     def without_images(self, output):
         """Drop what is never compared from a recorded output."""
-        if "data" in output:
-            output = output | {
-                "data": {
-                    kind: value
-                    for kind, value in output["data"].items()
-                    if not kind.startswith("image/")
-                }
-            }
-        return {
-            key: value
-            for key, value in output.items()
-            if key not in ("metadata", "execution_count")
-        }
+        kept = {key: output[key] for key in output if key not in ("metadata", "execution_count")}
+        if "data" in kept:
+            shown = kept["data"].items()
+            kept["data"] = {kind: one for kind, one in shown if not kind.startswith("image/")}
+        return kept
 
 
 def source_hash(cell):

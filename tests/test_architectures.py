@@ -1,7 +1,5 @@
 """Windows of architectures: the task against a perfect guess, the table, training, what is recorded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

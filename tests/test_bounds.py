@@ -75,8 +75,6 @@ def test_numbers_without_a_signal_and_beyond_the_range_of_a_float():
     # f m̄ underflows to 0
     tiny = sample_complexity([1e-200, 1e-10], [1e-200, 1e-90], [1e-300, 1.0], 1.5, rate="paper_v2")
     assert tiny[0] == pytest.approx(tiny[1], rel=1e-9)
-    assert sample_complexity(np.ones((4, 1)), np.ones(3), 1.0, 1.5).shape == (4, 3)
-    assert detection_threshold([10, 20], np.ones((3, 1)), 1.0, 1.5).shape == (3, 2)
 
 
 # Divergence and information
@@ -191,15 +189,19 @@ def test_error_of_two_sequences_by_a_double_integral(alpha, shift):
 @given(
     alpha=alphas,
     shift=st.floats(-3, 0.6).map(lambda log_shift: 10**log_shift),
-    n=st.sampled_from([1, 2, 3, 4, 7, 20, 1000]),
+    n=st.sampled_from([1, 2, 3, 4, 7, 20, 999, 1000]),
     unit=st.sampled_from([1e-12, 1e12]),
 )
 def test_errors_in_their_order_fall_with_number_and_shift_and_know_no_unit(alpha, shift, n, unit):
     def errors(n, shift, unit=1.0):
         return np.array([detection_error(n, unit * shift, unit, alpha, test) for test in TESTS])
 
-    found = errors(n, shift)
-    mean, likelihood, _ = found
+    found, law, half = errors(n, shift), SymmetricStable(alpha), n // 2
+    mean, likelihood, median = found
+    wrong = float(law.sf(shift))
+    # more than half of the signs are wrong, or half of them and the coin falls badly
+    tie = stats.binom.pmf(half, n, wrong) / 2 * (n % 2 == 0)
+    assert median == pytest.approx(stats.binom.sf(half, n, wrong) + tie, rel=1e-9, abs=0)
     np.testing.assert_allclose(errors(n, shift, unit), found, rtol=1e-9)
     assert (errors(n + 1, 1.01 * shift) < found).all()
     # no test beats the likelihood ratio, and that is between Fano, and Hellman and Raviv
@@ -209,33 +211,20 @@ def test_errors_in_their_order_fall_with_number_and_shift_and_know_no_unit(alpha
     assert likelihood <= hellman_raviv_error(told) * (1 + 1e-6) + 1e-15
     assert fano_error(mutual_information(shift, alpha, 1.0, n, "mean")) <= mean * (1 + 1e-9)
     if n == 1:
-        np.testing.assert_allclose(found, SymmetricStable(alpha).sf(shift), rtol=1e-12)
+        np.testing.assert_allclose(found, wrong, rtol=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [1.3, 1.8, 2.0])
-@pytest.mark.parametrize(("n", "shift"), [(1, 0.5), (6, 0.7), (31, 0.2)])
+@pytest.mark.parametrize(("n", "shift"), [(6, 0.7), (31, 0.2)])
 def test_errors_are_those_of_simulated_tests(alpha, n, shift):
     rng, trials = np.random.default_rng([n, int(10 * alpha)]), 20_000
     law = SymmetricStable(alpha)
     draws = law.sample((trials, n), rng) + shift
-    positive = (draws > 0).sum(axis=1) + rng.choice([-0.1, 0.1], trials)  # an even number may tie
     ratio = np.sum(law.logpdf(draws - shift) - law.logpdf(draws + shift), axis=1)
-    wrong = {"mean": draws.sum(axis=1) < 0, "likelihood": ratio < 0, "median": positive < n / 2}
-    for test, wrongly in wrong.items():
+    for test, total in {"mean": draws.sum(axis=1), "likelihood": ratio}.items():
         error = float(detection_error(n, shift, 1.0, alpha, test))
         least, most = stats.binom.ppf([0.0005, 0.9995], trials, error)
-        assert least <= wrongly.sum() <= most, test
-
-
-@pytest.mark.parametrize("alpha", [1.2, 2.0])
-@pytest.mark.parametrize(("n", "shift"), [(1, 1.0), (2, 1.0), (5, 1e-3), (99, 0.3), (9999, 0.05)])
-def test_median_by_the_binomial_law(alpha, n, shift):
-    wrong, half = float(SymmetricStable(alpha).sf(shift)), n // 2
-    # more than half of the signs are wrong, or half of them and the coin falls badly
-    tie = stats.binom.pmf(half, n, wrong) / 2 * (n % 2 == 0)
-    expected = stats.binom.sf(half, n, wrong) + tie
-    found = detection_error(n, shift, 1.0, alpha, "median")
-    assert found == pytest.approx(expected, rel=1e-9, abs=0)
+        assert least <= (total < 0).sum() <= most, test
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -295,16 +284,12 @@ def test_entropy_by_hand():
     assert binary_entropy(1e-200) == pytest.approx(tiny, rel=1e-13, abs=0)
 
 
-@given(error=st.floats(-6, math.log10(0.4999)).map(lambda exponent: 10**exponent))
-def test_fano_inverts_the_entropy(error):
-    assert fano_error(LOG_2 - binary_entropy(error)) == pytest.approx(error, rel=1e-8, abs=0)
-
-
-def test_fano_at_its_ends_and_its_number_for_a_gaussian():
+def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian():
+    error = np.geomspace(1e-6, 0.4999, 200)
+    np.testing.assert_allclose(fano_error(LOG_2 - binary_entropy(error)), error, rtol=1e-8)
     np.testing.assert_array_equal(fano_error([0.0, LOG_2, 0.7, 1e300]), [0.5, 0, 0, 0])
     small = np.array([1e-12, 1e-9])  # h_b(½ − δ) = log 2 − 2 δ²
     np.testing.assert_allclose(0.5 - fano_error(small), np.sqrt(small / 2), rtol=1e-8)
-    assert (np.diff(fano_error(np.linspace(0, LOG_2, 200))) < 0).all()
     # KL = (Δ/σ)²
     needed = 4 * (0.75 * math.log(3) - LOG_2) / np.square([0.3, 5e-4])
     np.testing.assert_allclose(necessary_sequences([0.6, 1e-3], 2.0, 2.0, 0.25), needed)

@@ -174,21 +174,17 @@ def test_browser_shows_what_was_measured(seed, look, view, order, estimate):
     choices |= {"noise": 1, "at": 3}
     how = {"noise": "whole", "rate": RATES[estimate]}
     noise, own = (probes(run(), view, source) for source in ("noise", "error"))
-    needed, window, envelope = (
-        each.sel(model=model)
-        for each in (
-            required(own, **how),
-            windows(own, **how),
-            run().envelope.sel(order=order),
-        )
-    )
-    if seed == "median":
-        needed, window = (each.median(("seed", "probe")) for each in (needed, window))
-        needed, window = (each.expand_dims("probe") for each in (needed, window))
-        envelope = envelope.median("seed")
-    else:
-        needed, window, envelope = (each.sel(seed=int(seed)) for each in (needed, window, envelope))
-    needed, window = needed.transpose("probe", "lag"), window.transpose("probe", "budget")
+
+    def of_seed(values):
+        values = values.sel(model=model)
+        if seed != "median":
+            return values.sel(seed=int(seed))
+        dims = [dim for dim in ("seed", "probe") if dim in values.dims]
+        return values.median(dims).expand_dims(dims[1:])
+
+    needed = of_seed(required(own, **how)).transpose("probe", "lag")
+    window = of_seed(windows(own, **how)).transpose("probe", "budget")
+    envelope = of_seed(run().envelope.sel(order=order))
 
     lag, value = numbers(drawn(browser, "envelope", ["lag", "value"], **choices))
     assert lag == pytest.approx(run().lag.values)

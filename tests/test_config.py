@@ -16,10 +16,6 @@ def test_shipped_configurations_are_valid_and_named_like_their_files():
         config = Config.named(name)
         assert config.name == name
         assert Config.model_validate_json(config.model_dump_json()) == config
-    with pytest.raises(
-        ValueError, match=r"name = 'nope': must be one of capacity, .*quick, .*smoke"
-    ):
-        Config.named("nope")
 
 
 def test_a_changed_configuration_keeps_the_rest_and_has_another_fingerprint():
@@ -56,36 +52,33 @@ def axis(*changes):
     return {"axes": {"a": [{"label": 1, "changes": one} for one in changes]}}
 
 
+WRONG = {  # values of a setting, none of which is taken
+    "task": {"lenght": [16], "lags": [[4, 4], [0, 4]], "noise": [float("nan"), float("inf")]},
+    "network": {"gate_init": [1.0]},
+    "training": {"steps": [-1], "learning_rate": [-0.1], "snapshots": [[5, 5], [-1, 5]]},
+    "diagnostics": {
+        "error": [0.5],
+        "budgets": [[64, 8], [0, 0]],
+        "orders": [["exact", "exact"], []],
+    },
+}
+
+
+@pytest.mark.parametrize(("section", "setting"), [(a, b) for a, of in WRONG.items() for b in of])
+def test_wrong_values_are_refused_by_name(section, setting):
+    for value in WRONG[section][setting]:
+        with pytest.raises(ValidationError, match=rf"\n{section}\.{setting}\b"):
+            SMOKE.but(**{section: {setting: value}})
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": {"lenght": 16}}, "task.lenght\n  Extra inputs are not permitted"),
-        ({"networks": {"gate_init": 0.1}}, "networks\n  Extra inputs are not permitted"),
         ({"task": {"length": 8}}, "diagnostics.lags = (1, 2, 3, 4, 6, 8): must be below the leng"),
         ({"task": {"lags": [1, 16]}}, "task.lags = (1, 16): must be below the length of 16"),
-        ({"task": {"lags": [4, 4]}}, "strictly increasing"),
-        ({"task": {"lags": [0, 4]}}, "greater than 0"),
-        (
-            {"task": {"coefficients": [0.5]}},
-            "coefficients = (0.5,): must be one for each of 2 lags",
-        ),
-        ({"task": {"noise": float("nan")}}, "finite number"),
-        ({"network": {"gate_init": 1.0}}, "less than 1"),
         ({"training": {"batch_size": 65}}, "= 65: must be at most 64, the training sequences"),
-        ({"training": {"steps": -1}}, "greater than or equal to 0"),
-        ({"training": {"learning_rate": -0.1}}, "greater than 0"),
-        (
-            {"training": {"snapshots": [0, 31]}},
-            "snapshots = (0, 31): must be at most 30, the steps",
-        ),
-        ({"training": {"snapshots": [5, 5]}}, "strictly increasing"),
-        ({"training": {"snapshots": [-1, 5]}}, "greater than or equal to 0"),
+        ({"training": {"snapshots": [0, 31]}}, "= (0, 31): must be at most 30, the steps"),
         ({"diagnostics": {"ends": 9}}, "ends = 9: must be at most 8, behind the longest lag"),
-        ({"diagnostics": {"error": 0.5}}, "less than 0.5"),
-        ({"diagnostics": {"budgets": [64, 8]}}, "strictly increasing"),
-        ({"diagnostics": {"budgets": [0, 0]}}, "diagnostics.budgets.0\n"),
-        ({"diagnostics": {"orders": ["exact", "exact"]}}, "anything twice"),
-        ({"diagnostics": {"orders": []}}, "at least 1 item"),
         ({"seeds": [1, 1]}, "anything twice"),
         ({"seeds": []}, "at least 1 item"),
         ({"seeds": [-1]}, "seeds.0\n  Input should be greater than or equal to 0"),
@@ -98,15 +91,11 @@ def axis(*changes):
         ({"axes": {"a": [{"label": [1], "changes": {}}]}}, "axes.a.0.label"),
         (axis({}, {}), "axes.a = [1, 1]: must be labels, none twice"),
         ({"axes": {"lag": [{"label": 1, "changes": {}}]}}, "axes = ['lag']: must be named otherwi"),
-        (
-            axis({"task": {"lags": [5]}}),
-            "task.coefficients = (0.8, 0.4): must be one for each of 1",
-        ),
-        (axis({"task": {"lenght": 5}}), "task.lenght\n  Extra inputs"),
+        (axis({"task": {"lags": [5]}}), "coefficients = (0.8, 0.4): must be one for each of 1"),
         (axis({"self": 3}), "self\n  Extra inputs"),
         (axis({"name": {"b": 1}}), "name\n  Input should be a valid string"),
     ],
 )
-def test_bad_entries_are_refused_by_name(changes, message):
+def test_settings_that_do_not_fit_are_refused_by_name(changes, message):
     with pytest.raises(ValidationError, match=re.escape(message)):
         SMOKE.but(**changes)

@@ -1,7 +1,5 @@
 """The registered experiment: tasks against perfect and blind guesses, its search, its data."""
 
-from __future__ import annotations
-
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
@@ -148,11 +146,10 @@ def test_record_goes_on_from_what_is_there(tmp_path, monkeypatch):
     assert len(dose.searches(dose.trainings(tmp_path))) == 190
 
 
-def git(*words):
-    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-
-
 def test_data_are_younger_than_the_registration():
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+
     if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
         pytest.skip("needs the history of the repository")
     first = git("log", "--diff-filter=A", "--format=%H", "--", REGISTRATION).stdout.split()[-1]

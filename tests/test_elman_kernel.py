@@ -23,10 +23,8 @@ def mean(summand):
     def weighted(u, w):
         return summand(w, u) * stats.norm.pdf(u)
 
-    over_u = (
-        integrate.quad(weighted, -9, 9, (w,), epsabs=1e-12, limit=300)[0] for w in (0.8, -0.8)
-    )
-    return sum(over_u) / 2
+    how = {"epsabs": 1e-12, "limit": 300}
+    return sum(integrate.quad(weighted, -9, 9, (w,), **how)[0] for w in (0.8, -0.8)) / 2
 
 
 def maps(dimension=1):
@@ -47,11 +45,9 @@ def test_limits_are_integrals(name, length):
         expected = mean(lambda w, u, k=first: np.dot(*(echo(sigma, w, u, one, k) for one in x)))
         assert ours.value[0, 1, -1] == pytest.approx(expected, abs=1e-9)
         assert ours.error.max() < 1e-9
-    target = transport_target(maps(), x[..., None], **options)
-    orders = maps()
-    expected = mean(
-        lambda w, u: np.dot([orders.recurrent(w), orders.inputs(u)], echo(sigma, w, u, x[1]))
-    )
+    of = maps()
+    target = transport_target(of, x[..., None], **options)
+    expected = mean(lambda w, u: [of.recurrent(w), of.inputs(u)] @ echo(sigma, w, u, x[1]))
     assert target.value[1, -1] == pytest.approx(expected, abs=1e-9)
     assert target.error.max() < 1e-9
 

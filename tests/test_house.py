@@ -149,12 +149,8 @@ def test_notebook_is_compared_with_its_reference(tmp_path):
     """Under this project's collector: a cell passes as recorded, and fails with a wrong record,
     without one, or if it raises."""
     references = tmp_path / "tests" / "reference_outputs"
-    for name in (
-        "conftest.py",
-        "constraints.txt",
-        "book/_ext/executed.py",
-        "tests/reference_outputs/sanitize.cfg",
-    ):
+    beside = "book/_ext/executed.py", "tests/reference_outputs/sanitize.cfg"
+    for name in ("conftest.py", "constraints.txt", *beside):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
 

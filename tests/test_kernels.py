@@ -115,8 +115,9 @@ def mapped(x):
     return values
 
 
-@pytest.mark.parametrize(("dtype", "units"), [(np.float32, 5), (np.float64, 4)])
-def test_logistic_and_tanh_are_good_to_a_few_units_in_the_last_place(dtype, units):
+@pytest.mark.parametrize(("dtype", "units", "open_at"), [(np.float32, 5, 20), (np.float64, 4, 40)])
+def test_logistic_and_tanh_are_good_to_a_few_units_saturate_and_pass_nan_on(dtype, units, open_at):
+    """Units in the last place. A gate that is open all the way is exactly 1."""
     small = np.geomspace(1e-30, 80, 200)
     x = np.concatenate([np.linspace(-30, 30, 2001), small, -small, [0, 0.625, -0.625, 1e3]])
     x, functions = x.astype(dtype), (lambda v: 1 / (1 + mpmath.exp(-v)), mpmath.tanh)
@@ -126,11 +127,6 @@ def test_logistic_and_tanh_are_good_to_a_few_units_in_the_last_place(dtype, unit
             errors = [abs(float(v - e)) for v, e in zip(values.tolist(), exact, strict=True)]
             sizes = np.maximum([abs(float(e)) for e in exact], np.finfo(dtype).tiny)
             assert (np.array(errors) <= units * np.finfo(dtype).eps * sizes).all()
-
-
-@pytest.mark.parametrize(("dtype", "open_at"), [(np.float32, 20), (np.float64, 40)])
-def test_logistic_and_tanh_saturate_and_pass_nan_on(dtype, open_at):
-    """A gate that is open all the way is exactly 1."""
     logistic, tanh = mapped(np.array([-np.inf, -1e30, np.inf, 1e30, np.nan], dtype))
     np.testing.assert_allclose(logistic[:2], 0, rtol=0, atol=1e-35)
     np.testing.assert_allclose(tanh[:4], [-1, -1, 1, 1], rtol=1e-6)

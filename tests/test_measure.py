@@ -8,29 +8,11 @@ import torch
 import xarray as xr
 from scipy import stats
 
+from lwcore import gradient, inference, stable
 from lwcore import measure as measuring
-from lwcore import stable
 from lwcore.config import Config, DiagnosticSettings
 from lwcore.detection import sample_complexity
-from lwcore.gradient import (
-    alignment,
-    immediate_sensitivity,
-    lag_gradients,
-    matched_statistic,
-    random_direction,
-)
-from lwcore.inference import (
-    LETTER,
-    NOISES,
-    RATES,
-    RULES,
-    config_of,
-    detected,
-    required,
-    significant,
-    summary,
-    windows,
-)
+from lwcore.inference import config_of, detected, required, significant, summary, windows
 from lwcore.measure import observe
 from lwcore.network import Network
 from lwcore.stable import SymmetricStable
@@ -92,14 +74,13 @@ def test_significant_is_students_test_with_holms_procedure():
 
 
 def test_a_family_is_the_probes_and_lags_of_a_view():
-    """p = 0.02 is below 0.05 over the two lags of its view, and above 0.05 over the four of
-    both."""
-    p = xr.DataArray(
-        [[0.02, 0.9], [0.9, 0.9]], {"view": ("probe", ["zeroth", "gradient"])}, ["probe", "lag"]
-    )
+    """p = 0.02 is below 0.05 over the two of its view, and above 0.05 over all three."""
+    views = {"view": ("probe", ["zeroth", "gradient", "zeroth"])}
+    p = xr.DataArray([[0.9], [0.9], [0.02]], views, ["probe", "lag"])
     signal, error = p.copy(data=stats.norm.isf(p)), xr.ones_like(p)
     result = xr.Dataset({"signal": signal, "signal_error": error, "n_measured": 10**6})
-    assert detected(result, 0.05).values.tolist() == [[True, False], [False, False]]
+    found = detected(result, 0.05)
+    assert (found.values.tolist(), found.view.equals(p.view)) == ([[False], [False], [True]], True)
     assert not significant(result.signal, result.signal_error, 10**6, 0.05).any()
 
 
@@ -140,7 +121,7 @@ def test_letter_of_v2_counts_the_envelope_twice():
     result = kept(planted(1.8, SHIFTS, 2000))
     once, letter = (
         required(result, rule="plug-in", **how).sel(source="error")
-        for how in ({"rate": "paper_v2"}, LETTER)
+        for how in ({"rate": "paper_v2"}, inference.LETTER)
     )
     alpha = float(result.alpha.sel(source="error", noise="own").isel(probe=0))
     np.testing.assert_allclose((once / letter)[0], np.array([32.0, 16, 8, 4, 2]) ** alpha)
@@ -173,7 +154,8 @@ def test_settings_of_the_decision_are_used():
 def test_rescaled_statistic_changes_nothing_but_its_unit(factor):
     observed = planted(1.7, [0.3, 0.2, 0.1, 0.0, -0.1], 500)
     plain, scaled = kept(observed), kept(observed, factor)
-    for rate in RATES:  # v2 to the letter multiplies a number with a unit by f, which keeps its own
+    # v2 to the letter multiplies a number with a unit by f, which keeps its own
+    for rate in inference.RATES:
         numbers = (required(one, rate=rate) for one in (scaled, plain))
         xr.testing.assert_allclose(*numbers, rtol=1e-9)
     xr.testing.assert_equal(detected(scaled), detected(plain))
@@ -190,8 +172,9 @@ def test_what_carries_nothing_is_not_detected():
     assert (required(result, rule="plug-in").sel(lag=16) == np.inf).all()
     assert np.isfinite(required(result).sel(lag=1, source="error")).all()
     nothing = kept(observed, factor=0)
-    for rule in RULES:
-        assert all((windows(nothing, rule=rule, noise=noise) == 0).all() for noise in NOISES)
+    for rule in inference.RULES:
+        for noise in inference.NOISES:
+            assert (windows(nothing, rule=rule, noise=noise) == 0).all()
 
 
 def test_a_run_is_read_with_its_configuration_and_a_sweep_with_that_of_its_first_point():
@@ -240,14 +223,14 @@ def test_whole_view_is_the_gradient_taken_apart_by_lag(small):
     `lag_gradients`, which tests hold against autograd."""
     network, sequences, _ = small
     whole = in_view(observe(*small, seed=1), "whole")
-    direction = random_direction(network.cell, torch.Generator().manual_seed(1))
+    direction = gradient.random_direction(network.cell, torch.Generator().manual_seed(1))
     for n in (0, 100, 224):
         x, y = (part[225 + n : 226 + n].double() for part in sequences)
         trace = network.cell.trace(x)
         for source, error in (("error", network.residual(trace.outputs, y)), ("target", -y)):
             delta = network.loss_gradients(error) / 16
             delta[:, :4] = 0  # end points 4..19 leave room for the longest lag
-            parts = lag_gradients(trace, delta)
+            parts = gradient.lag_gradients(trace, delta)
             along = sum((parts[k] * w).flatten(1).sum(1) for k, w in direction.items())
             found = whole.sel(source=source).isel(sequence=n)
             np.testing.assert_allclose(found.projection[0], along.sum(), rtol=1e-9)
@@ -258,18 +241,18 @@ def test_whole_view_is_the_gradient_taken_apart_by_lag(small):
 def test_paper_views_are_the_matched_statistic(small):
     network, sequences, settings = small
     observed, ends = observe(*small, seed=1), range(4, 20)
-    w = random_direction(network.cell, torch.Generator().manual_seed(1))
+    w = gradient.random_direction(network.cell, torch.Generator().manual_seed(1))
     halves = [
         network.observe(*(part[half].double() for part in sequences))
         for half in (slice(0, 225), slice(225, 450))
     ]
     first, second = (
-        alignment(delta, immediate_sensitivity(trace, w), settings.lags, ends)
+        gradient.alignment(delta, gradient.immediate_sensitivity(trace, w), settings.lags, ends)
         for trace, delta in halves
     )
     for view in ("zeroth", "first"):
         rates = effective_rates(halves[1][0], settings.lags, view, ends)
-        expected = matched_statistic(rates, second, first.mean((0, 1)).sign())
+        expected = gradient.matched_statistic(rates, second, first.mean((0, 1)).sign())
         found = in_view(observed, view).statistic.sel(source="error")
         np.testing.assert_allclose(found, expected.t(), rtol=1e-9)
 

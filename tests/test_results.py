@@ -103,14 +103,6 @@ def test_recorded_runs_are_those_on_the_list_and_of_configurations_that_ship():
     assert (folder / results.MANIFEST).read_text().splitlines() == found
 
 
-def test_other_files_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no such result file"):
-        results.load(tmp_path / "none.nc")
-    xr.Dataset({"f": 1.0}).to_netcdf(tmp_path / "foreign.nc", engine="h5netcdf")
-    with pytest.raises(ValueError, match="must be a result of this package"):
-        results.load(tmp_path / "foreign.nc")
-
-
 def test_results_are_read_through_a_link_and_never_written_through_it(path, dataset):
     """A result that is a link out of the folder is what somebody has put there to read; a new one
     takes the link's place."""

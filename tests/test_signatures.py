@@ -1,27 +1,29 @@
-"""Bad input: every parameter of every public function refuses what its annotation excludes."""
-
-from __future__ import annotations
+"""Bad input: every parameter of every function that checks refuses what its annotation excludes."""
 
 import importlib
+import inspect
 import itertools
 import math
 import pkgutil
+import re
 import typing
+from collections import defaultdict
+from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 from beartype.door import is_bearable
 from hypothesis import given
 from hypothesis import strategies as st
-from jaxtyping import Float
+from jaxtyping import AbstractArray, Float
 
 import lwcore
 from lwcore import signatures
+from lwcore.config import Config
 from lwcore.signatures import ArgumentError, allowed, bare, checked, require
-from tests.calls import companion, experiments, networks, theory, transport
-
-CALLS = [call for of in (theory, networks, transport, experiments, companion) for call in of.CALLS]
 
 # What a reader may hand in by mistake, wherever.
 MISTAKES = [
@@ -29,43 +31,94 @@ MISTAKES = [
     *([], [2, 1], [1.5], ["a"], {}, np.array([[1.0, math.nan]]), np.array(["a"])),
     *(torch.ones(0), torch.ones(2), torch.ones(2, 1, 4, 1, 3), torch.ones(2, 3, dtype=torch.int64)),
 ]
+# What is taken: of these, every annotation allows one.
+TAKEN = [
+    *(None, True, 1, 0.4, 1.5, 2, "word", [1, 2], (0.5, 0.5), ("a", "b"), {}, Path("a"), slice(2)),
+    *(np.full((2, 3, 2), 0.5), np.ones((2, 3)), np.random.default_rng(0), torch.float64, print),
+    *(torch.Generator(), torch.nn.GRU(1, 2), torch.nn.LSTM(1, 2), (torch.ones(2), torch.ones(2))),
+    *(xr.Dataset(), xr.DataArray(1.0), *plt.subplots(), Config.named("smoke"), ()),
+]
+SIZES = defaultdict(lambda: 2)  # of a shape's letters
 
 
-def named(called) -> str:
-    """A function's or a class's full name."""
-    return f"{called.__module__}.{called.__qualname__}"
+def taken(hint):
+    """Something that an annotation allows; of a class of this package, an object with nothing in it."""
+    if isinstance(hint, type) and issubclass(hint, AbstractArray):
+        shape = [eval(size.lstrip("*"), {}, SIZES) for size in hint.dim_str.split()]
+        return torch.ones(shape, dtype=torch.float64)
+    if typing.get_origin(hint) is typing.Literal:
+        return typing.get_args(hint)[0]
+    if isinstance(hint, type) and hint.__module__.startswith("lwcore"):
+        return hint.__mro__[-2].__new__(hint)
+    return next(value for value in TAKEN if is_bearable(value, hint))
 
 
-def hints_of(called):
-    """What is held of each parameter: of a class, of its making."""
-    made = called.__init__ if isinstance(called, type) else called
-    return {
-        k: v for k, v in typing.get_type_hints(made, include_extras=True).items() if k != "return"
-    }
+def hints_of(function):
+    """What is held of each parameter that has a name in a call."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    named = inspect.signature(function).parameters.values()
+    kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return {one.name: hints[one.name] for one in named if one.kind in kinds and one.name in hints}
 
 
-@pytest.mark.parametrize(("called", "good"), CALLS, ids=[named(called) for called, _ in CALLS])
-def test_good_calls_are_taken_and_mistakes_refused_by_name(called, good):
-    """Every parameter with every mistake that its annotation excludes."""
-    hints = hints_of(called)
+def public():
+    """Functions, methods and the making of classes, by their full names."""
+    for info in pkgutil.walk_packages(lwcore.__path__, "lwcore."):
+        for name, one in vars(importlib.import_module(info.name)).items():
+            if not name.startswith("_") and getattr(one, "__module__", "") == info.name:
+                inner = vars(one).items() if isinstance(one, type) else [("", one)]
+                for part, called in inner:
+                    called = getattr(called, "__func__", called)
+                    if inspect.isfunction(called) and (part == "__init__" or part[:1] != "_"):
+                        yield f"{info.name}.{name}.{part}".rstrip("."), called
+
+
+CHECKED = {name: one for name, one in public() if hasattr(one, "__checked__")}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_mistakes_are_refused_by_name(name):
+    """Every parameter with every mistake that its annotation excludes, beside what is taken."""
+    called, hints = CHECKED[name], hints_of(CHECKED[name])
+    good = {parameter: taken(hint) for parameter, hint in hints.items()}
+    own = dict.fromkeys({"self", "cls"} & inspect.signature(called).parameters.keys())
     for parameter, mistake in itertools.product(good, MISTAKES):
         if not is_bearable(mistake, hints[parameter]):
             with pytest.raises(ArgumentError) as caught:
-                called(**good | {parameter: mistake})
+                called(**own, **good | {parameter: mistake})
             assert str(caught.value).startswith(f"{parameter} = ")
             assert ": must be " in str(caught.value)
-    called(**good)
+
+
+def parts_of(function):
+    """Annotations, and those of which they are made."""
+    return [part for hint in hints_of(function).values() for part in (hint, *typing.get_args(hint))]
 
 
 def test_enough_is_excluded():
     """A bare int or float says nothing of what is allowed; True is an int."""
     excluded = 0
-    for called, good in CALLS:
-        hints = hints_of(called)
-        parts = [part for one in hints.values() for part in (one, *typing.get_args(one))]
-        assert not [part for part in parts if part in (int, float)], named(called)
-        excluded += sum(not is_bearable(it, hints[name]) for name in good for it in MISTAKES)
+    for name, called in CHECKED.items():
+        assert not [part for part in parts_of(called) if part in (int, float)], name
+        pairs = itertools.product(MISTAKES, hints_of(called).values())
+        excluded += sum(not is_bearable(*pair) for pair in pairs)
     assert excluded >= 1000
+
+
+# Of annotations: a shape, a range, what a run is made of.
+TELLING = r"jaxtyping|vale\.Is|\.(Dataset|Figure|Axes|Config|Network)'"
+
+
+def test_functions_and_classes_that_say_what_they_take_check():
+    """But for those made or called inside; a method is called by those who have made its object."""
+    inner = {"repeated", "ratio_bands", "at_steps", "StepJacobian", "GatedJacobian", "Diagnosis"}
+    silent = {
+        called.__qualname__.removesuffix(".__init__")
+        for name, called in public()
+        if called.__name__ in (called.__qualname__, "__init__") and name not in CHECKED
+        if any(re.search(TELLING, str(part)) for part in parts_of(called))
+    }
+    assert silent == inner
 
 
 def test_a_body_is_not_entered_with_a_mistake():
@@ -129,14 +182,3 @@ def test_conditions_show_what_fails():
     with pytest.raises(ArgumentError, match=r"^a contains 4\.0: every entry must be below 4\.$"):
         require("a", np.array([1.0, 4.0]), np.array([1.0, 4.0]) < 4, "below 4")
     assert allowed(typing.Literal["x", "y"] | None) == "one of 'x', 'y' or None"
-
-
-def test_every_function_that_checks_is_called_here():
-    known, missing = {called for called, _ in CALLS}, []
-    for info in pkgutil.walk_packages(lwcore.__path__, "lwcore."):
-        for name, one in vars(importlib.import_module(info.name)).items():
-            own = not name.startswith("_") and getattr(one, "__module__", "") == info.name
-            made = one.__init__ if isinstance(one, type) else one
-            if own and one not in known and getattr(made, "__checked__", False):
-                missing.append(named(one))
-    assert not missing

@@ -49,20 +49,14 @@ def test_perfect_predictor_recovers_the_coefficients():
     np.testing.assert_allclose(found, wanted, atol=5 * np.sqrt(2 / 1e5))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_pieces_and_predictions_that_do_not_fit_are_named():
+    for changes, message in (
         ({"lags": [1, 4, 12]}, r"^lags = \[1, 4, 12\]: must be below the length, 12"),
         ({"lags": [1, 4]}, "^coefficients = .*must be one a lag"),
         ({"direction": [0.0, 0.0]}, "^direction = .*must be a non-zero vector"),
-    ],
-)
-def test_pieces_that_do_not_fit_are_named(changes, message):
-    with pytest.raises(ArgumentError, match=message):
-        DelayedRegression(**SETTINGS | changes)
-
-
-def test_predictions_that_do_not_fit_are_named():
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            DelayedRegression(**SETTINGS | changes)
     sequences = drawn(3)
     with pytest.raises(ArgumentError, match=r"^predictions = .*one a step of the sequences"):
         recovered_coefficients(TASK, sequences, sequences.targets[:, :5], [1])

@@ -1,7 +1,9 @@
 """The visibility of a lag in the registered experiment's tasks: its parts against autograd and a
 lag that carries nothing."""
 
-from __future__ import annotations
+import copy
+import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -33,34 +35,28 @@ def test_whole_is_the_gradient_of_each_sequence(cell, task):
     for at in range(6):
         one = slice(at, at + 1)
         loss = asked.loss(exact(inputs[one].double()), targets[one])
-        by_name = torch.autograd.grad(loss, list(exact.cell.parameters()))
-        flat = torch.cat([gradient.flatten() for gradient in by_name])
+        flat = gradient(loss, exact.cell)
         torch.testing.assert_close(whole[at], flat, rtol=1e-9, atol=1e-12 * flat.norm().item())
     assert 0 < part.norm() < whole.norm()
 
 
+def gradient(loss, cell):
+    by_name = torch.autograd.grad(loss, list(cell.parameters()))
+    return torch.cat([part.flatten() for part in by_name])
+
+
 def test_part_is_what_the_parameters_of_one_step_do():
-    condition = Condition("DiagGate", 0.2, "recall", 10)
+    condition, asked = Condition("DiagGate", 0.2, "recall", 10), TASKS["recall"](10)
     learner = started(condition, 2)
     part, _ = visibility.gradients(learner, condition, 2)
-    inputs, targets = TASKS["recall"](10).sample(6, np.random.default_rng([2, 1]), fresh=True)
-    exact = learner.double()
-    names = [name for name, _ in exact.cell.named_parameters()]
+    inputs, targets = asked.sample(6, np.random.default_rng([2, 1]), fresh=True)
+    rest = learner.double()
+    first = copy.deepcopy(rest.cell)  # sees the first symbol, and nothing else
     for at in range(6):
-
-        def loss(used, at=at):
-            trace, steps = torch.zeros(1, exact.cell.state_size).double(), inputs[at : at + 1]
-            for t in range(11):  # the first symbol alone is seen by the parameters that are asked
-                kept = dict(exact.cell.named_parameters()) if t else used
-                trace = torch.func.functional_call(
-                    exact.cell, kept, (steps[:, t : t + 1].double(),), {"state": trace}
-                )[:, -1]
-            return TASKS["recall"](10).loss(exact.out(trace[:, None]), targets[at : at + 1])
-
-        used = {name: value.detach().clone() for name, value in exact.cell.named_parameters()}
-        found = torch.func.grad(loss)(used)
-        flat = torch.cat([found[name].flatten() for name in names])
-        torch.testing.assert_close(part[at], flat, rtol=1e-9, atol=1e-12)
+        one = slice(at, at + 1)
+        states = rest.cell(inputs[one, 1:].double(), first(inputs[one, :1].double())[:, -1])
+        loss = asked.loss(rest.out(states[:, -1:]), targets[one])
+        torch.testing.assert_close(part[at], gradient(loss, first), rtol=1e-9, atol=1e-12)
 
 
 def test_visible_counts_the_sequences_of_a_normal_test():
@@ -77,33 +73,23 @@ def test_its_course_is_the_training_of_the_experiment(monkeypatch):
     monkeypatch.setattr(visibility, "MOMENTS", (0, 5, 50))
     condition = Condition("MinGRU", 0.1, "recall", 10)
     rows = visibility.along(condition, 3)
-    trained = dict(shares(condition, 50))
-    assert [(row["step"], row["share"]) for row in rows] == [(s, trained[s]) for s in (0, 5, 50)]
+    trained = itertools.islice(dose.descended(condition, 6, 3), 51)
+    expected = [(step, share()) for step, _, share in trained if step in (0, 5, 50)]
+    assert [(row["step"], row["share"]) for row in rows] == expected
     start = visibility.at_start(condition, 3)[0]
-    assert rows[0] == start | {"step": 0, "share": trained[0]}
-
-
-def shares(condition, last):
-    for step, _, share in dose.descended(condition, 6, 3):
-        yield step, share()
-        if step == last:
-            return
+    assert rows[0] == start | {"step": 0, "share": expected[0][1]}
 
 
 def test_a_file_is_written_once(tmp_path, monkeypatch):
     monkeypatch.setattr(visibility, "FOLDER", tmp_path)
-    asked = []
+    asked, conditions = [], [Condition("LSTM", gate, "recall", 10) for gate in (0.1, 0.2)]
 
     def of(condition, seed):
         asked.append(condition)
         return [{"gate": condition.gate, "seed": seed}]
 
-    class Pool:
-        map = staticmethod(map)
-
-    conditions = [Condition("LSTM", gate, "recall", 10) for gate in (0.1, 0.2)]
     for _ in range(2):
-        visibility.record("start", of, conditions, 1, Pool())
+        visibility.record("start", of, conditions, 1, SimpleNamespace(map=map))
     assert asked == conditions
     assert len((tmp_path / "start-1.csv").read_text().splitlines()) == 3
 
@@ -116,10 +102,7 @@ def test_envelope_is_that_of_the_gates_where_nothing_else_carries():
     found = [visibility.carried(one, 3)[0]["envelope"] for one in (alone, mixed, learned)]
     assert found[0] == pytest.approx(32 * 0.5**10, rel=1e-12)
     assert found[1] > found[0]
-    keep = (
-        started(learned, 3)
-        .double()
-        .cell.trace(TASKS["recall"](10).sample(64, np.random.default_rng([3, 1]))[0].double())
-        .gates.keep[:, 1:]
-    )  # all steps but the first, at which the state is that of the lag
+    inputs, _ = TASKS["recall"](10).sample(64, np.random.default_rng([3, 1]))
+    # all steps but the first, at which the state is that of the lag
+    keep = started(learned, 3).double().cell.trace(inputs.double()).gates.keep[:, 1:]
     assert found[2] == pytest.approx(keep.prod(1).sum(-1).mean().item(), rel=1e-12)

@@ -11,6 +11,7 @@ from word_hints import PAGE
 
 from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, PARTS, article
 from tests.built_book import page as built_page
+from tests.test_diagnose import Net
 
 CHAPTERS = {name for name in NOTEBOOKS if name.startswith("notebooks/")}
 GLOSSARY = (ROOT / f"{PAGE}.md").read_text().partition("```{glossary}")[2].partition("```")[0]
@@ -86,20 +87,10 @@ def test_words_and_symbols_in_chapters_show_their_meaning_and_lead_to_it():
 def test_lines_for_your_own_network_run(capsys):
     text = (ROOT / "book" / "intro.md").read_text()
     (lines,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.recurrent = torch.nn.LSTM(3, 8, batch_first=True)
-            self.readout = torch.nn.Linear(8, 2)
-
-        def forward(self, x):
-            return self.readout(self.recurrent(x)[0][:, -1])
-
     generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(64, 24, 3, generator=generator)
+    inputs = torch.randn(64, 24, 1, generator=generator)
     labels = torch.randint(2, (64,), generator=generator)
-    names = {"torch": torch, "net": Net(), "loader": [(inputs, labels)]}
+    names = {"torch": torch, "net": Net(outputs=2), "loader": [(inputs, labels)]}
     exec(compile(lines, "book/intro.md", "exec"), names)
     assert "lag" in names["found"].data.dims
 

@@ -190,7 +190,6 @@ def test_mixture_of_exponentials():
         (lambda: learnability_window([1, 2], [math.nan, 1], [1]), "required contains nan"),
         (lambda: learnability_window([1, 2], [1, -0.5], [1]), r"required contains -0\.5"),
         (lambda: learnability_window([1, 2], [1, 2, 3], [1]), "required = .* each of the 2 lags"),
-        (lambda: learnability_window([1, 2], 1.0, [1]), "required = .* each of the 2 lags"),
         (lambda: learnability_window([1, 2], [1, 2], 1.0), "n_sequences = 1.0: must be a list"),
         (lambda: learnability_window([1, 2], [1, 2], [-1]), r"n_sequences contains -1\.0"),
         (lambda: window_bounds([1, 2], [1, 0.5], [1, 1, 1], 1, [10], 1.5), "broadcast"),

@@ -33,11 +33,7 @@ COMPLETE = """async () => {
   await window.MathJax?.startup?.promise;
   await document.fonts.ready;
 }"""
-CHARTS = {
-    "notebooks/05c_scaling_laws": 1,
-    "notebooks/B_scalar_gates": 1,
-    "book/browse": 2,
-}
+CHARTS = {"notebooks/05c_scaling_laws": 1, "notebooks/B_scalar_gates": 1, "book/browse": 2}
 # Charts that fill their place, with a label at every control and something said below.
 CHARTS_THAT_FIT = """[...document.querySelectorAll(".chart")].filter(chart => {
   const [room, drawn] = [chart.clientWidth, chart.querySelector("svg")?.clientWidth];
