@@ -12,8 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from lwcore import experiment, results
 from lwcore.experiment import Config, Stream, load, run, run_member
-from lwcore.network import Network
-from lwcore.train import Progress
+from lwcore.network import Network, Progress
 from tests.networks import make
 from tests.test_bad_commands import Runs
 
