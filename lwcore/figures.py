@@ -108,6 +108,9 @@ def panels(
     hue: str | None = "model",
     style: str | None = None,
     col: str | None = None,
+    row: str | None = None,
+    width: Positive = 8.6,
+    height: Positive = 3.0,
     **axes: Any,
 ) -> Figure:
     """Lines of medians along a dimension, with bands over all dimensions that are not named.
@@ -124,20 +127,20 @@ def panels(
     labels = [] if hue is None else values[hue].values.tolist()
     grid = sns.relplot(
         values.to_dataframe("value").reset_index(),
-        **{"x": x, "y": "value", "hue": hue, "style": style, "col": col},
+        **{"x": x, "y": "value", "hue": hue, "style": style, "col": col, "row": row},
         **{"kind": "line", "estimator": "median", "errorbar": ("pi", 100)},
         palette=dict(zip(labels, OTHERS * len(labels), strict=False)) | COLOURS if hue else None,
         style_order=None if style is None else values[style].values[::-1],  # the last one is solid
         err_kws={"alpha": 0.18, "lw": 0},
         facet_kws={"sharey": "row"},
-        height=3.0,
-        aspect=8.6 / 3.0 / (values.sizes[col] if col else 1),
+        height=height,
+        aspect=width / height / (values.sizes[col] if col else 1),
     )
-    grid.set_titles("{col_name}" if col else "")
+    grid.set_titles(", ".join(one for one in (row and "{row_name}", col and "{col_name}") if one))
     grid.set(**{"ylabel": values.attrs.get("long_name", "")} | axes)
     grid.figure.set_layout_engine("constrained")
     if grid.legend is not None:
-        titled = {hue, *labels} if style and hue == col else {}  # above the panels
+        titled = {hue, *labels} if style and hue in (col, row) else {}  # above the panels
         entries = zip(grid.legend.legend_handles, grid.legend.texts, strict=True)
         shown = [(line, text.get_text()) for line, text in entries if text.get_text() not in titled]
         grid.legend.remove()
