@@ -115,7 +115,12 @@ def transported(initial: ElmanNetwork, maps: TransportMaps) -> ElmanNetwork:
 
 @checked
 def transport_target(
-    maps: TransportMaps, inputs: Sequences, *, alpha: Positive, activation: Named = "tanh"
+    maps: TransportMaps,
+    inputs: Sequences,
+    *,
+    alpha: Positive,
+    activation: Named = "tanh",
+    tolerance: Positive = 1e-9,
 ) -> Estimate:
     """The target F̃_1 … F̃_T of transport maps, (n, T), d at most 3. Implements C&E Eq. (8)."""
     sequences, sigma = np.asarray(inputs, float), ACTIVATIONS[activation]
@@ -124,11 +129,11 @@ def transport_target(
         tangents = stream_tangents(parameters, maps.at(parameters), sequences, sigma)
         return np.stack([tangent @ weights for tangent in tangents], axis=1)
 
-    return mean_over_start(summand, np.eye(sequences.shape[-1]), alpha)
+    return mean_over_start(summand, np.eye(sequences.shape[-1]), alpha, tolerance)
 
 
 def mean_over_start(
-    summand: Callable[[Array, Array], Array], seen: Array, alpha: float, tolerance: float = 1e-9
+    summand: Callable[[Array, Array], Array], seen: Array, alpha: float, tolerance: float
 ) -> Estimate:
     """The mean over w₀ = ±α and u₀ of a function that sees u₀ along vectors, (..., d), alone.
 
