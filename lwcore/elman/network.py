@@ -15,6 +15,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from beartype.door import is_bearable
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
@@ -30,13 +31,18 @@ def _array(words: str, holds: Callable[[Array], Any]) -> Any:
 
 Named = Literal["tanh", "logistic", "gaussian", "relu"]
 Smooth = Literal["tanh", "logistic", "gaussian"]
-Radii = tuple[NotNegative, NotNegative]  # of recurrent and of input weights
 if TYPE_CHECKING:
     Width = int
+    Radii = tuple[float, float]
     Sequences = ArrayLike
     Rows = ArrayLike
 else:
     Width = kind(Integral, "an even whole number, 2 or above", lambda m: m >= 2 and m % 2 == 0)
+    Radii = kind(
+        tuple,
+        "two finite numbers, 0 or above, of recurrent and of input weights",
+        lambda pair: len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair),
+    )
     Sequences = _array(  # as in the companion's Section 2.1, but for rounding
         "(n, T, d), of norms up to 1",
         lambda x: x.ndim == 3 and (np.square(x).sum(axis=-1) <= 1 + 2e-12).all(),
