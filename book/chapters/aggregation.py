@@ -30,8 +30,7 @@ def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None
     """
     count = values.shape[-1]
     if set(methods) - {"mean", "median of means"}:
-        ordered = np.sort(values, axis=-1)
-        low, median, high = (_between(ordered, share * (count - 1)) for share in (0.25, 0.5, 0.75))
+        low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=-1, keepdims=True)
 
     def located(method: str) -> Array:
         if method == "mean":
@@ -48,12 +47,6 @@ def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None
         return median[..., 0] - law.loc + score / (count * law.fisher_information())
 
     return np.stack([located(method) for method in methods])
-
-
-def _between(ordered: Array, place: float) -> Array:
-    """Quantiles of sorted rows, by a straight line between two entries; a dimension of 1."""
-    below, above = (ordered[..., i : i + 1] for i in (int(place), int(place) + 1))
-    return below + (place - int(place)) * (above - below)
 
 
 def detectable_shifts(
@@ -98,10 +91,3 @@ def measured_exponents(
         p, low, high = (float(-1 / slope) for slope in student(slopes))
         found[method] = MeasuredExponent(p, (low, high), numbers, np.exp(log_shift.mean(0)))
     return found
-
-
-def measured_exponent(
-    alpha: float, method: str, n_sequences: ArrayLike, rng: np.random.Generator, **how: int
-) -> MeasuredExponent:
-    """Exponent p of one method, as `measured_exponents` has it."""
-    return measured_exponents(alpha, (method,), n_sequences, rng, **how)[method]
