@@ -4,8 +4,6 @@ If an average's quantile falls as ``N^(−1/p)``, the number of sequences needed
 shift Δ grows as ``Δ^(−p)``: p is the exponent that Eqs. (31)–(39) are about.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

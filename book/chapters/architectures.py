@@ -34,8 +34,6 @@ Run ``python -m book.chapters.architectures`` for all that is missing; it can be
 and goes on from what is there.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import time

@@ -11,8 +11,6 @@ Run ``python -m book.chapters.dose`` for all that is missing; it can be stopped 
 on from what is there.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import itertools

@@ -1,8 +1,6 @@
 """The exponent of a dose: how the sequences, or the steps, that learning takes grow as the envelope
 falls, from responses known up to an interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -8,8 +8,6 @@ the reading of the window that the book recommends, for a loss at any steps.
 Run ``python -m book.chapters.visibility`` for all that is missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import os

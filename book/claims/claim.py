@@ -3,8 +3,6 @@
 Statements are data, in the TOML files beside this module, one for each part of the papers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
