@@ -8,7 +8,6 @@ the reading of the window that the book recommends, for a loss at any steps.
 Run ``python -m book.chapters.visibility`` for all that is missing.
 """
 
-import argparse
 import copy
 import os
 from collections.abc import Callable
@@ -115,12 +114,9 @@ def record(
 
 def main() -> None:
     """Every part of the experiment before training, and its course at one lag and two gates."""
-    options = argparse.ArgumentParser(description="Record the visibility of lags.")
-    options.add_argument("--workers", type=int, default=os.cpu_count())
-    workers, tasks = options.parse_args().workers, ("regression", "recall")
     course = [one for one in conditions("adamw") if one.lag == 20 and one.gate in (0.05, 0.34)]
-    course = [one for one in course if one.task in tasks]
-    with ProcessPoolExecutor(workers, initializer=os.nice, initargs=(19,)) as pool:
+    course = [one for one in course if one.task in ("regression", "recall")]
+    with ProcessPoolExecutor(initializer=os.nice, initargs=(19,)) as pool:
         for seed in SEEDS["adamw"]:
             for part in ("adamw", "digits"):  # the optimiser comes later
                 if seed in SEEDS[part]:
