@@ -64,7 +64,6 @@ class MeasuredExponent(NamedTuple):
 
     exponent: float
     interval: tuple[float, float]
-    n_sequences: NDArray[np.int64]
     shifts: Array
 
 
@@ -87,5 +86,5 @@ def measured_exponents(
     for method, log_shift in zip(methods, np.moveaxis(np.log(shifts), -1, 0), strict=True):
         slopes = log_shift @ log_n / (log_n @ log_n)  # −1/p, one a batch
         p, low, high = (float(-1 / slope) for slope in student(slopes))
-        found[method] = MeasuredExponent(p, (low, high), numbers, np.exp(log_shift.mean(0)))
+        found[method] = MeasuredExponent(p, (low, high), np.exp(log_shift.mean(0)))
     return found

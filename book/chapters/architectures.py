@@ -114,14 +114,10 @@ def begun(name: str, seed: int) -> nn.Module:
 def read(network: nn.Module, data: tuple[Tensor, Tensor], source: str, seed: int) -> pd.DataFrame:
     """N(ℓ), infinite where it is not detected, its estimate and its interval, a row a lag.
 
-    Of the parameters that are learned. One row with the refusal's words if there is one. Seconds
-    are of processor time, memory MiB.
+    One row with the refusal's words if there is one. Seconds are of processor time, memory MiB.
     """
     start, peak = time.process_time(), _peak()
     options: dict[str, Any] = {"loss": loss, "source": source, "seed": seed, "progress": False}
-    learned = [name for name, one in network.named_parameters() if one.requires_grad]
-    if len(learned) < len(list(network.parameters())):
-        options["parameters"] = learned
     try:
         found = diagnose(network, data, LAGS, **options).data
     except ArgumentError as refusal:

@@ -204,6 +204,7 @@ def descended(
 ) -> Iterator[tuple[int, Learner, Callable[[], float]]]:
     """Train on `count` sequences without end: after each step, and before the first, the number of
     steps, the network, and the share it has learned, asked for by a call."""
+    torch.set_num_threads(1)
     task, rng = TASKS[condition.task](condition.lag), np.random.default_rng([seed, count])
     inputs, targets = task.sample(count, rng)
     tests = task.sample(TESTED, np.random.default_rng([seed, 0]), fresh=True)
@@ -249,7 +250,6 @@ def search(condition: Condition, seed: int, *limits: int) -> list[dict[str, obje
     Gives a row for each training; one with most sequences is always among them, to see how many
     steps half takes where they abound.
     """
-    torch.set_num_threads(1)
     counts = TASKS[condition.task].counts
     low, high, tried, place = -1, len(counts), {}, len(counts) - 1
     while high - low > 1:
@@ -261,7 +261,6 @@ def search(condition: Condition, seed: int, *limits: int) -> list[dict[str, obje
 
 def retry(condition: Condition, seed: int) -> list[dict[str, object]]:
     """Train on smaller numbers of sequences, from the least up, until one reaches the half."""
-    torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
     for count in (one for one in FEWER if one < TASKS[condition.task].counts[-1]):
         rows.append(train(condition, count, seed))
