@@ -60,11 +60,10 @@ mutants: $(STAMP) ## change the code in small ways, see whether the tests notice
 	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[mutation]'
 	$(BIN)/python -m tests.mutation
 
-bench: $(STAMP) ## time and record training steps, rates, stable laws, fits and the companion (some ten minutes)
+bench: $(STAMP) ## time and record training steps, rates, stable laws and fits (some ten minutes)
 	$(BIN)/python -m benchmarks.steps
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.stable
-	$(BIN)/python -m benchmarks.elman
 
 interruptions: $(STAMP) ## kill a run a hundred times, compare what it ends with, and record it (some ten minutes)
 	$(BIN)/python -m pytest -m interruption tests

@@ -1,8 +1,6 @@
 """How often windows are wrong: rules of detection on drawn numbers, and on networks whose error is
 noise (``make calibration``)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ Only ratios within one run mean anything. Rounds alternate, so that a slow minut
 hits all contestants.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -5,8 +5,6 @@ once, with alpha and scale free; ours fits the location as well. Ours are median
 first call, which builds tables, stands apart.
 """
 
-from __future__ import annotations
-
 import functools
 import statistics
 import warnings

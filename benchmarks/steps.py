@@ -4,8 +4,6 @@ A step is forward, backward and AdamW. The matrix products alone, in the same sh
 those of the scan, of the way back, and of the weights.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

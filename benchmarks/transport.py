@@ -3,8 +3,6 @@
 The floor of the exact diagonals is their matrix products alone, in the same shapes.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import pandas as pd

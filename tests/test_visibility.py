@@ -64,9 +64,9 @@ def test_visible_counts_the_sequences_of_a_normal_test():
     noise = torch.randn(40_000, 3, generator=draw, dtype=torch.float64)
     part, whole = noise + torch.tensor([0.1, 0, 0]), 5 * noise
     found = visibility.visible(part, whole)
-    assert found.needed == pytest.approx((stats.norm.ppf(0.9) * 5 / 0.1) ** 2, rel=0.2)
-    assert found.signal == pytest.approx(0.1 * 20_000**0.5, abs=4)
-    assert visibility.visible(torch.zeros_like(whole[:8]), whole[:8]).needed == np.inf
+    assert found["needed"] == pytest.approx((stats.norm.ppf(0.9) * 5 / 0.1) ** 2, rel=0.2)
+    assert found["signal"] == pytest.approx(0.1 * 20_000**0.5, abs=4)
+    assert visibility.visible(torch.zeros_like(whole[:8]), whole[:8])["needed"] == np.inf
 
 
 def test_its_course_is_the_training_of_the_experiment(monkeypatch):

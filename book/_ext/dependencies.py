@@ -1,8 +1,6 @@
 """All packages that this environment needs for the book, with their licences: the directive
 ``dependencies``."""
 
-from __future__ import annotations
-
 from importlib import metadata
 
 from docutils import nodes

@@ -4,8 +4,6 @@ If an average's quantile falls as ``N^(−1/p)``, the number of sequences needed
 shift Δ grows as ``Δ^(−p)``: p is the exponent that Eqs. (31)–(39) are about.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,8 +28,7 @@ def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None
     """
     count = values.shape[-1]
     if set(methods) - {"mean", "median of means"}:
-        ordered = np.sort(values, axis=-1)
-        low, median, high = (_between(ordered, share * (count - 1)) for share in (0.25, 0.5, 0.75))
+        low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=-1, keepdims=True)
 
     def located(method: str) -> Array:
         if method == "mean":
@@ -48,12 +45,6 @@ def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None
         return median[..., 0] - law.loc + score / (count * law.fisher_information())
 
     return np.stack([located(method) for method in methods])
-
-
-def _between(ordered: Array, place: float) -> Array:
-    """Quantiles of sorted rows, by a straight line between two entries; a dimension of 1."""
-    below, above = (ordered[..., i : i + 1] for i in (int(place), int(place) + 1))
-    return below + (place - int(place)) * (above - below)
 
 
 def detectable_shifts(
@@ -73,7 +64,6 @@ class MeasuredExponent(NamedTuple):
 
     exponent: float
     interval: tuple[float, float]
-    n_sequences: NDArray[np.int64]
     shifts: Array
 
 
@@ -96,12 +86,5 @@ def measured_exponents(
     for method, log_shift in zip(methods, np.moveaxis(np.log(shifts), -1, 0), strict=True):
         slopes = log_shift @ log_n / (log_n @ log_n)  # −1/p, one a batch
         p, low, high = (float(-1 / slope) for slope in student(slopes))
-        found[method] = MeasuredExponent(p, (low, high), numbers, np.exp(log_shift.mean(0)))
+        found[method] = MeasuredExponent(p, (low, high), np.exp(log_shift.mean(0)))
     return found
-
-
-def measured_exponent(
-    alpha: float, method: str, n_sequences: ArrayLike, rng: np.random.Generator, **how: int
-) -> MeasuredExponent:
-    """Exponent p of one method, as `measured_exponents` has it."""
-    return measured_exponents(alpha, (method,), n_sequences, rng, **how)[method]

@@ -9,8 +9,6 @@ Scores are (predictor, …), the share learned has the other dimensions, and dim
 (`over_rows`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import atanh, prod, sqrt, tanh
 

@@ -34,9 +34,6 @@ Run ``python -m book.chapters.architectures`` for all that is missing; it can be
 and goes on from what is there.
 """
 
-from __future__ import annotations
-
-import argparse
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -117,14 +114,10 @@ def begun(name: str, seed: int) -> nn.Module:
 def read(network: nn.Module, data: tuple[Tensor, Tensor], source: str, seed: int) -> pd.DataFrame:
     """N(ℓ), infinite where it is not detected, its estimate and its interval, a row a lag.
 
-    Of the parameters that are learned. One row with the refusal's words if there is one. Seconds
-    are of processor time, memory MiB.
+    One row with the refusal's words if there is one. Seconds are of processor time, memory MiB.
     """
     start, peak = time.process_time(), _peak()
     options: dict[str, Any] = {"loss": loss, "source": source, "seed": seed, "progress": False}
-    learned = [name for name, one in network.named_parameters() if one.requires_grad]
-    if len(learned) < len(list(network.parameters())):
-        options["parameters"] = learned
     try:
         found = diagnose(network, data, LAGS, **options).data
     except ArgumentError as refusal:
@@ -169,9 +162,9 @@ def null(name: str, seed: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True).assign(architecture=name, seed=seed)
 
 
-def record(name: str, seed: int, folder: Path, of: Callable[..., pd.DataFrame]) -> None:
+def record(name: str, seed: int, of: Callable[..., pd.DataFrame]) -> None:
     """Rows of an architecture and a seed, in a file that is there whole or not at all."""
-    path = folder / f"{of.__name__}-{name.replace(' ', '-')}-{seed}.csv"
+    path = FOLDER / f"{of.__name__}-{name.replace(' ', '-')}-{seed}.csv"
     if not path.exists():
         # a process for each, whose peak of memory is that of one architecture
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
@@ -182,15 +175,12 @@ def record(name: str, seed: int, folder: Path, of: Callable[..., pd.DataFrame]) 
 
 def main() -> None:
     """What is missing, seed after seed, and the null draws after the first."""
-    options = argparse.ArgumentParser(description="Record the windows of architectures.")
-    options.add_argument("--folder", type=Path, default=FOLDER)
-    folder = options.parse_args().folder
     for seed in SEEDS:
         for name in ARCHITECTURES:
-            record(name, seed, folder, measured)
+            record(name, seed, measured)
         if seed == SEEDS[0]:
             for name in NULL:
-                record(name, seed, folder, null)
+                record(name, seed, null)
 
 
 if __name__ == "__main__":

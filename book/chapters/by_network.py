@@ -1,8 +1,6 @@
 """Numbers of a run, one a network: what is learned, decay laws of envelopes, windows, widths of
 spectra, and slopes over lags."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

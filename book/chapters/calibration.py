@@ -1,7 +1,5 @@
 """Calibration of the rules of detection, on numbers whose truth is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -11,8 +11,6 @@ Run ``python -m book.chapters.dose`` for all that is missing; it can be stopped 
 on from what is there.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import itertools
@@ -66,18 +64,16 @@ class Condition:
     mixing: float | None = None
 
 
+VARIED = [field.name for field in fields(Condition)]
+
+
+@dataclass
 class Task(ABC):
     """Sequences to learn across a lag: `sample` draws them, `loss` is what training descends,
     `share` what of the target is learned."""
 
-    inputs = 4
-    outputs = 1
-    counts = COUNTS
-    reachable = 1.0
-
-    def __init__(self, lag: int) -> None:
-        """Fix the lag."""
-        self.lag = lag
+    lag: int
+    inputs, outputs, counts, reachable = 4, 1, COUNTS, 1.0
 
     @abstractmethod
     def sample(self, count: int, rng: np.random.Generator, fresh: bool = False) -> Data:
@@ -208,6 +204,7 @@ def descended(
 ) -> Iterator[tuple[int, Learner, Callable[[], float]]]:
     """Train on `count` sequences without end: after each step, and before the first, the number of
     steps, the network, and the share it has learned, asked for by a call."""
+    torch.set_num_threads(1)
     task, rng = TASKS[condition.task](condition.lag), np.random.default_rng([seed, count])
     inputs, targets = task.sample(count, rng)
     tests = task.sample(TESTED, np.random.default_rng([seed, 0]), fresh=True)
@@ -253,7 +250,6 @@ def search(condition: Condition, seed: int, *limits: int) -> list[dict[str, obje
     Gives a row for each training; one with most sequences is always among them, to see how many
     steps half takes where they abound.
     """
-    torch.set_num_threads(1)
     counts = TASKS[condition.task].counts
     low, high, tried, place = -1, len(counts), {}, len(counts) - 1
     while high - low > 1:
@@ -265,7 +261,6 @@ def search(condition: Condition, seed: int, *limits: int) -> list[dict[str, obje
 
 def retry(condition: Condition, seed: int) -> list[dict[str, object]]:
     """Train on smaller numbers of sequences, from the least up, until one reaches the half."""
-    torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
     for count in (one for one in FEWER if one < TASKS[condition.task].counts[-1]):
         rows.append(train(condition, count, seed))
@@ -295,8 +290,7 @@ def conditions(part: str, seed: int = 0, folder: Path = FOLDER) -> Iterator[Cond
     elif part == "fewer":
         found = searches(trainings(folder))
         beyond = found[found["high"].isna() & (found["seed"] == seed)]
-        rows = beyond[[field.name for field in fields(Condition)]].astype(object)
-        known = rows.where(rows.notna(), None).itertuples(index=False, name=None)
+        known = beyond[VARIED].replace({np.nan: None}).itertuples(index=False, name=None)
         yield from itertools.starmap(Condition, known)
     elif part == "digits":
         for lag, cell, gate in itertools.product((63, 15), every, GATES):
@@ -316,10 +310,7 @@ def searches(trained: pd.DataFrame) -> pd.DataFrame:
     """
     half = trained["end"] == "half"
     marked = trained.assign(high=trained["count"].where(half), low=trained["count"].where(~half))
-    searched = marked.sort_values("count").groupby(
-        [*(field.name for field in fields(Condition)), "seed"], dropna=False
-    )
-    found = searched.agg(
+    found = marked.sort_values("count").groupby([*VARIED, "seed"], dropna=False).agg(
         low=("low", "max"), high=("high", "min"), share=("share", "last"),
         end=("end", "last"), steps=("steps", "last"),
         met_cap=("end", lambda ends: (ends == "cap").mean()), seconds=("seconds", "sum"),
@@ -332,16 +323,13 @@ def record(part: str, seed: int, pool: Executor, folder: Path = FOLDER) -> None:
     limits = (PATIENT, PATIENT) if part == "patient" else ()
     beside, work = part in ("patient", "fewer"), retry if part == "fewer" else search
     path = folder / (part if beside else ".") / f"{part}-{seed}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = pd.read_csv(path, keep_default_na=False).to_dict("records") if path.exists() else []
-    done = {tuple(str(row[field.name]) for field in fields(Condition)) for row in rows}
-    waiting = [
-        one
-        for one in conditions(part, seed, folder)
-        if tuple("" if v is None else str(v) for v in astuple(one)) not in done
-    ]
-    revision = environment()["revision"]
-    for future in as_completed([pool.submit(work, one, seed, *limits) for one in waiting]):
+    done = {tuple(str(row[name]) for name in VARIED) for row in rows}
+    revision, found = environment()["revision"], []
+    for one in conditions(part, seed, folder):
+        if tuple("" if value is None else str(value) for value in astuple(one)) not in done:
+            found.append(pool.submit(work, one, seed, *limits))
+    for future in as_completed(found):
         rows += [row | {"revision": revision} for row in future.result()]
         write_atomically(path, functools.partial(pd.DataFrame(rows).to_csv, index=False))
 

@@ -1,8 +1,6 @@
 """What is measured against the companion's bounds: errors over random starts, the worst point of a
 ball, risks along descent. A `Study` is a `Problem` with everything in it made concrete."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,11 +1,8 @@
 """The exponent of a dose: how the sequences, or the steps, that learning takes grow as the envelope
 falls, from responses known up to an interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,19 +11,11 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from book.chapters.dose import EVERY, HIDDEN
+from lwcore.stats import Interval
 
 Array = NDArray[np.float64]
 
 _ROUNDS, _CLOSE = 60, 1e-9  # of the fit: at the most, and the gain at which it ends
-
-
-class Exponent(NamedTuple):
-    """An exponent d of ``N½ ∝ f₀^d`` and the ends of its 95 % interval over seeds; without a lower
-    end, no more than a bound."""
-
-    value: float
-    low: float
-    high: float
 
 
 def dosed(searches: pd.DataFrame, response: str = "sequences") -> pd.DataFrame:
@@ -95,8 +84,9 @@ def censored_fit(
 
 def dose_exponent(
     rows: pd.DataFrame, rng: np.random.Generator, draws: int = 400, others: Sequence[str] = ()
-) -> Exponent:
-    """Fit the exponent d to `dosed` rows, and its interval by drawing seeds with replacement.
+) -> Interval:
+    """The exponent d of ``N½ ∝ f₀^d`` fitted to `dosed` rows, and its interval over seeds, which
+    are drawn with replacement; without a lower end, no more than a bound.
 
     Regressors of log N½ are log f₀, others, and log ℓ if there are several lags.
     Where one lag alone has responses inside the grid, others are left out: its coefficient fits
@@ -120,9 +110,9 @@ def dose_exponent(
     x.append(np.ones(len(rows)))
     value, *slopes = censored_fit(np.stack(x, axis=1), above, upto, weights)[:, 0]
     if (n := len(seeds)) == 1:
-        return Exponent(value, -np.inf, np.inf)
+        return Interval(value, -np.inf, np.inf)
     # A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a
     # normal, not of Student's t.
     widen = np.sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1) / stats.norm.ppf(0.975)
     low, high = value + widen * (np.quantile(slopes, [0.025, 0.975]) - value)
-    return Exponent(value, -np.inf if bound else low, high)
+    return Interval(value, -np.inf if bound else low, high)

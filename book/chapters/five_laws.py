@@ -1,8 +1,6 @@
 """A fifth law for the decay of the envelope beside the four of `lwcore.window`: two exponentials,
 fast at first and slow later."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

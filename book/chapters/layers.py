@@ -6,8 +6,6 @@ build the book. To make them all, install what `ARCHITECTURES` names beside ``lw
 ``pip install --no-deps`` where a package asks for other versions of what is there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 End points of one sequence depend on each other, so that a sequence counts as one sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -28,7 +26,7 @@ class LagTerms(NamedTuple):
 
     def of(
         self, sequences: slice = slice(None), lags: Sequence[int] | slice = slice(None)
-    ) -> LagTerms:
+    ) -> "LagTerms":
         """Terms of some sequences, and of lags by their places in the list."""
         return LagTerms(*(part[sequences][:, :, lags] for part in self))
 

@@ -1,8 +1,6 @@
 """What chapters on orders of transport share: networks without the normalisation's Jacobian, and
 medians in words."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Whichever chapter is executed first trains them; the others find them in the build.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from filelock import FileLock

@@ -8,15 +8,11 @@ the reading of the window that the book recommends, for a loss at any steps.
 Run ``python -m book.chapters.visibility`` for all that is missing.
 """
 
-from __future__ import annotations
-
-import argparse
 import copy
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,13 +30,6 @@ FOLDER = Path("book/results/visibility")
 SEQUENCES = 1024
 Rows = list[dict[str, object]]
 MOMENTS = (0, 25, 50, 100, 200, 400, 800, 1600, 3200)
-
-
-class Visible(NamedTuple):
-    """A lag's signal, in standard errors of its mean, and N(ℓ), infinite where that is below 0."""
-
-    signal: float
-    needed: float
 
 
 def gradients(
@@ -61,22 +50,24 @@ def gradients(
     return part, trace.gathered_each(trace.backpropagate(delta))
 
 
-def visible(part: Float[Tensor, "B P"], whole: Float[Tensor, "B P"]) -> Visible:
-    """A lag's visibility; the first half of the sequences fixes the direction."""
+def visible(part: Float[Tensor, "B P"], whole: Float[Tensor, "B P"]) -> dict[str, object]:
+    """A lag's signal, in standard errors of its mean, and N(ℓ), infinite where that is below 0.
+
+    The first half of the sequences fixes the direction.
+    """
     half = len(part) // 2
     direction = unit_length(part[:half].mean(0))
     own, noise = part[half:] @ direction, whole[half:] @ direction
     mean, error = own.mean().item(), own.std().item() / len(own) ** 0.5
     needed = sequences_needed(mean, noise.std().item() / 2**0.5, 2.0)  # a stable scale, α = 2
-    return Visible(mean / error if error else 0.0, needed.item())
+    return {"signal": mean / error if error else 0.0, "needed": needed.item()}
 
 
 def at_start(condition: Condition, seed: int) -> Rows:
     """A lag's visibility before training."""
     torch.set_num_threads(1)
     learner = Learner(condition, TASKS[condition.task](condition.lag), seed)
-    found = visible(*gradients(learner, condition, seed))
-    return [vars(condition) | {"seed": seed} | found._asdict()]
+    return [vars(condition) | {"seed": seed} | visible(*gradients(learner, condition, seed))]
 
 
 def carried(condition: Condition, seed: int) -> Rows:
@@ -92,13 +83,12 @@ def carried(condition: Condition, seed: int) -> Rows:
 
 def along(condition: Condition, seed: int) -> Rows:
     """Visibility and the share learned, along a training on 1,024 sequences that does not stop."""
-    torch.set_num_threads(1)
     rows = []
     for step, learner, share in descended(condition, SEQUENCES, seed):
         if step in MOMENTS:
             state = {"seed": seed, "step": step, "share": share()}
             found = visible(*gradients(learner, condition, seed))
-            rows.append(vars(condition) | state | found._asdict())
+            rows.append(vars(condition) | state | found)
         if step == MOMENTS[-1]:
             break
     return rows
@@ -117,12 +107,9 @@ def record(
 
 def main() -> None:
     """Every part of the experiment before training, and its course at one lag and two gates."""
-    options = argparse.ArgumentParser(description="Record the visibility of lags.")
-    options.add_argument("--workers", type=int, default=os.cpu_count())
-    workers, tasks = options.parse_args().workers, ("regression", "recall")
     course = [one for one in conditions("adamw") if one.lag == 20 and one.gate in (0.05, 0.34)]
-    course = [one for one in course if one.task in tasks]
-    with ProcessPoolExecutor(workers, initializer=os.nice, initargs=(19,)) as pool:
+    course = [one for one in course if one.task in ("regression", "recall")]
+    with ProcessPoolExecutor(initializer=os.nice, initargs=(19,)) as pool:
         for seed in SEEDS["adamw"]:
             for part in ("adamw", "digits"):  # the optimiser comes later
                 if seed in SEEDS[part]:

@@ -1,7 +1,5 @@
 """Recorded runs, network by network: envelope, sequences that a lag needs, and window."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import altair as alt

@@ -6,8 +6,6 @@ The one thing a browser cannot compute is the constant C of Eq. (35): it is tabu
 sliders stop, to ten digits. Noise counts in units of the signal, ``σ_α/(c m̄)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

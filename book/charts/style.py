@@ -1,7 +1,5 @@
 """What all charts share: how they go into a page, their controls, axes and marks."""
 
-from __future__ import annotations
-
 import html
 import json
 from typing import Any

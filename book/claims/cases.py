@@ -1,8 +1,6 @@
 """The small cells on which the identities are checked: all five families, couplings strong, no
 parameter at a special value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

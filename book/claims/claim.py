@@ -3,8 +3,6 @@
 Statements are data, in the TOML files beside this module, one for each part of the papers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -12,9 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from scipy import stats
 
-from lwcore.stats import most_covered
+from lwcore.stats import binomial, most_covered
 
 ENOUGH = 0.9  # an interval of less coverage, as that over three seeds with 75 %, gives no verdict
 
@@ -82,8 +79,8 @@ def over(values: Iterable[float], units: int) -> Measured:
 
 def share(hits: int, of: int) -> Measured:
     """A share of independent trials, with Clopper and Pearson's 95 % interval."""
-    ends = stats.binomtest(int(hits), int(of)).proportion_ci(0.95)
-    return estimate(hits / of, (ends.low, ends.high), n=int(of))
+    value, *ends = binomial(int(hits), int(of))
+    return estimate(value, ends, n=int(of))
 
 
 def estimate(

@@ -1,8 +1,6 @@
 """A search for a neuron and inputs at which something is largest, by automatic differentiation of
 the companion's recurrence, written out once more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """The ledger: what chapters measured, and the verdicts that follow from the claims' rules."""
 
-from __future__ import annotations
-
 import csv
 import json
 import tomllib

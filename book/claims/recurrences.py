@@ -7,8 +7,6 @@ step gives the retention A_t, in the second the mixing R_t, and J_t is their sum
 differentiation does the rest: none of the closed forms of `lwcore.cells` is used, nor its `step`.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 
