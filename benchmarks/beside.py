@@ -1,0 +1,107 @@
+"""This revision beside an earlier one, in one run: training steps, exact diagonals, the statistic.
+
+``python -m benchmarks.beside [REVISION]``, by default 48216a8. The earlier package is taken out of
+git into a folder of its own, and imported by a second process with its own benchmarks, which make
+contestants by the same names; it works only while this one waits.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pandas as pd
+
+from benchmarks import steps, transport
+from benchmarks.harness import Task, alone, medians, record
+from lwcore.cells import Cell
+
+# A line is an expression, which makes a contestant, or the number of one, which is run.
+SERVER = """
+import sys, torch
+from benchmarks import steps, transport
+from lwcore.train import keep_freed_memory
+torch.set_num_threads(1)
+torch.manual_seed(0)
+keep_freed_memory()
+made = []
+for line in sys.stdin:
+    if line.strip().isdigit():
+        made[int(line)]()
+    else:
+        made.append(eval(line))
+    print("done", flush=True)
+"""
+
+
+@contextmanager
+def earlier(revision: str) -> Iterator[Callable[[str], Task]]:
+    """A function that makes contestants of an earlier revision, from expressions."""
+    packing = ["git", "archive", revision, "lwcore", "benchmarks"]
+    packed = subprocess.run(packing, check=True, capture_output=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+        pipes: Any = {"cwd": folder, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen([sys.executable, "-c", SERVER], text=True, **pipes) as process:
+            numbers = itertools.count()
+
+            def ask(line: str) -> None:
+                print(line, file=process.stdin, flush=True)
+                if process.stdout is None or process.stdout.readline() != "done\n":
+                    raise RuntimeError(f"revision {revision} could not do: {line}")
+
+            def make(expression: str) -> Task:
+                ask(expression)
+                return functools.partial(ask, str(next(numbers)))
+
+            yield make
+
+
+def contestants(
+    kind: str, cell: Callable[[int, int], Cell]
+) -> Iterator[tuple[str, int, Callable[[], Task], str]]:
+    """What is timed of a cell: its name, rounds, a function that makes ours, theirs as text."""
+    for name, (shape, rounds) in steps.SHAPES.items():
+        theirs = f"steps.step_of(steps.CELLS[{kind!r}]({shape[2]}, {shape[3]}), {shape})"
+        yield (
+            f"training step, {name}",
+            rounds,
+            functools.partial(lambda shape: steps.step_of(cell(*shape[2:]), shape), shape),
+            theirs,
+        )
+    lags = transport.LAGS
+    exact = f"transport.exact({kind!r}, 64, {lags})['exact']"
+    yield "exact diagonals", 1, lambda: transport.exact(kind, 64, lags)["exact"], exact
+    statistic = f"transport.first({kind!r})"
+    yield "first order and statistic", 5, lambda: transport.first(kind), statistic
+
+
+def main(revision: str = "48216a8") -> None:
+    """Time, print and record."""
+    alone()
+    measured = []
+    with earlier(revision) as make:
+        for kind, cell in steps.CELLS.items():
+            for what, rounds, ours, theirs in contestants(kind, cell):
+                # One at a time, from fresh memory: what others leave behind decides whether large
+                # arrays are mapped anew at every step.
+                tasks = {"now": ours(), "then": make(theirs)}
+                medians(tasks, min(3, rounds) - 1)
+                measured.append({"kind": kind, "what": what, "seconds": medians(tasks, rounds)})
+    rows = {(one["kind"], one["what"]): one["seconds"] for one in measured}
+    table = 1e3 * pd.DataFrame(rows).T
+    print(f"ms, now and at {revision}", table.assign(ratio=table.now / table.then).round(2))
+    record("beside", {"revision": revision, "measured": measured})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
