@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -290,12 +290,10 @@ def recorded(
         calls.setdefault(module, []).append(one)
         return one.given
 
-    hooks = [module.register_forward_hook(note, with_kwargs=True) for module in modules]
-    try:
+    with ExitStack() as after:
+        for module in modules:
+            after.callback(module.register_forward_hook(note, with_kwargs=True).remove)
         yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def learned(module: nn.Module) -> bool:
@@ -312,7 +310,7 @@ def recurrent_modules(model: nn.Module) -> list[nn.Module]:
 
 def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
     """The one module that a model calls in a loop with what it gave in the call before, if any."""
-    weight = next(model.parameters())
+    weight = next(model.parameters(), inputs)
     dtype = weight.dtype if inputs.is_floating_point() else None
     inside = [part for part in model.modules() if part is not model and learned(part)]
     with torch.no_grad(), recorded(inside) as calls:
