@@ -179,8 +179,7 @@ class Adapter(ABC):
 
     @torch.no_grad()
     def _predicted(self, inputs: Tensor) -> Tensor:
-        some = inputs.split(min(64, self.at_once))
-        return torch.cat([self.predictions(part) for part in some])
+        return torch.cat([*map(self.predictions, inputs.split(min(64, self.at_once)))])
 
     @torch.no_grad()
     def check(self, inputs: Tensor, targets: Tensor) -> None:

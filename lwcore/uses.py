@@ -10,6 +10,7 @@ E_t at the end point t, and ``ℓ = t − k`` is their lag. All lags together ar
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -154,10 +155,12 @@ class Uses(Adapter):
         wanted = self.parameters
         if wanted is None:
             wanted = [name for name, part in every.items() if part.requires_grad]
-        for name in wanted:
-            held = any(_within(one, name) for one in every)
-            require("parameters", name, held, f"of the model's parameters or modules: {[*every]}")
-        chosen = {one: part for one, part in every.items() if any(_within(one, q) for q in wanted)}
+        held = {name: [one for one in every if f"{one}.".startswith(f"{name}.")] for name in wanted}
+        for name, parts in held.items():
+            words = f"of the model's parameters or modules: {[*every]}"
+            require("parameters", name, bool(parts), words)
+        named = {*itertools.chain(*held.values())}
+        chosen = {name: part for name, part in every.items() if name in named}
         words = "names of one parameter or more, or None if some are learned (require gradients)"
         require("parameters", self.parameters, bool(chosen), words)
         self.left_out = [name for name in every if name not in chosen]
@@ -310,7 +313,3 @@ def _no_zeros(parameters: Sequence[Tensor]) -> Iterator[None]:
             small = 0.01 * torch.randn(part.shape, generator=generator).to(part)
             part.data.add_(small * (part.data == 0))
         yield
-
-
-def _within(name: str, of: str) -> bool:
-    return name == of or name.startswith(f"{of}.")

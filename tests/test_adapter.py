@@ -210,6 +210,8 @@ class Calls(nn.Module):
         if self.how == "twice":
             first, state = self.rnn(x[:, :1])
             return self.fc(self.rnn(x[:, 1:], state)[0][:, -1] + first[:, -1])
+        if self.how == "other":
+            return x[:, -1]
         outputs = self.fc(self.rnn(x)[0][:, -1])
         return outputs - outputs.mean(0) if self.how == "mixing" else outputs
 
@@ -232,10 +234,12 @@ def coupled(predictions, targets):
     return 1e-6 * ((predictions - predictions.mean()) - (targets - targets.mean())).square().mean()
 
 
-ODD = Odd(1, 1, batch_first=True).eval()
+ODD, OTHER = Odd(1, 1, batch_first=True).eval(), Calls("other")
 drops = nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))
 ROWS = [
     ({"model": Calls("training")}, r"model.training = True: must be False: call model\.eval\(\)"),
+    ({"model": nn.Identity().eval()}, "parameters = None: must be names of one parameter or more"),
+    ({"step": OTHER.fc, "model": OTHER}, "step = 'Linear': must be called once a step with inputs"),
     ({"model": bare(bidirectional=True)}, "must be of one direction"),
     ({"model": bare(proj_size=1)}, "must be .* without projections"),
     ({"head": lambda h: h}, "must be None unless model is a recurrent module itself"),
