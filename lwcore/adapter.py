@@ -10,7 +10,7 @@ import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -73,13 +73,9 @@ class Adapter(ABC):
         self.kind = type(self.model).__name__
         training = any(part.training for part in self.model.modules())  # random draws, statistics
         require("model.training", training, not training, "False: call model.eval() first")
-        weight: Any = next(self.model.parameters(), None)
-        require("model", self.kind, weight is not None, "one with parameters")
-        self.weight = weight
-        self.exact = self.tolerance.get(self.weight.dtype, self.tolerance[None])
         self.chosen = self._chosen()
-        words = "names of one parameter or more, or None if some are learned (require gradients)"
-        require("parameters", getattr(self, "parameters", None), bool(self.chosen), words)
+        self.weight = next(self.model.parameters())
+        self.exact = self.tolerance.get(self.weight.dtype, self.tolerance[None])
         inputs, targets = self.batch
         numbers = targets.is_floating_point()
         usual = "mse_loss" if numbers else "cross_entropy"
@@ -111,6 +107,10 @@ class Adapter(ABC):
     def read(self, inputs: Tensor, targets: Tensor) -> Reading:
         """What a batch of sequences says of lags."""
 
+    @abstractmethod
+    def aside(self, inputs: Tensor) -> str:
+        """What in the model the lags do not count."""
+
     def fit(self, entries: int) -> None:
         """Read so many sequences at once that their arrays, of so many numbers each, stay small."""
         self.at_once = max(1, min(_AT_ONCE, _ENTRIES // max(entries, 1)))
@@ -119,8 +119,8 @@ class Adapter(ABC):
         """The axis that counts the sequences."""
         length = self.shape[1]
         fits = [axis for axis, size in enumerate(tensor.shape[:2]) if size == sequences]
-        words = f"{sequences} in one, the sequences, for {self.order}, of {length} steps (are axes "
-        words += "swapped?)"
+        words = f"{sequences} in one, the sequences, for {self.order}, of {length} steps"
+        words = f"{words} (are axes swapped?)"
         require(f"first axes of {name}", tuple(tensor.shape[:2]), bool(fits), words)
         return fits[-1] if sequences == length and not self.batch_first else fits[0]
 
@@ -179,12 +179,7 @@ class Adapter(ABC):
 
     @torch.no_grad()
     def _predicted(self, inputs: Tensor) -> Tensor:
-        some = inputs.split(min(64, self.at_once))
-        return torch.cat([self.predictions(part) for part in some])
-
-    def aside(self, _: Tensor) -> str:
-        """What in the model the lags do not count."""
-        return ""
+        return torch.cat([*map(self.predictions, inputs.split(min(64, self.at_once)))])
 
     @torch.no_grad()
     def check(self, inputs: Tensor, targets: Tensor) -> None:
@@ -269,15 +264,11 @@ def flat(given: Any) -> list[Any]:
 @contextmanager
 def followed(parameters: Iterable[Tensor]) -> Iterator[None]:
     """Gradients reach all these parameters for a while, frozen ones, too."""
-    before = [(part, part.requires_grad) for part in parameters]
-    try:
-        for part, _ in before:
+    with ExitStack() as after, torch.enable_grad():
+        for part in parameters:
+            after.callback(part.requires_grad_, part.requires_grad)
             part.requires_grad_()
-        with torch.enable_grad():
-            yield
-    finally:
-        for part, needed in before:
-            part.requires_grad_(needed)
+        yield
 
 
 def gathered(make: Callable[[Pair], Adapter], batches: Any, sequences: int) -> tuple[Adapter, Pair]:

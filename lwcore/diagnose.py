@@ -49,7 +49,6 @@ SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
 LEVEL = 0.95  # coverage of all intervals
 SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing shows something
 _RESAMPLES, _LAGS = 1000, 24  # of the bootstrap; lags measured if none are named
-_USUAL = 1.0, 4.0  # exponents with which means concentrate, if there is a variance: 2 up to chance
 Rate = Literal["variance", "mean"]
 
 if TYPE_CHECKING:
@@ -108,29 +107,27 @@ class Diagnosis:
 
     def __str__(self) -> str:
         """What was found, in a few sentences. Only measured lags are spoken of."""
-        data, attrs, n = self.data, self.data.attrs, int(self.data.attrs["n_sequences"])
-        lags, seen, read = data.lag.values, int(data.detected.sum()), attrs["measured_on"]
+        data, attrs, lags = self.data, self.data.attrs, self.data.lag.values
+        n, count = int(attrs["n_sequences"]), data.sizes["sequence"]
         untrained = ", as if nothing had been learned yet," * (attrs["source"] == "target")
+        beyond = "These are extrapolated, to more sequences than were read. " * (n > 2 * count)
         exponent, alpha = float(data.exponent.median()), float(data.tail_index.median())
         told = f"of {exponent:.1f}" if exponent > 0 else "that cannot be told"
-        unusual = alpha <= 1 or not _USUAL[0] <= exponent <= _USUAL[1]
         beware = (
             "Beware: a few sequences make most of the noise, and intervals hold less often than "
             "they say; take more sequences. "
-        )
-        count = data.sizes["sequence"]
-        beyond = "These are extrapolated, to more sequences than were read. " * (n > 2 * count)
+        ) * (alpha <= 1 or not 1 <= exponent <= 4)  # with a variance 2, up to chance
         said = (
             f"In {n:,} sequences the longest lag that the gradient of the loss{untrained} shows is "
             f"{self.window(n)} steps, and every measured lag is shown up to "
             f"{self.window(n, 'first_passage')} (0: none; in brackets {LEVEL:.0%} intervals, along "
             f"the directions found in other sequences). {beyond}Of "
-            f"{len(lags)} lags measured, {lags[0]} to {lags[-1]}, {seen} are detected in the "
-            f"{count:,} sequences that gave numbers; a lag is "
-            f"shown if it is and N(ℓ) ≤ {n:,}. With each sequence's sign at random, any lag is "
-            f"shown in {data.false_windows / SIGN_DRAWS:.1%} of draws. Means of sequences "
-            f"concentrate with an exponent {told} (2 for noise with a variance); the tail "
-            f"index is {alpha:.2f}. {beware * unusual}{read.partition(':')[0].capitalize()}. "
+            f"{len(lags)} lags measured, {lags[0]} to {lags[-1]}, {int(data.detected.sum())} are "
+            f"detected in the {count:,} sequences that gave numbers; a lag is shown if it is and "
+            f"N(ℓ) ≤ {n:,}. With each sequence's sign at random, any lag is shown in "
+            f"{data.false_windows / SIGN_DRAWS:.1%} of draws. Means of sequences concentrate with "
+            f"an exponent {told} (2 for noise with a variance); the tail index is {alpha:.2f}. "
+            f"{beware}{attrs['measured_on'].partition(':')[0].capitalize()}. "
             f"{attrs.get('aside', '')}"
         )
         advised = (f"{one}: {says} ({why})." for one, why, says in advice(data).itertuples())
@@ -179,7 +176,7 @@ class Diagnosis:
 def diagnose(
     model: nn.Module,
     batches: Iterable[Any],
-    lags: Lags | Literal["auto"] | None = None,
+    lags: Lags | None = None,
     *,
     head: Function | None = None,
     loss: Function | None = None,
@@ -233,22 +230,23 @@ def diagnose(
     words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped?)"
     require("batches", read_as, len(inputs) >= FEWEST and length >= 2, words)
     network.check(inputs, targets)
-    aside, rows = network.aside(inputs), inputs.reshape(*inputs.shape[:2], -1)
-    if again := repeated(rows.double().cpu().numpy()):
-        aside += f" {again:,} sequences repeat half or more of another one."
-        few = "These are worth fewer sequences than their number, and show lags that are not there."
-        warnings.warn(f"{aside.rpartition('. ')[-1].strip()} {few}", stacklevel=2)
+    aside = network.aside(inputs)
+    if again := repeated(inputs.reshape(*inputs.shape[:2], -1).double().cpu().numpy()):
+        told = f"{again:,} sequences repeat half or more of another one."
+        aside += f" {told}"
+        worth = "worth fewer sequences than their number, and show lags that are not there"
+        warnings.warn(f"{told} These are {worth}.", stacklevel=2)
     if source == "target":
         differ = bool((targets != targets[:1]).any())
         require("source", source, differ, "'error' where all targets are the same")
         targets = network.forget(inputs, targets)
     elif not network.beats_constants(inputs, targets):
         aside += " The model predicts no better than a constant: use source='target'."
-    pieces = zip(*(part.split(min(8, network.at_once)) for part in (inputs, targets)), strict=True)
-    steps = (network.read(*piece).first for piece in pieces)
-    first = next((step for step in steps if step >= 0), -1)
+    few = min(8, network.at_once)
+    readings = map(network.read, inputs.split(few), targets.split(few))
+    first = next((at for reading in readings if (at := reading.first) >= 0), -1)
     require("loss", network.loss_name, first >= 0, "one whose gradient is not always 0")
-    if lags is None or isinstance(lags, str):
+    if lags is None:
         furthest = length - 1 if first == length - 1 else max(1, length // 2)
         spaced = np.linspace if furthest <= _LAGS else np.geomspace
         lags = np.unique(spaced(1, furthest, min(_LAGS, furthest)).round().astype(int)).tolist()
@@ -265,7 +263,7 @@ def diagnose(
         "seed": seed,
     }
     attrs["fingerprint"] = hashlib.sha256(json.dumps(attrs).encode()).hexdigest()[:12]
-    attrs["end_points"] = network.shape[1] - first  # in one run, at the most
+    attrs["end_points"] = length - first  # in one run, at the most
     return Diagnosis(found.assign_attrs(attrs | results.environment()))
 
 
@@ -355,8 +353,7 @@ def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     mean, error = statistic.mean(-1), inference.deviation(statistic) / np.sqrt(count)
     seen = inference.significant(mean[None], error[None], count, SIGNIFICANCE)[0]
     exponent, fit = inference.exponent_of_means(projection), stable.fit(projection.T)
-    alphas = fit.alpha[np.isfinite(fit.alpha)]  # none where every lag's part is zero
-    middle = np.median(alphas) if len(alphas) else np.nan
+    middle = pd.Series(fit.alpha).median()  # NaN where every lag's part is zero
     stably = sequences_needed(mean, fit.scale, middle, error=ERROR)
     found = {
         "signal": ("lag", mean, "mean of the lag's part"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,32 +139,30 @@ class Recurrent(Adapter):
             words = "one nn.LSTM, GRU, RNN or cell"
             require("recurrent modules of model", len(found), len(found) == 1, words)
             (self.module,) = found
-        plain = not any(getattr(self.module, n, 0) for n in ("bidirectional", "proj_size"))
-        words = "of one direction of time and without projections"
-        require("recurrent module", self.module, plain, words)
+        other = any(getattr(self.module, name, 0) for name in ("bidirectional", "proj_size"))
+        words = "of one direction of time and without projections, and all its parameters learned "
+        words += "(name those that are in `parameters`)"
+        require("recurrent module", self.module, not other and learned(self.module), words)
         own = self.head is None or isinstance(self, Loop) or self.module is self.model
         require("head", self.head, own, "None unless model is a recurrent module itself")
         self.batch_first = bool(getattr(self.module, "batch_first", True))
         self.called = type(self.module).__name__
         self.order = f"the {self.called} has batch_first={self.batch_first}"
-        words = "one whose parameters are learned, all of them (name those in `parameters`)"
-        require("recurrent module", self.module, learned(self.module), words)
         return dict(self.module.named_parameters())
 
     def _seen(self, inputs: Tensor) -> tuple[Tensor, tuple[int, ...]]:
         predictions, calls = self._called(inputs)
         copied: Any = copy.deepcopy(self.module).cpu().double().requires_grad_(False)
         self.recurrence = self._recurrence(copied, calls)
-        units = torch.arange(self.recurrence.state_size)[self.recurrence.carried]
-        self.kind = f"{self.called}, {units.numel()} neurons"
-        shape = self._taken(calls)[0].shape
-        parameters = sum(parameter.numel() for parameter in self.recurrence.parameters())
-        self.fit(max(shape[1] * self.recurrence.state_size, parameters))
-        return predictions, shape
+        taken, initial = self._taken(calls)
+        self.kind = f"{self.called}, {initial[0, self.recurrence.carried].numel()} neurons"
+        parameters = sum(part.numel() for part in self.chosen.values())
+        self.fit(max(taken.shape[1] * self.recurrence.state_size, parameters))
+        return predictions, taken.shape
 
     def _called(self, inputs: Tensor) -> tuple[Tensor, list[Call]]:
         """Predictions, and the module's calls, with leaves for what they gave."""
-        with recorded([self.module], cut=True) as calls:
+        with recorded([self.module]) as calls:
             return self.predictions(inputs), calls.get(self.module, [])
 
     def _recurrence(self, copied: Any, _: list[Call]) -> Any:
@@ -178,7 +176,7 @@ class Recurrent(Adapter):
         plain = isinstance(read, Tensor) and read.ndim == 3
         words = "a tensor of three axes, equally long sequences"
         require(f"inputs of the {self.called}", type(read).__name__, plain, words)
-        ours = self._steps_second(read.detach().cpu().double())
+        ours = read.detach().cpu().double().movedim(int(not self.batch_first), 0)
         initial = ours.new_zeros(len(ours), self.recurrence.state_size)
         if state is not None:  # parts of (layers, B, H), of a cell (B, H)
             parts = [part if part.ndim == 3 else part.unsqueeze(0) for part in flat(state)]
@@ -188,7 +186,8 @@ class Recurrent(Adapter):
     def _in_states(self, found: list[list[Tensor]]) -> Tensor:
         """Gradients in what each call gave as gradients in states, (B, T, S)."""
         ((outputs, *last),) = found
-        steps, places = self._steps_second(outputs), torch.arange(self.recurrence.state_size)
+        steps = outputs.movedim(int(not self.batch_first), 0)
+        places = torch.arange(self.recurrence.state_size)
         shown, carried = places[self.recurrence.shown], places[self.recurrence.carried]
         delta = steps.new_zeros(*steps.shape[:2], self.recurrence.state_size)
         delta[..., shown[-outputs.shape[-1] :]] = steps
@@ -196,14 +195,11 @@ class Recurrent(Adapter):
             delta[:, -1, where] += part.transpose(0, 1).flatten(1)
         return delta
 
-    def _steps_second(self, part: Tensor) -> Tensor:
-        return part if self.batch_first else part.transpose(0, 1)
-
     def _delta(self, calls: list[Call], number: Tensor) -> Tensor:
         """A number's gradients in the states that the module gave, (B, T, S), in float64."""
-        given = [flat(call.given) for call in calls]
-        found = iter(torch.autograd.grad(number, list(itertools.chain(*given)), **ZEROS))
-        return self._in_states([[next(found).cpu().double() for _ in parts] for parts in given])
+        given, spec = trees.tree_flatten([flat(call.given) for call in calls])
+        found = torch.autograd.grad(number, given, **ZEROS)
+        return self._in_states(trees.tree_unflatten([part.cpu().double() for part in found], spec))
 
     def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
         """The trace of sequences, and each one's δ."""
@@ -245,7 +241,7 @@ class Loop(Recurrent):
     def _recurrence(self, copied: Any, calls: list[Call]) -> Any:
         kind = {nn.LSTMCell: nn.LSTM, nn.GRUCell: nn.GRU, nn.RNNCell: nn.RNN}.get(type(copied))
         if kind is None:
-            return Stepped(copied, calls[0].given)
+            return Stepped(copied, calls[0].given if calls else None)
         options = {"nonlinearity": copied.nonlinearity} if kind is nn.RNN else {}
         layer = kind(copied.input_size, copied.hidden_size, bias=copied.bias, **options).double()
         layer.load_state_dict({f"{name}_l0": p for name, p in copied.state_dict().items()})
@@ -253,9 +249,7 @@ class Loop(Recurrent):
 
     def _taken(self, calls: list[Call]) -> tuple[Tensor, Tensor]:
         plain = _chained(calls) and all(call.read.ndim == 2 for call in calls)
-        words = (
-            "called once a step with inputs (B, D) and the state that it gave in the step before"
-        )
+        words = "called once a step with inputs (B, D) and the state that it gave a step before"
         require("step", self.called, plain, words)
         read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
         if calls[0].state is None:
@@ -275,14 +269,12 @@ class Call(NamedTuple):
 
 
 @contextmanager
-def recorded(
-    modules: Iterable[nn.Module], cut: bool = False
-) -> Iterator[dict[nn.Module, list[Call]]]:
-    """The calls of some modules for a while; with `cut`, graphs begin at what they give."""
+def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[Call]]]:
+    """The calls of some modules for a while; graphs begin at what they give."""
     calls: dict[nn.Module, list[Call]] = {}
 
     def leaf(part: Tensor) -> Tensor:
-        return part.detach().requires_grad_(part.is_floating_point()) if cut else part
+        return part.detach().requires_grad_(part.is_floating_point())
 
     def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> Any:
         read, state, *_ = *given, *named.values(), None, None
@@ -290,12 +282,10 @@ def recorded(
         calls.setdefault(module, []).append(one)
         return one.given
 
-    hooks = [module.register_forward_hook(note, with_kwargs=True) for module in modules]
-    try:
+    with ExitStack() as after:
+        for module in modules:
+            after.callback(module.register_forward_hook(note, with_kwargs=True).remove)
         yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def learned(module: nn.Module) -> bool:
@@ -312,7 +302,7 @@ def recurrent_modules(model: nn.Module) -> list[nn.Module]:
 
 def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
     """The one module that a model calls in a loop with what it gave in the call before, if any."""
-    weight = next(model.parameters())
+    weight = next(model.parameters(), inputs)
     dtype = weight.dtype if inputs.is_floating_point() else None
     inside = [part for part in model.modules() if part is not model and learned(part)]
     with torch.no_grad(), recorded(inside) as calls:

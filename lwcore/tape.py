@@ -102,6 +102,7 @@ class Tape(TorchFunctionMode):
         super().__init__()
         self.calls: list[Call] = []
         self.made: list[list[Tensor]] = []  # of each use
+        self.plan: list[Layout | None] = []  # of the values of each call, in turn
         self.kept: list[Tensor] = list(parameters)  # alive, so that no other has its id
         self.slots = {id(part): Slot(place) for place, part in enumerate(parameters)}
         self.known: dict[Any, list[Slot]] = {}
@@ -139,6 +140,7 @@ class Tape(TorchFunctionMode):
             for part, slot in zip(leaves, slots, strict=True)
         ]
         layout = self.layout(given[0].shape, name)
+        self.plan.append(layout)
         call = Call(function, held, spec, places, layout)
         if layout is not None:
             if len(given) > 1:  # h, which may be made of c: copies are not made of one another

@@ -9,8 +9,10 @@ E_t at the end point t, and ``ℓ = t − k`` is their lag. All lags together ar
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -149,16 +151,18 @@ class Uses(Adapter):
     time = None  # axis of steps of the predictions
 
     def _chosen(self) -> dict[str, Tensor]:
-        every = dict(self.model.named_parameters())
-        for name in self.parameters or ():
-            held = any(_within(one, name) for one in every)
-            require("parameters", name, held, f"of the model's parameters or modules: {[*every]}")
+        every: dict[str, Tensor] = dict(self.model.named_parameters())
         wanted = self.parameters
-        chosen: dict[str, Tensor] = {
-            name: part
-            for name, part in every.items()
-            if (part.requires_grad if wanted is None else any(_within(name, q) for q in wanted))
-        }
+        if wanted is None:
+            wanted = [name for name, part in every.items() if part.requires_grad]
+        held = {name: [one for one in every if f"{one}.".startswith(f"{name}.")] for name in wanted}
+        for name, parts in held.items():
+            words = f"of the model's parameters or modules: {[*every]}"
+            require("parameters", name, bool(parts), words)
+        named = {*itertools.chain(*held.values())}
+        chosen = {name: part for name, part in every.items() if name in named}
+        words = "names of one parameter or more, or None if some are learned (require gradients)"
+        require("parameters", self.parameters, bool(chosen), words)
         self.left_out = [name for name in every if name not in chosen]
         self.kind += f", {sum(part.numel() for part in chosen.values()):,} parameters"
         self.generator = torch.Generator().manual_seed(0)
@@ -209,8 +213,7 @@ class Uses(Adapter):
         sizes = {size for part in self.model.parameters() for size in part.shape} | {self.shape[1]}
         fit = [n for n in _COUNTS if all(size % n for size in sizes) and n <= len(inputs)]
         require("widths of parameters", sorted(sizes), fit, f"not divided by all of {_COUNTS}")
-        every = {*self.model.parameters(), *self.chosen.values()}
-        with _no_zeros([part for part in every if part.requires_grad]):
+        with _no_zeros([part for part in self.model.parameters() if part.requires_grad]):
             self._place(inputs[: fit[0]], targets[: fit[0]])
             inputs, targets = self.tried(inputs, targets)
             reading = self.read(inputs, targets)
@@ -228,32 +231,26 @@ class Uses(Adapter):
     def _place(self, inputs: Tensor, targets: Tensor) -> None:
         """Find the sequences and steps of all values: in inputs, predictions, and at each use."""
         count, length = len(inputs), self.shape[1]
-
-        def layout(shape: Any, name: str) -> Layout | None:
-            self.plan.append(Layout.of(shape, name, count, length))
-            return self.plan[-1]
-
-        self.plan: list[Layout | None] = []
-        self.sites: list[Site] = []
+        layout = functools.partial(Layout.of, count=count, length=length)
         tape, predictions = self._taped(inputs, layout)
-        plan, swapped = iter(self.plan), inputs.clone()
+        self.plan = tape.plan
+        swapped = inputs.clone()
         swapped[0] = inputs[1]
-        other, _ = self._taped(swapped, lambda *_: next(plan))
+        other, _ = self._taped(swapped, layout)
         fits = [axis for axis, size in enumerate(predictions.shape) if axis and size == length]
         classes = predictions.ndim > 2 and not targets.is_floating_point()
         second = classes and isinstance(self.loss, nn.CrossEntropyLoss)
         self.time = (fits[-1] if second else fits[0]) if fits else None
         self.fit(sum(part.numel() for use in tape.made for part in use) // count)
+        self.sites: list[Site] = []
         places: dict[Any, list[int]] = {}
-        uses = [call for call in tape.calls if call.layout is not None]
-        for place, call in enumerate(uses):
+        uses = [(call, call.layout) for call in tape.calls if call.layout is not None]
+        for place, (call, _) in enumerate(uses):
             shape = tuple(tape.made[place][0].shape)
             places.setdefault((call.function, *call.marks, shape), []).append(place)
         for (function, *marks, shape), calls in places.items():
             taken = ", ".join([*self.chosen][place] for place in tape.sources(marks))
-            name = f"{function.__name__}() of {taken}"
-            found = uses[calls[0]].layout
-            assert found is not None
+            name, found = f"{function.__name__}() of {taken}", uses[calls[0]][1]
             moved = tape.made[calls[0]][0] - other.made[calls[0]][0]
             outside = bool(found.fronted(moved, count)[1:].any())  # of the first sequence alone
             found = found._replace(outside=outside)
@@ -283,16 +280,14 @@ class Uses(Adapter):
         """
         both = (one.by_site(one.tape.made) for one in (reading, again))
         for site, one, two in zip(self.sites, *both, strict=True):
-            moved, told = one - two, f"{site.name}: not changed at step {start + 1} by inputs from "
+            moved, step = one - two, start + 1
             ahead = _share(moved[:, :start], one)
             early = f"{site.name}: {ahead:.1g} of its values changed by inputs of later steps"
             words = "one where none is (rounding, as of a Fourier transform? model.double())"
             require("model", early, ahead <= self.exact, words)
-            if site.layout.time is None and start + 1 in range(
-                site.start, site.start + len(site.uses)
-            ):
-                late = bool(moved[:, start + 1].any())
-                require("model", f"{told}step {start} on", late, "one that uses it then")
+            if site.layout.time is None and 0 <= step - site.start < len(site.uses):
+                told = f"{site.name}: not changed at step {step} by inputs from step {start} on"
+                require("model", told, bool(moved[:, step].any()), "one that uses it then")
 
     def _check_gradient(self, reading: _Reading, place: int) -> None:
         """The loss of one sequence and step pulls on nothing later and on no other sequence."""
@@ -311,17 +306,10 @@ class Uses(Adapter):
 @contextmanager
 def _no_zeros(parameters: Sequence[Tensor]) -> Iterator[None]:
     """Small numbers in the place of zeros, behind which a trial sees nothing, for a while."""
-    before = [part.detach().clone() for part in parameters]
     generator = torch.Generator().manual_seed(0)
-    try:
-        for part, kept in zip(parameters, before, strict=True):
+    with ExitStack() as after:
+        for part in parameters:
+            after.callback(part.data.copy_, part.detach().clone())
             small = 0.01 * torch.randn(part.shape, generator=generator).to(part)
-            part.data.copy_(torch.where(kept == 0, small, kept))
+            part.data.add_(small * (part.data == 0))
         yield
-    finally:
-        for part, kept in zip(parameters, before, strict=True):
-            part.data.copy_(kept)
-
-
-def _within(name: str, of: str) -> bool:
-    return name == of or name.startswith(f"{of}.")

@@ -19,9 +19,7 @@ from lwcore.gradient import transported
 from lwcore.recurrent import Layers, Recurrent
 from lwcore.trace import Trace
 from lwcore.transport import effective_rates, exact_rates_and_share
-from tests.networks import draw, flat
-
-CLOSE = {"rtol": 1e-10, "atol": 1e-12}
+from tests.networks import close, draw, flat
 
 
 def torch_module(kind, layers=1, **options):
@@ -77,14 +75,14 @@ def test_every_lags_part_is_autograds(kind, layers, bias):
     delta = draw(2, 6, 4, seed=2)
     delta[:, 0] = 0  # no loss at the first step
     wanted, (stack, trace) = parts_by_lag(module, inputs, delta), traced(module, inputs)
-    torch.testing.assert_close(trace.outputs[..., -4:], module(inputs)[0].detach(), **CLOSE)
+    close(trace.outputs[..., -4:], module(inputs)[0].detach())
     rows = torch.zeros_like(trace.states)
     rows[..., stack.shown[-4:]] = delta
     for lag, at_lag in transported(trace, rows, range(6)):
         found = trace.gathered_each(at_lag, slice(0, 6 - lag))
-        torch.testing.assert_close(found, wanted[:, lag], **CLOSE)
+        close(found, wanted[:, lag])
     whole = trace.gathered_each(trace.backpropagate(rows))
-    torch.testing.assert_close(whole, wanted.sum(1), **CLOSE)
+    close(whole, wanted.sum(1))
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
@@ -102,9 +100,9 @@ def test_rates_of_a_stack_are_the_diagonal_of_autograds_jacobian(kind):
 
     block = torch.autograd.functional.jacobian(onwards, start[stack.carried])
     rates, share = exact_rates_and_share(trace, [1, lag], [3, 4, t])
-    torch.testing.assert_close(rates[0, -1, 1], block.diagonal(), **CLOSE)
+    close(rates[0, -1, 1], block.diagonal())
     beside = (block - torch.diag(block.diagonal())).norm() / block.norm()
-    torch.testing.assert_close(share[0, -1, 1], beside, **CLOSE)
+    close(share[0, -1, 1], beside)
     with pytest.raises(ValueError, match="must be a cell, for orders but the exact one"):
         effective_rates(trace, [1], "zeroth")
 
@@ -232,10 +230,13 @@ def coupled(predictions, targets):
     return 1e-6 * ((predictions - predictions.mean()) - (targets - targets.mean())).square().mean()
 
 
-ODD = Odd(1, 1, batch_first=True).eval()
+ODD, IDLE = Odd(1, 1, batch_first=True).eval(), bare()
+IDLE.unused = nn.Linear(1, 1).eval()
 drops = nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))
 ROWS = [
     ({"model": Calls("training")}, r"model.training = True: must be False: call model\.eval\(\)"),
+    ({"model": nn.Identity().eval()}, "parameters = None: must be names of one parameter or more"),
+    ({"model": IDLE, "step": IDLE.unused}, "step = 'Linear': must be called once a step with"),
     ({"model": bare(bidirectional=True)}, "must be of one direction"),
     ({"model": bare(proj_size=1)}, "must be .* without projections"),
     ({"head": lambda h: h}, "must be None unless model is a recurrent module itself"),

@@ -11,7 +11,7 @@ from torch.nn import functional
 from lwcore import recurrent
 from lwcore.diagnose import diagnose, repeated
 from lwcore.uses import Uses
-from tests.networks import draw, flat
+from tests.networks import close, draw, flat
 
 
 class Attention(nn.Module):
@@ -178,9 +178,9 @@ def test_all_lags_together_are_autograds_gradient(kind):
         loss = functional.mse_loss(model(x), y)
         each.append(flat(torch.autograd.grad(loss, list(model.parameters()))))
     wanted = torch.stack(each)
-    torch.testing.assert_close(vectors.sum(0), wanted.sum(0), rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(along.sum(0), wanted @ w, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(whole, (wanted @ w).expand(9, -1), rtol=1e-10, atol=1e-12)
+    close(vectors.sum(0), wanted.sum(0))
+    close(along.sum(0), wanted @ w)
+    close(whole, (wanted @ w).expand(9, -1))
 
 
 class Decay(nn.Module):
@@ -192,14 +192,10 @@ class Decay(nn.Module):
         self.rate = nn.Parameter(torch.tensor(0.7))
 
     def forward(self, x, state):
-        total, memory = (
-            (x.new_zeros(len(x), 2), x.new_zeros(len(x), 2, 2)) if state is None else state
-        )
-        key = torch.tanh(self.key(x))
-        memory = (
-            self.rate * memory
-            + key[:, :, None] * self.value(x + memory.sum((1, 2))[:, None])[:, None]
-        )
+        start = x.new_zeros(len(x), 2), x.new_zeros(len(x), 2, 2)
+        total, memory = start if state is None else state
+        key, value = torch.tanh(self.key(x)), self.value(x + memory.sum((1, 2))[:, None])
+        memory = self.rate * memory + key[:, :, None] * value[:, None]
         return total + memory.sum(1), memory
 
 
@@ -223,9 +219,9 @@ def test_both_routes_agree(cell, monkeypatch):
     one = loop.read(inputs, targets)
     two = read(model, inputs, targets, parameters=["cell"])
     vectors = one.lag_vectors(lags)
-    torch.testing.assert_close(two.lag_vectors(lags), vectors, rtol=1e-10, atol=1e-12)
+    close(two.lag_vectors(lags), vectors)
     found, wanted = (reading.numbers(vectors, lags) for reading in (two, one))
-    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+    close(found, wanted)
 
 
 @pytest.mark.parametrize(
