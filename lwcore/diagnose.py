@@ -176,7 +176,7 @@ class Diagnosis:
 def diagnose(
     model: nn.Module,
     batches: Iterable[Any],
-    lags: Lags | None = None,
+    lags: Lags | Literal["auto"] = "auto",
     *,
     head: Function | None = None,
     loss: Function | None = None,
@@ -196,7 +196,8 @@ def diagnose(
     N(ℓ), the sequences needed to tell its sign with a chance `ERROR` of the wrong one. A lag counts
     only if its mean is above zero by Holm's procedure over all lags, at the level `SIGNIFICANCE`.
     ``source="error"`` takes the loss as it is, ``"target"`` that of the best constant prediction:
-    as if nothing had been learned, with the transport that there is.
+    as if nothing had been learned, with the transport that there is. ``lags="auto"`` takes up to 24,
+    to the first step or, with a loss before the last step, to half the length.
 
     `model` is causal, and takes sequences of equal length. If it calls one `torch.nn.LSTM`, `GRU`,
     `RNN` or cell of `lwcore.cells` once, or one module in every step (which `step` names, of
@@ -246,7 +247,7 @@ def diagnose(
     readings = map(network.read, inputs.split(few), targets.split(few))
     first = next((at for reading in readings if (at := reading.first) >= 0), -1)
     require("loss", network.loss_name, first >= 0, "one whose gradient is not always 0")
-    if lags is None:
+    if isinstance(lags, str):
         furthest = length - 1 if first == length - 1 else max(1, length // 2)
         spaced = np.linspace if furthest <= _LAGS else np.geomspace
         lags = np.unique(spaced(1, furthest, min(_LAGS, furthest)).round().astype(int)).tolist()
