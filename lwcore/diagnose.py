@@ -196,8 +196,8 @@ def diagnose(
     N(ℓ), the sequences needed to tell its sign with a chance `ERROR` of the wrong one. A lag counts
     only if its mean is above zero by Holm's procedure over all lags, at the level `SIGNIFICANCE`.
     ``source="error"`` takes the loss as it is, ``"target"`` that of the best constant prediction:
-    as if nothing had been learned, with the transport that there is. ``lags="auto"`` takes up to 24,
-    to the first step or, with a loss before the last step, to half the length.
+    as if nothing had been learned, with the transport that there is. ``lags="auto"`` takes up to
+    24, to the first step or, with a loss before the last step, to half the length.
 
     `model` is causal, and takes sequences of equal length. If it calls one `torch.nn.LSTM`, `GRU`,
     `RNN` or cell of `lwcore.cells` once, or one module in every step (which `step` names, of
