@@ -89,6 +89,8 @@ class Outcome:
         if self.verdict is not Verdict.OPEN:
             return ""
         literal, one = self.claim.readings[0], self.measured[0]
+        if one.covers == 0:
+            return f"of the seeds that were registered {one.n} are in; all decide, or none."
         if one.covers < ENOUGH:
             sure = f"sure to cover the truth in {one.covers:.0%} of cases only"
             return f"the interval, over {one.n} seeds, is {sure}."
