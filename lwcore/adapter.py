@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -168,9 +168,8 @@ class Adapter(ABC):
             return self.losses(guesses.expand_as(predictions), targets, len(targets)).sum()
 
         def closure() -> Any:
-            descent.zero_grad()
             total = joint(constant)
-            total.backward()
+            (constant.grad,) = torch.autograd.grad(total, constant)
             return total
 
         with torch.enable_grad():
@@ -278,7 +277,7 @@ def gathered(make: Callable[[Pair], Adapter], batches: Any, sequences: int) -> t
     a loader's batches are as large as the steps are many, or, without a loader, where there are
     fewer sequences than steps.
     """
-    size, network = getattr(batches, "batch_size", None), cast(Adapter, None)
+    size, network = getattr(batches, "batch_size", None), None
     batches = [batches] if _is_pair(batches) else batches
     parts: list[Pair] = []
     for place, batch in enumerate(batches):
@@ -292,6 +291,7 @@ def gathered(make: Callable[[Pair], Adapter], batches: Any, sequences: int) -> t
         if sum(len(x) for x, _ in parts) >= sequences:
             break
     require("batches", batches, bool(parts), "one pair or more")
+    assert network is not None
     shapes = {(tuple(x.shape[1:]), tuple(y.shape[1:])) for x, y in parts}
     require("shapes in batches", shapes, len(shapes) == 1, "one for all: equally long sequences")
     count, length, _ = network.shape

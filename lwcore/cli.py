@@ -114,7 +114,7 @@ def diagnose_network(
 
     whole = lags is None or lags.replace(",", "").isdecimal()
     require("lags", lags, whole, "integers with commas between them")
-    wanted: Any = [int(lag) for lag in lags.split(",")] if lags else "auto"
+    wanted: list[int] | Literal["auto"] = [int(lag) for lag in lags.split(",")] if lags else "auto"
     module, head, batch = from_files(checkpoint, data, nonlinearity)
     how: Any = {"head": head, "source": source, "n_sequences": n_sequences}
     found = diagnose(module, batch, wanted, **how)

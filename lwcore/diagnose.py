@@ -264,7 +264,7 @@ def diagnose(
         "seed": seed,
     }
     attrs["fingerprint"] = hashlib.sha256(json.dumps(attrs).encode()).hexdigest()[:12]
-    attrs["end_points"] = length - first  # in one run, at the most
+    attrs["end_points"] = length - first  # of a sequence, at the most
     return Diagnosis(found.assign_attrs(attrs | results.environment()))
 
 

@@ -57,6 +57,8 @@ def test_a_measurement_is_a_number_with_an_interval():
         ({"at_least": 1, "at_most": 2}, Measured(3, 2.5, math.inf), False),
         ({"at_most": 0}, over(range(1, 16), units=4), None),  # too little coverage
         ({"at_most": 0}, over(range(1, 16), units=5), False),
+        ({"at_most": 0, "units": 6}, over(range(1, 16), units=5), None),  # a seed is missing
+        ({"at_most": 0, "units": 6}, over(range(1, 16), units=6), False),
     ],
 )
 def test_a_rule_is_about_the_whole_interval(rule, measured, expected):

@@ -47,9 +47,9 @@ def test_dependency_is_locked_and_explained(name):
 LINES = {  # folder: (now at most, the goal)
     "lwcore": (7_921, 6_000),
     "book/chapters": (1_815, 1_800),
-    "book/claims": (756, 1_500),
+    "book/claims": (762, 1_500),
     "book/charts": (483, 500),
-    "tests": (8_493, 9_000),
+    "tests": (8_498, 9_000),
     "benchmarks": (685, 800),
 }
 

@@ -111,6 +111,7 @@ class Reading(BaseModel):
     quantity: str = Field(description="What is measured, its unit, what its interval is over.")
     at_least: float = -math.inf
     at_most: float = math.inf
+    units: int = Field(default=0, description="Seeds that were registered; fewer decide nothing.")
 
     @model_validator(mode="after")
     def _one_clause(self) -> Self:
@@ -146,9 +147,13 @@ class Reading(BaseModel):
         low, high = self.at_least, self.at_most
         return f"≥ {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
 
+    def waits(self, measured: Measured) -> bool:
+        """Whether some of the registered seeds are missing."""
+        return measured.n is not None and measured.n < self.units
+
     def holds(self, measured: Measured) -> bool | None:
         """Whether the rule allows the whole interval, or none of it; None for neither."""
-        if measured.covers < ENOUGH:
+        if measured.covers < ENOUGH or self.waits(measured):
             return None
         if self.at_least <= measured.low and measured.high <= self.at_most:
             return True

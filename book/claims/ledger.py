@@ -89,8 +89,8 @@ class Outcome:
         if self.verdict is not Verdict.OPEN:
             return ""
         literal, one = self.claim.readings[0], self.measured[0]
-        if one.covers == 0:
-            return f"of the seeds that were registered {one.n} are in; all decide, or none."
+        if literal.waits(one):
+            return f"{one.n} of {literal.units} registered seeds are in, and all decide, or none."
         if one.covers < ENOUGH:
             sure = f"sure to cover the truth in {one.covers:.0%} of cases only"
             return f"the interval, over {one.n} seeds, is {sure}."
@@ -112,6 +112,7 @@ class Outcome:
                 "gives": reading.gives,
                 "quantity": reading.quantity,
                 "rule": reading.rule,
+                "holds": reading.holds(one),
                 **one._asdict(),
             }
             for reading, one in zip(claim.readings, self.measured, strict=True)
