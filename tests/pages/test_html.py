@@ -2,11 +2,13 @@
 failed while the book was built."""
 
 import re
+from copy import copy
 from html import unescape
 from urllib.parse import unquote
 
 import jupytext
 import pytest
+from bs4 import BeautifulSoup
 
 from book import claims
 from book.claims import ledger
@@ -41,6 +43,35 @@ def test_every_link_within_the_book_leads_somewhere():
             if not leads and not re.match(r"[a-z]+:", file):
                 dead.add(f"{page.relative_to(BOOK.resolve())}: {link}")
     assert dead == set()
+
+
+def words(page):
+    """What a reader reads: text, lists, tables, boxes and captions, a formula as one word; not
+    code, nor what a cell prints or tabulates."""
+    page = copy(page)
+    for formula in page.select(".math"):
+        formula.replace_with(" formula ")
+    captions = [caption.extract() for caption in page.select("figcaption")]
+    for code in page.select(".cell, pre"):
+        code.decompose()
+    page.extend(captions)
+    return re.findall(r"\S*\w\S*", page.get_text(" "))
+
+
+def test_words_are_those_that_a_reader_reads():
+    text = """<p>A rate <span class="math">f = 1</span>, of <code>lw</code>.</p><pre>code</pre>
+        <div class="cell">1<figure>2<figcaption>Drawn.</figcaption></figure></div>"""
+    read = ["A", "rate", "formula", "of", "lw", "Drawn."]
+    assert words(BeautifulSoup(text, "html.parser")) == read
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_chapter_has_a_length(name):
+    page = article(name)
+    length = len(words(page))
+    assert length <= 3_000
+    assert len(page.select("figure")) <= 8
+    assert len(page.select("table")) <= 6
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
