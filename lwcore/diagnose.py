@@ -329,7 +329,27 @@ def _transport(trace: Trace, few: int, lags: list[int], first: int) -> tuple[Ten
     """Exact rates, and the share beside them, of the first few sequences at some end points."""
     some = replace(trace, inputs=trace.inputs[:few], history=trace.history[:few])
     ends = np.linspace(max(lags[-1], first), trace.length - 1, ENDS).round().astype(int)
-    return exact_rates_and_share(some, lags, np.unique(ends).tolist())
+    ends, kept = np.unique(ends), _diagonals(some)
+    if kept is None:
+        return exact_rates_and_share(some, lags, ends.tolist())
+    rates = torch.stack([kept.unfold(1, n, 1)[:, ends + 1 - n].prod(-1) for n in lags], 2)
+    return rates, 0 / rates.any(-1).to(rates)
+
+
+def _diagonals(trace: Trace) -> Tensor | None:
+    """The diagonals of all one-step Jacobians, (B, T, S), if there is nothing beside them.
+
+    Then a row of random numbers through each is the row of ones through it, times these numbers:
+    exactly, as rounding could hide something. Else all is carried back.
+    """
+    rows, diagonals = torch.ones(2, trace.history.shape[-1]).to(trace.history), None
+    rows[1].normal_(generator=torch.Generator(rows.device).manual_seed(0))
+    for steps in (slice(1), slice(None)):  # the first tells most recurrences
+        each = rows.expand(*trace.states[:, steps].shape[:2], -1, -1)
+        diagonals, drawn = trace.jacobian(steps).pull(each).unbind(-2)
+        if trace.hidden_size < rows.shape[1] or not torch.equal(drawn, diagonals * rows[1]):
+            return None
+    return diagonals
 
 
 def _envelope(carried: list[tuple[Tensor, Tensor]], lags: list[int]) -> dict[str, Any]:
