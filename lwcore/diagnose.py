@@ -15,7 +15,7 @@ import json
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -297,24 +297,25 @@ def _measured(
     `first` is the first step with a loss. The transport is that of the one recurrence, if any.
     """
     order = torch.randperm(len(data[0]), generator=torch.Generator().manual_seed(seed))
-    halves = order.to(data[0].device).tensor_split([len(order) // 2])
-    finding, giving = ([part[half] for part in data] for half in halves)
-    measured: dict[str, Any] = {}
-    total: Any = 0
-    with bar("lw diagnose, sequences", TRANSPORTED + len(order), progress) as advance:
+    finding, giving = order.to(data[0].device).tensor_split([len(order) // 2])
 
-        def readings(some: Iterable[Tensor]) -> Iterator[Any]:
-            for piece in zip(*(part.split(network.at_once) for part in some), strict=True):
+    def readings(half: Tensor, of: str) -> Iterator[Any]:
+        with bar(f"lw diagnose, {of}", len(half), progress) as advance:
+            for piece in zip(*(part[half].split(network.at_once) for part in data), strict=True):
                 yield network.read(*piece)
                 advance(len(piece[0]))
 
-        if isinstance(network, Recurrent):
-            traces = (reading.trace for reading in readings(part[:TRANSPORTED] for part in giving))
-            measured = _transport(traces, lags, first)
-        for reading in readings(finding):
-            total += reading.lag_vectors(lags)
-        directions = unit_length(total)
-        numbers = [reading.numbers(directions, lags) for reading in readings(giving)]
+    directions: Any = 0
+    for reading in readings(finding, "directions"):
+        directions += reading.lag_vectors(lags)
+    directions = unit_length(directions)
+    numbers, carried = [], []
+    for place, reading in enumerate(readings(giving, "numbers")):
+        left = TRANSPORTED - place * network.at_once
+        if isinstance(network, Recurrent) and left > 0:
+            carried.append(_transport(reading.trace, left, lags, first))
+        numbers.append(reading.numbers(directions, lags))
+    measured = _envelope(carried, lags) if carried else {}
     statistic, projection = torch.cat(numbers, dim=-1).numpy()
     measured |= {
         "statistic": (("lag", "sequence"), statistic, "the lag's part along its mean direction"),
@@ -324,13 +325,36 @@ def _measured(
     return described(measured).assign_coords(lag=named)
 
 
-def _transport(traces: Iterator[Trace], lags: list[int], first: int) -> dict[str, Any]:
-    """Envelope, time scales and share beside the diagonal, of a few sequences and end points."""
-    found = []
-    for trace in traces:
-        ends = np.linspace(max(lags[-1], first), trace.length - 1, ENDS).round().astype(int)
-        found.append(exact_rates_and_share(trace, lags, np.unique(ends).tolist()))
-    size, share = (torch.cat(parts).abs() for parts in zip(*found, strict=True))
+def _transport(trace: Trace, few: int, lags: list[int], first: int) -> tuple[Tensor, Tensor]:
+    """Exact rates, and the share beside them, of the first few sequences at some end points."""
+    some = replace(trace, inputs=trace.inputs[:few], history=trace.history[:few])
+    ends = np.linspace(max(lags[-1], first), trace.length - 1, ENDS).round().astype(int)
+    ends, kept = np.unique(ends), _diagonals(some)
+    if kept is None:
+        return exact_rates_and_share(some, lags, ends.tolist())
+    rates = torch.stack([kept.unfold(1, n, 1)[:, ends + 1 - n].prod(-1) for n in lags], 2)
+    return rates, 0 / rates.any(-1).to(rates)
+
+
+def _diagonals(trace: Trace) -> Tensor | None:
+    """The diagonals of all one-step Jacobians, (B, T, S), if there is nothing beside them.
+
+    Then a row of random numbers through each is the row of ones through it, times these numbers:
+    exactly, as rounding could hide something. Else all is carried back.
+    """
+    rows, diagonals = torch.ones(2, trace.history.shape[-1]).to(trace.history), None
+    rows[1].normal_(generator=torch.Generator(rows.device).manual_seed(0))
+    for steps in (slice(1), slice(None)):  # the first tells most recurrences
+        each = rows.expand(*trace.states[:, steps].shape[:2], -1, -1)
+        diagonals, drawn = trace.jacobian(steps).pull(each).unbind(-2)
+        if trace.hidden_size < rows.shape[1] or not torch.equal(drawn, diagonals * rows[1]):
+            return None
+    return diagonals
+
+
+def _envelope(carried: list[tuple[Tensor, Tensor]], lags: list[int]) -> dict[str, Any]:
+    """Envelope, time scales and share beside the diagonal, of all that was carried back."""
+    size, share = (torch.cat(parts).abs() for parts in zip(*carried, strict=True))
     rate, envelopes = size.mean((0, 1)).numpy(), size.sum(-1).mean(1)
     error = envelopes.std(0).numpy() / len(envelopes) ** 0.5
     beside = share.nanmean((0, 1)).numpy()

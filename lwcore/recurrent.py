@@ -116,7 +116,7 @@ class _Reading(NamedTuple):
         """Every sequence's gradient from some steps on, a part of them at a time."""
         total: Any = 0
         for part in rows.split(_STEPS, 1):
-            total = total + self.trace.gathered_each(part, slice(start, start + part.shape[1]))
+            total += self.trace.gathered_each(part, slice(start, start + part.shape[1]))
             start += part.shape[1]
         return total
 
@@ -214,7 +214,7 @@ class Recurrent(Adapter):
     def check(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse sequences that are not treated one by one, and a step that is not its class's."""
         super().check(inputs, targets)
-        self.check_sum(*self.tried(inputs, targets))
+        self.check_sum(*(part[: self.at_once] for part in self.tried(inputs, targets)))
 
     def aside(self, inputs: Tensor) -> str:
         """Whether what comes before the module, or behind it, looks back in time itself."""
