@@ -333,7 +333,7 @@ def _transport(trace: Trace, few: int, lags: list[int], first: int) -> tuple[Ten
     if kept is None:
         return exact_rates_and_share(some, lags, ends.tolist())
     rates = torch.stack([kept.unfold(1, n, 1)[:, ends + 1 - n].prod(-1) for n in lags], 2)
-    return rates, 0 / rates.any(-1).to(rates)
+    return rates, 0 / rates.any(-1).to(rates)  # NaN where nothing arrives, as there
 
 
 def _diagonals(trace: Trace) -> Tensor | None:
