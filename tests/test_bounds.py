@@ -95,11 +95,13 @@ def test_divergence_and_information(alpha, shift, n, unit):
     assert mean == pytest.approx(shrunk, rel=1e-9, abs=0)
     assert 0 < mean <= product * (1 + 1e-9)  # averaging loses information
     limit = lan_divergence(unit * shift, alpha, unit)
+    assert lan_divergence(shift, alpha) == pytest.approx(limit, rel=1e-9, abs=0)
     # no cubic term, as the law is symmetric about 0
     assert -1e-9 <= 1 - one / limit <= 0.6 * shift**2 + 1e-9
 
     known = {"shift": shift, "alpha": alpha, "n_sequences": n}
     of_all = mutual_information(**known)
+    assert mutual_information(unit * shift, alpha, unit, n) == pytest.approx(of_all, rel=1e-9)
     of_one, of_mean = (
         mutual_information(shift, alpha),
         mutual_information(**known, statistic="mean"),
@@ -264,12 +266,12 @@ def test_least_number_is_the_least(alpha, test):
 
 
 def test_exponents_of_the_exact_numbers():
-    shift, alpha = np.array([1e-4, 1e-6]), 1.3
+    shift, alpha = np.array([1e-4, 1e-9]), 1.3
     numbers = {test: least_sequences(shift, 1.0, alpha, test=test) for test in TESTS}
     numbers["Fano"] = necessary_sequences(shift, 1.0, alpha)
     for test, n in numbers.items():
         exponent = rate_exponent(alpha) if test == "mean" else 2
-        assert np.log(n[1] / n[0]) / np.log(100) == pytest.approx(exponent, rel=1e-5), test
+        assert np.log(n[1] / n[0]) / np.log(1e5) == pytest.approx(exponent, rel=1e-5), test
     limit = sample_complexity(shift[1], 1.0, 1.0, alpha, rate="optimal")
     assert numbers["likelihood"][1] == pytest.approx(limit, rel=1e-6)
 
@@ -308,6 +310,8 @@ def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian
         (lambda: binary_entropy([0.5, 1.5]), r"probability contains 1\.5"),
         (lambda: fano_error([0.1, -0.1]), r"information contains -0\.1"),
         (lambda: hellman_raviv_error([0.1, 0.7]), r"information contains 0\.7"),
+        (lambda: hellman_raviv_error([0.1, -0.1]), r"information contains -0\.1"),
+        (lambda: rate_exponent(1.0), r"alpha = 1\.0: .*\(1, 2\]"),
         (lambda: detection_error([1, 2], [1, 1, 1], 1, 1.5), "broadcast"),
     ],
 )
