@@ -290,6 +290,8 @@ def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian
     error = np.geomspace(1e-6, 0.4999, 200)
     np.testing.assert_allclose(fano_error(LOG_2 - binary_entropy(error)), error, rtol=1e-8)
     np.testing.assert_array_equal(fano_error([0.0, LOG_2, 0.7, 1e300]), [0.5, 0, 0, 0])
+    chord = hellman_raviv_error(np.multiply([0, 0.3, 1], LOG_2))
+    np.testing.assert_allclose(chord, [0.5, 0.35, 0], atol=1e-16)
     small = np.array([1e-12, 1e-9])  # h_b(½ − δ) = log 2 − 2 δ²
     np.testing.assert_allclose(0.5 - fano_error(small), np.sqrt(small / 2), rtol=1e-8)
     # KL = (Δ/σ)²
