@@ -314,6 +314,9 @@ def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian
         (lambda: hellman_raviv_error([0.1, 0.7]), r"information contains 0\.7"),
         (lambda: hellman_raviv_error([0.1, -0.1]), r"information contains -0\.1"),
         (lambda: rate_exponent(1.0), r"alpha = 1\.0: .*\(1, 2\]"),
+        (lambda: rate_exponent(2.5), r"alpha = 2\.5: .*\(1, 2\]"),
+        (lambda: sample_complexity(1, 1, 1, 1.5, 0.0), r"error = 0\.0: .*\(0, 0\.5\)"),
+        (lambda: binary_entropy([0.5, -0.5]), r"probability contains -0\.5"),
         (lambda: detection_error([1, 2], [1, 1, 1], 1, 1.5), "broadcast"),
     ],
 )
