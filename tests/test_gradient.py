@@ -99,6 +99,7 @@ def test_directions_have_length_one_whatever_their_size():
     found = unit_length(vectors)
     close(found.norm(dim=1), torch.tensor([1.0, 1, 0], dtype=torch.float64))
     close(found[1], 1e250 * vectors[1] / (1e250 * vectors[1]).norm())
+    close(unit_length(vectors.expand(2, 3, 7))[1], found)
     direction = random_direction(make("DiagGate"), torch.Generator().manual_seed(0))
     assert sum(d.square().sum() for d in direction.values()).item() == pytest.approx(1, abs=1e-12)
 

@@ -131,6 +131,42 @@ def test_rates_do_not_depend_on_what_they_are_worked_through_with(kind, monkeypa
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("kind", ["DiagGate", "LSTM"])
+def test_what_is_held_at_once_is_bounded(kind, monkeypatch):
+    """Rows that are carried back together, and Jacobians made: by the numbers of entries set, in
+    identities. Several sequences take a quarter. Evenly spaced steps are not copied."""
+    trace, lags, ends = make(kind).trace(draw(5, 12, 3)), [1, 3, 4], torch.tensor([4, 5, 8, 11])
+    eye, held, made = trace.lifted(torch.eye(trace.hidden_size).to(trace.history)).numel(), [], []
+    spied = {
+        "carried": (held, lambda M: M.numel() // eye),
+        "jacobian": (made, lambda t, *_: len(t)),
+    }
+    for name, (seen, size) in spied.items():
+
+        def spy(trace, *given, seen=seen, size=size, plain=getattr(Trace, name)):
+            seen.append(size(*given))
+            return plain(trace, *given)
+
+        monkeypatch.setattr(Trace, name, spy)
+    for product, condensed, rows, jacobians in (
+        (0, 100, [1] * 60, [1] * 80),  # never less than one
+        (2, 100, [2] * 30, [5, 7] * 5),  # of one sequence: steps 1 to 5, and 5 to 11
+        (64, 100, [16] * 3 + [4] * 3, [44, 11]),
+        (100, 54, [20] * 3, [20] * 4),  # 55 do not fit: not kept
+        (100, 55, [20] * 3, [55]),
+    ):
+        held.clear(), made.clear()
+        monkeypatch.setattr(transport, "_PRODUCT_ENTRIES", product * eye)
+        monkeypatch.setattr(transport, "_CONDENSED_ENTRIES", condensed * eye)
+        for _, streamed in stream_rates(trace, lags, ends, "exact"):
+            list(streamed)
+        assert (held, made) == (rows, jacobians)
+    values = draw(2, 12, 3)
+    for times in ([3], [2, 3, 4], [1, 4, 7]):
+        found = transport.at_steps(values, torch.tensor(times))
+        assert found.data_ptr() == values[:, times[0]].data_ptr()
+
+
 def test_share_beside_the_diagonal_does_not_depend_on_the_size_of_the_transport():
     """Products of some 1e-240, whose squares no float holds."""
     cell = make("ConstGate", gate_init=1 - 1e-4)
