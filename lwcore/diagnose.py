@@ -131,7 +131,7 @@ class Diagnosis:
             f"{attrs.get('aside', '')}"
         )
         advised = (f"{one}: {says} ({why})." for one, why, says in advice(data).itertuples())
-        return "\n\n".join(textwrap.fill(one, 84) for one in (said, *advised))
+        return "\n\n".join(textwrap.fill(one, 80) for one in (said, *advised))
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

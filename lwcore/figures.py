@@ -92,12 +92,16 @@ def narrowed(figure: Figure) -> Figure:
         text.set_text(_folded(text.get_text(), 56))
     inside = [legend for axes, _ in shown if (legend := axes.get_legend())]
     alone: Any = inside if len(inside) == 1 and not narrow.legends else []
+    drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
+    # with error bars, which a copy and a legend both lose
+    whole = {label: one for each in drawn for one, label in each if isinstance(one, tuple)}
     for legend in [*narrow.legends, *alone]:
         labels = [text.get_text() for text in legend.texts]
+        handles = [whole.get(*one) for one in zip(labels, legend.legend_handles, strict=True)]
         columns = max(1, 54 // (8 + max(map(len, labels))))  # letters in a line
         narrow.set_figheight(narrow.get_figheight() + 0.17 * len(labels) / columns)
         legend.remove()
-        narrow.legend(legend.legend_handles, labels, **_ABOVE | {"ncols": columns})
+        narrow.legend(handles, labels, **_ABOVE | {"ncols": columns})
     return narrow
 
 
