@@ -137,18 +137,18 @@ def test_what_is_held_at_once_is_bounded(kind, monkeypatch):
     identities. Several sequences take a quarter. Evenly spaced steps are not copied."""
     trace, lags, ends = make(kind).trace(draw(5, 12, 3)), [1, 3, 4], torch.tensor([4, 5, 8, 11])
     eye, held, made = trace.lifted(torch.eye(trace.hidden_size).to(trace.history)).numel(), [], []
-    spied = {
-        "carried": (held, lambda M: M.numel() // eye),
-        "jacobian": (made, lambda t, *_: len(t)),
-    }
-    for name, (seen, size) in spied.items():
 
-        def spy(trace, *given, seen=seen, size=size, plain=getattr(Trace, name)):
+    def spied(plain, seen, size):
+        def call(trace, *given):
             seen.append(size(*given))
             return plain(trace, *given)
 
-        monkeypatch.setattr(Trace, name, spy)
-    for product, condensed, rows, jacobians in (
+        return call
+
+    rows = spied(Trace.carried, held, lambda M: M.numel() // eye)
+    monkeypatch.setattr(Trace, "carried", rows)
+    monkeypatch.setattr(Trace, "jacobian", spied(Trace.jacobian, made, lambda t, *_: len(t)))
+    for product, condensed, wanted, jacobians in (
         (0, 100, [1] * 60, [1] * 80),  # never less than one
         (2, 100, [2] * 30, [5, 7] * 5),  # of one sequence: steps 1 to 5, and 5 to 11
         (64, 100, [16] * 3 + [4] * 3, [44, 11]),
@@ -160,7 +160,7 @@ def test_what_is_held_at_once_is_bounded(kind, monkeypatch):
         monkeypatch.setattr(transport, "_CONDENSED_ENTRIES", condensed * eye)
         for _, streamed in stream_rates(trace, lags, ends, "exact"):
             list(streamed)
-        assert (held, made) == (rows, jacobians)
+        assert (held, made) == (wanted, jacobians)
     values = draw(2, 12, 3)
     for times in ([3], [2, 3, 4], [1, 4, 7]):
         found = transport.at_steps(values, torch.tensor(times))
