@@ -23,8 +23,8 @@ def test_loss_gradients_are_the_derivative_of_each_steps_loss():
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_memory_kept_for_the_backward_pass(kind):
-    """At most gates + 2 numbers a neuron, step and sequence, one more under layer normalisation;
-    and the inputs with a one behind them."""
+    """At most m + 2 numbers a neuron, step and sequence, for m gates and the candidate, one more
+    under layer normalisation; and the inputs with a one behind them."""
     network, kept = Network(make(kind, hidden_size=16)), {}
     inputs, targets = draw(2, 64, 3), draw(2, 64, seed=3)
 
