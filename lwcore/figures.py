@@ -208,7 +208,7 @@ def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
     config, made = config_of(results), results.attrs
     seeds = f"{len(config.seeds)} seed{'s' if len(config.seeds) > 1 else ''}"
     sizes = f"T = {config.task.length}, H = {config.network.hidden_size}"
-    scale = f"{sizes}, {config.training.steps} steps, {seeds}"
+    scale = f"{sizes}, {config.training.steps:,} steps, {seeds}"
     source = f"run “{made['name']}”: {scale}; revision {made['revision']}"
     figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
     return done(figure, *with_legend)
