@@ -5,10 +5,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import xarray as xr
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from narrow_figures import SIZE, split
 
-from lwcore.figures import _both, narrowed, panels
+from lwcore.figures import _both, canvas, legend_above, narrowed, panels
 
 VALUES = xr.DataArray(
     np.random.default_rng(0).random((2, 3, 5, 4)),
@@ -39,6 +40,14 @@ def test_a_narrowed_figure_is_one_column_of_labelled_panels_whose_letters_can_be
     assert figure.get_size_inches().tolist() == size
     assert narrow.axes[0].get_xlabel().replace("\n", " ") == said
     assert said[said.index("$") :] in narrow.axes[0].get_xlabel(), "no formula is broken"
+
+
+def test_a_narrow_legend_shows_the_markers_of_points_with_error_bars():
+    figure, axes = canvas(2)
+    axes[0].errorbar([1, 2], [1, 2], [0.1, 0.1], fmt="D", label="GRU")
+    legend_above(figure, axes[0])
+    (legend,) = narrowed(figure).legends
+    assert "D" in [line.get_marker() for line in legend.findobj(Line2D)]
 
 
 def test_a_picture_in_a_notebook_comes_apart_into_the_wide_and_the_narrow_one():

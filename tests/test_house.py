@@ -49,7 +49,7 @@ LINES = {  # folder: (now at most, the goal)
     "book/chapters": (1_818, 1_800),
     "book/claims": (762, 1_500),
     "book/charts": (483, 500),
-    "tests": (8_631, 9_000),
+    "tests": (8_640, 9_000),
     "benchmarks": (685, 800),
 }
 
