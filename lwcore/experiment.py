@@ -106,7 +106,7 @@ def run_member(
 
     It goes on from a checkpoint if there is one; `prepare` changes the network before its start.
     """
-    network, task, settings = _start(config, model, seed), _task(config, seed), config.diagnostics
+    network, task, settings = _start(config, model, seed), task_of(config, seed), config.diagnostics
     prepare(network)
     state, snapshots = _train(network, config, model, seed, checkpoint)
     fresh = tasks.sample(task, settings.sequences, _rng(seed, Stream.DIAGNOSTICS))
@@ -154,7 +154,7 @@ def _train(
         if checkpoint and state.step % settings.checkpoint_every == 0:
             _keep(checkpoint, lambda path: save_checkpoint(path, state, snapshots))
 
-    drawn = tasks.sample(_task(config, seed), settings.sequences, _rng(seed, Stream.TRAINING))
+    drawn = tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING))
     try:
         fit(
             network,
@@ -183,13 +183,21 @@ def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Netw
 
 
 @checked
+def task_of(config: Config, seed: Index) -> tasks.DelayedRegression:
+    """The task of a seed, Eq. (40), which all its models share."""
+    direction = _rng(seed, Stream.TASK).standard_normal(config.task.input_size)
+    settings = config.task.model_dump(exclude={"input_size"})
+    return tasks.DelayedRegression(**settings, direction=direction)
+
+
+@checked
 def fresh_sequences(
     config: Config, seed: Index, n_sequences: Count | None = None
 ) -> tasks.Sequences:
     """Float64 sequences on which `run` measures a seed's networks, which were trained on others."""
     count = n_sequences or config.diagnostics.sequences
     rng = _rng(seed, Stream.DIAGNOSTICS)
-    return tasks.sample(_task(config, seed), count, rng, torch.float64)
+    return tasks.sample(task_of(config, seed), count, rng, torch.float64)
 
 
 @checked
@@ -308,13 +316,6 @@ def load_checkpoint(path: Path) -> tuple[Progress, Snapshots]:
         return Progress(**state), snapshots
     except Exception as error:  # torch.load raises what it likes
         raise ValueError(f"checkpoint {path} cannot be read ({error}).") from error
-
-
-def _task(config: Config, seed: int) -> tasks.DelayedRegression:
-    """The task of a seed, Eq. (40), which all its models share."""
-    direction = _rng(seed, Stream.TASK).standard_normal(config.task.input_size)
-    settings = config.task.model_dump(exclude={"input_size"})
-    return tasks.DelayedRegression(**settings, direction=direction)
 
 
 def _start(config: Config, model: str, seed: int) -> Network:

@@ -1,0 +1,40 @@
+"""Memory capacity, against delay lines and a leaky integrator, whose shares have a closed form."""
+
+import numpy as np
+import pytest
+
+from book.chapters.memory import memory_capacity
+
+U = np.random.default_rng(0).standard_normal((400, 80))
+
+
+def scan(step, width):
+    states, h = [], np.zeros((len(U), width))
+    for u in U.T:
+        h = step(h, u)
+        states.append(h)
+    return np.stack(states, 1)
+
+
+def shift(h, u):
+    return np.column_stack([u, h[:, :-1]])
+
+
+def test_a_delay_line_holds_as_many_inputs_as_it_has_neurons_however_they_are_mixed():
+    states, mixed = scan(shift, 6), np.random.default_rng(1).standard_normal((6, 6))
+    for h in (states, states @ mixed):
+        m = memory_capacity(h, U, 20)
+        np.testing.assert_allclose(m[:6], 1, atol=1e-12)
+        np.testing.assert_allclose(m[6:], 0, atol=0.01)
+        assert m.sum() == pytest.approx(6, abs=0.05)
+
+
+def test_a_leaky_integrator_spreads_one_input_over_geometric_shares():
+    states = 7 + scan(lambda h, u: 0.8 * h + u[:, None], 1)  # a constant is no memory
+    m = memory_capacity(states, U, 20)
+    np.testing.assert_allclose(m, 0.36 * 0.64 ** np.arange(21), atol=0.02)
+
+
+def test_readouts_are_tested_on_sequences_they_were_not_fitted_to():
+    noise = np.random.default_rng(2).standard_normal((400, 80, 60))
+    assert memory_capacity(noise, U, 20).sum() < 0  # fitted to itself it would be above
