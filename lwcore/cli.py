@@ -48,7 +48,7 @@ app = typer.Typer(cls=_Commands, help=SAYS, no_args_is_help=True, add_completion
 def list_shipped() -> None:
     """List the configurations that ship with the package."""
     for name in shipped():
-        typer.echo(f"{name:20}{Config.named(name).description}")
+        typer.echo(f"{name:24}{Config.named(name).description}")
 
 
 @app.command()
