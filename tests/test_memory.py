@@ -23,7 +23,7 @@ def shift(h, u):
 def test_a_delay_line_holds_as_many_inputs_as_it_has_neurons_however_they_are_mixed():
     states, mixed = scan(shift, 6), np.random.default_rng(1).standard_normal((6, 6))
     for h in (states, states @ mixed):
-        m = memory_capacity(h, U, 20)
+        m = memory_capacity(h, U[..., None], 20)[:, 0]
         np.testing.assert_allclose(m[:6], 1, atol=1e-12)
         np.testing.assert_allclose(m[6:], 0, atol=0.01)
         assert m.sum() == pytest.approx(6, abs=0.05)
@@ -31,10 +31,19 @@ def test_a_delay_line_holds_as_many_inputs_as_it_has_neurons_however_they_are_mi
 
 def test_a_leaky_integrator_spreads_one_input_over_geometric_shares():
     states = 7 + scan(lambda h, u: 0.8 * h + u[:, None], 1)  # a constant is no memory
-    m = memory_capacity(states, U, 20)
+    m = memory_capacity(states, U[..., None], 20)[:, 0]
     np.testing.assert_allclose(m, 0.36 * 0.64 ** np.arange(21), atol=0.02)
 
 
 def test_readouts_are_tested_on_sequences_they_were_not_fitted_to():
     noise = np.random.default_rng(2).standard_normal((400, 80, 60))
-    assert memory_capacity(noise, U, 20).sum() < 0  # fitted to itself it would be above
+    assert memory_capacity(noise, U[..., None], 20).sum() < 0  # fitted to itself it would be above
+
+
+def test_inputs_share_the_neurons():
+    other = np.random.default_rng(3).standard_normal(U.shape)
+    states = np.concatenate([scan(shift, 4), other[:, :, None]], -1)
+    m = memory_capacity(states, np.stack([U, other], -1), 20)
+    np.testing.assert_allclose(m[:4, 0], 1, atol=1e-12)
+    assert m[0, 1] == pytest.approx(1, abs=1e-12)
+    assert m.sum() == pytest.approx(5, abs=0.1)

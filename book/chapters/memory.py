@@ -1,8 +1,9 @@
-"""Memory capacity of trained networks: what the best linear readouts of the state recover of each
-past input (Jaeger 2001).
+"""Memory capacity of trained networks: what the best linear readouts of the state recover of past
+inputs (Jaeger 2001).
 
 ``python -m book.chapters.memory FOLDER`` measures copies of the checkpoints that ``lw run
-capacity`` keeps while it runs, and records their sums.
+capacity`` keeps while it runs, and records the sum for the one combination of inputs that the
+target is made of, and for all inputs.
 """
 
 import sys
@@ -22,18 +23,21 @@ DELAYS = 160  # the longest of what was learned, too
 
 
 @checked
-def memory_capacity(states: FiniteReals, driver: FiniteReals, delays: Count) -> NDArray[np.float64]:
-    """Shares m_k of the variance of ``driver[:, t − k]`` that states (S, T, H) explain, k from 0.
+def memory_capacity(states: FiniteReals, inputs: FiniteReals, delays: Count) -> NDArray[np.float64]:
+    """Shares m (delay, input) of the variance of ``inputs[:, t − k]`` that states (S, T, H) explain.
 
-    Readouts are fitted to half of the sequences and tested on the others. Over all k the shares
-    add up to at most H.
+    Inputs (S, T, D) are white and independent, delays are 0 and up. Readouts are fitted to half of
+    the sequences and tested on the others. Over all delays and inputs the shares add up to at most H.
     """
-    h, u = np.asarray(states, float)[:, delays:], np.asarray(driver, float)
+    h, u = np.asarray(states, float)[:, delays:], np.asarray(inputs, float)
     h = np.concatenate([h, np.ones_like(h[..., :1])], -1)  # readouts add a constant
-    past = np.stack([u[:, delays - k : u.shape[1] - k] for k in range(delays + 1)], -1)
-    (x, fresh), (y, truth) = (np.array_split(one, 2) for one in (h, past))
-    readout = np.linalg.lstsq(x.reshape(-1, x.shape[-1]), y.reshape(-1, delays + 1), rcond=None)[0]
-    return 1 - ((truth - fresh @ readout) ** 2).mean((0, 1)) / (truth**2).mean((0, 1))
+    x, fresh = np.array_split(h, 2)
+    fit, lost = np.linalg.pinv(x.reshape(-1, h.shape[-1])), []
+    for k in range(delays + 1):
+        past, truth = np.array_split(u[:, delays - k : u.shape[1] - k], 2)
+        readout = fit @ past.reshape(-1, u.shape[-1])
+        lost.append(((truth - fresh @ readout) ** 2).mean((0, 1)) / (truth**2).mean((0, 1)))
+    return 1 - np.stack(lost)
 
 
 def main(folder: Path) -> None:
@@ -44,11 +48,12 @@ def main(folder: Path) -> None:
             stored, _ = experiment.load_checkpoint(folder / f"{number}-{model}-{seed}.checkpoint")
             network.load_state_dict(stored.network)
             inputs = experiment.fresh_sequences(config, seed, 1024).inputs
-            driver = inputs.numpy() @ experiment.task_of(config, seed).direction
+            driver = inputs @ torch.as_tensor(experiment.task_of(config, seed).direction)[:, None]
             with torch.no_grad():
-                shares = memory_capacity(network.cell(inputs).numpy(), driver, DELAYS)
-            rows.append([*at, model, seed, shares.sum()])
-    columns = ["width", "delays", "model", "seed", "capacity"]
+                states = network.cell(inputs).numpy()
+            of = (memory_capacity(states, one.numpy(), DELAYS).sum() for one in (driver, inputs))
+            rows.append([*at, model, seed, *of])
+    columns = ["width", "delays", "model", "seed", "driver", "inputs"]
     pd.DataFrame(rows, columns=columns).to_csv(RECORD, index=False, float_format="%.4f")
 
 
