@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy import linalg
 
 from lwcore import experiment
 from lwcore.config import Config
@@ -24,20 +25,21 @@ DELAYS = 160  # the longest of what was learned, too
 
 @checked
 def memory_capacity(states: FiniteReals, inputs: FiniteReals, delays: Count) -> NDArray[np.float64]:
-    """Shares m (delay, input) of the variance of ``inputs[:, t − k]`` that states (S, T, H) explain.
+    """Shares m (delay, input) of the variance of ``inputs[:, t − k]`` that states (S, T, H) hold.
 
-    Inputs (S, T, D) are white and independent, delays are 0 and up. Readouts are fitted to half of
-    the sequences and tested on the others. Over all delays and inputs the shares add up to at most H.
+    Inputs (S, T, D) are white and independent, delays are 0 and up. A share is an adjusted R²: what
+    readouts of the states explain by chance adds nothing to the sum. That is at most H.
     """
-    h, u = np.asarray(states, float)[:, delays:], np.asarray(inputs, float)
-    h = np.concatenate([h, np.ones_like(h[..., :1])], -1)  # readouts add a constant
-    x, fresh = np.array_split(h, 2)
-    fit, lost = np.linalg.pinv(x.reshape(-1, h.shape[-1])), []
+    h, u, shares = np.asarray(states, float)[:, delays:], np.asarray(inputs, float), []
+    with_constant = np.concatenate([h, np.ones_like(h[..., :1])], -1)
+    basis = linalg.orth(with_constant.reshape(-1, with_constant.shape[-1]))
+    samples, rank = basis.shape
     for k in range(delays + 1):
-        past, truth = np.array_split(u[:, delays - k : u.shape[1] - k], 2)
-        readout = fit @ past.reshape(-1, u.shape[-1])
-        lost.append(((truth - fresh @ readout) ** 2).mean((0, 1)) / (truth**2).mean((0, 1)))
-    return 1 - np.stack(lost)
+        past = u[:, delays - k : u.shape[1] - k].reshape(samples, -1)
+        total = (past**2).sum(0)
+        left = total - ((basis.T @ past) ** 2).sum(0)
+        shares.append(1 - left / (samples - rank) / (total / samples))
+    return np.stack(shares)
 
 
 def main(folder: Path) -> None:
