@@ -255,18 +255,23 @@ def _likeliest(x: Array, first: float, margin: float) -> tuple[float, ...]:
 def _profile(
     cubics: Array, information: Array, x: Array, log_scale: float, shift: float
 ) -> tuple[float, float, float]:
-    """The greatest mean log likelihood at one alpha, and where it is, by Fisher's scoring."""
+    """The greatest mean log likelihood at one alpha, and where it is, by guarded Fisher scoring."""
+    height, at, step = -np.inf, (log_scale, shift), np.zeros(2)
     for _ in range(50):
         z = (x - shift) * np.exp(-log_scale)
         t = np.arcsinh(np.abs(z))
         panel = np.minimum((t / _SPACING).astype(np.intp), _NODES - 2)
         within, cubic = t - panel * _SPACING, cubics.take(panel, axis=1)
-        height = polyval(within, cubic, tensor=False).mean() - log_scale
-        by_t = polyval(within, np.arange(1, 4)[:, None] * cubic[1:], tensor=False)
-        slope = by_t * np.sign(z) / np.hypot(1, z)
-        scores = np.array([1 + np.mean(z * slope), np.mean(slope)])  # minus log scale's, location's
-        step = np.clip(scores / information, -1, 1)
-        log_scale, shift = log_scale - step[0], shift - step[1] * np.exp(log_scale)
+        there = polyval(within, cubic, tensor=False).mean() - log_scale
+        if there < height:  # overshot, as near the cusp of a small alpha
+            step = step / 2
+        else:
+            height, at = there, (log_scale, shift)
+            by_t = polyval(within, np.arange(1, 4)[:, None] * cubic[1:], tensor=False)
+            slope = by_t * np.sign(z) / np.hypot(1, z)
+            scores = np.array([1 + np.mean(z * slope), np.mean(slope)])  # towards less of each
+            step = np.clip(scores / information, -1, 1)
+        log_scale, shift = at[0] - step[0], at[1] - step[1] * np.exp(at[0])
         if step @ scores < 1e-10:  # twice what was left to gain
             break
     return height + step @ scores / 2, log_scale, shift
