@@ -256,7 +256,7 @@ def _profile(
     cubics: Array, information: Array, x: Array, log_scale: float, shift: float
 ) -> tuple[float, float, float]:
     """The greatest mean log likelihood at one alpha, and where it is, by guarded Fisher scoring."""
-    height, at, step = -np.inf, (log_scale, shift), np.zeros(2)
+    height, step = -np.inf, np.zeros(2)
     for _ in range(50):
         z = (x - shift) * np.exp(-log_scale)
         t = np.arcsinh(np.abs(z))
