@@ -79,10 +79,10 @@ def starts(**varied):
     return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize("data", [0.0, -0.3])
+@pytest.mark.parametrize("data", [0.0, -0.15])
 @pytest.mark.parametrize("steps", [-0.2, 0.0])
 def test_exponents_of_made_up_data_are_found(data, steps):
-    trained = made_up(data=data, steps=steps, by_data=-0.1)
+    trained = made_up(data=data, steps=steps, spread=0.2)
     both = [trained, trained.assign(optimizer="sgd"), trained.assign(cell="ConstGate")]
     table = pd.concat(both)
     rows = clock_rules.clock_rows(table, starts(), np.random.default_rng(0))
@@ -91,11 +91,20 @@ def test_exponents_of_made_up_data_are_found(data, steps):
         assert row.sequences.value == pytest.approx(data, abs=0.03)
         assert row.sequences.low <= row.sequences.value <= row.sequences.high
         assert row.steps.value == pytest.approx(steps, abs=0.02)
-        assert row.by_data.value == pytest.approx(-0.1, abs=0.02)
+        assert row.by_data.low - 0.02 < 0 < row.by_data.high + 0.02
     right = data == 0 and steps == -0.2
     assert (rows[0].verdict() == "supported") is right
     if steps == -0.2:
         assert rows[0].r2_envelope > 0.9
+
+
+@pytest.mark.parametrize("by_data", [0.0, -0.3])
+def test_the_slope_in_the_data_is_found_within_conditions(by_data):
+    trained = made_up(by_data=by_data, spread=0.1)
+    found = clock_rules.responses(trained)
+    slope = clock_rules.steps_by_data(trained, found)
+    assert slope.value == pytest.approx(by_data, abs=0.03)
+    assert slope.low <= slope.value <= slope.high
 
 
 def row(**changed):
