@@ -209,7 +209,8 @@ class _Number:
             place = min(place, _power(number))  # one digit at least
         else:
             half = (self.numbers.high - self.numbers.low) / 2
-            place = _place_of(half * self.per_cent)
+            largest = max(map(abs, self.numbers)) * self.per_cent
+            place = max(_place_of(half * self.per_cent), _power(largest) - _MOST)
         return self.bounded(place, number)
 
     @property
@@ -248,10 +249,11 @@ class _Number:
             return max(min(place, 0), -1 if self.has_a_decimal else 0)
         if self.unit is Unit.EXPONENT:
             return max(min(place, _place_of_two(number)), -2)
-        if self.unit in _WHOLE and place >= 0:
+        are_whole = place >= 0 or all(math.isinf(one) or one == round(one) for one in self.numbers)
+        if self.unit in _WHOLE and are_whole:
             # whole things were counted: two digits of them are no false precision
             return max(min(place, _power(number) - 1), 0)
-        return max(place, _power(self.numbers.value * self.per_cent) - _MOST)
+        return place
 
     @property
     def has_a_decimal(self) -> bool:
@@ -409,7 +411,7 @@ def _whole(number: float, place: int) -> str:
 def _as_power(number: float, place: int) -> str:
     """A large or small number: ``10⁵``, ``3×10⁻⁴``."""
     power = _power(number)
-    decimals = min(max(power - place, 0), 1)
+    decimals = min(max(power - place, 0), _MOST)
     mantissa = f"{number / 10.0**power:.{decimals}f}".removesuffix(".0")
     ten = "10" + str(power).translate(_SUPERSCRIPTS)
     if mantissa in ("1", "-1"):

@@ -98,7 +98,7 @@ RANGE = {"bracket": "range"}
         ((2.0, math.nan, math.nan), {}, "2"),
         ((math.inf,), {"unit": "count"}, "∞"),
         ((20.0, 10.0, math.inf), {"unit": "count", **RANGE}, "20 (range 10 to ∞)"),
-        ((-math.inf, -math.inf, 1.0), {}, "−∞ [−∞, 1]"),
+        ((-math.inf, -math.inf, 1.0), {}, "−∞ [−∞, 1.0]"),
         # one number alone, and digits that tell it from a limit
         ((0.256, 0.189, 0.303), {"unit": "share", **RANGE, "form": "value"}, "26"),
         ((0.256, 0.189, 0.303), {"unit": "share", **RANGE, "form": "high"}, "30"),
@@ -134,7 +134,7 @@ def test_numbers_up_to_ten_are_words():
 
 SIZES = st.floats(1e-9, 1e12) | st.floats(-1e12, -1e-9) | st.just(0.0) | st.just(-0.0)
 TRIPLES = st.tuples(SIZES, SIZES, SIZES).map(lambda ends: (sorted(ends)[1], *sorted(ends)[::2]))
-NUMERAL = re.compile(r"−?\d[\d,]*(?:\.\d+)?(?:×10[⁻⁰-⁹²³¹]+)?|−?10[⁻⁰-⁹²³¹]+|∞")
+NUMERAL = re.compile(r"−?(?:\d[\d,.]*×)?10[⁰¹²³⁴-⁹⁻]+|−?\d[\d,]*(?:\.\d+)?")
 DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 
 
@@ -153,6 +153,7 @@ def test_what_is_printed_of_an_interval_is_near_it(triple):
     """Each number is off by at most a tenth of half the bracket, taken on either scale."""
     value, low, high = triple
     assume(high - low > 1e-3 * max(abs(low), abs(high)))  # `_MOST` digits are enough
+    assume(not value == low == 0)
     texts = NUMERAL.findall(printed(value, low, high))
     assert len(texts) == 3
     half = (high - low) / 2
@@ -164,20 +165,22 @@ def test_what_is_printed_of_an_interval_is_near_it(triple):
         assert read(text) == pytest.approx(number, abs=tolerance, rel=0.5 if low > 0 else 1e-9)
 
 
-@given(TRIPLES)
-def test_a_bracket_has_no_more_digits_than_two_of_its_half(triple):
-    value, low, high = triple
-    assume(high - low > 1e-2 * max(abs(low), abs(high)) and low * high <= 0)
-    assume(1e-2 < high - low < 1e4 and max(abs(low), abs(high)) < 9_000)
+@given(st.floats(-100, 100), st.floats(0.1, 1_000), st.floats(0.1, 0.9))
+def test_a_bracket_has_no_more_digits_than_two_of_its_half(value, width, part):
+    low, high = value - part * width, value + (1 - part) * width
+    assume(low <= 0 or high < 3 * low)
     half = (high - low) / 2
     place = math.floor(math.log10(half))
     leads_with_one = half / 10.0**place < 2
     allowed = max(0, -place + leads_with_one)
     for text in NUMERAL.findall(printed(value, low, high)):
+        assert "×" not in text
         assert len(text.partition(".")[2]) <= allowed
 
 
-@given(TRIPLES, st.sampled_from(Unit), st.sampled_from(Bracket), st.sampled_from(["table", "prose"]))
+@given(
+    TRIPLES, st.sampled_from(Unit), st.sampled_from(Bracket), st.sampled_from(["table", "prose"])
+)
 def test_no_text_has_a_negative_zero_a_hyphen_or_a_bracket_without_a_kind(
     triple, unit, bracket, form
 ):
@@ -219,4 +222,4 @@ def test_the_safe_end_of_a_wide_range_of_factors_is_safe(low, ratio):
 def test_a_number_that_fails_a_limit_is_printed_beyond_it(number, limit):
     assume(abs(number / limit - 1) > 1e-6)
     shown = read(NUMERAL.search(printed(number, limits=(limit,)))[0])
-    assert (shown < limit) == (number < limit) or shown == pytest.approx(number, rel=1e-5)
+    assert (shown < limit) == (number < limit) or shown == limit == pytest.approx(number, rel=1e-4)
