@@ -249,11 +249,17 @@ class _Number:
             return max(min(place, 0), -1 if self.has_a_decimal else 0)
         if self.unit is Unit.EXPONENT:
             return max(min(place, _place_of_two(number)), -2)
-        are_whole = place >= 0 or all(math.isinf(one) or one == round(one) for one in self.numbers)
-        if self.unit in _WHOLE and are_whole:
-            # whole things were counted: two digits of them are no false precision
-            return max(min(place, _power(number) - 1), 0)
+        if self.unit in _WHOLE and self.ends is Bracket.RANGE and place <= 2:
+            # these were observed, and 128 steps are no 130; but what was averaged keeps its place
+            return 0 if self.are_whole or place >= 0 else place
+        if self.unit in _WHOLE and place >= 0:
+            return min(place, _power(number) - 1)
         return place
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether all three numbers are whole."""
+        return all(math.isinf(one) or one == round(one) for one in self.numbers)
 
     @property
     def has_a_decimal(self) -> bool:
@@ -428,7 +434,7 @@ def _two(number: float) -> str:
 
 def _outward(number: float, way: int) -> str:
     """A bound with two digits, rounded up (1) or down (−1), so that it stays one."""
-    place = _place_of_two(number)
+    place = _power(number) - 1
     unit = 10.0**place
     steps = number / unit
     near = round(steps)

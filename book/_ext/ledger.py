@@ -24,7 +24,7 @@ from notebook_pool import notebooks
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinx.util.logging import getLogger
 
-from book.claims.claim import CHANGES, Kind, Verdict
+from book.claims.claim import FORMS, Kind, Verdict
 from book.claims.ledger import counts, counts_by_kind, gathered, registry, write
 
 PAGE = "book/ledger"
@@ -53,7 +53,6 @@ PAPERS = {
     "ours": "This book",
 }
 
-FORMS = ("prose", "table", "value", "low", "high", *CHANGES)  # how a number can be printed
 UNKNOWN = "not measured"  # its cell raised an error, say
 
 CALL = re.compile(r"^\s*judge\(\s*[\"']([a-z0-9-]+)[\"']", re.MULTILINE)

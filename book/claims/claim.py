@@ -17,6 +17,11 @@ from lwcore.stats import binomial, most_covered
 ENOUGH = 0.9  # an interval of less coverage, as that over three seeds with 75 %, gives no verdict
 # What a sentence can ask for in the place of an exponent: by how much the base changes.
 CHANGES = {"tenfold": 10.0, "thousandfold": 1e3, "tenfold fall": 0.1, "thousandfold fall": 1e-3}
+ALONE = ("value", "low", "high")  # one of the three numbers
+FORMS = (
+    *("prose", "table", *ALONE, *CHANGES),
+    *(f"{change}, {which}" for change in CHANGES for which in ALONE),
+)
 
 
 class Kind(StrEnum):
@@ -170,13 +175,16 @@ class Reading(BaseModel):
     def printed(self, measured: Measured, form: str = "table") -> str:
         """What was measured, in its unit and with its bracket; see `lwcore.printing.printed`.
 
-        Besides its forms there are those of `CHANGES`, which say what an exponent does.
+        Besides its forms there are those of `CHANGES`, which say what an exponent does:
+        "thousandfold fall", and "thousandfold fall, value" for the value alone.
         """
         unit, numbers = self.unit, Numbers(*(self.times * number for number in measured[:3]))
-        if form in CHANGES:
+        change, _, rest = form.partition(", ")
+        if change in CHANGES:
             if unit is not Unit.EXPONENT:
                 raise ValueError(f"form = {form!r}: must be of an exponent, not of a {unit}.")
-            unit, numbers, form = Unit.FACTOR, consequence(numbers, CHANGES[form]), "prose"
+            unit, form = Unit.FACTOR, rest or "prose"
+            numbers = consequence(numbers, CHANGES[change])
         count = measured.n if self.over == "seeds" else measured.cases
         return printed(
             *numbers,
@@ -275,6 +283,16 @@ class Claim(BaseModel):
         return 0
 
 
+class Fact(float):
+    """A number in a claim's words, printed with a minus sign and a space before the per cent."""
+
+    def __format__(self, form: str) -> str:
+        """As of a float; two digits if nothing else is asked for."""
+        if not form:
+            return printed(self)
+        return super().__format__(form).replace("-", "−").replace("%", " %")
+
+
 class Quoted:
     """A measurement in a claim's words: ``{0}`` is printed as the reading says.
 
@@ -287,7 +305,8 @@ class Quoted:
 
     def __getattr__(self, name: str) -> Any:
         """A field of the measurement."""
-        return getattr(self.measured, name)
+        found = getattr(self.measured, name)
+        return found if found is None or callable(found) else Fact(found)
 
     def __format__(self, form: str) -> str:
         """The number, printed."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from book.claims.claim import ENOUGH, Claim, Kind, Measured, Quoted, Verdict
+from book.claims.claim import ENOUGH, Claim, Fact, Kind, Measured, Quoted, Verdict
 from lwcore.signatures import require
 
 ROOT = Path(__file__).parents[2]
@@ -78,12 +78,17 @@ class Outcome:
     @property
     def counterexample(self) -> str:
         """The smallest case against the statement, with its numbers."""
-        return self.claim.counterexample.format(*self._quoted, **self.facts)
+        return self.claim.counterexample.format(*self._quoted, **self._facts)
 
     @property
     def fair(self) -> str:
         """The statement as its author could sign it, with its numbers."""
-        return self.claim.fair.format(*self._quoted, **self.facts)
+        return self.claim.fair.format(*self._quoted, **self._facts)
+
+    @property
+    def _facts(self) -> dict[str, Fact]:
+        """The further numbers, for the claim's words."""
+        return {name: Fact(number) for name, number in self.facts.items()}
 
     @property
     def _quoted(self) -> list[Quoted]:
