@@ -29,16 +29,18 @@ def ranged(*networks: xr.DataArray) -> Measured:
     return over(numbers(*networks), len(set.union(*seeds)))
 
 
-def by_seed(*networks: xr.DataArray) -> Measured:
+def by_seed(*networks: xr.DataArray, signed: bool = False) -> Measured:
     """Return the median over some networks, with t intervals over seeds in place of their range.
 
     For three or four seeds, whose range decides nothing (the rule stands on the ledger's page).
     Each condition, which is all but the seed, has a 95 % interval of its own: on the logarithmic
-    scale if all numbers are positive. The result reaches from the lowest end of these to the
-    highest, so that it meets a rule if every condition does. NaN stands for no network.
+    scale, or on the plain one for a ``signed`` quantity, such as a difference or a slope. (A
+    logarithm never crosses 0, so that three positive differences would always pass for a gain.)
+    The result reaches from the lowest end of these to the highest, so that it meets a rule if every
+    condition does. NaN stands for no network.
     """
     values = numbers(*networks)
-    logarithmic = bool((values > 0).all())
+    require("networks", values.min(), signed or values.min() > 0, "positive, or signed")
     ends = []
     fewest = values.size
     for one in networks:
@@ -49,11 +51,14 @@ def by_seed(*networks: xr.DataArray) -> Measured:
                 continue  # a network that the run does not have
             require("networks", of_seeds.size, of_seeds.size >= 3, "three seeds in each condition")
             fewest = min(fewest, of_seeds.size)
-            scaled = np.log(of_seeds) if logarithmic else of_seeds
-            _, low, high = student(scaled)
+            scaled = of_seeds if signed else np.log(of_seeds)
+            if np.ptp(scaled):
+                _, low, high = student(scaled)
+            else:  # fixed by the configuration, as ConstGate's gate is
+                low = high = scaled[0]
             ends += [low, high]
     low, high = min(ends), max(ends)
-    interval = (np.exp(low), np.exp(high)) if logarithmic else (low, high)
+    interval = (low, high) if signed else (np.exp(low), np.exp(high))
     return estimate(np.median(values), interval, n=fewest)
 
 

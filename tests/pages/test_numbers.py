@@ -17,7 +17,9 @@ UNIT = r"(?: (?:%|times|points?|steps?|million))*(?: (?:longer|shorter|more|less
 INTERVAL = re.compile(rf"({NUMERAL}){UNIT} \[({NUMERAL}), ({NUMERAL})\]")
 RANGE = re.compile(rf"({NUMERAL}){UNIT} \(range ({NUMERAL})(?:–| to )({NUMERAL})")
 # a bracket with two ends behind a number, and no word for what they are
-WITHOUT_KIND = re.compile(rf"{NUMERAL}{UNIT} ?\({NUMERAL} ?%? ?(?:–|to) ?{NUMERAL}(?: ?%)?\)|\d ± \d")
+WITHOUT_KIND = re.compile(
+    rf"{NUMERAL}(?:%|{UNIT}) ?\({NUMERAL} ?%? ?(?:–|to) ?{NUMERAL}(?: ?%)?\)|\d ± \d"
+)
 DECIMAL = rf"{NUMERAL}{UNIT} [(\[](?:range )?{NUMERAL}"
 SHARE = re.compile(rf"share of (?=0\.\d)(?:{DECIMAL}|{NUMERAL})")
 EXPONENT = re.compile(rf"(?:to the|as its|to a) power(?: of)? {NUMERAL}{UNIT} [(\[]")
@@ -87,7 +89,9 @@ def faults(text):
 def words(name):
     """The text of a page's article without code, formulas and lists of settings."""
     found = copy(article(name))
-    for node in found.select(".cell_input, .math, script, style, pre.literal-block, .highlight-python"):
+    for node in found.select(
+        ".cell_input, .math, script, style, pre.literal-block, .highlight-python"
+    ):
         if not node.find_parent(class_="cell_output"):
             node.decompose()
     return re.sub(r"[ \t\xa0]+", " ", found.get_text())
@@ -106,7 +110,7 @@ def test_numbers_follow_the_convention(name):
         ("It is 22% (20% to 25%).", "bracket without a kind"),
         ("It is −16 (−32 to 0) steps.", "bracket without a kind"),
         ("It is 2.00 ± 0.03.", "bracket without a kind"),
-        ("a share of 0.256 (range 0.189–0.303)", "share as a decimal"),
+        ("a share of 0.26 (range 0.19–0.30)", "share as a decimal"),
         ("a share of 0.35 [0.31, 0.39]", "share as a decimal"),
         ("It is 1.0385 [0.92, 1.20].", "digits finer than the bracket"),
         ("It is 2.013 times (range 1.402–2.518, five seeds).", "digits finer than the bracket"),
