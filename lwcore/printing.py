@@ -80,8 +80,8 @@ def printed(
     """Print a number in its unit, with its bracket if it has one.
 
     In a sentence (`form` "prose") a range of factors that spans more than a factor of 30 becomes
-    its safe end, and what rounding leaves becomes words. The forms "value", "low" and "high" give
-    one of the three numbers alone, where the sentence says which.
+    its safe end (or, in the form "ends", both), and what rounding leaves becomes words. The forms
+    "value", "low" and "high" give one of the three numbers alone, where the sentence says which.
 
     Args:
         low: The lower end of the bracket; without ends the number is alone.
@@ -92,7 +92,7 @@ def printed(
         count: How many these are.
         trials: The number of trials behind a share; up to 100 the count comes first.
         direction: The words for a positive and a negative difference ("longer", "shorter").
-        form: "table", "prose", "value", "low" or "high".
+        form: "table", "prose", "ends", "value", "low" or "high".
         limits: What a number without a bracket is held against: it gets as many digits as tell it
             from these.
 
@@ -114,9 +114,10 @@ def printed(
         return "–"
     if form in ("value", "low", "high"):
         return one.text(getattr(numbers, form))
-    if form not in ("prose", "table"):
-        raise ValueError(f"form = {form!r}: must be one of prose, table, value, low, high.")
-    in_prose = form == "prose"
+    if form not in ("prose", "ends", "table"):
+        allowed = "prose, ends, table, value, low, high"
+        raise ValueError(f"form = {form!r}: must be one of {allowed}.")
+    in_prose = form != "table"
     if one.unit is Unit.CASES and trials is not None:
         return one.cases(in_prose)
     if one.unit is Unit.HITS and trials is not None:
@@ -132,7 +133,7 @@ def printed(
     if value == numbers.low == 0 and one.unit not in (Unit.POINTS, Unit.EXPONENT):
         return one.none_at_all
     if one.unit is Unit.FACTOR and ends is Bracket.RANGE and in_prose and one.spans_much:
-        return one.safe_end
+        return one.both_ends if form == "ends" else one.safe_end
     return one.with_unit(one.text(value)) + one.bracketed()
 
 
@@ -348,6 +349,13 @@ class _Number:
             return f"at least {_outward(low, -1)} times{group}"
         if high < 1:
             return f"at most {_outward(high, 1)} times{group}"
+        return self.both_ends
+
+    @property
+    def both_ends(self) -> str:
+        """A range of factors whose middle says little."""
+        _, low, high = self.numbers
+        group = f" ({self.group})" if self.group else ""
         return f"{_two(low)} to {_two(high)} times{group}"
 
     def directed(self, direction: tuple[str, str]) -> str:

@@ -183,7 +183,7 @@ class Reading(BaseModel):
         if change in CHANGES:
             if unit is not Unit.EXPONENT:
                 raise ValueError(f"form = {form!r}: must be of an exponent, not of a {unit}.")
-            unit, form = Unit.FACTOR, rest or "prose"
+            unit, form = Unit.FACTOR, rest or "ends"
             numbers = consequence(numbers, CHANGES[change])
         count = measured.n if self.over == "seeds" else measured.cases
         return printed(
