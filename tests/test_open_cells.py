@@ -73,13 +73,13 @@ def test_a_small_share_of_the_code_is_open():
     ("source", "fault"),
     [
         ("import numpy as np\nfrom lwcore import window", "imports"),
-        ("figures.use_book_style()\nx = 1", "sets up"),
+        ("use_book_style()\nx = 1", "sets up"),
         ("x = 1\naxes.plot(x)", "draws"),
         ("\n".join(f"x{n} = {n}" for n in range(13)), "is long"),
     ],
 )
 def test_an_open_cell_that_should_be_folded_is_found(source, fault):
-    head = "---\nkernelspec:\n  name: python3\n---\n"
+    head = "---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n"
     opened = f"{head}\n```{{code-cell}} ipython3\n{source}\n```\n"
     folded = f"{head}\n```{{code-cell}} ipython3\n:tags: [hide-input]\n\n{source}\n```\n"
     assert [one.partition(":")[0] for one in faults(opened)] == [fault]
