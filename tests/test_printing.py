@@ -54,7 +54,7 @@ RANGE = {"bracket": "range"}
         ((0.03, -0.48, 1.08), {"unit": "points"}, "3 points [−48, 108]"),
         # whole things keep two digits
         ((32.0, 3.0, 64.0), {"unit": "steps", **RANGE}, "32 steps (range 3–64)"),
-        ((122.5, 14.5, 155.0), {"unit": "steps", **RANGE}, "120 steps (range 14–160)"),
+        ((122.5, 14.5, 155.0), {"unit": "steps", **RANGE}, "122 steps (range 14–155)"),
         ((0.077, -0.407, 0.509), {"unit": "steps", **RANGE}, "0.1 steps (range −0.4 to 0.5)"),
         ((4096.0,), {"unit": "count"}, "4,096"),
         ((1.0,), {"unit": "steps"}, "1 step"),
