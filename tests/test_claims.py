@@ -183,7 +183,7 @@ def test_an_exponent_in_a_sentence_becomes_what_it_does():
     assert power.printed(found, "thousandfold fall") == "0.20 to 89 times (three rows)"
     steep = over([-0.65, -0.3, -0.1], units=6)  # both ends, where a factor of 30 is between them
     assert power.printed(steep, "thousandfold fall") == "2.0 to 89 times (three rows)"
-    assert power.printed(found, "thousandfold fall, high") == "90"
+    assert power.printed(found, "thousandfold fall, high") == "89"
     assert power.printed(exactly(2), "tenfold") == "100 times"
     number = Reading.model_validate(reading())
     with pytest.raises(ValueError, match="must be of an exponent, not of a number"):
