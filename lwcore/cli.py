@@ -93,7 +93,7 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
     elif "step" in data.dims:  # a run, not a sweep
         share = data.test_loss / data.target_variance
         columns = {"error": data.test_loss, "share of the variance": share}
-        typer.echo(summary(columns, ("model",), ".3f").to_string())
+        typer.echo(summary(columns, ("model",), {"share of the variance": "share"}).to_string())
         _draw(lambda: figures.summary(data), figure)
 
 

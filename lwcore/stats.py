@@ -16,6 +16,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
+from lwcore.printing import Bracket, Unit, printed
 from lwcore.signatures import Count, FiniteReals, Reals, Share, checked, require
 
 _ALL = 7  # units up to which all ways to draw them are gone through
@@ -28,11 +29,10 @@ class Interval(NamedTuple):
     low: Any
     high: Any
 
-    def words(self, digits: int = 2) -> list[str]:
-        """Each with its interval, ``"0.52 (0.49 to 0.55)"``, in order; a dash for NaN."""
+    def words(self, unit: str = Unit.NUMBER) -> list[str]:
+        """Print each with its interval, ``"0.52 [0.49, 0.55]"``, in order; a dash for NaN."""
         triples = zip(*map(np.ravel, self), strict=True)
-        form = f"{{:.{digits}f}} ({{:.{digits}f}} to {{:.{digits}f}})"
-        return ["–" if np.isnan(triple[0]) else form.format(*triple) for triple in triples]
+        return [printed(*map(float, triple), unit=unit) for triple in triples]
 
 
 @checked
@@ -53,7 +53,7 @@ def bootstrap(
     Examples:
         >>> values = np.array([1.0, 2.0, 4.0, 8.0])
         >>> bootstrap(lambda drawn: values[drawn].mean(), 4).words()
-        ['3.75 (1.00 to 8.00)']
+        ['4 [1.0, 8]']
     """
     require("count", count, count > 1, "2 or above")
     if count <= _ALL:
@@ -122,33 +122,40 @@ def holm(p: FiniteReals, level: Share) -> NDArray[np.bool_]:
 
 
 @checked
-def span(values: Reals, form: str = ".2f") -> str:
-    """Numbers in words: their median, in brackets the least and the largest; NaN left out.
+def span(values: Reals, unit: str = Unit.NUMBER) -> str:
+    """Print the median of some numbers and their range; NaN left out.
 
     Examples:
-        >>> span([3.0, 1.0, 2.0])
-        '2.00 (1.00 to 3.00)'
+        >>> span([3.0, 1.0, 2.4])
+        '2.4 (range 1.0–3.0)'
     """
-    low, middle, high = np.nanquantile(np.asarray(values, float), [0, 0.5, 1])
-    return f"{middle:{form}} ({low:{form}} to {high:{form}})"
+    low, middle, high = map(float, np.nanquantile(np.asarray(values, float), [0, 0.5, 1]))
+    return printed(middle, low, high, unit=unit, bracket=Bracket.RANGE)
 
 
 @checked
 def summary(
-    quantities: Mapping[str, xr.DataArray], by: tuple[str, ...], form: str = ".2f"
+    quantities: Mapping[str, xr.DataArray],
+    by: tuple[str, ...],
+    unit: str | Mapping[str, str] = Unit.NUMBER,
 ) -> pd.DataFrame:
     """A column for each quantity, a row for each value of some dimensions; the rest in a `span`.
 
+    The unit is one for all columns, or one for each of those that have one.
+
     Examples:
         >>> loss = xr.DataArray([[1, 2, 3], [4, 5, 9]], {"seed": [1, 2]}, ("seed", "step"))
-        >>> summary({"loss": loss}, ("seed",), form=".0f").loss.tolist()
-        ['2 (1 to 3)', '5 (4 to 9)']
+        >>> summary({"loss": loss}, ("seed",), unit="count").loss.tolist()
+        ['2 (range 1–3)', '5 (range 4–9)']
     """
+    units = {
+        name: unit if isinstance(unit, str) else unit.get(name, Unit.NUMBER) for name in quantities
+    }
 
-    def column(values: xr.DataArray) -> pd.Series:
+    def column(name: str, values: xr.DataArray) -> pd.Series:
         rest = [dim for dim in values.dims if dim not in by]
         how: Any = {"vectorize": True, "output_dtypes": [object]}  # texts of any length
-        words = xr.apply_ufunc(span, values, form, input_core_dims=[rest, []], **how)
+        words = xr.apply_ufunc(span, values, units[name], input_core_dims=[rest, []], **how)
         return words.transpose(*by).to_series()
 
-    return pd.DataFrame({name: column(values) for name, values in quantities.items()})
+    return pd.DataFrame({name: column(name, values) for name, values in quantities.items()})

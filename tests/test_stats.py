@@ -61,8 +61,9 @@ def test_binomial_interval_is_clopper_and_pearsons():
     hits = [0, 3, 7, 10]
     expected = [stats.binomtest(one, 10).proportion_ci(0.9) for one in hits]
     np.testing.assert_allclose(np.transpose(binomial(hits, 10, 0.9)[1:]), expected, atol=1e-12)
-    assert binomial(499, 1000).words(3) == ["0.499 (0.468 to 0.530)"]
-    assert Interval([1.0, np.nan], [0.0, 0.0], [2.0, 0.0]).words(0) == ["1 (0 to 2)", "–"]
+    assert binomial(499, 1000).words() == ["0.50 [0.47, 0.53]"]
+    assert binomial(499, 1000).words("share") == ["50 % [47, 53]"]
+    assert Interval([1.0, np.nan], [0.0, 0.0], [2.0, 0.0]).words() == ["1.0 [0.0, 2.0]", "–"]
 
 
 def test_holms_procedure_goes_on_to_the_first_failure():
@@ -79,5 +80,7 @@ def test_holms_procedure_goes_on_to_the_first_failure():
 
 def test_a_summary_cuts_no_text():
     values = xr.DataArray([[1, 2, 3], [100, 104, 1001]], {"seed": [1, 2]}, ("seed", "step"))
-    words = ["2 (1 to 3)", "104 (100 to 1001)"]
-    assert summary({"x": values}, ("seed",), form=".0f").x.tolist() == words
+    words = ["2 (range 1–3)", "100 (range 100–1,000)"]
+    assert summary({"x": values}, ("seed",), unit="count").x.tolist() == words
+    steps = summary({"x": values / 10}, ("seed",), {"x": "steps"})
+    assert steps.x[1] == "0.20 steps (range 0.10–0.30)"
