@@ -194,11 +194,11 @@ def test_a_reading_whose_bracket_its_cell_does_not_give_is_refused():
     of_range = Reading.model_validate(reading(bracket="range"))
     of_range.require_bracket(over([1, 2], units=2))
     of_range.require_bracket(exactly(1))
-    with pytest.raises(ValueError, match="'range' of the reading 'q': must be .* an interval"):
+    with pytest.raises(ValueError, match=r"'range' of the reading 'q': must be .* an interval"):
         of_range.require_bracket(share(1, 4))
     for kind in ("none", "interval"):
         one = Reading.model_validate(reading(bracket=kind))
-        with pytest.raises(ValueError, match=f"'{kind}' of the reading 'q': must be .* a range"):
+        with pytest.raises(ValueError, match=rf"'{kind}' of the reading 'q': must be .* a range"):
             one.require_bracket(over([1, 2], units=2))
 
 
