@@ -11,7 +11,7 @@ Whatever prints a measured number calls `printed`: the ledger, prose, tables, fi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -37,7 +37,8 @@ class Unit(StrEnum):
     EXPONENT = "exponent"  # a power, or a slope between logarithms
     COUNT = "count"  # whole things: sequences, networks
     STEPS = "steps"  # time steps, or steps of training
-    NUMBER = "number"  # a correlation, R², anything without a unit
+    CORRELATION = "correlation"  # between −1 and 1
+    NUMBER = "number"  # R², anything without a unit
     ROUNDING = "rounding"  # what is left of an identity
 
 
@@ -60,7 +61,7 @@ class Numbers(NamedTuple):
 
 _PERCENT = (Unit.SHARE, Unit.CASES, Unit.POINTS)
 _WHOLE = (Unit.COUNT, Unit.STEPS)
-_ONE_SCALE = (*_PERCENT, Unit.EXPONENT)
+_ONE_SCALE = (*_PERCENT, Unit.EXPONENT, Unit.CORRELATION)
 
 
 def printed(
@@ -107,13 +108,15 @@ def printed(
         '16 steps shorter (range 0–32)'
     """
     numbers = Numbers(value, value if low is None else low, value if high is None else high)
+    if numbers.low > numbers.high:
+        raise ValueError(f"low, high = {low}, {high}: must be in order.")
     differ = numbers.low != numbers.high and not any(map(math.isnan, numbers))
     ends = Bracket(bracket) if differ else Bracket.NONE
     one = _Number(numbers, Unit(unit), ends, over, count, trials, limits)
     if math.isnan(value):
         return "–"
     if form in ("value", "low", "high"):
-        return one.text(getattr(numbers, form))
+        return one.without_bracket.text(getattr(numbers, form))
     if form not in ("prose", "ends", "table"):
         allowed = "prose, ends, table, value, low, high"
         raise ValueError(f"form = {form!r}: must be one of {allowed}.")
@@ -169,6 +172,11 @@ class _Number:
     def has_bracket(self) -> bool:
         """Whether there are two ends that differ."""
         return self.ends is not Bracket.NONE
+
+    @property
+    def without_bracket(self) -> _Number:
+        """The number for one that is printed alone, and has two digits."""
+        return replace(self, ends=Bracket.NONE, limits=())
 
     @property
     def spans_much(self) -> bool:
@@ -248,6 +256,8 @@ class _Number:
         """A place within what the unit asks for: whole per cent, two decimals of an exponent."""
         if self.unit in (Unit.SHARE, Unit.CASES):
             return max(min(place, 0), -1 if self.has_a_decimal else 0)
+        if self.unit is Unit.POINTS:
+            return max(min(place, 0), -1)
         if self.unit is Unit.EXPONENT:
             return max(min(place, _place_of_two(number)), -2)
         if self.unit in _WHOLE and self.ends is Bracket.RANGE and place <= 2:
@@ -347,7 +357,7 @@ class _Number:
         group = f" ({self.group})" if self.group else ""
         if low > 1:
             return f"at least {_outward(low, -1)} times{group}"
-        if high < 1:
+        if low >= 0 and high < 1:
             return f"at most {_outward(high, 1)} times{group}"
         return self.both_ends
 

@@ -50,9 +50,11 @@ RANGE = {"bracket": "range"}
         # each number has a place of its own where the ends are several times each other
         ((12.0, 5.4, 53.9), {"unit": "factor", **RANGE}, "12 times (range 5–50)"),
         ((1100.0, 290.0, 4200.0), {"unit": "factor", **RANGE}, "1,100 times (range 300–4,000)"),
+        ((0.382, 0.0066, 0.698), {"unit": "correlation"}, "0.4 [0.0, 0.7]"),
+        ((0.03, -0.48, 1.08), {"unit": "points"}, "3 points [−48, 108]"),
         # whole things keep two digits
         ((32.0, 3.0, 64.0), {"unit": "steps", **RANGE}, "32 steps (range 3–64)"),
-        ((122.5, 14.5, 155.0), {"unit": "steps", **RANGE}, "120 steps (range 14–160)"),
+        ((122.5, 14.5, 155.0), {"unit": "steps", **RANGE}, "122 steps (range 14–155)"),
         ((0.077, -0.407, 0.509), {"unit": "steps", **RANGE}, "0.1 steps (range −0.4 to 0.5)"),
         ((4096.0,), {"unit": "count"}, "4,096"),
         ((1.0,), {"unit": "steps"}, "1 step"),
@@ -73,6 +75,7 @@ RANGE = {"bracket": "range"}
         ((0.01, 3e-4, 0.578), {"unit": "factor", "form": "prose", **RANGE}, "at most 0.58 times"),
         ((1.4, 0.2, 87.4), {"unit": "factor", "form": "prose", **RANGE}, "0.20 to 87 times"),
         ((1.4, 0.2, 87.4), {"unit": "factor", "form": "prose"}, "1 times [0.2, 90]"),
+        ((-5, -50, -1), {"unit": "factor", "form": "prose", **RANGE}, "−50 to −1 times"),
         # a difference has a word for its sign
         ((-16, -32, 0), {"unit": "steps", **RANGE, "direction": ("longer", "shorter")},
          "16 steps shorter (range 0–32)"),
@@ -102,6 +105,8 @@ RANGE = {"bracket": "range"}
         # one number alone, and digits that tell it from a limit
         ((0.256, 0.189, 0.303), {"unit": "share", **RANGE, "form": "value"}, "26"),
         ((0.256, 0.189, 0.303), {"unit": "share", **RANGE, "form": "high"}, "30"),
+        ((1.4, 0.2, 87.4), {"unit": "factor", "form": "value"}, "1.4"),
+        ((1.4, 0.2, 87.4), {"unit": "factor", "form": "high"}, "87"),
         ((1.0004,), {"limits": (1.0,)}, "1.0004"),
         ((0.1004,), {"unit": "share", "limits": (0.1,)}, "10.04 %"),
         ((0.9994,), {"limits": (0.999, math.inf)}, "1.0"),
@@ -109,6 +114,11 @@ RANGE = {"bracket": "range"}
 )  # fmt: skip
 def test_the_convention_case_by_case(numbers, options, expected):
     assert printed(*map(float, numbers), **options) == expected
+
+
+def test_ends_that_are_not_in_order_are_refused():
+    with pytest.raises(ValueError, match=r"low, high = 2, 1: must be in order"):
+        printed(1.5, 2, 1)
 
 
 @pytest.mark.parametrize(
