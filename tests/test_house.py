@@ -198,9 +198,22 @@ def test_notebook_is_compared_with_its_reference(tmp_path):
     (references / "one.json").write_text(json.dumps(reference))
     assert run(RECORDED)[1] == [passes for _, passes in RECORDED.values()]
     assert len(log.read_text().splitlines()) == 1, "the second run used what the first had executed"
-    output, passed = run([*RECORDED, "print(1.25)", "1 / 0", "print(1 / 3)"])
-    assert passed == [passes for _, passes in RECORDED.values()] + [False] * 3
-    for reason in ("no output was recorded", "ZeroDivisionError", "one above it failed"):
+    warns = "import warnings; warnings.warn('too few')"
+    output, passed = run([*RECORDED, "print(1.25)", warns, "1 / 0", "print(1 / 3)"])
+    assert passed == [passes for _, passes in RECORDED.values()] + [False] * 4
+    record = ".venv/bin/python -m pytest book/one.md --refresh-references"
+    for reason in (
+        "book/one.md:19: this cell prints something else than is recorded",  # the fence's line
+        "stdout:\n@@ -1 +1 @@\n-0.3343\n+0.3333\n",
+        f"If this change is meant, record it: {record}",
+        "book/one.md:31: what this cell prints is to be checked, and nothing is recorded",
+        f"To record it: {record}",
+        "book/one.md:37: this cell warns, and a page may hold no warning:",
+        "UserWarning: too few",
+        "book/one.md:43: this cell failed.",
+        "ZeroDivisionError",
+        "book/one.md:49: this cell was not run: one above it failed",
+    ):
         assert reason in output
 
 
