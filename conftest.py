@@ -21,7 +21,6 @@ from pathlib import Path
 
 import hypothesis
 import nbformat
-from jupytext.myst import myst_to_notebook
 from nbclient.exceptions import CellExecutionError
 from nbval.plugin import IPyNbCell, IPyNbFile, coalesce_streams, find_metadata_tags
 
@@ -81,9 +80,10 @@ class TextNotebook(IPyNbFile):
         path, self.records = self.reference_path, {}
         recorded = json.loads(path.read_text()) if path.exists() else {}
         self.skip_compare += ("image/svg+xml",)  # pictures are not compared, whatever their format
-        code_cells = [cell for cell in self.nb.cells if cell.cell_type == "code"]
-        lines = lines_of_code_cells(self.path)
-        for number, cell in enumerate(code_cells):
+        lines = executed.lines_of_cells(self.path)
+        cells = zip(self.nb.cells, lines, strict=True)
+        code_cells = [(cell, line) for cell, line in cells if cell.cell_type == "code"]
+        for number, (cell, line) in enumerate(code_cells):
             options = defaultdict(bool, find_metadata_tags(cell.metadata))
             # nbval takes a cell without a count for one that was never run, and compares nothing
             cell.execution_count = 1
@@ -91,7 +91,7 @@ class TextNotebook(IPyNbFile):
             test = TextNotebookCell.from_parent(
                 self, name=f"Cell {number + 1}", cell_num=number, cell=cell, options=options
             )
-            test.line = lines[number]
+            test.line = line
             test.has_reference = options["check"] and source_hash(cell) in recorded
             if test.has_reference:
                 self.records[source_hash(cell)] = cell.outputs
@@ -197,13 +197,6 @@ class TextNotebookCell(IPyNbCell):
             shown = kept["data"].items()
             kept["data"] = {kind: one for kind, one in shown if not kind.startswith("image/")}
         return kept
-
-
-def lines_of_code_cells(path):
-    """Give the lines of a text notebook in which its code cells begin, counted from 1."""
-    notebook = myst_to_notebook(path.read_text(), add_source_map=True)
-    cells = zip(notebook.cells, notebook.metadata["source_map"], strict=True)
-    return [line for cell, line in cells if cell.cell_type == "code"]
 
 
 def source_hash(cell):

@@ -23,6 +23,7 @@ import nbformat
 from filelock import FileLock
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
+from jupytext.myst import myst_to_notebook
 from nbclient import NotebookClient
 from traitlets.config import Config
 
@@ -49,6 +50,13 @@ print(_json.dumps(sorted(_data | _modules)))"""
 def read(path):
     """Read a text notebook."""
     return jupytext.read(path)
+
+
+def lines_of_cells(path):
+    """Give the line of a text notebook in which each cell begins, counted from 1; of a code cell it
+    is that of its fence."""
+    notebook = myst_to_notebook(path.read_text(encoding="utf-8"), add_source_map=True)
+    return notebook.metadata["source_map"]
 
 
 def key(path):
