@@ -34,8 +34,10 @@ book: $(STAMP) ## build the book into _build/html (warnings are errors)
 pdf: book ## print the whole book into _build/pdf (needs Chromium or Chrome)
 	$(BIN)/python -m book.pdf
 
-live: $(STAMP) ## serve the book on this machine while it is edited; saved pages are written anew
-	$(BIN)/python -m book.live
+PORT ?= 8000
+
+live: $(STAMP) ## serve the book on this machine while it is edited; saved pages are written anew (PORT=8001: there)
+	@$(BIN)/python -m book.live --port $(PORT)
 
 # The modules that take longest begin first: `conftest.py` lists them.
 SIDE_BY_SIDE := -n 2 --dist loadscope --no-loadscope-reorder

@@ -164,7 +164,13 @@ def measure(app, env):
     found = {}
     for page, path in notebooks(env).items():
         notebook = executed.find(path)
-        for outcome in gathered(notebook, page) if notebook else ():
+        try:
+            outcomes = list(gathered(notebook, page)) if notebook else []
+        except KeyError as unknown:
+            words = "claim %s is measured here, and no file in book/claims has it"
+            log.warning(words, unknown, location=page, type="ledger")
+            continue
+        for outcome in outcomes:
             name = outcome.claim.id
             if name in found:
                 log.warning("claim %r is measured twice", name, location=page, type="ledger")
