@@ -85,9 +85,10 @@ audit: $(STAMP) ## hold the lock against the databases of known vulnerabilities 
 references: $(STAMP) ## record the reference outputs of notebook cells afresh
 	$(BIN)/python -m pytest notebooks book --refresh-references
 
-format: $(STAMP) ## mend what ruff can mend
+format: $(STAMP) ## mend what ruff can mend, and write chapters as Jupyter would save them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/jupytext --quiet --to md:myst notebooks/*.md
 
 # One lock for every platform: no address, no hash, a released torch without a local suffix, and none of torch's GPU wheels
 # (torch pins those itself). Local wheel folders are hidden, because uv would lock what it finds there.
