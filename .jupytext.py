@@ -1,11 +1,14 @@
-"""How Jupyter and jupytext write a chapter: what was not edited stays as it is in the file.
+"""How jupytext writes a chapter: what was not edited stays as it is in the file.
 
-Jupytext reads this file when it opens or saves a notebook below it. By itself it folds captions at
-80 characters, writes them in other quotes, and notes its own version at the top of the file: one
-edited word would change a hundred lines.
+By itself jupytext folds captions at 80 characters and writes them in other quotes: one edited word
+would change a hundred lines. The command `jupytext`, which `make format` calls, reads this file;
+Jupyter does where it is started with `--ContentsManager.allow_hidden=True`. What else is set stands
+in `pyproject.toml`.
 """
 
 import math
+import tomllib
+from pathlib import Path
 
 from jupytext import myst
 
@@ -30,6 +33,6 @@ OneLine.add_representer(str, text)
 myst.CompactDumper = OneLine
 
 c = get_config()  # jupytext brings it
-c.notebook_metadata_filter = (
-    "-jupytext.text_representation.format_version,-jupytext.text_representation.jupytext_version"
-)
+pyproject = Path(__file__).with_name("pyproject.toml")
+for name, value in tomllib.loads(pyproject.read_text())["tool"]["jupytext"].items():
+    setattr(c, name, value)

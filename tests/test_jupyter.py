@@ -60,7 +60,8 @@ def test_saving_a_chapter_in_jupyter_changes_nothing():
 
 
 def test_a_caption_stays_on_its_line_and_no_version_is_noted(tmp_path):
-    shutil.copy(ROOT / ".jupytext.py", tmp_path)
+    for name in (".jupytext.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
     path = tmp_path / "mine.md"
     path.write_text(WRITTEN)
     assert saved(path) == ""
