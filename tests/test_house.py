@@ -148,6 +148,62 @@ def test_conda_environment_carries_the_same_pins():
     assert conda[-1] == {"pip": ["-c constraints.txt", "-e .[book,test]"]}
 
 
+LINK = re.compile(r"\]\(([^)]+)\)|(?:src|href)=\"([^\"]+)\"")
+
+
+def links(path):
+    """Where the links and pictures of a text lead."""
+    return ["".join(found) for found in LINK.findall(path.read_text())]
+
+
+def test_links_of_the_readme_lead_to_files():
+    leads = links(ROOT / "README.md")
+    assert "notebooks/11_your_network.md" in leads
+    assert [link for link in leads if not (ROOT / link).is_file()] == []
+
+
+def test_a_package_index_shows_a_text_without_pictures_and_links_of_the_repository():
+    assert PROJECT["readme"] != "README.md"
+    assert [link for link in links(ROOT / PROJECT["readme"]) if "://" not in link] == []
+
+
+def test_citation_and_package_agree():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == PROJECT["version"]
+    assert citation["keywords"] == PROJECT["keywords"]
+    assert [one["name"] for one in citation["authors"]] == [
+        one["name"] for one in PROJECT["authors"]
+    ]
+
+
+def test_every_python_that_is_promised_is_tried():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "book.yml").read_text())
+    tried = set()
+    for job in workflow["jobs"].values():
+        tried |= set(job.get("strategy", {}).get("matrix", {}).get("python-version", ()))
+        tried |= {
+            step["with"]["python-version"]
+            for step in job["steps"]
+            if "setup-python" in step.get("uses", "")
+        }
+    kind = "Programming Language :: Python :: "
+    promised = {one.removeprefix(kind) for one in PROJECT["classifiers"] if one.startswith(kind)}
+    assert {one for one in tried if "matrix" not in one} == promised
+    for page in ("README.md", PROJECT["readme"], "Makefile"):
+        assert "Python 3.11 to 3.14" in (ROOT / page).read_text(), page
+
+
+def test_what_is_kept_between_runs_is_kept_for_all_that_notebooks_reach():
+    workflow = (ROOT / ".github" / "workflows" / "book.yml").read_text()
+    keys = re.findall(r"hashFiles\((.*)\)", workflow)
+    assert len(keys) == workflow.count("actions/cache@")
+    reached = set().union(*map(executed.reach, PAGES))
+    for key in keys:
+        patterns = [pattern.replace("/**", "/**/*") for pattern in re.findall(r"'([^']+)'", key)]
+        files = set().union(*(ROOT.glob(pattern) for pattern in patterns))
+        assert {path.relative_to(ROOT).as_posix() for path in reached - files} == set()
+
+
 def test_wheel_ships_types_configurations_and_the_command(tmp_path):
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
