@@ -46,6 +46,10 @@ PORT ?= 8000
 live: $(STAMP) ## serve the book on this machine while it is edited; saved pages are written anew (PORT=8001: there)
 	@$(BIN)/python -m book.live --port $(PORT)
 
+# The way out of Jupyter Book 1, which is frozen: tried by hand, some ten minutes after `make book`.
+sphinx: $(STAMP) ## build the book by newer Sphinx alone, in _build/sphinx, and compare it with that of make book
+	UV_FIND_LINKS=$(FIND_LINKS) VIRTUAL_ENV=.venv $(BIN)/python -m book.plain_sphinx
+
 lab: $(STAMP) ## edit chapters in JupyterLab, which then changes what was edited and nothing else
 	@UV_FIND_LINKS=$(FIND_LINKS) VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt jupyterlab
 	$(BIN)/jupyter lab --ContentsManager.allow_hidden=True

@@ -23,7 +23,7 @@ class Listener(logging.Handler):
 
     def emit(self, record):
         """Note the page of a warning: the one it names, or else the one that is being read."""
-        env, config = self.app.env, self.app.config
+        env, config = getattr(self.app, "env", None), self.app.config
         kind = getattr(record, "type", ""), getattr(record, "subtype", "")
         if env is None or is_suppressed_warning(*kind, config.suppress_warnings):
             return
