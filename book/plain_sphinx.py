@@ -1,4 +1,4 @@
-"""The book by Sphinx alone, without Jupyter Book: `make sphinx` shows whether that way is still open.
+"""The book by Sphinx alone, without Jupyter Book: `make sphinx` shows whether that way is open.
 
 Jupyter Book 1 is frozen, and holds Sphinx and MyST-Parser at old versions; version 2 cannot build
 this book. All that Jupyter Book 1 adds to Sphinx is a configuration. Here that configuration is
