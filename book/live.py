@@ -20,6 +20,7 @@ from livereload import Server
 from livereload.handlers import LiveReloadHandler
 from livereload.watcher import Watcher
 from sphinx.application import Sphinx
+from sphinx.util.console import color_terminal, nocolor
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,8 +34,6 @@ TEXTS = re.compile(
 PASSED_OVER = re.compile(
     r"(^|/)(__pycache__|\.[^/]*)(/|$)|(~|\.pyc|\.ipynb|\.tmp|/4913)$|/#[^/]*#$"
 )
-# Files that were made lighter after they had been copied differ from their sources
-EXPECTED = ["misc.copy_overwrite"]
 WARNING = re.compile(r"\b(WARNING|ERROR|CRITICAL|SEVERE): ")
 
 
@@ -161,7 +160,6 @@ def sphinx(warnings):
     config, _ = get_final_config(
         user_yaml=ROOT / "_config.yml", cli_config=settings, sourcedir=ROOT
     )
-    config["suppress_warnings"] = [*config.get("suppress_warnings", []), *EXPECTED]
     app = Sphinx(
         ROOT,
         None,
@@ -172,12 +170,20 @@ def sphinx(warnings):
         keep_going=True,
         warning=warnings,
     )
+    for handler in logging.getLogger("sphinx").handlers:
+        handler.addFilter(is_news)
     pages = app.events.listeners["html-collect-pages"]
     pages[:] = [
         listener for listener in pages if listener.handler.__module__ != "sphinx.ext.viewcode"
     ]
     remember_trees(app)
     return app
+
+
+def is_news(record):
+    """Say whether a line of Sphinx's log is worth reading: of every figure it notes that the page's
+    lighter copy is replaced."""
+    return "will overwrite data, as a file already exists" not in record.getMessage()
 
 
 def remember_trees(app):
@@ -248,6 +254,8 @@ def main():
             f"Port {port} is taken, by another `make live`, say. Choose another one: "
             f"make live PORT={port + 1 if port < 65535 else 8000}"
         )
+    if not color_terminal():
+        nocolor()
     with patch_docutils(None), docutils_namespace():
         watch = Watch(write=lambda changed: book.change(changed))  # before the book is read
         book = Book()
