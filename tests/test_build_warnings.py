@@ -3,9 +3,17 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
+import claim_files
+import ledger
+import nbformat
 import pytest
+from docutils import nodes
+from sphinx.errors import ExtensionError
 
+from book.claims.ledger import MIME
 from tests.built_book import ROOT
 
 PAGE = """---
@@ -106,3 +114,47 @@ def test_a_build_says_file_line_and_what_to_write_until_it_is_written(build):
     mended = mended.replace("```{code-cell} ipython3\nfrom IPython", DESCRIBED)
     mended = mended.replace("warnings.warn", "print")
     assert build(mended) == []
+
+
+def test_what_is_measured_of_an_unknown_claim_is_said_and_ends_no_build(monkeypatch):
+    output = nbformat.v4.new_output(
+        "display_data", {MIME: {"id": "mean-of-drawz", "measured": [], "facts": {}}}
+    )
+    cell = nbformat.v4.new_code_cell('judge("mean-of-drawz")', outputs=[output])
+    said = []
+    monkeypatch.setattr(ledger, "notebooks", lambda env: {"notebooks/mine": Path("mine.md")})
+    monkeypatch.setattr(ledger.executed, "find", lambda path: SimpleNamespace(cells=[cell]))
+    monkeypatch.setattr(
+        ledger.log, "warning", lambda words, *values, **_: said.append(words % values)
+    )
+    ledger.measure(None, SimpleNamespace())
+    assert said[0] == ("claim 'mean-of-drawz' is measured here, and no file in book/claims has it")
+
+
+def test_a_cell_of_an_unknown_claim_gets_no_link(monkeypatch):
+    source = 'judge("mean-of-drawz")'
+    cell = nodes.container("", nodes.literal_block(source, source), classes=["tag_claim"])
+    page = nodes.section("", cell)
+    app = SimpleNamespace(env=SimpleNamespace(outcomes={}))
+    ledger.fill_in(app, page, "notebooks/mine")
+    assert cell["ids"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('paper = "ours"\n', "the line `kind = …` is missing at its top"),
+        ('paper = "ours"\nkind = simulation\n', "Invalid value (at line 2, column 8)"),
+        ('paper = "ours"\nkind = "simulation"\n[mine]\nsays = "x"\n', "place\n  Field required"),
+    ],
+)
+def test_a_file_of_claims_that_cannot_be_read_is_named(tmp_path, monkeypatch, text, words):
+    path = tmp_path / "book" / "claims" / "16_mine.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    monkeypatch.setattr(claim_files, "CHAPTERS", [path])
+    monkeypatch.setattr(claim_files, "ROOT", tmp_path)
+    with pytest.raises(ExtensionError) as raised:
+        claim_files.read_all(None)
+    assert str(raised.value).startswith("book/claims/16_mine.toml: ")
+    assert words in str(raised.value)

@@ -210,7 +210,8 @@ def fill_in(app, doctree, docname):
         node.replace_self(nodes.raw("", tally_html(app, docname), format="html"))
     for cell in doctree.findall(nodes.container):
         if "tag_claim" in cell["classes"]:
-            names = CALL.findall(cell.astext())
+            # one that no file has was warned of when the page was read
+            names = [name for name in CALL.findall(cell.astext()) if name in registry()]
             if not names:  # it prepares the next one, with which it is shown
                 continue
             cell["ids"] += [f"measured-{name}" for name in names]
