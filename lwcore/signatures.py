@@ -21,7 +21,9 @@ import numpy as np
 from beartype import BeartypeConf, beartype
 from beartype.vale import Is
 from jaxtyping import AbstractArray, TypeCheckError, jaxtyped
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+
+from lwcore.reals import Unreadable, complaint, read
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 
@@ -70,6 +72,15 @@ def require(name: str, value: Any, holds: Any, words: str) -> None:
     raise ArgumentError(f"{name} = {_shown(value)}: must be {words}.")
 
 
+def floats(name: str, value: Any) -> NDArray[np.float64]:
+    """Return an argument as real numbers, NaN among them, in less time than a check takes."""
+    try:
+        return read(value)
+    except Unreadable as error:
+        words = str(error)
+    raise ArgumentError(f"{name} = {_shown(value)}: must be real numbers, {words}.")
+
+
 def kind(base: Any, words: str, holds: Callable[[Any], Any]) -> Any:
     """A type of those objects of another for which something holds, with an error's words."""
     made = Annotated[base, Is[lambda value: not isinstance(value, bool) and bool(holds(value))]]
@@ -96,11 +107,8 @@ def allowed(hint: Any) -> str:
 
 
 def _real(value: Any) -> bool:
-    """Whether NumPy makes real numbers of it: of no text, truth value, object or ragged list."""
-    try:
-        return np.asarray(value).dtype.kind in "iuf"
-    except (ValueError, TypeError, RuntimeError):
-        return False
+    """Whether values are real numbers, as `lwcore.reals` reads them."""
+    return not complaint(value)
 
 
 def _increase(values: Any) -> bool:
@@ -112,7 +120,7 @@ def _increase(values: Any) -> bool:
 
 def _finite(value: Any) -> bool:
     """Whether values are real, finite, and at least one."""
-    array = np.asarray(value) if _real(value) else np.empty(0)
+    array = read(value) if _real(value) else np.empty(0)
     return array.size > 0 and bool(np.isfinite(array).all())
 
 
@@ -123,7 +131,7 @@ if TYPE_CHECKING:  # a type checker knows no ranges
     Positive = float
     NotNegative = float
     Share = float
-    Lags = Sequence[int]
+    Lags = Sequence[int] | NDArray[np.integer[Any]]
     Reals = ArrayLike
     FiniteReals = ArrayLike
 else:
@@ -154,5 +162,5 @@ def _shown(value: Any) -> str:
     """A value in an error: a small one as it is, an array by its type and shape."""
     shape = getattr(value, "shape", ())
     if not len(shape):
-        return repr(value)[:200]
+        return repr(value.item() if isinstance(value, np.ndarray | np.generic) else value)[:200]
     return f"{type(value).__name__} of {value.dtype} and shape {tuple(shape)}"

@@ -192,7 +192,7 @@ def test_mixture_of_exponentials():
         (lambda: learnability_window([1, 2], [1, 2, 3], [1]), "required = .* each of the 2 lags"),
         (lambda: learnability_window([1, 2], [1, 2], 1.0), "n_sequences = 1.0: must be a list"),
         (lambda: learnability_window([1, 2], [1, 2], [-1]), r"n_sequences contains -1\.0"),
-        (lambda: window_bounds([1, 2], [1, 0.5], [1, 1, 1], 1, [10], 1.5), "broadcast"),
+        (lambda: window_bounds([1, 2], [1, 0.5], [1, 1, 1], 1, [10], 1.5), "alignment = .* or 2"),
         (lambda: regime_window(REGIMES[0], [1, 0], 1, 1, 1.5), r"n_sequences contains 0\.0"),
         (lambda: mixture_envelope([1, -1], [1]), r"lags contains -1\.0"),
         (lambda: mixture_envelope([1], [0, math.nan]), r"time_scales contains 0\.0"),
