@@ -47,7 +47,7 @@ def split(
 
 
 def lags_and_ends(
-    length: int, lags: Sequence[int], ends: Sequence[int] | None = None
+    length: int, lags: Lags, ends: Lags | None = None
 ) -> tuple[list[int], Tensor]:
     """Lags and end points, all if None, that fit into sequences of a length."""
     steps = [int(lag) for lag in lags]
