@@ -9,7 +9,7 @@ the mixing (``"first"``), and the diagonal itself (``"exact"``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import torch
