@@ -380,7 +380,8 @@ def least_sequences(
     h, _ = _standardised(shift, scale, 1)
     if test == "mean":
         return np.maximum(np.ceil(sample_complexity(h, 1, 1, alpha, error) * (1 - 1e-12)), 1)
-    return np.vectorize(_least_number, otypes=[float])(test, alpha, h, error)[()]
+    with np.errstate(over="ignore"):  # of a number that is infinite
+        return np.vectorize(_least_number, otypes=[float])(test, alpha, h, error)[()]
 
 
 def _least_number(test: Test, alpha: float, h: float, error: float) -> float:

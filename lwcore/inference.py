@@ -287,7 +287,7 @@ def false_detections(
 def deviation(numbers: FiniteReals) -> Array | np.float64:
     """Standard deviation along the last axis, without a square that leaves the range of a float."""
     values = floats("numbers", numbers)
-    require("numbers", values, values.ndim > 0 and values.shape[-1] > 1, "two or more in a row")
+    require("numbers", numbers, values.ndim > 0 and values.shape[-1] > 1, "two or more in a row")
     unit = np.abs(values).max(-1, keepdims=True)
     return unit[..., 0] * (values / np.where(unit > 0, unit, 1.0)).std(-1, ddof=1)
 

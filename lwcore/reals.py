@@ -72,9 +72,9 @@ def _refuse_what_numpy_would_drop(value: Any) -> None:
     """Refuse masks, gradients and truth values, in lists, too."""
     if isinstance(value, np.ma.MaskedArray):
         if np.ma.getmaskarray(value).any():
-            raise Unreadable("none of them masked: fill them, or leave them out")
+            raise Unreadable("none of them masked (fill these, or leave them out)")
     elif getattr(value, "requires_grad", False) is True:
-        raise Unreadable("detached: the tensor requires grad")
+        raise Unreadable("detached (the tensor requires grad)")
     elif isinstance(value, list | tuple):
         kinds = set(map(type, value))
         if bool in kinds or np.bool_ in kinds:

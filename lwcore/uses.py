@@ -113,9 +113,7 @@ class _Reading(NamedTuple):
         back = vjp(self.values, self.network.theta)[1]
         return torch.stack([back(part)[0].double().cpu() for part in parts])
 
-    def numbers(
-        self, directions: Float[Tensor, "lags P"], lags: Lags
-    ) -> Float[Tensor, "2 lags B"]:
+    def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
         whole, theta, numbers = torch.cat(self.pulled(), -1), self.network.theta, []
         for part, w in zip(self.parts(lags), directions, strict=True):
             with FORWARD_MODE, torch.no_grad():

@@ -243,7 +243,10 @@ def _by_likelihood(data: Array, margin: float) -> tuple[Array, ...]:
     found = np.full((5, first.size), np.nan)
     found[1:3] = 0
     for c in np.flatnonzero(unit):
-        found[:, c] = _likeliest((data[:, c] - centre[c]) / unit[c], first[c], margin)
+        with np.errstate(over="ignore"):
+            x = (data[:, c] - centre[c]) / unit[c]
+        x = np.clip(x, -_LARGE, _LARGE)  # a likelihood feels the logarithm of what is far out
+        found[:, c] = _likeliest(x, first[c], margin)
     alpha, log_scale, shift, *ends = found
     return alpha, unit * np.exp(log_scale), centre + unit * shift, *ends
 
