@@ -288,7 +288,7 @@ def _regress(columns: list[Array], log_f: Array, known: Array | None = None) -> 
         design[:, place] = (column - centres[place]) / sizes[place]
     found = np.linalg.lstsq(design, wanted - level)[0]
     residual = np.sum((wanted - level - design @ found) ** 2)
-    slopes = found / np.array(sizes)
+    slopes = found / np.array(sizes) + 0.0  # no −0 of a constant
     constant = level + log_f[0] + change.mean() - slopes @ np.array(centres)
     return _Line(float(constant), slopes, float(residual))
 
@@ -317,7 +317,9 @@ def _bend(residual: float, freest: float, more: int, log_f: Array) -> float:
 
 
 def _rounding(log_f: Array) -> float:
-    return float(8 * np.finfo(float).eps * (1 + np.abs(log_f).max()))
+    """Return how far rounding may take the logarithm of an envelope."""
+    rounding = 8 * np.finfo(float).eps * (1 + np.abs(log_f).max())
+    return float(rounding)
 
 
 def scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float]:
@@ -329,11 +331,11 @@ def scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float
     count, k = log_f.size, parameters + 1  # the residual variance is estimated, too
     change = log_f - log_f[0]
     total = np.sum((change - change.mean()) ** 2)
-    rounding = _rounding(log_f)
+    rounding_error = _rounding(log_f)
     aicc = float("inf")
     if count > k + 1:
         penalty = 2 * k + 2 * k * (k + 1) / (count - k - 1)
-        aicc = float(count * np.log(max(residual / count, rounding**2)) + penalty)
+        aicc = float(count * np.log(max(residual / count, rounding_error**2)) + penalty)
     return float(1 - residual / total) if total > 0 else float("nan"), aicc
 
 
