@@ -97,6 +97,10 @@ def _require_run(results: xr.Dataset, *names: str) -> None:
     """Refuse a dataset that is not the result of a run, or lacks some of its variables."""
     held = "configuration" in results.attrs
     _require_content("results", results, held, "the result of a run, with its configuration")
+    _require_variables(results, *names)
+
+
+def _require_variables(results: xr.Dataset, *names: str) -> None:
     for name in names:
         _require_content("results", results, name in results.variables, f"{name}, as a run does")
 
@@ -123,7 +127,7 @@ def config_of(results: xr.Dataset) -> Config:
 @checked
 def probes(results: xr.Dataset, view: str, source: str | None = None) -> xr.Dataset:
     """The probes of one view, and one source if it is named."""
-    _require_run(results, "view", *[] if source is None else ["source"])
+    _require_variables(results, "view", *[] if source is None else ["source"])
     for name, value in (("view", view), ("source", source)):
         known = [value] if value is None else list(dict.fromkeys(results[name].values.tolist()))
         require(name, value, value in known, f"one of {', '.join(map(repr, known))}")
@@ -225,7 +229,7 @@ def window_of(
 @checked
 def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
     """Lags whose mean is above zero, false claims in a network, source and view held at a level."""
-    _require_run(results, "signal", "signal_error", "n_measured", "view")
+    _require_variables(results, "signal", "signal_error", "n_measured", "view")
     held = config_of(results).diagnostics.significance if level is None else level
     family: list[Any] = ["probe", "lag"]
 

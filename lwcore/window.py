@@ -331,11 +331,11 @@ def scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float
     count, k = log_f.size, parameters + 1  # the residual variance is estimated, too
     change = log_f - log_f[0]
     total = np.sum((change - change.mean()) ** 2)
-    rounding_error = _rounding(log_f)
+    rounding = _rounding(log_f)
     aicc = float("inf")
     if count > k + 1:
         penalty = 2 * k + 2 * k * (k + 1) / (count - k - 1)
-        aicc = float(count * np.log(max(residual / count, rounding_error**2)) + penalty)
+        aicc = float(count * np.log(max(residual / count, rounding**2)) + penalty)
     return float(1 - residual / total) if total > 0 else float("nan"), aicc
 
 

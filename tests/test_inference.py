@@ -73,8 +73,8 @@ FOREIGN = xr.Dataset({"loss": 1.0})
         (lambda: inference.config_of(FOREIGN), "results holds loss: it must hold the result of"),
         (lambda: inference.required(FOREIGN), "results holds loss: it must hold the result of"),
         (lambda: inference.windows(FOREIGN), "results holds loss: it must hold the result of"),
-        (lambda: inference.detected(FOREIGN), "results holds loss: it must hold the result of"),
-        (lambda: inference.probes(FOREIGN, "whole"), "results holds loss: it must hold the"),
+        (lambda: inference.detected(FOREIGN), "results holds loss: it must hold signal, as a run"),
+        (lambda: inference.probes(FOREIGN, "whole"), "results holds loss: it must hold view, as a"),
         (
             lambda: inference.required(FOREIGN.assign_attrs(configuration="{}")),
             "results holds loss: it must hold signal",
