@@ -85,14 +85,16 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
     atomic = ~no_spread & (ties.share > 1 / np.sqrt(len(data)))  # which sampling error explains
     doubts: list[tuple[Any, Any]] = [
         (no_spread, "the interquartile range is zero"),
-        (atomic, _describe_atoms(ties, unit)),
+        (atomic, _describe_atoms(ties, atomic, unit)),
         (_is_coarse(ties, len(data), found[1], method), "the samples are rounded too coarsely"),
         (np.isnan(found[0]), "the characteristic function is lost in its noise"),
         (found[0] == 2, "alpha is held at 2: the tails are no heavier than a Gaussian's"),
         (found[0] < LOWEST_ALPHA + 1e-9, f"alpha is held at {LOWEST_ALPHA}"),
     ]
-    where, words = zip(*doubts, strict=True)
-    doubt = np.select(where, words, "")
+    doubt = np.full(ties.share.shape, "")
+    for where, words in reversed(doubts):  # the first that holds is said
+        if where.any():
+            doubt = np.where(where, words, doubt)
     few = f"{len(data)} samples, fewer than {_FEWEST_SAMPLES}; " * (len(data) < _FEWEST_SAMPLES)
     reason = np.char.rstrip(np.char.add(few, doubt), "; ")
     held = np.where(atomic, np.nan, [found[0], *found[3:]])  # there is no such law
@@ -101,12 +103,13 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
     return StableFit(alpha, scale, loc, (low, high), method, reason.reshape(data.shape[1:])[()])
 
 
-def _describe_atoms(ties: Ties, unit: float) -> NDArray[np.str_]:
-    """Return for each column what part of the samples is tied, and where."""
-    shares = [f"{100 * share:.2g} %" for share in ties.share]
-    values = [f"{value:.6g}" for value in unit * ties.value]
-    pairs = zip(shares, values, strict=True)
-    return np.array([f"{s} of the samples are tied, most of them at {v}" for s, v in pairs])
+def _describe_atoms(ties: Ties, atomic: NDArray[np.bool_], unit: float) -> NDArray[np.str_]:
+    """Return for each column with atoms what part of the samples is tied, and where."""
+    words = np.full(atomic.shape, "", dtype="U80")
+    for c in np.flatnonzero(atomic):
+        share, value = ties.share[c], unit * ties.value[c]
+        words[c] = f"{100 * share:.2g} % of the samples are tied, most of them at {value:.6g}"
+    return words
 
 
 def _is_coarse(ties: Ties, count: int, scale: Array, method: Method) -> NDArray[np.bool_]:

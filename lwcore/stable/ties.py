@@ -6,6 +6,7 @@ neighbours is an atom: zeros of a unit that is off, prices that did not change, 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,8 @@ from scipy import special
 from lwcore.stable.standard import Array
 
 QUANTILES = (0.05, 0.25, 0.75, 0.95)  # which McCulloch's estimator takes
-_ROWS = 4096  # of samples that are looked at, or one in 32: draws are independent
+_SHOWN = 10  # times that an atom of a share of 1/√n, which sampling error hides, shows at first
+_ROWS = 4096  # of samples that are looked at then, or one in 32: draws are independent
 _REPEATS = 3  # of a value, from which on it counts as tied
 _NEIGHBOURS = 16  # samples on either side that say how often a value can be expected
 _CHANCE = 1e-3  # that any of the values comes so often by rounding
@@ -34,17 +36,24 @@ class Ties(NamedTuple):
 
 def find_ties(columns: Array) -> Ties:
     """Return the ties in columns of samples."""
-    step = -(-len(columns) // max(_ROWS, len(columns) // 32))
-    ordered = np.sort(columns[::step], axis=0)
-    found = np.zeros((4, ordered.shape[1]))
+    found = np.zeros((4, columns.shape[1]))
     found[1] = np.nan
-    repeats = np.sum(ordered[1:] == ordered[:-1], axis=0)
-    for c in np.flatnonzero(repeats >= _REPEATS - 1):
-        values, first, counts = np.unique(ordered[:, c], return_index=True, return_counts=True)
+    first_look = _every(columns, math.isqrt(len(columns)) * _SHOWN)
+    again = np.any(first_look[_REPEATS - 1 :] == first_look[: 1 - _REPEATS], axis=0)
+    looked_at = np.flatnonzero(again)
+    ordered = _every(columns[:, looked_at], max(_ROWS, len(columns) // 32))
+    for place, c in enumerate(looked_at):
+        column = ordered[:, place]
+        values, first, counts = np.unique(column, return_index=True, return_counts=True)
         if values.size > 1:
-            found[:2, c] = _find_atoms(ordered[:, c], values, first, counts)
-            found[2:, c] = _find_rounding(ordered[:, c], values, counts)
+            found[:2, c] = _find_atoms(column, values, first, counts)
+            found[2:, c] = _find_rounding(column, values, counts)
     return Ties(*found)
+
+
+def _every(columns: Array, rows: int) -> Array:
+    """Return evenly spaced samples, about as many as rows, in order."""
+    return np.sort(columns[:: -(-len(columns) // max(rows, _REPEATS))], axis=0)
 
 
 def _find_atoms(
