@@ -7,7 +7,6 @@ is read by `lwcore.recurrent`, any other causal model by `lwcore.uses`.
 """
 
 import copy
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,8 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils import _pytree as trees
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from lwcore.signatures import Lags, require
+from lwcore.ambient import placed
+from lwcore.signatures import Lags, require, warn
 
 Pair = tuple[Tensor, Tensor]
 Function = Callable[..., Tensor]
@@ -80,7 +81,7 @@ class Adapter(ABC):
         numbers = targets.is_floating_point()
         usual = "mse_loss" if numbers else "cross_entropy"
         given = getattr(self.loss, "__name__", type(self.loss).__name__)
-        self.loss_name = given if self.loss else usual
+        self.loss_name = str(given) if self.loss else usual
         self.loss = self.loss or (nn.MSELoss() if numbers else nn.CrossEntropyLoss())
         self.axes = {"inputs": 0, "targets": 0, "predictions": 0}
         for axis, few in on_trial(inputs, targets, self.batch_first):
@@ -126,13 +127,15 @@ class Adapter(ABC):
 
     def sequences_first(self, inputs: Tensor, targets: Tensor) -> Pair:
         """A batch with its axis of sequences in front."""
-        inputs, targets = inputs.to(self.weight.device), targets.to(self.weight.device)
+        device = self.weight.device
+        inputs, targets = placed(inputs, device), placed(targets, device)
         return inputs.movedim(self.axes["inputs"], 0), targets.movedim(self.axes["targets"], 0)
 
     def predictions(self, inputs: Tensor) -> Tensor:
         """What the model predicts, through the head if there is one, sequences in front."""
         dtype = self.weight.dtype if inputs.is_floating_point() else None
-        found = self.model(inputs.to(self.weight.device, dtype).movedim(0, self.axes["inputs"]))
+        given = placed(inputs, self.weight.device, dtype)
+        found = self.model(given.movedim(0, self.axes["inputs"]))
         if self.head is not None:
             found = self.head(flat(found)[0])
         return flat(found)[0].movedim(self.axes["predictions"], 0)
@@ -247,7 +250,8 @@ def changed(inputs: Tensor, steps: slice) -> Tensor:
     generator, other = torch.Generator().manual_seed(1), inputs.clone()
     shape = other[:, steps].shape
     if inputs.is_floating_point():
-        noise = torch.randn(shape, generator=generator).to(inputs)
+        noise = torch.randn(shape, generator=generator)
+        noise = placed(noise, inputs.device, inputs.dtype)
         other[:, steps] += noise * inputs.std().clamp(min=0.1)
     else:
         draws = torch.randint(inputs.numel(), shape, generator=generator)
@@ -278,12 +282,17 @@ def gathered(make: Callable[[Pair], Adapter], batches: Any, sequences: int) -> t
     fewer sequences than steps.
     """
     size, network = getattr(batches, "batch_size", None), None
+    if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
+        # a generator of its own: a loader without one draws a seed from PyTorch's
+        batches = DataLoader(batches, _AT_ONCE, generator=torch.Generator())
     batches = [batches] if _is_pair(batches) else batches
     parts: list[Pair] = []
     for place, batch in enumerate(batches):
         words = "a pair of tensors, inputs and targets"
         require(f"batches[{place}]", type(batch).__name__, _is_pair(batch), words)
         given, wanted = (torch.as_tensor(part).detach() for part in batch)
+        # what was made in torch.inference_mode() carries no gradients; a copy does
+        given, wanted = (part.clone() if part.is_inference() else part for part in (given, wanted))
         finite = bool(given.isfinite().all() and wanted.isfinite().all())
         require(f"batches[{place}]", "NaN or infinite somewhere", finite, "finite")
         network = network or make((given, wanted))
@@ -298,7 +307,7 @@ def gathered(make: Callable[[Pair], Adapter], batches: Any, sequences: int) -> t
     swapped = length == size != count if size else length > count
     if swapped and parts[0][1].shape[1:2] == (length,):
         read = f"inputs are read as {count} sequences of {length} steps, for {network.order}"
-        warnings.warn(f"{read}. Is that so?", stacklevel=3)
+        warn(f"{read}. Is that so?")
     inputs, targets = (torch.cat(some)[:sequences] for some in zip(*parts, strict=True))
     return network, (inputs, targets)
 

@@ -33,7 +33,7 @@ from lwcore import cells, results, tasks
 from lwcore.config import Config, Model, Point, shipped
 from lwcore.inference import described
 from lwcore.measure import base_rates, course, measure
-from lwcore.network import Network, Progress, fit
+from lwcore.network import Network, Progress, fit, freed_memory_kept
 from lwcore.results import bar, load
 from lwcore.signatures import Count, Index, checked
 from lwcore.trace import Trace
@@ -95,6 +95,7 @@ def run(
 
 @threadpool_limits.wrap(limits=1)  # more sum in another order
 @checked
+@freed_memory_kept()
 def run_member(
     config: Config,
     model: Model,

@@ -34,6 +34,7 @@ LETTER: dict[str, Any] = {"rate": "paper_v2", "twice": True}
 # What an optimiser meets; sequences' numbers have a variance (as chapter 08 measures).
 OPTIMISER: dict[str, Any] = {"noise": "whole", "rate": "variance"}
 BLOCK = 16  # sequences a block mean takes together, to see how fast means concentrate
+FEWEST_BLOCKS = 4  # that tell it
 
 
 @checked
@@ -235,10 +236,14 @@ def deviation(numbers: FiniteReals) -> Array | np.float64:
 def exponent_of_means(numbers: FiniteReals) -> Array | np.float64:
     """Exponent p of means along the last axis, whose spread falls as ``N^(−1/p)``.
 
-    It is that of the interquartile ranges of block means and of single numbers.
+    It is that of the interquartile ranges of block means and of single numbers. It is unknown, NaN,
+    of fewer than `FEWEST_BLOCKS` blocks: the range of one is 0, whatever the numbers.
     """
     values = np.asarray(numbers, float)
-    whole = values[..., : values.shape[-1] // BLOCK * BLOCK]
+    blocks = values.shape[-1] // BLOCK
+    if blocks < FEWEST_BLOCKS:
+        return np.full(values.shape[:-1], np.nan)[()]
+    whole = values[..., : blocks * BLOCK]
     means = whole.reshape(*values.shape[:-1], -1, BLOCK).mean(-1)
     block, single = (np.subtract(*np.quantile(x, [0.75, 0.25], axis=-1)) for x in (means, values))
     # Numbers that are 0 throughout have no spread, and p is NaN.
