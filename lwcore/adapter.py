@@ -29,6 +29,7 @@ Function = Callable[..., Tensor]
 ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
 _TRIED = 4  # sequences on which assumptions are tried
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
+_HELD = 2**23  # numbers in the predictions that are held at a time
 _CLOSE = {torch.float64: 1e-9, torch.float32: 1e-3, None: 0.05}  # rounding adds up over steps
 _ROUNDING = "If it does, rounding grows in its states: try model.double()"
 
@@ -68,6 +69,7 @@ class Adapter(ABC):
     order = "the model reads sequences first"  # of axes
     batch_first = True
     at_once = _TRIED  # sequences that are read together
+    averages = False  # whether the loss of a batch is the mean of its sequences', not the sum
 
     def __post_init__(self) -> None:
         """Find the axes on a few sequences, however many a batch has."""
@@ -148,40 +150,72 @@ class Adapter(ABC):
         return torch.stack([self.loss(*pair).sum() for pair in zip(guesses, truths, strict=True)])
 
     def forget(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Pulls on the best constant prediction, targets from now on: as if nothing were learned.
+        """Take the loss as if nothing were learned, from now on; return the targets it takes.
 
-        They are loss gradients at the mean prediction, centred, which makes the constant the best
-        one: for squared error and cross-entropy exactly. The loss is now a product with them.
+        It is a product with pulls on a constant prediction: with loss gradients at the mean
+        prediction, centred, which makes the constant the best one: for squared error and
+        cross-entropy exactly.
         """
-        predictions = self._predicted(inputs)
-        constant = predictions.mean(0, keepdim=True).expand_as(predictions).clone().requires_grad_()
-        with torch.enable_grad():
-            total = self.losses(constant, targets).sum()
-        gradients = torch.autograd.grad(total, constant)[0]
-        self.loss, self.axes["targets"] = torch.mul, self.axes["predictions"]
-        return gradients - gradients.mean(0)
+        total: Any = 0
+        for predictions, _ in self._predicted(inputs, targets):
+            total += predictions.sum(0, keepdim=True)
+        untrained = Untrained(self.loss, dict(self.axes), total / len(inputs))
+        pulls: Any = 0
+        for part in targets.split(self._held(total.numel())):
+            pulls += untrained.pulls(part).sum(0, keepdim=True)
+        untrained.mean = pulls / len(targets)
+        self.loss = untrained
+        return targets
 
     def beats_constants(self, inputs: Tensor, targets: Tensor) -> bool:
         """Whether the loss is below that of every constant tried: of the best one, if convex."""
-        predictions = self._predicted(inputs)
-        constant = predictions.mean(0, keepdim=True).requires_grad_()
+        total: Any = 0
+        own = 0.0
+        for predictions, part in self._predicted(inputs, targets):
+            total += predictions.sum(0, keepdim=True)
+            own += float(self._joint(predictions, part, len(targets)))
+        constant = (total / len(inputs)).requires_grad_()
+        parts = targets.split(self._held(constant.numel()))
         descent = torch.optim.LBFGS([constant], line_search_fn="strong_wolfe")
 
-        def joint(guesses: Tensor) -> Tensor:
-            return self.losses(guesses.expand_as(predictions), targets, len(targets)).sum()
-
         def closure() -> Any:
-            total = joint(constant)
-            (constant.grad,) = torch.autograd.grad(total, constant)
-            return total
+            joint: Any = 0.0
+            constant.grad = torch.zeros_like(constant)
+            for part in parts:
+                guesses = constant.expand(len(part), *constant.shape[1:])
+                loss = self._joint(guesses, part, len(targets))
+                constant.grad += torch.autograd.grad(loss, constant)[0]
+                joint += loss.detach()
+            return joint
 
         with torch.enable_grad():
             descent.step(closure)
-        return bool(joint(predictions) < joint(constant))
+            least = float(closure())
+        return own < least
 
-    @torch.no_grad()
-    def _predicted(self, inputs: Tensor) -> Tensor:
-        return torch.cat([*map(self.predictions, inputs.split(min(64, self.at_once)))])
+    def _joint(self, predictions: Tensor, targets: Tensor, count: int) -> Tensor:
+        """What some sequences give to the loss of a batch of so many."""
+        share = len(targets) / count if self.averages else 1.0
+        return share * self.losses(predictions, targets, len(targets)).sum()
+
+    def _held(self, entries: int) -> int:
+        """How many sequences' predictions, of so many numbers each, are held at a time."""
+        return max(1, _HELD // max(entries, 1))
+
+    def _predicted(self, inputs: Tensor, targets: Tensor) -> Iterator[Pair]:
+        """Predictions beside targets, of as many sequences at a time as memory is to hold."""
+        few = min(64, self.at_once)
+        held: list[Pair] = []
+        size = 0
+        for x, y in zip(inputs.split(few), targets.split(few), strict=True):
+            with torch.no_grad():
+                made = self.predictions(x)
+            if held and size + made.numel() > _HELD:
+                yield torch.cat([p for p, _ in held]), torch.cat([t for _, t in held])
+                held, size = [], 0
+            held.append((made, y))
+            size += made.numel()
+        yield torch.cat([p for p, _ in held]), torch.cat([t for _, t in held])
 
     @torch.no_grad()
     def check(self, inputs: Tensor, targets: Tensor) -> None:
@@ -202,6 +236,7 @@ class Adapter(ABC):
         joint = self.losses(together, targets, len(targets))
         total, mean, largest = losses.sum(), losses.mean(), losses.abs().max()  # may be tiny
         fits = [(joint - one).abs() <= tolerance * largest for one in (total, mean)]
+        self.averages = bool((joint - mean).abs() < (joint - total).abs())
         shapes = f"are predictions {tuple(together.shape)} and targets {tuple(targets.shape)}"
         words = f"the sum of what {len(losses)} sequences have alone, {total:.6g}, or the mean, "
         words += f"{mean:.6g} (if weighted: the sum; {shapes} broadcast?)"
@@ -229,6 +264,38 @@ class Adapter(ABC):
         words = "parameters whose uses can all be seen, in states that pass from step to step "
         words += f"unchanged: name in `parameters` those to look at. {_ROUNDING}"
         require("model", ", ".join(missing), not missing, words)
+
+
+class Untrained:
+    """A loss as if nothing were learned: predictions times what pulls on the best constant one."""
+
+    __name__ = "untrained"
+
+    def __init__(self, loss: Any, axes: dict[str, int], constant: Tensor) -> None:
+        """A loss from a reader's own and a prediction, sequences in front as everywhere here."""
+        self.loss, self.axes, self.constant = loss, axes, constant
+        self.mean: Any = 0
+
+    def pulls(self, targets: Tensor) -> Tensor:
+        """Gradients of each sequence's loss at the constant prediction, for targets so ordered."""
+        found, wanted = self.axes["predictions"], self.axes["targets"]
+        with torch.enable_grad():
+            guesses = self.constant.expand(len(targets), *self.constant.shape[1:])
+            guesses = guesses.clone().requires_grad_()
+            pairs = zip(
+                guesses.movedim(0, found).split(1, found),
+                targets.movedim(0, wanted).split(1, wanted),
+                strict=True,
+            )
+            total = torch.stack([self.loss(*pair).sum() for pair in pairs]).sum()
+            (gradients,) = torch.autograd.grad(total, guesses)
+        return gradients
+
+    def __call__(self, predictions: Tensor, targets: Tensor) -> Tensor:
+        """The product, of some sequences in the reader's own layout."""
+        found, wanted = self.axes["predictions"], self.axes["targets"]
+        pulls = self.pulls(targets.movedim(wanted, 0)) - self.mean
+        return predictions * pulls.movedim(0, found)
 
 
 def on_trial(

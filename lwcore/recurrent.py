@@ -158,7 +158,8 @@ class Recurrent(Adapter):
         taken, initial = self._taken(calls)
         self.kind = f"{self.called}, {initial[0, self.recurrence.carried].numel()} neurons"
         parameters = sum(part.numel() for part in self.chosen.values())
-        self.fit(max(taken.shape[1] * self.recurrence.state_size, parameters))
+        states = taken.shape[1] * self.recurrence.state_size
+        self.fit(max(states, parameters, predictions.numel() // len(inputs)))
         return predictions, taken.shape
 
     def _called(self, inputs: Tensor) -> tuple[Tensor, list[Call]]:

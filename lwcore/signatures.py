@@ -140,7 +140,7 @@ def warn(message: str) -> None:
     while frame is not None and _is_between(frame):
         frame = frame.f_back
         level += 1
-    warnings.warn(message, stacklevel=level - 1)
+    warnings.warn(message, stacklevel=level)
 
 
 def _is_between(frame: types.FrameType) -> bool:
