@@ -15,7 +15,6 @@ import multiprocessing
 import shutil
 import signal
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
@@ -33,9 +32,9 @@ from lwcore import cells, results, tasks
 from lwcore.config import Config, Model, Point, shipped
 from lwcore.inference import described
 from lwcore.measure import base_rates, course, measure
-from lwcore.network import Network, Progress, fit
+from lwcore.network import Network, Progress, fit, freed_memory_kept
 from lwcore.results import bar, load
-from lwcore.signatures import Count, Index, checked
+from lwcore.signatures import Count, Index, checked, warn
 from lwcore.trace import Trace
 
 __all__ = ["Config", "load", "run", "run_member", "shipped"]
@@ -95,6 +94,7 @@ def run(
 
 @threadpool_limits.wrap(limits=1)  # more sum in another order
 @checked
+@freed_memory_kept()
 def run_member(
     config: Config,
     model: Model,
@@ -294,7 +294,7 @@ def _found(path: Path, read: Callable[[Path], Any]) -> Any:
         try:
             return read(path)
         except ValueError as error:
-            warnings.warn(f"{error} What it held is computed anew.", stacklevel=2)
+            warn(f"{error} What it held is computed anew.")
     return None
 
 

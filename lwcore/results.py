@@ -95,7 +95,8 @@ def revision() -> str:
 
     def git(*command: str) -> str:
         at = ["git", "-C", str(_PACKAGE), *command]
-        return subprocess.run(at, capture_output=True, text=True, check=True).stdout.strip()
+        found = subprocess.run(at, capture_output=True, encoding="utf-8", check=True)
+        return found.stdout.strip()
 
     try:
         # another project's checkout, in which the package is installed, is not its revision
@@ -114,10 +115,18 @@ def code_fingerprint() -> str:
     return digest.hexdigest()[:8]
 
 
+def _version(package: str) -> str:
+    """A package's version by its metadata; by its module where a program was frozen without."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return str(getattr(sys.modules.get(package), "__version__", "unknown"))
+
+
 def environment() -> dict[str, str]:
     """What computes here: git revision, fingerprint of the code, versions of packages, machine."""
     packages = ("lwcore", "numba", "numpy", "scipy", "torch", "xarray")
-    versions = (f"{package} {metadata.version(package)}" for package in packages)
+    versions = (f"{package} {_version(package)}" for package in packages)
     return {
         "revision": revision(),
         "code": code_fingerprint(),
