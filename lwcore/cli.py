@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import re
 import socket
 import warnings
@@ -21,7 +21,7 @@ from lwcore.config import Config, shipped
 from lwcore.signatures import require
 
 Drawn = Annotated[Path | None, Option(help="Draw it here; the ending chooses the format.")]
-PATIENCE = "10s"  # for a Dask scheduler that answers
+PATIENCE = 10  # seconds, for a Dask scheduler that answers
 TOLD = ValueError, TypeError, OSError, RuntimeError, ArithmeticError, ImportError, Warning
 
 
@@ -209,19 +209,27 @@ def _check_scheduler(address: str) -> None:
 def _dask_client(address: str) -> Any:
     """Connect to a Dask scheduler; refuse in words what answers and is none."""
     try:
-        import distributed
+        from distributed import Client, Security
+        from distributed.core import connect
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"--scheduler needs Dask ({error}): pip install 'lwcore[cluster]'."
         ) from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+
+    async def greet() -> None:
+        """Connect and close. A client that cannot would try on in threads, and print where."""
+        arguments = Security().get_connection_args("client")
+        connection = await asyncio.wait_for(connect(address, **arguments), PATIENCE)
+        await connection.close()
+
     try:
-        return distributed.Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, RuntimeError) as error:
+        asyncio.run(greet())
+    except Exception as error:  # whatever comes of talking to something else
         raise ConnectionError(
             f"scheduler = {address!r}: what answers there is no Dask scheduler, or one of another "
-            f"version ({error})."
+            f"version ({type(error).__name__}: {error})."
         ) from None
+    return Client(address, timeout=PATIENCE, set_as_default=False)
 
 
 def _draw(plot: Callable[[], Any], path: Path | None) -> None:

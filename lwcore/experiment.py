@@ -402,13 +402,13 @@ def _as_completed(
         finally:
             for future in futures:
                 future.cancel()
-    except BrokenProcessPool as error:
+    except BrokenProcessPool:
         raise RuntimeError(
             "A process ended without a result. In a script, call run below "
             '`if __name__ == "__main__":`, because every process imports the script anew. '
             "Otherwise the process was killed, perhaps for want of memory: repeat the run, which "
             "goes on from what it has kept."
-        ) from error
+        ) from None
 
 
 def _run_on_worker(made_by: tuple[str, str], *job: Any) -> xr.Dataset:

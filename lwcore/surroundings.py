@@ -47,6 +47,8 @@ VARIABLES = {
     "NUMBA_OPT": "Numba then compiles in another way",
     "NUMBA_LOOP_VECTORIZE": "Numba then compiles in another way",
     "NUMBA_SLP_VECTORIZE": "Numba then compiles in another way",
+    "NUMBA_BOUNDSCHECK": "Numba then compiles in another way",
+    "NUMBA_DEBUGINFO": "Numba then compiles in another way",
     "NUMBA_DISABLE_JIT": "Numba then compiles nothing",
 }
 # The C library's choice of instructions is one of several things that this variable sets.
