@@ -43,26 +43,6 @@ def test_dependency_is_locked_and_explained(name):
     assert (ROOT / "CONTRIBUTING.md").read_text().count(f"\n| `{name}` |") == 1
 
 
-# Lines of Python, and where they are to end (`DESIGN`): none may grow on its way there.
-LINES = {  # folder: (now at most, the goal)
-    "lwcore": (7_955, 6_000),
-    "book/chapters": (1_881, 1_800),
-    "book/claims": (762, 1_500),
-    "book/charts": (483, 500),
-    "tests": (8_693, 9_000),
-    "benchmarks": (685, 800),
-}
-
-
-@pytest.mark.parametrize("folder", LINES)
-def test_house_does_not_grow(folder):
-    files = list((ROOT / folder).rglob("*.py"))
-    lines = sum(len(path.read_text().splitlines()) for path in files)
-    now, goal = LINES[folder]
-    print(f"{folder}: {lines:,} lines in {len(files)} files, of {goal:,} in the end")
-    assert lines <= now
-
-
 @pytest.mark.parametrize("command", ["ruff check .", "ruff format --check .", "mypy"])
 def test_style(command):
     called = [sys.executable, "-m", *command.split()]

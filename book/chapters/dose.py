@@ -180,16 +180,16 @@ class Learner(nn.Module):
     """A cell with a linear readout; for one seed all gates start on the same draw, and differ by
     their bias alone."""
 
-    def __init__(self, condition: Condition, task: Task, seed: int) -> None:
+    def __init__(self, condition: Condition, task: Task, seed: int, hidden: int = HIDDEN) -> None:
         """Draw the start."""
         super().__init__()
         draw = torch.Generator().manual_seed(seed)
         self.cell = getattr(cells, condition.cell)(
-            task.inputs, HIDDEN, gate_init=condition.gate, generator=draw
+            task.inputs, hidden, gate_init=condition.gate, generator=draw
         )
-        self.out = nn.Linear(HIDDEN, task.outputs)
+        self.out = nn.Linear(hidden, task.outputs)
         with torch.no_grad():
-            self.out.weight.copy_(torch.randn(self.out.weight.shape, generator=draw) / HIDDEN**0.5)
+            self.out.weight.copy_(torch.randn(self.out.weight.shape, generator=draw) / hidden**0.5)
             self.out.bias.zero_()
             if condition.mixing is not None:
                 self.cell.weight_hh.mul_(condition.mixing).requires_grad_(False)
@@ -199,8 +199,14 @@ class Learner(nn.Module):
         return self.out(self.cell(inputs))
 
 
+def n_parameters(condition: Condition, hidden: int = HIDDEN) -> int:
+    """Count the parameters that are trained."""
+    learner = Learner(condition, TASKS[condition.task](condition.lag), 0, hidden)
+    return sum(p.numel() for p in learner.parameters() if p.requires_grad)
+
+
 def descended(
-    condition: Condition, count: int, seed: int
+    condition: Condition, count: int, seed: int, hidden: int = HIDDEN
 ) -> Iterator[tuple[int, Learner, Callable[[], float]]]:
     """Train on `count` sequences without end: after each step, and before the first, the number of
     steps, the network, and the share it has learned, asked for by a call."""
@@ -208,7 +214,7 @@ def descended(
     task, rng = TASKS[condition.task](condition.lag), np.random.default_rng([seed, count])
     inputs, targets = task.sample(count, rng)
     tests = task.sample(TESTED, np.random.default_rng([seed, 0]), fresh=True)
-    learner = Learner(condition, task, seed)
+    learner = Learner(condition, task, seed, hidden)
     parameters = [p for p in learner.parameters() if p.requires_grad]
     descent = OPTIMIZERS[condition.optimizer](parameters)
 
@@ -226,12 +232,17 @@ def descended(
 
 
 def train(
-    condition: Condition, count: int, seed: int, patience: int = PATIENCE, cap: int = CAP
+    condition: Condition,
+    count: int,
+    seed: int,
+    patience: int = PATIENCE,
+    cap: int = CAP,
+    hidden: int = HIDDEN,
 ) -> dict[str, object]:
     """Train until half is learned, or no more is (no better share for so many steps), or the cap is
     met."""
     best, at, start = -math.inf, 0, time.process_time()
-    for step, _, share in descended(condition, count, seed):
+    for step, _, share in descended(condition, count, seed, hidden):
         if step and step % EVERY == 0:
             if (reached := share()) > best + 0.005:
                 best, at = reached, step
@@ -243,7 +254,13 @@ def train(
     return asdict(condition) | {"seed": seed} | found
 
 
-def search(condition: Condition, seed: int, *limits: int) -> list[dict[str, object]]:
+def search(
+    condition: Condition,
+    seed: int,
+    patience: int = PATIENCE,
+    cap: int = CAP,
+    hidden: int = HIDDEN,
+) -> list[dict[str, object]]:
     """Bisect the grid for the least number of sequences from which half is learned, supposing that
     more never teach less.
 
@@ -253,7 +270,7 @@ def search(condition: Condition, seed: int, *limits: int) -> list[dict[str, obje
     counts = TASKS[condition.task].counts
     low, high, tried, place = -1, len(counts), {}, len(counts) - 1
     while high - low > 1:
-        tried[place] = train(condition, counts[place], seed, *limits)
+        tried[place] = train(condition, counts[place], seed, patience, cap, hidden)
         low, high = (low, place) if tried[place]["end"] == "half" else (place, high)
         place = (low + high) // 2
     return [*tried.values()]

@@ -82,22 +82,17 @@ def censored_fit(
     return theta[:, :-1] / theta[:, -1:]
 
 
-def dose_exponent(
+def exponent_draws(
     rows: pd.DataFrame, rng: np.random.Generator, draws: int = 400, others: Sequence[str] = ()
-) -> Interval:
-    """The exponent d of ``N½ ∝ f₀^d`` fitted to `dosed` rows, and its interval over seeds, which
-    are drawn with replacement; without a lower end, no more than a bound.
+) -> Array:
+    """Fit the exponent d of ``N½ ∝ f₀^d`` to `dosed` rows, then to seeds drawn with replacement.
 
     Regressors of log N½ are log f₀, others, and log ℓ if there are several lags.
     Where one lag alone has responses inside the grid, others are left out: its coefficient fits
     them. Where one dose alone has, d is at most what fits with the mildest beyond at the next end.
     """
-    lags = rows.loc[rows["high"].notna(), "lag"].unique()
-    rows = rows[rows["lag"].isin(lags)] if len(lags) == 1 else rows
-    inside = rows["high"].notna()
-    if bound := rows.loc[inside, "log_envelope"].nunique() == 1:
-        mildest = rows.loc[~inside, "log_envelope"].max()
-        rows = rows[inside | (rows["log_envelope"] == mildest)]
+    bound = is_bound(rows)
+    rows = identifying(rows)
     last = rows["low"] * 2**0.5 if bound else np.inf
     with np.errstate(divide="ignore"):
         above, upto = np.log([rows["low"], rows["high"].fillna(last)])
@@ -108,11 +103,48 @@ def dose_exponent(
     if rows["lag"].nunique() > 1:
         x.append(np.log(rows["lag"]))
     x.append(np.ones(len(rows)))
-    value, *slopes = censored_fit(np.stack(x, axis=1), above, upto, weights)[:, 0]
-    if (n := len(seeds)) == 1:
+    return censored_fit(np.stack(x, axis=1), above, upto, weights)[:, 0]
+
+
+def identifying(rows: pd.DataFrame) -> pd.DataFrame:
+    """Select the rows that tell something of the exponent (`exponent_draws`)."""
+    inside = rows["high"].notna()
+    lags = rows.loc[inside, "lag"].unique()
+    chosen = rows["lag"].isin(lags) if len(lags) == 1 else np.ones(len(rows), bool)
+    if is_bound(rows):
+        mildest = rows.loc[chosen & ~inside, "log_envelope"].max()
+        chosen &= inside | (rows["log_envelope"] == mildest)
+    return rows[chosen]
+
+
+def is_bound(rows: pd.DataFrame) -> bool:
+    """Tell whether one dose alone has responses inside the grid, so that d is no more than a
+    bound."""
+    return rows.loc[rows["high"].notna(), "log_envelope"].nunique() == 1
+
+
+def seed_interval(values: Array, n_seeds: int) -> Interval:
+    """Make an interval of a fit, the first value, and of its draws over seeds.
+
+    A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a normal,
+    not of Student's t.
+    """
+    value, slopes = values[0], values[1:]
+    if n_seeds == 1:
         return Interval(value, -np.inf, np.inf)
-    # A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a
-    # normal, not of Student's t.
-    widen = np.sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1) / stats.norm.ppf(0.975)
+    student = stats.t.ppf(0.975, n_seeds - 1) / stats.norm.ppf(0.975)
+    widen = np.sqrt(n_seeds / (n_seeds - 1)) * student
     low, high = value + widen * (np.quantile(slopes, [0.025, 0.975]) - value)
-    return Interval(value, -np.inf if bound else low, high)
+    return Interval(value, low, high)
+
+
+def dose_exponent(
+    rows: pd.DataFrame, rng: np.random.Generator, draws: int = 400, others: Sequence[str] = ()
+) -> Interval:
+    """Fit the exponent d of ``N½ ∝ f₀^d``, with its interval over seeds (`exponent_draws`).
+
+    Without a lower end it is no more than a bound.
+    """
+    values = exponent_draws(rows, rng, draws, others)
+    found = seed_interval(values, identifying(rows)["seed"].nunique())
+    return found._replace(low=-np.inf) if is_bound(rows) else found

@@ -1,0 +1,164 @@
+"""The rules of the clock, on data that were made up so that the answer is known."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from book.chapters import clock, clock_rules, dose
+from lwcore.stats import Interval
+
+
+@pytest.mark.parametrize(
+    ("half", "expected"),
+    [
+        ([0, 0, 1, 1], (32, 64)),
+        ([1, 1, 1, 1], (0, 16)),
+        ([0, 0, 0, 0], (128, math.nan)),
+        ([0, 1, 0, 1], (64, 128)),  # one exception either way: the larger boundary
+        ([1, 1, 0, 1], (0, 16)),
+        ([0, 1, 0, 0], (128, math.nan)),
+    ],
+)
+def test_the_boundary_has_the_fewest_exceptions(half, expected):
+    counts = [16, 32, 64, 128]
+    reached = [bool(one) for one in half]
+    assert clock_rules.boundary(counts, reached) == pytest.approx(expected, nan_ok=True)
+    backwards = clock_rules.boundary(counts[::-1], reached[::-1])
+    assert backwards == pytest.approx(expected, nan_ok=True)
+
+
+def test_the_boundary_is_that_of_brute_force():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        half = rng.integers(0, 2, 7).astype(bool)
+        low, high = clock_rules.boundary(clock.COUNTS, half.tolist())
+        wrong = {
+            edge: sum((count >= edge) != one for count, one in zip(clock.COUNTS, half, strict=True))
+            for edge in (*clock.COUNTS, math.inf)
+        }
+        found = math.inf if math.isnan(high) else high
+        best = min(wrong.values())
+        assert found == max(edge for edge, number in wrong.items() if number == best)
+        assert low < found
+
+
+ENVELOPES = {gate: 32 * (1 - gate) ** clock.LAG for gate in dose.GATES}
+
+
+def made_up(arm="learned", data=0.0, steps=-0.2, by_data=0.0, spread=0.05, at_mean=100.0, **varied):
+    """Make trainings up in which n* and steps are powers of the envelope."""
+    rng = np.random.default_rng(1)
+    rows = []
+    middle = np.exp(np.mean(np.log(list(ENVELOPES.values()))))
+    for seed, (gate, envelope) in itertools.product(range(11, 17), ENVELOPES.items()):
+        condition = dose.Condition("MinGRU", gate, "recall", clock.LAG)
+        fallen = envelope / middle
+        needed = at_mean * fallen**data * math.exp(spread * rng.standard_normal())
+        for count in clock.COUNTS:
+            taken = 900 * fallen**steps * (count / 4096) ** by_data
+            taken *= math.exp(spread * rng.standard_normal())
+            end = "half" if count >= needed else "cap"
+            found = {"count": count, "steps": taken if end == "half" else 60_000, "end": end}
+            rows.append(dose.asdict(condition) | varied | {"arm": arm, "seed": seed} | found)
+    return pd.DataFrame(rows)
+
+
+def starts(**varied):
+    rows = [
+        dose.asdict(dose.Condition(cell, gate, "recall", clock.LAG))
+        | varied
+        | {"seed": seed, "envelope": envelope}
+        for cell in ("MinGRU", "ConstGate")
+        for seed in range(11, 17)
+        for gate, envelope in ENVELOPES.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("data", [0.0, -0.13])
+@pytest.mark.parametrize("steps", [-0.2, 0.0])
+def test_exponents_of_made_up_data_are_found(data, steps):
+    trained = made_up(data=data, steps=steps, spread=0.2, at_mean=64)
+    both = [trained, trained.assign(optimizer="sgd"), trained.assign(cell="ConstGate")]
+    table = pd.concat(both)
+    rows = clock_rules.clock_rows(table, starts(), np.random.default_rng(0))
+    assert [(row.cell, row.optimizer) for row in rows] == list(clock.CLOCK_ROWS)
+    for row in rows:
+        assert row.sequences.value == pytest.approx(data, abs=0.03)
+        assert row.sequences.low <= row.sequences.value <= row.sequences.high
+        assert row.steps.value == pytest.approx(steps, abs=0.02)
+        assert row.by_data.low - 0.02 < 0 < row.by_data.high + 0.02
+    right = data == 0 and steps == -0.2
+    assert (rows[0].verdict() == "supported") is right
+    if steps == -0.2:
+        assert rows[0].r2_envelope > 0.9
+
+
+@pytest.mark.parametrize("by_data", [0.0, -0.3])
+def test_the_slope_in_the_data_is_found_within_conditions(by_data):
+    trained = made_up(by_data=by_data, spread=0.1)
+    found = clock_rules.responses(trained)
+    slope = clock_rules.steps_by_data(trained, found)
+    assert slope.value == pytest.approx(by_data, abs=0.03)
+    assert slope.low <= slope.value <= slope.high
+
+
+def row(**changed):
+    near = Interval(0.0, -0.05, 0.05)
+    usual = clock_rules.ClockRow(
+        "MinGRU", "adamw", near, Interval(-0.3, -0.4, -0.2), 0.95, 0.8, near, 0.0, 0.1
+    )
+    return replace(usual, **changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "supported"),
+        ({"sequences": Interval(-0.08, -0.12, -0.04)}, "undecided"),
+        ({"sequences": Interval(-0.3, -0.4, -0.2)}, "refuted"),
+        ({"sequences": Interval(0.3, 0.2, 0.4)}, "refuted"),
+        ({"steps": Interval(-0.12, -0.2, -0.04)}, "undecided"),
+        ({"steps": Interval(0.0, -0.05, 0.05)}, "refuted"),
+        ({"steps": Interval(0.0, -0.05, 0.05), "cell": "ConstGate"}, "supported"),
+        ({"r2_envelope": 0.85}, "undecided"),
+        ({"r2_write": 0.97}, "undecided"),
+        ({"by_data": Interval(-0.25, -0.3, -0.15)}, "undecided"),
+        ({"by_data": Interval(-0.4, -0.5, -0.3)}, "refuted"),
+    ],
+)
+def test_a_row_is_judged_by_the_registered_rule(changed, verdict):
+    assert row(**changed).verdict() == verdict
+
+
+def test_one_refuted_row_refutes_and_all_must_support():
+    assert clock_rules.together(["supported"] * 3) == "supported"
+    assert clock_rules.together(["supported", "undecided", "supported"]) == "undecided"
+    assert clock_rules.together(["supported", "undecided", "refuted"]) == "refuted"
+
+
+def test_mobility_compares_arms_over_the_same_seeds():
+    varied = {"cell": "ConstGate", "mixing": 1.0}
+    arms = {"learned": (0.0, 40.0), "fixed": (-0.4, 640.0), "wide": (-0.4, 640.0)}
+    table = [made_up(arm, data, at_mean=mean, **varied) for arm, (data, mean) in arms.items()]
+    start = starts(mixing=1.0)
+    found = clock_rules.mobility(pd.concat(table), start[start["cell"] == "ConstGate"])
+    assert found.difference.value == pytest.approx(-0.4, abs=0.05)
+    assert found.difference.high < -0.3
+    assert found.ratio > 16
+    assert found.closed_by_width.value == pytest.approx(0, abs=0.05)
+    assert found.verdict() == "supported"
+    assert found.rival() == "mobility"
+    alike = [made_up(arm, 0.0, **varied) for arm in clock.ARMS]
+    none = clock_rules.mobility(pd.concat(alike), start[start["cell"] == "ConstGate"])
+    assert none.verdict() == "refuted"
+
+
+def test_a_start_that_was_not_measured_is_refused():
+    found = clock_rules.responses(made_up())
+    with pytest.raises(ValueError, match="lacks the envelope"):
+        clock_rules.with_envelope(found, starts().query("seed > 11"))
