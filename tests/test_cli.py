@@ -81,7 +81,9 @@ def hang_up_on_everybody(server):
     """Accept connections, and say nothing that Dask would understand."""
     while True:
         try:
-            server.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         except OSError:
             return
 
