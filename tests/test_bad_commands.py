@@ -78,7 +78,7 @@ LINES = {
     "show text.txt": "path = 'text.txt': not a whole result file",
     "show plain.h5": "path = 'plain.h5': must be a result of this package",
     "show damaged.nc": "path = 'damaged.nc': not a whole result file",
-    "show part.nc": "path = 'part.nc': must be a run's result, which has target_variance, test_l",
+    "show part.nc": "path = 'part.nc': lacks something that a whole result has .*test_loss",
     "diagnose --checkpoint nothing.pt --data data.npz": "No such file or directory: 'nothing.pt'",
     "diagnose --checkpoint . --data data.npz": "directory: ",
     "diagnose --checkpoint weights.pt --data nothing.npz": "No such file.*: 'nothing.npz'",
