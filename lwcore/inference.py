@@ -120,7 +120,7 @@ def described(found: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
 def config_of(results: xr.Dataset) -> Config:
     """The configuration of a run; of a sweep, that of its first point."""
     _require_run(results)
-    config = Config.model_validate_json(results.attrs["configuration"])
+    config = Config.stored(results.attrs)
     return next(iter(config.points().values()))
 
 
