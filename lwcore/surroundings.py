@@ -29,8 +29,8 @@ from lwcore import kernels, results
 
 # With some value, and on some processor, each makes a run end with other bits, or not at all. They
 # are read when a library is loaded, which is too late for a run to set them. Numba's are worse:
-# code that was compiled under one may be kept, and be used without it. OPENBLAS_CORETYPE is not among
-# them: some processors need it, and `arithmetic` sees what it changes.
+# code that was compiled under one may be kept, and be used without it. OPENBLAS_CORETYPE is not
+# among them: some processors need it, and `arithmetic` sees what it changes.
 VARIABLES = {
     "ATEN_CPU_CAPABILITY": "PyTorch then uses other instructions",
     "MKL_CBWR": "MKL then uses other instructions",
