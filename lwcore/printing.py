@@ -108,6 +108,8 @@ def printed(
         '16 steps shorter (range 0–32)'
     """
     numbers = Numbers(value, value if low is None else low, value if high is None else high)
+    if numbers.low > numbers.high:
+        raise ValueError(f"low, high = {low}, {high}: must be in order.")
     differ = numbers.low != numbers.high and not any(map(math.isnan, numbers))
     ends = Bracket(bracket) if differ else Bracket.NONE
     one = _Number(numbers, Unit(unit), ends, over, count, trials, limits)
@@ -355,7 +357,7 @@ class _Number:
         group = f" ({self.group})" if self.group else ""
         if low > 1:
             return f"at least {_outward(low, -1)} times{group}"
-        if high < 1:
+        if low >= 0 and high < 1:
             return f"at most {_outward(high, 1)} times{group}"
         return self.both_ends
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from docutils.utils import new_document
-from ledger import badge, fill_in, measured, reading_with
+from ledger import MeasuredRole, badge, fill_in, measured, reading_with
 from pydantic import ValidationError
 
 from book import claims
@@ -211,6 +211,38 @@ def test_a_claim_is_complete(name):
     for path in one.code:
         module, _, attribute = path.rpartition(".")
         assert hasattr(importlib.import_module(module), attribute), path
+
+
+def test_a_role_names_a_reading_and_a_form():
+    said = []
+    reporter = SimpleNamespace(error=lambda words, line: said.append(words))
+    settings = SimpleNamespace(env=SimpleNamespace(docname="page"))
+    role = MeasuredRole()
+    role.inliner = SimpleNamespace(document=SimpleNamespace(settings=settings), reporter=reporter)
+    role.lineno = 1
+    for text, form in (
+        (f"{NAME}: run paper-v2", "prose"),
+        (f"{NAME}: run paper-v2 | high", "high"),
+    ):
+        role.text = text
+        [node], errors = role.run()
+        assert (node["claim"], node["reading"], node["form"]) == (NAME, 1, form)
+        assert errors == []
+    role.text = f"{NAME}: run paper-v2 | longest"
+    assert role.run()[0] == []
+    assert "form = 'longest': must be one of prose, table, value" in said[0]
+
+
+def test_a_number_is_filled_in_as_its_reading_prints_it():
+    numbers = over([-3.0, 4, 5], units=5), over([1.0, 2, 6], units=5)
+    outcomes = {NAME: ledger.Outcome(SIX[NAME], numbers)}
+    page = new_document("page")
+    page.extend([measured(claim=NAME, reading=1, form=form) for form in ("prose", "value")])
+    builder = SimpleNamespace(get_relative_uri=lambda *of: "ledger.html")
+    fill_in(SimpleNamespace(env=SimpleNamespace(outcomes=outcomes), builder=builder), page, "page")
+    texts = [node.astext() for node in page]
+    assert texts == [SIX[NAME].readings[1].printed(numbers[1], form) for form in ("prose", "value")]
+    assert texts[1] == "2"
 
 
 def test_a_claim_whose_cell_failed_leaves_its_page_readable():

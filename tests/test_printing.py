@@ -75,6 +75,7 @@ RANGE = {"bracket": "range"}
         ((0.01, 3e-4, 0.578), {"unit": "factor", "form": "prose", **RANGE}, "at most 0.58 times"),
         ((1.4, 0.2, 87.4), {"unit": "factor", "form": "prose", **RANGE}, "0.20 to 87 times"),
         ((1.4, 0.2, 87.4), {"unit": "factor", "form": "prose"}, "1 times [0.2, 90]"),
+        ((-5, -50, -1), {"unit": "factor", "form": "prose", **RANGE}, "−50 to −1 times"),
         # a difference has a word for its sign
         ((-16, -32, 0), {"unit": "steps", **RANGE, "direction": ("longer", "shorter")},
          "16 steps shorter (range 0–32)"),
@@ -113,6 +114,11 @@ RANGE = {"bracket": "range"}
 )  # fmt: skip
 def test_the_convention_case_by_case(numbers, options, expected):
     assert printed(*map(float, numbers), **options) == expected
+
+
+def test_ends_that_are_not_in_order_are_refused():
+    with pytest.raises(ValueError, match=r"low, high = 2, 1: must be in order"):
+        printed(1.5, 2, 1)
 
 
 @pytest.mark.parametrize(
