@@ -171,7 +171,13 @@ def measure(app, env):
     found = {}
     for page, path in notebooks(env).items():
         notebook = executed.find(path)
-        for outcome in gathered(notebook, page) if notebook else ():
+        try:
+            outcomes = list(gathered(notebook, page)) if notebook else []
+        except KeyError as unknown:
+            words = "claim %s is measured here, and no file in book/claims has it"
+            log.warning(words, unknown, location=page, type="ledger")
+            continue
+        for outcome in outcomes:
             name = outcome.claim.id
             if name in found:
                 log.warning("claim %r is measured twice", name, location=page, type="ledger")
@@ -211,7 +217,8 @@ def fill_in(app, doctree, docname):
         node.replace_self(nodes.raw("", tally_html(app, docname), format="html"))
     for cell in doctree.findall(nodes.container):
         if "tag_claim" in cell["classes"]:
-            names = CALL.findall(cell.astext())
+            # one that no file has was warned of when the page was read
+            names = [name for name in CALL.findall(cell.astext()) if name in registry()]
             if not names:  # it prepares the next one, with which it is shown
                 continue
             cell["ids"] += [f"measured-{name}" for name in names]
