@@ -27,7 +27,6 @@ import pandas as pd
 import torch
 import xarray as xr
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -45,7 +44,7 @@ from lwcore.transport import exact_rates_and_share
 from lwcore.uses import Uses
 from lwcore.window import learnability_window, time_scales
 
-Array = NDArray[np.float64]
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
 
 FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
 TRANSPORTED, ENDS = 16, 4  # sequences whose whole transport is formed, and end points of each

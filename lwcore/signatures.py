@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from beartype.vale import Is
 from jaxtyping import AbstractArray
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+
+from lwcore.reals import Unreadable, complaint, read
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 Sizes = dict[str, Any]  # of a shape's letters, and of its ``*letters`` as tuples, in one call
@@ -83,6 +85,15 @@ def require(name: str, value: Any, holds: Any, words: str) -> None:
         first = float(np.asarray(value)[~np.asarray(holds)].flat[0])
         raise ArgumentError(f"{name} contains {first!r}: every entry must be {words}.")
     raise ArgumentError(f"{name} = {_shown(value)}: must be {words}.")
+
+
+def floats(name: str, value: Any) -> NDArray[np.float64]:
+    """Return an argument as real numbers, NaN and infinities among them, of any shape."""
+    try:
+        return read(value)
+    except Unreadable as error:
+        words = str(error)
+    raise ArgumentError(f"{name} = {_shown(value)}: must be real numbers: {words}.")
 
 
 def kind(base: Any, words: str, holds: Callable[[Any], Any]) -> Any:
@@ -154,41 +165,23 @@ def _named(kind: Any) -> str:
     return str(getattr(kind, "__name__", kind))
 
 
-def _numbers(value: Any) -> np.ndarray | None:
-    """Return what NumPy makes of numbers; None of text, truth values, objects or a ragged list."""
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError):
-        return None
-    return array if array.dtype.kind in "iuf" and not _has_truths(value) else None
-
-
-def _has_truths(value: Any) -> bool:
-    """Whether a truth value stands among numbers, where NumPy takes it for 0 or 1."""
-    if isinstance(value, list | tuple):
-        return any(type(part) is not float and _has_truths(part) for part in value)
-    if hasattr(value, "dtype"):
-        return "bool" in str(value.dtype)
-    return isinstance(value, bool)
-
-
 def _real(value: Any) -> bool:
     """Whether values are real numbers."""
-    return _numbers(value) is not None
+    return not complaint(value)
 
 
 def _increase(values: Any) -> bool:
     """Whether values are whole numbers from 1 on that increase, and at least one."""
-    array = _numbers(values)
-    if array is None or array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+    array = np.asarray(values) if _real(values) else np.empty(0)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         return False
     return bool(array[0] >= 1 and (array[1:] > array[:-1]).all())
 
 
 def _finite(value: Any) -> bool:
     """Whether values are real, finite, and at least one."""
-    array = _numbers(value)
-    return array is not None and array.size > 0 and bool(np.isfinite(array).all())
+    array = read(value) if _real(value) else np.empty(0)
+    return array.size > 0 and bool(np.isfinite(array).all())
 
 
 if TYPE_CHECKING:  # a type checker knows no ranges
@@ -198,7 +191,7 @@ if TYPE_CHECKING:  # a type checker knows no ranges
     Positive = float
     NotNegative = float
     Share = float
-    Lags = Sequence[int]
+    Lags = Sequence[int] | NDArray[np.integer[Any]]
     Reals = ArrayLike
     FiniteReals = ArrayLike
 else:
@@ -500,7 +493,18 @@ def _refusal(name: str, value: Any, parameter: _Parameter, sizes: Sizes) -> str:
     given = f", with {letters}" if letters and "shape" in wanted else ""
     entry = next(_misfits(name, value, parameter.hint), None)
     of_entry = "" if entry is None else f" ({entry} is not)"
-    return f"{name} = {_shown(value)}: must be {wanted}{given}{of_entry}."
+    why = complaint(value) if _takes_numbers(parameter.hint) else ""
+    reason = f": {why}" if why else ""
+    return f"{name} = {_shown(value)}: must be {wanted}{given}{of_entry}{reason}."
+
+
+def _takes_numbers(hint: Any) -> bool:
+    """Whether a type, or one of several, is of values that NumPy reads, as `Reals` is."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return any(map(_takes_numbers, typing.get_args(hint)))
+    while typing.get_origin(hint) is Annotated:
+        hint = typing.get_args(hint)[0]
+    return hint is object
 
 
 def _misfits(name: str, value: Any, hint: Any) -> Iterator[str]:
@@ -538,7 +542,8 @@ def _shown(value: Any) -> str:
     shape = getattr(value, "shape", ())
     if not len(shape):
         try:
-            return repr(value)[:200]
+            plain = value.item() if isinstance(value, np.ndarray | np.generic) else value
+            return repr(plain)[:200]
         except Exception:  # a reader's class may fail as it likes
             return f"an object of {type(value).__name__}"
     return f"{type(value).__name__} of {value.dtype} and shape {tuple(shape)}"

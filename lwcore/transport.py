@@ -9,7 +9,7 @@ the mixing (``"first"``), and the diagonal itself (``"exact"``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import torch
@@ -47,9 +47,7 @@ def split(
     return kept, whole - kept
 
 
-def lags_and_ends(
-    length: int, lags: Sequence[int], ends: Sequence[int] | None = None
-) -> tuple[list[int], Tensor]:
+def lags_and_ends(length: int, lags: Lags, ends: Lags | None = None) -> tuple[list[int], Tensor]:
     """Lags and end points, all if None, that fit into sequences of a length."""
     steps = [int(lag) for lag in lags]
     require("lags", steps, steps[-1] < length, f"below {length}, the number of steps")

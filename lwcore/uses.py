@@ -25,7 +25,7 @@ from torch.utils import _pytree as trees
 
 from lwcore.adapter import ZEROS, Adapter, changed, followed
 from lwcore.ambient import FORWARD_MODE, in_double, placed
-from lwcore.signatures import checked, require
+from lwcore.signatures import Lags, checked, require
 from lwcore.tape import Layout, Tape
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
@@ -85,7 +85,7 @@ class _Reading(NamedTuple):
         found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
         return self.by_site(trees.tree_unflatten(found, spec))
 
-    def parts(self, lags: Sequence[int]) -> Iterator[Float[Tensor, "B T F"]]:
+    def parts(self, lags: Lags) -> Iterator[Float[Tensor, "B T F"]]:
         """Of each lag the gradient in the values so long before end points that are drawn."""
         count, shown, _ = self.pulls.shape
         back, ends, found = torch.as_tensor(lags, device=self.pulls.device), [], []
@@ -102,7 +102,7 @@ class _Reading(NamedTuple):
             index = _index(torch.cat(ends, 1) - lag, whole)
             yield torch.zeros_like(whole).scatter_add(1, index, rows)
 
-    def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
+    def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
         return self._vectors(self.parts(lags))
 
     def gradient(self) -> Float[Tensor, " P"]:
@@ -113,9 +113,7 @@ class _Reading(NamedTuple):
         back = vjp(self.values, self.network.theta)[1]
         return torch.stack([in_double(back(part)[0]).cpu() for part in parts])
 
-    def numbers(
-        self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
-    ) -> Float[Tensor, "2 lags B"]:
+    def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
         whole, theta, numbers = torch.cat(self.pulled(), -1), self.network.theta, []
         for part, w in zip(self.parts(lags), directions, strict=True):
             with FORWARD_MODE, torch.no_grad():
