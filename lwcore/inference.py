@@ -43,7 +43,7 @@ DEFINITIONS: tuple[Definition, ...] = get_args(Definition)
 LETTER: dict[str, Any] = {"rate": "paper_v2", "twice": True}
 # What an optimiser meets; sequences' numbers have a variance (as chapter 08 measures).
 OPTIMISER: dict[str, Any] = {"noise": "whole", "rate": "variance"}
-_FEWEST_BLOCKS = 4  # of which a quartile can be taken
+FEWEST_BLOCKS = 4  # of which a quartile can be taken
 BLOCK = 16  # sequences in a block: their means show how fast means concentrate
 
 
@@ -115,7 +115,7 @@ def config_of(results: xr.Dataset) -> Config:
     """The configuration of a run; of a sweep, that of its first point."""
     held = "configuration" in results.attrs
     _require_content("results", results, held, "the result of a run, with its configuration")
-    config = Config.model_validate_json(results.attrs["configuration"])
+    config = Config.stored(results.attrs)
     return next(iter(config.points().values()))
 
 
@@ -302,7 +302,7 @@ def exponent_of_means(numbers: FiniteReals) -> Array | np.float64:
     """
     values = floats("numbers", numbers)
     blocks = values.shape[-1] // BLOCK if values.ndim else 0
-    if blocks < _FEWEST_BLOCKS:
+    if blocks < FEWEST_BLOCKS:
         return np.full(values.shape[:-1], np.nan)[()]
     unit = np.abs(values).max(-1, keepdims=True)  # so that no sum leaves the range of a float
     whole = (values / np.where(unit > 0, unit, 1.0))[..., : blocks * BLOCK]

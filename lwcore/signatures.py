@@ -141,7 +141,7 @@ def allowed(hint: Any) -> str:
     if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
         entries = "" if parts[0] is Any else f", of which each entry is {allowed(parts[0])}"
         return f"a {_named(origin)}{entries}"
-    return str(hint) if parts else _named(hint)
+    return str(hint) if any(part is not Any for part in parts) else _named(origin or hint)
 
 
 def warn(message: str) -> None:
@@ -151,7 +151,7 @@ def warn(message: str) -> None:
     while frame is not None and _is_between(frame):
         frame = frame.f_back
         level += 1
-    warnings.warn(message, stacklevel=level - 1)
+    warnings.warn(message, stacklevel=level)
 
 
 def _is_between(frame: types.FrameType) -> bool:
@@ -316,6 +316,8 @@ def check_of(hint: Any) -> Check | None:
         return _mapping(origin, *map(check_of, parts))
     if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
         return _entries(origin, check_of(parts[0]))
+    if isinstance(origin, type) and all(part is Any for part in parts):
+        return lambda value, _: isinstance(value, origin)
     if not isinstance(hint, type):
         raise TypeError(f"lwcore.signatures knows no check for {hint!r}.")
     if issubclass(hint, AbstractArray):

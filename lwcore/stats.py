@@ -17,6 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
+from lwcore.printing import Bracket, Unit, printed
 from lwcore.reals import Unreadable, read
 from lwcore.signatures import (
     ArgumentError,
@@ -40,17 +41,11 @@ class Interval(NamedTuple):
     low: Any
     high: Any
 
-    def words(self, digits: int = 2) -> list[str]:
-        """Each with its interval, ``"0.52 (0.49 to 0.55)"``, in order; a dash for NaN."""
+    def words(self, unit: str = Unit.NUMBER) -> list[str]:
+        """Print each with its interval, ``"0.52 [0.49, 0.55]"``, in order; a dash for NaN."""
         value, low, high = (np.ravel(part) for part in np.broadcast_arrays(*self))
-        numbers = [[_dashed(one, f".{digits}f") for one in part] for part in (value, low, high)]
-        triples = zip(*numbers, strict=True)
-        return [v if v == "–" else f"{v} ({lowest} to {highest})" for v, lowest, highest in triples]
-
-
-def _dashed(number: float, form: str) -> str:
-    """Return a number in words, a dash for NaN."""
-    return "–" if np.isnan(number) else f"{number:{form}}"
+        triples = zip(value, low, high, strict=True)
+        return [printed(*map(float, triple), unit=unit) for triple in triples]
 
 
 @checked
@@ -72,7 +67,7 @@ def bootstrap(
     Examples:
         >>> values = np.array([1.0, 2.0, 4.0, 8.0])
         >>> bootstrap(lambda drawn: values[drawn].mean(), 4).words()
-        ['3.75 (1.00 to 8.00)']
+        ['4 [1.0, 8]']
     """
     require("count", count, 1 < count < 2**63, "2 or above, and below 2^63")
     reach = sqrt(count / (count - 1)) * stats.t.isf((1 - level) / 2, count - 1)
@@ -176,16 +171,14 @@ def holm(p: FiniteReals, level: Share) -> NDArray[np.bool_]:
 
 
 @checked
-def span(values: Reals, form: str = ".2f") -> str:
-    """Numbers in words: their median, in brackets the least and the largest.
+def span(values: Reals, unit: str = Unit.NUMBER) -> str:
+    """Print the median of some numbers and their range.
 
     NaN is left out, a dash if nothing is left; infinite numbers are numbers.
 
     Examples:
-        >>> span([3.0, 1.0, 2.0])
-        '2.00 (1.00 to 3.00)'
-        >>> span([3.0, 1.0, math.inf])
-        '3.00 (1.00 to inf)'
+        >>> span([3.0, 1.0, 2.4])
+        '2.4 (range 1.0–3.0)'
     """
     numbers = floats("values", values).ravel()
     require("values", values, numbers.size > 0, "one number or more")
@@ -195,25 +188,33 @@ def span(values: Reals, form: str = ".2f") -> str:
     below, above = ordered[(ordered.size - 1) // 2], ordered[ordered.size // 2]
     with np.errstate(invalid="ignore"):  # between −∞ and ∞ there is no middle
         middle = below if below == above else below / 2 + above / 2
-    return f"{_dashed(middle, form)} ({ordered[0]:{form}} to {ordered[-1]:{form}})"
+    ends = float(ordered[0]), float(ordered[-1])
+    return printed(float(middle), *ends, unit=unit, bracket=Bracket.RANGE)
 
 
 @checked
 def summary(
-    quantities: Mapping[str, xr.DataArray], by: tuple[str, ...], form: str = ".2f"
+    quantities: Mapping[str, xr.DataArray],
+    by: tuple[str, ...],
+    unit: str | Mapping[str, str] = Unit.NUMBER,
 ) -> pd.DataFrame:
     """A column for each quantity, a row for each value of some dimensions; the rest in a `span`.
 
+    The unit is one for all columns, or one for each of those that have one.
+
     Examples:
         >>> loss = xr.DataArray([[1, 2, 3], [4, 5, 9]], {"seed": [1, 2]}, ("seed", "step"))
-        >>> summary({"loss": loss}, ("seed",), form=".0f").loss.tolist()
-        ['2 (1 to 3)', '5 (4 to 9)']
+        >>> summary({"loss": loss}, ("seed",), unit="count").loss.tolist()
+        ['2 (range 1–3)', '5 (range 4–9)']
     """
+    units = {
+        name: unit if isinstance(unit, str) else unit.get(name, Unit.NUMBER) for name in quantities
+    }
 
-    def column(values: xr.DataArray) -> pd.Series:
+    def column(name: str, values: xr.DataArray) -> pd.Series:
         rest = [dim for dim in values.dims if dim not in by]
         how: Any = {"vectorize": True, "output_dtypes": [object]}  # texts of any length
-        words = xr.apply_ufunc(span, values, form, input_core_dims=[rest, []], **how)
+        words = xr.apply_ufunc(span, values, units[name], input_core_dims=[rest, []], **how)
         return words.transpose(*by).to_series()
 
-    return pd.DataFrame({name: column(values) for name, values in quantities.items()})
+    return pd.DataFrame({name: column(name, values) for name, values in quantities.items()})

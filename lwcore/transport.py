@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lwcore.ambient import own_precision
 from lwcore.signatures import Finite, Index, Lags, checked, require
 from lwcore.trace import Neurons, Trace
 
@@ -234,6 +235,7 @@ def reset_rates(
 
 
 @checked
+@own_precision
 def scaled_product(
     kept: Float[Tensor, "*batch steps S S"],
     mixing: Float[Tensor, "*batch steps S S"],
@@ -251,6 +253,7 @@ def scaled_product(
 
 
 @checked
+@own_precision
 def coefficients(
     kept: Float[Tensor, "*batch steps S S"],
     mixing: Float[Tensor, "*batch steps S S"],

@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch.utils import _pytree as trees
 
 from lwcore.adapter import ZEROS, Adapter, changed, followed
-from lwcore.gradient import FORWARD_MODE
+from lwcore.ambient import FORWARD_MODE, in_double, placed
 from lwcore.signatures import Lags, checked, require
 from lwcore.tape import Layout, Tape
 
@@ -111,14 +111,15 @@ class _Reading(NamedTuple):
     def _vectors(self, parts: Iterable[Tensor]) -> Float[Tensor, "parts P"]:
         """Gradients in the values as gradients in the parameters."""
         back = vjp(self.values, self.network.theta)[1]
-        return torch.stack([back(part)[0].double().cpu() for part in parts])
+        return torch.stack([in_double(back(part)[0]).cpu() for part in parts])
 
     def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
         whole, theta, numbers = torch.cat(self.pulled(), -1), self.network.theta, []
         for part, w in zip(self.parts(lags), directions, strict=True):
             with FORWARD_MODE, torch.no_grad():
-                moved = jvp(self.values, (theta,), (w.to(theta),))[1]
-            along = [(moved * pulls).double().sum((1, 2)) for pulls in (part, whole)]
+                direction = placed(w, theta.device, theta.dtype)
+                moved = jvp(self.values, (theta,), (direction,))[1]
+            along = [in_double(moved * pulls).sum((1, 2)) for pulls in (part, whole)]
             numbers.append(torch.stack(along))
         return torch.stack(numbers, 1).cpu()
 
@@ -130,7 +131,7 @@ def _index(steps: Int[Tensor, "B n"], series: Float[Tensor, "B T F"]) -> Int[Ten
 
 def _share(part: Tensor, whole: Tensor) -> float:
     """The size of some values beside that of others."""
-    sizes = (values.detach().double().abs().sum() for values in (part, whole))
+    sizes = (in_double(values.detach()).abs().sum() for values in (part, whole))
     return float(next(sizes) / next(sizes).clamp(min=1e-300))
 
 

@@ -62,8 +62,9 @@ def test_binomial_interval_is_clopper_and_pearsons():
     hits = [0, 3, 7, 10]
     expected = [stats.binomtest(one, 10).proportion_ci(0.9) for one in hits]
     np.testing.assert_allclose(np.transpose(binomial(hits, 10, 0.9)[1:]), expected, atol=1e-12)
-    assert binomial(499, 1000).words(3) == ["0.499 (0.468 to 0.530)"]
-    assert Interval([1.0, np.nan], [0.0, 0.0], [2.0, 0.0]).words(0) == ["1 (0 to 2)", "–"]
+    assert binomial(499, 1000).words() == ["0.50 [0.47, 0.53]"]
+    assert binomial(499, 1000).words("share") == ["50 % [47, 53]"]
+    assert Interval([1.0, np.nan], [0.0, 0.0], [2.0, 0.0]).words() == ["1.0 [0.0, 2.0]", "–"]
 
 
 def test_holms_procedure_goes_on_to_the_first_failure():
@@ -80,8 +81,10 @@ def test_holms_procedure_goes_on_to_the_first_failure():
 
 def test_a_summary_cuts_no_text():
     values = xr.DataArray([[1, 2, 3], [100, 104, 1001]], {"seed": [1, 2]}, ("seed", "step"))
-    words = ["2 (1 to 3)", "104 (100 to 1001)"]
-    assert summary({"x": values}, ("seed",), form=".0f").x.tolist() == words
+    words = ["2 (range 1–3)", "104 (range 100–1,001)"]
+    assert summary({"x": values}, ("seed",), unit="count").x.tolist() == words
+    steps = summary({"x": values / 10}, ("seed",), {"x": "steps"})
+    assert steps.x[1] == "0.20 steps (range 0.10–0.30)"
 
 
 def test_draws_of_many_units_are_those_of_one_array_and_need_no_room(monkeypatch):
@@ -134,21 +137,21 @@ def test_numbers_that_are_all_the_same_say_nothing_of_their_spread(value):
     found = student([value] * 3)
     assert found.value == value
     assert np.isnan(found[1:]).all()
-    assert found.words() == [f"{value:.2f} (– to –)"]
+    assert "[" not in found.words()[0]
 
 
 def test_a_span_of_infinite_numbers_and_of_none():
     words = {
-        "2.00 (1.00 to inf)": [1, 2, np.inf],
-        "2.50 (1.00 to inf)": [1, 2, 3, np.inf],
-        "inf (1.00 to inf)": [1, np.inf],
-        "inf (inf to inf)": [np.inf, np.inf],
-        "1.00 (-inf to 2.00)": [-np.inf, 1, 2, np.nan],
-        "– (-inf to inf)": [-np.inf, np.inf],
-        "–": [np.nan],
+        "2.0 (range 1.0 to ∞)": [1, 2, np.inf],
+        "2.5 (range 1.0 to ∞)": [1, 2, 3, np.inf],
+        "∞ (range 1.0 to ∞)": [1, np.inf],
+        "∞": [np.inf, np.inf],
+        "1.0 (range −∞ to 2.0)": [-np.inf, 1, 2, np.nan],
+        "–": [-np.inf, np.inf],
     }
     for expected, values in words.items():
         assert span(values) == expected
+    assert span([np.nan]) == "–"
     with pytest.raises(ArgumentError, match=r"values = \[\]: must be one number or more"):
         span([])
 

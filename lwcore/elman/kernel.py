@@ -172,7 +172,8 @@ def trapezoid(rank: int, step: float) -> tuple[Array, Array]:
     """Nodes, (k, r), and weights, (k,), of the trapezoidal rule under the law N(0, I_r)."""
     reach = int(_REACH / step)
     count = 2 * reach + 1
-    nodes = step * (np.indices((count,) * rank).reshape(rank, count**rank).T - reach)
+    grid = np.indices((count,) * rank, dtype=np.float64)
+    nodes = step * (grid.reshape(rank, count**rank).T - reach)
     nodes = nodes[np.square(nodes).sum(axis=1) <= _REACH**2]
     density = np.exp(-0.5 * np.square(nodes).sum(axis=1)) / (2 * np.pi) ** (rank / 2)
     return nodes, step**rank * density

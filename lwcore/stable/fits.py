@@ -19,7 +19,7 @@ from scipy import special
 
 from lwcore.signatures import Count, FiniteReals, Share, checked, floats, require
 from lwcore.stable.law import SymmetricStable
-from lwcore.stable.standard import Array
+from lwcore.stable.standard import Array, read_only
 from lwcore.stable.ties import Ties, find_ties
 
 Method = Literal["mcculloch", "ecf", "mle"]
@@ -156,7 +156,9 @@ def _quantile_table() -> Array:
     node = chebyshev.chebpts1(24)  # log ν is good to 3e-8
     values = [_quantities(a) for a in LOWEST_ALPHA + (2 - LOWEST_ALPHA) * (node + 1) / 2]
     curves = chebyshev.chebval(np.linspace(-1, 1, 4001), chebyshev.chebfit(node, values, 23))
-    return np.vstack([np.linspace(LOWEST_ALPHA, 2, 4001), curves])
+    table = np.vstack([np.linspace(LOWEST_ALPHA, 2, 4001), curves])
+    read_only(table)
+    return table
 
 
 def _quantities(alpha: float) -> tuple[float, float, float]:
@@ -224,7 +226,9 @@ def _weight_table() -> tuple[Array, Callable[[Array], Array], Array]:
         slope, intercept = np.linalg.solve(design.T @ by_line, by_line.T)
         weights.append(np.stack([slope, intercept, by_phase / (u @ by_phase)], axis=1))
         spread.append(np.sqrt(slope @ _covariance(u, a)[0] @ slope))
-    return alphas, make_interp_spline(alphas, weights, k=1), np.array(spread)
+    spreads = np.array(spread)
+    read_only(alphas, spreads)
+    return alphas, make_interp_spline(alphas, weights, k=1), spreads
 
 
 def _covariance(u: Array, alpha: float) -> tuple[Array, Array]:
@@ -336,7 +340,10 @@ def _log_density_table() -> tuple[Array, Array, Array]:
         informations.append(scores**2 @ mass)
         cubic[1:, -1] = -a - 1, 0, 0  # a power of x from there on
         cubics.append(cubic)
-    return alphas, np.array(cubics), np.array(informations)
+    table = np.array(cubics)
+    of_scale_and_loc = np.array(informations)
+    read_only(alphas, table, of_scale_and_loc)
+    return alphas, table, of_scale_and_loc
 
 
 _METHODS = {"mcculloch": _by_quantiles, "ecf": _by_characteristic_function, "mle": _by_likelihood}

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from lwcore.signatures import Finite, FiniteReals, Positive, checked, floats, kind, require
-from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, standard_law
+from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, read_only, standard_law
 
 
 def _is_size(size: Any) -> bool:
@@ -239,7 +239,8 @@ def log_ratio(alpha: float, h: float, order: int = 16) -> tuple[Array, Array]:
     L is odd. Every divergence, information and error of the laws of unit scale at ±h is an integral
     over ``x > 0`` of ``p(x − h)`` times a function of L, and so a sum over these (panels, nodes),
     for ``0 < h ≤ 1e100``. The variable is ``asinh z``, z the distance from the nearer location, in
-    panels of `order` nodes that are short where the law bends from its bell into its tail.
+    panels of `order` nodes that are short where the law bends from its bell into its tail. Both are
+    kept for later calls, and so read-only.
     """
     law = standard_law(alpha)
     far = max(h, law.far_start) * 1e17
@@ -262,4 +263,6 @@ def log_ratio(alpha: float, h: float, order: int = 16) -> tuple[Array, Array]:
         ratio = h * (np.sign(between) * law.score(np.abs(between)) @ node_weight)
     else:
         ratio = log_density - law.log_density(z + 2 * h)
-    return ratio, weight * np.exp(log_density + np.log(np.cosh(t)))
+    mass = weight * np.exp(log_density + np.log(np.cosh(t)))
+    read_only(ratio, mass)
+    return ratio, mass

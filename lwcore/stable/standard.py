@@ -142,7 +142,9 @@ class _Stable:
         place = self.start + (np.arange(self.panels)[:, None] + (node + 1) / 2) * self.width
         values = self.integral((np.exp(place) if self.alpha < 1 else place).ravel())
         fitted = polyfit(node, values.reshape(-1, _NODES).T, _NODES - 1)
-        return np.ascontiguousarray(fitted[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1))
+        table: Array = np.ascontiguousarray(fitted[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1))
+        read_only(table)
+        return table
 
 
 def _near_series(alpha: float) -> tuple[Array, float]:
@@ -226,4 +228,14 @@ def panel_rule(edges: Array, order: int) -> tuple[Array, Array]:
     return (edges[:-1, None] + half * (node + 1)).ravel(), (half * weight).ravel()
 
 
-_gauss_legendre = functools.cache(legendre.leggauss)
+@functools.cache
+def _gauss_legendre(order: int) -> tuple[Array, Array]:
+    node, weight = legendre.leggauss(order)
+    read_only(node, weight)
+    return node, weight
+
+
+def read_only(*arrays: Array) -> None:
+    """Let nobody change arrays that are kept for later calls."""
+    for array in arrays:
+        array.setflags(write=False)
