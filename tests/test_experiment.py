@@ -324,6 +324,30 @@ def test_one_thread_is_used_by_every_library_and_the_numbers_restored(monkeypatc
         assert 2 in before.values()
 
 
+def test_points_of_a_sweep_may_differ_in_what_they_measure_and_keep():
+    """Nothing that a configuration allows may fail when all its networks are trained."""
+    few = {"models": ["DiagGate"], "seeds": [1], "training": {"steps": 2}, "measured": False}
+    differences = [
+        {"training": {"optimizer": "sgd"}},  # no base rates, and no neurons if nothing is measured
+        {"training": {"optimizer": "sgd", "snapshots": [0, 2]}},
+        {"network": {"hidden_size": 3}, "measured": True},
+        {"measured": True, "diagnostics": {"lags": [1, 5]}},
+        {"measured": True, "diagnostics": {"keep_numbers": True}},
+        {"models": ["GRU"], "seeds": [2], "task": {"lags": [1, 9]}},
+    ]
+    points = [{"label": label, "changes": it} for label, it in enumerate(differences)]
+    for axis in ([points[0]], points):
+        sweep = SMOKE.but(**few, axes={"point": axis})
+        result = made(None, sweep)
+        for label, point in enumerate(sweep.points().values()):
+            ((model, seed),) = point.members
+            alone = run_member(point, model, seed)
+            cell = result.sel(point=label, model=model, seed=seed)
+            assert float(cell.test_loss) == float(alone.test_loss)
+            if "signal" in alone:
+                np.testing.assert_array_equal(cell.signal.sel(lag=alone.lag), alone.signal)
+
+
 OTHER = SMOKE.but(seeds=[3])
 
 
@@ -445,6 +469,10 @@ def test_what_no_file_can_hold_is_refused_before_anything_is_trained(tmp_path, m
     with pytest.raises(ValueError, match=r"config = 'smoke': must be one whose texts .*NULL"):
         made(tmp_path, SMOKE.but(description="ends\0early"))
     assert names(tmp_path) == []
+    (tmp_path / "smoke.nc").mkdir()
+    for resume in (True, False):
+        with pytest.raises(ValueError, match=r"directory = .* without a folder smoke\.nc"):
+            made(tmp_path, resume=resume)
 
 
 UNGUARDED = """
