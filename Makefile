@@ -8,23 +8,30 @@ export OMP_NUM_THREADS := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help book live pdf check test coverage mutants bench interruptions calibration sbom audit references format lock clean
+.PHONY: help made-here book live lab sphinx pdf check test coverage mutants bench interruptions calibration sbom audit references format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 # uv does not read pip's settings: a folder of local wheels is handed over.
-$(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-	  || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python $(MAKECMDGOALS)"; exit 1; }
+FIND_LINKS = $${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}}
+
+# An environment that came along with a copy of the folder still runs the code of the folder it was made for.
+made-here:
+	@test ! -s $(STAMP) || test "$$(cat $(STAMP))" = "$(CURDIR)" \
+	  || { echo ".venv was made in $$(cat $(STAMP)), and runs the code there. Remove it (rm -r .venv), and make a new one: make $(MAKECMDGOALS)"; exit 1; }
+
+$(STAMP): pyproject.toml constraints.txt | made-here
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null \
+	  || { echo "Python 3.11 to 3.14 is needed; name one with: make PYTHON=/path/to/python $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 	  || { echo "This Python cannot make virtual environments: install its venv package (on Debian and Ubuntu: python3-venv)."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
 	@echo "Installing lwcore and its tools into .venv"
-	@UV_FIND_LINKS=$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}} \
+	@UV_FIND_LINKS=$(FIND_LINKS) \
 	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[book,test]'
-	@touch $@
+	@echo '$(CURDIR)' > $@
 
 # A page that warned would not be read again, and the next build would pass: after a failure all pages are read afresh.
 book: $(STAMP) ## build the book into _build/html (warnings are errors)
@@ -34,8 +41,18 @@ book: $(STAMP) ## build the book into _build/html (warnings are errors)
 pdf: book ## print the whole book into _build/pdf (needs Chromium or Chrome)
 	$(BIN)/python -m book.pdf
 
-live: $(STAMP) ## serve the book on this machine while it is edited; saved pages are written anew
-	$(BIN)/python -m book.live
+PORT ?= 8000
+
+live: $(STAMP) ## serve the book on this machine while it is edited; saved pages are written anew (PORT=8001: there)
+	@$(BIN)/python -m book.live --port $(PORT)
+
+# The way out of Jupyter Book 1, which is frozen: tried by hand, some ten minutes after `make book`.
+sphinx: $(STAMP) ## build the book by newer Sphinx alone, in _build/sphinx, and compare it with that of make book
+	UV_FIND_LINKS=$(FIND_LINKS) VIRTUAL_ENV=.venv $(BIN)/python -m book.plain_sphinx
+
+lab: $(STAMP) ## edit chapters in JupyterLab, which then changes what was edited and nothing else
+	@UV_FIND_LINKS=$(FIND_LINKS) VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt jupyterlab
+	$(BIN)/jupyter lab --ContentsManager.allow_hidden=True
 
 # The modules that take longest begin first: `conftest.py` lists them.
 SIDE_BY_SIDE := -n 2 --dist loadscope --no-loadscope-reorder
@@ -51,12 +68,12 @@ test: book ## check everything: style, package, notebooks and built pages
 # Compiled code is invisible to the tracer: the kernels run once more as the plain Python they are written in.
 coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record it (fails under 95 %)
 	mkdir -p _build
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/test_kernels.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
+	NUMBA_DISABLE_JIT=1 LWCORE_COMPILED=1 $(BIN)/python -m pytest tests/test_kernels.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
 	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) $(SIDE_BY_SIDE) --cov --cov-append --cov-report=term
 	$(BIN)/python -m tests.covered
 
 mutants: $(STAMP) ## change the code in small ways, see whether the tests notice, and record it (an hour or two)
-	UV_FIND_LINKS=$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)}} \
+	UV_FIND_LINKS=$(FIND_LINKS) \
 	  VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet -c constraints.txt -e '.[mutation]'
 	$(BIN)/python -m tests.mutation
 
@@ -83,9 +100,10 @@ audit: $(STAMP) ## hold the lock against the databases of known vulnerabilities 
 references: $(STAMP) ## record the reference outputs of notebook cells afresh
 	$(BIN)/python -m pytest notebooks book --refresh-references
 
-format: $(STAMP) ## mend what ruff can mend
+format: $(STAMP) ## mend what ruff can mend, and write chapters as Jupyter would save them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/jupytext --quiet --to md:myst notebooks/*.md
 
 # One lock for every platform: no address, no hash, a released torch without a local suffix, and none of torch's GPU wheels
 # (torch pins those itself). Local wheel folders are hidden, because uv would lock what it finds there.

@@ -10,6 +10,7 @@ fails.
 The profiles of Hypothesis, which the property tests run under, are set here as well.
 """
 
+import difflib
 import hashlib
 import json
 import os
@@ -79,15 +80,18 @@ class TextNotebook(IPyNbFile):
         path, self.records = self.reference_path, {}
         recorded = json.loads(path.read_text()) if path.exists() else {}
         self.skip_compare += ("image/svg+xml",)  # pictures are not compared, whatever their format
-        code_cells = [cell for cell in self.nb.cells if cell.cell_type == "code"]
-        for number, cell in enumerate(code_cells):
+        lines = executed.lines_of_cells(self.path)
+        cells = zip(self.nb.cells, lines, strict=True)
+        code_cells = [(cell, line) for cell, line in cells if cell.cell_type == "code"]
+        for number, (cell, line) in enumerate(code_cells):
             options = defaultdict(bool, find_metadata_tags(cell.metadata))
             # nbval takes a cell without a count for one that was never run, and compares nothing
             cell.execution_count = 1
             cell.outputs = [*map(nbformat.from_dict, recorded.get(source_hash(cell), []))]
             test = TextNotebookCell.from_parent(
-                self, name=f"Cell {number}", cell_num=number, cell=cell, options=options
+                self, name=f"Cell {number + 1}", cell_num=number, cell=cell, options=options
             )
+            test.line = line
             test.has_reference = options["check"] and source_hash(cell) in recorded
             if test.has_reference:
                 self.records[source_hash(cell)] = cell.outputs
@@ -110,6 +114,10 @@ class TextNotebook(IPyNbFile):
                 self.reference_path.write_text(f"{text}\n")
 
 
+class CellFailure(Exception):
+    """What is wrong with a cell, in words, and the lines that show it."""
+
+
 class TextNotebookCell(IPyNbCell):
     """One code cell: it must run, and print what was recorded if it is tagged so."""
 
@@ -119,23 +127,68 @@ class TextNotebookCell(IPyNbCell):
         self.test_outputs = coalesce_streams(outcome.outputs)
         for output in self.test_outputs:
             if output.output_type == "error":
-                self.raise_cell_error("This cell failed", "\n".join(["", *output.traceback]))
+                raise CellFailure("this cell failed.", *output.traceback)
         if outcome.execution_count is None:
-            self.raise_cell_error("This cell was not run: one above it failed")
+            raise CellFailure("this cell was not run: one above it failed.")
+        may_write = "remove-stderr" in self.cell.metadata.get("tags", ())
+        for output in self.test_outputs:
+            if output.get("name") == "stderr" and not may_write:
+                raise CellFailure("this cell warns, and a page may hold no warning:", output.text)
         if not self.options["check"]:
             return
         if self.config.option.refresh_references:
             self.parent.records[source_hash(self.cell)] = [
                 self.without_images(output) for output in self.test_outputs
             ]
-        elif not self.has_reference:
-            self.raise_cell_error("For this cell no output was recorded: run 'make references'")
-        elif not self.compare_outputs(self.test_outputs, coalesce_streams(self.cell.outputs)):
-            self.raise_cell_error("Cell outputs differ", "\n".join(self.comparison_traceback))
+            return
+        notebook = self.path.relative_to(self.config.rootpath).as_posix()
+        record = f".venv/bin/python -m pytest {notebook} --refresh-references"
+        recorded_outputs = coalesce_streams(self.cell.outputs)
+        if not self.has_reference:
+            raise CellFailure(
+                "what this cell prints is to be checked, and nothing is recorded for the cell as "
+                f"it is now. To record it: {record}"
+            )
+        if not self.compare_outputs(self.test_outputs, recorded_outputs):
+            raise CellFailure(
+                "this cell prints something else than is recorded (- recorded, + printed now):",
+                *self.differences(recorded_outputs, self.test_outputs),
+                f"If this change is meant, record it: {record}",
+            )
 
     def reportinfo(self):
         """Name the cell the way other tests are named."""
-        return self.path, None, self.name
+        return self.path, self.line - 1, self.name
+
+    def repr_failure(self, excinfo):
+        """Say what is wrong with the cell, and in which line it begins."""
+        if not isinstance(excinfo.value, CellFailure):
+            return super().repr_failure(excinfo)
+        where = f"{self.path.relative_to(self.config.rootpath).as_posix()}:{self.line}"
+        first, *more = excinfo.value.args
+        return "\n".join([f"{where}: {first}", *more])
+
+    def differences(self, recorded, printed):
+        """List the lines in which outputs differ, for each kind of output that does."""
+        recorded, printed = self.texts_by_kind(recorded), self.texts_by_kind(printed)
+        lines = []
+        for kind in sorted(recorded.keys() | printed.keys()):
+            before, now = recorded.get(kind, []), printed.get(kind, [])
+            if before != now:
+                lines.append(f"{kind}:")
+                lines += list(difflib.unified_diff(before, now, lineterm="", n=1))[2:]
+        return lines or self.comparison_traceback
+
+    def texts_by_kind(self, outputs):
+        """Give the lines of some outputs, without late digits, by their MIME type or stream."""
+        lines = defaultdict(list)
+        for output in outputs:
+            texts = output.get("data") or {output.get("name", "text"): output.get("text", "")}
+            for kind, text in texts.items():
+                if kind not in self.parent.skip_compare:
+                    words = text if isinstance(text, str) else json.dumps(text, indent=1)
+                    lines[kind] += self.sanitize(words).splitlines()
+        return lines
 
     def without_images(self, output):
         """Drop what is never compared from a recorded output."""

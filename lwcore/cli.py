@@ -137,7 +137,7 @@ def _show_found(data: Any, figure: Path | None) -> None:
     elif "step" in data.dims:  # a run, not a sweep
         share = data.test_loss / data.target_variance
         columns = {"error": data.test_loss, "share of the variance": share}
-        typer.echo(summary(columns, ("model",), ".3f").to_string())
+        typer.echo(summary(columns, ("model",), {"share of the variance": "share"}).to_string())
         _draw(lambda: figures.summary(data), figure)
 
 

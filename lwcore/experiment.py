@@ -19,7 +19,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
@@ -37,9 +36,9 @@ from lwcore import cells, results, surroundings, tasks
 from lwcore.config import Config, Model, Point, shipped
 from lwcore.inference import described
 from lwcore.measure import base_rates, course, measure
-from lwcore.network import Network, Progress, fit
+from lwcore.network import Network, Progress, fit, freed_memory_kept
 from lwcore.results import bar, load
-from lwcore.signatures import Count, Index, checked, require
+from lwcore.signatures import Count, Index, checked, require, warn
 from lwcore.trace import Trace
 
 __all__ = ["Config", "load", "run", "run_member", "shipped"]
@@ -89,10 +88,9 @@ def run(
             shutil.rmtree(partial, ignore_errors=True)
         for other in sorted(path.parent.glob(f"{begins}*.partial")):
             if other != partial:
-                warnings.warn(
+                warn(
                     f"{other} is left from a run of this configuration by other code, other "
-                    "libraries or another processor, and is not used. Remove it if none is at it.",
-                    stacklevel=4,
+                    "libraries or another processor, and is not used. Remove it if none is at it."
                 )
         partial.mkdir(parents=True, exist_ok=True)
         stored = _run_members(config, executor, partial, progress)
@@ -120,10 +118,9 @@ def _result_of(config: Config, path: Path) -> xr.Dataset:
     others = [key for key in compared if stored.attrs.get(key, here[key]) != here[key]]
     if others:
         differences = "; ".join(f"{key} {stored.attrs[key]}, here {here[key]}" for key in others)
-        warnings.warn(
+        warn(
             f"{path} was made by something else than what runs here ({differences}). It is "
-            "returned as it is. To compute it anew: resume=False (--no-resume).",
-            stacklevel=5,
+            "returned as it is. To compute it anew: resume=False (--no-resume)."
         )
     return stored
 
@@ -203,6 +200,7 @@ def _refuse_what_no_file_can_hold(config: Config) -> None:
 
 @surroundings.held()
 @checked
+@freed_memory_kept()
 def run_member(
     config: Config,
     model: Model,
@@ -459,7 +457,7 @@ def _load_if_present(path: Path, read: Callable[[Path], Any]) -> Any:
         try:
             return read(path)
         except ValueError as error:
-            warnings.warn(f"{error} What it held is computed anew.", stacklevel=2)
+            warn(f"{error} What it held is computed anew.")
     return None
 
 

@@ -170,7 +170,8 @@ def revision() -> str:
 
     def git(*command: str) -> str:
         at = ["git", "-C", str(_PACKAGE), *command]
-        return subprocess.run(at, capture_output=True, text=True, check=True).stdout.strip()
+        found = subprocess.run(at, capture_output=True, encoding="utf-8", check=True)
+        return found.stdout.strip()
 
     try:
         # another project's checkout, in which the package is installed, is not its revision
@@ -189,12 +190,20 @@ def code_fingerprint() -> str:
     return digest.hexdigest()[:8]
 
 
+def _version(package: str) -> str:
+    """A package's version by its metadata; by its module where a program was frozen without."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return str(getattr(sys.modules.get(package), "__version__", "unknown"))
+
+
 def versions() -> str:
     """Return the versions of Python, of this package and of those that its numbers come from."""
     # The package's own is known without its metadata, which a copied folder does not have.
     own = [f"python {platform.python_version()}", f"lwcore {__version__}"]
     others = ("numba", "numpy", "scipy", "torch", "xarray")
-    return ", ".join([*own, *(f"{package} {metadata.version(package)}" for package in others)])
+    return ", ".join([*own, *(f"{package} {_version(package)}" for package in others)])
 
 
 def environment() -> dict[str, str]:

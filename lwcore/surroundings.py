@@ -29,7 +29,8 @@ from lwcore import kernels, results
 
 # With some value, and on some processor, each makes a run end with other bits, or not at all. They
 # are read when a library is loaded, which is too late for a run to set them. Numba's are worse:
-# code that was compiled under one may be kept, and be used without it.
+# code that was compiled under one may be kept, and be used without it. OPENBLAS_CORETYPE is not
+# among them: some processors need it, and `arithmetic` sees what it changes.
 VARIABLES = {
     "ATEN_CPU_CAPABILITY": "PyTorch then uses other instructions",
     "MKL_CBWR": "MKL then uses other instructions",
@@ -38,7 +39,6 @@ VARIABLES = {
     "DNNL_DEFAULT_FPMATH_MODE": "oneDNN may then round to fewer digits",
     "ONEDNN_MAX_CPU_ISA": "oneDNN then uses other instructions",
     "DNNL_MAX_CPU_ISA": "oneDNN then uses other instructions",
-    "OPENBLAS_CORETYPE": "OpenBLAS then uses other instructions",
     "NPY_DISABLE_CPU_FEATURES": "NumPy then uses other instructions",
     "NPY_ENABLE_CPU_FEATURES": "NumPy then uses other instructions",
     "NUMBA_CPU_NAME": "Numba then compiles for another processor",

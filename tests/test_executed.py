@@ -2,13 +2,17 @@
 otherwise."""
 
 import os
+import shutil
+from pathlib import Path
 
 import executed
+import notebook_pool
 import pytest
 
 from tests.built_book import NOTEBOOKS, ROOT
 
 HEAD = "---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n\n"
+FILES = Path("/proc/self/fd")  # what this process has open
 CODE = "```{{code-cell}} ipython3\n{}\n```\n"
 READS = """import sys
 sys.path.insert(0, "..")
@@ -96,6 +100,42 @@ def test_a_notebook_is_executed_once_until_something_it_reads_changes(checkout):
     twin = checkout / "book" / "twin.md"  # the same code in another folder may read other files
     twin.write_text(path.read_text())
     assert executed.find(twin) is None
+
+
+def test_a_checkout_that_was_moved_takes_its_executions_along(checkout, monkeypatch):
+    executed.executed(checkout / "notebooks" / "one.md")
+    moved = checkout.with_name("moved")
+    shutil.move(checkout, moved)
+    monkeypatch.setattr(executed, "ROOT", moved)
+    monkeypatch.setattr(executed, "STORE", moved / "_build" / "cache")
+    (cell,) = executed.find(moved / "notebooks" / "one.md").cells
+    assert cell.outputs[0].text == "1 7\n"
+
+
+@pytest.mark.skipif(not FILES.is_dir(), reason="only Linux lists what a process has open")
+def test_the_cache_is_closed_when_it_has_been_read(checkout):
+    path = checkout / "notebooks" / "one.md"
+    executed.executed(path)
+    before = len(list(FILES.iterdir()))
+    for _ in range(3):
+        executed.find(path)
+    assert len(list(FILES.iterdir())) == before
+
+
+def test_a_checkout_is_found_through_a_link_to_it(checkout, tmp_path_factory):
+    link = tmp_path_factory.mktemp("elsewhere") / "link"
+    link.symlink_to(checkout)
+    executed.executed(link / "notebooks" / "one.md")
+    assert executed.find(link / "notebooks" / "one.md") is not None
+    assert executed.find(checkout / "notebooks" / "one.md") is not None
+
+
+def test_notebooks_are_executed_on_the_cores_that_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5}, raising=False)
+    assert notebook_pool.cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")  # on macOS and Windows there is none
+    assert notebook_pool.cores() == 64
 
 
 def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout):

@@ -26,6 +26,7 @@ DIRECT = sorted(
     }
 )
 HOUSES = ("lwcore", "book", "benchmarks")
+MODULES = sorted(path for house in HOUSES for path in (ROOT / house).rglob("*.py"))
 PAGES = [path for path in ROOT.glob("*/*.md") if "\nkernelspec:" in path.read_text()]
 LOCK = (ROOT / "constraints.txt").read_text().splitlines()
 
@@ -48,6 +49,51 @@ def test_style(command):
     called = [sys.executable, "-m", *command.split()]
     done = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_arrays_in_shapes_are_classes():
+    """From NumPy 2.5 on, `NDArray[…]` is an alias that jaxtyping cannot read."""
+    trees = {path: ast.parse(path.read_text()) for path in MODULES}
+    aliases = set().union(*map(aliases_of_arrays, trees.values()))
+    for path, tree in trees.items():
+        here = aliases_of_arrays(tree) | (names_imported(tree) & aliases)
+        assert shapes_of(tree, here) == [], path
+
+
+def test_a_shape_of_an_alias_is_found():
+    tree = ast.parse("""Array = NDArray[np.float64]
+Own = np.ndarray
+def one(x: Float[Array, "n"], y: Float[Own, "n"]) -> Int[NDArray[np.intp], "n k"]: ...""")
+    found = shapes_of(tree, aliases_of_arrays(tree))
+    assert sorted(found) == ["Float[Array, 'n']", "Int[NDArray[np.intp], 'n k']"]
+
+
+def aliases_of_arrays(tree):
+    """Names that a module gives to NumPy's `NDArray[…]`."""
+    return {
+        node.targets[0].id
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("NDArray[")
+    }
+
+
+def names_imported(tree):
+    """Names that a module imports from others."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {alias.asname or alias.name for node in imports for alias in node.names}
+
+
+def shapes_of(tree, aliases):
+    """Shapes such as ``Float[Array, "n"]`` in a module whose array is one of these, or NDArray."""
+    found = []
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple)):
+            continue
+        array, *shape = map(ast.unparse, node.slice.elts or [ast.Constant(None)])
+        is_shape = len(shape) == 1 and shape[0].startswith("'")
+        if is_shape and (array in aliases or array.startswith("NDArray[")):
+            found.append(ast.unparse(node))
+    return found
 
 
 THEORY = ["stable", "detection", "window", "elman.descent", "elman.kernel", "elman.bounds"]
@@ -102,6 +148,62 @@ def test_conda_environment_carries_the_same_pins():
     assert conda[-1] == {"pip": ["-c constraints.txt", "-e .[book,test]"]}
 
 
+LINK = re.compile(r"\]\(([^)]+)\)|(?:src|href)=\"([^\"]+)\"")
+
+
+def links(path):
+    """Where the links and pictures of a text lead."""
+    return ["".join(found) for found in LINK.findall(path.read_text())]
+
+
+def test_links_of_the_readme_lead_to_files():
+    leads = links(ROOT / "README.md")
+    assert "notebooks/11_your_network.md" in leads
+    assert [link for link in leads if not (ROOT / link).is_file()] == []
+
+
+def test_a_package_index_shows_a_text_without_pictures_and_links_of_the_repository():
+    assert PROJECT["readme"] != "README.md"
+    assert [link for link in links(ROOT / PROJECT["readme"]) if "://" not in link] == []
+
+
+def test_citation_and_package_agree():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == PROJECT["version"]
+    assert citation["keywords"] == PROJECT["keywords"]
+    assert [one["name"] for one in citation["authors"]] == [
+        one["name"] for one in PROJECT["authors"]
+    ]
+
+
+def test_every_python_that_is_promised_is_tried():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "book.yml").read_text())
+    tried = set()
+    for job in workflow["jobs"].values():
+        tried |= set(job.get("strategy", {}).get("matrix", {}).get("python-version", ()))
+        tried |= {
+            step["with"]["python-version"]
+            for step in job["steps"]
+            if "setup-python" in step.get("uses", "")
+        }
+    kind = "Programming Language :: Python :: "
+    promised = {one.removeprefix(kind) for one in PROJECT["classifiers"] if one.startswith(kind)}
+    assert {one for one in tried if "matrix" not in one} == promised
+    for page in ("README.md", PROJECT["readme"], "Makefile"):
+        assert "Python 3.11 to 3.14" in (ROOT / page).read_text(), page
+
+
+def test_what_is_kept_between_runs_is_kept_for_all_that_notebooks_reach():
+    workflow = (ROOT / ".github" / "workflows" / "book.yml").read_text()
+    keys = re.findall(r"hashFiles\((.*)\)", workflow)
+    assert len(keys) == workflow.count("actions/cache@")
+    reached = set().union(*map(executed.reach, PAGES))
+    for key in keys:
+        patterns = [pattern.replace("/**", "/**/*") for pattern in re.findall(r"'([^']+)'", key)]
+        files = set().union(*(ROOT.glob(pattern) for pattern in patterns))
+        assert {path.relative_to(ROOT).as_posix() for path in reached - files} == set()
+
+
 def test_wheel_ships_types_configurations_and_the_command(tmp_path):
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -152,9 +254,22 @@ def test_notebook_is_compared_with_its_reference(tmp_path):
     (references / "one.json").write_text(json.dumps(reference))
     assert run(RECORDED)[1] == [passes for _, passes in RECORDED.values()]
     assert len(log.read_text().splitlines()) == 1, "the second run used what the first had executed"
-    output, passed = run([*RECORDED, "print(1.25)", "1 / 0", "print(1 / 3)"])
-    assert passed == [passes for _, passes in RECORDED.values()] + [False] * 3
-    for reason in ("no output was recorded", "ZeroDivisionError", "one above it failed"):
+    warns = "import warnings; warnings.warn('too few')"
+    output, passed = run([*RECORDED, "print(1.25)", warns, "1 / 0", "print(1 / 3)"])
+    assert passed == [passes for _, passes in RECORDED.values()] + [False] * 4
+    record = ".venv/bin/python -m pytest book/one.md --refresh-references"
+    for reason in (
+        "book/one.md:19: this cell prints something else than is recorded",  # the fence's line
+        "stdout:\n@@ -1 +1 @@\n-0.3343\n+0.3333\n",
+        f"If this change is meant, record it: {record}",
+        "book/one.md:31: what this cell prints is to be checked, and nothing is recorded",
+        f"To record it: {record}",
+        "book/one.md:37: this cell warns, and a page may hold no warning:",
+        "UserWarning: too few",
+        "book/one.md:43: this cell failed.",
+        "ZeroDivisionError",
+        "book/one.md:49: this cell was not run: one above it failed",
+    ):
         assert reason in output
 
 

@@ -14,6 +14,7 @@ import re
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -22,10 +23,11 @@ import nbformat
 from filelock import FileLock
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
+from jupytext.myst import myst_to_notebook
 from nbclient import NotebookClient
 from traitlets.config import Config
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "_build" / ".jupyter_cache"
 LOG = ROOT / "_build" / "executions.jsonl"  # one line an execution: `.ci/run` counts them
 TIMEOUT = 900
@@ -48,6 +50,13 @@ print(_json.dumps(sorted(_data | _modules)))"""
 def read(path):
     """Read a text notebook."""
     return jupytext.read(path)
+
+
+def lines_of_cells(path):
+    """Give the line of a text notebook in which each cell begins, counted from 1; of a code cell it
+    is that of its fence."""
+    notebook = myst_to_notebook(path.read_text(encoding="utf-8"), add_source_map=True)
+    return notebook.metadata["source_map"]
 
 
 def key(path):
@@ -137,19 +146,37 @@ def file_of(module):
     )
 
 
+@contextmanager
+def store():
+    """Open the cache for this process alone, and close its database again."""
+    with lock():
+        opened = get_cache(STORE)
+        try:
+            yield opened
+        finally:
+            # else it stays open until it is collected, of which Python warns from 3.13 on
+            opened.db.dispose()
+
+
 def find(path):
     """Give what an execution of a notebook as it is now has left: its code cells with their
     outputs, or None."""
-    with lock():
-        store = get_cache(STORE)
+    with store() as kept:
         try:
-            record = store.match_cache_notebook(read(path))
+            record = kept.match_cache_notebook(read(path))
         except KeyError:
             return None
-        if record.data.get("key") == key(path) and record.uri == str(path):
-            return store.get_cache_bundle(record.pk).nb
-        store.remove_cache(record.pk)  # stale, or another notebook's
+        # a checkout that was copied or moved takes its executions along: the place is one within it
+        same_place = record.data.get("notebook") == place(path)
+        if same_place and record.data.get("key") == key(path):
+            return kept.get_cache_bundle(record.pk).nb
+        kept.remove_cache(record.pk)  # stale, or another notebook's
         return None
+
+
+def place(path):
+    """Give a notebook's path within the checkout."""
+    return Path(path).resolve().relative_to(ROOT).as_posix()
 
 
 def executed(path, notebook=None):
@@ -171,23 +198,14 @@ def executed(path, notebook=None):
                 f"{path.name} reads {', '.join(unknown)}, of which its key knows nothing: name it "
                 "in the notebook's code."
             )
-        with lock():
-            if before == key(path):  # else something was edited meanwhile
-                bundle = CacheBundleIn(
-                    notebook, str(path), data={"execution_seconds": seconds, "key": before}
-                )
-                get_cache(STORE).cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
-            with LOG.open("a") as log:
-                log.write(
-                    json.dumps(
-                        {
-                            "notebook": path.relative_to(ROOT).as_posix(),
-                            "key": before,
-                            "seconds": round(seconds, 1),
-                        }
-                    )
-                    + "\n"
-                )
+        if before == key(path):  # else something was edited meanwhile
+            facts = {"execution_seconds": seconds, "key": before, "notebook": place(path)}
+            bundle = CacheBundleIn(notebook, str(path), data=facts)
+            with store() as kept:
+                kept.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+        entry = {"notebook": place(path), "key": before, "seconds": round(seconds, 1)}
+        with lock(), LOG.open("a") as log:
+            log.write(json.dumps(entry) + "\n")
     return nbformat.from_dict(
         {**notebook, "cells": [cell for cell in notebook.cells if cell.cell_type == "code"]}
     )

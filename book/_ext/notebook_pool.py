@@ -50,10 +50,9 @@ def fill_cache(app, env, docnames):
         for page, path in notebooks(env).items()
         if page in docnames and executed.find(path) is None
     ]
-    waiting.sort(
-        key=lambda path: -last_time().get(path.relative_to(executed.ROOT).as_posix(), 60.0)
-    )
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    seconds_before = last_time()
+    waiting.sort(key=lambda path: -seconds_before.get(executed.place(path), 60.0))
+    with ThreadPoolExecutor(cores()) as pool:
         runs = {pool.submit(timed, path): path for path in waiting}
         for done, run in enumerate(as_completed(runs), 1):
             seconds, error = run.result()
@@ -65,6 +64,13 @@ def fill_cache(app, env, docnames):
                 seconds,
                 len(runs) - done,
             )
+
+
+def cores():
+    """Count the cores that this process may use: a container or a queue often grants a few of many."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def timed(path):

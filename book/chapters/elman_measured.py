@@ -73,7 +73,7 @@ def sequences(n: int, length: int, dimension: int, seed: int) -> Array:
 
 def failures(ratios: ArrayLike, failure: float) -> Measured:
     """The share of starts at which something is beyond its bound, over the δ that is allowed."""
-    found = share(np.sum(np.greater(ratios, 1)), np.size(ratios))
+    found = share(int(np.sum(np.greater(ratios, 1))), np.size(ratios))
     return estimate(found.value / failure, (found.low / failure, found.high / failure), n=found.n)
 
 

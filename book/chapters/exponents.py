@@ -30,11 +30,11 @@ def dosed(searches: pd.DataFrame, response: str = "sequences") -> pd.DataFrame:
 
 
 def censored_fit(
-    x: Float[Array, "n k"],
-    low: Float[Array, " n"],
-    high: Float[Array, " n"],
-    weights: Float[Array, "draws n"],
-) -> Float[Array, "draws k"]:
+    x: Float[np.ndarray, "n k"],
+    low: Float[np.ndarray, " n"],
+    high: Float[np.ndarray, " n"],
+    weights: Float[np.ndarray, "draws n"],
+) -> Float[np.ndarray, "draws k"]:
     """Coefficients β of ``y = x β + σ ε``, ε standard normal, where of y only an interval is known:
     maximum likelihood for every row of weights.
 

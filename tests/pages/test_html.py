@@ -23,7 +23,8 @@ def test_nothing_failed_and_every_image_has_an_alternative_text(name):
     assert "Traceback (most recent call last)" not in page.get_text()
     alternatives = {image["src"]: image.get("alt", "") for image in page.find_all("img")}
     # without one, Sphinx writes the file's name
-    assert [source for source, text in alternatives.items() if " " not in text.strip()] == []
+    silent = [source for source, text in alternatives.items() if " " not in text.strip()]
+    assert silent == [], f"{name}.md: pictures without an alternative text; the build says the line"
 
 
 def test_every_link_within_the_book_leads_somewhere():
@@ -69,9 +70,9 @@ def test_words_are_those_that_a_reader_reads():
 def test_a_chapter_has_a_length(name):
     page = article(name)
     length = len(words(page))
-    assert length <= 3_000
-    assert len(page.select("figure")) <= 8
-    assert len(page.select("table")) <= 6
+    assert length <= 3_000, f"{name}.md has {length:,} words, of at most 3,000"
+    assert len(page.select("figure")) <= 8, f"{name}.md has more than 8 figures"
+    assert len(page.select("table")) <= 6, f"{name}.md has more than 6 tables"
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -134,4 +135,5 @@ def test_a_refuted_claim_says_what_does_hold():
 
 def test_notebooks_are_in_the_table_of_contents():
     notebooks = {path.relative_to(ROOT).with_suffix("") for path in ROOT.glob("notebooks/*.md")}
-    assert {path.as_posix() for path in notebooks} <= set(NOTEBOOKS)
+    missing = {path.as_posix() for path in notebooks} - set(NOTEBOOKS)
+    assert missing == set(), f"book/_toc.yml has no line for {missing}"
