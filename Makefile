@@ -68,7 +68,7 @@ test: book ## check everything: style, package, notebooks and built pages
 # Compiled code is invisible to the tracer: the kernels run once more as the plain Python they are written in.
 coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record it (fails under 95 %)
 	mkdir -p _build
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/test_kernels.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
+	NUMBA_DISABLE_JIT=1 LWCORE_COMPILED=1 $(BIN)/python -m pytest tests/test_kernels.py -k "either_way or twice" --cov --cov-report= --cov-fail-under=0
 	$(BIN)/python -m pytest lwcore tests $(patsubst %,--ignore %,$(READ_THE_BOOK)) $(SIDE_BY_SIDE) --cov --cov-append --cov-report=term
 	$(BIN)/python -m tests.covered
 

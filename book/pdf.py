@@ -181,7 +181,7 @@ def book(parts: Parts) -> str:
 <p>The theory of Lorenzo Livi, <em>Learnability Window in Gated Recurrent Neural Networks</em> (arXiv 2512.05790),
 as code that runs and is checked</p>
 <p class="edition">Printed from the built book on {today}, revision {escape(revision()[:12])}.
-The pages have more: charts with sliders, a ledger to search, words explained where they stand, notebooks to download.</p></header>
+The pages have more: charts with sliders, a ledger to search, words explained where they stand, folded code, notebooks to download.</p></header>
 <nav><p class="contents">Contents</p><ul>{contents}</ul></nav>
 {"".join(body)}</body></html>"""
 

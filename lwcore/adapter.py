@@ -7,7 +7,6 @@ is read by `lwcore.recurrent`, any other causal model by `lwcore.uses`.
 """
 
 import copy
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,8 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils import _pytree as trees
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from lwcore.signatures import Lags, require
+from lwcore.ambient import placed
+from lwcore.signatures import Lags, require, warn
 
 Pair = tuple[Tensor, Tensor]
 Function = Callable[..., Tensor]
@@ -28,6 +29,7 @@ Function = Callable[..., Tensor]
 ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
 _TRIED = 4  # sequences on which assumptions are tried
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
+_HELD = 2**23  # numbers in the predictions that are held at a time
 _CLOSE = {torch.float64: 1e-9, torch.float32: 1e-3, None: 0.05}  # rounding adds up over steps
 _ROUNDING = "If it does, rounding grows in its states: try model.double()"
 
@@ -67,6 +69,7 @@ class Adapter(ABC):
     order = "the model reads sequences first"  # of axes
     batch_first = True
     at_once = _TRIED  # sequences that are read together
+    averages = False  # whether the loss of a batch is the mean of its sequences', not the sum
 
     def __post_init__(self) -> None:
         """Find the axes on a few sequences, however many a batch has."""
@@ -80,7 +83,7 @@ class Adapter(ABC):
         numbers = targets.is_floating_point()
         usual = "mse_loss" if numbers else "cross_entropy"
         given = getattr(self.loss, "__name__", type(self.loss).__name__)
-        self.loss_name = given if self.loss else usual
+        self.loss_name = str(given) if self.loss else usual
         self.loss = self.loss or (nn.MSELoss() if numbers else nn.CrossEntropyLoss())
         self.axes = {"inputs": 0, "targets": 0, "predictions": 0}
         for axis, few in on_trial(inputs, targets, self.batch_first):
@@ -126,13 +129,15 @@ class Adapter(ABC):
 
     def sequences_first(self, inputs: Tensor, targets: Tensor) -> Pair:
         """A batch with its axis of sequences in front."""
-        inputs, targets = inputs.to(self.weight.device), targets.to(self.weight.device)
+        device = self.weight.device
+        inputs, targets = placed(inputs, device), placed(targets, device)
         return inputs.movedim(self.axes["inputs"], 0), targets.movedim(self.axes["targets"], 0)
 
     def predictions(self, inputs: Tensor) -> Tensor:
         """What the model predicts, through the head if there is one, sequences in front."""
         dtype = self.weight.dtype if inputs.is_floating_point() else None
-        found = self.model(inputs.to(self.weight.device, dtype).movedim(0, self.axes["inputs"]))
+        given = placed(inputs, self.weight.device, dtype)
+        found = self.model(given.movedim(0, self.axes["inputs"]))
         if self.head is not None:
             found = self.head(flat(found)[0])
         return flat(found)[0].movedim(self.axes["predictions"], 0)
@@ -145,40 +150,72 @@ class Adapter(ABC):
         return torch.stack([self.loss(*pair).sum() for pair in zip(guesses, truths, strict=True)])
 
     def forget(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Pulls on the best constant prediction, targets from now on: as if nothing were learned.
+        """Take the loss as if nothing were learned, from now on; return the targets it takes.
 
-        They are loss gradients at the mean prediction, centred, which makes the constant the best
-        one: for squared error and cross-entropy exactly. The loss is now a product with them.
+        It is a product with pulls on a constant prediction: with loss gradients at the mean
+        prediction, centred, which makes the constant the best one: for squared error and
+        cross-entropy exactly.
         """
-        predictions = self._predicted(inputs)
-        constant = predictions.mean(0, keepdim=True).expand_as(predictions).clone().requires_grad_()
-        with torch.enable_grad():
-            total = self.losses(constant, targets).sum()
-        gradients = torch.autograd.grad(total, constant)[0]
-        self.loss, self.axes["targets"] = torch.mul, self.axes["predictions"]
-        return gradients - gradients.mean(0)
+        total: Any = 0
+        for predictions, _ in self._predicted(inputs, targets):
+            total += predictions.sum(0, keepdim=True)
+        untrained = Untrained(self.loss, dict(self.axes), total / len(inputs))
+        pulls: Any = 0
+        for part in targets.split(self._held(total.numel())):
+            pulls += untrained.pulls(part).sum(0, keepdim=True)
+        untrained.mean = pulls / len(targets)
+        self.loss = untrained
+        return targets
 
     def beats_constants(self, inputs: Tensor, targets: Tensor) -> bool:
         """Whether the loss is below that of every constant tried: of the best one, if convex."""
-        predictions = self._predicted(inputs)
-        constant = predictions.mean(0, keepdim=True).requires_grad_()
+        total: Any = 0
+        own = 0.0
+        for predictions, part in self._predicted(inputs, targets):
+            total += predictions.sum(0, keepdim=True)
+            own += float(self._joint(predictions, part, len(targets)))
+        constant = (total / len(inputs)).requires_grad_()
+        parts = targets.split(self._held(constant.numel()))
         descent = torch.optim.LBFGS([constant], line_search_fn="strong_wolfe")
 
-        def joint(guesses: Tensor) -> Tensor:
-            return self.losses(guesses.expand_as(predictions), targets, len(targets)).sum()
-
         def closure() -> Any:
-            total = joint(constant)
-            (constant.grad,) = torch.autograd.grad(total, constant)
-            return total
+            joint: Any = 0.0
+            constant.grad = torch.zeros_like(constant)
+            for part in parts:
+                guesses = constant.expand(len(part), *constant.shape[1:])
+                loss = self._joint(guesses, part, len(targets))
+                constant.grad += torch.autograd.grad(loss, constant)[0]
+                joint += loss.detach()
+            return joint
 
         with torch.enable_grad():
             descent.step(closure)
-        return bool(joint(predictions) < joint(constant))
+            least = float(closure())
+        return own < least
 
-    @torch.no_grad()
-    def _predicted(self, inputs: Tensor) -> Tensor:
-        return torch.cat([*map(self.predictions, inputs.split(min(64, self.at_once)))])
+    def _joint(self, predictions: Tensor, targets: Tensor, count: int) -> Tensor:
+        """What some sequences give to the loss of a batch of so many."""
+        share = len(targets) / count if self.averages else 1.0
+        return share * self.losses(predictions, targets, len(targets)).sum()
+
+    def _held(self, entries: int) -> int:
+        """How many sequences' predictions, of so many numbers each, are held at a time."""
+        return max(1, _HELD // max(entries, 1))
+
+    def _predicted(self, inputs: Tensor, targets: Tensor) -> Iterator[Pair]:
+        """Predictions beside targets, of as many sequences at a time as memory is to hold."""
+        few = min(64, self.at_once)
+        held: list[Pair] = []
+        size = 0
+        for x, y in zip(inputs.split(few), targets.split(few), strict=True):
+            with torch.no_grad():
+                made = self.predictions(x)
+            if held and size + made.numel() > _HELD:
+                yield torch.cat([p for p, _ in held]), torch.cat([t for _, t in held])
+                held, size = [], 0
+            held.append((made, y))
+            size += made.numel()
+        yield torch.cat([p for p, _ in held]), torch.cat([t for _, t in held])
 
     @torch.no_grad()
     def check(self, inputs: Tensor, targets: Tensor) -> None:
@@ -199,6 +236,7 @@ class Adapter(ABC):
         joint = self.losses(together, targets, len(targets))
         total, mean, largest = losses.sum(), losses.mean(), losses.abs().max()  # may be tiny
         fits = [(joint - one).abs() <= tolerance * largest for one in (total, mean)]
+        self.averages = bool((joint - mean).abs() < (joint - total).abs())
         shapes = f"are predictions {tuple(together.shape)} and targets {tuple(targets.shape)}"
         words = f"the sum of what {len(losses)} sequences have alone, {total:.6g}, or the mean, "
         words += f"{mean:.6g} (if weighted: the sum; {shapes} broadcast?)"
@@ -228,6 +266,38 @@ class Adapter(ABC):
         require("model", ", ".join(missing), not missing, words)
 
 
+class Untrained:
+    """A loss as if nothing were learned: predictions times what pulls on the best constant one."""
+
+    __name__ = "untrained"
+
+    def __init__(self, loss: Any, axes: dict[str, int], constant: Tensor) -> None:
+        """A loss from a reader's own and a prediction, sequences in front as everywhere here."""
+        self.loss, self.axes, self.constant = loss, axes, constant
+        self.mean: Any = 0
+
+    def pulls(self, targets: Tensor) -> Tensor:
+        """Gradients of each sequence's loss at the constant prediction, for targets so ordered."""
+        found, wanted = self.axes["predictions"], self.axes["targets"]
+        with torch.enable_grad():
+            guesses = self.constant.expand(len(targets), *self.constant.shape[1:])
+            guesses = guesses.clone().requires_grad_()
+            pairs = zip(
+                guesses.movedim(0, found).split(1, found),
+                targets.movedim(0, wanted).split(1, wanted),
+                strict=True,
+            )
+            total = torch.stack([self.loss(*pair).sum() for pair in pairs]).sum()
+            (gradients,) = torch.autograd.grad(total, guesses)
+        return gradients
+
+    def __call__(self, predictions: Tensor, targets: Tensor) -> Tensor:
+        """The product, of some sequences in the reader's own layout."""
+        found, wanted = self.axes["predictions"], self.axes["targets"]
+        pulls = self.pulls(targets.movedim(wanted, 0)) - self.mean
+        return predictions * pulls.movedim(0, found)
+
+
 def on_trial(
     inputs: Tensor, targets: Tensor, batch_first: bool = True
 ) -> Iterator[tuple[int, Tensor]]:
@@ -247,7 +317,8 @@ def changed(inputs: Tensor, steps: slice) -> Tensor:
     generator, other = torch.Generator().manual_seed(1), inputs.clone()
     shape = other[:, steps].shape
     if inputs.is_floating_point():
-        noise = torch.randn(shape, generator=generator).to(inputs)
+        noise = torch.randn(shape, generator=generator)
+        noise = placed(noise, inputs.device, inputs.dtype)
         other[:, steps] += noise * inputs.std().clamp(min=0.1)
     else:
         draws = torch.randint(inputs.numel(), shape, generator=generator)
@@ -278,12 +349,17 @@ def gathered(make: Callable[[Pair], Adapter], batches: Any, sequences: int) -> t
     fewer sequences than steps.
     """
     size, network = getattr(batches, "batch_size", None), None
+    if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
+        # a generator of its own: a loader without one draws a seed from PyTorch's
+        batches = DataLoader(batches, _AT_ONCE, generator=torch.Generator())
     batches = [batches] if _is_pair(batches) else batches
     parts: list[Pair] = []
     for place, batch in enumerate(batches):
         words = "a pair of tensors, inputs and targets"
         require(f"batches[{place}]", type(batch).__name__, _is_pair(batch), words)
         given, wanted = (torch.as_tensor(part).detach() for part in batch)
+        # what was made in torch.inference_mode() carries no gradients; a copy does
+        given, wanted = (part.clone() if part.is_inference() else part for part in (given, wanted))
         finite = bool(given.isfinite().all() and wanted.isfinite().all())
         require(f"batches[{place}]", "NaN or infinite somewhere", finite, "finite")
         network = network or make((given, wanted))
@@ -298,7 +374,7 @@ def gathered(make: Callable[[Pair], Adapter], batches: Any, sequences: int) -> t
     swapped = length == size != count if size else length > count
     if swapped and parts[0][1].shape[1:2] == (length,):
         read = f"inputs are read as {count} sequences of {length} steps, for {network.order}"
-        warnings.warn(f"{read}. Is that so?", stacklevel=3)
+        warn(f"{read}. Is that so?")
     inputs, targets = (torch.cat(some)[:sequences] for some in zip(*parts, strict=True))
     return network, (inputs, targets)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from lwcore.printing import Unit, printed
 from lwcore.signatures import checked
 from lwcore.stats import bootstrap
 
@@ -68,12 +69,14 @@ def _cut(data: xr.Dataset) -> tuple[str, str]:
     found = bootstrap(beyond, parts.shape[-1], draws=500)
     place = int((found.high <= DROPPED).argmax())  # nothing that was measured is beyond the last
     enough = place < len(lags) - 1
+    limit = printed(DROPPED, unit=Unit.SHARE)
     shown = place if enough else min(np.flatnonzero(seen)[-1], len(lags) - 2)
     share, low, high = (end[shown] for end in found)
-    measured = f"beyond lag {lags[shown]} lie {share:.0%} ({low:.0%} to {high:.0%}) of the signal"
+    part = printed(share, low, high, unit=Unit.SHARE)
+    measured = f"beyond lag {lags[shown]}: {part} of the signal"
     if enough:
-        return measured, f"costs at most {DROPPED:.0%} of the signal at lag {lags[place]}"
-    return measured, f"no cut is known to cost at most {DROPPED:.0%} of the signal"
+        return measured, f"costs at most {limit} of the signal at lag {lags[place]}"
+    return measured, f"no cut is known to cost at most {limit} of the signal"
 
 
 def _clipping(data: xr.Dataset) -> tuple[str, str]:
@@ -100,7 +103,8 @@ def _clipping(data: xr.Dataset) -> tuple[str, str]:
 
     found = bootstrap(compared, whole.shape[-1], draws=500)
     (low, left), (high, most) = found.low[:, 0], found.high[:, 1]
-    measured += f"; at the {QUANTILE:.0%} quantile N(ℓ) falls by a factor {low:.2f} to {high:.2f}, "
-    measured += f"and {left:.0%} to {most:.0%} of the signal is left"
+    measured += f"; at the {printed(QUANTILE, unit=Unit.SHARE)} quantile N(ℓ) is divided by "
+    measured += f"{printed(low)} to {printed(high)}, and "
+    measured += f"{100 * left:.0f} to {100 * most:.0f} % of the signal is left"
     neither = "costs" if high < 1 else "no effect that these sequences could show"
     return measured, "can help" if low > 1 else neither

@@ -36,6 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lwcore import kernels
+from lwcore.ambient import autocasts, own_precision, without_autocast
 from lwcore.kernels import EPSILON
 from lwcore.signatures import Count, NotNegative, Share, checked, require
 from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace
@@ -125,6 +126,7 @@ class Cell(nn.Module):
         """The recurrent weights of a block, (rows, H)."""
         return self.weight_hh.split(self.rows)[self.blocks.index(name)]
 
+    @own_precision
     def gates(self, x: Input, kept: Past, seen: Past | None = None) -> Gates:
         """All that a step computes. Implements Eqs. (4)–(8), (15)–(18), (47), (49) and (51)."""
         h, c = (kept if seen is None else seen)[..., self.shown], kept[..., self.carried]
@@ -169,6 +171,7 @@ class Cell(nn.Module):
         return self._scan(inputs, state)[0]
 
     @torch.no_grad()
+    @own_precision
     def trace(self, inputs: Inputs, state: State | None = None) -> Trace:
         """A scan with all that transport needs: the parameters as they are now, too.
 
@@ -190,8 +193,12 @@ class Cell(nn.Module):
     ) -> tuple[Tensor, ...]:
         """The fastest scan there is: h, and c where it is another. Compiled, h differs once.
 
-        Inputs are checked by hand, as every training step comes by here.
+        Inputs are checked by hand, as every training step comes by here. In autocast they may come
+        in another precision than the cell's, which is the one it computes in.
         """
+        if autocasts():
+            with without_autocast():
+                return self._scan(*_rounded(self.bias.dtype, inputs, state), by_steps)
         dtype, width = self.bias.dtype, self.input_size
         fits = isinstance(inputs, Tensor) and inputs.dtype == dtype and inputs.numel() > 0
         fits = fits and inputs.ndim == 3 and inputs.shape[2] == width
@@ -283,7 +290,8 @@ class GRU(Cell):
         sign = torch.ones_like(bias)
         sign[hidden : 2 * hidden] = -1
         rows = {"weight_ih": sign[:, None] * weight_ih, "weight_hh": sign[:, None] * weight_hh}
-        cell = cls(layer.input_size, hidden, reset="after", dtype=weight_hh.dtype)
+        unused = torch.Generator()  # not PyTorch's own, from which a reader's training may draw
+        cell = cls(layer.input_size, hidden, reset="after", generator=unused, dtype=weight_hh.dtype)
         cell.load_state_dict(rows | {"bias": sign * bias, "bias_hh": of_state[2 * hidden :]})
         return cell
 
@@ -299,7 +307,8 @@ class LSTM(Cell):
         """The cell that computes what one layer of PyTorch's does."""
         weight_ih, weight_hh, of_input, of_state = _parameters_of(layer)
         rows = {"weight_ih": weight_ih, "weight_hh": weight_hh, "bias": of_input + of_state}
-        cell = cls(layer.input_size, layer.hidden_size, dtype=weight_hh.dtype)
+        unused = torch.Generator()  # not PyTorch's own, from which a reader's training may draw
+        cell = cls(layer.input_size, layer.hidden_size, generator=unused, dtype=weight_hh.dtype)
         cell.load_state_dict(rows)
         return cell
 
@@ -373,6 +382,7 @@ class GatedJacobian(StepJacobian):
                 mixed = mixed + pre @ cell.block(gate)
         return mixed
 
+    @own_precision
     def pull(self, rows: Float[Tensor, "... k S"]) -> Float[Tensor, "... k S"]:
         """Rows times J: one step of backpropagation."""
         keep = self.made.keep.unsqueeze(-2)
@@ -385,6 +395,7 @@ class GatedJacobian(StepJacobian):
         output = (hidden * self.into["show"].unsqueeze(-2)) @ self.cell.block("show")
         return torch.cat([output + self._mixed(cell), cell * keep], dim=-1)
 
+    @own_precision
     def condensed(self) -> Products:
         """With a show gate R and O are kept apart: half the work."""
         if self.made.show is None:
@@ -393,6 +404,7 @@ class GatedJacobian(StepJacobian):
         output = self.into["show"].unsqueeze(-1) * self.cell.block("show")
         mixing = self._mixed(torch.eye(keep.shape[-1]).to(keep).expand(*keep.shape, -1))
 
+        @own_precision
         def pull(steps: Steps, rows: Tensor) -> Tensor:
             hidden, cell = rows.chunk(2, dim=-1)
             cell = torch.addcmul(cell, hidden, expression[steps].unsqueeze(-2))
@@ -401,6 +413,7 @@ class GatedJacobian(StepJacobian):
 
         return pull
 
+    @own_precision
     def neurons(self) -> Neurons:
         """The diagonals: ``a``, ``diag R``, and what the show gate does."""
         cell, into, keep = self.cell, self.into, self.made.keep
@@ -429,6 +442,17 @@ class GatedJacobian(StepJacobian):
         before = functional.pad(into["expression"][:, :-1], (0, 0, 1, 0))
         lead = into["show"] * cell.block("show").diagonal() * before
         return Neurons(keep, mixing * before, into["expression"], lead)
+
+
+def _rounded(dtype: torch.dtype, inputs: Any, state: State | None) -> tuple[Any, State | None]:
+    """Inputs and a state in a precision; what is no tensor of reals stays, and is refused later."""
+
+    def one(part: Any) -> Any:
+        real = isinstance(part, Tensor) and part.is_floating_point()
+        return part.to(dtype) if real else part
+
+    start: Any = (one(state[0]), one(state[1])) if isinstance(state, tuple) else one(state)
+    return one(inputs), start
 
 
 def _uniform(cell: Cell, generator: torch.Generator | None) -> dict[str, Tensor]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import socket
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,11 +16,13 @@ from pydantic import ValidationError
 from typer import Argument, Option
 from typer.core import TyperGroup
 
+from lwcore import __version__
 from lwcore.config import Config, shipped
 from lwcore.signatures import require
 
 Drawn = Annotated[Path | None, Option(help="Draw it here; the ending chooses the format.")]
-TOLD = ValueError, TypeError, OSError, RuntimeError, ArithmeticError, ImportError
+PATIENCE = 10  # seconds, for a Dask scheduler that answers
+TOLD = ValueError, TypeError, OSError, RuntimeError, ArithmeticError, ImportError, Warning
 
 
 class _Commands(TyperGroup):
@@ -25,7 +31,10 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                # a line in words, as for errors, without the place in the code
+                warnings.showwarning = _echo_warning
+                return super().invoke(ctx)
         except (typer.Exit, BrokenPipeError):  # errors by their kind, and not ours: Typer ends them
             raise
         except KeyboardInterrupt:
@@ -40,8 +49,29 @@ class _Commands(TyperGroup):
         raise typer.Exit(2)
 
 
+def _echo_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line on standard error."""
+    typer.echo(f"Warning: {message}", err=True)
+
+
 SAYS = "Learnability windows of gated recurrent networks: run and read experiments."
 app = typer.Typer(cls=_Commands, help=SAYS, no_args_is_help=True, add_completion=False)
+
+
+def _print_version(wanted: bool) -> None:
+    """Print the version and end, where the option asks for it."""
+    if wanted:
+        typer.echo(f"lw {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 @app.command("list")
@@ -61,14 +91,16 @@ def run(
 ) -> None:
     """Train and measure every network of a configuration, and store the result."""
     config = Config.named(name)
+    if scheduler is not None:
+        require("executor", executor, executor == "here", "left out beside --scheduler")
+        _check_scheduler(scheduler)
     from lwcore import experiment
 
     with ExitStack() as stack:
         pool = None
-        if scheduler:
-            from distributed import Client
-
-            client = stack.enter_context(Client(scheduler, timeout="10s", set_as_default=False))
+        if scheduler is not None:
+            client = _dask_client(scheduler)
+            stack.enter_context(client)
             typer.echo(f"Dashboard: {client.dashboard_link}", err=True)
             pool = client.get_executor()
         elif executor == "processes":
@@ -80,12 +112,24 @@ def run(
 @app.command()
 def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn = None) -> None:
     """Print what a result file holds: its provenance, and what was found."""
-    from lwcore import figures, results
-    from lwcore.diagnose import Diagnosis
-    from lwcore.stats import summary
+    from lwcore import results
 
     data = results.load(path)
     typer.echo("\n".join(f"{key}: {value}" for key, value in data.attrs.items()))
+    try:
+        _show_found(data, figure)
+    except (AttributeError, KeyError) as error:  # of xarray, for a variable that is not there
+        raise ValueError(
+            f"path = {str(path)!r}: lacks something that a whole result has ({error})."
+        ) from error
+
+
+def _show_found(data: Any, figure: Path | None) -> None:
+    """Print what was found: of a diagnosis its windows, of a run the errors of its networks."""
+    from lwcore import figures
+    from lwcore.diagnose import Diagnosis
+    from lwcore.stats import summary
+
     if "measured_on" in data.attrs:
         found = Diagnosis(data)
         typer.echo(f"{found}\n{found.table().to_string()}")
@@ -93,7 +137,7 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
     elif "step" in data.dims:  # a run, not a sweep
         share = data.test_loss / data.target_variance
         columns = {"error": data.test_loss, "share of the variance": share}
-        typer.echo(summary(columns, ("model",), ".3f").to_string())
+        typer.echo(summary(columns, ("model",), {"share of the variance": "share"}).to_string())
         _draw(lambda: figures.summary(data), figure)
 
 
@@ -130,7 +174,15 @@ def claims(
     ledger: Annotated[Path | None, Option(help="The ledger.json of another build.")] = None,
 ) -> None:
     """Give the verdict on every claim of the papers, as the book's last build measured it."""
-    from book.claims import ledger as book
+    try:
+        from book.claims import ledger as book
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "book":
+            raise
+        raise RuntimeError(
+            "The ledger of claims belongs to the book, and is not installed with the package: "
+            "clone the book's repository, run `make book` in it, and call its .venv/bin/lw claims."
+        ) from None
 
     found = book.read(ledger or book.BUILT)
     for name in id or ():
@@ -142,6 +194,51 @@ def claims(
         typer.echo(f"{name}: {one['verdict']}: {number} ({one['where']})")
     for verdict, count in book.counts(found[name] for name in id or found).items():
         typer.echo(f"{count:4d} {verdict}")
+
+
+def _check_scheduler(address: str) -> None:
+    """Refuse, at once and in words, an address at which nothing answers.
+
+    Dask itself tries for many seconds, and prints where in its code it gave up.
+    """
+    found = re.fullmatch(r"(?:(\w+)://)?(\[[0-9a-fA-F:.]+\]|[^:/\s\[\]]+):(\d{1,5})/?", address)
+    words = "the address of a Dask scheduler, as in tcp://127.0.0.1:8786"
+    require("scheduler", address, found is not None, words)
+    protocol, host, port = found.groups() if found else ("", "", "")
+    require("scheduler", address, int(port) < 2**16, f"{words}, whose port is below {2**16}")
+    require("scheduler", address, protocol in (None, "tcp", "tls"), "reached by tcp:// or tls://")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except OSError as error:
+        raise ConnectionError(
+            f"scheduler = {address!r}: nothing answers there ({error})."
+        ) from None
+
+
+def _dask_client(address: str) -> Any:
+    """Connect to a Dask scheduler; refuse in words what answers and is none."""
+    try:
+        from distributed import Client, Security
+        from distributed.core import connect
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"--scheduler needs Dask ({error}): pip install 'lwcore[cluster]'."
+        ) from None
+
+    async def greet() -> None:
+        """Connect and close. A client that cannot would try on in threads, and print where."""
+        arguments = Security().get_connection_args("client")
+        connection = await asyncio.wait_for(connect(address, **arguments), PATIENCE)
+        await connection.close()
+
+    try:
+        asyncio.run(greet())
+    except Exception as error:  # whatever comes of talking to something else
+        raise ConnectionError(
+            f"scheduler = {address!r}: what answers there is no Dask scheduler, or one of another "
+            f"version ({type(error).__name__}: {error})."
+        ) from None
+    return Client(address, timeout=PATIENCE, set_as_default=False)
 
 
 def _draw(plot: Callable[[], Any], path: Path | None) -> None:

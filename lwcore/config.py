@@ -8,11 +8,21 @@ from __future__ import annotations
 import hashlib
 import itertools
 import tomllib
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from lwcore.signatures import require
@@ -23,8 +33,83 @@ Model = Literal["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"]
 Order = Literal["zeroth", "first", "exact"]
 Start = Literal["orthogonal", "uniform"]
 Optimizer = Literal["sgd", "adamw"]
-# Of a result; the first five also where nothing is measured.
-_DIMENSIONS = ("model", "seed", "step", "delay", "unit", "lag", "noise", "order", "probe", "source")
+# Names of a result's dimensions, coordinates and variables, none of which an axis may have: of
+# every result, of those with measurements, of those with snapshots. A test tries a run.
+_IN_EVERY_RESULT = frozenset(
+    [
+        "model",
+        "seed",
+        "step",
+        "delay",
+        "unit",
+        "loss",
+        "test_loss",
+        "target_variance",
+        "learned",
+        "planted",
+        "base_rate",
+        "final_loss",
+        "still_falling",
+    ]
+)
+_IN_MEASURED_RESULTS = frozenset(
+    [
+        "lag",
+        "noise",
+        "order",
+        "probe",
+        "source",
+        "view",
+        "sequence",
+        "rate",
+        "envelope",
+        "negative",
+        "time_scale",
+        "statistic",
+        "projection",
+        "signal",
+        "signal_error",
+        "scale",
+        "alpha",
+        "deviation",
+        "exponent",
+        "n_measured",
+    ]
+)
+_IN_RESULTS_WITH_SNAPSHOTS = frozenset(
+    [
+        "lag",
+        "order",
+        "snapshot",
+        "task_lag",
+        "course_learned",
+        "retention",
+        "saturated",
+        "course_time_scale",
+        "course_envelope",
+    ]
+)
+# Settings with a default that every stored configuration names. One that the package gets later is
+# left out where it has its default: results from before stay results of the same configuration, and
+# versions from before can read files that are written after.
+_IN_EVERY_STORED_CONFIGURATION = frozenset(
+    [
+        "gate_spread",
+        "layernorm",
+        "init",
+        "optimizer",
+        "weight_decay",
+        "clip",
+        "checkpoint_every",
+        "snapshots",
+        "orders",
+        "error",
+        "significance",
+        "keep_numbers",
+        "measured",
+        "axes",
+    ]
+)
 Point = tuple[int | float | str, ...]  # of a sweep, by its labels on the axes
 Entry = TypeVar("Entry")
 
@@ -55,6 +140,16 @@ class _Section(BaseModel):
     """Common rules: no unknown key, no infinite or NaN number, no text or 1.0 for an integer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+    @model_serializer(mode="wrap")
+    def _without_later_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Dump the settings, except those that came later and have their default."""
+        settings: dict[str, Any] = dump(self)
+        for name, field in type(self).model_fields.items():
+            came_later = name not in _IN_EVERY_STORED_CONFIGURATION and not field.is_required()
+            if came_later and getattr(self, name) == field.get_default(call_default_factory=True):
+                settings.pop(name, None)
+        return settings
 
 
 class TaskSettings(_Section):
@@ -136,30 +231,59 @@ class Config(_Section):
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """Configuration that ships with the package (`shipped`), or in the TOML file of a path.
+        """Read a configuration that ships with the package (`shipped`), or a TOML file by its path.
 
-        One that names a ``base`` says what it changes in that. A ValueError names all that is
-        wrong.
+        A file that names a ``base`` says what it changes in that: a configuration that ships, or
+        another file, whose path is taken from the folder of the file that names it. A ValueError
+        names all that is wrong.
 
         Examples:
             >>> config = Config.named("quick")
             >>> config.models
             ('ConstGate', 'SharedGate', 'DiagGate')
         """
-        path = Path(name)
-        if path.suffix != ".toml":
-            words = f"one of {', '.join(shipped())}, or the path of a TOML file"
+        return cls._read(Path(name), ())
+
+    @classmethod
+    def _read(cls, path: Path, named_by: tuple[Path, ...]) -> Self:
+        """Read a file, or a configuration that ships, for the files that name it as their base."""
+        if path.suffix == ".toml":
+            if named_by:
+                path = named_by[-1].parent / path
+            if path.resolve() in [other.resolve() for other in named_by]:
+                chain = " → ".join(map(str, (*named_by, path)))
+                raise ValueError(f"base = {str(path)!r}: must not lead back to itself ({chain}).")
+        else:
+            known = ", ".join(shipped())
+            name = str(path)
+            words = f"one of {known}, or the path of a TOML file"
             require("name", name, name in shipped(), words)
             path = _SHIPPED / f"{name}.toml"
         require("path", str(path), path.is_file() or not path.exists(), "a file")
         try:
-            settings = tomllib.loads(path.read_text(encoding="utf-8"))
+            # a byte order mark, with which some editors begin a file, is no part of its text
+            settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"path = {str(path)!r}: not valid TOML ({error}).") from None
         base = settings.pop("base", None)
-        return (
-            cls.model_validate(settings) if base is None else cls.named(str(base)).but(**settings)
-        )
+        if base is None:
+            return cls.model_validate(settings)
+        return cls._read(Path(str(base)), (*named_by, path)).but(**settings)
+
+    @classmethod
+    def stored(cls, attributes: Mapping[Any, Any]) -> Self:
+        """Read the configuration that a result's attributes hold, of whatever version."""
+        try:
+            return cls.model_validate_json(attributes["configuration"])
+        except KeyError:
+            raise ValueError("The result holds no configuration: it is not one of a run.") from None
+        except ValidationError as error:
+            faults = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+            versions = attributes.get("versions", "an unknown version")
+            raise ValueError(
+                f"The result's configuration is not one that this version reads "
+                f"({'; '.join(faults)}). It was made by {versions}."
+            ) from error
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -178,13 +302,46 @@ class Config(_Section):
         words = f"at most {training.sequences}, the training sequences"
         require("training.batch_size", size, size <= training.sequences, words)
         for axis, variants in self.axes.items():
-            labels = [variant.label for variant in variants]
-            require(f"axes.{axis}", labels, len({*labels}) == len(labels), "labels, none twice")
-        taken = _DIMENSIONS if self.measured or training.snapshots else _DIMENSIONS[:5]
-        words = f"named otherwise than a result's dimensions, {', '.join(taken)}"
-        require("axes", [*self.axes], not {*self.axes} & {*taken}, words)
-        self.points()  # refuses the changes that fit nowhere
+            self._check_axis(axis, variants)
+        points = self.points().values()  # refuses the changes that fit nowhere
+        taken = _IN_EVERY_RESULT
+        if any(point.measured for point in points):
+            taken |= _IN_MEASURED_RESULTS
+        if any(point.training.snapshots for point in points):
+            taken |= _IN_RESULTS_WITH_SNAPSHOTS
+        clash = sorted(taken & {*self.axes})
+        words = f"named otherwise than what a result holds ({', '.join(clash)})"
+        require("axes", [*self.axes], not clash, words)
         return self
+
+    @staticmethod
+    def _check_axis(axis: str, variants: tuple[Variant, ...]) -> None:
+        """Refuse an axis that a result could not store: by its name, its labels, its changes."""
+        # netCDF's rule for names
+        starts = axis[:1].isalnum() or axis[:1] == "_" or axis[:1] > "\x7f"
+        plain = _storable(axis) and "/" not in axis and axis == axis.strip()
+        words = "a name that begins with a letter, a digit or _, without / and control characters"
+        require("axes", axis, starts and plain, words)
+        labels = [variant.label for variant in variants]
+        named = f"axes.{axis}"
+        texts = [isinstance(label, str) for label in labels]
+        require(named, labels, all(texts) or not any(texts), "labels of one kind, text or numbers")
+        if any(texts):
+            storable = all(_storable(str(label)) for label in labels)
+            require(named, labels, storable, "labels without control characters")
+        else:
+            # stored as whole numbers, or all as floats if one of them is
+            whole = all(isinstance(label, int) for label in labels)
+            fits = all(-(2**63) <= label < 2**63 for label in labels if isinstance(label, int))
+            require(named, labels, fits, "labels in the range of 64-bit integers")
+            if not whole:
+                exact = all(float(label) == label for label in labels)
+                require(named, labels, exact, "labels that are floats exactly, as one of them is")
+        require(named, labels, len({*labels}) == len(labels), "labels, none twice")
+        for variant in variants:
+            fixed = sorted({"axes", "name", "description"} & variant.changes.keys())
+            words = f"changes of a point's settings, not of {', '.join(fixed)}, which all share"
+            require(f"{named}.changes", variant.changes, not fixed, words)
 
     def __str__(self) -> str:
         """The settings, section by section, named as in the TOML file."""
@@ -233,6 +390,11 @@ class Config(_Section):
                 point = point.but(**variant.changes)
             grid[tuple(variant.label for variant in variants)] = point
         return grid
+
+
+def _storable(text: str) -> bool:
+    """Return whether a netCDF file can hold a text: neither control characters nor half symbols."""
+    return not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
 
 
 def shipped() -> list[str]:

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import functools
 from numbers import Real
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import special
 
-from lwcore.signatures import FiniteReals, bare, checked, kind, require
+from lwcore.signatures import ArgumentError, FiniteReals, bare, checked, floats, kind, require
 from lwcore.stable.law import SymmetricStable, log_ratio
-from lwcore.stable.standard import Array, panel_rule
+from lwcore.stable.standard import Array, panel_rule, standard_law
 
 if TYPE_CHECKING:
     TailIndex = float
@@ -37,6 +37,9 @@ Statistic = Literal["product", "mean"]
 _LOG_2 = float(np.log(2))
 _KNOWN = 1e100  # in scales: at larger shifts the sign is known, to rounding
 _LARGEST = 1e6  # in scales: at larger shifts the likelihood's error is bounded by the one there
+_LARGEST_RATIO = 1e300  # of a shift and a scale
+_MOST = 1e307  # sequences, in a search
+_QUADRATIC = 1e-100  # in scales: of smaller shifts only N h² counts, and h² may be no float
 _FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
 
 
@@ -73,11 +76,14 @@ def sample_complexity(
         >>> print(sample_complexity([0.1, 0.05], alignment=1, scale=1, alpha=2).round())
         [ 328. 1314.]
     """
-    f = np.asarray(envelope, float)
+    f = floats("envelope", envelope)
     require("envelope", f, f >= 0, "0 or above")
-    with np.errstate(divide="ignore", over="ignore"):
-        least = bare(detection_threshold)(1, alignment, scale, alpha, error, rate)
-        return (least / f) ** rate_exponent(alpha, rate)
+    shifts = {"alignment": alignment, "scale": scale}
+    f, mean, sigma = broadcast(envelope=f, **shifts)
+    constant = _constant(alpha, error, rate == "optimal")
+    least = _quotient([constant, _positive("scale", sigma)], [np.maximum(mean, 0), f])
+    with np.errstate(over="ignore"):
+        return least ** rate_exponent(alpha, rate)
 
 
 @checked
@@ -97,10 +103,28 @@ def detection_threshold(
         >>> print(detection_threshold(1000, alignment=1, scale=1, alpha=2).round(4))
         0.0573
     """
-    root = _positive("n_sequences", n_sequences) ** (1 / rate_exponent(alpha, rate))
+    n, mean, sigma = broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
+    root = _positive("n_sequences", n) ** (1 / rate_exponent(alpha, rate))
+    constant = _constant(alpha, error, rate == "optimal")
+    return _quotient([constant, _positive("scale", sigma)], [root, np.maximum(mean, 0)])
+
+
+def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
+    """Return the product of some numbers divided by others, infinite after a division by 0.
+
+    Powers of 2 are kept apart: they round nothing, and no step leaves the range of a float.
+    """
     with np.errstate(divide="ignore", over="ignore"):
-        least = _constant(alpha, error, rate == "optimal") * _positive("scale", scale)
-        return least / root / np.maximum(alignment, 0)
+        fraction: Any = np.float64(1.0)
+        power: Any = np.intc(0)
+        for factor in factors:
+            part, exponent = np.frexp(factor)
+            fraction, power = fraction * part, power + exponent
+        for divisor in divisors:
+            part, exponent = np.frexp(divisor)
+            fraction, power = fraction / part, power - exponent
+        quotient: Array = np.ldexp(fraction, power)
+        return quotient
 
 
 @functools.cache
@@ -129,7 +153,15 @@ def kl_divergence(
     h, n = _standardised(shift, scale, n_sequences, whole=statistic == "product")
     if statistic == "mean":
         h, n = _of_mean(h, n, alpha), np.ones_like(n)
-    return n * SymmetricStable(alpha).kl(2 * np.minimum(h, 1e300))
+    require("shift/scale", h, h <= _LARGEST_RATIO, f"{_LARGEST_RATIO:g} at most")
+    law = SymmetricStable(alpha)
+    tiny = h < _QUADRATIC  # Δ² may be beyond a float
+    with np.errstate(over="ignore"):
+        divergence = n * law.kl(2 * np.where(tiny, 0, h))
+        if tiny.any():
+            square = (np.sqrt(n) * np.where(tiny, h, 0)) ** 2
+            divergence = np.where(tiny, 2 * law.fisher_information() * square, divergence)
+        return divergence[()]
 
 
 @checked
@@ -186,6 +218,7 @@ def _by_fourier(alpha: float, h: float, n: float) -> float:
     if h == 0:
         return 0.0
     h = min(h, 40.0 if alpha == 2 else _KNOWN)  # beyond 40 a Gaussian's sign is known, too
+    h, n = _alike(h, n)
     tilted = _Tilted(alpha, h)
     first = 1 / max(np.sqrt(n * tilted.variance), 4.0)
     t, weight = _graded_rule(first, 0.5, 14.0)  # beyond 14 the kernel is rounding
@@ -206,7 +239,7 @@ def _by_mixture(alpha: float, h: float, _: float) -> float:
 @checked
 def binary_entropy(probability: FiniteReals) -> Array:
     """The entropy ``h_b(p) = −p log p − (1 − p) log(1 − p)`` in Eq. (34), in nats."""
-    p = np.asarray(probability, float)
+    p = floats("probability", probability)
     require("probability", p, (p >= 0) & (p <= 1), "in [0, 1]")
     return -special.xlogy(p, p) - special.xlog1py(1 - p, -p)
 
@@ -225,7 +258,7 @@ def fano_error(information: FiniteReals) -> Array:
     The inequality is the one behind Eq. (34): from an *upper* bound on I, as ``kl_divergence/4``,
     follows a *necessary* N. From a lower one, as in Eq. (33), follows nothing.
     """
-    told = np.asarray(information, float)
+    told = floats("information", information)
     require("information", told, told >= 0, "0 or above")
     low, high = (np.full(told.shape, np.log(end)) for end in (1e-170, 750.0))
     for _ in range(70):  # bisection in the logarithm of the log odds: resolves both ends
@@ -242,7 +275,7 @@ def hellman_raviv_error(information: FiniteReals) -> Array:
     Given the observation, the test errs with probability q, and ``h_b(q) ≥ 2 q log 2``, a chord of
     a concave function. From a *lower* bound on I follows a *sufficient* N, N(ℓ) in Eq. (37).
     """
-    told = np.asarray(information, float)
+    told = floats("information", information)
     require("information", told, (told >= 0) & (told <= _LOG_2), "in [0, log 2]")
     return 0.5 * (1 - told / _LOG_2)
 
@@ -282,12 +315,23 @@ def detection_error(
     * ``"median"``: the sign of the majority of the values, for even N that of N − 1.
     """
     h, n = _standardised(shift, scale, n_sequences, whole=test != "mean")
-    if test == "median":  # of N = 2m − 1 values: of Beta(m, m) below the chance of a wrong sign
-        m = np.floor((n + 1) / 2)
-        return special.betainc(m, m, SymmetricStable(alpha).sf(h))
+    if test == "median":
+        return _median_error(alpha, h, n)
     if test == "mean" or alpha == 2:
         return SymmetricStable(alpha).sf(_of_mean(h, n, alpha))
     return np.vectorize(_likelihood_error, otypes=[float])(alpha, h, n)[()]
+
+
+def _median_error(alpha: float, h: Array, n: Array) -> Array:
+    """The error of the majority of N = 2m − 1 signs: of Beta(m, m) below the chance of a wrong one.
+
+    By ``I_q(m, m) = ½ − ½ I_{4δ²}(½, m)``, ``δ = ½ − q``, nothing cancels where q is nearly ½.
+    """
+    m = np.floor((n + 1) / 2)
+    law = SymmetricStable(alpha)
+    off_half = standard_law(alpha).from_median(h)
+    near = special.betaincc(0.5, m, 4 * off_half**2) / 2
+    return np.where(off_half < 0.25, near, special.betainc(m, m, law.sf(h)))[()]
 
 
 def _likelihood_error(alpha: float, h: float, n: float) -> float:
@@ -300,7 +344,7 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
         return float(SymmetricStable(alpha).sf(h))
     if h * np.sqrt(n) < np.finfo(float).eps:  # the error is ½ to rounding
         return 0.5
-    h = min(h, _LARGEST)
+    h, n = _alike(min(h, _LARGEST), n)
     tilted = _Tilted(alpha, h)
     most, width = tilted.ratio.max(), 1 / np.sqrt(n * tilted.variance)
     # |ψ| falls as (t L)^(−½), L its smooth maximum: to be followed for a while where N is small
@@ -336,17 +380,18 @@ def least_sequences(
     h, _ = _standardised(shift, scale, 1)
     if test == "mean":
         return np.maximum(np.ceil(sample_complexity(h, 1, 1, alpha, error) * (1 - 1e-12)), 1)
-    return np.vectorize(_least_number, otypes=[float])(test, alpha, h, error)[()]
+    with np.errstate(over="ignore"):  # of a number that is infinite
+        return np.vectorize(_least_number, otypes=[float])(test, alpha, h, error)[()]
 
 
 def _least_number(test: Test, alpha: float, h: float, error: float) -> float:
-    if h == 0:
-        return float("inf")
+    guess = float("inf") if h == 0 else sample_complexity(h, 1, 1, alpha, error, "optimal")
+    if not guess < _MOST:
+        return float("inf")  # or, but for a factor of ten, too large for a float
 
     def errs(n: float) -> bool:
         return bool(bare(detection_error)(n, h, 1.0, alpha, test) > error)
 
-    guess = sample_complexity(h, 1, 1, alpha, error, "optimal")
     low, high = 0.0, float(np.maximum(np.ceil(guess), 1))
     while errs(high):
         low, high = high, 2 * high
@@ -354,6 +399,18 @@ def _least_number(test: Test, alpha: float, h: float, error: float) -> float:
         middle = float(np.floor((low + high) / 2))
         low, high = (middle, high) if errs(middle) else (low, middle)
     return high
+
+
+def _alike(h: float, n: float) -> tuple[float, float]:
+    """Return a larger h and fewer sequences that tell as much, where h² is beyond a float.
+
+    Of shifts so small only N h² counts, to rounding.
+    """
+    if h >= _QUADRATIC:
+        return h, n
+    together = h * np.sqrt(n)
+    larger = max(1e-6 * min(together, 1e-2), 1e-50)
+    return larger, float((together / larger) ** 2)
 
 
 class _Tilted:
@@ -388,21 +445,31 @@ def _graded_rule(first: float, widest: float, end: float) -> tuple[Array, Array]
 
 
 def _positive(name: str, value: FiniteReals) -> Array:
-    array = np.asarray(value, float)
+    array = floats(name, value)
     require(name, array, array > 0, "above 0")
     return array
 
 
+def broadcast(**values: FiniteReals) -> list[Array]:
+    """Return arguments as arrays of one shape; names and shapes are said where there is none."""
+    arrays = [floats(name, value) for name, value in values.items()]
+    try:
+        return list(np.broadcast_arrays(*arrays))
+    except ValueError:
+        shapes = ", ".join(str(array.shape) for array in arrays)
+    raise ArgumentError(f"{', '.join(values)} of shapes {shapes}: must broadcast to one shape.")
+
+
 def _standardised(
     shift: FiniteReals, scale: FiniteReals, n_sequences: FiniteReals, *, whole: bool = False
-) -> tuple[Array, ...]:
+) -> list[Array]:
     """``h = Δ/σ`` and N, of one shape."""
-    delta, n = np.asarray(shift, float), np.asarray(n_sequences, float)
+    delta, sigma, n = broadcast(shift=shift, scale=scale, n_sequences=n_sequences)
     require("shift", delta, delta >= 0, "0 or above")
     words = "a whole number, 1 or above" if whole else "1 or above"
     require("n_sequences", n, (n >= 1) & (not whole or n == np.floor(n)), words)
     with np.errstate(over="ignore"):
-        return np.broadcast_arrays(delta / _positive("scale", scale), n)
+        return [delta / _positive("scale", sigma), n]
 
 
 def _of_mean(h: Array, n: Array, alpha: float) -> Array:

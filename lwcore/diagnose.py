@@ -9,12 +9,15 @@ In three lines::
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import html
+import inspect
 import json
+import sys
 import textwrap
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -25,15 +28,17 @@ import torch
 import xarray as xr
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
 from lwcore.adapter import Adapter, Function, Pair, gathered, on_trial
 from lwcore.advice import advice
+from lwcore.ambient import generators_of, gradients_followed, random_states_kept
 from lwcore.gradient import unit_length
 from lwcore.inference import Definition, described, sequences_needed
 from lwcore.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.results import bar
-from lwcore.signatures import Count, Index, Lags, checked, require
+from lwcore.signatures import Count, Index, Lags, checked, require, warn
 from lwcore.trace import Trace
 from lwcore.transport import exact_rates_and_share
 from lwcore.uses import Uses
@@ -112,10 +117,12 @@ class Diagnosis:
         beyond = "These are extrapolated, to more sequences than were read. " * (n > 2 * count)
         exponent, alpha = float(data.exponent.median()), float(data.tail_index.median())
         told = f"of {exponent:.1f}" if exponent > 0 else "that cannot be told"
+        # with a variance 2, up to chance; NaN where so few sequences do not tell
+        concentrates = np.isnan(exponent) or 1 <= exponent <= 4
         beware = (
             "Beware: a few sequences make most of the noise, and intervals hold less often than "
             "they say; take more sequences. "
-        ) * (alpha <= 1 or not 1 <= exponent <= 4)  # with a variance 2, up to chance
+        ) * (alpha <= 1 or not concentrates)
         said = (
             f"In {n:,} sequences the longest lag that the gradient of the loss{untrained} shows is "
             f"{self.window(n)} steps, and every measured lag is shown up to "
@@ -171,10 +178,23 @@ class Diagnosis:
         results.save(self.data, path)
 
 
+def _undisturbed(function: Callable[..., Diagnosis]) -> Callable[..., Diagnosis]:
+    """A diagnosis that the caller's modes do not change, and that changes no random numbers."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Diagnosis:
+        batches = inspect.signature(function).bind(*args, **kwargs).arguments["batches"]
+        with random_states_kept(generators_of(batches)), gradients_followed():
+            return function(*args, **kwargs)
+
+    return call
+
+
 @checked
+@_undisturbed
 def diagnose(
     model: nn.Module,
-    batches: Iterable[Any],
+    batches: Iterable[Any] | Dataset[Any],
     lags: Lags | Literal["auto"] = "auto",
     *,
     head: Function | None = None,
@@ -207,11 +227,20 @@ def diagnose(
     runs as it is. What the chosen way assumes is tried, and refused if it fails.
 
     `batches` are pairs of inputs and targets, or one pair, of independent sequences that a trained
-    network has not seen. `loss` is, of a batch, the sum or mean of what each sequence has alone;
+    network has not seen; or a map-style dataset of such pairs, of one sequence each. Random numbers
+    are drawn from generators of its own, and the states of all others are left as they were.
+
+    `loss` is, of a batch, the sum or mean of what each sequence has alone;
     None for cross-entropy where targets are integers, else squared error. The summary speaks of
     `n_sequences`, those you train on, say.
     """
     require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
+    trainable = not any(part.is_inference() for part in model.parameters())
+    words = "one that was made outside of torch.inference_mode()"
+    require("model", type(model).__name__, trainable, words)
+    environment = results.environment()  # before the work: what fails, fails now
+    seed = int(seed)
+    wanted = None if n_sequences is None else int(n_sequences)
 
     def adapter(batch: Pair) -> Adapter:
         if step is None and parameters is not None:
@@ -231,11 +260,11 @@ def diagnose(
     require("batches", read_as, len(inputs) >= FEWEST and length >= 2, words)
     network.check(inputs, targets)
     aside = network.aside(inputs)
-    if again := repeated(inputs.reshape(*inputs.shape[:2], -1).double().cpu().numpy()):
+    if again := repeated(inputs.reshape(*inputs.shape[:2], -1).cpu().double().numpy()):
         told = f"{again:,} sequences repeat half or more of another one."
         aside += f" {told}"
         worth = "worth fewer sequences than their number, and show lags that are not there"
-        warnings.warn(f"{told} These are {worth}.", stacklevel=2)
+        warn(f"{told} These are {worth}.")
     if source == "target":
         differ = bool((targets != targets[:1]).any())
         require("source", source, differ, "'error' where all targets are the same")
@@ -259,12 +288,12 @@ def diagnose(
         "loss": network.loss_name,
         "source": source,
         "measured_on": f"{read_as}: half for directions, half for numbers",
-        "n_sequences": n_sequences or len(inputs),
+        "n_sequences": wanted or len(inputs),
         "seed": seed,
     }
     attrs["fingerprint"] = hashlib.sha256(json.dumps(attrs).encode()).hexdigest()[:12]
     attrs["end_points"] = length - first  # of a sequence, at the most
-    return Diagnosis(found.assign_attrs(attrs | results.environment()))
+    return Diagnosis(found.assign_attrs(attrs | environment))
 
 
 def repeated(inputs: Float[Array, "B T D"]) -> int:
@@ -423,3 +452,18 @@ def ratio_bands(
     largest = np.abs(deviations / np.where(error > 0, error, np.inf)).max(-1)
     half = np.quantile(largest, LEVEL) * error
     return np.stack([plain - half, plain, plain + half])
+
+
+class _Module(types.ModuleType):
+    """This module, which ``from lwcore import diagnose`` gives: called, it is its function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Diagnosis:
+        """`diagnose`."""
+        return diagnose(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(diagnose)
+
+
+sys.modules[__name__].__class__ = _Module

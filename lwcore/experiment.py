@@ -1,8 +1,9 @@
 """A run: every network of a configuration, at each point of its axes, trained, measured and stored.
 
 The result is one file. Until it is there, finished members and checkpoints stand in a folder
-``<name>-<configuration>-<code>.partial`` beside it. All these files are whole or not there at all,
-so a run that was killed goes on from them and ends with the same bits. Nothing is locked: two
+``<name>-<configuration>-<code>.partial`` beside it, where "code" stands for all that computes: the
+package, the versions of its libraries, the processor. All these files are whole or not there at
+all, so a run that was killed goes on from them and ends with the same bits. Nothing is locked: two
 processes at the same run may do a member twice, with the same bits, too.
 """
 
@@ -10,15 +11,18 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
 import io
 import multiprocessing
+import os
 import shutil
 import signal
+import sys
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
 from enum import IntEnum
 from pathlib import Path
@@ -27,15 +31,14 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from threadpoolctl import threadpool_limits
 
-from lwcore import cells, results, tasks
+from lwcore import cells, results, surroundings, tasks
 from lwcore.config import Config, Model, Point, shipped
 from lwcore.inference import described
 from lwcore.measure import base_rates, course, measure
-from lwcore.network import Network, Progress, fit
+from lwcore.network import Network, Progress, fit, freed_memory_kept
 from lwcore.results import bar, load
-from lwcore.signatures import Count, Index, checked
+from lwcore.signatures import Count, Index, checked, require, warn
 from lwcore.trace import Trace
 
 __all__ = ["Config", "load", "run", "run_member", "shipped"]
@@ -55,12 +58,15 @@ def run(
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> xr.Dataset:
-    """Results of a configuration over its axes, model and seed.
+    """Return the results of a configuration over its axes, model and seed.
 
     With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same
-    configuration has left there is used, unless `resume` is False; another configuration's result
-    is not overwritten, but for that. Members run in this process, or on any
-    `concurrent.futures.Executor`, whose workers keep checkpoints where they see the directory.
+    configuration has left there is used, unless `resume` is False; a warning says if other code
+    made it. Another configuration's result is not overwritten, but for that.
+
+    Members run in this process, or on any `concurrent.futures.Executor`, whose workers keep
+    checkpoints where they see the directory, and which must have the same versions on the same kind
+    of processor. Use `processes` for several members at once: threads of one process take turns.
 
     With axes ``final_loss``, the mean over the last tenth of the steps, is kept in the place of
     every step's loss, and ``still_falling``, the share by which that is below the tenth before.
@@ -68,33 +74,132 @@ def run(
     if directory is None:
         with tempfile.TemporaryDirectory() as folder:
             return run(config, executor, resume, folder, progress)
+    surroundings.refuse_variables()
+    _refuse_what_no_file_can_hold(config)
     path = Path(directory).absolute() / f"{config.name}.nc"
-    code = results.code_fingerprint()
-    partial = path.with_name(f"{config.name}-{config.fingerprint}-{code}.partial")
+    begins = f"{config.name}-{config.fingerprint}-"
+    partial = path.with_name(f"{begins}{surroundings.fingerprint()}.partial")
     if resume and path.exists():
-        stored = load(path)
-        if stored.attrs["fingerprint"] != config.fingerprint:
-            raise FileExistsError(
-                f"{path} holds another configuration of the same name (other seeds, say). Move it, "
-                "choose another directory, or overwrite it with resume=False (--no-resume)."
-            )
+        stored = _result_of(config, path)
     else:
+        overwritten = _digest_of(path)
         if not resume:
             shutil.rmtree(partial, ignore_errors=True)
+        for other in sorted(path.parent.glob(f"{begins}*.partial")):
+            if other != partial:
+                warn(
+                    f"{other} is left from a run of this configuration by other code, other "
+                    "libraries or another processor, and is not used. Remove it if none is at it."
+                )
         partial.mkdir(parents=True, exist_ok=True)
-        stored = _made(config, executor, partial, progress)
-        try:
-            results.save(stored, partial / path.name)
-            (partial / path.name).replace(path)
-        except FileNotFoundError:  # another process has stored it, and removed the folder
-            if not path.exists():
-                raise
+        stored = _run_members(config, executor, partial, progress)
+        stored = _put_in_place(stored, config, partial, path, resume, overwritten)
     shutil.rmtree(partial, ignore_errors=True)
     return stored
 
 
-@threadpool_limits.wrap(limits=1)  # more sum in another order
+def _result_of(config: Config, path: Path) -> xr.Dataset:
+    """Load the result of a configuration; refuse another's, and say if something else made it."""
+    stored = load(path)
+    if stored.attrs["fingerprint"] != config.fingerprint:
+        # a setting that came later has another fingerprint: compare the settings themselves
+        try:
+            same = Config.stored(stored.attrs) == config
+        except ValueError:
+            same = False
+        if not same:
+            raise FileExistsError(
+                f"{path} holds another configuration of the same name (other seeds, say). Move it, "
+                "choose another directory, or overwrite it with resume=False (--no-resume)."
+            )
+    here = results.environment() | {"arithmetic": surroundings.arithmetic()}
+    compared = ("code", "versions", "machine", "arithmetic")
+    others = [key for key in compared if stored.attrs.get(key, here[key]) != here[key]]
+    if others:
+        differences = "; ".join(f"{key} {stored.attrs[key]}, here {here[key]}" for key in others)
+        warn(
+            f"{path} was made by something else than what runs here ({differences}). It is "
+            "returned as it is. To compute it anew: resume=False (--no-resume)."
+        )
+    return stored
+
+
+def _digest_of(path: Path) -> str | None:
+    """Return the digest of a file's bytes; nothing if it is not there."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+
+
+def _put_in_place(
+    dataset: xr.Dataset,
+    config: Config,
+    partial: Path,
+    path: Path,
+    resume: bool,
+    overwritten: str | None,
+) -> xr.Dataset:
+    """Store a result in its place, and return what stands there then.
+
+    What was checked at the start is checked again: another run may have stored a result meanwhile.
+    One of the same configuration is as good as ours. Another's is never overwritten, except by a
+    run that was told to overwrite it, as it stood there when the run began.
+    """
+    ready = partial / path.name
+    try:
+        results.save(dataset, ready)
+        if not path.exists():
+            path.unlink(missing_ok=True)  # a link that leads nowhere
+            try:
+                os.link(ready, path)  # at one stroke, and only if nothing is there
+                return dataset
+            except FileExistsError:
+                pass
+            except FileNotFoundError:
+                raise
+            except OSError:  # a file system without links
+                ready.replace(path)
+                return dataset
+        if not resume and _digest_of(path) == overwritten:
+            ready.replace(path)
+            return dataset
+    except FileNotFoundError:  # another process has stored the same result, and removed the folder
+        if not path.exists():
+            raise
+    try:
+        stored = _result_of(config, path)
+    except FileExistsError:
+        raise FileExistsError(
+            f"{path} was stored while this run was under way, and holds another configuration of "
+            f"the same name. It is left as it is, and the networks of this run are kept in "
+            f"{partial}: move the file, and repeat the command."
+        ) from None
+    if not resume and ready.exists():  # told to compute it anew
+        ready.replace(path)
+        return dataset
+    return stored
+
+
+def _refuse_what_no_file_can_hold(config: Config) -> None:
+    """Store axes, labels and texts in memory before anything is trained, and compare.
+
+    A file that could not be written at the end would cost all that was computed for it.
+    """
+    points = list(config.points())
+    axes = {
+        axis: [*dict.fromkeys(labels[i] for labels in points)] for i, axis in enumerate(config.axes)
+    }
+    texts = {"description": config.description, "configuration": config.model_dump_json()}
+    skeleton = xr.Dataset(coords=axes, attrs=texts)
+    try:
+        same = results.from_bytes(results.to_bytes(skeleton)).identical(skeleton)
+        why = "they come back changed"
+    except Exception as error:  # xarray, h5netcdf and h5py each have errors of their own
+        same, why = False, str(error)
+    require("config", config.name, same, f"one whose texts and labels a file can hold ({why})")
+
+
+@surroundings.held()
 @checked
+@freed_memory_kept()
 def run_member(
     config: Config,
     model: Model,
@@ -102,9 +207,10 @@ def run_member(
     checkpoint: Path | None = None,
     prepare: Callable[[Network], None] = lambda network: None,
 ) -> xr.Dataset:
-    """One network's results: how training went, what was learned, and what is measured on it.
+    """Return one network's results: how training went, what was learned, what is measured on it.
 
-    It goes on from a checkpoint if there is one; `prepare` changes the network before its start.
+    Goes on from a checkpoint if there is one; `prepare` changes the network before its start.
+    Everything in this process that could change bits is held meanwhile (`surroundings.held`).
     """
     network, task, settings = _start(config, model, seed), task_of(config, seed), config.diagnostics
     prepare(network)
@@ -143,7 +249,7 @@ def _train(
     """Training in place: its last state, and snapshots of the network on the way."""
     settings, latest = config.training, Progress()
     snapshots = {0: copy.deepcopy(network.state_dict())} if 0 in settings.snapshots else {}
-    if checkpoint and (stored := _found(checkpoint, load_checkpoint)):
+    if checkpoint and (stored := _load_if_present(checkpoint, load_checkpoint)):
         latest, snapshots = stored
 
     def on_step(state: Progress) -> None:
@@ -152,7 +258,9 @@ def _train(
         if state.step in settings.snapshots:
             snapshots[state.step] = copy.deepcopy(state.network)
         if checkpoint and state.step % settings.checkpoint_every == 0:
-            _keep(checkpoint, lambda path: save_checkpoint(path, state, snapshots))
+            _write_if_folder_exists(
+                checkpoint, lambda path: save_checkpoint(path, state, snapshots)
+            )
 
     drawn = tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING))
     try:
@@ -169,10 +277,10 @@ def _train(
     return latest, snapshots
 
 
-@threadpool_limits.wrap(limits=1)  # more sum in another order
+@surroundings.held()
 @checked
 def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
-    """Networks in float64, by model and seed, trained as in `run` or as they start."""
+    """Return networks in float64, by model and seed, trained as in `run` or as they start."""
     made: dict[tuple[str, int], Network] = {}
     for model, seed in config.members:
         network = _start(config, model, seed)
@@ -210,63 +318,109 @@ def traces(
 
 
 def processes() -> Executor:
-    """Processes, one for every core, as an executor; Ctrl-C ends them at once."""
+    """Return processes, one for every core, as an executor; Ctrl-C ends them at once.
+
+    A script calls it below ``if __name__ == "__main__":``, because every process imports the script
+    anew. A notebook and ``python -c`` need nothing.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        # A process that is importing the script, which comes by here once more. The process that
+        # started it says why nothing comes of it.
+        raise SystemExit(1)
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    if getattr(main, "__spec__", None) is None and path and not Path(path).exists():
+        raise RuntimeError(
+            f"processes() needs a program that other processes can import, and {path} is no file. "
+            "Save it as one, call it by python -c, or run without an executor."
+        )
     ended = (signal.SIGINT, signal.SIG_DFL)
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(None, context, signal.signal, ended)
 
 
-def _made(config: Config, executor: Executor | None, partial: Path, show: bool) -> xr.Dataset:
-    """Results of all members of all points, stored as they end, and gathered."""
+def _run_members(
+    config: Config, executor: Executor | None, partial: Path, show: bool
+) -> xr.Dataset:
+    """Return the results of all members of all points, stored as they end, and gathered."""
     jobs: dict[Point, Job] = {}
     for number, (labels, point) in enumerate(config.points().items()):
         for model, seed in point.members:
             checkpoint = partial / f"{number}-{model}-{seed}.checkpoint"
             jobs[*labels, model, seed] = point, model, seed, checkpoint
     files = {key: checkpoint.with_suffix(".nc") for key, (*_, checkpoint) in jobs.items()}
-    done = {key: found for key, path in files.items() if (found := _found(path, load))}
+    done: dict[Point, xr.Dataset] = {}
+    for key, path in files.items():
+        stored = _load_if_present(path, load)
+        if stored is not None:
+            done[key] = stored
     missing = {key: job for key, job in jobs.items() if key not in done}
     with (
         bar(f"lw run {config.name}, networks", len(jobs), show) as advance,
-        closing(_ended(missing, executor)) as ended,
+        closing(_as_completed(missing, executor)) as completed,
     ):
         advance(len(done))
-        for key, one in ended:
-            done[key] = one
-            _keep(files[key], functools.partial(results.save, one))
+        for key, member in completed:
+            done[key] = member
+            _write_if_folder_exists(files[key], functools.partial(results.save, member))
             advance(1)
+    with surroundings.plain_xarray():
+        whole = _gathered(config, {key: done[key] for key in jobs})
+    made_by = {"arithmetic": surroundings.arithmetic()}
+    return whole.assign_attrs(results.provenance(config) | made_by)
+
+
+def _gathered(config: Config, members: dict[Point, xr.Dataset]) -> xr.Dataset:
+    """Return members side by side, in the order of axes, models and seeds."""
     dims, parts = (*config.axes, "model", "seed"), []
-    for key in jobs:
-        one = _without_steps(done[key]) if config.axes else done[key]
-        parts.append(one.expand_dims({dim: [at] for dim, at in zip(dims, key, strict=True)}))
-    if len(widths := {one.sizes["unit"] for one in parts}) > 1:  # NaN beyond the last neuron
-        parts = [one.pad(unit=(0, max(widths) - one.sizes["unit"])) for one in parts]
+    for key, member in members.items():
+        kept = _without_steps(member) if config.axes else member
+        parts.append(kept.expand_dims({dim: [at] for dim, at in zip(dims, key, strict=True)}))
+    if len(widths := {part.sizes["unit"] for part in parts}) > 1:  # NaN beyond the last neuron
+        parts = [part.pad(unit=(0, max(widths) - part.sizes["unit"])) for part in parts]
     whole: Any = xr.combine_by_coords(parts, compat="no_conflicts", combine_attrs="override")
-    order = {dim: list(dict.fromkeys(key[at] for key in jobs)) for at, dim in enumerate(dims)}
-    return whole.reindex(order).drop_attrs(deep=False).assign_attrs(results.provenance(config))
+    order = {dim: list(dict.fromkeys(key[i] for key in members)) for i, dim in enumerate(dims)}
+    return whole.reindex(order).drop_attrs(deep=False)
 
 
-def _ended(
+def _as_completed(
     jobs: dict[Point, Job], executor: Executor | None
 ) -> Generator[tuple[Point, xr.Dataset]]:
-    """Results of members as they end; behind one that fails no other begins."""
+    """Yield results of members as they end; behind one that fails no other begins."""
     if executor is None:
         yield from ((key, run_member(*job)) for key, job in jobs.items())
         return
-    elsewhere = functools.partial(_elsewhere, results.code_fingerprint())
-    futures = {executor.submit(elsewhere, *job): key for key, job in jobs.items()}
+    made_by = (results.code_fingerprint(), surroundings.fingerprint())
+    on_worker = functools.partial(_run_on_worker, made_by)
     try:
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        for future in futures:
-            future.cancel()
+        futures = {executor.submit(on_worker, *job): key for key, job in jobs.items()}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+    except BrokenProcessPool:
+        raise RuntimeError(
+            "A process ended without a result. In a script, call run below "
+            '`if __name__ == "__main__":`, because every process imports the script anew. '
+            "Otherwise the process was killed, perhaps for want of memory: repeat the run, which "
+            "goes on from what it has kept."
+        ) from None
 
 
-def _elsewhere(code: str, *job: Any) -> xr.Dataset:
-    """A member done on a worker, whose code must be that of the process which asks for it."""
+def _run_on_worker(made_by: tuple[str, str], *job: Any) -> xr.Dataset:
+    """Return a member done on a worker, which must compute as the process that asks for it does."""
+    code, everything = made_by
     if code != results.code_fingerprint():
         raise RuntimeError("A worker has another version of lwcore. Install this one there.")
+    if everything != surroundings.fingerprint():
+        raise RuntimeError(
+            f"A worker computes other bits than the process that asks for them: it has "
+            f"{results.versions()} on a processor whose arithmetic goes by "
+            f"{surroundings.arithmetic()}. Use workers, and a process that asks, with the same "
+            "versions on the same kind of processor."
+        )
     return run_member(*job)
 
 
@@ -281,20 +435,20 @@ def _without_steps(one: xr.Dataset) -> xr.Dataset:
     return one.drop_dims("step")
 
 
-def _keep(path: Path, write: Callable[[Path], None]) -> None:
+def _write_if_folder_exists(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file, unless its folder is on other disks, or gone: then the result is stored."""
     if path.parent.is_dir():
         with suppress(FileNotFoundError):
             write(path)
 
 
-def _found(path: Path, read: Callable[[Path], Any]) -> Any:
+def _load_if_present(path: Path, read: Callable[[Path], Any]) -> Any:
     """What a file holds, if it is there; one that is damaged is named, and not used."""
     with suppress(FileNotFoundError):
         try:
             return read(path)
         except ValueError as error:
-            warnings.warn(f"{error} What it held is computed anew.", stacklevel=2)
+            warn(f"{error} What it held is computed anew.")
     return None
 
 

@@ -70,7 +70,9 @@ def rebuild(
     options: dict[str, Any] = {"nonlinearity": nonlinearity} if kind is nn.RNN else {}
     options |= {"bias": "bias_ih_l0" in own, "batch_first": True, "dtype": dtype}
     layers = sum(name.startswith("weight_hh") for name in own)
-    module = kind(own["weight_ih_l0"].shape[1], hidden, layers, **options)
+    # made without parameters, which would be drawn from PyTorch's own generator
+    module = kind(own["weight_ih_l0"].shape[1], hidden, layers, device="meta", **options)
+    module = module.to_empty(device="cpu")
     weight = readout.get("weight", torch.eye(hidden, dtype=dtype))
     known, given = ({n: p.shape for n, p in of.items()} for of in (module.state_dict(), own))
     linear = len(readout) == len(left) and readout.keys() <= {"weight", "bias"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,13 +11,11 @@ from torch import Tensor
 from torch.func import jvp, vjp
 from torch.nn import functional
 
+from lwcore.ambient import FORWARD_MODE, own_precision
 from lwcore.cells import Cell
 from lwcore.signatures import FiniteReals, Index, Lags, bare, checked, require
 from lwcore.trace import Direction, Trace
 from lwcore.transport import Order, at_steps, envelope, lags_and_ends, stream_rates
-
-# PyTorch counts the levels of forward mode for all threads together.
-FORWARD_MODE = threading.Lock()
 
 
 @checked
@@ -41,6 +38,7 @@ def unit_length(vectors: Float[Tensor, "*many P"]) -> Float[Tensor, "*many P"]:
 
 
 @checked
+@own_precision
 def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
     """Immediate sensitivities ``B_t w``, Eq. (3)'s ``B_k = ∂⁺s_k/∂θ`` along a direction w.
 
@@ -59,6 +57,7 @@ def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "
 
 
 @checked
+@own_precision
 def total_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
     """Total sensitivities ``ds_t/dθ w`` of the whole scan: ``S_t = B_t w + J_t S_{t−1}``.
 
@@ -72,6 +71,7 @@ def total_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T 
 
 
 @checked
+@own_precision
 def projected_gradient(
     trace: Trace, loss_gradients: Float[Tensor, "B T _"], direction: Direction
 ) -> Float[Tensor, " B"]:
@@ -114,6 +114,7 @@ def transported(
 
 
 @checked
+@own_precision
 def total_transport(
     trace: Trace,
     loss_gradients: Float[Tensor, "B T _"],
@@ -133,6 +134,7 @@ def total_transport(
 
 
 @checked
+@own_precision
 def lag_gradients(
     trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: FiniteReals | None = None
 ) -> Direction:

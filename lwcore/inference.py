@@ -16,8 +16,18 @@ from scipy import special
 
 from lwcore import stable
 from lwcore.config import Config
-from lwcore.detection import Error, sample_complexity
-from lwcore.signatures import Count, FiniteReals, Reals, Share, bare, checked, require
+from lwcore.detection import Error, broadcast, sample_complexity
+from lwcore.signatures import (
+    ArgumentError,
+    Count,
+    FiniteReals,
+    Reals,
+    Share,
+    bare,
+    checked,
+    floats,
+    require,
+)
 from lwcore.stable.standard import Array
 from lwcore.stats import holm
 from lwcore.window import Definition, learnability_window
@@ -33,7 +43,8 @@ DEFINITIONS: tuple[Definition, ...] = get_args(Definition)
 LETTER: dict[str, Any] = {"rate": "paper_v2", "twice": True}
 # What an optimiser meets; sequences' numbers have a variance (as chapter 08 measures).
 OPTIMISER: dict[str, Any] = {"noise": "whole", "rate": "variance"}
-BLOCK = 16  # sequences a block mean takes together, to see how fast means concentrate
+FEWEST_BLOCKS = 4  # of which a quartile can be taken
+BLOCK = 16  # sequences in a block: their means show how fast means concentrate
 
 
 @checked
@@ -41,9 +52,11 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
     """What N(ℓ) takes, of the numbers (…, probe, lag, sequence) that `measure.observe` gives.
 
     ``signal`` and ``signal_error`` (…, probe, lag); by ``noise``, too, ``scale``, ``deviation``,
-    ``exponent`` and ``alpha``, one for all probes and lags of a view, as in the paper, and NaN
-    where means do not concentrate; and ``n_measured``, the number of sequences.
+    ``exponent`` and ``alpha``; and ``n_measured``, the number of sequences. α is one for all probes
+    and lags of a view, as in the paper: the median of those where numbers can be of a stable
+    law, see `lwcore.stable.fit`. It is NaN where means do not concentrate, or where none can.
     """
+    _require_numbers(numbers)
     samples = xr.concat([numbers.statistic, numbers.projection], "noise")
     samples, count = samples.assign_coords(noise=list(NOISES)), samples.sizes["sequence"]
 
@@ -67,6 +80,37 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
     return xr.Dataset({name: a.assign_attrs(long_name=words) for name, (a, words) in kept.items()})
 
 
+def _require_numbers(numbers: xr.Dataset) -> None:
+    """Refuse a dataset that does not hold the numbers of sequences."""
+    for name in ("statistic", "projection"):
+        held = name in numbers and {"probe", "lag", "sequence"} <= set(numbers[name].dims)
+        _require_content("numbers", numbers, held, f"{name} (probe, lag, sequence), as measured")
+        values = numbers[name].values
+        require(f"numbers.{name}", values, np.isfinite(values), "finite")
+    for name in ("view", "lag"):
+        _require_content("numbers", numbers, name in numbers.coords, f"the coordinate {name}")
+    count = numbers.sizes["sequence"]
+    require("numbers.sizes['sequence']", count, count > 1, "2 or above")
+
+
+def _require_run(results: xr.Dataset, *names: str) -> None:
+    """Refuse a dataset that is not the result of a run, or lacks some of its variables."""
+    held = "configuration" in results.attrs
+    _require_content("results", results, held, "the result of a run, with its configuration")
+    _require_variables(results, *names)
+
+
+def _require_variables(results: xr.Dataset, *names: str) -> None:
+    for name in names:
+        _require_content("results", results, name in results.variables, f"{name}, as a run does")
+
+
+def _require_content(name: str, dataset: xr.Dataset, holds: bool, words: str) -> None:
+    if not holds:
+        variables = ", ".join(map(str, dataset.variables)) or "nothing"
+        raise ArgumentError(f"{name} holds {variables}: it must hold {words}.")
+
+
 def described(found: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
     """A dataset of variables that say what they are, from dimensions, values and words of each."""
     return xr.Dataset({name: (*held, {"long_name": text}) for name, (*held, text) in found.items()})
@@ -75,13 +119,15 @@ def described(found: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
 @checked
 def config_of(results: xr.Dataset) -> Config:
     """The configuration of a run; of a sweep, that of its first point."""
-    config = Config.model_validate_json(results.attrs["configuration"])
+    _require_run(results)
+    config = Config.stored(results.attrs)
     return next(iter(config.points().values()))
 
 
 @checked
 def probes(results: xr.Dataset, view: str, source: str | None = None) -> xr.Dataset:
     """The probes of one view, and one source if it is named."""
+    _require_variables(results, "view", *[] if source is None else ["source"])
     for name, value in (("view", view), ("source", source)):
         known = [value] if value is None else list(dict.fromkeys(results[name].values.tolist()))
         require(name, value, value in known, f"one of {', '.join(map(repr, known))}")
@@ -106,6 +152,7 @@ def required(
     With `twice` the mean of T, which is f m̄, is multiplied with f once more, and N(ℓ) infinite in
     views without an envelope; see `LETTER`. `error` is ε, the chance of a wrong sign.
     """
+    _require_run(results, "signal", "scale", "deviation", "alpha", "noise", "view")
     of_noise, envelope = results.sel(noise=noise, drop=True), xr.DataArray(1.0)
     if twice:
         of_views = results.envelope.reindex(order=results.view.values, fill_value=0.0)
@@ -127,8 +174,13 @@ def sequences_needed(
     signal: Reals, scale: Reals, alpha: Reals, envelope: Reals = 1.0, **how: Any
 ) -> Array:
     """`sample_complexity` entry by entry, infinite where noise has no scale or α is not above 1."""
-    f, mean, sigma, tail = np.broadcast_arrays(envelope, signal, scale, alpha)
+    arguments = {"envelope": envelope, "signal": signal, "scale": scale, "alpha": alpha}
+    f, mean, sigma, tail = broadcast(**arguments)
+    require("envelope", f, np.isfinite(f) & (f >= 0), "finite, 0 or above")
+    require("alpha", tail, ~(tail > 2), "2 or below, or NaN")
+    require("scale", sigma, ~np.isinf(sigma), "finite, or NaN")
     carries, needed = (sigma > 0) & (tail > 1), np.full(tail.shape, np.inf)
+    require("signal", mean, np.isfinite(mean) | ~carries, "finite, where there is noise")
     for one in np.unique(tail[carries]):
         of = carries & (tail == one)
         needed[of] = sample_complexity(f[of], mean[of], sigma[of], one, **how)
@@ -153,7 +205,14 @@ def window_of(
     needed: xr.DataArray, budgets: FiniteReals, definition: Definition = "supremum"
 ) -> xr.DataArray:
     """Windows in steps from N(ℓ), over ``budget``, the numbers of sequences N, if several."""
-    counts, lags = np.array(budgets), needed.lag.values.tolist()
+    dimensions = ", ".join(map(str, needed.dims))
+    if "lag" not in needed.coords:
+        raise ArgumentError(f"needed has dimensions {dimensions}: it must have the coordinate lag.")
+    counts, lags = floats("budgets", budgets), needed.lag.values.tolist()
+    increase = bool(np.all(np.diff(lags) > 0))
+    require("needed.lag", lags, increase, "whole numbers from 1 on that increase")
+    values = floats("needed", needed.values)
+    require("needed", values, values >= 0, "0 or above, or infinite")
 
     def read(values: Array) -> NDArray[np.int64]:
         return learnability_window(lags, values, np.atleast_1d(counts), definition=definition)
@@ -170,6 +229,7 @@ def window_of(
 @checked
 def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
     """Lags whose mean is above zero, false claims in a network, source and view held at a level."""
+    _require_variables(results, "signal", "signal_error", "n_measured", "view")
     held = config_of(results).diagnostics.significance if level is None else level
     family: list[Any] = ["probe", "lag"]
 
@@ -195,12 +255,15 @@ def significant(
     One-sided t-tests with Holm's correction; `count` is the number of sequences, (...) or one for
     all. For symmetric laws the t-test keeps its level however heavy the tails (Efron 1969).
     """
-    means, errors = np.asarray(mean, float), np.asarray(error, float)
+    means, errors = np.broadcast_arrays(floats("mean", mean), floats("error", error))
+    counts = floats("count", count)
+    require("mean", mean, means.ndim > 1, "of shape (…, probes, lags)")
     require("error", errors, errors >= 0, "0 or above")
+    require("count", counts, counts >= 1, "1 or above")
     # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         t = means / errors
-    p = special.stdtr(np.asarray(count)[..., None, None] - 1, -t)
+    p = special.stdtr(counts[..., None, None] - 1, -t)
     family = np.nan_to_num(p, nan=1.0).reshape(*p.shape[:-2], -1)
     return bare(holm)(family, level).reshape(p.shape)
 
@@ -213,9 +276,10 @@ def false_detections(
 
     The numbers, (probes, lags, sequences), are a family, as `significant` takes it.
     """
-    numbers, found = np.asarray(statistic, float), 0
-    require("statistic", numbers, numbers.ndim == 3, "of shape (probes, lags, sequences)")
+    numbers, found = floats("statistic", statistic), 0
+    require("statistic", statistic, numbers.ndim == 3, "of shape (probes, lags, sequences)")
     count = numbers.shape[-1]
+    require("statistic", statistic, count > 1, "of two sequences or more")
     for signs in rng.choice([-1.0, 1.0], (draws, count)):
         flipped = numbers * signs
         error = bare(deviation)(flipped) / np.sqrt(count)
@@ -226,7 +290,8 @@ def false_detections(
 @checked
 def deviation(numbers: FiniteReals) -> Array | np.float64:
     """Standard deviation along the last axis, without a square that leaves the range of a float."""
-    values = np.asarray(numbers, float)
+    values = floats("numbers", numbers)
+    require("numbers", numbers, values.ndim > 0 and values.shape[-1] > 1, "two or more in a row")
     unit = np.abs(values).max(-1, keepdims=True)
     return unit[..., 0] * (values / np.where(unit > 0, unit, 1.0)).std(-1, ddof=1)
 
@@ -235,15 +300,23 @@ def deviation(numbers: FiniteReals) -> Array | np.float64:
 def exponent_of_means(numbers: FiniteReals) -> Array | np.float64:
     """Exponent p of means along the last axis, whose spread falls as ``N^(−1/p)``.
 
-    It is that of the interquartile ranges of block means and of single numbers.
+    It is that of two interquartile ranges: of the means of blocks, and of single numbers, as many
+    at a time, so that few blocks do not make it smaller. NaN of fewer than 64 numbers, four blocks.
     """
-    values = np.asarray(numbers, float)
-    whole = values[..., : values.shape[-1] // BLOCK * BLOCK]
-    means = whole.reshape(*values.shape[:-1], -1, BLOCK).mean(-1)
-    block, single = (np.subtract(*np.quantile(x, [0.75, 0.25], axis=-1)) for x in (means, values))
-    # Numbers that are 0 throughout have no spread, and p is NaN.
+    values = floats("numbers", numbers)
+    blocks = values.shape[-1] // BLOCK if values.ndim else 0
+    if blocks < FEWEST_BLOCKS:
+        return np.full(values.shape[:-1], np.nan)[()]
+    unit = np.abs(values).max(-1, keepdims=True)  # so that no sum leaves the range of a float
+    whole = (values / np.where(unit > 0, unit, 1.0))[..., : blocks * BLOCK]
+    rows = whole.reshape(*values.shape[:-1], blocks, BLOCK)
+    of_means = np.subtract(*np.quantile(rows.mean(-1), [0.75, 0.25], axis=-1))
+    of_singles = np.subtract(*np.quantile(rows, [0.75, 0.25], axis=-2))
+    # Numbers without a spread have no exponent: NaN.
     with np.errstate(divide="ignore", invalid="ignore"):
-        return -np.log(BLOCK) / np.log(block / single)
+        shrinkage = of_means / np.median(of_singles, axis=-1)
+        exponent = -np.log(BLOCK) / np.log(shrinkage)
+    return np.where((shrinkage > 0) & (shrinkage < np.inf), exponent, np.nan)[()]
 
 
 def _tails(numbers: Array) -> tuple[Array, Array]:

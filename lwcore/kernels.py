@@ -20,13 +20,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit, types
+from numba import config, njit, types
 from numba.extending import overload
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-ENABLED = os.environ.get("LWCORE_COMPILED", "1") != "0"
+from lwcore.ambient import own_precision
+
+# Where Numba is told not to compile, loops would take minutes: steps are the default there.
+ENABLED = os.environ.get("LWCORE_COMPILED", "0" if config.DISABLE_JIT else "1") != "0"  # type: ignore[attr-defined]
 
 # The compiler may fuse products with sums. It may not reorder sums, on which the reduction of exp's
 # argument relies, nor divide by reciprocals: an open gate is exactly 1. It has to expect NaN.
@@ -46,7 +49,8 @@ _PRECISION: Any = {
 
 
 def _exp(x: Any) -> Any:
-    """Of ``exp(x) = 2ⁿ + 2ⁿ q`` with |q| < 1/2 the two summands, and a 1 of x's precision."""
+    """Split ``exp(x)`` into ``2ⁿ`` and ``2ⁿ q``, |q| < 1/2; return a 1 of x's precision, too."""
+    return _exp_in(types.float32 if isinstance(x, np.float32) else types.float64)(x)  # uncompiled
 
 
 @overload(_exp, jit_options=OPTIONS)
@@ -187,7 +191,21 @@ class Layout(NamedTuple):
     constant: float
 
 
-@njit(**_PASS, cache=True)
+@njit(**OPTIONS)
+def _first(column: int) -> Any:
+    """A block's first column as no loop wraps around it; any for a block that is not there."""
+    return np.uintp(max(column, 0))
+
+
+def _kept_on_disk(function: Callable[..., None]) -> Callable[..., None]:
+    """Compile a function and keep that for later processes, where there is a place to keep it."""
+    try:
+        return njit(**_PASS, cache=True)(function)
+    except RuntimeError:  # an installation that cannot be written, and no home: a container, say
+        return njit(**_PASS)(function)
+
+
+@_kept_on_disk
 def steps_forward(layout, weight, bias_hh, norm, *kept):
     """The steps from first to last."""
     history, cells, blocks, products, normalised, inverse = kept
@@ -201,8 +219,8 @@ def steps_forward(layout, weight, bias_hh, norm, *kept):
     fixed = np.full((batch, history.shape[2]), layout.constant, blocks.dtype)
     for t in range(len(blocks)):
         rows, h, c, new = blocks[t], (history[t], zero), (cells[t], zero), (cells[t + 1], zero)
-        i, f, g = (rows, np.uintp(layout.let_in)), (rows, np.uintp(layout.keep)), (rows, gates)
-        r, o = (rows, np.uintp(layout.reset)), (rows, np.uintp(layout.show))
+        i, f, g = (rows, _first(layout.let_in)), (rows, _first(layout.keep)), (rows, gates)
+        r, o = (rows, _first(layout.reset)), (rows, _first(layout.show))
         np.dot(history[t], packed, pre[0])
         _open(gates, (rows, zero), pre)
         added = (pre[0], gates)
@@ -234,7 +252,7 @@ def steps_forward(layout, weight, bias_hh, norm, *kept):
             _multiply(hidden, (history[t + 1], zero), o, side)
 
 
-@njit(**_PASS, cache=True)
+@_kept_on_disk
 def steps_backward(layout, delta, pre, raw, weight, norm, *kept):
     """The steps from last to first, from δ: `pre` and `raw` are filled."""
     history, cells, blocks, products, normalised, inverse = kept
@@ -251,11 +269,11 @@ def steps_backward(layout, delta, pre, raw, weight, norm, *kept):
     behind = (np.empty((batch, len(packed)), delta.dtype), zero)
     for t in range(len(delta) - 1, -1, -1):
         rows, out, c = blocks[t], pre[t], (cells[t], zero)
-        at_i, at_f, at_r = np.uintp(layout.let_in), np.uintp(layout.keep), np.uintp(layout.reset)
+        at_i, at_f, at_r = _first(layout.let_in), _first(layout.keep), _first(layout.reset)
         i, f, g, r, own_out = (rows, at_i), (rows, at_f), (rows, gates), (rows, at_r), (out, gates)
         _add(hidden, adjoint, (delta[t], zero))
         if layout.show >= 0:  # c feels h through o (1 − tanh² c)
-            o = (rows, np.uintp(layout.show))
+            o = (rows, _first(layout.show))
             _squash(hidden, side, (cells[t + 1], zero))
             _through_gate(hidden, (out, o[1]), adjoint, side, o)
             _through_tanh(hidden, own_out, adjoint, o, side)
@@ -329,7 +347,7 @@ class _Scan(torch.autograd.Function):
         products = torch.empty_like(history[1:]) if layout.after else none
         normalised = torch.empty_like(history[1:]) if len(norm) else none
         kept = history, cells, blocks, products, normalised, blocks.new_empty(normalised.shape[:2])
-        steps_forward(layout, *_arrays(weight, bias_hh, norm, *kept))
+        _run(steps_forward, layout, *_arrays(weight, bias_hh, norm, *kept))
         ctx.layout = layout
         ctx.save_for_backward(weight, norm, *kept)
         outputs = history[1:].transpose(0, 1), cells[1:].transpose(0, 1)
@@ -338,10 +356,12 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @own_precision
     def backward(ctx: Any, of_hidden: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         layout, (_, norm, history, _, blocks, _, normalised, _) = ctx.layout, ctx.saved_tensors
         pre, raw = torch.empty_like(blocks), torch.empty_like(normalised)
-        steps_backward(layout, *_arrays(of_hidden.transpose(0, 1), pre, raw, *ctx.saved_tensors))
+        arrays = _arrays(of_hidden.transpose(0, 1), pre, raw, *ctx.saved_tensors)
+        _run(steps_backward, layout, *arrays)
         flat, past = pre.flatten(0, 1), history[:-1].flatten(0, 1)
         parts, of_bias = [(flat, past)], None
         if layout.reset >= 0:
@@ -352,6 +372,14 @@ class _Scan(torch.autograd.Function):
         of_weight = torch.cat([(seen.t() @ part).t() for part, seen in parts])
         of_norm = torch.stack([raw * normalised, raw]).sum((1, 2)) if len(norm) else None
         return None, pre, of_weight, of_bias, of_norm
+
+
+def _run(kernel: Callable[..., None], *args: Any) -> None:
+    """Call a kernel, which is compiled now, if it was not, and then kept on disk."""
+    try:
+        kernel(*args)
+    except OSError:  # a full disk: what is compiled is there all the same, and has not run yet
+        kernel(*args)
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
@@ -375,6 +403,7 @@ class _LinearScan(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @own_precision
     def backward(ctx: Any, *of_states: Tensor) -> tuple[Tensor, ...]:
         keep, states = ctx.saved_tensors
         later = functional.pad(keep[:, 1:], (0, 0, 0, 1)).flip(1)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lwcore.ambient import gradients_followed, own_precision
 from lwcore.cells import Cell
 from lwcore.signatures import Count, Index, NotNegative, Positive, bare, checked, require
 from lwcore.tasks import Sequences, check
@@ -42,6 +45,7 @@ class Network(nn.Module):
         self.weight = nn.Parameter((uniform / cell.hidden_size**0.5).to(cell.bias))
         self.bias = nn.Parameter(torch.zeros_like(self.weight[0]))
 
+    @own_precision
     def readout(self, states: Float[Tensor, "B T H"]) -> Float[Tensor, "B T"]:
         """Predictions from h."""
         # scans lie time-major in memory: so no copy is made and kept
@@ -80,20 +84,55 @@ class Network(nn.Module):
         return trace, self.loss_gradients(self.residual(trace.outputs, targets))
 
 
-@functools.cache
+# Parameters of mallopt, of malloc.h, and what glibc begins with.
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+_DEFAULTS = {_MMAP_MAX: 65_536, _TRIM_THRESHOLD: 128 * 1024}
+_KEEPING = {_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1}  # no separate mappings, no trimming
+
+
 def keep_freed_memory() -> bool:
-    """A request to the C library to keep what this process frees; whether it could be made.
+    """Ask the C library to keep what this process frees; return whether it could be asked.
 
     A training step frees what the next one needs again, and memory fresh from the system costs as
-    much as filling it: a third to a half of a step at B = 128, T = 512, H = 128.
+    much as filling it: a quarter of a step at B = 128, T = 512, H = 128. The process holds what it
+    has freed from then on: call this in a program of your own. `fit` does not.
     """
+    return _tell_allocator(_KEEPING)
+
+
+@contextmanager
+def freed_memory_kept() -> Iterator[None]:
+    """Keep freed memory for a while, until nobody wants it any more; then give it back."""
+    with _keepers.lock:
+        _keepers.count += 1
+        keep_freed_memory()
+    try:
+        yield
+    finally:
+        with _keepers.lock:
+            _keepers.count -= 1
+            if not _keepers.count and _tell_allocator(_DEFAULTS):
+                ctypes.CDLL(None).malloc_trim(0)
+
+
+class _Keepers:
+    """How many threads want freed memory kept."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.count = 0
+
+
+_keepers = _Keepers()
+
+
+def _tell_allocator(settings: dict[int, int]) -> bool:
+    """Set parameters of the C library's allocator, where it is glibc's."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    # M_MMAP_MAX, M_TRIM_THRESHOLD of malloc.h
-    no_separate_mappings, no_trimming = (-4, 0), (-1, 2**31 - 1)
-    return bool(mallopt(*no_separate_mappings) and mallopt(*no_trimming))
+    return all(mallopt(*setting) for setting in settings.items())
 
 
 @dataclass
@@ -126,6 +165,7 @@ def _order(seed: int, epoch: int, n_sequences: int) -> np.ndarray:
 
 
 @checked
+@gradients_followed()
 def fit(
     network: Network,
     sequences: Sequences,
@@ -150,8 +190,10 @@ def fit(
     check(*sequences)
     total = len(sequences.targets)
     require("batch_size", batch_size, batch_size <= total, f"at most the {total} sequences")
-    keep_freed_memory()
     parameters = list(network.parameters())
+    trainable = not any(part.is_inference() for part in parameters)
+    words = "one that was made outside of torch.inference_mode()"
+    require("network", type(network.cell).__name__, trainable, words)
     decay = {"weight_decay": weight_decay} if optimizer == "adamw" else {}
     kind: Any = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[optimizer]
     descent = kind(parameters, lr=learning_rate, **decay)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as trees
 
 from lwcore.adapter import ZEROS, Adapter, changed, flat
+from lwcore.ambient import placed
 from lwcore.cells import GRU, LSTM, Cell
 from lwcore.gradient import first_loss, lag_vectors, transported
 from lwcore.signatures import Lags, checked, require
@@ -157,7 +158,8 @@ class Recurrent(Adapter):
         taken, initial = self._taken(calls)
         self.kind = f"{self.called}, {initial[0, self.recurrence.carried].numel()} neurons"
         parameters = sum(part.numel() for part in self.chosen.values())
-        self.fit(max(taken.shape[1] * self.recurrence.state_size, parameters))
+        states = taken.shape[1] * self.recurrence.state_size
+        self.fit(max(states, parameters, predictions.numel() // len(inputs)))
         return predictions, taken.shape
 
     def _called(self, inputs: Tensor) -> tuple[Tensor, list[Call]]:
@@ -180,7 +182,8 @@ class Recurrent(Adapter):
         initial = ours.new_zeros(len(ours), self.recurrence.state_size)
         if state is not None:  # parts of (layers, B, H), of a cell (B, H)
             parts = [part if part.ndim == 3 else part.unsqueeze(0) for part in flat(state)]
-            initial = torch.stack(parts, dim=1).permute(2, 0, 1, 3).flatten(1).detach().to(ours)
+            joined = torch.stack(parts, dim=1).permute(2, 0, 1, 3).flatten(1)
+            initial = joined.detach().cpu().to(ours)
         return ours, initial
 
     def _in_states(self, found: list[list[Tensor]]) -> Tensor:
@@ -243,7 +246,11 @@ class Loop(Recurrent):
         if kind is None:
             return Stepped(copied, calls[0].given if calls else None)
         options = {"nonlinearity": copied.nonlinearity} if kind is nn.RNN else {}
-        layer = kind(copied.input_size, copied.hidden_size, bias=copied.bias, **options).double()
+        # made without parameters, which would be drawn from PyTorch's own generator
+        layer = kind(
+            copied.input_size, copied.hidden_size, bias=copied.bias, device="meta", **options
+        )
+        layer = layer.to_empty(device="cpu").double()
         layer.load_state_dict({f"{name}_l0": p for name, p in copied.state_dict().items()})
         return Layers(layer.requires_grad_(False))
 
@@ -254,7 +261,7 @@ class Loop(Recurrent):
         read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
         if calls[0].state is None:
             return read, read.new_zeros(len(read), self.recurrence.state_size)
-        return read, _joined(calls[0].state).detach().to(read)
+        return read, _joined(calls[0].state).detach().cpu().to(read)
 
     def _in_states(self, found: list[list[Tensor]]) -> Tensor:
         return torch.stack([_joined(parts) for parts in found], 1)
@@ -306,7 +313,7 @@ def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
     dtype = weight.dtype if inputs.is_floating_point() else None
     inside = [part for part in model.modules() if part is not model and learned(part)]
     with torch.no_grad(), recorded(inside) as calls:
-        model(inputs.to(weight.device, dtype))
+        model(placed(inputs, weight.device, dtype))
     loops = [part for part, made in calls.items() if _chained(made)]
     outer = [part for part in loops if not any(part in {*one.modules()} - {one} for one in loops)]
     return outer[0] if len(outer) == 1 else None

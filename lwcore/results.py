@@ -1,19 +1,23 @@
 """Files of results: each is there whole or not at all, and says what it was made from.
 
-Numbers in a file are under HDF5's checksums, which every HDF5 library verifies as it reads them. A
-recorded file has a line in ``SHA256SUMS`` beside it, as `sha256sum` writes them, which vouches for
-every byte.
+Numbers in a file are under HDF5's checksums, which every HDF5 library verifies as it reads them.
+Texts are not: labels and the configuration among them. So a file ends with a line of its own,
+behind all that HDF5 reads, with the SHA-256 of every byte before; `load` compares. A recorded file
+has a line in ``SHA256SUMS`` beside it, too, as `sha256sum` writes them.
 """
 
 from __future__ import annotations
 
+import codecs
 import functools
 import hashlib
 import io
 import os
 import platform
+import re
 import subprocess
 import sys
+import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,10 +28,16 @@ import h5netcdf
 import h5py
 import xarray as xr
 
+from lwcore import __version__
 from lwcore.config import Config
 from lwcore.signatures import checked, require
 
 MANIFEST = "SHA256SUMS"
+_SEAL = b"\nSHA-256 of every byte before this line: "
+# A line of a list, "digest  name", "digest *name" or "SHA256 (name) = digest".
+_LISTED = re.compile(
+    rb"(\\?)([0-9a-fA-F]{64}) [ *](.+)|\\?SHA256 \((.+)\) = ([0-9a-fA-F]{64})", re.DOTALL
+)
 _PACKAGE = Path(__file__).parent
 
 
@@ -53,6 +63,32 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 @checked
 def save(dataset: xr.Dataset, path: str | Path) -> None:
     """Store a dataset as netCDF, atomically; equal datasets make equal bytes."""
+    whole = to_bytes(dataset)
+    write_atomically(Path(path), lambda part: part.write_bytes(whole))
+
+
+@checked
+def load(path: str | Path) -> xr.Dataset:
+    """Read a result into memory; what is missing, damaged or another package's is refused."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"path = {str(path)!r}: there is no such result file.")
+    whole = path.read_bytes()
+    digests = _listed_digests(path)
+    try:
+        digest = hashlib.sha256(whole).hexdigest()
+        if digests - {digest}:
+            raise ValueError(f"its checksum is not the one in {MANIFEST}: damaged")
+        dataset = from_bytes(whole)
+    except Exception as error:  # HDF5, h5py, h5netcdf and xarray each have errors of their own
+        raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}).") from error
+    own = "a result of this package, with a configuration's fingerprint"
+    require("path", str(path), "fingerprint" in dataset.attrs, own)
+    return dataset
+
+
+def to_bytes(dataset: xr.Dataset) -> bytes:
+    """Return what a dataset's file holds: netCDF, and the line that vouches for it."""
     encoding = {
         name: {"fletcher32": True, "zlib": True, "shuffle": True}
         for name, variable in dataset.variables.items()
@@ -64,30 +100,69 @@ def save(dataset: xr.Dataset, path: str | Path) -> None:
     whole = io.BytesIO()
     with h5netcdf.File(whole, "w", libver="latest") as file:
         dataset.dump_to_store(xr.backends.H5NetCDFStore(file), encoding=encoding)
-    write_atomically(Path(path), lambda part: part.write_bytes(whole.getvalue()))
+    netcdf = whole.getvalue()
+    return netcdf + _SEAL + hashlib.sha256(netcdf).hexdigest().encode() + b"\n"
 
 
-@checked
-def load(path: str | Path) -> xr.Dataset:
-    """Result in a file, in memory; what is missing, damaged or another package's is refused."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"path = {str(path)!r}: there is no such result file.")
-    whole, manifest = path.read_bytes(), path.with_name(MANIFEST)
-    lines = manifest.read_text(encoding="utf-8").splitlines() if manifest.is_file() else []
-    listed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+def from_bytes(whole: bytes) -> xr.Dataset:
+    """Return the dataset of a file's content; a ValueError or HDF5's error says it is damaged.
+
+    A file without the last line is read as well: older versions wrote none, and other programs keep
+    none.
+    """
+    netcdf, seal, digest = whole.rpartition(_SEAL)
+    if not seal:
+        netcdf = whole
+        # cut off within the line, behind its first words
+        if any(whole.endswith(_SEAL[:length]) for length in range(9, len(_SEAL))):
+            raise ValueError("its last line is cut off: damaged")
+    elif digest != hashlib.sha256(netcdf).hexdigest().encode() + b"\n":
+        raise ValueError("its bytes are not those that its last line vouches for: damaged")
+    with h5py.File(io.BytesIO(netcdf)) as file:  # h5netcdf fails untidily on damaged structure
+        dict(file.attrs), list(file.values())
+    return xr.load_dataset(io.BytesIO(netcdf), engine="h5netcdf")
+
+
+def _listed_digests(path: Path) -> set[str]:
+    """Return the SHA-256 digests that the list beside a file gives for it: one, as a rule, or none.
+
+    Reads what `sha256sum` and its relatives write: text and binary mode, ``./`` in front of names,
+    BSD's tagged lines, capital letters, either end of line. A list that cannot be understood
+    vouches for nothing, and is refused.
+    """
+    manifest = path.with_name(MANIFEST)
     try:
-        digest = hashlib.sha256(whole).hexdigest()
-        if listed.get(path.name, digest) != digest:
-            raise ValueError(f"its checksum is not the one in {MANIFEST}: damaged")
-        with h5py.File(io.BytesIO(whole)) as file:  # h5netcdf fails untidily on damaged structure
-            dict(file.attrs), list(file.values())
-        dataset = xr.load_dataset(io.BytesIO(whole), engine="h5netcdf")
-    except Exception as error:  # HDF5, h5py, h5netcdf and xarray each have errors of their own
-        raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}).") from error
-    own = "a result of this package, with a configuration's fingerprint"
-    require("path", str(path), "fingerprint" in dataset.attrs, own)
-    return dataset
+        content = manifest.read_bytes()
+    except FileNotFoundError:
+        return set()
+    digests = set()
+    # `sha256sum --zero` ends lines with a zero
+    lines = content.removeprefix(codecs.BOM_UTF8).replace(b"\0", b"\n").splitlines()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith(b"#"):
+            continue
+        found = _LISTED.fullmatch(line)
+        if found is None:
+            start = line[:80].decode(errors="replace")
+            raise ValueError(
+                f"path = {str(manifest)!r}: line {number} is not one that sha256sum writes, "
+                f"{start!r}. Write the list anew (sha256sum *.nc > {MANIFEST}), or remove it."
+            )
+        escaped, digest, name, tagged_name, tagged_digest = found.groups()
+        name = os.fsdecode(name or tagged_name)
+        if escaped:  # as sha256sum writes names with a backslash or the end of a line
+            for written, meant in (("\\n", "\n"), ("\\r", "\r"), ("\\\\", "\\")):
+                name = name.replace(written, meant)
+        # an editor may have left spaces behind a name
+        if any(_is_path_of(manifest.parent / name_, path) for name_ in (name, name.strip())):
+            digests.add((digest or tagged_digest).decode().lower())
+    return digests
+
+
+def _is_path_of(listed: Path, path: Path) -> bool:
+    """Return whether two paths name one place, however their letters are composed."""
+    first, second = (unicodedata.normalize("NFC", os.path.abspath(it)) for it in (listed, path))
+    return first == second
 
 
 def revision() -> str:
@@ -95,7 +170,8 @@ def revision() -> str:
 
     def git(*command: str) -> str:
         at = ["git", "-C", str(_PACKAGE), *command]
-        return subprocess.run(at, capture_output=True, text=True, check=True).stdout.strip()
+        found = subprocess.run(at, capture_output=True, encoding="utf-8", check=True)
+        return found.stdout.strip()
 
     try:
         # another project's checkout, in which the package is installed, is not its revision
@@ -114,14 +190,28 @@ def code_fingerprint() -> str:
     return digest.hexdigest()[:8]
 
 
+def _version(package: str) -> str:
+    """A package's version by its metadata; by its module where a program was frozen without."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return str(getattr(sys.modules.get(package), "__version__", "unknown"))
+
+
+def versions() -> str:
+    """Return the versions of Python, of this package and of those that its numbers come from."""
+    # The package's own is known without its metadata, which a copied folder does not have.
+    own = [f"python {platform.python_version()}", f"lwcore {__version__}"]
+    others = ("numba", "numpy", "scipy", "torch", "xarray")
+    return ", ".join([*own, *(f"{package} {_version(package)}" for package in others)])
+
+
 def environment() -> dict[str, str]:
     """What computes here: git revision, fingerprint of the code, versions of packages, machine."""
-    packages = ("lwcore", "numba", "numpy", "scipy", "torch", "xarray")
-    versions = (f"{package} {metadata.version(package)}" for package in packages)
     return {
         "revision": revision(),
         "code": code_fingerprint(),
-        "versions": ", ".join([f"python {platform.python_version()}", *versions]),
+        "versions": versions(),
         "machine": f"{platform.system()} {platform.machine()}",
     }
 

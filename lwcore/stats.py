@@ -5,7 +5,8 @@ A unit is what was drawn independently: a seed, a sequence, never an end point w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations_with_replacement
 from math import factorial, prod, sqrt
 from typing import Any, NamedTuple
@@ -16,8 +17,20 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from lwcore.signatures import Count, FiniteReals, Reals, Share, checked, require
+from lwcore.printing import Bracket, Unit, printed
+from lwcore.reals import Unreadable, read
+from lwcore.signatures import (
+    ArgumentError,
+    Count,
+    FiniteReals,
+    Reals,
+    Share,
+    checked,
+    floats,
+    require,
+)
 
+_AT_ONCE = 1 << 22  # numbers of drawn units that are kept
 _ALL = 7  # units up to which all ways to draw them are gone through
 
 
@@ -28,11 +41,11 @@ class Interval(NamedTuple):
     low: Any
     high: Any
 
-    def words(self, digits: int = 2) -> list[str]:
-        """Each with its interval, ``"0.52 (0.49 to 0.55)"``, in order; a dash for NaN."""
-        triples = zip(*map(np.ravel, self), strict=True)
-        form = f"{{:.{digits}f}} ({{:.{digits}f}} to {{:.{digits}f}})"
-        return ["–" if np.isnan(triple[0]) else form.format(*triple) for triple in triples]
+    def words(self, unit: str = Unit.NUMBER) -> list[str]:
+        """Print each with its interval, ``"0.52 [0.49, 0.55]"``, in order; a dash for NaN."""
+        value, low, high = (np.ravel(part) for part in np.broadcast_arrays(*self))
+        triples = zip(value, low, high, strict=True)
+        return [printed(*map(float, triple), unit=unit) for triple in triples]
 
 
 @checked
@@ -45,7 +58,8 @@ def bootstrap(
 ) -> Interval:
     """Bootstrap interval of a statistic, a function of which units are drawn, by their numbers.
 
-    Of few units all ways to draw them are gone through, of more a sample. Quantiles at the level
+    Of few units all ways to draw them are gone through, of more a sample, which has to reach as far
+    out as the level. Quantiles at the level
     itself cover too little: for a mean of five values, 84 % instead of 95 %. They are taken further
     out, where for a mean of Gaussian values they meet Student's interval. See `most_covered` for
     what cannot be helped. A draw without a value, NaN, does not count.
@@ -53,27 +67,49 @@ def bootstrap(
     Examples:
         >>> values = np.array([1.0, 2.0, 4.0, 8.0])
         >>> bootstrap(lambda drawn: values[drawn].mean(), 4).words()
-        ['3.75 (1.00 to 8.00)']
+        ['4 [1.0, 8]']
     """
-    require("count", count, count > 1, "2 or above")
+    require("count", count, 1 < count < 2**63, "2 or above, and below 2^63")
+    reach = sqrt(count / (count - 1)) * stats.t.isf((1 - level) / 2, count - 1)
+    tail = float(stats.norm.cdf(-reach))
     if count <= _ALL:
         picks = np.array(list(combinations_with_replacement(range(count), count)))
         ways = [factorial(count) / prod(map(factorial, np.bincount(pick))) for pick in picks]
         weights = np.array(ways) / count**count
+        drawn = [statistic(pick) for pick in picks]
     else:
+        fewest = math.ceil(1 / tail) if tail > 0 else math.inf
+        words = f"{fewest:.4g} or more, so that one lies beyond a level of {level}"
+        require("draws", draws, draws >= fewest, words)
         rng = np.random.default_rng(0) if rng is None else rng
-        picks, weights = rng.integers(count, size=(draws, count)), np.full(draws, 1 / draws)
-    drawn = np.array([statistic(pick) for pick in picks], dtype=float)
-    tail = stats.norm.cdf(-sqrt(count / (count - 1)) * stats.t.isf((1 - level) / 2, count - 1))
-    order = drawn.argsort(0)  # NaN last
-    ranked = np.take_along_axis(drawn, order, 0)
+        weights = np.full(draws, 1 / draws)
+        drawn = [statistic(pick) for pick in _draw(int(count), int(draws), rng)]
+    values = _statistics(drawn)
+    order = values.argsort(0)  # NaN last
+    ranked = np.take_along_axis(values, order, 0)
     reached = np.where(np.isnan(ranked), 0.0, weights[order]).cumsum(0)
     # what rounding adds must not reach past the last draw
     masses = [mass * reached[-1] * (1 - 1e-12) for mass in (tail, 1 - tail)]
     low, high = (
         np.take_along_axis(ranked, (reached >= mass).argmax(0)[None], 0)[0] for mass in masses
     )
-    return Interval(np.asarray(statistic(np.arange(count)), dtype=float), low, high)
+    return Interval(_statistics([statistic(np.arange(count))])[0, ...], low, high)
+
+
+def _draw(count: int, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.intp]]:
+    """Yield the numbers of the units in each draw, of which few are kept at once."""
+    rows = max(_AT_ONCE // count, 1)
+    for first in range(0, draws, rows):
+        yield from rng.integers(count, size=(min(rows, draws - first), count))
+
+
+def _statistics(drawn: list[Any]) -> NDArray[np.float64]:
+    """Return what a statistic gave for each draw, as one array."""
+    try:
+        return read(drawn)
+    except Unreadable as error:
+        words = str(error)
+    raise ArgumentError(f"statistic(drawn) = {drawn[0]!r:.200}, …: must be real numbers, {words}.")
 
 
 @checked
@@ -82,26 +118,38 @@ def most_covered(count: Count) -> float:
 
     It is ``1 − 2^(1−n)`` for a median, or a mean of symmetric values: 75 % of three units.
     """
-    return 1 - 2.0 ** (1 - count)
+    return 1 - 2.0 ** max(1 - count, -1100)
 
 
 @checked
 def student(values: FiniteReals, level: Share = 0.95) -> Interval:
-    """Student's interval of the mean of a few independent numbers."""
-    x = np.asarray(values, float)
+    """Student's interval of the mean of a few independent numbers.
+
+    Its ends are NaN where all numbers are the same.
+    """
+    x = floats("values", values)
     require("values", values, x.ndim == 1 and x.size > 1, "a list of at least two")
-    ends = stats.t.interval(level, x.size - 1, x.mean(), stats.sem(x))
-    return Interval(x.mean(), *ends)
+    _, power = np.frexp(np.abs(x).max())
+    scaled = np.ldexp(
+        x, -power
+    )  # without a rounding, so that no square leaves the range of a float
+    mean, error = scaled.mean(), stats.sem(scaled)
+    if np.ptp(x) == 0:  # what is all the same says nothing about a spread
+        return Interval(x[0], np.nan, np.nan)
+    ends = stats.t.interval(level, x.size - 1, mean, error)
+    with np.errstate(over="ignore"):
+        return Interval(*np.ldexp([mean, *ends], power))
 
 
 @checked
 def binomial(hits: FiniteReals, trials: Count, level: Share = 0.95) -> Interval:
     """Share of trials in which something happened, with Clopper and Pearson's exact interval."""
-    x, tail = np.asarray(hits, float), (1 - level) / 2
-    require("hits", hits, (x >= 0) & (x <= trials), f"from 0 to {trials}")
-    low = np.nan_to_num(stats.beta.ppf(tail, x, trials - x + 1), nan=0.0)
-    high = np.nan_to_num(stats.beta.isf(tail, x + 1, trials - x), nan=1.0)
-    return Interval(x / trials, low, high)
+    x, n = floats("hits", hits), floats("trials", trials)
+    tail = (1 - level) / 2
+    require("hits", x, (x >= 0) & (x <= n), f"from 0 to {trials}")
+    low = np.nan_to_num(stats.beta.ppf(tail, x, n - x + 1), nan=0.0)
+    high = np.nan_to_num(stats.beta.isf(tail, x + 1, n - x), nan=1.0)
+    return Interval(x / n, low, high)
 
 
 @checked
@@ -113,8 +161,9 @@ def holm(p: FiniteReals, level: Share) -> NDArray[np.bool_]:
         [[ True  True  True]
          [False False False]]
     """
-    chance = np.asarray(p, float)
-    require("p", p, (chance >= 0) & (chance <= 1), "in [0, 1]")
+    chance = floats("p", p)
+    require("p", p, chance.ndim > 0, "a list of p-values, or several")
+    require("p", chance, (chance >= 0) & (chance <= 1), "in [0, 1]")
     tests = chance.shape[-1]
     rank = chance.argsort(-1).argsort(-1)  # 0 for the smallest
     failed = np.where(chance > level / (tests - rank), rank, tests)
@@ -122,33 +171,50 @@ def holm(p: FiniteReals, level: Share) -> NDArray[np.bool_]:
 
 
 @checked
-def span(values: Reals, form: str = ".2f") -> str:
-    """Numbers in words: their median, in brackets the least and the largest; NaN left out.
+def span(values: Reals, unit: str = Unit.NUMBER) -> str:
+    """Print the median of some numbers and their range.
+
+    NaN is left out, a dash if nothing is left; infinite numbers are numbers.
 
     Examples:
-        >>> span([3.0, 1.0, 2.0])
-        '2.00 (1.00 to 3.00)'
+        >>> span([3.0, 1.0, 2.4])
+        '2.4 (range 1.0–3.0)'
     """
-    low, middle, high = np.nanquantile(np.asarray(values, float), [0, 0.5, 1])
-    return f"{middle:{form}} ({low:{form}} to {high:{form}})"
+    numbers = floats("values", values).ravel()
+    require("values", values, numbers.size > 0, "one number or more")
+    ordered = np.sort(numbers[~np.isnan(numbers)])
+    if ordered.size == 0:
+        return "–"
+    below, above = ordered[(ordered.size - 1) // 2], ordered[ordered.size // 2]
+    with np.errstate(invalid="ignore"):  # between −∞ and ∞ there is no middle
+        middle = below if below == above else below / 2 + above / 2
+    ends = float(ordered[0]), float(ordered[-1])
+    return printed(float(middle), *ends, unit=unit, bracket=Bracket.RANGE)
 
 
 @checked
 def summary(
-    quantities: Mapping[str, xr.DataArray], by: tuple[str, ...], form: str = ".2f"
+    quantities: Mapping[str, xr.DataArray],
+    by: tuple[str, ...],
+    unit: str | Mapping[str, str] = Unit.NUMBER,
 ) -> pd.DataFrame:
     """A column for each quantity, a row for each value of some dimensions; the rest in a `span`.
 
+    The unit is one for all columns, or one for each of those that have one.
+
     Examples:
         >>> loss = xr.DataArray([[1, 2, 3], [4, 5, 9]], {"seed": [1, 2]}, ("seed", "step"))
-        >>> summary({"loss": loss}, ("seed",), form=".0f").loss.tolist()
-        ['2 (1 to 3)', '5 (4 to 9)']
+        >>> summary({"loss": loss}, ("seed",), unit="count").loss.tolist()
+        ['2 (range 1–3)', '5 (range 4–9)']
     """
+    units = {
+        name: unit if isinstance(unit, str) else unit.get(name, Unit.NUMBER) for name in quantities
+    }
 
-    def column(values: xr.DataArray) -> pd.Series:
+    def column(name: str, values: xr.DataArray) -> pd.Series:
         rest = [dim for dim in values.dims if dim not in by]
         how: Any = {"vectorize": True, "output_dtypes": [object]}  # texts of any length
-        words = xr.apply_ufunc(span, values, form, input_core_dims=[rest, []], **how)
+        words = xr.apply_ufunc(span, values, units[name], input_core_dims=[rest, []], **how)
         return words.transpose(*by).to_series()
 
-    return pd.DataFrame({name: column(values) for name, values in quantities.items()})
+    return pd.DataFrame({name: column(name, values) for name, values in quantities.items()})

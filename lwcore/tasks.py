@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lwcore.ambient import own_precision
 from lwcore.signatures import Count, FiniteReals, Lags, NotNegative, checked, require
 
 
@@ -82,6 +83,7 @@ def sample(
 
 
 @checked
+@own_precision
 def recovered_coefficients(
     task: DelayedRegression,
     sequences: Sequences,

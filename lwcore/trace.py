@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
+from lwcore.ambient import own_precision
 from lwcore.signatures import checked, require
 
 if TYPE_CHECKING:  # a type checker knows no attributes of a module
@@ -57,6 +58,7 @@ class StepJacobian:
     inputs: Float[Tensor, "... D"]
     states: Float[Tensor, "... S"]  # to start from
 
+    @own_precision
     def pull(self, rows: Float[Tensor, "... k S"]) -> Float[Tensor, "... k S"]:
         """Products ``rows · J``: one step of backpropagation."""
         back = vjp(lambda states: self.recurrence.step(self.inputs, states), self.states)[1]
@@ -72,7 +74,7 @@ class StepJacobian:
     def condensed(self) -> Products:
         """Products of rows with chosen steps, the first axis, for many of them: J is made once."""
         dense = self.dense()
-        return lambda steps, rows: torch.bmm(rows, dense[steps])
+        return own_precision(lambda steps, rows: torch.bmm(rows, dense[steps]))
 
 
 @checked
@@ -91,6 +93,7 @@ class Trace:
 
     @classmethod
     @torch.no_grad()
+    @own_precision
     def of(
         cls, recurrence: Any, inputs: Float[Tensor, "B T D"], initial: Float[Tensor, "B S"]
     ) -> Self:
@@ -164,6 +167,7 @@ class Trace:
             module, {f"recurrence.{name}": value for name, value in given.items()}, (x, state)
         )
 
+    @own_precision
     def gathered_each(
         self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)
     ) -> Float[Tensor, "B P"]:

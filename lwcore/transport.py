@@ -9,13 +9,14 @@ the mixing (``"first"``), and the diagonal itself (``"exact"``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lwcore.ambient import own_precision
 from lwcore.signatures import Finite, Index, Lags, checked, require
 from lwcore.trace import Neurons, Trace
 
@@ -46,9 +47,7 @@ def split(
     return kept, whole - kept
 
 
-def lags_and_ends(
-    length: int, lags: Sequence[int], ends: Sequence[int] | None = None
-) -> tuple[list[int], Tensor]:
+def lags_and_ends(length: int, lags: Lags, ends: Lags | None = None) -> tuple[list[int], Tensor]:
     """Lags and end points, all if None, that fit into sequences of a length."""
     steps = [int(lag) for lag in lags]
     require("lags", steps, steps[-1] < length, f"below {length}, the number of steps")
@@ -236,6 +235,7 @@ def reset_rates(
 
 
 @checked
+@own_precision
 def scaled_product(
     kept: Float[Tensor, "*batch steps S S"],
     mixing: Float[Tensor, "*batch steps S S"],
@@ -253,6 +253,7 @@ def scaled_product(
 
 
 @checked
+@own_precision
 def coefficients(
     kept: Float[Tensor, "*batch steps S S"],
     mixing: Float[Tensor, "*batch steps S S"],

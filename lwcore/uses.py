@@ -24,8 +24,8 @@ from torch.nn import functional
 from torch.utils import _pytree as trees
 
 from lwcore.adapter import ZEROS, Adapter, changed, followed
-from lwcore.gradient import FORWARD_MODE
-from lwcore.signatures import checked, require
+from lwcore.ambient import FORWARD_MODE, in_double, placed
+from lwcore.signatures import Lags, checked, require
 from lwcore.tape import Layout, Tape
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
@@ -85,7 +85,7 @@ class _Reading(NamedTuple):
         found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
         return self.by_site(trees.tree_unflatten(found, spec))
 
-    def parts(self, lags: Sequence[int]) -> Iterator[Float[Tensor, "B T F"]]:
+    def parts(self, lags: Lags) -> Iterator[Float[Tensor, "B T F"]]:
         """Of each lag the gradient in the values so long before end points that are drawn."""
         count, shown, _ = self.pulls.shape
         back, ends, found = torch.as_tensor(lags, device=self.pulls.device), [], []
@@ -102,7 +102,7 @@ class _Reading(NamedTuple):
             index = _index(torch.cat(ends, 1) - lag, whole)
             yield torch.zeros_like(whole).scatter_add(1, index, rows)
 
-    def lag_vectors(self, lags: Sequence[int]) -> Float[Tensor, "lags P"]:
+    def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
         return self._vectors(self.parts(lags))
 
     def gradient(self) -> Float[Tensor, " P"]:
@@ -111,16 +111,15 @@ class _Reading(NamedTuple):
     def _vectors(self, parts: Iterable[Tensor]) -> Float[Tensor, "parts P"]:
         """Gradients in the values as gradients in the parameters."""
         back = vjp(self.values, self.network.theta)[1]
-        return torch.stack([back(part)[0].double().cpu() for part in parts])
+        return torch.stack([in_double(back(part)[0]).cpu() for part in parts])
 
-    def numbers(
-        self, directions: Float[Tensor, "lags P"], lags: Sequence[int]
-    ) -> Float[Tensor, "2 lags B"]:
+    def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
         whole, theta, numbers = torch.cat(self.pulled(), -1), self.network.theta, []
         for part, w in zip(self.parts(lags), directions, strict=True):
             with FORWARD_MODE, torch.no_grad():
-                moved = jvp(self.values, (theta,), (w.to(theta),))[1]
-            along = [(moved * pulls).double().sum((1, 2)) for pulls in (part, whole)]
+                direction = placed(w, theta.device, theta.dtype)
+                moved = jvp(self.values, (theta,), (direction,))[1]
+            along = [in_double(moved * pulls).sum((1, 2)) for pulls in (part, whole)]
             numbers.append(torch.stack(along))
         return torch.stack(numbers, 1).cpu()
 
@@ -132,7 +131,7 @@ def _index(steps: Int[Tensor, "B n"], series: Float[Tensor, "B T F"]) -> Int[Ten
 
 def _share(part: Tensor, whole: Tensor) -> float:
     """The size of some values beside that of others."""
-    sizes = (values.detach().double().abs().sum() for values in (part, whole))
+    sizes = (in_double(values.detach()).abs().sum() for values in (part, whole))
     return float(next(sizes) / next(sizes).clamp(min=1e-300))
 
 

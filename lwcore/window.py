@@ -10,24 +10,28 @@ detectable. They agree where N(ℓ) does not fall with the lag; measured ones do
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from lwcore.detection import Error, Rate, TailIndex, detection_threshold, sample_complexity
-from lwcore.signatures import FiniteReals, Lags, Positive, Reals, checked, kind, require
+from lwcore.signatures import FiniteReals, Lags, Reals, Share, checked, floats, kind, require
 from lwcore.stable.standard import Array
 
 Definition = Literal["supremum", "first_passage"]
+Verdict = Literal["exponential", "power", "logarithmic", "undecided", "none"]
 LawName = Literal["exponential", "power", "logarithmic", "tempered_power"]
 if TYPE_CHECKING:
+    Amplitude = float
     Parameter = float
 else:
+    Amplitude = kind(Real, "a finite number above 0", lambda value: value >= 0)  # see `DecayLaw`
     Parameter = kind(Real, "a number", lambda _: True)  # NaN where a law has none
+_TINY = float(np.finfo(float).tiny)  # below, a float has fewer digits
 
 
 @checked
@@ -48,7 +52,7 @@ def learnability_window(
     array([0, 2, 2])
     """
     lag, needed = _matching(lags, "required", required)
-    budgets = np.asarray(n_sequences, float)
+    budgets = floats("n_sequences", n_sequences)
     require("required", needed, needed >= 0, "0 or above, or infinite")  # NaN fails, too
     require("n_sequences", n_sequences, budgets.ndim == 1, "a list of numbers")
     require("n_sequences", budgets, budgets >= 0, "0 or above")
@@ -75,13 +79,14 @@ def window_bounds(
     and m̄ stay between positive constants; where an alignment is not positive the lower bound is 0.
     """
     lag, f = _matching(lags, "envelope", envelope)
-    m, sigma = (np.broadcast_to(np.asarray(a, float), lag.shape) for a in (alignment, scale))
+    m = _for_each_lag("alignment", alignment, lag)
+    sigma = _for_each_lag("scale", scale, lag)
     with np.errstate(divide="ignore"):
         ratio = sigma / np.maximum(m, 0)
 
     def at(i: np.intp) -> NDArray[np.int64]:
         needed = sample_complexity(f, m[i], sigma[i], alpha, error, rate)
-        return learnability_window(lags, needed, n_sequences)
+        return learnability_window(lag, needed, n_sequences)
 
     return at(ratio.argmax()), at(ratio.argmin())
 
@@ -93,15 +98,24 @@ class DecayLaw:
 
     ``"exponential"`` is ``f = c λ^ℓ``, ``"power"`` is ``f = c ℓ^−β``, ``"logarithmic"`` is
     ``f = c/log(1 + ℓ)`` and ``"tempered_power"`` is ``f = c ℓ^−β λ^ℓ``.
+
+    A law that was fitted far from the first lag may have an amplitude that no float holds, infinite
+    or 0. Its logarithm is kept, and the law is computed from that.
     """
 
     name: LawName
-    amplitude: Positive  # c, in the units of the envelope
+    amplitude: Amplitude  # c, in the units of the envelope
     decay: Parameter = float("nan")  # λ > 0 of the exponential law, β of the power laws
     tempering: Parameter = float("nan")  # λ > 0 of the tempered power law
+    log_amplitude: Parameter = field(default=float("nan"), repr=False, compare=False)  # log c
 
     def __post_init__(self) -> None:
         """Require the parameters that the law has."""
+        representable = 0 < self.amplitude < np.inf
+        known = representable or np.isfinite(self.log_amplitude)
+        require("amplitude", self.amplitude, known, "a finite number above 0")
+        if np.isnan(self.log_amplitude):
+            object.__setattr__(self, "log_amplitude", float(np.log(self.amplitude)))
         least = {"exponential": 0.0, "logarithmic": np.nan}.get(self.name, -np.inf)
         words = "a finite number" + " above 0" * (least == 0)
         require("decay", self.decay, np.isnan(least) or least < self.decay < np.inf, words)
@@ -110,13 +124,21 @@ class DecayLaw:
 
     def envelope(self, lags: ArrayLike) -> Array:
         """The envelope f at lags ℓ > 0, not necessarily whole, any shape."""
-        lag = np.asarray(lags, float)
+        lag = floats("lags", lags)
         require("lags", lag, lag > 0, "above 0")
-        if self.name == "logarithmic":
-            return self.amplitude / np.log1p(lag)
-        power = 0.0 if self.name == "exponential" else self.decay
-        factor = {"exponential": self.decay, "power": 1.0}.get(self.name, self.tempering)
-        return self.amplitude * lag**-power * factor**lag
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            if self.name == "logarithmic":
+                shape, log_shape = 1 / np.log1p(lag), -np.log(np.log1p(lag))
+            elif self.name == "exponential":
+                shape, log_shape = self.decay**lag, lag * np.log(self.decay)
+            else:
+                shape, log_shape = lag**-self.decay, -self.decay * np.log(lag)
+            if self.name == "tempered_power":
+                shape = shape * self.tempering**lag
+                log_shape = log_shape + lag * np.log(self.tempering)
+            plain = self.amplitude * shape
+            inexact = ~np.isfinite(plain) | (plain < _TINY) | (shape < _TINY)
+            return np.where(inexact, np.exp(self.log_amplitude + log_shape), plain)[()]
 
     def inverse(self, log_level: ArrayLike) -> Array:
         """The lag ``f^←(ε)`` at which one of the three regimes falls to a level, from log ε.
@@ -129,10 +151,10 @@ class DecayLaw:
         >>> print(law.inverse(np.log([0.5, 0.1, 2.0])).round(6))
         [  4. 100.   0.]
         """
-        level = np.asarray(log_level, float)
+        level = floats("log_level", log_level)
         require("log_level", level, ~np.isnan(level), "a number or infinite")
         require("law", self.name, self.name != "tempered_power", "one of the three regimes")
-        ratio = np.log(self.amplitude) - level
+        ratio = self.log_amplitude - level
         steepness = -np.log(self.decay) if self.name == "exponential" else self.decay
         if steepness <= 0:  # a growing law is above any level in the end, a constant one or never
             return np.where(ratio >= 0 if steepness == 0 else level < np.inf, np.inf, 0.0)[()]
@@ -169,15 +191,39 @@ class LawFit(NamedTuple):
     law: Any  # a `DecayLaw`, or another that has parameters and an envelope
     r_squared: float  # of log f; below 0 where a constant does better, NaN where f is constant
     aicc: float  # up to a constant common to the laws; infinite where there are too few lags for it
+    # If the law holds and logarithms have independent Gaussian noise, the chance that they bend at
+    # least so far away from it, with a power and an exponential. NaN for a law that does both.
+    p_value: float = float("nan")
 
 
 class DecayFit(NamedTuple):
-    """The decay laws fitted to one envelope; the tempered law's β and 1 − λ may fall below 0."""
+    """The decay laws fitted to one envelope; the tempered law's β and 1 − λ may fall below 0.
+
+    Of few lags AICc prefers the law with the fewest parameters, whichever is true: at five lags the
+    logarithmic one. `verdict` says whether the lags decide.
+    """
 
     exponential: LawFit
     power: LawFit
     logarithmic: LawFit
     tempered: LawFit
+
+    @checked
+    def verdict(self, level: Share = 0.05) -> Verdict:
+        """Return which of the three regimes of Eq. (38) the envelope follows, if it tells.
+
+        A regime is refused where its ``p_value`` is below the level. If one is left, it is the
+        answer; ``"undecided"`` if several are, and ``"none"`` if no one is.
+
+        >>> lags = [1, 2, 3, 4, 5]
+        >>> fit_decay(lags, [1.03, 0.69, 0.58, 0.51, 0.44]).verdict()
+        'undecided'
+        """
+        regimes = (self.exponential, self.power, self.logarithmic)
+        possible = [fit.law.name for fit in regimes if fit.p_value >= level]
+        if len(possible) > 1:
+            return "undecided"
+        return possible[0] if possible else "none"
 
 
 @checked
@@ -185,36 +231,95 @@ def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
     """The decay laws fitted to an envelope f > 0 at five lags or more, least squares on ``log f``.
 
     The laws are linear in ℓ, ``log ℓ``, ``log log(1 + ℓ)`` with slope −1, and the first two. A
-    rescaled envelope changes amplitudes and nothing else.
+    rescaled envelope changes amplitudes and nothing else. The least ``aicc`` is the best guess;
+    whether the lags tell the laws apart is what `DecayFit.verdict` says.
 
     >>> lags = np.arange(1, 65)
-    >>> best = min(fit_decay(lags, 3 * lags**-0.5), key=lambda fit: fit.aicc)
+    >>> fits = fit_decay(lags, 3 * lags**-0.5)
+    >>> best = min(fits, key=lambda fit: fit.aicc)
     >>> print(best.law.name, round(best.law.amplitude, 3), round(best.law.decay, 3))
     power 3.0 0.5
+    >>> fits.verdict()
+    'power'
     """
     lag, f = _matching(lags, "envelope", envelope)
     require("lags", lags, lag.size >= 5, "five or more, for the parameters and a variance")
     require("envelope", f, f > 0, "above 0")
-    log_f, constant, log_lag = np.log(f), np.ones(lag.size), -np.log(lag)
+    log_f, log_lag, log_log = np.log(f), np.log(lag), -np.log(np.log1p(lag))
+    both = [-log_lag, lag.astype(float)]
+    bent, bent_log = _regress(both, log_f), _regress(both, log_f, log_log)
+
+    def fitted(name: LawName, columns: list[Array], known: Array | None = None) -> LawFit:
+        line = _regress(columns, log_f, known)
+        freest = bent if known is None else bent_log
+        more = len(both) - len(columns)
+        p_value = _bend(line.residual, freest.residual, more, log_f) if more else float("nan")
+        law = _law(name, line)
+        return LawFit(law, *scores(line.residual, len(columns) + 1, log_f), p_value)
+
     return DecayFit(
-        exponential=_regress("exponential", [constant, lag], log_f),
-        power=_regress("power", [constant, log_lag], log_f),
-        logarithmic=_regress("logarithmic", [constant], log_f, -np.log(np.log1p(lag))),
-        tempered=_regress("tempered_power", [constant, log_lag, lag], log_f),
+        exponential=fitted("exponential", both[1:]),
+        power=fitted("power", both[:1]),
+        logarithmic=fitted("logarithmic", [], log_log),
+        tempered=fitted("tempered_power", both),
     )
 
 
-def _regress(name: LawName, columns: list[Array], log_f: Array, known: ArrayLike = 0.0) -> LawFit:
-    """A regression of ``log f − known`` on columns, the first of them constant, for log c."""
+class _Line(NamedTuple):
+    """A regression with a constant."""
+
+    constant: float
+    slopes: Array  # of the columns
+    residual: float  # sum of squares
+
+
+def _regress(columns: list[Array], log_f: Array, known: Array | None = None) -> _Line:
+    """Return the regression of ``log f − known`` on a constant and columns.
+
+    Columns are centred and brought to one size first: lags may be large and close, or far apart.
+    """
     change = log_f - log_f[0]  # without the unit of f; a constant f leaves exact zeros
-    wanted, design = change - change.mean() - known, np.stack(columns, axis=-1)
-    found = np.linalg.lstsq(design, wanted)[0]
-    residual = np.sum((wanted - design @ found) ** 2)
+    wanted = change - change.mean() - (0.0 if known is None else known)
+    level = wanted.mean()
+    centres = [column.mean() for column in columns]
+    sizes = [np.abs(c - m).max() for c, m in zip(columns, centres, strict=True)]
+    design = np.empty((log_f.size, len(columns)))
+    for place, column in enumerate(columns):
+        design[:, place] = (column - centres[place]) / sizes[place]
+    found = np.linalg.lstsq(design, wanted - level)[0]
+    residual = np.sum((wanted - level - design @ found) ** 2)
+    slopes = found / np.array(sizes) + 0.0  # no −0 of a constant
+    constant = level + log_f[0] + change.mean() - slopes @ np.array(centres)
+    return _Line(float(constant), slopes, float(residual))
+
+
+def _law(name: LawName, line: _Line) -> DecayLaw:
+    """Return the law of a regression, of which the amplitude may be no float."""
     with np.errstate(over="ignore"):
-        amplitude, factor = np.exp(found[0] + log_f[0] + change.mean()), np.exp(found[-1])
-    parameters = {"exponential": [factor], "tempered_power": [found[1 % found.size], factor]}
-    law = DecayLaw(name, float(amplitude), *map(float, parameters.get(name, found[1:])))
-    return LawFit(law, *scores(residual, found.size, log_f))
+        amplitude = float(np.exp(line.constant))
+        factor = float(np.exp(line.slopes[-1:].sum()))  # λ, where the last slope is its logarithm
+    decay = tempering = float("nan")
+    if name == "exponential":
+        decay = factor
+    elif name != "logarithmic":
+        decay = float(line.slopes[0])
+    if name == "tempered_power":
+        tempering = factor
+    return DecayLaw(name, amplitude, decay, tempering, line.constant)
+
+
+def _bend(residual: float, freest: float, more: int, log_f: Array) -> float:
+    """Return the p-value of the F-test of a law against one with more slopes."""
+    free = log_f.size - 3
+    floor = log_f.size * _rounding(log_f) ** 2
+    left = max(freest, floor)
+    return float(special.fdtrc(more, free, max(residual - left, 0) / more / (left / free)))
+
+
+def _rounding(log_f: Array) -> float:
+    """Return how far rounding may take the logarithm of an envelope."""
+    rounding = 8 * np.finfo(float).eps * (1 + np.abs(log_f).max())
+    return float(rounding)
 
 
 def scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float]:
@@ -226,7 +331,7 @@ def scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float
     count, k = log_f.size, parameters + 1  # the residual variance is estimated, too
     change = log_f - log_f[0]
     total = np.sum((change - change.mean()) ** 2)
-    rounding = 8 * np.finfo(float).eps * (1 + np.abs(log_f).max())
+    rounding = _rounding(log_f)
     aicc = float("inf")
     if count > k + 1:
         penalty = 2 * k + 2 * k * (k + 1) / (count - k - 1)
@@ -270,22 +375,34 @@ def mixture_envelope(
     density ``k^(β−1)`` give ``ℓ^−β``. Lags ℓ ≥ 0 need not be whole; time scales, shape (...,
     neurons), may be infinite; weights w ≥ 0 broadcast with them (None for 1 each).
     """
-    lag, tau = np.asarray(lags, float), np.atleast_1d(np.asarray(time_scales, float))
-    weight = np.atleast_1d(np.asarray(1.0 if weights is None else weights, float))
-    require("lags", lag, (lag >= 0) & (lag.ndim == 1), "0 or above, in a list")
+    lag, tau = floats("lags", lags), np.atleast_1d(floats("time_scales", time_scales))
+    weight = np.atleast_1d(floats("weights", 1.0 if weights is None else weights))
+    require("lags", lags, lag.ndim == 1, "a list of numbers")
+    require("lags", lag, lag >= 0, "0 or above")
     require("time_scales", tau, tau > 0, "above 0")
     require("time_scales", tau, tau.shape[-1] > 0, "one or more")
     require("weights", weight, weight >= 0, "0 or above")
-    decays = np.exp(-lag[:, None] / tau[..., None, :])
+    fits = weight.shape[-1] in (1, tau.shape[-1])
+    require("weights", weight, fits, f"one number, or one for each of {tau.shape[-1]} time scales")
+    with np.errstate(over="ignore"):
+        decays = np.exp(-lag[:, None] / tau[..., None, :])
     return np.einsum("...q,...lq->...l", weight, decays)
 
 
 def _matching(
-    lags: Iterable[int], name: str, values: Reals, axis: int = -1
-) -> tuple[NDArray[Any], Array]:
-    """Lags and values as arrays, one value for each lag along an axis."""
-    lag, array = np.array(list(lags)), np.asarray(values, float)
+    lags: Lags, name: str, values: Reals, axis: int = -1
+) -> tuple[NDArray[np.int64], Array]:
+    """Return lags and values as arrays, one value for each lag along an axis."""
+    lag, array = np.asarray(lags), floats(name, values)
+    require("lags", lag, lag <= np.iinfo(np.int64).max, "below 2^63")
     fits = array.ndim >= -axis and array.shape[axis] == lag.size
     words = f"an array with an entry for each of the {lag.size} lags along dimension {axis}"
     require(name, array, fits, words)
-    return lag, array
+    return lag.astype(np.int64), array
+
+
+def _for_each_lag(name: str, values: FiniteReals, lag: NDArray[np.int64]) -> Array:
+    """Return a number for each lag, from these or one for all."""
+    array = floats(name, values)
+    require(name, array, array.shape in ((), (1,), lag.shape), f"one number, or {lag.size}")
+    return np.broadcast_to(array, lag.shape)

@@ -69,7 +69,7 @@ def test_a_cut_drops_what_lies_beyond_it(found, size, last):
     for count in (4000, 10):
         some = part[:, :count]
         row = says(with_numbers(found, some, some, np.arange(12) < 4), CUT)
-        cuts.append(int(re.search(r"costs at most 5% of the signal at lag (\d+)", row.says)[1]))
+        cuts.append(int(re.search(r"costs at most 5 % of the signal at lag (\d+)", row.says)[1]))
     assert cuts[0] == last < cuts[1]
 
 
@@ -83,7 +83,7 @@ def test_clipping_helps_with_heavy_tails_and_not_with_gaussian_ones(found, noise
     whole = part + noise.rvs(part.shape, random_state=0)
     row = says(with_numbers(found, part, whole, [True] * 12), CLIPPING)
     efficiency = 0.95**2 * noise.var() / noise.expect(lambda z: min(z * z, limit**2))
-    low, high = map(float, re.search(r"factor ([\d.]+) to ([\d.]+)", row.measured).groups())
+    low, high = map(float, re.search(r"divided by ([\d.]+) to ([\d.]+)", row.measured).groups())
     assert low - 0.005 <= efficiency <= high + 0.005  # printed with two digits
     assert row.says == verdict
 

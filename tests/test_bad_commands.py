@@ -14,9 +14,11 @@ import h5py
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 from typer.testing import CliRunner
 
 import lwcore
+from lwcore import results
 from lwcore.cli import app
 
 SMOKE = (Path(lwcore.__file__).parent / "configs" / "smoke.toml").read_bytes()
@@ -42,6 +44,14 @@ TOML = {
     "unknown-base": (b'base = "x"', "name = 'x': must be one of"),
     "no-base": (b"base = 3", "name = '3': must be one of"),
     "bad-base": (b'base = "gone.toml"', "No such file.*gone.toml"),
+    "own-base": (
+        b'base = "own-base.toml"',
+        r"must not lead back to itself \(own-base.toml → own-base.toml\)",
+    ),
+    "bad-axis": (
+        b'base = "smoke"\n[[axes.loss]]\nlabel = 1\nchanges = {}',
+        "axes = .'loss'.: must",
+    ),
     "bad-point": (POINT, r"task\.lenght: Extra"),
 }
 
@@ -58,10 +68,17 @@ LINES = {
     "run smoke --executor moon": "--executor.*'moon'.*'here'",
     "run smoke --speed 3": "No such option.*--speed",
     "run smoke --directory text.txt": f"{NOT_MADE}text.txt",
+    "run smoke --scheduler garbage": "scheduler = 'garbage': must be the address of a Dask sched",
+    "run smoke --scheduler=": "scheduler = '': must be the address",
+    "run smoke --scheduler tcp://127.0.0.1:99999": "address .* whose port is below 65536",
+    "run smoke --scheduler ftp://127.0.0.1:1": "must be reached by tcp:// or tls://",
+    "run smoke --scheduler 127.0.0.1:1": "scheduler = '127.0.0.1:1': nothing answers there",
+    "run smoke --scheduler a:1 --executor processes": "executor = 'processes': must be left out",
     "show nothing.nc": "path = 'nothing.nc': there is no such result file",
     "show text.txt": "path = 'text.txt': not a whole result file",
     "show plain.h5": "path = 'plain.h5': must be a result of this package",
     "show damaged.nc": "path = 'damaged.nc': not a whole result file",
+    "show part.nc": "path = 'part.nc': lacks something that a whole result has .*test_loss",
     "diagnose --checkpoint nothing.pt --data data.npz": "No such file or directory: 'nothing.pt'",
     "diagnose --checkpoint . --data data.npz": "directory: ",
     "diagnose --checkpoint weights.pt --data nothing.npz": "No such file.*: 'nothing.npz'",
@@ -92,6 +109,8 @@ def here(tmp_path_factory):
     os.mkfifo(folder / "pipe.toml")
     (folder / "unreadable.toml").touch(0)
     (folder / "damaged.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
+    part = xr.Dataset({"loss": (("model", "step"), [[1.0]])}, {"model": ["GRU"]})
+    results.save(part.assign_attrs(fingerprint="0"), folder / "part.nc")
     with h5py.File(folder / "plain.h5", "w") as file:
         file["a"] = 1.0
     weights = torch.nn.LSTM(1, 2).state_dict()

@@ -282,6 +282,65 @@ def test_exponents_of_the_exact_numbers():
     assert numbers["likelihood"][1] == pytest.approx(limit, rel=1e-6)
 
 
+# The ends of what a float can hold
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 1001])
+@pytest.mark.parametrize("shift", [1e-9, 1e-3, 0.3, 2.0])
+def test_median_test_errs_as_a_binomial_majority_does(count, shift):
+    wrong = SymmetricStable(1.4).sf(shift)
+    votes = count - 1 + count % 2  # an odd number
+    majority = stats.binom.sf(votes // 2, votes, wrong)
+    found = detection_error(count, shift, 1.0, 1.4, "median")
+    assert found == pytest.approx(majority, rel=1e-11, abs=0)
+
+
+@pytest.mark.parametrize("u", [0.1, 1.0, 5.0])
+def test_median_test_of_very_many_values_errs_as_the_central_limit_says(u):
+    density = SymmetricStable(1.5).pdf(0.0)
+    for count in (1e11, 1e13, 1e16, 1e30, 1e200):
+        shift = u / (2 * density * math.sqrt(count))
+        found = detection_error(2 * math.floor(count / 2), shift, 1.0, 1.5, "median")
+        assert found == pytest.approx(stats.norm.sf(u), rel=1e-9)
+
+
+@pytest.mark.parametrize("test", ["likelihood", "median"])
+def test_numbers_at_tiny_shifts_go_as_the_inverse_square_and_end_at_infinity(test):
+    near = least_sequences(1e-8, 1.0, 1.5, test=test)
+    for shift in (1e-20, 1e-99, 1e-101, 1e-150):
+        found = least_sequences(shift, 1.0, 1.5, test=test)
+        assert found * shift * shift == pytest.approx(near * 1e-16, rel=1e-6)
+    np.testing.assert_array_equal(
+        least_sequences([1e-154, 1e-160, 1e-170, 1e-300, 0.0], 1.0, 1.5, test=test), math.inf
+    )
+
+
+@pytest.mark.parametrize("together", [1e-6, 1e-3, 0.3, 3.0])
+def test_of_tiny_shifts_only_their_square_times_the_number_counts(together):
+    counts = [1e16, 1e200, 1e300]  # whole
+    shifts = [together / math.sqrt(n) for n in counts]
+    for quantity in (
+        lambda h, n: mutual_information(h, 1.5, 1.0, n),
+        lambda h, n: kl_divergence(h, 1.5, 1.0, n),
+        lambda h, n: detection_error(n, h, 1.0, 1.5, "likelihood"),
+    ):
+        first, *others = (float(quantity(h, n)) for h, n in zip(shifts, counts, strict=True))
+        assert others == pytest.approx([first, first], rel=1e-7, abs=0)
+    # also where the square of the shift is no float
+    tiny = kl_divergence(1e-165, 1.5, 1.0, 1e300)
+    assert tiny == pytest.approx(2 * SymmetricStable(1.5).fisher_information() * 1e-30, rel=1e-9)
+
+
+def test_factors_that_leave_the_range_of_a_float_before_their_quotient_does_not():
+    expected = sample_complexity(1.0, 1.0, 1e100, 1.5)
+    assert sample_complexity(1e300, 1e-200, 1e200, 1.5) == pytest.approx(expected, rel=1e-12)
+    usual = detection_threshold(10, 1.0, 1.0, 1.7)
+    assert detection_threshold(10, 1e-300, 1e-300, 1.7) == pytest.approx(usual, rel=1e-14)
+    assert detection_threshold(10, 1e300, 1e300, 1.7) == pytest.approx(usual, rel=1e-14)
+    with pytest.raises(ValueError, match=r"shift/scale = inf: must be 1e\+300 at most"):
+        kl_divergence(1e200, 1.5, 1e-200)
+
+
 # Fano's inequality
 
 
@@ -323,7 +382,11 @@ def test_fano_inverts_the_entropy_also_at_its_ends_and_its_number_for_a_gaussian
         (lambda: rate_exponent(2.5), r"alpha = 2\.5: .*\(1, 2\]"),
         (lambda: sample_complexity(1, 1, 1, 1.5, 0.0), r"error = 0\.0: .*\(0, 0\.5\)"),
         (lambda: binary_entropy([0.5, -0.5]), r"probability contains -0\.5"),
-        (lambda: detection_error([1, 2], [1, 1, 1], 1, 1.5), "broadcast"),
+        (
+            lambda: detection_error([1, 2], [1, 1, 1], 1, 1.5),
+            r"shift, scale, n_sequences of shapes \(3,\), \(\), \(2,\): must broadcast",
+        ),
+        (lambda: sample_complexity([1, 2], [1, 1, 1], 1, 1.5), "envelope, .* must broadcast"),
     ],
 )
 def test_what_does_not_fit_together_is_named(call, message):

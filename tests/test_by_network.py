@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
+from scipy import stats as scipy_stats
 
 from book.chapters import by_network
 from lwcore.config import Config
@@ -87,3 +88,47 @@ def test_width_counts_decades_between_quantiles():
             assert float(found) == pytest.approx(expected)
     found = by_network.quantile(xr.DataArray(tau, dims="unit"), 0.9)
     assert float(found) == pytest.approx(0.3 * 100**0.9)
+
+
+def of_three_seeds(values):
+    return xr.DataArray(values, dims=("model", "seed"), coords={"seed": [1, 2, 3]})
+
+
+def test_three_seeds_get_students_interval_in_each_condition():
+    near, far = [0.9, 1.0, 1.1], [-2.0, -4.0, -6.0]
+    found = by_network.by_seed(of_three_seeds([near, far]), signed=True)
+    low, high = (scipy_stats.ttest_1samp(one, 0).confidence_interval() for one in (far, near))
+    assert (found.low, found.high) == pytest.approx((low.low, high.high))
+    assert (found.value, found.n, found.covers) == (pytest.approx(-0.55), 3, 0.95)
+
+
+def test_what_has_no_sign_gets_it_on_the_logarithmic_scale():
+    found = by_network.by_seed(of_three_seeds([[1e-25, 1e-24, 1e-23]]))
+    ends = scipy_stats.ttest_1samp([-25, -24, -23], 0).confidence_interval()
+    assert (np.log10(found.low), np.log10(found.high)) == pytest.approx((ends.low, ends.high))
+
+
+def test_positive_differences_may_still_be_no_gain():
+    gains = of_three_seeds([[0.02, 0.03, 0.07]])
+    assert by_network.by_seed(gains, signed=True).low < 0
+    with pytest.raises(ValueError, match="positive, or signed"):
+        by_network.by_seed(-gains)
+
+
+def test_seeds_that_agree_exactly_leave_no_interval():
+    found = by_network.by_seed(of_three_seeds([[0.5, 0.5, 0.5]]))
+    assert (found.low, found.value, found.high) == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_a_networks_absence_is_no_number_and_two_seeds_are_too_few():
+    values = of_three_seeds([[1.0, 2.0, 3.0], [np.nan, np.nan, np.nan]])
+    assert by_network.by_seed(values) == by_network.by_seed(values.isel(model=[0]))
+    with pytest.raises(ValueError, match="three seeds in each condition"):
+        by_network.by_seed(values.where(values.seed > 1))
+
+
+def test_students_intervals_over_three_seeds_cover_as_often_as_they_say():
+    drawn = np.random.default_rng(5).lognormal(-50, 2, (2000, 3))
+    found = [by_network.by_seed(of_three_seeds([one])) for one in drawn]
+    covered = [one.low <= np.exp(-50) <= one.high for one in found]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.015)

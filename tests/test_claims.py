@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from docutils.utils import new_document
-from ledger import badge, fill_in, measured, reading_with
+from ledger import MeasuredRole, badge, fill_in, measured, reading_with
 from pydantic import ValidationError
 
 from book import claims
@@ -24,7 +24,7 @@ NAME = "diagonal-gate-sees-furthest-in-the-gradient"
 
 def reading(**how):
     """Build a reading of which every number up to 0 is allowed, unless something else is said."""
-    return {"quantity": "q", "at_most": 0} | how
+    return {"quantity": "q", "at_most": 0, "unit": "number", "bracket": "interval"} | how
 
 
 def claim(*readings, **more):
@@ -37,12 +37,12 @@ def test_a_measurement_is_a_number_with_an_interval():
     for value, *interval in ((math.nan, 0, 1), (0, math.nan, 1), (0, 0, math.nan)):
         with pytest.raises(ValueError, match="no number with an interval"):
             estimate(value, interval)
-    assert throughout([3, 1, 2]) == Measured(2, 1, 3, covers=1, n=3)
-    assert over([3, 1, 2, 2], units=2) == Measured(2, 1, 3, covers=0.5, n=2)
+    assert throughout([3, 1, 2]) == Measured(2, 1, 3, covers=1, n=3, cases=3)
+    assert over([3, 1, 2, 2], units=2) == Measured(2, 1, 3, covers=0.5, n=2, cases=4)
     assert estimate(2, (1, 3)) == Measured(2, 1, 3)
     assert estimate(0, (1, 3)) == Measured(0, 0, 3)
-    expected = Measured(*map(float, binomial(7, 20)), n=20)
-    assert share(7, 20) == pytest.approx(expected, rel=1e-6)
+    assert share(7, 20)[:3] == pytest.approx(list(map(float, binomial(7, 20))), rel=1e-6)
+    assert share(7, 20)[3:] == (0.95, 20, None)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_measurement_is_a_number_with_an_interval():
     ],
 )
 def test_a_rule_is_about_the_whole_interval(rule, measured, expected):
-    assert Reading(quantity="q", **rule).holds(measured) is expected
+    assert Reading(quantity="q", unit="number", **rule).holds(measured) is expected
 
 
 def test_the_first_reading_that_holds_gives_the_verdict():
@@ -104,7 +104,7 @@ def test_a_claim_that_is_not_well_formed_is_refused(wrong, words):
 
 
 def test_a_cell_gives_numbers_which_the_ledger_gathers_and_judges(tmp_path, monkeypatch):
-    numbers = over([-3, 4, 5], units=5), over([1, 2], units=5)
+    numbers = over([-3, 4, 5], units=5), over([1, 2, 6], units=5)
     facts = {"diagonal": 1, "constant": 2, "shared": 3}
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
@@ -140,8 +140,8 @@ def test_the_numbers_in_a_claims_words_are_computed():
         "fair": "It is {{0}}, not {0.value:.0%}.",
     }
     outcome = ledger.Outcome(claim(**words), (Measured(2, 1, 3),), {"far": 0.125})
-    assert outcome.counterexample == "Here it is 2 (1 to 3), at most 3.0, there 0.12."
-    assert outcome.fair == "It is {0}, not 200%."
+    assert outcome.counterexample == "Here it is 2.0 [1.0, 3.0], at most 3.0, there 0.12."
+    assert outcome.fair == "It is {0}, not 200 %."
     outcome = ledger.Outcome(claim(), (over([-2, -1, -0.5], units=3),))
     assert "3 seeds" in outcome.why
     assert "75%" in outcome.why
@@ -159,14 +159,90 @@ def test_a_number_in_prose_is_that_of_the_reading_with_its_words():
         reading_with("of all", None)
 
 
+def test_a_reading_prints_its_number_in_its_unit_with_its_bracket():
+    cells = Reading.model_validate(reading(unit="share", bracket="range", over="cells"))
+    assert cells.printed(over([0.2, 0.3, 0.4, 0.3], units=2)) == "30 % (range 20–40 %, four cells)"
+    seeds = cells.model_copy(update={"over": "seeds"})
+    assert seeds.printed(over([0.2, 0.3, 0.4, 0.3], units=2)) == "30 % (range 20–40 %, two seeds)"
+    cases = Reading.model_validate(reading(unit="cases", at_most=0.05))
+    assert cases.printed(share(17, 27), "prose") == "17 of 27 (63 %)"
+    assert cases.rule == "≤ 5 %"
+    failures = Reading.model_validate(reading(unit="cases", times=0.2, at_most=1))
+    assert failures.printed(estimate(0, (0, 0.842), n=20)) == "0 of 20 (at most 17 %)"
+    assert failures.rule == "≤ 20 %"
+    rounding = Reading.model_validate(reading(unit="rounding", at_most=1e-10))
+    assert rounding.printed(exactly(2.7e-15), "prose") == "to rounding"
+    assert rounding.rule == "≤ 10⁻¹⁰"
+    assert Reading(quantity="q", unit="number", at_least=-1e-8).rule == "≥ −10⁻⁸"
+
+
+def test_an_exponent_in_a_sentence_becomes_what_it_does():
+    power = Reading.model_validate(reading(unit="exponent", bracket="range", over="rows"))
+    found = over([-0.65, -0.05, 0.23], units=6)
+    assert power.printed(found) == "−0.05 (range −0.65 to 0.23, three rows)"
+    assert power.printed(found, "thousandfold fall") == "0.20 to 89 times (three rows)"
+    steep = over([-0.65, -0.3, -0.1], units=6)  # both ends, where a factor of 30 is between them
+    assert power.printed(steep, "thousandfold fall") == "2.0 to 89 times (three rows)"
+    assert power.printed(found, "thousandfold fall, high") == "89"
+    assert power.printed(exactly(2), "tenfold") == "100 times"
+    number = Reading.model_validate(reading())
+    with pytest.raises(ValueError, match="must be of an exponent, not of a number"):
+        number.printed(exactly(2), "tenfold")
+
+
+def test_a_reading_whose_bracket_its_cell_does_not_give_is_refused():
+    of_range = Reading.model_validate(reading(bracket="range"))
+    of_range.require_bracket(over([1, 2], units=2))
+    of_range.require_bracket(exactly(1))
+    with pytest.raises(ValueError, match=r"'range' of the reading 'q': must be .* an interval"):
+        of_range.require_bracket(share(1, 4))
+    for kind in ("none", "interval"):
+        one = Reading.model_validate(reading(bracket=kind))
+        with pytest.raises(ValueError, match=rf"'{kind}' of the reading 'q': must be .* a range"):
+            one.require_bracket(over([1, 2], units=2))
+
+
 @pytest.mark.parametrize("name", REGISTRY)
 def test_a_claim_is_complete(name):
     one = REGISTRY[name]
     for each in one.readings:  # a rule that allows everything could not fail
         assert math.isfinite(each.at_least) or math.isfinite(each.at_most)
+        assert bool(each.over) == (each.bracket == "range")  # a range says what it is over
     for path in one.code:
         module, _, attribute = path.rpartition(".")
         assert hasattr(importlib.import_module(module), attribute), path
+
+
+def test_a_role_names_a_reading_and_a_form():
+    said = []
+    reporter = SimpleNamespace(error=lambda words, line: said.append(words))
+    settings = SimpleNamespace(env=SimpleNamespace(docname="page"))
+    role = MeasuredRole()
+    role.inliner = SimpleNamespace(document=SimpleNamespace(settings=settings), reporter=reporter)
+    role.lineno = 1
+    for text, form in (
+        (f"{NAME}: run paper-v2", "prose"),
+        (f"{NAME}: run paper-v2 | high", "high"),
+    ):
+        role.text = text
+        [node], errors = role.run()
+        assert (node["claim"], node["reading"], node["form"]) == (NAME, 1, form)
+        assert errors == []
+    role.text = f"{NAME}: run paper-v2 | longest"
+    assert role.run()[0] == []
+    assert "form = 'longest': must be one of prose, table, value" in said[0]
+
+
+def test_a_number_is_filled_in_as_its_reading_prints_it():
+    numbers = over([-3.0, 4, 5], units=5), over([1.0, 2, 6], units=5)
+    outcomes = {NAME: ledger.Outcome(SIX[NAME], numbers)}
+    page = new_document("page")
+    page.extend([measured(claim=NAME, reading=1, form=form) for form in ("prose", "value")])
+    builder = SimpleNamespace(get_relative_uri=lambda *of: "ledger.html")
+    fill_in(SimpleNamespace(env=SimpleNamespace(outcomes=outcomes), builder=builder), page, "page")
+    texts = [node.astext() for node in page]
+    assert texts == [SIX[NAME].readings[1].printed(numbers[1], form) for form in ("prose", "value")]
+    assert texts[1] == "2"
 
 
 def test_a_claim_whose_cell_failed_leaves_its_page_readable():

@@ -3,16 +3,20 @@ PyTorch."""
 
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+import warnings
+from importlib import metadata
 
 import pytest
 from typer.testing import CliRunner
 
 from book import claims
 from book.claims import ledger
-from lwcore import experiment
+from lwcore import experiment, results
 from lwcore.cli import app
 from lwcore.config import Config, shipped
 
@@ -39,11 +43,49 @@ def test_list_names_what_ships():
     assert (code, listed) == (0, [[name, Config.named(name).description] for name in shipped()])
 
 
-@pytest.mark.parametrize("argument", ["--help", "list"])
+@pytest.mark.parametrize("argument", ["--help", "list", "--version"])
 def test_help_and_list_do_without_pytorch(argument):
     start = f"import sys; from lwcore.cli import app; app([{argument!r}], standalone_mode=False)"
     command = [sys.executable, "-c", f"{start}; assert 'torch' not in sys.modules"]
     subprocess.run(command, capture_output=True, check=True)
+
+
+def test_version_is_that_of_the_package():
+    assert lw("--version") == (0, f"lw {metadata.version('lwcore')}\n")
+
+
+def test_claims_says_where_the_ledger_is_if_only_the_package_is_installed(monkeypatch):
+    """As from a wheel; what else is missing goes by its own name."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "book"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "book", None)
+    code, output = lw("claims")
+    assert (code, output.startswith("The ledger of claims belongs to the book")) == (2, True)
+    assert "clone" in output
+
+
+def test_what_answers_and_is_no_scheduler_is_refused_in_words():
+    """In a process of its own: in this one no test may leave anything connected."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=hang_up_on_everybody, args=(server,), daemon=True).start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        start = "import lwcore.cli as c; c.PATIENCE = 1; c.app()"
+        command = [sys.executable, "-c", start, "run", "smoke", "--scheduler", address]
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 2
+    assert f"scheduler = '{address}': what answers there is no Dask scheduler" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def hang_up_on_everybody(server):
+    """Accept connections, and say nothing that Dask would understand."""
+    while True:
+        try:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        except OSError:
+            return
 
 
 def test_a_reader_that_has_heard_enough_is_no_error():
@@ -67,6 +109,14 @@ def test_run_stores_shows_and_does_nothing_the_second_time(mine, tmp_path):
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     code, output = lw("show", there, "--figure", tmp_path / "picture.xyz")
     assert (code, "'xyz' is not supported" in output) == (2, True), output
+    stored = results.load(there)
+    results.save(stored.assign_attrs(code="00000000"), there)
+    made = there.stat().st_mtime_ns
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code, output = lw(*command)
+    assert code == 0
+    assert f"Warning: {there} was made by something else" in output
     mine.write_text(MINE.replace("seeds = [1]", "seeds = [2]"))
     code, output = lw(*command)
     assert (code, "holds another configuration" in output) == (2, True), output
@@ -120,7 +170,7 @@ def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
     assert re.search(r"^ +2 refuted as stated$", output, re.MULTILINE)
     code, output = lw(*command, "--id", name)
     assert code == 0
-    for word in ("as stated: ", "must be ≤ 1e-10: fails", "instead: ", "smallest counterexample: "):
+    for word in ("as stated: ", "must be ≤ 10⁻¹⁰: fails", "instead: ", "smallest counterexample: "):
         assert word in output
     code, output = lw(*command, "--id", "nonsense")
     assert (code, "id = 'nonsense': must be one of" in output) == (2, True)

@@ -1,11 +1,13 @@
 """Configurations: what ships is valid, and what does not fit is refused by name."""
 
+import os
 import re
 
 import pytest
 from pydantic import ValidationError
 
-from lwcore.config import Config, shipped
+from lwcore import config
+from lwcore.config import Config, TrainingSettings, shipped
 
 SMOKE = Config.named("smoke")
 
@@ -33,18 +35,119 @@ def test_a_changed_configuration_keeps_the_rest_and_has_another_fingerprint():
 def test_a_file_says_what_it_changes_in_its_base(tmp_path):
     """Within sections; and its axes span a grid, in their order."""
     path = tmp_path / "mine.toml"
-    axes = "disturbed = [{label = 'no', changes.task.noise = 0.0}, {label = 1, changes = {}}]"
+    axes = "disturbed = [{label = 0, changes.task.noise = 0.0}, {label = 1.5, changes = {}}]"
     models = "cells = [{label = 3, changes.models = ['GRU']}]"
     path.write_text(f"base = 'smoke'\nname = 'mine'\n[task]\nnoise = 0.2\n[axes]\n{models}\n{axes}")
-    config = Config.named(str(path))
-    assert config.task == SMOKE.but(task={"noise": 0.2}).task
-    points = config.points()
-    assert list(points) == [(3, "no"), (3, 1)]
+    mine = Config.named(str(path))
+    assert mine.task == SMOKE.but(task={"noise": 0.2}).task
+    points = mine.points()
+    assert list(points) == [(3, 0), (3, 1.5)]
     assert [point.task.noise for point in points.values()] == [0.0, 0.2]
     assert {point.models for point in points.values()} == {("GRU",)}
     assert SMOKE.points() == {(): SMOKE}
     assert "[task]\nlength = 16\n" in str(SMOKE)
-    assert ("[axes]" in str(config), "[axes]" in str(SMOKE)) == (True, False)
+    assert ("[axes]" in str(mine), "[axes]" in str(SMOKE)) == (True, False)
+
+
+def test_a_base_is_looked_for_beside_the_file_that_names_it(tmp_path, monkeypatch):
+    """Wherever one stands, and whatever else of that name is there; also by several steps."""
+    (deep := tmp_path / "deep" / "er").mkdir(parents=True)
+    (deep / "root.toml").write_text("base = 'smoke'\nname = 'right'")
+    (deep.parent / "middle.toml").write_text("base = 'er/root.toml'\nseeds = [7]")
+    (deep / "child.toml").write_text("base = '../middle.toml'\nmodels = ['GRU']")
+    for other in (tmp_path, deep.parent):
+        (other / "root.toml").write_text("base = 'smoke'\nname = 'wrong'")
+    right = SMOKE.but(name="right", seeds=[7], models=["GRU"])
+    for place in (tmp_path, deep, tmp_path.parent):
+        monkeypatch.chdir(place)
+        assert Config.named(os.path.relpath(deep / "child.toml")) == right
+    (tmp_path / "absolute.toml").write_text(f"base = '{deep / 'child.toml'}'")
+    assert Config.named(str(tmp_path / "absolute.toml")) == right
+
+
+def test_bases_that_go_round_are_named(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "self.toml").write_text("base = 'sub/../self.toml'")
+    with pytest.raises(
+        ValueError, match=r"^base = .*self\.toml': must not lead .*self\.toml → .*self"
+    ):
+        Config.named(str(tmp_path / "self.toml"))
+    (tmp_path / "a.toml").write_text("base = 'sub/b.toml'")
+    (tmp_path / "sub" / "b.toml").write_text("base = '../a.toml'")
+    with pytest.raises(ValueError, match=r"a\.toml → .*b\.toml → .*a\.toml"):
+        Config.named(str(tmp_path / "a.toml"))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
+    (path := tmp_path / "mark.toml").write_bytes(b"\xef\xbb\xbfbase = 'smoke'\r\nseeds = [7]\r\n")
+    assert Config.named(str(path)) == SMOKE.but(seeds=[7])
+
+
+class LaterTraining(TrainingSettings):
+    """Settings that have got one more."""
+
+    momentum: float = 0.0
+
+
+class LaterConfig(Config):
+    """A configuration of a later version."""
+
+    training: LaterTraining
+    threads: int = 1
+
+
+def test_a_setting_that_comes_later_changes_nothing_where_it_has_its_default():
+    """Fingerprints stay, and both versions read what the other wrote."""
+    later = LaterConfig.model_validate(SMOKE.model_dump())
+    assert later.training.momentum == 0
+    assert later.fingerprint == SMOKE.fingerprint
+    assert Config.model_validate_json(later.model_dump_json()) == SMOKE
+    assert LaterConfig.model_validate_json(SMOKE.model_dump_json()) == later
+    assert later.but(training={"steps": 7}).training.momentum == 0
+    others = [later.but(training={"momentum": 0.9}), later.but(threads=2)]
+    assert len({later.fingerprint, *(other.fingerprint for other in others)}) == 3
+    assert all(
+        LaterConfig.model_validate_json(one.model_dump_json()) == one for one in (later, *others)
+    )
+    attributes = {"configuration": others[0].model_dump_json(), "versions": "lwcore 9"}
+    with pytest.raises(ValueError, match=r"training\.momentum: Extra.*made by lwcore 9"):
+        Config.stored(attributes)
+    with pytest.raises(ValueError, match="holds no configuration"):
+        Config.stored({})
+    assert Config.stored({"configuration": later.model_dump_json()}) == SMOKE
+
+
+def test_no_axis_may_have_a_name_that_a_result_has(small_member):
+    """Held against everything that a run can store, and no name is refused without need."""
+    everything = {*small_member.variables, *small_member.dims}
+    held = config._IN_EVERY_RESULT | config._IN_MEASURED_RESULTS | config._IN_RESULTS_WITH_SNAPSHOTS
+    assert everything | {"model", "seed", "final_loss", "still_falling"} == held
+    variants = [{"label": 1, "changes": {}}]
+    plain, watched = SMOKE.but(measured=False), {"training": {"snapshots": [0]}}
+    for name in everything:
+        with pytest.raises(ValidationError, match=rf"axes = \['{name}'\]: must be named otherwise"):
+            SMOKE.but(**watched, axes={name: variants})
+        if name not in config._IN_EVERY_RESULT:
+            assert list(plain.but(axes={name: variants}).axes) == [name]
+    measured_at_a_point = [*variants, {"label": 2, "changes": {"measured": True}}]
+    with pytest.raises(ValidationError, match=r"axes = .*otherwise"):
+        plain.but(axes={"lag": measured_at_a_point})
+    with pytest.raises(ValidationError, match=r"axes = .*otherwise"):
+        plain.but(axes={"snapshot": [{"label": 1, "changes": watched}]})
+
+
+@pytest.fixture(scope="module")
+def small_member():
+    """A member with all that can be measured and kept."""
+    from lwcore.experiment import run_member
+
+    keeps = {"training": {"snapshots": [0]}, "diagnostics": {"keep_numbers": True}}
+    return run_member(SMOKE.but(**keeps), "DiagGate", 1)
+
+
+def labels(*given, axis="a"):
+    """The axis of a sweep with some labels, whose points are all alike."""
+    return {"axes": {axis: [{"label": label, "changes": {}} for label in given]}}
 
 
 def axis(*changes):
@@ -93,7 +196,26 @@ def test_wrong_values_are_refused_by_name(section, setting):
         ({"axes": {"lag": [{"label": 1, "changes": {}}]}}, "axes = ['lag']: must be named otherwi"),
         (axis({"task": {"lags": [5]}}), "coefficients = (0.8, 0.4): must be one for each of 1"),
         (axis({"self": 3}), "self\n  Extra inputs"),
-        (axis({"name": {"b": 1}}), "name\n  Input should be a valid string"),
+        (
+            axis({"name": "b"}),
+            "axes.a.changes = {'name': 'b'}: must be changes of a point's settings,",
+        ),
+        (axis({"axes": {}, "seeds": [1]}), "not of axes, which all share"),
+        (axis({"description": "b"}), "not of description, which all share"),
+        (labels(1, "1"), "axes.a = [1, '1']: must be labels of one kind, text or numbers"),
+        (labels("x", 0.5), "labels of one kind"),
+        (labels(2**63), "labels in the range of 64-bit integers"),
+        (labels(1, -(2**63) - 1), "labels in the range of 64-bit integers"),
+        (labels(2**53 + 1, 2.0**53), "labels that are floats exactly"),
+        (labels(1, 1.0), "axes.a = [1, 1.0]: must be labels, none twice"),
+        (labels(0.0, -0.0), "labels, none twice"),
+        (labels("a\0"), "labels without control characters"),
+        (labels(True), "axes.a.0.label"),
+        (labels(float("nan")), "axes.a.0.label"),
+        *(
+            (labels(1, axis=name), f"axes = {name!r}: must be a name that begins")
+            for name in ("", "a/b", " a", "a\n", "-a", "\0")
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_by_name(changes, message):

@@ -1,7 +1,10 @@
 """Runs: the same bits whatever happens to them on the way."""
 
+import json
 import pickle
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,7 +13,7 @@ import torch
 import xarray as xr
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from lwcore import experiment, results
+from lwcore import experiment, results, surroundings
 from lwcore.experiment import Config, Stream, load, run, run_member
 from lwcore.network import Network, Progress
 from tests.networks import make
@@ -30,7 +33,7 @@ def names(folder):
 
 def partial_of(config, folder):
     """Where unfinished work stands."""
-    return folder / f"{config.name}-{config.fingerprint}-{results.code_fingerprint()}.partial"
+    return folder / f"{config.name}-{config.fingerprint}-{surroundings.fingerprint()}.partial"
 
 
 @pytest.fixture(scope="module")
@@ -147,15 +150,15 @@ def test_any_executor_gives_the_same_bits_and_no_resume_starts_anew(undisturbed,
 
 def test_what_a_worker_has_done_is_stored_here(tmp_path, monkeypatch):
     """One worker, and the second member fails: the first is kept, the others have not begun."""
-    original, begun = experiment._elsewhere, []
+    original, begun = experiment._run_on_worker, []
 
-    def fails(code, config, model, seed, checkpoint):
+    def fails(made_by, config, model, seed, checkpoint):
         begun.append(seed)
         if seed == 2:
             raise FloatingPointError("diverged")
-        return original(code, config, model, seed, checkpoint)
+        return original(made_by, config, model, seed, checkpoint)
 
-    monkeypatch.setattr(experiment, "_elsewhere", fails)
+    monkeypatch.setattr(experiment, "_run_on_worker", fails)
     with ThreadPoolExecutor(1) as pool, pytest.raises(FloatingPointError):
         made(tmp_path, SMOKE.but(seeds=[1, 2, 3, 4, 5]), pool)
     assert begun[:2] == [1, 2]
@@ -165,9 +168,12 @@ def test_what_a_worker_has_done_is_stored_here(tmp_path, monkeypatch):
 
 def test_workers_with_other_code_are_refused_and_one_that_sees_no_folder_keeps_nothing(tmp_path):
     gone = tmp_path / "gone" / "a.checkpoint"
+    job, code = (SMOKE, "ConstGate", 1, gone), results.code_fingerprint()
     with pytest.raises(RuntimeError, match="another version of lwcore"):
-        experiment._elsewhere("other", SMOKE, "ConstGate", 1, gone)
-    experiment._elsewhere(results.code_fingerprint(), SMOKE, "ConstGate", 1, gone)
+        experiment._run_on_worker(("other", surroundings.fingerprint()), *job)
+    with pytest.raises(RuntimeError, match=r"computes other bits .* it has python 3"):
+        experiment._run_on_worker((code, "other"), *job)
+    experiment._run_on_worker((code, surroundings.fingerprint()), *job)
     assert names(tmp_path) == []
 
 
@@ -316,6 +322,152 @@ def test_one_thread_is_used_by_every_library_and_the_numbers_restored(monkeypatc
         assert set(used[0].values()) == {1}
         assert threads() == before
         assert 2 in before.values()
+
+
+OTHER = SMOKE.but(seeds=[3])
+
+
+def stores_meanwhile(path, content):
+    """A measurement, while which somebody else stores a result."""
+    measure = experiment.measure
+
+    def meanwhile(*arguments):
+        path.write_bytes(content)
+        return measure(*arguments)
+
+    return meanwhile
+
+
+@pytest.fixture(scope="module")
+def of_another_configuration(tmp_path_factory):
+    """The bytes of another configuration's result of the same name."""
+    folder = tmp_path_factory.mktemp("other")
+    made(folder, OTHER)
+    return (folder / "smoke.nc").read_bytes()
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_what_another_configuration_has_stored_meanwhile_is_kept_and_so_is_the_work(
+    undisturbed, of_another_configuration, tmp_path, monkeypatch, resume
+):
+    """Also by a run that was told to overwrite: what stood there when it was told is not this."""
+    path = tmp_path / "smoke.nc"
+    if not resume:
+        path.write_bytes(b"what may be overwritten")
+    meanwhile = stores_meanwhile(path, of_another_configuration)
+    monkeypatch.setattr(experiment, "measure", meanwhile)
+    with pytest.raises(FileExistsError, match=r"stored while this run .* are kept in .*\.partial"):
+        made(tmp_path, resume=resume)
+    assert path.read_bytes() == of_another_configuration
+    path.rename(tmp_path / "moved.nc")
+    monkeypatch.setattr(experiment, "run_member", None)  # would raise if called
+    made(tmp_path)
+    assert path.read_bytes() == undisturbed[1]
+    assert sorted(names(tmp_path)) == ["moved.nc", "smoke.nc"]
+
+
+def test_another_configurations_result_is_overwritten_only_if_that_is_asked_for(
+    undisturbed, of_another_configuration, tmp_path
+):
+    (path := tmp_path / "smoke.nc").write_bytes(of_another_configuration)
+    with pytest.raises(FileExistsError, match=r"holds another configuration.*--no-resume"):
+        made(tmp_path)
+    assert path.read_bytes() == of_another_configuration
+    made(tmp_path, resume=False)
+    assert path.read_bytes() == undisturbed[1]
+
+
+def test_a_link_that_leads_nowhere_makes_room_and_file_systems_without_links_do(
+    undisturbed, tmp_path, monkeypatch
+):
+    (tmp_path / "smoke.nc").symlink_to(tmp_path / "nowhere")
+    made(tmp_path)
+    assert (tmp_path / "smoke.nc").read_bytes() == undisturbed[1]
+
+    def no_links(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(experiment.os, "link", no_links)
+    made(tmp_path / "without")
+    assert (tmp_path / "without" / "smoke.nc").read_bytes() == undisturbed[1]
+
+
+@pytest.mark.parametrize("changed", ["code", "versions", "arithmetic"])
+def test_a_result_that_something_else_made_is_returned_and_that_is_said(
+    undisturbed, tmp_path, changed
+):
+    older = undisturbed[0].assign_attrs({changed: "of another day"})
+    results.save(older, tmp_path / "smoke.nc")
+    words = (
+        rf"smoke\.nc was made by something else .*\({changed} of another day, here .*--no-resume"
+    )
+    with pytest.warns(UserWarning, match=words):
+        xr.testing.assert_identical(made(tmp_path), older)
+    del older.attrs["arithmetic"]  # as of versions that stored none
+    older.attrs["code"] = results.code_fingerprint()
+    older.attrs["versions"] = results.versions()
+    results.save(older, tmp_path / "smoke.nc")
+    xr.testing.assert_identical(made(tmp_path), older)
+
+
+def test_unfinished_work_of_other_code_is_named_and_neither_used_nor_removed(
+    undisturbed, tmp_path, monkeypatch
+):
+    stopped_at(15, made, tmp_path)
+    (left,) = tmp_path.iterdir()
+    monkeypatch.setattr(surroundings, "fingerprint", lambda: "00000000")
+    words = rf"{left.name} is left from .* other code, .* is not used"
+    with pytest.warns(UserWarning, match=words):
+        made(tmp_path)
+    assert (tmp_path / "smoke.nc").read_bytes() == undisturbed[1]
+    assert left.is_dir()
+
+
+def test_a_result_from_before_a_setting_came_is_one_of_the_same_configuration(
+    undisturbed, tmp_path
+):
+    """Its fingerprint was another; the setting has its default, which was what there was."""
+    settings = json.loads(undisturbed[0].attrs["configuration"])
+    del settings["diagnostics"]["keep_numbers"], settings["network"]["init"]
+    before = {"configuration": json.dumps(settings), "fingerprint": "0123456789ab"}
+    older = undisturbed[0].assign_attrs(before)
+    results.save(older, tmp_path / "smoke.nc")
+    xr.testing.assert_identical(made(tmp_path), older)
+    settings["network"]["init"] = "uniform"
+    older.attrs["configuration"] = json.dumps(settings)
+    results.save(older, tmp_path / "smoke.nc")
+    with pytest.raises(FileExistsError, match="another configuration"):
+        made(tmp_path)
+
+
+def test_what_no_file_can_hold_is_refused_before_anything_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "run_member", None)  # would raise if called
+    with pytest.raises(ValueError, match=r"config = 'smoke': must be one whose texts .*NULL"):
+        made(tmp_path, SMOKE.but(description="ends\0early"))
+    assert names(tmp_path) == []
+
+
+UNGUARDED = """
+from lwcore.experiment import Config, processes, run
+config = Config.named("smoke").but(models=["ConstGate"], seeds=[1])
+with processes() as pool:
+    run(config, pool, progress=False)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_whose_processes_would_start_it_again_is_told_how_to_prevent_that(tmp_path):
+    """In few lines; from standard input at once; and the same lines do as ``python -c``."""
+    (script := tmp_path / "script.py").write_text(UNGUARDED)
+    told = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    last = told.stderr.splitlines()[-1]
+    assert (told.returncode, "__main__" in last, "imports the script" in last) == (1, True, True)
+    command = [sys.executable, "-"]
+    told = subprocess.run(command, input=UNGUARDED, capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert told.stderr.splitlines()[-1].startswith("RuntimeError: processes() needs a program")
+    assert len(told.stderr.splitlines()) < 10
+    subprocess.run([sys.executable, "-c", UNGUARDED], capture_output=True, check=True)
 
 
 def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):

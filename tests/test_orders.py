@@ -21,6 +21,6 @@ def test_norm_left_out_is_the_identity_in_its_place(kind):
 
 
 def test_span_is_the_median_with_the_least_and_the_largest():
-    assert span([3.0, 1.0, 2.04], ".1f") == "2.0 (1.0 to 3.0)"
-    assert span([3.0, np.nan, 2.0], never="> 8") == "3 (2 to > 8)"
+    assert span([3.0, 1.0, 2.04]) == "2.0 (range 1.0–3.0)"
+    assert span([3.0, np.nan, 2.0], "steps", never="> 8") == "3 steps (range 2 to > 8)"
     assert span([2.0, 2.0]) == "2"

@@ -2,8 +2,10 @@
 
 import hashlib
 import io
+import os
 import resource
 import subprocess
+from importlib import metadata
 
 import h5py
 import numpy as np
@@ -83,7 +85,8 @@ def test_every_bit_of_a_number_is_under_a_checksum(path):
 
 
 def test_the_list_beside_a_file_vouches_for_every_byte(path, dataset):
-    whole = path.read_bytes() + b"what HDF5 does not read"
+    netcdf = path.read_bytes().rpartition(b"\nSHA-256")[0]  # as older versions wrote it
+    whole = netcdf + b"what HDF5 does not read"
     path.write_bytes(whole)
     digest = hashlib.sha256(whole).hexdigest()
     path.with_name("SHA256SUMS").write_text(f"{digest}  run.nc\n")
@@ -91,6 +94,99 @@ def test_the_list_beside_a_file_vouches_for_every_byte(path, dataset):
     path.write_bytes(whole[:-1] + b" ")
     with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
         results.load(path)
+
+
+def test_labels_and_texts_are_under_a_checksum_too(path, dataset):
+    """They have none of HDF5's; and a file that some other program has written is read as well."""
+    texts = dataset.assign_coords(probe=["first probe", "second"]).assign_attrs(said="nothing else")
+    results.save(texts, path)
+    whole = path.read_bytes()
+    for text in (b"first probe", b"nothing else", b'"learning_rate":'):
+        place = whole.index(text)
+        with h5py.File(io.BytesIO(damaged := spoil(whole, place))) as file:
+            assert file.attrs["said"], "HDF5 notices nothing"
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"{DAMAGED}.*its last line vouches for: damaged"):
+            results.load(path)
+    sealed = len(whole) - whole.index(b"\nSHA-256")
+    for damaged in (whole[:-1], whole[: -sealed + 30], spoil(whole, len(whole) - 9), 2 * whole):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=DAMAGED):
+            results.load(path)
+    path.write_bytes(whole[:-sealed])
+    xr.testing.assert_identical(results.load(path), texts)
+    xr.testing.assert_identical(xr.load_dataset(path, engine="h5netcdf"), texts)
+
+
+def spoil(whole, place):
+    """Flip one bit."""
+    return whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{0}  run.nc",
+        "{0} *run.nc",
+        "{0}  ./run.nc",
+        "{0} *../deep/run.nc",
+        "{1}  run.nc",
+        "{0}  run.nc\r",
+        "{0}  run.nc ",
+        "# a comment\n\n{0}  other.nc\n{0}  run.nc",
+        "\ufeff{0}  run.nc",
+        "SHA256 (run.nc) = {0}",
+        "\\{0}  run.nc",
+        "{0}  other.nc\0{0}  run.nc\0",
+        "{0}  {2}",
+    ],
+)
+def test_every_form_of_a_line_for_a_file_is_compared(path, dataset, line):
+    digest, manifest = hashlib.sha256(path.read_bytes()).hexdigest(), path.with_name("SHA256SUMS")
+    wrong = digest.translate(str.maketrans("0123456789abcdef", "1032547698badcfe"))
+    manifest.write_bytes(line.format(digest, digest.upper(), path).encode() + b"\n")
+    xr.testing.assert_identical(results.load(path), dataset)
+    manifest.write_bytes(line.format(wrong, wrong.upper(), path).encode() + b"\n")
+    with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
+        results.load(path)
+    manifest.write_text(f"{digest}  run.nc\n{wrong}  run.nc\n")
+    with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
+        results.load(path)
+    manifest.write_text(f"{wrong}  other.nc\n{wrong}  deep/run.nc\n")
+    xr.testing.assert_identical(results.load(path), dataset)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe\x00garbage", b"0123  run.nc", b"words", "a  run.nc".encode("utf-16")]
+)
+def test_a_list_that_cannot_be_understood_is_refused_by_its_path(path, content):
+    path.with_name("SHA256SUMS").write_bytes(content)
+    with pytest.raises(ValueError, match=r"(?s)SHA256SUMS': line 1 is not .*\(sha256sum \*\.nc"):
+        results.load(path)
+
+
+def test_names_that_a_list_has_to_escape_are_compared_like_others(path, dataset):
+    for name in ("a\\b.nc", "a\nb.nc", "größe.nc", os.fsdecode(b"\xff.nc")):
+        results.save(dataset, path.with_name(name))
+        listed = subprocess.check_output(["sha256sum", name], cwd=path.parent)
+        path.with_name("SHA256SUMS").write_bytes(listed)
+        xr.testing.assert_identical(results.load(path.with_name(name)), dataset)
+        (whole := path.with_name(name)).write_bytes(whole.read_bytes() + b" ")
+        with pytest.raises(ValueError, match="not the one in SHA256SUMS"):
+            results.load(path.with_name(name))
+
+
+def test_provenance_needs_no_metadata_of_the_package(monkeypatch):
+    """A folder that was copied has none."""
+    version = metadata.version
+
+    def of_others(package):
+        if package == "lwcore":
+            raise metadata.PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(results.metadata, "version", of_others)
+    assert f"lwcore {version('lwcore')}, " in results.environment()["versions"]
 
 
 def test_recorded_runs_are_those_on_the_list_and_of_configurations_that_ship():

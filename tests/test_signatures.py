@@ -1,11 +1,16 @@
 """Bad input: every parameter of every function that checks refuses what its annotation excludes."""
 
+import collections.abc
 import importlib
 import inspect
 import itertools
 import math
+import os
 import pkgutil
 import re
+import subprocess
+import sys
+import types
 import typing
 from collections import defaultdict
 from pathlib import Path
@@ -18,12 +23,13 @@ import xarray as xr
 from beartype.door import is_bearable
 from hypothesis import given
 from hypothesis import strategies as st
-from jaxtyping import AbstractArray, Float
+from jaxtyping import AbstractArray, Float, jaxtyped
 
 import lwcore
 from lwcore import signatures
 from lwcore.config import Config
-from lwcore.signatures import ArgumentError, allowed, bare, checked, require
+from lwcore.gradient import Aim
+from lwcore.signatures import ArgumentError, allowed, bare, check_of, checked, require
 
 # What a reader may hand in by mistake, wherever.
 MISTAKES = [
@@ -105,6 +111,68 @@ def test_enough_is_excluded():
     assert excluded >= 1000
 
 
+SWITCHES = [
+    ([], {"JAXTYPING_DISABLE": "1"}),
+    (["-O"], {}),
+    (["-OO"], {"JAXTYPING_DISABLE": "1", "PYTHONOPTIMIZE": "2"}),
+]
+MODULES = ("detection", "stable", "transport", "tasks")
+
+
+def accepted():
+    """Mistakes that some functions take all the same; most are excluded by ranges and shapes."""
+    for name, called in CHECKED.items():
+        if name.split(".")[1] in MODULES:
+            hints = hints_of(called)
+            good = {parameter: taken(hint) for parameter, hint in hints.items()}
+            own = dict.fromkeys({"self", "cls"} & inspect.signature(called).parameters.keys())
+            for parameter, mistake in itertools.product(good, MISTAKES):
+                if not is_bearable(mistake, hints[parameter]):
+                    try:
+                        called(**own, **good | {parameter: mistake})
+                    except ArgumentError as error:
+                        if str(error).startswith(f"{parameter} = "):
+                            continue
+                    yield f"{name}({parameter}={mistake!r})"
+
+
+def said_by(program, flags, variables):
+    """What a program prints under some switches of the interpreter."""
+    command = [sys.executable, *flags, "-c", program]
+    environment = os.environ | variables
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("flags", "variables"), SWITCHES)
+def test_no_switch_of_the_interpreter_removes_a_check(flags, variables):
+    """Python's -O is beartype's switch, too, and jaxtyping has one of its own."""
+    program = """
+from lwcore.detection import sample_complexity
+from lwcore.window import learnability_window
+for call in (
+    lambda: sample_complexity(0.1, 1, 1, 1.5, error=0.7),
+    lambda: learnability_window([4, 2, 1], [1.0, 2.0, 3.0], [10]),
+    lambda: learnability_window([1, 2], [1.0, 2.0], [10], definition="other"),
+):
+    try:
+        print(call())
+    except ValueError as error:
+        print(error)
+"""
+    assert said_by(program, flags, variables) == [
+        "error = 0.7: must be a number in (0, 0.5).",
+        "lags = [4, 2, 1]: must be whole numbers from 1 on that increase.",
+        "definition = 'other': must be one of 'supremum', 'first_passage'.",
+    ]
+
+
+@pytest.mark.slow
+def test_no_switch_of_the_interpreter_removes_any_check():
+    program = "from tests.test_signatures import accepted; print(*accepted(), sep=chr(10))"
+    assert said_by(program, *SWITCHES[-1]) == [""]
+
+
 # Of annotations: a shape, a range, what a run is made of.
 TELLING = r"jaxtyping|vale\.Is|\.(Dataset|Figure|Axes|Config|Network|Trace|Cell)'"
 
@@ -183,3 +251,119 @@ def test_conditions_show_what_fails():
     with pytest.raises(ArgumentError, match=r"^a contains 4\.0: every entry must be below 4\.$"):
         require("a", np.array([1.0, 4.0]), np.array([1.0, 4.0]) < 4, "below 4")
     assert allowed(typing.Literal["x", "y"] | None) == "one of 'x', 'y' or None"
+
+
+def test_every_entry_of_a_container_is_held():
+    """Wherever the mistake stands, in every call; the error names it."""
+
+    @checked
+    def work(
+        words: typing.Sequence[typing.Literal["a", "b"]] = (),
+        table: dict[str, signatures.Count] | None = None,
+        pair: tuple[int, str] = (1, "x"),
+        several: tuple[str, ...] = (),
+        unique: frozenset[str] = frozenset(),
+        nested: typing.Mapping[str, list[torch.Tensor]] = types.MappingProxyType({}),
+        aims: typing.Sequence[Aim] = (),
+        *rest: signatures.Count,
+    ) -> None: ...
+
+    def refused(message, **given):
+        with pytest.raises(ArgumentError, match=rf"^{message}"):
+            work(**given)
+
+    for place in range(50):
+        words = ["a", "b"] * 25
+        words[place] = "bogus"
+        refused(rf"words = .*must be .* \(words\[{place}\] = 'bogus' is not\)\.$", words=words)
+        refused(r"words = .*'bogus'", words=tuple(words))
+        refused(rf"several = .*\[{place}\] = 3 is not", several=("a",) * place + (3, "a"))
+    work(words=["a"] * 50, table={"a": 1}, pair=(2, "y"), several=("a",), nested={"a": [TENSOR]})
+    refused(r"table = .*\(table\['b'\] = 0 is not\)", table={"a": 1, "b": 0, "c": 3})
+    refused(r"table = .*\(a key of table = 2 is not\)", table={"a": 1, 2: 3})
+    refused(r"pair = .*\(pair\[1\] = 2 is not\)", pair=(1, 2))
+    refused(r"pair = \(1,\)", pair=(1,))
+    refused("unique = ", unique=frozenset(["a", "b", 3]))
+    refused("nested = ", nested={"a": [TENSOR], "b": [TENSOR, 1.0]})
+    refused(r"aims = .*is not\)\.$", aims=[Aim(TENSOR, TENSOR, TENSOR), Aim(TENSOR, TENSOR, None)])
+    with pytest.raises(ArgumentError, match=r"^rest\[1\] = 0: must be a whole number, 1 or above"):
+        work((), None, (1, "x"), (), frozenset(), {}, (), 1, 0)
+
+
+TENSOR = torch.ones(1)
+
+
+CONTAINERS = [
+    (name, parameter, typing.get_args(hint)[0])
+    for name, called in CHECKED.items()
+    for parameter, of_parameter in hints_of(called).items()
+    for hint in (of_parameter, *typing.get_args(of_parameter))
+    if (origin := typing.get_origin(hint)) in (list, collections.abc.Sequence)
+    or (origin is tuple and typing.get_args(hint)[-1] is ...)
+]
+
+
+@pytest.mark.parametrize(("name", "parameter", "entry"), CONTAINERS)
+def test_each_entry_of_each_container_that_a_function_takes_is_held(name, parameter, entry):
+    called = CHECKED[name]
+    good = {one: taken(hint) for one, hint in hints_of(called).items()}
+    own = dict.fromkeys({"self", "cls"} & inspect.signature(called).parameters.keys())
+    for place in range(20):
+        entries = [taken(entry)] * 20
+        entries[place] = object()
+        for container in (entries, tuple(entries)):
+            with pytest.raises(ArgumentError, match=rf"^{parameter} = .*: must be "):
+                called(**own, **good | {parameter: container})
+
+
+def test_there_are_containers():
+    assert {parameter for _, parameter, _ in CONTAINERS} >= {"sources", "aims", "parameters", "by"}
+
+
+@pytest.mark.parametrize("numbers", [[1, True], [[1.0, 2.0], [3.0, False]], (1, 2, np.True_)])
+def test_a_truth_value_among_numbers_is_refused(numbers):
+    """NumPy would take it for 0 or 1."""
+    for hint in (signatures.Lags, signatures.Reals, signatures.FiniteReals):
+        assert not check_of(hint)(numbers, {})
+
+
+def test_a_type_without_a_check_is_an_error():
+    """Nothing passes because it is not known."""
+
+    @checked
+    def work(x: typing.ParamSpec("P")) -> None: ...
+
+    with pytest.raises(TypeError, match=r"knows no check for ~?P"):
+        work(1)
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_checks_are_those_of_beartype(name):
+    """Another implementation: of all that a reader may hand in, the same is taken."""
+    called = CHECKED[name]
+    for hint in typing.get_type_hints(called, include_extras=True).values():
+        check = check_of(hint)
+        if "+1" in str(hint):  # a sum of letters that other arguments bind
+            continue
+        for value in [*MISTAKES, *TAKEN]:
+            taken_here = check is None or check(value, {})
+            assert taken_here == is_bearable(value, hint), (hint, value)
+
+
+WORDS = ["", "A", "A A", "A B", "2 A", "... A", "*B", "*B A", "A *B 3", "_ A", "A A+1", "*_x A"]
+SHAPES = [(), (2,), (3,), (2, 2), (2, 3), (3, 2), (2, 2, 3), (1, 2, 3, 3)]
+
+
+@pytest.mark.parametrize("first", WORDS)
+def test_shapes_are_held_as_jaxtyping_holds_them(first):
+    """Letters, numbers, sums and several axes at once, of one array and between two."""
+    arrays = [*map(torch.ones, SHAPES), torch.ones(2, dtype=torch.int64), np.ones(2)]
+    for second in WORDS[:-2]:
+        hints = Float[torch.Tensor, first], Float[torch.Tensor, second]
+        for pair in itertools.product(arrays, arrays):
+            sizes = {}
+            checks = zip(map(check_of, hints), pair, strict=True)
+            ours = all(check(array, sizes) for check, array in checks)
+            with jaxtyped("context"):
+                theirs = all(map(isinstance, pair, hints))
+            assert ours == theirs, (second, *(array.shape for array in pair))

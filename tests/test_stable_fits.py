@@ -236,6 +236,83 @@ def test_what_the_characteristic_function_cannot_tell_is_left_to_the_quantiles()
     assert (found.scale, found.loc) == (first.scale, first.loc)
 
 
+# Ties
+
+
+@by_method
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.2, 0.3, 0.45, 0.49, 0.5, 0.6])
+@pytest.mark.parametrize("value", [0.0, 1.5])
+def test_samples_of_which_many_are_the_same_have_no_tail_index(method, share, value):
+    for alpha in (1.5, 2.0):
+        sample = draws(alpha, 2000, 5)
+        sample[: int(share * 2000)] = value
+        found = fit(sample, method)
+        assert not found.reliable
+        assert math.isnan(found.alpha)
+        assert np.isnan(found.alpha_interval).all()
+        expected = f"{100 * share:.2g} % of the samples are tied, most of them at {value:g}"
+        assert found.reason in (expected, "the interquartile range is zero")
+
+
+@by_method
+def test_samples_clipped_at_a_norm_and_prices_in_ticks_have_no_tail_index(method):
+    clipped = np.clip(draws(1.5, 2000, 6), -3, 3)
+    assert "tied, most of them at " in fit(clipped, method).reason
+    ticks = draws(1.5, 2000, 7).round(2)
+    ticks[:400] = 0.0
+    assert "20 % of the samples are tied, most of them at 0" in fit(ticks, method).reason
+
+
+@pytest.mark.parametrize(
+    "rounded",
+    [
+        lambda x: x,
+        lambda x: x.astype(np.float32),
+        lambda x: x.astype(np.float16),
+        lambda x: x.round(3),
+        lambda x: x.round(2),
+        lambda x: 1e16 + 1e4 * x,
+    ],
+)
+def test_ties_that_rounding_explains_are_none(rounded):
+    for alpha in (1.2, 1.6, 2.0):
+        samples = np.clip(draws(alpha, (2000, 50), 8), -6e4, 6e4)
+        reasons = fit(rounded(samples).astype(float)).reason
+        assert not [reason for reason in reasons if "tied" in reason or "rounded" in reason]
+
+
+def test_rounding_beyond_the_sampling_error_is_marked():
+    sample = draws(1.5, 2000, 9)
+    for method in METHODS:
+        assert fit(sample.round(), method).reason == "the samples are rounded too coarsely"
+        assert fit(sample.round(2), method).reliable
+    # quartiles feel a step more than the characteristic function does
+    assert not fit(sample.round(1)).reliable
+    assert fit(sample.round(1), "ecf").reliable
+
+
+def test_a_few_ties_that_no_estimate_feels_are_no_doubt():
+    sample = draws(1.5, 2000, 10)
+    sample[:20] = 0.0
+    assert fit(sample).reliable
+
+
+def test_many_samples_are_as_good_as_few():
+    sample = draws(2.0, 200_000, 11)
+    sample[::10] = 0.0
+    np.random.default_rng(0).shuffle(sample)
+    assert "10 % of the samples are tied" in fit(sample).reason
+
+
+@by_method
+def test_samples_near_the_largest_float(method):
+    sample = np.clip(draws(1.5, 1000, 12), -15, 15)
+    found, large = fit(sample, method), fit(1e307 * sample, method)
+    np.testing.assert_allclose(large.alpha, found.alpha, rtol=1e-6)
+    np.testing.assert_allclose(large.scale / 1e307, found.scale, rtol=1e-6)
+    np.testing.assert_allclose(large.loc / 1e307, found.loc, atol=1e-6)
+
+
 # Goodness of fit
 
 

@@ -229,6 +229,88 @@ def test_samples_follow_the_law(alpha):
     assert stats.kstest(law.cdf(draws.ravel()), "uniform").pvalue > 1e-3
 
 
+# The ends of what a float can hold
+
+
+@pytest.mark.parametrize("alpha", [0.52, 0.8, 1.0, 1.5, 1.99, 2.0])
+def test_quantiles_next_to_the_median_have_all_their_digits(alpha):
+    law = SymmetricStable(alpha)
+    off = np.array([0.2, 0.02, 0.0101, 0.0099, 1e-3, 1e-6, 1e-9, 1e-12, 1e-15, 2.0**-54])
+    off = 0.5 - (0.5 - off)  # as it stands in the probability
+    x = -law.ppf(0.5 - off)
+    for distance, probability in zip(x, off, strict=True):
+        if probability < 1e-5:  # p is p(0) there, but for p″x²
+            density = mpmath.gamma(1 + 1 / mpmath.mpf(alpha)) / mpmath.pi
+            expected = float(mpmath.mpf(probability) / density)
+            assert distance == pytest.approx(expected, rel=1e-9 if probability > 1e-7 else 1e-13)
+    np.testing.assert_allclose(standard_law(alpha).from_median(x), off, rtol=1e-12)
+    assert (np.diff(law.ppf(np.linspace(0.48, 0.52, 1001))) > 0).all()
+    assert law.ppf(0.5) == 0
+
+
+def test_quantiles_of_probabilities_below_the_least_normal_float():
+    # the tail is a power there
+    tiny, law = 5e-324, SymmetricStable(1.5)
+    pareto = mpmath.gamma(1.5) * mpmath.sin(mpmath.pi / 4) / mpmath.pi
+    expected = float((pareto / mpmath.mpf(tiny)) ** (mpmath.mpf(2) / 3))
+    assert law.ppf(tiny) == pytest.approx(-expected, rel=1e-12)
+    small = SymmetricStable(0.6, scale=1e-200)
+    expected = float(SymmetricStable(0.6).ppf(1e-120)) * 1e-200 * 10 ** (80 / 0.6)
+    assert small.ppf(1e-200) == pytest.approx(expected, rel=1e-11)
+
+
+def test_values_so_far_out_that_their_number_of_scales_is_no_float():
+    alpha, law = 0.6, SymmetricStable(0.6, scale=1e-200)
+    far, unit = SymmetricStable(alpha), 1e200
+    # 10^500 scales; by the power law from 10^250 scales on
+    assert law.sf(1e300) == pytest.approx(float(far.sf(1e250)) * 10**-150.0, rel=1e-11)
+    assert law.cdf(-1e300) == pytest.approx(law.sf(1e300), rel=1e-13)
+    assert law.cdf(1e300) == 1
+    expected = far.logpdf(1e250) - 1.6 * 250 * math.log(10) + math.log(unit)
+    assert law.logpdf(1e300) == pytest.approx(expected, rel=1e-12)
+    assert law.score(-1e300) == pytest.approx(-1.6e-300, rel=1e-12)
+    np.testing.assert_array_equal(law.sf([math.inf, -math.inf, math.nan]), [0, 1, math.nan])
+    # a density that only the division by the scale brings back into range
+    steep = SymmetricStable(alpha, scale=1e-300)
+    assert steep.pdf(1e-8) == pytest.approx(math.exp(steep.logpdf(1e-8)), rel=1e-12)
+    assert steep.pdf(1e-8) > 1e-170
+    gaussian = SymmetricStable(2.0, scale=1e-300)
+    expected = math.exp(-(53**2) / 4 + 300 * math.log(10)) / math.sqrt(4 * math.pi)
+    assert gaussian.pdf(53e-300) == pytest.approx(expected, rel=1e-11)
+
+
+def test_a_distance_beyond_all_floats_whose_number_of_scales_is_one():
+    wide = SymmetricStable(1.5, scale=1e308, loc=-1.7e308)
+    assert wide.sf(1.7e308) == pytest.approx(SymmetricStable(1.5).sf(3.4), rel=1e-13)
+    assert wide.cdf(1.7e308) == pytest.approx(SymmetricStable(1.5).cdf(3.4), rel=1e-13)
+
+
+def test_information_and_divergence_at_tiny_and_at_huge_scales():
+    for alpha in (1.5, 2.0):
+        unit = SymmetricStable(alpha).fisher_information()
+        for scale in (1e-150, 1e-100, 1e150):
+            found = SymmetricStable(alpha, scale).fisher_information()
+            assert found == pytest.approx(unit / scale / scale, rel=1e-12, abs=0)
+        assert SymmetricStable(alpha, 1e-200).fisher_information() == math.inf
+        assert SymmetricStable(alpha, 1e200).fisher_information() == 0
+    near, far = SymmetricStable(1.5), SymmetricStable(1.5, 1e-200)
+    expected = near.kl(1e100) + 2.5 * 400 * math.log(10)  # 10^500 scales
+    assert far.kl(1e300) == pytest.approx(expected, rel=1e-12)
+    assert SymmetricStable(2.0, 1e-200).kl(1e300) == math.inf
+
+
+def test_samples_are_asked_for_by_a_size_and_a_generator():
+    law, rng = SymmetricStable(1.5), np.random.default_rng(0)
+    for size in (-1, 2.0, "3", None, (2, -1), True):
+        with pytest.raises(ArgumentError, match=r"size = .*: must be a whole number"):
+            law.sample(size, rng)
+    for seed in (0, None, np.random.SeedSequence(1)):
+        with pytest.raises(ArgumentError, match=r"(?s)rng = .*: must be Generator"):
+            law.sample(3, seed)
+    assert law.sample([2, 3], rng).shape == law.sample((2, 3), rng).shape == (2, 3)
+    assert law.sample(3, np.random.RandomState(0)).shape == (3,)
+
+
 if __name__ == "__main__":
     made = [[alpha, x, *by_mpmath(alpha, x, 70)] for alpha, x, *_ in reference().tolist()]
     REFERENCE.write_text("[\n" + ",\n".join(map(json.dumps, made)) + "\n]\n")

@@ -7,7 +7,8 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, summary
+from lwcore.signatures import ArgumentError
+from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, span, student, summary
 
 
 @pytest.mark.parametrize("level", [0.4, 0.9])
@@ -61,8 +62,9 @@ def test_binomial_interval_is_clopper_and_pearsons():
     hits = [0, 3, 7, 10]
     expected = [stats.binomtest(one, 10).proportion_ci(0.9) for one in hits]
     np.testing.assert_allclose(np.transpose(binomial(hits, 10, 0.9)[1:]), expected, atol=1e-12)
-    assert binomial(499, 1000).words(3) == ["0.499 (0.468 to 0.530)"]
-    assert Interval([1.0, np.nan], [0.0, 0.0], [2.0, 0.0]).words(0) == ["1 (0 to 2)", "–"]
+    assert binomial(499, 1000).words() == ["0.50 [0.47, 0.53]"]
+    assert binomial(499, 1000).words("share") == ["50 % [47, 53]"]
+    assert Interval([1.0, np.nan], [0.0, 0.0], [2.0, 0.0]).words() == ["1.0 [0.0, 2.0]", "–"]
 
 
 def test_holms_procedure_goes_on_to_the_first_failure():
@@ -79,5 +81,90 @@ def test_holms_procedure_goes_on_to_the_first_failure():
 
 def test_a_summary_cuts_no_text():
     values = xr.DataArray([[1, 2, 3], [100, 104, 1001]], {"seed": [1, 2]}, ("seed", "step"))
-    words = ["2 (1 to 3)", "104 (100 to 1001)"]
-    assert summary({"x": values}, ("seed",), form=".0f").x.tolist() == words
+    words = ["2 (range 1–3)", "104 (range 100–1,001)"]
+    assert summary({"x": values}, ("seed",), unit="count").x.tolist() == words
+    steps = summary({"x": values / 10}, ("seed",), {"x": "steps"})
+    assert steps.x[1] == "0.20 steps (range 0.10–0.30)"
+
+
+def test_draws_of_many_units_are_those_of_one_array_and_need_no_room(monkeypatch):
+    values = np.random.default_rng(0).normal(size=50)
+    shown = []
+
+    def mean(drawn):
+        shown.append(drawn)
+        return values[drawn].mean()
+
+    monkeypatch.setattr("lwcore.stats._AT_ONCE", 120)
+    bootstrap(mean, 50, np.random.default_rng(1), 300)
+    together = np.random.default_rng(1).integers(50, size=(300, 50))
+    np.testing.assert_array_equal(shown[:300], together)
+
+
+def test_a_bootstrap_of_a_million_units():
+    found = bootstrap(lambda drawn: drawn[:10].mean(), 1_000_000, draws=41)
+    assert 0 < found.low < found.high < 1_000_000
+
+
+def test_a_level_that_no_draw_reaches_is_refused():
+    with pytest.raises(ArgumentError, match=r"draws = 2000: must be .* level of 0\.999999"):
+        bootstrap(np.mean, 10, level=0.999999)
+    with pytest.raises(ArgumentError, match="draws = 1: must be 117 or more"):
+        bootstrap(np.mean, 10, draws=1)
+    # of few units all draws are known
+    assert bootstrap(np.mean, 3, level=0.999999)[1:] == (0, 2)
+
+
+@pytest.mark.parametrize("given", [None, "a", 1j, [1, [2, 3]]])
+def test_a_statistic_that_is_no_number_is_refused(given):
+    with pytest.raises(ArgumentError, match=r"statistic\(drawn\) = .* must be real numbers"):
+        bootstrap(lambda drawn: given, 3)
+
+
+def test_students_interval_has_no_unit():
+    x = np.array([1.0, 3.0, 4.0])
+    usual = np.array(stats.ttest_1samp(x, 0).confidence_interval())
+    np.testing.assert_allclose(student(x)[1:], usual, rtol=1e-12)
+    for unit in (1e-300, 1e-200, 1e200, 1e306):
+        np.testing.assert_allclose(np.array(student(unit * x)) / unit, [8 / 3, *usual], rtol=1e-12)
+    large = student([1e308, 1.7e308])
+    assert large.value == pytest.approx(1.35e308)
+    assert (large.low, large.high) == (-np.inf, np.inf)  # ten times as far
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e-300, 0.1])
+def test_numbers_that_are_all_the_same_say_nothing_of_their_spread(value):
+    found = student([value] * 3)
+    assert found.value == value
+    assert np.isnan(found[1:]).all()
+    assert "[" not in found.words()[0]
+
+
+def test_a_span_of_infinite_numbers_and_of_none():
+    words = {
+        "2.0 (range 1.0 to ∞)": [1, 2, np.inf],
+        "2.5 (range 1.0 to ∞)": [1, 2, 3, np.inf],
+        "∞ (range 1.0 to ∞)": [1, np.inf],
+        "∞": [np.inf, np.inf],
+        "1.0 (range −∞ to 2.0)": [-np.inf, 1, 2, np.nan],
+        "–": [-np.inf, np.inf],
+    }
+    for expected, values in words.items():
+        assert span(values) == expected
+    assert span([np.nan]) == "–"
+    with pytest.raises(ArgumentError, match=r"values = \[\]: must be one number or more"):
+        span([])
+
+
+def test_holm_takes_a_list():
+    assert holm([0.01], 0.05).tolist() == [True]
+    with pytest.raises(ArgumentError, match=r"p = 0\.01: must be a list of p-values"):
+        holm(0.01, 0.05)
+
+
+def test_counts_beyond_a_float_are_refused():
+    for call in (lambda n: binomial(0, n), lambda n: bootstrap(np.mean, n)):
+        with pytest.raises(ArgumentError, match="= 1000"):
+            call(10**400)
+    assert most_covered(10**400) == 1
+    assert binomial(0, 10**20).high == pytest.approx(-np.log(0.025) / 1e20)

@@ -98,6 +98,21 @@ def test_bounds_of_the_window_by_hand():
     assert (low.tolist(), high.tolist()) == ([0], [1])
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.uint8, np.uint32, np.uint64])
+def test_lags_may_be_whole_numbers_of_any_size(dtype):
+    lags, needed = np.arange(1, 5, dtype=dtype), [10, 40, 200, 90]
+    assert learnability_window(lags, needed, [5, 50, 100]).dtype == np.int64
+    assert learnability_window(lags, needed, [5, 50, 100]).tolist() == [0, 2, 4]
+    low, high = window_bounds(lags, [0.5, 0.4, 0.3, 0.2], 1, 1, [10, 1000], 1.5)
+    assert low.tolist() == high.tolist() == [0, 3]
+    many = np.arange(1, 101, dtype=dtype)
+    decay = np.exp(-np.arange(1, 101) / 30)
+    np.testing.assert_allclose(time_scales(many, decay[:, None]), 30, rtol=1e-9)
+    assert fit_decay(many, decay).exponential.law.decay == pytest.approx(math.exp(-1 / 30))
+    with pytest.raises(ValueError, match=r"lags contains .*: every entry must be below 2\^63"):
+        learnability_window(np.array([1, 2**63 + 1], np.uint64), [1, 1], [1])
+
+
 # Decay laws
 
 
@@ -146,6 +161,96 @@ def test_fits_of_a_constant_of_five_lags_and_of_hardly_any_noise():
     assert larger - smaller == pytest.approx(2 * LAGS.size * math.log(10), rel=1e-3)
 
 
+def envelopes(lags):
+    return {
+        "exponential": 0.9**lags,
+        "power": lags**-0.5,
+        "logarithmic": 1 / np.log1p(lags),
+    }
+
+
+@pytest.mark.parametrize("name", ["exponential", "power", "logarithmic"])
+def test_few_lags_do_not_decide_between_laws_and_many_do(name):
+    """A law that the data do not have is named in 1 of 20 cases at most."""
+    rng = np.random.default_rng(1)
+    for count, least_right in ((5, 0.0), (64, 0.9)):
+        lags = np.arange(1, count + 1)
+        f = envelopes(lags)[name]
+        noise = np.exp(0.05 * rng.standard_normal((200, count)))
+        verdicts = [fit_decay(lags, f * factor).verdict() for factor in noise]
+        wrong = {"exponential", "power", "logarithmic"} - {name}
+        assert sum(verdict in wrong for verdict in verdicts) <= 0.05 * 200 + 6
+        assert verdicts.count(name) >= least_right * 200
+        if count == 5:
+            assert verdicts.count("undecided") > 0.75 * 200
+
+
+def test_a_law_is_refused_as_often_as_the_level_says():
+    rng, lags = np.random.default_rng(2), np.arange(1, 9)
+    for name, f in envelopes(lags).items():
+        noise = np.exp(0.05 * rng.standard_normal((600, 8)))
+        p_values = np.array([getattr(fit_decay(lags, f * one), name).p_value for one in noise])
+        for level in (0.05, 0.5):
+            least, most = stats.binom.ppf([0.001, 0.999], 600, level)
+            assert least <= (p_values < level).sum() <= most
+
+
+def test_a_law_is_judged_by_the_f_test_against_a_power_and_an_exponential():
+    lags = np.arange(1, 13)
+    log_f = np.log(lags**-0.5) + 0.1 * np.random.default_rng(3).standard_normal(12)
+    found = fit_decay(lags, np.exp(log_f))
+    ones, logs = np.ones(12), np.log(lags)
+    log_log = -np.log(np.log1p(lags))
+
+    def left(wanted, *columns):
+        residual = np.linalg.lstsq(np.stack(columns, -1), wanted, rcond=None)[1]
+        return residual.item()
+
+    both = left(log_f, ones, logs, lags)
+    for fitted, alone in ((found.power, logs), (found.exponential, lags)):
+        ratio = (left(log_f, ones, alone) - both) / (both / 9)
+        assert fitted.p_value == pytest.approx(stats.f.sf(ratio, 1, 9), rel=1e-9)
+    free = left(log_f - log_log, ones, logs, lags)
+    ratio = (left(log_f - log_log, ones) - free) / 2 / (free / 9)
+    assert found.logarithmic.p_value == pytest.approx(stats.f.sf(ratio, 2, 9), rel=1e-9)
+    assert math.isnan(found.tempered.p_value)
+
+
+def test_data_of_no_regime_and_of_all():
+    lags = np.arange(1, 65)
+    assert fit_decay(lags, lags**-0.4 * 0.97**lags).verdict() == "none"
+    assert fit_decay(lags, np.ones(64)).verdict() == "undecided"  # λ = 1 and β = 0 are the same
+    for name, f in envelopes(lags).items():
+        assert fit_decay(lags, f).verdict() == name
+
+
+def test_a_vanishing_envelope_far_from_the_first_lag_has_its_law():
+    lags = np.array([100, 200, 400, 800, 1600])
+    f = np.exp(-lags / 3)
+    found = fit_decay(lags, f)
+    assert found.verdict() == "exponential"
+    assert found.exponential.law.amplitude == pytest.approx(1, rel=1e-9)
+    power = found.power.law
+    assert power.amplitude == math.inf  # 10^360
+    slope, log_c = np.polyfit(np.log(lags), np.log(f), 1)
+    assert power.log_amplitude == pytest.approx(log_c, rel=1e-9)
+    np.testing.assert_allclose(
+        np.log(power.envelope(lags)), log_c + slope * np.log(lags), rtol=1e-9
+    )
+    steep = fit_decay([1000, 1001, 1002, 1003, 1004], [1e300, 1e150, 1.0, 1e-150, 1e-300])
+    assert steep.exponential.law.decay == pytest.approx(1e-150, rel=1e-9)
+    assert steep.exponential.law.envelope(1002) == pytest.approx(1, rel=1e-9)
+    assert DecayLaw("power", 1.0, 0.5).envelope(math.inf) == 0
+
+
+def test_lags_that_are_far_apart():
+    lags = [1, 10**6, 10**12, 10**15, 10**18]
+    law = DecayLaw("exponential", 0.3, 1 - 1e-16)
+    found = fit_decay(lags, law.envelope(lags)).exponential.law
+    assert found.amplitude == pytest.approx(0.3, rel=1e-9)
+    assert found.decay == law.decay
+
+
 # Time scales
 
 
@@ -192,9 +297,13 @@ def test_mixture_of_exponentials():
         (lambda: learnability_window([1, 2], [1, 2, 3], [1]), "required = .* each of the 2 lags"),
         (lambda: learnability_window([1, 2], [1, 2], 1.0), "n_sequences = 1.0: must be a list"),
         (lambda: learnability_window([1, 2], [1, 2], [-1]), r"n_sequences contains -1\.0"),
-        (lambda: window_bounds([1, 2], [1, 0.5], [1, 1, 1], 1, [10], 1.5), "broadcast"),
+        (lambda: window_bounds([1, 2], [1, 0.5], [1, 1, 1], 1, [10], 1.5), "alignment = .* or 2"),
         (lambda: regime_window(REGIMES[0], [1, 0], 1, 1, 1.5), r"n_sequences contains 0\.0"),
         (lambda: mixture_envelope([1, -1], [1]), r"lags contains -1\.0"),
+        (lambda: mixture_envelope([[1]], [1]), r"lags = \[\[1\]\]: must be a list"),
+        (lambda: mixture_envelope([1], [1, 2], [1, 2, 3]), "weights = .* each of 2 time scales"),
+        (lambda: DecayLaw("power", math.inf, 1), "amplitude = inf: must be a finite number above"),
+        (lambda: DecayLaw("power", 0, 1), "amplitude = 0: must be a finite number above 0"),
         (lambda: mixture_envelope([1], [0, math.nan]), r"time_scales contains 0\.0"),
         (lambda: mixture_envelope([1], [1, 2], [1, -0.5]), r"weights contains -0\.5"),
         (lambda: mixture_envelope([1, 2], np.ones((2, 0))), "time_scales = .* one or more"),

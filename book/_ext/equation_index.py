@@ -71,10 +71,10 @@ def implementations() -> dict[str, str]:
 
 
 def title(chapter: str) -> str:
-    """A chapter's title, up to a colon; where two chapters share that, what follows it."""
+    """A chapter's title, up to a colon."""
     text = (ROOT / "notebooks" / f"{chapter}.md").read_text()
     whole = re.search(r"^# (.+)", text, re.MULTILINE)[1]
-    return whole.removeprefix("Neurons that never meet: ").partition(":")[0]
+    return whole.partition(":")[0]
 
 
 class EquationIndex(SphinxDirective):

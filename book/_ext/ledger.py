@@ -4,7 +4,10 @@ claims, and the counts of verdicts.
 ``{claim}`name` `` sets a badge that says the verdict and unfolds the cell which measures it.
 ``{measured}`name: some words` `` writes what was measured for the reading of a claim in whose
 condition or quantity these words stand; a claim with one reading needs no words. So a reading that
-moves takes its references along, and one that is reworded or goes stops the build. Badges and
+moves takes its references along, and one that is reworded or goes stops the build. The number is
+printed in the unit and with the bracket of its reading; ``{measured}`name: some words | value` ``
+writes the value alone, and ``low``, ``high``, ``table`` and ``thousandfold fall`` (what an exponent
+does when its base falls a thousandfold) other forms (`FORMS`). Badges and
 numbers are filled in when a page is written, from what the chapters' cells have just measured: no
 page holds a verdict or a number of its own.
 """
@@ -21,7 +24,7 @@ from notebook_pool import notebooks
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinx.util.logging import getLogger
 
-from book.claims.claim import Kind, Verdict
+from book.claims.claim import FORMS, Kind, Verdict
 from book.claims.ledger import counts, counts_by_kind, gathered, registry, write
 
 PAGE = "book/ledger"
@@ -96,14 +99,18 @@ class MeasuredRole(SphinxRole):
 
     def run(self):
         """The number; an error if no reading is meant, or several could be."""
-        name, _, words = self.text.partition(":")
+        reference, _, form = self.text.partition("|")
+        name, _, words = reference.partition(":")
+        form = form.strip() or "prose"
         try:
-            position = reading_with(words.strip(), registry().get(name))
+            position = reading_with(words.strip(), registry().get(name.strip()))
+            if form not in FORMS:
+                raise ValueError(f"form = {form!r}: must be one of {', '.join(FORMS)}")
         except ValueError as error:
             words = f"measured {self.text!r}: {error}"
             return [], [self.inliner.reporter.error(words, line=self.lineno)]
         pages(self.env).readers.add(self.env.docname)
-        return [measured(claim=name, reading=position)], []
+        return [measured(claim=name.strip(), reading=position, form=form)], []
 
 
 class Ledger(SphinxDirective):
@@ -202,7 +209,7 @@ def fill_in(app, doctree, docname):
         node.replace_self(badge_of(app, docname, found) if found else nodes.inline("", UNKNOWN))
     for node in list(doctree.findall(measured)):
         found = outcomes.get(node["claim"])
-        number = str(found.measured[node["reading"]]) if found else UNKNOWN
+        number = quoted(found, node) if found else UNKNOWN
         node.replace_self(link(app, docname, node["claim"], number, "measured"))
     for node in list(doctree.findall(ledger)):
         node.replace_self(nodes.raw("", ledger_html(app, docname, node["of_code"]), format="html"))
@@ -218,6 +225,12 @@ def fill_in(app, doctree, docname):
             rows = [link(app, docname, name, f"{name} in the ledger", "row") for name in names]
             back = nodes.reference("", "fold", internal=True, refid=f"claim-{names[0]}")
             cell.insert(0, nodes.paragraph("", "", *rows, back, classes=["claim-links"]))
+
+
+def quoted(outcome, node):
+    """A measured number in the form that a sentence asks for."""
+    position = node["reading"]
+    return outcome.claim.readings[position].printed(outcome.measured[position], node["form"])
 
 
 def link(app, docname, claim, text, style):
@@ -269,7 +282,9 @@ def row(app, docname, outcome):
     to = "measured" if outcome.chapter == place else "claim"
     return {
         "outcome": outcome,
-        "readings": [(reading, str(one), holds[reading.holds(one)]) for reading, one in pairs],
+        "readings": [
+            (reading, reading.printed(one), holds[reading.holds(one)]) for reading, one in pairs
+        ],
         "remarks": {
             "Why it is open": outcome.why,
             "Settled by the configuration alone": claim.fixed,
@@ -278,7 +293,7 @@ def row(app, docname, outcome):
             "Changed after a number had been seen": claim.seen,
         },
         "code": [(name, address_of(app, docname, name)) for name in claim.code],
-        "found": str(outcome.measured[position]),
+        "found": claim.readings[position].printed(outcome.measured[position]),
         "value": outcome.measured[position].value,
         "rule": claim.readings[position].rule,
         "rank": list(Verdict).index(outcome.verdict),

@@ -9,9 +9,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from book.chapters.five_laws import FiveLaws, fit_laws
-from book.claims.claim import Measured, over
+from book.claims.claim import Measured, estimate, over
 from lwcore import inference
 from lwcore.signatures import require
+from lwcore.stats import student
 
 SCALAR = ["ConstGate", "SharedGate"]  # one gate for all neurons
 
@@ -26,6 +27,39 @@ def ranged(*networks: xr.DataArray) -> Measured:
     """The range over some networks, as sure as their seeds allow; NaN stands for no network."""
     seeds = [set(one.dropna("seed", how="all").seed.values) for one in networks]
     return over(numbers(*networks), len(set.union(*seeds)))
+
+
+def by_seed(*networks: xr.DataArray, signed: bool = False) -> Measured:
+    """Return the median over some networks, with t intervals over seeds in place of their range.
+
+    For three or four seeds, whose range decides nothing (the rule stands on the ledger's page).
+    Each condition, which is all but the seed, has a 95 % interval of its own: on the logarithmic
+    scale, or on the plain one for a ``signed`` quantity, such as a difference or a slope. (A
+    logarithm never crosses 0, so that three positive differences would always pass for a gain.)
+    The result reaches from the lowest end of these to the highest, so that it meets a rule if every
+    condition does. NaN stands for no network.
+    """
+    values = numbers(*networks)
+    require("networks", values.min(), signed or values.min() > 0, "positive, or signed")
+    ends = []
+    fewest = values.size
+    for one in networks:
+        conditions = one.transpose(..., "seed").values.reshape(-1, one.sizes["seed"])
+        for condition in conditions:
+            of_seeds = condition[~np.isnan(condition)]
+            if not of_seeds.size:
+                continue  # a network that the run does not have
+            require("networks", of_seeds.size, of_seeds.size >= 3, "three seeds in each condition")
+            fewest = min(fewest, of_seeds.size)
+            scaled = of_seeds if signed else np.log(of_seeds)
+            if np.ptp(scaled):
+                _, low, high = student(scaled)
+            else:  # fixed by the configuration, as ConstGate's gate is
+                low = high = scaled[0]
+            ends += [low, high]
+    low, high = min(ends), max(ends)
+    interval = (low, high) if signed else (np.exp(low), np.exp(high))
+    return estimate(np.median(values), interval, n=fewest)
 
 
 def each(runs: Mapping[str, xr.Dataset], of: Callable[..., Any], **how: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lwcore.printing import Bracket, Unit, printed
 from lwcore.trace import Trace
 
 
@@ -22,12 +23,11 @@ def without_norm(trace: Trace) -> Trace:
     return replace(trace, recurrence=altered)
 
 
-def span(values: ArrayLike, form: str = ".0f", never: str = "none") -> str:
-    """A median over networks and, where they differ, the least and largest: ``"12 (9 to 15)"``.
+def span(values: ArrayLike, unit: str = Unit.NUMBER, never: str = "none") -> str:
+    """Print a median over networks and, where they differ, their range: ``"12 (range 9–15)"``.
 
     NaN counts as beyond all numbers, and is written as `never`.
     """
     numbers = np.nan_to_num(np.asarray(values, float), nan=np.inf)
-    ends = np.median(numbers), numbers.min(), numbers.max()
-    middle, low, high = (f"{end:{form}}" if np.isfinite(end) else never for end in ends)
-    return middle if low == high else f"{middle} ({low} to {high})"
+    ends = float(np.median(numbers)), float(numbers.min()), float(numbers.max())
+    return printed(*ends, unit=unit, bracket=Bracket.RANGE).replace("∞", never)

@@ -11,9 +11,17 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from lwcore.printing import Bracket, Numbers, Unit, consequence, printed
 from lwcore.stats import binomial, most_covered
 
 ENOUGH = 0.9  # an interval of less coverage, as that over three seeds with 75 %, gives no verdict
+# What a sentence can ask for in the place of an exponent: by how much the base changes.
+CHANGES = {"tenfold": 10.0, "thousandfold": 1e3, "tenfold fall": 0.1, "thousandfold fall": 1e-3}
+ALONE = ("value", "low", "high")  # one of the three numbers
+FORMS = (
+    *("prose", "table", *ALONE, *CHANGES),
+    *(f"{change}, {which}" for change in CHANGES for which in ALONE),
+)
 
 
 class Kind(StrEnum):
@@ -49,12 +57,7 @@ class Measured(NamedTuple):
     high: float
     covers: float = 0.95
     n: int | None = None  # independent units, or cases; None where there is nothing to count
-
-    def __str__(self) -> str:
-        """``0.982 (0.975 to 0.990)`` or ``−122,000``, the number alone if its interval is a point."""
-        rounded = (f"{float(f'{number:.3g}'):,.15g}" for number in self[:3])
-        value, low, high = (digits.replace("-", "−") for digits in rounded)
-        return value if self.low == self.high else f"{value} ({low} to {high})"
+    cases: int | None = None  # numbers of a range; None for an interval
 
 
 def exactly(value: float, n: int | None = None) -> Measured:
@@ -65,7 +68,9 @@ def exactly(value: float, n: int | None = None) -> Measured:
 def throughout(values: Iterable[float]) -> Measured:
     """Numbers of a fixed set of cases, all of it: their median, between the least and the largest."""
     numbers = np.asarray(list(values), dtype=np.float64)
-    return estimate(np.median(numbers), (numbers.min(), numbers.max()), covers=1, n=numbers.size)
+    ends = numbers.min(), numbers.max()
+    found = estimate(np.median(numbers), ends, covers=1, n=numbers.size)
+    return found._replace(cases=numbers.size)
 
 
 def over(values: Iterable[float], units: int) -> Measured:
@@ -108,7 +113,14 @@ class Reading(BaseModel):
     mended: str = Field(default="", description="A slip of print or of a factor, mended.")
     part: str = Field(default="", description="A part, chosen after the data had been seen.")
     instead: str = Field(default="", description="What holds instead; no verdict hangs on it.")
-    quantity: str = Field(description="What is measured, its unit, what its interval is over.")
+    quantity: str = Field(description="What is measured.")
+    unit: Unit = Field(description="What the number counts or measures.")
+    bracket: Bracket = Field(default=Bracket.NONE, description="What its two ends are.")
+    over: str = Field(default="", description="What a range is over, in the plural.")
+    times: float = Field(default=1, description="What it is multiplied by to be in its unit.")
+    direction: tuple[str, str] | None = Field(
+        default=None, description="Words for a positive and a negative difference."
+    )
     at_least: float = -math.inf
     at_most: float = math.inf
     units: int = Field(default=0, description="Seeds that were registered; fewer decide nothing.")
@@ -142,10 +154,61 @@ class Reading(BaseModel):
     @property
     def rule(self) -> str:
         """What the number must be, with inequality signs."""
+        low, high = (self._limit(limit) for limit in (self.at_least, self.at_most))
+        sign = " %" if self.unit in (Unit.SHARE, Unit.CASES) else ""
         if math.isinf(self.at_least):
-            return f"≤ {self.at_most:g}"
-        low, high = self.at_least, self.at_most
-        return f"≥ {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
+            return f"≤ {high}{sign}"
+        return f"≥ {low}{sign}" if math.isinf(self.at_most) else f"{low} to {high}{sign}"
+
+    def _limit(self, limit: float) -> str:
+        """A limit as it was written, in the unit that the number is printed in."""
+        per_cent = self.unit in (Unit.SHARE, Unit.CASES, Unit.POINTS)
+        size = limit * self.times * (100 if per_cent else 1)
+        text = f"{size:g}".replace("-", "−")
+        mantissa, _, power = text.partition("e")
+        if not power:
+            return text
+        power_of_ten = printed(10.0 ** int(power.replace("−", "-")))
+        sign = mantissa.removesuffix("1")
+        return sign + power_of_ten if sign in ("", "−") else f"{mantissa}×{power_of_ten}"
+
+    def printed(self, measured: Measured, form: str = "table") -> str:
+        """What was measured, in its unit and with its bracket; see `lwcore.printing.printed`.
+
+        Besides its forms there are those of `CHANGES`, which say what an exponent does:
+        "thousandfold fall", and "thousandfold fall, value" for the value alone.
+        """
+        unit, numbers = self.unit, Numbers(*(self.times * number for number in measured[:3]))
+        change, _, rest = form.partition(", ")
+        if change in CHANGES:
+            if unit is not Unit.EXPONENT:
+                raise ValueError(f"form = {form!r}: must be of an exponent, not of a {unit}.")
+            unit, form = Unit.FACTOR, rest or "ends"
+            numbers = consequence(numbers, CHANGES[change])
+        count = measured.n if self.over == "seeds" else measured.cases
+        return printed(
+            *numbers,
+            unit=unit,
+            bracket=self.bracket,
+            over=self.over,
+            count=count,
+            trials=measured.n,
+            direction=self.direction,
+            form=form,
+            limits=(self.times * self.at_least, self.times * self.at_most),
+        )
+
+    def require_bracket(self, measured: Measured) -> None:
+        """Refuse a measurement whose two ends are not what the reading says of its bracket."""
+        if measured.low == measured.high:
+            return
+        is_range = self.bracket is Bracket.RANGE
+        if self.bracket is Bracket.NONE or is_range != (measured.cases is not None):
+            was = "a range" if measured.cases is not None else "an interval"
+            raise ValueError(
+                f"bracket = {self.bracket.value!r} of the reading {self.quantity!r}: must be what "
+                f"its cell gives, {was} from {measured.low} to {measured.high}"
+            )
 
     def waits(self, measured: Measured) -> bool:
         """Whether some of the registered seeds are missing."""
@@ -218,3 +281,33 @@ class Claim(BaseModel):
             if reading.gives is not Verdict.REFUTED and reading.holds(one):
                 return position
         return 0
+
+
+class Fact(float):
+    """A number in a claim's words, printed with a minus sign and a space before the per cent."""
+
+    def __format__(self, form: str) -> str:
+        """As of a float; two digits if nothing else is asked for."""
+        if not form:
+            return printed(self)
+        return super().__format__(form).replace("-", "−").replace("%", " %")
+
+
+class Quoted:
+    """A measurement in a claim's words: ``{0}`` is printed as the reading says.
+
+    ``{0:high}`` and the other forms of `Reading.printed` work, too, as ``{0.high:.2g}`` does.
+    """
+
+    def __init__(self, reading: Reading, measured: Measured) -> None:
+        """Keep both."""
+        self.reading, self.measured = reading, measured
+
+    def __getattr__(self, name: str) -> Any:
+        """A field of the measurement."""
+        found = getattr(self.measured, name)
+        return found if found is None or callable(found) else Fact(found)
+
+    def __format__(self, form: str) -> str:
+        """The number, printed."""
+        return self.reading.printed(self.measured, form or "prose")

@@ -11,7 +11,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from book.claims.claim import ENOUGH, Claim, Kind, Measured, Verdict
+from book.claims.claim import ENOUGH, Claim, Fact, Kind, Measured, Quoted, Verdict
 from lwcore.signatures import require
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +41,8 @@ class Claims(dict[str, Claim]):
         require("name", name, name in self, f"one of {', '.join(self)}")
         expected = len(self[name].readings)
         require("numbers", numbers, len(numbers) == expected, f"{expected}, one for each reading")
+        for reading, one in zip(self[name].readings, numbers, strict=True):
+            reading.require_bracket(one)
         found = Outcome(self[name], numbers, {key: float(fact) for key, fact in facts.items()})
         data = {"id": name, "measured": numbers, "facts": found.facts}
         display({MIME: data, "text/plain": in_full(found)}, raw=True)
@@ -76,12 +78,22 @@ class Outcome:
     @property
     def counterexample(self) -> str:
         """The smallest case against the statement, with its numbers."""
-        return self.claim.counterexample.format(*self.measured, **self.facts)
+        return self.claim.counterexample.format(*self._quoted, **self._facts)
 
     @property
     def fair(self) -> str:
         """The statement as its author could sign it, with its numbers."""
-        return self.claim.fair.format(*self.measured, **self.facts)
+        return self.claim.fair.format(*self._quoted, **self._facts)
+
+    @property
+    def _facts(self) -> dict[str, Fact]:
+        """The further numbers, for the claim's words."""
+        return {name: Fact(number) for name, number in self.facts.items()}
+
+    @property
+    def _quoted(self) -> list[Quoted]:
+        """What was measured, for the claim's words."""
+        return [Quoted(*pair) for pair in zip(self.claim.readings, self.measured, strict=True)]
 
     @property
     def why(self) -> str:
@@ -111,6 +123,10 @@ class Outcome:
                 "clause": reading.condition,
                 "gives": reading.gives,
                 "quantity": reading.quantity,
+                "unit": reading.unit,
+                "bracket": reading.bracket,
+                "over": reading.over,
+                "printed": reading.printed(one),
                 "rule": reading.rule,
                 "holds": reading.holds(one),
                 **one._asdict(),
@@ -120,7 +136,8 @@ class Outcome:
         return {
             **{"id": claim.id, "paper": claim.paper, "kind": claim.kind, "where": claim.place},
             **{"statement": claim.says, "verdict": self.verdict},
-            **{name: readings[telling][name] for name in ("clause", "quantity", "rule")},
+            **{name: readings[telling][name] for name in ("clause", "quantity", "unit")},
+            **{name: readings[telling][name] for name in ("bracket", "over", "printed", "rule")},
             **{name: readings[telling][name] for name in ("value", "low", "high", "covers", "n")},
             **{"chapter": self.chapter, "open_because": self.why, "fixed": claim.fixed},
             **{"counterexample": self.counterexample, "fair": self.fair, "seen": claim.seen},
@@ -155,7 +172,9 @@ def in_full(outcome: Outcome) -> str:
     for reading, one in zip(claim.readings, outcome.measured, strict=True):
         says = {True: "holds", False: "fails", None: "open"}[reading.holds(one)]
         way = "instead: " * (reading.gives is Verdict.REFUTED) + (reading.condition or "as stated")
-        lines.append(f"  {way}: {reading.quantity}: {one}, must be {reading.rule}: {says}")
+        lines.append(
+            f"  {way}: {reading.quantity}: {reading.printed(one)}, must be {reading.rule}: {says}"
+        )
     more = {
         "open because": "open_because",
         "settled by the configuration": "fixed",

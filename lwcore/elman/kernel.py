@@ -28,7 +28,7 @@ from lwcore.elman.network import (
     stream_gradients,
     stream_tangents,
 )
-from lwcore.signatures import NotNegative, Positive, checked, require
+from lwcore.signatures import NotNegative, Positive, checked, floats, require
 
 _REACH = 8.6  # beyond it lies less than 1e-16 of a Gaussian's mass
 _MOST_NODES = 1_500_000
@@ -73,7 +73,7 @@ def limiting_kernel(
     ``as_printed=True`` sums over k, ℓ = 1 … t − 1 as printed, which loses the input of the last
     step (at t = 1 all of the kernel), in place of 0 … t − 1, which is what finite kernels tend to.
     """
-    sequences, sigma = np.asarray(inputs, float), ACTIVATIONS[activation]
+    sequences, sigma = floats("inputs", inputs), ACTIVATIONS[activation]
 
     def summand(parameters: Array, weights: Array) -> Array:
         return _gram(parameters, weights, sequences, sigma, newest=not as_printed)
@@ -123,7 +123,7 @@ def transport_target(
     tolerance: Positive = 1e-9,
 ) -> Estimate:
     """The target F̃_1 … F̃_T of transport maps, (n, T), d at most 3. Implements C&E Eq. (8)."""
-    sequences, sigma = np.asarray(inputs, float), ACTIVATIONS[activation]
+    sequences, sigma = floats("inputs", inputs), ACTIVATIONS[activation]
 
     def summand(parameters: Array, weights: Array) -> Array:
         tangents = stream_tangents(parameters, maps.at(parameters), sequences, sigma)

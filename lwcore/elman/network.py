@@ -19,14 +19,24 @@ from beartype.door import is_bearable
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
-from lwcore.signatures import Count, FiniteReals, NotNegative, Positive, checked, kind, require
+from lwcore.reals import read
+from lwcore.signatures import (
+    Count,
+    FiniteReals,
+    NotNegative,
+    Positive,
+    checked,
+    floats,
+    kind,
+    require,
+)
 
 Array = NDArray[np.float64]
 
 
 def _array(words: str, holds: Callable[[Array], Any]) -> Any:
     """A type of finite real arrays for which something more holds."""
-    return kind(FiniteReals, f"a finite array of shape {words}", lambda x: holds(np.asarray(x)))
+    return kind(FiniteReals, f"a finite array of shape {words}", lambda x: holds(read(x)))
 
 
 Named = Literal["tanh", "logistic", "gaussian", "relu"]
@@ -37,7 +47,11 @@ if TYPE_CHECKING:
     Sequences = ArrayLike
     Rows = ArrayLike
 else:
-    Width = kind(Integral, "an even whole number, 2 or above", lambda m: m >= 2 and m % 2 == 0)
+    Width = kind(
+        Integral,
+        "an even whole number, 2 or above, and below 2^63",
+        lambda m: 2 <= m < 2**63 and m % 2 == 0,
+    )
     Radii = kind(
         tuple,
         "two finite numbers, 0 or above, of recurrent and of input weights",
@@ -92,7 +106,7 @@ class ElmanNetwork:
 
     def __init__(self, parameters: Rows, readout: FiniteReals, activation: Named = "tanh") -> None:
         """Take rows ``[W_ii, U_i]`` and c."""
-        self.parameters = np.asarray(parameters, float)
+        self.parameters = floats("parameters", parameters)
         self.width, self.dimension = len(self.parameters), self.parameters.shape[1] - 1
         self.readout = shaped("readout", readout, (self.width,))
         self.activation, self.sigma = activation, ACTIVATIONS[activation]
@@ -187,7 +201,7 @@ def linear_model(
 
 def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
     """An argument as an array of a shape."""
-    array = np.asarray(value, float)
+    array = floats(name, value)
     require(f"{name}.shape", array.shape, array.shape == shape, str(shape))
     return array
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -17,9 +17,10 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 from scipy import special
 
-from lwcore.signatures import Count, FiniteReals, Share, checked, require
+from lwcore.signatures import Count, FiniteReals, Share, checked, floats, require
 from lwcore.stable.law import SymmetricStable
-from lwcore.stable.standard import Array
+from lwcore.stable.standard import Array, read_only
+from lwcore.stable.ties import Ties, find_ties
 
 Method = Literal["mcculloch", "ecf", "mle"]
 
@@ -30,6 +31,7 @@ _STEEPEST = 1.95  # above it the weights would cancel among themselves
 _UNRESOLVED = 1e8  # in scales: so far out the phase hangs on the last digits of the data
 _SPACING, _NODES = 0.04, 480  # of arsinh(|x|/scale): up to 1e8, then a power of x
 _NEAREST = 1e-4  # of an α to 2: nearer is the Gaussian
+_LARGE, _ENOUGH = 1e300, 2.0**32  # of samples; what to divide them by, which changes no digit
 _AT_ONCE = 1 << 20  # bootstrap draws
 
 
@@ -37,7 +39,7 @@ _AT_ONCE = 1 << 20  # bootstrap draws
 class StableFit:
     """A symmetric stable law fitted to samples; arrays, an entry a column, where these were 2-D."""
 
-    alpha: Array  # in [0.51, 2]; NaN where there is none
+    alpha: Array  # in [0.51, 2]; NaN where there is none, as of samples with many ties
     scale: Array  # in the units of the data, as is `loc`
     loc: Array
     alpha_interval: tuple[Array, Array]  # the ends of its confidence interval, in [0.51, 2]
@@ -59,8 +61,11 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
       all columns;
     * ``"mle"``, by maximum likelihood: the sharpest, one column after the other.
 
-    No result depends on the unit of the data. All presume that the law is stable: a product of two
-    Gaussians also gets an ``alpha`` below 2. Ask `goodness_of_fit`.
+    No result depends on the unit of the data. A stable law has no value that comes again and again:
+    where more samples are tied than rounding and sampling error explain, there is no ``alpha``, and
+    where they are rounded more coarsely than the sampling error, ``reason`` says so. All presume
+    that the law is stable: a product of two Gaussians also gets an ``alpha`` below 2. Ask
+    `goodness_of_fit`.
 
     Examples:
         >>> law = SymmetricStable(alpha=1.5, scale=2.0)
@@ -69,22 +74,54 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
         >>> print(f"{found.alpha:.2f} ({low:.2f} to {high:.2f}), scale {found.scale:.2f}")
         1.48 (1.46 to 1.50), scale 1.97
     """
-    data = np.asarray(samples, float)
-    shaped = data.ndim in (1, 2) and len(data) > 1
+    data = floats("samples", samples)
+    shaped = data.ndim in (1, 2) and data.size > 0 and len(data) > 1
     require("samples", data, shaped, "two samples or more, in one column or several")
-    columns = data.reshape(len(data), -1)
+    unit = _ENOUGH if max(data.max(), -data.min()) > _LARGE else 1.0
+    columns = data.reshape(len(data), -1) / unit
     found = _METHODS[method](columns, special.ndtri((1 + confidence) / 2))
+    no_spread = found[1] == 0
+    ties = find_ties(columns)
+    atomic = ~no_spread & (ties.share > 1 / np.sqrt(len(data)))  # which sampling error explains
+    doubts: list[tuple[Any, Any]] = [
+        (no_spread, "the interquartile range is zero"),
+        (atomic, _describe_atoms(ties, atomic, unit)),
+        (_is_coarse(ties, len(data), found[1], method), "the samples are rounded too coarsely"),
+        (np.isnan(found[0]), "the characteristic function is lost in its noise"),
+        (found[0] == 2, "alpha is held at 2: the tails are no heavier than a Gaussian's"),
+        (found[0] < LOWEST_ALPHA + 1e-9, f"alpha is held at {LOWEST_ALPHA}"),
+    ]
+    doubt = np.full(ties.share.shape, "")
+    for where, words in reversed(doubts):  # the first that holds is said
+        if where.any():
+            doubt = np.where(where, words, doubt)
     few = f"{len(data)} samples, fewer than {_FEWEST_SAMPLES}; " * (len(data) < _FEWEST_SAMPLES)
-    doubts = {
-        "the interquartile range is zero": found[1] == 0,
-        "the characteristic function is lost in its noise": np.isnan(found[0]),
-        "alpha is held at 2: the tails are no heavier than a Gaussian's": found[0] == 2,
-        f"alpha is held at {LOWEST_ALPHA}": found[0] < LOWEST_ALPHA + 1e-9,
-    }
-    doubt = np.select(list(doubts.values()), list(doubts), "")
     reason = np.char.rstrip(np.char.add(few, doubt), "; ")
-    alpha, scale, loc, low, high = (a.reshape(data.shape[1:])[()] for a in found)
+    held = np.where(atomic, np.nan, [found[0], *found[3:]])  # there is no such law
+    estimates = (*held, unit * found[1], unit * found[2])
+    alpha, low, high, scale, loc = (a.reshape(data.shape[1:])[()] for a in estimates)
     return StableFit(alpha, scale, loc, (low, high), method, reason.reshape(data.shape[1:])[()])
+
+
+def _describe_atoms(ties: Ties, atomic: NDArray[np.bool_], unit: float) -> NDArray[np.str_]:
+    """Return for each column with atoms what part of the samples is tied, and where."""
+    words = np.full(atomic.shape, "", dtype="U80")
+    for c in np.flatnonzero(atomic):
+        share, value = ties.share[c], unit * ties.value[c]
+        words[c] = f"{100 * share:.2g} % of the samples are tied, most of them at {value:.6g}"
+    return words
+
+
+def _is_coarse(ties: Ties, count: int, scale: Array, method: Method) -> NDArray[np.bool_]:
+    """Return where rounding moves the estimate by more than its sampling error.
+
+    A quantile moves within its run of equal values, by half of its share at most. What rounding to
+    a step does to the logarithm of the characteristic function is (step/scale)²/24.
+    """
+    if method == "mcculloch":
+        return ties.run / 2 > 1 / np.sqrt(count)
+    step = ties.step / np.where(scale > 0, scale, np.inf)
+    return step > np.sqrt(24 / np.sqrt(count))
 
 
 def _accepted(alphas: Array, expected: Array, margin: Array, observed: Array) -> list[Array]:
@@ -119,7 +156,9 @@ def _quantile_table() -> Array:
     node = chebyshev.chebpts1(24)  # log ν is good to 3e-8
     values = [_quantities(a) for a in LOWEST_ALPHA + (2 - LOWEST_ALPHA) * (node + 1) / 2]
     curves = chebyshev.chebval(np.linspace(-1, 1, 4001), chebyshev.chebfit(node, values, 23))
-    return np.vstack([np.linspace(LOWEST_ALPHA, 2, 4001), curves])
+    table = np.vstack([np.linspace(LOWEST_ALPHA, 2, 4001), curves])
+    read_only(table)
+    return table
 
 
 def _quantities(alpha: float) -> tuple[float, float, float]:
@@ -155,7 +194,8 @@ def _by_characteristic_function(data: Array, margin: float) -> tuple[Array, ...]
     log_scale = np.where(lost, 0, (np.sum(of_intercept * level, axis=0) - np.log(2)) / slope)
     shift = np.where(lost, 0, np.sum(of_phase * np.angle(phi), axis=0))
     ends = _accepted(alphas, alphas, margin * spread / np.sqrt(n), slope)
-    return alpha, unit * np.exp(log_scale), centre + unit * shift, *ends
+    with np.errstate(over="ignore"):  # of samples from no stable law
+        return alpha, unit * np.exp(log_scale), centre + unit * shift, *ends
 
 
 def characteristic_function(samples: Array, step: float, points: int) -> NDArray[np.complex128]:
@@ -186,7 +226,9 @@ def _weight_table() -> tuple[Array, Callable[[Array], Array], Array]:
         slope, intercept = np.linalg.solve(design.T @ by_line, by_line.T)
         weights.append(np.stack([slope, intercept, by_phase / (u @ by_phase)], axis=1))
         spread.append(np.sqrt(slope @ _covariance(u, a)[0] @ slope))
-    return alphas, make_interp_spline(alphas, weights, k=1), np.array(spread)
+    spreads = np.array(spread)
+    read_only(alphas, spreads)
+    return alphas, make_interp_spline(alphas, weights, k=1), spreads
 
 
 def _covariance(u: Array, alpha: float) -> tuple[Array, Array]:
@@ -208,7 +250,10 @@ def _by_likelihood(data: Array, margin: float) -> tuple[Array, ...]:
     found = np.full((5, first.size), np.nan)
     found[1:3] = 0
     for c in np.flatnonzero(unit):
-        found[:, c] = _likeliest((data[:, c] - centre[c]) / unit[c], first[c], margin)
+        with np.errstate(over="ignore"):
+            x = (data[:, c] - centre[c]) / unit[c]
+        x = np.clip(x, -_LARGE, _LARGE)  # a likelihood feels the logarithm of what is far out
+        found[:, c] = _likeliest(x, first[c], margin)
     alpha, log_scale, shift, *ends = found
     return alpha, unit * np.exp(log_scale), centre + unit * shift, *ends
 
@@ -239,7 +284,8 @@ def _likeliest(x: Array, first: float, margin: float) -> tuple[float, ...]:
     peaks = np.append(tilts, height.derivative().roots(extrapolate=False))
     tilt = peaks[height(peaks).argmax()]
     top, (log_scale, shift) = height(tilt), where(tilt)
-    square = np.mean((x - x.mean()) ** 2)
+    with np.errstate(over="ignore"):  # far from all Gaussians
+        square = np.mean((x - x.mean()) ** 2)
     gaussian = -np.log(2 * np.pi * square) / 2 - 0.5  # its greatest mean log likelihood
     if gaussian >= top:
         tilt, top, log_scale, shift = np.inf, gaussian, np.log(square / 2) / 2, x.mean()
@@ -294,7 +340,10 @@ def _log_density_table() -> tuple[Array, Array, Array]:
         informations.append(scores**2 @ mass)
         cubic[1:, -1] = -a - 1, 0, 0  # a power of x from there on
         cubics.append(cubic)
-    return alphas, np.array(cubics), np.array(informations)
+    table = np.array(cubics)
+    of_scale_and_loc = np.array(informations)
+    read_only(alphas, table, of_scale_and_loc)
+    return alphas, table, of_scale_and_loc
 
 
 _METHODS = {"mcculloch": _by_quantiles, "ecf": _by_characteristic_function, "mle": _by_likelihood}

@@ -7,23 +7,37 @@ Cauchy law. The paper's laws have a mean, so α above 1; the law itself is compu
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import TYPE_CHECKING
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator, RandomState
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.signatures import Finite, FiniteReals, Positive, checked, kind, require
-from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, standard_law
+from lwcore.signatures import Finite, FiniteReals, Positive, checked, floats, kind, require
+from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, read_only, standard_law
+
+
+def _is_size(size: Any) -> bool:
+    """Whether NumPy takes it for the shape of an array."""
+    sides = size if isinstance(size, tuple | list) else [size]
+    return all(isinstance(side, Integral) and 0 <= int(side) < 2**63 for side in sides)
+
 
 if TYPE_CHECKING:
     TailIndex = float
+    Size = int | Sequence[int]
 else:
     TailIndex = kind(Real, "a number in (0.5, 2]", lambda alpha: 0.5 < alpha <= 2)
+    Size = kind(object, "a whole number, 0 or above, or a tuple of them", _is_size)
 
 _AT_MEDIAN, _FAR_OUT = -30.0, 230.0  # in log x: at the median, and Pareto's tail, to rounding
+_NEAR_HALF = 0.01  # nearer to ½, a probability is taken by its distance to it
+_TINY = float(np.finfo(float).tiny)  # below, a float has fewer digits
+_FARTHEST = 1e300  # in scales
 _LOGARITHMIC = 1e15  # in scales: beyond, the divergence grows as (α + 1) log h, to rounding
 
 
@@ -54,29 +68,58 @@ class SymmetricStable:
             object.__setattr__(self, name, float(getattr(self, name)))
 
     def _standardise(self, x: ArrayLike) -> Array:
+        """Return ``z = (x − loc)/scale``, infinite where that is beyond a float."""
+        values = floats("x", x)
         with np.errstate(over="ignore"):
-            return (np.asarray(x, float) - self.loc) / self.scale
+            distance = values - self.loc
+            if self.loc and np.isinf(distance).any():  # the difference of the halves is a float
+                halves = (values / 2 - self.loc / 2) / (self.scale / 2)
+                return np.where(np.isinf(distance), halves, distance / self.scale)
+            return distance / self.scale
+
+    def _log_distance(self, x: ArrayLike) -> Array:
+        """Return ``log |x − loc|/scale``, also where that is beyond a float."""
+        half = floats("x", x) / 2 - self.loc / 2
+        with np.errstate(divide="ignore"):
+            return np.log(np.abs(half)) + np.log(2) - np.log(self.scale)
 
     def pdf(self, x: ArrayLike) -> Array:
         """The probability density."""
         z = np.abs(self._standardise(x))
-        return standard_law(self.alpha)(z, DENSITY)[()] / self.scale
+        standard = standard_law(self.alpha)(z, DENSITY)
+        if self.scale >= 1:
+            return standard[()] / self.scale
+        with np.errstate(over="ignore"):
+            density = standard / self.scale
+        lost = standard < _TINY
+        if lost.any():  # too small for a float before the division, perhaps not after
+            density = np.where(lost, np.exp(self.logpdf(x)), density)
+        return density[()]
 
     def logpdf(self, x: ArrayLike) -> Array:
         """The logarithm of the density, also where that is too small for a float."""
         z = np.abs(self._standardise(x))
-        return standard_law(self.alpha).log_density(z)[()] - np.log(self.scale)
+        law = standard_law(self.alpha)
+        log_density = law.log_density(z)
+        far = np.isinf(z)
+        if far.any():
+            log_density = np.where(far, law.log_far(self._log_distance(x), DENSITY), log_density)
+        return log_density[()] - np.log(self.scale)
 
     def cdf(self, x: ArrayLike) -> Array:
         """The probability of a value at most `x`."""
-        return self._upper_tail(-self._standardise(x))
+        return self._upper_tail(-self._standardise(x), x)
 
     def sf(self, x: ArrayLike) -> Array:
         """The probability of a value above `x`, ``1 − cdf(x)`` without the cancellation."""
-        return self._upper_tail(self._standardise(x))
+        return self._upper_tail(self._standardise(x), x)
 
-    def _upper_tail(self, z: Array) -> Array:
-        tail = standard_law(self.alpha)(np.abs(z), TAIL)
+    def _upper_tail(self, z: Array, x: ArrayLike) -> Array:
+        law = standard_law(self.alpha)
+        tail = law(np.abs(z), TAIL)
+        far = np.isinf(z)
+        if far.any():
+            tail = np.where(far, np.exp(law.log_far(self._log_distance(x), TAIL)), tail)
         return np.where(z < 0, 1 - tail, tail)[()]
 
     @checked
@@ -85,16 +128,23 @@ class SymmetricStable:
 
         For a far right quantile use ``2·loc − ppf(1 − p)`` with ``1 − p`` given as a small number.
         """
-        probability = np.asarray(p, float)
+        probability = floats("p", p)
         require("p", probability, (probability >= 0) & (probability <= 1), "in [0, 1]")
-        z = _upper_quantile(self.alpha, np.minimum(probability, 1 - probability))
+        side = np.sign(probability - 0.5)
+        distance = _upper_quantile(self.alpha, self.scale, probability)
         with np.errstate(over="ignore"):
-            return self.loc + self.scale * np.sign(probability - 0.5) * z
+            return self.loc + side * distance
 
     def score(self, x: ArrayLike) -> Array:
         """The score ``−(d/dx) log pdf(x)``; far out ``(α + 1)/(x − loc)``, for α below 2."""
         z = self._standardise(x)
-        return np.sign(z) * standard_law(self.alpha).score(np.abs(z))[()] / self.scale
+        with np.errstate(over="ignore"):
+            score = np.sign(z) * standard_law(self.alpha).score(np.abs(z)) / self.scale
+        far = np.isinf(z)
+        if self.alpha < 2 and far.any():
+            half = floats("x", x) / 2 - self.loc / 2
+            score = np.where(far, (self.alpha + 1) / 2 / np.where(far, half, 1.0), score)
+        return score[()]
 
     def fisher_information(self) -> float:
         """The Fisher information for location, ``E[score²] = I_α/scale²``.
@@ -103,7 +153,9 @@ class SymmetricStable:
         curvature at zero of the divergence in Eq. (32).
         """
         tiny = 1e-10  # what is missing in the divergence of so small a shift is far below rounding
-        return _unit_divergence(self.alpha, tiny / 2) * 2 / tiny**2 / self.scale**2
+        at_unit_scale = np.float64(_unit_divergence(self.alpha, tiny / 2) * 2 / tiny**2)
+        with np.errstate(over="ignore"):
+            return float(at_unit_scale / self.scale / self.scale)
 
     @checked
     def kl(self, shift: FiniteReals) -> Array:
@@ -112,10 +164,19 @@ class SymmetricStable:
         It is even in `shift`, grows as ``I_α (shift/scale)²/2`` at first and, for ``alpha < 2``, as
         ``(alpha + 1) log|shift|`` in the end. Relative error below 1e-9 from 1e-8 scales on.
         """
-        ratio = np.abs(np.asarray(shift, float)) / self.scale
-        return np.vectorize(_unit_divergence, otypes=[float])(self.alpha, ratio / 2)[()]
+        distance = np.abs(floats("shift", shift))
+        divergence = np.vectorize(_unit_divergence, otypes=[float])
+        with np.errstate(over="ignore"):
+            ratio = distance / self.scale
+            result = divergence(self.alpha, np.minimum(ratio / 2, _FARTHEST))
+        beyond = ratio / 2 > _FARTHEST
+        if beyond.any():
+            further = np.log(distance[beyond]) - np.log(self.scale) - np.log(2 * _FARTHEST)
+            result[beyond] += (self.alpha + 1) * further if self.alpha < 2 else np.inf
+        return result[()]
 
-    def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Array:
+    @checked
+    def sample(self, size: Size, rng: Generator | RandomState) -> Array:
         """Independent draws by the method of Chambers, Mallows and Stuck (1976)."""
         angle = rng.uniform(-np.pi / 2, np.pi / 2, size)
         waiting = rng.exponential(size=size)
@@ -124,32 +185,48 @@ class SymmetricStable:
         return self.loc + self.scale * (np.sin(a * angle) / np.cos(angle) ** (1 / a) * tilt)
 
 
-def _upper_quantile(alpha: float, tail: Array) -> Array:
-    """The ``x ≥ 0`` with ``P(X > x) = tail`` at unit scale; `tail` in [0, 1/2], any shape."""
-    if alpha == 2:
-        return np.sqrt(2) * np.abs(special.ndtri(tail))
-    from scipy.optimize import elementwise  # here, as its import costs more than all of this module
+def _upper_quantile(alpha: float, scale: float, probability: Array) -> Array:
+    """Return the distance of quantiles from the median, in any shape; not below 0.
 
-    law, flat = standard_law(alpha), tail.ravel()
+    Far out the law is a power of x; near the median, where the tail is nearly ½, the probability
+    between is what counts; and between the two a root is found, in log odds.
+    """
+    tail = np.minimum(probability, 1 - probability)
+    if alpha == 2:
+        with np.errstate(over="ignore"):
+            return scale * (np.sqrt(2) * np.abs(special.ndtri(tail)))
+    law: Any = standard_law(alpha)
+    flat = tail.ravel()
+    from_median = np.abs(probability - 0.5).ravel()  # to the last digit
     pareto = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P ~ pareto · x^−α
     with np.errstate(divide="ignore", over="ignore"):
-        log_x = np.log(pareto / flat) / alpha
-        inner = np.flatnonzero(log_x < _FAR_OUT)
+        odds = np.where(flat < _TINY, np.inf, pareto / flat)
+        log_x = np.where(flat < _TINY, np.log(pareto) - np.log(flat), np.log(odds)) / alpha
+        near = from_median < min(_NEAR_HALF, law.near_end / 2 * law.near[DENSITY][-1])
+        log_x[near] = np.log(law.to_median(from_median[near]))
+        inner = np.flatnonzero((log_x < _FAR_OUT) & ~near)
         if inner.size:
+            log_x[inner] = _inner_quantile(law, flat[inner])
+        x = np.exp(log_x)
+        distance = np.where(np.isinf(x), np.exp(log_x + np.log(scale)), scale * x)
+    return distance.reshape(probability.shape)[()]
 
-            def excess(log_x: Array, q: Array) -> Array:  # in log odds, nearly a straight line
-                tail = law(np.exp(log_x), TAIL)
-                return np.log(q / (0.5 - q)) - np.log(tail / (0.5 - tail))
 
-            ends, args = (_AT_MEDIAN, _FAR_OUT), (np.minimum(flat[inner], 0.5 - 1e-13),)
-            log_x[inner] = elementwise.find_root(excess, ends, args=args).x
-        return np.exp(log_x).reshape(tail.shape)[()]
+def _inner_quantile(law: Callable[[Array, int], Array], tail: Array) -> Array:
+    """Return log x with ``P(X > x) = tail`` at unit scale, neither far out nor at the median."""
+    from scipy.optimize import elementwise  # here, as its import costs more than all of this module
+
+    def excess(log_x: Array, wanted: Array) -> Array:  # in log odds, nearly a straight line
+        there = law(np.exp(log_x), TAIL)
+        return np.log(wanted / (0.5 - wanted)) - np.log(there / (0.5 - there))
+
+    return elementwise.find_root(excess, (_AT_MEDIAN, _FAR_OUT), args=(tail,)).x
 
 
 def _unit_divergence(alpha: float, h: float) -> float:
     """KL between SαS laws of unit scale at ±h, ``∫_{x>0} (p₊ − p₋) L dx``."""
     if h == 0 or alpha == 2:
-        return h**2
+        return float(np.square(h))  # infinite where it overflows
     ratio, mass = log_ratio(alpha, min(h, _LOGARITHMIC))
     divergence = float(np.sum(mass * -np.expm1(-ratio) * ratio))
     return divergence + (alpha + 1) * float(np.log(max(h / _LOGARITHMIC, 1)))
@@ -162,7 +239,8 @@ def log_ratio(alpha: float, h: float, order: int = 16) -> tuple[Array, Array]:
     L is odd. Every divergence, information and error of the laws of unit scale at ±h is an integral
     over ``x > 0`` of ``p(x − h)`` times a function of L, and so a sum over these (panels, nodes),
     for ``0 < h ≤ 1e100``. The variable is ``asinh z``, z the distance from the nearer location, in
-    panels of `order` nodes that are short where the law bends from its bell into its tail.
+    panels of `order` nodes that are short where the law bends from its bell into its tail. Both are
+    kept for later calls, and so read-only.
     """
     law = standard_law(alpha)
     far = max(h, law.far_start) * 1e17
@@ -185,4 +263,6 @@ def log_ratio(alpha: float, h: float, order: int = 16) -> tuple[Array, Array]:
         ratio = h * (np.sign(between) * law.score(np.abs(between)) @ node_weight)
     else:
         ratio = log_density - law.log_density(z + 2 * h)
-    return ratio, weight * np.exp(log_density + np.log(np.cosh(t)))
+    mass = weight * np.exp(log_density + np.log(np.cosh(t)))
+    read_only(ratio, mass)
+    return ratio, mass

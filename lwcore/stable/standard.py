@@ -50,6 +50,12 @@ class _Gaussian:
         with np.errstate(over="ignore"):
             return -((x / 2) ** 2) - np.log(4 * np.pi) / 2
 
+    def log_far(self, log_x: Array, row: int) -> Array:
+        return np.full(np.shape(log_x), -np.inf)
+
+    def from_median(self, x: Array) -> Array:
+        return special.erf(x / 2) / 2
+
     def score(self, x: Array) -> Array:
         return x / 2
 
@@ -76,6 +82,28 @@ class _Stable:
         """The logarithm of p(x), also where that is too small for a float."""
         power = (self.alpha + 1) * np.log(np.maximum(x / _PARETO, 1))
         return np.log(self(np.minimum(x, _PARETO), DENSITY)) - power
+
+    def log_far(self, log_x: Array, row: int) -> Array:
+        """Return the logarithm of a row from log x, so far out that one power of x is left."""
+        power = self.alpha + _FAR_POWER[row]
+        return np.log(self.far[row][-1]) - power * log_x
+
+    def from_median(self, x: Array) -> Array:
+        """Return ``P(0 < X < x)``, near the median without a difference to one half."""
+        near = np.minimum(x, self.near_end)
+        return np.where(x < self.near_end, -near * self._off_median(near), 0.5 - self(x, TAIL))
+
+    def to_median(self, probability: Array) -> Array:
+        """Return the x with a probability ``P(0 < X < x)``, for x below half of `near_end`."""
+        x = probability / self.near[DENSITY][-1]
+        for _ in range(6):  # by Newton
+            missing = probability + x * self._off_median(x)
+            x = x + missing / self._near(x, DENSITY)
+        return x
+
+    def _off_median(self, x: Array) -> Array:
+        """Return the quotient ``(P(X > x) − ½)/x`` below `near_end`."""
+        return np.polyval(self.near[TAIL], x**2)
 
     def score(self, x: Array) -> Array:
         """The score ``−p′(x)/p(x)``."""
@@ -114,7 +142,9 @@ class _Stable:
         place = self.start + (np.arange(self.panels)[:, None] + (node + 1) / 2) * self.width
         values = self.integral((np.exp(place) if self.alpha < 1 else place).ravel())
         fitted = polyfit(node, values.reshape(-1, _NODES).T, _NODES - 1)
-        return np.ascontiguousarray(fitted[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1))
+        table: Array = np.ascontiguousarray(fitted[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1))
+        read_only(table)
+        return table
 
 
 def _near_series(alpha: float) -> tuple[Array, float]:
@@ -198,4 +228,14 @@ def panel_rule(edges: Array, order: int) -> tuple[Array, Array]:
     return (edges[:-1, None] + half * (node + 1)).ravel(), (half * weight).ravel()
 
 
-_gauss_legendre = functools.cache(legendre.leggauss)
+@functools.cache
+def _gauss_legendre(order: int) -> tuple[Array, Array]:
+    node, weight = legendre.leggauss(order)
+    read_only(node, weight)
+    return node, weight
+
+
+def read_only(*arrays: Array) -> None:
+    """Let nobody change arrays that are kept for later calls."""
+    for array in arrays:
+        array.setflags(write=False)

@@ -135,7 +135,7 @@ def test_page(tab, site, name):
 
 
 def test_a_colour_that_cannot_be_read_is_found_wherever_it_stands(tab, site):
-    show(tab, f"{site}book/trust.html")
+    show(tab, f"{site}notebooks/03_bptt.html")
     faint = {".highlight .k": "#999999", "p em": "#aaaaaa", "th": "#bbbbbb", "li a": "#cccccc"}
     for kind, colour in faint.items():
         tab.add_style_tag(content=f"{kind} {{ color: {colour} !important }}")

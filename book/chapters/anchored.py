@@ -1,0 +1,117 @@
+"""How much the data grew for how large a cut of the envelope, in the registered experiment.
+
+In each row of cell, task, lag and optimiser, and for each seed, the mildest gate from which half
+was learned is the *anchor*. Beside it stand the networks of the same seed with a stronger gate: by
+how many powers of ten their envelope is smaller at the start, and by how many more sequences they
+needed. No law is supposed. The theory's weakest reading, Eq. (34) with noise that does not shrink,
+is that the data grow by as many powers of ten as the envelope is cut.
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from book.chapters.dose import HIDDEN
+from lwcore.printing import printed
+from lwcore.stats import Interval, student
+
+# in colours that are told apart in both themes
+COLOURS = {"recall": "#D55E00", "adding": "#0072B2", "regression": "#009E73", "digits": "#CC79A7"}
+MOST = ("adding", "recall", "regression")  # tasks of six seeds
+ROW = ["task", "lag", "cell", "optimizer"]
+START = ["cell", "gate", "task", "lag", "mixing", "seed"]
+
+
+def envelopes(found: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
+    """Add the envelope at the start to searches, in decades: of the gates alone, and exact.
+
+    Args:
+        found: Searches, as `book.chapters.dose.searches` gives them.
+        exact: Exact envelopes, as `book.chapters.visibility` records them. They were measured
+            before training, and so serve both optimisers.
+    """
+    searches = found.astype({"mixing": float})
+    measured = exact.astype({"mixing": float})[[*START, "envelope"]].drop_duplicates(START)
+    joined = searches.merge(measured, on=START, how="left", validate="many_to_one")
+    kept = joined["lag"] * np.log10(1 - joined["gate"])
+    return joined.assign(gates=math.log10(HIDDEN) + kept, exact=np.log10(joined["envelope"]))
+
+
+def cuts(found: pd.DataFrame) -> pd.DataFrame:
+    """Compare every network with the anchor of its row and seed.
+
+    Returns:
+        A row for each gate stronger than the anchor's: `cut` and `cut_exact`, the decades by which
+        the envelope is smaller, and `growth`, the decades by which the sequences grew, NaN where
+        half was not learned. A row and seed without anchor is left out.
+    """
+    rows = []
+    for _, group in found.groupby([*ROW, "seed"]):
+        doses = group.sort_values("gate")
+        learned = doses[doses["high"].notna()]
+        if learned.empty:
+            continue
+        anchor = learned.iloc[0]
+        stronger = doses[doses["gate"] > anchor["gate"]]
+        rows.append(
+            stronger.assign(
+                cut=anchor["gates"] - stronger["gates"],
+                cut_exact=anchor["exact"] - stronger["exact"],
+                growth=np.log10(stronger["high"] / anchor["high"]),
+            )
+        )
+    return pd.concat(rows, ignore_index=True)
+
+
+def strongest(compared: pd.DataFrame) -> pd.DataFrame:
+    """Select, in each row and seed, the strongest gate from which half was learned."""
+    learned = compared[compared["growth"].notna()]
+    return learned.loc[learned.groupby([*ROW, "seed"])["gate"].idxmax()]
+
+
+def over_seeds(table: pd.DataFrame, column: str) -> Interval:
+    """Average a column in decades within each seed; return the factor, with its 95 % interval.
+
+    Seeds are the units: their rows are averaged first, and Student's interval is taken over them.
+    """
+    means = table.groupby("seed")[column].mean()
+    return Interval(*(10.0 ** np.array(student(means))))
+
+
+def table_by_task(chosen: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate in words cut and growth for all tasks together, and for each."""
+    groups = {"all": chosen} | {task: chosen[chosen["task"] == task] for task in COLOURS}
+    rows = []
+    for name, group in groups.items():
+        row = {"task": name, "rows": group.groupby(ROW).ngroups, "seeds": group["seed"].nunique()}
+        for column, title in (("cut", "envelope of the gates"), ("cut_exact", "exact envelope")):
+            row[f"{title} cut by"] = printed(over_seeds(group, column).value, unit="factor")
+        row["data grew"] = printed(*over_seeds(group, "growth"), unit="factor")
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("task")
+
+
+def draw_growth(axes: Axes, compared: pd.DataFrame, column: str) -> None:
+    """Draw the growth of the data against a cut of the envelope, both in decades.
+
+    A point is the median over seeds of a row at one gate. Where fewer than half of the seeds
+    learned, a triangle stands on the upper edge.
+    """
+    limits = np.array([0.0, 12.0])
+    axes.fill_between(limits, limits, limits[1], color="0.85", lw=0)
+    axes.plot(limits, limits, color="0.45", lw=1.2)
+    for task, colour in COLOURS.items():
+        own = compared[compared["task"] == task]
+        conditions = own.groupby([*ROW, "gate"])
+        cut = conditions[column].median()
+        growth = conditions["growth"].median()
+        learned = conditions["growth"].count() >= conditions.size() / 2
+        axes.plot(cut[learned], growth[learned], "o", ms=4, alpha=0.6, mew=0, color=colour)
+        axes.plot(
+            cut[~learned], np.full((~learned).sum(), 4.0), "^", ms=5, mfc="none", color=colour
+        )
+    axes.set(xlim=limits, ylim=(-1.3, 4.4))
+    axes.set_xticks(range(0, 13, 3), ["1", "$10^3$", "$10^6$", "$10^9$", "$10^{12}$"])
+    axes.set_yticks(range(-1, 4), ["÷ 10", "the same", "× 10", "× 100", "× 1,000"])

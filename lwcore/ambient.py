@@ -1,0 +1,137 @@
+"""What surrounds a call: it changes no number of ours, and nothing of it is changed.
+
+A reader may call from within ``torch.no_grad()``, ``torch.inference_mode()`` or
+``torch.autocast(…)``, and between two epochs of a training that draws random numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import threading
+import typing
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import jvp
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_DEVICES = ("cpu", "cuda", "mps", "xpu")
+_WITHOUT_DOUBLES = ("mps",)
+
+
+def own_precision(function: Function) -> Function:
+    """Keep a function out of ambient autocast: its tensors say in which precision it computes."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not autocasts():
+            return function(*args, **kwargs)
+        with without_autocast():
+            return function(*args, **kwargs)
+
+    return typing.cast(Function, call)
+
+
+def autocasts() -> bool:
+    """Whether the caller is in autocast, on whatever device."""
+    on = torch.is_autocast_enabled
+    return on("cpu") or on("cuda") or on("mps") or on("xpu")
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Leave autocast for a while, on all devices."""
+    with ExitStack() as stack:
+        for device in _DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+@contextmanager
+def gradients_followed() -> Iterator[None]:
+    """Follow gradients, in the precision of the tensors, whatever mode the caller is in."""
+    with torch.inference_mode(False), torch.enable_grad(), without_autocast():
+        yield
+
+
+@contextmanager
+def random_states_kept(generators: Iterable[torch.Generator] = ()) -> Iterator[None]:
+    """Leave the random numbers of Python, NumPy, PyTorch and some generators where they were.
+
+    What is ours draws from generators of its own. But a reader's model, loss or loader may draw,
+    and a loader of PyTorch's draws a seed for its workers whenever it begins.
+    """
+    kept = [(one, one.get_state()) for one in generators]
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        torch.set_rng_state(states[2])
+        if on_gpus is not None:
+            torch.cuda.set_rng_state_all(on_gpus)
+        for one, state in kept:
+            one.set_state(state)
+
+
+def generators_of(loader: Any) -> list[torch.Generator]:
+    """Return the generators that a loader of PyTorch's draws from, its samplers' too."""
+    found: dict[int, torch.Generator] = {}
+    parts = [loader]
+    for part in parts:
+        parts += [
+            getattr(part, name) for name in ("sampler", "batch_sampler") if hasattr(part, name)
+        ]
+        one = getattr(part, "generator", None)
+        if isinstance(one, torch.Generator):
+            found[id(one)] = one
+    return list(found.values())
+
+
+class _ForwardMode:
+    """The turn of one thread: PyTorch counts the levels of forward mode for all together."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.ready = False
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        if self.ready:
+            return
+        # At its first use PyTorch loads rules that it compiles by what it has deprecated itself.
+        with warnings.catch_warnings(), random_states_kept():
+            warnings.simplefilter("ignore")
+            one = torch.ones(1)
+            jvp(torch.sin, (one,), (one,))
+        self.ready = True
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+FORWARD_MODE = _ForwardMode()
+
+
+def in_double(tensor: Tensor) -> Tensor:
+    """Return a tensor in float64, on the CPU if its own device has no such numbers."""
+    near = tensor.cpu() if tensor.device.type in _WITHOUT_DOUBLES else tensor
+    return near.double()
+
+
+def placed(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a tensor on a device. It is rounded before it moves: not all devices have float64."""
+    wanted = tensor.dtype if dtype is None else dtype
+    if wanted == torch.float64 and device.type in _WITHOUT_DOUBLES:
+        wanted = torch.float32
+    return tensor.to(wanted).to(device)

@@ -1,0 +1,496 @@
+"""What surrounds a call: modes, random states, warnings, the interpreter and the machine. None of it
+changes a number, and nothing of it is changed."""
+
+import ast
+import copy
+import os
+import random
+import re
+import subprocess
+import sys
+import warnings
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+import lwcore
+from lwcore import adapter, ambient, cells, experiment, gradient, network, results, transport
+from lwcore import diagnose as diagnosed
+from lwcore.config import Config
+from lwcore.detection import kl_divergence
+from lwcore.diagnose import diagnose
+from lwcore.files import rebuild
+from lwcore.inference import exponent_of_means
+from lwcore.network import Network, fit
+from lwcore.stable.law import log_ratio
+from lwcore.tasks import DelayedRegression, sample
+from tests.networks import FAMILIES, draw
+
+PACKAGE = Path(lwcore.__file__).parent
+
+
+def seeded():
+    return torch.Generator().manual_seed(0)
+
+
+class Net(nn.Module):
+    """A regression by one recurrence, by attention, or by a loop over a cell."""
+
+    def __init__(self, kind="GRU"):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.kind, self.fc = kind, nn.Linear(4, 1)
+            if kind == "attention":
+                self.q, self.k, self.v = (nn.Linear(1, 4) for _ in range(3))
+            elif kind == "loop":
+                self.step = nn.GRUCell(1, 4)
+            else:
+                self.rnn = getattr(nn, kind)(1, 4, batch_first=True)
+        self.eval()
+
+    def forward(self, x):
+        if self.kind == "attention":
+            three = self.q(x), self.k(x), self.v(x)
+            read = nn.functional.scaled_dot_product_attention(*three, is_causal=True)[:, -1]
+        elif self.kind == "loop":
+            read = x.new_zeros(len(x), 4)
+            for part in x.unbind(1):
+                read = self.step(part, read)
+        else:
+            read = self.rnn(x)[0][:, -1]
+        return self.fc(read)
+
+
+def data(count=48, length=6):
+    inputs = draw(count, length, 1).float()
+    return inputs, inputs[:, -3]
+
+
+def calls():
+    """Calls that compute with tensors, by name; what each gives is one tensor."""
+    inputs, found = draw(3, 7, 2).float(), {}
+    sequences = sample(DelayedRegression(7, [2], [1.0], 0.1, [1, 0]), 8, np.random.default_rng(0))
+    for kind in FAMILIES:
+        cell = FAMILIES[kind](2, 4, layernorm=kind == "DiagGate", generator=seeded())
+        net, trace, seen = Network(cell, seeded()), cell.trace(inputs), torch.ones(3, 7, 4)
+        w = gradient.random_direction(cell, seeded())
+        found |= {
+            f"{kind} forward": lambda cell=cell: cell(inputs),
+            f"{kind} unrolled": lambda cell=cell: cell.unrolled(inputs),
+            f"{kind} trace": lambda cell=cell: cell.trace(inputs).history,
+            f"{kind} rates": lambda t=trace: transport.effective_rates(t, [1, 3]),
+            f"{kind} first": lambda t=trace: transport.effective_rates(t, [1, 3], "first"),
+            f"{kind} autodiff": lambda t=trace: t.jacobian(3, closed=False).dense(),
+            f"{kind} lags": lambda t=trace, d=seen: gradient.lag_vectors(t, d, [0, 2]),
+            f"{kind} total": lambda t=trace, w=w: gradient.total_sensitivity(t, w),
+            f"{kind} whole": lambda t=trace, d=seen, w=w: gradient.projected_gradient(t, d, w),
+            f"{kind} loss": lambda net=net: net.loss(*sequences),
+            f"{kind} fit": lambda net=net: trained(net, sequences),
+        }
+    for kind in ("GRU", "attention", "loop"):
+        whole = Net(kind)
+        found[f"diagnose {kind}"] = lambda net=whole: torch.as_tensor(
+            diagnose(net, data(), [1, 2], progress=False).data.statistic.values
+        )
+    return found
+
+
+def trained(net, sequences):
+    with torch.inference_mode(False):
+        net = copy.deepcopy(net)
+    return torch.tensor(fit(net, sequences, steps=2, batch_size=4, seed=0, optimizer="sgd"))
+
+
+MODES = {
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+}
+
+
+def states():
+    numpy = np.random.get_state()  # noqa: NPY002
+    return torch.get_rng_state().tolist(), numpy[1].tolist(), numpy[2], random.getstate()
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Every call, and what it gives in no mode; none draws from anybody's generator."""
+    made = {}
+    for name, call in calls().items():
+        before = states()
+        with torch.inference_mode(False):
+            made[name] = call, call().detach().clone()
+        assert states() == before, name
+    return made
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_modes_of_the_caller_change_no_number(mode, plain):
+    for name, (call, wanted) in plain.items():
+        with MODES[mode]():
+            found = call().detach()
+        assert found.dtype == wanted.dtype, name
+        assert torch.equal(found, wanted), name
+
+
+def test_a_cell_takes_what_a_layer_before_it_gives_in_autocast():
+    layer, cell = nn.Linear(2, 2), cells.GRU(2, 4, generator=seeded())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        between = layer(draw(3, 7, 2).float())
+        outputs = cell(between)
+    assert (between.dtype, outputs.dtype) == (torch.bfloat16, torch.float32)
+    outputs.sum().backward()
+    assert layer.weight.grad.isfinite().all()
+
+
+def test_networks_and_data_of_inference_mode():
+    """Data are copied; parameters, which nothing can learn, are refused by name."""
+    with torch.inference_mode():
+        inputs, targets = data()
+        model = Net()
+    found = diagnose(Net(), (inputs, targets), [1, 2], progress=False)
+    wanted = diagnose(Net(), data(), [1, 2], progress=False)
+    assert found.data.statistic.equals(wanted.data.statistic)
+    with pytest.raises(ValueError, match=r"^model = 'Net': must be one .* outside of torch.inf"):
+        diagnose(model, (inputs, targets), progress=False)
+
+
+DRAWS = {"rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"}
+HARMLESS = {"default_rng", "SeedSequence", "get_state", "set_state"}
+DRAWS |= {"normal_", "uniform_", "random_", "orthogonal_", "rand_like", "randn_like"}
+
+
+def test_every_draw_of_the_package_has_a_generator():
+    """In its code, whether a test comes by or not."""
+    seen = 0
+    for path in PACKAGE.rglob("*.py"):
+        code = path.read_text(encoding="utf-8")
+        assert path.name == "ambient.py" or not re.search(r"^import random$", code, re.MULTILINE)
+        for node in ast.walk(ast.parse(code)):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            called, name = ast.unparse(node.func), node.func.attr
+            if name in DRAWS and (called.startswith(("torch.", "nn.")) or name.endswith("_")):
+                seen += 1
+                assert "generator" in {one.arg for one in node.keywords}, (path, called)
+            of_numpy = re.fullmatch(r"np\.random\.(\w+)", called)
+            assert not of_numpy or of_numpy[1] in HARMLESS, (path, called)
+    assert seen >= 8
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_cells_and_modules_made_of_weights_draw_nothing(kind):
+    layer, before = getattr(nn, kind)(2, 3, batch_first=True), states()
+    cell = getattr(cells, kind).from_torch(layer)
+    module, _, _ = rebuild(layer.state_dict())
+    assert states() == before
+    inputs = draw(2, 5, 2).float()
+    assert torch.allclose(cell(inputs), layer(inputs)[0], atol=1e-6)
+    assert torch.equal(module(inputs)[0], layer(inputs)[0])
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("kind", ["LSTM", "attention", "loop"])
+def test_a_diagnosis_between_epochs_changes_no_training(kind, own):
+    """A loader shuffles by PyTorch's generator, or its own; the model and its loss may draw, too."""
+
+    def losses(diagnoses):
+        random.seed(3), np.random.seed(3), torch.manual_seed(3)  # noqa: NPY002
+        net, generator = Net(kind).train(), torch.Generator().manual_seed(5) if own else None
+        loader = DataLoader(TensorDataset(*data()), 12, shuffle=True, generator=generator)
+        descent, found = torch.optim.SGD(net.parameters(), 0.1), []
+        for _ in range(2):
+            for x, y in loader:
+                noisy = x + 0.1 * torch.randn_like(x) + np.random.rand() + random.random()  # noqa: NPY002
+                loss = nn.functional.mse_loss(net(noisy), y)
+                descent.zero_grad()
+                loss.backward()
+                descent.step()
+                found.append(loss.item())
+            if diagnoses:
+                diagnose(net.eval(), loader, [1, 2], progress=False)
+                net.train()
+        return found
+
+    assert losses(True) == losses(False)
+
+
+def test_random_states_are_put_back_when_a_diagnosis_fails():
+    before = states()
+
+    def loss(*_):
+        torch.rand(1), np.random.rand(), random.random()  # noqa: NPY002
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        diagnose(Net(), data(), loss=loss, progress=False)
+    assert states() == before
+
+
+class Mapped(Dataset):
+    """A dataset of pairs by their number."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __len__(self):
+        return len(self.parts[0])
+
+    def __getitem__(self, place):
+        return tuple(part[place] for part in self.parts)
+
+
+def test_a_dataset_by_number_is_read_as_its_batches_are():
+    before = states()
+    wanted = diagnose(Net(), data(), [1, 2], progress=False).data.statistic
+    for dataset in (TensorDataset(*data()), Mapped(*data())):
+        found = diagnose(Net(), dataset, [1, 2], progress=False).data.statistic
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert states() == before
+
+
+def test_every_warning_points_at_the_line_that_called(tmp_path):
+    inputs, targets = data()
+    repeated = torch.cat([inputs, inputs]), torch.cat([targets, targets])
+    wide = draw(40, 60, 1).float()
+    damaged = tmp_path / "damaged.nc"
+    damaged.write_bytes(b"nothing")
+
+    class Each(Net):
+        def forward(self, x):
+            return self.fc(self.rnn(x)[0])[..., 0]
+
+    for call in (
+        lambda: diagnose(Net(), repeated, [1], progress=False),
+        lambda: diagnose(Each(), (wide, wide[..., 0]), [1], progress=False),
+        lambda: experiment._found(damaged, results.load),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        assert {one.filename for one in caught} == {__file__}
+
+
+def python(program, *flags, **variables):
+    """What a program prints in an interpreter of its own."""
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", program],
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_forward_mode_neither_warns_nor_draws_at_its_first_use():
+    """PyTorch compiles its rules by what it has deprecated; with warnings as errors it would fail."""
+    program = """
+import random, warnings, torch
+from lwcore import cells, gradient
+warnings.simplefilter("error")
+cell = cells.GRU(2, 4, generator=torch.Generator())
+trace = cell.trace(torch.zeros(3, 5, 2))
+before = random.getstate(), torch.get_rng_state()
+direction = gradient.random_direction(cell, torch.Generator())
+print(gradient.immediate_sensitivity(trace, direction).shape[1])
+print(random.getstate() == before[0] and torch.equal(torch.get_rng_state(), before[1]))
+"""
+    assert python(program) == ["5", "True"]
+
+
+CELL = """
+import numba.core.caching as caching
+if {unwritable}:
+    caching.CacheImpl._locator_classes = []
+import torch
+from lwcore import cells, kernels
+cell = cells.LSTM(2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+inputs = torch.linspace(-1, 1, 42, dtype=torch.float64).reshape(3, 7, 2)
+print(kernels.ENABLED, torch.allclose(cell(inputs), cell.unrolled(inputs), rtol=1e-12))
+"""
+
+
+@pytest.mark.slow
+def test_cells_work_where_nothing_compiled_can_be_kept():
+    """As in a container: an installation that nobody can write, and no home."""
+    assert python(CELL.format(unwritable=True)) == ["True", "True"]
+
+
+@pytest.mark.parametrize(("asked", "compiled"), [({}, "False"), ({"LWCORE_COMPILED": "1"}, "True")])
+def test_cells_work_where_numba_may_not_compile(asked, compiled):
+    program = CELL.format(unwritable=False)
+    assert python(program, NUMBA_DISABLE_JIT="1", **asked) == [compiled, "True"]
+
+
+def test_a_kernel_that_cannot_be_stored_runs_all_the_same():
+    """A full disk is met after the compilation, and before the first run."""
+    runs = []
+
+    def kernel(value):
+        runs.append(value)
+        if len(runs) == 1:
+            raise OSError(28, "No space left on device")
+
+    cells.kernels._run(kernel, 3)
+    assert runs == [3, 3]
+
+
+def test_a_diagnosis_needs_no_metadata_of_packages(monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    found = diagnose(Net(), data(), [1, 2], progress=False)
+    assert f"lwcore {lwcore.__version__}" in found.data.attrs["versions"]
+    assert f"torch {torch.__version__}" in found.data.attrs["versions"]
+
+
+def test_what_may_fail_is_asked_for_before_the_work(monkeypatch):
+    """The environment; and numbers of NumPy's, which JSON does not know."""
+    seen = []
+    monkeypatch.setattr(results, "environment", lambda: seen.append(1) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        diagnose(Net(), iter([]), progress=False)
+    monkeypatch.undo()
+    how = {"seed": np.int64(1), "n_sequences": np.int32(77), "sequences": np.int64(44)}
+    found = diagnose(Net(), data(), [1, 2], progress=False, **how)
+    assert (found.data.attrs["seed"], found.data.attrs["n_sequences"]) == (1, 77)
+
+
+def test_training_leaves_the_allocator_alone_and_a_member_puts_it_back(monkeypatch):
+    told = []
+    monkeypatch.setattr(network, "_tell_allocator", lambda settings: told.append(settings) or True)
+    sequences = sample(DelayedRegression(7, [2], [1.0], 0.1, [1, 0]), 8, np.random.default_rng(0))
+    fit(Network(cells.GRU(2, 4, generator=seeded())), sequences, steps=2, batch_size=4, seed=0)
+    assert told == []
+    config = Config.named("smoke")
+    experiment.run_member(config, config.models[0], 0)
+    assert told == [network._KEEPING, network._DEFAULTS]
+    with network.freed_memory_kept(), network.freed_memory_kept():
+        pass
+    assert told[2:] == [network._KEEPING, network._KEEPING, network._DEFAULTS]
+
+
+def test_memory_is_bounded_by_a_few_sequences_predictions(monkeypatch):
+    """Both verdicts on constants are the same from a few sequences at a time, and no loss sees more
+    than those. The last part is smaller: for a mean it counts less."""
+    inputs, targets = data(70)
+    for reduction in ("mean", "sum"):
+        for source in ("error", "target"):
+            most = []
+
+            def loss(p, y, most=most, reduction=reduction):
+                most.append(len(p))
+                return nn.functional.mse_loss(p, y, reduction=reduction)
+
+            def found(loss=loss, source=source):
+                how = {"loss": loss, "source": source, "sequences": 70, "progress": False}
+                return diagnose(Net(), (inputs, targets), [1, 2], **how).data
+
+            monkeypatch.setattr(adapter, "_HELD", 2**23)
+            wanted = found()
+            most.clear()
+            monkeypatch.setattr(adapter, "_HELD", 16)
+            parts = found()
+            assert max(most) <= 64 if source == "error" else max(most) <= 16
+            assert parts.attrs["aside"] == wanted.attrs["aside"]
+            np.testing.assert_allclose(parts.statistic, wanted.statistic, rtol=1e-4, atol=1e-7)
+
+
+def test_sequences_read_at_once_have_few_predictions():
+    """A model of many classes reads fewer at a time."""
+
+    class Classes(Net):
+        def __init__(self, classes):
+            super().__init__()
+            self.fc = nn.Linear(4, classes)
+
+        def forward(self, x):
+            return self.fc(self.rnn(x)[0]).movedim(-1, 1)
+
+    inputs = draw(48, 6, 1).float()
+    batch = inputs, torch.zeros(48, 6, dtype=torch.int64)
+    few, many = (adapter_of(Classes(n).eval(), batch).at_once for n in (2, 50_000))
+    assert many * 6 * 50_000 <= 2**21 < few * 6 * 50_000
+
+
+def adapter_of(model, batch):
+    from lwcore.recurrent import Recurrent
+
+    return Recurrent(model, batch)
+
+
+@pytest.mark.parametrize("count", [16, 32, 63])
+def test_an_exponent_of_few_blocks_is_unknown(count):
+    numbers = np.random.default_rng(0).standard_normal((2, 3, count))
+    assert np.isnan(exponent_of_means(numbers)).all()
+    assert exponent_of_means(numbers).shape == (2, 3)
+    assert np.isfinite(exponent_of_means(np.random.default_rng(0).standard_normal(64)))
+
+
+@pytest.mark.parametrize("count", [40, 63, 126])
+def test_a_diagnosis_of_few_sequences_does_not_say_that_a_few_make_the_noise(count):
+    inputs = draw(count, 6, 1).float()
+    found = diagnose(Net(), (inputs, draw(count, 1, seed=1).float()), [1, 2], progress=False)
+    said = " ".join(str(found).split())
+    assert "exponent that cannot be told" in said
+    if float(found.data.tail_index.median()) > 1:
+        assert "Beware" not in said
+
+
+def test_the_module_is_called_as_its_function():
+    found = diagnosed(Net(), data(), [1, 2], progress=False)
+    assert found.data.statistic.equals(
+        diagnose(Net(), data(), [1, 2], progress=False).data.statistic
+    )
+    assert diagnosed.diagnose is diagnose
+
+
+def test_what_is_kept_for_later_calls_cannot_be_changed():
+    before = float(kl_divergence(0.3, 1.5))
+    for array in log_ratio(1.5, 0.15):
+        with pytest.raises(ValueError, match="read-only"):
+            array *= 2
+    assert float(kl_divergence(0.3, 1.5)) == before
+    order = network.batch_indices(0, 0, 8, 4)
+    with pytest.raises(ValueError, match="read-only"):
+        order[0] = 3
+
+
+class NoDoubles(torch.utils._python_dispatch.TorchDispatchMode):
+    """A device, beside the CPU, without float64."""
+
+    def __torch_dispatch__(self, function, _, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for one in torch.utils._pytree.tree_leaves(made):
+            if isinstance(one, torch.Tensor) and one.device.type == "mps":
+                assert one.dtype != torch.float64
+        return made
+
+
+def test_numbers_leave_a_device_without_float64_before_they_are_widened(monkeypatch):
+    with FakeTensorMode(), NoDoubles():
+        far = torch.empty(3, device="mps")
+        widened = ambient.in_double(far)
+        assert (widened.dtype, widened.device.type) == (torch.float64, "cpu")
+        with pytest.raises(AssertionError):
+            far.double()
+    monkeypatch.setattr(ambient, "_WITHOUT_DOUBLES", ("meta",))
+    moved = ambient.placed(torch.empty(3, dtype=torch.float64), torch.device("meta"))
+    assert (moved.dtype, moved.device.type) == (torch.float32, "meta")
+
+
+def test_no_line_of_the_package_widens_before_it_moves():
+    code = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    assert ".double().cpu(" not in code
+    assert code.count(".read_text(") == code.count(".read_text(encoding=")

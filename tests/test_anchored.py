@@ -1,0 +1,55 @@
+"""Growth against cut: on searches that were made up, and that the anchor is what it says."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from book.chapters import anchored, dose
+
+
+def searches(power, seeds=range(1, 7), unlearned=()):
+    """Make searches up whose sequences go as a power of the exact envelope."""
+    rows = []
+    for seed in seeds:
+        for gate in dose.GATES:
+            condition = dose.Condition("MinGRU", gate, "recall", 20)
+            envelope = 32 * (1 - gate) ** 20
+            needed = 50 * (envelope / 32) ** power
+            found = {"seed": seed, "high": np.nan if gate in unlearned else needed}
+            rows.append(dose.asdict(condition) | found | {"envelope": envelope})
+    return pd.DataFrame(rows)
+
+
+def compared(*args, **kwargs):
+    found = searches(*args, **kwargs)
+    return anchored.cuts(anchored.envelopes(found.drop(columns="envelope"), found))
+
+
+def test_growth_is_the_power_of_the_cut():
+    rows = compared(-0.3)
+    assert len(rows) == 5 * 6
+    assert rows["growth"].to_numpy() == pytest.approx(0.3 * rows["cut"].to_numpy())
+    assert rows["cut_exact"].to_numpy() == pytest.approx(rows["cut"].to_numpy())
+    strongest = anchored.strongest(rows)
+    assert set(strongest["gate"]) == {0.7}
+    fall = 20 * np.log10(0.95 / 0.3)
+    assert strongest["growth"].to_numpy() == pytest.approx(np.full(6, 0.3 * fall))
+
+
+def test_the_anchor_is_the_mildest_gate_that_learned():
+    rows = compared(-1.0, unlearned=(0.05, 0.5))
+    assert sorted(set(rows["gate"])) == [0.2, 0.34, 0.5, 0.7]
+    assert rows.loc[rows["gate"] == 0.5, "growth"].isna().all()
+    assert set(anchored.strongest(rows)["gate"]) == {0.7}
+    nothing = compared(-1.0, seeds=[1, 2], unlearned=dose.GATES[1:])
+    assert nothing["growth"].isna().all()
+
+
+def test_seeds_are_the_units():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"seed": np.repeat(range(6), 9), "growth": rng.standard_normal(54)})
+    means = table.groupby("seed")["growth"].mean()
+    ends = stats.t.interval(0.95, 5, means.mean(), stats.sem(means))
+    found = anchored.over_seeds(table, "growth")
+    assert tuple(found) == pytest.approx((10 ** means.mean(), 10 ** ends[0], 10 ** ends[1]))

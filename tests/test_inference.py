@@ -1,0 +1,104 @@
+"""What is inferred from numbers of sequences, where these are few, tied, or none of a run."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from lwcore import inference
+from lwcore.signatures import ArgumentError
+from lwcore.stable import SymmetricStable
+
+
+def numbers(samples):
+    """A dataset of numbers as they are measured, (probes, lags, sequences)."""
+    probes, lags, _ = samples.shape
+    dims = ("probe", "lag", "sequence")
+    coordinates = {"view": ("probe", list("abcd")[:probes]), "lag": np.arange(1, lags + 1)}
+    held = {"statistic": (dims, samples), "projection": (dims, samples)}
+    return xr.Dataset(held, coordinates)
+
+
+def draws(alpha, size):
+    return SymmetricStable(alpha).sample(size, np.random.default_rng(4))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "exponent", "count"),
+    [(2.0, 2.0, 64), (2.0, 2.0, 96), (2.0, 2.0, 128), (2.0, 2.0, 1024), (1.5, 3.0, 128)],
+)
+def test_exponent_of_means_is_that_of_the_law_however_many_numbers(alpha, exponent, count):
+    found = inference.exponent_of_means(draws(alpha, (4000, count)))
+    assert 1 / np.median(found) == pytest.approx(1 / exponent, abs=0.05)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 31, 32, 63])
+def test_too_few_numbers_have_no_exponent(count):
+    assert np.isnan(inference.exponent_of_means(draws(2.0, count)))
+    assert np.isnan(inference.exponent_of_means(draws(2.0, (2, 3, count)))).all()
+
+
+def test_numbers_without_a_spread_have_no_exponent_and_large_ones_do():
+    assert np.isnan(inference.exponent_of_means(np.ones(64)))
+    usual = draws(2.0, 640)
+    large = inference.exponent_of_means(2.0**1000 * usual)
+    assert large == pytest.approx(inference.exponent_of_means(usual), rel=1e-12)
+
+
+def test_tail_index_is_taken_where_numbers_are_not_tied():
+    samples = draws(1.8, (2, 3, 640))
+    whole = inference.summary(numbers(samples)).alpha
+    tied = samples.copy()
+    tied[0, :2, :200] = 0.0
+    found = inference.summary(numbers(tied)).alpha
+    np.testing.assert_array_equal(found.isel(probe=1), whole.isel(probe=1))
+    alone = inference.summary(numbers(samples[:1, 2:])).alpha
+    np.testing.assert_array_equal(found.isel(probe=0), alone.isel(probe=0))
+    tied[:, :, :200] = 0.0
+    assert np.isnan(inference.summary(numbers(tied)).alpha).all()
+
+
+FOREIGN = xr.Dataset({"loss": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: inference.summary(FOREIGN), "numbers holds loss: it must hold statistic"),
+        (lambda: inference.summary(xr.Dataset()), "numbers holds nothing: it must hold statistic"),
+        (
+            lambda: inference.summary(numbers(np.full((1, 1, 20), np.nan))),
+            r"numbers\.statistic contains nan: every entry must be finite",
+        ),
+        (lambda: inference.summary(numbers(np.ones((1, 1, 1)))), r"sizes\['sequence'\] = 1"),
+        (lambda: inference.config_of(FOREIGN), "results holds loss: it must hold the result of"),
+        (lambda: inference.required(FOREIGN), "results holds loss: it must hold the result of"),
+        (lambda: inference.windows(FOREIGN), "results holds loss: it must hold the result of"),
+        (lambda: inference.detected(FOREIGN), "results holds loss: it must hold signal, as a run"),
+        (lambda: inference.probes(FOREIGN, "whole"), "results holds loss: it must hold view, as a"),
+        (
+            lambda: inference.required(FOREIGN.assign_attrs(configuration="{}")),
+            "results holds loss: it must hold signal",
+        ),
+        (lambda: inference.window_of(FOREIGN.loss, [1]), "needed .* must have the coordinate lag"),
+        (
+            lambda: inference.window_of(xr.DataArray([1.0, 2], {"lag": [2, 1]}, "lag"), [1]),
+            r"needed\.lag = \[2, 1\]: must be whole numbers from 1 on that increase",
+        ),
+        (
+            lambda: inference.window_of(xr.DataArray([np.nan], {"lag": [1]}, "lag"), [1]),
+            "needed contains nan: every entry must be 0 or above, or infinite",
+        ),
+        (lambda: inference.sequences_needed(np.nan, 1.0, 1.5), "signal = nan: must be finite"),
+        (lambda: inference.sequences_needed(1.0, 1.0, 2.5), r"alpha = 2\.5: must be 2 or below"),
+        (lambda: inference.significant(1.0, 1.0, 10, 0.05), r"mean = 1\.0: must be of shape"),
+        (lambda: inference.significant([[1.0]], [[1.0]], 0, 0.05), r"count = 0\.0: must be 1 or"),
+        (lambda: inference.deviation([1.0]), r"numbers = \[1\.0\]: must be two or more"),
+        (
+            lambda: inference.false_detections(np.ones((1, 1, 1)), 0.05, np.random.default_rng(0)),
+            "statistic = .*: must be of two sequences or more",
+        ),
+    ],
+)
+def test_what_is_no_run_and_no_number_is_refused_in_words(call, words):
+    with pytest.raises(ArgumentError, match=words):
+        call()
