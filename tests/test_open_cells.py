@@ -51,7 +51,9 @@ def faults(text):
 def test_open_cells_are_short_and_neither_import_nor_set_up_nor_draw(name):
     text = (ROOT / f"{name}.md").read_text()
     assert list(faults(text)) == []
-    assert any(is_open for _, is_open in cells(text)), "a chapter shows how to do it"
+    every = list(cells(text))
+    # a single cell that measures a claim leaves nothing to show
+    assert len(every) == 1 or any(is_open for _, is_open in every), "a chapter shows how to do it"
 
 
 def test_a_small_share_of_the_code_is_open():
