@@ -173,7 +173,7 @@ class Adapter(ABC):
         own = 0.0
         for predictions, part in self._predicted(inputs, targets):
             total += predictions.sum(0, keepdim=True)
-            own += float(self._joint(predictions, part, len(targets)))
+            own += float(self._joint(predictions, part, len(targets)).detach())
         constant = (total / len(inputs)).requires_grad_()
         parts = targets.split(self._held(constant.numel()))
         descent = torch.optim.LBFGS([constant], line_search_fn="strong_wolfe")

@@ -312,6 +312,18 @@ class Config(_Section):
         clash = sorted(taken & {*self.axes})
         words = f"named otherwise than what a result holds ({', '.join(clash)})"
         require("axes", [*self.axes], not clash, words)
+        followed = [point for point in points if point.measured or point.training.snapshots]
+        orders = sorted({", ".join(point.diagnostics.orders) for point in followed})
+        words = "the same at all points that are measured or have snapshots"
+        require("diagnostics.orders", orders, len(orders) <= 1, words)
+        # Points stand side by side in one array. Probes and sequences have no labels there.
+        measured = [point.diagnostics for point in points if point.measured]
+        directions = sorted({settings.directions for settings in measured})
+        words = "one number at all points that are measured"
+        require("diagnostics.directions", directions, len(directions) <= 1, words)
+        kept = sorted({settings.sequences for settings in measured if settings.keep_numbers})
+        words = "one number at all points whose numbers are kept (keep_numbers)"
+        require("diagnostics.sequences", kept, len(kept) <= 1, words)
         return self
 
     @staticmethod

@@ -77,6 +77,7 @@ def run(
     surroundings.refuse_variables()
     _refuse_what_no_file_can_hold(config)
     path = Path(directory).absolute() / f"{config.name}.nc"
+    require("directory", str(directory), not path.is_dir(), f"one without a folder {path.name}")
     begins = f"{config.name}-{config.fingerprint}-"
     partial = path.with_name(f"{begins}{surroundings.fingerprint()}.partial")
     if resume and path.exists():
@@ -376,9 +377,17 @@ def _gathered(config: Config, members: dict[Point, xr.Dataset]) -> xr.Dataset:
     for key, member in members.items():
         kept = _without_steps(member) if config.axes else member
         parts.append(kept.expand_dims({dim: [at] for dim, at in zip(dims, key, strict=True)}))
-    if len(widths := {part.sizes["unit"] for part in parts}) > 1:  # NaN beyond the last neuron
-        parts = [part.pad(unit=(0, max(widths) - part.sizes["unit"])) for part in parts]
-    whole: Any = xr.combine_by_coords(parts, compat="no_conflicts", combine_attrs="override")
+    # A member has neurons if they were measured, or have base rates: not after gradient descent.
+    widths = {part.sizes["unit"] for part in parts if "unit" in part.sizes}
+    if len(widths) > 1:  # NaN beyond the last neuron
+        parts = [
+            part.pad(unit=(0, max(widths) - part.sizes["unit"])) if "unit" in part.sizes else part
+            for part in parts
+        ]
+    combine: Any = {"compat": "no_conflicts", "combine_attrs": "override"}
+    # xarray's defaults, which it is about to change
+    combine |= {"data_vars": "all", "coords": "different", "join": "outer"}
+    whole: Any = xr.combine_by_coords(parts, **combine)
     order = {dim: list(dict.fromkeys(key[i] for key in members)) for i, dim in enumerate(dims)}
     return whole.reindex(order).drop_attrs(deep=False)
 

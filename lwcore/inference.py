@@ -93,14 +93,8 @@ def _require_numbers(numbers: xr.Dataset) -> None:
     require("numbers.sizes['sequence']", count, count > 1, "2 or above")
 
 
-def _require_run(results: xr.Dataset, *names: str) -> None:
-    """Refuse a dataset that is not the result of a run, or lacks some of its variables."""
-    held = "configuration" in results.attrs
-    _require_content("results", results, held, "the result of a run, with its configuration")
-    _require_variables(results, *names)
-
-
 def _require_variables(results: xr.Dataset, *names: str) -> None:
+    """Refuse a dataset that lacks variables or coordinates of a run."""
     for name in names:
         _require_content("results", results, name in results.variables, f"{name}, as a run does")
 
@@ -119,7 +113,8 @@ def described(found: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
 @checked
 def config_of(results: xr.Dataset) -> Config:
     """The configuration of a run; of a sweep, that of its first point."""
-    _require_run(results)
+    held = "configuration" in results.attrs
+    _require_content("results", results, held, "the result of a run, with its configuration")
     config = Config.stored(results.attrs)
     return next(iter(config.points().values()))
 
@@ -152,7 +147,9 @@ def required(
     With `twice` the mean of T, which is f m̄, is multiplied with f once more, and N(ℓ) infinite in
     views without an envelope; see `LETTER`. `error` is ε, the chance of a wrong sign.
     """
-    _require_run(results, "signal", "scale", "deviation", "alpha", "noise", "view")
+    _require_variables(results, "signal", "scale", "deviation", "alpha", "noise", "view")
+    if twice:
+        _require_variables(results, "envelope")
     of_noise, envelope = results.sel(noise=noise, drop=True), xr.DataArray(1.0)
     if twice:
         of_views = results.envelope.reindex(order=results.view.values, fill_value=0.0)

@@ -198,8 +198,12 @@ else:
     Count = kind(Integral, "a whole number, 1 or above", lambda value: value >= 1)
     Index = kind(Integral, "a whole number, 0 or above", lambda value: value >= 0)
     Finite = kind(Real, "a finite number", math.isfinite)
-    Positive = kind(Real, "a finite number above 0", lambda value: 0 < value < math.inf)
-    NotNegative = kind(Real, "a finite number, 0 or above", lambda value: 0 <= value < math.inf)
+    Positive = kind(
+        Real, "a finite number above 0", lambda value: value > 0 and math.isfinite(value)
+    )
+    NotNegative = kind(
+        Real, "a finite number, 0 or above", lambda value: value >= 0 and math.isfinite(value)
+    )
     Share = kind(Real, "a number in (0, 1)", lambda value: 0 < value < 1)
     Lags = kind(object, "whole numbers from 1 on that increase", _increase)
     Reals = kind(object, "real numbers", _real)

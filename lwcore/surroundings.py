@@ -59,6 +59,16 @@ C_LIBRARY = "GLIBC_TUNABLES"
 _LOCK = threading.RLock()
 
 
+def _new_lock() -> None:
+    """Begin a forked process with a lock that no thread of its parent holds."""
+    global _LOCK
+    _LOCK = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)
+
+
 def refuse_variables() -> None:
     """Refuse variables of the environment that would change bits, by name, with the way out."""
     reasons = {name: why for name, why in VARIABLES.items() if os.environ.get(name)}
@@ -81,8 +91,9 @@ def held() -> Iterator[None]:
     """
     refuse_variables()
     with _LOCK, ExitStack() as stack:
-        stack.enter_context(threadpool_limits(limits=1))
+        # PyTorch first, which otherwise would take the 1 for what it had before
         stack.enter_context(_one_thread_in_pytorch())
+        stack.enter_context(threadpool_limits(limits=1))
         stack.enter_context(_plain_arithmetic())
         stack.enter_context(_plain_pytorch())
         stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))
@@ -96,7 +107,10 @@ def held() -> Iterator[None]:
 
 def plain_xarray() -> xr.set_options:
     """Return a context in which xarray joins and keeps attributes as it does by default."""
-    return xr.set_options(arithmetic_join="inner", keep_attrs="default")
+    options: Any = {"arithmetic_join": "inner", "keep_attrs": "default"}
+    if "use_new_combine_kwarg_defaults" in xr.get_options():  # of some versions
+        options["use_new_combine_kwarg_defaults"] = False
+    return xr.set_options(**options)
 
 
 @contextmanager

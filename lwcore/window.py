@@ -107,14 +107,16 @@ class DecayLaw:
     amplitude: Amplitude  # c, in the units of the envelope
     decay: Parameter = float("nan")  # λ > 0 of the exponential law, β of the power laws
     tempering: Parameter = float("nan")  # λ > 0 of the tempered power law
-    log_amplitude: Parameter = field(default=float("nan"), repr=False, compare=False)  # log c
+    log_amplitude: Parameter = field(
+        default=float("nan"), repr=False, compare=False
+    )  # log c, where c is no float
 
     def __post_init__(self) -> None:
         """Require the parameters that the law has."""
         representable = 0 < self.amplitude < np.inf
         known = representable or np.isfinite(self.log_amplitude)
         require("amplitude", self.amplitude, known, "a finite number above 0")
-        if np.isnan(self.log_amplitude):
+        if representable:
             object.__setattr__(self, "log_amplitude", float(np.log(self.amplitude)))
         least = {"exponential": 0.0, "logarithmic": np.nan}.get(self.name, -np.inf)
         words = "a finite number" + " above 0" * (least == 0)

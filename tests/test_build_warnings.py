@@ -80,7 +80,7 @@ def build(tmp_path):
         paths = {"PYTHONPATH": str(ROOT / "book" / "_ext")}
         done = subprocess.run(
             [*command, tmp_path, tmp_path / "_build"],
-            env={"PATH": "", "HOME": str(tmp_path), "PYTHONWARNINGS": "default", **paths},
+            env={"PATH": "", "HOME": str(tmp_path), **paths},
             capture_output=True,
             text=True,
             check=False,

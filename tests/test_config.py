@@ -150,6 +150,12 @@ def labels(*given, axis="a"):
     return {"axes": {axis: [{"label": label, "changes": {}} for label in given]}}
 
 
+def differ(*diagnostics):
+    """An axis whose points measure in another way, and one that measures as usual."""
+    changes = [*({"diagnostics": settings} for settings in diagnostics), {}]
+    return {"axes": {"a": [{"label": i, "changes": one} for i, one in enumerate(changes)]}}
+
+
 def axis(*changes):
     """The axis of a sweep, whose labels are all alike."""
     return {"axes": {"a": [{"label": 1, "changes": one} for one in changes]}}
@@ -202,6 +208,18 @@ def test_wrong_values_are_refused_by_name(section, setting):
         ),
         (axis({"axes": {}, "seeds": [1]}), "not of axes, which all share"),
         (axis({"description": "b"}), "not of description, which all share"),
+        (
+            differ({"directions": 1}),
+            "diagnostics.directions = [1, 2]: must be one number at all poin",
+        ),
+        (
+            differ({"keep_numbers": True, "sequences": 32}, {"keep_numbers": True}),
+            "diagnostics.sequences = [32, 80]: must be one number at all points whose numbers are kep",
+        ),
+        (
+            differ({"orders": ["exact"]}),
+            "must be the same at all points that are measured or have sn",
+        ),
         (labels(1, "1"), "axes.a = [1, '1']: must be labels of one kind, text or numbers"),
         (labels("x", 0.5), "labels of one kind"),
         (labels(2**63), "labels in the range of 64-bit integers"),

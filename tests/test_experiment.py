@@ -324,6 +324,15 @@ def test_one_thread_is_used_by_every_library_and_the_numbers_restored(monkeypatc
         assert 2 in before.values()
 
 
+def test_a_sweep_over_optimisers_without_measurements_is_gathered():
+    """Gradient descent has no base rates, and so nothing that is said of neurons."""
+    few = {"models": ["DiagGate"], "seeds": [1], "training": {"steps": 2}, "measured": False}
+    optimisers = ("sgd", "adamw")
+    points = [{"label": it, "changes": {"training": {"optimizer": it}}} for it in optimisers]
+    result = made(None, SMOKE.but(**few, axes={"by": points}))
+    assert result.base_rate.isnull().all(("model", "seed", "unit")).values.tolist() == [True, False]
+
+
 OTHER = SMOKE.but(seeds=[3])
 
 
@@ -445,6 +454,10 @@ def test_what_no_file_can_hold_is_refused_before_anything_is_trained(tmp_path, m
     with pytest.raises(ValueError, match=r"config = 'smoke': must be one whose texts .*NULL"):
         made(tmp_path, SMOKE.but(description="ends\0early"))
     assert names(tmp_path) == []
+    (tmp_path / "smoke.nc").mkdir()
+    for resume in (True, False):
+        with pytest.raises(ValueError, match=r"directory = .* without a folder smoke\.nc"):
+            made(tmp_path, resume=resume)
 
 
 UNGUARDED = """

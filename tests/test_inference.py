@@ -71,7 +71,7 @@ FOREIGN = xr.Dataset({"loss": 1.0})
         ),
         (lambda: inference.summary(numbers(np.ones((1, 1, 1)))), r"sizes\['sequence'\] = 1"),
         (lambda: inference.config_of(FOREIGN), "results holds loss: it must hold the result of"),
-        (lambda: inference.required(FOREIGN), "results holds loss: it must hold the result of"),
+        (lambda: inference.required(FOREIGN), "results holds loss: it must hold signal, as a run"),
         (lambda: inference.windows(FOREIGN), "results holds loss: it must hold the result of"),
         (lambda: inference.detected(FOREIGN), "results holds loss: it must hold signal, as a run"),
         (lambda: inference.probes(FOREIGN, "whole"), "results holds loss: it must hold view, as a"),

@@ -114,3 +114,9 @@ def test_an_error_shows_the_number_that_was_given():
         LAW.ppf(1.5)
     with pytest.raises(ArgumentError, match=r"^n_sequences = 0\.5: must be 1 or above\.$"):
         detection.detection_error(0.5, 1.0, 1.0, 1.5)
+
+
+@pytest.mark.parametrize("parameter", ["scale", "loc"])
+def test_parameters_are_within_the_range_of_a_float(parameter):
+    with pytest.raises(ArgumentError, match=f"{parameter} = 1000.*: must be a finite number"):
+        SymmetricStable(1.5, **{parameter: 10**400})

@@ -179,7 +179,7 @@ TELLING = r"jaxtyping|vale\.Is|\.(Dataset|Figure|Axes|Config|Network|Trace|Cell)
 
 def test_functions_and_classes_that_say_what_they_take_check():
     """But for those made or called inside; a method is called by those who have made its object."""
-    inner = {"repeated", "ratio_bands", "at_steps", "stream_rates"}
+    inner = {"repeated", "ratio_bands", "at_steps", "stream_rates", "lags_and_ends", "to_bytes"}
     inner |= {"StepJacobian", "GatedJacobian", "Diagnosis"}
     silent = {
         called.__qualname__.removesuffix(".__init__")

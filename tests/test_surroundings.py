@@ -161,6 +161,8 @@ def test_members_in_threads_take_turns_with_the_same_bits_and_give_back_all_thre
         with ThreadPoolExecutor(2) as pool:
             members = list(pool.map(lambda seed: run_member(ONE, "DiagGate", seed), (1, 2, 1)))
         assert [one["num_threads"] for one in threadpool_info()] == before
+        with ThreadPoolExecutor(1) as new_thread:
+            assert new_thread.submit(torch.get_num_threads).result() == torch.get_num_threads()
     for member in (members[0], members[2]):
         xr.testing.assert_identical(member, undisturbed)
 

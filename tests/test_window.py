@@ -1,5 +1,6 @@
 """Windows, decay laws and time scales: exact cases, properties, and what noise does."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -241,6 +242,9 @@ def test_a_vanishing_envelope_far_from_the_first_lag_has_its_law():
     assert steep.exponential.law.decay == pytest.approx(1e-150, rel=1e-9)
     assert steep.exponential.law.envelope(1002) == pytest.approx(1, rel=1e-9)
     assert DecayLaw("power", 1.0, 0.5).envelope(math.inf) == 0
+    # a law that is changed forgets its former amplitude
+    halved = dataclasses.replace(found.exponential.law, amplitude=0.5)
+    assert halved.log_amplitude == math.log(0.5)
 
 
 def test_lags_that_are_far_apart():
