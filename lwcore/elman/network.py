@@ -47,11 +47,8 @@ if TYPE_CHECKING:
     Sequences = ArrayLike
     Rows = ArrayLike
 else:
-    Width = kind(
-        Integral,
-        "an even whole number, 2 or above, and below 2^63",
-        lambda m: 2 <= m < 2**63 and m % 2 == 0,
-    )
+    # Bounds hold for widths that no machine could draw: there is no upper end.
+    Width = kind(Integral, "an even whole number, 2 or above", lambda m: m >= 2 and m % 2 == 0)
     Radii = kind(
         tuple,
         "two finite numbers, 0 or above, of recurrent and of input weights",
@@ -156,6 +153,7 @@ def symmetric_initialisation(
 
     Implements C&E Definition 1: independent ``c_i = ±1``, ``W_ii = ±α`` and ``U_i ~ N(0, I_d)``.
     """
+    require("width", width, width < 2**63, "below 2^63, to be drawn")
     half = width // 2
     readout, recurrent = rng.choice([-1.0, 1.0], half), rng.choice([-alpha, alpha], half)
     rows = np.column_stack([recurrent, rng.standard_normal((half, dimension))])
