@@ -92,9 +92,9 @@ def held() -> Iterator[None]:
     """
     refuse_variables()
     with _LOCK, ExitStack() as stack:
-        # PyTorch first, which otherwise would take the 1 for what it had before
-        stack.enter_context(_one_thread_in_pytorch())
+        # first, so that it is left last: PyTorch gives back what the process had, not this thread
         stack.enter_context(threadpool_limits(limits=1))
+        stack.enter_context(_one_thread_in_pytorch())
         stack.enter_context(_plain_arithmetic())
         stack.enter_context(_plain_pytorch())
         stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))

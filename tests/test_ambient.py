@@ -271,7 +271,7 @@ def test_every_warning_points_at_the_line_that_called(tmp_path):
     for call in (
         lambda: diagnose(Net(), repeated, [1], progress=False),
         lambda: diagnose(Each(), (wide, wide[..., 0]), [1], progress=False),
-        lambda: experiment._found(damaged, results.load),
+        lambda: experiment._load_if_present(damaged, results.load),
     ):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
