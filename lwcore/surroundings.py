@@ -16,6 +16,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,7 @@ def _one_thread_in_pytorch() -> Iterator[None]:
     library, and which ``MKL_NUM_THREADS`` makes independent of OpenMP. ``torch.set_num_threads``
     sets both. Afterwards MKL gets back what it had: no setting of this thread's, as a rule.
     """
-    threads = torch.get_num_threads()
+    threads = _threads_of_the_process()
     set_of_this_thread = _mkl_setter()
     before = set_of_this_thread(1) if set_of_this_thread else None
     torch.set_num_threads(1)
@@ -131,6 +132,16 @@ def _one_thread_in_pytorch() -> Iterator[None]:
         torch.set_num_threads(threads)
         if set_of_this_thread:
             set_of_this_thread(before)
+
+
+def _threads_of_the_process() -> int:
+    """Return PyTorch's number of threads as a new thread finds it.
+
+    Each thread takes it over at its first call of PyTorch. One that did while another was held at
+    one thread would say 1 ever after, and 1 would be given back to all.
+    """
+    with ThreadPoolExecutor(1) as new_thread:
+        return new_thread.submit(torch.get_num_threads).result()
 
 
 @functools.cache

@@ -156,13 +156,22 @@ def test_the_c_library_may_be_tuned_but_not_to_other_instructions(monkeypatch):
 
 def test_members_in_threads_take_turns_with_the_same_bits_and_give_back_all_threads(undisturbed):
     """Two at once would give back what the other has set: the last one, one thread for good."""
-    with threadpool_limits(2):
-        before = [one["num_threads"] for one in threadpool_info()]
-        with ThreadPoolExecutor(2) as pool:
-            members = list(pool.map(lambda seed: run_member(ONE, "DiagGate", seed), (1, 2, 1)))
-        assert [one["num_threads"] for one in threadpool_info()] == before
+
+    def of_a_new_thread():
         with ThreadPoolExecutor(1) as new_thread:
-            assert new_thread.submit(torch.get_num_threads).result() == torch.get_num_threads()
+            return new_thread.submit(torch.get_num_threads).result()
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with threadpool_limits(2):
+            before = [one["num_threads"] for one in threadpool_info()]
+            with ThreadPoolExecutor(2) as pool:
+                members = list(pool.map(lambda seed: run_member(ONE, "DiagGate", seed), (1, 2, 1)))
+            assert [one["num_threads"] for one in threadpool_info()] == before
+            assert of_a_new_thread() == 2
+    finally:
+        torch.set_num_threads(threads)
     for member in (members[0], members[2]):
         xr.testing.assert_identical(member, undisturbed)
 
@@ -179,6 +188,7 @@ def test_arithmetic_is_told_apart_by_processor_and_kernels_and_is_the_same_other
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
     others = [here()]
     monkeypatch.undo()
-    monkeypatch.setattr(torch.Tensor, "tanh", lambda numbers: numbers.double().tanh().float())
+    exact_tanh = torch.Tensor.tanh
+    monkeypatch.setattr(torch.Tensor, "tanh", lambda x: exact_tanh(x.double()).to(x.dtype))
     others.append(here())
     assert len({usual, *others}) == 3
