@@ -338,6 +338,7 @@ def test_a_badge_says_the_verdict_of_its_claims_or_how_many_have_which():
 
 def test_a_badge_unfolds_every_claim_behind_its_sentence():
     outcomes = judged(True, None, False)
+    decided = dict(zip(outcomes, (True, None, False), strict=True))
     paragraph, unfolded = page_with_badges(outcomes, outcomes)
     [link] = paragraph.findall(nodes.reference)
     assert unfolded["ids"] == [link["refuri"].removeprefix("#")]
@@ -353,6 +354,7 @@ def test_a_badge_unfolds_every_claim_behind_its_sentence():
         assert ledger_row.astext() == name
         for part in ("statement", "quantity", "printed", "rule"):
             assert str(entry[part]) in line.astext()
+        assert line.astext().endswith({True: "holds", False: "fails", None: "open"}[decided[name]])
     places = [place for node in paragraph.parent.findall(nodes.Element) for place in node["ids"]]
     assert len(places) == len(set(places)) == 5
 

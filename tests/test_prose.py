@@ -143,7 +143,7 @@ x {claim}`e` y.
         ("It rises {claim}`a`:\n\n```{math}\nx\n```\n\nand falls {claim}`b`.", 1),
         ("- It rises. {claim}`a` {claim}`b`", 2),
         ("It rises {claim}`a`.\n{claim}`b` It falls.", 2),
-        ("It rises {claim}`a`). ({claim}`b`) It falls.", 2),
+        ("(It rises {claim}`a`.) ({claim}`b`: it falls.)", 1),
         ("It rises {claim}`a`.\n\n{claim}`b`", 1),
     ],
 )

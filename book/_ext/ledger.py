@@ -3,7 +3,7 @@ claims, and the counts of verdicts.
 
 ``{claim}`name` `` sets a badge that says the verdict and unfolds the cell which measures it.
 ``{claim}`name, another` `` sets one badge for all claims behind a sentence. It says their verdict,
-or how many have which, and unfolds each of them: badge, name, statement, number and rule.
+or how many have which, and unfolds each of them: badge, name, statement, numbers and rules.
 ``{measured}`name: some words` `` writes what was measured for the reading of a claim in whose
 condition or quantity these words stand; a claim with one reading needs no words. So a reading that
 moves takes its references along, and one that is reworded or goes stops the build. The number is
@@ -27,7 +27,7 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinx.util.logging import getLogger
 
 from book.claims.claim import FORMS, Kind, Verdict
-from book.claims.ledger import counts, counts_by_kind, gathered, registry, write
+from book.claims.ledger import counts, counts_by_kind, gathered, readings_in_words, registry, write
 
 PAGE = "book/ledger"
 SIGNS = {
@@ -298,19 +298,20 @@ def counted_in_words(names, verdicts):
 
 
 def claims_behind(app, docname, names):
-    """List the claims behind a badge: each with its own badge, name, statement, number and rule."""
+    """List the claims behind a badge: their own badges, names and statements, and their readings,
+    each with number and rule."""
     listed = nodes.bullet_list()
     for name in names:
         line = nodes.paragraph("", "", badge_of(app, docname, name), nodes.Text(" "))
-        line += link(app, docname, name, name, "row")
+        line += link(app, docname, name, name, "claim-name")
         line += nodes.Text(f": {registry()[name].says}")
+        listed += nodes.list_item("", line)
         outcome = app.env.outcomes.get(name)
         if outcome:
-            found = outcome.entry
-            line += nodes.Text(
-                f" Measured: {found['quantity']}: {found['printed']}, must be {found['rule']}."
-            )
-        listed += nodes.list_item("", line)
+            readings = nodes.bullet_list()
+            for words in readings_in_words(outcome):
+                readings += nodes.list_item("", nodes.paragraph("", words))
+            listed[-1] += readings
     back = nodes.reference("", "fold", internal=True, refid=f"claims-{names[0]}")
     fold = nodes.paragraph("", "", back, classes=["claim-links"])
     return nodes.container("", listed, fold, classes=["claims"], ids=[f"behind-{names[0]}"])
