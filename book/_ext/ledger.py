@@ -420,3 +420,5 @@ def setup(app):
     app.connect("build-finished", store)
     app.connect("doctree-resolved", fill_in)
     app.connect("html-page-context", bring_table)
+    # pages that were read when a badge named one claim only are read again
+    return {"env_version": 2}
