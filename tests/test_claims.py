@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
+from docutils import nodes
 from docutils.utils import new_document
-from ledger import MeasuredRole, badge, fill_in, measured, reading_with
+from ledger import ClaimRole, MeasuredRole, Pages, badge, fill_in, measured, reading_with
 from pydantic import ValidationError
 
 from book import claims
@@ -247,7 +248,127 @@ def test_a_number_is_filled_in_as_its_reading_prints_it():
 
 def test_a_claim_whose_cell_failed_leaves_its_page_readable():
     page, name = new_document("page"), next(iter(REGISTRY))
-    page.extend([badge(claim=name), measured(claim=name, reading=0)])
+    page.extend([badge(claims=[name]), measured(claim=name, reading=0)])
     builder = SimpleNamespace(get_relative_uri=lambda *of: "ledger.html")
     fill_in(SimpleNamespace(env=SimpleNamespace(outcomes={}), builder=builder), page, "page")
     assert [node.astext() for node in page] == ["not measured"] * 2
+
+
+def claim_role(text, places):
+    """Read a badge on a page, where some claims have their badges already."""
+    said = []
+    reporter = SimpleNamespace(error=lambda words, line: said.append(words))
+    env = SimpleNamespace(docname="page", claim_pages=Pages(places))
+    role = ClaimRole()
+    settings = SimpleNamespace(env=env)
+    role.inliner = SimpleNamespace(document=SimpleNamespace(settings=settings), reporter=reporter)
+    role.lineno, role.text = 1, text
+    return role.run()[0], said
+
+
+def test_a_badge_names_one_claim_or_several():
+    first, second = list(REGISTRY)[:2]
+    for text, names in (
+        (first, [first]),
+        (f"{first}, {second}", [first, second]),
+        (f"{second},\n{first}", [second, first]),
+    ):
+        places = {}
+        [node], said = claim_role(text, places)
+        assert node["claims"] == names
+        assert places == dict.fromkeys(names, "page")
+        assert said == []
+
+
+def test_a_claim_has_one_badge_and_a_badge_claims_that_exist():
+    first, second = list(REGISTRY)[:2]
+    for text, places, wrong in (
+        (f"{first}, {second}", {second: "other"}, f"{second!r}: it has a badge in other already"),
+        (first, {first: "page"}, f"{first!r}: it has a badge in page already"),
+        (f"{first}, {first}", {}, f"{first!r}: it has a badge in page already"),
+        (f"{first}, secnd", {}, "'secnd': there is none of that name"),
+        (f"{first},", {}, "'': there is none of that name"),
+    ):
+        assert claim_role(text, places) == ([], [f"claim {wrong}"])
+
+
+def page_with_badges(outcomes, *badges):
+    """Fill in a page whose first list item holds a paragraph with badges."""
+    page = new_document("page")
+    paragraph = nodes.paragraph("", "", *(badge(claims=list(names)) for names in badges))
+    page += nodes.bullet_list("", nodes.list_item("", paragraph), nodes.list_item())
+    builder = SimpleNamespace(get_relative_uri=lambda *of: "ledger.html")
+    fill_in(SimpleNamespace(env=SimpleNamespace(outcomes=outcomes), builder=builder), page, "page")
+    return page[0][0]
+
+
+def judged(*decided):
+    """Outcomes of the first claims with one reading that bounds from above, by name: whether each
+    holds, or None for open."""
+    numbers = {
+        True: lambda bound: exactly(bound),
+        False: lambda bound: exactly(bound + 1),
+        None: lambda bound: estimate(bound, (bound - 1, bound + 1), n=9),
+    }
+    found = {}
+    for name, one in REGISTRY.items():
+        [*others, last] = one.readings
+        if len(found) < len(decided) and not others and last.at_most is not None:
+            measured_number = numbers[decided[len(found)]](last.at_most)
+            found[name] = ledger.Outcome(one, (measured_number,), chapter="page")
+    return found
+
+
+def test_a_badge_says_the_verdict_of_its_claims_or_how_many_have_which():
+    for decided, words, style in (
+        ([True, True], "✓ holds", "claim-holds"),
+        ([None, None, None], "○ open", "claim-open"),
+        ([True, None, True], "2 hold · 1 open", "claim-several"),
+        ([False, True], "1 holds · 1 refuted", "claim-several"),
+        ([None, False, None, True], "1 holds · 1 refuted · 2 open", "claim-several"),
+    ):
+        outcomes = judged(*decided)
+        paragraph, _ = page_with_badges(outcomes, outcomes)
+        [link] = paragraph.findall(nodes.reference)
+        # the names are part of the text, which is heard and not seen
+        assert link.astext() == f"{words}: {', '.join(outcomes)}"
+        assert link[-1]["classes"] == ["visually-hidden"]
+        assert link["classes"] == ["claim", style]
+
+
+def test_a_badge_unfolds_every_claim_behind_its_sentence():
+    outcomes = judged(True, None, False)
+    decided = dict(zip(outcomes, (True, None, False), strict=True))
+    paragraph, unfolded = page_with_badges(outcomes, outcomes)
+    [link] = paragraph.findall(nodes.reference)
+    assert unfolded["ids"] == [link["refuri"].removeprefix("#")]
+    lines, fold = unfolded
+    assert fold[0]["refid"] in paragraph[0]["ids"]
+    for line, (name, outcome) in zip(lines, outcomes.items(), strict=True):
+        single, ledger_row = line.findall(nodes.reference)
+        assert single["refuri"] == f"#measured-{name}"
+        assert single.parent["ids"] == [f"claim-{name}"]
+        assert f"claim-{outcome.verdict.name.lower()}" in single["classes"]
+        assert ledger_row["refuri"] == f"ledger.html#{name}"
+        entry = outcome.entry
+        assert ledger_row.astext() == name
+        for part in ("statement", "quantity", "printed", "rule"):
+            assert str(entry[part]) in line.astext()
+        assert line.astext().endswith({True: "holds", False: "fails", None: "open"}[decided[name]])
+    places = [place for node in paragraph.parent.findall(nodes.Element) for place in node["ids"]]
+    assert len(places) == len(set(places)) == 5
+
+
+def test_two_badges_of_a_paragraph_unfold_behind_it_in_their_order():
+    outcomes = judged(True, None, False, True)
+    names = list(outcomes)
+    item = page_with_badges(outcomes, names[:2], names[2:]).children
+    assert [node["ids"] for node in item[1:]] == [[f"behind-{names[0]}"], [f"behind-{names[2]}"]]
+
+
+def test_a_badge_says_how_many_of_its_claims_were_not_measured():
+    measured_name, missing = list(judged(True, True))
+    outcomes = judged(True)
+    paragraph, unfolded = page_with_badges(outcomes, [measured_name, missing])
+    assert paragraph.astext().startswith("1 holds · 1 not measured: ")
+    assert unfolded[0][1].astext().startswith(f"not measured {missing}: ")

@@ -82,6 +82,75 @@ def test_one_thing_has_one_name(name):
     assert list(numbers_without_a_chapter(text_of(name))) == []
 
 
+BADGE = re.compile(r"\{claim\}`[^`]*`")
+ROW_OF_BADGES = re.compile(rf"{BADGE.pattern}(?:[\W_]*{BADGE.pattern})+")
+FENCED = re.compile(r"(?ms)\A---\n.*?\n---\n|^(`{3,}).*?^\1`*$|^\$\$.*?\$\$$")
+PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.)\s)")
+BEHIND_A_STOP = re.compile(rf"([.?!][)*\"”]*)((?:\s+{BADGE.pattern})+)")
+END_OF_SENTENCE = re.compile(
+    r"(?<!Eq\.)(?<!Eqs\.)(?<!Fig\.)(?<!e\.g\.)(?<=[.?!])[)*\"”]*\s+(?=[A-ZΑ-ω(*$`\[{])"
+)
+
+
+def sentences(text):
+    """Split a page into sentences; a badge behind a stop belongs to the sentence before it."""
+    text = FENCED.sub("\n\n", text)
+    # behind a formula in lines of its own a sentence goes on with a small letter
+    text = re.sub(r"\n\s*\n(?=[a-z])", " ", text)
+    text = BEHIND_A_STOP.sub(r"\2\1", text)
+    for paragraph in PARAGRAPH.split(text):
+        yield from END_OF_SENTENCE.split(paragraph)
+
+
+def crowded(text):
+    """List the sentences with more than one badge, and the rows of badges."""
+    listed = [sentence for sentence in sentences(text) if len(BADGE.findall(sentence)) > 1]
+    rows = [found[0] for found in ROW_OF_BADGES.finditer(FENCED.sub("\n\n", text))]
+    return [" ".join(found.split()) for found in listed + rows]
+
+
+@pytest.mark.parametrize("name", ["README", *DOCUMENTS])
+def test_a_sentence_has_one_badge_at_most_and_badges_stand_in_no_row(name):
+    found = crowded(text_of(name))
+    assert found == [], f"{name}.md: name the claims in one badge, {{claim}}`first, second`"
+
+
+def test_a_sentence_ends_behind_its_badge():
+    text = """---
+title: A
+---
+It holds. {claim}`a` (By Eq. (3) it does {claim}`b`.) It does not.
+{claim}`c` `small` is small {claim}`d`: see
+
+```{math}
+x {claim}`e` y.
+```
+
+- and larger {claim}`f, g`.
+- One {claim}`h`? No {claim}`i`.
+"""
+    found = [BADGE.findall(sentence) for sentence in sentences(text)]
+    alone = ["a", "b", "c", "d", "f, g", "h", "i"]
+    assert [badges for badges in found if badges] == [[f"{{claim}}`{name}`"] for name in alone]
+    assert crowded(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("It rises {claim}`a`, and falls {claim}`b`.", 1),
+        ("By Eqs. (1) {claim}`a` and (2) {claim}`b`.", 1),
+        ("It rises {claim}`a`:\n\n```{math}\nx\n```\n\nand falls {claim}`b`.", 1),
+        ("- It rises. {claim}`a` {claim}`b`", 2),
+        ("It rises {claim}`a`.\n{claim}`b` It falls.", 2),
+        ("(It rises {claim}`a`.) ({claim}`b`: it falls.)", 1),
+        ("It rises {claim}`a`.\n\n{claim}`b`", 1),
+    ],
+)
+def test_crowded_badges_are_found(text, number):
+    assert len(crowded(text)) == number
+
+
 NUMBERED = [name for name in PARTS["The argument"] if name in NOTEBOOKS]
 
 

@@ -2,6 +2,8 @@
 claims, and the counts of verdicts.
 
 ``{claim}`name` `` sets a badge that says the verdict and unfolds the cell which measures it.
+``{claim}`name, another` `` sets one badge for all claims behind a sentence. It says their verdict,
+or how many have which, and unfolds each of them: badge, name, statement, numbers and rules.
 ``{measured}`name: some words` `` writes what was measured for the reading of a claim in whose
 condition or quantity these words stand; a claim with one reading needs no words. So a reading that
 moves takes its references along, and one that is reworded or goes stops the build. The number is
@@ -25,7 +27,7 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinx.util.logging import getLogger
 
 from book.claims.claim import FORMS, Kind, Verdict
-from book.claims.ledger import counts, counts_by_kind, gathered, registry, write
+from book.claims.ledger import counts, counts_by_kind, gathered, readings_in_words, registry, write
 
 PAGE = "book/ledger"
 SIGNS = {
@@ -46,6 +48,9 @@ SHORT = {
     Verdict.REFUTED: "refuted",
     Verdict.OPEN: "open",
 }
+# where a number stands in front: 2 hold, 1 in later versions
+COUNTED = SHORT | {Verdict.LATER: "in later versions"}
+SEVERAL = COUNTED | {Verdict.HOLDS: "hold", Verdict.MISPRINT: "misprints"}
 PAPERS = {
     "livi": "Livi",
     "cayci": "Cayci & Eryilmaz",
@@ -61,7 +66,7 @@ log = getLogger(__name__)
 
 
 class badge(nodes.Inline, nodes.TextElement):
-    """A claim's badge."""
+    """The badge of a claim, or of all claims behind a sentence."""
 
 
 class measured(nodes.Inline, nodes.TextElement):
@@ -77,20 +82,23 @@ class tally(nodes.General, nodes.Element):
 
 
 class ClaimRole(SphinxRole):
-    """A claim's badge, once in the book."""
+    """One badge for the claims behind a sentence, each of them once in the book."""
 
     def run(self):
-        """The badge; an error if there is no such claim or if it has a place already."""
+        """Set the badge; an error if there is no such claim or if it has a place already."""
         places = pages(self.env).places
-        if self.text not in registry():
-            return self.refused("there is none of that name")
-        if places.setdefault(self.text, self.env.docname) != self.env.docname:
-            return self.refused(f"it has a badge in {places[self.text]} already")
-        return [badge(claim=self.text)], []
+        names = [name.strip() for name in self.text.split(",")]
+        for name in names:
+            if name not in registry():
+                return self.refused(name, "there is none of that name")
+            if name in places:
+                return self.refused(name, f"it has a badge in {places[name]} already")
+            places[name] = self.env.docname
+        return [badge(claims=names)], []
 
-    def refused(self, why):
+    def refused(self, name, why):
         """An error."""
-        words = f"claim {self.text!r}: {why}"
+        words = f"claim {name!r}: {why}"
         return [], [self.inliner.reporter.error(words, line=self.lineno)]
 
 
@@ -204,9 +212,13 @@ def store(app, error):
 def fill_in(app, doctree, docname):
     """Put verdicts, numbers and tables where they go; cells that measure fold behind badges."""
     outcomes = app.env.outcomes
-    for node in list(doctree.findall(badge)):
-        found = outcomes.get(node["claim"])
-        node.replace_self(badge_of(app, docname, found) if found else nodes.inline("", UNKNOWN))
+    # from the last to the first: what one of them unfolds goes right behind its paragraph
+    for node in reversed(list(doctree.findall(badge))):
+        if len(node["claims"]) > 1:
+            unfold_behind(paragraph_of(node), claims_behind(app, docname, node["claims"]))
+            node.replace_self(common_badge(app, node["claims"]))
+        else:
+            node.replace_self(badge_of(app, docname, node["claims"][0]))
     for node in list(doctree.findall(measured)):
         found = outcomes.get(node["claim"])
         number = quoted(found, node) if found else UNKNOWN
@@ -241,14 +253,81 @@ def link(app, docname, claim, text, style):
     )
 
 
-def badge_of(app, docname, outcome):
+def badge_of(app, docname, name):
     """A badge: the verdict as a link to what measures it, at a place of its own."""
-    name, verdict = outcome.claim.id, outcome.verdict
+    outcome = app.env.outcomes.get(name)
+    if outcome is None:
+        return nodes.inline("", UNKNOWN, ids=[f"claim-{name}"])
+    verdict = outcome.verdict
     shown = link(app, docname, name, f"{SIGNS[verdict]} {SHORT[verdict]}", "claim")
     if outcome.chapter == docname:
         shown["refuri"] = f"#measured-{name}"
     shown["classes"].append(f"claim-{verdict.name.lower()}")
     return nodes.inline("", "", shown, ids=[f"claim-{name}"])
+
+
+def common_badge(app, names):
+    """Make the badge of several claims: their verdicts as a link to all of them."""
+    verdicts = [app.env.outcomes[name].verdict for name in names if name in app.env.outcomes]
+    agree = len(verdicts) == len(names) and len(set(verdicts)) == 1
+    if agree:
+        words = f"{SIGNS[verdicts[0]]} {SHORT[verdicts[0]]}"
+        style = f"claim-{verdicts[0].name.lower()}"
+    else:
+        words = counted_in_words(names, verdicts)
+        style = "claim-several"
+    address = f"#behind-{names[0]}"
+    shown = nodes.reference("", words, internal=True, refuri=address, classes=["claim", style])
+    # a reader who hears the page hears what the badge unfolds
+    shown += nodes.inline("", f": {', '.join(names)}", classes=["visually-hidden"])
+    return nodes.inline("", "", shown, ids=[f"claims-{names[0]}"])
+
+
+def counted_in_words(names, verdicts):
+    """Say how many claims have which verdict: ``2 hold · 1 open``."""
+    parts = []
+    for verdict in Verdict:
+        number = verdicts.count(verdict)
+        words = COUNTED if number == 1 else SEVERAL
+        if number:
+            parts.append(f"{number} {words[verdict]}")
+    missing = len(names) - len(verdicts)
+    if missing:
+        parts.append(f"{missing} {UNKNOWN}")
+    return " · ".join(parts)
+
+
+def claims_behind(app, docname, names):
+    """List the claims behind a badge: their own badges, names and statements, and their readings,
+    each with number and rule."""
+    listed = nodes.bullet_list()
+    for name in names:
+        line = nodes.paragraph("", "", badge_of(app, docname, name), nodes.Text(" "))
+        line += link(app, docname, name, name, "claim-name")
+        line += nodes.Text(f": {registry()[name].says}")
+        listed += nodes.list_item("", line)
+        outcome = app.env.outcomes.get(name)
+        if outcome:
+            readings = nodes.bullet_list()
+            for words in readings_in_words(outcome):
+                readings += nodes.list_item("", nodes.paragraph("", words))
+            listed[-1] += readings
+    back = nodes.reference("", "fold", internal=True, refid=f"claims-{names[0]}")
+    fold = nodes.paragraph("", "", back, classes=["claim-links"])
+    return nodes.container("", listed, fold, classes=["claims"], ids=[f"behind-{names[0]}"])
+
+
+def paragraph_of(node):
+    """Find the paragraph, or what else holds the text, in which something stands."""
+    while isinstance(node.parent, nodes.TextElement):
+        node = node.parent
+    return node
+
+
+def unfold_behind(paragraph, unfolded):
+    """Put what a badge unfolds behind the paragraph of its sentence."""
+    siblings = paragraph.parent
+    siblings.insert(siblings.index(paragraph) + 1, unfolded)
 
 
 def tally_html(app, docname):
@@ -341,3 +420,5 @@ def setup(app):
     app.connect("build-finished", store)
     app.connect("doctree-resolved", fill_in)
     app.connect("html-page-context", bring_table)
+    # pages that were read when a badge named one claim only are read again
+    return {"env_version": 2}

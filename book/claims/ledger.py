@@ -165,16 +165,22 @@ def counts_by_kind(found: Iterable[Outcome]) -> dict[Kind, dict[Verdict, int]]:
     return {kind: counts(one for one in of_papers if one.claim.kind is kind) for kind in Kind}
 
 
+def readings_in_words(outcome: Outcome) -> list[str]:
+    """Say of each reading of a claim what was measured, what it must be and what follows."""
+    lines = []
+    for reading, one in zip(outcome.claim.readings, outcome.measured, strict=True):
+        says = {True: "holds", False: "fails", None: "open"}[reading.holds(one)]
+        way = "instead: " * (reading.gives is Verdict.REFUTED) + (reading.condition or "as stated")
+        number = f"{reading.printed(one)}, must be {reading.rule}"
+        lines.append(f"{way}: {reading.quantity}: {number}: {says}")
+    return lines
+
+
 def in_full(outcome: Outcome) -> str:
     """All there is to say of a claim, as plain text."""
     claim, found = outcome.claim, outcome.entry
     lines = [f"{claim.id}: {outcome.verdict} ({claim.kind})", f"  {claim.place}: {claim.says}"]
-    for reading, one in zip(claim.readings, outcome.measured, strict=True):
-        says = {True: "holds", False: "fails", None: "open"}[reading.holds(one)]
-        way = "instead: " * (reading.gives is Verdict.REFUTED) + (reading.condition or "as stated")
-        lines.append(
-            f"  {way}: {reading.quantity}: {reading.printed(one)}, must be {reading.rule}: {says}"
-        )
+    lines += [f"  {line}" for line in readings_in_words(outcome)]
     more = {
         "open because": "open_because",
         "settled by the configuration": "fixed",

@@ -89,6 +89,26 @@ def test_a_badge_unfolds_the_cell_that_measures_its_claim(visit):
         assert not cell.is_visible()
 
 
+def test_a_badge_of_several_claims_unfolds_them_and_each_of_them_its_cell(visit):
+    page = visit("notebooks/06_experiments.html")
+    for common in page.locator("a[href^='#behind-']").all():
+        unfolded = page.locator(common.get_attribute("href"))
+        assert not unfolded.is_visible()
+        common.focus()
+        page.keyboard.press("Enter")
+        unfolded.wait_for()
+        assert common.is_visible()
+        unfolded.get_by_role("link", name="fold").click()
+        assert not unfolded.is_visible()
+    name = "scalar-windows-empty"
+    page = visit(f"notebooks/06_experiments.html#claim-{name}")
+    page.locator(f"#claim-{name} a").click()
+    cell = page.locator(f".tag_claim:is(#measured-{name}, :has(#measured-{name}))")
+    cell.wait_for()
+    cell.get_by_role("link", name="fold").click()
+    assert not cell.is_visible()
+
+
 def test_sliders_move_the_drawing_to_the_numbers_of_the_package(visit):
     page = visit("notebooks/05c_scaling_laws.html")
     chart = page.locator("#fig-explorer .chart")
