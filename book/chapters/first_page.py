@@ -1,0 +1,50 @@
+"""The figure of the first page: what a smaller envelope costs, and what is learned of a delay."""
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from matplotlib.axes import Axes
+
+from book.chapters import anchored
+
+# where the name of a task stands, in decades
+_PLACES = {
+    "recall": (8.7, 1.9),
+    "adding": (5.6, 1.2),
+    "regression": (6.2, -0.8),
+    "digits": (9.6, -0.5),
+}
+
+
+def draw_growth(axes: Axes, compared: pd.DataFrame) -> None:
+    """Draw the growth of the data against the cut of the gates' envelope, with its tasks named.
+
+    Args:
+        axes: Where to draw.
+        compared: Networks beside their anchors, as `anchored.cuts` gives them.
+    """
+    anchored.draw_growth(axes, compared, "cut")
+    axes.set(xlabel="initial envelope smaller by a factor of", ylabel="data needed to learn half")
+    axes.text(0.2, 3.25, "Eq. (34), if noise\nstays constant", fontsize=9)
+    axes.text(6.8, 3.6, "△ most seeds did not learn", fontsize=9)
+    for task, place in _PLACES.items():
+        axes.text(*place, task, color=anchored.COLOURS[task], weight="bold")
+
+
+def draw_learned(axes: Axes, share: xr.DataArray) -> None:
+    """Draw the share of each delay that networks learned: medians, and their range.
+
+    Args:
+        axes: Where to draw.
+        share: Shares, from 0 to 1, by model, seed and lag.
+    """
+    per_cent = 100 * share.stack(network=("model", "seed"))
+    middle = per_cent.median("network").values
+    least, most = per_cent.min("network").values, per_cent.max("network").values
+    rows = np.arange(len(middle))[::-1]
+    axes.barh(rows, middle, color="#56B4E9")
+    axes.hlines(rows, least, most, color="black", lw=1.2)
+    for row, value, end in zip(rows, middle, most, strict=True):
+        axes.text(end + 2, row, f"{value:.0f} %", va="center")
+    axes.set_yticks(rows, share["lag"].values)
+    axes.set(xlim=(0, 130), xlabel="share of the delay learned (%)", ylabel="delay (steps)")
