@@ -82,6 +82,12 @@ def _refuse_what_numpy_would_drop(value: Any) -> None:
         if not kinds <= {float, int}:
             for entry in value:
                 _refuse_what_numpy_would_drop(entry)
+    else:
+        # among numbers NumPy would take these for numbers
+        dtype = getattr(value, "dtype", None)
+        kind = "b" if "bool" in str(dtype) else getattr(dtype, "kind", "")
+        if kind in ("b", "m", "M"):
+            raise Unreadable(_NO_REALS[kind])
 
 
 def _as_array(value: Any) -> NDArray[Any]:

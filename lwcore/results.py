@@ -14,6 +14,7 @@ import hashlib
 import io
 import os
 import platform
+import random
 import re
 import subprocess
 import sys
@@ -154,7 +155,9 @@ def _listed_digests(path: Path) -> set[str]:
             for written, meant in (("\\n", "\n"), ("\\r", "\r"), ("\\\\", "\\")):
                 name = name.replace(written, meant)
         # an editor may have left spaces behind a name
-        if any(_is_path_of(manifest.parent / name_, path) for name_ in (name, name.strip())):
+        names = (name, name.strip())
+        in_folder = any(_is_path_of(manifest.parent / one, path) for one in names)
+        if in_folder or any(_is_end_of(one, path) for one in names):
             digests.add((digest or tagged_digest).decode().lower())
     return digests
 
@@ -163,6 +166,12 @@ def _is_path_of(listed: Path, path: Path) -> bool:
     """Return whether two paths name one place, however their letters are composed."""
     first, second = (unicodedata.normalize("NFC", os.path.abspath(it)) for it in (listed, path))
     return first == second
+
+
+def _is_end_of(listed: str, path: Path) -> bool:
+    """Return whether a listed path with folders is the end of a file's: listed from further up."""
+    parts = Path(listed).parts
+    return len(parts) > 1 and Path(os.path.realpath(path)).parts[-len(parts) :] == parts
 
 
 def revision() -> str:
@@ -226,9 +235,12 @@ def provenance(config: Config) -> dict[str, str]:
 @contextmanager
 def bar(title: str, total: int, show: bool = True) -> Iterator[Callable[[int], None]]:
     """Progress bar on standard error, or below a notebook's cell; called with the number done."""
+    # rich draws from Python's random numbers when it is first imported, and these are the reader's
+    state = random.getstate()
     from rich.console import Console
     from rich.progress import Progress
 
+    random.setstate(state)
     kernel = "ipykernel" in sys.modules  # where rich would ask for widgets
     console = Console(stderr=not kernel, force_jupyter=False, force_terminal=kernel or None)
     with Progress(console=console, disable=not show) as progress:

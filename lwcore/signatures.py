@@ -267,7 +267,8 @@ class _Signature(NamedTuple):
             value = args[one.place] if one.place < count else kwargs.get(one.name, _ABSENT)
             if value is not _ABSENT and not one.check(value, sizes):
                 raise ArgumentError(_refusal(one.name, value, one, sizes))
-            if type(value) is int:  # which a shape may name, as in "{orders}+1"
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            if whole:  # which a shape may name, as in "{orders}+1"
                 sizes[f"{{{one.name}}}"] = value
         return sizes
 
@@ -550,4 +551,5 @@ def _shown(value: Any) -> str:
             return repr(plain)[:200]
         except Exception:  # a reader's class may fail as it likes
             return f"an object of {type(value).__name__}"
-    return f"{type(value).__name__} of {value.dtype} and shape {tuple(shape)}"
+    dtype = getattr(value, "dtype", "several types")  # as the columns of a table
+    return f"{type(value).__name__} of {dtype} and shape {tuple(shape)}"

@@ -308,6 +308,20 @@ print(random.getstate() == before[0] and torch.equal(torch.get_rng_state(), befo
     assert python(program) == ["5", "True"]
 
 
+def test_the_first_progress_bar_leaves_random_numbers_as_they_were():
+    """Rich draws when it is imported, and a run shows a bar."""
+    program = """
+import random
+from lwcore import results
+random.seed(3)
+before = random.getstate()
+with results.bar("t", 1, show=False) as advance:
+    advance(1)
+print(random.getstate() == before)
+"""
+    assert python(program) == ["True"]
+
+
 CELL = """
 import numba.core.caching as caching
 if {unwritable}:

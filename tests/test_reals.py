@@ -12,7 +12,7 @@ import xarray as xr
 
 from lwcore import detection, stats, window
 from lwcore.elman.kernel import limiting_kernel
-from lwcore.reals import Unreadable, read
+from lwcore.reals import Unreadable, complaint, read
 from lwcore.signatures import ArgumentError
 from lwcore.stable import SymmetricStable, fit
 
@@ -120,3 +120,26 @@ def test_an_error_shows_the_number_that_was_given():
 def test_parameters_are_within_the_range_of_a_float(parameter):
     with pytest.raises(ArgumentError, match=f"{parameter} = 1000.*: must be a finite number"):
         SymmetricStable(1.5, **{parameter: 10**400})
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        (np.array(True), "truth values"),
+        (torch.tensor(True), "truth values"),
+        (np.array([True, False]), "truth values"),
+        (np.timedelta64(5), "durations"),
+        (np.timedelta64(3, "h"), "durations"),
+        (np.datetime64("2026-01-01"), "dates"),
+    ],
+)
+def test_what_is_no_number_is_found_inside_a_list(entry, why):
+    assert why in complaint([entry, entry])
+    if np.ndim(entry) == 0:
+        assert why in complaint([3.0, entry])
+
+
+def test_a_table_that_is_refused_is_named():
+    table = pd.DataFrame({"a": [True, False], "b": [1.0, 2.0]})
+    with pytest.raises(ArgumentError, match=r"values = DataFrame of several types"):
+        stats.student(table)

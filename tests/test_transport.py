@@ -3,6 +3,7 @@ its definition as a derivative."""
 
 from itertools import combinations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -207,6 +208,7 @@ def test_coefficients_are_sums_over_the_steps_that_mix(seed, steps, size):
     kept, mixing = draw(2, 2, steps, size, size, seed=seed)
     terms = transport.coefficients(kept, mixing, steps + 1)
     assert terms.shape == (steps + 2, 2, size, size)
+    assert torch.equal(transport.coefficients(kept, mixing, np.int64(steps + 1)), terms)
     for k in range(steps + 2):
         expected = torch.zeros(2, size, size, dtype=torch.float64)
         for at in combinations(range(steps), k):

@@ -71,8 +71,8 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
         >>> law = SymmetricStable(alpha=1.5, scale=2.0)
         >>> found = fit(law.sample(20_000, np.random.default_rng(0)), method="ecf")
         >>> low, high = found.alpha_interval
-        >>> print(f"{found.alpha:.2f} ({low:.2f} to {high:.2f}), scale {found.scale:.2f}")
-        1.48 (1.46 to 1.50), scale 1.97
+        >>> print(f"{found.alpha:.2f} [{low:.2f}, {high:.2f}], scale {found.scale:.2f}")
+        1.48 [1.46, 1.50], scale 1.97
     """
     data = floats("samples", samples)
     shaped = data.ndim in (1, 2) and data.size > 0 and len(data) > 1
