@@ -155,7 +155,7 @@ def test_every_form_of_a_line_for_a_file_is_compared(path, dataset, line):
     manifest.write_text(f"{wrong}  {path.parent.name}/run.nc\n")  # listed from the folder above
     with pytest.raises(ValueError, match="its checksum is not the one in SHA256SUMS: damaged"):
         results.load(path)
-    manifest.write_text(f"{wrong}  other.nc\n{wrong}  deep/run.nc\n")
+    manifest.write_text(f"{wrong}  other.nc\n{wrong}  elsewhere/run.nc\n")
     xr.testing.assert_identical(results.load(path), dataset)
 
 
