@@ -74,7 +74,8 @@ def test_a_chapter_has_a_length(name):
     most = 3_800 if name == "notebooks/15_dose" else 3_000
     assert length <= most, f"{name}.md has {length:,} words, of at most {most:,}"
     assert len(page.select("figure")) <= 8, f"{name}.md has more than 8 figures"
-    assert len(page.select("table")) <= 6, f"{name}.md has more than 6 tables"
+    tables = 7 if name == "notebooks/15_dose" else 6
+    assert len(page.select("table")) <= tables, f"{name}.md has more than {tables} tables"
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
