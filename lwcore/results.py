@@ -157,7 +157,10 @@ def _listed_digests(path: Path) -> set[str]:
         # an editor may have left spaces behind a name
         names = (name, name.strip())
         in_folder = any(_is_path_of(manifest.parent / one, path) for one in names)
-        if in_folder or any(_is_end_of(one, path) for one in names):
+        from_above = any(_is_end_of(one, path) for one in names)
+        # a file in a folder of the same name below has this line for itself
+        from_above = from_above and not (manifest.parent / name).exists()
+        if in_folder or from_above:
             digests.add((digest or tagged_digest).decode().lower())
     return digests
 

@@ -157,6 +157,11 @@ def test_every_form_of_a_line_for_a_file_is_compared(path, dataset, line):
         results.load(path)
     manifest.write_text(f"{wrong}  other.nc\n{wrong}  elsewhere/run.nc\n")
     xr.testing.assert_identical(results.load(path), dataset)
+    below = path.parent / path.parent.name / "run.nc"
+    below.parent.mkdir()
+    below.write_bytes(b"another file")
+    manifest.write_text(f"{wrong}  other.nc\n{wrong}  {path.parent.name}/run.nc\n")
+    xr.testing.assert_identical(results.load(path), dataset)
 
 
 @pytest.mark.parametrize(
