@@ -9,8 +9,8 @@ from rich.progress import track
 
 from book.chapters.calibration import PLANTED, counts, draw
 from lwcore import experiment, results
-from lwcore.config import Config, DiagnosticSettings
-from lwcore.measure import observe
+from lwcore.experiment.config import Config, DiagnosticSettings
+from lwcore.experiment.measure import observe
 
 FOLDER = Path(__file__).parents[1] / "book" / "results" / "trust"
 ALPHAS = (1.2, 1.5, 1.8, 2.0)

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from lwcore import experiment, results
-from lwcore.config import Config
+from lwcore.experiment import running
+from lwcore.experiment.config import Config
 
 RECORD = Path("book/results/trust/interruption.json")
 SETTINGS = Config.named("smoke").but(
@@ -56,7 +57,7 @@ def attempt(folder: Path, writing: Synchronized[int]) -> None:
 
 def read_all(folder: Path, looks: Synchronized[int], faults: Synchronized[int]) -> None:
     """Read every file that a reader can see, over and over; count those that are not whole."""
-    readers = {".nc": results.load, ".checkpoint": experiment.load_checkpoint}
+    readers = {".nc": results.load, ".checkpoint": running.load_checkpoint}
     while True:
         time.sleep(0.002)
         for path in [path for path in folder.rglob("[!.]*.*") if path.suffix in readers]:

@@ -1,10 +1,67 @@
 """Learnability windows of gated recurrent networks: the paper's equations as functions.
 
-Two halves meet in `lwcore.measure`. The law of the noise, detection and window (`stable`,
-`detection`, `window`) need NumPy and SciPy only; the networks (`cells`, `network`, `trace`,
-`transport`, `gradient`, `tasks`) need PyTorch. `experiment` runs a configuration from
-training to results, `diagnose` measures a network of your own. Nothing is imported here, so that
-``import lwcore`` stays instant.
+Two halves meet in `lwcore.experiment`. The law of the noise, detection and window (`stable`,
+`detection`, `window`) need NumPy and SciPy only; the networks (`tasks`, `cells`, `trace`,
+`network`, `transport`, `gradient`) need PyTorch. `experiment` runs a configuration from training to
+results, `diagnose` measures a network of your own.
+
+A module is imported when it is first named, so that ``import lwcore`` is instant and
+``lwcore.stable`` works without another import.
 """
 
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lwcore import (
+        cells,
+        detection,
+        diagnose,
+        elman,
+        experiment,
+        figures,
+        gradient,
+        inference,
+        network,
+        results,
+        stable,
+        stats,
+        tasks,
+        trace,
+        transport,
+        window,
+    )
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "cells",
+    "detection",
+    "diagnose",
+    "elman",
+    "experiment",
+    "figures",
+    "gradient",
+    "inference",
+    "network",
+    "results",
+    "stable",
+    "stats",
+    "tasks",
+    "trace",
+    "transport",
+    "window",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a module of the package when it is first named."""
+    if name in __all__:
+        return importlib.import_module(f"lwcore.{name}")
+    raise AttributeError(f"module 'lwcore' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the names of the modules, for completion."""
+    return [*__all__, "__version__"]

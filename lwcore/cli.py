@@ -17,7 +17,7 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from lwcore import __version__
-from lwcore.config import Config, shipped
+from lwcore.experiment.config import Config, shipped
 from lwcore.signatures import require
 
 Drawn = Annotated[Path | None, Option(help="Draw it here; the ending chooses the format.")]
@@ -154,7 +154,7 @@ def diagnose_network(
 ) -> None:
     """Measure the window of your own LSTM, GRU or RNN; nothing in a file is executed."""
     from lwcore.diagnose import diagnose
-    from lwcore.files import from_files
+    from lwcore.diagnose.files import from_files
 
     whole = lags is None or lags.replace(",", "").isdecimal()
     require("lags", lags, whole, "integers with commas between them")

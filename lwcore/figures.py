@@ -15,7 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from lwcore.inference import LETTER, OPTIMISER, config_of, probes, windows
+from lwcore.experiment import config_of
+from lwcore.inference import LETTER, OPTIMISER, probes, windows
 from lwcore.signatures import Count, Positive, checked
 
 SHADES: Any = tuple(sns.color_palette("colorblind").as_hex())

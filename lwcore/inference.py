@@ -7,7 +7,7 @@ and numbers of sequences come from the run's configuration where they are not gi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import xarray as xr
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lwcore import stable
-from lwcore.config import Config
 from lwcore.detection import Error, broadcast, sample_complexity
 from lwcore.signatures import (
     ArgumentError,
@@ -31,6 +30,9 @@ from lwcore.signatures import (
 from lwcore.stable.standard import Array
 from lwcore.stats import holm
 from lwcore.window import Definition, learnability_window
+
+if TYPE_CHECKING:
+    from lwcore.experiment.config import DiagnosticSettings
 
 Noise = Literal["own", "whole"]
 Rate = Literal["mean", "variance", "optimal", "paper_v2"]
@@ -110,13 +112,12 @@ def described(found: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
     return xr.Dataset({name: (*held, {"long_name": text}) for name, (*held, text) in found.items()})
 
 
-@checked
-def config_of(results: xr.Dataset) -> Config:
-    """The configuration of a run; of a sweep, that of its first point."""
-    held = "configuration" in results.attrs
-    _require_content("results", results, held, "the result of a run, with its configuration")
-    config = Config.stored(results.attrs)
-    return next(iter(config.points().values()))
+def _diagnostics_of(results: xr.Dataset) -> DiagnosticSettings:
+    """Return a run's settings of what it measures."""
+    # Imported here, because to diagnose a network needs no configuration, and no pydantic.
+    from lwcore.experiment.config import config_of
+
+    return config_of(results).diagnostics
 
 
 @checked
@@ -157,7 +158,7 @@ def required(
     scale, alpha, by_rate = of_noise.scale, of_noise.alpha, rate
     if rate == "variance":  # a Gaussian's stable scale
         scale, alpha, by_rate = of_noise.deviation / np.sqrt(2), xr.full_like(alpha, 2.0), "mean"
-    asked = config_of(results).diagnostics.error if error is None else error
+    asked = _diagnostics_of(results).error if error is None else error
     arrays, how = (results.signal, scale, alpha, envelope), {"error": asked, "rate": by_rate}
     needed = xr.apply_ufunc(bare(sequences_needed), *arrays, kwargs=how)
     if rule == "tested":
@@ -193,7 +194,7 @@ def windows(
     **how: Any,
 ) -> xr.DataArray:
     """Learnability windows H_N from `required`, which takes the rest; see `window_of`."""
-    numbers = config_of(results).diagnostics.budgets if budgets is None else budgets
+    numbers = _diagnostics_of(results).budgets if budgets is None else budgets
     return window_of(required(results, **how), numbers, definition)
 
 
@@ -227,7 +228,7 @@ def window_of(
 def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
     """Lags whose mean is above zero, false claims in a network, source and view held at a level."""
     _require_variables(results, "signal", "signal_error", "n_measured", "view")
-    held = config_of(results).diagnostics.significance if level is None else level
+    held = _diagnostics_of(results).significance if level is None else level
     family: list[Any] = ["probe", "lag"]
 
     def tested(part: xr.Dataset) -> xr.DataArray:

@@ -30,7 +30,6 @@ import h5py
 import xarray as xr
 
 from lwcore import __version__
-from lwcore.config import Config
 from lwcore.signatures import checked, require
 
 MANIFEST = "SHA256SUMS"
@@ -226,13 +225,6 @@ def environment() -> dict[str, str]:
         "versions": versions(),
         "machine": f"{platform.system()} {platform.machine()}",
     }
-
-
-@checked
-def provenance(config: Config) -> dict[str, str]:
-    """What a result is made from: the configuration, its fingerprint, and the environment."""
-    stored = {"configuration": config.model_dump_json(), "fingerprint": config.fingerprint}
-    return config.model_dump(include={"name", "description"}) | stored | environment()
 
 
 @contextmanager

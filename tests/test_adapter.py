@@ -14,9 +14,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
 from lwcore.diagnose import diagnose
-from lwcore.files import from_files
+from lwcore.diagnose.files import from_files
+from lwcore.diagnose.recurrent import Layers, Recurrent
 from lwcore.gradient import transported
-from lwcore.recurrent import Layers, Recurrent
 from lwcore.trace import Trace
 from lwcore.transport import effective_rates, exact_rates_and_share
 from tests.networks import close, draw, flat

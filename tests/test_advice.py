@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from lwcore.advice import UNTOLD, advice
 from lwcore.diagnose import Diagnosis, diagnose
+from lwcore.diagnose.advice import UNTOLD, advice
 from tests.test_diagnose import Net, planted
 
 GATES, CUT, PLACE, CLIPPING = "Gates", "Backpropagation", "A loss", "Clipping"

@@ -20,12 +20,13 @@ from torch._subclasses import FakeTensorMode
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import lwcore
-from lwcore import adapter, ambient, cells, experiment, gradient, network, results, transport
+from lwcore import ambient, cells, experiment, gradient, network, results, transport
 from lwcore import diagnose as diagnosed
-from lwcore.config import Config
 from lwcore.detection import kl_divergence
-from lwcore.diagnose import diagnose
-from lwcore.files import rebuild
+from lwcore.diagnose import adapter, diagnose
+from lwcore.diagnose.files import rebuild
+from lwcore.experiment import running
+from lwcore.experiment.config import Config
 from lwcore.inference import exponent_of_means
 from lwcore.network import Network, fit
 from lwcore.stable.law import log_ratio
@@ -273,7 +274,7 @@ def test_every_warning_points_at_the_line_that_called(tmp_path):
     for call in (
         lambda: diagnose(Net(), repeated, [1], progress=False),
         lambda: diagnose(Each(), (wide, wide[..., 0]), [1], progress=False),
-        lambda: experiment._load_if_present(damaged, results.load),
+        lambda: running._load_if_present(damaged, results.load),
     ):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -329,7 +330,8 @@ import numba.core.caching as caching
 if {unwritable}:
     caching.CacheImpl._locator_classes = []
 import torch
-from lwcore import cells, kernels
+from lwcore import cells
+from lwcore.cells import kernels
 cell = cells.LSTM(2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 inputs = torch.linspace(-1, 1, 42, dtype=torch.float64).reshape(3, 7, 2)
 print(kernels.ENABLED, torch.allclose(cell(inputs), cell.unrolled(inputs), rtol=1e-12))
@@ -441,7 +443,7 @@ def test_sequences_read_at_once_have_few_predictions():
 
 
 def adapter_of(model, batch):
-    from lwcore.recurrent import Recurrent
+    from lwcore.diagnose.recurrent import Recurrent
 
     return Recurrent(model, batch)
 

@@ -18,7 +18,7 @@ def test_every_module_stands_on_one_page_and_every_public_name_has_an_entry():
     assert sorted(listed) == sorted(modules())
     entries = {entry["id"] for name in PAGES for entry in article(name).select("dt[id]")}
     assert {d.name for module in modules() for d in definitions(module)} - entries == set()
-    assert "lwcore.config.Config.named" in entries  # from a private base
+    assert "lwcore.experiment.config.Config.named" in entries  # from a private base
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -31,7 +31,9 @@ def test_docstrings_arrive_whole(name):
 
 def test_settings_have_their_types_and_fields_of_named_tuples_no_entry_of_their_own():
     page = article("book/api/experiments")
-    settings = page.find(id="lwcore.config.TaskSettings").find_next_sibling("dd").get_text()
+    settings = (
+        page.find(id="lwcore.experiment.config.TaskSettings").find_next_sibling("dd").get_text()
+    )
     assert "input_size (PositiveInt) – Input dimension D." in settings
     assert "model_config" not in page.get_text()
     assert article("book/api/gradient").find(id="lwcore.gradient.Aim.signs") is None

@@ -6,7 +6,7 @@ import xarray as xr
 from scipy import stats as scipy_stats
 
 from book.chapters import by_network
-from lwcore.config import Config
+from lwcore.experiment.config import Config
 from lwcore.inference import probes, windows
 
 

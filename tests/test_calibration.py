@@ -6,8 +6,8 @@ import pytest
 import xarray as xr
 
 from book.chapters.calibration import PLANTED, REST, counts, draw, whole_scale
-from lwcore.config import Config
 from lwcore.detection import sample_complexity
+from lwcore.experiment.config import Config
 from lwcore.inference import false_detections
 from lwcore.stable import SymmetricStable, fit
 from lwcore.stats import binomial

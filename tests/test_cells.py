@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lwcore.cells import GRU, LSTM, DiagGate
-from lwcore.kernels import linear_scan
+from lwcore.cells.kernels import linear_scan
 from lwcore.signatures import ArgumentError
 from tests import oracles
 from tests.networks import EVERY, FAMILIES, draw, make

@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 from book import claims
 from book.claims import ledger
-from lwcore import experiment, results
+from lwcore import results
 from lwcore.cli import app
-from lwcore.config import Config, shipped
+from lwcore.experiment import running
+from lwcore.experiment.config import Config, shipped
 
 MINE = 'base = "smoke"\nname = "mine"\nmodels = ["ConstGate"]\nseeds = [1]\n'
 NOISES = "[axes]\nnoisy = [{label = 1, changes = {}}, {label = 2, changes.task.noise = 0.2}]\n"
@@ -151,7 +152,7 @@ def test_interrupt_or_crash_leaves_a_clean_state_from_which_a_run_goes_on(mine, 
     assert sent == signal.SIGKILL or said.splitlines()[-1].startswith("Interrupted.")
     assert "Traceback" not in said
     (partial,) = there.iterdir()
-    assert experiment.load_checkpoint(partial / "0-ConstGate-1.checkpoint")[0].step > 0
+    assert running.load_checkpoint(partial / "0-ConstGate-1.checkpoint")[0].step > 0
     for folder in (there, tmp_path / "alone"):
         assert lw("run", mine, "--directory", folder)[0] == 0
     assert (there / "mine.nc").read_bytes() == (tmp_path / "alone" / "mine.nc").read_bytes()

@@ -6,8 +6,8 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from lwcore import config
-from lwcore.config import Config, TrainingSettings, shipped
+from lwcore.experiment import config
+from lwcore.experiment.config import Config, TrainingSettings, shipped
 
 SMOKE = Config.named("smoke")
 

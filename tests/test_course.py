@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from lwcore.config import DiagnosticSettings
-from lwcore.measure import base_rates, course
+from lwcore.experiment.config import DiagnosticSettings
+from lwcore.experiment.measure import base_rates, course
 from lwcore.network import Network
 from lwcore.tasks import DelayedRegression, sample
 from lwcore.transport import effective_rates

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 from lwcore import results, stable
 from lwcore.cli import app
-from lwcore.config import Config
-from lwcore.diagnose import LEVEL, Diagnosis, diagnose, ratio_bands
-from lwcore.measure import observe
+from lwcore.diagnose import Diagnosis, diagnose
+from lwcore.diagnose.measuring import LEVEL, ratio_bands
+from lwcore.experiment.config import Config
+from lwcore.experiment.measure import observe
 from lwcore.network import Network
 from lwcore.tasks import Sequences
 from lwcore.transport import exact_rates_and_share
@@ -251,7 +252,7 @@ def test_a_diagonal_transport_is_found_out_and_not_assumed(coupling, monkeypatch
         carried.append(given)
         return exact_rates_and_share(*given)
 
-    monkeypatch.setattr("lwcore.diagnose.exact_rates_and_share", counted)
+    monkeypatch.setattr("lwcore.diagnose.measuring.exact_rates_and_share", counted)
     plain, hidden = (measured(Steps(way).double().eval(), batch).data for way in (False, True))
     assert len(carried) == (1 if coupling == 0 else 2)
     for name in ("rate", "envelope", "envelope_error", "off_diagonal", "time_scale"):

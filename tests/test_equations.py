@@ -19,7 +19,7 @@ from equation_index import (
 from package_source import definitions, modules
 
 from lwcore import experiment
-from lwcore.config import Config
+from lwcore.experiment.config import Config
 from tests.built_book import DOCUMENTS, ROOT, page
 
 EQUATIONS = [*map(str, range(1, 61)), *(f"{COMPANION}{number}" for number in range(1, 33))]

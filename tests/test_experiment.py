@@ -13,14 +13,15 @@ import torch
 import xarray as xr
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from lwcore import experiment, results, surroundings
-from lwcore.experiment import Config, Stream, load, run, run_member
+from lwcore import experiment, results
+from lwcore.experiment import Config, load, run, run_member, running, surroundings
+from lwcore.experiment.running import Stream
 from lwcore.network import Network, Progress
 from tests.networks import make
 from tests.test_bad_commands import Runs
 
 SMOKE = Config.named("smoke").but(models=["ConstGate", "DiagGate"])
-FIT = experiment.fit
+FIT = running.fit
 
 
 def made(folder, config=SMOKE, *arguments, **options):
@@ -55,7 +56,7 @@ def stopped_at(step, of, *arguments):
         return FIT(*arguments, on_step=stop, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "fit", stopping)
+        patch.setattr(running, "fit", stopping)
         with pytest.raises(KeyboardInterrupt):
             of(*arguments)
 
@@ -65,7 +66,7 @@ def test_result_is_whole_says_what_made_it_and_is_not_made_again(
 ):
     dataset, whole = undisturbed
     (path := tmp_path / "smoke.nc").write_bytes(whole)
-    monkeypatch.setattr(experiment, "run_member", None)  # would raise if called
+    monkeypatch.setattr(running, "run_member", None)  # would raise if called
     stored, before = made(tmp_path), path.stat()
     xr.testing.assert_identical(stored, dataset)
     assert path.stat() == before
@@ -99,7 +100,7 @@ def test_members_are_independent_and_differ_by_seed_but_not_in_their_data(undist
         np.testing.assert_array_equal(alone[name], together[name])
     assert (dataset.loss.sel(seed=1) != dataset.loss.sel(seed=2)).any("step").all()
     assert (dataset.target_variance.std("model") == 0).all()
-    draws = [experiment._rng(seed, stream).random() for seed in (0, 1, 2) for stream in Stream]
+    draws = [running._rng(seed, stream).random() for seed in (0, 1, 2) for stream in Stream]
     assert len(set(draws)) == len(draws)
 
 
@@ -108,7 +109,7 @@ def test_settings_arrive_where_they_are_used(monkeypatch):
     told = {"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}
     network = {"gate_init": 0.2, "gate_spread": 0.0}
     config = SMOKE.but(training=told, network=network, task={"noise": 0.9})
-    seen, drawn, sample = {}, [], experiment.tasks.sample
+    seen, drawn, sample = {}, [], running.tasks.sample
 
     def fit(network, sequences, **options):
         seen.update(options, gate=network.cell.trace(sequences.inputs).gates.let_in.mean().item())
@@ -118,8 +119,8 @@ def test_settings_arrive_where_they_are_used(monkeypatch):
         drawn.append((task.noise, sample(task, *arguments)))
         return drawn[-1][1]
 
-    monkeypatch.setattr(experiment, "fit", fit)
-    monkeypatch.setattr(experiment.tasks, "sample", sampled)
+    monkeypatch.setattr(running, "fit", fit)
+    monkeypatch.setattr(running.tasks, "sample", sampled)
     result = run_member(config, "DiagGate", 1)
     wanted = told | {"steps": 30, "batch_size": 16}
     assert {key: seen[key] for key in wanted} == wanted
@@ -150,7 +151,7 @@ def test_any_executor_gives_the_same_bits_and_no_resume_starts_anew(undisturbed,
 
 def test_what_a_worker_has_done_is_stored_here(tmp_path, monkeypatch):
     """One worker, and the second member fails: the first is kept, the others have not begun."""
-    original, begun = experiment._run_on_worker, []
+    original, begun = running._run_on_worker, []
 
     def fails(made_by, config, model, seed, checkpoint):
         begun.append(seed)
@@ -158,7 +159,7 @@ def test_what_a_worker_has_done_is_stored_here(tmp_path, monkeypatch):
             raise FloatingPointError("diverged")
         return original(made_by, config, model, seed, checkpoint)
 
-    monkeypatch.setattr(experiment, "_run_on_worker", fails)
+    monkeypatch.setattr(running, "_run_on_worker", fails)
     with ThreadPoolExecutor(1) as pool, pytest.raises(FloatingPointError):
         made(tmp_path, SMOKE.but(seeds=[1, 2, 3, 4, 5]), pool)
     assert begun[:2] == [1, 2]
@@ -170,10 +171,10 @@ def test_workers_with_other_code_are_refused_and_one_that_sees_no_folder_keeps_n
     gone = tmp_path / "gone" / "a.checkpoint"
     job, code = (SMOKE, "ConstGate", 1, gone), results.code_fingerprint()
     with pytest.raises(RuntimeError, match="another version of lwcore"):
-        experiment._run_on_worker(("other", surroundings.fingerprint()), *job)
+        running._run_on_worker(("other", surroundings.fingerprint()), *job)
     with pytest.raises(RuntimeError, match=r"computes other bits .* it has python 3"):
-        experiment._run_on_worker((code, "other"), *job)
-    experiment._run_on_worker((code, surroundings.fingerprint()), *job)
+        running._run_on_worker((code, "other"), *job)
+    running._run_on_worker((code, surroundings.fingerprint()), *job)
     assert names(tmp_path) == []
 
 
@@ -206,12 +207,12 @@ def test_spoiled_checkpoints_are_read_as_they_were_or_refused_and_none_runs_code
     monkeypatch.chdir(tmp_path)
     path, rng = tmp_path / "a.checkpoint", np.random.default_rng(0)
     state, refused = Progress(3, [1.0], Network(make("DiagGate")).state_dict(), {}), []
-    experiment.save_checkpoint(path, state, {})
+    running.save_checkpoint(path, state, {})
     whole = path.read_bytes()
     for _ in range(40):
         path.write_bytes(spoiled(whole, rng))
         try:
-            found, _ = experiment.load_checkpoint(path)
+            found, _ = running.load_checkpoint(path)
         except ValueError as error:
             refused.append(str(error))
         else:
@@ -221,10 +222,10 @@ def test_spoiled_checkpoints_are_read_as_they_were_or_refused_and_none_runs_code
     assert all(str(path) in words for words in refused)
     torch.save([Runs()], path)
     with pytest.raises(ValueError, match="cannot be read"):
-        experiment.load_checkpoint(path)
+        running.load_checkpoint(path)
     path.write_bytes(pickle.dumps(Runs()))
     with pytest.raises(ValueError, match="cannot be read"):
-        experiment.load_checkpoint(path)
+        running.load_checkpoint(path)
     assert not (tmp_path / "marker").exists()
 
 
@@ -248,14 +249,14 @@ def test_a_folder_that_goes_while_a_member_is_trained_stops_nothing(
     undisturbed, tmp_path, monkeypatch
 ):
     """Another process has stored the same result, and removed what both had kept."""
-    measure = experiment.measure
+    measure = running.measure
 
     def meanwhile(*arguments):
         (tmp_path / "smoke.nc").write_bytes(undisturbed[1])
         shutil.rmtree(partial_of(SMOKE, tmp_path), ignore_errors=True)
         return measure(*arguments)
 
-    monkeypatch.setattr(experiment, "measure", meanwhile)
+    monkeypatch.setattr(running, "measure", meanwhile)
     xr.testing.assert_identical(made(tmp_path), undisturbed[0])
     assert (tmp_path / "smoke.nc").read_bytes() == undisturbed[1]
     assert names(tmp_path) == ["smoke.nc"]
@@ -265,8 +266,8 @@ def test_snapshots_are_the_network_on_the_way(tmp_path, monkeypatch):
     """Those of a training that is cut short twice and goes on, against trainings that end there."""
 
     def trained(config, checkpoint=None):
-        network = experiment._start(config, "DiagGate", 1)
-        return experiment._train(network, config, "DiagGate", 1, checkpoint), network.state_dict()
+        network = running._start(config, "DiagGate", 1)
+        return running._train(network, config, "DiagGate", 1, checkpoint), network.state_dict()
 
     watched = SMOKE.but(training={"snapshots": [0, 5, 20, 30], "checkpoint_every": 10})
     whole, snapshots = trained(watched)[0]
@@ -278,7 +279,7 @@ def test_snapshots_are_the_network_on_the_way(tmp_path, monkeypatch):
         begun.append(options["resume_from"].step)
         return FIT(*arguments, **options)
 
-    monkeypatch.setattr(experiment, "fit", fit)
+    monkeypatch.setattr(running, "fit", fit)
     resumed, again = trained(watched, tmp_path / "a.checkpoint")[0]
     monkeypatch.undo()
     assert begun == [20]
@@ -315,7 +316,7 @@ def test_one_thread_is_used_by_every_library_and_the_numbers_restored(monkeypatc
         return {one["filepath"]: one["num_threads"] for one in threadpool_info()}
 
     used = []
-    monkeypatch.setattr(experiment, "fit", lambda *_, **__: used.append(threads()))
+    monkeypatch.setattr(running, "fit", lambda *_, **__: used.append(threads()))
     with threadpool_limits(2):
         before = threads()
         run_member(SMOKE, "ConstGate", 1)
@@ -338,7 +339,7 @@ OTHER = SMOKE.but(seeds=[3])
 
 def stores_meanwhile(path, content):
     """A measurement, while which somebody else stores a result."""
-    measure = experiment.measure
+    measure = running.measure
 
     def meanwhile(*arguments):
         path.write_bytes(content)
@@ -364,12 +365,12 @@ def test_what_another_configuration_has_stored_meanwhile_is_kept_and_so_is_the_w
     if not resume:
         path.write_bytes(b"what may be overwritten")
     meanwhile = stores_meanwhile(path, of_another_configuration)
-    monkeypatch.setattr(experiment, "measure", meanwhile)
+    monkeypatch.setattr(running, "measure", meanwhile)
     with pytest.raises(FileExistsError, match=r"stored while this run .* are kept in .*\.partial"):
         made(tmp_path, resume=resume)
     assert path.read_bytes() == of_another_configuration
     path.rename(tmp_path / "moved.nc")
-    monkeypatch.setattr(experiment, "run_member", None)  # would raise if called
+    monkeypatch.setattr(running, "run_member", None)  # would raise if called
     made(tmp_path)
     assert path.read_bytes() == undisturbed[1]
     assert sorted(names(tmp_path)) == ["moved.nc", "smoke.nc"]
@@ -396,7 +397,7 @@ def test_a_link_that_leads_nowhere_makes_room_and_file_systems_without_links_do(
     def no_links(*_):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(experiment.os, "link", no_links)
+    monkeypatch.setattr(running.os, "link", no_links)
     made(tmp_path / "without")
     assert (tmp_path / "without" / "smoke.nc").read_bytes() == undisturbed[1]
 
@@ -450,7 +451,7 @@ def test_a_result_from_before_a_setting_came_is_one_of_the_same_configuration(
 
 
 def test_what_no_file_can_hold_is_refused_before_anything_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "run_member", None)  # would raise if called
+    monkeypatch.setattr(running, "run_member", None)  # would raise if called
     with pytest.raises(ValueError, match=r"config = 'smoke': must be one whose texts .*NULL"):
         made(tmp_path, SMOKE.but(description="ends\0early"))
     assert names(tmp_path) == []
@@ -500,7 +501,7 @@ def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return FIT(*arguments, **options)
 
-    monkeypatch.setattr(experiment, "fit", fit)
+    monkeypatch.setattr(running, "fit", fit)
     with pytest.raises(KeyboardInterrupt):
         made(tmp_path, grid)
     result = made(tmp_path, grid)

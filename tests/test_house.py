@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import shutil
 import socket
@@ -48,6 +49,19 @@ def test_dependency_is_locked_and_explained(name):
 def test_style(command):
     called = [sys.executable, "-m", *command.split()]
     done = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_modules_import_those_below_them_only():
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--no-cache"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

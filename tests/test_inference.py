@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lwcore import inference
+from lwcore import experiment, inference
 from lwcore.signatures import ArgumentError
 from lwcore.stable import SymmetricStable
 
@@ -70,7 +70,7 @@ FOREIGN = xr.Dataset({"loss": 1.0})
             r"numbers\.statistic contains nan: every entry must be finite",
         ),
         (lambda: inference.summary(numbers(np.ones((1, 1, 1)))), r"sizes\['sequence'\] = 1"),
-        (lambda: inference.config_of(FOREIGN), "results holds loss: it must hold the result of"),
+        (lambda: experiment.config_of(FOREIGN), "results holds loss: it must hold the result of"),
         (lambda: inference.required(FOREIGN), "results holds loss: it must hold signal, as a run"),
         (lambda: inference.windows(FOREIGN), "results holds loss: it must hold the result of"),
         (lambda: inference.detected(FOREIGN), "results holds loss: it must hold signal, as a run"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numba import njit
 from numba.core.dispatcher import Dispatcher
 
-from lwcore import kernels
+from lwcore.cells import kernels
 from tests.networks import CELLS, EVERY, draw, make
 
 

@@ -9,11 +9,12 @@ import xarray as xr
 from scipy import stats
 
 from lwcore import gradient, inference, stable
-from lwcore import measure as measuring
-from lwcore.config import Config, DiagnosticSettings
 from lwcore.detection import sample_complexity
-from lwcore.inference import config_of, detected, required, significant, summary, windows
-from lwcore.measure import observe
+from lwcore.experiment import config_of
+from lwcore.experiment import measure as measuring
+from lwcore.experiment.config import Config, DiagnosticSettings
+from lwcore.experiment.measure import observe
+from lwcore.inference import detected, required, significant, summary, windows
 from lwcore.network import Network
 from lwcore.stable import SymmetricStable
 from lwcore.stats import holm

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lwcore import results
-from lwcore.config import Config
+from lwcore import experiment, results
+from lwcore.experiment.config import Config
 from tests.built_book import ROOT
 
 DAMAGED = r"run\.nc': not a whole result file"
@@ -22,7 +22,7 @@ DAMAGED = r"run\.nc': not a whole result file"
 @pytest.fixture
 def dataset():
     numbers, lags = np.random.default_rng(0).normal(size=1000), np.arange(1000)
-    made_from = results.provenance(Config.named("smoke"))
+    made_from = experiment.provenance(Config.named("smoke"))
     return xr.Dataset({"f": ("lag", numbers), "g": ("lag", lags > 3)}, {"lag": lags}, made_from)
 
 

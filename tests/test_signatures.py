@@ -27,7 +27,7 @@ from jaxtyping import AbstractArray, Float, jaxtyped
 
 import lwcore
 from lwcore import signatures
-from lwcore.config import Config
+from lwcore.experiment.config import Config
 from lwcore.gradient import Aim
 from lwcore.signatures import ArgumentError, allowed, bare, check_of, checked, require
 

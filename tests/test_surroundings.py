@@ -12,8 +12,8 @@ import torch
 import xarray as xr
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from lwcore import experiment, surroundings
-from lwcore.experiment import Config, run, run_member
+from lwcore import experiment
+from lwcore.experiment import Config, run, run_member, surroundings
 
 ONE = Config.named("smoke").but(models=["DiagGate"], seeds=[1])
 PRODUCTS = torch.backends.mkldnn.matmul
@@ -108,7 +108,7 @@ def test_settings_are_given_back_after_an_error():
 
 PRINTS_THREADS_AND_BITS = """
 import re, torch
-from lwcore import surroundings
+from lwcore.experiment import surroundings
 def threads():
     return re.search(r"mkl_get_max_threads\\(\\) : (\\d+)", torch.__config__.parallel_info())[1]
 before = threads()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from lwcore import experiment
+from lwcore.experiment import running
 from lwcore.network import Network, batch_indices, fit, keep_freed_memory
 from lwcore.signatures import ArgumentError
 from lwcore.tasks import Sequences
@@ -71,10 +71,10 @@ def test_interrupted_training_ends_with_the_same_bits(optimizer, kind, tmp_path)
     path = tmp_path / "a.checkpoint"
 
     def save(state):
-        experiment.save_checkpoint(path, state, {})
+        running.save_checkpoint(path, state, {})
 
     fit(first, data, **options | {"steps": 7}, on_step=save)
-    state, _ = experiment.load_checkpoint(path)
+    state, _ = running.load_checkpoint(path)
     assert (state.step, state.losses) == (7, expected[:7])
     second, _ = setting(kind, seed=99)  # all must come from the checkpoint
     assert fit(second, data, **options, resume_from=state) == expected

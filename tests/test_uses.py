@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lwcore import recurrent
-from lwcore.diagnose import diagnose, repeated
-from lwcore.uses import Uses
+from lwcore.diagnose import diagnose, recurrent
+from lwcore.diagnose.measuring import repeated
+from lwcore.diagnose.uses import Uses
 from tests.networks import close, draw, flat
 
 

@@ -52,7 +52,7 @@ def definitions(module: str) -> Iterator[Definition]:
     package = module.rpartition(".")[0]
     exported = {
         name.name
-        for node in (parsed(modules()[package]).body if package else [])
+        for node in (ast.walk(parsed(modules()[package])) if package else [])
         if isinstance(node, ast.ImportFrom) and node.module == module
         for name in node.names
     }

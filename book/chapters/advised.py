@@ -15,7 +15,7 @@ import torch
 from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor, nn
 
-from lwcore.recurrent import Recurrent
+from lwcore.diagnose.recurrent import Recurrent
 from lwcore.results import write_atomically
 
 N, CUT = 1198, {"digits": 10, "photographs": 7}  # sequences to train on; steps back, as advised

@@ -6,8 +6,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from lwcore.config import DiagnosticSettings
 from lwcore.detection import detection_threshold, rate_exponent
+from lwcore.experiment.config import DiagnosticSettings
 from lwcore.inference import NOISES, RATES, RULES, detected, required, summary, window_of
 from lwcore.stable import SymmetricStable
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from lwcore import experiment
-from lwcore.config import Config
+from lwcore.experiment import running
+from lwcore.experiment.config import Config
 from lwcore.signatures import Count, FiniteReals, checked
 
 RECORD = Path("book/results/memory.csv")
@@ -47,7 +48,7 @@ def main(folder: Path) -> None:
     rows = []
     for number, (at, config) in enumerate(Config.named("capacity").points().items()):
         for (model, seed), network in experiment.networks(config, trained=False).items():
-            stored, _ = experiment.load_checkpoint(folder / f"{number}-{model}-{seed}.checkpoint")
+            stored, _ = running.load_checkpoint(folder / f"{number}-{model}-{seed}.checkpoint")
             network.load_state_dict(stored.network)
             inputs = experiment.fresh_sequences(config, seed, 1024).inputs
             driver = inputs @ torch.as_tensor(experiment.task_of(config, seed).direction)[:, None]

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 
 from book.charts.explorers import RATE_WORDS
 from book.charts.style import RULE, choice, dress, formula, log_x, log_y
+from lwcore.experiment import config_of
 from lwcore.figures import COLOURS
-from lwcore.inference import LETTER, NOISES, RATES, config_of, required, window_of
+from lwcore.inference import LETTER, NOISES, RATES, required, window_of
 from lwcore.signatures import require
 
 _WAYS = {rate: {"rate": rate} for rate in RATES} | {"letter_v2": LETTER}

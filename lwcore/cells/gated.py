@@ -35,9 +35,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lwcore import kernels
 from lwcore.ambient import autocasts, own_precision, without_autocast
-from lwcore.kernels import EPSILON
+from lwcore.cells import kernels
+from lwcore.cells.kernels import EPSILON
 from lwcore.signatures import Count, NotNegative, Share, checked, require
 from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace
 

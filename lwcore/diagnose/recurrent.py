@@ -18,9 +18,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils import _pytree as trees
 
-from lwcore.adapter import ZEROS, Adapter, changed, flat
 from lwcore.ambient import placed
 from lwcore.cells import GRU, LSTM, Cell
+from lwcore.diagnose.adapter import ZEROS, Adapter, changed, flat
 from lwcore.gradient import first_loss, lag_vectors, transported
 from lwcore.signatures import Lags, checked, require
 from lwcore.trace import Trace

@@ -25,9 +25,9 @@ from pydantic import (
 )
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from lwcore.signatures import require
+from lwcore.signatures import ArgumentError, require
 
-_SHIPPED = Path(__file__).parent / "configs"
+_SHIPPED = Path(__file__).parents[1] / "configs"
 
 Model = Literal["ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM"]
 Order = Literal["zeroth", "first", "exact"]
@@ -412,3 +412,19 @@ def _storable(text: str) -> bool:
 def shipped() -> list[str]:
     """Sorted names of the configurations that ship with the package."""
     return sorted(path.stem for path in _SHIPPED.glob("*.toml"))
+
+
+def config_of(results: Any) -> Config:
+    """Return the configuration of a run's result, an xarray dataset; of a sweep, its first point's.
+
+    Raises:
+        ArgumentError: If `results` is not the result of a run.
+    """
+    attributes = getattr(results, "attrs", {})
+    if "configuration" not in attributes:
+        variables = ", ".join(map(str, getattr(results, "variables", ()))) or "nothing"
+        raise ArgumentError(
+            f"results holds {variables}: it must hold the result of a run, with its configuration."
+        )
+    config = Config.stored(attributes)
+    return next(iter(config.points().values()))

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.func import vmap
 
-from lwcore.config import DiagnosticSettings
+from lwcore.experiment.config import DiagnosticSettings
 from lwcore.gradient import (
     Aim,
     alignment,

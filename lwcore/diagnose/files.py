@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lwcore.adapter import Function, Pair
+from lwcore.diagnose.adapter import Function, Pair
 from lwcore.signatures import ArgumentError, checked, require
 
 _FIRST = "weight_hh_l0"

@@ -14,9 +14,7 @@ import hashlib
 import html
 import inspect
 import json
-import sys
 import textwrap
-import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,17 +29,17 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
-from lwcore.adapter import Adapter, Function, Pair, gathered, on_trial
-from lwcore.advice import advice
 from lwcore.ambient import generators_of, gradients_followed, random_states_kept
+from lwcore.diagnose.adapter import Adapter, Function, Pair, gathered, on_trial
+from lwcore.diagnose.advice import advice
+from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
+from lwcore.diagnose.uses import Uses
 from lwcore.gradient import unit_length
 from lwcore.inference import Definition, described, sequences_needed
-from lwcore.recurrent import Loop, Recurrent, recurrent_modules, step_of
 from lwcore.results import bar
 from lwcore.signatures import Count, Index, Lags, checked, require, warn
 from lwcore.trace import Trace
 from lwcore.transport import exact_rates_and_share
-from lwcore.uses import Uses
 from lwcore.window import learnability_window, time_scales
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
@@ -221,10 +219,10 @@ def diagnose(
     `model` is causal, and takes sequences of equal length. If it calls one `torch.nn.LSTM`, `GRU`,
     `RNN` or cell of `lwcore.cells` once, or one module in every step (which `step` names, of
     several), as ``state = module(x, state)``, it is read as that recurrence; otherwise by the times
-    at which its parameters are used (see `lwcore.uses`). Frozen parameters are not learned and do
-    not count, and a module that holds some is no such recurrence; `parameters` chooses others, by
-    names of parameters or modules. `head` turns what the model gives into predictions. The model
-    runs as it is. What the chosen way assumes is tried, and refused if it fails.
+    at which its parameters are used (see `lwcore.diagnose.uses`). Frozen parameters are not learned
+    and do not count, and a module that holds some is no such recurrence; `parameters` chooses
+    others, by names of parameters or modules. `head` turns what the model gives into predictions.
+    The model runs as it is. What the chosen way assumes is tried, and refused if it fails.
 
     `batches` are pairs of inputs and targets, or one pair, of independent sequences that a trained
     network has not seen; or a map-style dataset of such pairs, of one sequence each. Random numbers
@@ -452,18 +450,3 @@ def ratio_bands(
     largest = np.abs(deviations / np.where(error > 0, error, np.inf)).max(-1)
     half = np.quantile(largest, LEVEL) * error
     return np.stack([plain - half, plain, plain + half])
-
-
-class _Module(types.ModuleType):
-    """This module, which ``from lwcore import diagnose`` gives: called, it is its function."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Diagnosis:
-        """`diagnose`."""
-        return diagnose(*args, **kwargs)
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(diagnose)
-
-
-sys.modules[__name__].__class__ = _Module

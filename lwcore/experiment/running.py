@@ -32,10 +32,11 @@ import numpy as np
 import torch
 import xarray as xr
 
-from lwcore import cells, results, surroundings, tasks
-from lwcore.config import Config, Model, Point, shipped
+from lwcore import cells, results, tasks
+from lwcore.experiment import surroundings
+from lwcore.experiment.config import Config, Model, Point, shipped
+from lwcore.experiment.measure import base_rates, course, measure
 from lwcore.inference import described
-from lwcore.measure import base_rates, course, measure
 from lwcore.network import Network, Progress, fit, freed_memory_kept
 from lwcore.results import bar, load
 from lwcore.signatures import Count, Index, checked, require, warn
@@ -318,6 +319,13 @@ def traces(
     return {member: network.cell.trace(fresh[member[1]]) for member, network in members.items()}
 
 
+@checked
+def provenance(config: Config) -> dict[str, str]:
+    """What a result is made from: the configuration, its fingerprint, and the environment."""
+    stored = {"configuration": config.model_dump_json(), "fingerprint": config.fingerprint}
+    return config.model_dump(include={"name", "description"}) | stored | results.environment()
+
+
 def processes() -> Executor:
     """Return processes, one for every core, as an executor; Ctrl-C ends them at once.
 
@@ -368,7 +376,7 @@ def _run_members(
     with surroundings.plain_xarray():
         whole = _gathered(config, {key: done[key] for key in jobs})
     made_by = {"arithmetic": surroundings.arithmetic()}
-    return whole.assign_attrs(results.provenance(config) | made_by)
+    return whole.assign_attrs(provenance(config) | made_by)
 
 
 def _gathered(config: Config, members: dict[Point, xr.Dataset]) -> xr.Dataset:

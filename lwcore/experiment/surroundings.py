@@ -26,7 +26,8 @@ import torch
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
-from lwcore import kernels, results
+from lwcore import results
+from lwcore.cells import kernels
 
 # With some value, and on some processor, each makes a run end with other bits, or not at all. They
 # are read when a library is loaded, which is too late for a run to set them. Numba's are worse:

@@ -23,10 +23,10 @@ from torch.func import jvp, vjp
 from torch.nn import functional
 from torch.utils import _pytree as trees
 
-from lwcore.adapter import ZEROS, Adapter, changed, followed
 from lwcore.ambient import FORWARD_MODE, in_double, placed
+from lwcore.diagnose.adapter import ZEROS, Adapter, changed, followed
+from lwcore.diagnose.tape import Layout, Tape
 from lwcore.signatures import Lags, checked, require
-from lwcore.tape import Layout, Tape
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 _COUNTS = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # sequences on trial, mistaken for no width

@@ -3,7 +3,7 @@
 The model runs as it is, in its own precision and layout, and is not changed. `lwcore.diagnose`
 knows of it what an `Adapter` says: `kind`, `shape` and `loss_name`, what it refuses (`check`),
 readings of batches (`read`), and a loss as if nothing had been learned (`forget`). One recurrence
-is read by `lwcore.recurrent`, any other causal model by `lwcore.uses`.
+is read by `lwcore.diagnose.recurrent`, any other causal model by `lwcore.diagnose.uses`.
 """
 
 import copy
