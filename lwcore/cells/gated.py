@@ -28,7 +28,7 @@ from __future__ import annotations
 import copy
 import math
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -160,6 +160,10 @@ class Cell(nn.Module):
     def closed_form(self, inputs: Input, previous: Past) -> GatedJacobian:
         """One-step Jacobians in closed form."""
         return GatedJacobian(self, self.gates(inputs, previous), previous)
+
+    if TYPE_CHECKING:  # PyTorch's own says that it gives anything
+
+        def __call__(self, inputs: Tensor, state: State | None = None) -> Tensor: ...  # noqa: D102
 
     def forward(self, inputs: Inputs, state: State | None = None) -> Tensor:
         """The outputs h, (B, T, H), of a scan from a state, the LSTM's (h, c), or, fast, from zero.
