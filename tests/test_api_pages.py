@@ -26,7 +26,10 @@ def test_docstrings_arrive_whole(name):
     page = article(name)
     # a formula that is no literal block becomes a quotation
     assert page.select(".problematic, .system-message, blockquote") == []
-    assert re.search(r":\w+:`|\.\. \w+::|numpy\.ndarray\[|~typing|annotated_types", page.get_text()) is None
+    assert (
+        re.search(r":\w+:`|\.\. \w+::|numpy\.ndarray\[|~typing|annotated_types", page.get_text())
+        is None
+    )
 
 
 def test_settings_have_their_types_and_fields_of_named_tuples_no_entry_of_their_own():
