@@ -229,7 +229,7 @@ def test_wheel_ships_types_configurations_and_the_command(tmp_path):
     assert {path.relative_to(ROOT).as_posix() for path in files} <= shipped
     assert {"lwcore/py.typed", "lwcore/configs/quick.toml"} <= shipped
     assert not any(name.startswith(("tests/", "book/")) for name in shipped)
-    entry_points = wheel.read(f"lwcore-{PROJECT['version']}.dist-info/entry_points.txt")
+    entry_points = wheel.read(f"lwcore-{__version__}.dist-info/entry_points.txt")
     assert b"lw = lwcore.cli:app" in entry_points
 
 
