@@ -216,10 +216,10 @@ class Cell(nn.Module):
             return (kernels.linear_scan(made.keep, made.let_in * made.candidate),)
         if kernels.usable(inputs) and not by_steps:
             first = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
-            places = [first.get(name, -1) for name in kernels.Layout._fields[:5]]
+            places = [first.get(name, -1) for name in kernels.FamilyLayout._fields[:5]]
             use = [self.shared, self.reset == "after", self.gate_init]
             parameters: dict[str, Tensor] = dict(self.named_parameters())
-            return kernels.scan(kernels.Layout._make(places + use), inputs, parameters)
+            return kernels.scan(kernels.FamilyLayout._make(places + use), inputs, parameters)
         states = [self._start(inputs, state)]
         for x in inputs.unbind(1):
             states.append(self.step(x, states[-1]))
