@@ -23,6 +23,7 @@ from lwcore.signatures import (
     ArgumentError,
     Count,
     FiniteReals,
+    Int64Count,
     Reals,
     Share,
     checked,
@@ -31,6 +32,7 @@ from lwcore.signatures import (
 )
 
 _AT_ONCE = 1 << 22  # numbers of drawn units that are kept
+_MOST_DRAWN = 10**10  # numbers of drawn units in one bootstrap, at some 10 ns each
 _ALL = 7  # units up to which all ways to draw them are gone through
 
 
@@ -51,9 +53,9 @@ class Interval(NamedTuple):
 @checked
 def bootstrap(
     statistic: Callable[[NDArray[np.intp]], Any],
-    count: Count,
+    count: Int64Count,
     rng: np.random.Generator | None = None,
-    draws: Count = 2000,
+    draws: Int64Count = 2000,
     level: Share = 0.95,
 ) -> Interval:
     """Bootstrap interval of a statistic, a function of which units are drawn, by their numbers.
@@ -69,7 +71,9 @@ def bootstrap(
         >>> bootstrap(lambda drawn: values[drawn].mean(), 4).words()
         ['4 [1.0, 8]']
     """
-    require("count", count, 1 < count < 2**63, "2 or above, and below 2^63")
+    require("count", count, count > 1, "2 or above, and below 2^63")
+    words = f"{_MOST_DRAWN:.0e} at most together, which takes minutes: fewer draws, or parts"
+    require("count · draws", count * draws, count <= _ALL or count * draws <= _MOST_DRAWN, words)
     reach = sqrt(count / (count - 1)) * stats.t.isf((1 - level) / 2, count - 1)
     tail = float(stats.norm.cdf(-reach))
     if count <= _ALL:
@@ -192,6 +196,17 @@ def span(values: Reals, unit: str = Unit.NUMBER) -> str:
     return printed(float(middle), *ends, unit=unit, bracket=Bracket.RANGE)
 
 
+def _require_tables(quantities: Mapping[str, xr.DataArray], by: tuple[str, ...]) -> None:
+    """Refuse quantities that have no numbers, or no rows by some dimensions."""
+    require("by", by, 0 < len(by) == len({*by}), "one dimension or more, none twice")
+    for name, values in quantities.items():
+        floats(f"quantities[{name!r}]", values.values)
+        missing = [dimension for dimension in by if dimension not in values.dims]
+        words = f"dimensions among {', '.join(map(str, values.dims)) or 'none'}, those of {name!r}"
+        require("by", by, not missing, words)
+        require(f"quantities[{name!r}]", values, values.size > 0, "one number or more")
+
+
 @checked
 def summary(
     quantities: Mapping[str, xr.DataArray],
@@ -207,6 +222,7 @@ def summary(
         >>> summary({"loss": loss}, ("seed",), unit="count").loss.tolist()
         ['2 (range 1–3)', '5 (range 4–9)']
     """
+    _require_tables(quantities, by)
     units = {
         name: unit if isinstance(unit, str) else unit.get(name, Unit.NUMBER) for name in quantities
     }
