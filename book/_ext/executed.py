@@ -103,7 +103,7 @@ def reach(path):
         if module := file_of(name):
             found.add(module)
             waiting |= imports_of(module, module.stat().st_mtime_ns) - seen
-    if ROOT / "lwcore" / "config.py" in found:
+    if ROOT / "lwcore" / "experiment" / "config.py" in found:
         found.update((ROOT / "lwcore" / "configs").rglob("*.toml"))
     for name in filter(lambda name: "/" in name and "\n" not in name, texts):
         there = (path.parent / name).resolve()
