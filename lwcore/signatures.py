@@ -185,13 +185,15 @@ def _finite(value: Any) -> bool:
 
 
 if TYPE_CHECKING:  # a type checker knows no ranges
+    from torch import Tensor
+
     Count = int
     Index = int
     Finite = float
     Positive = float
     NotNegative = float
     Share = float
-    Lags = Sequence[int] | NDArray[np.integer[Any]]
+    Lags = Sequence[int] | NDArray[np.integer[Any]] | Tensor
     Reals = ArrayLike
     FiniteReals = ArrayLike
 else:

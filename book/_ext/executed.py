@@ -134,8 +134,15 @@ def imported(tree):
 
 @cache
 def imports_of(path, mtime_ns):
-    """Name the modules of the package and the book that a module imports."""
-    return set(imported(ast.parse(path.read_text(encoding="utf-8"))))
+    """Name the modules of the package and the book that a module imports.
+
+    `lwcore` itself names all of its modules for type checkers, and imports those that a reader
+    names.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if path == ROOT / "lwcore" / "__init__.py":
+        tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
+    return set(imported(tree))
 
 
 def file_of(module):
