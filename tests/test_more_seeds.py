@@ -93,10 +93,31 @@ def test_numbers_that_are_no_seeds_own_must_agree(run, tmp_path):
         load_together(first, third)
 
 
-def test_a_part_that_lacks_a_variable_is_refused(run, tmp_path):
+def test_what_one_part_lacks_is_left_out_and_named(run, tmp_path):
     first = stored(tmp_path, run, [212])
-    second = stored(tmp_path, run.drop_vars("loss"), [1001])
-    with pytest.raises(ValueError, match="with equal variables"):
+    second = stored(tmp_path, run.drop_vars(["loss", "course_loss"]), [1001])
+    together = load_together(first, second)
+    assert together.attrs["left_out"] == "course_loss, loss"
+    expected = run.drop_vars(["loss", "course_loss"]).sel(seed=[212, 1001])
+    xr.testing.assert_equal(together, expected)
+
+
+def test_a_number_kept_once_and_one_kept_for_each_network_are_read_alike(run, tmp_path):
+    for_each = run.n_measured.expand_dims(model=run.model, seed=run.seed)
+    other = run.assign(n_measured=for_each, alpha=run.alpha.transpose(..., "seed"))
+    together = load_together(stored(tmp_path, run, [212]), stored(tmp_path, other, [1001]))
+    assert (together.n_measured == run.n_measured).all()
+    assert set(together.n_measured.dims) == {"model", "seed"}
+    xr.testing.assert_allclose(
+        windows(probes(together, "zeroth", "error"), 512),
+        windows(probes(run.sel(seed=[212, 1001]), "zeroth", "error"), 512),
+    )
+
+
+def test_a_part_with_other_coordinates_is_refused(run, tmp_path):
+    first = stored(tmp_path, run, [212])
+    second = stored(tmp_path, run.drop_vars("view"), [1001])
+    with pytest.raises(ValueError, match="not both have view"):
         load_together(first, second)
 
 

@@ -17,7 +17,10 @@ def load_together(*paths: str | Path) -> xr.Dataset:
 
     The result has the first run's name and description, and a configuration with the seeds of all.
     What the parts were made from, such as revision, versions and fingerprint, is kept for each:
-    joined by " and ", in their order, where it differs.
+    joined by " and ", in their order, where it differs. Parts may have been recorded by versions
+    of the package that keep other variables: those that a part lacks are left out, and named in
+    the attribute ``left_out``. A number that one part keeps once, and another for each network, is
+    kept for each network.
 
     Raises:
         ValueError: A setting differs, a seed stands in two parts, or a number that is no seed's
@@ -30,17 +33,33 @@ def load_together(*paths: str | Path) -> xr.Dataset:
     seeds = [seed for config in configs for seed in config.seeds]
     repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
     require("paths", names, not repeated, f"of different seeds (in two of them: {repeated})")
-    _require_same_outside_seeds(parts, names)
+    in_all = set.intersection(*(set(part.data_vars) for part in parts))
+    left_out = sorted(map(str, set.union(*(set(part.data_vars) for part in parts)) - in_all))
+    alike = [_laid_out_alike(part[sorted(map(str, in_all))], parts) for part in parts]
+    _require_same_outside_seeds(alike, names)
     # what has no axis of seeds is the same in all
     combine: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
-    together = xr.concat(parts, "seed", join="exact", combine_attrs="override", **combine)
+    together = xr.concat(alike, "seed", join="exact", combine_attrs="override", **combine)
     whole = configs[0].but(seeds=seeds)
     together.attrs = _provenance(parts) | {
         "name": whole.name,
         "description": whole.description,
         "configuration": whole.model_dump_json(),
     }
+    if left_out:
+        together.attrs["left_out"] = ", ".join(left_out)
     return together
+
+
+def _laid_out_alike(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
+    """Give each variable the axes that it has in the part that has most, in their order."""
+    changed = {}
+    for name, variable in part.data_vars.items():
+        fullest = max((other[name] for other in parts), key=lambda one: one.ndim)
+        missing = {dim: part.sizes[dim] for dim in fullest.dims if dim not in variable.dims}
+        wide = variable.expand_dims({dim: part[dim] for dim in missing})
+        changed[name] = wide.transpose(*fullest.dims)
+    return part.assign(changed)
 
 
 def _require_same_settings(configs: list[Config]) -> None:
@@ -54,15 +73,16 @@ def _require_same_settings(configs: list[Config]) -> None:
 
 
 def _require_same_outside_seeds(parts: list[xr.Dataset], names: list[str]) -> None:
-    """Refuse parts that differ in a variable without an axis of seeds, or that lack one."""
+    """Refuse parts that differ in a coordinate, or in a variable without an axis of seeds."""
     first, *others = parts
     for name, other in zip(names[1:], others, strict=True):
-        together = sorted(map(str, set(first.variables) ^ set(other.variables)))
-        require("paths", [names[0], name], not together, f"with equal variables, not {together}")
+        coordinates = sorted(map(str, set(first.coords) ^ set(other.coords)))
+        words = f"with equal coordinates (not both have {', '.join(coordinates)})"
+        require("paths", [names[0], name], not coordinates, words)
         for variable in first.variables:
             if "seed" in first[variable].dims:
                 continue
-            same = first[variable].identical(other[variable])
+            same = first[variable].equals(other[variable])
             words = f"runs that agree outside their seeds (they differ in {variable})"
             require("paths", [names[0], name], same, words)
 
