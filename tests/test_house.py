@@ -122,6 +122,7 @@ HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"} | SLOW
         ("lwcore", HEAVY | {"numpy", "scipy"}),
         *((f"lwcore.{name}", HEAVY) for name in THEORY),  # knows nothing of networks
         ("lwcore.stats", HEAVY - SLOW),
+        ("lwcore.diagnose", {"pydantic", "matplotlib", "typer", "rich"}),
         ("lwcore.cli", {"torch"}),
     ],
 )
