@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -61,6 +61,10 @@ class Network(nn.Module):
         # scans lie time-major in memory: so no copy is made and kept
         major = followable(states).transpose(0, 1)
         return (major.flatten(0, 1) @ self.weight).view(major.shape[:-1]).t() + self.bias
+
+    if TYPE_CHECKING:  # PyTorch's own says that it gives anything
+
+        def __call__(self, inputs: Tensor) -> Tensor: ...  # noqa: D102
 
     def forward(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T"]:
         """Predictions from inputs."""

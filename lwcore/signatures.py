@@ -200,6 +200,8 @@ def _finite(value: Any) -> bool:
 
 
 if TYPE_CHECKING:  # a type checker knows no ranges
+    from torch import Tensor
+
     Count = int
     Index = int
     Int64Count = int
@@ -208,7 +210,7 @@ if TYPE_CHECKING:  # a type checker knows no ranges
     Positive = float
     NotNegative = float
     Share = float
-    Lags = Sequence[int] | NDArray[np.integer[Any]]
+    Lags = Sequence[int] | NDArray[np.integer[Any]] | Tensor
     Reals = ArrayLike
     FiniteReals = ArrayLike
 else:

@@ -1,4 +1,4 @@
-"""How sure a number is: intervals over independent units, Holm's procedure, and tables.
+"""How sure a number is: intervals over independent units, Holm's procedure.
 
 A unit is what was drawn independently: a seed, a sequence, never an end point within one.
 """
@@ -6,14 +6,12 @@ A unit is what was drawn independently: a seed, a sequence, never an end point w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import combinations_with_replacement
 from math import factorial, prod, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -194,43 +192,3 @@ def span(values: Reals, unit: str = Unit.NUMBER) -> str:
         middle = below if below == above else below / 2 + above / 2
     ends = float(ordered[0]), float(ordered[-1])
     return printed(float(middle), *ends, unit=unit, bracket=Bracket.RANGE)
-
-
-def _require_tables(quantities: Mapping[str, xr.DataArray], by: tuple[str, ...]) -> None:
-    """Refuse quantities that have no numbers, or no rows by some dimensions."""
-    require("by", by, 0 < len(by) == len({*by}), "one dimension or more, none twice")
-    for name, values in quantities.items():
-        floats(f"quantities[{name!r}]", values.values)
-        missing = [dimension for dimension in by if dimension not in values.dims]
-        words = f"dimensions among {', '.join(map(str, values.dims)) or 'none'}, those of {name!r}"
-        require("by", by, not missing, words)
-        require(f"quantities[{name!r}]", values, values.size > 0, "one number or more")
-
-
-@checked
-def summary(
-    quantities: Mapping[str, xr.DataArray],
-    by: tuple[str, ...],
-    unit: str | Mapping[str, str] = Unit.NUMBER,
-) -> pd.DataFrame:
-    """A column for each quantity, a row for each value of some dimensions; the rest in a `span`.
-
-    The unit is one for all columns, or one for each of those that have one.
-
-    Examples:
-        >>> loss = xr.DataArray([[1, 2, 3], [4, 5, 9]], {"seed": [1, 2]}, ("seed", "step"))
-        >>> summary({"loss": loss}, ("seed",), unit="count").loss.tolist()
-        ['2 (range 1–3)', '5 (range 4–9)']
-    """
-    _require_tables(quantities, by)
-    units = {
-        name: unit if isinstance(unit, str) else unit.get(name, Unit.NUMBER) for name in quantities
-    }
-
-    def column(name: str, values: xr.DataArray) -> pd.Series:
-        rest = [dim for dim in values.dims if dim not in by]
-        how: Any = {"vectorize": True, "output_dtypes": [object]}  # texts of any length
-        words = xr.apply_ufunc(span, values, units[name], input_core_dims=[rest, []], **how)
-        return words.transpose(*by).to_series()
-
-    return pd.DataFrame({name: column(name, values) for name, values in quantities.items()})

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.detection import Error, Rate, TailIndex, detection_threshold, sample_complexity
+from lwcore.detection import Error, Rate, TailIndexAboveOne, detection_threshold, sample_complexity
 from lwcore.signatures import FiniteReals, Lags, Reals, Share, checked, floats, kind, require
 from lwcore.stable.standard import Array
 
@@ -72,7 +72,7 @@ def window_bounds(
     alignment: FiniteReals,
     scale: FiniteReals,
     n_sequences: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     error: Error = 0.1,
     rate: Rate = "mean",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -191,7 +191,7 @@ def regime_window(
     n_sequences: FiniteReals,
     alignment: FiniteReals,
     scale: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     error: Error = 0.1,
     rate: Rate = "mean",
 ) -> Array:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import copy
 import math
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -163,6 +163,10 @@ class Cell(nn.Module):
         """One-step Jacobians in closed form."""
         return GatedJacobian(self, self.gates(inputs, previous), previous)
 
+    if TYPE_CHECKING:  # PyTorch's own says that it gives anything
+
+        def __call__(self, inputs: Tensor, state: State | None = None) -> Tensor: ...  # noqa: D102
+
     def forward(self, inputs: Inputs, state: State | None = None) -> Tensor:
         """The outputs h, (B, T, H), of a scan from a state, the LSTM's (h, c), or, fast, from zero.
 
@@ -214,10 +218,10 @@ class Cell(nn.Module):
             return (kernels.linear_scan(made.keep, made.let_in * made.candidate),)
         if kernels.usable(inputs) and not by_steps:
             first = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
-            places = [first.get(name, -1) for name in kernels.Layout._fields[:5]]
+            places = [first.get(name, -1) for name in kernels.FamilyLayout._fields[:5]]
             use = [self.shared, self.reset == "after", self.gate_init]
             parameters: dict[str, Tensor] = dict(self.named_parameters())
-            return kernels.scan(kernels.Layout._make(places + use), inputs, parameters)
+            return kernels.scan(kernels.FamilyLayout._make(places + use), inputs, parameters)
         states = [self._start(inputs, state)]
         for x in inputs.unbind(1):
             states.append(self.step(x, states[-1]))
