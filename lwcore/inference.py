@@ -221,8 +221,8 @@ def window_of(
     dimensions = ", ".join(map(str, needed.dims))
     if "lag" not in needed.dims or "lag" not in needed.coords:
         raise ArgumentError(
-            f"needed has dimensions {dimensions or 'none'}: it must have the coordinate lag, "
-            "along a dimension lag."
+            f"needed has dimensions {dimensions or 'none'}: it must have the dimension lag, "
+            "and its coordinate."
         )
     if "budget" in needed.dims:
         raise ArgumentError(f"needed has dimensions {dimensions}: it must not have budget yet.")
