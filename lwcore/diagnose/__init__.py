@@ -12,7 +12,8 @@ import sys
 import types
 from typing import Any
 
-from lwcore.diagnose.measuring import Diagnosis, Window, diagnose
+from lwcore.diagnose.measuring import diagnose
+from lwcore.diagnose.report import Diagnosis, Window
 
 __all__ = ["Diagnosis", "Window", "diagnose"]
 
