@@ -35,10 +35,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lwcore.ambient import autocasts, own_precision, without_autocast
+from lwcore.ambient import autocasts, followable, own_precision, without_autocast
 from lwcore.cells import kernels
 from lwcore.cells.kernels import EPSILON
-from lwcore.signatures import Count, NotNegative, Share, checked, require
+from lwcore.signatures import Int64Count, NotNegative, Share, checked, require
 from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace
 
 Input = Float[Tensor, "... D"]
@@ -83,8 +83,8 @@ class Cell(nn.Module):
 
     def __init__(
         self,
-        input_size: Count,
-        hidden_size: Count,
+        input_size: Int64Count,
+        hidden_size: Int64Count,
         *,
         layernorm: bool = False,
         gate_init: Share = 0.5,
@@ -129,6 +129,8 @@ class Cell(nn.Module):
     @own_precision
     def gates(self, x: Input, kept: Past, seen: Past | None = None) -> Gates:
         """All that a step computes. Implements Eqs. (4)–(8), (15)–(18), (47), (49) and (51)."""
+        x, kept = followable(x), followable(kept)
+        seen = None if seen is None else followable(seen)
         h, c = (kept if seen is None else seen)[..., self.shown], kept[..., self.carried]
         driven = functional.linear(x, self.weight_ih, self.bias).split(self.rows, dim=-1)
         pre, gates = dict(zip(self.blocks, driven, strict=True)), {*self.blocks} - {"candidate"}
