@@ -148,7 +148,8 @@ def binomial(hits: FiniteReals, trials: Count, level: Share = 0.95) -> Interval:
     """Share of trials in which something happened, with Clopper and Pearson's exact interval."""
     x, n = floats("hits", hits), floats("trials", trials)
     tail = (1 - level) / 2
-    require("hits", x, (x >= 0) & (x <= n), f"from 0 to {trials}")
+    whole = (x >= 0) & (x <= n) & (x == np.floor(x))
+    require("hits", x, whole, f"whole numbers from 0 to {trials}")
     low = np.nan_to_num(stats.beta.ppf(tail, x, n - x + 1), nan=0.0)
     high = np.nan_to_num(stats.beta.isf(tail, x + 1, n - x), nan=1.0)
     return Interval(x / n, low, high)
