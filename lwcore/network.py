@@ -20,9 +20,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lwcore.ambient import gradients_followed, own_precision
+from lwcore.ambient import followable, gradients_followed, own_precision
 from lwcore.cells import Cell
-from lwcore.signatures import Count, Index, NotNegative, Positive, bare, checked, require
+from lwcore.signatures import (
+    Count,
+    Index,
+    Int64Count,
+    NotNegative,
+    Positive,
+    Seed,
+    bare,
+    checked,
+    require,
+)
 from lwcore.tasks import Sequences, check
 from lwcore.trace import Trace
 
@@ -49,7 +59,7 @@ class Network(nn.Module):
     def readout(self, states: Float[Tensor, "B T H"]) -> Float[Tensor, "B T"]:
         """Return predictions from the outputs h of the cell."""
         # Scans lie time-major in memory. Read in that order, no copy is made and kept for autograd.
-        time_major = states.transpose(0, 1)
+        time_major = followable(states).transpose(0, 1)
         products = time_major.flatten(0, 1) @ self.weight
         return products.view(time_major.shape[:-1]).t() + self.bias
 
@@ -162,7 +172,9 @@ class Progress:
 
 
 @checked
-def batch_indices(seed: Index, step: Index, n_sequences: Count, batch_size: Count) -> np.ndarray:
+def batch_indices(
+    seed: Seed, step: Seed, n_sequences: Int64Count, batch_size: Int64Count
+) -> np.ndarray:
     """Return the sequences of a step: every epoch a fresh permutation, in batches of equal size.
 
     A remainder sits an epoch out. Seed and step alone decide, so that an interrupted run meets the
@@ -189,7 +201,7 @@ def fit(
     *,
     steps: Index,
     batch_size: Count,
-    seed: Index,
+    seed: Seed,
     optimizer: Literal["sgd", "adamw"] = "adamw",
     learning_rate: Positive = 1e-3,
     weight_decay: NotNegative = 0.0,

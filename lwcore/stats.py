@@ -1,4 +1,4 @@
-"""How sure a number is: intervals over independent units, Holm's procedure, and tables.
+"""How sure a number is: intervals over independent units, Holm's procedure.
 
 A unit is what was drawn independently: a seed, a sequence, never an end point within one.
 """
@@ -21,6 +21,7 @@ from lwcore.signatures import (
     ArgumentError,
     Count,
     FiniteReals,
+    Int64Count,
     Reals,
     Share,
     checked,
@@ -29,6 +30,7 @@ from lwcore.signatures import (
 )
 
 _AT_ONCE = 1 << 22  # numbers of drawn units that are kept
+_MOST_DRAWN = 10**10  # numbers of drawn units in one bootstrap, at some 10 ns each
 _ALL = 7  # units up to which all ways to draw them are gone through
 
 
@@ -49,9 +51,9 @@ class Interval(NamedTuple):
 @checked
 def bootstrap(
     statistic: Callable[[NDArray[np.intp]], Any],
-    count: Count,
+    count: Int64Count,
     rng: np.random.Generator | None = None,
-    draws: Count = 2000,
+    draws: Int64Count = 2000,
     level: Share = 0.95,
 ) -> Interval:
     """Bootstrap interval of a statistic, a function of which units are drawn, by their numbers.
@@ -67,7 +69,9 @@ def bootstrap(
         >>> bootstrap(lambda drawn: values[drawn].mean(), 4).words()
         ['4 [1.0, 8]']
     """
-    require("count", count, 1 < count < 2**63, "2 or above, and below 2^63")
+    require("count", count, count > 1, "2 or above, and below 2^63")
+    words = f"{_MOST_DRAWN:.0e} at most together, which takes minutes: fewer draws, or parts"
+    require("count · draws", count * draws, count <= _ALL or count * draws <= _MOST_DRAWN, words)
     reach = sqrt(count / (count - 1)) * stats.t.isf((1 - level) / 2, count - 1)
     tail = float(stats.norm.cdf(-reach))
     if count <= _ALL:

@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from lwcore.printing import Unit
-from lwcore.signatures import checked
+from lwcore.signatures import checked, floats, require
 from lwcore.stats import span
 
 
@@ -30,6 +30,7 @@ def summary(
         >>> summary({"loss": loss}, ("seed",), unit="count").loss.tolist()
         ['2 (range 1–3)', '5 (range 4–9)']
     """
+    _require_tables(quantities, by)
     units = {
         name: unit if isinstance(unit, str) else unit.get(name, Unit.NUMBER) for name in quantities
     }
@@ -41,3 +42,14 @@ def summary(
         return words.transpose(*by).to_series()
 
     return pd.DataFrame({name: column(name, values) for name, values in quantities.items()})
+
+
+def _require_tables(quantities: Mapping[str, xr.DataArray], by: tuple[str, ...]) -> None:
+    """Refuse quantities that have no numbers, or no rows by some dimensions."""
+    require("by", by, 0 < len(by) == len({*by}), "one dimension or more, none twice")
+    for name, values in quantities.items():
+        floats(f"quantities[{name!r}]", values.values)
+        missing = [dimension for dimension in by if dimension not in values.dims]
+        words = f"dimensions among {', '.join(map(str, values.dims)) or 'none'}, those of {name!r}"
+        require("by", by, not missing, words)
+        require(f"quantities[{name!r}]", values, values.size > 0, "one number or more")

@@ -122,6 +122,7 @@ HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"} | SLOW
         ("lwcore", HEAVY | {"numpy", "scipy"}),
         *((f"lwcore.{name}", HEAVY) for name in THEORY),  # knows nothing of networks
         ("lwcore.stats", HEAVY - SLOW),
+        ("lwcore.diagnose", {"pydantic", "matplotlib", "typer", "rich"}),
         ("lwcore.cli", {"torch"}),
     ],
 )
@@ -137,6 +138,22 @@ def test_package_does_not_know_of_the_book():
     outside = re.compile(r"^ *(?:from|import) (book|tests|benchmarks)\b", re.MULTILINE)
     modules = (ROOT / "lwcore").rglob("*.py")
     assert {path.name for path in modules if outside.search(path.read_text())} == {"cli.py"}
+
+
+def test_tests_of_the_package_know_nothing_of_the_book():
+    folders = {path.name for path in (ROOT / "lwcore").iterdir() if path.is_dir()}
+    modules = {path.stem for path in (ROOT / "lwcore").rglob("*.py")} | folders
+    shared = {"networks", "oracles", "elman_oracles"}
+    of_the_book = {path.stem for path in (ROOT / "book" / "chapters").glob("*.py")}
+    tried = 0
+    for path in (ROOT / "tests").glob("*.py"):
+        about = path.stem.removeprefix("test_")
+        if about in of_the_book:
+            continue
+        if about in modules | shared or about.partition("_")[0] in folders:
+            tried += 1
+            assert not re.search(r"^ *(from|import) book\b", path.read_text(), re.MULTILINE), path
+    assert tried > 20
 
 
 def test_nothing_needs_the_network():

@@ -35,10 +35,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lwcore.ambient import autocasts, own_precision, without_autocast
+from lwcore.ambient import autocasts, followable, own_precision, without_autocast
 from lwcore.cells import kernels
 from lwcore.cells.kernels import EPSILON
-from lwcore.signatures import Count, NotNegative, Share, checked, require
+from lwcore.signatures import Int64Count, NotNegative, Share, checked, require
 from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace
 
 Input = Float[Tensor, "... D"]
@@ -89,8 +89,8 @@ class Cell(nn.Module):
 
     def __init__(
         self,
-        input_size: Count,
-        hidden_size: Count,
+        input_size: Int64Count,
+        hidden_size: Int64Count,
         *,
         layernorm: bool = False,
         gate_init: Share = 0.5,
@@ -157,10 +157,13 @@ class Cell(nn.Module):
 
         Implements Eqs. (4)–(8), (15)–(18), (47), (49) and (51). The past comes twice, see `step`.
         """
-        past = kept if seen is None else seen
+        kept = followable(kept)
+        past = kept if seen is None else followable(seen)
         h = past[..., self.shown]
         c = kept[..., self.carried]
-        driven = functional.linear(x, self.weight_ih, self.bias).split(self.rows, dim=-1)
+        driven = functional.linear(followable(x), self.weight_ih, self.bias).split(
+            self.rows, dim=-1
+        )
         pre = dict(zip(self.blocks, driven, strict=True))  # pre-activations by block
         opened = {}
         for gate in self.blocks:

@@ -24,6 +24,8 @@ from lwcore.elman.network import ACTIVATIONS, Radii, Smooth, Width
 from lwcore.signatures import Count, Finite, NotNegative, Positive, Share, checked, require
 
 _LOG_2 = math.log(2)
+_LONGEST = 10_000_000  # steps
+_FARTHEST = 1e150  # of weights and radii from 1, whose squares are floats
 
 
 @checked
@@ -32,14 +34,23 @@ def log_mu(z: Positive, length: Count) -> tuple[float, float]:
 
     Implements C&E Eqs. (10) and (30), which are the same.
     """
+    require("length", length, length <= _LONGEST, f"{_LONGEST:,} at most, a term for each step")
     k = np.arange(length)
     log_powers = k * math.log(z)
-    return log_sum(*log_powers), log_sum(*(log_powers + np.log1p(k)))
+    mu0 = np.logaddexp.reduce(log_powers)
+    mu1 = np.logaddexp.reduce(log_powers + np.log1p(k))
+    return float(mu0), float(mu1)
 
 
 def log_sum(*terms: float) -> float:
     """Return the logarithm of a sum from the logarithms of its terms."""
     return float(np.logaddexp.reduce(terms))
+
+
+def _require_size(name: str, value: float) -> None:
+    """Refuse sizes of which a product would leave the range of a float."""
+    fits = 1 / _FARTHEST <= value <= _FARTHEST
+    require(name, value, fits, f"from {1 / _FARTHEST:g} to {_FARTHEST:g}")
 
 
 class LocalConstants(NamedTuple):
@@ -71,6 +82,9 @@ def local_constants(
     * Λ_t: ``σ₀ + α_m L_t``; the printed √2 (σ₀ + 1 + α_m L_t) is larger, but for too small an L_t.
     * γ_t: ``2 L_t + α_m β_t``; √2 (L_t + α_m β_t) has the mixed derivative once too few.
     """
+    _require_size("recurrent_bound", recurrent_bound)
+    if alpha is not None:
+        _require_size("alpha", alpha)
     if as_printed:
         alpha_or_bound = recurrent_bound if alpha is None else alpha
         return _printed_constants(activation, recurrent_bound, length, dimension, alpha_or_bound)
@@ -122,7 +136,7 @@ def _constants_that_hold(activation: Smooth, recurrent_bound: float, length: int
     mu0_after = np.logaddexp.accumulate(powers)[::-1]  # μ_{0,t−k}
     curved = powers + s2 + features + 2 * mu0_after
     mixed = powers[:-1] + _LOG_2 + 2 * s1 + features / 2 + mu0_after[1:]
-    smoothness = log_sum(*curved, *mixed)
+    smoothness = float(np.logaddexp.reduce(np.concatenate([curved, mixed])))
     return LocalConstants(
         log_lipschitz=lipschitz,
         log_smoothness=smoothness,
@@ -137,7 +151,11 @@ def log_output_bound(log_lipschitz: Finite, radii: Radii) -> float:
 
     Implements C&E Proposition 6, first part. With the printed L_T of the logistic it fails.
     """
-    return log_lipschitz + math.log(math.hypot(*radii))
+    size = math.hypot(*radii)
+    if size == 0:
+        return -math.inf
+    _require_size("√(ρ_w² + ρ_u²)", size)
+    return log_lipschitz + math.log(size)
 
 
 @checked
@@ -155,7 +173,13 @@ class Problem:
     failure: Share = 0.05  # δ, probability that a bound fails, over the random start
 
     def __post_init__(self) -> None:
-        """Refuse a target that is 0."""
+        """Refuse a target that is 0, and sizes that leave the range of a float."""
+        for name in ("recurrent_bound", "input_bound"):
+            bound = getattr(self, name)
+            if bound != 0:
+                _require_size(name, bound)
+        _require_size("alpha", self.alpha)
+        require("sequences", self.sequences, self.sequences <= 10**300, "up to 10^300")
         require("√(recurrent_bound² + input_bound²)", self.norm, self.norm > 0, "above 0")
 
     @property
@@ -278,6 +302,7 @@ def theorem_1(
     rho_w, rho_u = radii
     enough = rho_w >= problem.recurrent_bound and rho_u >= problem.input_bound
     require("radii", radii, enough, f"at least {problem.radii}, as the target asks")
+    require("radii", radii, max(radii) <= _FARTHEST, f"{_FARTHEST:g} at most")
     alpha_m = problem.alpha + rho_w / width**0.5
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
     log_phi = log_sum(log_output_bound(log_l, radii), problem.log_summand)
@@ -338,6 +363,7 @@ def theorem_2(problem: Problem, error: Positive, *, as_printed: bool = True) -> 
     descent on C&E Eq. (1) itself.
     """
     require("problem.alpha", problem.alpha, problem.alpha < 1, "in (0, 1)")
+    require("error", error, error <= _FARTHEST, f"{_FARTHEST:g} at most")
     log_error = math.log(error)
     log_t = math.log(problem.length)
     log_norm = math.log(problem.norm)
