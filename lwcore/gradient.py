@@ -28,7 +28,7 @@ from torch.nn import functional
 from lwcore.ambient import FORWARD_MODE, own_precision
 from lwcore.cells import Cell
 from lwcore.signatures import FiniteReals, Index, Lags, bare, checked, require
-from lwcore.trace import Direction, Trace
+from lwcore.trace import Direction, Trace, as_vectors
 from lwcore.transport import Order, at_steps, envelope, lags_and_ends, stream_rates
 
 
@@ -71,8 +71,7 @@ def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "
         require(f"direction[{name!r}]", part, bool(part.isfinite().all()), "finite")
     with FORWARD_MODE:
         step = trace.stepped(trace.inputs, trace.previous)
-        _, tangent = jvp(step, (trace.parameters,), (direction,))
-        return tangent
+        return jvp(step, (trace.parameters,), (direction,))[1]
 
 
 @checked
@@ -202,7 +201,7 @@ def lag_gradients(
     for lag, rows in transported(trace, loss_gradients, wanted, first):
         steps = slice(max(lag, first) - lag, trace.length - lag)
         step = trace.stepped(trace.inputs[:, steps], trace.previous[:, steps])
-        _, pull_to_parameters = vjp(step, trace.parameters)
+        pull_to_parameters = vjp(step, trace.parameters)[1]
         by_lag.append(pull_to_parameters(rows)[0])
     return {name: torch.stack([part[name] for part in by_lag]) for name in by_lag[0]}
 
@@ -216,8 +215,7 @@ def lag_vectors(
     The same numbers as `lag_gradients`: use vectors for lengths and angles, tensors to look into
     one parameter.
     """
-    parts = lag_gradients(trace, loss_gradients, lags)
-    return torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
+    return as_vectors(lag_gradients(trace, loss_gradients, lags))
 
 
 @checked

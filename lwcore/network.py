@@ -57,7 +57,7 @@ class Network(nn.Module):
 
     @own_precision
     def readout(self, states: Float[Tensor, "B T H"]) -> Float[Tensor, "B T"]:
-        """Return predictions from the outputs h of the cell."""
+        """Return predictions ``ŷ_t = vᵀ h_t + b`` from the outputs h of the cell."""
         # Scans lie time-major in memory. Read in that order, no copy is made and kept for autograd.
         time_major = followable(states).transpose(0, 1)
         products = time_major.flatten(0, 1) @ self.weight
@@ -68,7 +68,7 @@ class Network(nn.Module):
         def __call__(self, inputs: Tensor) -> Tensor: ...  # noqa: D102
 
     def forward(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T"]:
-        """Return predictions from inputs."""
+        """Return predictions from inputs, one number a step, each sequence scanned from zero."""
         return self.readout(self.cell(inputs))
 
     @checked

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -30,6 +30,7 @@ else:
     Recurrence = nn.Module
 Steps = slice | Tensor
 Direction = dict[str, Tensor]  # a vector in the space of all parameters, a tensor for each
+Parts = TypeVar("Parts", bound=Any)  # a named tuple of tensors
 Products = Callable[[Steps, Tensor], Tensor]  # (which of the Jacobians, rows) to rows · J
 
 
@@ -58,14 +59,27 @@ class Neurons(NamedTuple):
     lead: Tensor | None = None
 
     def select(self, index: Any) -> Neurons:
-        """Select sequences, steps or neurons."""
-        chosen: Any = (None if part is None else part[index] for part in self)
-        return Neurons(*chosen)
+        """Select sequences, steps or neurons, by an index into the axes (B, T, H)."""
+        return select_each(self, index)
+
+
+def select_each(parts: Parts, index: Any) -> Parts:
+    """Index every tensor of a named tuple; None stays None."""
+    return parts._make(None if part is None else part[index] for part in parts)
+
+
+def as_vectors(parts: Direction) -> Float[Tensor, "n P"]:
+    """Return n directions, stacked along the first axis of each tensor, as vectors."""
+    return torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
 
 
 @dataclass(eq=False)
 class StepJacobian:
-    """One-step Jacobians ``J_t`` as operators, by autodiff; one for every leading index."""
+    """One-step Jacobians ``J_t`` as operators, by autodiff; one for every leading index.
+
+    Works for any recurrence with a `step`, and is what closed forms are held against in tests.
+    Cells have a closed form of their own, `lwcore.cells.GatedJacobian`, which is faster.
+    """
 
     recurrence: Recurrence
     inputs: Float[Tensor, "... D"]
@@ -74,13 +88,13 @@ class StepJacobian:
     @own_precision
     def pull(self, rows: Float[Tensor, "... k S"]) -> Float[Tensor, "... k S"]:
         """Return the products ``rows · J``: one step of backpropagation for k rows at once."""
-        _, back = vjp(lambda states: self.recurrence.step(self.inputs, states), self.states)
+        back = vjp(lambda states: self.recurrence.step(self.inputs, states), self.states)[1]
         if rows.shape[-2] == 1:  # plain reverse mode, without vmap
             return back(rows.squeeze(-2))[0].unsqueeze(-2)
         return vmap(lambda row: back(row)[0], in_dims=-2, out_dims=-2)(rows)
 
     def dense(self) -> Float[Tensor, "... S S"]:
-        """Return the matrices themselves."""
+        """Return the matrices themselves, S² numbers each: to look at, or for small states."""
         eye = torch.eye(self.states.shape[-1], dtype=self.states.dtype, device=self.states.device)
         return self.pull(eye.expand(*self.states.shape, -1))
 
@@ -115,7 +129,10 @@ class Trace:
     def of(
         cls, recurrence: Any, inputs: Float[Tensor, "B T D"], initial: Float[Tensor, "B S"]
     ) -> Self:
-        """Scan any recurrence, step by step, from an initial state."""
+        """Scan any recurrence, step by step, from an initial state.
+
+        Cells of `lwcore.cells` make their traces themselves, compiled: `Cell.trace`.
+        """
         states = [initial]
         for x in inputs.unbind(1):
             states.append(recurrence.step(x, states[-1]))
@@ -128,17 +145,17 @@ class Trace:
 
     @property
     def states(self) -> Float[Tensor, "B T S"]:
-        """The state after each step."""
+        """The state s_t after each step, h, or h beside c for an LSTM; without the initial one."""
         return self.history[:, 1:]
 
     @property
     def previous(self) -> Float[Tensor, "B T S"]:
-        """The state each step starts from."""
+        """The state s_{t−1} that each step starts from; the first is the initial state."""
         return self.history[:, :-1]
 
     @property
     def outputs(self) -> Float[Tensor, "B T H"]:
-        """What the readout sees, h."""
+        """What the readout sees, h_t: the first half of an LSTM's state, all of another cell's."""
         return self.history[:, 1:, self.recurrence.shown]
 
     @property
@@ -148,7 +165,7 @@ class Trace:
 
     @cached_property
     def parameters(self) -> Direction:
-        """The parameters of the scan, by name."""
+        """The parameters of the scan by name, detached: the point at which B_t is taken."""
         return {name: parameter.detach() for name, parameter in self.recurrence.named_parameters()}
 
     @cached_property
@@ -158,7 +175,10 @@ class Trace:
 
     @cached_property
     def neurons(self) -> Neurons:
-        """Retention and diagonal mixing; of a recurrence with a closed form."""
+        """Retention and diagonal mixing at every step, of which the first two orders are made.
+
+        Needs a recurrence with a closed form, as cells have; others know the exact order alone.
+        """
         name = type(self.recurrence).__name__
         known = hasattr(self.recurrence, "closed_form")
         require("trace.recurrence", name, known, "a cell, for orders but the exact one")
@@ -213,12 +233,11 @@ class Trace:
         """
 
         def gradient(x: Tensor, state: Tensor, row: Tensor) -> Direction:
-            _, pull_to_parameters = vjp(self.stepped(x, state), self.parameters)
+            pull_to_parameters = vjp(self.stepped(x, state), self.parameters)[1]
             parts: Direction = pull_to_parameters(row)[0]
             return parts
 
-        parts = vmap(gradient)(self.inputs[:, steps], self.previous[:, steps], rows)
-        return torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
+        return as_vectors(vmap(gradient)(self.inputs[:, steps], self.previous[:, steps], rows))
 
     def backpropagate(self, loss_gradients: Float[Tensor, "B T _"]) -> Float[Tensor, "B T S"]:
         """Return the loss gradient in every state, ``λ_t = δ_t + λ_{t+1} J_{t+1}``.

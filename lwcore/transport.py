@@ -329,15 +329,15 @@ def reset_rates(
     reset = trace.gates.reset
     name = type(trace.recurrence).__name__
     require("trace.recurrence", name, reset is not None, "a GRU, which has a reset gate")
-    kept_reset = trace.gates.keep * reset
-    by_lag = []
-    for lag in steps:
-        # Windows of ℓ steps, each ending at an end point.
-        first = last + 1 - lag
-        rho = reset.unfold(1, lag, 1)[:, first].prod(-1)
-        eta = kept_reset.unfold(1, lag, 1)[:, first].prod(-1)
-        by_lag.append(rho + eta)
-    return torch.stack(by_lag, dim=2)
+
+    def over_lags(gates: Tensor) -> Tensor:
+        """Multiply gates over the ℓ steps that end at each end point."""
+        by_lag = [gates.unfold(1, lag, 1)[:, last + 1 - lag].prod(-1) for lag in steps]
+        return torch.stack(by_lag, dim=2)
+
+    rho = over_lags(reset)
+    eta = over_lags(trace.gates.keep * reset)
+    return rho + eta
 
 
 @checked

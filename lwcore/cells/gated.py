@@ -39,7 +39,7 @@ from lwcore.ambient import autocasts, followable, own_precision, without_autocas
 from lwcore.cells import kernels
 from lwcore.cells.kernels import EPSILON
 from lwcore.signatures import Int64Count, NotNegative, Share, checked, require
-from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace
+from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace, select_each
 
 Input = Float[Tensor, "... D"]
 Past = Float[Tensor, "... S"]
@@ -284,18 +284,10 @@ class Cell(nn.Module):
         require("inputs", inputs, finite, "finite")
 
     def _layout(self) -> kernels.FamilyLayout:
-        """Return where kernels find this family's blocks, and how it uses them."""
-        columns = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
-        return kernels.FamilyLayout(
-            let_in=columns.get("let_in", -1),
-            keep=columns.get("keep", -1),
-            candidate=columns["candidate"],
-            reset=columns.get("reset", -1),
-            show=columns.get("show", -1),
-            shared=self.shared,
-            after=self.reset == "after",
-            constant=self.gate_init,
-        )
+        """Return at which column kernels find each of this family's blocks, and its settings."""
+        columns: Any = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
+        after = self.reset == "after"
+        return kernels.FamilyLayout(self.shared, after, self.gate_init, **columns)
 
     def _start(self, inputs: Tensor, state: State | None) -> Tensor:
         """Return the state to start from in one piece, (B, S), h beside c."""
@@ -310,23 +302,38 @@ class Cell(nn.Module):
 
 
 class ConstGate(Cell):
-    """A leaky recurrence with one fixed gate value, Eq. (51)."""
+    """A leaky recurrence with one fixed gate value, Eq. (51).
+
+    All neurons forget at the same speed, always: its zeroth-order envelope is ``H (1 − s)^ℓ``. Take
+    it as the case that can be computed by hand.
+    """
 
     blocks = ("candidate",)
 
 
 class SharedGate(Cell):
-    """One learned gate for all neurons, new at every step, Eq. (49)."""
+    """One learned gate for all neurons, new at every step, Eq. (49).
+
+    The speed of forgetting follows the input, but all neurons share it.
+    """
 
     shared = True
 
 
 class DiagGate(Cell):
-    """One learned gate a neuron, new at every step, Eq. (47)."""
+    """One learned gate a neuron, new at every step, Eq. (47).
+
+    Neurons can have time scales of their own: the simplest cell whose envelope need not fall
+    exponentially.
+    """
 
 
 class MinGRU(Cell):
-    """A GRU whose gate and candidate see the input alone (Feng et al., 2024)."""
+    """A GRU whose gate and candidate see the input alone (Feng et al., 2024).
+
+    Nothing mixes neurons, so all orders of transport agree: a cell for which the paper's rates are
+    exact.
+    """
 
     linear = True
 
@@ -381,7 +388,10 @@ class GRU(Cell):
 
 
 class LSTM(Cell):
-    """The long short-term memory, Eqs. (4)–(8)."""
+    """The long short-term memory, Eqs. (4)–(8).
+
+    Its state is h beside c: what the network shows, and what it keeps. Gradients are carried by c.
+    """
 
     blocks = ("let_in", "keep", "candidate", "show")
 
@@ -448,7 +458,7 @@ class GatedJacobian(StepJacobian):
     def select(self, index: Any) -> GatedJacobian:
         """Select sequences and steps. Reuses what has been computed."""
         chosen = copy.copy(self)
-        chosen.gates = Gates._make(None if part is None else part[index] for part in self.gates)
+        chosen.gates = select_each(self.gates, index)
         chosen.into = {name: slope[index] for name, slope in self.into.items()}
         chosen.states = self.states[index]
         return chosen

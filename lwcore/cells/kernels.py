@@ -222,14 +222,14 @@ class FamilyLayout(NamedTuple):
     the show gate, which stands behind it.
     """
 
-    let_in: int
-    keep: int
-    candidate: int
-    reset: int
-    show: int
     shared: bool  # one gate for all neurons
     after: bool  # the reset comes after the matrix product
     constant: float  # the gate's value where none is learned
+    candidate: int
+    let_in: int = -1
+    keep: int = -1
+    reset: int = -1
+    show: int = -1
 
 
 @njit(**OPTIONS)

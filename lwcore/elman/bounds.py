@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lwcore.elman.network import ACTIVATIONS, Radii, Smooth, Width
+from lwcore.elman.network import ACTIVATIONS, Activation, Radii, Smooth, Width
 from lwcore.signatures import Count, Finite, NotNegative, Positive, Share, checked, require
 
 _LOG_2 = math.log(2)
@@ -91,14 +91,17 @@ def local_constants(
     return _constants_that_hold(activation, recurrent_bound, length)
 
 
+def _log_suprema(sigma: Activation) -> tuple[float, float, float]:
+    """Return the logarithms of σ₀, σ₁ and σ₂."""
+    return math.log(sigma.bound), math.log(sigma.slope_bound), math.log(sigma.curvature_bound)
+
+
 def _printed_constants(
     activation: Smooth, recurrent_bound: float, length: int, dimension: int, alpha: float
 ) -> LocalConstants:
     """Return the constants as printed. All names are logarithms, those of suits the companion's."""
     sigma = ACTIVATIONS[activation]
-    s0 = math.log(sigma.bound)
-    s1 = math.log(sigma.slope_bound)
-    s2 = math.log(sigma.curvature_bound)
+    s0, s1, s2 = _log_suprema(sigma)
     a = math.log(alpha)
     a_m = math.log(recurrent_bound)
     mu0, mu1 = log_mu(recurrent_bound * sigma.slope_bound, length)
@@ -122,9 +125,7 @@ def _printed_constants(
 def _constants_that_hold(activation: Smooth, recurrent_bound: float, length: int) -> LocalConstants:
     """Return constants whose proofs close. All names are logarithms."""
     sigma = ACTIVATIONS[activation]
-    s0 = math.log(sigma.bound)
-    s1 = math.log(sigma.slope_bound)
-    s2 = math.log(sigma.curvature_bound)
+    s0, s1, s2 = _log_suprema(sigma)
     a_m = math.log(recurrent_bound)
     mu0, _ = log_mu(recurrent_bound * sigma.slope_bound, length)
     features = math.log(sigma.bound**2 + 1)  # of H and X, ‖[H, X]‖²
@@ -220,7 +221,10 @@ class Problem:
 
 
 class Bound(NamedTuple):
-    """A right-hand side: the natural logarithm of each of its summands, by name."""
+    """A right-hand side: the natural logarithm of each of its summands, by name.
+
+    Compare the summands to see which of them makes a bound large; most overflow as plain numbers.
+    """
 
     log_terms: dict[str, float]
 
@@ -341,7 +345,11 @@ def corollary_1(problem: Problem, width: Width, steps: Count, *, as_printed: boo
 
 
 class TrainingPlan(NamedTuple):
-    """What C&E Theorem 2 asks for and promises, as natural logarithms."""
+    """What C&E Theorem 2 asks for and promises, as natural logarithms.
+
+    With a step size up to η and at least m neurons, descent reaches the promised risk within τ₀
+    steps.
+    """
 
     log_radius: float  # of λ, the distance (times √m) that no neuron leaves before the last step
     log_step_size: float  # of η, the largest

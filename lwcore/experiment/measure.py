@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -39,7 +39,7 @@ from lwcore.inference import described, summary
 from lwcore.network import Network
 from lwcore.signatures import Index, Seed, bare, checked, require
 from lwcore.tasks import DelayedRegression, Sequences, recovered_coefficients
-from lwcore.trace import Trace
+from lwcore.trace import Direction, Trace
 from lwcore.transport import Order, effective_rates, envelope
 from lwcore.window import time_scales
 
@@ -94,20 +94,24 @@ def observe(
     for name, values in sequences._asdict().items():
         require(f"sequences.{name}", values, bool(values.isfinite().all()), "finite")
     network = copy.deepcopy(network).double()
+    generator = torch.Generator().manual_seed(seed)
+    directions = [random_direction(network.cell, generator) for _ in range(settings.directions)]
     half = len(sequences.targets) // 2
     for_signs = Sequences(sequences.inputs[:half], sequences.targets[:half])
     for_numbers = Sequences(sequences.inputs[half:], sequences.targets[half:])
-    reader = _reader(network, for_numbers, settings, seed, sources)
-    lags = reader.lags
-    directions = torch.stack([_flat(w) for w in reader.directions])
-    fixed = _fix(reader.batches(for_signs), directions)
+    # Noise has the spread of the network's own errors.
+    with torch.no_grad():
+        noise = (network(for_numbers.inputs.double()) - for_numbers.targets).std().item()
+    lags = list(settings.lags)
+    read = partial(_batches, network, lags, directions, sources, noise, generator)
 
-    n_sequences = len(for_numbers.targets)
-    of_rates: list[_Rates] = []
+    random = [torch.cat([part.flatten() for part in w.values()]) for w in directions]
+    fixed = _fix(read(for_signs), torch.stack(random))
+    of_rates = []
     statistics = []
     projections = []
-    for batch in reader.batches(for_numbers):
-        weight = len(batch.trace.inputs) / n_sequences
+    for batch in read(for_numbers):
+        weight = len(batch.trace.inputs) / len(for_numbers.targets)
         of_rates.append(_mean_rates(batch, settings, weight))
         statistic, projection = _numbers(batch, fixed)
         statistics.append(statistic)
@@ -115,16 +119,16 @@ def observe(
     rate, f, negative = (torch.stack(parts).sum(0).numpy() for parts in zip(*of_rates, strict=True))
 
     dims = ("source", "probe", "lag", "sequence")
-    statistic = torch.cat(statistics, -1).numpy()
-    projection = torch.cat(projections, -1).numpy()
+    of_lag = torch.cat(statistics, -1).numpy()
+    of_whole = torch.cat(projections, -1).numpy()
     data = described(
         {
             "rate": (("order", "lag", "unit"), rate, "mean absolute effective rate"),
             "envelope": (("order", "lag"), f, "envelope f(ℓ), per unit of global learning rate"),
             "negative": (("order", "lag"), negative, "share of rates below 0"),
             "time_scale": (("order", "unit"), time_scales(lags, rate), "time scale τ of a neuron"),
-            "statistic": (dims, statistic, "the lag's part, one number a sequence"),
-            "projection": (dims, projection, "the whole gradient along the same direction"),
+            "statistic": (dims, of_lag, "the lag's part, one number a sequence"),
+            "projection": (dims, of_whole, "the whole gradient along the same direction"),
         }
     )
     data.time_scale.attrs["units"] = "steps"
@@ -138,11 +142,6 @@ def observe(
         source=list(sources),
         view=("probe", views, about_views),
     )
-
-
-def _flat(direction: dict[str, Tensor]) -> Float[Tensor, " P"]:
-    """Return a direction as one vector of all parameters."""
-    return torch.cat([part.flatten() for part in direction.values()])
 
 
 class _Batch(NamedTuple):
@@ -182,78 +181,56 @@ class _Batch(NamedTuple):
             yield self.gathered(at_ends * rows, steps)
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Scans sequences in batches, and says what their errors are by every source."""
-
-    network: Network
-    sources: Sequence[Source]
-    lags: list[int]
-    directions: list[dict[str, Tensor]]
-    noise: float  # standard deviation of the source "noise"
-    generator: torch.Generator
-
-    def batches(self, sequences: Sequences) -> Iterator[_Batch]:
-        """Yield batches of sequences, of a size that fits into memory."""
-        cell = self.network.cell
-        count, length = sequences.targets.shape
-        n_at_once = max(1, min(BATCH, STATES // (length * cell.hidden_size)))
-        unit = self.network.loss_gradients(torch.ones((), dtype=torch.float64))
-        for start in range(0, count, n_at_once):
-            inputs = sequences.inputs[start : start + n_at_once].double()
-            targets = sequences.targets[start : start + n_at_once].double()
-            trace = cell.trace(inputs)
-            noise = torch.randn(targets.shape, generator=self.generator, dtype=torch.float64)
-            by_source = {
-                "error": self.network.residual(trace.outputs, targets),
-                "target": -targets,
-                "noise": self.noise * noise,
-            }
-            errors = torch.stack([by_source[source] for source in self.sources])
-            errors[..., : self.lags[-1]] = 0.0
-            moved = [trace.carried(immediate_sensitivity(trace, w)) for w in self.directions]
-            yield _Batch(trace, errors, unit, moved, self.lags)
-
-
-def _reader(
+def _batches(
     network: Network,
-    sequences: Sequences,
-    settings: DiagnosticSettings,
-    seed: int,
+    lags: list[int],
+    directions: list[Direction],
     sources: Sequence[Source],
-) -> _Reader:
-    """Draw the directions; give noise the spread of the network's own errors on some sequences."""
-    generator = torch.Generator().manual_seed(seed)
-    directions = [random_direction(network.cell, generator) for _ in range(settings.directions)]
-    with torch.no_grad():
-        errors = network(sequences.inputs.double()) - sequences.targets
-    noise = errors.std().item()
-    return _Reader(network, sources, list(settings.lags), directions, noise, generator)
+    noise: float,
+    generator: torch.Generator,
+    sequences: Sequences,
+) -> Iterator[_Batch]:
+    """Yield batches of sequences that fit into memory; `noise` is the spread of its source."""
+    count, length = sequences.targets.shape
+    n_at_once = max(1, min(BATCH, STATES // (length * network.cell.hidden_size)))
+    unit = network.loss_gradients(torch.ones((), dtype=torch.float64))
+    for start in range(0, count, n_at_once):
+        inputs = sequences.inputs[start : start + n_at_once].double()
+        targets = sequences.targets[start : start + n_at_once].double()
+        trace = network.cell.trace(inputs)
+        random = torch.randn(targets.shape, generator=generator, dtype=torch.float64)
+        by_source = {
+            "error": network.residual(trace.outputs, targets),
+            "target": -targets,
+            "noise": noise * random,
+        }
+        errors = torch.stack([by_source[source] for source in sources])
+        errors[..., : lags[-1]] = 0.0
+        moved = [trace.carried(immediate_sensitivity(trace, w)) for w in directions]
+        yield _Batch(trace, errors, unit, moved, lags)
 
 
-class _Rates(NamedTuple):
-    """Means over sequences and end points, of which batches add up."""
+def _mean_rates(
+    batch: _Batch, settings: DiagnosticSettings, weight: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a batch's share in the mean size of rates, their envelope, and how many are negative.
 
-    size: Float[Tensor, "order lag H"]
-    envelope: Float[Tensor, "order lag"]
-    negative: Float[Tensor, "order lag"]  # share of rates below 0
-
-
-def _mean_rates(batch: _Batch, settings: DiagnosticSettings, weight: float) -> _Rates:
-    """Return a batch's weight times its mean rates, at end points spread evenly from the last."""
-    ends = []
-    for k in reversed(range(settings.ends)):
-        ends.append(batch.ends[-1 - k * len(batch.ends) // settings.ends])
+    Rates are taken at end points spread evenly from the last; shares of batches add up to means.
+    """
+    ends = batch.ends
+    evenly = [ends[-1 - k * len(ends) // settings.ends] for k in reversed(range(settings.ends))]
     size = []
     envelopes = []
     negative = []
     for order in settings.orders:
-        rates = effective_rates(batch.trace, batch.lags, order, ends)
+        rates = effective_rates(batch.trace, batch.lags, order, evenly)
         size.append(rates.abs().mean((0, 1)))
         envelopes.append(envelope(rates))
         negative.append((rates < 0).double().mean((0, 1, 3)))
-    return _Rates(
-        weight * torch.stack(size), weight * torch.stack(envelopes), weight * torch.stack(negative)
+    return (
+        weight * torch.stack(size),
+        weight * torch.stack(envelopes),
+        weight * torch.stack(negative),
     )
 
 
