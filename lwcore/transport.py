@@ -56,8 +56,8 @@ def split(
 ) -> tuple[Float[Tensor, "B n S S"], Float[Tensor, "B n S S"]]:
     """Split the Jacobians of some steps into retention and mixing, ``J_t = A_t + R_t``.
 
-    A is what a neuron keeps of itself, R all that passes through the recurrent weights. Implements
-    the split in Eqs. (11) and (23). Needs a cell of `lwcore.cells`.
+    A is what a neuron keeps of itself, R all that passes through the recurrent weights. This is
+    the split of Eqs. (11) and (23). Needs a cell of `lwcore.cells`.
     """
     jacobian = trace.jacobian(steps).dense()
     neurons = trace.neurons.select((slice(None), steps))
@@ -169,31 +169,32 @@ def _expanded_diagonals(
     ``∏_j (A_j + εR_j)`` is multiplied out up to first order in ε, one factor at a time, Eq. (45);
     see `Neurons`. Unlike a sum of ``R/A`` this also holds where a gate is open all the way, A = 0.
     """
-    through_head = neurons.head is not None  # an LSTM: mixing reaches the diagonal a lag later
+    # γ = ∏ A, Eqs. (13) and (24). An LSTM's begins with e_t, the expression of c in h.
+    has_head = neurons.head is not None
     if neurons.head is not None:
-        zeroth = at_steps(neurons.head, ends)
+        gamma = at_steps(neurons.head, ends)
     else:
-        zeroth = torch.ones_like(at_steps(neurons.retention, ends))
-    slope = torch.zeros_like(zeroth)  # the coefficient of ε
+        gamma = torch.ones_like(at_steps(neurons.retention, ends))
+    # The diagonal of Σ_j A_t ⋯ A_{j+1} R_j A_{j−1} ⋯ A_{t−ℓ+1}, Eqs. (12) and (23).
+    mixed = torch.zeros_like(gamma)
     for lag in range(1, lags[-1] + 1):
         step = ends - lag + 1  # the step that this lag adds
         retention = at_steps(neurons.retention, step)
-        before = zeroth
-        zeroth = before * retention
-        kept_slope = slope
         if first_order:
-            kept_slope = slope * retention
-            slope = torch.addcmul(kept_slope, before, at_steps(neurons.mixing, step))
+            # The product rule: A meets the terms that have an R already, R the product of all As.
+            mixed_before = mixed * retention
+            mixed = torch.addcmul(mixed_before, gamma, at_steps(neurons.mixing, step))
             if lag == 1 and neurons.lead is not None:
-                slope = slope + at_steps(neurons.lead, ends)
+                mixed = mixed + at_steps(neurons.lead, ends)
+        gamma = gamma * retention
         if lag not in lags:
             continue
         if not first_order:
-            yield zeroth
-        elif through_head:
-            yield zeroth + kept_slope
+            yield gamma
+        elif has_head:  # the R of this step went through h, and reaches c one lag later
+            yield gamma + mixed_before
         else:
-            yield zeroth + slope
+            yield gamma + mixed
 
 
 def _index(times: Tensor) -> slice | Tensor:

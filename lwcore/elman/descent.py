@@ -73,7 +73,7 @@ def gradient_descent(
     """Descend on the empirical risk from an initial network, freely or projected.
 
     Implements C&E Eq. (5) and the max-norm projected descent of C&E Section 2.3. C&E Theorem 1 and
-    Corollary 1 are about projected descent, C&E Theorem 2 about free descent.
+    C&E Corollary 1 are about projected descent, C&E Theorem 2 about free descent.
 
     Args:
         step_size: Half the η of the companion's proofs, which descend on half of C&E Eq. (1).
