@@ -106,7 +106,7 @@ def observe(
     read = partial(_batches, network, lags, directions, sources, noise, generator)
 
     random = [torch.cat([part.flatten() for part in w.values()]) for w in directions]
-    fixed = _fix(read(for_signs), torch.stack(random))
+    fixed = _signs_and_directions(read(for_signs), torch.stack(random))
     of_rates = []
     statistics = []
     projections = []
@@ -234,7 +234,7 @@ def _mean_rates(
     )
 
 
-class _Fixed(NamedTuple):
+class _SignsAndDirections(NamedTuple):
     """What one half of the sequences fixes before the other is looked at."""
 
     signs: Float[Tensor, "look lag H"]  # Eq. (28)'s sgn E[a], by source and random direction
@@ -242,7 +242,9 @@ class _Fixed(NamedTuple):
     upwards: Float[Tensor, "source lag w"]  # signs of the lag's mean part along each of them
 
 
-def _fix(batches: Iterable[_Batch], random: Float[Tensor, "direction P"]) -> _Fixed:
+def _signs_and_directions(
+    batches: Iterable[_Batch], random: Float[Tensor, "direction P"]
+) -> _SignsAndDirections:
     """Return signs and directions, of alignments and gradients added up over batches."""
     alignments = []
     gradients = []
@@ -263,10 +265,10 @@ def _fix(batches: Iterable[_Batch], random: Float[Tensor, "direction P"]) -> _Fi
     n_sources, n_lags = mean_gradient.shape[:2]
     directions = torch.cat([random.expand(n_sources, n_lags, -1, -1), own], dim=2)
     upwards = (directions * mean_gradient).sum(-1).sign()
-    return _Fixed(signs, directions, upwards)
+    return _SignsAndDirections(signs, directions, upwards)
 
 
-def _numbers(batch: _Batch, fixed: _Fixed) -> tuple[Tensor, Tensor]:
+def _numbers(batch: _Batch, fixed: _SignsAndDirections) -> tuple[Tensor, Tensor]:
     """Return statistics and projected whole gradients of every sequence, (source, probe, lag, B).
 
     The letters of the sums: s a source, b a sequence, p a parameter, l a lag, w a direction.
