@@ -68,8 +68,8 @@ def select_each(parts: Parts, index: Any) -> Parts:
     return parts._make(None if part is None else part[index] for part in parts)
 
 
-def as_vectors(parts: Direction) -> Float[Tensor, "n P"]:
-    """Return n directions, stacked along the first axis of each tensor, as vectors."""
+def as_vectors(parts: Direction) -> Tensor:
+    """Return n directions, stacked along the first axis of each tensor, as vectors, (n, P)."""
     return torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
 
 
