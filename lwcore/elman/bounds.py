@@ -43,7 +43,7 @@ def log_mu(z: Positive, length: Count) -> tuple[float, float]:
 
 
 def log_sum(*terms: float) -> float:
-    """Return the logarithm of a sum from the logarithms of its terms."""
+    """Return the logarithm of a sum from the logarithms of its terms; nothing overflows."""
     return float(np.logaddexp.reduce(terms))
 
 
@@ -123,7 +123,7 @@ def _printed_constants(
 
 
 def _constants_that_hold(activation: Smooth, recurrent_bound: float, length: int) -> LocalConstants:
-    """Return constants whose proofs close. All names are logarithms."""
+    """Return constants whose proofs close, see `local_constants`. All names are logarithms."""
     sigma = ACTIVATIONS[activation]
     s0, s1, s2 = _log_suprema(sigma)
     a_m = math.log(recurrent_bound)
@@ -185,7 +185,7 @@ class Problem:
 
     @property
     def norm(self) -> float:
-        """``√(ν̄_w² + ν̄_u²)``."""
+        """The size of the target, ``‖ν̄‖ = √(ν̄_w² + ν̄_u²)``."""
         return math.hypot(self.recurrent_bound, self.input_bound)
 
     @property
@@ -209,7 +209,7 @@ class Problem:
         return self.recurrent_bound, self.input_bound
 
     def constants(self, recurrent_bound: float, as_printed: bool) -> LocalConstants:
-        """Return L_T, β_T, Λ_T and γ_T for recurrent weights up to α_m."""
+        """Return L_T, β_T, Λ_T and γ_T of this problem for recurrent weights up to α_m."""
         return local_constants(
             self.activation,
             recurrent_bound,
@@ -230,7 +230,7 @@ class Bound(NamedTuple):
 
     @property
     def log(self) -> float:
-        """Logarithm of the sum."""
+        """Natural logarithm of the sum, finite also where the sum itself overflows."""
         return log_sum(*self.log_terms.values())
 
     @property

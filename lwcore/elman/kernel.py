@@ -101,7 +101,11 @@ class TransportMaps:
     input_bound: NotNegative  # ν̄_u ≥ sup ‖v_u‖₂
 
     def at(self, parameters: Array) -> Array:
-        """Return the moves ``[v_w(W_ii), v_u(U_i)]`` of rows ``[W_ii, U_i]``."""
+        """Return the moves ``[v_w(W_ii), v_u(U_i)]`` of rows ``[W_ii, U_i]``.
+
+        Raises:
+            ArgumentError: If a map returns another shape, or a move beyond its bound.
+        """
         w = parameters[:, 0]
         u = parameters[:, 1:]
         of_w = shaped("recurrent(…)", self.recurrent(w), w.shape)
@@ -209,7 +213,10 @@ def trapezoid(rank: int, step: float) -> tuple[Array, Array]:
 def _gram(
     parameters: Array, weights: Array, inputs: Array, sigma: Activation, *, newest: bool = True
 ) -> Array:
-    """Return the products ``Σ_i weights_i ⟨∂H_t^{(i)}(X), ∂H_t^{(i)}(X′)⟩``, shape (n, n, T)."""
+    """Return the products ``Σ_i weights_i ⟨∂H_t^{(i)}(X), ∂H_t^{(i)}(X′)⟩``, shape (n, n, T).
+
+    A step's gradients are used before the next overwrites them: only products are kept.
+    """
     n = len(inputs)
     by_step = []
     for gradient in stream_gradients(parameters, inputs, sigma, newest=newest):

@@ -70,7 +70,11 @@ else:
 
 @dataclass(frozen=True)
 class Activation:
-    """A smooth bounded function, its slope, and the suprema. Implements C&E Eq. (4)."""
+    """An activation σ, its slope, and the suprema on which all constants rest.
+
+    Implements C&E Eq. (4). The theorems hold for the smooth ones; the ReLU, whose σ₀ and σ₂ are
+    infinite, is there to see what happens without.
+    """
 
     value: Callable[[Array], Array]  # σ, any shape to the same shape
     slope_from: Callable[[Array, Array], Array]  # σ′ from z and h = σ(z), often the cheaper one
@@ -79,7 +83,7 @@ class Activation:
     curvature_bound: float  # σ₂ = sup |σ″|
 
     def slope(self, z: Array) -> Array:
-        """Return σ′(z)."""
+        """Return σ′(z), for those who have no h = σ(z) yet; `slope_from` takes both."""
         return self.slope_from(z, self.value(z))
 
 
@@ -127,7 +131,10 @@ class ElmanNetwork:
     """
 
     def __init__(self, parameters: Rows, readout: FiniteReals, activation: Named = "tanh") -> None:
-        """Take rows ``[W_ii, U_i]`` and c, a number for each row."""
+        """Take rows ``[W_ii, U_i]`` and c, a number for each row.
+
+        `symmetric_initialisation` draws both as the companion's theorems want them.
+        """
         self.parameters = floats("parameters", parameters)
         self.width = len(self.parameters)
         self.dimension = self.parameters.shape[1] - 1
@@ -144,7 +151,7 @@ class ElmanNetwork:
         return 2 if symmetric and len(first) % 2 == 0 else 1
 
     def at(self, parameters: Rows) -> ElmanNetwork:
-        """Return the network with other parameters of the same shape."""
+        """Return the network with other parameters of the same shape, and the same readout."""
         rows = shaped("parameters", parameters, self.parameters.shape)
         return ElmanNetwork(rows, self.readout, self.activation)
 
@@ -154,7 +161,7 @@ class ElmanNetwork:
 
     @checked
     def hidden(self, inputs: Sequences) -> Float[np.ndarray, "n T m"]:
-        """Return the hidden states H_1 … H_T. Implements C&E Eq. (2)."""
+        """Return the hidden states H_1 … H_T, from H_0 = 0. Implements C&E Eq. (2)."""
         steps = scan(self.parameters, self.sequences(inputs), self.sigma)
         return np.stack([state for _, _, state in steps], axis=1)
 
@@ -164,7 +171,7 @@ class ElmanNetwork:
         return self.read(self.hidden(inputs))
 
     def read(self, states: Float[np.ndarray, "... m"]) -> Array:
-        """Return the readout ``Σ_i c_i H^{(i)}/√m`` of hidden states."""
+        """Return the readout ``Σ_i c_i H^{(i)}/√m`` of hidden states or their tangents."""
         # Partners i and i + m/2 first: where they are opposite, nothing is left of rounding.
         halves = (states * self.readout).reshape(*states.shape[:-1], 2, -1)
         pairs = halves[..., 0, :] + halves[..., 1, :]
@@ -217,7 +224,10 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
 
 @checked
 def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray, "n T m p"]:
-    """Return the derivatives ``∂F_t/∂Θ_i = c_i/√m ∂H_t^{(i)}/∂Θ_i``, the kernel's features."""
+    """Return the derivatives of outputs, ``∂F_t/∂Θ_i = c_i/√m ∂H_t^{(i)}/∂Θ_i``.
+
+    Their inner products over neurons are the tangent kernel, `lwcore.elman.kernel.finite_kernel`.
+    """
     return hidden_gradients(network, inputs) * (network.readout / network.width**0.5)[:, None]
 
 

@@ -155,12 +155,12 @@ class _Batch(NamedTuple):
 
     @property
     def ends(self) -> list[int]:
-        """All end points that leave room for the longest lag."""
+        """All end points that leave room for the longest lag; every lag takes the same."""
         return list(range(self.lags[-1], self.trace.length))
 
     @property
     def loss_gradients(self) -> Float[Tensor, "source B T H"]:
-        """δ of every source."""
+        """δ of every source, the loss gradients in the outputs: errors times `unit`."""
         return self.errors.unsqueeze(-1) * self.unit
 
     def gathered(
@@ -245,7 +245,10 @@ class _SignsAndDirections(NamedTuple):
 def _signs_and_directions(
     batches: Iterable[_Batch], random: Float[Tensor, "direction P"]
 ) -> _SignsAndDirections:
-    """Return signs and directions, of alignments and gradients added up over batches."""
+    """Return signs and directions, of alignments and gradients added up over batches.
+
+    Nothing of the sequences that give these may be looked at with them: see `observe`.
+    """
     alignments = []
     gradients = []
     for batch in batches:
@@ -334,7 +337,10 @@ def course(
 def _look(
     network: Network, sequences: Sequences, task: DelayedRegression, settings: DiagnosticSettings
 ) -> xr.Dataset:
-    """Measure a network as it is now; rates of the last step alone."""
+    """Measure a network as it is now, on some sequences: a snapshot of `course`.
+
+    Rates are those of the last step alone.
+    """
     trace = network.cell.trace(sequences.inputs)
     predictions = network.readout(trace.outputs)
     learned = recovered_coefficients(task, sequences, predictions, task.lags)
