@@ -91,12 +91,12 @@ def sample_complexity(
     """
     f = floats("envelope", envelope)
     require("envelope", f, f >= 0, "0 or above")
-    shifts = {"alignment": alignment, "scale": scale}
-    f, mean, sigma = broadcast(envelope=f, **shifts)
+    f, mean, sigma = broadcast(envelope=f, alignment=alignment, scale=scale)
     constant = _constant(alpha, error, rate == "optimal")
-    least = _quotient([constant, _positive("scale", sigma)], [np.maximum(mean, 0), f])
+    # C σ/(m̄ f), in the range of floats also where a product of the two is not.
+    ratio = _quotient([constant, _positive("scale", sigma)], [np.maximum(mean, 0), f])
     with np.errstate(over="ignore"):
-        return least ** rate_exponent(alpha, rate)
+        return ratio ** rate_exponent(alpha, rate)
 
 
 @checked

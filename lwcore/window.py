@@ -67,8 +67,10 @@ def learnability_window(
     require("n_sequences", n_sequences, budgets.ndim == 1, "a list of numbers")
     require("n_sequences", budgets, budgets >= 0, "0 or above")
     if definition == "first_passage":
+        # A lag now needs what the most demanding of the lags up to it does.
         needed = np.maximum.accumulate(needed, axis=-1)
-    return np.where(needed[..., None, :] <= budgets[:, None], lag, 0).max(axis=-1)
+    detectable = needed[..., None, :] <= budgets[:, None]  # N(ℓ) ≤ N: (..., budgets, lags)
+    return np.where(detectable, lag, 0).max(axis=-1)
 
 
 @checked
