@@ -180,6 +180,8 @@ def batch_indices(
     A remainder sits an epoch out. Seed and step alone decide, so that an interrupted run meets the
     same batches when it goes on.
     """
+    allowed = f"at most the {n_sequences} sequences"
+    require("batch_size", batch_size, batch_size <= n_sequences, allowed)
     epoch, batch = divmod(step, n_sequences // batch_size)
     first = batch * batch_size
     return _permutation(seed, epoch, n_sequences)[first : first + batch_size]

@@ -93,7 +93,7 @@ def window_bounds(
     lag, f = _matching(lags, "envelope", envelope)
     m = _for_each_lag("alignment", alignment, lag)
     sigma = _for_each_lag("scale", scale, lag)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         ratio = sigma / np.maximum(m, 0)
 
     def at(i: np.intp) -> NDArray[np.int64]:

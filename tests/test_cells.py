@@ -184,3 +184,22 @@ def test_bits_of_steps_are_the_same_in_every_process():
         command = [sys.executable, "-c", GRADIENTS]
         found.add(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: GRU(2, 2**62), "hidden_size = .*: must be so small"),
+        (lambda: GRU(2**62, 2), "hidden_size = 2: must be so small, beside input_size"),
+        (lambda: GRU(10**400, 2), r"input_size = 1.*: must be .* below 2\^63"),
+        (lambda: LSTM(2, 2)(torch.ones(1, 3, 2), ("a", "b")), "state = .*: must be a tensor, or h"),
+        (lambda: LSTM(2, 2)(torch.ones(1, 3, 2), 5), "state = 5: must be a tensor, or h and c"),
+        (
+            lambda: LSTM(2, 2)(torch.ones(1, 3, 2), (torch.ones(1, 2), torch.ones(3, 2))),
+            r"(?s:state = .*): must be of tensors of one dtype and as many sequences",
+        ),
+    ],
+)
+def test_sizes_and_states_that_no_cell_has_are_named(call, words):
+    with pytest.raises(ArgumentError, match=f"^{words}"):
+        call()

@@ -84,6 +84,7 @@ def gradient_descent(
         ArgumentError: If the risk overflows: the step size is too large.
     """
     require("radii", radii, radii is None or min(radii) > 0, "above 0")
+    require("step_size", step_size, step_size <= 1e100, "1e100 at most, so that moves are floats")
     start = initial.parameters
     root = initial.width**0.5  # √m
     network = copy(initial)
