@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,7 +13,6 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
 from lwcore.diagnose import diagnose
-from lwcore.diagnose.files import from_files
 from lwcore.diagnose.recurrent import Layers, Recurrent
 from lwcore.gradient import transported
 from lwcore.trace import Trace
@@ -292,42 +290,3 @@ def test_axes_that_may_be_swapped_are_warned_of(batch_first, shape, loader, warn
     count, length = shape if batch_first else shape[::-1]
     read = f"read as {count} sequences of {length} steps, for the LSTM has batch_first="
     assert [read in str(note.message) for note in recwarn] == [True] * warned
-
-
-def stored(folder, model, inputs=X, targets=Y, deep=False):
-    """A checkpoint and data, as the command takes them."""
-    state = model.state_dict()
-    torch.save({"epoch": 3, "model": state} if deep else state, folder / "weights.pt")
-    np.savez(folder / "data.npz", inputs=inputs, targets=targets)
-    return folder / "weights.pt", folder / "data.npz"
-
-
-@pytest.mark.parametrize("deep", [False, True])
-def test_files_rebuild_a_network(deep, tmp_path):
-    """Targets are those of the last step, or classes at every step."""
-    kind, options = (nn.RNN, {"nonlinearity": "relu"}) if deep else (nn.LSTM, {"bias": False})
-    rnn = kind(1, 8, 2, batch_first=True, **options)
-    fc = nn.Linear(8, 1 + 2 * deep)
-    wanted = (X[..., 0] > 0).int() if deep else Y
-    files = stored(tmp_path, nn.ModuleDict({"rnn": rnn, "fc": fc}), X[..., 0], wanted, deep)
-    module, head, (inputs, targets) = from_files(*files, nonlinearity="relu")
-    assert (inputs.shape, targets.tolist()) == (X.shape, wanted.tolist())
-    predicted = fc(rnn(X)[0]).mT if deep else fc(rnn(X)[0][:, -1])
-    torch.testing.assert_close(head(module(X)[0]), predicted)
-
-
-@pytest.mark.parametrize(
-    ("model", "inputs", "message"),
-    [
-        (nn.Linear(8, 1), X, "must hold weights alone, of one nn.LSTM"),
-        (nn.ModuleList([nn.GRU(1, 2), nn.GRU(1, 2)]), X, "must be weights of one recurrent module"),
-        (nn.LSTM(1, 2, bidirectional=True), X, "of one direction"),
-        (nn.LSTM(1, 2, proj_size=1), X, "without projections"),
-        (nn.ModuleList([nn.GRU(1, 2), nn.LayerNorm(2), nn.Linear(2, 1)]), X, "at most of a linear"),
-        (nn.ModuleList([nn.GRU(1, 2), nn.Linear(3, 1)]), X, "at most of a linear readout"),
-        (nn.GRU(1, 2), np.zeros(60), r"must be numbers, \(B, T, D\) or \(B, T\), and B in front"),
-    ],
-)
-def test_files_that_do_not_say_which_network_are_explained(model, inputs, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        from_files(*stored(tmp_path, model, inputs))
