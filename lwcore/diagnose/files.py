@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lwcore.diagnose.adapter import Function, Pair
+from lwcore.diagnose.adapter import Function
+from lwcore.diagnose.data import Pair
 from lwcore.signatures import ArgumentError, checked, require
 
 _FIRST = "weight_hh_l0"
@@ -32,7 +33,8 @@ def from_files(
     module, weight, bias = rebuild(load_weights(checkpoint), nonlinearity)
     steps = slice(None) if targets.shape[1:2] == inputs.shape[1:2] else -1
 
-    def head(outputs: Tensor) -> Tensor:
+    def head(given: tuple[Tensor, Any]) -> Tensor:
+        outputs = given[0] if isinstance(given, tuple) else given
         predictions = functional.linear(outputs[:, steps], weight, bias)
         if targets.is_floating_point():
             return predictions.reshape(len(outputs), *targets.shape[1:])
