@@ -115,7 +115,9 @@ class Tape(TorchFunctionMode):
         self.plan = plan or Plan([], {})
         self.complete = True  # whether a plan has fitted so far
         self.tried = plan is None
-        self.watched = {n: use for use, (n, _) in self.plan.joins.items()} if watch else {}
+        self.watched: dict[int, list[int]] = {}
+        for use, (number, _) in self.plan.joins.items() if watch else ():
+            self.watched.setdefault(number, []).append(use)
         self.joined: dict[int, Tensor] = {}  # of uses, what is first made of them and others
         self.pending: dict[int, set[int]] = {}  # uses that a tensor is made of alone
         self.count = 0  # of functions called
@@ -146,7 +148,7 @@ class Tape(TorchFunctionMode):
         elif number in self.watched:
             first = next((p for p in trees.tree_leaves(given) if isinstance(p, Tensor)), None)
             if first is not None:
-                self.joined[self.watched[number]] = first
+                self.joined |= dict.fromkeys(self.watched[number], first)
         return given
 
     def _record(
