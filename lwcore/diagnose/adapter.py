@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from torch.utils import _pytree as trees
 from lwcore.ambient import placed
 from lwcore.diagnose.data import Axes, Pair
 from lwcore.diagnose.times import Rows, rows_of
-from lwcore.diagnose.trials import PAIRS, Layout, Trials, last_steps
+from lwcore.diagnose.trials import PAIRS, Layout, Trials, last_steps, moved_apart
 from lwcore.signatures import ArgumentError, Lags, require
 
 Function = Callable[..., Tensor]
@@ -36,6 +36,7 @@ ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
 _TRIED = 4  # sequences on which assumptions are tried
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
 _HELD = 2**23  # numbers in the predictions that are held at a time
+_UNMOVED = 0.05  # share of sequences whose predictions may not move: behind a ReLU, say
 _CONSTANTS = 2**20  # numbers in a constant prediction, up to which the best one is sought
 _CLOSE = {torch.float64: 1e-9, torch.float32: 1e-3, None: 0.05}  # rounding adds up over steps
 _WEIGHED = (nn.CrossEntropyLoss, nn.NLLLoss)  # whose mean is over weights, not over sequences
@@ -83,8 +84,9 @@ class Adapter(ABC):
 
     tolerance = _CLOSE  # of all lags together, beside the gradient
     at_once = _TRIED  # sequences that are read together
+    ends_at_padding = False  # whether it does not matter when a sequence's predictions are made
     averages = False  # whether the loss of a batch is the mean of its sequences', not the sum
-    untrained: Any = None  # an `Untrained`, once learning is forgotten
+    untrained: ClassVar[Any] = None  # an `Untrained`, once learning is forgotten
 
     def __post_init__(self) -> None:
         """Find where the model has its sequences, on a trial batch."""
@@ -370,6 +372,7 @@ class Adapter(ABC):
             self._check_sequences(inputs[few])
             self._check_loss(inputs, targets)
         self._check_ends(targets)
+        self._check_every_end(inputs)
 
     def _check_sequences(self, inputs: Tensor) -> None:
         """Refuse a model whose predictions for a sequence are not its own, and say why."""
@@ -525,6 +528,50 @@ class Adapter(ABC):
         words += "does it normalise over time, or run in two directions? If they are a horizon, "
         words += "made at the last step, say horizon=True"
         require("model", told, False, words)
+
+    def _check_every_end(self, inputs: Tensor) -> None:
+        """Refuse data whose predictions are not all made when those of the trials are.
+
+        One step of every sequence is changed, at which a prediction is made.
+        """
+        draws = torch.randint(
+            len(self.end_steps), (len(inputs),), generator=self.trials.generator, device="cpu"
+        )
+        steps = torch.tensor(self.end_steps)[draws]
+        unmoved: list[int] = []
+        few = max(1, min(64, self.at_once))
+        for part in torch.arange(len(inputs)).split(few):
+            own, step = inputs[part.to(inputs.device)], steps[part]
+            moved, early = self._moved_by_steps(own, step)
+            for _ in range(2):  # by other steps, as the first may have done nothing
+                left = (~moved).nonzero()[:, 0]
+                if len(left):
+                    moved[left] |= self._moved_by_steps(own[left.to(own.device)], step[left])[0]
+            words = "one whose predictions no later inputs move"
+            told = f"{self.kind}: predictions of sequence {int(part[early.nonzero()[:1, 0]].sum())}"
+            require("model", f"{told} move with later steps", not bool(early.any()), words)
+            padded = self.trials.padding_behind(own).cpu() > self.shape[1] - 1 - step
+            unmoved += part[~moved & ~padded].tolist()
+        few_enough = len(unmoved) < max(2, _UNMOVED * len(inputs))
+        if self.ends_at_padding or few_enough:
+            return
+        told = f"{self.kind}: predictions of {len(unmoved)} of {len(inputs)} sequences do not move "
+        told += f"with the step at which they are made in others (sequence {unmoved[0]})"
+        words = (
+            "one whose predictions do: are they read out where a sequence ends? Then give those "
+        )
+        words += "of all steps, and leave some out in the loss, or pad on the left"
+        require("model", told, False, words)
+
+    def _moved_by_steps(self, inputs: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether changes of one step move predictions made at it, and such as are made before."""
+        changed = self.trials.changed(inputs, steps)
+        with torch.no_grad():
+            before, after = self.predictions(inputs), self.predictions(changed)
+        moved = (moved_apart(before, after)).cpu()
+        at_step = self.ends[None] == steps[:, None]
+        before_it = (self.ends[None] < steps[:, None]) & (self.ends[None] >= 0)
+        return (moved & at_step).any(1), (moved & before_it).any(1)
 
     def _has_weights_of_its_own(self, leaf: Leaf) -> bool:
         """Whether entries along the axis as long as the inputs are made by weights of their own."""

@@ -158,6 +158,8 @@ class Recurrent(Adapter):
     module: Any = None
 
     looks_back_before = False
+    found_fit = False
+    ends_at_padding = True
 
     def _chosen(self) -> dict[str, Tensor]:
         if self.module is None:
@@ -246,15 +248,14 @@ class Recurrent(Adapter):
     def check(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse sequences that are not treated one by one, and what is no such recurrence."""
         super().check(inputs, targets)
-        why = self.unfit(inputs, targets)
+        why = "" if self.found_fit else self.unfit(inputs, targets)
         words = "a recurrence of which all else is within a step: name its parameters in "
         words += "`parameters`, to read it by their uses"
         require("step", f"{self.called}, {why}", not why, words)
 
     def unfit(self, inputs: Tensor, targets: Tensor) -> str:
         """Why the model is not this one recurrence, all else within a step; "" if it is."""
-        if not hasattr(self, "end_steps"):
-            self._check_ends(targets)
+        self._check_ends(targets)
         why = self._reads_otherwise() or self._else_looks_back()
         if why:
             return why
@@ -262,6 +263,7 @@ class Recurrent(Adapter):
         missing = self._missing(*(part[: self.at_once] for part in tried))
         if missing:
             return f"whose lags together are not the gradient of {', '.join(missing)}"
+        self.found_fit = True
         return ""
 
     def _reads_otherwise(self) -> str:
@@ -323,7 +325,7 @@ class Recurrent(Adapter):
         if bool((self.shape[1] - 1 - firsts.low < ends)[moved].any()):
             return "beside which the predictions look back on the inputs"
         with torch.enable_grad():
-            predictions, calls_now = self._called(self.pairs[0])
+            predictions, calls_now = self._called(self.pairs[0][:1])
             for end in {self.end_steps[0], self.end_steps[-1]}:
                 chosen = predictions[:, torch.from_numpy(ends == end)]
                 delta = self._delta(calls_now, chosen.pow(3).sum())  # that no norm fixes

@@ -87,6 +87,11 @@ def _distance(one: Tensor, two: Tensor) -> Tensor:
     return apart.nan_to_num(nan=torch.inf)
 
 
+def moved_apart(one: Tensor, two: Tensor) -> Tensor:
+    """Whether entries of two passes over the same sequences are apart by more than rounding."""
+    return _distance(one, two) > _limit(one)
+
+
 def _limit(values: Tensor) -> float:
     """How far apart values are by rounding."""
     if not (values.is_floating_point() or values.is_complex()):
@@ -141,6 +146,14 @@ class Trials:
         """Draw places of a few sequences of the data, none twice."""
         order = torch.randperm(len(self.inputs), generator=self.generator, device="cpu")
         return order[:count].sort().values
+
+    def changed(self, inputs: Tensor, steps: Tensor) -> Tensor:
+        """Return sequences of which one step each is another: of the pool, and not the same."""
+        other = inputs.clone()
+        for row, step in enumerate(steps.tolist()):
+            new = (self.pool != inputs[row, step].to(self.pool)).flatten(1).any(1).nonzero()[:, 0]
+            other[row, step] = self.pool[int(new[self._draw(len(new))])].to(inputs)
+        return other
 
     def _draw(self, below: int) -> int:
         return int(torch.randint(below, (1,), generator=self.generator, device="cpu"))
