@@ -8,7 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from lwcore.diagnose.verdicts import LagRow, Verdict, lag_rows, lags_not_looked_at, last_lags, spans
+from lwcore.diagnose.verdicts import (
+    LagRow,
+    Verdict,
+    lag_rows,
+    lags_not_looked_at,
+    last_lags,
+    spans,
+    stretches,
+)
 from lwcore.printing import Unit, printed
 from lwcore.signatures import Count, checked
 from lwcore.stats import bootstrap
@@ -87,10 +95,10 @@ def _more_sequences(rows: list[LagRow], n_sequences: int) -> Iterator[Suggestion
     within_reach = [row for row in wanting if row.needed <= REACH * n_sequences]
     farther = [row for row in within_reach if row.first > max(enough, default=0)]
     if farther:
-        longest = farther[-1]
+        nearest = min(farther, key=lambda row: row.needed)
         yield Suggestion(
-            f"Take more sequences to detect lag {longest.lags}",
-            f"it needs {longest.sequences}, and you have {n_sequences:,}",
+            f"Take more sequences to detect lag {nearest.lags}",
+            f"it needs {nearest.sequences}, and you have {n_sequences:,}",
         )
     elif all(row.verdict is Verdict.UNCLEAR for row in rows):
         yield Suggestion(
@@ -117,8 +125,8 @@ def gates(data: xr.Dataset, n_sequences: int) -> Suggestion | None:
         return None
     furthest = int(np.flatnonzero(gains)[-1])
     arrives = printed(float(left[furthest]), unit=Unit.SHARE)
-    strong = lags[gains].tolist()
-    named = f"lag{'s' * (len(strong) > 1)} {spans([(lag, lag) for lag in strong])}"
+    strong = stretches(zip(lags[gains].tolist(), last_lags(data)[gains].tolist(), strict=True))
+    named = f"lag {lags[furthest]}" if gains.sum() == 1 else f"lags {spans(strong)}"
     return Suggestion(
         f"Keep more of the past, by gates or otherwise: that may help at {named}, unless the noise "
         "grows as much",

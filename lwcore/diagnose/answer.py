@@ -290,6 +290,9 @@ def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
             "A few sequences make most of the noise, and intervals hold less often than they say: "
             "take more sequences."
         )
+    ends, drawn = int(attrs.get("end_points", 1)), int(attrs.get("end_points_drawn", 1))
+    if drawn < ends:
+        yield f"Of {ends:,} steps with a loss, {drawn:,} were drawn in each sequence."
     if n_sequences > read:
         yield f"{n_sequences:,} sequences are extrapolated: {read:,} were read."
     if len(attrs.get("without_gradient", "")):

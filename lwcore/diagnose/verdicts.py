@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -59,6 +59,11 @@ class LagRow(NamedTuple):
         return self.verdict in DETECTED
 
     @property
+    def is_out_of_reach(self) -> bool:
+        """Whether it needs more sequences than anybody has."""
+        return (self.needed if self.is_detected else self.low) > MOST
+
+    @property
     def lags(self) -> str:
         """The lags in words."""
         return span(self.first, self.last)
@@ -66,16 +71,18 @@ class LagRow(NamedTuple):
     @property
     def sequences(self) -> str:
         """The sequences needed, in the convention for numbers."""
+        if self.verdict is Verdict.NO_GRADIENT:
+            return "–"
+        if self.is_out_of_reach:
+            return f"over {printed(MOST, unit=Unit.COUNT)}"
         if not self.is_detected:
             return at_least(self.low)
-        if self.needed > MOST:
-            return f"over {printed(MOST, unit=Unit.COUNT)}"
         return printed(self.needed, self.low, self.high, unit=Unit.COUNT)
 
 
 def at_least(count: float) -> str:
     """Print a lower bound of a number of sequences, rounded down."""
-    if not LEAST < count < np.inf:
+    if count <= LEAST:
         return "–"
     bound = min(count, MOST)
     place = 10 ** max(0, int(np.log10(bound)) - 1)
@@ -93,6 +100,16 @@ def spans(stretches: Sequence[tuple[int, int]]) -> str:
     if len(written) > MOST_STRETCHES:
         written = [*written[: MOST_STRETCHES - 1], f"… {written[-1]}"]
     return ", ".join(written)
+
+
+def stretches(bands: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join bands of lags that follow each other."""
+    found: list[tuple[int, int]] = []
+    for first, last in bands:
+        if found and first == found[-1][1] + 1:
+            first = found.pop()[0]
+        found.append((first, last))
+    return found
 
 
 def last_lags(data: xr.Dataset) -> NDArray[np.int64]:
@@ -147,7 +164,7 @@ def lags_not_looked_at(data: xr.Dataset) -> list[tuple[int, int]]:
 def lines(rows: Sequence[LagRow]) -> list[tuple[str, str, str]]:
     """Return what a small table says: lags, sequences needed, and whether there are so many.
 
-    Neighbours without a signal share a line. Where that leaves too many lines, the lags of an
+    Neighbours without a signal share a line, and so do those that are out of everybody's reach. Where that leaves too many lines, the lags of an
     octave, 9 to 16, share one, and the line counts those that can be detected.
     """
     groups = list(_stretches(rows))
@@ -157,17 +174,25 @@ def lines(rows: Sequence[LagRow]) -> list[tuple[str, str, str]]:
 
 
 def _stretches(rows: Sequence[LagRow]) -> Iterator[list[LagRow]]:
-    """Yield detected lags one by one, and neighbours of another verdict together."""
+    """Yield detected lags one by one, and neighbours that have nothing of their own to say."""
     group: list[LagRow] = []
     for row in rows:
-        alike = bool(group) and group[-1].verdict is row.verdict and not row.is_detected
-        if not alike or row.first != group[-1].last + 1:
-            if group:
-                yield group
+        if group and not _belong_together(group[-1], row):
+            yield group
             group = []
         group.append(row)
     if group:
         yield group
+
+
+def _belong_together(before: LagRow, row: LagRow) -> bool:
+    """Say whether a lag and the one before it can share a line."""
+    if row.first != before.last + 1:
+        return False
+    kinds = {before.verdict, row.verdict}
+    if Verdict.NO_GRADIENT not in kinds and before.is_out_of_reach and row.is_out_of_reach:
+        return True
+    return len(kinds) == 1 and not row.is_detected
 
 
 def _octaves(rows: Sequence[LagRow]) -> Iterator[list[LagRow]]:
@@ -186,17 +211,21 @@ def _line(group: Sequence[LagRow]) -> tuple[str, str, str]:
         together = " together" * (row.is_detected and row.first != row.last)
         return row.lags + together, row.sequences, str(row.verdict)
     verdicts = {row.verdict for row in group}
-    enough = str(group[0].verdict)
-    if len(verdicts) > 1:
-        enough = _together(group)
+    enough = _together(group) if len(verdicts) > 1 else str(group[0].verdict)
+    return span(first, last), _needed_together(group), enough
+
+
+def _needed_together(group: Sequence[LagRow]) -> str:
+    """Return the sequences that several lags need: least and most, or the least not excluded."""
+    if all(row.is_out_of_reach for row in group):
+        return group[0].sequences
     detected = [row.needed for row in group if row.is_detected]
     if not detected:
-        return span(first, last), at_least(min(row.low for row in group)), enough
-    least, most = (printed(end, unit=Unit.COUNT) for end in (min(detected), max(detected)))
+        return at_least(min(row.low for row in group))
     if max(detected) > MOST:
-        return span(first, last), at_least(min(detected)), enough
-    needed = least if least == most else f"{least} to {most}"
-    return span(first, last), needed, enough
+        return at_least(min(detected))
+    least, most = (printed(end, unit=Unit.COUNT) for end in (min(detected), max(detected)))
+    return least if least == most else f"{least} to {most}"
 
 
 def _together(group: Sequence[LagRow]) -> str:
@@ -204,5 +233,7 @@ def _together(group: Sequence[LagRow]) -> str:
     count = sum(row.verdict is Verdict.ENOUGH for row in group)
     if count:
         return f"yes for {count} of {len(group)}"
+    if all(row.is_out_of_reach for row in group):
+        return str(Verdict.TOO_FEW)
     is_unclear = any(row.verdict is Verdict.UNCLEAR for row in group)
     return str(Verdict.UNCLEAR if is_unclear else Verdict.TOO_FEW)
