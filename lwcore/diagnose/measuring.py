@@ -66,7 +66,8 @@ def _undisturbed(function: Callable[..., Diagnosis]) -> Callable[..., Diagnosis]
             stack.enter_context(random_states_kept(generators_of(given["batches"])))
             stack.enter_context(gradients_followed())
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+            if "torch._dynamo" in sys.modules:  # else nothing is compiled, and its import is slow
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
             if torch.get_default_device().type != "cpu":
                 stack.enter_context(torch.device("cpu"))  # ours; the reader's has its own again
             return function(*args, **kwargs)

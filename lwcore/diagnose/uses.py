@@ -346,10 +346,24 @@ class Uses(Adapter):
             raise ArgumentError(self._unrepeatable(tape, error)) from error
 
     def _unrepeatable(self, tape: Tape, error: Exception) -> str:
-        names = sorted({getattr(call.function, "__name__", "?") for call in tape.calls})
+        """Say which function has no second derivative, or cannot be called again."""
+        names = [*self.chosen]
+        values: list[Tensor] = list(self.chosen.values())
+        found = []
+        for call in tape.calls:
+            taken = _few([names[place] for place in tape.sources(call.marks)])
+            try:
+                given = call([part.detach().requires_grad_() for part in values])
+                _second_derivative(given)
+            except (RuntimeError, NotImplementedError):
+                found.append(f"{getattr(call.function, '__name__', '?')}() of {taken}")
+                break
+            if call.layout is None:
+                values += [part.detach() for part in call(values)]
+        which = found[0] if found else "a function"
         return (
-            f"model = {self.kind}: one of {', '.join(names)}() cannot be repeated for other "
-            f"parameters ({_first_line(error)}). {_LEAVE_OUT.capitalize()}."
+            f"parameters = {which}: cannot be repeated for other parameters "
+            f"({_first_line(error)}): {_LEAVE_OUT}."
         )
 
     def _taped(self, inputs: Tensor, plan: Plan | None, watch: bool = False) -> tuple[Tape, Tensor]:
@@ -404,6 +418,8 @@ class Uses(Adapter):
         trial = self.trials.patterned()
         tape, predictions = self._taped(trial, None)
         self.plan = tape.plan
+        if any(enabled for call in tape.calls for _, enabled, _ in call.precision.casts):
+            self.exact = _EXACT[None]
         words = "that carry a gradient: is the model run under torch.no_grad(), or detached?"
         require("predictions", "without a gradient", predictions.requires_grad, words)
         names = [*self.chosen]
@@ -568,6 +584,32 @@ class Uses(Adapter):
             )
             words += "or a function of your own? Take it off to measure"
             require("model", told, missing <= 10 * self.exact * size, words)
+
+
+def _second_derivative(given: Sequence[Tensor]) -> None:
+    """Differentiate a call's gradient in its parameters, which fails where PyTorch has no rule."""
+    moved = [part for part in given if part.requires_grad]
+    for part in moved:
+        pulls = torch.ones_like(part, requires_grad=True)
+        own = _leaves_of(part)
+        found = torch.autograd.grad(part, own, pulls, create_graph=True, **ZEROS)
+        total = sum(in_reals(one).sum() for one in found if one.requires_grad)
+        if isinstance(total, Tensor):
+            torch.autograd.grad(total, pulls, allow_unused=True)
+
+
+def _leaves_of(value: Tensor) -> list[Tensor]:
+    """The leaves that a value is made of."""
+    seen, found, left = set(), [], [value.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        left += [one for one, _ in node.next_functions]
+    return found
 
 
 def _numel(shape: Sequence[int]) -> int:
