@@ -179,14 +179,15 @@ class Adapter(ABC):
 
     def _refuse_predictions(self, given: Any) -> None:
         """Refuse what has no axis of sequences: none, or one along which they are mixed."""
-        tensors = flat(given)
-        if not tensors:
+        trial = self.trials.patterned()
+        self._refuse_changes(lambda: flat(self._given(trial)))
+        if not flat(given):
             words = "tensors, of which the loss is made (say which: head=lambda out: out.logits)"
             require("predictions", _shown(given), False, words)
         words = "tensors with an axis of sequences, each made of its own inputs. Are axes swapped? "
         words += "Sequences come first here, (B, T, …); layers of PyTorch read them so with "
         words += "batch_first=True. For a model of (T, B, …) say batch_first=False"
-        shown = f"{_shown(given)} for inputs {tuple(self.trials.patterned().shape)}"
+        shown = f"{_shown(given)} for inputs {tuple(trial.shape)}"
         require("predictions", shown, False, words)
 
     # The loss
@@ -396,16 +397,13 @@ class Adapter(ABC):
     def _check_sequences(self, inputs: Tensor) -> None:
         """Refuse a model whose predictions for a sequence are not its own, and say why."""
         rounding = _CLOSE.get(self.weight.dtype, _CLOSE[None])
-        close = functools.partial(torch.allclose, rtol=rounding, atol=rounding)
+        self._refuse_changes(lambda: [self.predictions(inputs)])
         together = self.predictions(inputs)
         finite = bool(together.isfinite().all())
         require("predictions", "NaN or infinite somewhere", finite, "finite")
-        again = self.predictions(inputs)
         alone = torch.cat([self.predictions(one) for one in inputs.split(1)])
-        if close(alone, together) and close(again, together):
+        if torch.allclose(alone, together, rtol=rounding, atol=rounding):
             return
-        if not close(again, together):
-            self._refuse_changes(inputs, close)
         apart = float((alone - together).abs().max() / together.abs().max().clamp(min=1e-30))
         words = "one that predicts for a sequence alone as among others. "
         if apart < 0.1:
@@ -415,14 +413,28 @@ class Adapter(ABC):
         words += "normalisation over the batch?"
         require("model", f"{self.kind}, with predictions {apart:.1g} apart", False, words)
 
-    def _refuse_changes(self, inputs: Tensor, close: Callable[..., bool]) -> None:
-        """Refuse a model that predicts otherwise the second time: by chance, or by a state."""
-        with kept_as_it_was(self.model) as kept:
-            first = self.predictions(inputs)
-            changed = kept.changed()
-        with kept_as_it_was(self.model):
-            second = self.predictions(inputs)
-        if close(first, second):
+    def _refuse_changes(self, run: Callable[[], list[Tensor]]) -> None:
+        """Refuse a model that gives something else the second time: by chance, or by a state."""
+        rounding = _CLOSE.get(self.weight.dtype, _CLOSE[None])
+
+        def same(one: list[Tensor], two: list[Tensor]) -> bool:
+            pairs = zip(one, two, strict=True)
+            return all(
+                a.shape == b.shape
+                and torch.allclose(a.double(), b.double(), rounding, rounding, equal_nan=True)
+                for a, b in pairs
+                if not a.is_complex()
+            )
+
+        with torch.no_grad():
+            if same(run(), run()):
+                return
+            with kept_as_it_was(self.model) as kept:
+                first = run()
+                changed = kept.changed()
+            with kept_as_it_was(self.model):
+                second = run()
+        if same(first, second) and changed:
             words = "one that keeps no state from batch to batch: start each batch anew"
             require("model", f"{self.kind}, which changed {', '.join(changed)}", False, words)
         words = "one without random draws: a dropout that is on though model.eval() was called "
@@ -556,7 +568,7 @@ class Adapter(ABC):
             f"one whose {length} predictions look at no later inputs: is the causal mask missing, "
         )
         words += "does it normalise over time, or run in two directions? If they are a horizon, "
-        words += "made at the last step, say horizon=True"
+        words += "made at the last step, say horizon=True. If inputs are (B, C, T), say time_axis=2"
         require("model", told, False, words)
 
     def _check_every_end(self, inputs: Tensor) -> None:
@@ -649,7 +661,7 @@ class Adapter(ABC):
         own = [*self.chosen.values()]
         with followed(own), torch.backends.cudnn.flags(enabled=False):
             total = self.losses(self.predictions(inputs), targets).sum()
-            words = "that carry a gradient: is it run under torch.no_grad(), or detached?"
+            words = "some that carry a gradient: is it run under torch.no_grad(), or detached?"
             require("predictions", "without a gradient", total.requires_grad, words)
             parts = torch.autograd.grad(total, own, **ZEROS)
         wanted = [in_reals(dense(part)).cpu().double().flatten() for part in parts]

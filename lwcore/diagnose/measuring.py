@@ -148,7 +148,8 @@ def diagnose(
     inputs, targets = data
     length, width = inputs.shape[1], inputs[0, 0].numel()
     read_as = f"read as {len(inputs):,} sequences of {length:,} steps of width {width}"
-    words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped?)"
+    words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped? For (T, B, …) say "
+    words += "batch_first=False, for (B, C, T) time_axis=2)"
     require("batches", read_as, len(inputs) >= FEWEST and length >= 2, words)
     chosen = None if isinstance(lags, str) else [int(lag) for lag in lags]
     if chosen is not None:

@@ -409,9 +409,9 @@ class Uses(Adapter):
         tried = self.tried(inputs, targets)
         reading = self.read(*tried)
         self._check_directions(reading)
-        self._check_causal(reading)
         self._check_additive(reading)
         self.check_sum(*tried)
+        self._check_causal(reading)
 
     def _make_plan(self) -> None:
         """Find where each value has its sequences, and gather the uses in one place of the code."""
@@ -420,12 +420,13 @@ class Uses(Adapter):
         self.plan = tape.plan
         if any(enabled for call in tape.calls for _, enabled, _ in call.precision.casts):
             self.exact = _EXACT[None]
-        words = "that carry a gradient: is the model run under torch.no_grad(), or detached?"
+        words = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
         require("predictions", "without a gradient", predictions.requires_grad, words)
         names = [*self.chosen]
         unfollowed = ", ".join(names[place] for place in sorted(tape.unfollowed))
         words = "parameters that are not run under torch.no_grad() or in a checkpoint with "
-        words += f"use_reentrant=True (turn checkpoints off to measure); else {_LEAVE_OUT}"
+        words += "use_reentrant=True (turn checkpoints off to measure), or in a function of your "
+        words += f"own; else {_LEAVE_OUT}"
         require("parameters", unfollowed, not unfollowed, words)
         self.sources: list[str] = []
         self.values: list[Value] = []
@@ -532,7 +533,6 @@ class Uses(Adapter):
             pulls = weights * (1 + torch.rand(weights.shape, generator=self.generator).to(weights))
             free = reading._replace(pulls=torch.ones_like(reading.pulls))
             whole = free.pulled(pulls)
-            real = reading.real_end(end, whole)
             for site, part in zip(self.sites, whole, strict=True):
                 size = in_double(part.abs()).sum((0, 2)).cpu().numpy()
                 total = float(size.sum())
@@ -546,12 +546,10 @@ class Uses(Adapter):
                 words += "model.double()"
                 require("model", told, late <= self.exact, words)
                 early |= bool((size[site.times < step] > 0).any())
-                early |= bool((real > torch.from_numpy(site.times).max()).any())
         words = "one that uses parameters before the step of a prediction, in a way that gradients "
         words += "reach. Of this one nothing can be told by lags: it takes a window at once (as an "
-        words += (
-            "MLP or one convolution does, whose kernel looks back within lag 0), or is detached"
-        )
+        words += "MLP or one convolution does, whose kernel looks back within lag 0), is detached, "
+        words += "or axis 1 of the inputs is no time (for channels first, (B, C, T): time_axis=2)"
         count = sum(part.numel() for part in self.chosen.values())
         told = f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
         told += "prediction alone (lag 0)"
