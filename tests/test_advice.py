@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -128,7 +129,7 @@ def test_lags_that_were_not_looked_at_and_the_target_are_advised_where_nothing_i
 
 
 def test_the_record_beside_the_advice_is_what_the_recorded_outcomes_say():
-    table = advised.outcomes()
+    table = advised.outcomes(pd.read_csv(advised.RECORDED))
     assert len(table) == RECORD.outcomes
     assert (table["by diagnosis"] == table["it"]).sum() == RECORD.foreseen
     assert (table["by steps"] == table["it"]).sum() == RECORD.by_counting_steps

@@ -73,12 +73,12 @@ BY_STEPS = ["–", "hurts", "helps", "–", "helps"]
 RECORDED = Path(__file__).parents[1] / "results" / "advised.csv"
 
 
-def outcomes() -> pd.DataFrame:
+def outcomes(recorded: pd.DataFrame) -> pd.DataFrame:
     """Return what each way of advice expected of each change, and what it did: ``it``.
 
-    A change helps or hurts where the interval of the ratio of errors, over seeds, excludes 1.
+    A change helps or hurts where the interval of the ratio of recorded errors, over seeds, excludes
+    1.
     """
-    recorded = pd.read_csv(RECORDED)
     errors = recorded.pivot(index=["data", "change"], columns="seed")["error"]
     rows = []
     for data, expected in BY_DIAGNOSIS.items():

@@ -38,10 +38,10 @@ class LanguageModel(nn.Module):
 class Forecaster(nn.Module):
     """Predicts the next hour from the hours before it, with a GRU."""
 
-    def __init__(self, keep: float = 0.0, hidden: int = 16) -> None:
+    def __init__(self, keep: float = 0.0, inputs: int = 1, hidden: int = 16) -> None:
         """Start as PyTorch starts its layers, with more in the bias of the gate that keeps."""
         super().__init__()
-        self.rnn = nn.GRU(1, hidden, batch_first=True)
+        self.rnn = nn.GRU(inputs, hidden, batch_first=True)
         self.out = nn.Linear(hidden, 1)
         with torch.no_grad():
             self.rnn.bias_hh_l0[hidden : 2 * hidden] += keep
@@ -53,15 +53,27 @@ class Forecaster(nn.Module):
 
 
 def text() -> tuple[Tensor, Tensor, int]:
-    """Return pieces of Python's documentation, the characters that follow, and their number."""
-    letters = "".join(topics[name] for name in sorted(topics))
-    letters = " ".join(letters.split()).lower()
+    """Return pieces of Python's documentation, the characters that follow, and their number.
+
+    A piece that shares half of its characters in a row with one before it is left out: sequences
+    have to be independent.
+    """
+    letters = " ".join(" ".join(topics[name] for name in sorted(topics)).split()).lower()
     known = sorted(set(letters))
-    codes = torch.tensor([known.index(letter) for letter in letters])
-    pieces = codes[: len(codes) // (LETTERS + 1) * (LETTERS + 1)].view(-1, LETTERS + 1)
-    order = torch.randperm(len(pieces), generator=torch.Generator().manual_seed(0))
-    pieces = pieces[order[: TRAINED + UNSEEN]]
-    return pieces[:, :-1], pieces[:, 1:], len(known)
+    length = LETTERS + 1
+    starts = np.random.default_rng(0).permutation(len(letters) // length) * length
+    runs: set[str] = set()  # of characters, half as long as a piece
+    pieces: list[str] = []
+    for start in starts.tolist():
+        piece = letters[start : start + length]
+        own = {piece[place : place + LETTERS // 2] for place in range(LETTERS // 2 + 2)}
+        if runs.isdisjoint(own):
+            pieces.append(piece)
+            runs |= own
+        if len(pieces) == TRAINED + UNSEEN:
+            break
+    codes = torch.tensor([[known.index(letter) for letter in piece] for piece in pieces])
+    return codes[:, :-1], codes[:, 1:], len(known)
 
 
 def loads() -> tuple[Tensor, Tensor]:

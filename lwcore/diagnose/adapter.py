@@ -11,6 +11,7 @@ All numbers that a model gives for a sequence stand side by side as one row of p
 
 import copy
 import functools
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -136,7 +137,7 @@ class Adapter(ABC):
         places = [place for place, layout in enumerate(layouts) if layout is not None]
         if not places:
             self._refuse_predictions(given)
-        self.spec, self.places = spec, places
+        self.spec, self.places, self.shown = spec, places, _shown(given)
         self.leaves = []
         for place in places:
             layout: Any = layouts[place]
@@ -177,10 +178,17 @@ class Adapter(ABC):
         return trees.tree_unflatten(parts, self.spec)
 
     def _refuse_predictions(self, given: Any) -> None:
-        words = "floating-point tensors of each sequence, that its inputs move"
-        if not [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]:
-            words += " (say which: head=lambda out: out.logits)"
-        require("predictions", _shown(given), False, words)
+        """Refuse what has no axis of sequences: none, or one along which they are mixed."""
+        trial = self.trials.patterned()
+        self._refuse_changes(lambda: flat(self._given(trial)))
+        if not flat(given):
+            words = "tensors, of which the loss is made (say which: head=lambda out: out.logits)"
+            require("predictions", _shown(given), False, words)
+        words = "tensors with an axis of sequences, each made of its own inputs. Are axes swapped? "
+        words += "Sequences come first here, (B, T, …); layers of PyTorch read them so with "
+        words += "batch_first=True. For a model of (T, B, …) say batch_first=False"
+        shown = f"{_shown(given)} for inputs {tuple(trial.shape)}"
+        require("predictions", shown, False, words)
 
     # The loss
 
@@ -240,25 +248,36 @@ class Adapter(ABC):
         return f"predictions {own} and targets {('B', *targets.shape[1:])}".replace("'", "")
 
     def _try_loss(self, targets: Tensor) -> None:
-        """Call the loss once, so that what is wrong with it is said before any work."""
-        few = self.trials.inputs[:2]
-        wanted = targets[:2]
+        """Call the loss on a few sequences, so that what is wrong is said before any work."""
+        few = self.trials.inputs[:3]
+        wanted = placed(targets[:3], self.weight.device)
         with torch.no_grad():
             predictions = self.predictions(few)
-        shown = self._shapes(targets)
-        where = f"fails on {shown}, for one sequence at a time"
+        with warnings.catch_warnings(record=True) as said, self._loss_wrapped(targets):
+            warnings.simplefilter("always")
+            self.losses(predictions, wanted)
+            self.losses(predictions, wanted, len(few))
+        broadcast = [str(one.message) for one in said if "size" in str(one.message)]
+        name = f"loss ({self.loss_name})"
+        words = "one that compares numbers of the same shape: reshape the targets"
+        require(name, self._shapes(targets), not broadcast, words)
+
+    @contextmanager
+    def _loss_wrapped(self, targets: Tensor) -> Iterator[None]:
+        """Say of an error in the loss what it was given."""
         try:
-            self.losses(predictions, placed(wanted, self.weight.device))
+            yield
         except ArgumentError:
             raise
         except Exception as error:
+            where = f"fails on {self._shapes(targets)}, for one sequence or some"
             require(f"loss ({self.loss_name})", _first_line(error), False, self._advice(where))
 
     def _advice(self, where: str) -> str:
         """What a loss that fails may need."""
         advice = f"one that takes what the model gives. It {where}"
         if len(self.leaves) > 1 or self.spec.num_leaves > 1:
-            return f"{advice}. Which of its tensors? head=lambda out: out[0], or out['logits']"
+            return f"{advice}. Which of {self.shown}? head=lambda out: out[0], or out['logits']"
         if isinstance(self.loss, nn.CrossEntropyLoss):
             return (
                 f"{advice}. Classes come second: "
@@ -370,23 +389,21 @@ class Adapter(ABC):
         few = self.trials.some(_TRIED).to(inputs.device)
         with torch.no_grad():
             self._check_sequences(inputs[few])
-            self._check_loss(inputs, targets)
+            with self._loss_wrapped(targets):
+                self._check_loss(inputs, targets)
         self._check_ends(targets)
         self._check_every_end(inputs)
 
     def _check_sequences(self, inputs: Tensor) -> None:
         """Refuse a model whose predictions for a sequence are not its own, and say why."""
         rounding = _CLOSE.get(self.weight.dtype, _CLOSE[None])
-        close = functools.partial(torch.allclose, rtol=rounding, atol=rounding)
+        self._refuse_changes(lambda: [self.predictions(inputs)])
         together = self.predictions(inputs)
         finite = bool(together.isfinite().all())
         require("predictions", "NaN or infinite somewhere", finite, "finite")
-        again = self.predictions(inputs)
         alone = torch.cat([self.predictions(one) for one in inputs.split(1)])
-        if close(alone, together) and close(again, together):
+        if torch.allclose(alone, together, rtol=rounding, atol=rounding):
             return
-        if not close(again, together):
-            self._refuse_changes(inputs, close)
         apart = float((alone - together).abs().max() / together.abs().max().clamp(min=1e-30))
         words = "one that predicts for a sequence alone as among others. "
         if apart < 0.1:
@@ -396,14 +413,28 @@ class Adapter(ABC):
         words += "normalisation over the batch?"
         require("model", f"{self.kind}, with predictions {apart:.1g} apart", False, words)
 
-    def _refuse_changes(self, inputs: Tensor, close: Callable[..., bool]) -> None:
-        """Refuse a model that predicts otherwise the second time: by chance, or by a state."""
-        with kept_as_it_was(self.model) as kept:
-            first = self.predictions(inputs)
-            changed = kept.changed()
-        with kept_as_it_was(self.model):
-            second = self.predictions(inputs)
-        if close(first, second):
+    def _refuse_changes(self, run: Callable[[], list[Tensor]]) -> None:
+        """Refuse a model that gives something else the second time: by chance, or by a state."""
+        rounding = _CLOSE.get(self.weight.dtype, _CLOSE[None])
+
+        def same(one: list[Tensor], two: list[Tensor]) -> bool:
+            pairs = zip(one, two, strict=True)
+            return all(
+                a.shape == b.shape
+                and torch.allclose(a.double(), b.double(), rounding, rounding, equal_nan=True)
+                for a, b in pairs
+                if not a.is_complex()
+            )
+
+        with torch.no_grad():
+            if same(run(), run()):
+                return
+            with kept_as_it_was(self.model) as kept:
+                first = run()
+                changed = kept.changed()
+            with kept_as_it_was(self.model):
+                second = run()
+        if same(first, second) and changed:
             words = "one that keeps no state from batch to batch: start each batch anew"
             require("model", f"{self.kind}, which changed {', '.join(changed)}", False, words)
         words = "one without random draws: a dropout that is on though model.eval() was called "
@@ -476,9 +507,20 @@ class Adapter(ABC):
             require("model", self.kind, rows is not None, words)
             assert rows is not None
             self._refuse_looks_ahead(leaf, rows, targets, fronted)
+            self._refuse_swapped_classes(leaf, rows)
             ends.append(rows.spread())
         self.ends = torch.from_numpy(np.concatenate(ends).astype(np.int64))
         self.end_steps = sorted({*self.ends.tolist()} - {-1})
+
+    def _refuse_swapped_classes(self, leaf: Leaf, rows: Rows) -> None:
+        """Refuse cross-entropy whose second axis, of classes, is that of the steps."""
+        crossed = isinstance(self.loss, _WEIGHED) or self.loss is functional.cross_entropy
+        second = 2  # of `leaf.shape`, which begins with what shares the axis of sequences
+        swapped = crossed and leaf.layout.axis == 0 and second in rows.axes and len(leaf.shape) > 3
+        words = "one that has classes where the model has them. Steps come second here, as they "
+        words += "change along this axis: loss=None, or "
+        words += "loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y)"
+        require(f"loss ({self.loss_name})", "classes second", not swapped, words)
 
     def _refuse_looks_ahead(
         self, leaf: Leaf, rows: Rows, targets: Tensor, fronted: Callable[[Tensor], list[Tensor]]
@@ -526,7 +568,7 @@ class Adapter(ABC):
             f"one whose {length} predictions look at no later inputs: is the causal mask missing, "
         )
         words += "does it normalise over time, or run in two directions? If they are a horizon, "
-        words += "made at the last step, say horizon=True"
+        words += "made at the last step, say horizon=True. If inputs are (B, C, T), say time_axis=2"
         require("model", told, False, words)
 
     def _check_every_end(self, inputs: Tensor) -> None:
@@ -547,11 +589,13 @@ class Adapter(ABC):
                 left = (~moved).nonzero()[:, 0]
                 if len(left):
                     moved[left] |= self._moved_by_steps(own[left.to(own.device)], step[left])[0]
+            # a step of padding that is another tells a model that the sequence is longer
+            real = self.trials.padding_behind(own).cpu() <= self.shape[1] - 1 - step
+            early &= real
             words = "one whose predictions no later inputs move"
             told = f"{self.kind}: predictions of sequence {int(part[early.nonzero()[:1, 0]].sum())}"
             require("model", f"{told} move with later steps", not bool(early.any()), words)
-            padded = self.trials.padding_behind(own).cpu() > self.shape[1] - 1 - step
-            unmoved += part[~moved & ~padded].tolist()
+            unmoved += part[~moved & real].tolist()
         few_enough = len(unmoved) < max(2, _UNMOVED * len(inputs))
         if self.ends_at_padding or few_enough:
             return
@@ -617,7 +661,7 @@ class Adapter(ABC):
         own = [*self.chosen.values()]
         with followed(own), torch.backends.cudnn.flags(enabled=False):
             total = self.losses(self.predictions(inputs), targets).sum()
-            words = "that carry a gradient: is it run under torch.no_grad(), or detached?"
+            words = "some that carry a gradient: is it run under torch.no_grad(), or detached?"
             require("predictions", "without a gradient", total.requires_grad, words)
             parts = torch.autograd.grad(total, own, **ZEROS)
         wanted = [in_reals(dense(part)).cpu().double().flatten() for part in parts]

@@ -130,7 +130,7 @@ def gates(data: xr.Dataset, n_sequences: int) -> Suggestion | None:
     return Suggestion(
         f"Keep more of the past, by gates or otherwise: that may help at {named}, unless the noise "
         "grows as much",
-        f"a signal was detected there, and of what arrives from lag {lags[0]} {arrives} arrives "
+        f"a signal was detected there, and {arrives} of what arrives from lag {lags[0]} arrives "
         f"from lag {lags[furthest]}",
         is_design=True,
     )

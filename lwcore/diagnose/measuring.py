@@ -66,7 +66,8 @@ def _undisturbed(function: Callable[..., Diagnosis]) -> Callable[..., Diagnosis]
             stack.enter_context(random_states_kept(generators_of(given["batches"])))
             stack.enter_context(gradients_followed())
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+            if "torch._dynamo" in sys.modules:  # else nothing is compiled, and its import is slow
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
             if torch.get_default_device().type != "cpu":
                 stack.enter_context(torch.device("cpu"))  # ours; the reader's has its own again
             return function(*args, **kwargs)
@@ -147,7 +148,8 @@ def diagnose(
     inputs, targets = data
     length, width = inputs.shape[1], inputs[0, 0].numel()
     read_as = f"read as {len(inputs):,} sequences of {length:,} steps of width {width}"
-    words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped?)"
+    words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped? For (T, B, …) say "
+    words += "batch_first=False, for (B, C, T) time_axis=2)"
     require("batches", read_as, len(inputs) >= FEWEST and length >= 2, words)
     chosen = None if isinstance(lags, str) else [int(lag) for lag in lags]
     if chosen is not None:

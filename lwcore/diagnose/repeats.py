@@ -19,11 +19,12 @@ def repeated(inputs: Float[Array, "B T D"], real: Bool[np.ndarray, "B T"] | None
     one by one are recognised by ratios of their differences. Steps that are not `real` are padding.
     """
     there = np.ones(inputs.shape[:2], dtype=bool) if real is None else real
-    plain = _repeats(_codes(inputs, there))
+    plain = _repeats(_codes(inputs, there), there)
     if plain or inputs.shape[1] < 6:
         return plain
     ratios, known = _ratios(inputs)
-    return _repeats(_codes(ratios, known & there[:, 2:]))
+    known &= there[:, 2:]
+    return _repeats(_codes(ratios, known), known)
 
 
 def _codes(steps: Float[Array, "B T D"], there: Bool[np.ndarray, "B T"]) -> np.ndarray:
@@ -46,10 +47,12 @@ def _ratios(inputs: Float[Array, "B T D"]) -> tuple[np.ndarray, np.ndarray]:
     return np.where(known, rounded, 0.0), known.any(-1)
 
 
-def _repeats(codes: np.ndarray) -> int:
+def _repeats(codes: np.ndarray, there: np.ndarray) -> int:
     count, length = codes.shape
     half = max(1, length // 2)
-    often = np.bincount(codes.ravel()) / codes.size
+    if not there.any():
+        return 0
+    often = np.bincount(codes[there]) / there.sum()
     chance = 2 * np.log(count) + np.log(length) + half * np.log(np.square(often).sum())
     if chance > np.log(_CHANCE):
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Sequence
@@ -167,7 +168,7 @@ class Tape(TorchFunctionMode):
         plain = not name.endswith("_") or name.endswith("__")
         require("model", f"{name}() of a parameter", plain, "one that writes none in place")
         if function in (functional.embedding, functional.embedding_bag):
-            leaves, spec, slots, args, named = self._dense(function, args, named)
+            function, leaves, spec, slots, args, named = self._dense(function, args, named)
         precision = Precision.of_now()
         made = function(*args, **named)
         outputs = trees.tree_leaves(made)
@@ -232,9 +233,13 @@ class Tape(TorchFunctionMode):
         words = "False: it weighs gradients of a sequence by what others hold"
         require("scale_grad_by_freq", counts, not counts, words)
         given["sparse"] = False
+        if function is functional.embedding_bag and given["input"].ndim == 2:
+            simple = given["mode"] != "max" and given["padding_idx"] is None
+            if simple and not given["include_last_offset"]:
+                function = _bag  # which has second derivatives
         leaves, spec = trees.tree_flatten((bound.args, bound.kwargs))
         slots = [self.slots.get(id(part)) for part in leaves]
-        return leaves, spec, slots, bound.args, bound.kwargs
+        return function, leaves, spec, slots, bound.args, bound.kwargs
 
     def _follow(self, leaves: list[Any], given: Any, number: int) -> None:
         """Note what is first made of a use and of other data, in a trial pass."""
@@ -274,6 +279,18 @@ class Tape(TorchFunctionMode):
             else:
                 made.append(given)
         return made
+
+
+@functools.wraps(functional.embedding_bag)
+def _bag(indices: Tensor, weight: Tensor, *_: Any, **named: Any) -> Tensor:
+    """Sums or means of embeddings, as of `torch.nn.functional.embedding_bag`."""
+    given = inspect.signature(functional.embedding_bag).bind(indices, weight, *_, **named)
+    given.apply_defaults()
+    rows = functional.embedding(indices, weight)
+    weights = given.arguments["per_sample_weights"]
+    if weights is not None:
+        rows = rows * weights[..., None]
+    return rows.sum(1) if given.arguments["mode"] == "sum" else rows.mean(1)
 
 
 def _opened(function: Any) -> Any:

@@ -134,8 +134,7 @@ class Trials:
         for place in range(self.length):
             if not torch.equal(first[place], second[place]):
                 continue
-            others = (self.pool != first[place]).reshape(len(self.pool), -1).any(1).nonzero()[:, 0]
-            second[place] = self.pool[int(others[self._draw(len(others))])]
+            second[place] = self._other_than(first[place])
         return torch.stack([first, second])
 
     def patterned(self) -> Tensor:
@@ -151,14 +150,14 @@ class Trials:
         """Return sequences of which one step each is another: of the pool, and not the same."""
         other = inputs.clone()
         for row, step in enumerate(steps.tolist()):
-            new = (
-                (self.pool != inputs[row, step].to(self.pool))
-                .reshape(len(self.pool), -1)
-                .any(1)
-                .nonzero()[:, 0]
-            )
-            other[row, step] = self.pool[int(new[self._draw(len(new))])].to(inputs)
+            other[row, step] = self._other_than(inputs[row, step].to(self.pool)).to(inputs)
         return other
+
+    def _other_than(self, step: Tensor) -> Tensor:
+        """Draw a step of the data that is not this one."""
+        apart = (self.pool != step).reshape(len(self.pool), -1).any(1)
+        places = apart.nonzero()[:, 0]
+        return self.pool[int(places[self._draw(len(places))])]
 
     def _draw(self, below: int) -> int:
         return int(torch.randint(below, (1,), generator=self.generator, device="cpu"))

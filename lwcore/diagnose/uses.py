@@ -346,10 +346,24 @@ class Uses(Adapter):
             raise ArgumentError(self._unrepeatable(tape, error)) from error
 
     def _unrepeatable(self, tape: Tape, error: Exception) -> str:
-        names = sorted({getattr(call.function, "__name__", "?") for call in tape.calls})
+        """Say which function has no second derivative, or cannot be called again."""
+        names = [*self.chosen]
+        values: list[Tensor] = list(self.chosen.values())
+        found = []
+        for call in tape.calls:
+            taken = _few([names[place] for place in tape.sources(call.marks)])
+            try:
+                given = call([part.detach().requires_grad_() for part in values])
+                _second_derivative(given)
+            except (RuntimeError, NotImplementedError):
+                found.append(f"{getattr(call.function, '__name__', '?')}() of {taken}")
+                break
+            if call.layout is None:
+                values += [part.detach() for part in call(values)]
+        which = found[0] if found else "a function"
         return (
-            f"model = {self.kind}: one of {', '.join(names)}() cannot be repeated for other "
-            f"parameters ({_first_line(error)}). {_LEAVE_OUT.capitalize()}."
+            f"parameters = {which}: cannot be repeated for other parameters "
+            f"({_first_line(error)}): {_LEAVE_OUT}."
         )
 
     def _taped(self, inputs: Tensor, plan: Plan | None, watch: bool = False) -> tuple[Tape, Tensor]:
@@ -395,21 +409,24 @@ class Uses(Adapter):
         tried = self.tried(inputs, targets)
         reading = self.read(*tried)
         self._check_directions(reading)
-        self._check_causal(reading)
         self._check_additive(reading)
         self.check_sum(*tried)
+        self._check_causal(reading)
 
     def _make_plan(self) -> None:
         """Find where each value has its sequences, and gather the uses in one place of the code."""
         trial = self.trials.patterned()
         tape, predictions = self._taped(trial, None)
         self.plan = tape.plan
-        words = "that carry a gradient: is the model run under torch.no_grad(), or detached?"
+        if any(enabled for call in tape.calls for _, enabled, _ in call.precision.casts):
+            self.exact = _EXACT[None]
+        words = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
         require("predictions", "without a gradient", predictions.requires_grad, words)
         names = [*self.chosen]
         unfollowed = ", ".join(names[place] for place in sorted(tape.unfollowed))
         words = "parameters that are not run under torch.no_grad() or in a checkpoint with "
-        words += f"use_reentrant=True (turn checkpoints off to measure); else {_LEAVE_OUT}"
+        words += "use_reentrant=True (turn checkpoints off to measure), or in a function of your "
+        words += f"own; else {_LEAVE_OUT}"
         require("parameters", unfollowed, not unfollowed, words)
         self.sources: list[str] = []
         self.values: list[Value] = []
@@ -516,7 +533,6 @@ class Uses(Adapter):
             pulls = weights * (1 + torch.rand(weights.shape, generator=self.generator).to(weights))
             free = reading._replace(pulls=torch.ones_like(reading.pulls))
             whole = free.pulled(pulls)
-            real = reading.real_end(end, whole)
             for site, part in zip(self.sites, whole, strict=True):
                 size = in_double(part.abs()).sum((0, 2)).cpu().numpy()
                 total = float(size.sum())
@@ -530,12 +546,10 @@ class Uses(Adapter):
                 words += "model.double()"
                 require("model", told, late <= self.exact, words)
                 early |= bool((size[site.times < step] > 0).any())
-                early |= bool((real > torch.from_numpy(site.times).max()).any())
         words = "one that uses parameters before the step of a prediction, in a way that gradients "
         words += "reach. Of this one nothing can be told by lags: it takes a window at once (as an "
-        words += (
-            "MLP or one convolution does, whose kernel looks back within lag 0), or is detached"
-        )
+        words += "MLP or one convolution does, whose kernel looks back within lag 0), is detached, "
+        words += "or axis 1 of the inputs is no time (for channels first, (B, C, T): time_axis=2)"
         count = sum(part.numel() for part in self.chosen.values())
         told = f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
         told += "prediction alone (lag 0)"
@@ -568,6 +582,32 @@ class Uses(Adapter):
             )
             words += "or a function of your own? Take it off to measure"
             require("model", told, missing <= 10 * self.exact * size, words)
+
+
+def _second_derivative(given: Sequence[Tensor]) -> None:
+    """Differentiate a call's gradient in its parameters, which fails where PyTorch has no rule."""
+    moved = [part for part in given if part.requires_grad]
+    for part in moved:
+        pulls = torch.ones_like(part, requires_grad=True)
+        own = _leaves_of(part)
+        found = torch.autograd.grad(part, own, pulls, create_graph=True, **ZEROS)
+        total = sum(in_reals(one).sum() for one in found if one.requires_grad)
+        if isinstance(total, Tensor):
+            torch.autograd.grad(total, pulls, allow_unused=True)
+
+
+def _leaves_of(value: Tensor) -> list[Tensor]:
+    """The leaves that a value is made of."""
+    seen, found, left = set(), [], [value.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        left += [one for one, _ in node.next_functions]
+    return found
 
 
 def _numel(shape: Sequence[int]) -> int:

@@ -164,8 +164,9 @@ def lags_not_looked_at(data: xr.Dataset) -> list[tuple[int, int]]:
 def lines(rows: Sequence[LagRow]) -> list[tuple[str, str, str]]:
     """Return what a small table says: lags, sequences needed, and whether there are so many.
 
-    Neighbours without a signal share a line, and so do those that are out of everybody's reach. Where that leaves too many lines, the lags of an
-    octave, 9 to 16, share one, and the line counts those that can be detected.
+    Neighbours without a signal share a line, and so do those that are out of everybody's reach.
+    Where that leaves too many lines, the lags of an octave, 9 to 16, share one, and the line counts
+    those that can be detected.
     """
     groups = list(_stretches(rows))
     if len(groups) > MOST_ROWS:
