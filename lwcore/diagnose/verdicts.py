@@ -17,7 +17,7 @@ from lwcore.signatures import Count, checked
 LEAST = 1.0  # sequence, that any lag needs
 MOST = 1e9  # sequences: whatever needs more is out of everybody's reach
 MOST_ROWS = 16  # of a table in which each lag that was detected has a row of its own
-MOST_STRETCHES = 5  # of lags that are written out
+MOST_STRETCHES = 4  # of lags that are written out
 
 
 class Verdict(StrEnum):
