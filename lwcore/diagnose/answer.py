@@ -29,6 +29,7 @@ from lwcore.printing import Unit, printed
 
 SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing shows something
 _WIDTH = 80  # letters in a line of text
+_NO_NAMES = ("<lambda>", "loss", "loss_fn", "losses")  # of functions: they say nothing
 _MOST_NAMES = 4  # of modules that are written out
 
 
@@ -237,7 +238,7 @@ def _legend(table: pd.DataFrame) -> list[str]:
 def _measured(data: xr.Dataset) -> list[str]:
     """Return whose gradient was measured, of which loss, on what."""
     attrs = data.attrs
-    name = "a function of yours" if attrs["loss"] == "<lambda>" else attrs["loss"]
+    name = "a function of yours" if attrs["loss"] in _NO_NAMES else attrs["loss"]
     loss = f"The loss is {name}, as it is: what the network has learned leaves no gradient."
     if attrs["source"] == "target":
         loss = f"The loss is {name}, as if nothing had been learned yet (source='target')."
@@ -275,7 +276,8 @@ def _modules(names: str) -> str:
 
 def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     """Yield what speaks for the numbers, and against them."""
-    attrs, read = data.attrs, 2 * data.sizes["sequence"]
+    attrs = data.attrs
+    read = int(attrs.get("sequences_read", 2 * data.sizes["sequence"]))
     false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
     yield (
         "False alarms: with each sequence's sign drawn at random, a lag is detected in "
