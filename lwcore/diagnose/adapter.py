@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -82,12 +82,12 @@ class Adapter(ABC):
     loss: Any = None
     axes: Axes | None = field(default=None, kw_only=True)
     horizon: bool = field(default=False, kw_only=True)
+    untrained: Any = field(default=None, init=False)  # an `Untrained`, once learning is forgotten
 
     tolerance = _CLOSE  # of all lags together, beside the gradient
     at_once = _TRIED  # sequences that are read together
     ends_at_padding = False  # whether it does not matter when a sequence's predictions are made
     averages = False  # whether the loss of a batch is the mean of its sequences', not the sum
-    untrained: ClassVar[Any] = None  # an `Untrained`, once learning is forgotten
 
     def __post_init__(self) -> None:
         """Find where the model has its sequences, on a trial batch."""
@@ -742,7 +742,8 @@ class Kept:
     def restore(self) -> None:
         """Put back what has changed."""
         for name, part in self.parts.items():
-            now, was = vars(part), self.attributes[name]
+            now: Any = vars(part)
+            was = self.attributes[name]
             for key in [key for key in now if key not in was]:
                 del now[key]
             now.update(was)

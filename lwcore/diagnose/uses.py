@@ -211,7 +211,7 @@ class _Reading(NamedTuple):
         with self.network.repeated(self.tape) as repeated:
             for band, direction in zip(bands, directions, strict=True):
                 moved = repeated.push(direction)
-                of_all = sum(
+                of_all: Any = sum(
                     in_double(one * two).sum((1, 2)) for one, two in zip(moved, whole, strict=True)
                 )
                 padded = {place for lag in band for place, *_ in parts[lag]}
