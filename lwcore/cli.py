@@ -128,7 +128,7 @@ def _show_found(data: Any, figure: Path | None) -> None:
     """Print what was found: of a diagnosis its windows, of a run the errors of its networks."""
     from lwcore import figures
     from lwcore.diagnose import Diagnosis
-    from lwcore.stats import summary
+    from lwcore.tables import summary
 
     if "measured_on" in data.attrs:
         found = Diagnosis(data)
