@@ -514,6 +514,8 @@ class Adapter(ABC):
             words = "one whose predictions inputs move"
             require("model", self.kind, rows is not None, words)
             assert rows is not None
+            if self.horizon:
+                rows = rows._replace(times=np.full_like(rows.times, rows.times.max()))
             self._refuse_looks_ahead(leaf, rows, targets, fronted)
             self._refuse_swapped_classes(leaf, rows)
             ends.append(rows.spread())
@@ -534,6 +536,8 @@ class Adapter(ABC):
         self, leaf: Leaf, rows: Rows, targets: Tensor, fronted: Callable[[Tensor], list[Tensor]]
     ) -> None:
         """Refuse predictions of a step that later inputs move."""
+        if self.horizon:
+            return
         length = self.shape[1]
         last = length - 1
         ends = rows.times
@@ -552,7 +556,7 @@ class Adapter(ABC):
             require("model", told, False, words)
         if len(set(ends.tolist())) > 1:
             return
-        if leaf.shape.numel() == 1 or self.horizon:
+        if leaf.shape.numel() == 1:
             return
         firsts = last_steps(fronted, self.pairs[:1], self.entries, backwards=True)
         place = self.leaves.index(leaf)
@@ -674,6 +678,8 @@ class Adapter(ABC):
             require("predictions", "without a gradient", total.requires_grad, words)
             parts = torch.autograd.grad(total, own, **ZEROS)
         wanted = [in_reals(dense(part)).cpu().double().flatten() for part in parts]
+        named = zip(self.chosen, wanted, strict=True)
+        self.without_gradient = [name for name, part in named if not bool(part.any())]
         size, found = torch.cat(wanted).norm(), found.split([len(part) for part in wanted])
         return [
             f"{name} ({error / size:.1g} of the gradient)"
