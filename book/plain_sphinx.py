@@ -27,8 +27,7 @@ NEWER = (
     *("sphinx-jupyterbook-latex", "sphinx-mathjax-offline", "sphinx-multitoc-numbering"),
     *("sphinx-proof", "sphinx-thebe", "sphinx-togglebutton", "sphinxcontrib-bibtex"),
 )
-# `jupyter_book` is what is to be left; the theme's icons lie elsewhere in newer versions
-LEFT_OUT = ("jupyter_book", "light_icons")
+LEFT_OUT = ("jupyter_book",)
 CONF = '''\
 """Written by book/plain_sphinx.py, from _config.yml."""
 

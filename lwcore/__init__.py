@@ -13,6 +13,8 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from lwcore.extras import name_missing_extras
+
 if TYPE_CHECKING:
     from lwcore import (
         cells,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         results,
         stable,
         stats,
+        tables,
         tasks,
         trace,
         transport,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     )
 
 __version__ = "0.1.0"
+name_missing_extras()
 
 __all__ = [
     "cells",
@@ -48,6 +52,7 @@ __all__ = [
     "results",
     "stable",
     "stats",
+    "tables",
     "tasks",
     "trace",
     "transport",

@@ -62,6 +62,12 @@ def gradients_followed() -> Iterator[None]:
         yield
 
 
+def followable(tensor: Tensor) -> Tensor:
+    """Return a tensor that autograd can keep: a copy of one that was made in inference mode."""
+    made_in_inference_mode = tensor.is_inference() and not torch.is_inference_mode_enabled()
+    return tensor.clone() if made_in_inference_mode else tensor
+
+
 @contextmanager
 def random_states_kept(generators: Iterable[torch.Generator] = ()) -> Iterator[None]:
     """Leave the random numbers of Python, NumPy, PyTorch and some generators where they were.

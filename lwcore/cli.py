@@ -143,7 +143,7 @@ def _show_diagnosis(data: Any, figure: Path | None) -> None:
 def _show_run(data: Any, figure: Path | None) -> None:
     """Print what made a run or a sweep, and the errors of a run's networks."""
     from lwcore import figures
-    from lwcore.stats import summary
+    from lwcore.tables import summary
 
     is_run = "step" in data.dims  # and no sweep
     has_figure = figure is None or is_run

@@ -25,10 +25,10 @@ from lwcore.stable.law import SymmetricStable, log_ratio
 from lwcore.stable.standard import Array, panel_rule, standard_law
 
 if TYPE_CHECKING:
-    TailIndex = float
+    TailIndexAboveOne = float
     Error = float
 else:
-    TailIndex = kind(Real, "a number in (1, 2]", lambda alpha: 1 < alpha <= 2)
+    TailIndexAboveOne = kind(Real, "a number in (1, 2]", lambda alpha: 1 < alpha <= 2)
     Error = kind(Real, "a number in (0, 0.5)", lambda error: 0 < error < 0.5)
 Rate = Literal["mean", "optimal", "paper_v2"]
 Test = Literal["mean", "likelihood", "median"]
@@ -44,7 +44,7 @@ _FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
 
 
 @checked
-def rate_exponent(alpha: TailIndex, rate: Rate = "mean") -> float:
+def rate_exponent(alpha: TailIndexAboveOne, rate: Rate = "mean") -> float:
     """The rate exponent p in ``N ∝ (σ/Δ)^p``: α/(α − 1), 2 or α.
 
     Implements Eq. (31) in its exponent, which is that of Eq. (37) too.
@@ -61,7 +61,7 @@ def sample_complexity(
     envelope: FiniteReals,
     alignment: FiniteReals,
     scale: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     error: Error = 0.1,
     rate: Rate = "mean",
 ) -> Array:
@@ -91,7 +91,7 @@ def detection_threshold(
     n_sequences: FiniteReals,
     alignment: FiniteReals,
     scale: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     error: Error = 0.1,
     rate: Rate = "mean",
 ) -> Array:
@@ -139,7 +139,7 @@ def _constant(alpha: float, error: float, optimal: bool) -> float:
 @checked
 def kl_divergence(
     shift: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     scale: FiniteReals = 1.0,
     n_sequences: FiniteReals = 1,
     statistic: Statistic = "product",
@@ -167,7 +167,7 @@ def kl_divergence(
 @checked
 def lan_divergence(
     shift: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     scale: FiniteReals = 1.0,
     n_sequences: FiniteReals = 1,
     rate: Rate = "optimal",
@@ -188,7 +188,7 @@ def lan_divergence(
 @checked
 def mutual_information(
     shift: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     scale: FiniteReals = 1.0,
     n_sequences: FiniteReals = 1,
     statistic: Statistic = "product",
@@ -282,7 +282,7 @@ def hellman_raviv_error(information: FiniteReals) -> Array:
 
 @checked
 def necessary_sequences(
-    shift: FiniteReals, scale: FiniteReals, alpha: TailIndex, error: Error = 0.1
+    shift: FiniteReals, scale: FiniteReals, alpha: TailIndexAboveOne, error: Error = 0.1
 ) -> Array:
     """The necessary number of sequences, real: below it no test has an error of at most ε.
 
@@ -301,7 +301,7 @@ def detection_error(
     n_sequences: FiniteReals,
     shift: FiniteReals,
     scale: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     test: Test = "mean",
 ) -> Array:
     """The error of a test on N sequences: the probability that it names the wrong sign of ±Δ.
@@ -368,7 +368,7 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
 def least_sequences(
     shift: FiniteReals,
     scale: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     error: Error = 0.1,
     test: Test = "mean",
 ) -> Array:

@@ -9,7 +9,6 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,7 +18,18 @@ from lwcore.experiment import config_of
 from lwcore.inference import LETTER, OPTIMISER, probes, windows
 from lwcore.signatures import Count, Positive, checked
 
-SHADES: Any = tuple(sns.color_palette("colorblind").as_hex())
+SHADES: Any = (  # the palette "colorblind" of seaborn
+    "#0173b2",
+    "#de8f05",
+    "#029e73",
+    "#d55e00",
+    "#cc78bc",
+    "#ca9161",
+    "#fbafe4",
+    "#949494",
+    "#ece133",
+    "#56b4e9",
+)
 MODELS = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
 COLOURS = dict(zip(MODELS, SHADES, strict=False))
 OTHERS: Any = (*SHADES[5::2], "black")  # for what is no cell
@@ -129,6 +139,8 @@ def panels(
         >>> len(figure.axes)
         2
     """
+    import seaborn as sns  # here: it takes a second to import, and nothing else needs it
+
     labels = [] if hue is None else values[hue].values.tolist()
     grid = sns.relplot(
         values.to_dataframe("value").reset_index(),

@@ -14,14 +14,15 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import special
 
-from lwcore import stable
+from lwcore import detection, stable
 from lwcore.detection import Error, broadcast, sample_complexity
 from lwcore.signatures import (
     ArgumentError,
-    Count,
     FiniteReals,
+    Int64Count,
     Reals,
     Share,
+    are_lags,
     bare,
     checked,
     floats,
@@ -58,7 +59,7 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
     and lags of a view, as in the paper: the median of those where numbers can be of a stable
     law, see `lwcore.stable.fit`. It is NaN where means do not concentrate, or where none can.
     """
-    _require_numbers(numbers)
+    numbers = _readable(numbers)
     samples = xr.concat([numbers.statistic, numbers.projection], "noise")
     samples, count = samples.assign_coords(noise=list(NOISES)), samples.sizes["sequence"]
 
@@ -82,17 +83,26 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
     return xr.Dataset({name: a.assign_attrs(long_name=words) for name, (a, words) in kept.items()})
 
 
-def _require_numbers(numbers: xr.Dataset) -> None:
-    """Refuse a dataset that does not hold the numbers of sequences."""
+def _readable(numbers: xr.Dataset) -> xr.Dataset:
+    """Return the numbers of sequences as floats; refuse a dataset that does not hold them."""
+    dimensions = {"probe", "lag", "sequence"}
     for name in ("statistic", "projection"):
-        held = name in numbers and {"probe", "lag", "sequence"} <= set(numbers[name].dims)
+        held = name in numbers and dimensions <= set(numbers[name].dims)
         _require_content("numbers", numbers, held, f"{name} (probe, lag, sequence), as measured")
-        values = numbers[name].values
+        values = floats(f"numbers.{name}", numbers[name].values)
         require(f"numbers.{name}", values, np.isfinite(values), "finite")
-    for name in ("view", "lag"):
-        _require_content("numbers", numbers, name in numbers.coords, f"the coordinate {name}")
+        require(f"numbers.{name}", values, values.size > 0, "one number or more")
+        if numbers[name].dtype.kind != "f":
+            numbers = numbers.assign({name: numbers[name].copy(data=values)})
+    same = set(numbers.statistic.dims) == set(numbers.projection.dims)
+    words = f"of dimensions ({', '.join(map(str, numbers.statistic.dims))}), as the statistic"
+    require("numbers.projection.dims", numbers.projection.dims, same, words)
+    for name, dimension in (("view", "probe"), ("lag", "lag")):
+        held = name in numbers.coords and numbers[name].dims == (dimension,)
+        _require_content("numbers", numbers, held, f"the coordinate {name} ({dimension})")
     count = numbers.sizes["sequence"]
     require("numbers.sizes['sequence']", count, count > 1, "2 or above")
+    return numbers
 
 
 def _require_variables(results: xr.Dataset, *names: str) -> None:
@@ -169,7 +179,12 @@ def required(
 
 @checked
 def sequences_needed(
-    signal: Reals, scale: Reals, alpha: Reals, envelope: Reals = 1.0, **how: Any
+    signal: Reals,
+    scale: Reals,
+    alpha: Reals,
+    envelope: Reals = 1.0,
+    error: Error = 0.1,
+    rate: detection.Rate = "mean",
 ) -> Array:
     """`sample_complexity` entry by entry, infinite where noise has no scale or α is not above 1."""
     arguments = {"envelope": envelope, "signal": signal, "scale": scale, "alpha": alpha}
@@ -181,7 +196,7 @@ def sequences_needed(
     require("signal", mean, np.isfinite(mean) | ~carries, "finite, where there is noise")
     for one in np.unique(tail[carries]):
         of = carries & (tail == one)
-        needed[of] = sample_complexity(f[of], mean[of], sigma[of], one, **how)
+        needed[of] = sample_complexity(f[of], mean[of], sigma[of], one, error, rate)
     return needed
 
 
@@ -204,13 +219,21 @@ def window_of(
 ) -> xr.DataArray:
     """Windows in steps from N(ℓ), over ``budget``, the numbers of sequences N, if several."""
     dimensions = ", ".join(map(str, needed.dims))
-    if "lag" not in needed.coords:
-        raise ArgumentError(f"needed has dimensions {dimensions}: it must have the coordinate lag.")
+    if "lag" not in needed.dims or "lag" not in needed.coords:
+        raise ArgumentError(
+            f"needed has dimensions {dimensions or 'none'}: it must have the dimension lag, "
+            "and its coordinate."
+        )
+    if "budget" in needed.dims:
+        raise ArgumentError(f"needed has dimensions {dimensions}: it must not have budget yet.")
     counts, lags = floats("budgets", budgets), needed.lag.values.tolist()
-    increase = bool(np.all(np.diff(lags) > 0))
+    require("budgets", budgets, counts.ndim <= 1, "a number, or a list of numbers")
+    increase = needed.lag.ndim == 1 and are_lags(lags)
     require("needed.lag", lags, increase, "whole numbers from 1 on that increase")
     values = floats("needed", needed.values)
     require("needed", values, values >= 0, "0 or above, or infinite")
+    if needed.dtype.kind != "f":
+        needed = needed.copy(data=values)
 
     def read(values: Array) -> NDArray[np.int64]:
         return learnability_window(lags, values, np.atleast_1d(counts), definition=definition)
@@ -253,10 +276,14 @@ def significant(
     One-sided t-tests with Holm's correction; `count` is the number of sequences, (...) or one for
     all. For symmetric laws the t-test keeps its level however heavy the tails (Efron 1969).
     """
-    means, errors = np.broadcast_arrays(floats("mean", mean), floats("error", error))
-    counts = floats("count", count)
+    means, errors, counts = floats("mean", mean), floats("error", error), floats("count", count)
     require("mean", mean, means.ndim > 1, "of shape (…, probes, lags)")
+    words = f"one number, or of the mean's shape, {means.shape}"
+    require("error", error, _is_for_each(errors.shape, means.shape), words)
     require("error", errors, errors >= 0, "0 or above")
+    families = means.shape[:-2]
+    words = f"one number, or one for each family, of shape {families}"
+    require("count", count, _is_for_each(counts.shape, families), words)
     require("count", counts, counts >= 1, "1 or above")
     # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -266,9 +293,17 @@ def significant(
     return bare(holm)(family, level).reshape(p.shape)
 
 
+def _is_for_each(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Return whether a shape is empty, or another's but for sides of 1."""
+    if not shape:
+        return True
+    pairs = zip(shape, whole, strict=False)
+    return len(shape) == len(whole) and all(side in (1, size) for side, size in pairs)
+
+
 @checked
 def false_detections(
-    statistic: FiniteReals, level: Share, rng: np.random.Generator, draws: Count = 200
+    statistic: FiniteReals, level: Share, rng: np.random.Generator, draws: Int64Count = 200
 ) -> int:
     """How many draws of every sequence's sign show the tested rule any lag: all of them are false.
 

@@ -13,16 +13,26 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lwcore.ambient import gradients_followed, own_precision
+from lwcore.ambient import followable, gradients_followed, own_precision
 from lwcore.cells import Cell
-from lwcore.signatures import Count, Index, NotNegative, Positive, bare, checked, require
+from lwcore.signatures import (
+    Count,
+    Index,
+    Int64Count,
+    NotNegative,
+    Positive,
+    Seed,
+    bare,
+    checked,
+    require,
+)
 from lwcore.tasks import Sequences, check
 from lwcore.trace import Trace
 
@@ -49,8 +59,12 @@ class Network(nn.Module):
     def readout(self, states: Float[Tensor, "B T H"]) -> Float[Tensor, "B T"]:
         """Predictions from h."""
         # scans lie time-major in memory: so no copy is made and kept
-        major = states.transpose(0, 1)
+        major = followable(states).transpose(0, 1)
         return (major.flatten(0, 1) @ self.weight).view(major.shape[:-1]).t() + self.bias
+
+    if TYPE_CHECKING:  # PyTorch's own says that it gives anything
+
+        def __call__(self, inputs: Tensor) -> Tensor: ...  # noqa: D102
 
     def forward(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T"]:
         """Predictions from inputs."""
@@ -146,7 +160,9 @@ class Progress:
 
 
 @checked
-def batch_indices(seed: Index, step: Index, n_sequences: Count, batch_size: Count) -> np.ndarray:
+def batch_indices(
+    seed: Seed, step: Seed, n_sequences: Int64Count, batch_size: Int64Count
+) -> np.ndarray:
     """The sequences of a step: every epoch a fresh permutation, in batches of equal size.
 
     A remainder sits an epoch out. Seed and step alone decide, so that an interrupted run meets the
@@ -172,7 +188,7 @@ def fit(
     *,
     steps: Index,
     batch_size: Count,
-    seed: Index,
+    seed: Seed,
     optimizer: Literal["sgd", "adamw"] = "adamw",
     learning_rate: Positive = 1e-3,
     weight_decay: NotNegative = 0.0,

@@ -11,9 +11,12 @@ Whatever prints a measured number calls `printed`: the ledger, prose, tables, fi
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from lwcore.signatures import ArgumentError, floats, require
 
 _WIDE = 3.0  # ends of a bracket that are this many times each other: a logarithmic scale
 _UNSAFE = 30.0  # beyond it a sentence has no middle of a range of factors, but its safe end
@@ -21,6 +24,8 @@ _ROUNDING = 1e-6  # the most that rounding leaves of an identity
 _LARGE, _SMALL = 10_000.0, 0.001  # from here on a power of ten
 _COUNTED = 100  # trials up to which a share is a count
 _FINE = 300  # trials above which a share below 10 % has a decimal
+_POWERS_OF_TEN = 300  # up to which they are floats with all their digits
+_LARGEST_SHARE = 1e300  # beyond it a percentage may be no float
 _MOST = 3  # places behind the first digit that even the narrowest bracket gives
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -107,12 +112,21 @@ def printed(
         >>> printed(-16, -32, 0, unit="steps", bracket="range", direction=("longer", "shorter"))
         '16 steps shorter (range 0–32)'
     """
-    numbers = Numbers(value, value if low is None else low, value if high is None else high)
-    if numbers.low > numbers.high:
+    value = _plain("value", value)
+    lower = value if low is None else _plain("low", low)
+    upper = value if high is None else _plain("high", high)
+    numbers = Numbers(value, lower, upper)
+    if lower > upper:
         raise ValueError(f"low, high = {low}, {high}: must be in order.")
-    differ = numbers.low != numbers.high and not any(map(math.isnan, numbers))
-    ends = Bracket(bracket) if differ else Bracket.NONE
-    one = _Number(numbers, Unit(unit), ends, over, count, trials, limits)
+    measured_in = _member(Unit, "unit", unit)
+    kind_of_bracket = _member(Bracket, "bracket", bracket)
+    differ = lower != upper and not any(map(math.isnan, numbers))
+    ends = kind_of_bracket if differ else Bracket.NONE
+    one = _Number(numbers, measured_in, ends, over, count, trials, limits)
+    if one.unit in _PERCENT:
+        for name, number in (("value", value), ("low", lower), ("high", upper)):
+            holds = math.isinf(number) or not abs(number) > _LARGEST_SHARE
+            require(name, number, holds, f"{_LARGEST_SHARE:g} at most, as a part of a whole")
     if math.isnan(value):
         return "–"
     if form in ("value", "low", "high"):
@@ -121,6 +135,8 @@ def printed(
         allowed = "prose, ends, table, value, low, high"
         raise ValueError(f"form = {form!r}: must be one of {allowed}.")
     in_prose = form != "table"
+    if one.unit in (Unit.CASES, Unit.HITS) and trials is not None:
+        require("value", value, math.isfinite(value), "finite, of counted trials")
     if one.unit is Unit.CASES and trials is not None:
         return one.cases(in_prose)
     if one.unit is Unit.HITS and trials is not None:
@@ -147,13 +163,40 @@ def consequence(exponent: Numbers, change: float = 1000.0) -> Numbers:
         >>> consequence(Numbers(0.5, 0.25, 1.0), change=100.0)
         Numbers(value=10.0, low=3.1622776601683795, high=100.0)
     """
-    value, one, other = (change**power for power in exponent)
+    value, one, other = (_to_the_power(change, power) for power in exponent)
     return Numbers(value, min(one, other), max(one, other))
+
+
+def _to_the_power(change: float, power: float) -> float:
+    """Return what becomes of a change, infinite where that is beyond a float."""
+    try:
+        return float(change**power)
+    except OverflowError:
+        return math.inf
 
 
 def number_word(count: int) -> str:
     """Write a whole number up to ten as a word, a larger one in digits."""
     return _WORDS[count] if 0 <= count < len(_WORDS) else f"{count:,}"
+
+
+def _plain(name: str, value: Any) -> float:
+    """Return a number that was given, of whatever type, as a float."""
+    number = floats(name, value)
+    require(name, value, number.ndim == 0, "one number")
+    return float(number)
+
+
+_Kind = TypeVar("_Kind", bound=StrEnum)
+
+
+def _member(kinds: type[_Kind], name: str, value: str) -> _Kind:
+    """Return one of some words; refuse another by name."""
+    try:
+        return kinds(value)
+    except ValueError:
+        allowed = ", ".join(kinds)
+    raise ArgumentError(f"{name} = {value!r}: must be one of {allowed}.")
 
 
 @dataclass(frozen=True)
@@ -190,10 +233,8 @@ class _Number:
 
     def text(self, number: float) -> str:
         """One of the three numbers, to the place that the bracket gives it."""
-        if math.isnan(number):
-            return "–"
-        if math.isinf(number):
-            return "∞" if number > 0 else "−∞"
+        if not math.isfinite(number):
+            return _not_finite(number)
         size = number * self.per_cent
         if self.unit is Unit.SHARE and self.is_nearly_a_limit(size):
             return "below 1" if size < 50 else "over 99"
@@ -213,12 +254,15 @@ class _Number:
         if math.isinf(self.numbers.low) or math.isinf(self.numbers.high):
             place = _place_of_two(number * self.per_cent)
         elif self.is_logarithmic:
-            ratio = self.numbers.high / self.numbers.low
-            place = _place_of(abs(number) * math.log(ratio) / 2)
+            _, low, high = self.numbers
+            ratio = high / low
+            width = math.log(high) - math.log(low) if math.isinf(ratio) else math.log(ratio)
+            place = _place_of(abs(number) * width / 2)
             place = min(place, _power(number))  # one digit at least
         else:
-            half = (self.numbers.high - self.numbers.low) / 2
-            largest = max(map(abs, self.numbers)) * self.per_cent
+            half = self.numbers.high / 2 - self.numbers.low / 2  # their difference may be no float
+            finite = [abs(one) for one in self.numbers if math.isfinite(one)]
+            largest = max(finite) * self.per_cent
             place = max(_place_of(half * self.per_cent), _power(largest) - _MOST)
         return self.bounded(place, number)
 
@@ -388,6 +432,13 @@ class _Number:
         return f"{shown} (range {parts[0]} to {parts[1]}{group})"
 
 
+def _not_finite(number: float) -> str:
+    """A sign for an infinite number, a dash for none."""
+    if math.isnan(number):
+        return "–"
+    return "∞" if number > 0 else "−∞"
+
+
 def _power(number: float) -> int:
     """The power of ten of a number's first digit; 0 for 0."""
     return int(f"{abs(number):.12e}".partition("e")[2])
@@ -395,6 +446,7 @@ def _power(number: float) -> int:
 
 def _place_of(half: float) -> int:
     """The power of ten of half a bracket's last digit: the first one, or the next if that is 1."""
+    half = min(half, sys.float_info.max)
     mantissa, _, power = f"{half:.6e}".partition("e")
     return int(power) - 1 if mantissa.startswith("1") else int(power)
 
@@ -406,7 +458,10 @@ def _place_of_two(number: float) -> int:
 
 def _rounded(number: float, place: int) -> float:
     """A number rounded to a power of ten; never −0."""
-    return round(number, -place) + 0.0
+    try:
+        return round(number, -place) + 0.0
+    except OverflowError:  # upwards, beyond any float
+        return number
 
 
 def _digits(number: float, place: int) -> str:
@@ -436,7 +491,11 @@ def _as_power(number: float, place: int) -> str:
     """A large or small number: ``10⁵``, ``3×10⁻⁴``."""
     power = _power(number)
     decimals = min(max(power - place, 0), _MOST)
-    mantissa = f"{number / 10.0**power:.{decimals}f}".removesuffix(".0")
+    if abs(power) < _POWERS_OF_TEN:
+        mantissa = f"{number / 10.0**power:.{decimals}f}".removesuffix(".0")
+    else:
+        mantissa, _, exponent = f"{number:.{decimals}e}".partition("e")
+        mantissa, power = mantissa.removesuffix(".0"), int(exponent)
     ten = "10" + str(power).translate(_SUPERSCRIPTS)
     if mantissa in ("1", "-1"):
         return ten if mantissa == "1" else f"−{ten}"
@@ -445,6 +504,8 @@ def _as_power(number: float, place: int) -> str:
 
 def _two(number: float) -> str:
     """A number with two digits; a whole one below 100 with as many as it has."""
+    if not math.isfinite(number):
+        return _not_finite(number)
     if number == round(number) and abs(number) < 100:
         return _digits(number, 0)
     return _digits(number, _place_of_two(number))
@@ -452,8 +513,12 @@ def _two(number: float) -> str:
 
 def _outward(number: float, way: int) -> str:
     """A bound with two digits, rounded up (1) or down (−1), so that it stays one."""
+    if not math.isfinite(number):
+        return _not_finite(number)
     place = _power(number) - 1
     unit = 10.0**place
+    if unit == 0 or abs(number) > sys.float_info.max / 10:  # at the ends of the range of a float
+        return _digits(number, place)
     steps = number / unit
     near = round(steps)
     if math.isclose(steps, near, rel_tol=1e-9):

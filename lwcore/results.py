@@ -30,14 +30,16 @@ import h5py
 import xarray as xr
 
 from lwcore import __version__
-from lwcore.signatures import checked, require
+from lwcore.signatures import checked, require, require_path
 
 MANIFEST = "SHA256SUMS"
 _SEAL = b"\nSHA-256 of every byte before this line: "
-# A line of a list, "digest  name", "digest *name" or "SHA256 (name) = digest".
+# A line of a list, "digest  name", "digest *name" or "SHA256 (name) = digest". A backslash in front
+# says that in the name a backslash, and the end of a line, are written with one.
 _LISTED = re.compile(
-    rb"(\\?)([0-9a-fA-F]{64}) [ *](.+)|\\?SHA256 \((.+)\) = ([0-9a-fA-F]{64})", re.DOTALL
+    rb"(\\?)([0-9a-fA-F]{64})[ \t](.+)|(\\?)SHA256 \((.+)\) = ([0-9a-fA-F]{64})", re.DOTALL
 )
+_ESCAPES = {"\\n": "\n", "\\r": "\r", "\\\\": "\\"}
 _PACKAGE = Path(__file__).parent
 
 
@@ -47,6 +49,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
     `write` is given the path of a temporary file beside it, which a process that is killed leaves.
     """
+    require_path("path", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
@@ -148,26 +151,56 @@ def _listed_digests(path: Path) -> set[str]:
                 f"path = {str(manifest)!r}: line {number} is not one that sha256sum writes, "
                 f"{start!r}. Write the list anew (sha256sum *.nc > {MANIFEST}), or remove it."
             )
-        escaped, digest, name, tagged_name, tagged_digest = found.groups()
-        name = os.fsdecode(name or tagged_name)
-        if escaped:  # as sha256sum writes names with a backslash or the end of a line
-            for written, meant in (("\\n", "\n"), ("\\r", "\r"), ("\\\\", "\\")):
-                name = name.replace(written, meant)
-        # an editor may have left spaces behind a name
-        names = (name, name.strip())
-        in_folder = any(_is_path_of(manifest.parent / one, path) for one in names)
-        from_above = any(_is_end_of(one, path) for one in names)
-        # a file in a folder of the same name below has this line for itself
-        from_above = from_above and not (manifest.parent / name).exists()
-        if in_folder or from_above:
+        escaped, digest, name, tag_escaped, tagged_name, tagged_digest = found.groups()
+        text = os.fsdecode(name or b" " + tagged_name)
+        if _is_meant(path, _meant_names(text, bool(escaped or tag_escaped))):
             digests.add((digest or tagged_digest).decode().lower())
     return digests
 
 
+def _meant_names(text: str, escaped: bool) -> list[str]:
+    """Return the names that a listed text may mean: as it is, and as other programs write it."""
+    if escaped:  # as sha256sum writes names with a backslash or the end of a line
+        # in one pass: of a backslash that is written twice the second begins nothing
+        text = re.sub(r"\\[nr\\]", lambda found: _ESCAPES[found.group()], text)
+    # the first letter says in which mode the file was read: " " or "*"
+    name = text[1:] if text[:1] in (" ", "*") else text
+    # an editor may have left spaces behind a name
+    names = [name, name.strip()]
+    for quote in ("'", '"'):
+        if len(names[1]) > 2 and names[1][0] == names[1][-1] == quote:
+            names.append(names[1][1:-1])
+    # written on Windows
+    return names + [name.replace("\\", "/") for name in names if "\\" in name]
+
+
+def _is_meant(path: Path, names: list[str]) -> bool:
+    """Return whether one of some names, in the list beside a file or from further up, is its."""
+    folder = path.parent
+    if any(_is_path_of(folder / name, path) for name in names):
+        return True
+    # a file in a folder of the same name below has this line for itself
+    if any(os.path.lexists(folder / name) for name in names):
+        return False
+    return any(_is_end_of(name, path) for name in names)
+
+
 def _is_path_of(listed: Path, path: Path) -> bool:
-    """Return whether two paths name one place, however their letters are composed."""
-    first, second = (unicodedata.normalize("NFC", os.path.abspath(it)) for it in (listed, path))
-    return first == second
+    """Return whether two paths name one place, by links too, however letters are composed."""
+    composed = [unicodedata.normalize("NFC", os.path.abspath(one)) for one in (listed, path)]
+    if composed[0] == composed[1]:
+        return True
+    # a folder may be reached by a link; a link to a file is a name of its own
+    same_name = Path(composed[0]).name == Path(composed[1]).name
+    return same_name and _is_one_folder(listed.parent, path.parent)
+
+
+def _is_one_folder(first: Path, second: Path) -> bool:
+    """Return whether two paths lead to one folder."""
+    try:
+        return os.path.samefile(first, second)
+    except (OSError, ValueError):  # one that is not there, or no path
+        return False
 
 
 def _is_end_of(listed: str, path: Path) -> bool:

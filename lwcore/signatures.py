@@ -12,6 +12,7 @@ import collections.abc
 import functools
 import inspect
 import math
+import os
 import re
 import sys
 import types
@@ -49,6 +50,9 @@ def checked(called: Checked) -> Checked:
 
     Of ``@checked def mean_of(count: Count) -> float``, the call ``mean_of(0)`` says: "count = 0:
     must be a whole number, 1 or above."
+
+    A number of a range, as `Count` or `Share`, arrives as a Python int or float, whatever it came
+    in. The range is held by that float: a fraction or a long double near an end rounds to the end.
     """
     if isinstance(called, type):
         called.__init__ = checked(called.__init__)  # type: ignore[misc]
@@ -61,6 +65,7 @@ def checked(called: Checked) -> Checked:
         if signature is None:  # at the first call, when all names in annotations are known
             signature = _Signature.of(called)
         sizes = signature.hold(args, kwargs)
+        args, kwargs = signature.with_plain_numbers(args, kwargs)
         result = called(*args, **kwargs)
         signature.hold_result(result, sizes)
         return result
@@ -87,6 +92,15 @@ def require(name: str, value: Any, holds: Any, words: str) -> None:
     raise ArgumentError(f"{name} = {_shown(value)}: must be {words}.")
 
 
+def require_path(name: str, path: str) -> None:
+    """Refuse a path that no file can have."""
+    try:
+        possible = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        possible = False
+    require(name, path, possible, "a path, without NUL or half symbols")
+
+
 def floats(name: str, value: Any) -> NDArray[np.float64]:
     """Return an argument as real numbers, NaN and infinities among them, of any shape."""
     try:
@@ -99,14 +113,15 @@ def floats(name: str, value: Any) -> NDArray[np.float64]:
 def kind(base: Any, words: str, holds: Callable[[Any], Any]) -> Any:
     """Return the type of those objects of another for which something holds.
 
-    `words` say in an error what is allowed. No truth value is a number.
+    `words` say in an error what is allowed. No truth value is a number. What holds of real numbers
+    must hold of the float that is nearest, which is what a checked function is given.
     """
 
     def allows(value: Any) -> bool:
         if isinstance(value, bool):
             return False
         try:
-            return bool(holds(value))
+            return bool(holds(float(value) if base is Real else value))
         except (ArithmeticError, TypeError, ValueError):  # a whole number beyond any float, say
             return False
 
@@ -170,7 +185,7 @@ def _real(value: Any) -> bool:
     return not complaint(value)
 
 
-def _increase(values: Any) -> bool:
+def are_lags(values: Any) -> bool:
     """Whether values are whole numbers from 1 on that increase, and at least one."""
     array = np.asarray(values) if _real(values) else np.empty(0)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
@@ -185,18 +200,29 @@ def _finite(value: Any) -> bool:
 
 
 if TYPE_CHECKING:  # a type checker knows no ranges
+    from torch import Tensor
+
     Count = int
     Index = int
+    Int64Count = int
+    Seed = int
     Finite = float
     Positive = float
     NotNegative = float
     Share = float
-    Lags = Sequence[int] | NDArray[np.integer[Any]]
+    Lags = Sequence[int] | NDArray[np.integer[Any]] | Tensor
     Reals = ArrayLike
     FiniteReals = ArrayLike
 else:
     Count = kind(Integral, "a whole number, 1 or above", lambda value: value >= 1)
     Index = kind(Integral, "a whole number, 0 or above", lambda value: value >= 0)
+    # of what is held in memory, or counted by NumPy
+    Int64Count = kind(
+        Integral, "a whole number, 1 or above and below 2^63", lambda value: 1 <= value < 2**63
+    )
+    Seed = kind(
+        Integral, "a whole number, 0 or above and below 2^63", lambda value: 0 <= value < 2**63
+    )
     Finite = kind(Real, "a finite number", math.isfinite)
     Positive = kind(
         Real, "a finite number above 0", lambda value: value > 0 and math.isfinite(value)
@@ -205,7 +231,7 @@ else:
         Real, "a finite number, 0 or above", lambda value: value >= 0 and math.isfinite(value)
     )
     Share = kind(Real, "a number in (0, 1)", lambda value: 0 < value < 1)
-    Lags = kind(object, "whole numbers from 1 on that increase", _increase)
+    Lags = kind(object, "whole numbers from 1 on that increase", are_lags)
     Reals = kind(object, "real numbers", _real)
     FiniteReals = kind(object, "real numbers, finite and at least one", _finite)
 
@@ -218,6 +244,7 @@ class _Parameter(NamedTuple):
     kind: Any
     hint: Any
     check: Check
+    number: type | None  # what a number arrives as: int, float, or as it came
 
 
 class _Signature(NamedTuple):
@@ -241,7 +268,9 @@ class _Signature(NamedTuple):
             if check is not None:
                 by_name = one.kind is inspect.Parameter.KEYWORD_ONLY
                 where = sys.maxsize if by_name else place
-                found.append(_Parameter(one.name, where, one.kind, hints[one.name], check))
+                hint = hints[one.name]
+                number = _number_type(hint)
+                found.append(_Parameter(one.name, where, one.kind, hint, check, number))
         defaults = {
             name: one.default for name, one in every.items() if one.default is not one.empty
         }
@@ -272,6 +301,27 @@ class _Signature(NamedTuple):
                 sizes[f"{{{one.name}}}"] = value
         return sizes
 
+    def with_plain_numbers(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments with the numbers of ranges as Python's own.
+
+        NumPy's whole numbers wrap around, and fractions are known to no function of SciPy's.
+        """
+        for one in self.parameters:
+            number = one.number
+            if number is None:
+                continue
+            positional = one.place < len(args)
+            value = args[one.place] if positional else kwargs.get(one.name)
+            if type(value) is number or not isinstance(value, Real):
+                continue
+            if positional:
+                args = (*args[: one.place], number(value), *args[one.place + 1 :])
+            else:
+                kwargs = kwargs | {one.name: number(value)}
+        return args, kwargs
+
     def hold_result(self, result: Any, sizes: Sizes) -> None:
         """Refuse a result that is not the one announced, which is our own fault."""
         if self.check_result is None or self.check_result(result, _Defaulted(self.defaults, sizes)):
@@ -290,6 +340,18 @@ class _Defaulted(dict[str, Any]):
 
     def __missing__(self, letter: str) -> Any:
         return self.defaults[letter.strip("{}")]
+
+
+def _number_type(hint: Any) -> type | None:
+    """Return int or float for a range of whole or of real numbers, alone or beside other types."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        found = {number for part in parts if (number := _number_type(part)) is not None}
+        return found.pop() if len(found) == 1 else None
+    if origin is not Annotated:
+        return None
+    plain: dict[Any, type] = {Integral: int, Real: float}
+    return plain.get(parts[0])
 
 
 @functools.cache
@@ -500,7 +562,19 @@ def _refusal(name: str, value: Any, parameter: _Parameter, sizes: Sizes) -> str:
     of_entry = "" if entry is None else f" ({entry} is not)"
     why = complaint(value) if _takes_numbers(parameter.hint) else ""
     reason = f": {why}" if why else ""
-    return f"{name} = {_shown(value)}: must be {wanted}{given}{of_entry}{reason}."
+    rounded = _rounding(value) if parameter.number is float else ""
+    return f"{name} = {_shown(value)}: must be {wanted}{given}{of_entry}{rounded}{reason}."
+
+
+def _rounding(value: Any) -> str:
+    """Say which float a number is, if it is another number."""
+    if not isinstance(value, Real) or isinstance(value, float):
+        return ""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return " (a float goes up to 1.8e308)"
+    return "" if nearest == value or math.isnan(nearest) else f" (as a float it is {nearest!r})"
 
 
 def _takes_numbers(hint: Any) -> bool:

@@ -1,4 +1,4 @@
-"""How sure a number is: intervals over independent units, Holm's procedure, and tables.
+"""How sure a number is: intervals over independent units, Holm's procedure.
 
 A unit is what was drawn independently: a seed, a sequence, never an end point within one.
 """
@@ -6,14 +6,12 @@ A unit is what was drawn independently: a seed, a sequence, never an end point w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import combinations_with_replacement
 from math import factorial, prod, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -23,6 +21,7 @@ from lwcore.signatures import (
     ArgumentError,
     Count,
     FiniteReals,
+    Int64Count,
     Reals,
     Share,
     checked,
@@ -31,6 +30,7 @@ from lwcore.signatures import (
 )
 
 _AT_ONCE = 1 << 22  # numbers of drawn units that are kept
+_MOST_DRAWN = 10**10  # numbers of drawn units in one bootstrap, at some 10 ns each
 _ALL = 7  # units up to which all ways to draw them are gone through
 
 
@@ -51,9 +51,9 @@ class Interval(NamedTuple):
 @checked
 def bootstrap(
     statistic: Callable[[NDArray[np.intp]], Any],
-    count: Count,
+    count: Int64Count,
     rng: np.random.Generator | None = None,
-    draws: Count = 2000,
+    draws: Int64Count = 2000,
     level: Share = 0.95,
 ) -> Interval:
     """Bootstrap interval of a statistic, a function of which units are drawn, by their numbers.
@@ -69,7 +69,9 @@ def bootstrap(
         >>> bootstrap(lambda drawn: values[drawn].mean(), 4).words()
         ['4 [1.0, 8]']
     """
-    require("count", count, 1 < count < 2**63, "2 or above, and below 2^63")
+    require("count", count, count > 1, "2 or above, and below 2^63")
+    words = f"{_MOST_DRAWN:.0e} at most together, which takes minutes: fewer draws, or parts"
+    require("count · draws", count * draws, count <= _ALL or count * draws <= _MOST_DRAWN, words)
     reach = sqrt(count / (count - 1)) * stats.t.isf((1 - level) / 2, count - 1)
     tail = float(stats.norm.cdf(-reach))
     if count <= _ALL:
@@ -190,31 +192,3 @@ def span(values: Reals, unit: str = Unit.NUMBER) -> str:
         middle = below if below == above else below / 2 + above / 2
     ends = float(ordered[0]), float(ordered[-1])
     return printed(float(middle), *ends, unit=unit, bracket=Bracket.RANGE)
-
-
-@checked
-def summary(
-    quantities: Mapping[str, xr.DataArray],
-    by: tuple[str, ...],
-    unit: str | Mapping[str, str] = Unit.NUMBER,
-) -> pd.DataFrame:
-    """A column for each quantity, a row for each value of some dimensions; the rest in a `span`.
-
-    The unit is one for all columns, or one for each of those that have one.
-
-    Examples:
-        >>> loss = xr.DataArray([[1, 2, 3], [4, 5, 9]], {"seed": [1, 2]}, ("seed", "step"))
-        >>> summary({"loss": loss}, ("seed",), unit="count").loss.tolist()
-        ['2 (range 1–3)', '5 (range 4–9)']
-    """
-    units = {
-        name: unit if isinstance(unit, str) else unit.get(name, Unit.NUMBER) for name in quantities
-    }
-
-    def column(name: str, values: xr.DataArray) -> pd.Series:
-        rest = [dim for dim in values.dims if dim not in by]
-        how: Any = {"vectorize": True, "output_dtypes": [object]}  # texts of any length
-        words = xr.apply_ufunc(span, values, units[name], input_core_dims=[rest, []], **how)
-        return words.transpose(*by).to_series()
-
-    return pd.DataFrame({name: column(name, values) for name, values in quantities.items()})

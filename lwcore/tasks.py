@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lwcore.ambient import own_precision
-from lwcore.signatures import Count, FiniteReals, Lags, NotNegative, checked, require
+from lwcore.signatures import FiniteReals, Int64Count, Lags, NotNegative, checked, require
 
 
 class Sequences(NamedTuple):
@@ -40,7 +40,7 @@ class DelayedRegression:
 
     def __init__(
         self,
-        length: Count,
+        length: Int64Count,
         lags: Lags,
         coefficients: FiniteReals,
         noise: NotNegative,
@@ -59,7 +59,7 @@ class DelayedRegression:
 @checked
 def sample(
     task: DelayedRegression,
-    n_sequences: Count,
+    n_sequences: Int64Count,
     rng: np.random.Generator,
     dtype: torch.dtype = torch.float32,
 ) -> Sequences:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.detection import Error, Rate, TailIndex, detection_threshold, sample_complexity
+from lwcore.detection import Error, Rate, TailIndexAboveOne, detection_threshold, sample_complexity
 from lwcore.signatures import FiniteReals, Lags, Reals, Share, checked, floats, kind, require
 from lwcore.stable.standard import Array
 
@@ -32,6 +32,9 @@ else:
     Amplitude = kind(Real, "a finite number above 0", lambda value: value >= 0)  # see `DecayLaw`
     Parameter = kind(Real, "a number", lambda _: True)  # NaN where a law has none
 _TINY = float(np.finfo(float).tiny)  # below, a float has fewer digits
+_NO_FLOAT = 700.0  # a logarithm beyond which an amplitude may be no float
+_NEAREST = 1e-6  # of the last lag: between lags that span less a power looks exponential
+_EXACT = 2**40  # lags up to which sums of them are exact
 
 
 @checked
@@ -68,7 +71,7 @@ def window_bounds(
     alignment: FiniteReals,
     scale: FiniteReals,
     n_sequences: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     error: Error = 0.1,
     rate: Rate = "mean",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -114,7 +117,8 @@ class DecayLaw:
     def __post_init__(self) -> None:
         """Require the parameters that the law has."""
         representable = 0 < self.amplitude < np.inf
-        known = representable or np.isfinite(self.log_amplitude)
+        sign = 1 if self.amplitude else -1
+        known = representable or _NO_FLOAT < sign * self.log_amplitude < np.inf
         require("amplitude", self.amplitude, known, "a finite number above 0")
         if representable:
             object.__setattr__(self, "log_amplitude", float(np.log(self.amplitude)))
@@ -173,7 +177,7 @@ def regime_window(
     n_sequences: FiniteReals,
     alignment: FiniteReals,
     scale: FiniteReals,
-    alpha: TailIndex,
+    alpha: TailIndexAboveOne,
     error: Error = 0.1,
     rate: Rate = "mean",
 ) -> Array:
@@ -246,6 +250,8 @@ def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
     """
     lag, f = _matching(lags, "envelope", envelope)
     require("lags", lags, lag.size >= 5, "five or more, for the parameters and a variance")
+    apart = lag[-1] - lag[0] >= _NEAREST * lag[-1]
+    require("lags", lags, apart, "spread over a millionth of the last at least, to tell laws apart")
     require("envelope", f, f > 0, "above 0")
     log_f, log_lag, log_log = np.log(f), np.log(lag), -np.log(np.log1p(lag))
     both = [-log_lag, lag.astype(float)]
@@ -353,7 +359,10 @@ def time_scales(lags: Lags, rates: FiniteReals) -> Array:
     >>> print(time_scales(lags, rates).round(3))
     [ 2. 50.]
     """
-    lag, mu = _matching(lags, "rates", rates, axis=-2)
+    whole, mu = _matching(lags, "rates", rates, axis=-2)
+    lag: Any = whole
+    if whole[-1] > _EXACT:  # where the first lag is does not change a slope
+        lag = (whole - whole[0]).astype(float)
     kept = mu > 0
     log_mu = np.log(mu, where=kept, out=np.full(mu.shape, -np.inf))
     largest = log_mu.max(axis=-2, keepdims=True)  # without the unit: constants are exactly 0
@@ -386,6 +395,11 @@ def mixture_envelope(
     require("weights", weight, weight >= 0, "0 or above")
     fits = weight.shape[-1] in (1, tau.shape[-1])
     require("weights", weight, fits, f"one number, or one for each of {tau.shape[-1]} time scales")
+    try:
+        np.broadcast_shapes(weight.shape[:-1], tau.shape[:-1])
+    except ValueError:
+        words = f"of a shape that fits that of time_scales, {tau.shape}"
+        require("weights.shape", weight.shape, False, words)
     with np.errstate(over="ignore"):
         decays = np.exp(-lag[:, None] / tau[..., None, :])
     return np.einsum("...q,...lq->...l", weight, decays)

@@ -1,10 +1,30 @@
-"""The companion's network written out for autodiff, beside `companion_search`, and neuron by
-neuron."""
+"""The companion's network written out for autodiff, and neuron by neuron."""
 
 import numpy as np
 import torch
 
-from book.claims.companion_search import states
+SIGMA = {
+    "tanh": torch.tanh,
+    "logistic": torch.sigmoid,
+    "gaussian": lambda z: torch.exp(-z * z),
+    "relu": torch.relu,
+}
+SMOOTH = ("tanh", "logistic", "gaussian")
+
+
+def sequences(n, length, dimension, seed):
+    """Inputs of norm 1 in random directions, shape (n, T, d)."""
+    drawn = np.random.default_rng(seed).standard_normal((n, length, dimension))
+    return drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)
+
+
+def states(neurons, inputs, name):
+    """States H_1 … H_T, (k, T), of neurons ``[W_ii, U_i]``, each on its own sequence: C&E Eq. (2)."""
+    state, path = neurons.new_zeros(len(neurons)), []
+    for step in inputs.unbind(1):
+        state = SIGMA[name](neurons[:, 0] * state + (neurons[:, 1:] * step).sum(1))
+        path.append(state)
+    return torch.stack(path, dim=1)
 
 
 def double(array):
@@ -14,7 +34,7 @@ def double(array):
 
 def outputs(rows, readout, inputs, name):
     """F_1 … F_T, (n, T), of rows ``[W_ii, U_i]`` that may need derivatives. C&E Eqs. (2), (3)."""
-    each = [states(rows, x.expand(len(rows), -1, -1), [name]) for x in double(inputs)]
+    each = [states(rows, x.expand(len(rows), -1, -1), name) for x in double(inputs)]
     return torch.stack([double(readout) @ h for h in each]) / len(rows) ** 0.5
 
 

@@ -53,3 +53,14 @@ def test_seeds_are_the_units():
     ends = stats.t.interval(0.95, 5, means.mean(), stats.sem(means))
     found = anchored.over_seeds(table, "growth")
     assert tuple(found) == pytest.approx((10 ** means.mean(), 10 ** ends[0], 10 ** ends[1]))
+
+
+def test_held_weights_are_compared_where_every_search_found_a_number():
+    learned = searches(0.0).assign(cell="ConstGate")
+    held = learned.assign(mixing=1.0, high=14.0 * learned["high"])
+    held.loc[(held["gate"] == 0.5) & (held["seed"] == 2), "high"] = np.nan
+    other = learned.assign(mixing=0.5, high=1.0)
+    found = anchored.held_over_learned(pd.concat([learned, held, other]))
+    assert sorted(found["gate"].unique()) == [gate for gate in dose.GATES if gate != 0.5]
+    assert len(found) == 5 * 6
+    assert np.exp(found["ratio"].to_numpy()) == pytest.approx(np.full(30, 14.0))

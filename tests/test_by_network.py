@@ -132,3 +132,15 @@ def test_students_intervals_over_three_seeds_cover_as_often_as_they_say():
     found = [by_network.by_seed(of_three_seeds([one])) for one in drawn]
     covered = [one.low <= np.exp(-50) <= one.high for one in found]
     assert np.mean(covered) == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_with_five_seeds_or_more_the_range_decides_in_place_of_an_interval(signed):
+    values = np.random.default_rng(1).uniform(1, 2, (2, 6))
+    six = xr.DataArray(values, {"model": ["a", "b"], "seed": range(6)}, ("model", "seed"))
+    assert by_network.by_seed(six, signed=signed) == by_network.ranged(six)
+    four = by_network.by_seed(six.isel(seed=range(4)), signed=signed)
+    assert four.cases is None
+    assert four.high - four.low > np.ptp(values[:, :4])
+    some = by_network.by_seed(six.where(six.seed < 4), six, signed=signed)
+    assert some.cases is None  # one condition with four seeds

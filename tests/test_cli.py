@@ -1,7 +1,6 @@
 """The command line: what each command prints and stores, an interrupt, and the start without
 PyTorch."""
 
-import re
 import signal
 import socket
 import subprocess
@@ -14,8 +13,6 @@ from importlib import metadata
 import pytest
 from typer.testing import CliRunner
 
-from book import claims
-from book.claims import ledger
 from lwcore import results
 from lwcore.cli import app
 from lwcore.experiment import running
@@ -157,21 +154,3 @@ def test_interrupt_or_crash_leaves_a_clean_state_from_which_a_run_goes_on(mine, 
         assert lw("run", mine, "--directory", folder)[0] == 0
     assert (there / "mine.nc").read_bytes() == (tmp_path / "alone" / "mine.nc").read_bytes()
     assert [path.name for path in there.iterdir()] == ["mine.nc"]
-
-
-def test_claims_shows_the_ledger_and_one_claim_in_full(tmp_path):
-    known = claims.registry()
-    name, other = "immediate-not-total-derivative", "a-step-follows-the-gradient"
-    numbers = {one: [claims.exactly(1)] * len(known[one].readings) for one in (name, other)}
-    ledger.write([claims.Outcome(known[one], tuple(numbers[one])) for one in numbers], tmp_path)
-    command = ("claims", "--ledger", tmp_path / "ledger.json")
-    code, output = lw(*command)
-    assert code == 0
-    assert [line.partition(":")[0] for line in output.splitlines()[:2]] == [name, other]
-    assert re.search(r"^ +2 refuted as stated$", output, re.MULTILINE)
-    code, output = lw(*command, "--id", name)
-    assert code == 0
-    for word in ("as stated: ", "must be ≤ 10⁻¹⁰: fails", "instead: ", "smallest counterexample: "):
-        assert word in output
-    code, output = lw(*command, "--id", "nonsense")
-    assert (code, "id = 'nonsense': must be one of" in output) == (2, True)

@@ -8,7 +8,6 @@ import mpmath
 import numpy as np
 import pytest
 
-from book.claims.companion_search import SMOOTH
 from lwcore.elman.bounds import (
     Problem,
     approximation_bound,
@@ -21,6 +20,7 @@ from lwcore.elman.bounds import (
     theorem_2,
 )
 from lwcore.elman.network import ACTIVATIONS
+from tests.elman_oracles import SMOOTH
 
 PROBLEM = Problem("tanh", 0.6, 5, 3, 0.3, 0.7, sequences=20, failure=0.1)
 

@@ -6,11 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from book.chapters.elman_measured import sequences
 from lwcore.elman.descent import gradient_descent, projected
 from lwcore.elman.network import empirical_risk, symmetric_initialisation
 from tests import elman_oracles as oracles
-from tests.elman_oracles import double
+from tests.elman_oracles import double, sequences
 
 
 def start(width):

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from book.chapters.elman_measured import sequences
-from book.claims.companion_search import SMOOTH
 from lwcore.elman.kernel import (
     TransportMaps,
     finite_kernel,
@@ -14,7 +12,7 @@ from lwcore.elman.kernel import (
     transported,
 )
 from lwcore.elman.network import ACTIVATIONS, output_gradients, symmetric_initialisation
-from tests.elman_oracles import echo
+from tests.elman_oracles import SMOOTH, echo, sequences
 
 
 def mean(summand):

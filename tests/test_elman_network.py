@@ -6,8 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from book.chapters.elman_measured import sequences
-from book.claims.companion_search import SIGMA, SMOOTH, states
 from lwcore.elman.descent import risk_gradient
 from lwcore.elman.network import (
     ACTIVATIONS,
@@ -19,7 +17,7 @@ from lwcore.elman.network import (
     symmetric_initialisation,
 )
 from tests import elman_oracles as oracles
-from tests.elman_oracles import double
+from tests.elman_oracles import SIGMA, SMOOTH, double, sequences, states
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -49,7 +47,7 @@ def test_network_and_derivatives_are_the_equations(name, seed, half, dimension, 
 
     leaf = double(rows).requires_grad_()
     written = oracles.outputs(leaf, readout, x, name)
-    first = states(double(rows), double(x[0]).expand(2 * half, -1, -1), [name])
+    first = states(double(rows), double(x[0]).expand(2 * half, -1, -1), name)
     np.testing.assert_allclose(network.hidden(x)[0].T, first, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(network.outputs(x), written.detach(), rtol=1e-11, atol=1e-13)
 

@@ -149,6 +149,6 @@ def test_an_execution_that_read_what_its_key_does_not_know_is_not_kept(checkout)
 
 
 def test_editing_the_diagnosis_concerns_the_two_chapters_that_diagnose():
-    diagnosis = ROOT / "lwcore" / "diagnose.py"
+    diagnosis = ROOT / "lwcore" / "diagnose" / "measuring.py"
     concerned = [name for name in NOTEBOOKS if diagnosis in executed.reach(ROOT / f"{name}.md")]
     assert concerned == ["notebooks/11_your_network", "notebooks/16_architectures"]

@@ -12,10 +12,10 @@ import tomllib
 import zipfile
 
 import executed
-import pandas as pd
 import pytest
 import yaml
 
+from lwcore import __version__
 from tests.built_book import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -24,6 +24,7 @@ DIRECT = sorted(
         re.match(r"[\w.-]+", requirement)[0]
         for group in [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
         for requirement in group
+        if not requirement.startswith("lwcore[")
     }
 )
 HOUSES = ("lwcore", "book", "benchmarks")
@@ -120,6 +121,8 @@ HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"} | SLOW
     [
         ("lwcore", HEAVY | {"numpy", "scipy"}),
         *((f"lwcore.{name}", HEAVY) for name in THEORY),  # knows nothing of networks
+        ("lwcore.stats", HEAVY - SLOW),
+        ("lwcore.diagnose", {"pydantic", "matplotlib", "typer", "rich"}),
         ("lwcore.cli", {"torch"}),
     ],
 )
@@ -135,6 +138,22 @@ def test_package_does_not_know_of_the_book():
     outside = re.compile(r"^ *(?:from|import) (book|tests|benchmarks)\b", re.MULTILINE)
     modules = (ROOT / "lwcore").rglob("*.py")
     assert {path.name for path in modules if outside.search(path.read_text())} == {"cli.py"}
+
+
+def test_tests_of_the_package_know_nothing_of_the_book():
+    folders = {path.name for path in (ROOT / "lwcore").iterdir() if path.is_dir()}
+    modules = {path.stem for path in (ROOT / "lwcore").rglob("*.py")} | folders
+    shared = {"networks", "oracles", "elman_oracles"}
+    of_the_book = {path.stem for path in (ROOT / "book" / "chapters").glob("*.py")}
+    tried = 0
+    for path in (ROOT / "tests").glob("*.py"):
+        about = path.stem.removeprefix("test_")
+        if about in of_the_book:
+            continue
+        if about in modules | shared or about.partition("_")[0] in folders:
+            tried += 1
+            assert not re.search(r"^ *(from|import) book\b", path.read_text(), re.MULTILINE), path
+    assert tried > 20
 
 
 def test_nothing_needs_the_network():
@@ -183,7 +202,7 @@ def test_a_package_index_shows_a_text_without_pictures_and_links_of_the_reposito
 
 def test_citation_and_package_agree():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["version"] == PROJECT["version"]
+    assert citation["version"] == __version__
     assert citation["keywords"] == PROJECT["keywords"]
     assert [one["name"] for one in citation["authors"]] == [
         one["name"] for one in PROJECT["authors"]
@@ -227,7 +246,7 @@ def test_wheel_ships_types_configurations_and_the_command(tmp_path):
     assert {path.relative_to(ROOT).as_posix() for path in files} <= shipped
     assert {"lwcore/py.typed", "lwcore/configs/quick.toml"} <= shipped
     assert not any(name.startswith(("tests/", "book/")) for name in shipped)
-    entry_points = wheel.read(f"lwcore-{PROJECT['version']}.dist-info/entry_points.txt")
+    entry_points = wheel.read(f"lwcore-{__version__}.dist-info/entry_points.txt")
     assert b"lw = lwcore.cli:app" in entry_points
 
 
@@ -285,32 +304,3 @@ def test_notebook_is_compared_with_its_reference(tmp_path):
         "book/one.md:49: this cell was not run: one above it failed",
     ):
         assert reason in output
-
-
-def test_mutants_add_up_and_those_explained_are_of_lines_that_stand():
-    found = pd.read_csv(ROOT / "book" / "results" / "trust" / "mutation.csv")
-    survived = found.survived_explained + found.survived_unexplained
-    assert (found.killed + found.timed_out + survived == found.run).all()
-    assert ((found.killed + found.timed_out) / found.run).round(4).equals(found.score)
-    explained = tomllib.loads((ROOT / "tests" / "mutation" / "explained.toml").read_text())
-    for entry in explained["survivor"]:
-        lines = [line.strip() for line in (ROOT / entry["module"]).read_text().splitlines()]
-        assert entry["line"] in lines
-        assert entry["kind"] in ("equivalent", "tolerance", "performance")
-        assert entry["why"]
-
-
-def test_few_public_names_serve_a_single_page():
-    modules, defined, used = list((ROOT / "lwcore").rglob("*.py")), set(), {}
-    for path in [p for p in ROOT.rglob("*.py") if p.parts[len(ROOT.parts)] in HOUSES] + PAGES:
-        code = executed.parsed(path, 0)[0] if path in PAGES else path.read_text()
-        tree = ast.parse(code)
-        used[path] = {getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(tree)}
-        kinds = ast.FunctionDef | ast.ClassDef
-        defined |= {n.name for n in tree.body if isinstance(n, kinds) and path in modules}
-    public, single = sorted(name for name in defined if not name.startswith("_")), []
-    for name in public:
-        users = {path for path in used if name in used[path]}
-        single += [name] if len(users) == 1 and not users & set(modules) else []
-    print(f"{len(single)} of {len(public)} public names serve one page alone: {', '.join(single)}")
-    assert len(single) <= len(public) / 10

@@ -79,7 +79,10 @@ FOREIGN = xr.Dataset({"loss": 1.0})
             lambda: inference.required(FOREIGN.assign_attrs(configuration="{}")),
             "results holds loss: it must hold signal",
         ),
-        (lambda: inference.window_of(FOREIGN.loss, [1]), "needed .* must have the coordinate lag"),
+        (
+            lambda: inference.window_of(FOREIGN.loss, [1]),
+            "needed has dimensions .*: it must have the dimension lag, and its coordinate",
+        ),
         (
             lambda: inference.window_of(xr.DataArray([1.0, 2], {"lag": [2, 1]}, "lag"), [1]),
             r"needed\.lag = \[2, 1\]: must be whole numbers from 1 on that increase",

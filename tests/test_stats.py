@@ -8,7 +8,8 @@ import xarray as xr
 from scipy import stats
 
 from lwcore.signatures import ArgumentError
-from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, span, student, summary
+from lwcore.stats import Interval, binomial, bootstrap, holm, most_covered, span, student
+from lwcore.tables import summary
 
 
 @pytest.mark.parametrize("level", [0.4, 0.9])

@@ -293,7 +293,7 @@ class Hidden(torch.autograd.Function):
         ("two directions", "all 12 predictions .* move with all inputs.* or run in two directions"),
         ("pooled", "all 12 predictions of a sequence move with all inputs.*mask missing"),
         ("pairs", "the prediction of step 0 moves with the inputs up to step 1"),
-        ("hidden", r"free \(.* of the gradient\)': must be parameters whose uses can all be seen"),
+        ("hidden", "parameters = 'free': must be parameters .* in a function of your own"),
         ("in place", r"mul_\(\) of a parameter': must be one that writes none in place"),
     ],
 )

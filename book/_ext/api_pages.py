@@ -2,11 +2,13 @@
 on the way to a page."""
 
 import ast
+import copy
+import functools
 import re
 
 from docutils import nodes
 from docutils.statemachine import StringList
-from package_source import definitions, modules
+from package_source import aliases, definitions, modules, parsed
 from pydantic import BaseModel
 from sphinx.domains.python import PyObject
 from sphinx.util.docutils import SphinxDirective
@@ -38,6 +40,10 @@ class Modules(SphinxDirective):
 def autodoc_of(module):
     """Write what autodoc is asked for one module."""
     yield from (module, "-" * len(module), "", f".. automodule:: {module}", "")
+    for alias in aliases(module):
+        written_in, _, name = alias.name.rpartition(".")
+        yield from (f".. py:type:: {name}", f"   :module: {written_in}", "")
+        yield from (f"   {alias.meaning}", "")
     for definition in definitions(module):
         if definition.kind == "function":
             yield from (f".. autofunction:: {definition.name}", "")
@@ -59,55 +65,97 @@ def autodoc_of(module):
 
 def describe_settings(app, what, name, obj, options, lines):
     """List the fields of a configuration: pydantic keeps their descriptions in the code."""
-    if (
-        what == "class"
-        and isinstance(obj, type)
-        and issubclass(obj, BaseModel)
-        and "Attributes:" not in lines
-    ):
-        fields = [
-            f"    {key}: {field.description}"
-            for key, field in obj.model_fields.items()
-            if field.description
-        ]
-        lines += ["Attributes:", *fields, ""] if fields else []
+    if what != "class" or not isinstance(obj, type) or not issubclass(obj, BaseModel):
+        return
+    written = {}
+    for base in reversed(obj.__mro__):
+        written |= vars(base).get("__annotations__", {})
+    lines.append("Attributes:")
+    for key, field in obj.model_fields.items():
+        if field.description:
+            lines.append(f"    {key} (``{without_metadata(written[key])}``): {field.description}")
+    lines.append("")
 
 
-def add_types(app, what, name, obj, options, lines):
-    """Put types where Google's style has room for them, as the code writes them: ``Array``, not
-    what that stands for.
+def write_signature(app, what, name, obj, options, signature, returned):
+    """Write a signature as the code has it: ``Lags`` and ``Float[Tensor, "B T D"]``.
 
-    Napoleon takes for a type whatever stands before the first colon of what is returned, and so
-    must be given one.
+    What these stand for after Python has read them is no text for a reader.
     """
-    annotated = getattr(obj.fget if isinstance(obj, property) else obj, "__annotations__", {})
-    if isinstance(obj, type):
-        inherited = (vars(base).get("__annotations__", {}) for base in reversed(obj.__mro__))
-        annotated = {
-            key: kind
-            for some in (*inherited, getattr(obj.__init__, "__annotations__", {}))
-            for key, kind in some.items()
-        }
-    section = None
-    for number, line in enumerate(lines):
-        if line and not line.startswith(" "):
-            section, fresh = line, True
-        elif (
-            section in ("Returns:", "Yields:")
-            and fresh
-            and isinstance(annotated.get("return"), str)
-        ):
-            lines[number], fresh = f"    ``{bare(annotated['return'])}``: {line.lstrip()}", False
-        elif section in ("Args:", "Attributes:") and (
-            entry := re.match(r"    \*{0,2}(\w+)(?=: )", line)
-        ):
-            kind = annotated.get(entry[1])
-            # named tuples wrap theirs
-            if isinstance(kind := getattr(kind, "__forward_arg__", kind), str):
-                lines[number] = f"{entry[0]} (``{bare(kind)}``){line[entry.end() :]}"
+    definition = defined().get(name)
+    if definition is None:
+        return None
+    node = definition.node
+    if what == "class" and issubclass(obj, BaseModel):
+        return f"(*, {', '.join(obj.model_fields)})", None  # their types stand below
+    if isinstance(node, ast.ClassDef):
+        return signature_of_class(node)
+    arguments = argument_list(node, method=definition.kind == "method")
+    return arguments, ast.unparse(node.returns) if node.returns else None
 
 
-def bare(annotation):
+def signature_of_class(node):
+    """Write what makes an object: the arguments of ``__init__``, or the fields."""
+    for member in node.body:
+        if isinstance(member, ast.FunctionDef) and member.name == "__init__":
+            return argument_list(member, method=True), None
+    makers = {ast.unparse(part).partition("(")[0] for part in (*node.bases, *node.decorator_list)}
+    if not makers & {"NamedTuple", "dataclass"}:
+        return None
+    fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
+    public = [field for field in fields if not ast.unparse(field.target).startswith("_")]
+    return f"({', '.join(map(field_as_argument, public))})", None
+
+
+def field_as_argument(field):
+    """Write a field of a dataclass or named tuple as an argument: its factory is no default."""
+    written = f"{ast.unparse(field.target)}: {ast.unparse(field.annotation)}"
+    if field.value is None or isinstance(field.value, ast.Call):
+        return written
+    return f"{written} = {ast.unparse(field.value)}"
+
+
+def argument_list(function, method):
+    """Write the arguments of a function, without the object or class that a method is called on."""
+    arguments = copy.deepcopy(function.args)
+    decorators = {ast.unparse(decorator) for decorator in function.decorator_list}
+    if method and "staticmethod" not in decorators:
+        first = arguments.posonlyargs or arguments.args
+        del first[0]
+    return f"({ast.unparse(WithoutMetadata().visit(arguments))})"
+
+
+def find_type(app, env, node, content):
+    """Lead from a type in a signature to its entry, in whatever module of the package that is."""
+    if node.get("refdomain") != "py" or "." in node["reftarget"]:
+        return None
+    ending = f".{node['reftarget']}"
+    domain = env.get_domain("py")
+    entries = {name for name in domain.objects if name.endswith(ending)}
+    if len(entries) > 1:  # of one name: that of the module itself, or the one that it imports
+        module = node.get("py:module") or ""
+        entries &= {f"{place}{ending}" for place in (module, *imported(module, node["reftarget"]))}
+    if len(entries) != 1:
+        return None
+    (entry,) = entries
+    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", entry, node, content)
+
+
+def imported(module, name):
+    """List the modules from which a module imports a name."""
+    path = modules().get(module)
+    nodes = ast.walk(parsed(path)) if path else ()
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    return [node.module for node in imports if name in {alias.name for alias in node.names}]
+
+
+@functools.cache
+def defined():
+    """Collect all public definitions by the names that a reader imports."""
+    return {one.name: one for module in modules() for one in definitions(module)}
+
+
+def without_metadata(annotation):
     """Leave out what pydantic and typer put into ``Annotated``, which is not the type."""
     return ast.unparse(WithoutMetadata().visit(ast.parse(annotation, mode="eval")))
 
@@ -147,12 +195,13 @@ def point_back(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    """Connect the five; docstrings are changed before napoleon, priority 500, reads them."""
+    """Connect all; docstrings are changed before napoleon, priority 500, reads them."""
     app.add_directive("modules", Modules)
     for field in PyObject.doc_field_types:
         if field.name == "variable":
             field.label = "Attributes"  # as the docstrings have it
     app.connect("autodoc-process-docstring", describe_settings, priority=400)
-    app.connect("autodoc-process-docstring", add_types, priority=410)
+    app.connect("autodoc-process-signature", write_signature)
     app.connect("autodoc-skip-member", skip_fields)
+    app.connect("missing-reference", find_type)
     app.connect("html-page-context", point_back)

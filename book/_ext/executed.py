@@ -103,7 +103,7 @@ def reach(path):
         if module := file_of(name):
             found.add(module)
             waiting |= imports_of(module, module.stat().st_mtime_ns) - seen
-    if ROOT / "lwcore" / "config.py" in found:
+    if ROOT / "lwcore" / "experiment" / "config.py" in found:
         found.update((ROOT / "lwcore" / "configs").rglob("*.toml"))
     for name in filter(lambda name: "/" in name and "\n" not in name, texts):
         there = (path.parent / name).resolve()
@@ -134,8 +134,15 @@ def imported(tree):
 
 @cache
 def imports_of(path, mtime_ns):
-    """Name the modules of the package and the book that a module imports."""
-    return set(imported(ast.parse(path.read_text(encoding="utf-8"))))
+    """Name the modules of the package and the book that a module imports.
+
+    `lwcore` itself names all of its modules for type checkers, and imports those that a reader
+    names.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if path == ROOT / "lwcore" / "__init__.py":
+        tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
+    return set(imported(tree))
 
 
 def file_of(module):

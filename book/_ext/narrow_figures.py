@@ -46,6 +46,6 @@ def split_pictures(app, exception):
 
 
 def setup(app):
-    """Connect both; pictures are split before `light_figures` rewrites them."""
+    """Connect both."""
     app.connect("html-page-context", offer_narrow, priority=950)
     app.connect("build-finished", split_pictures, priority=400)

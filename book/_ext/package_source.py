@@ -2,6 +2,7 @@
 them as, and what their docstrings say."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -73,3 +74,47 @@ def public(parent: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.Fun
     return (
         node for node in parent.body if isinstance(node, kinds) and not node.name.startswith("_")
     )
+
+
+class Alias(NamedTuple):
+    """A name that a module gives to a type, for its signatures.
+
+    Attributes:
+        name: Dotted name, such as ``lwcore.transport.Order``.
+        meaning: What is allowed, in reStructuredText.
+    """
+
+    name: str
+    meaning: str
+
+
+def aliases(module: str) -> Iterator[Alias]:
+    """Give the types that a module names: choices, ranges, and shapes of arrays."""
+    for node in assignments(parsed(modules()[module])):
+        name = node.targets[0].id
+        if (meaning := meaning_of(node.value)) and re.fullmatch("[A-Z][a-z]+([A-Z][a-z]+)*", name):
+            yield Alias(f"{module}.{name}", meaning)
+
+
+def assignments(module: ast.Module) -> Iterator[ast.Assign]:
+    """Give a module's assignments to a name; of two, for checkers and at work, the one at work."""
+    for node in module.body:
+        branch = node.orelse if isinstance(node, ast.If) else [node]
+        for inner in branch:
+            if isinstance(inner, ast.Assign) and isinstance(inner.targets[0], ast.Name):
+                yield inner
+
+
+def meaning_of(value: ast.expr) -> str:
+    """Say what a type allows; nothing for what is no type."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "kind":
+        return str(ast.literal_eval(value.args[1]))
+    if not isinstance(value, ast.Subscript | ast.BinOp):
+        return ""
+    written = ast.unparse(value)
+    if not written.startswith(("Literal[", "Float[", "Callable[", "tuple[", "Tensor | ")):
+        return ""
+    if written.startswith("Literal["):
+        choices = ast.literal_eval(written.removeprefix("Literal"))
+        return "one of " + ", ".join(f"``{choice!r}``" for choice in choices)
+    return f"``{written}``"

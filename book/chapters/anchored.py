@@ -115,3 +115,20 @@ def draw_growth(axes: Axes, compared: pd.DataFrame, column: str) -> None:
     axes.set(xlim=limits, ylim=(-1.3, 4.4))
     axes.set_xticks(range(0, 13, 3), ["1", "$10^3$", "$10^6$", "$10^9$", "$10^{12}$"])
     axes.set_yticks(range(-1, 4), ["÷ 10", "the same", "× 10", "× 100", "× 1,000"])
+
+
+def held_over_learned(found: pd.DataFrame) -> pd.DataFrame:
+    """Compare ConstGate with its recurrent weights held as they start, and with them learned.
+
+    Both start from the same network to the last bit (ρ = 1), on the same data.
+
+    Returns:
+        A row for each task, gate and seed: `ratio`, the logarithm of the sequences held over those
+        learned. Gates at which a search of either found no number are left out.
+    """
+    own = found[(found["cell"] == "ConstGate") & (found["optimizer"] == "adamw")]
+    held, learned = own[own["mixing"] == 1.0], own[own["mixing"].isna()]
+    both = held.merge(learned, on=["task", "lag", "gate", "seed"], suffixes=("", "_learned"))
+    both = both.assign(ratio=np.log(both["high"] / both["high_learned"]))
+    whole = both.groupby(["task", "gate"])["ratio"].transform(lambda ratio: ratio.notna().all())
+    return both[whole]

@@ -15,6 +15,7 @@ from lwcore.signatures import require
 from lwcore.stats import student
 
 SCALAR = ["ConstGate", "SharedGate"]  # one gate for all neurons
+MOST_SEEDS_OF_INTERVALS = 4  # of more seeds the range covers the median often enough
 
 
 def numbers(*arrays: xr.DataArray) -> NDArray[np.float64]:
@@ -29,10 +30,20 @@ def ranged(*networks: xr.DataArray) -> Measured:
     return over(numbers(*networks), len(set.union(*seeds)))
 
 
+def _seeds_of_conditions(*networks: xr.DataArray) -> list[int]:
+    """Count the seeds of each condition that a run has, which is all but the seed."""
+    counts = []
+    for one in networks:
+        found = one.notnull().sum("seed").values.ravel()
+        counts += found[found > 0].tolist()
+    return counts
+
+
 def by_seed(*networks: xr.DataArray, signed: bool = False) -> Measured:
     """Return the median over some networks, with t intervals over seeds in place of their range.
 
-    For three or four seeds, whose range decides nothing (the rule stands on the ledger's page).
+    For three or four seeds, whose range decides nothing (the rule stands on the ledger's page). Of
+    five seeds or more in each condition the range decides, and is returned: see `ranged`.
     Each condition, which is all but the seed, has a 95 % interval of its own: on the logarithmic
     scale, or on the plain one for a ``signed`` quantity, such as a difference or a slope. (A
     logarithm never crosses 0, so that three positive differences would always pass for a gain.)
@@ -41,6 +52,9 @@ def by_seed(*networks: xr.DataArray, signed: bool = False) -> Measured:
     """
     values = numbers(*networks)
     require("networks", values.min(), signed or values.min() > 0, "positive, or signed")
+    fewest_seeds = min(_seeds_of_conditions(*networks))
+    if fewest_seeds > MOST_SEEDS_OF_INTERVALS:
+        return ranged(*networks)
     ends = []
     fewest = values.size
     for one in networks:

@@ -28,17 +28,17 @@ from __future__ import annotations
 import copy
 import math
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lwcore.ambient import autocasts, own_precision, without_autocast
+from lwcore.ambient import autocasts, followable, own_precision, without_autocast
 from lwcore.cells import kernels
 from lwcore.cells.kernels import EPSILON
-from lwcore.signatures import Count, NotNegative, Share, checked, require
+from lwcore.signatures import Int64Count, NotNegative, Share, checked, require
 from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace
 
 Input = Float[Tensor, "... D"]
@@ -83,8 +83,8 @@ class Cell(nn.Module):
 
     def __init__(
         self,
-        input_size: Count,
-        hidden_size: Count,
+        input_size: Int64Count,
+        hidden_size: Int64Count,
         *,
         layernorm: bool = False,
         gate_init: Share = 0.5,
@@ -129,6 +129,8 @@ class Cell(nn.Module):
     @own_precision
     def gates(self, x: Input, kept: Past, seen: Past | None = None) -> Gates:
         """All that a step computes. Implements Eqs. (4)–(8), (15)–(18), (47), (49) and (51)."""
+        x, kept = followable(x), followable(kept)
+        seen = None if seen is None else followable(seen)
         h, c = (kept if seen is None else seen)[..., self.shown], kept[..., self.carried]
         driven = functional.linear(x, self.weight_ih, self.bias).split(self.rows, dim=-1)
         pre, gates = dict(zip(self.blocks, driven, strict=True)), {*self.blocks} - {"candidate"}
@@ -160,6 +162,10 @@ class Cell(nn.Module):
     def closed_form(self, inputs: Input, previous: Past) -> GatedJacobian:
         """One-step Jacobians in closed form."""
         return GatedJacobian(self, self.gates(inputs, previous), previous)
+
+    if TYPE_CHECKING:  # PyTorch's own says that it gives anything
+
+        def __call__(self, inputs: Tensor, state: State | None = None) -> Tensor: ...  # noqa: D102
 
     def forward(self, inputs: Inputs, state: State | None = None) -> Tensor:
         """The outputs h, (B, T, H), of a scan from a state, the LSTM's (h, c), or, fast, from zero.
@@ -212,10 +218,10 @@ class Cell(nn.Module):
             return (kernels.linear_scan(made.keep, made.let_in * made.candidate),)
         if kernels.usable(inputs) and not by_steps:
             first = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
-            places = [first.get(name, -1) for name in kernels.Layout._fields[:5]]
+            places = [first.get(name, -1) for name in kernels.FamilyLayout._fields[:5]]
             use = [self.shared, self.reset == "after", self.gate_init]
             parameters: dict[str, Tensor] = dict(self.named_parameters())
-            return kernels.scan(kernels.Layout._make(places + use), inputs, parameters)
+            return kernels.scan(kernels.FamilyLayout._make(places + use), inputs, parameters)
         states = [self._start(inputs, state)]
         for x in inputs.unbind(1):
             states.append(self.step(x, states[-1]))

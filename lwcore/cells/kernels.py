@@ -178,7 +178,7 @@ def _through_norm(raw, norm, normalised, inverse, out, at):
             out[b, at + j] = inverse[b] * (raw[b, j] * norm[0, j] - mean - normalised[b, j] * slope)
 
 
-class Layout(NamedTuple):
+class FamilyLayout(NamedTuple):
     """A family: the column where each of its blocks begins, −1 without it, and their use."""
 
     let_in: int
@@ -319,7 +319,7 @@ def usable(like: Tensor) -> bool:
     return ENABLED and like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
 
 
-def scan(layout: Layout, inputs: Tensor, of: dict[str, Tensor]) -> tuple[Tensor, ...]:
+def scan(layout: FamilyLayout, inputs: Tensor, of: dict[str, Tensor]) -> tuple[Tensor, ...]:
     """The scan of (B, T, D) from zero: h, and c where it is another, (B, T, H) each.
 
     h is differentiable once, in the parameters `of` the cell too.
@@ -338,7 +338,12 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, layout: Layout, blocks: Tensor, weight: Tensor, bias_hh: Tensor, norm: Tensor
+        ctx: Any,
+        layout: FamilyLayout,
+        blocks: Tensor,
+        weight: Tensor,
+        bias_hh: Tensor,
+        norm: Tensor,
     ) -> tuple[Tensor, Tensor]:
         (steps, batch, _), none = blocks.shape, blocks.new_empty(0, 0, 0)
         history = blocks.new_empty(steps + 1, batch, weight.shape[1])

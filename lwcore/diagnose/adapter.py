@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -82,12 +82,12 @@ class Adapter(ABC):
     loss: Any = None
     axes: Axes | None = field(default=None, kw_only=True)
     horizon: bool = field(default=False, kw_only=True)
+    untrained: Any = field(default=None, init=False)  # an `Untrained`, once learning is forgotten
 
     tolerance = _CLOSE  # of all lags together, beside the gradient
     at_once = _TRIED  # sequences that are read together
     ends_at_padding = False  # whether it does not matter when a sequence's predictions are made
     averages = False  # whether the loss of a batch is the mean of its sequences', not the sum
-    untrained: ClassVar[Any] = None  # an `Untrained`, once learning is forgotten
 
     def __post_init__(self) -> None:
         """Find where the model has its sequences, on a trial batch."""
@@ -159,6 +159,12 @@ class Adapter(ABC):
                 found = self.head(found)
         return _plain(found)
 
+    def sequences_first(self, inputs: Tensor, targets: Tensor) -> Pair:
+        """Return a batch in the reader's layout with its sequences in front, steps second."""
+        assert self.axes is not None
+        inputs, targets = self.axes.front(inputs, targets)
+        return placed(inputs, self.weight.device), placed(targets, self.weight.device)
+
     def predictions(self, inputs: Tensor) -> Float[Tensor, "B K"]:
         """Return all numbers that the model gives for each sequence, as one row."""
         parts = trees.tree_leaves(self._given(inputs))
@@ -184,6 +190,8 @@ class Adapter(ABC):
         if not flat(given):
             words = "tensors, of which the loss is made (say which: head=lambda out: out.logits)"
             require("predictions", _shown(given), False, words)
+        finite = all(bool(part.isfinite().all()) for part in flat(given))
+        require("predictions", "NaN or infinite somewhere", finite, "finite")
         words = "tensors with an axis of sequences, each made of its own inputs. Are axes swapped? "
         words += "Sequences come first here, (B, T, …); layers of PyTorch read them so with "
         words += "batch_first=True. For a model of (T, B, …) say batch_first=False"
@@ -453,7 +461,7 @@ class Adapter(ABC):
         rounding = _CLOSE.get(self.weight.dtype, _CLOSE[None])
         fits_sum = fits_mean = True
         closer = [0.0, 0.0]
-        shown = ""
+        shown = mixed = ""
         batches = [*self._predicted(inputs, targets)]
         order = self.trials.some(32).to(inputs.device)
         some = [*self._predicted(inputs[order], targets[order])]
@@ -477,10 +485,10 @@ class Adapter(ABC):
             closer = [one + more for one, more in zip(closer, apart, strict=True)]
             if not (fits_sum or fits_mean) and not shown:
                 shown = f"{float(joint):.6g} for {len(single)} sequences"
-                words = f"the sum of what these have alone, {float(total):.6g}, or the mean, "
-                words += f"{float(mean):.6g}. Does it weigh classes, leave out targets, or compare "
-                words += "sequences? Then give the sum over what each has alone"
-        require(name, shown, fits_sum or fits_mean, words)
+                mixed = f"the sum of what these have alone, {float(total):.6g}, or the mean, "
+                mixed += f"{float(mean):.6g}. Does it weigh classes, leave out targets, or compare "
+                mixed += "sequences? Then give the sum over what each has alone"
+        require(name, shown, fits_sum or fits_mean, mixed)
         self.averages = fits_mean and (not fits_sum or closer[1] < closer[0])
 
     def _check_ends(self, targets: Tensor) -> None:
@@ -506,6 +514,8 @@ class Adapter(ABC):
             words = "one whose predictions inputs move"
             require("model", self.kind, rows is not None, words)
             assert rows is not None
+            if self.horizon:
+                rows = rows._replace(times=np.full_like(rows.times, rows.times.max()))
             self._refuse_looks_ahead(leaf, rows, targets, fronted)
             self._refuse_swapped_classes(leaf, rows)
             ends.append(rows.spread())
@@ -514,7 +524,7 @@ class Adapter(ABC):
 
     def _refuse_swapped_classes(self, leaf: Leaf, rows: Rows) -> None:
         """Refuse cross-entropy whose second axis, of classes, is that of the steps."""
-        crossed = isinstance(self.loss, _WEIGHED) or self.loss is functional.cross_entropy
+        crossed = type(self.loss) in _WEIGHED or self.loss is functional.cross_entropy
         second = 2  # of `leaf.shape`, which begins with what shares the axis of sequences
         swapped = crossed and leaf.layout.axis == 0 and second in rows.axes and len(leaf.shape) > 3
         words = "one that has classes where the model has them. Steps come second here, as they "
@@ -526,6 +536,8 @@ class Adapter(ABC):
         self, leaf: Leaf, rows: Rows, targets: Tensor, fronted: Callable[[Tensor], list[Tensor]]
     ) -> None:
         """Refuse predictions of a step that later inputs move."""
+        if self.horizon:
+            return
         length = self.shape[1]
         last = length - 1
         ends = rows.times
@@ -544,13 +556,14 @@ class Adapter(ABC):
             require("model", told, False, words)
         if len(set(ends.tolist())) > 1:
             return
-        if leaf.shape.numel() == 1 or self.horizon:
+        if leaf.shape.numel() == 1:
             return
         firsts = last_steps(fronted, self.pairs[:1], self.entries, backwards=True)
         place = self.leaves.index(leaf)
         early_rows = rows_of(firsts[place], length)
-        several = early_rows is not None and len(set(early_rows.times.tolist())) > 1
-        if several and early_rows is not None and int(ends[0]) == last:
+        seen_from = last - early_rows.times if early_rows is not None else np.zeros(1)
+        backwards = int(ends[0]) == last == seen_from.max() and seen_from.min() <= last // 2
+        if backwards and len(seen_from) > 1:
             told = (
                 f"{self.kind}: all predictions move with the last step, and not all with the first"
             )
@@ -665,6 +678,8 @@ class Adapter(ABC):
             require("predictions", "without a gradient", total.requires_grad, words)
             parts = torch.autograd.grad(total, own, **ZEROS)
         wanted = [in_reals(dense(part)).cpu().double().flatten() for part in parts]
+        named = zip(self.chosen, wanted, strict=True)
+        self.without_gradient = [name for name, part in named if not bool(part.any())]
         size, found = torch.cat(wanted).norm(), found.split([len(part) for part in wanted])
         return [
             f"{name} ({error / size:.1g} of the gradient)"
@@ -733,7 +748,8 @@ class Kept:
     def restore(self) -> None:
         """Put back what has changed."""
         for name, part in self.parts.items():
-            now, was = vars(part), self.attributes[name]
+            now: Any = vars(part)
+            was = self.attributes[name]
             for key in [key for key in now if key not in was]:
                 del now[key]
             now.update(was)

@@ -44,7 +44,7 @@ def _ratios(inputs: Float[Array, "B T D"]) -> tuple[np.ndarray, np.ndarray]:
         size = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.abs(ratios))))
         rounded = np.round(ratios * size) / size
     known = np.isfinite(rounded)
-    return np.where(known, rounded, 0.0), known.any(-1)
+    return np.where(known, rounded, 0.0), np.asarray(known.any(-1))
 
 
 def _repeats(codes: np.ndarray, there: np.ndarray) -> int:

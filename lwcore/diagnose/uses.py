@@ -83,6 +83,14 @@ class Site:
         return torch.from_numpy(table)
 
 
+class Part(NamedTuple):
+    """Gradients (B, n, F) in some rows (B, n) of a site; rows one too far stand for none."""
+
+    site: int
+    rows: Tensor
+    gradient: Tensor
+
+
 class _Reading(NamedTuple):
     """Sequences by the uses of parameters in one pass."""
 
@@ -148,30 +156,22 @@ class _Reading(NamedTuple):
         own = (reached >= 0) & (reached == early) & (reached < end)
         return torch.where(own, reached, end)
 
-    def parts(self, lags: Sequence[int]) -> dict[int, list[tuple[int, Tensor, Tensor]]]:
-        """Of each lag and site the gradient in values so long before end points that are drawn.
-
-        A part is the number of a site, rows (B, n) of its values, and gradients (B, n, F) in them.
-        Uses behind a sequence's own end, as of a readout that is taken there, are of lag 0.
-        """
-        length = self.network.shape[1]
-        found: dict[int, list[tuple[int, Tensor, Tensor]]] = {lag: [] for lag in lags}
+    def parts(self, bands: Sequence[Sequence[int]]) -> list[list[Part]]:
+        """Of each band of lags the gradient in values so long before end points that are drawn."""
+        found: list[list[Part]] = [[] for _ in bands]
         for end, whole in self.drawn():
-            for place, part in enumerate(whole):
+            for place, gradient in enumerate(whole):
                 table = self.network.tables[place]
-                padded = functional.pad(part, (0, 0, 0, 1))  # a row of zeros, for none
-                there = padded.ne(0).any(-1).cpu()  # (B, N+1)
-                for lag in lags:
-                    step = end - lag
-                    if not bool((step >= 0).any()):
-                        continue
-                    rows = table[step.clamp(min=0, max=length - 1)]
-                    none = (step < 0)[:, None]
-                    rows = torch.where(none, part.shape[1], rows)
-                    if not bool(there.gather(1, rows).any()):
-                        continue
-                    index = _index(rows, padded)
-                    found[lag].append((place, rows, padded.gather(1, index)))
+                padded = functional.pad(gradient, (0, 0, 0, 1))  # a row of zeros, for none
+                reached = padded.ne(0).any(-1).cpu()  # (B, N+1)
+                for number, band in enumerate(bands):
+                    steps = end[:, None] - torch.tensor(band)
+                    rows = table[steps.clamp(min=0)]  # (B, lags, n)
+                    none = padded.shape[1] - 1
+                    rows = torch.where((steps < 0)[..., None], none, rows).flatten(1)
+                    if bool(reached.gather(1, rows).any()):
+                        part = padded.gather(1, _index(rows, padded))
+                        found[number].append(Part(place, rows, part))
         return found
 
     def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
@@ -180,15 +180,13 @@ class _Reading(NamedTuple):
 
     def band_vectors(self, bands: Sequence[Sequence[int]]) -> Float[Tensor, "lags P"]:
         """Return the part of the gradient of each band of lags as one vector."""
-        every = [lag for band in bands for lag in band]
-        parts = self.parts(every)
+        parts = self.parts(bands)
         with self.network.repeated(self.tape) as repeated:
             vectors = []
-            for band in bands:
+            for band in parts:
                 pulls = [torch.zeros_like(values) for values in repeated.values]
-                for lag in band:
-                    for place, rows, part in parts[lag]:
-                        _add(pulls[place], rows, part)
+                for part in band:
+                    _add(pulls[part.site], part)
                 vectors.append(repeated.pull(pulls))
         return torch.stack(vectors)
 
@@ -206,22 +204,20 @@ class _Reading(NamedTuple):
     ) -> Float[Tensor, "2 lags B"]:
         """Return each sequence's part of each band along its direction, and the whole along it."""
         whole = self.pulled()
-        parts = self.parts([lag for band in bands for lag in band])
+        parts = self.parts(bands)
         numbers = []
         with self.network.repeated(self.tape) as repeated:
-            for band, direction in zip(bands, directions, strict=True):
+            for band, direction in zip(parts, directions, strict=True):
                 moved = repeated.push(direction)
-                of_all = sum(
-                    in_double(one * two).sum((1, 2)) for one, two in zip(moved, whole, strict=True)
-                )
-                padded = {place for lag in band for place, *_ in parts[lag]}
-                rowed = {place: functional.pad(moved[place], (0, 0, 0, 1)) for place in padded}
-                of_band: Any = torch.zeros(len(self.pulls), dtype=torch.float64)
-                for lag in band:
-                    for place, rows, part in parts[lag]:
-                        chosen = rowed[place].gather(1, _index(rows, rowed[place]))
-                        of_band = of_band.to(part.device) + in_double(chosen * part).sum((1, 2))
-                numbers.append(torch.stack([torch.as_tensor(of_band).cpu(), of_all.cpu()]))
+                pairs = zip(moved, whole, strict=True)
+                products = [in_double(one * two).sum((1, 2)) for one, two in pairs]
+                along_all = torch.stack(products).sum(0)
+                along_band = torch.zeros_like(along_all)
+                for part in band:
+                    padded = functional.pad(moved[part.site], (0, 0, 0, 1))
+                    chosen = padded.gather(1, _index(part.rows, padded))
+                    along_band += in_double(chosen * part.gradient).sum((1, 2))
+                numbers.append(torch.stack([along_band.cpu(), along_all.cpu()]))
         return torch.stack(numbers, 1)
 
 
@@ -230,10 +226,11 @@ def _index(rows: Tensor, values: Float[Tensor, "B N F"]) -> Tensor:
     return rows.to(values.device)[..., None].expand(-1, -1, values.shape[-1])
 
 
-def _add(pulls: Tensor, rows: Tensor, part: Tensor) -> None:
+def _add(pulls: Tensor, part: Part) -> None:
     """Add gradients in some rows; those for none, one row too far, are zero."""
-    inside = rows.clamp(max=pulls.shape[1] - 1)
-    pulls.scatter_add_(1, _index(inside, part), part * (rows == inside).to(part.device)[..., None])
+    inside = part.rows.clamp(max=pulls.shape[1] - 1)
+    there = (part.rows == inside).to(pulls.device)[..., None]
+    pulls.scatter_add_(1, _index(inside, pulls), part.gradient * there)
 
 
 class Repeated:

@@ -20,6 +20,9 @@ import numpy as np
 from lwcore.elman.network import ACTIVATIONS, Radii, Smooth, Width
 from lwcore.signatures import Count, Finite, NotNegative, Positive, Share, checked, require
 
+_LONGEST = 10_000_000  # steps
+_FARTHEST = 1e150  # of weights and radii from 1, whose squares are floats
+
 
 @checked
 def log_mu(z: Positive, length: Count) -> tuple[float, float]:
@@ -27,14 +30,22 @@ def log_mu(z: Positive, length: Count) -> tuple[float, float]:
 
     Implements C&E Eqs. (10) and (30), which are the same.
     """
+    require("length", length, length <= _LONGEST, f"{_LONGEST:,} at most, a term for each step")
     k = np.arange(length)
     powers = k * math.log(z)
-    return log_sum(*powers), log_sum(*(powers + np.log1p(k)))
+    first, second = np.logaddexp.reduce(powers), np.logaddexp.reduce(powers + np.log1p(k))
+    return float(first), float(second)
 
 
 def log_sum(*terms: float) -> float:
     """Logarithm of a sum from the logarithms of its terms."""
     return float(np.logaddexp.reduce(terms))
+
+
+def _require_size(name: str, value: float) -> None:
+    """Refuse sizes of which a product would leave the range of a float."""
+    fits = 1 / _FARTHEST <= value <= _FARTHEST
+    require(name, value, fits, f"from {1 / _FARTHEST:g} to {_FARTHEST:g}")
 
 
 class LocalConstants(NamedTuple):
@@ -66,6 +77,9 @@ def local_constants(
     * Λ_t: ``σ₀ + α_m L_t``; the printed √2 (σ₀ + 1 + α_m L_t) is larger, but for too small an L_t.
     * γ_t: ``2 L_t + α_m β_t``; √2 (L_t + α_m β_t) has the mixed derivative once too few.
     """
+    _require_size("recurrent_bound", recurrent_bound)
+    if alpha is not None:
+        _require_size("alpha", alpha)
     sigma = ACTIVATIONS[activation]
     inner = math.log(recurrent_bound if alpha is None else alpha)
     s0, s1, s2 = map(math.log, (sigma.bound, sigma.slope_bound, sigma.curvature_bound))
@@ -76,7 +90,10 @@ def local_constants(
         later = np.logaddexp.accumulate(powers)[::-1]  # log μ_{0,t−k}
         bent = powers + s2 + features + 2 * later
         mixed = powers[:-1] + two + 2 * s1 + features / 2 + later[1:]
-        lipschitz, smoothness = mu0 + features / 2 + s1, log_sum(*bent, *mixed)
+        lipschitz, smoothness = (
+            mu0 + features / 2 + s1,
+            float(np.logaddexp.reduce(np.concatenate([bent, mixed]))),
+        )
         product = log_sum(s0, outer + lipschitz)
         smooth_product = log_sum(two + lipschitz, outer + smoothness)
         return LocalConstants(lipschitz, smoothness, product, smooth_product)
@@ -98,7 +115,10 @@ def log_output_bound(log_lipschitz: Finite, radii: Radii) -> float:
 
     Implements C&E Proposition 6, first part. With the printed L_T of the logistic it fails.
     """
-    return log_lipschitz + math.log(math.hypot(*radii))
+    size = math.hypot(*radii)
+    if size:
+        _require_size("√(ρ_w² + ρ_u²)", size)
+    return log_lipschitz + (math.log(size) if size else -math.inf)
 
 
 @checked
@@ -117,6 +137,11 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Refuse a target that is 0."""
+        for name in ("recurrent_bound", "input_bound"):
+            if bound := getattr(self, name):
+                _require_size(name, bound)
+        _require_size("alpha", self.alpha)
+        require("sequences", self.sequences, self.sequences <= 10**300, "up to 10^300")
         require("√(recurrent_bound² + input_bound²)", self.norm, self.norm > 0, "above 0")
 
     @property
@@ -226,6 +251,7 @@ def theorem_1(
     rho_w, rho_u = radii = radii or problem.radii
     enough = rho_w >= problem.recurrent_bound and rho_u >= problem.input_bound
     require("radii", radii, enough, f"at least {problem.radii}, as the target asks")
+    require("radii", radii, max(radii) <= _FARTHEST, f"{_FARTHEST:g} at most")
     alpha_m = problem.alpha + rho_w / width**0.5
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
     log_phi = log_sum(log_output_bound(log_l, radii), problem.log_summand)
@@ -281,6 +307,7 @@ def theorem_2(problem: Problem, error: Positive, *, as_printed: bool = True) -> 
     descent on C&E Eq. (1) itself.
     """
     require("problem.alpha", problem.alpha, problem.alpha < 1, "in (0, 1)")
+    require("error", error, error <= _FARTHEST, f"{_FARTHEST:g} at most")
     log_error, two = math.log(error), math.log(2)
     log_t, log_norm = math.log(problem.length), math.log(problem.norm)
     lost = 0.0 if as_printed else log_t

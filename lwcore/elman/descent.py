@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, shaped
-from lwcore.signatures import Count, FiniteReals, Positive, bare, checked, require
+from lwcore.signatures import FiniteReals, Int64Count, Positive, bare, checked, require
 
 
 @checked
@@ -60,7 +60,7 @@ def gradient_descent(
     inputs: Sequences,
     targets: FiniteReals,
     step_size: Positive,
-    steps: Count,
+    steps: Int64Count,
     *,
     radii: Radii | None = None,
 ) -> Descent:

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from lwcore.reals import read
 from lwcore.signatures import (
-    Count,
     FiniteReals,
+    Int64Count,
     NotNegative,
     Positive,
     checked,
@@ -47,8 +47,12 @@ if TYPE_CHECKING:
     Sequences = ArrayLike
     Rows = ArrayLike
 else:
-    # Bounds hold for widths that no machine could draw: there is no upper end.
-    Width = kind(Integral, "an even whole number, 2 or above", lambda m: m >= 2 and m % 2 == 0)
+    # Bounds hold for widths that no machine could draw.
+    Width = kind(
+        Integral,
+        "an even whole number, 2 or above and up to 10^300",
+        lambda m: 2 <= m <= 10**300 and m % 2 == 0,
+    )
     Radii = kind(
         tuple,
         "two finite numbers, 0 or above, of recurrent and of input weights",
@@ -144,7 +148,7 @@ class ElmanNetwork:
 @checked
 def symmetric_initialisation(
     width: Width,
-    dimension: Count,
+    dimension: Int64Count,
     alpha: Positive,
     rng: np.random.Generator,
     activation: Named = "tanh",

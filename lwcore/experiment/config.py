@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from lwcore.signatures import ArgumentError, require
+from lwcore.signatures import ArgumentError, require, require_path
 
 _SHIPPED = Path(__file__).parents[1] / "configs"
 
@@ -230,7 +230,7 @@ class Config(_Section):
     )
 
     @classmethod
-    def named(cls, name: str) -> Self:
+    def named(cls, name: str | Path) -> Self:
         """Read a configuration that ships with the package (`shipped`), or a TOML file by its path.
 
         A file that names a ``base`` says what it changes in that: a configuration that ships, or
@@ -242,11 +242,13 @@ class Config(_Section):
             >>> config.models
             ('ConstGate', 'SharedGate', 'DiagGate')
         """
+        require("name", name, isinstance(name, str | Path), "a name, or the path of a TOML file")
         return cls._read(Path(name), ())
 
     @classmethod
     def _read(cls, path: Path, named_by: tuple[Path, ...]) -> Self:
         """Read a file, or a configuration that ships, for the files that name it as their base."""
+        require_path("base" if named_by else "name", str(path))
         if path.suffix == ".toml":
             if named_by:
                 path = named_by[-1].parent / path
@@ -257,7 +259,7 @@ class Config(_Section):
             known = ", ".join(shipped())
             name = str(path)
             words = f"one of {known}, or the path of a TOML file"
-            require("name", name, name in shipped(), words)
+            require("base" if named_by else "name", name, name in shipped(), words)
             path = _SHIPPED / f"{name}.toml"
         require("path", str(path), path.is_file() or not path.exists(), "a file")
         try:
@@ -265,10 +267,12 @@ class Config(_Section):
             settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"path = {str(path)!r}: not valid TOML ({error}).") from None
-        base = settings.pop("base", None)
-        if base is None:
+        if "base" not in settings:
             return cls.model_validate(settings)
-        return cls._read(Path(str(base)), (*named_by, path)).but(**settings)
+        base = settings.pop("base")
+        words = "text, the name of a configuration that ships or the path of a TOML file"
+        require("base", base, isinstance(base, str) and base.strip() != "", words)
+        return cls._read(Path(base), (*named_by, path)).but(**settings)
 
     @classmethod
     def stored(cls, attributes: Mapping[Any, Any]) -> Self:

@@ -32,7 +32,7 @@ from lwcore.gradient import (
 )
 from lwcore.inference import described, summary
 from lwcore.network import Network
-from lwcore.signatures import Index, bare, checked, require
+from lwcore.signatures import Index, Seed, bare, checked, require
 from lwcore.tasks import DelayedRegression, Sequences, recovered_coefficients
 from lwcore.trace import Trace
 from lwcore.transport import Order, effective_rates, envelope
@@ -49,7 +49,7 @@ NEARLY = 0.05  # a retention this near to 0 or 1 counts as saturated
 
 @checked
 def measure(
-    network: Network, sequences: Sequences, settings: DiagnosticSettings, seed: Index
+    network: Network, sequences: Sequences, settings: DiagnosticSettings, seed: Seed
 ) -> xr.Dataset:
     """What a network's N(ℓ) and windows follow from, on sequences it was not trained on.
 
@@ -69,7 +69,7 @@ def observe(
     network: Network,
     sequences: Sequences,
     settings: DiagnosticSettings,
-    seed: Index,
+    seed: Seed,
     sources: Sequence[Source] = get_args(Source),
 ) -> xr.Dataset:
     """Rates, and statistics and projected gradients, one number a sequence, of a float64 copy.

@@ -39,7 +39,7 @@ from lwcore.experiment.measure import base_rates, course, measure
 from lwcore.inference import described
 from lwcore.network import Network, Progress, fit, freed_memory_kept
 from lwcore.results import bar, load
-from lwcore.signatures import Count, Index, checked, require, warn
+from lwcore.signatures import Int64Count, Seed, checked, require, require_path, warn
 from lwcore.trace import Trace
 
 __all__ = ["Config", "load", "run", "run_member", "shipped"]
@@ -72,7 +72,9 @@ def run(
     With axes ``final_loss``, the mean over the last tenth of the steps, is kept in the place of
     every step's loss, and ``still_falling``, the share by which that is below the tenth before.
     """
-    if directory is None:
+    if directory is not None:
+        require_path("directory", str(directory))
+    else:
         with tempfile.TemporaryDirectory() as folder:
             return run(config, executor, resume, folder, progress)
     surroundings.refuse_variables()
@@ -205,7 +207,7 @@ def _refuse_what_no_file_can_hold(config: Config) -> None:
 def run_member(
     config: Config,
     model: Model,
-    seed: Index,
+    seed: Seed,
     checkpoint: Path | None = None,
     prepare: Callable[[Network], None] = lambda network: None,
 ) -> xr.Dataset:
@@ -293,7 +295,7 @@ def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Netw
 
 
 @checked
-def task_of(config: Config, seed: Index) -> tasks.DelayedRegression:
+def task_of(config: Config, seed: Seed) -> tasks.DelayedRegression:
     """The task of a seed, Eq. (40), which all its models share."""
     direction = _rng(seed, Stream.TASK).standard_normal(config.task.input_size)
     settings = config.task.model_dump(exclude={"input_size"})
@@ -302,7 +304,7 @@ def task_of(config: Config, seed: Index) -> tasks.DelayedRegression:
 
 @checked
 def fresh_sequences(
-    config: Config, seed: Index, n_sequences: Count | None = None
+    config: Config, seed: Seed, n_sequences: Int64Count | None = None
 ) -> tasks.Sequences:
     """Float64 sequences on which `run` measures a seed's networks, which were trained on others."""
     count = n_sequences or config.diagnostics.sequences
@@ -312,7 +314,7 @@ def fresh_sequences(
 
 @checked
 def traces(
-    config: Config, members: Mapping[tuple[str, int], Network], n_sequences: Count
+    config: Config, members: Mapping[tuple[str, int], Network], n_sequences: Int64Count
 ) -> dict[tuple[str, int], Trace]:
     """Traces of networks, as `networks` gives them, over the first of their `fresh_sequences`."""
     fresh = {seed: fresh_sequences(config, seed, n_sequences).inputs for seed in config.seeds}

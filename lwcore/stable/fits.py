@@ -17,7 +17,7 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 from scipy import special
 
-from lwcore.signatures import Count, FiniteReals, Share, checked, floats, require
+from lwcore.signatures import FiniteReals, Int64Count, Share, checked, floats, require
 from lwcore.stable.law import SymmetricStable
 from lwcore.stable.standard import Array, read_only
 from lwcore.stable.ties import Ties, find_ties
@@ -108,7 +108,10 @@ def _describe_atoms(ties: Ties, atomic: NDArray[np.bool_], unit: float) -> NDArr
     words = np.full(atomic.shape, "", dtype="U80")
     for c in np.flatnonzero(atomic):
         share, value = ties.share[c], unit * ties.value[c]
-        words[c] = f"{100 * share:.2g} % of the samples are tied, most of them at {value:.6g}"
+        per_cent = "100" if share > 0.995 else f"{100 * share:.2g}"
+        words[c] = f"{per_cent} % of the samples are tied"
+        if not np.isnan(value):
+            words[c] += f", most of them at {value:.6g}"
     return words
 
 
@@ -358,7 +361,7 @@ class GoodnessOfFit(NamedTuple):
 
 @checked
 def goodness_of_fit(
-    samples: FiniteReals, fitted: StableFit, rng: np.random.Generator, replicates: Count = 199
+    samples: FiniteReals, fitted: StableFit, rng: np.random.Generator, replicates: Int64Count = 199
 ) -> GoodnessOfFit:
     """The distance between the characteristic functions of samples and of their fit, and its p.
 

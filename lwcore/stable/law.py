@@ -7,6 +7,7 @@ Cauchy law. The paper's laws have a mean, so α above 1; the law itself is compu
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -22,9 +23,12 @@ from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, read_only, 
 
 
 def _is_size(size: Any) -> bool:
-    """Whether NumPy takes it for the shape of an array."""
+    """Whether NumPy takes it for the shape of an array that could exist."""
     sides = size if isinstance(size, tuple | list) else [size]
-    return all(isinstance(side, Integral) and 0 <= int(side) < 2**63 for side in sides)
+    for side in sides:
+        if isinstance(side, bool) or not isinstance(side, Integral) or side < 0:
+            return False
+    return math.prod(map(int, sides)) < 2**60  # numbers, of eight bytes each
 
 
 if TYPE_CHECKING:
@@ -32,7 +36,9 @@ if TYPE_CHECKING:
     Size = int | Sequence[int]
 else:
     TailIndex = kind(Real, "a number in (0.5, 2]", lambda alpha: 0.5 < alpha <= 2)
-    Size = kind(object, "a whole number, 0 or above, or a tuple of them", _is_size)
+    Size = kind(
+        object, "a whole number, 0 or above, or a tuple of them, of a product below 2^60", _is_size
+    )
 
 _AT_MEDIAN, _FAR_OUT = -30.0, 230.0  # in log x: at the median, and Pareto's tail, to rounding
 _NEAR_HALF = 0.01  # nearer to ½, a probability is taken by its distance to it

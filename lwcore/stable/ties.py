@@ -2,6 +2,8 @@
 
 Rounding gives neighbouring values about equally often. A value that comes far more often than its
 neighbours is an atom: zeros of a unit that is off, prices that did not change, clipped gradients.
+Where values come twice and their neighbours are no nearer than chance puts them, samples were
+copied: they are fewer than they seem.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
+from scipy.ndimage import minimum_filter1d
 
 from lwcore.stable.standard import Array
 
@@ -21,13 +24,16 @@ _ROWS = 4096  # of samples that are looked at then, or one in 32: draws are inde
 _REPEATS = 3  # of a value, from which on it counts as tied
 _NEIGHBOURS = 16  # samples on either side that say how often a value can be expected
 _CHANCE = 1e-3  # that any of the values comes so often by rounding
+_HINT = 5  # pairs among the samples that are looked at first, from which on all are
+_COPIED = 0.25  # share of samples whose value comes again, from which on they may be copies
+_SURPLUS = 4  # times the share that rounding explains
 
 
 class Ties(NamedTuple):
     """Tied samples, an entry for each column."""
 
     share: Array  # of samples at values that come too often for rounding
-    value: Array  # the commonest of these; NaN where there is none
+    value: Array  # the commonest of these; NaN where there is none, or all come about as often
     step: Array  # between values at the quartiles, where these are tied; 0 elsewhere
     run: (
         Array  # share of samples with the same value at a quantile p, over √(p(1 − p)); the largest
@@ -48,7 +54,43 @@ def find_ties(columns: Array) -> Ties:
         if values.size > 1:
             found[:2, c] = _find_atoms(column, values, first, counts)
             found[2:, c] = _find_rounding(column, values, counts)
+    for c in _with_pairs(columns):
+        if found[0, c] == 0:
+            found[0, c] = _find_copies(columns[:, c])
     return Ties(*found)
+
+
+def _with_pairs(columns: Array) -> NDArray[np.intp]:
+    """Return the columns in which pairs are seen among some of the samples.
+
+    The samples are drawn: copies may stand side by side, or far from each other at equal distances.
+    """
+    total = len(columns)
+    rows = math.isqrt(total) * _SHOWN
+    drawn = columns
+    if 4 * rows < total:
+        drawn = columns[np.random.default_rng(0).choice(total, rows, replace=False)]
+    ordered = np.sort(drawn, axis=0)
+    pairs = np.sum(ordered[1:] == ordered[:-1], axis=0)
+    return np.flatnonzero(pairs >= _HINT)
+
+
+def _find_copies(column: Array) -> float:
+    """Return the share of samples whose value comes again, if rounding does not explain it.
+
+    Rounding ties a sample as often as it puts the next value one step away. The step is the least
+    gap nearby. Between values that are not rounded, few gaps are so small.
+    """
+    values, counts = np.unique(column, return_counts=True)
+    if values.size < 2 * _NEIGHBOURS:
+        return 0.0
+    share = float(counts[counts > 1].sum() / column.size)
+    if share < _COPIED:
+        return 0.0
+    gaps: Array = np.diff(values)
+    steps = minimum_filter1d(gaps, 2 * _NEIGHBOURS + 1)
+    by_rounding = float(np.mean(gaps < 1.5 * steps))
+    return share if share > _SURPLUS * by_rounding else 0.0
 
 
 def _every(columns: Array, rows: int) -> Array:

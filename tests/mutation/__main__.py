@@ -120,6 +120,7 @@ def explanation(mutant: Mutant, explained: list[dict]) -> str:
     for entry in explained:
         if (
             entry["module"] == mutant.module
+            and mutant.function in entry["function"]
             and entry["line"] == mutant.before
             and mutant.after in entry.get("becomes", [mutant.after])
         ):
@@ -171,7 +172,7 @@ def main() -> None:
 
     table = pd.DataFrame(scores).assign(revision=revision())
     table.to_csv(TRUST / "mutation.csv", index=False)
-    columns = ["target", "module", "operator", "line", "before", "after", "why"]
+    columns = ["target", "module", "function", "operator", "line", "before", "after", "why"]
     pd.DataFrame(survivors, columns=columns).to_csv(TRUST / "survivors.csv", index=False)
 
 

@@ -32,6 +32,7 @@ class Mutant(NamedTuple):
     """One change of one module."""
 
     module: str
+    function: str  # or class, around the line; empty outside of all
     line: int
     operator: str
     occurrence: int
@@ -59,10 +60,21 @@ def mutants(module: str) -> list[Mutant]:
             line = next((i for i, a in enumerate(lines) if a.strip() and a != after[i]), None)
             if line is not None and evaluated(mutated) != original:
                 becomes = "" if operator == "RemoveDecorator" else after[line].strip()
-                one = Mutant(module, line + 1, operator, occurrence, lines[line].strip(), becomes)
-                found.append(one)
+                place = module, function_around(source, line + 1), line + 1
+                found.append(Mutant(*place, operator, occurrence, lines[line].strip(), becomes))
             occurrence += 1
     return found
+
+
+def function_around(source: str, line: int) -> str:
+    """The name of the innermost function or class that holds a line, decorators included."""
+    innermost, begin = "", 0
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            first = min(part.lineno for part in (node, *node.decorator_list))
+            if begin <= first <= line <= node.end_lineno:
+                innermost, begin = node.name, first
+    return innermost
 
 
 def evaluated(source: str) -> str:

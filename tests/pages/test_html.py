@@ -70,12 +70,9 @@ def test_words_are_those_that_a_reader_reads():
 def test_a_chapter_has_a_length(name):
     page = article(name)
     length = len(words(page))
-    # chapter 15 is written anew when the runs registered in book/registration_clock.md are in
-    most = 3_800 if name == "notebooks/15_dose" else 3_000
-    assert length <= most, f"{name}.md has {length:,} words, of at most {most:,}"
+    assert length <= 3_000, f"{name}.md has {length:,} words, of at most 3,000"
     assert len(page.select("figure")) <= 8, f"{name}.md has more than 8 figures"
-    tables = 7 if name == "notebooks/15_dose" else 6
-    assert len(page.select("table")) <= tables, f"{name}.md has more than {tables} tables"
+    assert len(page.select("table")) <= 6, f"{name}.md has more than 6 tables"
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

@@ -1,0 +1,79 @@
+"""What is recorded of the experiment on clock and quota so far, seed by complete seed."""
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from book.chapters import clock, tangent_kernel, visibility
+
+KERNEL = "kernel"  # a part with a module of its own, which writes a seed's file when it is whole
+
+
+def is_complete(part: str, seed: int, folder: Path) -> bool:
+    """Tell whether all that a part asks of a seed is recorded."""
+    path = folder / f"{part}-{seed}.csv"
+    if not path.exists():
+        return False
+    if part == KERNEL:
+        return True
+    try:
+        asked = clock.work(part, seed, folder)
+    except FileNotFoundError:  # what is left to do follows from a part that is not complete
+        return False
+    recorded = {clock._key(row) for row in pd.read_csv(path).to_dict("records")}
+    return all(one.keys <= recorded for one in asked)
+
+
+def seeds_of(part: str) -> range:
+    """List the registered seeds of a part."""
+    return tangent_kernel.SEEDS if part == KERNEL else clock.SEEDS[part]
+
+
+def complete_rows(part: str, folder: Path) -> pd.DataFrame:
+    """Read the rows of a part's complete seeds; a table without rows where there are none."""
+    seeds = [seed for seed in seeds_of(part) if is_complete(part, seed, folder)]
+    tables = [pd.read_csv(folder / f"{part}-{seed}.csv") for seed in seeds]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def clock_envelopes(seeds: Iterable[int]) -> pd.DataFrame:
+    """Measure the exact envelope at the start of the clock's networks, as part ``start`` does."""
+    conditions = clock.start_conditions()
+    asked = [condition for condition in conditions if condition.mixing is None]
+    pairs = itertools.product(asked, seeds)
+    rows = [row for condition, seed in pairs for row in visibility.carried(condition, int(seed))]
+    return pd.DataFrame(rows)
+
+
+def progress(part: str, table: pd.DataFrame) -> str:
+    """Say how many of the registered seeds are complete."""
+    count = table["seed"].nunique() if len(table) else 0
+    return f"{count} of {len(seeds_of(part))} seeds complete"
+
+
+def ends_table(found: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate n* and the steps of each row at the mildest and at the strongest gate.
+
+    Args:
+        found: Trainings of the clock, a row for each condition and seed, as
+            `book.chapters.clock_rules.responses` gives them.
+    """
+    gates = {"mildest": found["gate"].min(), "strongest": found["gate"].max()}
+    rows = {}
+    for cell, optimizer in clock.CLOCK_ROWS:
+        own = found[(found["cell"] == cell) & (found["optimizer"] == optimizer)]
+        words = {}
+        for column, title in (("high", "n*"), ("steps", "T")):
+            for name, gate in gates.items():
+                words[f"{title}, {name}"] = _spread(own.loc[own["gate"] == gate, column])
+        rows[f"{cell}, {optimizer}"] = words
+    return pd.DataFrame(rows).T
+
+
+def _spread(values: pd.Series) -> str:
+    """Say median and range over seeds of numbers that may not be known."""
+    known = values.sort_values(na_position="last")
+    words = [f"{one:,.0f}" if one == one else "not reached" for one in known]
+    return f"{words[len(words) // 2]} ({words[0]} to {words[-1]})"

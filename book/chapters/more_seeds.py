@@ -1,0 +1,96 @@
+"""Runs that were recorded in parts, seed by seed, and are read as one."""
+
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from lwcore.experiment.config import Config
+from lwcore.results import load
+from lwcore.signatures import require
+
+_OF_A_PART = ("name", "description", "seeds")  # all else must be the same in every part
+
+
+def load_together(*paths: str | Path) -> xr.Dataset:
+    """Read recorded runs that differ in their seeds alone, and put these side by side.
+
+    The result has the first run's name and description, and a configuration with the seeds of all.
+    What the parts were made from, such as revision, versions and fingerprint, is kept for each:
+    joined by " and ", in their order, where it differs. Parts may have been recorded by versions
+    of the package that keep other variables: those that a part lacks are left out, and named in
+    the attribute ``left_out``. A number that one part keeps once, and another for each network, is
+    kept for each network.
+
+    Raises:
+        ValueError: A setting differs, a seed stands in two parts, or a number that is no seed's
+            own differs between them. The message names it.
+    """
+    parts = [load(path) for path in paths]
+    configs = [Config.stored(part.attrs) for part in parts]
+    names = [config.name for config in configs]
+    _require_same_settings(configs)
+    seeds = [seed for config in configs for seed in config.seeds]
+    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    require("paths", names, not repeated, f"of different seeds (in two of them: {repeated})")
+    in_all = set.intersection(*(set(part.data_vars) for part in parts))
+    left_out = sorted(map(str, set.union(*(set(part.data_vars) for part in parts)) - in_all))
+    alike = [_laid_out_alike(part[sorted(map(str, in_all))], parts) for part in parts]
+    _require_same_outside_seeds(alike, names)
+    # what has no axis of seeds is the same in all
+    combine: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+    together = xr.concat(alike, "seed", join="exact", combine_attrs="override", **combine)
+    whole = configs[0].but(seeds=seeds)
+    together.attrs = _provenance(parts) | {
+        "name": whole.name,
+        "description": whole.description,
+        "configuration": whole.model_dump_json(),
+    }
+    if left_out:
+        together.attrs["left_out"] = ", ".join(left_out)
+    return together
+
+
+def _laid_out_alike(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
+    """Give each variable the axes that it has in the part that has most, in their order."""
+    changed = {}
+    for name, variable in part.data_vars.items():
+        fullest = max((other[name] for other in parts), key=lambda one: one.ndim)
+        missing = {dim: part.sizes[dim] for dim in fullest.dims if dim not in variable.dims}
+        wide = variable.expand_dims({dim: part[dim] for dim in missing})
+        changed[name] = wide.transpose(*fullest.dims)
+    return part.assign(changed)
+
+
+def _require_same_settings(configs: list[Config]) -> None:
+    """Refuse configurations that differ in more than name, description and seeds."""
+    settings = [config.model_dump(exclude=set(_OF_A_PART)) for config in configs]
+    first, *others = settings
+    for config, other in zip(configs[1:], others, strict=True):
+        differing = sorted(key for key in first if first[key] != other[key])
+        words = f"runs of one configuration but for seeds (they differ in {', '.join(differing)})"
+        require("paths", [configs[0].name, config.name], not differing, words)
+
+
+def _require_same_outside_seeds(parts: list[xr.Dataset], names: list[str]) -> None:
+    """Refuse parts that differ in a coordinate, or in a variable without an axis of seeds."""
+    first, *others = parts
+    for name, other in zip(names[1:], others, strict=True):
+        coordinates = sorted(map(str, set(first.coords) ^ set(other.coords)))
+        words = f"with equal coordinates (not both have {', '.join(coordinates)})"
+        require("paths", [names[0], name], not coordinates, words)
+        for variable in first.variables:
+            if "seed" in first[variable].dims:
+                continue
+            same = first[variable].equals(other[variable])
+            words = f"runs that agree outside their seeds (they differ in {variable})"
+            require("paths", [names[0], name], same, words)
+
+
+def _provenance(parts: list[xr.Dataset]) -> dict[str, str]:
+    """Return each attribute of the parts: once where they agree, else joined in their order."""
+    kept = {}
+    for key in parts[0].attrs:
+        values = [str(part.attrs[key]) for part in parts]
+        kept[str(key)] = " and ".join(dict.fromkeys(values))
+    return kept

@@ -1,0 +1,71 @@
+"""What is recorded of the clock so far: complete seeds alone, and envelopes as `start` has them."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from book.chapters import clock, clock_data, visibility
+from tests.built_book import ROOT
+
+FOLDER = ROOT / "book" / "results" / "clock"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copy(FOLDER / "clock-11.csv", tmp_path)
+    return tmp_path
+
+
+def test_a_seed_with_a_missing_training_does_not_count(folder):
+    whole = clock_data.complete_rows("clock", folder)
+    assert set(whole["seed"]) == {11}
+    assert len(whole) == 3 * len(clock.COUNTS) * 6
+    part = pd.read_csv(folder / "clock-11.csv").iloc[:-1].assign(seed=12)
+    part.to_csv(folder / "clock-12.csv", index=False)
+    assert set(clock_data.complete_rows("clock", folder)["seed"]) == {11}
+    assert clock_data.progress("clock", whole) == "1 of 6 seeds complete"
+
+
+def test_parts_without_rows_are_empty_tables(folder):
+    for part in ("endless", "mobility", "start", "order", "parameters", "kernel"):
+        rows = clock_data.complete_rows(part, folder)
+        assert rows.empty
+        assert clock_data.progress(part, rows).startswith("0 of ")
+
+
+def test_envelopes_are_the_exact_ones_of_the_networks_at_their_start():
+    found = clock_data.clock_envelopes([np.int64(11)])
+    assert len(found) == 2 * 6
+    alone = found[found["cell"] == "MinGRU"].sort_values("gate")
+    # MinGRU has no recurrent matrix: its envelope is what its gates keep, which vary with the input
+    kept = 32 * (1 - alone["gate"]) ** clock.LAG
+    assert alone["envelope"].to_numpy() == pytest.approx(kept.to_numpy(), rel=0.2)
+    condition = next(iter(clock.start_conditions()))
+    (row,) = visibility.carried(condition, 11)
+    assert row["envelope"] == alone["envelope"].iloc[0]
+
+
+def test_recorded_starts_have_the_same_envelopes():
+    recorded = clock_data.complete_rows("start", FOLDER)
+    if recorded.empty:
+        pytest.skip("part start is not recorded yet")
+    found = clock_data.clock_envelopes(recorded["seed"].unique())
+    key = ["cell", "gate", "seed"]
+    both = found.merge(recorded[recorded["mixing"].isna()], on=key, suffixes=("", "_recorded"))
+    assert len(both) == len(found)
+    assert both["envelope"].to_numpy() == pytest.approx(both["envelope_recorded"].to_numpy())
+
+
+def test_the_table_of_ends_has_medians_and_what_was_not_reached():
+    rows = [
+        {"cell": cell, "optimizer": rule, "gate": gate, "seed": seed, "high": high, "steps": 50.0}
+        for cell, rule in clock.CLOCK_ROWS
+        for gate, highs in ((0.05, (16, 32, 64)), (0.7, (1024, np.nan, np.nan)))
+        for seed, high in zip((11, 12, 13), highs, strict=True)
+    ]
+    table = clock_data.ends_table(pd.DataFrame(rows))
+    assert table.loc["MinGRU, sgd", "n*, mildest"] == "32 (16 to 64)"
+    assert table.loc["MinGRU, sgd", "n*, strongest"] == "not reached (1,024 to not reached)"
+    assert table.loc["ConstGate, adamw", "T, strongest"] == "50 (50 to 50)"

@@ -1,0 +1,138 @@
+"""The wheel, installed where nobody has the repository: what each extra brings is enough."""
+
+import email
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from lwcore.extras import BRINGS
+from tests.built_book import ROOT
+
+THEORY = ["stable", "detection", "window", "stats", "elman", "signatures", "reals", "printing"]
+
+
+def requirements(name, wheel):
+    """What a distribution asks for; of this package, what its wheel says."""
+    if canonicalize_name(name) != "lwcore":
+        return distribution(name).requires or []
+    with zipfile.ZipFile(wheel) as archive:
+        (path,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        return email.message_from_bytes(archive.read(path)).get_all("Requires-Dist")
+
+
+def needed(line, wheel):
+    """All distributions that a requirement leads to, but for this package itself."""
+    found, waiting = set(), [Requirement(line)]
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        asked = {(name, extra) for extra in requirement.extras or {""}}
+        for _, extra in asked - found:
+            for part in map(Requirement, requirements(name, wheel)):
+                if part.marker is None or part.marker.evaluate({"extra": extra}):
+                    waiting.append(part)
+        found |= asked
+    return {name for name, _ in found} - {"lwcore"}
+
+
+def link(names, site_packages):
+    """Lay installed distributions into another environment, without the network."""
+    for name in names:
+        files = distribution(name).files
+        tops = {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}
+        for top in tops:
+            target = Path(distribution(name).locate_file(top))
+            if not (site_packages / top).exists():
+                (site_packages / top).symlink_to(target)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def installed(wheel, folder, names):
+    """A new environment with the wheel and some distributions; a function that runs it."""
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    link(names, site_packages)
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
+    options = ["install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([*pip, *options], check=True, capture_output=True)
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def run(*command):
+        return subprocess.run(
+            [str(folder / "bin" / command[0]), *command[1:]],
+            cwd=elsewhere,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.slow
+def test_the_theory_works_with_its_own_dependencies_alone(wheel, tmp_path):
+    names = needed("lwcore", wheel) | needed("pytest", wheel)
+    assert not {"torch", "pandas", "numba", "xarray"} & names
+    run = installed(wheel, tmp_path / "theory", names)
+    modules = [f"lwcore.{name}" for name in THEORY]
+    doctests = run("python", "-m", "pytest", "-q", "--doctest-modules", "--pyargs", *modules,
+                   "-o", "doctest_optionflags=NUMBER", "-p", "no:cacheprovider")  # fmt: skip
+    assert doctests.returncode == 0, doctests.stdout + doctests.stderr
+    assert "passed" in doctests.stdout
+    extras = {
+        "cells": "networks",
+        "network": "networks",
+        "gradient": "networks",
+        "results": "diagnose",
+        "diagnose": "diagnose",
+        "experiment.config": "run",
+        "cli": "run",
+        "figures": "figures",
+    }
+    for module, extra in extras.items():
+        said = run("python", "-c", f"import lwcore.{module}")
+        assert said.returncode == 1
+        last = said.stderr.splitlines()[-1]
+        assert last.startswith("ModuleNotFoundError: "), last
+        assert last.endswith(f"pip install 'lwcore[{extra}]'"), last
+
+
+@pytest.mark.slow
+def test_all_runs_a_configuration_without_a_checkout(wheel, tmp_path):
+    names = needed("lwcore[all]", wheel)
+    assert {"torch", "numba", "pydantic", "matplotlib"} <= names
+    run = installed(wheel, tmp_path / "all", names)
+    done = run("lw", "run", "smoke", "--directory", "results")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "all" / "elsewhere" / "results" / "smoke.nc").is_file()
+    shown = run("lw", "show", "results/smoke.nc")
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "smoke" in shown.stdout
+
+
+def test_every_library_that_an_extra_brings_is_named_with_it(wheel):
+    lines = [Requirement(line) for line in requirements("lwcore", wheel)]
+    base = {line.name for line in lines if line.marker is None}
+    assert base == {"beartype", "jaxtyping", "numpy", "scipy"}
+    for library, extra in BRINGS.items():
+        markers = [line.marker for line in lines if line.name == library]
+        assert any(marker.evaluate({"extra": extra}) for marker in markers), library

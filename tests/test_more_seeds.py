@@ -1,0 +1,135 @@
+"""Runs that were recorded in parts are read as one."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from book.chapters.more_seeds import load_together
+from lwcore.experiment.config import Config, config_of
+from lwcore.inference import probes, windows
+from lwcore.results import load, save
+from tests.built_book import ROOT
+
+PAPER = ROOT / "book" / "results" / "paper-v2.nc"
+
+
+@pytest.fixture(scope="module")
+def run():
+    return load(PAPER)
+
+
+def stored(folder, run, seeds, **changes):
+    """Store some seeds of a run as a run of their own."""
+    config = Config.stored(run.attrs).but(seeds=seeds, name=f"part-{seeds[0]}", **changes)
+    part = run.sel(seed=list(seeds))
+    part.attrs = run.attrs | {
+        "name": config.name,
+        "configuration": config.model_dump_json(),
+        "fingerprint": config.fingerprint,
+        "revision": f"revision-{seeds[0]}",
+    }
+    path = folder / f"{config.name}.nc"
+    save(part, path)
+    return path
+
+
+def test_parts_give_back_the_whole_run(run, tmp_path):
+    first = stored(tmp_path, run, [212])
+    second = stored(tmp_path, run, [1001, 2002])
+    together = load_together(first, second)
+    xr.testing.assert_equal(together, run)
+    config = config_of(together)
+    assert config.seeds == (212, 1001, 2002)
+    assert config.but(name="paper-v2") == config_of(run)
+    window = windows(probes(together, "zeroth", "error"), 512)
+    xr.testing.assert_equal(window, windows(probes(run, "zeroth", "error"), 512))
+
+
+def test_what_each_part_was_made_from_is_kept(run, tmp_path):
+    first = stored(tmp_path, run, [212])
+    second = stored(tmp_path, run, [1001, 2002])
+    made = load_together(first, second).attrs
+    assert made["revision"] == "revision-212 and revision-1001"
+    fingerprints = [load(path).attrs["fingerprint"] for path in (first, second)]
+    assert made["fingerprint"] == " and ".join(fingerprints)
+    assert made["versions"] == run.attrs["versions"]
+    assert made["name"] == "part-212"
+
+
+def test_one_part_alone_is_the_run_itself(run):
+    alone = load_together(PAPER)
+    xr.testing.assert_identical(alone.drop_attrs(deep=False), run.drop_attrs(deep=False))
+    assert alone.attrs["revision"] == run.attrs["revision"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"training": {"learning_rate": 0.1}}, "differ in training"),
+        ({"network": {"gate_init": 0.4}, "task": {"noise": 0.2}}, "differ in network, task"),
+    ],
+)
+def test_another_setting_is_refused_by_name(run, tmp_path, changes, named):
+    first = stored(tmp_path, run, [212])
+    second = stored(tmp_path, run, [1001], **changes)
+    with pytest.raises(ValueError, match=named):
+        load_together(first, second)
+
+
+def test_a_seed_in_two_parts_is_refused(run, tmp_path):
+    first = stored(tmp_path, run, [212, 1001])
+    second = stored(tmp_path, run, [1001, 2002])
+    with pytest.raises(ValueError, match=r"in two of them: \[1001\]"):
+        load_together(first, second)
+
+
+def test_numbers_that_are_no_seeds_own_must_agree(run, tmp_path):
+    first = stored(tmp_path, run, [212])
+    second = stored(tmp_path, run.assign_coords(lag=run.lag + 1), [1001])
+    with pytest.raises(ValueError, match="differ in lag"):
+        load_together(first, second)
+    third = stored(tmp_path, run.assign(n_measured=run.n_measured + 1), [2002])
+    with pytest.raises(ValueError, match="differ in n_measured"):
+        load_together(first, third)
+
+
+def test_what_one_part_lacks_is_left_out_and_named(run, tmp_path):
+    first = stored(tmp_path, run, [212])
+    second = stored(tmp_path, run.drop_vars(["loss", "course_loss"]), [1001])
+    together = load_together(first, second)
+    assert together.attrs["left_out"] == "course_loss, loss"
+    expected = run.drop_vars(["loss", "course_loss"]).sel(seed=[212, 1001])
+    xr.testing.assert_equal(together, expected)
+
+
+def test_a_number_kept_once_and_one_kept_for_each_network_are_read_alike(run, tmp_path):
+    for_each = run.n_measured.expand_dims(model=run.model, seed=run.seed)
+    other = run.assign(n_measured=for_each, alpha=run.alpha.transpose(..., "seed"))
+    together = load_together(stored(tmp_path, run, [212]), stored(tmp_path, other, [1001]))
+    assert (together.n_measured == run.n_measured).all()
+    assert set(together.n_measured.dims) == {"model", "seed"}
+    xr.testing.assert_allclose(
+        windows(probes(together, "zeroth", "error"), 512),
+        windows(probes(run.sel(seed=[212, 1001]), "zeroth", "error"), 512),
+    )
+
+
+def test_a_part_with_other_coordinates_is_refused(run, tmp_path):
+    first = stored(tmp_path, run, [212])
+    second = stored(tmp_path, run.drop_vars("view"), [1001])
+    with pytest.raises(ValueError, match="not both have view"):
+        load_together(first, second)
+
+
+@pytest.mark.parametrize("name", ["paper-v2", "spectra", "single-lag", "single-lag-start"])
+def test_the_new_seeds_of_a_run_are_configured_as_the_old(name):
+    folder = ROOT / "book" / "results"
+    old = Config.stored(load(folder / f"{name}.nc").attrs)
+    new = Config.named(f"{name}-more")
+    apart = {"name", "description", "seeds"}
+    assert new.model_dump(exclude=apart) == old.model_dump(exclude=apart)
+    assert not set(new.seeds) & set(old.seeds)
+    if (folder / f"{name}-more.nc").exists():
+        together = load_together(folder / f"{name}.nc", folder / f"{name}-more.nc")
+        assert together.seed.values.tolist() == [*old.seeds, *new.seeds]
+        assert not np.isnan(together.learned).all(("delay",)).any()

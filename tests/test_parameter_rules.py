@@ -1,0 +1,104 @@
+"""The rule of the parameters, on data that were made up so that the answer is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from book.chapters import clock, dose, parameter_rules
+from lwcore.stats import Interval
+
+CELLS = ("ConstGate", "DiagGate", "LSTM")
+
+
+def made_up(power=0.8, write=0.0, lag=1.5, size="parameters", spread=0.1, by_cell=None):
+    """Make searches up in which N½ is a power of the parameters, the gate and the lag."""
+    rng = np.random.default_rng(2)
+    rows = []
+    for seed in clock.SEEDS["parameters"]:
+        for condition, width in clock.parameter_conditions():
+            parameters = dose.n_parameters(condition, width)
+            own = (by_cell or {}).get(condition.cell, power)
+            base = {"parameters": parameters / 3000, "width": width / 32}[size]
+            needed = 150 * base**own * condition.gate**write * (condition.lag / 7) ** lag
+            needed *= np.exp(spread * rng.standard_normal())
+            varied = dose.asdict(condition) | {"width": width, "parameters": parameters}
+            for count in dose.COUNTS:
+                end = "half" if count >= needed else "settled"
+                found = {"seed": seed, "count": count, "end": end, "steps": 500, "seconds": 1.0}
+                rows.append(varied | found | {"share": 0.5})
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(("power", "write"), [(0.8, 0.0), (0.1, 0.0), (0.8, -0.4), (0.4, 0.0)])
+def test_exponents_of_made_up_data_are_found(power, write):
+    found = parameter_rules.parameters(made_up(power, write))
+    assert tuple(row.cell for row in found.rows) == CELLS
+    for row in found.rows:
+        assert row.parameters.value == pytest.approx(power, abs=0.08)
+        assert row.write.value == pytest.approx(write, abs=0.08)
+        assert row.lag.value == pytest.approx(1.5, abs=0.15)
+        assert row.parameters.low <= row.parameters.value <= row.parameters.high
+    expected = {(0.8, 0.0): "supported", (0.4, 0.0): "undecided"}.get((power, write), "refuted")
+    assert found.verdict() == expected
+
+
+def test_one_cell_that_parameters_do_not_move_refutes_it():
+    found = parameter_rules.parameters(made_up(by_cell={"LSTM": 0.0}))
+    assert [row.verdict() for row in found.rows] == ["supported", "supported", "refuted"]
+    assert found.verdict() == "refuted"
+
+
+@pytest.mark.parametrize("size", ["parameters", "width"])
+def test_the_better_of_parameters_and_width_is_named(size):
+    found = parameter_rules.parameters(made_up(size=size, power=0.9))
+    assert found.better() == size
+
+
+def test_searches_of_each_width_stay_apart():
+    trained = made_up()
+    found = parameter_rules.searches(trained)
+    assert len(found) == 5 * 2 * 2 * 3 * 3
+    assert not found.duplicated([*dose.VARIED, "width", "seed"]).any()
+    row = found.sample(1, random_state=0).iloc[0]
+    own = trained[
+        (
+            trained[["cell", "gate", "lag", "width", "seed"]]
+            == row[["cell", "gate", "lag", "width", "seed"]]
+        ).all(axis=1)
+    ]
+    half = own["end"] == "half"
+    assert row["high"] == own.loc[half, "count"].min()
+    assert row["low"] == own.loc[~half, "count"].max()
+
+
+def test_the_greatest_likelihood_is_that_of_exact_numbers_in_narrow_intervals():
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.standard_normal(40), np.ones(40)])
+    y = x @ [0.5, 2.0] + 0.3 * rng.standard_normal(40)
+    width = 1e-3
+    found = parameter_rules.greatest_likelihood(x, y - width / 2, y + width / 2)
+    left = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
+    expected = stats.norm.logpdf(left, scale=left.std()).sum() + 40 * np.log(width)
+    assert found == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("power", "write", "verdict"),
+    [
+        (0.5, 0.1, "supported"),
+        (1.1, -0.1, "supported"),
+        (1.2, 0.0, "undecided"),
+        (0.8, 0.15, "undecided"),
+        (0.25, 0.0, "undecided"),
+        (0.24, 0.0, "refuted"),
+        (0.8, -0.26, "refuted"),
+    ],
+)
+def test_a_cell_is_judged_by_the_registered_rule(power, write, verdict):
+    wide = Interval(0.0, -9.0, 9.0)  # intervals are reported, and have no say
+    row = parameter_rules.ParametersRow("LSTM", wide, wide, wide, 0.0)
+    row = replace(row, parameters=wide._replace(value=power), write=wide._replace(value=write))
+    assert row.verdict() == verdict
