@@ -336,20 +336,13 @@ class Recurrent(Adapter):
         return ""
 
     def aside(self, _: Tensor) -> str:
-        """Say what the lags do not count: what comes before, and other parameters."""
-        own = sum(part.numel() for part in self.chosen.values())
-        every = sum(part.numel() for part in self.model.parameters())
-        found = []
-        if self.looks_back_before:
-            found.append(
-                f"What comes before the {self.called} looks back in time itself, "
-                "which its lags do not count."
-            )
-        if own < every:
-            found.append(
-                f"The gradient is that of the {self.called} alone, {own:,} of {every:,} parameters."
-            )
-        return " ".join(found)
+        """Say what the lags do not count: what comes before."""
+        if not self.looks_back_before:
+            return ""
+        return (
+            f"What comes before the {self.called} looks back in time itself, which its lags do not "
+            "count."
+        )
 
 
 @checked

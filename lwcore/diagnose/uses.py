@@ -385,10 +385,8 @@ class Uses(Adapter):
         return _Reading(self, tape, predictions, pulls, self.trials.padding_behind(inputs))
 
     def aside(self, _: Tensor) -> str:
-        """Return that there is no envelope, and what is left out."""
-        said = "No envelope: parameters are used at each time, there is no one recurrence."
-        left = f" {self.left_out_words()}" if self.left_out else ""
-        return f"{said} {ENDS} end points of a sequence are drawn where its loss has more.{left}"
+        """Return what is left out."""
+        return self.left_out_words() if self.left_out else ""
 
     def left_out_words(self) -> str:
         """Say what is left out, a few names at the most."""
