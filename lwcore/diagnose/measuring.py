@@ -399,11 +399,11 @@ class _Work:
             words += "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)"
             require("limit_minutes", self.limit_minutes, minutes <= self.limit_minutes, words)
         if self.progress and self.forecast > TOLD:
-            print(f"lw diagnose: about {minutes:.0f} minutes.", file=sys.stderr)
+            print(f"diagnose: about {minutes:.0f} minutes.", file=sys.stderr)
 
     def _readings(self, half: Tensor, of: str) -> Iterator[Any]:
         at_once = self.network.at_once
-        with bar(f"lw diagnose, {of}", len(half), self.progress) as advance:
+        with bar(f"diagnose, {of}", len(half), self.progress) as advance:
             for piece in zip(*(part[half].split(at_once) for part in self.data), strict=True):
                 yield self.network.read(*piece)
                 advance(len(piece[0]))
