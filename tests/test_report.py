@@ -129,7 +129,7 @@ def test_there_are_four_zeros():
         no_dependence: "no dependence was found at lags 1 to 4. If there is one, it needs at least "
         "150 sequences",
         too_few: "there are too few sequences. A signal was detected, and needs more",
-        undecided: "there are too few sequences to tell. No signal was detected, and signals up to "
+        undecided: "too few sequences were read to tell. No signal was detected, and signals up to "
         "lag 3 are not excluded",
         nothing: "there is nothing to measure. At lags 1 to 4 the gradient is exactly 0",
         drowned: "a signal was detected, but it drowns in the noise of the whole gradient",
@@ -145,6 +145,8 @@ def test_there_are_four_zeros():
         ["5–8", "–", "not looked at"],
     ]
     assert "not looked at" not in str(no_dependence)
+    assert "Give diagnose more sequences to read" in words(str(undecided))
+    assert "Give diagnose more sequences to read" not in words(str(no_dependence) + str(too_few))
     assert "lag 2 needs 200 sequences" in words(str(too_few))
     assert "lag 3 needs 100 million sequences" in words(str(drowned))
 

@@ -100,10 +100,10 @@ def _more_sequences(rows: list[LagRow], n_sequences: int) -> Iterator[Suggestion
             f"Take more sequences to detect lag {nearest.lags}",
             f"it needs {nearest.sequences}, and you have {n_sequences:,}",
         )
-    elif all(row.verdict is Verdict.UNCLEAR for row in rows):
+    if not enough and not wanting and any(row.verdict is Verdict.UNCLEAR for row in rows):
         yield Suggestion(
-            "Give diagnose more sequences to read: sequences=…",
-            "so few exclude no lag",
+            "Give diagnose more sequences to read, and sequences=… as many",
+            "those that were read neither detect a signal nor exclude one",
         )
 
 

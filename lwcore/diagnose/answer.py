@@ -149,7 +149,7 @@ def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
     if Verdict.UNCLEAR in verdicts:
         furthest = max(row.last for row in rows if row.verdict is Verdict.UNCLEAR)
         return (
-            "there are too few sequences to tell. No signal was detected, and signals up to lag "
+            "too few sequences were read to tell. No signal was detected, and signals up to lag "
             f"{furthest} are not excluded"
         )
     least = at_least(min(row.low for row in rows))
