@@ -197,7 +197,8 @@ class Logits(nn.Module):
 
     def forward(self, x):
         self.most = max(self.most, len(x))
-        return torch.stack([0 * x[:, -1, 0], self.slope * x[:, -1, 0]], -1)
+        seen = self.slope * x[..., 0]
+        return torch.stack([0 * x[:, -1, 0], seen[:, -1] + 1e-6 * seen[:, 0]], -1)
 
 
 @pytest.mark.parametrize(("slope", "better"), [(0.5, False), (3, True)])
@@ -288,7 +289,8 @@ def test_the_command_does_what_the_function_does(tmp_path):
     assert code == 0, output
     batch = inputs.double(), targets.double()
     direct = measured(net.double(), batch, [1, 3], n_sequences=77, source="target")
-    assert str(direct) in output
+    said = " ".join(str(direct).split()).partition(" The gradient is that of")[0]
+    assert said in " ".join(output.split())  # the readout is a head there, and no parameters
     assert "as if nothing had been learned yet" in " ".join(output.split())
     assert "longest visible lag" in output
     stored = results.load(tmp_path / "found.nc")
