@@ -220,10 +220,12 @@ def _by_fourier(alpha: float, h: float, n: float) -> float:
     h = min(h, 40.0 if alpha == 2 else _KNOWN)  # beyond 40 a Gaussian's sign is known, too
     h, n = _alike(h, n)
     tilted = _Tilted(alpha, h)
-    first = 1 / max(np.sqrt(n * tilted.variance), 4.0)
+    with np.errstate(over="ignore"):
+        first = 1 / max(np.sqrt(n * tilted.variance), 4.0)
     t, weight = _graded_rule(first, 0.5, 14.0)  # beyond 14 the kernel is rounding
     log_psi, sign = tilted.cosine(t)
-    lost = np.expm1(n * (tilted.log_affinity + log_psi))  # (ρ|ψ|)^N − 1
+    with np.errstate(over="ignore"):
+        lost = np.expm1(n * (tilted.log_affinity + log_psi))  # (ρ|ψ|)^N − 1
     gained = np.where(sign ** np.mod(n, 2) < 0, 2 + lost, -lost)
     return float(min(np.sum(weight * gained / ((0.25 + t**2) * np.cosh(np.pi * t))) / 2, _LOG_2))
 

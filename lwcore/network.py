@@ -168,6 +168,8 @@ def batch_indices(
     A remainder sits an epoch out. Seed and step alone decide, so that an interrupted run meets the
     same batches when it goes on.
     """
+    words = f"at most the {n_sequences} sequences"
+    require("batch_size", batch_size, batch_size <= n_sequences, words)
     epoch, place = divmod(step, n_sequences // batch_size)
     return _order(seed, epoch, n_sequences)[place * batch_size : (place + 1) * batch_size]
 

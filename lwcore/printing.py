@@ -196,7 +196,7 @@ def _member(kinds: type[_Kind], name: str, value: str) -> _Kind:
         return kinds(value)
     except ValueError:
         allowed = ", ".join(kinds)
-    raise ArgumentError(f"{name} = {value!r}: must be one of {allowed}.")
+    raise ArgumentError(f"{name} = {str(value)!r}: must be one of {allowed}.")
 
 
 @dataclass(frozen=True)

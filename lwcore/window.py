@@ -34,6 +34,7 @@ else:
 _TINY = float(np.finfo(float).tiny)  # below, a float has fewer digits
 _NO_FLOAT = 700.0  # a logarithm beyond which an amplitude may be no float
 _NEAREST = 1e-6  # of the last lag: between lags that span less a power looks exponential
+_FEW = 1e6  # lags up to which a power of λ keeps nine digits
 _EXACT = 2**40  # lags up to which sums of them are exact
 
 
@@ -84,7 +85,7 @@ def window_bounds(
     lag, f = _matching(lags, "envelope", envelope)
     m = _for_each_lag("alignment", alignment, lag)
     sigma = _for_each_lag("scale", scale, lag)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         ratio = sigma / np.maximum(m, 0)
 
     def at(i: np.intp) -> NDArray[np.int64]:
@@ -113,6 +114,9 @@ class DecayLaw:
     log_amplitude: Parameter = field(
         default=float("nan"), repr=False, compare=False
     )  # log c, where c is no float
+    log_decay: Parameter = field(
+        default=float("nan"), repr=False, compare=False
+    )  # log λ, which a λ next to 1 does not tell
 
     def __post_init__(self) -> None:
         """Require the parameters that the law has."""
@@ -122,6 +126,11 @@ class DecayLaw:
         require("amplitude", self.amplitude, known, "a finite number above 0")
         if representable:
             object.__setattr__(self, "log_amplitude", float(np.log(self.amplitude)))
+        factor = {"exponential": self.decay, "tempered_power": self.tempering}.get(self.name, 1.0)
+        with np.errstate(over="ignore", under="ignore"):
+            known = bool(np.exp(self.log_decay) == factor)
+        if factor > 0 and not known:
+            object.__setattr__(self, "log_decay", float(np.log(factor)))
         least = {"exponential": 0.0, "logarithmic": np.nan}.get(self.name, -np.inf)
         words = "a finite number" + " above 0" * (least == 0)
         require("decay", self.decay, np.isnan(least) or least < self.decay < np.inf, words)
@@ -136,14 +145,16 @@ class DecayLaw:
             if self.name == "logarithmic":
                 shape, log_shape = 1 / np.log1p(lag), -np.log(np.log1p(lag))
             elif self.name == "exponential":
-                shape, log_shape = self.decay**lag, lag * np.log(self.decay)
+                shape, log_shape = self.decay**lag, lag * self.log_decay
             else:
                 shape, log_shape = lag**-self.decay, -self.decay * np.log(lag)
             if self.name == "tempered_power":
                 shape = shape * self.tempering**lag
-                log_shape = log_shape + lag * np.log(self.tempering)
+                log_shape = log_shape + lag * self.log_decay
             plain = self.amplitude * shape
             inexact = ~np.isfinite(plain) | (plain < _TINY) | (shape < _TINY)
+            if self.name in ("exponential", "tempered_power"):
+                inexact |= lag > _FEW  # where λ, a float, has lost its digits
             return np.where(inexact, np.exp(self.log_amplitude + log_shape), plain)[()]
 
     def inverse(self, log_level: ArrayLike) -> Array:
@@ -161,7 +172,10 @@ class DecayLaw:
         require("log_level", level, ~np.isnan(level), "a number or infinite")
         require("law", self.name, self.name != "tempered_power", "one of the three regimes")
         ratio = self.log_amplitude - level
-        steepness = -np.log(self.decay) if self.name == "exponential" else self.decay
+        steepness = self.decay
+        if self.name == "exponential":
+            near_one = abs(self.log_decay) < 1 / _FEW
+            steepness = -self.log_decay if near_one else -float(np.log(self.decay))
         if steepness <= 0:  # a growing law is above any level in the end, a constant one or never
             return np.where(ratio >= 0 if steepness == 0 else level < np.inf, np.inf, 0.0)[()]
         with np.errstate(over="ignore"):
@@ -313,7 +327,8 @@ def _law(name: LawName, line: _Line) -> DecayLaw:
         decay = float(line.slopes[0])
     if name == "tempered_power":
         tempering = factor
-    return DecayLaw(name, amplitude, decay, tempering, line.constant)
+    log_factor = float(line.slopes[-1]) if name in ("exponential", "tempered_power") else np.nan
+    return DecayLaw(name, amplitude, decay, tempering, line.constant, log_factor)
 
 
 def _bend(residual: float, freest: float, more: int, log_f: Array) -> float:

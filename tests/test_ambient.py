@@ -164,6 +164,33 @@ def test_networks_and_data_of_inference_mode():
         diagnose(model, (inputs, targets), progress=False)
 
 
+@pytest.mark.parametrize("family", ["ConstGate", "GRU", "LSTM", "MinGRU", "MinLSTM"])
+def test_cells_learn_from_data_of_inference_mode(family):
+    """Outside of that mode, from whatever start, as from a copy."""
+    with torch.inference_mode():
+        inputs, targets = torch.randn(2, 9, 3), torch.randn(2, 9)
+    cell = getattr(cells, family)(3, 4, layernorm=True)
+    model = network.Network(cell)
+    with torch.inference_mode():
+        state = torch.randn(2, cell.state_size)
+    for loss in (
+        lambda x, y, s: model.loss(x, y),
+        lambda x, y, s: cell(x, s).sum(),
+        lambda x, y, s: cell.unrolled(x).sum(),
+        lambda x, y, s: cell.step(x[:, 0], s).sum(),
+        lambda x, y, s: model.readout(x[..., [0, 1, 2, 0]]).sum(),
+    ):
+        found = []
+        for given in ((inputs, targets, state), (inputs.clone(), targets.clone(), state.clone())):
+            model.zero_grad()
+            loss(*given).backward()
+            found.append(
+                [part.grad.clone() for part in model.parameters() if part.grad is not None]
+            )
+        assert len(found[0]) > 0
+        assert all(map(torch.equal, *found))
+
+
 DRAWS = {"rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"}
 HARMLESS = {"default_rng", "SeedSequence", "get_state", "set_state"}
 DRAWS |= {"normal_", "uniform_", "random_", "orthogonal_", "rand_like", "randn_like"}

@@ -27,6 +27,14 @@ def test_windows_are_medians_over_probes(small_run):
     xr.testing.assert_equal(found.sel(order="first", drop=True), one)
 
 
+def test_with_one_statistic_only_the_envelope_tells_cells_apart(small_run):
+    found = by_network.with_one_statistic(small_run, "DiagGate")
+    once = by_network.window(found, "zeroth", 512, rule="plug-in")
+    own = by_network.window(small_run, "zeroth", 512, rule="plug-in").sel(model="DiagGate")
+    assert (once == own).all()
+    xr.testing.assert_equal(found.envelope, small_run.envelope)
+
+
 def test_slopes_are_least_squares_over_what_is_finite():
     x = xr.DataArray(np.random.default_rng(0).standard_normal((2, 9)), dims=("seed", "lag"))
     y = (2 * x + x**2).where(x.lag != 4, np.inf)

@@ -158,3 +158,22 @@ def test_bad_input_is_named(call, message):
 
 def test_inputs_whose_sum_overflows_are_taken():
     assert make("DiagGate")(torch.full((1, 9, 3), 1e308, dtype=DOUBLE)).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: GRU(2, 2**62), "hidden_size = .*: must be so small"),
+        (lambda: GRU(2**62, 2), "hidden_size = 2: must be so small, beside input_size"),
+        (lambda: GRU(10**400, 2), r"input_size = 1.*: must be .* below 2\^63"),
+        (lambda: LSTM(2, 2)(torch.ones(1, 3, 2), ("a", "b")), "state = .*: must be a tensor, or h"),
+        (lambda: LSTM(2, 2)(torch.ones(1, 3, 2), 5), "state = 5: must be a tensor, or h and c"),
+        (
+            lambda: LSTM(2, 2)(torch.ones(1, 3, 2), (torch.ones(1, 2), torch.ones(3, 2))),
+            r"(?s:state = .*): must be of tensors of one dtype and as many sequences",
+        ),
+    ],
+)
+def test_sizes_and_states_that_no_cell_has_are_named(call, words):
+    with pytest.raises(ArgumentError, match=f"^{words}"):
+        call()

@@ -239,3 +239,34 @@ def test_wrong_values_are_refused_by_name(section, setting):
 def test_settings_that_do_not_fit_are_refused_by_name(changes, message):
     with pytest.raises(ValidationError, match=re.escape(message)):
         SMOKE.but(**changes)
+
+
+@pytest.mark.parametrize("base", ["5", '""', "' '", "true", "['smoke']", "1.5", "{a = 1}"])
+def test_a_base_that_is_no_name_is_refused_by_name(tmp_path, base):
+    (path := tmp_path / "mine.toml").write_text(f"base = {base}\nseeds = [7]")
+    with pytest.raises(ValueError, match=r"^base = .*: must be text, the name of a configuration"):
+        Config.named(str(path))
+
+
+def test_a_base_that_does_not_ship_is_named_as_the_base(tmp_path):
+    (path := tmp_path / "mine.toml").write_text("base = 'nosuch'")
+    with pytest.raises(ValueError, match=r"^base = 'nosuch': must be one of .*smoke"):
+        Config.named(str(path))
+
+
+def test_paths_that_no_file_can_have(tmp_path):
+    (path := tmp_path / "mine.toml").write_text('base = "a\\u0000b.toml"')
+    with pytest.raises(ValueError, match=r"^base = 'a\\x00b\.toml': must be a path, without NUL"):
+        Config.named(str(path))
+    with pytest.raises(ValueError, match=r"^name = 'a\\x00b\.toml': must be a path, without NUL"):
+        Config.named("a\0b.toml")
+    with pytest.raises(ValueError, match=r"^name = 5: must be a name, or the path"):
+        Config.named(5)
+
+
+def test_a_base_that_is_not_there_is_named_with_the_file_that_names_it(tmp_path):
+    (path := tmp_path / "mine.toml").write_text("base = 'gone.toml'")
+    with pytest.raises(
+        FileNotFoundError, match=r"^base = '.*gone\.toml': there is no such file .*mine"
+    ):
+        Config.named(str(path))

@@ -14,6 +14,7 @@ from lwcore.elman.bounds import (
     corollary_1,
     linearisation_bound,
     local_constants,
+    log_mu,
     log_output_bound,
     network_approximation_bound,
     theorem_1,
@@ -172,3 +173,31 @@ def test_bounds_survive_lengths_at_which_they_overflow():
 def test_what_no_theorem_speaks_of_is_refused(call, words):
     with pytest.raises(ValueError, match=words):
         call(PROBLEM)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: log_mu(1.0, 10**400), "length = 1.*: must be 10,000,000 at most"),
+        (lambda: log_mu(1.0, 10**8), "length = 100000000: must be 10,000,000 at most"),
+        (
+            lambda: local_constants("tanh", 5e-324, 3, 2),
+            "recurrent_bound = 5e-324: must be from 1e-150 to 1e.150",
+        ),
+        (
+            lambda: Problem("tanh", 0.5, 3, 2, 1e308, 1e308),
+            "recurrent_bound = 1e.308: must be from 1e-150",
+        ),
+        (
+            lambda: approximation_bound(Problem("tanh", 0.5, 3, 2, 1, 1), 10**400),
+            r"width = 1.*: must be an even whole number, 2 or above and up to 10\^300",
+        ),
+    ],
+)
+def test_sizes_beyond_the_range_of_floats_are_refused_by_name(call, words):
+    with pytest.raises(ValueError, match=f"^{words}"):
+        call()
+
+
+def test_an_output_without_moves_is_zero():
+    assert log_output_bound(1.0, (0.0, 0.0)) == -math.inf

@@ -520,3 +520,48 @@ def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
         last, before = alone.loss[-2:].mean(), alone.loss[-4:-2].mean()
         np.testing.assert_allclose(point.final_loss, last)
         np.testing.assert_allclose(point.still_falling, 1 - last / before)
+
+
+def member_at(lags, delays, snapshots, shift):
+    """A member as `run_member` gives it, of which every number is another."""
+    numbers = shift + np.arange(2.0 * len(lags)).reshape(2, -1)
+    variables = {
+        "signal": (("probe", "lag"), numbers),
+        "n_measured": 40,
+        "learned": ("delay", shift + np.arange(1.0 * len(delays))),
+        "loss": ("step", np.arange(30.0)),
+    }
+    coordinates = {"lag": lags, "delay": delays, "view": ("probe", ["a", "b"])}
+    if snapshots:
+        numbers = shift + np.arange(2.0 * len(snapshots)).reshape(-1, 2)
+        variables["course_learned"] = (("snapshot", "task_lag"), numbers)
+        coordinates |= {"snapshot": snapshots, "task_lag": [1, 2 + int(shift)]}
+    return xr.Dataset(variables, coordinates)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (([1, 2, 3, 8], range(1, 9), [0, 2]), ([1, 2], range(1, 5), [0, 4])),
+        (([1, 3, 6], range(1, 7), None), ([1, 2, 4], range(1, 5), None)),
+        (([5, 6], range(1, 7), [0, 1]), ([1, 2], range(1, 3), None)),
+        (([1, 2], range(1, 3), [0]), ([1, 2], range(1, 3), [0])),
+    ],
+)
+def test_points_with_other_lags_stand_side_by_side(first, second):
+    """What a point has not measured is NaN; nothing gets a dimension that it had not."""
+    axes = {"p": [{"label": 1, "changes": {}}, {"label": 2, "changes": {}}]}
+    config = Config.named("smoke").but(models=["GRU"], seeds=[1], axes=axes)
+    members = {
+        (1, "GRU", 1): member_at(list(first[0]), list(first[1]), first[2], 0.0),
+        (2, "GRU", 1): member_at(list(second[0]), list(second[1]), second[2], 100.0),
+    }
+    whole = running._gathered(config, {key: one.copy(deep=True) for key, one in members.items()})
+    for (label, model, seed), member in members.items():
+        part = whole.sel(p=label, model=model, seed=seed)
+        for name, variable in member.drop_vars("loss").data_vars.items():
+            own = {dim: member[dim].values for dim in variable.dims if dim in member.coords}
+            found = part[name].sel(own)
+            assert found.dims == variable.dims
+            np.testing.assert_array_equal(found, variable)
+            assert np.isfinite(part[name]).sum() == variable.size

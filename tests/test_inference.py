@@ -95,6 +95,60 @@ FOREIGN = xr.Dataset({"loss": 1.0})
         (lambda: inference.sequences_needed(1.0, 1.0, 2.5), r"alpha = 2\.5: must be 2 or below"),
         (lambda: inference.significant(1.0, 1.0, 10, 0.05), r"mean = 1\.0: must be of shape"),
         (lambda: inference.significant([[1.0]], [[1.0]], 0, 0.05), r"count = 0\.0: must be 1 or"),
+        (
+            lambda: inference.significant([[1.0]], [[1.0]], [5, 6], 0.05),
+            r"count = \[5, 6\]: must be one number, or one for each family, of shape \(\)",
+        ),
+        (
+            lambda: inference.significant([[1.0]], np.ones((3, 1, 1)), 5, 0.05),
+            r"error = .*: must be one number, or of the mean's shape, \(1, 1\)",
+        ),
+        (
+            lambda: inference.significant([[1.0, 2.0]], [[1.0], [2.0], [3.0]], 5, 0.05),
+            r"error = .*: must be one number, or of the mean's shape, \(1, 2\)",
+        ),
+        (
+            lambda: inference.sequences_needed(1.0, np.nan, 1.5, error=3),
+            r"error = 3: must be a number in \(0, 0\.5\)",
+        ),
+        (
+            lambda: inference.sequences_needed(1.0, np.nan, 1.5, rate="fast"),
+            "rate = 'fast': must be one of",
+        ),
+        (
+            lambda: inference.summary(numbers(np.full((1, 1, 20), "a"))),
+            r"numbers\.statistic = .*: must be real numbers: not text",
+        ),
+        (
+            lambda: inference.summary(numbers(np.ones((1, 1, 20), complex))),
+            r"numbers\.statistic = .*: must be real numbers: not complex",
+        ),
+        (
+            lambda: inference.summary(numbers(np.ones((1, 1, 20))).drop_vars("view")),
+            r"numbers holds .*: it must hold the coordinate view \(probe\)",
+        ),
+        (
+            lambda: inference.summary(
+                numbers(np.ones((1, 1, 20))).assign_coords(view=("sequence", ["a"] * 20))
+            ),
+            r"numbers holds .*: it must hold the coordinate view \(probe\)",
+        ),
+        (
+            lambda: inference.window_of(xr.DataArray([1.0, 2], {"lag": ["a", "b"]}, "lag"), [1]),
+            r"needed\.lag = \['a', 'b'\]: must be whole numbers from 1 on",
+        ),
+        (
+            lambda: inference.window_of(xr.DataArray(["a"], {"lag": [1]}, "lag"), [1]),
+            "needed = .*: must be real numbers: not text",
+        ),
+        (
+            lambda: inference.window_of(xr.DataArray([1.0], {"lag": [1]}, "lag"), [[1]]),
+            r"budgets = \[\[1\]\]: must be a number, or a list of numbers",
+        ),
+        (
+            lambda: inference.window_of(xr.DataArray([1.0], {"lag": 1}, "budget"), [1]),
+            "needed .* must have the dimension lag, and its coordinate",
+        ),
         (lambda: inference.deviation([1.0]), r"numbers = \[1\.0\]: must be two or more"),
         (
             lambda: inference.false_detections(np.ones((1, 1, 1)), 0.05, np.random.default_rng(0)),

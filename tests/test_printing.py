@@ -3,6 +3,7 @@
 import math
 import re
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -233,3 +234,56 @@ def test_a_number_that_fails_a_limit_is_printed_beyond_it(number, limit):
     assume(abs(number / limit - 1) > 1e-6)
     shown = read(NUMERAL.search(printed(number, limits=(limit,)))[0])
     assert (shown < limit) == (number < limit) or shown == limit == pytest.approx(number, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((5e-324,), "4.9×10⁻³²⁴"),
+        ((1e-323, 5e-324, 1.5e-323), "10⁻³²³ (range 5×10⁻³²⁴ to 1.5×10⁻³²³)"),
+        ((1.7e308,), "1.7×10³⁰⁸"),
+        ((1.0, 5e-324, 1.7e308), "1 (range 5×10⁻³²⁴ to 1.7×10³⁰⁸)"),
+        ((0.0, -1.7e308, 1.7e308), "0 (range −1.7×10³⁰⁸ to 1.7×10³⁰⁸)"),
+        ((math.inf, 1.0, math.inf), "∞ (range 1.0 to ∞)"),
+    ],
+)
+def test_numbers_at_the_ends_of_the_range_of_a_float_are_printed(numbers, text):
+    assert printed(*numbers, bracket="range") == text
+
+
+ENDS = [0.0, 5e-324, 1e-310, 1e-300, 0.5, 3.0, 1e16, 1e299, math.inf]
+
+
+@pytest.mark.parametrize("unit", Unit)
+@pytest.mark.parametrize("bracket", Bracket)
+def test_every_number_is_printed_in_every_form(unit, bracket):
+    """Whatever its size: no intermediate leaves the range of a float."""
+    ends = ENDS + [-end for end in ENDS]
+    for low in ends:
+        for high in ends:
+            if low <= high:
+                for form in ("table", "prose", "ends", "value", "low", "high"):
+                    for value in (low, high):
+                        how = {"unit": unit, "bracket": bracket, "form": form, "over": "x"}
+                        assert printed(value, low, high, **how)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: printed(1.0, unit="bananas"), "unit = 'bananas': must be one of share, cases"),
+        (lambda: printed(1.0, bracket="box"), "bracket = 'box': must be one of none, interval"),
+        (lambda: printed("1"), "value = '1': must be real numbers: not text"),
+        (lambda: printed(1.0, None, 2j), r"high = 2j: must be real numbers: not complex"),
+        (lambda: printed(np.ones(2)), "value = ndarray .*: must be one number"),
+        (lambda: printed(1.7e308, unit="share"), r"value = 1\.7e\+308: must be 1e\+300 at most"),
+        (lambda: printed(math.inf, unit="cases", trials=3), "value = inf: must be finite"),
+    ],
+)
+def test_what_cannot_be_printed_is_named(call, words):
+    with pytest.raises(ValueError, match=f"^{words}"):
+        call()
+
+
+def test_a_consequence_beyond_a_float_is_infinite():
+    assert consequence(Numbers(400.0, 1.0, 500.0)) == (math.inf, 1000.0, math.inf)

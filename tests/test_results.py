@@ -137,6 +137,13 @@ def spoil(whole, place):
         "\ufeff{0}  run.nc",
         "SHA256 (run.nc) = {0}",
         "\\{0}  run.nc",
+        "{0}  'run.nc'",
+        '{0}  "run.nc"',
+        "{0}  .\\run.nc",
+        "\\{0}  .\\\\run.nc",
+        "{0} *.\\run.nc",
+        "{0}\t run.nc",
+        "\\SHA256 (./run.nc) = {0}",
         "{0}  other.nc\0{0}  run.nc\0",
         "{0}  {2}",
     ],
@@ -217,3 +224,34 @@ def test_results_are_read_through_a_link_and_never_written_through_it(path, data
     assert path.read_bytes() == kept
     assert not link.is_symlink()
     assert results.load(link).f == 2
+
+
+def test_a_folder_that_is_reached_by_a_link_is_the_one_that_is_listed(path, dataset):
+    wrong = "0" * 64
+    link = path.parent.parent / "link to it"
+    link.symlink_to(path.parent)
+    for listed, read in ((link / "run.nc", path), (path, link / "run.nc")):
+        path.with_name("SHA256SUMS").write_text(f"{wrong}  {listed}\n")
+        with pytest.raises(ValueError, match="not the one in SHA256SUMS"):
+            results.load(read)
+    path.with_name("SHA256SUMS").write_text(f"{wrong}  {link / 'other.nc'}\n")
+    xr.testing.assert_identical(results.load(path), dataset)
+
+
+def test_a_backslash_that_is_written_twice_begins_no_end_of_a_line(path, dataset):
+    """Of ``\\\\n`` in a list that escapes, the name has a backslash and an n."""
+    name = path.with_name("a\\nb\\\\r.nc")
+    results.save(dataset, name)
+    name.with_name("SHA256SUMS").write_bytes(
+        subprocess.check_output(["sha256sum", name.name], cwd=name.parent)
+    )
+    xr.testing.assert_identical(results.load(name), dataset)
+    name.write_bytes(name.read_bytes() + b" ")
+    with pytest.raises(ValueError, match="not the one in SHA256SUMS"):
+        results.load(name)
+
+
+def test_a_path_that_no_file_can_have_is_refused_before_anything_is_made(path, dataset):
+    with pytest.raises(ValueError, match=r"path = .*: must be a path, without NUL"):
+        results.save(dataset, f"{path.parent}/new/a\0b.nc")
+    assert not (path.parent / "new").exists()

@@ -13,6 +13,7 @@ import sys
 import types
 import typing
 from collections import defaultdict
+from fractions import Fraction
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -367,3 +368,58 @@ def test_shapes_are_held_as_jaxtyping_holds_them(first):
             with jaxtyped("context"):
                 theirs = all(map(isinstance, pair, hints))
             assert ours == theirs, (second, *(array.shape for array in pair))
+
+
+TINY, HUGE = Fraction(1, 10**400), 10**400
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "words"),
+    [
+        (signatures.Positive, TINY, r"above 0 \(as a float it is 0\.0\)"),
+        (signatures.Share, 1 - Fraction(1, 10**30), r"in \(0, 1\) \(as a float it is 1\.0\)"),
+        (signatures.Share, np.nextafter(np.longdouble(1), np.longdouble(0)), "as a float it is 1"),
+        (signatures.Positive, np.longdouble("1e-4000"), "as a float it is 0"),
+        (signatures.Finite, np.longdouble("1e4000"), "as a float it is inf"),
+        (signatures.Finite, HUGE, "a float goes up to 1.8e308"),
+        (signatures.NotNegative | None, HUGE, "a float goes up to 1.8e308"),
+        (signatures.Int64Count, 2**63, r"below 2\^63"),
+        (signatures.Seed, 2**70, r"below 2\^63"),
+    ],
+)
+def test_a_number_that_rounds_to_the_end_of_a_range_is_refused(hint, value, words):
+    """It is held by the float that would be computed with."""
+
+    @checked
+    def work(x: hint) -> None: ...
+
+    with pytest.raises(ArgumentError, match=rf"^x = .*: must be .*{words}"):
+        work(value)
+
+
+def test_numbers_of_ranges_arrive_as_pythons_own():
+    """NumPy's whole numbers wrap around, and SciPy knows no fractions."""
+    arrived = []
+
+    @checked
+    def work(
+        share: signatures.Share,
+        *,
+        count: signatures.Count = 1,
+        most: signatures.Positive | None = None,
+    ) -> None:
+        arrived[:] = share, count, most
+
+    work(Fraction(1, 3), count=np.int8(100), most=np.float32(0.1))
+    assert arrived == [1 / 3, 100, float(np.float32(0.1))]
+    assert [*map(type, arrived)] == [float, int, float]
+    work(share=0.5, most=None)
+    assert arrived == [0.5, 1, None]
+    work(np.longdouble(0.25), most=3)
+    assert [*map(type, arrived)] == [float, int, float]
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a/\udfff"])
+def test_a_path_that_no_file_can_have_is_refused(path):
+    with pytest.raises(ArgumentError, match=r"^path = .*: must be a path, without NUL"):
+        signatures.require_path("path", "a\0b")

@@ -382,3 +382,36 @@ def test_bad_input_is_named():
         fit(sample, confidence=1)
     with pytest.raises(ArgumentError, match="replicates = 0: must be"):
         goodness_of_fit(sample, fit(sample), rng, 0)
+
+
+COPIES = {
+    "side by side": lambda x: np.repeat(x, 2),
+    "one behind another": lambda x: np.tile(x, 2),
+    "anywhere": lambda x: np.random.default_rng(5).permutation(np.repeat(x, 2)),
+    "one without a copy": lambda x: np.repeat(x, 2)[:-1],
+    "three of each": lambda x: np.repeat(x, 3),
+    "a third": lambda x: np.append(x, x[: len(x) // 3]),
+}
+
+
+@pytest.mark.parametrize("copied", COPIES)
+@pytest.mark.parametrize("count", [300, 5000, 100_000])
+def test_samples_that_were_copied_are_ties(copied, count):
+    """They are fewer than they seem, and the interval would be too narrow."""
+    samples = COPIES[copied](draws(1.6, count, 3))
+    found = fit(np.stack([samples, draws(1.6, len(samples), 4)], axis=1))
+    assert np.isnan(found.alpha[0])
+    assert np.isfinite(found.alpha[1])
+    assert "% of the samples are tied" in found.reason[0]
+    assert found.reliable.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("alpha", [1.2, 2.0])
+@pytest.mark.parametrize("places", range(6))
+def test_rounded_samples_are_no_copies(alpha, places):
+    """Whether pairs are few or nearly all of the samples."""
+    for count in (300, 3000):
+        for seed in range(10):
+            samples = draws(alpha, count, seed)
+            for rounded in (np.round(samples, places), samples.astype(np.float16).astype(float)):
+                assert "tied" not in str(fit(rounded).reason)

@@ -314,3 +314,11 @@ def test_samples_are_asked_for_by_a_size_and_a_generator():
 if __name__ == "__main__":
     made = [[alpha, x, *by_mpmath(alpha, x, 70)] for alpha, x, *_ in reference().tolist()]
     REFERENCE.write_text("[\n" + ",\n".join(map(json.dumps, made)) + "\n]\n")
+
+
+@pytest.mark.parametrize("size", [True, (2, True), (2, 0.5), 2.0, -1, (2**40, 2**40), 2**62, "2"])
+def test_sizes_that_no_array_has_are_refused(size):
+    with pytest.raises(
+        ArgumentError, match=r"^size = .*: must be a whole number, 0 or above, or a"
+    ):
+        SymmetricStable(1.5).sample(size, np.random.default_rng(0))

@@ -1,5 +1,6 @@
 """Intervals against SciPy's, against all resamples, and by how often they hold the truth."""
 
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -169,3 +170,66 @@ def test_counts_beyond_a_float_are_refused():
             call(10**400)
     assert most_covered(10**400) == 1
     assert binomial(0, 10**20).high == pytest.approx(-np.log(0.025) / 1e20)
+
+
+def test_levels_of_whatever_type_are_held_as_floats():
+    near_one = 1 - Fraction(1, 10**30)
+    for call in (
+        lambda: bootstrap(np.mean, 5, level=near_one),
+        lambda: binomial(1, 10, near_one),
+        lambda: student([1.0, 2.0], near_one),
+        lambda: holm([0.1], Fraction(1, 10**400)),
+    ):
+        with pytest.raises(ArgumentError, match=r"level = .*: must be a number in \(0, 1\)"):
+            call()
+    assert binomial(1, 10, Fraction(9, 10)) == binomial(1, 10, 0.9)
+    assert bootstrap(np.mean, 3, level=Fraction(1, 2)) == bootstrap(np.mean, 3, level=0.5)
+
+
+def test_a_bootstrap_that_would_take_hours_is_refused():
+    words = r"count · draws = 2000000000000: must be .* at most"
+    with pytest.raises(ArgumentError, match=words):
+        bootstrap(np.mean, 10**9)
+    for name, number in (("count", 2**63), ("draws", 10**400)):
+        with pytest.raises(ArgumentError, match=f"^{name} = .*: must be .* below 2"):
+            bootstrap(np.mean, **{"count": 10, name: number})
+
+
+TABLE = xr.DataArray([[1.0, 2.0]], {"seed": [1]}, ("seed", "step"))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: summary({"x": TABLE}, ("model",)),
+            r"by = \('model',\): must be dimensions among seed",
+        ),
+        (lambda: summary({"x": TABLE}, ()), r"by = \(\): must be one dimension or more"),
+        (lambda: summary({"x": TABLE}, ("seed", "seed")), "by = .*: must be .* none twice"),
+        (
+            lambda: summary({"x": TABLE.astype(str)}, ("seed",)),
+            r"quantities\['x'\] = .*: .* not text",
+        ),
+        (
+            lambda: summary({"x": TABLE}, ("seed",), "apples"),
+            "unit = 'apples': must be one of share",
+        ),
+        (lambda: span([1.0], "apples"), "unit = 'apples': must be one of share"),
+    ],
+)
+def test_tables_that_cannot_be_made_are_refused_in_words_of_ours(call, words):
+    with pytest.raises(ArgumentError, match=f"^{words}"):
+        call()
+
+
+def test_spans_reach_the_ends_of_the_range_of_a_float():
+    assert span([5e-324]) == "4.9×10⁻³²⁴"
+    assert span([-1.7e308, 1.7e308]) == "0 (range −1.7×10³⁰⁸ to 1.7×10³⁰⁸)"
+
+
+def test_hits_are_counted():
+    with pytest.raises(
+        ArgumentError, match=r"hits contains 0\.5: every entry must be whole numbers"
+    ):
+        binomial([1, 0.5], 3)

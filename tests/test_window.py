@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -245,6 +246,8 @@ def test_a_vanishing_envelope_far_from_the_first_lag_has_its_law():
     # a law that is changed forgets its former amplitude
     halved = dataclasses.replace(found.exponential.law, amplitude=0.5)
     assert halved.log_amplitude == math.log(0.5)
+    halved = dataclasses.replace(found.exponential.law, decay=0.5)
+    assert halved.log_decay == math.log(0.5)
 
 
 def test_lags_that_are_far_apart():
@@ -332,3 +335,44 @@ def test_a_law_that_does_not_fall_has_no_last_lag():
     grows, stays = DecayLaw("power", 1.0, -1.0), DecayLaw("exponential", 1.0, 1.0)
     assert grows.inverse(0.0) == grows.inverse(9.0) == stays.inverse(0.0) == np.inf
     assert stays.inverse(0.1) == grows.inverse(math.inf) == 0
+
+
+@pytest.mark.parametrize("first", [2**53 - 10, 2**53, 2**62])
+def test_laws_are_not_fitted_to_lags_that_span_next_to_nothing(first):
+    """Between them a power is an exponential, to rounding."""
+    with pytest.raises(ValueError, match=r"lags = .*: must be spread over a millionth of the last"):
+        fit_decay([first + k for k in range(5)], [5, 4, 3, 2, 1.0])
+    lags = first // 10**6 * (10**6 + np.arange(5))
+    fits = fit_decay(lags, np.exp(-np.arange(5.0)))
+    np.testing.assert_allclose(
+        fits.exponential.law.envelope(lags), np.exp(-np.arange(5.0)), rtol=1e-7
+    )
+    np.testing.assert_allclose(fits.power.law.envelope(lags), np.exp(-np.arange(5.0)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("first", [1, 2**53, 2**62])
+def test_time_scales_do_not_depend_on_where_the_lags_begin(first):
+    """Their sum is beyond 64 bits."""
+    lags = [first + k for k in (0, 1, 3, 4, 9)]
+    rates = np.exp(-np.array([0, 1, 3, 4, 9])[:, None] / [2.0, 50.0])
+    np.testing.assert_allclose(time_scales(lags, rates), [2, 50], rtol=1e-12)
+
+
+def test_laws_take_whatever_is_a_real_number():
+    third = DecayLaw("power", Fraction(1, 3), Fraction(1, 2))
+    assert third == DecayLaw("power", 1 / 3, 0.5)
+    np.testing.assert_array_equal(third.envelope([1, 4]), [1 / 3, 1 / 6])
+    long = DecayLaw("exponential", np.longdouble(2), np.float32(0.5))
+    assert long.envelope([1]).dtype == np.float64
+    for amplitude in (Fraction(1, 10**400), 10**400, np.longdouble("1e-4000")):
+        with pytest.raises(ValueError, match=r"amplitude = .*: must be a finite number above 0"):
+            DecayLaw("power", amplitude, 1)
+    with pytest.raises(ValueError, match="amplitude = inf: must be a finite number above 0"):
+        DecayLaw("power", math.inf, 1, log_amplitude=5)
+
+
+def test_weights_of_another_shape_than_the_time_scales_are_named():
+    with pytest.raises(
+        ValueError, match=r"weights\.shape = \(3, 2\): must be .* time_scales, \(4, 2\)"
+    ):
+        mixture_envelope([1, 2], np.ones((4, 2)), np.ones((3, 2)))

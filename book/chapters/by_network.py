@@ -145,6 +145,17 @@ def window(run: xr.Dataset, view: str | list[str], n_sequences: Any = None, **ho
     return inference.windows(chosen, n_sequences, **how).median("probe")
 
 
+def with_one_statistic(run: xr.Dataset, model: str) -> xr.Dataset:
+    """Give one cell's statistic, its mean and its noise, to all cells; envelopes stay their own.
+
+    A baseline for windows in which f is counted twice: what is left of the differences between
+    cells is the second division by f.
+    """
+    names = ["signal", "signal_error", "scale", "alpha", "deviation"]
+    one = run[names].sel(model=model, drop=True)
+    return run.assign({name: one[name].broadcast_like(run[name]) for name in names})
+
+
 def slope(of: xr.DataArray, on: xr.DataArray) -> xr.DataArray:
     """Least-squares slope over the lags at which the ordinate is finite."""
     kept = np.isfinite(of)

@@ -97,6 +97,9 @@ class Cell(nn.Module):
         """A cell with parameters drawn in float64."""
         super().__init__()
         require("dtype", dtype, dtype.is_floating_point, "a floating type")
+        widest = 4 * hidden_size * (input_size + hidden_size)
+        words = "so small, beside input_size, that memory could hold the weights"
+        require("hidden_size", hidden_size, widest < 2**59, words)
         gated = reset == "before" or "reset" in self.blocks
         require("reset", reset, gated, "'before', without a reset gate")
         self.input_size, self.hidden_size = int(input_size), int(hidden_size)
@@ -232,6 +235,12 @@ class Cell(nn.Module):
         zero = inputs.new_zeros(len(inputs), self.state_size)
         if state is None:
             return zero
+        parts = [state] if isinstance(state, Tensor) else state
+        tensors = isinstance(parts, tuple | list) and len(parts) > 0
+        tensors = tensors and all(isinstance(part, Tensor) for part in parts)
+        require("state", state, tensors, "a tensor, or h and c")
+        alike = len({(part.shape[:-1], part.dtype) for part in parts}) == 1
+        require("state", state, alike, "of tensors of one dtype and as many sequences")
         given = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
         fits = given.shape == zero.shape and given.dtype == zero.dtype
         words = f"finite, of {zero.dtype} and, h beside c, of shape {tuple(zero.shape)}"

@@ -71,6 +71,7 @@ def gradient_descent(
     keep each W_ii within ρ_w/√m and each U_i within ρ_u/√m of its start.
     """
     require("radii", radii, radii is None or min(radii) > 0, "above 0")
+    require("step_size", step_size, step_size <= 1e100, "1e100 at most, so that moves are floats")
     start, root = initial.parameters, initial.width**0.5
     here, gradient_of = copy(initial), bare(risk_gradient)
     moved, total, record = np.zeros_like(start), np.zeros_like(start), np.empty((3, steps))

@@ -394,6 +394,9 @@ def _gathered(config: Config, members: dict[Point, xr.Dataset]) -> xr.Dataset:
             part.pad(unit=(0, max(widths) - part.sizes["unit"])) if "unit" in part.sizes else part
             for part in parts
         ]
+    # Points may have other lags and delays: NaN where one has none. What is aligned is taken for no
+    # part of the grid.
+    parts = list(xr.align(*parts, join="outer", exclude=dims))
     combine: Any = {"compat": "no_conflicts", "combine_attrs": "override"}
     # xarray's defaults, which it is about to change
     combine |= {"data_vars": "all", "coords": "different", "join": "outer"}
