@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+from lwcore.diagnose import diagnose
+from lwcore.diagnose.repeats import repeated
+from lwcore.diagnose.trials import PATTERN, Layout, Trials, padding, padding_value
 from lwcore.diagnose.uses import Uses
 from tests.networks import draw
 
@@ -320,7 +324,7 @@ def test_sequences_that_are_read_out_at_their_own_end():
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        (torch.ones(20, 20).bool(), "all 20 predictions of a sequence move with all inputs.*mask"),
+        (torch.ones(20, 20).bool(), r"all 20 predictions of a sequence move with all inputs.*mask"),
         (PREFIX, "the prediction of step 0 moves with the inputs up to step 4"),
     ],
 )
@@ -350,7 +354,7 @@ def test_gradients_that_are_clipped_on_their_way_are_refused():
                 shown.append(self.show(h))
             return torch.stack(shown, 1)
 
-    with pytest.raises(ValueError, match="end points one by one miss .* a hook that clips"):
+    with pytest.raises(ValueError, match=r"end points one by one miss .* a hook that clips"):
         detected(Clipped().eval(), (INPUTS, BEFORE))
 
 
@@ -371,7 +375,7 @@ def test_a_model_is_left_as_it_was():
 
     model = SetsItselfUp().eval()
     before = {name: part.clone() for name, part in model.state_dict().items()}
-    with pytest.warns(UserWarning, match="The model changed .*shift.* they are put back"):
+    with pytest.warns(UserWarning, match=r"The model changed .*shift.* they are put back"):
         assert detected(model, (INPUTS, BEFORE)) == [5]
     assert all(torch.equal(before[name], part) for name, part in model.state_dict().items())
     assert model.seen == 0
