@@ -1,7 +1,7 @@
 """Learnability windows of gated recurrent networks: the paper's equations as functions.
 
 Two halves meet in `lwcore.experiment`. The law of the noise, detection and window (`stable`,
-`detection`, `window`) need NumPy and SciPy only; the networks (`tasks`, `cells`, `trace`,
+`detection`, `window`, `stats`, `elman`) need no PyTorch; the networks (`tasks`, `cells`, `trace`,
 `network`, `transport`, `gradient`) need PyTorch. `experiment` runs a configuration from training to
 results, `diagnose` measures a network of your own.
 
@@ -62,9 +62,13 @@ __all__ = [
 
 def __getattr__(name: str) -> ModuleType:
     """Import a module of the package when it is first named."""
-    if name in __all__:
+    if name not in __all__:
+        raise AttributeError(f"module 'lwcore' has no attribute {name!r}")
+    try:
         return importlib.import_module(f"lwcore.{name}")
-    raise AttributeError(f"module 'lwcore' has no attribute {name!r}")
+    except ModuleNotFoundError as error:
+        # Who only asks whether there is such a module (`hasattr`, `help`) expects this error.
+        raise AttributeError(str(error)) from error
 
 
 def __dir__() -> list[str]:

@@ -65,12 +65,25 @@ def sample_complexity(
     error: Error = 0.1,
     rate: Rate = "mean",
 ) -> Array:
-    """N(ℓ), the number of sequences at which a lag's sign is told with a given error.
+    """Return N(ℓ), how many sequences it takes to name the sign of a lag's gradient.
 
-    Implements Eqs. (37) and (58), ``N = (C σ_α/(m̄ f))^p``, with the exact constant in place of
-    Fano's: ``C = F_α⁻¹(1 − ε)``, F_α the law of unit scale, and for ``"optimal"``
-    ``C = Φ⁻¹(1 − ε)/√I_α``. N is real, and infinite where an envelope or alignment of 0, or a
-    negative alignment, leaves no signal. Rounded up, the mean's sign errs with at most ε.
+    The matched statistic of one sequence has the mean ``Δ = f m̄``, in noise of scale σ_α. Averaged
+    over N sequences the noise has the scale ``σ_α N^(−1/p)``. The sign of the average is right with
+    probability 1 − ε once ``f m̄ ≥ C σ_α N^(−1/p)``, which gives ``N = (C σ_α/(m̄ f))^p``. So
+    halving the envelope f takes 2^p times the sequences. Implements Eqs. (37) and (58), with the
+    exact constant in place of Fano's: ``C = F_α⁻¹(1 − ε)``, F_α the law of unit scale, and for
+    ``"optimal"`` ``C = Φ⁻¹(1 − ε)/√I_α``.
+
+    N is real; rounded up, the mean's sign errs with at most ε. It is infinite where an envelope or
+    alignment of 0, or a negative alignment, leaves no signal.
+
+    Args:
+        envelope: f(ℓ), how much gradient crosses ℓ steps: `lwcore.transport.envelope`.
+        alignment: m̄(ℓ), the mean alignment, weighted with the rates: `lwcore.gradient.factorise`.
+        scale: σ_α(ℓ), the scale of the statistic of one sequence.
+        alpha: Its tail index α: 2 for Gaussian noise, less for heavier tails.
+        error: ε, the chance of a wrong sign.
+        rate: Who detects, which gives p: see `rate_exponent`.
 
     Examples:
         >>> print(sample_complexity([0.1, 0.05], alignment=1, scale=1, alpha=2).round())
@@ -78,12 +91,12 @@ def sample_complexity(
     """
     f = floats("envelope", envelope)
     require("envelope", f, f >= 0, "0 or above")
-    shifts = {"alignment": alignment, "scale": scale}
-    f, mean, sigma = broadcast(envelope=f, **shifts)
+    f, mean, sigma = broadcast(envelope=f, alignment=alignment, scale=scale)
     constant = _constant(alpha, error, rate == "optimal")
-    least = _quotient([constant, _positive("scale", sigma)], [np.maximum(mean, 0), f])
+    # C σ/(m̄ f), in the range of floats also where a product of the two is not.
+    ratio = _quotient([constant, _positive("scale", sigma)], [np.maximum(mean, 0), f])
     with np.errstate(over="ignore"):
-        return least ** rate_exponent(alpha, rate)
+        return ratio ** rate_exponent(alpha, rate)
 
 
 @checked
@@ -220,10 +233,12 @@ def _by_fourier(alpha: float, h: float, n: float) -> float:
     h = min(h, 40.0 if alpha == 2 else _KNOWN)  # beyond 40 a Gaussian's sign is known, too
     h, n = _alike(h, n)
     tilted = _Tilted(alpha, h)
-    first = 1 / max(np.sqrt(n * tilted.variance), 4.0)
+    with np.errstate(over="ignore"):
+        first = 1 / max(np.sqrt(n * tilted.variance), 4.0)
     t, weight = _graded_rule(first, 0.5, 14.0)  # beyond 14 the kernel is rounding
     log_psi, sign = tilted.cosine(t)
-    lost = np.expm1(n * (tilted.log_affinity + log_psi))  # (ρ|ψ|)^N − 1
+    with np.errstate(over="ignore"):
+        lost = np.expm1(n * (tilted.log_affinity + log_psi))  # (ρ|ψ|)^N − 1
     gained = np.where(sign ** np.mod(n, 2) < 0, 2 + lost, -lost)
     return float(min(np.sum(weight * gained / ((0.25 + t**2) * np.cosh(np.pi * t))) / 2, _LOG_2))
 

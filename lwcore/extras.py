@@ -1,11 +1,11 @@
 """Which extra of the package brings a library that is not installed.
 
 ``pip install lwcore`` brings what the theory needs. A module that needs more says, where a library
-is missing, how to install it.
+is missing, how to install all that it needs.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from types import FrameType, ModuleType
 
@@ -24,6 +24,16 @@ BRINGS = {
     "seaborn": "figures",
     "distributed": "cluster",
 }
+NEEDS = {
+    "diagnose": "diagnose",
+    "inference": "diagnose",
+    "results": "diagnose",
+    "tables": "diagnose",
+    "cli": "run",
+    "experiment": "run",
+    "figures": "figures",
+}
+EACH_BRINGS_THOSE_BEFORE = ("networks", "diagnose", "run", "figures", "cluster")
 
 
 class NameTheExtra(MetaPathFinder):
@@ -33,9 +43,17 @@ class NameTheExtra(MetaPathFinder):
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> None:
         """Refuse a library that this package imports, with the extra that brings it."""
-        if name not in BRINGS or not _imported_by_this_package(sys._getframe(1)):
+        if name not in BRINGS:
             return
-        extra = BRINGS[name]
+        importing = list(_importing_modules(sys._getframe(1)))
+        if not importing or not importing[0].startswith("lwcore."):
+            return  # another library tries what it may
+        extras = [BRINGS[name]]
+        for module in importing:
+            if module.startswith("lwcore."):
+                part = module.split(".")[1]
+                extras.append(NEEDS.get(part, "networks"))
+        extra = max(extras, key=EACH_BRINGS_THOSE_BEFORE.index)
         raise ModuleNotFoundError(
             f"{name} is not installed, which this part of lwcore needs. "
             f"Install it with: pip install 'lwcore[{extra}]'",
@@ -45,12 +63,16 @@ class NameTheExtra(MetaPathFinder):
 
 def name_missing_extras() -> None:
     """Say from now on which extra brings what is missing."""
-    if not any(isinstance(finder, NameTheExtra) for finder in sys.meta_path):
+    known = {type(finder).__name__ for finder in sys.meta_path}
+    if NameTheExtra.__name__ not in known:
         sys.meta_path.append(NameTheExtra())
 
 
-def _imported_by_this_package(frame: FrameType | None) -> bool:
-    """Tell whether the code that imports is of this package: other libraries try what they may."""
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("importlib."):
+def _importing_modules(frame: FrameType | None) -> Iterator[str]:
+    """Yield the modules whose code is running, from the one that imports to the outermost."""
+    while frame is not None:
+        spec = frame.f_globals.get("__spec__")  # names a module that runs as the program, too
+        name = spec.name if spec is not None else frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] != "importlib" and name != "_frozen_importlib":
+            yield name
         frame = frame.f_back
-    return frame is not None and frame.f_globals.get("__name__", "").startswith("lwcore.")

@@ -1,4 +1,18 @@
-"""Gradients taken apart by lag, and the matched statistic that detection looks at."""
+"""The gradient taken apart by lag, and the matched statistic that detection looks at.
+
+The gradient of a recurrent network is a sum over lags, Eq. (3): the lag-ℓ part
+``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ}`` is what errors at steps t say of parameters as they were used ℓ steps
+earlier. Its factors, from the error back in time:
+
+* ``δ_t = ∂E/∂h_t``, the loss gradient in the outputs (``loss_gradients``),
+* ``M_{t,ℓ} = J_t ⋯ J_{t−ℓ+1}``, the transport over ℓ steps (`lwcore.transport`),
+* ``B_k = ∂⁺s_k/∂θ``, how a step's state depends on the parameters that it uses, with the state
+  before it held fixed. Along a direction w of parameter space, ``B_k w`` is a vector
+  (``sensitivity``).
+
+Time is counted from 0. In shapes B is the number of sequences, T of steps, H of neurons, S of
+entries of a state, P of parameters.
+"""
 
 from __future__ import annotations
 
@@ -14,41 +28,45 @@ from torch.nn import functional
 from lwcore.ambient import FORWARD_MODE, own_precision
 from lwcore.cells import Cell
 from lwcore.signatures import FiniteReals, Index, Lags, bare, checked, require
-from lwcore.trace import Direction, Trace
+from lwcore.trace import Direction, Trace, as_vectors
 from lwcore.transport import Order, at_steps, envelope, lags_and_ends, stream_rates
 
 
 @checked
 def random_direction(cell: Cell, generator: torch.Generator | None = None) -> Direction:
-    """A unit vector w, uniform on the sphere of all of a cell's parameters: a tensor for each."""
+    """Draw a unit vector w, uniform on the sphere of all of a cell's parameters.
+
+    The vector is a dictionary: for each parameter, by name, a tensor of its shape.
+    """
     parameters = dict(cell.named_parameters())
-    draws = {
-        name: torch.randn(p.shape, generator=generator, dtype=torch.float64)
-        for name, p in parameters.items()
-    }
-    norm = torch.stack([draw.square().sum() for draw in draws.values()]).sum().sqrt()
+    draws = {}
+    for name, parameter in parameters.items():
+        draws[name] = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    squares = [draw.square().sum() for draw in draws.values()]
+    norm = torch.stack(squares).sum().sqrt()
     return {name: (draw / norm).to(parameters[name]) for name, draw in draws.items()}
 
 
 @checked
 def unit_length(vectors: Float[Tensor, "*many P"]) -> Float[Tensor, "*many P"]:
-    """Vectors of length 1, however short they were, by their last axis; zero stays zero."""
-    largest = vectors.abs().amax(-1, keepdim=True)  # whose square may be none
+    """Scale vectors along the last axis to length 1, however short they are; zero stays zero."""
+    # Divided by their largest entry first, whose square may underflow to 0.
+    largest = vectors.abs().amax(-1, keepdim=True)
     return functional.normalize(vectors / largest.where(largest > 0, 1), dim=-1)
 
 
 @checked
 @own_precision
 def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
-    """Immediate sensitivities ``B_t w``, Eq. (3)'s ``B_k = ∂⁺s_k/∂θ`` along a direction w.
+    """Return ``B_t w``: how much each step's state moves if the parameters move along w.
 
-    What `Trace.carried` chooses of them is what the rates of `effective_rates` act on.
+    Only the parameters that the step itself uses move; the state before it is held fixed. This is
+    Eq. (3)'s ``B_k = ∂⁺s_k/∂θ`` along a direction w. Rates act on the entries of it that
+    `Trace.carried` selects. For the movement of the whole scan see `total_sensitivity`.
     """
-    given, wanted = (
-        {name: tuple(part.shape) for name, part in parts.items()}
-        for parts in (direction, trace.parameters)
-    )
-    require("direction", given, given == wanted, f"of the shapes of the parameters, {wanted}")
+    shapes = {name: tuple(part.shape) for name, part in direction.items()}
+    wanted = {name: tuple(part.shape) for name, part in trace.parameters.items()}
+    require("direction", shapes, shapes == wanted, f"of the shapes of the parameters, {wanted}")
     for name, part in direction.items():
         require(f"direction[{name!r}]", part, bool(part.isfinite().all()), "finite")
     with FORWARD_MODE:
@@ -59,14 +77,16 @@ def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "
 @checked
 @own_precision
 def total_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T S"]:
-    """Total sensitivities ``ds_t/dθ w`` of the whole scan: ``S_t = B_t w + J_t S_{t−1}``.
+    """Return ``S_t = ds_t/dθ w``: how much states move if all steps' parameters move along w.
 
-    In the place of Eq. (3)'s ``B_t w`` it makes of the lag-ℓ part the sum of the parts of lag ℓ
-    and all longer ones: the transport from earlier steps is in it already.
+    It follows ``S_t = B_t w + J_t S_{t−1}``, so the transport from earlier steps is in it already.
+    In the place of Eq. (3)'s ``B_t w`` it makes of the lag-ℓ part the sum of the parts of lag ℓ and
+    all longer ones.
     """
     moved = immediate_sensitivity(trace, direction).clone()
     for t in range(1, trace.length):
-        moved[:, t] += (trace.jacobian(t).dense() @ moved[:, t - 1].unsqueeze(-1)).squeeze(-1)
+        jacobian = trace.jacobian(t).dense()
+        moved[:, t] += (jacobian @ moved[:, t - 1].unsqueeze(-1)).squeeze(-1)
     return moved
 
 
@@ -75,42 +95,59 @@ def total_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T 
 def projected_gradient(
     trace: Trace, loss_gradients: Float[Tensor, "B T _"], direction: Direction
 ) -> Float[Tensor, " B"]:
-    """Every sequence's whole gradient along a direction. Implements Eq. (2), so projected."""
-    adjoint = trace.backpropagate(_fitting(trace, loss_gradients))
+    """Return each sequence's whole gradient along a direction w. Implements Eq. (2), so projected.
+
+    The loss gradients may be those in the outputs h or in all of the state.
+    """
+    adjoint = trace.backpropagate(_require_fit(trace, loss_gradients))
     return (adjoint * immediate_sensitivity(trace, direction)).sum((1, 2))
 
 
 @checked
 def first_loss(loss_gradients: Float[Tensor, "B T _"]) -> int:
-    """The first step at which a loss gradient is not zero, or the last if all are."""
-    there = loss_gradients.ne(0).any(-1).any(0).nonzero()
-    return int(there[0]) if len(there) else loss_gradients.shape[1] - 1
+    """Return the first step at which a loss gradient is not zero, or the last if all are."""
+    steps_with_loss = loss_gradients.ne(0).any(-1).any(0).nonzero()
+    if len(steps_with_loss):
+        return int(steps_with_loss[0])
+    return loss_gradients.shape[1] - 1
 
 
 @checked
 def transported(
     trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: FiniteReals, first: Index = 0
 ) -> Iterator[tuple[int, Float[Tensor, "B ends S"]]]:
-    """Loss gradients carried back in full, ``δ_tᵀ M_{t,ℓ}``: each lag with rows for its end points.
+    """Yield, for each lag, all loss gradients carried back that many steps, ``δ_tᵀ M_{t,ℓ}``.
 
-    Implements Eq. (3). End points are t = max(ℓ, first)..T−1, lags increase, from 0 to T−1.
+    Implements Eq. (3). Rows belong to the end points t = max(ℓ, first) … T − 1 in order: the row of
+    t is a gradient in the state ``s_{t−ℓ}``. This is exact backpropagation; nothing is
+    approximated.
+
+    Args:
+        lags: Whole numbers from 0 to T − 1 that increase; lag 0 is the loss gradient itself.
+        first: First end point. Take `first_loss` where early steps have no loss: it saves work.
     """
-    wanted, steps = torch.as_tensor(lags).tolist(), range(trace.length)
-    increase = wanted == [lag for lag in steps if lag in wanted]
+    wanted = torch.as_tensor(lags).tolist()
+    increase = wanted == [lag for lag in range(trace.length) if lag in wanted]
     require("lags", wanted, increase, f"whole numbers from 0 to {trace.length - 1} that increase")
     require("first", first, first < trace.length, f"one of the {trace.length} steps")
-    deltas = trace.lifted(_fitting(trace, loss_gradients)[:, first:])
+    deltas = trace.lifted(_require_fit(trace, loss_gradients)[:, first:])
+    # A function of its own, so that arguments are refused at the call and not at the first lag.
+    return _carry_back(trace, deltas, wanted, first)
 
-    def carried_back(rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-        for lag in range(wanted[-1] + 1):
-            if lag:
-                steps = slice(max(first, lag) - lag + 1, trace.length - lag + 1)
-                rows = rows[:, steps.start - steps.stop :].unsqueeze(-2)
-                rows = trace.jacobian(steps).pull(rows).squeeze(-2)
-            if lag in wanted:
-                yield lag, rows
 
-    return carried_back(deltas)
+def _carry_back(
+    trace: Trace, rows: Tensor, lags: list[int], first: int
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield rows of gradients at each wanted lag, one Jacobian further back at every lag."""
+    for lag in range(lags[-1] + 1):
+        if lag > 0:
+            steps = slice(max(first, lag) - lag + 1, trace.length - lag + 1)
+            n_steps = steps.stop - steps.start
+            # The earliest end point drops out where its gradient has reached the initial state.
+            remaining = rows[:, -n_steps:].unsqueeze(-2)
+            rows = trace.jacobian(steps).pull(remaining).squeeze(-2)
+        if lag in lags:
+            yield lag, rows
 
 
 @checked
@@ -122,15 +159,19 @@ def total_transport(
     lags: Lags,
     ends: Lags,
 ) -> Float[Tensor, "B ends lags"]:
-    """The left side of Eq. (27), ``δ_tᵀ M_{t,ℓ} B_{t−ℓ} w``, at each end point and lag."""
+    """Return the left side of Eq. (27), ``δ_tᵀ M_{t,ℓ} B_{t−ℓ} w``, at each end point and lag.
+
+    It is a number: the lag-ℓ part of the gradient at end point t, along w. The right side replaces
+    the matrix M by its diagonal, the effective rates; compare the two to see what that loses.
+    """
     fits = sensitivity.shape == trace.states.shape
     require("sensitivity", sensitivity, fits, f"of the shape {tuple(trace.states.shape)} of states")
     steps, last = lags_and_ends(trace.length, lags, ends)
-    along = [
-        (rows[:, last - lag] * sensitivity[:, last - lag]).sum(-1)
-        for lag, rows in transported(trace, loss_gradients, steps)
-    ]
-    return torch.stack(along, dim=-1)
+    by_lag = []
+    for lag, rows in transported(trace, loss_gradients, steps):
+        start = last - lag  # the step to which end point t is carried back
+        by_lag.append((rows[:, start] * sensitivity[:, start]).sum(-1))
+    return torch.stack(by_lag, dim=-1)
 
 
 @checked
@@ -138,9 +179,10 @@ def total_transport(
 def lag_gradients(
     trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: FiniteReals | None = None
 ) -> Direction:
-    """The gradient by lag, for each parameter a tensor ``(lags, *its shape)``; see Eq. (3).
+    """Return the gradient by lag: for each parameter a tensor ``(lags, *its shape)``; see Eq. (3).
 
-    The lag-ℓ part is ``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ}``, summed over sequences; lags are 0..T−1 if None.
+    The lag-ℓ part is ``Σ_t δ_tᵀ M_{t,ℓ} B_{t−ℓ}``, summed over sequences; lags are 0 … T − 1 if
+    None, and then the parts add up to the gradient.
 
     Examples:
         All lags together are the gradient that autograd finds:
@@ -155,21 +197,25 @@ def lag_gradients(
     """
     first = first_loss(loss_gradients)
     wanted = list(range(trace.length)) if lags is None else lags
-    parts = []
+    by_lag = []
     for lag, rows in transported(trace, loss_gradients, wanted, first):
         steps = slice(max(lag, first) - lag, trace.length - lag)
         step = trace.stepped(trace.inputs[:, steps], trace.previous[:, steps])
-        parts.append(vjp(step, trace.parameters)[1](rows)[0])
-    return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
+        pull_to_parameters = vjp(step, trace.parameters)[1]
+        by_lag.append(pull_to_parameters(rows)[0])
+    return {name: torch.stack([part[name] for part in by_lag]) for name in by_lag[0]}
 
 
 @checked
 def lag_vectors(
     trace: Trace, loss_gradients: Float[Tensor, "B T _"], lags: FiniteReals | None = None
 ) -> Float[Tensor, "lags P"]:
-    """Each lag's part of the gradient as one vector in the space of all parameters."""
-    parts = lag_gradients(trace, loss_gradients, lags)
-    return torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
+    """Return each lag's part of the gradient as one vector in the space of all parameters.
+
+    The same numbers as `lag_gradients`: use vectors for lengths and angles, tensors to look into
+    one parameter.
+    """
+    return as_vectors(lag_gradients(trace, loss_gradients, lags))
 
 
 @checked
@@ -179,9 +225,11 @@ def alignment(
     lags: Lags,
     ends: Lags,
 ) -> Float[Tensor, "B ends lags H"]:
-    """Alignments of loss gradients with the sensitivity a lag earlier, neuron by neuron.
+    """Return the alignments ``a^{(q)}_{t,ℓ} = δ_t^{(q)} (B_{t−ℓ} w)^{(q)}``, neuron by neuron.
 
-    ``a^{(q)}_{t,ℓ} = δ_t^{(q)} (B_{t−ℓ} w)^{(q)}``. Implements Eq. (27)'s alignment.
+    An alignment is the gradient along w that would arrive if neuron q passed on everything: the
+    error now, times how much the state ℓ steps earlier moves with the parameters. The effective
+    rate says how much of it does arrive. Implements Eq. (27)'s alignment.
     """
     steps, last = lags_and_ends(loss_gradients.shape[1], lags, ends)
     delta = at_steps(loss_gradients, last)
@@ -194,18 +242,36 @@ def matched_statistic(
     alignments: Float[Tensor, "B ends lags H"],
     signs: Float[Tensor, "lags H"],
 ) -> Float[Tensor, "B lags"]:
-    """The matched statistic, one number a sequence and lag. Implements Eq. (28).
+    """Return the matched statistic T(ℓ), one number for each sequence and lag. Implements Eq. (28).
 
-    ``T(ℓ) = Σ_q sgn(m_q) μ^{(q)} a^{(q)}``, averaged over the end points, which depend on one
-    another. Estimate the signs ``sgn E[a^{(q)}]`` on other sequences than these: signs taken from
-    the same ones make a mean out of pure noise.
+    ``T(ℓ) = Σ_q sgn(m_q) μ^{(q)}_{t,ℓ} a^{(q)}_{t,ℓ}``: the part of the gradient that crosses ℓ
+    steps (rate times alignment) summed over neurons, each with the sign of its mean alignment ``m_q
+    = E[a^{(q)}]``. The signs match the neurons to one another, as a matched filter does: where
+    rates and alignments are independent, means add up and do not cancel, Eq. (29). If T has a mean
+    above zero, the gradient holds a signal from ℓ steps back; how many sequences it takes to see it
+    in the noise is `lwcore.detection.sample_complexity`.
+
+    End points of one sequence depend on one another, so T is averaged over them: the sequence is
+    the independent unit.
+
+    Args:
+        rates: Effective learning rates μ, from `effective_rates`.
+        alignments: Alignments a at the same lags and end points, from `alignment`.
+        signs: The signs sgn(m_q). Estimate them on other sequences than these: signs taken from the
+            same ones make a mean out of pure noise.
     """
     require("rates", rates, rates.numel(), "of at least one sequence, end point, lag and neuron")
-    return ((rates * alignments).mean(1) * signs).sum(-1)
+    of_sequences = (rates * alignments).mean(1)  # over end points: (B, lags, H)
+    return (of_sequences * signs).sum(-1)
 
 
 class Aim(NamedTuple):
-    """What a statistic looks at: δ and `Trace.carried` of ``B_t w``, (B, T, H), signs (lags, H)."""
+    """What a matched statistic looks at: errors, a direction of parameter space, and signs.
+
+    * `loss_gradients`: δ, (B, T, H).
+    * `sensitivity`: `Trace.carried` of ``B_t w``, (B, T, H).
+    * `signs`: sgn(m_q), (lags, H).
+    """
 
     loss_gradients: Tensor
     sensitivity: Tensor
@@ -220,22 +286,34 @@ def lag_statistics(
     order: Order = "exact",
     ends: Lags | None = None,
 ) -> Float[Tensor, "aims B lags"]:
-    """The `matched_statistic` of several aims straight from a trace, lag by lag to bound memory."""
+    """Return the `matched_statistic` of several aims straight from a trace.
+
+    The rates are computed once for all aims, and used lag by lag, so that memory does not grow with
+    the number of lags. `order` and `ends` are those of `effective_rates`.
+    """
     steps, last = lags_and_ends(trace.length, lags, ends)
-    at = last.tolist()
+    end_points = last.tolist()
     results = trace.inputs.new_empty(len(aims), len(trace.inputs), len(steps))
-    for part, at_lags in stream_rates(trace, steps, last, order):
-        for i, (lag, at_lag) in enumerate(zip(steps, at_lags, strict=True)):
+    for group, by_lag in stream_rates(trace, steps, last, order):
+        for place, (lag, at_lag) in enumerate(zip(steps, by_lag, strict=True)):
+            column = slice(place, place + 1)
             rates = at_lag.unsqueeze(2)
-            for result, (delta, moved, signs) in zip(results, aims, strict=True):
-                aligned = bare(alignment)(delta[part], moved[part], [lag], at)
-                statistic = bare(matched_statistic)(rates, aligned, signs[i : i + 1])
-                result[part, i : i + 1] = statistic
+            for result, aim in zip(results, aims, strict=True):
+                delta = aim.loss_gradients[group]
+                moved = aim.sensitivity[group]
+                aligned = bare(alignment)(delta, moved, [lag], end_points)
+                statistic = bare(matched_statistic)(rates, aligned, aim.signs[column])
+                result[group, column] = statistic
     return results
 
 
 class Factorisation(NamedTuple):
-    """The sides of Eq. (29) at each lag: ``E T``; f; and m̄, alignments weighted with ``|μ|``."""
+    """Both sides of Eq. (29), ``E T = f m̄``, at each lag.
+
+    * `statistic`: ``E T(ℓ)``, the mean of the matched statistic over sequences.
+    * `envelope`: f(ℓ).
+    * `alignment`: m̄(ℓ), mean alignments weighted with ``|μ|``.
+    """
 
     statistic: Float[Tensor, " lags"]
     envelope: Float[Tensor, " lags"]
@@ -248,20 +326,22 @@ def factorise(
     alignments: Float[Tensor, "B ends lags H"],
     signs: Float[Tensor, "lags H"],
 ) -> Factorisation:
-    """Both sides of ``E T = f m̄``, which holds where rates and alignments are independent.
+    """Return both sides of ``E T = f m̄``, which holds where rates and alignments are independent.
 
-    Implements Eqs. (29) and (30).
+    Implements Eqs. (29) and (30): ``m̄ = Σ_q E|μ^{(q)}| sgn(m_q) m_q / Σ_q E|μ^{(q)}|``. Arguments
+    are those of `matched_statistic`.
     """
-    size = rates.abs().mean((0, 1))
-    weighted = (size * (alignments.mean((0, 1)) * signs)).sum(-1) / size.sum(-1)
-    mean = matched_statistic(rates, alignments, signs).mean(0)
-    return Factorisation(mean, envelope(rates), weighted)
+    size = rates.abs().mean((0, 1))  # E|μ|
+    signed = alignments.mean((0, 1)) * signs  # |m_q|, if the signs are right
+    mean_alignment = (size * signed).sum(-1) / size.sum(-1)
+    mean_statistic = matched_statistic(rates, alignments, signs).mean(0)
+    return Factorisation(mean_statistic, envelope(rates), mean_alignment)
 
 
-def _fitting(trace: Trace, loss_gradients: Tensor) -> Tensor:
-    """Loss gradients in the outputs of a trace, or in its states; others are refused."""
-    allowed = [tuple(of.shape) for of in (trace.outputs, trace.states)]
-    fits, words = tuple(loss_gradients.shape) in allowed, f"of one of the shapes {allowed}"
-    require("loss_gradients", loss_gradients, fits, words)
+def _require_fit(trace: Trace, loss_gradients: Tensor) -> Tensor:
+    """Return loss gradients in the outputs of a trace, or in its states; refuse others."""
+    allowed = [tuple(trace.outputs.shape), tuple(trace.states.shape)]
+    fits = tuple(loss_gradients.shape) in allowed
+    require("loss_gradients", loss_gradients, fits, f"of one of the shapes {allowed}")
     require("loss_gradients", loss_gradients, bool(loss_gradients.isfinite().all()), "finite")
     return loss_gradients

@@ -1,7 +1,19 @@
 """Inference from one number a sequence: what is kept of it, and N(ℓ) and windows from that.
 
-Sources, views, noises, rates, rules and definitions are those of `book/notation.md`. Error, level
-and numbers of sequences come from the run's configuration where they are not given.
+The way from a measurement to a window has three stations: `summary` keeps mean, scale and tail
+index of the numbers; `required` turns these into N(ℓ), how many sequences a lag needs; `window_of`
+reads off the longest lag that N sequences detect. `windows` takes the last two at once.
+
+What can be chosen (see `book/notation.md`):
+
+* ``noise``: ``"own"`` is the spread of the lag's own part of the gradient, as in the paper;
+  ``"whole"`` that of the whole gradient, in which an optimiser meets it.
+* ``rate``: how means concentrate, see `lwcore.detection`; ``"variance"`` takes numbers to have a
+  variance.
+* ``rule``: ``"tested"`` believes in a lag only after a test; ``"plug-in"`` takes every mean for
+  what it is.
+
+Error, level and numbers of sequences come from the run's configuration where they are not given.
 """
 
 from __future__ import annotations
@@ -52,24 +64,34 @@ BLOCK = 16  # sequences in a block: their means show how fast means concentrate
 
 @checked
 def summary(numbers: xr.Dataset) -> xr.Dataset:
-    """What N(ℓ) takes, of the numbers (…, probe, lag, sequence) that `measure.observe` gives.
+    """Return what N(ℓ) takes, of the numbers (…, probe, lag, sequence) of `measure.observe`.
 
-    ``signal`` and ``signal_error`` (…, probe, lag); by ``noise``, too, ``scale``, ``deviation``,
-    ``exponent`` and ``alpha``; and ``n_measured``, the number of sequences. α is one for all probes
-    and lags of a view, as in the paper: the median of those where numbers can be of a stable
-    law, see `lwcore.stable.fit`. It is NaN where means do not concentrate, or where none can.
+    * ``signal`` and ``signal_error`` (…, probe, lag): the mean of the lag's statistic, and its
+      standard error.
+    * ``scale``, ``deviation``, ``exponent`` and ``alpha``, also by ``noise``: the stable scale σ of
+      one number, its standard deviation, the exponent with which means concentrate, and the tail
+      index.
+    * ``n_measured``: the number of sequences.
+
+    α is one for all probes and lags of a view, as in the paper: the median of those where numbers
+    can be of a stable law, see `lwcore.stable.fit`. It is NaN where means do not concentrate, or
+    where none can.
     """
     numbers = _readable(numbers)
     samples = xr.concat([numbers.statistic, numbers.projection], "noise")
-    samples, count = samples.assign_coords(noise=list(NOISES)), samples.sizes["sequence"]
+    samples = samples.assign_coords(noise=list(NOISES))
+    count = samples.sizes["sequence"]
 
-    def along(of: Callable[..., Any], outputs: int = 1) -> Any:
-        ends: list[list[str]] = [[]] * outputs
-        return xr.apply_ufunc(of, samples, input_core_dims=[["sequence"]], output_core_dims=ends)
+    def over_sequences(function: Callable[..., Any], n_outputs: int = 1) -> Any:
+        remaining: list[list[str]] = [[]] * n_outputs
+        return xr.apply_ufunc(
+            function, samples, input_core_dims=[["sequence"]], output_core_dims=remaining
+        )
 
-    at_lags, scale = along(_tails, 2)
-    alpha = at_lags.groupby("view").median(["probe", "lag"]).sel(view=numbers.view)
-    spread, exponent = along(deviation), along(exponent_of_means)
+    alpha_of_each, scale = over_sequences(_tails, n_outputs=2)
+    alpha = alpha_of_each.groupby("view").median(["probe", "lag"]).sel(view=numbers.view)
+    spread = over_sequences(deviation)
+    exponent = over_sequences(exponent_of_means)
     error = spread.sel(noise="own", drop=True) / np.sqrt(count)
     kept = {
         "signal": (numbers.statistic.mean("sequence"), "mean of the lag's statistic"),
@@ -80,7 +102,10 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
         "exponent": (exponent, f"exponent p with which means of {BLOCK} sequences concentrate"),
         "n_measured": (xr.DataArray(count), "number of sequences measured"),
     }
-    return xr.Dataset({name: a.assign_attrs(long_name=words) for name, (a, words) in kept.items()})
+    variables = {}
+    for name, (array, description) in kept.items():
+        variables[name] = array.assign_attrs(long_name=description)
+    return xr.Dataset(variables)
 
 
 def _readable(numbers: xr.Dataset) -> xr.Dataset:
@@ -94,9 +119,10 @@ def _readable(numbers: xr.Dataset) -> xr.Dataset:
         require(f"numbers.{name}", values, values.size > 0, "one number or more")
         if numbers[name].dtype.kind != "f":
             numbers = numbers.assign({name: numbers[name].copy(data=values)})
-    same = set(numbers.statistic.dims) == set(numbers.projection.dims)
-    words = f"of dimensions ({', '.join(map(str, numbers.statistic.dims))}), as the statistic"
-    require("numbers.projection.dims", numbers.projection.dims, same, words)
+    dims = numbers.projection.dims
+    same = set(numbers.statistic.dims) == set(dims)
+    requirement = f"of dimensions ({', '.join(map(str, numbers.statistic.dims))}), as the statistic"
+    require("numbers.projection.dims", dims, same, requirement)
     for name, dimension in (("view", "probe"), ("lag", "lag")):
         held = name in numbers.coords and numbers[name].dims == (dimension,)
         _require_content("numbers", numbers, held, f"the coordinate {name} ({dimension})")
@@ -111,15 +137,24 @@ def _require_variables(results: xr.Dataset, *names: str) -> None:
         _require_content("results", results, name in results.variables, f"{name}, as a run does")
 
 
-def _require_content(name: str, dataset: xr.Dataset, holds: bool, words: str) -> None:
-    if not holds:
-        variables = ", ".join(map(str, dataset.variables)) or "nothing"
-        raise ArgumentError(f"{name} holds {variables}: it must hold {words}.")
+def _require_content(name: str, dataset: xr.Dataset, holds: bool, requirement: str) -> None:
+    """Refuse a dataset, and say what it holds and what it must hold."""
+    if holds:
+        return
+    variables = ", ".join(map(str, dataset.variables)) or "nothing"
+    raise ArgumentError(f"{name} holds {variables}: it must hold {requirement}.")
 
 
-def described(found: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
-    """A dataset of variables that say what they are, from dimensions, values and words of each."""
-    return xr.Dataset({name: (*held, {"long_name": text}) for name, (*held, text) in found.items()})
+def described(variables: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
+    """Return a dataset whose variables say what they are.
+
+    Args:
+        variables: By name, the dimensions, the values and what they are, in words.
+    """
+    data = {}
+    for name, (dims, values, description) in variables.items():
+        data[name] = (dims, values, {"long_name": description})
+    return xr.Dataset(data)
 
 
 def _diagnostics_of(results: xr.Dataset) -> DiagnosticSettings:
@@ -132,13 +167,18 @@ def _diagnostics_of(results: xr.Dataset) -> DiagnosticSettings:
 
 @checked
 def probes(results: xr.Dataset, view: str, source: str | None = None) -> xr.Dataset:
-    """The probes of one view, and one source if it is named."""
-    _require_variables(results, "view", *[] if source is None else ["source"])
-    for name, value in (("view", view), ("source", source)):
-        known = [value] if value is None else list(dict.fromkeys(results[name].values.tolist()))
+    """Select the probes of one view, and one source if it is named."""
+    asked = {"view": view}
+    if source is not None:
+        asked["source"] = source
+    _require_variables(results, *asked)
+    for name, value in asked.items():
+        known = list(dict.fromkeys(results[name].values.tolist()))
         require(name, value, value in known, f"one of {', '.join(map(repr, known))}")
-    kept = results.isel(probe=np.flatnonzero(results.view == view))
-    return kept if source is None else kept.sel(source=source, drop=True)
+    of_view = results.isel(probe=np.flatnonzero(results.view == view))
+    if source is None:
+        return of_view
+    return of_view.sel(source=source, drop=True)
 
 
 @checked
@@ -151,30 +191,49 @@ def required(
     twice: bool = False,
     error: Error | None = None,
 ) -> xr.DataArray:
-    """Numbers of sequences N(ℓ) that lags need, (…, probe, lag), from what `summary` keeps.
+    """Return N(ℓ), how many sequences each lag needs, (…, probe, lag), from what `summary` keeps.
 
     Infinite where the mean is not positive, α not above 1, or the number 0 in all sequences; and,
     by the rule ``"tested"``, where the test declares no signal among all probes and lags given.
-    With `twice` the mean of T, which is f m̄, is multiplied with f once more, and N(ℓ) infinite in
-    views without an envelope; see `LETTER`. `error` is ε, the chance of a wrong sign.
+
+    Args:
+        rate: How means concentrate: ``"variance"`` for numbers with a variance, the others as in
+            `lwcore.detection`.
+        noise: ``"own"`` is the spread of the lag's part alone, ``"whole"`` that of the whole
+            gradient.
+        rule: ``"tested"`` to believe only in lags that pass `detected`; ``"plug-in"`` to take every
+            positive mean for a signal.
+        twice: Whether the mean of T, which is f m̄ already, is multiplied with f once more, as
+            version 2 of the paper does; see `LETTER`. N(ℓ) is infinite in views without an
+            envelope.
+        error: ε, the chance of a wrong sign; that of the run's configuration if None.
     """
     _require_variables(results, "signal", "scale", "deviation", "alpha", "noise", "view")
+    envelope = xr.DataArray(1.0)
     if twice:
         _require_variables(results, "envelope")
-    of_noise, envelope = results.sel(noise=noise, drop=True), xr.DataArray(1.0)
-    if twice:
-        of_views = results.envelope.reindex(order=results.view.values, fill_value=0.0)
-        envelope = of_views.rename(order="probe").drop_vars("probe")
-    scale, alpha, by_rate = of_noise.scale, of_noise.alpha, rate
-    if rate == "variance":  # a Gaussian's stable scale
-        scale, alpha, by_rate = of_noise.deviation / np.sqrt(2), xr.full_like(alpha, 2.0), "mean"
-    asked = _diagnostics_of(results).error if error is None else error
-    arrays, how = (results.signal, scale, alpha, envelope), {"error": asked, "rate": by_rate}
-    needed = xr.apply_ufunc(bare(sequences_needed), *arrays, kwargs=how)
+        by_view = results.envelope.reindex(order=results.view.values, fill_value=0.0)
+        envelope = by_view.rename(order="probe").drop_vars("probe")
+
+    of_noise = results.sel(noise=noise, drop=True)
+    if rate == "variance":
+        # Their means concentrate as those of a Gaussian: α = 2, and its scale is deviation/√2.
+        scale = of_noise.deviation / np.sqrt(2)
+        alpha = xr.full_like(of_noise.alpha, 2.0)
+    else:
+        scale = of_noise.scale
+        alpha = of_noise.alpha
+    options = {
+        "error": _diagnostics_of(results).error if error is None else error,
+        "rate": "mean" if rate == "variance" else rate,
+    }
+    needed = xr.apply_ufunc(
+        bare(sequences_needed), results.signal, scale, alpha, envelope, kwargs=options
+    )
     if rule == "tested":
         needed = needed.where(detected(results), np.inf)
-    words = "sequences N(ℓ) needed to detect the lag"
-    return needed.assign_attrs(long_name=words, units="sequences")
+    description = "sequences N(ℓ) needed to detect the lag"
+    return needed.assign_attrs(long_name=description, units="sequences")
 
 
 @checked
@@ -186,17 +245,21 @@ def sequences_needed(
     error: Error = 0.1,
     rate: detection.Rate = "mean",
 ) -> Array:
-    """`sample_complexity` entry by entry, infinite where noise has no scale or α is not above 1."""
+    """Return `sample_complexity` entry by entry, for arrays of laws with different tails.
+
+    Infinite where noise has no scale or α is not above 1. Arrays broadcast.
+    """
     arguments = {"envelope": envelope, "signal": signal, "scale": scale, "alpha": alpha}
     f, mean, sigma, tail = broadcast(**arguments)
     require("envelope", f, np.isfinite(f) & (f >= 0), "finite, 0 or above")
     require("alpha", tail, ~(tail > 2), "2 or below, or NaN")
     require("scale", sigma, ~np.isinf(sigma), "finite, or NaN")
-    carries, needed = (sigma > 0) & (tail > 1), np.full(tail.shape, np.inf)
-    require("signal", mean, np.isfinite(mean) | ~carries, "finite, where there is noise")
-    for one in np.unique(tail[carries]):
-        of = carries & (tail == one)
-        needed[of] = sample_complexity(f[of], mean[of], sigma[of], one, error, rate)
+    usable = (sigma > 0) & (tail > 1)
+    require("signal", mean, np.isfinite(mean) | ~usable, "finite, where there is noise")
+    needed = np.full(tail.shape, np.inf)
+    for one_alpha in np.unique(tail[usable]):
+        same = usable & (tail == one_alpha)
+        needed[same] = sample_complexity(f[same], mean[same], sigma[same], one_alpha, error, rate)
     return needed
 
 
@@ -206,18 +269,28 @@ def windows(
     budgets: FiniteReals | None = None,
     *,
     definition: Definition = "supremum",
-    **how: Any,
+    **options: Any,
 ) -> xr.DataArray:
-    """Learnability windows H_N from `required`, which takes the rest; see `window_of`."""
+    """Return learnability windows H_N in steps, straight from the results of a run.
+
+    Args:
+        budgets: Numbers of sequences N; those of the run's configuration if None.
+        definition: See `lwcore.window.learnability_window`.
+        options: Of `required`: ``rate``, ``noise``, ``rule``, ``twice`` and ``error``.
+    """
     numbers = _diagnostics_of(results).budgets if budgets is None else budgets
-    return window_of(required(results, **how), numbers, definition)
+    return window_of(required(results, **options), numbers, definition)
 
 
 @checked
 def window_of(
     needed: xr.DataArray, budgets: FiniteReals, definition: Definition = "supremum"
 ) -> xr.DataArray:
-    """Windows in steps from N(ℓ), over ``budget``, the numbers of sequences N, if several."""
+    """Return windows H_N in steps from N(ℓ), for one or several numbers of sequences N.
+
+    Several are the dimension ``budget`` of the result. Takes the N(ℓ) of `required`, with the
+    coordinate ``lag``.
+    """
     dimensions = ", ".join(map(str, needed.dims))
     if "lag" not in needed.dims or "lag" not in needed.coords:
         raise ArgumentError(
@@ -226,8 +299,9 @@ def window_of(
         )
     if "budget" in needed.dims:
         raise ArgumentError(f"needed has dimensions {dimensions}: it must not have budget yet.")
-    counts, lags = floats("budgets", budgets), needed.lag.values.tolist()
+    counts = floats("budgets", budgets)
     require("budgets", budgets, counts.ndim <= 1, "a number, or a list of numbers")
+    lags = needed.lag.values.tolist()
     increase = needed.lag.ndim == 1 and are_lags(lags)
     require("needed.lag", lags, increase, "whole numbers from 1 on that increase")
     values = floats("needed", needed.values)
@@ -235,55 +309,69 @@ def window_of(
     if needed.dtype.kind != "f":
         needed = needed.copy(data=values)
 
-    def read(values: Array) -> NDArray[np.int64]:
-        return learnability_window(lags, values, np.atleast_1d(counts), definition=definition)
+    def read_off(at_lags: Array) -> NDArray[np.int64]:
+        return learnability_window(lags, at_lags, np.atleast_1d(counts), definition=definition)
 
-    found = xr.apply_ufunc(
-        read, needed, input_core_dims=[["lag"]], output_core_dims=[["budget"]]
-    ).assign_attrs(long_name="learnability window H_N", units="steps")
-    if not counts.ndim:
-        return found.squeeze("budget", drop=True)
-    attributes = {"long_name": "number of sequences N", "units": "sequences"}
-    return found.assign_coords(budget=("budget", counts, attributes))
+    by_budget = xr.apply_ufunc(
+        read_off, needed, input_core_dims=[["lag"]], output_core_dims=[["budget"]]
+    )
+    by_budget = by_budget.assign_attrs(long_name="learnability window H_N", units="steps")
+    if counts.ndim == 0:
+        return by_budget.squeeze("budget", drop=True)
+    about_budgets = {"long_name": "number of sequences N", "units": "sequences"}
+    return by_budget.assign_coords(budget=("budget", counts, about_budgets))
 
 
 @checked
 def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
-    """Lags whose mean is above zero, false claims in a network, source and view held at a level."""
+    """Return which lags' means are above zero, by a test; see `significant`.
+
+    The family of one test is a network, source and view: the chance of any false claim among its
+    probes and lags is at most the level, that of the run's configuration if None.
+    """
     _require_variables(results, "signal", "signal_error", "n_measured", "view")
-    held = _diagnostics_of(results).significance if level is None else level
+    chance = _diagnostics_of(results).significance if level is None else level
     family: list[Any] = ["probe", "lag"]
 
-    def tested(part: xr.Dataset) -> xr.DataArray:
+    def test(of_view: xr.Dataset) -> xr.DataArray:
         return xr.apply_ufunc(
             bare(significant),
-            *(part.signal, part.signal_error, part.n_measured),
+            of_view.signal,
+            of_view.signal_error,
+            of_view.n_measured,
             input_core_dims=[family, family, []],
             output_core_dims=[family],
-            kwargs={"level": held},
+            kwargs={"level": chance},
         )
 
     by_view: Any = results[["signal", "signal_error", "n_measured"]].groupby("view")
-    return by_view.map(tested)
+    return by_view.map(test)
 
 
 @checked
 def significant(
     mean: FiniteReals, error: FiniteReals, count: FiniteReals, level: Share
 ) -> NDArray[np.bool_]:
-    """Means (..., probes, lags) that are above zero, each family's false claims held at a level.
+    """Test which means (..., probes, lags) are above zero; each family's false claims are rare.
 
-    One-sided t-tests with Holm's correction; `count` is the number of sequences, (...) or one for
-    all. For symmetric laws the t-test keeps its level however heavy the tails (Efron 1969).
+    One-sided t-tests with Holm's correction: the chance of any false claim among the probes and
+    lags of a family is at most the level. For symmetric laws the t-test keeps its level however
+    heavy the tails (Efron 1969).
+
+    Args:
+        error: Standard errors of the means.
+        count: Number of sequences of a mean, (...) or one for all.
     """
-    means, errors, counts = floats("mean", mean), floats("error", error), floats("count", count)
+    means = floats("mean", mean)
+    errors = floats("error", error)
+    counts = floats("count", count)
     require("mean", mean, means.ndim > 1, "of shape (…, probes, lags)")
-    words = f"one number, or of the mean's shape, {means.shape}"
-    require("error", error, _is_for_each(errors.shape, means.shape), words)
+    fits = _is_for_each(errors.shape, means.shape)
+    require("error", error, fits, f"one number, or of the mean's shape, {means.shape}")
     require("error", errors, errors >= 0, "0 or above")
     families = means.shape[:-2]
-    words = f"one number, or one for each family, of shape {families}"
-    require("count", count, _is_for_each(counts.shape, families), words)
+    fits = _is_for_each(counts.shape, families)
+    require("count", count, fits, f"one number, or one for each family, of shape {families}")
     require("count", counts, counts >= 1, "1 or above")
     # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -305,46 +393,55 @@ def _is_for_each(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
 def false_detections(
     statistic: FiniteReals, level: Share, rng: np.random.Generator, draws: Int64Count = 200
 ) -> int:
-    """How many draws of every sequence's sign show the tested rule any lag: all of them are false.
+    """Count the draws of random signs in which the tested rule sees any lag: all of them are false.
 
+    Multiplying every sequence's number by a random sign takes the signal away and leaves the noise.
     The numbers, (probes, lags, sequences), are a family, as `significant` takes it.
     """
-    numbers, found = floats("statistic", statistic), 0
+    numbers = floats("statistic", statistic)
     require("statistic", statistic, numbers.ndim == 3, "of shape (probes, lags, sequences)")
     count = numbers.shape[-1]
     require("statistic", statistic, count > 1, "of two sequences or more")
+    n_false = 0
     for signs in rng.choice([-1.0, 1.0], (draws, count)):
         flipped = numbers * signs
         error = bare(deviation)(flipped) / np.sqrt(count)
-        found += bool(bare(significant)(flipped.mean(-1), error, count, level).any())
-    return found
+        claims = bare(significant)(flipped.mean(-1), error, count, level)
+        n_false += bool(claims.any())
+    return n_false
+
+
+def _scaled(values: Array) -> tuple[Array, Array]:
+    """Return values over the largest of each row, so that no square overflows, and that one."""
+    largest = np.abs(values).max(-1, keepdims=True)
+    return values / np.where(largest > 0, largest, 1.0), largest
 
 
 @checked
 def deviation(numbers: FiniteReals) -> Array | np.float64:
-    """Standard deviation along the last axis, without a square that leaves the range of a float."""
+    """Return the standard deviation along the last axis, of numbers however large or small."""
     values = floats("numbers", numbers)
     require("numbers", numbers, values.ndim > 0 and values.shape[-1] > 1, "two or more in a row")
-    unit = np.abs(values).max(-1, keepdims=True)
-    return unit[..., 0] * (values / np.where(unit > 0, unit, 1.0)).std(-1, ddof=1)
+    scaled, largest = _scaled(values)
+    return largest[..., 0] * scaled.std(-1, ddof=1)
 
 
 @checked
 def exponent_of_means(numbers: FiniteReals) -> Array | np.float64:
-    """Exponent p of means along the last axis, whose spread falls as ``N^(−1/p)``.
+    """Return the exponent p with which means concentrate: their spread falls as ``N^(−1/p)``.
 
-    It is that of two interquartile ranges: of the means of blocks, and of single numbers, as many
+    2 for numbers with a variance, more where tails are heavy. It compares the interquartile range
+    of the means of blocks of 16 numbers, along the last axis, with that of single numbers, as many
     at a time, so that few blocks do not make it smaller. NaN of fewer than 64 numbers, four blocks.
     """
     values = floats("numbers", numbers)
-    blocks = values.shape[-1] // BLOCK if values.ndim else 0
-    if blocks < FEWEST_BLOCKS:
+    n_blocks = values.shape[-1] // BLOCK if values.ndim else 0
+    if n_blocks < FEWEST_BLOCKS:
         return np.full(values.shape[:-1], np.nan)[()]
-    unit = np.abs(values).max(-1, keepdims=True)  # so that no sum leaves the range of a float
-    whole = (values / np.where(unit > 0, unit, 1.0))[..., : blocks * BLOCK]
-    rows = whole.reshape(*values.shape[:-1], blocks, BLOCK)
-    of_means = np.subtract(*np.quantile(rows.mean(-1), [0.75, 0.25], axis=-1))
-    of_singles = np.subtract(*np.quantile(rows, [0.75, 0.25], axis=-2))
+    scaled, _ = _scaled(values)
+    blocks = scaled[..., : n_blocks * BLOCK].reshape(*values.shape[:-1], n_blocks, BLOCK)
+    of_means = np.subtract(*np.quantile(blocks.mean(-1), [0.75, 0.25], axis=-1))
+    of_singles = np.subtract(*np.quantile(blocks, [0.75, 0.25], axis=-2))
     # Numbers without a spread have no exponent: NaN.
     with np.errstate(divide="ignore", invalid="ignore"):
         shrinkage = of_means / np.median(of_singles, axis=-1)
@@ -353,6 +450,8 @@ def exponent_of_means(numbers: FiniteReals) -> Array | np.float64:
 
 
 def _tails(numbers: Array) -> tuple[Array, Array]:
-    """Tail index and scale of a symmetric stable law fitted along the last axis."""
-    fitted, shape = stable.fit(numbers.reshape(-1, numbers.shape[-1]).T), numbers.shape[:-1]
+    """Return tail index and scale of a symmetric stable law fitted along the last axis."""
+    columns = numbers.reshape(-1, numbers.shape[-1]).T
+    fitted = stable.fit(columns)
+    shape = numbers.shape[:-1]
     return np.reshape(fitted.alpha, shape), np.reshape(fitted.scale, shape)

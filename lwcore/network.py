@@ -1,7 +1,7 @@
 """A cell with a linear readout: its predictions, their loss, its gradient in h, and its descent.
 
 Training is minibatch gradient descent on a fixed set of sequences, interruptible between any two
-steps.
+steps: seed and step number alone decide what a step does.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Network(nn.Module):
     """
 
     def __init__(self, cell: Cell, generator: torch.Generator | None = None) -> None:
-        """A readout whose weights are uniform on ±1/√H."""
+        """Put a readout on a cell: weights uniform on ±1/√H, a bias of 0."""
         super().__init__()
         self.cell = cell
         uniform = torch.rand(cell.hidden_size, generator=generator, dtype=torch.float64) * 2 - 1
@@ -57,24 +57,25 @@ class Network(nn.Module):
 
     @own_precision
     def readout(self, states: Float[Tensor, "B T H"]) -> Float[Tensor, "B T"]:
-        """Predictions from h."""
-        # scans lie time-major in memory: so no copy is made and kept
-        major = followable(states).transpose(0, 1)
-        return (major.flatten(0, 1) @ self.weight).view(major.shape[:-1]).t() + self.bias
+        """Return predictions ``ŷ_t = vᵀ h_t + b`` from the outputs h of the cell."""
+        # Scans lie time-major in memory. Read in that order, no copy is made and kept for autograd.
+        time_major = followable(states).transpose(0, 1)
+        products = time_major.flatten(0, 1) @ self.weight
+        return products.view(time_major.shape[:-1]).t() + self.bias
 
     if TYPE_CHECKING:  # PyTorch's own says that it gives anything
 
         def __call__(self, inputs: Tensor) -> Tensor: ...  # noqa: D102
 
     def forward(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T"]:
-        """Predictions from inputs."""
+        """Return predictions from inputs, one number a step, each sequence scanned from zero."""
         return self.readout(self.cell(inputs))
 
     @checked
     def loss(
         self, inputs: Float[Tensor, "B T D"], targets: Float[Tensor, "B T"]
     ) -> Float[Tensor, ""]:
-        """The mean squared error over steps and sequences."""
+        """Return the mean squared error over steps and sequences."""
         return (self(inputs) - targets).square().mean()
 
     @torch.no_grad()
@@ -82,24 +83,31 @@ class Network(nn.Module):
     def residual(
         self, states: Float[Tensor, "B T H"], targets: Float[Tensor, "B T"]
     ) -> Float[Tensor, "B T"]:
-        """The errors of the predictions, ``ŷ_t − y_t``."""
+        """Return the errors of the predictions, ``ŷ_t − y_t``, from the outputs h of the cell."""
         return self.readout(states) - targets
 
     @torch.no_grad()
     def loss_gradients(self, residual: Float[Tensor, "*B_T"]) -> Float[Tensor, "*B_T H"]:
-        """``δ_t = 2 (ŷ_t − y_t) v`` of errors, or of noise in their place for a null control."""
+        """Return ``δ_t = 2 (ŷ_t − y_t) v``, the gradient of each step's loss in its output h_t.
+
+        Give it errors from `residual`, or noise in their place for a control that holds no signal.
+        """
         return 2 * residual.unsqueeze(-1) * self.weight
 
     def observe(
         self, inputs: Float[Tensor, "B T D"], targets: Float[Tensor, "B T"]
     ) -> tuple[Trace, Float[Tensor, "B T H"]]:
-        """The trace of a scan, and δ of the summed loss: all that Eq. (3) is made of."""
+        """Return the trace of a scan and its δ: all that Eq. (3) is made of.
+
+        δ belongs to the sum of the losses over steps, not to their mean.
+        """
         trace = self.cell.trace(inputs)
         return trace, self.loss_gradients(self.residual(trace.outputs, targets))
 
 
-# Parameters of mallopt, of malloc.h, and what glibc begins with.
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+# Parameters of mallopt, from malloc.h, and what glibc begins with.
+_TRIM_THRESHOLD = -1
+_MMAP_MAX = -4
 _DEFAULTS = {_MMAP_MAX: 65_536, _TRIM_THRESHOLD: 128 * 1024}
 _KEEPING = {_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1}  # no separate mappings, no trimming
 
@@ -109,14 +117,18 @@ def keep_freed_memory() -> bool:
 
     A training step frees what the next one needs again, and memory fresh from the system costs as
     much as filling it: a quarter of a step at B = 128, T = 512, H = 128. The process holds what it
-    has freed from then on: call this in a program of your own. `fit` does not.
+    has freed from then on: call this in a program of your own. `fit` does not. To keep memory for a
+    while only, use `freed_memory_kept`.
     """
     return _tell_allocator(_KEEPING)
 
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Keep freed memory for a while, until nobody wants it any more; then give it back."""
+    """Keep freed memory within a ``with`` block, then give it back.
+
+    Several threads may do so at once: memory is given back when the last of them leaves.
+    """
     with _keepers.lock:
         _keepers.count += 1
         keep_freed_memory()
@@ -125,7 +137,7 @@ def freed_memory_kept() -> Iterator[None]:
     finally:
         with _keepers.lock:
             _keepers.count -= 1
-            if not _keepers.count and _tell_allocator(_DEFAULTS):
+            if _keepers.count == 0 and _tell_allocator(_DEFAULTS):
                 ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -141,17 +153,17 @@ _keepers = _Keepers()
 
 
 def _tell_allocator(settings: dict[int, int]) -> bool:
-    """Set parameters of the C library's allocator, where it is glibc's."""
+    """Set parameters of the C library's allocator, where it is glibc's; return whether all held."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    return all(mallopt(*setting) for setting in settings.items())
+    return all(mallopt(parameter, value) for parameter, value in settings.items())
 
 
 @dataclass
 class Progress:
-    """The state between two steps: with it training goes on from where it was."""
+    """The state of a training between two steps, from which it goes on with the same numbers."""
 
     step: int = 0  # steps taken
     losses: list[float] = field(default_factory=list)  # minibatch loss of each
@@ -163,18 +175,21 @@ class Progress:
 def batch_indices(
     seed: Seed, step: Seed, n_sequences: Int64Count, batch_size: Int64Count
 ) -> np.ndarray:
-    """The sequences of a step: every epoch a fresh permutation, in batches of equal size.
+    """Return the sequences of a step: every epoch a fresh permutation, in batches of equal size.
 
     A remainder sits an epoch out. Seed and step alone decide, so that an interrupted run meets the
     same batches when it goes on.
     """
-    epoch, place = divmod(step, n_sequences // batch_size)
-    return _order(seed, epoch, n_sequences)[place * batch_size : (place + 1) * batch_size]
+    allowed = f"at most the {n_sequences} sequences"
+    require("batch_size", batch_size, batch_size <= n_sequences, allowed)
+    epoch, batch = divmod(step, n_sequences // batch_size)
+    first = batch * batch_size
+    return _permutation(seed, epoch, n_sequences)[first : first + batch_size]
 
 
 @functools.lru_cache
-def _order(seed: int, epoch: int, n_sequences: int) -> np.ndarray:
-    """An epoch's permutation, which all its steps share."""
+def _permutation(seed: int, epoch: int, n_sequences: int) -> np.ndarray:
+    """Return the order of the sequences in an epoch, which all its steps share."""
     order = np.random.default_rng([seed, epoch]).permutation(n_sequences)
     order.setflags(write=False)
     return order
@@ -196,32 +211,51 @@ def fit(
     resume_from: Progress | None = None,
     on_step: Callable[[Progress], None] | None = None,
 ) -> list[float]:
-    """Training in place on the mean squared error; the minibatch loss of every step.
+    """Train a network in place on the mean squared error; return the minibatch loss of every step.
 
-    Implements Eq. (1), by minibatches. `steps` counts those already taken, too; `seed` sets the
-    order of the sequences; AdamW alone has the decoupled `weight_decay`; `clip` bounds the 2-norm
-    of the whole gradient. After every step `on_step` gets the state to resume from, whose tensors
-    are live: copy or store them at once.
+    Implements Eq. (1), by minibatches. Plain ``"sgd"`` is the paper's descent of version 2;
+    ``"adamw"`` gives each parameter a learning rate of its own, and is what later versions use.
+
+    Args:
+        steps: Number of steps in all, those already taken with `resume_from` among them.
+        seed: Sets the order of the sequences.
+        weight_decay: Decoupled weight decay, of AdamW alone.
+        clip: Largest 2-norm of the whole gradient; longer ones are scaled down to it.
+        resume_from: What `on_step` was given after the last step taken.
+        on_step: Called after every step with the state to resume from, whose tensors are live: copy
+            or store them at once.
+
+    Raises:
+        ArgumentError: If sequences do not belong together, are fewer than a batch, or the network
+            was made in inference mode.
+        FloatingPointError: If the loss is not finite: training diverged.
     """
     check(*sequences)
-    total = len(sequences.targets)
-    require("batch_size", batch_size, batch_size <= total, f"at most the {total} sequences")
+    n_sequences = len(sequences.targets)
+    require(
+        "batch_size", batch_size, batch_size <= n_sequences, f"at most the {n_sequences} sequences"
+    )
     parameters = list(network.parameters())
-    trainable = not any(part.is_inference() for part in parameters)
-    words = "one that was made outside of torch.inference_mode()"
-    require("network", type(network.cell).__name__, trainable, words)
-    decay = {"weight_decay": weight_decay} if optimizer == "adamw" else {}
-    kind: Any = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[optimizer]
-    descent = kind(parameters, lr=learning_rate, **decay)
-    state = resume_from or Progress()
+    trainable = not any(parameter.is_inference() for parameter in parameters)
+    requirement = "one that was made outside of torch.inference_mode()"
+    require("network", type(network.cell).__name__, trainable, requirement)
+
+    descent: torch.optim.Optimizer
+    if optimizer == "adamw":
+        descent = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
+    else:
+        descent = torch.optim.SGD(parameters, lr=learning_rate)
+    start = resume_from or Progress()
     if resume_from is not None:
-        network.load_state_dict(state.network)
-        descent.load_state_dict(state.optimizer)
-    losses = list(state.losses)
-    for step in range(state.step, steps):
-        chosen = torch.tensor(bare(batch_indices)(seed, step, total, batch_size))
+        network.load_state_dict(start.network)
+        descent.load_state_dict(start.optimizer)
+
+    losses = list(start.losses)
+    for step in range(start.step, steps):
+        # Arguments hold since the check above: inner calls go without checks of their own.
+        batch = torch.tensor(bare(batch_indices)(seed, step, n_sequences, batch_size))
         descent.zero_grad()
-        loss = bare(Network.loss)(network, *(part[chosen] for part in sequences))
+        loss = bare(Network.loss)(network, sequences.inputs[batch], sequences.targets[batch])
         if not math.isfinite(loss.item()):
             raise FloatingPointError(
                 f"the loss is {loss.item()} at step {step}: training diverged; try a smaller "

@@ -86,7 +86,11 @@ def require(name: str, value: Any, holds: Any, words: str) -> None:
     """
     if np.all(holds):
         return
-    if np.ndim(value) and np.shape(value) == np.shape(holds):
+    try:
+        shape = np.shape(value)
+    except ValueError:  # a list whose entries have several shapes
+        shape = ()
+    if shape and shape == np.shape(holds):
         first = float(np.asarray(value)[~np.asarray(holds)].flat[0])
         raise ArgumentError(f"{name} contains {first!r}: every entry must be {words}.")
     raise ArgumentError(f"{name} = {_shown(value)}: must be {words}.")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from lwcore.printing import Bracket, Unit, printed
 from lwcore.reals import Unreadable, read
@@ -72,8 +72,8 @@ def bootstrap(
     require("count", count, count > 1, "2 or above, and below 2^63")
     words = f"{_MOST_DRAWN:.0e} at most together, which takes minutes: fewer draws, or parts"
     require("count · draws", count * draws, count <= _ALL or count * draws <= _MOST_DRAWN, words)
-    reach = sqrt(count / (count - 1)) * stats.t.isf((1 - level) / 2, count - 1)
-    tail = float(stats.norm.cdf(-reach))
+    reach = sqrt(count / (count - 1)) * -special.stdtrit(count - 1, (1 - level) / 2)
+    tail = float(special.ndtr(-reach))
     if count <= _ALL:
         picks = np.array(list(combinations_with_replacement(range(count), count)))
         ways = [factorial(count) / prod(map(factorial, np.bincount(pick))) for pick in picks]
@@ -132,13 +132,14 @@ def student(values: FiniteReals, level: Share = 0.95) -> Interval:
     x = floats("values", values)
     require("values", values, x.ndim == 1 and x.size > 1, "a list of at least two")
     _, power = np.frexp(np.abs(x).max())
-    scaled = np.ldexp(
-        x, -power
-    )  # without a rounding, so that no square leaves the range of a float
-    mean, error = scaled.mean(), stats.sem(scaled)
+    # without a rounding, so that no square leaves the range of a float
+    scaled = np.ldexp(x, -power)
+    mean = scaled.mean()
+    error = scaled.std(ddof=1) / np.sqrt(x.size)
     if np.ptp(x) == 0:  # what is all the same says nothing about a spread
         return Interval(x[0], np.nan, np.nan)
-    ends = stats.t.interval(level, x.size - 1, mean, error)
+    half = special.stdtrit(x.size - 1, (1 + level) / 2) * error
+    ends = mean - half, mean + half
     with np.errstate(over="ignore"):
         return Interval(*np.ldexp([mean, *ends], power))
 
@@ -148,9 +149,10 @@ def binomial(hits: FiniteReals, trials: Count, level: Share = 0.95) -> Interval:
     """Share of trials in which something happened, with Clopper and Pearson's exact interval."""
     x, n = floats("hits", hits), floats("trials", trials)
     tail = (1 - level) / 2
-    require("hits", x, (x >= 0) & (x <= n), f"from 0 to {trials}")
-    low = np.nan_to_num(stats.beta.ppf(tail, x, n - x + 1), nan=0.0)
-    high = np.nan_to_num(stats.beta.isf(tail, x + 1, n - x), nan=1.0)
+    whole = (x >= 0) & (x <= n) & (x == np.floor(x))
+    require("hits", x, whole, f"whole numbers from 0 to {trials}")
+    low = np.nan_to_num(special.betaincinv(x, n - x + 1, tail), nan=0.0)
+    high = np.nan_to_num(special.betainccinv(x + 1, n - x, tail), nan=1.0)
     return Interval(x / n, low, high)
 
 

@@ -1,4 +1,8 @@
-"""Input–target sequences whose dependencies on the past are known: the delayed regression."""
+"""Input–target sequences whose dependencies on the past are known: the delayed regression.
+
+The target at a step is a weighted sum of what the input was at a few delays, so it is known which
+lags a gradient can hold a signal from, and how much of each a network has learned.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +34,17 @@ def check(inputs: Float[Tensor, "S T D"], targets: Float[Tensor, "S T"]) -> None
 
 @checked
 class DelayedRegression:
-    """The target is a noisy weighted sum of one input component at several delays.
+    """The task of the paper: the target is a noisy weighted sum of one input at several delays.
 
     Implements Eq. (40): ``y_t = Σ_k c_k uᵀ x_{t−ℓ_k} + ε_t`` with ``x_t`` standard Gaussian and
     ``ε_t ~ N(0, noise²)``. Terms that would reach back before the sequence began are absent.
 
-    Its `length` is T, in steps; its `direction` u, (D,), is scaled to unit length.
+    Attributes:
+        length: T, the number of steps.
+        lags: The delays ℓ_k, in steps.
+        coefficients: c_k, one for each delay.
+        noise: Standard deviation of ε_t.
+        direction: u, (D,), scaled to unit length: which component of the input counts.
     """
 
     def __init__(
@@ -46,14 +55,19 @@ class DelayedRegression:
         noise: NotNegative,
         direction: FiniteReals,
     ) -> None:
-        """A task from ℓ_k, c_k and u of any length."""
-        self.length, self.lags, self.noise = length, tuple(map(int, lags)), noise
-        weights, vector = np.asarray(coefficients, float), np.asarray(direction, float)
+        """Take ℓ_k, c_k and u, the last of any length."""
+        self.length = length
+        self.lags = tuple(map(int, lags))
+        self.noise = noise
+        weights = np.asarray(coefficients, float)
+        vector = np.asarray(direction, float)
         require("lags", lags, self.lags[-1] < length, f"below the length, {length}")
         require("coefficients", coefficients, weights.shape == (len(self.lags),), "one a lag")
         require("direction", direction, vector.ndim == 1 and vector.any(), "a non-zero vector")
-        vector = vector / np.abs(vector).max()  # first, so that no square leaves a float's range
-        self.coefficients, self.direction = tuple(weights.tolist()), vector / np.linalg.norm(vector)
+        self.coefficients = tuple(weights.tolist())
+        # Divided by its largest entry first, so that no square leaves the range of a float.
+        vector = vector / np.abs(vector).max()
+        self.direction = vector / np.linalg.norm(vector)
 
 
 @checked
@@ -63,7 +77,7 @@ def sample(
     rng: np.random.Generator,
     dtype: torch.dtype = torch.float32,
 ) -> Sequences:
-    """Independent sequences of a task, drawn in float64 and then rounded.
+    """Draw independent sequences of a task, in float64, and round them to a type.
 
     Examples:
         >>> task = DelayedRegression(
@@ -76,7 +90,7 @@ def sample(
     require("dtype", dtype, dtype.is_floating_point, "a floating type")
     inputs = rng.standard_normal((n_sequences, task.length, len(task.direction)))
     targets = task.noise * rng.standard_normal((n_sequences, task.length))
-    component = inputs @ task.direction
+    component = inputs @ task.direction  # uᵀ x_t
     for lag, coefficient in zip(task.lags, task.coefficients, strict=True):
         targets[:, lag:] += coefficient * component[:, :-lag]
     return Sequences(torch.from_numpy(inputs).to(dtype), torch.from_numpy(targets).to(dtype))
@@ -90,16 +104,19 @@ def recovered_coefficients(
     predictions: Float[Tensor, "S T"],
     delays: Lags,
 ) -> Float[Tensor, " delays"]:
-    """The regression coefficients of a prediction on ``uᵀ x_{t−ℓ}``: which delays it uses.
+    """Return the regression coefficients of a prediction on ``uᵀ x_{t−ℓ}``: which delays it uses.
 
-    Inputs are independent and of unit variance, so each is a mean product, over sequences and the
-    steps that reach back far enough. A perfect predictor has c_k at the task's lags, and 0
-    elsewhere.
+    A perfect predictor has c_k at the task's delays, and 0 elsewhere. Inputs are independent and of
+    unit variance, so a coefficient is the mean of ``ŷ_t uᵀ x_{t−ℓ}``, over sequences and those
+    steps that reach back far enough.
     """
     check(*sequences)
     same = predictions.shape == sequences.targets.shape and predictions.shape[1] == task.length
     require("predictions", predictions, same, "one a step of the sequences, which are the task's")
     require("delays", delays, delays[-1] < task.length, f"below the length, {task.length}")
     component = sequences.inputs @ torch.from_numpy(task.direction).to(sequences.inputs)
-    products = [(predictions[:, lag:] * component[:, :-lag]).mean() for lag in delays]
-    return torch.stack(products)
+    by_delay = []
+    for delay in delays:
+        products = predictions[:, delay:] * component[:, :-delay]
+        by_delay.append(products.mean())
+    return torch.stack(by_delay)

@@ -4,6 +4,9 @@ Anything with a `step` can be traced, a cell of the paper or a reader's own. A s
 previous state, of S entries, twice: as what is *kept*, and as what is *seen* through the recurrent
 weights. Its derivatives in the two are the retention A and the mixing R, and
 ``J_t = ∂s_t/∂s_{t−1} = A_t + R_t``. Time is counted from 0: ``s_t`` is the state after input x_t.
+
+A Jacobian is an operator here: ``rows · J`` is one step of backpropagation, and costs much less
+than the matrix. It comes in closed form where the recurrence has one, and by autodiff elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -26,17 +29,28 @@ if TYPE_CHECKING:  # a type checker knows no attributes of a module
 else:
     Recurrence = nn.Module
 Steps = slice | Tensor
-Direction = dict[str, Tensor]
-Products = Callable[[Steps, Tensor], Tensor]
+Direction = dict[str, Tensor]  # a vector in the space of all parameters, a tensor for each
+Parts = TypeVar("Parts", bound=Any)  # a named tuple of tensors
+Products = Callable[[Steps, Tensor], Tensor]  # (which of the Jacobians, rows) to rows · J
 
 
 class Neurons(NamedTuple):
     """Retention and diagonal mixing of every step and neuron, (B, T, H), for the first two orders.
 
-    With ``zeroth_0 = head_t``, ``first_0 = 0``, and j = t−ℓ+1 the step that lag ℓ adds, the orders
-    grow one factor at a time: ``first_ℓ = first_{ℓ−1} retention_j + zeroth_{ℓ−1} mixing_j`` and
-    ``zeroth_ℓ = zeroth_{ℓ−1} retention_j``, with `lead_t` added to ``first_1``. With a head,
-    ``mixing_j`` reaches the diagonal one lag later: it enters through h, c a step further back.
+    A transport product is built from the end point back, one step at a time. With j = t−ℓ+1 the
+    step that lag ℓ adds, the orders grow by::
+
+        zeroth_0 = head_t,   zeroth_ℓ = zeroth_{ℓ−1} retention_j
+        first_0  = 0,        first_ℓ  = first_{ℓ−1} retention_j + zeroth_{ℓ−1} mixing_j
+
+    and `lead_t` is added to ``first_1``. Head and lead are what an LSTM's show gate does at the end
+    point; other cells have none, and begin with 1. With a head, ``mixing_j`` reaches the diagonal
+    one lag later: it enters through h, c a step further back.
+
+    * `retention`: what a neuron keeps of itself in a step, the diagonal of A.
+    * `mixing`: the diagonal of R; with a head, times the expression of the step before.
+    * `head`: of an LSTM, the expression e_t of c in h.
+    * `lead`: of an LSTM, what the show gate adds at the end point.
     """
 
     retention: Tensor
@@ -44,15 +58,28 @@ class Neurons(NamedTuple):
     head: Tensor | None = None
     lead: Tensor | None = None
 
-    def of(self, index: Any) -> Neurons:
-        """Chosen sequences, steps or neurons."""
-        chosen: Any = (None if part is None else part[index] for part in self)
-        return Neurons(*chosen)
+    def select(self, index: Any) -> Neurons:
+        """Select sequences, steps or neurons, by an index into the axes (B, T, H)."""
+        return select_each(self, index)
+
+
+def select_each(parts: Parts, index: Any) -> Parts:
+    """Index every tensor of a named tuple; None stays None."""
+    return parts._make(None if part is None else part[index] for part in parts)
+
+
+def as_vectors(parts: Direction) -> Tensor:
+    """Return n directions, stacked along the first axis of each tensor, as vectors, (n, P)."""
+    return torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
 
 
 @dataclass(eq=False)
 class StepJacobian:
-    """One-step Jacobians ``J_t`` as operators, by autodiff; one for every leading index."""
+    """One-step Jacobians ``J_t`` as operators, by autodiff; one for every leading index.
+
+    Works for any recurrence with a `step`, and is what closed forms are held against in tests.
+    Cells have a closed form of their own, `lwcore.cells.GatedJacobian`, which is faster.
+    """
 
     recurrence: Recurrence
     inputs: Float[Tensor, "... D"]
@@ -60,19 +87,23 @@ class StepJacobian:
 
     @own_precision
     def pull(self, rows: Float[Tensor, "... k S"]) -> Float[Tensor, "... k S"]:
-        """Products ``rows · J``: one step of backpropagation."""
+        """Return the products ``rows · J``: one step of backpropagation for k rows at once."""
         back = vjp(lambda states: self.recurrence.step(self.inputs, states), self.states)[1]
-        if rows.shape[-2] == 1:  # plain reverse mode
+        if rows.shape[-2] == 1:  # plain reverse mode, without vmap
             return back(rows.squeeze(-2))[0].unsqueeze(-2)
         return vmap(lambda row: back(row)[0], in_dims=-2, out_dims=-2)(rows)
 
     def dense(self) -> Float[Tensor, "... S S"]:
-        """The matrices themselves."""
+        """Return the matrices themselves, S² numbers each: to look at, or for small states."""
         eye = torch.eye(self.states.shape[-1], dtype=self.states.dtype, device=self.states.device)
         return self.pull(eye.expand(*self.states.shape, -1))
 
     def condensed(self) -> Products:
-        """Products of rows with chosen steps, the first axis, for many of them: J is made once."""
+        """Return a function that multiplies rows by chosen Jacobians, for many such products.
+
+        What all products share is computed once. Needs a single leading index, which the function
+        takes as its first argument.
+        """
         dense = self.dense()
         return own_precision(lambda steps, rows: torch.bmm(rows, dense[steps]))
 
@@ -82,9 +113,10 @@ class StepJacobian:
 class Trace:
     """A scan, behind which nothing is differentiated through time: inputs, and states from s₀ on.
 
-    The recurrence is an `nn.Module` with a ``step(x, kept, seen=None)``, a ``state_size``, and the
-    places in a state of what a readout sees, ``shown``, and of what carries gradients from step to
-    step, ``carried``: all of h, or the LSTM's c.
+    A cell makes its own (`Cell.trace`); any other recurrence is scanned by `Trace.of`. It is an
+    `nn.Module` with a ``step(x, kept, seen=None)``, a ``state_size``, and two slices of a state:
+    ``shown``, what a readout sees, and ``carried``, what carries gradients from step to step. Both
+    are all of h, but for the LSTM, which shows h and carries c.
     """
 
     recurrence: Recurrence
@@ -97,7 +129,10 @@ class Trace:
     def of(
         cls, recurrence: Any, inputs: Float[Tensor, "B T D"], initial: Float[Tensor, "B S"]
     ) -> Self:
-        """A scan of any recurrence, step by step."""
+        """Scan any recurrence, step by step, from an initial state.
+
+        Cells of `lwcore.cells` make their traces themselves, compiled: `Cell.trace`.
+        """
         states = [initial]
         for x in inputs.unbind(1):
             states.append(recurrence.step(x, states[-1]))
@@ -110,17 +145,17 @@ class Trace:
 
     @property
     def states(self) -> Float[Tensor, "B T S"]:
-        """The state after each step."""
+        """The state s_t after each step, h, or h beside c for an LSTM; without the initial one."""
         return self.history[:, 1:]
 
     @property
     def previous(self) -> Float[Tensor, "B T S"]:
-        """The state each step starts from."""
+        """The state s_{t−1} that each step starts from; the first is the initial state."""
         return self.history[:, :-1]
 
     @property
     def outputs(self) -> Float[Tensor, "B T H"]:
-        """What the readout sees, h."""
+        """What the readout sees, h_t: the first half of an LSTM's state, all of another cell's."""
         return self.history[:, 1:, self.recurrence.shown]
 
     @property
@@ -130,67 +165,103 @@ class Trace:
 
     @cached_property
     def parameters(self) -> Direction:
-        """The parameters of the scan, by name."""
+        """The parameters of the scan by name, detached: the point at which B_t is taken."""
         return {name: parameter.detach() for name, parameter in self.recurrence.named_parameters()}
 
     @cached_property
     def gates(self) -> Any:
         """Gates and candidate at every step, (B, T, H) each; of a cell of `lwcore.cells`."""
-        return self._closed_form.made
+        return self._closed_form.gates
 
     @cached_property
     def neurons(self) -> Neurons:
-        """Retention and diagonal mixing; of a recurrence with a closed form."""
-        name, known = type(self.recurrence).__name__, hasattr(self.recurrence, "closed_form")
+        """Retention and diagonal mixing at every step, of which the first two orders are made.
+
+        Needs a recurrence with a closed form, as cells have; others know the exact order alone.
+        """
+        name = type(self.recurrence).__name__
+        known = hasattr(self.recurrence, "closed_form")
         require("trace.recurrence", name, known, "a cell, for orders but the exact one")
         return self._closed_form.neurons()
 
     def jacobian(
         self, steps: int | Steps, sequences: Any = slice(None), *, closed: bool = True
     ) -> StepJacobian:
-        """One-step Jacobians as operators, in closed form where there is one."""
+        """Return one-step Jacobians as operators, in closed form where there is one.
+
+        Args:
+            steps: One step, a slice of steps, or one for each entry of `sequences`.
+            sequences: Which sequences, all by default.
+            closed: Whether to take a closed form. Take False to hold it against autodiff.
+        """
         if closed and hasattr(self.recurrence, "closed_form"):
-            return self._closed_form.of((sequences, steps))
-        return StepJacobian(
-            self.recurrence, self.inputs[sequences, steps], self.previous[sequences, steps]
-        )
+            return self._closed_form.select((sequences, steps))
+        inputs = self.inputs[sequences, steps]
+        return StepJacobian(self.recurrence, inputs, self.previous[sequences, steps])
 
     @cached_property
     def _closed_form(self) -> Any:
+        """Closed-form Jacobians of all steps, from which `jacobian` selects."""
         return self.recurrence.closed_form(self.inputs, self.previous)
 
     def stepped(self, x: Float[Tensor, "... D"], state: Float[Tensor, "... S"]) -> Any:
-        """A step as a function of the parameters, by name; the state before it is held fixed."""
-        module: Any = nn.Module()  # whose parameters can be replaced, as a step's cannot
-        module.recurrence, module.forward = self.recurrence, self.recurrence.step
-        return lambda given: functional_call(
-            module, {f"recurrence.{name}": value for name, value in given.items()}, (x, state)
-        )
+        """Return a step as a function of the parameters; the state before it is held fixed.
+
+        Its derivative is Eq. (3)'s ``B_t = ∂⁺s_t/∂θ``. The function takes parameters by name.
+        """
+        # `functional_call` replaces the parameters of a module's forward, and a step is none: so a
+        # module around the recurrence, of which the step is the forward.
+        module: Any = nn.Module()
+        module.recurrence = self.recurrence
+        module.forward = self.recurrence.step
+
+        def step(parameters: Direction) -> Any:
+            named = {f"recurrence.{name}": value for name, value in parameters.items()}
+            return functional_call(module, named, (x, state))
+
+        return step
 
     @own_precision
     def gathered_each(
         self, rows: Float[Tensor, "B n S"], steps: Steps = slice(None)
     ) -> Float[Tensor, "B P"]:
-        """Every sequence's own ``Σ_t λ_tᵀ B_t``, as a vector in the space of all parameters."""
-        each = vmap(lambda x, state, row: vjp(self.stepped(x, state), self.parameters)[1](row)[0])
-        parts = each(self.inputs[:, steps], self.previous[:, steps], rows)
-        return torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
+        """Return each sequence's own gradient ``Σ_t λ_tᵀ B_t``, as one vector of all parameters.
+
+        The rows λ_t are gradients in the states after the given steps, all steps by default: those
+        of `backpropagate` give the whole gradient, those of `lwcore.gradient.transported` a lag's
+        part.
+        """
+
+        def gradient(x: Tensor, state: Tensor, row: Tensor) -> Direction:
+            pull_to_parameters = vjp(self.stepped(x, state), self.parameters)[1]
+            parts: Direction = pull_to_parameters(row)[0]
+            return parts
+
+        return as_vectors(vmap(gradient)(self.inputs[:, steps], self.previous[:, steps], rows))
 
     def backpropagate(self, loss_gradients: Float[Tensor, "B T _"]) -> Float[Tensor, "B T S"]:
-        """The backward recursion of Eq. (3), ``λ_t = δ_t + λ_{t+1} J_{t+1}``, in every state."""
+        """Return the loss gradient in every state, ``λ_t = δ_t + λ_{t+1} J_{t+1}``.
+
+        This is the backward recursion of Eq. (3). The loss gradients δ_t may be those in the
+        outputs or those in all of the state.
+        """
         adjoint = self.lifted(loss_gradients).contiguous()
         for t in range(self.length - 1, 0, -1):
             adjoint[:, t - 1] += self.jacobian(t).pull(adjoint[:, t].unsqueeze(-2)).squeeze(-2)
         return adjoint
 
     def lifted(self, rows: Float[Tensor, "... _"]) -> Float[Tensor, "... S"]:
-        """Gradients of outputs as gradients of states, in new memory; those of states are kept."""
-        if rows.shape[-1] == self.history.shape[-1]:
+        """Embed gradients in the outputs in the space of states, with zeros elsewhere, as a copy.
+
+        Rows that are gradients in all of the state already are copied.
+        """
+        state_size = self.history.shape[-1]
+        if rows.shape[-1] == state_size:
             return rows.clone()
-        lifted = rows.new_zeros(*rows.shape[:-1], self.history.shape[-1])
+        lifted = rows.new_zeros(*rows.shape[:-1], state_size)
         lifted[..., self.recurrence.shown] = rows
         return lifted
 
     def carried(self, states: Float[Tensor, "... S"]) -> Float[Tensor, "... H"]:
-        """Entries in which gradients are carried from step to step."""
+        """Select the entries that carry gradients from step to step: h, or the c of an LSTM."""
         return states[..., self.recurrence.carried]

@@ -42,11 +42,17 @@ _EXACT = 2**40  # lags up to which sums of them are exact
 def learnability_window(
     lags: Lags, required: Reals, n_sequences: FiniteReals, *, definition: Definition = "supremum"
 ) -> NDArray[np.int64]:
-    """The window H_N, the longest lag that N sequences can detect; 0 where none can be.
+    """Return the window H_N, the longest lag that N sequences can detect; 0 where none can be.
 
-    Implements Eq. (36), ``H_N = max{ℓ : N(ℓ) ≤ N}``, over the lags given; ``N(ℓ) ≤ N`` is the same
-    as ``f(ℓ) ≥ ε_th(ℓ)``. Required numbers of shape (..., lags), which may be infinite, and N of
-    shape (budgets,) give windows of shape (..., budgets).
+    A lag is detected where it needs no more sequences than there are. Implements Eq. (36), ``H_N =
+    max{ℓ : N(ℓ) ≤ N}``, over the lags given; ``N(ℓ) ≤ N`` is the same as ``f(ℓ) ≥ ε_th(ℓ)``.
+
+    Args:
+        required: N(ℓ) of shape (..., lags), as from `lwcore.detection.sample_complexity`; may be
+            infinite.
+        n_sequences: N of shape (budgets,): for each a window, of shape (..., budgets).
+        definition: ``"supremum"``, the paper's, skips over lags that are not detected;
+            ``"first_passage"`` stops at the first.
 
     >>> lags = [1, 2, 3, 4]
     >>> required = [10, 40, 200, 90]
@@ -61,8 +67,10 @@ def learnability_window(
     require("n_sequences", n_sequences, budgets.ndim == 1, "a list of numbers")
     require("n_sequences", budgets, budgets >= 0, "0 or above")
     if definition == "first_passage":
+        # A lag now needs what the most demanding of the lags up to it does.
         needed = np.maximum.accumulate(needed, axis=-1)
-    return np.where(needed[..., None, :] <= budgets[:, None], lag, 0).max(axis=-1)
+    detectable = needed[..., None, :] <= budgets[:, None]  # N(ℓ) ≤ N: (..., budgets, lags)
+    return np.where(detectable, lag, 0).max(axis=-1)
 
 
 @checked
@@ -85,7 +93,7 @@ def window_bounds(
     lag, f = _matching(lags, "envelope", envelope)
     m = _for_each_lag("alignment", alignment, lag)
     sigma = _for_each_lag("scale", scale, lag)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         ratio = sigma / np.maximum(m, 0)
 
     def at(i: np.intp) -> NDArray[np.int64]:

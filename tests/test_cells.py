@@ -1,6 +1,9 @@
 """The cells against a step-by-step recurrence, against PyTorch's own layers, and their starts."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -158,3 +161,45 @@ def test_bad_input_is_named(call, message):
 
 def test_inputs_whose_sum_overflows_are_taken():
     assert make("DiagGate")(torch.full((1, 9, 3), 1e308, dtype=DOUBLE)).isfinite().all()
+
+
+GRADIENTS = """
+import torch
+from lwcore.cells import LSTM
+generator = torch.Generator().manual_seed(0)
+cell = LSTM(3, 7, gate_spread=1.0, generator=generator)
+inputs = torch.randn(4, 9, 3, generator=generator).requires_grad_()
+cell.unrolled(inputs).square().sum().backward()
+gradients = [inputs.grad, *(parameter.grad for parameter in cell.parameters())]
+print(torch.cat([gradient.flatten() for gradient in gradients]).numpy().tobytes().hex())
+"""
+
+
+@pytest.mark.slow
+def test_bits_of_steps_are_the_same_in_every_process():
+    """Python orders the names of gates in a set by hashes that differ from process to process."""
+    found = set()
+    for seed in ("0", "2", "3"):
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", GRADIENTS]
+        found.add(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: GRU(2, 2**62), "hidden_size = .*: must be so small"),
+        (lambda: GRU(2**62, 2), "hidden_size = 2: must be so small, beside input_size"),
+        (lambda: GRU(10**400, 2), r"input_size = 1.*: must be .* below 2\^63"),
+        (lambda: LSTM(2, 2)(torch.ones(1, 3, 2), ("a", "b")), "state = .*: must be a tensor, or h"),
+        (lambda: LSTM(2, 2)(torch.ones(1, 3, 2), 5), "state = 5: must be a tensor, or h and c"),
+        (
+            lambda: LSTM(2, 2)(torch.ones(1, 3, 2), (torch.ones(1, 2), torch.ones(3, 2))),
+            r"(?s:state = .*): must be of tensors of one dtype and as many sequences",
+        ),
+    ],
+)
+def test_sizes_and_states_that_no_cell_has_are_named(call, words):
+    with pytest.raises(ArgumentError, match=f"^{words}"):
+        call()

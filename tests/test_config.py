@@ -262,3 +262,11 @@ def test_paths_that_no_file_can_have(tmp_path):
         Config.named("a\0b.toml")
     with pytest.raises(ValueError, match=r"^name = 5: must be a name, or the path"):
         Config.named(5)
+
+
+def test_a_base_that_is_not_there_is_named_with_the_file_that_names_it(tmp_path):
+    (path := tmp_path / "mine.toml").write_text("base = 'gone.toml'")
+    with pytest.raises(
+        FileNotFoundError, match=r"^base = '.*gone\.toml': there is no such file .*mine"
+    ):
+        Config.named(str(path))

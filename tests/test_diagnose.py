@@ -167,7 +167,8 @@ class Logits(nn.Module):
 
     def forward(self, x):
         self.most = max(self.most, len(x))
-        return torch.stack([0 * x[:, -1, 0], self.slope * x[:, -1, 0]], -1)
+        seen = self.slope * x[..., 0]
+        return torch.stack([0 * x[:, -1, 0], seen[:, -1] + 1e-6 * seen[:, 0]], -1)
 
 
 @pytest.mark.parametrize(("slope", "better"), [(0.5, False), (3, True)])

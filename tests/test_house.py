@@ -111,7 +111,7 @@ def shapes_of(tree, aliases):
     return found
 
 
-THEORY = ["stable", "detection", "window", "elman.descent", "elman.kernel", "elman.bounds"]
+THEORY = ["stats", "stable", "detection", "window", "elman.descent", "elman.kernel", "elman.bounds"]
 SLOW = {"scipy.stats", "scipy.optimize"}
 HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"} | SLOW
 
@@ -121,7 +121,6 @@ HEAVY = {"torch", "matplotlib", "pandas", "xarray", "rich", "typer"} | SLOW
     [
         ("lwcore", HEAVY | {"numpy", "scipy"}),
         *((f"lwcore.{name}", HEAVY) for name in THEORY),  # knows nothing of networks
-        ("lwcore.stats", HEAVY - SLOW),
         ("lwcore.diagnose", {"pydantic", "matplotlib", "typer", "rich"}),
         ("lwcore.cli", {"torch"}),
     ],

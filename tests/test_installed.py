@@ -105,6 +105,7 @@ def test_the_theory_works_with_its_own_dependencies_alone(wheel, tmp_path):
         "results": "diagnose",
         "diagnose": "diagnose",
         "experiment.config": "run",
+        "experiment.running": "run",
         "cli": "run",
         "figures": "figures",
     }
@@ -114,6 +115,12 @@ def test_the_theory_works_with_its_own_dependencies_alone(wheel, tmp_path):
         last = said.stderr.splitlines()[-1]
         assert last.startswith("ModuleNotFoundError: "), last
         assert last.endswith(f"pip install 'lwcore[{extra}]'"), last
+    asks = "import lwcore; print(hasattr(lwcore, 'cells'), hasattr(lwcore, 'stable')); help(lwcore)"
+    asked = run("python", "-c", asks)
+    assert asked.stdout.startswith("False True\n"), asked.stdout + asked.stderr
+    assert asked.returncode == 0, asked.stderr
+    program = run("python", "-m", "lwcore.cli")
+    assert program.stderr.splitlines()[-1].endswith("pip install 'lwcore[run]'"), program.stderr
 
 
 @pytest.mark.slow

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from lwcore.network import Network
+from lwcore.network import Network, batch_indices
+from lwcore.signatures import ArgumentError
 from tests.networks import CELLS, draw, make
 
 
@@ -39,3 +40,10 @@ def test_memory_kept_for_the_backward_pass(kind):
     most = 16 * (len(network.cell.weight_hh) / 16 + 2 + network.cell.layernorm) + 3 + 1
     # a prediction, its error, a spread
     assert sum(kept.values()) / 8 / (2 * 64) <= most + 3
+
+
+def test_batches_that_cannot_be_drawn_are_refused():
+    with pytest.raises(ArgumentError, match="batch_size = 5: must be at most the 2 sequences"):
+        batch_indices(0, 0, 2, 5)
+    with pytest.raises(ArgumentError, match=r"seed = .*: must be .* below 2\^63"):
+        batch_indices(2**70, 0, 10, 2)

@@ -226,3 +226,10 @@ def test_tables_that_cannot_be_made_are_refused_in_words_of_ours(call, words):
 def test_spans_reach_the_ends_of_the_range_of_a_float():
     assert span([5e-324]) == "4.9×10⁻³²⁴"
     assert span([-1.7e308, 1.7e308]) == "0 (range −1.7×10³⁰⁸ to 1.7×10³⁰⁸)"
+
+
+def test_hits_are_counted():
+    with pytest.raises(
+        ArgumentError, match=r"hits contains 0\.5: every entry must be whole numbers"
+    ):
+        binomial([1, 0.5], 3)

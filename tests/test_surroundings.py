@@ -192,3 +192,12 @@ def test_arithmetic_is_told_apart_by_processor_and_kernels_and_is_the_same_other
     monkeypatch.setattr(torch.Tensor, "tanh", lambda x: exact_tanh(x.double()).to(x.dtype))
     others.append(here())
     assert len({usual, *others}) == 3
+
+
+def test_a_working_directory_that_is_gone_is_refused(tmp_path, monkeypatch):
+    """In it MKL ends the process."""
+    (folder := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(FileNotFoundError, match="works has been removed: change to another one"):
+        surroundings.refuse_variables()

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+from lwcore.diagnose import diagnose
+from lwcore.diagnose.repeats import repeated
+from lwcore.diagnose.trials import PATTERN, Layout, Trials, padding, padding_value
 from lwcore.diagnose.uses import Uses
 from tests.networks import draw
 
@@ -262,3 +266,140 @@ def test_each_lags_gradient_is_that_of_copies_of_the_parameters(kind, dtype, mos
     found = network.read(inputs[:6], targets[:6]).lag_vectors(range(STEPS))
     wanted = parts_by_copies(model, inputs[:6], targets[:6])
     assert float((found - wanted).norm(dim=1).max() / wanted.norm()) <= most
+
+
+class Attending(nn.Module):
+    """One layer of attention over inputs, tokens or not, with a mask of its own."""
+
+    def __init__(self, outputs=1, mask=None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.read = nn.Linear(1, 16)
+        self.query, self.key, self.value = (nn.Linear(16, 16) for _ in range(3))
+        self.show, self.places = nn.Linear(16, outputs), nn.Parameter(0.3 * torch.randn(20, 16))
+        self.mask = torch.ones(20, 20).tril().bool() if mask is None else mask
+        self.eval()
+
+    def shown(self, x):
+        h = self.read(x) + self.places
+        parts = self.query(h), self.key(h), self.value(h)
+        return h + functional.scaled_dot_product_attention(*parts, attn_mask=self.mask)
+
+    def forward(self, x):
+        return self.show(self.shown(x))
+
+
+INPUTS = draw(200, 20, 1).float()
+BEFORE = INPUTS.roll(5, 1).clone()
+BEFORE[:, :5] = 0
+SAID = {"source": "target", "progress": False}
+PREFIX = torch.ones(20, 20).tril().bool()
+PREFIX[:5, :5] = True
+
+
+def detected(model, batch, **options):
+    found = diagnose(model, batch, list(range(1, 13)), **{**SAID, **options}).data
+    return found.lag.values[found.detected.values.astype(bool)].tolist()
+
+
+def test_predictions_without_the_first_steps_are_made_when_they_are():
+    found = detected(Attending(), (INPUTS, BEFORE[:, 5:]), head=lambda shown: shown[:, 5:])
+    assert found == [5]
+
+
+def test_sequences_that_are_read_out_at_their_own_end():
+    """Padded with zeros, of lengths from 10 to 20: the lag is from the last step that is none."""
+    lengths = torch.randint(10, 21, (200,), generator=torch.Generator().manual_seed(0))
+    inputs = INPUTS * (torch.arange(20) < lengths[:, None])[..., None]
+    targets = torch.stack([x[n - 6] for x, n in zip(inputs, lengths, strict=True)])
+
+    class AtTheEnd(Attending):
+        def forward(self, x):
+            last = (x[..., 0] != 0).sum(1) - 1
+            return self.show(self.shown(x)[torch.arange(len(x)), last])
+
+    assert detected(AtTheEnd(), (inputs, targets)) == [5]
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (torch.ones(20, 20).bool(), r"all 20 predictions of a sequence move with all inputs.*mask"),
+        (PREFIX, "the prediction of step 0 moves with the inputs up to step 4"),
+    ],
+)
+def test_what_looks_ahead_is_refused(mask, message):
+    with pytest.raises(ValueError, match=message):
+        detected(Attending(mask=mask), (INPUTS, BEFORE))
+
+
+def test_a_network_that_takes_a_window_at_once_is_refused():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(20, 8), nn.Tanh(), nn.Linear(8, 1)).eval()
+    with pytest.raises(ValueError, match="act at the step of the prediction alone"):
+        detected(model, (INPUTS, INPUTS[:, -6]))
+
+
+def test_gradients_that_are_clipped_on_their_way_are_refused():
+    class Clipped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell, self.show = nn.GRUCell(1, 8), nn.Linear(8, 1)
+
+        def forward(self, x):
+            h, shown = x.new_zeros(len(x), 8), []
+            for t in range(x.shape[1]):
+                h = self.cell(x[:, t], h)
+                if h.requires_grad:
+                    h.register_hook(lambda g: g / (g.norm(dim=-1, keepdim=True) + 1e-9))
+                shown.append(self.show(h))
+            return torch.stack(shown, 1)
+
+    with pytest.raises(ValueError, match=r"end points one by one miss .* a hook that clips"):
+        detected(Clipped().eval(), (INPUTS, BEFORE))
+
+
+def test_a_model_is_left_as_it_was():
+    class SetsItselfUp(Attending):
+        def __init__(self):
+            super().__init__()
+            self.shift, self.seen = nn.Parameter(torch.zeros(16)), 0
+            self.register_buffer("done", torch.tensor(0))
+
+        def forward(self, x):
+            h = self.shown(x)
+            if self.done == 0:
+                self.shift.data = -h.mean((0, 1)).detach()
+                self.done.fill_(1)
+            self.seen += 1
+            return self.show(h + self.shift)
+
+    model = SetsItselfUp().eval()
+    before = {name: part.clone() for name, part in model.state_dict().items()}
+    with pytest.warns(UserWarning, match=r"The model changed .*shift.* they are put back"):
+        assert detected(model, (INPUTS, BEFORE)) == [5]
+    assert all(torch.equal(before[name], part) for name, part in model.state_dict().items())
+    assert model.seen == 0
+
+
+def test_windows_that_were_scaled_one_by_one_are_seen_to_overlap_and_padding_is_not():
+    series = draw(400, 1, seed=3)[:, 0].numpy()
+    windows = np.stack([series[i : i + 20] for i in range(100)])
+    scaled = (windows - windows.mean(1, keepdims=True)) / windows.std(1, keepdims=True)
+    assert repeated(scaled[..., None]) == 99
+    apart = draw(100, 20, 1, seed=4)
+    apart[:, :12] = 0
+    real = ~padding(apart, padding_value(apart)).numpy()
+    assert repeated(apart.numpy(), real) == 0
+
+
+def test_a_layout_is_where_equal_sequences_are_equal():
+    """Around or within other rows, and not where a size is that of the sequences by chance."""
+    pair = draw(2, 4, 3)
+    values = pair[list(PATTERN)]
+    assert Layout.of(values) == (0, 1, 1)
+    assert Layout.of(values.flatten(0, 1)) == (0, 1, 4)
+    assert Layout.of(values.transpose(0, 1).flatten(0, 1)) == (0, 4, 1)
+    assert Layout.of(draw(len(PATTERN), 3)) is None
+    trials = Trials(draw(10, 6, 2))
+    one, two = trials.pair()
+    assert bool((one != two).any(-1).all())

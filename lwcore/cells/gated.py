@@ -39,7 +39,7 @@ from lwcore.ambient import autocasts, followable, own_precision, without_autocas
 from lwcore.cells import kernels
 from lwcore.cells.kernels import EPSILON
 from lwcore.signatures import Int64Count, NotNegative, Share, checked, require
-from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace
+from lwcore.trace import Neurons, Products, StepJacobian, Steps, Trace, select_each
 
 Input = Float[Tensor, "... D"]
 Past = Float[Tensor, "... S"]
@@ -48,7 +48,11 @@ State = Tensor | tuple[Tensor, Tensor]
 
 
 class Gates(NamedTuple):
-    """A step, (..., H) each; `raw` is the candidate before N, `resettable` what r acts on."""
+    """All that a step computes, (..., H) each; a shared gate is (..., 1).
+
+    `raw` is the candidate before N, `candidate` is g, `resettable` what the reset gate multiplies,
+    `cell` the new c and `hidden` the new h.
+    """
 
     keep: Tensor
     let_in: Tensor
@@ -63,12 +67,14 @@ class Gates(NamedTuple):
 
 @checked
 class Cell(nn.Module):
-    """A gated recurrence that scans a batch of sequences.
+    """A gated recurrence that scans a batch of sequences. Its subclasses are the families.
 
     Gates start near their initial value: `gate_init` is the share of the state that a step replaces
     (for `ConstGate` for good), reset and show gates start at 1/2, and `gate_spread` scales the
     gates' weights. These are Gaussian of variance 1/D for inputs, and orthogonal for states. With
     ``init="uniform"`` all is drawn as `torch.nn.LSTM` does, and gates start near 1/2.
+
+    A small `gate_init` is for long dependencies: 0.05 forgets in about 20 steps, 1/2 in two.
     """
 
     blocks: ClassVar[tuple[str, ...]] = ("let_in", "candidate")  # of parameter rows, in order
@@ -94,73 +100,118 @@ class Cell(nn.Module):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        """A cell with parameters drawn in float64."""
+        """Draw a cell's parameters in float64, and round them to a type.
+
+        Args:
+            layernorm: Whether the candidate is normalised over neurons before its tanh.
+            gate_init: The share of the state that a step replaces at first.
+            gate_spread: How strongly gates depend on input and state at first.
+            init: ``"orthogonal"`` as in the paper, or ``"uniform"`` as in PyTorch.
+            reset: Whether a GRU's reset gate acts before or after the matrix product.
+        """
         super().__init__()
         require("dtype", dtype, dtype.is_floating_point, "a floating type")
-        gated = reset == "before" or "reset" in self.blocks
-        require("reset", reset, gated, "'before', without a reset gate")
-        self.input_size, self.hidden_size = int(input_size), int(hidden_size)
-        self.layernorm, self.gate_init, self.reset = layernorm, float(gate_init), reset
-        self.state_size = self.hidden_size * (2 if "show" in self.blocks else 1)  # h, or h and c
+        widest = 4 * hidden_size * (input_size + hidden_size)
+        allowed = "so small, beside input_size, that memory could hold the weights"
+        require("hidden_size", hidden_size, widest < 2**59, allowed)
+        has_reset = reset == "before" or "reset" in self.blocks
+        require("reset", reset, has_reset, "'before', without a reset gate")
+        self.input_size = int(input_size)
+        self.hidden_size = int(hidden_size)
+        self.layernorm = layernorm
+        self.gate_init = float(gate_init)
+        self.reset = reset
+
+        # A state is h; with a show gate it is h beside c, and c is what is carried on.
+        self.state_size = self.hidden_size * (2 if "show" in self.blocks else 1)
         self.shown = slice(0, self.hidden_size)
         self.carried = slice(self.state_size - self.hidden_size, self.state_size)
-        self.rows = [1 if self.shared and b != "candidate" else hidden_size for b in self.blocks]
-        orthogonal = init == "orthogonal"
-        draws = (
-            _orthogonal(self, gate_spread, generator) if orthogonal else _uniform(self, generator)
-        )
+        self.rows = []
+        for block in self.blocks:
+            self.rows.append(1 if self.shared and block != "candidate" else hidden_size)
+
+        if init == "orthogonal":
+            parameters = _draw_orthogonal(self, gate_spread, generator)
+        else:
+            parameters = _draw_uniform(self, generator)
         if layernorm:
-            draws |= {"norm_weight": torch.ones(hidden_size), "norm_bias": torch.zeros(hidden_size)}
-        for name, draw in draws.items():
-            setattr(self, name, nn.Parameter(draw.to(dtype)))
+            parameters["norm_weight"] = torch.ones(hidden_size)
+            parameters["norm_bias"] = torch.zeros(hidden_size)
+        for name, parameter in parameters.items():
+            setattr(self, name, nn.Parameter(parameter.to(dtype)))
 
     def shares(self, pre: dict[str, Tensor], opened: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """What is kept and what is let in, tied to one another where no gate keeps.
+        """Return what is kept, a, and what is let in, b, from pre-activations and open gates.
 
-        A linear family may have its own; of the others, kernels and closed form know this one.
+        Without a gate that keeps, ``a = 1 − b``. A linear family may have its own rule; kernels and
+        closed form know only this one.
         """
         let_in = opened.get("let_in", torch.full_like(pre["candidate"], self.gate_init))
-        return opened["keep"] if "keep" in opened else 1 - let_in, let_in
+        keep = opened["keep"] if "keep" in opened else 1 - let_in
+        return keep, let_in
 
     def block(self, name: str) -> Tensor:
-        """The recurrent weights of a block, (rows, H)."""
+        """Return the recurrent weights U of a block, (rows, H)."""
         return self.weight_hh.split(self.rows)[self.blocks.index(name)]
 
     @own_precision
     def gates(self, x: Input, kept: Past, seen: Past | None = None) -> Gates:
-        """All that a step computes. Implements Eqs. (4)–(8), (15)–(18), (47), (49) and (51)."""
-        x, kept = followable(x), followable(kept)
-        seen = None if seen is None else followable(seen)
-        h, c = (kept if seen is None else seen)[..., self.shown], kept[..., self.carried]
-        driven = functional.linear(x, self.weight_ih, self.bias).split(self.rows, dim=-1)
-        pre, gates = dict(zip(self.blocks, driven, strict=True)), {*self.blocks} - {"candidate"}
-        if not self.linear:
-            pre |= {gate: pre[gate] + h @ self.block(gate).mT for gate in gates}
-        opened = {gate: torch.sigmoid(pre[gate]) for gate in gates}
+        """Compute gates, candidate and new state of a step.
+
+        Implements Eqs. (4)–(8), (15)–(18), (47), (49) and (51). The past comes twice, see `step`.
+        """
+        kept = followable(kept)
+        past = kept if seen is None else followable(seen)
+        h = past[..., self.shown]
+        c = kept[..., self.carried]
+        driven = functional.linear(followable(x), self.weight_ih, self.bias).split(
+            self.rows, dim=-1
+        )
+        pre = dict(zip(self.blocks, driven, strict=True))  # pre-activations by block
+        opened = {}
+        for gate in self.blocks:
+            if gate == "candidate":
+                continue
+            if not self.linear:
+                pre[gate] = pre[gate] + h @ self.block(gate).mT
+            opened[gate] = torch.sigmoid(pre[gate])
         keep, let_in = self.shares(pre, opened)
-        raw, resettable, reset = pre["candidate"], h, opened.get("reset")
+        reset = opened.get("reset")
+        show = opened.get("show")
+
+        # The candidate sees h through U, and through the reset gate before or after the product.
+        raw = pre["candidate"]
+        resettable = h
         if self.reset == "after":
             resettable = h @ self.block("candidate").mT + self.bias_hh
             raw = raw + opened["reset"] * resettable
         elif not self.linear:
-            raw = raw + (h if reset is None else reset * h) @ self.block("candidate").mT
+            reset_h = h if reset is None else reset * h
+            raw = raw + reset_h @ self.block("candidate").mT
         candidate = raw
         if self.layernorm:
-            shape, gain = (self.hidden_size,), self.norm_weight
-            candidate = functional.layer_norm(raw, shape, gain, self.norm_bias, EPSILON)
+            shape = (self.hidden_size,)
+            candidate = functional.layer_norm(raw, shape, self.norm_weight, self.norm_bias, EPSILON)
         if not self.linear:
             candidate = torch.tanh(candidate)
-        cell, show = keep * c + let_in * candidate, opened.get("show")
+
+        cell = keep * c + let_in * candidate
         hidden = cell if show is None else show * torch.tanh(cell)
         return Gates(keep, let_in, reset, show, raw, candidate, resettable, cell, hidden)
 
     def step(self, x: Input, kept: Past, seen: Past | None = None) -> Past:
-        """The next state, from what is kept of the last and, where it differs, what is seen."""
-        made = self.gates(x, kept, seen)
-        return made.hidden if made.show is None else torch.cat([made.hidden, made.cell], dim=-1)
+        """Return the next state, from what is kept of the last and what is seen of it.
+
+        The two differ only where retention and mixing are to be told apart: the derivative in
+        `kept` is A, that in `seen` is R. Without `seen` both are the last state.
+        """
+        gates = self.gates(x, kept, seen)
+        if gates.show is None:
+            return gates.hidden
+        return torch.cat([gates.hidden, gates.cell], dim=-1)
 
     def closed_form(self, inputs: Input, previous: Past) -> GatedJacobian:
-        """One-step Jacobians in closed form."""
+        """Return one-step Jacobians in closed form, for inputs and the states before them."""
         return GatedJacobian(self, self.gates(inputs, previous), previous)
 
     if TYPE_CHECKING:  # PyTorch's own says that it gives anything
@@ -168,7 +219,9 @@ class Cell(nn.Module):
         def __call__(self, inputs: Tensor, state: State | None = None) -> Tensor: ...  # noqa: D102
 
     def forward(self, inputs: Inputs, state: State | None = None) -> Tensor:
-        """The outputs h, (B, T, H), of a scan from a state, the LSTM's (h, c), or, fast, from zero.
+        """Scan a batch and return the outputs h, (B, T, H).
+
+        Starts from zero, which is compiled and fast, or from a `state`: h₀, for an LSTM (h₀, c₀).
 
         Examples:
             >>> tuple(LSTM(input_size=2, hidden_size=5)(torch.zeros(3, 20, 2)).shape)
@@ -179,7 +232,7 @@ class Cell(nn.Module):
     @torch.no_grad()
     @own_precision
     def trace(self, inputs: Inputs, state: State | None = None) -> Trace:
-        """A scan with all that transport needs: the parameters as they are now, too.
+        """Scan a batch and return all that transport needs, the parameters as they are now, too.
 
         Examples:
             >>> trace = DiagGate(input_size=2, hidden_size=5).trace(torch.zeros(3, 20, 2))
@@ -188,75 +241,108 @@ class Cell(nn.Module):
         """
         states = torch.cat(self._scan(inputs, state), dim=-1)
         history = torch.cat([self._start(inputs, state).unsqueeze(1), states], dim=1)
+        # A copy, so that training may go on while the trace is read.
         return Trace(copy.deepcopy(self).requires_grad_(False), inputs, history)
 
     def unrolled(self, inputs: Inputs, state: State | None = None) -> Tensor:
-        """What `forward` computes, by `step` and autograd through all of time; slow."""
+        """Return what `forward` computes, by `step` and autograd through all of time.
+
+        Slow. Take it for second derivatives, which compiled scans do not have.
+        """
         return self._scan(inputs, state, by_steps=True)[0]
 
     def _scan(
         self, inputs: Tensor, state: State | None, by_steps: bool = False
     ) -> tuple[Tensor, ...]:
-        """The fastest scan there is: h, and c where it is another. Compiled, h differs once.
+        """Scan in the fastest way there is; return h, and c where it is not the same.
 
-        Inputs are checked by hand, as every training step comes by here. In autocast they may come
-        in another precision than the cell's, which is the one it computes in.
+        A compiled scan is differentiable once, in h. In autocast inputs may come in another
+        precision than the cell's, which is the one it computes in.
         """
         if autocasts():
             with without_autocast():
                 return self._scan(*_rounded(self.bias.dtype, inputs, state), by_steps)
-        dtype, width = self.bias.dtype, self.input_size
-        fits = isinstance(inputs, Tensor) and inputs.dtype == dtype and inputs.numel() > 0
-        fits = fits and inputs.ndim == 3 and inputs.shape[2] == width
-        require("inputs", inputs, fits, f"a tensor of {dtype} and shape (B, T, {width}), not empty")
-        # a sum is ten times as fast, and finite only if all entries are
-        finite = bool(inputs.sum().isfinite() or inputs.isfinite().all())
-        require("inputs", inputs, finite, "finite")
-        by_steps = by_steps or state is not None
-        if self.linear and not by_steps:
-            made = self.gates(inputs, inputs.new_zeros(self.state_size))
-            return (kernels.linear_scan(made.keep, made.let_in * made.candidate),)
-        if kernels.usable(inputs) and not by_steps:
-            first = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
-            places = [first.get(name, -1) for name in kernels.FamilyLayout._fields[:5]]
-            use = [self.shared, self.reset == "after", self.gate_init]
+        self._require_inputs(inputs)
+        from_zero = state is None and not by_steps
+        if self.linear and from_zero:
+            gates = self.gates(inputs, inputs.new_zeros(self.state_size))
+            return (kernels.linear_scan(gates.keep, gates.let_in * gates.candidate),)
+        if kernels.usable(inputs) and from_zero:
             parameters: dict[str, Tensor] = dict(self.named_parameters())
-            return kernels.scan(kernels.FamilyLayout._make(places + use), inputs, parameters)
+            return kernels.scan(self._layout(), inputs, parameters)
         states = [self._start(inputs, state)]
         for x in inputs.unbind(1):
             states.append(self.step(x, states[-1]))
         return torch.stack(states[1:], dim=1).split(self.hidden_size, dim=-1)
 
+    def _require_inputs(self, inputs: Any) -> None:
+        """Refuse inputs that cannot be scanned. By hand: every training step comes by here."""
+        dtype = self.bias.dtype
+        width = self.input_size
+        fits = isinstance(inputs, Tensor) and inputs.dtype == dtype and inputs.numel() > 0
+        fits = fits and inputs.ndim == 3 and inputs.shape[2] == width
+        require("inputs", inputs, fits, f"a tensor of {dtype} and shape (B, T, {width}), not empty")
+        # A sum is ten times as fast as a look at each entry, and finite only if all entries are.
+        finite = bool(inputs.sum().isfinite() or inputs.isfinite().all())
+        require("inputs", inputs, finite, "finite")
+
+    def _layout(self) -> kernels.FamilyLayout:
+        """Return at which column kernels find each of this family's blocks, and its settings."""
+        columns: Any = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
+        after = self.reset == "after"
+        return kernels.FamilyLayout(self.shared, after, self.gate_init, **columns)
+
     def _start(self, inputs: Tensor, state: State | None) -> Tensor:
-        """The state to start from in one piece, (B, S)."""
+        """Return the state to start from in one piece, (B, S), h beside c."""
         zero = inputs.new_zeros(len(inputs), self.state_size)
         if state is None:
             return zero
-        given = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
-        fits = given.shape == zero.shape and given.dtype == zero.dtype
-        words = f"finite, of {zero.dtype} and, h beside c, of shape {tuple(zero.shape)}"
-        require("state", given, fits and bool(given.isfinite().all()), words)
-        return given
+        parts = [state] if isinstance(state, Tensor) else state
+        tensors = isinstance(parts, tuple | list) and len(parts) > 0
+        tensors = tensors and all(isinstance(part, Tensor) for part in parts)
+        require("state", state, tensors, "a tensor, or h and c")
+        alike = len({(part.shape[:-1], part.dtype) for part in parts}) == 1
+        require("state", state, alike, "of tensors of one dtype and as many sequences")
+        start = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
+        fits = start.shape == zero.shape and start.dtype == zero.dtype
+        allowed = f"finite, of {zero.dtype} and, h beside c, of shape {tuple(zero.shape)}"
+        require("state", start, fits and bool(start.isfinite().all()), allowed)
+        return start
 
 
 class ConstGate(Cell):
-    """A leaky recurrence with one fixed gate value, Eq. (51)."""
+    """A leaky recurrence with one fixed gate value, Eq. (51).
+
+    All neurons forget at the same speed, always: its zeroth-order envelope is ``H (1 − s)^ℓ``. Take
+    it as the case that can be computed by hand.
+    """
 
     blocks = ("candidate",)
 
 
 class SharedGate(Cell):
-    """One learned gate for all neurons, new at every step, Eq. (49)."""
+    """One learned gate for all neurons, new at every step, Eq. (49).
+
+    The speed of forgetting follows the input, but all neurons share it.
+    """
 
     shared = True
 
 
 class DiagGate(Cell):
-    """One learned gate a neuron, new at every step, Eq. (47)."""
+    """One learned gate a neuron, new at every step, Eq. (47).
+
+    Neurons can have time scales of their own: the simplest cell whose envelope need not fall
+    exponentially.
+    """
 
 
 class MinGRU(Cell):
-    """A GRU whose gate and candidate see the input alone (Feng et al., 2024)."""
+    """A GRU whose gate and candidate see the input alone (Feng et al., 2024).
+
+    Nothing mixes neurons, so all orders of transport agree: a cell for which the paper's rates are
+    exact.
+    """
 
     linear = True
 
@@ -268,9 +354,9 @@ class MinLSTM(Cell):
     linear = True
 
     def shares(self, pre: dict[str, Tensor], opened: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The gates over their sum, by logarithms: both may be closed all the way."""
-        apart = functional.logsigmoid(pre["keep"]) - functional.logsigmoid(pre["let_in"])
-        return torch.sigmoid(apart), torch.sigmoid(-apart)
+        """Return both gates over their sum, by logarithms: both may be closed all the way."""
+        log_ratio = functional.logsigmoid(pre["keep"]) - functional.logsigmoid(pre["let_in"])
+        return torch.sigmoid(log_ratio), torch.sigmoid(-log_ratio)
 
 
 class GRU(Cell):
@@ -285,37 +371,48 @@ class GRU(Cell):
     @classmethod
     @checked
     def from_torch(cls, layer: nn.GRU) -> GRU:
-        """The cell that computes what one layer of PyTorch's does.
+        """Return the cell that computes what one layer of PyTorch's does, with copied weights.
 
         PyTorch's update gate is what is kept, ours what is replaced: its weights change sign, for
         ``1 − σ(a) = σ(−a)``.
         """
-        weight_ih, weight_hh, of_input, of_state = _parameters_of(layer)
+        weight_ih, weight_hh, input_bias, state_bias = _parameters_of(layer)
         hidden = layer.hidden_size
-        bias = torch.cat([of_input[: 2 * hidden] + of_state[: 2 * hidden], of_input[2 * hidden :]])
+        gates = slice(0, 2 * hidden)
+        candidate = slice(2 * hidden, None)
+        # The two biases of a gate add up. The candidate's second one is reset with U h.
+        bias = torch.cat([input_bias[gates] + state_bias[gates], input_bias[candidate]])
         sign = torch.ones_like(bias)
         sign[hidden : 2 * hidden] = -1
-        rows = {"weight_ih": sign[:, None] * weight_ih, "weight_hh": sign[:, None] * weight_hh}
-        unused = torch.Generator()  # not PyTorch's own, from which a reader's training may draw
-        cell = cls(layer.input_size, hidden, reset="after", generator=unused, dtype=weight_hh.dtype)
-        cell.load_state_dict(rows | {"bias": sign * bias, "bias_hh": of_state[2 * hidden :]})
+        cell = _blank(cls, layer, weight_hh.dtype, reset="after")
+        cell.load_state_dict(
+            {
+                "weight_ih": sign[:, None] * weight_ih,
+                "weight_hh": sign[:, None] * weight_hh,
+                "bias": sign * bias,
+                "bias_hh": state_bias[candidate],
+            }
+        )
         return cell
 
 
 class LSTM(Cell):
-    """The long short-term memory, Eqs. (4)–(8)."""
+    """The long short-term memory, Eqs. (4)–(8).
+
+    Its state is h beside c: what the network shows, and what it keeps. Gradients are carried by c.
+    """
 
     blocks = ("let_in", "keep", "candidate", "show")
 
     @classmethod
     @checked
     def from_torch(cls, layer: nn.LSTM) -> LSTM:
-        """The cell that computes what one layer of PyTorch's does."""
-        weight_ih, weight_hh, of_input, of_state = _parameters_of(layer)
-        rows = {"weight_ih": weight_ih, "weight_hh": weight_hh, "bias": of_input + of_state}
-        unused = torch.Generator()  # not PyTorch's own, from which a reader's training may draw
-        cell = cls(layer.input_size, layer.hidden_size, generator=unused, dtype=weight_hh.dtype)
-        cell.load_state_dict(rows)
+        """Return the cell that computes what one layer of PyTorch's does, with copied weights."""
+        weight_ih, weight_hh, input_bias, state_bias = _parameters_of(layer)
+        cell = _blank(cls, layer, weight_hh.dtype)
+        cell.load_state_dict(
+            {"weight_ih": weight_ih, "weight_hh": weight_hh, "bias": input_bias + state_bias}
+        )
         return cell
 
 
@@ -330,119 +427,157 @@ class GatedJacobian(StepJacobian):
 
     so that ``J = diag(a) + R``; with a show gate, ``e = o (1 − tanh² c)`` and ``O = diag(tanh(c)
     o') U_o``, it is ``J = [[O + diag(e) R, diag(e a)], [R, diag(a)]]``.
+
+    `into` holds the diagonals of these formulas, (..., H) each: ``candidate`` is ``b (1 − g²)``,
+    ``keep`` is ``c a'``, ``let_in`` is ``g b'`` (``(g − c) b'`` for tied gates), ``reset`` is ``h
+    r'``, ``show`` is ``tanh(c) o'``, ``expression`` is e, and ``normalised`` and ``scale`` belong
+    to N.
     """
 
-    def __init__(self, cell: Cell, made: Gates, previous: Past) -> None:
-        """Slopes of c in each block, of h in the show gate and in c (`expression`), and of N."""
-        self.cell, self.made, self.states = cell, made, previous
+    def __init__(self, cell: Cell, gates: Gates, previous: Past) -> None:
+        """Compute the diagonals of the formulas, for steps whose gates are known."""
+        self.cell = cell
+        self.gates = gates
+        self.states = previous
         self.into: dict[str, Tensor] = {}
         if cell.linear:
             return
-        before, g, b = previous[..., cell.carried], made.candidate, made.let_in
+        c = previous[..., cell.carried]
+        g = gates.candidate
+        b = gates.let_in
         self.into["candidate"] = b * (1 - g.square())
         if "let_in" in cell.blocks:
-            self.into["let_in"] = (g if "keep" in cell.blocks else g - before) * b * (1 - b)
+            # With tied gates, letting in more also keeps less of c.
+            gained = g if "keep" in cell.blocks else g - c
+            self.into["let_in"] = gained * b * (1 - b)
         if "keep" in cell.blocks:
-            self.into["keep"] = before * made.keep * (1 - made.keep)
-        if made.reset is not None:
-            self.into["reset"] = made.resettable * made.reset * (1 - made.reset)
-        if made.show is not None:
-            shown = torch.tanh(made.cell)
-            self.into["show"] = shown * made.show * (1 - made.show)
-            self.into["expression"] = made.show * (1 - shown.square())
+            self.into["keep"] = c * gates.keep * (1 - gates.keep)
+        if gates.reset is not None:
+            self.into["reset"] = gates.resettable * gates.reset * (1 - gates.reset)
+        if gates.show is not None:
+            tanh_c = torch.tanh(gates.cell)
+            self.into["show"] = tanh_c * gates.show * (1 - gates.show)
+            self.into["expression"] = gates.show * (1 - tanh_c.square())
         if cell.layernorm:
-            spread = (made.raw.var(-1, correction=0, keepdim=True) + EPSILON).rsqrt()
-            self.into["normalised"] = (made.raw - made.raw.mean(-1, keepdim=True)) * spread
-            self.into["scale"] = spread * cell.norm_weight
+            inverse_spread = (gates.raw.var(-1, correction=0, keepdim=True) + EPSILON).rsqrt()
+            centred = gates.raw - gates.raw.mean(-1, keepdim=True)
+            self.into["normalised"] = centred * inverse_spread
+            self.into["scale"] = inverse_spread * cell.norm_weight
 
-    def of(self, index: Any) -> GatedJacobian:
-        """Those of some sequences and steps, of which nothing is computed anew."""
+    def select(self, index: Any) -> GatedJacobian:
+        """Select sequences and steps. Reuses what has been computed."""
         chosen = copy.copy(self)
-        chosen.made = Gates._make(part if part is None else part[index] for part in self.made)
+        chosen.gates = select_each(self.gates, index)
         chosen.into = {name: slope[index] for name, slope in self.into.items()}
         chosen.states = self.states[index]
         return chosen
 
     def _through_candidate(self, rows: Float[Tensor, "... k H"]) -> Float[Tensor, "... k H"]:
-        """Adjoints of h from those of the candidate before N."""
-        cell, own, reset = self.cell, self.cell.block("candidate"), self.made.reset
-        if reset is None:
-            return rows @ own
-        reset, into = reset.unsqueeze(-2), self.into["reset"].unsqueeze(-2)
-        rows = rows @ own if cell.reset == "before" else rows
-        kept = rows * reset if cell.reset == "before" else (rows * reset) @ own
-        return kept + (rows * into) @ cell.block("reset")
+        """Return gradients in h from those in the candidate before N.
 
-    def _mixed(self, rows: Float[Tensor, "... k H"]) -> Float[Tensor, "... k H"]:
-        """Adjoints of c times R."""
-        cell, into = self.cell, {name: slope.unsqueeze(-2) for name, slope in self.into.items()}
+        Its derivative in h is ``U (diag(r) + diag(h r') U_r)`` with a reset before the product, and
+        ``diag(r) U + diag((U h) r') U_r`` with one after it.
+        """
+        weights = self.cell.block("candidate")
+        if self.gates.reset is None:
+            return rows @ weights
+        reset = self.gates.reset.unsqueeze(-2)
+        into_reset = self.into["reset"].unsqueeze(-2)
+        if self.cell.reset == "before":
+            rows = rows @ weights
+            direct = rows * reset
+        else:
+            direct = (rows * reset) @ weights
+        return direct + (rows * into_reset) @ self.cell.block("reset")
+
+    def _mix(self, rows: Float[Tensor, "... k H"]) -> Float[Tensor, "... k H"]:
+        """Return gradients in c, times R: what of them arrives in the h of the step before."""
+        cell = self.cell
+        into = {name: slope.unsqueeze(-2) for name, slope in self.into.items()}
         raw = rows * into["candidate"]
         if cell.layernorm:
-            n, raw = into["normalised"], raw * into["scale"]
+            n = into["normalised"]
+            raw = raw * into["scale"]
             raw = raw - raw.mean(-1, keepdim=True) - n * (raw * n).mean(-1, keepdim=True)
         mixed = self._through_candidate(raw)
         for gate in ("let_in", "keep"):
             if gate in into:
                 pre = rows * into[gate]
-                pre = pre.sum(-1, keepdim=True) if cell.shared else pre
+                if cell.shared:
+                    pre = pre.sum(-1, keepdim=True)  # the one gate of all neurons
                 mixed = mixed + pre @ cell.block(gate)
         return mixed
 
     @own_precision
     def pull(self, rows: Float[Tensor, "... k S"]) -> Float[Tensor, "... k S"]:
-        """Rows times J: one step of backpropagation."""
-        keep = self.made.keep.unsqueeze(-2)
+        """Return the products ``rows · J``: one step of backpropagation for k rows at once."""
+        keep = self.gates.keep.unsqueeze(-2)
         if self.cell.linear:
             return rows * keep
-        if self.made.show is None:
-            return torch.addcmul(self._mixed(rows), rows, keep)
-        hidden, cell = rows.chunk(2, dim=-1)
-        cell = torch.addcmul(cell, hidden, self.into["expression"].unsqueeze(-2))
-        output = (hidden * self.into["show"].unsqueeze(-2)) @ self.cell.block("show")
-        return torch.cat([output + self._mixed(cell), cell * keep], dim=-1)
+        if self.gates.show is None:
+            return torch.addcmul(self._mix(rows), rows, keep)
+        # Gradients in h enter c through the expression e, and h_{t−1} through the show gate.
+        in_h, in_c = rows.chunk(2, dim=-1)
+        in_c = torch.addcmul(in_c, in_h, self.into["expression"].unsqueeze(-2))
+        through_show = (in_h * self.into["show"].unsqueeze(-2)) @ self.cell.block("show")
+        return torch.cat([through_show + self._mix(in_c), in_c * keep], dim=-1)
 
     @own_precision
     def condensed(self) -> Products:
-        """With a show gate R and O are kept apart: half the work."""
-        if self.made.show is None:
+        """Return a function that multiplies rows by chosen Jacobians, for many such products.
+
+        With a show gate the blocks R and O are kept apart: half the work of the whole matrix.
+        """
+        if self.gates.show is None:
             return super().condensed()
-        keep, expression = self.made.keep, self.into["expression"]
-        output = self.into["show"].unsqueeze(-1) * self.cell.block("show")
-        mixing = self._mixed(torch.eye(keep.shape[-1]).to(keep).expand(*keep.shape, -1))
+        keep = self.gates.keep
+        expression = self.into["expression"]
+        output = self.into["show"].unsqueeze(-1) * self.cell.block("show")  # O
+        eye = torch.eye(keep.shape[-1]).to(keep)
+        mixing = self._mix(eye.expand(*keep.shape, -1))  # R
 
         @own_precision
         def pull(steps: Steps, rows: Tensor) -> Tensor:
-            hidden, cell = rows.chunk(2, dim=-1)
-            cell = torch.addcmul(cell, hidden, expression[steps].unsqueeze(-2))
-            back = torch.baddbmm(hidden @ output[steps], cell, mixing[steps])
-            return torch.cat([back, cell * keep[steps].unsqueeze(-2)], dim=-1)
+            in_h, in_c = rows.chunk(2, dim=-1)
+            in_c = torch.addcmul(in_c, in_h, expression[steps].unsqueeze(-2))
+            into_h = torch.baddbmm(in_h @ output[steps], in_c, mixing[steps])
+            return torch.cat([into_h, in_c * keep[steps].unsqueeze(-2)], dim=-1)
 
         return pull
 
     @own_precision
     def neurons(self) -> Neurons:
-        """The diagonals: ``a``, ``diag R``, and what the show gate does."""
-        cell, into, keep = self.cell, self.into, self.made.keep
+        """Return the diagonals of A and R, and what the show gate does. See `Neurons`."""
+        cell = self.cell
+        into = self.into
+        keep = self.gates.keep
         if cell.linear:
             return Neurons(keep, torch.zeros_like(keep))
-        own, reset = cell.block("candidate"), self.made.reset
-        diagonal = own.diagonal()
+
+        # The candidate's part: the diagonal of U (diag(r) + diag(h r') U_r), then N.
+        weights = cell.block("candidate")
+        reset = self.gates.reset
+        diagonal = weights.diagonal()
         if reset is not None and cell.reset == "after":
             diagonal = reset * diagonal + into["reset"] * cell.block("reset").diagonal()
         elif reset is not None:
             # Σ_k U[q,k] h[k] r'[k] U_r[k,q]: a sum over neurons, not the product of two diagonals
-            diagonal = reset * diagonal + into["reset"] @ (own * cell.block("reset").mT).mT
+            diagonal = reset * diagonal + into["reset"] @ (weights * cell.block("reset").mT).mT
         if cell.layernorm:
+            # N subtracts from each row of the matrix a mean row and one along n.
             n = into["normalised"]
-            both = torch.stack([torch.ones_like(n), n], dim=-2)
-            ones, along = self._through_candidate(both).unbind(-2)
-            diagonal = into["scale"] * (diagonal - (ones + n * along) / cell.hidden_size)
+            rows = torch.stack([torch.ones_like(n), n], dim=-2)
+            summed, along = self._through_candidate(rows).unbind(-2)
+            diagonal = into["scale"] * (diagonal - (summed + n * along) / cell.hidden_size)
         mixing = into["candidate"] * diagonal
+
+        # The gates' parts, diag(g b') U_b and diag(c a') U_a.
         for gate in ("let_in", "keep"):
             if gate in into:
-                weights = cell.block(gate)
-                mixing = mixing + into[gate] * (weights[0] if cell.shared else weights.diagonal())
-        if self.made.show is None:
+                gate_weights = cell.block(gate)
+                own = gate_weights[0] if cell.shared else gate_weights.diagonal()
+                mixing = mixing + into[gate] * own
+        if self.gates.show is None:
             return Neurons(keep.expand_as(mixing), mixing)
         # e_{t−1}; that of the initial state is never asked for
         before = functional.pad(into["expression"][:, :-1], (0, 0, 1, 0))
@@ -451,53 +586,77 @@ class GatedJacobian(StepJacobian):
 
 
 def _rounded(dtype: torch.dtype, inputs: Any, state: State | None) -> tuple[Any, State | None]:
-    """Inputs and a state in a precision; what is no tensor of reals stays, and is refused later."""
+    """Round inputs and a state to a precision; what is no tensor of reals is refused later."""
 
-    def one(part: Any) -> Any:
-        real = isinstance(part, Tensor) and part.is_floating_point()
-        return part.to(dtype) if real else part
+    def rounded(part: Any) -> Any:
+        if isinstance(part, Tensor) and part.is_floating_point():
+            return part.to(dtype)
+        return part
 
-    start: Any = (one(state[0]), one(state[1])) if isinstance(state, tuple) else one(state)
-    return one(inputs), start
+    if isinstance(state, tuple):
+        return rounded(inputs), (rounded(state[0]), rounded(state[1]))
+    return rounded(inputs), rounded(state)
 
 
-def _uniform(cell: Cell, generator: torch.Generator | None) -> dict[str, Tensor]:
-    """Uniform parameters on ±1/√H, as those of `torch.nn.LSTM`; the bias is the sum of its two."""
-    rows, hidden = sum(cell.rows), cell.hidden_size
+def _draw_uniform(cell: Cell, generator: torch.Generator | None) -> dict[str, Tensor]:
+    """Draw parameters uniform on ±1/√H, as those of `torch.nn.LSTM`; the bias is the sum of two."""
+    rows = sum(cell.rows)
+    hidden = cell.hidden_size
 
     def draw(*shape: int) -> Tensor:
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
         return (2 * uniform - 1) / math.sqrt(hidden)
 
-    draws = {"weight_ih": draw(rows, cell.input_size), "weight_hh": draw(rows, hidden)}
+    draws = {"weight_ih": draw(rows, cell.input_size)}
+    draws["weight_hh"] = draw(rows, hidden)
     draws["bias"] = draw(rows) + draw(rows)
-    if cell.linear:
+    if cell.linear:  # drawn all the same: the bias of a seed does not depend on it
         del draws["weight_hh"]
-    if cell.reset == "after":  # the candidate's two do not add up to one
-        draws["bias"][-hidden:], draws["bias_hh"] = draw(hidden), draw(hidden)
+    if cell.reset == "after":  # the candidate's two biases do not add up to one
+        draws["bias"][-hidden:] = draw(hidden)
+        draws["bias_hh"] = draw(hidden)
     return draws
 
 
-def _orthogonal(cell: Cell, spread: float, generator: torch.Generator | None) -> dict[str, Tensor]:
-    """Gaussian input weights, orthogonal blocks of recurrent ones, and biases that set gates."""
-    rows, start = torch.tensor(cell.rows), {"let_in": cell.gate_init, "keep": 1 - cell.gate_init}
-    each = [(1.0 if b == "candidate" else spread, start.get(b, 0.5)) for b in cell.blocks]
-    scale, opened = torch.tensor(each, dtype=torch.float64).repeat_interleave(rows, 0).unbind(1)
+def _draw_orthogonal(
+    cell: Cell, spread: float, generator: torch.Generator | None
+) -> dict[str, Tensor]:
+    """Draw Gaussian input weights and orthogonal recurrent blocks; set biases that open gates."""
+    shares = {"let_in": cell.gate_init, "keep": 1 - cell.gate_init}
+    scales = []
+    gate_values = []  # of each row, at first
+    for block, rows in zip(cell.blocks, cell.rows, strict=True):
+        scales += [1.0 if block == "candidate" else spread] * rows
+        gate_values += [shares.get(block, 0.5)] * rows  # 1/2 is a bias of 0
+    scale = torch.tensor(scales, dtype=torch.float64)[:, None]
+
     weight_ih = torch.randn(len(scale), cell.input_size, generator=generator, dtype=torch.float64)
-    draws = {"weight_ih": weight_ih / math.sqrt(cell.input_size) * scale[:, None]}
+    draws = {"weight_ih": weight_ih / math.sqrt(cell.input_size) * scale}
     if not cell.linear:
-        blocks = torch.empty(len(scale), cell.hidden_size, dtype=torch.float64).split(cell.rows)
-        blocks = [nn.init.orthogonal_(block, generator=generator) for block in blocks]
-        draws["weight_hh"] = torch.cat(blocks) * scale[:, None]
+        blocks = []
+        for rows in cell.rows:
+            empty = torch.empty(rows, cell.hidden_size, dtype=torch.float64)
+            blocks.append(nn.init.orthogonal_(empty, generator=generator))
+        draws["weight_hh"] = torch.cat(blocks) * scale
     if cell.reset == "after":
         draws["bias_hh"] = torch.zeros(cell.hidden_size)
-    return draws | {"bias": opened.logit()}
+    draws["bias"] = torch.tensor(gate_values, dtype=torch.float64).logit()
+    return draws
+
+
+def _blank(family: type[Any], layer: nn.RNNBase, dtype: torch.dtype, **options: Any) -> Any:
+    """Return a cell of a layer's sizes, whose parameters are to be replaced."""
+    # A generator of its own: from PyTorch's global one a reader's training may draw.
+    unused = torch.Generator()
+    return family(layer.input_size, layer.hidden_size, generator=unused, dtype=dtype, **options)
 
 
 def _parameters_of(layer: nn.RNNBase) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Input weights, recurrent weights and both biases of a layer that is one recurrence."""
+    """Return input weights, recurrent weights and both biases of a layer that is one recurrence."""
     single = layer.num_layers == 1 and not layer.bidirectional and not layer.proj_size
     require("layer", layer, single, "of one layer, one direction and no projection")
     weight_ih, weight_hh, *biases = layer.all_weights[0]
+    if biases:
+        return weight_ih, weight_hh, biases[0], biases[1]
     none = torch.zeros_like(weight_ih[:, 0])
-    return weight_ih, weight_hh, *(biases or (none, none))
+    return weight_ih, weight_hh, none, none

@@ -1,11 +1,19 @@
 """The gated cell's scan and its way back, compiled: one loop each for all families with recurrence.
 
 A step is one matrix product with all recurrent weights side by side, and a few passes over its
-rows. Arrays are time-major. `blocks` (T, B, K) comes in as the inputs' part of all pre-activations,
-``W x_t + b``, and leaves as the values of gates and candidate: one array less to move through
-memory. `history` (T+1, B, H) holds h and `cells` c, the same array without a show gate. The way
-back is the recursion of Eq. (3), ``λ_{t−1} = δ_{t−1} + λ_t J_t``; it fills `pre`, the adjoints of
-all pre-activations, and `raw`, those behind the layer normalisation.
+rows. Arrays are time-major:
+
+* `blocks` (T, B, K) comes in as the inputs' part of all pre-activations, ``W x_t + b``, and leaves
+  as the values of gates and candidate: one array less to move through memory. K counts the columns
+  of all blocks; `FamilyLayout` says where each begins.
+* `history` (T+1, B, H) holds h and `cells` c, the same array without a show gate.
+* `products` (T, B, H) holds ``U h + b_h`` where the reset comes after the product, `normalised` (T,
+  B, H) what N makes of the candidate before gain and offset, `inverse` (T, B) one over its spread.
+  They are empty where a family does without.
+
+The way back is the recursion of Eq. (3), ``λ_{t−1} = δ_{t−1} + λ_t J_t``; it fills `pre`, the
+adjoints of all pre-activations, and `raw`, those behind the layer normalisation. An *adjoint* is
+the gradient of the loss in a quantity.
 
 A pass has at most four arrays: with more the compiler cannot rule out that they overlap, and does
 not vectorise. The file is one, because compiled code is kept on disk until its file changes.
@@ -40,31 +48,53 @@ _PASS: Any = OPTIONS | {"fastmath": OPTIONS["fastmath"] | {"reassoc"}, "nogil": 
 _SUM: Any = _PASS | {"forceinline": True}
 EPSILON = 1e-5  # under the root of the layer normalisation, as in PyTorch
 
-# Reals and integers, terms of the series, and log 2 in two parts, of which the first has so few
-# digits that its products with whole numbers are exact.
+
+class _Precision(NamedTuple):
+    """What exp needs to know of a type of floats.
+
+    log 2 comes in two parts, of which the first has so few digits that its products with whole
+    numbers are exact.
+    """
+
+    real: Any
+    whole: Any  # the integers of the same size
+    terms: int  # of Taylor's series
+    log2: float
+    log2_rest: float
+
+
 _PRECISION: Any = {
-    types.float32: (np.float32, np.int32, 7, 0.693359375, -2.12194440e-4),
-    types.float64: (np.float64, np.int64, 13, 0.693145751953125, 1.42860682030941723e-6),
+    types.float32: _Precision(np.float32, np.int32, 7, 0.693359375, -2.12194440e-4),
+    types.float64: _Precision(np.float64, np.int64, 13, 0.693145751953125, 1.42860682030941723e-6),
 }
 
 
 def _exp(x: Any) -> Any:
     """Split ``exp(x)`` into ``2ⁿ`` and ``2ⁿ q``, |q| < 1/2; return a 1 of x's precision, too."""
-    return _exp_in(types.float32 if isinstance(x, np.float32) else types.float64)(x)  # uncompiled
+    precision = types.float32 if isinstance(x, np.float32) else types.float64
+    return _exp_in(precision)(x)  # uncompiled; compiled code takes the overload itself
 
 
 @overload(_exp, jit_options=OPTIONS)
 def _exp_in(x: Any) -> Callable[[Any], Any]:
-    """Plain arithmetic, which a compiler vectorises: a tenth of the C library's time.
+    """Return exp in the precision of x, in plain arithmetic, which a compiler vectorises.
 
-    The argument is reduced by n log 2 (Cody and Waite); q is Taylor's series.
+    It takes a tenth of the C library's time. The argument is reduced by n log 2 (Cody and Waite),
+    ``exp(x) = 2ⁿ exp(r)`` with ``r = x − n log 2``; q is Taylor's series of ``exp(r) − 1``.
     """
-    real, whole, terms, *parts = _PRECISION[x]
-    log2, rest, inverse, half, one = map(real, (*parts, 1 / math.log(2), 0.5, 1))
-    places, bias = np.finfo(real).nmant, np.finfo(real).maxexp - 1
+    precision = _PRECISION[x]
+    real = precision.real
+    whole = precision.whole
+    log2 = real(precision.log2)
+    rest = real(precision.log2_rest)
+    inverse = real(1 / math.log(2))
+    half = real(0.5)
+    one = real(1)
+    places = np.finfo(real).nmant  # of the mantissa, behind which the exponent stands
+    bias = np.finfo(real).maxexp - 1
     most = np.floor(np.log(np.finfo(real).max))
     least = one - most
-    first, *others = (real(1 / math.factorial(k)) for k in range(terms, 0, -1))
+    first, *others = [real(1 / math.factorial(k)) for k in range(precision.terms, 0, -1)]
     series = tuple(others)
 
     def exp(x: Any) -> Any:
@@ -75,7 +105,7 @@ def _exp_in(x: Any) -> Callable[[Any], Any]:
         q = first
         for coefficient in series:
             q = q * r + coefficient
-        power = whole((whole(n) + bias) << places).view(real)
+        power = whole((whole(n) + bias) << places).view(real)  # 2ⁿ, written as a float's exponent
         return power, power * (q * r), one
 
     return exp
@@ -83,89 +113,94 @@ def _exp_in(x: Any) -> Callable[[Any], Any]:
 
 @njit(**OPTIONS)
 def logistic(x: Any) -> Any:
-    """The logistic function."""
+    """Return the logistic function ``exp(x)/(exp(x) + 1)``."""
     power, beside, one = _exp(x)
     return (power + beside) / (power + beside + one)
 
 
 @njit(**OPTIONS)
 def tanh(x: Any) -> Any:
-    """The hyperbolic tangent, from exp(2x) − 1, which is accurate about 0."""
+    """Return the hyperbolic tangent, from ``exp(2x) − 1``, which is accurate about 0."""
     power, beside, one = _exp(x + x)
     less = (power - one) + beside
     return less / (less + one + one)
 
 
 def _pass(formula: Callable[..., Any]) -> Callable[..., None]:
-    """A loop over sequences and neurons, ``out = formula(out, x, …)``, of blocks `count` wide.
+    """Compile a loop over sequences and neurons, ``out = formula(out, x, …)``, of blocks.
 
-    A block is an array and its first column, unsigned: no index wraps around. Where out is an
-    operand, it is the formula's first; under two names it would count as overlapping with itself.
+    A block is an array and its first column; the loop takes `count` columns of each. Columns are
+    unsigned: no index wraps around. Where out is an operand, it is the formula's first; under two
+    names it would count as overlapping with itself.
     """
 
     def of_one(count, out, x):
         for b in range(len(out[0])):
             for j in range(count):
                 k, m = out[1] + j, x[1] + j
-                out[0][b, k] = made(out[0][b, k], x[0][b, m])
+                out[0][b, k] = compiled(out[0][b, k], x[0][b, m])
 
     def of_two(count, out, x, y):
         for b in range(len(out[0])):
             for j in range(count):
                 k, m, n = out[1] + j, x[1] + j, y[1] + j
-                out[0][b, k] = made(out[0][b, k], x[0][b, m], y[0][b, n])
+                out[0][b, k] = compiled(out[0][b, k], x[0][b, m], y[0][b, n])
 
     def of_three(count, out, x, y, z):
         for b in range(len(out[0])):
             for j in range(count):
                 k, m, n = out[1] + j, x[1] + j, y[1] + j
-                out[0][b, k] = made(out[0][b, k], x[0][b, m], y[0][b, n], z[0][b, z[1] + j])
+                out[0][b, k] = compiled(out[0][b, k], x[0][b, m], y[0][b, n], z[0][b, z[1] + j])
 
+    n_operands = formula.__code__.co_argcount - 1
+    loop = {1: of_one, 2: of_two, 3: of_three}[n_operands]
     # Compiled code is linked by names: a namesake that another process compiled might run instead.
-    loop = (of_one, of_two, of_three)[formula.__code__.co_argcount - 2]
-    formula.__qualname__ = f"formula_of_line_{formula.__code__.co_firstlineno}"
-    loop.__qualname__ = f"pass_of_line_{formula.__code__.co_firstlineno}"
-    made = njit(**OPTIONS)(formula)
+    line = formula.__code__.co_firstlineno
+    formula.__qualname__ = f"formula_of_line_{line}"
+    loop.__qualname__ = f"pass_of_line_{line}"
+    compiled = njit(**OPTIONS)(formula)
     return njit(**_PASS)(loop)
 
 
-# Without literals: a 1 would make doubles of singles.
-_squash = _pass(lambda _, x: tanh(x))
-_close = _pass(lambda out, x: tanh(out + x))
-_open = _pass(lambda out, x: logistic(out + x))
+# Formulas without literals: a 1 would make doubles of singles. `_` is an out that is not read.
 _copy = _pass(lambda _, x: x)
 _add = _pass(lambda out, x: out + x)
 _scale = _pass(lambda out, x: out * x)
-_release = _pass(lambda out, gate: out - out * gate)
+_times_one_minus = _pass(lambda out, gate: out - out * gate)
 _multiply = _pass(lambda _, x, y: x * y)
 _subtract = _pass(lambda _, x, y: x - y)
 _add_product = _pass(lambda out, x, y: out + x * y)
-_move = _pass(lambda _, cell, gate, g: cell + gate * (g - cell))
+_tanh = _pass(lambda _, x: tanh(x))
+_tanh_of_sum = _pass(lambda out, x: tanh(out + x))
+_logistic_of_sum = _pass(lambda out, x: logistic(out + x))
+# The new c where a gate replaces what it lets in, (1 − b) c + b g.
+_interpolate = _pass(lambda _, cell, gate, g: cell + gate * (g - cell))
+# Adjoints λ · factor, through the slope of a logistic, σ' = σ − σ², or of a tanh, 1 − g².
 _through_gate = _pass(lambda _, lam, factor, gate: lam * factor * (gate - gate * gate))
 _through_tanh = _pass(lambda _, lam, factor, g: lam * factor - lam * factor * (g * g))
 
 
 @njit(**_SUM)
-def _normalise(rows, at, norm, normalised, inverse):
-    """Layer normalisation in place, and one over the spread of each row."""
+def _normalise(rows, first, norm, normalised, inverse):
+    """Normalise columns from `first` on in place; keep n, and one over the spread of each row."""
     batch, count = normalised.shape
     for b in range(batch):
         mean = spread = rows.dtype.type(0)
         for j in range(np.uintp(count)):
-            mean += rows[b, at + j]
+            mean += rows[b, first + j]
         mean /= count
         for j in range(np.uintp(count)):
-            spread += (rows[b, at + j] - mean) * (rows[b, at + j] - mean)
+            spread += (rows[b, first + j] - mean) * (rows[b, first + j] - mean)
         inverse[b] = rows.dtype.type(1 / np.sqrt(spread / count + EPSILON))
         for j in range(np.uintp(count)):
-            normalised[b, j] = (rows[b, at + j] - mean) * inverse[b]
+            normalised[b, j] = (rows[b, first + j] - mean) * inverse[b]
         for j in range(np.uintp(count)):
-            rows[b, at + j] = normalised[b, j] * norm[0, j] + norm[1, j]
+            rows[b, first + j] = normalised[b, j] * norm[0, j] + norm[1, j]
 
 
 @njit(**_SUM)
-def _through_norm(raw, norm, normalised, inverse, out, at):
-    """Adjoints from behind the normalisation to before it."""
+def _through_norm(raw, norm, normalised, inverse, out, first):
+    """Carry adjoints from behind the normalisation, `raw`, to before it, `out` from `first` on."""
     batch, count = raw.shape
     for b in range(batch):
         mean = slope = raw.dtype.type(0)
@@ -175,20 +210,26 @@ def _through_norm(raw, norm, normalised, inverse, out, at):
         mean /= count
         slope /= count
         for j in range(np.uintp(count)):
-            out[b, at + j] = inverse[b] * (raw[b, j] * norm[0, j] - mean - normalised[b, j] * slope)
+            out[b, first + j] = inverse[b] * (
+                raw[b, j] * norm[0, j] - mean - normalised[b, j] * slope
+            )
 
 
 class FamilyLayout(NamedTuple):
-    """A family: the column where each of its blocks begins, −1 without it, and their use."""
+    """A family, as the kernels know it: the column where each block begins, and how it is used.
 
-    let_in: int
-    keep: int
+    A column is −1 where the family has no such block. All gates stand before the candidate, but for
+    the show gate, which stands behind it.
+    """
+
+    shared: bool  # one gate for all neurons
+    after: bool  # the reset comes after the matrix product
+    constant: float  # the gate's value where none is learned
     candidate: int
-    reset: int
-    show: int
-    shared: bool
-    after: bool
-    constant: float
+    let_in: int = -1
+    keep: int = -1
+    reset: int = -1
+    show: int = -1
 
 
 @njit(**OPTIONS)
@@ -206,131 +247,174 @@ def _kept_on_disk(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @_kept_on_disk
-def steps_forward(layout, weight, bias_hh, norm, *kept):
-    """The steps from first to last."""
-    history, cells, blocks, products, normalised, inverse = kept
-    before = layout.reset >= 0 and not layout.after
-    packed = np.ascontiguousarray((weight[: layout.candidate] if before else weight).T)
+def steps_forward(
+    layout, weight, bias_hh, norm, history, cells, blocks, products, normalised, inverse
+):
+    """Take all steps from first to last; the arrays from `history` on are filled."""
+    batch = history.shape[1]
+    hidden = np.uintp(history.shape[2])
+    zero = np.uintp(0)
+    gates = np.uintp(layout.candidate)  # columns before the candidate
+    # A reset before the product gives the candidate a product of its own, U (r ⊙ h).
+    reset_before = layout.reset >= 0 and not layout.after
+    packed = np.ascontiguousarray((weight[: layout.candidate] if reset_before else weight).T)
     own = np.ascontiguousarray(weight[layout.candidate :].T)
-    batch, hidden, zero = history.shape[1], np.uintp(history.shape[2]), np.uintp(0)
-    gates = np.uintp(layout.candidate)
     pre = (np.empty((batch, packed.shape[1]), blocks.dtype), zero)
-    side = (np.empty((batch, history.shape[2]), blocks.dtype), zero)
-    fixed = np.full((batch, history.shape[2]), layout.constant, blocks.dtype)
+    scratch = (np.empty((batch, history.shape[2]), blocks.dtype), zero)
+    one_gate = np.full((batch, history.shape[2]), layout.constant, blocks.dtype)
+    let_in_is_one = layout.shared or layout.let_in < 0
     for t in range(len(blocks)):
-        rows, h, c, new = blocks[t], (history[t], zero), (cells[t], zero), (cells[t + 1], zero)
-        i, f, g = (rows, _first(layout.let_in)), (rows, _first(layout.keep)), (rows, gates)
-        r, o = (rows, _first(layout.reset)), (rows, _first(layout.show))
+        rows = blocks[t]
+        h = (history[t], zero)
+        c = (cells[t], zero)
+        new_c = (cells[t + 1], zero)
+        i = (rows, _first(layout.let_in))
+        f = (rows, _first(layout.keep))
+        g = (rows, gates)
+        r = (rows, _first(layout.reset))
+        o = (rows, _first(layout.show))
+
+        # Gates, and what the candidate gets from h.
         np.dot(history[t], packed, pre[0])
-        _open(gates, (rows, zero), pre)
-        added = (pre[0], gates)
-        if before:
-            _multiply(hidden, side, r, h)
-            added = (np.dot(side[0], own), zero)
+        _logistic_of_sum(gates, (rows, zero), pre)
+        from_state = (pre[0], gates)
+        if reset_before:
+            _multiply(hidden, scratch, r, h)
+            from_state = (np.dot(scratch[0], own), zero)
         elif layout.after:
             products[t] = bias_hh
-            _add(hidden, (products[t], zero), added)
-            _multiply(hidden, side, r, (products[t], zero))
-            added = side
+            _add(hidden, (products[t], zero), from_state)
+            _multiply(hidden, scratch, r, (products[t], zero))
+            from_state = scratch
+
+        # g = tanh(N(W x + b + from_state))
         if len(inverse):
-            _add(hidden, g, added)
+            _add(hidden, g, from_state)
             _normalise(rows, gates, norm, normalised[t], inverse[t])
-            _copy(hidden, side, g)
-            _squash(hidden, g, side)
+            _copy(hidden, scratch, g)
+            _tanh(hidden, g, scratch)
         else:
-            _close(hidden, g, added)
+            _tanh_of_sum(hidden, g, from_state)
+
+        # c = a c + b g, then h = o tanh(c); without a show gate h is c.
         if layout.shared:
-            fixed[:] = rows[:, :1]
+            one_gate[:] = rows[:, :1]
         if layout.keep >= 0:
-            _multiply(hidden, new, f, c)
-            _add_product(hidden, new, i, g)
+            _multiply(hidden, new_c, f, c)
+            _add_product(hidden, new_c, i, g)
         else:
-            _move(hidden, new, c, (fixed, zero) if layout.shared or layout.let_in < 0 else i, g)
+            _interpolate(hidden, new_c, c, (one_gate, zero) if let_in_is_one else i, g)
         if layout.show >= 0:
-            _open(hidden, o, (pre[0], o[1]))
-            _squash(hidden, side, new)
-            _multiply(hidden, (history[t + 1], zero), o, side)
+            _logistic_of_sum(hidden, o, (pre[0], o[1]))
+            _tanh(hidden, scratch, new_c)
+            _multiply(hidden, (history[t + 1], zero), o, scratch)
 
 
 @_kept_on_disk
-def steps_backward(layout, delta, pre, raw, weight, norm, *kept):
-    """The steps from last to first, from δ: `pre` and `raw` are filled."""
-    history, cells, blocks, products, normalised, inverse = kept
-    before = layout.reset >= 0 and not layout.after
-    packed = weight[: layout.candidate] if before else weight
-    own = weight[layout.candidate :]
-    batch, hidden, zero = history.shape[1], np.uintp(history.shape[2]), np.uintp(0)
+def steps_backward(
+    layout, delta, pre, raw, weight, norm, history, cells, blocks, products, normalised, inverse
+):
+    """Take all steps from last to first, from δ; `pre` and `raw` are filled."""
+    batch = history.shape[1]
+    hidden = np.uintp(history.shape[2])
+    zero = np.uintp(0)
     gates = np.uintp(layout.candidate)
+    reset_before = layout.reset >= 0 and not layout.after
+    packed = weight[: layout.candidate] if reset_before else weight
+    own = weight[layout.candidate :]
     state = history[0]  # zero
-    adjoint, of_cell = (np.zeros_like(state), zero), (np.zeros_like(state), zero)
-    side, spare = (np.empty_like(state), zero), (np.empty_like(state), zero)
-    lam = of_cell if layout.show >= 0 else adjoint
-    fixed = np.full_like(state, layout.constant)
-    behind = (np.empty((batch, len(packed)), delta.dtype), zero)
+    of_h = (np.zeros_like(state), zero)  # the adjoint of h, and that of c
+    of_c = (np.zeros_like(state), zero)
+    scratch = (np.empty_like(state), zero)
+    of_each = (np.empty_like(state), zero)  # a shared gate's adjoint, neuron by neuron
+    lam = of_c if layout.show >= 0 else of_h  # λ, carried from step to step
+    one_gate = np.full_like(state, layout.constant)
+    let_in_is_one = layout.shared or layout.let_in < 0
+    to_state = (np.empty((batch, len(packed)), delta.dtype), zero)
     for t in range(len(delta) - 1, -1, -1):
-        rows, out, c = blocks[t], pre[t], (cells[t], zero)
-        at_i, at_f, at_r = _first(layout.let_in), _first(layout.keep), _first(layout.reset)
-        i, f, g, r, own_out = (rows, at_i), (rows, at_f), (rows, gates), (rows, at_r), (out, gates)
-        _add(hidden, adjoint, (delta[t], zero))
+        rows = blocks[t]
+        out = pre[t]
+        c = (cells[t], zero)
+        at_i = _first(layout.let_in)
+        at_f = _first(layout.keep)
+        at_r = _first(layout.reset)
+        i = (rows, at_i)
+        f = (rows, at_f)
+        g = (rows, gates)
+        r = (rows, at_r)
+        of_g = (out, gates)
+
+        _add(hidden, of_h, (delta[t], zero))
         if layout.show >= 0:  # c feels h through o (1 − tanh² c)
             o = (rows, _first(layout.show))
-            _squash(hidden, side, (cells[t + 1], zero))
-            _through_gate(hidden, (out, o[1]), adjoint, side, o)
-            _through_tanh(hidden, own_out, adjoint, o, side)
-            _add(hidden, lam, own_out)
+            _tanh(hidden, scratch, (cells[t + 1], zero))
+            _through_gate(hidden, (out, o[1]), of_h, scratch, o)
+            _through_tanh(hidden, of_g, of_h, o, scratch)
+            _add(hidden, lam, of_g)
+
+        # c = a c + b g: adjoints of candidate and gates, and λ a, which goes on to the c before.
         if layout.shared:
-            fixed[:] = rows[:, :1]
-        gate = (fixed, zero) if layout.shared or layout.let_in < 0 else i
-        _through_tanh(hidden, own_out, lam, gate, g)
+            one_gate[:] = rows[:, :1]
+        gate = (one_gate, zero) if let_in_is_one else i
+        _through_tanh(hidden, of_g, lam, gate, g)
         if layout.keep >= 0:
             _through_gate(hidden, (out, at_i), lam, g, i)
             _through_gate(hidden, (out, at_f), lam, c, f)
             _scale(hidden, lam, f)
         else:
             if layout.let_in >= 0:
-                _subtract(hidden, side, g, c)
-                _through_gate(hidden, spare if layout.shared else (out, at_i), lam, side, gate)
+                _subtract(hidden, scratch, g, c)
+                _through_gate(hidden, of_each if layout.shared else (out, at_i), lam, scratch, gate)
             if layout.shared:
                 for b in range(batch):
-                    out[b, 0] = spare[0][b].sum()
-            _release(hidden, lam, gate)
+                    out[b, 0] = of_each[0][b].sum()
+            _times_one_minus(hidden, lam, gate)
+
         if len(inverse):
-            _copy(hidden, (raw[t], zero), own_out)
+            _copy(hidden, (raw[t], zero), of_g)
             _through_norm(raw[t], norm, normalised[t], inverse[t], out, gates)
-        if before:
-            _copy(hidden, side, own_out)
-            product = (np.dot(side[0], own), zero)
+
+        # From pre-activations back to the h before, through the reset where there is one.
+        if reset_before:
+            _copy(hidden, scratch, of_g)
+            product = (np.dot(scratch[0], own), zero)
             _through_gate(hidden, (out, at_r), product, (history[t], zero), r)
-            _add_product(hidden, adjoint, r, product)
-            _copy(gates, behind, (out, zero))
+            _add_product(hidden, of_h, r, product)
+            _copy(gates, to_state, (out, zero))
         elif layout.after:
-            _through_gate(hidden, (out, at_r), own_out, (products[t], zero), r)
-            _copy(gates, behind, (out, zero))
-            _multiply(hidden, (behind[0], gates), r, own_out)
-        product = (np.dot(behind[0] if layout.reset >= 0 else out, packed), zero)
+            _through_gate(hidden, (out, at_r), of_g, (products[t], zero), r)
+            _copy(gates, to_state, (out, zero))
+            _multiply(hidden, (to_state[0], gates), r, of_g)
+        product = (np.dot(to_state[0] if layout.reset >= 0 else out, packed), zero)
         if layout.show >= 0:
-            _copy(hidden, adjoint, product)
+            _copy(hidden, of_h, product)
         else:
-            _add(hidden, adjoint, product)
+            _add(hidden, of_h, product)
 
 
 def usable(like: Tensor) -> bool:
-    """Whether the kernels can take a tensor: float32 or float64 on the CPU."""
+    """Return whether the kernels can take a tensor: float32 or float64 on the CPU."""
     return ENABLED and like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
 
 
-def scan(layout: FamilyLayout, inputs: Tensor, of: dict[str, Tensor]) -> tuple[Tensor, ...]:
-    """The scan of (B, T, D) from zero: h, and c where it is another, (B, T, H) each.
+def scan(layout: FamilyLayout, inputs: Tensor, parameters: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    """Scan (B, T, D) from zero; return h, and c where it is not the same, (B, T, H) each.
 
-    h is differentiable once, in the parameters `of` the cell too.
+    h is differentiable once, in inputs and parameters; c is not.
     """
-    # an input of one, whose weight is the bias
-    major = functional.pad(inputs.transpose(0, 1), (0, 1), value=1.0)
-    driven = major @ torch.cat([of["weight_ih"], of["bias"].unsqueeze(1)], dim=1).t()
-    given = [of[name] for name in ("norm_weight", "norm_bias") if name in of]
-    norm = torch.stack(given) if given else inputs.new_empty(0, 0)
-    weights = of["weight_hh"], of.get("bias_hh", inputs.new_empty(0)), norm
-    return _Scan.apply(layout, driven, *weights)[: 1 + (layout.show >= 0)]
+    # The bias is the weight of one more input, which is 1: so one product drives all blocks.
+    time_major = functional.pad(inputs.transpose(0, 1), (0, 1), value=1.0)
+    columns = torch.cat([parameters["weight_ih"], parameters["bias"].unsqueeze(1)], dim=1)
+    driven = time_major @ columns.t()
+    if "norm_weight" in parameters:
+        norm = torch.stack([parameters["norm_weight"], parameters["norm_bias"]])
+    else:
+        norm = inputs.new_empty(0, 0)
+    bias_hh = parameters.get("bias_hh", inputs.new_empty(0))
+    hidden, cells = _Scan.apply(layout, driven, parameters["weight_hh"], bias_hh, norm)
+    if layout.show < 0:
+        return (hidden,)
+    return hidden, cells
 
 
 class _Scan(torch.autograd.Function):
@@ -345,38 +429,55 @@ class _Scan(torch.autograd.Function):
         bias_hh: Tensor,
         norm: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        (steps, batch, _), none = blocks.shape, blocks.new_empty(0, 0, 0)
+        steps, batch, _ = blocks.shape
+        nothing = blocks.new_empty(0, 0, 0)
         history = blocks.new_empty(steps + 1, batch, weight.shape[1])
         cells = torch.empty_like(history) if layout.show >= 0 else history
-        history[0] = cells[0] = 0
-        products = torch.empty_like(history[1:]) if layout.after else none
-        normalised = torch.empty_like(history[1:]) if len(norm) else none
-        kept = history, cells, blocks, products, normalised, blocks.new_empty(normalised.shape[:2])
+        history[0] = 0
+        cells[0] = 0
+        products = torch.empty_like(history[1:]) if layout.after else nothing
+        normalised = torch.empty_like(history[1:]) if len(norm) else nothing
+        inverse = blocks.new_empty(normalised.shape[:2])
+        kept = history, cells, blocks, products, normalised, inverse
         _run(steps_forward, layout, *_arrays(weight, bias_hh, norm, *kept))
         ctx.layout = layout
         ctx.save_for_backward(weight, norm, *kept)
-        outputs = history[1:].transpose(0, 1), cells[1:].transpose(0, 1)
-        ctx.mark_non_differentiable(outputs[1])
-        return outputs
+        outputs = history[1:].transpose(0, 1)
+        final_cells = cells[1:].transpose(0, 1)
+        ctx.mark_non_differentiable(final_cells)
+        return outputs, final_cells
 
     @staticmethod
     @once_differentiable
     @own_precision
     def backward(ctx: Any, of_hidden: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        layout, (_, norm, history, _, blocks, _, normalised, _) = ctx.layout, ctx.saved_tensors
-        pre, raw = torch.empty_like(blocks), torch.empty_like(normalised)
+        layout = ctx.layout
+        _, norm, history, _, blocks, _, normalised, _ = ctx.saved_tensors
+        pre = torch.empty_like(blocks)
+        raw = torch.empty_like(normalised)
         arrays = _arrays(of_hidden.transpose(0, 1), pre, raw, *ctx.saved_tensors)
         _run(steps_backward, layout, *arrays)
-        flat, past = pre.flatten(0, 1), history[:-1].flatten(0, 1)
-        parts, of_bias = [(flat, past)], None
+
+        # The weights' gradients are sums over steps and sequences of adjoint times what was seen.
+        adjoints = pre.flatten(0, 1)
+        h = history[:-1].flatten(0, 1)
+        of_bias_hh = None
         if layout.reset >= 0:
-            gates, own = flat[:, : layout.candidate], flat[:, layout.candidate :]
+            # The candidate saw h through the reset gate.
             reset = blocks[..., layout.reset :][..., : history.shape[2]].flatten(0, 1)
-            parts = [(gates, past), (own * reset, past) if layout.after else (own, past * reset)]
-            of_bias = parts[1][0].sum(0) if layout.after else None
-        of_weight = torch.cat([(seen.t() @ part).t() for part, seen in parts])
+            of_gates = adjoints[:, : layout.candidate]
+            of_candidate = adjoints[:, layout.candidate :]
+            if layout.after:
+                of_product = of_candidate * reset
+                of_bias_hh = of_product.sum(0)
+                parts = [(of_gates, h), (of_product, h)]
+            else:
+                parts = [(of_gates, h), (of_candidate, h * reset)]
+        else:
+            parts = [(adjoints, h)]
+        of_weight = torch.cat([(seen.t() @ adjoint).t() for adjoint, seen in parts])
         of_norm = torch.stack([raw * normalised, raw]).sum((1, 2)) if len(norm) else None
-        return None, pre, of_weight, of_bias, of_norm
+        return None, pre, of_weight, of_bias_hh, of_norm
 
 
 def _run(kernel: Callable[..., None], *args: Any) -> None:
@@ -388,11 +489,15 @@ def _run(kernel: Callable[..., None], *args: Any) -> None:
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
+    """Return tensors as arrays that share their memory."""
     return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
 
 
 def linear_scan(keep: Tensor, added: Tensor) -> Tensor:
-    """The recurrence ``h_t = a_t h_{t−1} + u_t`` from zero, (B, T, H), in 2√T steps."""
+    """Return the recurrence ``h_t = a_t h_{t−1} + u_t`` from zero, (B, T, H), in 2√T steps.
+
+    Takes a as `keep` and u as `added`, on any device.
+    """
     scanned: Tensor = _LinearScan.apply(keep, added)
     return scanned
 
@@ -402,7 +507,7 @@ class _LinearScan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, keep: Tensor, added: Tensor) -> Tensor:
-        states = _cumulated(keep, added)
+        states = _scan_in_pieces(keep, added)
         ctx.save_for_backward(keep, states)
         return states
 
@@ -411,18 +516,24 @@ class _LinearScan(torch.autograd.Function):
     @own_precision
     def backward(ctx: Any, *of_states: Tensor) -> tuple[Tensor, ...]:
         keep, states = ctx.saved_tensors
-        later = functional.pad(keep[:, 1:], (0, 0, 0, 1)).flip(1)
-        adjoint = _cumulated(later, of_states[0].flip(1)).flip(1)
-        return adjoint * functional.pad(states[:, :-1], (0, 0, 1, 0)), adjoint
+        # λ_t = δ_t + a_{t+1} λ_{t+1}; the gradients are λ_t h_{t−1} in a_t, and λ_t in u_t.
+        next_keep = functional.pad(keep[:, 1:], (0, 0, 0, 1)).flip(1)
+        adjoint = _scan_in_pieces(next_keep, of_states[0].flip(1)).flip(1)
+        previous = functional.pad(states[:, :-1], (0, 0, 1, 0))
+        return adjoint * previous, adjoint
 
 
-def _cumulated(keep: Tensor, added: Tensor) -> Tensor:
-    """All √T pieces of time at once, then piece by piece; products of gates cannot overflow."""
+def _scan_in_pieces(keep: Tensor, added: Tensor) -> Tensor:
+    """Scan all √T pieces of time at once, each from zero, then join them one after the other.
+
+    A piece that begins at h instead of zero has h times the product of its gates on top, which
+    cannot overflow.
+    """
     length = keep.shape[1]
     size = math.isqrt(length - 1) + 1
-    over = (0, 0, 0, -length % size)
-    pieces = (functional.pad(x, over).unflatten(1, (-1, size)).clone() for x in (keep, added))
-    decay, local = pieces
+    missing = (0, 0, 0, -length % size)  # zeros behind the last step
+    decay = functional.pad(keep, missing).unflatten(1, (-1, size)).clone()
+    local = functional.pad(added, missing).unflatten(1, (-1, size)).clone()
     for j in range(1, size):
         local[:, :, j].addcmul_(decay[:, :, j], local[:, :, j - 1])
         decay[:, :, j].mul_(decay[:, :, j - 1])

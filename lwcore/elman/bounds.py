@@ -2,11 +2,14 @@
 
 The companion's letters and the names here: μ_{0,t}, μ_{1,t} ``log_mu``; L_t, β_t ``lipschitz`` and
 ``smoothness`` of ``Θ_i ↦ H_t``; Λ_t, γ_t the same of ``Θ_i ↦ W_ii H_t``; ``α_m ≥ |W_ii|``
-``recurrent_bound``. Beyond the cut-off ``α_m σ₁ = 1`` all grow exponentially with t, so everything
-is kept as a natural logarithm.
+``recurrent_bound``; σ₀, σ₁, σ₂ the suprema of an activation and its first two derivatives; m the
+width, T the length, τ the steps of descent. Beyond the cut-off ``α_m σ₁ = 1`` all grow
+exponentially with t, so everything is kept as a natural logarithm: products are sums here, and sums
+are `log_sum`.
 
 ``as_printed=True`` gives a formula as it stands in the companion, ``as_printed=False`` one whose
-proof closes, built on the constants that hold.
+proof closes, built on the constants that hold. Take the first to check the companion, the second
+for a bound that is one.
 """
 
 from __future__ import annotations
@@ -17,28 +20,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lwcore.elman.network import ACTIVATIONS, Radii, Smooth, Width
+from lwcore.elman.network import ACTIVATIONS, Activation, Radii, Smooth, Width
 from lwcore.signatures import Count, Finite, NotNegative, Positive, Share, checked, require
 
+_LOG_2 = math.log(2)
 _LONGEST = 10_000_000  # steps
 _FARTHEST = 1e150  # of weights and radii from 1, whose squares are floats
 
 
 @checked
 def log_mu(z: Positive, length: Count) -> tuple[float, float]:
-    """Logarithms of ``μ_{0,t} = Σ_{k<t} z^k`` and ``μ_{1,t} = Σ_{k<t} (k + 1) z^k``.
+    """Return the logarithms of ``μ_{0,t} = Σ_{k<t} z^k`` and ``μ_{1,t} = Σ_{k<t} (k + 1) z^k``.
 
     Implements C&E Eqs. (10) and (30), which are the same.
     """
     require("length", length, length <= _LONGEST, f"{_LONGEST:,} at most, a term for each step")
     k = np.arange(length)
-    powers = k * math.log(z)
-    first, second = np.logaddexp.reduce(powers), np.logaddexp.reduce(powers + np.log1p(k))
-    return float(first), float(second)
+    log_powers = k * math.log(z)
+    mu0 = np.logaddexp.reduce(log_powers)
+    mu1 = np.logaddexp.reduce(log_powers + np.log1p(k))
+    return float(mu0), float(mu1)
 
 
 def log_sum(*terms: float) -> float:
-    """Logarithm of a sum from the logarithms of its terms."""
+    """Return the logarithm of a sum from the logarithms of its terms; nothing overflows."""
     return float(np.logaddexp.reduce(terms))
 
 
@@ -67,7 +72,7 @@ def local_constants(
     alpha: Positive | None = None,
     as_printed: bool = True,
 ) -> LocalConstants:
-    """L_t, β_t, Λ_t and γ_t. Implements C&E Eq. (31), C&E Lemma 1 and C&E Lemma 2.
+    """Return L_t, β_t, Λ_t and γ_t. Implements C&E Eq. (31), C&E Lemma 1 and C&E Lemma 2.
 
     The dimension and α, in places of α_m, enter the printed β_t alone. What holds differs thus:
 
@@ -80,45 +85,78 @@ def local_constants(
     _require_size("recurrent_bound", recurrent_bound)
     if alpha is not None:
         _require_size("alpha", alpha)
+    if as_printed:
+        alpha_or_bound = recurrent_bound if alpha is None else alpha
+        return _printed_constants(activation, recurrent_bound, length, dimension, alpha_or_bound)
+    return _constants_that_hold(activation, recurrent_bound, length)
+
+
+def _log_suprema(sigma: Activation) -> tuple[float, float, float]:
+    """Return the logarithms of σ₀, σ₁ and σ₂."""
+    return math.log(sigma.bound), math.log(sigma.slope_bound), math.log(sigma.curvature_bound)
+
+
+def _printed_constants(
+    activation: Smooth, recurrent_bound: float, length: int, dimension: int, alpha: float
+) -> LocalConstants:
+    """Return the constants as printed. All names are logarithms, those of suits the companion's."""
     sigma = ACTIVATIONS[activation]
-    inner = math.log(recurrent_bound if alpha is None else alpha)
-    s0, s1, s2 = map(math.log, (sigma.bound, sigma.slope_bound, sigma.curvature_bound))
-    outer, two, features = math.log(recurrent_bound), math.log(2), math.log(sigma.bound**2 + 1)
+    s0, s1, s2 = _log_suprema(sigma)
+    a = math.log(alpha)
+    a_m = math.log(recurrent_bound)
     mu0, mu1 = log_mu(recurrent_bound * sigma.slope_bound, length)
-    if not as_printed:
-        powers = np.arange(length) * (outer + s1)
-        later = np.logaddexp.accumulate(powers)[::-1]  # log μ_{0,t−k}
-        bent = powers + s2 + features + 2 * later
-        mixed = powers[:-1] + two + 2 * s1 + features / 2 + later[1:]
-        lipschitz, smoothness = (
-            mu0 + features / 2 + s1,
-            float(np.logaddexp.reduce(np.concatenate([bent, mixed]))),
-        )
-        product = log_sum(s0, outer + lipschitz)
-        smooth_product = log_sum(two + lipschitz, outer + smoothness)
-        return LocalConstants(lipschitz, smoothness, product, smooth_product)
+    features = math.log(sigma.bound**2 + 1)  # of H and X, ‖[H, X]‖²
+
     lipschitz = 2 * mu0 + features + 2 * s1
-    club = s2 + log_sum(inner + s1 + mu0, 0) + mu1
+    club = s2 + log_sum(a + s1 + mu0, 0) + mu1
     diamond = log_sum(2 * s1 + 2 * mu0, s0 + s1 + mu0 + mu1)
-    heart = mu1 + log_sum(s1, s2, inner + s1 + s2 + mu0)
+    heart = mu1 + log_sum(s1, s2, a + s1 + s2 + mu0)
     spade = log_sum(2 * s1 + 2 * mu0, s0 + club)
     d = math.log(dimension)
     smoothness = log_sum(d + club, d / 2 + diamond, d / 2 + heart, spade)
-    product = two / 2 + log_sum(s0, 0, outer + lipschitz)
-    smooth_product = two / 2 + log_sum(lipschitz, outer + smoothness)
-    return LocalConstants(lipschitz, smoothness, product, smooth_product)
+    return LocalConstants(
+        log_lipschitz=lipschitz,
+        log_smoothness=smoothness,
+        log_product_lipschitz=_LOG_2 / 2 + log_sum(s0, 0, a_m + lipschitz),
+        log_product_smoothness=_LOG_2 / 2 + log_sum(lipschitz, a_m + smoothness),
+    )
+
+
+def _constants_that_hold(activation: Smooth, recurrent_bound: float, length: int) -> LocalConstants:
+    """Return constants whose proofs close, see `local_constants`. All names are logarithms."""
+    sigma = ACTIVATIONS[activation]
+    s0, s1, s2 = _log_suprema(sigma)
+    a_m = math.log(recurrent_bound)
+    mu0, _ = log_mu(recurrent_bound * sigma.slope_bound, length)
+    features = math.log(sigma.bound**2 + 1)  # of H and X, ‖[H, X]‖²
+
+    lipschitz = mu0 + features / 2 + s1
+    # β_t sums, over the steps k, what the Hessian gains there times what is left of it at t: the
+    # curvature σ₂ of the step's own pre-activation, and the mixed derivative of weight and state.
+    powers = np.arange(length) * (a_m + s1)
+    mu0_after = np.logaddexp.accumulate(powers)[::-1]  # μ_{0,t−k}
+    curved = powers + s2 + features + 2 * mu0_after
+    mixed = powers[:-1] + _LOG_2 + 2 * s1 + features / 2 + mu0_after[1:]
+    smoothness = float(np.logaddexp.reduce(np.concatenate([curved, mixed])))
+    return LocalConstants(
+        log_lipschitz=lipschitz,
+        log_smoothness=smoothness,
+        log_product_lipschitz=log_sum(s0, a_m + lipschitz),
+        log_product_smoothness=log_sum(_LOG_2 + lipschitz, a_m + smoothness),
+    )
 
 
 @checked
 def log_output_bound(log_lipschitz: Finite, radii: Radii) -> float:
-    """``log F^max = log(L_T √(ρ_w² + ρ_u²))``, of a bound on every output within the radii.
+    """Return ``log F^max = log(L_T √(ρ_w² + ρ_u²))``, of a bound on every output within the radii.
 
     Implements C&E Proposition 6, first part. With the printed L_T of the logistic it fails.
     """
     size = math.hypot(*radii)
-    if size:
-        _require_size("√(ρ_w² + ρ_u²)", size)
-    return log_lipschitz + (math.log(size) if size else -math.inf)
+    if size == 0:
+        return -math.inf
+    _require_size("√(ρ_w² + ρ_u²)", size)
+    return log_lipschitz + math.log(size)
 
 
 @checked
@@ -136,9 +174,10 @@ class Problem:
     failure: Share = 0.05  # δ, probability that a bound fails, over the random start
 
     def __post_init__(self) -> None:
-        """Refuse a target that is 0."""
+        """Refuse a target that is 0, and sizes that leave the range of a float."""
         for name in ("recurrent_bound", "input_bound"):
-            if bound := getattr(self, name):
+            bound = getattr(self, name)
+            if bound != 0:
                 _require_size(name, bound)
         _require_size("alpha", self.alpha)
         require("sequences", self.sequences, self.sequences <= 10**300, "up to 10^300")
@@ -146,7 +185,7 @@ class Problem:
 
     @property
     def norm(self) -> float:
-        """``√(ν̄_w² + ν̄_u²)``."""
+        """The size of the target, ``‖ν̄‖ = √(ν̄_w² + ν̄_u²)``."""
         return math.hypot(self.recurrent_bound, self.input_bound)
 
     @property
@@ -170,19 +209,28 @@ class Problem:
         return self.recurrent_bound, self.input_bound
 
     def constants(self, recurrent_bound: float, as_printed: bool) -> LocalConstants:
-        """L_T, β_T, Λ_T and γ_T for recurrent weights up to α_m."""
-        place = (self.activation, recurrent_bound, self.length, self.dimension)
-        return local_constants(*place, alpha=self.alpha, as_printed=as_printed)
+        """Return L_T, β_T, Λ_T and γ_T of this problem for recurrent weights up to α_m."""
+        return local_constants(
+            self.activation,
+            recurrent_bound,
+            self.length,
+            self.dimension,
+            alpha=self.alpha,
+            as_printed=as_printed,
+        )
 
 
 class Bound(NamedTuple):
-    """A right-hand side: the natural logarithm of each of its summands, by name."""
+    """A right-hand side: the natural logarithm of each of its summands, by name.
+
+    Compare the summands to see which of them makes a bound large; most overflow as plain numbers.
+    """
 
     log_terms: dict[str, float]
 
     @property
     def log(self) -> float:
-        """Logarithm of the sum."""
+        """Natural logarithm of the sum, finite also where the sum itself overflows."""
         return log_sum(*self.log_terms.values())
 
     @property
@@ -193,20 +241,21 @@ class Bound(NamedTuple):
 
 @checked
 def approximation_bound(problem: Problem, width: Width, *, as_printed: bool = True) -> Bound:
-    """A bound on ``|F̃_T − F^Lin_T|`` at one input with probability 1 − δ.
+    """Return a bound on ``|F̃_T − F^Lin_T|`` at one input with probability 1 − δ.
 
     Implements C&E Proposition 3. As printed, ``2 B √(log(1/δ)/m)`` with B = exp(`log_summand`), for
     the best point of the ball, which may change with input and step. The proof looks at the
     transported point, where two sides count, ``2 B √(log(2/δ)/m)``.
     """
-    chances = math.log((1 if as_printed else 2) / problem.failure)
-    term = math.log(2) + problem.log_summand + 0.5 * math.log(chances / width)
+    sides = 1 if as_printed else 2
+    log_chances = math.log(sides / problem.failure)
+    term = _LOG_2 + problem.log_summand + 0.5 * math.log(log_chances / width)
     return Bound({"approximation": term})
 
 
 @checked
 def linearisation_bound(problem: Problem, width: Width, *, as_printed: bool = True) -> Bound:
-    """A bound on ``|F_T − F^Lin_T|`` within the least radii. Implements C&E Proposition 4.
+    """Return a bound on ``|F_T − F^Lin_T|`` within the least radii. Implements C&E Proposition 4.
 
     As printed, ``2 (Λ_T² σ₂ + γ_T σ₁) ‖ν̄‖²/√m``, the displacement at its largest. Taylor's
     remainder, neuron by neuron, gives ``β_T ‖ν̄‖²/(2√m)`` at once (``as_printed=False``).
@@ -220,14 +269,14 @@ def linearisation_bound(problem: Problem, width: Width, *, as_printed: bool = Tr
 def network_approximation_bound(
     problem: Problem, width: Width, *, as_printed: bool = True
 ) -> Bound:
-    """A bound on ``|F̃_t − F_t|`` of the transported network at all steps of all sequences.
+    """Return a bound on ``|F̃_t − F_t|`` of the transported network at all steps of all sequences.
 
     Implements C&E Proposition 5, which holds with probability 1 − δ: the union of two-sided bounds,
     and `linearisation_bound`, printed or not.
     """
-    first = math.log(2) + problem.log_summand + problem.log_union - 0.5 * math.log(width)
-    second = linearisation_bound(problem, width, as_printed=as_printed).log_terms
-    return Bound({"approximation": first, **second})
+    approximation = _LOG_2 + problem.log_summand + problem.log_union - 0.5 * math.log(width)
+    linearisation = linearisation_bound(problem, width, as_printed=as_printed).log_terms
+    return Bound({"approximation": approximation, **linearisation})
 
 
 @checked
@@ -239,36 +288,45 @@ def theorem_1(
     *,
     as_printed: bool = True,
 ) -> Bound:
-    """A bound on the least risk of projected descent with ``η = 1/(T√τ)``, probability 1 − δ.
+    """Return a bound on the least risk of projected descent, with probability 1 − δ.
 
-    Implements C&E Eqs. (18) and (19), C&E Theorem 1, for α in (0, 1). As printed, with
-    ``φ = F^max + y^max``, it is ``T/√τ (‖ν̄‖²/2 + L²φ²/2) + Tφ err/√m``, of descent on half the risk
-    C&E Eq. (1). On the risk itself, C&E Eq. (5), with twice the gradient, the same proof gives
-    ``T/√τ (‖ν̄‖²/4 + L²φ²) + Tφ err/√m``. The first term of err has ``L_T ‖ν̄‖``, printed, where
-    C&E Proposition 5 has ``2 μ_{0,T} σ₁ (ν̄_u + σ₀ ν̄_w)``.
+    Implements C&E Eqs. (18) and (19), C&E Theorem 1, for α in (0, 1) and a step size of
+    ``η = 1/(T√τ)``. As printed, with ``φ = F^max
+    + y^max``, it is ``T/√τ (‖ν̄‖²/2 + L²φ²/2) + Tφ err/√m``, of descent on half the risk C&E Eq.
+    (1). On the risk itself, C&E Eq. (5), with twice the gradient, the same proof gives ``T/√τ
+    (‖ν̄‖²/4 + L²φ²) + Tφ err/√m``. The first term of err has ``L_T ‖ν̄‖``, printed, where C&E
+    Proposition 5 has ``2 μ_{0,T} σ₁ (ν̄_u + σ₀ ν̄_w)``.
+
+    Args:
+        steps: τ, the steps of descent.
+        radii: (ρ_w, ρ_u) of the projection; the least that hold the target if None.
     """
     require("problem.alpha", problem.alpha, problem.alpha < 1, "in (0, 1)")
-    rho_w, rho_u = radii = radii or problem.radii
+    radii = radii or problem.radii
+    rho_w, rho_u = radii
     enough = rho_w >= problem.recurrent_bound and rho_u >= problem.input_bound
     require("radii", radii, enough, f"at least {problem.radii}, as the target asks")
     require("radii", radii, max(radii) <= _FARTHEST, f"{_FARTHEST:g} at most")
     alpha_m = problem.alpha + rho_w / width**0.5
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
     log_phi = log_sum(log_output_bound(log_l, radii), problem.log_summand)
-    early = math.log(problem.length) - 0.5 * math.log(steps)
-    late = math.log(problem.length) + log_phi - 0.5 * math.log(width)
-    halves, quarters = (math.log(2), math.log(2)) if as_printed else (0.0, math.log(4))
+    by_steps = math.log(problem.length) - 0.5 * math.log(steps)  # T/√τ
+    by_width = math.log(problem.length) + log_phi - 0.5 * math.log(width)  # Tφ/√m
+    of_distance = _LOG_2 if as_printed else math.log(4)  # what the two are divided by
+    of_gradient = _LOG_2 if as_printed else 0.0
     terms = {
-        "initial distance": early + 2 * math.log(problem.norm) - quarters,
-        "gradient": early + 2 * log_l + 2 * log_phi - halves,
+        "initial distance": by_steps + 2 * math.log(problem.norm) - of_distance,
+        "gradient": by_steps + 2 * log_l + 2 * log_phi - of_gradient,
     }
     errors = _errors(problem, alpha_m, 2 * math.log(math.hypot(*radii)), as_printed)
-    return Bound(terms | {name: late + term for name, term in errors.items()})
+    for name, error in errors.items():
+        terms[name] = by_width + error
+    return Bound(terms)
 
 
 @checked
 def corollary_1(problem: Problem, width: Width, steps: Count, *, as_printed: bool = True) -> Bound:
-    """A bound on the risk at the average iterate of τ ≥ 2 steps of projected descent.
+    """Return a bound on the risk at the average iterate of τ ≥ 2 steps of projected descent.
 
     Implements C&E Corollary 1: four times the bound of C&E Theorem 1, and the price of going to the
     linear model and back, printed as ``6 (Λ_T² σ₂ + γ_T σ₁) ‖ν̄‖²/m``. But the linearisation error
@@ -277,15 +335,21 @@ def corollary_1(problem: Problem, width: Width, steps: Count, *, as_printed: boo
     require("steps", steps, steps >= 2, "2 or above")
     first = theorem_1(problem, width, steps, as_printed=as_printed).log_terms
     once = linearisation_bound(problem, width, as_printed=as_printed).log
-    price = math.log(3) + once - 0.5 * math.log(width)
-    if not as_printed:
+    if as_printed:
+        price = math.log(3) + once - 0.5 * math.log(width)
+    else:
         price = math.log(6 * problem.length) + 2 * once
     terms = {name: math.log(4) + term for name, term in first.items()}
-    return Bound(terms | {"there and back": price})
+    terms["there and back"] = price
+    return Bound(terms)
 
 
 class TrainingPlan(NamedTuple):
-    """What C&E Theorem 2 asks for and promises, as natural logarithms."""
+    """What C&E Theorem 2 asks for and promises, as natural logarithms.
+
+    With a step size up to η and at least m neurons, descent reaches the promised risk within τ₀
+    steps.
+    """
 
     log_radius: float  # of λ, the distance (times √m) that no neuron leaves before the last step
     log_step_size: float  # of η, the largest
@@ -296,7 +360,7 @@ class TrainingPlan(NamedTuple):
 
 @checked
 def theorem_2(problem: Problem, error: Positive, *, as_printed: bool = True) -> TrainingPlan:
-    """What descent without projection asks for and promises, for a target error ε and α < 1.
+    """Return what descent without projection asks for and promises, for an error ε and α < 1.
 
     Implements C&E Theorem 2. Implements C&E Eqs. (26) and (28), the promise and the steps.
 
@@ -308,36 +372,52 @@ def theorem_2(problem: Problem, error: Positive, *, as_printed: bool = True) -> 
     """
     require("problem.alpha", problem.alpha, problem.alpha < 1, "in (0, 1)")
     require("error", error, error <= _FARTHEST, f"{_FARTHEST:g} at most")
-    log_error, two = math.log(error), math.log(2)
-    log_t, log_norm = math.log(problem.length), math.log(problem.norm)
-    lost = 0.0 if as_printed else log_t
+    log_error = math.log(error)
+    log_t = math.log(problem.length)
+    log_norm = math.log(problem.norm)
+    if as_printed:
+        missing_t = 0.0
+        promise = 9 / 4
+    else:
+        missing_t = log_t
+        promise = (math.sqrt(0.5) + math.sqrt((1 + math.sqrt(2)) ** 2 / 4 + 1)) ** 2
     alpha_m = problem.alpha + math.sqrt(2 * error)
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
-    log_radius = log_l + 2 * log_norm - 0.5 * log_error + lost / 2
-    log_phi = log_sum(log_l + log_radius + two / 2, problem.log_summand)
-    log_step = log_error - two - 2 * (log_t + log_l + log_phi)
-    errors = _errors(problem, alpha_m, 2 * log_radius + two, as_printed).values()
-    log_width = log_sum(2 * log_sum(*errors) + lost, 2 * log_radius) - two - log_error
-    log_steps = 2 * log_norm - 2 * math.log(math.sqrt(2) + 1) - log_step - log_error
-    mended = (math.sqrt(0.5) + math.sqrt((1 + math.sqrt(2)) ** 2 / 4 + 1)) ** 2
-    log_risk = log_error + math.log(9 / 4 if as_printed else mended)
-    return TrainingPlan(log_radius, log_step, log_width, log_steps, log_risk)
+
+    log_radius = log_l + 2 * log_norm - 0.5 * log_error + missing_t / 2
+    log_phi = log_sum(log_l + log_radius + _LOG_2 / 2, problem.log_summand)
+    log_step = log_error - _LOG_2 - 2 * (log_t + log_l + log_phi)
+    errors = _errors(problem, alpha_m, 2 * log_radius + _LOG_2, as_printed)
+    log_squared_errors = 2 * log_sum(*errors.values()) + missing_t
+    return TrainingPlan(
+        log_radius=log_radius,
+        log_step_size=log_step,
+        log_width=log_sum(log_squared_errors, 2 * log_radius) - _LOG_2 - log_error,
+        log_steps=2 * log_norm - 2 * math.log(math.sqrt(2) + 1) - log_step - log_error,
+        log_risk=log_error + math.log(promise),
+    )
 
 
 def _errors(
     problem: Problem, alpha_m: float, log_square: float, as_printed: bool
 ) -> dict[str, float]:
-    """Logarithms of the terms of C&E Eq. (19), from that of ρ_w² + ρ_u²."""
-    constants, sigma = problem.constants(alpha_m, as_printed), ACTIVATIONS[problem.activation]
-    two, approximation = math.log(2), problem.log_summand
-    linearisation = constants.log_smoothness - two  # as in C&E Proposition 4
+    """Return the logarithms of the terms of C&E Eq. (19), err.
+
+    Args:
+        log_square: The logarithm of ρ_w² + ρ_u², the largest displacement.
+    """
+    constants = problem.constants(alpha_m, as_printed)
+    sigma = ACTIVATIONS[problem.activation]
     if as_printed:
-        approximation = constants.log_lipschitz + math.log(problem.norm) - two
+        approximation = constants.log_lipschitz + math.log(problem.norm) - _LOG_2
         products = 2 * constants.log_product_lipschitz + math.log(sigma.curvature_bound)
         bent = constants.log_product_smoothness + math.log(sigma.slope_bound)
-        linearisation = two + log_sum(products, bent)
+        linearisation = _LOG_2 + log_sum(products, bent)
+    else:
+        approximation = problem.log_summand
+        linearisation = constants.log_smoothness - _LOG_2  # as in C&E Proposition 4
     return {
-        "approximation": two + approximation + problem.log_union,
+        "approximation": _LOG_2 + approximation + problem.log_union,
         "linearisation": linearisation + log_square,
-        "change of features": two + constants.log_smoothness + log_square,
+        "change of features": _LOG_2 + constants.log_smoothness + log_square,
     }

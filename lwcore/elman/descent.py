@@ -16,31 +16,37 @@ from lwcore.signatures import FiniteReals, Int64Count, Positive, bare, checked, 
 def risk_gradient(
     network: ElmanNetwork, inputs: Sequences, targets: FiniteReals
 ) -> tuple[float, Float[np.ndarray, "m p"]]:
-    """The empirical risk and its gradient.
+    """Return the empirical risk and its gradient in all rows ``[W_ii, U_i]``.
 
     It has the factor 2 of the square in C&E Eq. (1), which the companion's proofs leave out. Errors
     are carried back through time, so that nothing of the size of C&E Proposition 1 is stored.
     """
-    by_step = network.sequences(inputs).swapaxes(0, 1)
+    by_step = network.sequences(inputs).swapaxes(0, 1)  # (T, n, d)
     length, n = by_step.shape[:2]
     wanted = shaped("targets", targets, (n, length))
     recurrent = network.parameters[:, 0]
+
+    # Forward: pre-activations z_t and states, from H_0 = 0.
     pre = by_step @ network.parameters[:, 1:].T
     states = np.zeros((1 + length, n, network.width))
     for step, z in enumerate(pre):
         z += recurrent * states[step]
         states[step + 1] = network.sigma.value(z)
     slopes = network.sigma.slope_from(pre, states[1:])
+
+    # Backward: ∂R/∂z_t, with what arrives from the step behind.
     residuals = network.read(states[1:]) - wanted.T  # (T, n)
     adjoints = residuals[..., None] * (2 / (n * network.width**0.5) * network.readout)
-    for step in reversed(range(length)):  # ∂R/∂z_t, with what arrives from the step behind
+    for step in reversed(range(length)):
         if step + 1 < length:
             adjoints[step] += adjoints[step + 1] * recurrent
         adjoints[step] *= slopes[step]
+
     gradient = np.empty_like(network.parameters)
     gradient[:, 0] = np.einsum("tnm,tnm->m", adjoints, states[:-1])
     gradient[:, 1:] = np.tensordot(adjoints, by_step, ((0, 1), (0, 1)))
-    return float(np.square(residuals).sum(axis=0).mean()), gradient
+    risk = float(np.square(residuals).sum(axis=0).mean())
+    return risk, gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,33 +70,54 @@ def gradient_descent(
     *,
     radii: Radii | None = None,
 ) -> Descent:
-    """Gradient descent on the empirical risk, free or projected.
+    """Descend on the empirical risk from an initial network, freely or projected.
 
-    Implements C&E Eq. (5) and the max-norm projected descent of C&E Section 2.3, with half the step
-    size η of the companion's proofs, which descend on half of C&E Eq. (1). The radii (ρ_w, ρ_u)
-    keep each W_ii within ρ_w/√m and each U_i within ρ_u/√m of its start.
+    Implements C&E Eq. (5) and the max-norm projected descent of C&E Section 2.3. C&E Theorem 1 and
+    C&E Corollary 1 are about projected descent, C&E Theorem 2 about free descent.
+
+    Args:
+        step_size: Half the η of the companion's proofs, which descend on half of C&E Eq. (1).
+        radii: (ρ_w, ρ_u), which keep each W_ii within ρ_w/√m and each U_i within ρ_u/√m of its
+            start; free descent if None.
+
+    Raises:
+        ArgumentError: If the risk overflows: the step size is too large.
     """
     require("radii", radii, radii is None or min(radii) > 0, "above 0")
-    start, root = initial.parameters, initial.width**0.5
-    here, gradient_of = copy(initial), bare(risk_gradient)
-    moved, total, record = np.zeros_like(start), np.zeros_like(start), np.empty((3, steps))
+    require("step_size", step_size, step_size <= 1e100, "1e100 at most, so that moves are floats")
+    start = initial.parameters
+    root = initial.width**0.5  # √m
+    network = copy(initial)
+    gradient_of = bare(risk_gradient)
+    moved = np.zeros_like(start)
+    total = np.zeros_like(start)
+    risks = np.empty(steps)
+    recurrent_moves = np.empty(steps)
+    input_moves = np.empty(steps)
     for s in range(steps):
-        here.parameters = start + moved
+        network.parameters = start + moved
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            risk, gradient = gradient_of(here, inputs, targets)
+            risk, gradient = gradient_of(network, inputs, targets)
         finite = bool(np.isfinite(risk) and np.isfinite(gradient).all())
         require("step_size", step_size, finite, f"smaller: the risk overflows at step {s}")
-        moves = (root * np.linalg.norm(part, axis=1).max() for part in (moved[:, :1], moved[:, 1:]))
-        record[:, s] = risk, *moves
-        total += here.parameters
+        risks[s] = risk
+        recurrent_moves[s] = root * np.linalg.norm(moved[:, :1], axis=1).max()
+        input_moves[s] = root * np.linalg.norm(moved[:, 1:], axis=1).max()
+        total += network.parameters
         moved = moved - step_size * gradient
         if radii is not None:
             moved = projected(moved, radii[0] / root, radii[1] / root)
-    return Descent(initial.at(start + moved), initial.at(total / steps), *record)
+    return Descent(
+        network=initial.at(start + moved),
+        average=initial.at(total / steps),
+        risks=risks,
+        recurrent_moves=recurrent_moves,
+        input_moves=input_moves,
+    )
 
 
 def projected(moved: Array, recurrent_radius: float, input_radius: float) -> Array:
-    """The nearest displacement whose rows lie in the two balls, radii not divided by √m."""
+    """Return the nearest displacement whose rows lie in the two balls, radii not divided by √m."""
     lengths = np.linalg.norm(moved[..., 1:], axis=-1, keepdims=True)
     of_w = np.clip(moved[..., :1], -recurrent_radius, recurrent_radius)
     of_u = moved[..., 1:] * (input_radius / np.maximum(lengths, input_radius))

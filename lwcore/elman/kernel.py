@@ -45,18 +45,22 @@ class Estimate(NamedTuple):
 
 @checked
 def finite_kernel(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray, "n n T"]:
-    """The kernel of one network, ``Σ_i ⟨∂F_t(X)/∂Θ_i, ∂F_t(X′)/∂Θ_i⟩``, of all pairs of inputs.
+    """Return the kernel of one network at all pairs of inputs and all steps.
 
-    The left side of C&E Proposition 2 before its limit, at any parameters.
+    It is ``Σ_i ⟨∂F_t(X)/∂Θ_i, ∂F_t(X′)/∂Θ_i⟩``, the left side of C&E Proposition 2 before its
+    limit, at any parameters. `limiting_kernel` is the limit of wide networks.
     """
     sequences = network.sequences(inputs)
     n, _, d = sequences.shape
-    size = max(2, _CHUNK // (2 * n * (1 + d)) // 2 * 2)  # memory does not grow with the width
-    different = network.width // network.repeats
+    # A few neurons at a time, an even number, so that memory does not grow with the width.
+    n_at_once = max(2, _CHUNK // (2 * n * (1 + d)) // 2 * 2)
+    n_different = network.width // network.repeats
     weights = np.square(network.readout) * (network.repeats / network.width)
-    parts = (slice(first, min(first + size, different)) for first in range(0, different, size))
-    each = (_gram(network.parameters[p], weights[p], sequences, network.sigma) for p in parts)
-    return functools.reduce(np.add, each)
+    parts = []
+    for first in range(0, n_different, n_at_once):
+        part = slice(first, min(first + n_at_once, n_different))
+        parts.append(_gram(network.parameters[part], weights[part], sequences, network.sigma))
+    return functools.reduce(np.add, parts)
 
 
 @checked
@@ -68,12 +72,17 @@ def limiting_kernel(
     as_printed: bool = False,
     tolerance: Positive = 1e-9,
 ) -> Estimate:
-    """The kernel in the limit of infinite width, (n, n, T). Implements C&E Proposition 2.
+    """Return the kernel in the limit of infinite width, (n, n, T). Implements C&E Proposition 2.
 
-    ``as_printed=True`` sums over k, ℓ = 1 … t − 1 as printed, which loses the input of the last
-    step (at t = 1 all of the kernel), in place of 0 … t − 1, which is what finite kernels tend to.
+    Args:
+        alpha: α, the size of the recurrent weights at the start.
+        as_printed: Whether to sum over k, ℓ = 1 … t − 1 as printed, which loses the input of the
+            last step (at t = 1 all of the kernel), in place of 0 … t − 1, which finite kernels tend
+            to.
+        tolerance: The largest change of the integral with which halving its step ends.
     """
-    sequences, sigma = floats("inputs", inputs), ACTIVATIONS[activation]
+    sequences = floats("inputs", inputs)
+    sigma = ACTIVATIONS[activation]
 
     def summand(parameters: Array, weights: Array) -> Array:
         return _gram(parameters, weights, sequences, sigma, newest=not as_printed)
@@ -92,22 +101,28 @@ class TransportMaps:
     input_bound: NotNegative  # ν̄_u ≥ sup ‖v_u‖₂
 
     def at(self, parameters: Array) -> Array:
-        """Moves ``[v_w(W_ii), v_u(U_i)]`` of rows ``[W_ii, U_i]``."""
-        w, u = parameters[:, 0], parameters[:, 1:]
+        """Return the moves ``[v_w(W_ii), v_u(U_i)]`` of rows ``[W_ii, U_i]``.
+
+        Raises:
+            ArgumentError: If a map returns another shape, or a move beyond its bound.
+        """
+        w = parameters[:, 0]
+        u = parameters[:, 1:]
         of_w = shaped("recurrent(…)", self.recurrent(w), w.shape)
         of_u = shaped("inputs(…)", self.inputs(u), u.shape)
         sizes = float(np.abs(of_w).max()), float(np.linalg.norm(of_u, axis=1).max())
         bounds = self.recurrent_bound, self.input_bound
-        holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))
+        holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))  # but for rounding
         require("largest norms of moves", sizes, holds.all(), f"within their bounds, {bounds}")
         return np.column_stack([of_w, of_u])
 
 
 @checked
 def transported(initial: ElmanNetwork, maps: TransportMaps) -> ElmanNetwork:
-    """The network moved along the maps, ``Θ_i(0) + c_i (v_w, v_u)(Θ_i(0))/√m``.
+    """Return the network moved along the maps, ``Θ_i(0) + c_i (v_w, v_u)(Θ_i(0))/√m``.
 
-    Implements C&E Eq. (20), C&E Remark 4. Every neuron stays within ν̄_w/√m and ν̄_u/√m of its start.
+    Implements C&E Eq. (20), C&E Remark 4. Every neuron stays within ν̄_w/√m and ν̄_u/√m of its
+    start.
     """
     moves = initial.readout[:, None] * maps.at(initial.parameters) / initial.width**0.5
     return initial.at(initial.parameters + moves)
@@ -122,24 +137,35 @@ def transport_target(
     activation: Named = "tanh",
     tolerance: Positive = 1e-9,
 ) -> Estimate:
-    """The target F̃_1 … F̃_T of transport maps, (n, T), d at most 3. Implements C&E Eq. (8)."""
-    sequences, sigma = floats("inputs", inputs), ACTIVATIONS[activation]
+    """Return the target F̃_1 … F̃_T of transport maps, (n, T), d at most 3. Implements C&E Eq. (8).
+
+    It is what infinitely wide networks reach if every neuron moves as the maps say. The other
+    arguments are those of `limiting_kernel`.
+    """
+    sequences = floats("inputs", inputs)
+    sigma = ACTIVATIONS[activation]
 
     def summand(parameters: Array, weights: Array) -> Array:
         tangents = stream_tangents(parameters, maps.at(parameters), sequences, sigma)
         return np.stack([tangent @ weights for tangent in tangents], axis=1)
 
+    # Maps may look at all of u₀, not only along the inputs: so along every axis.
     return mean_over_start(summand, np.eye(sequences.shape[-1]), alpha, tolerance)
 
 
 def mean_over_start(
     summand: Callable[[Array, Array], Array], seen: Array, alpha: float, tolerance: float
 ) -> Estimate:
-    """The mean over w₀ = ±α and u₀ of a function that sees u₀ along vectors, (..., d), alone.
+    """Return the mean of a function over one neuron's random start, w₀ = ±α and u₀ ~ N(0, I_d).
 
-    The summand gives the weighted sum, of any shape, from rows ``[w₀, u₀]``, (2k, 1 + d), and
-    weights, (2k,). The vectors span at most three dimensions. The step is halved until the error is
-    within the tolerance; with jumps it may stay above, which the error then shows.
+    The step of the trapezoidal rule is halved until the integral changes by no more than the
+    tolerance; with jumps it may change by more to the end, which the error then shows.
+
+    Args:
+        summand: Returns the weighted sum of the function, of any shape, from rows ``[w₀, u₀]``,
+            (2k, 1 + d), and weights, (2k,).
+        seen: Vectors, (..., d), along which alone the function sees u₀. They span at most three
+            dimensions.
     """
     _, sizes, rows = np.linalg.svd(seen.reshape(-1, seen.shape[-1]), full_matrices=False)
     basis = rows[sizes > 1e-12 * sizes.max()]
@@ -147,29 +173,34 @@ def mean_over_start(
     require("dimensions that inputs span", rank, rank <= 3, "3 at most: more cost too much")
 
     def total(nodes: Array, weights: Array) -> Array:
+        """Sum over nodes, each with both signs of w₀."""
         parts = []
         for first in range(0, len(nodes), _STARTS):
-            u = nodes[first : first + _STARTS] @ basis
-            w, half = np.full((len(u), 1), alpha), weights[first : first + _STARTS] / 2
+            some = slice(first, first + _STARTS)
+            u = nodes[some] @ basis
+            w = np.full((len(u), 1), alpha)
+            half = weights[some] / 2
             parts.append(summand(np.block([[w, u], [-w, u]]), np.concatenate([half, half])))
         return functools.reduce(np.add, parts)
 
     step = 0.5
     value = total(*trapezoid(rank, step))
     error = np.zeros_like(value)
-    while rank:
-        coarse, step = value, step / 2
+    if rank == 0:  # nothing to integrate
+        return Estimate(value, error)
+    while True:
+        coarse = value
+        step = step / 2
         nodes, weights = trapezoid(rank, step)
         new = (nodes / step % 2).any(axis=1)  # all others are nodes of the step before, too
         value = coarse / 2**rank + total(nodes[new], weights[new])
         error = np.abs(value - coarse)
         if error.max() <= tolerance or len(nodes) * 2**rank > _MOST_NODES:
-            break
-    return Estimate(value, error)
+            return Estimate(value, error)
 
 
 def trapezoid(rank: int, step: float) -> tuple[Array, Array]:
-    """Nodes, (k, r), and weights, (k,), of the trapezoidal rule under the law N(0, I_r)."""
+    """Return nodes, (k, r), and weights, (k,), of the trapezoidal rule under the law N(0, I_r)."""
     reach = int(_REACH / step)
     count = 2 * reach + 1
     grid = np.indices((count,) * rank, dtype=np.float64)
@@ -182,8 +213,13 @@ def trapezoid(rank: int, step: float) -> tuple[Array, Array]:
 def _gram(
     parameters: Array, weights: Array, inputs: Array, sigma: Activation, *, newest: bool = True
 ) -> Array:
-    """Inner products ``Σ_i weights_i ⟨∂H_t^{(i)}(X), ∂H_t^{(i)}(X′)⟩``, shape (n, n, T)."""
-    n, steps = len(inputs), []
+    """Return the products ``Σ_i weights_i ⟨∂H_t^{(i)}(X), ∂H_t^{(i)}(X′)⟩``, shape (n, n, T).
+
+    A step's gradients are used before the next overwrites them: only products are kept.
+    """
+    n = len(inputs)
+    by_step = []
     for gradient in stream_gradients(parameters, inputs, sigma, newest=newest):
-        steps.append((gradient * weights).reshape(n, -1) @ gradient.reshape(n, -1).T)
-    return np.stack(steps, axis=-1)
+        features = gradient.reshape(n, -1)
+        by_step.append((gradient * weights).reshape(n, -1) @ features.T)
+    return np.stack(by_step, axis=-1)

@@ -34,9 +34,9 @@ from lwcore.signatures import (
 Array = NDArray[np.float64]
 
 
-def _array(words: str, holds: Callable[[Array], Any]) -> Any:
-    """A type of finite real arrays for which something more holds."""
-    return kind(FiniteReals, f"a finite array of shape {words}", lambda x: holds(read(x)))
+def _array(shape: str, predicate: Callable[[Array], Any]) -> Any:
+    """Return a type of finite real arrays for which something more holds."""
+    return kind(FiniteReals, f"a finite array of shape {shape}", lambda x: predicate(read(x)))
 
 
 Named = Literal["tanh", "logistic", "gaussian", "relu"]
@@ -70,7 +70,11 @@ else:
 
 @dataclass(frozen=True)
 class Activation:
-    """A smooth bounded function, its slope, and the suprema. Implements C&E Eq. (4)."""
+    """An activation σ, its slope, and the suprema on which all constants rest.
+
+    Implements C&E Eq. (4). The theorems hold for the smooth ones; the ReLU, whose σ₀ and σ₂ are
+    infinite, is there to see what happens without.
+    """
 
     value: Callable[[Array], Array]  # σ, any shape to the same shape
     slope_from: Callable[[Array, Array], Array]  # σ′ from z and h = σ(z), often the cheaper one
@@ -79,70 +83,99 @@ class Activation:
     curvature_bound: float  # σ₂ = sup |σ″|
 
     def slope(self, z: Array) -> Array:
-        """σ′(z)."""
+        """Return σ′(z), for those who have no h = σ(z) yet; `slope_from` takes both."""
         return self.slope_from(z, self.value(z))
 
 
-ACTIVATIONS = {  # functions, and σ₀, σ₁, σ₂
-    # σ″ is largest where tanh² = 1/3
-    "tanh": Activation(np.tanh, lambda z, h: 1 - h * h, 1, 1, 4 / 27**0.5),
+ACTIVATIONS = {
+    "tanh": Activation(
+        value=np.tanh,
+        slope_from=lambda z, h: 1 - h * h,
+        bound=1,
+        slope_bound=1,
+        curvature_bound=4 / 27**0.5,  # σ″ is largest where tanh² = 1/3
+    ),
     # ½ + ½ tanh(z/2) overflows nowhere: factors ¼ and ⅛ on the above
     "logistic": Activation(
-        lambda z: 0.5 + 0.5 * np.tanh(0.5 * z), lambda z, h: h * (1 - h), 1, 1 / 4, 1 / 108**0.5
+        value=lambda z: 0.5 + 0.5 * np.tanh(0.5 * z),
+        slope_from=lambda z, h: h * (1 - h),
+        bound=1,
+        slope_bound=1 / 4,
+        curvature_bound=1 / 108**0.5,
     ),
     # exp(−z²), the usual one: the companion gives no formula
     "gaussian": Activation(
-        lambda z: np.exp(-z * z), lambda z, h: -2 * z * h, 1, (2 / math.e) ** 0.5, 2
+        value=lambda z: np.exp(-z * z),
+        slope_from=lambda z, h: -2 * z * h,
+        bound=1,
+        slope_bound=(2 / math.e) ** 0.5,
+        curvature_bound=2,
     ),
     # outside C&E Eq. (4), with the derivative that C&E Remark 2 gives it
     "relu": Activation(
-        lambda z: np.maximum(z, 0.0), lambda z, h: np.where(z < 0, 0.0, 1.0), math.inf, 1, math.inf
+        value=lambda z: np.maximum(z, 0.0),
+        slope_from=lambda z, h: np.where(z < 0, 0.0, 1.0),
+        bound=math.inf,
+        slope_bound=1,
+        curvature_bound=math.inf,
     ),
 }
 
 
 @checked
 class ElmanNetwork:
-    """A diagonal Elman network with a readout that is not trained."""
+    """A diagonal Elman network with a readout that is not trained.
+
+    Every neuron sees the input and its own past, ``H_t = σ(W_ii H_{t−1} + U_i · X_{t−1})``, and
+    none of the others; the output is ``F_t = Σ_i c_i H_t^{(i)}/√m``.
+    """
 
     def __init__(self, parameters: Rows, readout: FiniteReals, activation: Named = "tanh") -> None:
-        """Take rows ``[W_ii, U_i]`` and c."""
+        """Take rows ``[W_ii, U_i]`` and c, a number for each row.
+
+        `symmetric_initialisation` draws both as the companion's theorems want them.
+        """
         self.parameters = floats("parameters", parameters)
-        self.width, self.dimension = len(self.parameters), self.parameters.shape[1] - 1
+        self.width = len(self.parameters)
+        self.dimension = self.parameters.shape[1] - 1
         self.readout = shaped("readout", readout, (self.width,))
-        self.activation, self.sigma = activation, ACTIVATIONS[activation]
+        self.activation = activation
+        self.sigma = ACTIVATIONS[activation]
 
     @property
     def repeats(self) -> int:
         """Copies of its first neurons: 2 at a symmetric start of which the half is even, else 1."""
-        (first, second), (c, opposite) = np.split(self.parameters, 2), np.split(self.readout, 2)
+        first, second = np.split(self.parameters, 2)
+        c, opposite = np.split(self.readout, 2)
         symmetric = np.array_equal(first, second) and np.array_equal(c, -opposite)
-        return 1 + (len(first) % 2 == 0 and symmetric)
+        return 2 if symmetric and len(first) % 2 == 0 else 1
 
     def at(self, parameters: Rows) -> ElmanNetwork:
-        """The network with other parameters of the same shape."""
+        """Return the network with other parameters of the same shape, and the same readout."""
         rows = shaped("parameters", parameters, self.parameters.shape)
         return ElmanNetwork(rows, self.readout, self.activation)
 
     def sequences(self, inputs: Sequences) -> Float[np.ndarray, "n T d"]:
-        """Inputs as an array of vectors of the dimension that the network reads."""
+        """Return inputs as an array; refuse vectors of another dimension than the network reads."""
         return shaped("inputs", inputs, (*np.shape(inputs)[:2], self.dimension))
 
     @checked
     def hidden(self, inputs: Sequences) -> Float[np.ndarray, "n T m"]:
-        """Hidden states H_1 … H_T. Implements C&E Eq. (2)."""
+        """Return the hidden states H_1 … H_T, from H_0 = 0. Implements C&E Eq. (2)."""
         steps = scan(self.parameters, self.sequences(inputs), self.sigma)
         return np.stack([state for _, _, state in steps], axis=1)
 
     @checked
     def outputs(self, inputs: Sequences) -> Float[np.ndarray, "n T"]:
-        """Outputs F_1 … F_T: 0, not almost 0, at the start. Implements C&E Eq. (3)."""
+        """Return the outputs F_1 … F_T: 0, not almost 0, at the start. Implements C&E Eq. (3)."""
         return self.read(self.hidden(inputs))
 
     def read(self, states: Float[np.ndarray, "... m"]) -> Array:
-        """Readout ``Σ_i c_i H^{(i)}/√m``, which adds partners i and i + m/2 first."""
+        """Return the readout ``Σ_i c_i H^{(i)}/√m`` of hidden states or their tangents."""
+        # Partners i and i + m/2 first: where they are opposite, nothing is left of rounding.
         halves = (states * self.readout).reshape(*states.shape[:-1], 2, -1)
-        return (halves[..., 0, :] + halves[..., 1, :]).sum(axis=-1) / self.width**0.5
+        pairs = halves[..., 0, :] + halves[..., 1, :]
+        return pairs.sum(axis=-1) / self.width**0.5
 
 
 @checked
@@ -153,20 +186,25 @@ def symmetric_initialisation(
     rng: np.random.Generator,
     activation: Named = "tanh",
 ) -> ElmanNetwork:
-    """A random network whose second half repeats the first with the opposite readout.
+    """Draw a random network whose second half repeats the first with the opposite readout.
 
-    Implements C&E Definition 1: independent ``c_i = ±1``, ``W_ii = ±α`` and ``U_i ~ N(0, I_d)``.
+    Its outputs are exactly 0. Implements C&E Definition 1: independent ``c_i = ±1``, ``W_ii = ±α``
+    and ``U_i ~ N(0, I_d)``.
     """
     require("width", width, width < 2**63, "below 2^63, to be drawn")
     half = width // 2
-    readout, recurrent = rng.choice([-1.0, 1.0], half), rng.choice([-alpha, alpha], half)
+    readout = rng.choice([-1.0, 1.0], half)
+    recurrent = rng.choice([-alpha, alpha], half)
     rows = np.column_stack([recurrent, rng.standard_normal((half, dimension))])
     return ElmanNetwork(np.tile(rows, (2, 1)), np.concatenate([readout, -readout]), activation)
 
 
 @checked
 def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReals) -> float:
-    """Squared errors, summed over time, in the mean over sequences. Implements C&E Eq. (1)."""
+    """Return the squared errors, summed over time and averaged over sequences.
+
+    Implements C&E Eq. (1).
+    """
     outputs = network.outputs(inputs)
     errors = outputs - shaped("targets", targets, outputs.shape)
     return float(np.square(errors).sum(axis=1).mean())
@@ -174,19 +212,22 @@ def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReal
 
 @checked
 def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray, "n T m p"]:
-    """Derivatives ``∂H_t^{(i)}/∂Θ_i`` of states, the recurrent weight's first.
+    """Return the derivatives ``∂H_t^{(i)}/∂Θ_i`` of states, the recurrent weight's first.
 
     Implements C&E Proposition 1 (and C&E Remark 2 for the ReLU) by the recursion of its proof,
     ``G_t = σ′(z_t) (W_ii G_{t−1} + [H_{t−1}, X_{t−1}])``. Implements C&E Eq. (7), for the recurrent
     weight, too.
     """
     steps = stream_gradients(network.parameters, network.sequences(inputs), network.sigma)
-    return np.stack([now.copy() for now in steps], axis=1).swapaxes(2, 3)
+    return np.stack([gradient.copy() for gradient in steps], axis=1).swapaxes(2, 3)
 
 
 @checked
 def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray, "n T m p"]:
-    """Derivatives ``∂F_t/∂Θ_i = c_i/√m ∂H_t^{(i)}/∂Θ_i`` of outputs, the kernel's features."""
+    """Return the derivatives of outputs, ``∂F_t/∂Θ_i = c_i/√m ∂H_t^{(i)}/∂Θ_i``.
+
+    Their inner products over neurons are the tangent kernel, `lwcore.elman.kernel.finite_kernel`.
+    """
     return hidden_gradients(network, inputs) * (network.readout / network.width**0.5)[:, None]
 
 
@@ -194,15 +235,18 @@ def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
 def linear_model(
     initial: ElmanNetwork, parameters: Rows, inputs: Sequences
 ) -> Float[np.ndarray, "n T"]:
-    """Outputs ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩`` near a start at which they are 0."""
+    """Return the outputs of the network's linear model around a start at which they are 0.
+
+    ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩``, with the given parameters as Θ.
+    """
     direction = initial.at(parameters).parameters - initial.parameters
     sequences = initial.sequences(inputs)
-    moved = stream_tangents(initial.parameters, direction, sequences, initial.sigma)
-    return np.stack([initial.read(tangent) for tangent in moved], axis=1)
+    tangents = stream_tangents(initial.parameters, direction, sequences, initial.sigma)
+    return np.stack([initial.read(tangent) for tangent in tangents], axis=1)
 
 
 def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """An argument as an array of a shape."""
+    """Return an argument as an array; refuse it if it has another shape."""
     array = floats(name, value)
     require(f"{name}.shape", array.shape, array.shape == shape, str(shape))
     return array
@@ -211,24 +255,26 @@ def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
 def scan(
     parameters: Array, inputs: Array, activation: Activation
 ) -> Iterator[tuple[Array, Array, Array]]:
-    """States before, pre-activations and states after every step, each of shape (n, m).
+    """Yield for every step the states before, pre-activations, and states after, (n, m) each.
 
     The two halves of the neurons are multiplied apart: products of one shape round alike, so that
     equal neurons keep equal bits.
     """
-    recurrent, (first, second) = parameters[:, 0], np.split(parameters[:, 1:], 2)
+    recurrent = parameters[:, 0]
+    first, second = np.split(parameters[:, 1:], 2)
     state = np.zeros((len(inputs), len(parameters)))
-    for now in inputs.swapaxes(0, 1):
-        pre = np.concatenate([now @ first.T, now @ second.T], axis=1)
+    for x in inputs.swapaxes(0, 1):
+        pre = np.concatenate([x @ first.T, x @ second.T], axis=1)
         pre += recurrent * state
-        previous, state = state, activation.value(pre)
+        previous = state
+        state = activation.value(pre)
         yield previous, pre, state
 
 
 def stream_gradients(
     parameters: Array, inputs: Array, activation: Activation, *, newest: bool = True
 ) -> Iterator[Array]:
-    """Derivatives ``∂H_t/∂Θ``, (n, 1 + d, m), in one array that the next step overwrites.
+    """Yield the derivatives ``∂H_t/∂Θ``, (n, 1 + d, m), in one array that the next step overwrites.
 
     Without `newest` the summand k = 0 of C&E Proposition 1, a step's own input, is left out.
     """
@@ -246,7 +292,10 @@ def stream_gradients(
 def stream_tangents(
     parameters: Array, direction: Array, inputs: Array, activation: Activation
 ) -> Iterator[Array]:
-    """Tangents ``⟨∂H_t^{(i)}/∂Θ_i, V_i⟩``, (n, m), along the rows V_i of a direction."""
+    """Yield the tangents ``⟨∂H_t^{(i)}/∂Θ_i, V_i⟩``, (n, m), along the rows V_i of a direction.
+
+    Takes a p-th of the memory of `stream_gradients`.
+    """
     tangent = np.zeros((len(inputs), len(parameters)))
     for step, (previous, pre, state) in enumerate(scan(parameters, inputs, activation)):
         newest = direction[:, 0] * previous + inputs[:, step] @ direction[:, 1:].T

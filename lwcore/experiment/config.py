@@ -262,6 +262,10 @@ class Config(_Section):
             require("base" if named_by else "name", name, name in shipped(), words)
             path = _SHIPPED / f"{name}.toml"
         require("path", str(path), path.is_file() or not path.exists(), "a file")
+        if named_by and not path.exists():
+            raise FileNotFoundError(
+                f"base = {str(path)!r}: there is no such file ({named_by[-1]} names it)."
+            )
         try:
             # a byte order mark, with which some editors begin a file, is no part of its text
             settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))

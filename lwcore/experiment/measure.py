@@ -1,16 +1,21 @@
 """Measurement of a network: one number a sequence, source, probe and lag, and what is kept of it.
 
-A probe looks at the lag-ℓ part of the gradient along one direction, a source says what makes the
-error: see `book/notation.md`. The independent unit is the sequence, averaged over all end points
-that leave room for the longest lag. Signs and mean gradients come from one half of the sequences
-and the numbers from the other. Time scales and base rates are followed along its training, too.
+A *source* says what makes the error: the network's own error, the target alone (as if it had
+learned nothing), or noise (a control that holds no signal). A *probe* looks at the lag-ℓ part of
+the gradient along one direction of parameter space; its *view* is either the paper's matched
+statistic at some order, or the lag's own gradient: see `book/notation.md`.
+
+The independent unit is the sequence, averaged over all end points that leave room for the longest
+lag. Signs and mean gradients come from one half of the sequences and the numbers from the other, so
+that no number is looked at with signs it has made itself. Time scales and base rates are followed
+along training, too.
 """
 
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -34,7 +39,7 @@ from lwcore.inference import described, summary
 from lwcore.network import Network
 from lwcore.signatures import Index, Seed, bare, checked, require
 from lwcore.tasks import DelayedRegression, Sequences, recovered_coefficients
-from lwcore.trace import Trace
+from lwcore.trace import Direction, Trace
 from lwcore.transport import Order, effective_rates, envelope
 from lwcore.window import time_scales
 
@@ -51,10 +56,10 @@ NEARLY = 0.05  # a retention this near to 0 or 1 counts as saturated
 def measure(
     network: Network, sequences: Sequences, settings: DiagnosticSettings, seed: Seed
 ) -> xr.Dataset:
-    """What a network's N(ℓ) and windows follow from, on sequences it was not trained on.
+    """Measure what a network's N(ℓ) and windows follow from, on sequences it was not trained on.
 
-    The variables of `inference.summary`, the rates of `observe` and, where the settings say so, its
-    numbers for the network's own error.
+    Returns the variables of `inference.summary`, the rates of `observe` and, where the settings say
+    so, the numbers of `observe` for the network's own error, in float32.
     """
     observed = observe(network, sequences, settings, seed)
     measured = summary(observed).assign(observed.drop_dims("sequence"))
@@ -72,69 +77,70 @@ def observe(
     seed: Seed,
     sources: Sequence[Source] = get_args(Source),
 ) -> xr.Dataset:
-    """Rates, and statistics and projected gradients, one number a sequence, of a float64 copy.
+    """Measure effective rates and, for each sequence, lag statistics and projected gradients.
 
-    The seed is that of the random directions and of the null control's noise.
+    Runs on a float64 copy of the network. `measure` keeps what inference needs of this; take
+    `observe` for the numbers of single sequences. The dimensions:
+
+    * ``order``, ``lag``, ``unit`` (a neuron): of the rates, their envelope and time scales.
+    * ``source``, ``probe``, ``lag``, ``sequence``: of ``statistic``, the lag's part, and
+      ``projection``, the whole gradient along the same direction.
+
+    Args:
+        sequences: Fresh sequences; the first half gives the signs, the second the numbers.
+        seed: Seed of the random directions and of the noise.
+        sources: What makes the errors.
     """
     for name, values in sequences._asdict().items():
         require(f"sequences.{name}", values, bool(values.isfinite().all()), "finite")
-    network, lags = copy.deepcopy(network).double(), list(settings.lags)
+    network = copy.deepcopy(network).double()
     generator = torch.Generator().manual_seed(seed)
     directions = [random_direction(network.cell, generator) for _ in range(settings.directions)]
-    count, length = sequences.targets.shape
-    halves = (slice(0, count // 2), slice(count // 2, count))
-    for_signs, for_numbers = (Sequences(*(s[half] for s in sequences)) for half in halves)
+    half = len(sequences.targets) // 2
+    for_signs = Sequences(sequences.inputs[:half], sequences.targets[:half])
+    for_numbers = Sequences(sequences.inputs[half:], sequences.targets[half:])
+    # Noise has the spread of the network's own errors.
     with torch.no_grad():
-        spread = (network(for_numbers.inputs.double()) - for_numbers.targets).std().item()
-    unit = network.loss_gradients(torch.ones((), dtype=torch.float64))
+        noise = (network(for_numbers.inputs.double()) - for_numbers.targets).std().item()
+    lags = list(settings.lags)
+    read = partial(_batches, network, lags, directions, sources, noise, generator)
 
-    def read(part: Sequences) -> Iterator[_Batch]:
-        """Batches of sequences, with the errors of every source."""
-        at_once = max(1, min(BATCH, STATES // (length * network.cell.hidden_size)))
-        for start in range(0, len(part.targets), at_once):
-            x, y = (s[start : start + at_once].double() for s in part)
-            trace = network.cell.trace(x)
-            noise = spread * torch.randn(y.shape, generator=generator, dtype=torch.float64)
-            every = {"error": network.residual(trace.outputs, y), "target": -y, "noise": noise}
-            errors = torch.stack([every[source] for source in sources])
-            errors[..., : lags[-1]] = 0.0
-            moved = [trace.carried(immediate_sensitivity(trace, w)) for w in directions]
-            yield _Batch(trace, errors, unit, moved, lags, list(range(lags[-1], length)))
-
-    flat = [torch.cat([part.flatten() for part in w.values()]) for w in directions]
-    fixed, averages, numbers = _fixed(read(for_signs), torch.stack(flat)), [], []
+    random = [torch.cat([part.flatten() for part in w.values()]) for w in directions]
+    fixed = _signs_and_directions(read(for_signs), torch.stack(random))
+    of_rates = []
+    statistics = []
+    projections = []
     for batch in read(for_numbers):
-        evenly = (i * len(batch.ends) // settings.ends for i in range(settings.ends))
-        ends, share = [batch.ends[-1 - i] for i in evenly][::-1], len(batch.trace.inputs)
-        of_orders = [effective_rates(batch.trace, lags, o, ends) for o in settings.orders]
-        means = (
-            torch.stack([mu.abs().mean((0, 1)) for mu in of_orders]),
-            torch.stack([envelope(mu) for mu in of_orders]),
-            torch.stack([(mu < 0).double().mean((0, 1, 3)) for mu in of_orders]),
-        )
-        averages.append([share / len(for_numbers.targets) * mean for mean in means])
-        numbers.append(_numbers(batch, fixed))
-    rate, f, negative = (torch.stack(parts).sum(0).numpy() for parts in zip(*averages, strict=True))
-    statistic, projection = (torch.cat(parts, -1).numpy() for parts in zip(*numbers, strict=True))
+        weight = len(batch.trace.inputs) / len(for_numbers.targets)
+        of_rates.append(_mean_rates(batch, settings, weight))
+        statistic, projection = _numbers(batch, fixed)
+        statistics.append(statistic)
+        projections.append(projection)
+    rate, f, negative = (torch.stack(parts).sum(0).numpy() for parts in zip(*of_rates, strict=True))
+
     dims = ("source", "probe", "lag", "sequence")
+    of_lag = torch.cat(statistics, -1).numpy()
+    of_whole = torch.cat(projections, -1).numpy()
     data = described(
         {
             "rate": (("order", "lag", "unit"), rate, "mean absolute effective rate"),
             "envelope": (("order", "lag"), f, "envelope f(ℓ), per unit of global learning rate"),
             "negative": (("order", "lag"), negative, "share of rates below 0"),
             "time_scale": (("order", "unit"), time_scales(lags, rate), "time scale τ of a neuron"),
-            "statistic": (dims, statistic, "the lag's part, one number a sequence"),
-            "projection": (dims, projection, "the whole gradient along the same direction"),
+            "statistic": (dims, of_lag, "the lag's part, one number a sequence"),
+            "projection": (dims, of_whole, "the whole gradient along the same direction"),
         }
     )
     data.time_scale.attrs["units"] = "steps"
+
+    # The paper's views and the whole gradient see each random direction, "gradient" the lag's own.
     views = [view for view in (*PAPER, "whole") for _ in directions] + ["gradient"]
-    words = {"long_name": "how the probe looks at the lag's part of the gradient"}
+    about_views = {"long_name": "how the probe looks at the lag's part of the gradient"}
     return data.assign_coords(
         order=list(settings.orders),
         lag=("lag", lags, {"long_name": "lag ℓ", "units": "steps"}),
         source=list(sources),
-        view=("probe", views, words),
+        view=("probe", views, about_views),
     )
 
 
@@ -144,30 +150,91 @@ class _Batch(NamedTuple):
     trace: Trace
     errors: Float[Tensor, "source B T"]
     unit: Float[Tensor, " H"]  # δ of an error of 1
-    moved: list[Float[Tensor, "B T H"]]  # along each random direction
+    moved: list[Float[Tensor, "B T H"]]  # sensitivities along each random direction
     lags: list[int]
-    ends: list[int]
+
+    @property
+    def ends(self) -> list[int]:
+        """All end points that leave room for the longest lag; every lag takes the same."""
+        return list(range(self.lags[-1], self.trace.length))
 
     @property
     def loss_gradients(self) -> Float[Tensor, "source B T H"]:
-        """δ of every source."""
+        """δ of every source, the loss gradients in the outputs: errors times `unit`."""
         return self.errors.unsqueeze(-1) * self.unit
 
     def gathered(
         self, rows: Float[Tensor, "source B n S"], steps: slice = slice(None)
     ) -> Float[Tensor, "source B P"]:
-        """Gradients of every sequence, averaged over end points."""
-        return vmap(lambda one: self.trace.gathered_each(one, steps))(rows) / len(self.ends)
+        """Return the gradient of every sequence, averaged over end points."""
+        of_source = vmap(lambda one: self.trace.gathered_each(one, steps))
+        return of_source(rows) / len(self.ends)
 
     def lag_gradients(self) -> Iterator[Float[Tensor, "source B P"]]:
-        """The part of each lag; an error of 1 is carried back for all sources, which is linear."""
-        first, unit = self.ends[0], self.unit.expand_as(self.trace.outputs)
+        """Yield the part of each lag; an error of 1 is carried back for all sources."""
+        # Transport is linear in the error: so it runs once, and each source multiplies its rows.
+        first = self.lags[-1]
+        unit = self.unit.expand_as(self.trace.outputs)
+        at_ends = self.errors[..., first:, None]
         for lag, rows in transported(self.trace, unit, self.lags, first):
             steps = slice(first - lag, self.trace.length - lag)
-            yield self.gathered(self.errors[..., first:, None] * rows, steps)
+            yield self.gathered(at_ends * rows, steps)
 
 
-class _Fixed(NamedTuple):
+def _batches(
+    network: Network,
+    lags: list[int],
+    directions: list[Direction],
+    sources: Sequence[Source],
+    noise: float,
+    generator: torch.Generator,
+    sequences: Sequences,
+) -> Iterator[_Batch]:
+    """Yield batches of sequences that fit into memory; `noise` is the spread of its source."""
+    count, length = sequences.targets.shape
+    n_at_once = max(1, min(BATCH, STATES // (length * network.cell.hidden_size)))
+    unit = network.loss_gradients(torch.ones((), dtype=torch.float64))
+    for start in range(0, count, n_at_once):
+        inputs = sequences.inputs[start : start + n_at_once].double()
+        targets = sequences.targets[start : start + n_at_once].double()
+        trace = network.cell.trace(inputs)
+        random = torch.randn(targets.shape, generator=generator, dtype=torch.float64)
+        by_source = {
+            "error": network.residual(trace.outputs, targets),
+            "target": -targets,
+            "noise": noise * random,
+        }
+        errors = torch.stack([by_source[source] for source in sources])
+        errors[..., : lags[-1]] = 0.0
+        moved = [trace.carried(immediate_sensitivity(trace, w)) for w in directions]
+        yield _Batch(trace, errors, unit, moved, lags)
+
+
+def _mean_rates(
+    batch: _Batch, settings: DiagnosticSettings, weight: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a batch's share in the mean size of rates, their envelope, and how many are negative.
+
+    Rates are taken at end points spread evenly from the last; shares of batches add up to means.
+    """
+    ends = batch.ends
+    evenly = [ends[-1 - k * len(ends) // settings.ends] for k in reversed(range(settings.ends))]
+    size = []
+    envelopes = []
+    negative = []
+    for order in settings.orders:
+        rates = effective_rates(batch.trace, batch.lags, order, evenly)
+        size.append(rates.abs().mean((0, 1)))
+        envelopes.append(envelope(rates))
+        negative.append((rates < 0).double().mean((0, 1, 3)))
+    return (
+        weight * torch.stack(size),
+        weight * torch.stack(envelopes),
+        weight * torch.stack(negative),
+    )
+
+
+class _SignsAndDirections(NamedTuple):
     """What one half of the sequences fixes before the other is looked at."""
 
     signs: Float[Tensor, "look lag H"]  # Eq. (28)'s sgn E[a], by source and random direction
@@ -175,44 +242,60 @@ class _Fixed(NamedTuple):
     upwards: Float[Tensor, "source lag w"]  # signs of the lag's mean part along each of them
 
 
-def _fixed(batches: Iterable[_Batch], random: Float[Tensor, "direction P"]) -> _Fixed:
-    """Signs and directions, of alignments and gradients added up over batches."""
-    signs, gradients = [], []
+def _signs_and_directions(
+    batches: Iterable[_Batch], random: Float[Tensor, "direction P"]
+) -> _SignsAndDirections:
+    """Return signs and directions, of alignments and gradients added up over batches.
+
+    Nothing of the sequences that give these may be looked at with them: see `observe`.
+    """
+    alignments = []
+    gradients = []
     for batch in batches:
-        # one lag at a time: the alignments of all would not fit into memory
-        each = itertools.product(batch.loss_gradients, batch.moved, batch.lags)
-        aligned = [
-            bare(alignment)(delta, moved, [lag], batch.ends).sum((0, 1))
-            for delta, moved, lag in each
-        ]
-        signs.append(torch.cat(aligned).unflatten(0, (-1, len(batch.lags))))
-        gradients.append(torch.stack([part.sum(1) for part in batch.lag_gradients()], dim=1))
-    total = torch.stack(gradients).sum(0).unsqueeze(2)
-    own = unit_length(total)
-    directions = torch.cat([random.expand(*total.shape[:2], -1, -1), own], dim=2)
-    upwards = (directions * total).sum(-1).sign()
-    return _Fixed(torch.stack(signs).sum(0).sign(), directions, upwards)
+        aligned = []
+        for delta in batch.loss_gradients:
+            for moved in batch.moved:
+                # One lag at a time: the alignments of all would not fit into memory.
+                for lag in batch.lags:
+                    at_lag = bare(alignment)(delta, moved, [lag], batch.ends)
+                    aligned.append(at_lag.sum((0, 1)))
+        alignments.append(torch.cat(aligned).unflatten(0, (-1, len(batch.lags))))
+        of_lags = [part.sum(1) for part in batch.lag_gradients()]
+        gradients.append(torch.stack(of_lags, dim=1))
+    signs = torch.stack(alignments).sum(0).sign()
+    mean_gradient = torch.stack(gradients).sum(0).unsqueeze(2)  # but for a factor
+    own = unit_length(mean_gradient)
+    n_sources, n_lags = mean_gradient.shape[:2]
+    directions = torch.cat([random.expand(n_sources, n_lags, -1, -1), own], dim=2)
+    upwards = (directions * mean_gradient).sum(-1).sign()
+    return _SignsAndDirections(signs, directions, upwards)
 
 
-def _numbers(batch: _Batch, fixed: _Fixed) -> tuple[Tensor, Tensor]:
-    """Statistics and whole gradients of every sequence, both (source, probe, lag, B)."""
-    deltas, by_source = batch.loss_gradients, (len(batch.errors), -1)
-    looks = itertools.product(deltas, batch.moved)
-    aims = [Aim(*look, signs) for look, signs in zip(looks, fixed.signs, strict=True)]
-    paper = [
-        lag_statistics(batch.trace, aims, batch.lags, order, batch.ends).mT.unflatten(0, by_source)
-        for order in PAPER
-    ]
-    at_lags = zip(
-        batch.lag_gradients(), fixed.directions.unbind(1), fixed.upwards.unbind(1), strict=True
-    )
-    exact = torch.stack(
-        [up.unsqueeze(-1) * torch.einsum("sbp,swp->swb", part, w) for part, w, up in at_lags], dim=2
-    )
-    gradients = batch.gathered(torch.stack([batch.trace.backpropagate(d) for d in deltas]))
+def _numbers(batch: _Batch, fixed: _SignsAndDirections) -> tuple[Tensor, Tensor]:
+    """Return statistics and projected whole gradients of every sequence, (source, probe, lag, B).
+
+    The letters of the sums: s a source, b a sequence, p a parameter, l a lag, w a direction.
+    """
+    deltas = batch.loss_gradients
+    looks = [(delta, moved) for delta in deltas for moved in batch.moved]
+    aims = [Aim(delta, moved, fixed.signs[k]) for k, (delta, moved) in enumerate(looks)]
+    statistics = []
+    for order in PAPER:
+        of_aims = lag_statistics(batch.trace, aims, batch.lags, order, batch.ends)
+        statistics.append(of_aims.mT.unflatten(0, (len(deltas), -1)))
+
+    # The exact part of each lag along every direction, with the sign that its mean has there.
+    exact = []
+    for k, part in enumerate(batch.lag_gradients()):
+        along = torch.einsum("sbp,swp->swb", part, fixed.directions[:, k])
+        exact.append(fixed.upwards[:, k].unsqueeze(-1) * along)
+    statistics.append(torch.stack(exact, dim=2))
+
+    adjoints = torch.stack([batch.trace.backpropagate(delta) for delta in deltas])
+    gradients = batch.gathered(adjoints)
     whole = torch.einsum("sbp,slwp->swlb", gradients, fixed.directions)
-    random = whole[:, : len(batch.moved)]
-    return torch.cat([*paper, exact], dim=1), torch.cat([random, random, whole], dim=1)
+    random = whole[:, : len(batch.moved)]  # for each of the paper's views
+    return torch.cat(statistics, dim=1), torch.cat([random, random, whole], dim=1)
 
 
 @torch.no_grad()
@@ -224,65 +307,108 @@ def course(
     task: DelayedRegression,
     settings: DiagnosticSettings,
 ) -> xr.Dataset:
-    """A network as it was at several steps of its training, on the first of fresh sequences.
+    """Measure a network as it was at several steps of its training, on the first fresh sequences.
 
-    Snapshots are state dictionaries by the number of steps taken; a neuron's retention is the
-    diagonal part of its one-step Jacobian, 1 − s or f.
+    Returns, for each snapshot, what is learned of each delay, retention and its saturation, time
+    scales and envelopes. A neuron's retention is the diagonal part of its one-step Jacobian, 1 − s
+    or f.
+
+    Args:
+        snapshots: State dictionaries by the number of training steps taken.
     """
     require("snapshots", dict(snapshots), len(snapshots), "at least one")
-    part = Sequences(*(s[:SNAPSHOT].double() for s in sequences))
-    network, found, over = copy.deepcopy(network).double(), [], (0, 1)
+    first = Sequences(*(values[:SNAPSHOT].double() for values in sequences))
+    network = copy.deepcopy(network).double()
+    at_snapshots = []
     for state in snapshots.values():
         network.load_state_dict(state)
-        trace = network.cell.trace(part.inputs)
-        predictions, kept = network.readout(trace.outputs), trace.neurons.retention
-        learned = recovered_coefficients(task, part, predictions, task.lags)
-        near = ((kept < NEARLY) | (kept > 1 - NEARLY)).double().mean(over)
-        lags, last = settings.lags, [trace.length - 1]
-        of_orders = (effective_rates(trace, lags, order, last) for order in settings.orders)
-        rates = np.stack([mu.abs().mean(over) for mu in of_orders])
-        tau, f, words = time_scales(lags, rates), rates.sum(-1), "coefficient of the delayed input"
-        mean = "mean share of its state that a neuron keeps in a step"
-        unit = "envelope f(ℓ), per unit of global learning rate"
-        values: dict[str, tuple[Any, Any, str]] = {
-            "course_learned": ("task_lag", learned, f"{words} in the network's output"),
-            "retention": ("unit", kept.mean(over), mean),
-            "saturated": ("unit", near, f"share of steps at which it is within {NEARLY} of 0 or 1"),
-            "course_time_scale": (("order", "unit"), tau, "time scale τ of a neuron"),
-            "course_envelope": (("order", "lag"), f, unit),
-        }
-        found.append(described(values))
-    data = xr.concat(found, "snapshot", combine_attrs="override")
+        at_snapshots.append(_look(network, first, task, settings))
+    data = xr.concat(at_snapshots, "snapshot", combine_attrs="override")
     data.course_time_scale.attrs["units"] = "steps"
-    attributes = {"long_name": "delay in the target", "units": "steps"}
+    about_delays = {"long_name": "delay in the target", "units": "steps"}
     return data.assign_coords(
         snapshot=("snapshot", list(snapshots), {"long_name": "training steps taken"}),
-        task_lag=("task_lag", list(task.lags), attributes),
+        task_lag=("task_lag", list(task.lags), about_delays),
         order=list(settings.orders),
         lag=list(settings.lags),
     )
 
 
+def _look(
+    network: Network, sequences: Sequences, task: DelayedRegression, settings: DiagnosticSettings
+) -> xr.Dataset:
+    """Measure a network as it is now, on some sequences: a snapshot of `course`.
+
+    Rates are those of the last step alone.
+    """
+    trace = network.cell.trace(sequences.inputs)
+    predictions = network.readout(trace.outputs)
+    learned = recovered_coefficients(task, sequences, predictions, task.lags)
+    kept = trace.neurons.retention
+    saturated = (kept < NEARLY) | (kept > 1 - NEARLY)
+    sizes = []
+    for order in settings.orders:
+        rates = effective_rates(trace, settings.lags, order, [trace.length - 1])
+        sizes.append(rates.abs().mean((0, 1)))
+    size = np.stack(sizes)
+    over = (0, 1)  # sequences and steps
+    variables: dict[str, tuple[Any, Any, str]] = {
+        "course_learned": (
+            "task_lag",
+            learned,
+            "coefficient of the delayed input in the network's output",
+        ),
+        "retention": (
+            "unit",
+            kept.mean(over),
+            "mean share of its state that a neuron keeps in a step",
+        ),
+        "saturated": (
+            "unit",
+            saturated.double().mean(over),
+            f"share of steps at which it is within {NEARLY} of 0 or 1",
+        ),
+        "course_time_scale": (
+            ("order", "unit"),
+            time_scales(settings.lags, size),
+            "time scale τ of a neuron",
+        ),
+        "course_envelope": (
+            ("order", "lag"),
+            size.sum(-1),
+            "envelope f(ℓ), per unit of global learning rate",
+        ),
+    }
+    return described(variables)
+
+
 @checked
 def base_rates(network: Network, optimizer: dict[str, Any]) -> Float[Tensor, " H"]:
-    """Base rates Λ of neurons: the mean of ``1/(√v̂ + ϵ)`` over the parameters of a neuron's rows.
+    """Return base rates Λ of neurons: the mean of ``1/(√v̂ + ϵ)`` over the parameters of their rows.
 
-    v̂ is the bias-corrected second moment of Adam, of whose state dictionary it is read, with the
-    network's parameters in one group. Λ is per unit of global learning rate; 1 without second
-    moments. A row that all neurons share, SharedGate's gate, belongs to none of them, and neither
-    does the layer normalisation.
+    v̂ is the bias-corrected second moment of Adam, and Λ how much larger Adam makes a neuron's
+    learning rate; per unit of global learning rate. Without second moments, as of plain descent, Λ
+    is 1. A row that all neurons share, SharedGate's gate, belongs to none of them, and neither does
+    the layer normalisation.
+
+    Args:
+        optimizer: The optimiser's state dictionary, with the network's parameters in one group.
     """
     groups = optimizer.get("param_groups", ())
     require("optimizer", list(optimizer), len(groups) == 1, "of an optimiser, with one group")
-    hidden, parts = network.cell.hidden_size, []
+    hidden = network.cell.hidden_size
+    parts = []
     for index, (name, parameter) in enumerate(network.named_parameters()):
-        if name in ("cell.weight_ih", "cell.weight_hh", "cell.bias"):
-            state = optimizer["state"].get(index, {})
-            if "exp_avg_sq" not in state:
-                return torch.ones(hidden, dtype=torch.float64)
-            correction = 1 - groups[0]["betas"][1] ** float(state["step"])
-            moment = state["exp_avg_sq"].double() / correction
-            parts.append((1 / (moment.sqrt() + groups[0]["eps"])).reshape(len(parameter), -1))
+        if name not in ("cell.weight_ih", "cell.weight_hh", "cell.bias"):
+            continue
+        state = optimizer["state"].get(index, {})
+        if "exp_avg_sq" not in state:
+            return torch.ones(hidden, dtype=torch.float64)
+        correction = 1 - groups[0]["betas"][1] ** float(state["step"])
+        moment = state["exp_avg_sq"].double() / correction  # v̂
+        base = 1 / (moment.sqrt() + groups[0]["eps"])
+        parts.append(base.reshape(len(parameter), -1))
     rows = torch.cat(parts, dim=1).mean(1)
+    # Rows of blocks with a row for each neuron stand last; a shared gate's row stands before them.
     own = len(rows) // hidden * hidden
     return rows[-own:].unflatten(0, (-1, hidden)).mean(0).cpu()

@@ -72,7 +72,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def refuse_variables() -> None:
-    """Refuse variables of the environment that would change bits, by name, with the way out."""
+    """Refuse variables of the environment that would change bits, by name, with the way out.
+
+    And a working directory that is gone, in which PyTorch cannot compute.
+    """
+    try:
+        os.getcwd()
+    except FileNotFoundError:  # MKL would end the process
+        raise FileNotFoundError(
+            "The folder in which this process works has been removed: change to another one."
+        ) from None
     reasons = {name: why for name, why in VARIABLES.items() if os.environ.get(name)}
     if "glibc.cpu" in os.environ.get(C_LIBRARY, ""):
         reasons[C_LIBRARY] = "the C library then uses other instructions"
