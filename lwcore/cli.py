@@ -1,4 +1,4 @@
-"""The command line ``lw``: list · run · show · diagnose · claims. Most do without PyTorch."""
+"""The command line ``lw``: list · run · show · claims. Most do without PyTorch."""
 
 from __future__ import annotations
 
@@ -111,61 +111,49 @@ def run(
 
 @app.command()
 def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn = None) -> None:
-    """Print what a result file holds: its provenance, and what was found."""
+    """Print what a result file holds, a diagnosis too: what was found, and its provenance."""
     from lwcore import results
 
+    if figure is not None:
+        _require_drawable(figure)
     data = results.load(path)
-    typer.echo("\n".join(f"{key}: {value}" for key, value in data.attrs.items()))
     try:
-        _show_found(data, figure)
+        if "measured_on" in data.attrs:
+            _show_diagnosis(data, figure)
+        else:
+            _show_run(data, figure)
     except (AttributeError, KeyError) as error:  # of xarray, for a variable that is not there
         raise ValueError(
             f"path = {str(path)!r}: lacks something that a whole result has ({error})."
         ) from error
 
 
-def _show_found(data: Any, figure: Path | None) -> None:
-    """Print what was found: of a diagnosis its windows, of a run the errors of its networks."""
-    from lwcore import figures
+def _show_diagnosis(data: Any, figure: Path | None) -> None:
+    """Print the answer of a diagnosis, and below it what made it."""
     from lwcore.diagnose import Diagnosis
+    from lwcore.results import environment
+
+    found = Diagnosis(data)
+    typer.echo(f"{found}\n")
+    made_by = ["fingerprint", *environment()]
+    typer.echo("\n".join(f"{key}: {data.attrs[key]}" for key in made_by))
+    _draw(found.plot, figure)
+
+
+def _show_run(data: Any, figure: Path | None) -> None:
+    """Print what made a run or a sweep, and the errors of a run's networks."""
+    from lwcore import figures
     from lwcore.tables import summary
 
-    if "measured_on" in data.attrs:
-        found = Diagnosis(data)
-        typer.echo(f"{found}\n{found.table().to_string()}")
-        _draw(found.plot, figure)
-    elif "step" in data.dims:  # a run, not a sweep
+    is_run = "step" in data.dims  # and no sweep
+    has_figure = figure is None or is_run
+    require("figure", str(figure), has_figure, "left out: a sweep is drawn by the book alone")
+    typer.echo("\n".join(f"{key}: {value}" for key, value in data.attrs.items()))
+    if is_run:
         share = data.test_loss / data.target_variance
         columns = {"error": data.test_loss, "share of the variance": share}
         typer.echo(summary(columns, ("model",), {"share of the variance": "share"}).to_string())
         _draw(lambda: figures.summary(data), figure)
-
-
-@app.command("diagnose")
-def diagnose_network(
-    checkpoint: Annotated[Path, Option(help="Weights: a state dictionary of PyTorch.")],
-    data: Annotated[Path, Option(help="An .npz file: inputs (B, T, D) or (B, T), and targets.")],
-    lags: Annotated[str | None, Option(help="Lags to measure, as in 1,5,10.")] = None,
-    nonlinearity: Annotated[Literal["tanh", "relu"], Option(help="Of an nn.RNN.")] = "tanh",
-    source: Annotated[str, Option(help="error, or target: as if untrained.")] = "error",
-    n_sequences: Annotated[int | None, Option(help="Sequences N that the answer is for.")] = None,
-    output: Annotated[Path | None, Option(help="Store all numbers here, as netCDF.")] = None,
-    figure: Drawn = None,
-) -> None:
-    """Measure the window of your own LSTM, GRU or RNN; nothing in a file is executed."""
-    from lwcore.diagnose import diagnose
-    from lwcore.diagnose.files import from_files
-
-    whole = lags is None or lags.replace(",", "").isdecimal()
-    require("lags", lags, whole, "integers with commas between them")
-    wanted: list[int] | Literal["auto"] = [int(lag) for lag in lags.split(",")] if lags else "auto"
-    module, head, batch = from_files(checkpoint, data, nonlinearity)
-    how: Any = {"head": head, "source": source, "n_sequences": n_sequences}
-    found = diagnose(module, batch, wanted, **how)
-    typer.echo(f"{found}\n{found.table().to_string()}")
-    if output is not None:
-        found.save(output)
-    _draw(found.plot, figure)
 
 
 @app.command()
@@ -239,6 +227,17 @@ def _dask_client(address: str) -> Any:
             f"version ({type(error).__name__}: {error})."
         ) from None
     return Client(address, timeout=PATIENCE, set_as_default=False)
+
+
+def _require_drawable(path: Path) -> None:
+    """Refuse, before any work, a path to which no figure can be written."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    ending = path.suffix.removeprefix(".").lower()
+    require("figure", str(path), ending in known, f"a file that ends in one of {', '.join(known)}")
+    require("figure", str(path), path.parent.is_dir(), "in a folder that exists")
+    require("figure", str(path), not path.is_dir(), "a file, and no folder")
 
 
 def _draw(plot: Callable[[], Any], path: Path | None) -> None:

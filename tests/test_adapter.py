@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence
-from torch.utils.data import DataLoader, TensorDataset
 
 from lwcore.diagnose import diagnose
-from lwcore.diagnose.files import from_files
+from lwcore.diagnose.data import Axes
 from lwcore.diagnose.recurrent import Layers, Recurrent
 from lwcore.gradient import transported
 from lwcore.trace import Trace
@@ -147,7 +145,7 @@ class Whole(nn.Module):
     ],
 )
 def test_parts_add_up_to_each_sequences_gradient(kind, use, batch_first, reduction):
-    # as many steps as sequences: only `batch_first` tells them apart
+    # as many steps as sequences in one case: only `batch_first` tells them apart
     net, inputs = Whole(kind, use, batch_first), draw(6, 6 if use == "every step" else 9, 2)
     targets, loss = torch.arange(6) % 5, nn.CrossEntropyLoss(reduction=reduction)
     if use in ("every step", "tokens"):
@@ -159,7 +157,8 @@ def test_parts_add_up_to_each_sequences_gradient(kind, use, batch_first, reducti
         return x if batch_first or x.ndim < 2 else x.transpose(0, 1)
 
     batch = laid_out(inputs), laid_out(targets)
-    adapter = Recurrent(net, batch, loss=loss)
+    axes = Axes.of(*batch, batch_first)
+    adapter = Recurrent(net, batch, loss=loss, axes=axes)
     front = adapter.sequences_first(*batch)
     adapter.check(*front)
     trace, delta = adapter.read(*front)
@@ -233,39 +232,48 @@ def coupled(predictions, targets):
 ODD, IDLE = Odd(1, 1, batch_first=True).eval(), bare()
 IDLE.unused = nn.Linear(1, 1).eval()
 drops = nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))
+STATES = {"head": lambda out: out[0][:, -1, :1]}
 ROWS = [
     ({"model": Calls("training")}, r"model.training = True: must be False: call model\.eval\(\)"),
     ({"model": nn.Identity().eval()}, "parameters = None: must be names of one parameter or more"),
-    ({"model": IDLE, "step": IDLE.unused}, "step = 'Linear': must be called once a step with"),
-    ({"model": bare(bidirectional=True)}, "must be of one direction"),
-    ({"model": bare(proj_size=1)}, "must be .* without projections"),
-    ({"head": lambda h: h}, "must be None unless model is a recurrent module itself"),
-    ({"model": bare(), "head": lambda h: drops(h[:, -1])}, "must be .* without random draws"),
-    ({"model": Calls("twice")}, "calls of the LSTM = 2: must be one in a pass"),
-    ({"model": Calls("packed")}, "'PackedSequence': must be a tensor of three axes"),
-    ({"model": Calls("mixing")}, "must be one that predicts for a sequence alone as among others"),
-    ({"model": ODD, "head": lambda h: h[:, -1]}, "of the gradient.*must be parameters whose uses"),
-    ({"model": scaled(Calls(), torch.nan)}, "model = 'Calls': must be .* no NaN"),
-    ({"model": scaled(Calls("once", "RNN", 64), 20)}, r"rounding grows .*: try model\.double\(\)"),
-    ({"loss": coupled}, "must be the sum of what 4 sequences have alone"),
-    ({"batches": (X, Y[:, 0])}, r"predictions \(4, 1\) and targets \(4,\) broadcast\?"),
-    ({"model": bare(batch_first=False)}, r"targets = \(60, 1\): must be 16 .* \(are axes swapped"),
+    ({"model": IDLE, "step": IDLE.unused, **STATES}, "step = 'Linear': must be called once a step"),
+    ({"model": bare(bidirectional=True)}, "do not fit squared errors"),
+    ({"model": bare(bidirectional=True), **STATES}, "bidirectional = True: must be False"),
+    ({"model": bare(proj_size=1), **STATES}, "proj_size = 'above 0': must be 0"),
+    ({"model": bare(), "head": lambda out: drops(out[0][:, -1])}, "must be one without random"),
+    ({"model": Calls("packed")}, "'packed': must be sequences that are padded and not packed"),
+    ({"model": Calls("mixing")}, "a sequence alone as among others. Else sequences are mixed"),
+    ({"model": scaled(Calls(), torch.nan)}, "'NaN or infinite somewhere': must be finite"),
+    ({"model": scaled(Calls("once", "RNN", 64), 20)}, r"may grow .*: try model\.double\(\)"),
+    ({"loss": coupled}, "must be the sum of what these have alone"),
+    ({"loss": nn.MSELoss, "model": Calls()}, "'MSELoss': must be a function, not a class"),
+    ({"loss": nn.MSELoss(), "batches": (X, Y[:, 0])}, r"predictions \(B, 1\) and targets \(B,\)"),
+    (
+        {"batches": (X, torch.full((60,), 7))},
+        "with the target 7': must be given, or targets below 1",
+    ),
+    ({"batches": (X, Y > 0)}, "do not fit cross-entropy"),
+    ({"batches": (X.numpy(), Y.numpy().astype(np.uint64))}, "torch.uint64': must be real or whole"),
+    ({"batches": (X, Y + 0j)}, "torch.complex64': must be real or whole numbers"),
+    ({"seed": 2**70}, "seed = .*: must be below 2"),
+    ({"model": bare(batch_first=False), **STATES}, "with batch_first=True. For a model of"),
+    ({"batch_first": False}, r"first axes of targets = \(60, 1\): must be 16 in one"),
+    ({"time_axis": 0}, r"time_axis = 0: must be an axis of inputs \(60, 16, 1\) beside"),
     ({"batches": (X[:39], Y[:39])}, "read as 39 sequences of 16 steps of width 1': must be at"),
     ({"sequences": 39}, "sequences = 39: must be a whole number, 40 or above"),
     ({"batches": []}, r"batches = \[\]: must be one pair or more"),
     ({"batches": [X]}, r"batches\[0\] = 'Tensor': must be a pair of tensors"),
+    ({"batches": [{"x": X, "y": Y}]}, r"\[0\] = 'dict': must be a pair .* make one of it, as by"),
     ({"batches": [(X, Y), (X[:, 1:], Y)]}, "must be one for all: equally long sequences"),
     ({"batches": (X / 0, Y)}, r"batches\[0\] = 'NaN or infinite somewhere': must be finite"),
     ({"loss": lambda p, y: 0 * (p - y).sum()}, "must be one whose gradient is not always 0"),
-    (
-        {"model": bare(), "head": lambda h: 0 * Y[: len(h)]},
-        "must be one of what the recurrent module",
-    ),
+    ({"model": bare(), "head": lambda out: 0 * Y[: len(out[0])]}, "each made of its own inputs"),
     ({"batches": (X, 0 * Y), "source": "target"}, "must be 'error' where all targets are the same"),
     ({"lags": [1, 16]}, r"lags = \[1, 16\]: must be below the number of steps, 16"),
 ]
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.filterwarnings("ignore:Using a target size")
 @pytest.mark.parametrize(("change", "message"), ROWS)
 def test_what_would_be_nonsense_is_refused_by_name(change, message):
@@ -274,60 +282,20 @@ def test_what_would_be_nonsense_is_refused_by_name(change, message):
         diagnose(given.pop("model"), given.pop("batches"), **given)
 
 
-@pytest.mark.parametrize(
-    ("batch_first", "shape", "loader", "warned"),
-    [
-        # fewer sequences than steps, and nothing else says which is which
-        (True, (60, 100), None, True),
-        (True, (60, 100), 60, False),  # the loader does
-        (False, (60, 100), 60, True),  # and here it says otherwise
-        (True, (100, 60), None, False),
-    ],
-)
-def test_axes_that_may_be_swapped_are_warned_of(batch_first, shape, loader, warned, recwarn):
-    inputs = draw(*shape, 1).float()
-    batches = DataLoader(TensorDataset(inputs, inputs), loader) if loader else (inputs, inputs)
-    head = {"head": lambda outputs: outputs[..., :1]}
-    diagnose(bare(batch_first=batch_first), batches, [1], **head, progress=False)
-    count, length = shape if batch_first else shape[::-1]
-    read = f"read as {count} sequences of {length} steps, for the LSTM has batch_first="
-    assert [read in str(note.message) for note in recwarn] == [True] * warned
+def test_sequences_are_where_batch_first_says():
+    """Of a layer that reads steps first, of as many sequences as steps."""
+    inputs = draw(48, 48, 1).float()
+    time_first, first = bare(batch_first=False), bare()
+    first.load_state_dict(time_first.state_dict())
+    how = {"head": lambda out: out[0][..., :1], "progress": False}
+    one = diagnose(first, (inputs, inputs), [1, 2], **how)
+    swapped = inputs.transpose(0, 1)
+    two = diagnose(time_first, (swapped, swapped), [1, 2], batch_first=False, **how)
+    np.testing.assert_allclose(one.data.statistic, two.data.statistic, rtol=1e-4, atol=1e-9)
 
 
-def stored(folder, model, inputs=X, targets=Y, deep=False):
-    """A checkpoint and data, as the command takes them."""
-    state = model.state_dict()
-    torch.save({"epoch": 3, "model": state} if deep else state, folder / "weights.pt")
-    np.savez(folder / "data.npz", inputs=inputs, targets=targets)
-    return folder / "weights.pt", folder / "data.npz"
-
-
-@pytest.mark.parametrize("deep", [False, True])
-def test_files_rebuild_a_network(deep, tmp_path):
-    """Targets are those of the last step, or classes at every step."""
-    kind, options = (nn.RNN, {"nonlinearity": "relu"}) if deep else (nn.LSTM, {"bias": False})
-    rnn = kind(1, 8, 2, batch_first=True, **options)
-    fc = nn.Linear(8, 1 + 2 * deep)
-    wanted = (X[..., 0] > 0).int() if deep else Y
-    files = stored(tmp_path, nn.ModuleDict({"rnn": rnn, "fc": fc}), X[..., 0], wanted, deep)
-    module, head, (inputs, targets) = from_files(*files, nonlinearity="relu")
-    assert (inputs.shape, targets.tolist()) == (X.shape, wanted.tolist())
-    predicted = fc(rnn(X)[0]).mT if deep else fc(rnn(X)[0][:, -1])
-    torch.testing.assert_close(head(module(X)[0]), predicted)
-
-
-@pytest.mark.parametrize(
-    ("model", "inputs", "message"),
-    [
-        (nn.Linear(8, 1), X, "must hold weights alone, of one nn.LSTM"),
-        (nn.ModuleList([nn.GRU(1, 2), nn.GRU(1, 2)]), X, "must be weights of one recurrent module"),
-        (nn.LSTM(1, 2, bidirectional=True), X, "of one direction"),
-        (nn.LSTM(1, 2, proj_size=1), X, "without projections"),
-        (nn.ModuleList([nn.GRU(1, 2), nn.LayerNorm(2), nn.Linear(2, 1)]), X, "at most of a linear"),
-        (nn.ModuleList([nn.GRU(1, 2), nn.Linear(3, 1)]), X, "at most of a linear readout"),
-        (nn.GRU(1, 2), np.zeros(60), r"must be numbers, \(B, T, D\) or \(B, T\), and B in front"),
-    ],
-)
-def test_files_that_do_not_say_which_network_are_explained(model, inputs, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        from_files(*stored(tmp_path, model, inputs))
+def test_a_part_that_is_not_what_its_class_does_is_read_by_its_uses():
+    """A layer whose outputs are doubled, and one that is called twice in a pass."""
+    for model, options in ((ODD, STATES), (Calls("twice"), {})):
+        found = diagnose(model, (X, Y), [1, 2], progress=False, **options)
+        assert found.data.route == "uses"

@@ -1,17 +1,17 @@
-"""What a diagnosis says of four changes: planted cases in which the answer is known."""
+"""What a diagnosis advises: planted cases in which the answer is known, and its record."""
 
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
 
+from book.chapters import advised
 from lwcore.diagnose import Diagnosis, diagnose
-from lwcore.diagnose.advice import UNTOLD, advice
+from lwcore.diagnose.advice import RECORD, advice, clipped, clipping, cut, gates
 from tests.test_diagnose import Net, planted
-
-GATES, CUT, PLACE, CLIPPING = "Gates", "Backpropagation", "A loss", "Clipping"
 
 
 def measured(batch, bias=0.0, **options):
@@ -23,34 +23,32 @@ def measured(batch, bias=0.0, **options):
     return diagnose(net, batch, range(1, 13), **how, **options)
 
 
-def says(found, change):
-    """The row of a change: what was measured, what it says."""
-    rows = advice(found.data)
-    return rows[rows.index.str.startswith(change)].iloc[0]
-
-
 @pytest.fixture(scope="module")
 def found():
     return measured(planted())
 
 
+def lags_in(advised_change):
+    """The lags that a suggestion names, as in ``lags 2–4, 7``."""
+    named = re.search(r"may help at lags? ([\d–, ]+)", advised_change)[1]
+    ends = [part.split("–") for part in named.strip(", ").split(", ")]
+    return {lag for one in ends for lag in range(int(one[0]), int(one[-1]) + 1)}
+
+
 def test_gates_that_are_closed_hide_a_lag_and_open_ones_show_it(found):
     """The target is the input of lag 3. Following the advice shows it from as many sequences."""
     closed, opened = measured(planted(), -4.0), found
-    (first, last), (later, _) = (
-        map(int, re.search(r"may help at \d+ lags, (\d+) to (\d+)", says(one, GATES).says).groups())
-        for one in (closed, opened)
-    )
-    assert first <= 3 <= last
+    assert 3 in lags_in(gates(closed.data, 400).do)
     assert (closed.window(400).steps, opened.window(400).steps) == (0, 3)
-    assert later > 3
+    again = gates(opened.data, 400)
+    assert again is None or 3 not in lags_in(again.do)
 
 
 def test_gates_that_are_open_hide_nothing_that_the_target_does_not_ask_for():
     """The last but one input is the target. N is small, so that a lag not seen is excluded."""
-    found = measured(planted(1000, lag=1), 4.0, sequences=1000, n_sequences=20)
-    assert found.data.envelope[-1] > 0.5 * found.data.envelope[0]
-    assert says(found, GATES).says.startswith("no gain")
+    open_gates = measured(planted(1000, lag=1), 4.0, sequences=1000, n_sequences=20)
+    assert open_gates.data.envelope[-1] > 0.5 * open_gates.data.envelope[0]
+    assert gates(open_gates.data, 20) is None
 
 
 def with_numbers(found, part, whole, detected):
@@ -68,29 +66,76 @@ def test_a_cut_drops_what_lies_beyond_it(found, size, last):
     cuts = []
     for count in (4000, 10):
         some = part[:, :count]
-        row = says(with_numbers(found, some, some, np.arange(12) < 4), CUT)
-        cuts.append(int(re.search(r"costs at most 5 % of the signal at lag (\d+)", row.says)[1]))
+        said = cut(with_numbers(found, some, some, np.arange(12) < 4).data)
+        assert "costs at most 5 % of the signal" in said.do
+        cuts.append(int(re.search(r"behind lag (\d+)", said.do)[1]))
     assert cuts[0] == last < cuts[1]
 
 
-NONE = "no effect that these sequences could show"
+def test_a_band_of_lags_counts_once_in_a_cut(found):
+    """The last row stands for lags 12 to 99 together: a twentieth of the signal, and no more."""
+    part = np.full((12, 400), 1.0)
+    part[-1] = 0.4  # of 11.4
+    data = with_numbers(found, part, part, [True] * 12).data
+    data["lag_to"] = ("lag", [*range(1, 12), 99])
+    assert "behind lag 11:" in cut(data).do
+    part[-1] = 0.8  # of 11.8
+    data = with_numbers(found, part, part, [True] * 12).data.assign(lag_to=data.lag_to)
+    assert cut(data) is None
 
 
-@pytest.mark.parametrize(("noise", "verdict"), [(stats.norm(), NONE), (stats.t(3), "can help")])
-def test_clipping_helps_with_heavy_tails_and_not_with_gaussian_ones(found, noise, verdict):
+@pytest.mark.parametrize(("noise", "helps"), [(stats.norm(), False), (stats.t(3), True)])
+def test_clipping_helps_with_heavy_tails_and_not_with_gaussian_ones(found, noise, helps):
     """Parts of one size: N(ℓ) changes by the relative efficiency of Huber's clipped mean."""
     part, limit = np.full((12, 4000), 0.05), noise.ppf(0.975)
     whole = part + noise.rvs(part.shape, random_state=0)
-    row = says(with_numbers(found, part, whole, [True] * 12), CLIPPING)
+    data = with_numbers(found, part, whole, [True] * 12).data
     efficiency = 0.95**2 * noise.var() / noise.expect(lambda z: min(z * z, limit**2))
-    low, high = map(float, re.search(r"divided by ([\d.]+) to ([\d.]+)", row.measured).groups())
-    assert low - 0.005 <= efficiency <= high + 0.005  # printed with two digits
-    assert row.says == verdict
+    low, high = clipped(data).fewer
+    assert low <= efficiency <= high
+    assert (clipping(data) is not None) == helps
 
 
-def test_what_was_not_measured_is_said_and_the_rows_end_the_summary(found):
-    assert says(found, PLACE).says == UNTOLD
-    rows = zip(str(found).split("\n\n")[1:], (GATES, CUT, PLACE, CLIPPING), strict=True)
-    assert all(row.startswith(change) for row, change in rows)
-    used = diagnose(Net(), planted(100), [1, 2], parameters=["rnn"], progress=False)
-    assert tuple(says(used, GATES)) == ("no envelope", UNTOLD)
+def with_verdicts(found, needed, n_sequences, **attrs):
+    """The diagnosis, had its 12 lags these N(ℓ), known exactly; infinite: not detected."""
+    needed = np.array(needed, dtype=float)
+    data = found.data.copy(deep=True).drop_vars(["envelope"])
+    data["required"] = ("lag", needed)
+    data["required_interval"] = (("bound", "lag"), np.stack([needed, needed]))
+    data["detected"] = ("lag", np.isfinite(needed))
+    length = {"length": 13, "n_sequences": n_sequences}
+    return Diagnosis(data.assign_attrs(length | attrs))
+
+
+def done(diagnosis):
+    """What there is to do."""
+    return [one.do for one in advice(diagnosis.data)]
+
+
+FAR = [np.inf] * 8
+
+
+def test_more_sequences_are_advised_where_they_reach_a_longer_lag(found):
+    longer = with_verdicts(found, [10, 20, 50, 500, *FAR], 100)
+    assert "Take more sequences to detect lag 4" in done(longer)
+    shorter = with_verdicts(found, [10, 500, 50, 60, *FAR], 100)
+    assert not any("more sequences" in one for one in done(shorter))
+    beyond_reach = with_verdicts(found, [10, 20, 50, 10**7, *FAR], 100)
+    assert not any("more sequences" in one for one in done(beyond_reach))
+
+
+def test_lags_that_were_not_looked_at_and_the_target_are_advised_where_nothing_is_seen(found):
+    nothing = with_verdicts(found, [np.inf] * 12, 100, source="error", length=20)
+    assert "Look at the other lags: lags=range(13, 20)" in done(nothing)
+    assert any("source='target'" in one for one in done(nothing))
+    everything = with_verdicts(found, [np.inf] * 12, 100, source="target")
+    assert done(everything) == []
+    seen = with_verdicts(found, [10.0] * 12, 100, source="error", length=20)
+    assert not any("source" in one or "lags=" in one for one in done(seen))
+
+
+def test_the_record_beside_the_advice_is_what_the_recorded_outcomes_say():
+    table = advised.outcomes(pd.read_csv(advised.RECORDED))
+    assert len(table) == RECORD.outcomes
+    assert (table["by diagnosis"] == table["it"]).sum() == RECORD.foreseen
+    assert (table["by steps"] == table["it"]).sum() == RECORD.by_counting_steps

@@ -24,7 +24,6 @@ from lwcore import ambient, cells, experiment, gradient, network, results, trans
 from lwcore import diagnose as diagnosed
 from lwcore.detection import kl_divergence
 from lwcore.diagnose import adapter, diagnose
-from lwcore.diagnose.files import rebuild
 from lwcore.experiment import running
 from lwcore.experiment.config import Config
 from lwcore.inference import exponent_of_means
@@ -217,14 +216,12 @@ def test_every_draw_of_the_package_has_a_generator():
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_cells_and_modules_made_of_weights_draw_nothing(kind):
+def test_cells_made_of_weights_draw_nothing(kind):
     layer, before = getattr(nn, kind)(2, 3, batch_first=True), states()
     cell = getattr(cells, kind).from_torch(layer)
-    module, _, _ = rebuild(layer.state_dict())
     assert states() == before
     inputs = draw(2, 5, 2).float()
     assert torch.allclose(cell(inputs), layer(inputs)[0], atol=1e-6)
-    assert torch.equal(module(inputs)[0], layer(inputs)[0])
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -447,7 +444,7 @@ def test_memory_is_bounded_by_a_few_sequences_predictions(monkeypatch):
             most.clear()
             monkeypatch.setattr(adapter, "_HELD", 16)
             parts = found()
-            assert max(most) <= 64 if source == "error" else max(most) <= 16
+            assert max(most) <= 64  # as many as the model is run on: the loss is tried on all
             assert parts.attrs["aside"] == wanted.attrs["aside"]
             np.testing.assert_allclose(parts.statistic, wanted.statistic, rtol=1e-4, atol=1e-7)
 

@@ -5,15 +5,11 @@ Files are made once, in a folder that is read only by habit; a command runs in i
 """
 
 import os
-import pickle
 import re
-import zipfile
 from pathlib import Path
 
 import h5py
-import numpy as np
 import pytest
-import torch
 import xarray as xr
 from typer.testing import CliRunner
 
@@ -23,13 +19,6 @@ from lwcore.cli import app
 
 SMOKE = (Path(lwcore.__file__).parent / "configs" / "smoke.toml").read_bytes()
 POINT = b'base = "smoke"\n[[axes.a]]\nlabel = 1\nchanges.task.lenght = 30'
-
-
-class Runs:
-    """A pickle that would make a folder as soon as it is loaded."""
-
-    def __reduce__(self):
-        return os.mkdir, ("marker", 0o700)
 
 
 # A configuration each, and what must be said of it.
@@ -57,7 +46,6 @@ TOML = {
 
 ROOT = os.geteuid() == 0  # to whom every file is readable
 NOT_MADE = "(File exists|Not a directory): '.*"
-DIAGNOSE = "diagnose --checkpoint weights.pt --data data.npz"
 LINES = {
     **{f"run {name}.toml --directory out": says for name, (_, says) in TOML.items()},
     "run": "Missing argument",
@@ -79,21 +67,10 @@ LINES = {
     "show plain.h5": "path = 'plain.h5': must be a result of this package",
     "show damaged.nc": "path = 'damaged.nc': not a whole result file",
     "show part.nc": "path = 'part.nc': lacks something that a whole result has .*test_loss",
-    "diagnose --checkpoint nothing.pt --data data.npz": "No such file or directory: 'nothing.pt'",
-    "diagnose --checkpoint . --data data.npz": "directory: ",
-    "diagnose --checkpoint weights.pt --data nothing.npz": "No such file.*: 'nothing.npz'",
-    "diagnose --checkpoint weights.pt --data .": "directory: ",
-    "diagnose --checkpoint weights.pt --data text.npz": "data = .*must be numbers",
-    **{
-        f"diagnose --checkpoint weights.pt --data {name}": "data = .*must be an .npz file"
-        for name in ("text.txt", "pickled.npz", "no-targets.npz")
-    },
-    **{
-        f"diagnose --checkpoint {name} --data data.npz": f"{name}': must hold weights alone"
-        for name in ("text.txt", "cut-off.pt", "malicious.pt", "malicious.pkl")
-    },
-    f"{DIAGNOSE} --lags x": "lags = 'x': must be integers with commas",
-    f"{DIAGNOSE} --source moon": "source = 'moon'",
+    "show nothing.nc --figure found.xyz": r"figure = 'found\.xyz': must be a file that ends in one of",
+    "show nothing.nc --figure found": "figure = 'found': must be a file that ends in one of",
+    "show nothing.nc --figure gone/a.png": "figure = 'gone/a.png': must be in a folder that exists",
+    "diagnose --checkpoint weights.pt": "No such command 'diagnose'",
     "claims --ledger nothing": "nothing: no ledger",
     "claims --ledger text.txt": "text.txt: not a ledger",
 } | ({} if ROOT else {"run unreadable.toml": "Permission denied.*unreadable.toml"})
@@ -113,21 +90,6 @@ def here(tmp_path_factory):
     results.save(part.assign_attrs(fingerprint="0"), folder / "part.nc")
     with h5py.File(folder / "plain.h5", "w") as file:
         file["a"] = 1.0
-    weights = torch.nn.LSTM(1, 2).state_dict()
-    torch.save(
-        {f"recurrent.{name}": value for name, value in weights.items()}, folder / "weights.pt"
-    )
-    (folder / "cut-off.pt").write_bytes((folder / "weights.pt").read_bytes()[:-100])
-    torch.save(Runs(), folder / "malicious.pt")
-    (folder / "malicious.pkl").write_bytes(pickle.dumps(Runs()))
-    arrays = {"inputs": np.zeros((50, 6)), "targets": np.zeros(50)}
-    np.savez(folder / "data.npz", **arrays)
-    np.savez(folder / "no-targets.npz", inputs=arrays["inputs"])
-    np.savez(folder / "text.npz", **arrays | {"inputs": np.full((50, 6), "a")})
-    head = b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
-    with zipfile.ZipFile(folder / "pickled.npz", "w") as archive:
-        for name in ("inputs.npy", "targets.npy"):
-            archive.writestr(name, b"\x93NUMPY\x01\x00v\x00" + head + pickle.dumps(Runs()))
     return folder
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from bs4 import BeautifulSoup
 from scipy import stats
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from typer.testing import CliRunner
 
-from lwcore import results, stable
-from lwcore.cli import app
+from lwcore import stable
 from lwcore.diagnose import Diagnosis, diagnose
 from lwcore.diagnose.measuring import LEVEL, ratio_bands
 from lwcore.experiment.config import Config
@@ -45,11 +42,6 @@ def planted(count=400, lag=3, seed=5):
 
 def measured(net=None, batches=None, lags=range(1, 13), **options):
     return diagnose(net or Net(), batches or planted(), lags, progress=False, **options)
-
-
-def lw(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
-    return result.exit_code, result.output
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +87,6 @@ def test_three_lines_are_enough():
     found = diagnose(Net(outputs=2), loader, sequences=100, progress=False)
     assert found.data.attrs["loss"] == "cross_entropy"
     assert (found.data.lag.values.tolist(), found.data.sizes["sequence"]) == ([*range(1, 16)], 50)
-    said = " ".join(str(found).split())
-    assert "In 100 sequences the longest lag that the gradient of the loss shows is" in said
-    assert "Read as 100 sequences of 16 steps of width 1." in said
-    for exponent, words in {1.94: "of 1.9", -1.2: "that cannot be told"}.items():
-        found.data["exponent"][:] = exponent
-        assert f"concentrate with an exponent {words}" in " ".join(str(found).split())
 
 
 @pytest.mark.slow
@@ -172,22 +158,6 @@ def test_bands_hold_all_true_ratios_and_know_silence():
     np.testing.assert_allclose(*both)
 
 
-def test_it_shows_itself_is_stored_and_drawn(found, tmp_path):
-    said = " ".join(str(found).split())
-    page = BeautifulSoup(found._repr_html_(), "html.parser")
-    assert said in " ".join(page.get_text().split())
-    rows = [row.th.get_text() for row in page.select(".diagnosis > table tbody tr")]
-    assert rows[:8] == ["1", "8", "64", "400", "512", "4,096", "32,768", "262,144"]
-    found.save(tmp_path / "mine.nc")
-    again = Diagnosis(results.load(tmp_path / "mine.nc"))
-    assert (str(again), again.table().to_csv()) == (str(found), found.table().to_csv())
-    code, output = lw("show", tmp_path / "mine.nc", "--figure", tmp_path / "shown.png")
-    assert (code, f"\n{found}\n" in output) == (0, True), output
-    row = f"400 {found.window(400, 'first_passage')} {found.window(400)}"
-    assert row in " ".join(output.split())
-    assert (tmp_path / "shown.png").read_bytes().startswith(b"\x89PNG")
-
-
 class Logits(nn.Module):
     """Of two classes, with a slope in the input; counts how many sequences it sees at once."""
 
@@ -197,7 +167,8 @@ class Logits(nn.Module):
 
     def forward(self, x):
         self.most = max(self.most, len(x))
-        return torch.stack([0 * x[:, -1, 0], self.slope * x[:, -1, 0]], -1)
+        seen = self.slope * x[..., 0]
+        return torch.stack([0 * x[:, -1, 0], seen[:, -1] + 1e-6 * seen[:, 0]], -1)
 
 
 @pytest.mark.parametrize(("slope", "better"), [(0.5, False), (3, True)])
@@ -275,22 +246,3 @@ def test_an_interrupt_leaves_the_network_as_it_was():
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert all(parameter.grad is None for parameter in net.parameters())
     assert not net.rnn._forward_hooks
-
-
-def test_the_command_does_what_the_function_does(tmp_path):
-    net, (inputs, targets) = Net("GRU", layers=2), planted(80)
-    torch.save(net.state_dict(), tmp_path / "weights.pt")
-    np.savez(tmp_path / "data.npz", inputs=inputs, targets=targets)
-    files = "--checkpoint", tmp_path / "weights.pt", "--data", tmp_path / "data.npz"
-    made = "--output", tmp_path / "found.nc", "--figure", tmp_path / "found.png"
-    asked = "--lags", "1,3", "--n-sequences", 77, "--source", "target"
-    code, output = lw("diagnose", *files, *made, *asked)
-    assert code == 0, output
-    batch = inputs.double(), targets.double()
-    direct = measured(net.double(), batch, [1, 3], n_sequences=77, source="target")
-    assert str(direct) in output
-    assert "as if nothing had been learned yet" in " ".join(output.split())
-    assert "longest visible lag" in output
-    stored = results.load(tmp_path / "found.nc")
-    np.testing.assert_allclose(stored.required, direct.data.required, rtol=1e-3)
-    assert (tmp_path / "found.png").read_bytes().startswith(b"\x89PNG")

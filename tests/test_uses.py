@@ -268,7 +268,7 @@ class Odd(nn.Module):
         elif self.how == "short":
             return self.head(self.mix(h[:, :-1])[0][:, -1])
         elif self.how == "hidden":
-            h = h * torch.as_tensor(Hidden.apply(self.free))
+            h = self.mix(h)[0] * torch.as_tensor(Hidden.apply(self.free))
         elif self.how == "in place":
             h = h.clone().mul_(self.free)
         return self.head(h)
@@ -289,27 +289,35 @@ class Hidden(torch.autograd.Function):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("reversed", r"of mix.* changed by inputs of later steps': must be one where none is"),
-        ("two directions", "bidirectional = True: must be False, for a causal model"),
-        ("pooled", "head.* of its values changed by inputs of later steps"),
-        ("start", "pool.bias: not changed at step 11 by inputs from step 10 on"),
-        ("pairs", "pool.*, 1 times, with values of the shape .*name in `parameters` those"),
-        ("short", "not changed by inputs of step 11': must be one that reads the last step"),
-        ("hidden", r"free \(.* of the gradient\)': must be parameters whose uses can all be seen"),
+        ("reversed", "not all with the first.* run from the last step to the first"),
+        ("two directions", "all 12 predictions .* move with all inputs.* or run in two directions"),
+        ("pooled", "all 12 predictions of a sequence move with all inputs.*mask missing"),
+        ("pairs", "the prediction of step 0 moves with the inputs up to step 1"),
+        ("hidden", "parameters = 'free': must be parameters .* in a function of your own"),
         ("in place", r"mul_\(\) of a parameter': must be one that writes none in place"),
     ],
 )
 def test_what_cannot_be_taken_apart_is_refused_by_name(how, message):
     inputs, targets = draw(60, 12, 1), draw(60, 12, 1, seed=2)
-    targets = targets[:, -1] if how == "short" else targets
     model = made(Odd, how)
     every = [name for name, _ in model.named_parameters()]
     with pytest.raises(ValueError, match=message):
         diagnose(model, (inputs, targets), parameters=every, progress=False)
     if how == "hidden":  # the others can be looked at
-        rest = ["read", "head"]
+        rest = ["read", "mix", "head"]
         found = diagnose(model, (inputs, targets), [1], parameters=rest, progress=False)
         assert "Left out of all gradients: free," in " ".join(str(found).split())
+
+
+def test_a_use_is_when_its_value_is_made():
+    """Of the first step in all others, and of predictions that leave out the last one."""
+    inputs, targets = draw(60, 12, 1), draw(60, 12, 1, seed=2)
+    first = Uses(made(Odd, "start"), (inputs, targets), parameters=["pool"])
+    first.check(inputs, targets)
+    assert [site.times.tolist() for site in first.sites] == [[0]]
+    short = Uses(made(Odd, "short"), (inputs, targets[:, -1]), parameters=["mix", "head"])
+    short.check(inputs, targets[:, -1])
+    assert short.end_steps == [10]
 
 
 def test_frozen_parameters_do_not_count():
@@ -353,7 +361,7 @@ def test_losses_over_unequal_counts_are_sums():
 
 
 def test_a_result_names_what_would_mislead():
-    """Repeated data, a look back beside the recurrence, windows beyond what was read."""
+    """Repeated data, and a look back beside the recurrence."""
     assert [repeated(series(shift=s).double().numpy()) for s in (1, 6, 7)] == [199, 199, 0]
     coins = (draw(400, 16, 1) > 0).double().numpy()
     assert repeated(coins) == 0
@@ -361,10 +369,7 @@ def test_a_result_names_what_would_mislead():
     inputs = series()
     with pytest.warns(UserWarning, match="199 sequences repeat half or more of another one"):
         found = diagnose(model.float(), (inputs, inputs), [1, 2], progress=False)
-    said = " ".join(str(found).split())
-    assert "No envelope" in said
-    assert "199 sequences repeat" in said
-    assert found.table().extrapolated.tolist() == [""] * 4 + ["yes"] * 4
+    assert "199 sequences repeat" in found.data.aside
 
 
 class Aside(nn.Module):
@@ -380,10 +385,14 @@ class Aside(nn.Module):
         return self.head(h.cumsum(1) if self.where == "behind" else h)
 
 
-@pytest.mark.parametrize("where", ["before", "behind", "nowhere"])
-def test_a_look_back_beside_the_recurrence_is_noticed(where):
+@pytest.mark.parametrize(
+    ("where", "route"), [("before", "recurrence"), ("behind", "uses"), ("nowhere", "recurrence")]
+)
+def test_a_look_back_beside_the_recurrence_is_noticed(where, route):
+    """Before it, it is said; behind it, a prediction is later than the states that it is made of,
+    and parameters are read by their uses."""
     inputs = draw(60, 12, 1).float()
     found = diagnose(made(Aside, where).float(), (inputs, inputs), [1], progress=False)
-    assert (f"What comes {where} the GRU looks back in time itself" in found.data.aside) == (
-        where != "nowhere"
-    )
+    said = "What comes before the GRU looks back in time itself" in found.data.aside
+    assert said == (where == "before")
+    assert found.data.route == route

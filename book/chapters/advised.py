@@ -16,7 +16,9 @@ from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor, nn
 
 from lwcore.diagnose.recurrent import Recurrent
+from lwcore.printing import printed
 from lwcore.results import write_atomically
+from lwcore.stats import student
 
 N, CUT = 1198, {"digits": 10, "photographs": 7}  # sequences to train on; steps back, as advised
 CHANGES = ["none", "keep", "cut", "more", "clip", "near"]
@@ -62,6 +64,34 @@ def posed(data: str, change: str, seed: int) -> tuple[Reader, Tensor, Tensor]:
     return net, x, y[:, net.ends]
 
 
+# Committed before the first outcome, in the order of `CHANGES`, "none" left out.
+BY_DIAGNOSIS = {
+    "digits": ["helps", "–", "–", "–", "helps"],
+    "photographs": ["helps", "–", "–", "hurts", "–"],
+}
+BY_STEPS = ["–", "hurts", "helps", "–", "helps"]
+RECORDED = Path(__file__).parents[1] / "results" / "advised.csv"
+
+
+def outcomes(recorded: pd.DataFrame) -> pd.DataFrame:
+    """Return what each way of advice expected of each change, and what it did: ``it``.
+
+    A change helps or hurts where the interval of the ratio of recorded errors, over seeds, excludes
+    1.
+    """
+    errors = recorded.pivot(index=["data", "change"], columns="seed")["error"]
+    rows = []
+    for data, expected in BY_DIAGNOSIS.items():
+        for change, by_diagnosis, by_steps in zip(CHANGES[1:], expected, BY_STEPS, strict=True):
+            ratio = errors.loc[data, change] / errors.loc[data, "none"]
+            ends = student(np.log(ratio))
+            it = "helps" if ends.high < 0 else "hurts" if ends.low > 0 else "–"
+            words = printed(*np.exp(ends).tolist())
+            rows.append((data, change, by_diagnosis, by_steps, it, words))
+    names = ["data", "change", "by diagnosis", "by steps", "it", "error ratio"]
+    return pd.DataFrame(rows, columns=names).set_index(names[:2])
+
+
 def losses(predicted: Tensor, asked: Tensor) -> Tensor:
     """The loss of each sequence: cross-entropy, or squared error."""
     if asked.is_floating_point():
@@ -95,4 +125,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     rows = [(*one, trained(*one)) for one in product(CUT, CHANGES, range(5))]
     table = pd.DataFrame(rows, columns=["data", "change", "seed", "error"])
-    write_atomically(Path("book/results/advised.csv"), lambda part: table.to_csv(part, index=False))
+    write_atomically(RECORDED, lambda part: table.to_csv(part, index=False))

@@ -12,8 +12,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import itertools
 import json
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -27,10 +31,12 @@ from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
 from lwcore.ambient import generators_of, gradients_followed, random_states_kept
-from lwcore.diagnose.adapter import Adapter, Function, Pair, gathered, on_trial
+from lwcore.diagnose.adapter import Adapter, Function, kept_as_it_was
+from lwcore.diagnose.data import Axes, Pair, collect_sequences
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
+from lwcore.diagnose.repeats import repeated
 from lwcore.diagnose.report import LEVEL, SIGN_DRAWS, Diagnosis
-from lwcore.diagnose.uses import Uses
+from lwcore.diagnose.uses import ENDS, Uses
 from lwcore.gradient import unit_length
 from lwcore.inference import described, sequences_needed
 from lwcore.results import bar
@@ -42,19 +48,28 @@ from lwcore.window import time_scales
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
 
 FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
-TRANSPORTED, ENDS = 16, 4  # sequences whose whole transport is formed, and end points of each
+TRANSPORTED, TRANSPORTED_ENDS = 16, 4  # sequences whose whole transport is formed, and end points
 ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
 SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
-_RESAMPLES, _LAGS = 1000, 24  # of the bootstrap; lags measured if none are named
+_RESAMPLES = 1000  # of the bootstrap
+SINGLE_LAGS, BANDS = 48, 16  # lags measured one by one if none are named, and bands behind them
+TOLD = 60  # seconds above which a forecast is printed
 
 
 def _undisturbed(function: Callable[..., Diagnosis]) -> Callable[..., Diagnosis]:
-    """A diagnosis that the caller's modes do not change, and that changes no random numbers."""
+    """A diagnosis that the caller's modes do not change, and that changes nothing of theirs."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Diagnosis:
-        batches = inspect.signature(function).bind(*args, **kwargs).arguments["batches"]
-        with random_states_kept(generators_of(batches)), gradients_followed():
+        given = inspect.signature(function).bind(*args, **kwargs).arguments
+        with ExitStack() as stack:
+            stack.enter_context(random_states_kept(generators_of(given["batches"])))
+            stack.enter_context(gradients_followed())
+            stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
+            if "torch._dynamo" in sys.modules:  # else nothing is compiled, and its import is slow
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            if torch.get_default_device().type != "cpu":
+                stack.enter_context(torch.device("cpu"))  # ours; the reader's has its own again
             return function(*args, **kwargs)
 
     return call
@@ -68,13 +83,17 @@ def diagnose(
     lags: Lags | Literal["auto"] = "auto",
     *,
     head: Function | None = None,
-    loss: Function | None = None,
+    loss: Any = None,
     step: nn.Module | None = None,
     parameters: Sequence[str] | None = None,
+    batch_first: bool = True,
+    time_axis: int | None = None,
+    horizon: bool = False,
     source: Literal["error", "target"] = "error",
     sequences: Count = 1024,
     n_sequences: Count | None = None,
     seed: Index = 0,
+    limit_minutes: Count | None = None,
     progress: bool = True,
 ) -> Diagnosis:
     """Window of a network: how far back its gradient can be seen, and from how many sequences.
@@ -84,149 +103,316 @@ def diagnose(
     held against the noise of the whole gradient along that direction, on the other half. That gives
     N(ℓ), the sequences needed to tell its sign with a chance `ERROR` of the wrong one. A lag counts
     only if its mean is above zero by Holm's procedure over all lags, at the level `SIGNIFICANCE`.
-    ``source="error"`` takes the loss as it is, ``"target"`` that of the best constant prediction:
-    as if nothing had been learned, with the transport that there is. ``lags="auto"`` takes up to
-    24, to the first step or, with a loss before the last step, to half the length.
 
-    `model` is causal, and takes sequences of equal length. If it calls one `torch.nn.LSTM`, `GRU`,
-    `RNN` or cell of `lwcore.cells` once, or one module in every step (which `step` names, of
-    several), as ``state = module(x, state)``, it is read as that recurrence; otherwise by the times
-    at which its parameters are used (see `lwcore.diagnose.uses`). Frozen parameters are not learned
-    and do not count, and a module that holds some is no such recurrence; `parameters` chooses
-    others, by names of parameters or modules. `head` turns what the model gives into predictions.
-    The model runs as it is. What the chosen way assumes is tried, and refused if it fails.
+    Times are measured: a step of the inputs is changed for that of another sequence, and what moves
+    tells when parameters are used and when a prediction is made. A lag is the distance of the two.
+    What cannot be told is refused, and says by what name it can be read.
 
-    `batches` are pairs of inputs and targets, or one pair, of independent sequences that a trained
-    network has not seen; or a map-style dataset of such pairs, of one sequence each. Random numbers
-    are drawn from generators of its own, and the states of all others are left as they were.
-
-    `loss` is, of a batch, the sum or mean of what each sequence has alone;
-    None for cross-entropy where targets are integers, else squared error. The summary speaks of
-    `n_sequences`, those you train on, say.
+    Args:
+        model: A causal model in eval mode. It runs as it is, and is left as it was. If it is one
+            recurrence (`torch.nn.LSTM`, `GRU`, `RNN`, a cell of `lwcore.cells`, or one module that
+            is called in every step as ``state = module(x, state)``) and all else acts within a
+            step, its states are followed; any other is read by the uses of its parameters
+            (`lwcore.diagnose.uses`).
+        batches: Pairs of inputs (B, T, …) and targets (B, …), one pair, or a map-style dataset of
+            single ones: independent sequences that a trained network has not seen.
+        lags: Lags to look at. ``"auto"`` takes all up to 48, and behind these bands up to the
+            length.
+        head: Makes predictions of all that the model gives.
+        loss: Of a batch the sum or the mean of what each sequence has alone, of all that the model
+            (or `head`) gives. None for what fits in one way only: cross-entropy where targets are
+            whole numbers, else squared error.
+        step: The module that is one step of the recurrence, where several could be.
+        parameters: Names of parameters or modules whose gradient is taken apart, by their uses.
+        batch_first: Whether inputs are (B, T, …), as PyTorch's layers say it, or (T, B, …).
+        time_axis: The axis of the inputs that counts steps, where it is neither 1 nor 0, as for
+            channels first, (B, C, T).
+        horizon: Whether predictions, as many as the inputs have steps, are all made at the last.
+        source: ``"error"`` takes the loss as it is, ``"target"`` that of the best constant
+            prediction: as if nothing had been learned, with the transport that there is.
+        sequences: How many are read at the most.
+        n_sequences: How many the summary speaks of: those you train on, say.
+        seed: Of the generators that everything here draws from.
+        limit_minutes: Refuse to go on if it would take longer. A forecast is printed with
+            `progress` if it is above a minute.
+        progress: Show bars.
     """
-    require("sequences", sequences, sequences >= FEWEST, f"a whole number, {FEWEST} or above")
+    words = f"a whole number, {FEWEST} or above"
+    require("sequences", sequences, sequences >= FEWEST, words)
+    require("seed", seed, int(seed) < 2**63, "below 2^63")
     trainable = not any(part.is_inference() for part in model.parameters())
     words = "one that was made outside of torch.inference_mode()"
     require("model", type(model).__name__, trainable, words)
     environment = results.environment()  # before the work: what fails, fails now
-    seed = int(seed)
-    wanted = None if n_sequences is None else int(n_sequences)
-
-    def adapter(batch: Pair) -> Adapter:
-        if step is None and parameters is not None:
-            return Uses(model, batch, head, loss, parameters)
-        if step is None and len(recurrent_modules(model)) == 1:
-            return Recurrent(model, batch, head, loss)
-        looped = step or step_of(model, next(on_trial(*batch))[1])
-        if looped is None:
-            return Uses(model, batch, head, loss)
-        require("step", type(looped).__name__, looped in {*model.modules()}, "one of model's")
-        return Loop(model, batch, head, loss, looped)
-
-    network, (inputs, targets) = gathered(adapter, batches, sequences)
-    _, length, width = network.shape
+    axes, data = collect_sequences(batches, sequences, batch_first, time_axis)
+    inputs, targets = data
+    length, width = inputs.shape[1], inputs[0, 0].numel()
     read_as = f"read as {len(inputs):,} sequences of {length:,} steps of width {width}"
-    words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped?)"
+    words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped? For (T, B, …) say "
+    words += "batch_first=False, for (B, C, T) time_axis=2)"
     require("batches", read_as, len(inputs) >= FEWEST and length >= 2, words)
-    network.check(inputs, targets)
-    aside = network.aside(inputs)
-    if again := repeated(inputs.reshape(*inputs.shape[:2], -1).cpu().double().numpy()):
-        told = f"{again:,} sequences repeat half or more of another one."
-        aside += f" {told}"
-        worth = "worth fewer sequences than their number, and show lags that are not there"
-        warn(f"{told} These are {worth}.")
-    if source == "target":
-        differ = bool((targets != targets[:1]).any())
-        require("source", source, differ, "'error' where all targets are the same")
-        targets = network.forget(inputs, targets)
-    elif not network.beats_constants(inputs, targets):
-        aside += " The model predicts no better than a constant: use source='target'."
-    few = min(8, network.at_once)
-    readings = map(network.read, inputs.split(few), targets.split(few))
-    first = next((at for reading in readings if (at := reading.first) >= 0), -1)
-    require("loss", network.loss_name, first >= 0, "one whose gradient is not always 0")
-    if isinstance(lags, str):
-        furthest = length - 1 if first == length - 1 else max(1, length // 2)
-        spaced = np.linspace if furthest <= _LAGS else np.geomspace
-        lags = np.unique(spaced(1, furthest, min(_LAGS, furthest)).round().astype(int)).tolist()
-    lags = [int(lag) for lag in lags]
-    require("lags", lags, lags[-1] < length, f"below the number of steps, {length}")
-    found = _inferred(_measured(network, (inputs, targets), lags, first, seed, progress), seed)
-    attrs = {
+    chosen = None if isinstance(lags, str) else [int(lag) for lag in lags]
+    if chosen is not None:
+        require("lags", chosen, chosen[-1] < length, f"below the number of steps, {length}")
+    with kept_as_it_was(model) as kept:
+        how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
+        network = _network(model, data, axes, step, parameters, how)
+        network.check(inputs, targets)
+        again, caveats = _noted(network, inputs)
+        beats = -1
+        if source == "target":
+            differ = bool((targets != targets[:1]).any())
+            require("source", source, differ, "'error' where all targets are the same")
+            targets = network.forget(inputs, targets)
+        else:
+            beats = int(network.beats_constants(inputs, targets))
+            if not beats:
+                caveats.append("The model predicts no better than a constant: use source='target'.")
+        first = _first_loss(network, inputs, targets)
+        bands = [[lag] for lag in chosen] if chosen is not None else lag_bands(length - 1)
+        work = _Work(network, (inputs, targets), bands, first, int(seed), progress, limit_minutes)
+        found = _inferred(work.measured(), int(seed))
+        changed = [name for name in kept.changed() if name in model.state_dict()]
+    if changed:
+        warn(f"The model changed {', '.join(changed)} while it ran; they are put back.")
+    count = int(n_sequences or len(inputs))
+    attrs: dict[str, Any] = {
         "network": network.kind,
-        "aside": aside,
+        "aside": " ".join(caveats),
         "loss": network.loss_name,
         "source": source,
         "measured_on": f"{read_as}: half for directions, half for numbers",
-        "n_sequences": wanted or len(inputs),
-        "seed": seed,
+        "n_sequences": count,
+        "seed": int(seed),
     }
     attrs["fingerprint"] = hashlib.sha256(json.dumps(attrs).encode()).hexdigest()[:12]
     attrs["end_points"] = length - first  # of a sequence, at the most
+    attrs |= _facts(model, network, bands, length)
+    attrs |= {
+        "caveats": attrs["aside"],
+        "sequences_read": len(inputs),
+        "repeats": again,
+        "beats_constant": beats,
+        "forecast_seconds": round(work.forecast, 1),
+        "changed_by_itself": ", ".join(changed),
+    }
+    found = found.merge(described({"zero": ("lag", _zeros(found, count), "which kind of zero")}))
     return Diagnosis(found.assign_attrs(attrs | environment))
 
 
-def repeated(inputs: Float[Array, "B T D"]) -> int:
-    """How many sequences begin with half or more of the steps of another one, in their order.
+def _network(
+    model: nn.Module,
+    data: Pair,
+    axes: Axes,
+    step: nn.Module | None,
+    parameters: Sequence[str] | None,
+    how: dict[str, Any],
+) -> Adapter:
+    """The model as one recurrence if it is one, else by the uses of its parameters."""
+    inputs, targets = data
+    batch = axes.inputs_back(inputs), axes.targets_back(targets)
+    if step is not None:
+        require("step", type(step).__name__, step in {*model.modules()}, "one of model's")
+        words = "None: name either the step of a recurrence, or parameters"
+        require("parameters", parameters, parameters is None, words)
+        return Loop(model, batch, module=step, **how)
+    if parameters is None:
+        recurrence = _recurrence(model, batch, data, how)
+        if recurrence is not None:
+            return recurrence
+    return Uses(model, batch, parameters=parameters, **how)
 
-    None where steps are so few of a kind that chance alone would do it.
+
+def _recurrence(model: nn.Module, batch: Pair, data: Pair, how: dict[str, Any]) -> Recurrent | None:
+    """The model as one recurrence, or None."""
+    try:
+        if len(recurrent_modules(model)) == 1:
+            network = Recurrent(model, batch, **how)
+        else:
+            looped = step_of(model, how["axes"].inputs_back(data[0][:5]))
+            if looped is None:
+                return None
+            network = Loop(model, batch, module=looped, **how)
+        return None if network.unfit(*data) else network
+    except Exception:  # of the reader's code, or of ours on it: uses say what it is
+        return None
+
+
+def _noted(network: Adapter, inputs: Tensor) -> tuple[int, list[str]]:
+    """How many sequences repeat others, and what a reader is told beside the numbers."""
+    caveats = [network.aside(inputs)]
+    unpadded = ~network.trials.padded.cpu().numpy()
+    flat_inputs = inputs.reshape(*inputs.shape[:2], -1).cpu().double().numpy()
+    again = repeated(flat_inputs, unpadded)
+    if again:
+        told = f"{again:,} sequences repeat half or more of another one."
+        caveats.append(told)
+        words = "worth fewer sequences than their number, and show lags that are not there"
+        warn(f"{told} These are {words}. Take windows that do not overlap.")
+    return again, [one for one in caveats if one]
+
+
+def _first_loss(network: Adapter, inputs: Tensor, targets: Tensor) -> int:
+    """The first step of any sequence at which a prediction has a loss."""
+    few = min(8, network.at_once)
+    pairs = zip(inputs.split(few), targets.split(few), strict=True)
+    for x, y in pairs:
+        first = network.read(x, y).first
+        if first >= 0:
+            return first
+    require("loss", network.loss_name, False, "one whose gradient is not always 0")
+    return -1
+
+
+def _facts(
+    model: nn.Module, network: Adapter, bands: list[list[int]], length: int
+) -> dict[str, Any]:
+    """Whose gradient it is, and which lags were looked at."""
+    every = {name: part.numel() for name, part in model.named_parameters()}
+    ids = {id(part) for part in network.chosen.values()}
+    left = [name for name, part in model.named_parameters() if id(part) not in ids]
+    measured = sum(part.numel() for part in network.chosen.values())
+    looked_at = {lag for band in bands for lag in band}
+    missing = [lag for lag in range(1, length) if lag not in looked_at]
+    return {
+        "route": "uses" if isinstance(network, Uses) else "recurrence",
+        "measured": network.kind,
+        "measured_parameters": measured,
+        "all_parameters": sum(every.values()),
+        "left_out": sum(every[name] for name in left),
+        "left_out_names": ", ".join(left),
+        "without_gradient": ", ".join(getattr(network, "without_gradient", [])),
+        "length": length,
+        "not_looked_at": in_ranges(missing),
+        "end_points_drawn": ENDS if isinstance(network, Uses) else length,
+    }
+
+
+def lag_bands(furthest: int) -> list[list[int]]:
+    """Return all lags: one by one up to `SINGLE_LAGS`, and behind these in bands.
+
+    A band costs what one lag does.
     """
-    count, length, width = inputs.shape
-    half, vector = max(1, length // 2), np.random.default_rng(0).standard_normal(width)
-    codes = pd.factorize((inputs @ vector).ravel())[0].reshape(count, length)
-    often = np.bincount(codes.ravel()) / codes.size
-    if 2 * np.log(count) + np.log(length) + half * np.log(np.square(often).sum()) > np.log(0.01):
-        return 0
-    while (steps := length - codes.shape[1] + 1) < half:  # of pieces; next to twice as many
-        more = min(steps, half - steps)
-        both = codes[:, :-more] * codes.size + codes[:, more:]
-        codes = pd.factorize(both.ravel())[0].reshape(both.shape)
-    owners = np.repeat(np.arange(count), codes.shape[1])
-    held = pd.Series(owners).groupby(codes.ravel()).nunique()
-    return int((held[codes[:, 0]] > 1).sum())
+    bands = [[lag] for lag in range(1, min(furthest, SINGLE_LAGS) + 1)]
+    if furthest > SINGLE_LAGS:
+        edges = np.geomspace(SINGLE_LAGS + 1, furthest + 1, min(BANDS, furthest - SINGLE_LAGS) + 1)
+        starts = np.unique(edges.round().astype(int)).tolist()
+        bands += [[*range(a, b)] for a, b in itertools.pairwise(starts)]
+    return bands
 
 
-def _measured(
-    network: Adapter, data: Pair, lags: list[int], first: int, seed: int, progress: bool
-) -> xr.Dataset:
+def in_ranges(numbers: Sequence[int]) -> str:
+    """Return whole numbers as ranges in words: "3, 11 to 19"."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1] = [found[-1][0], number]
+        else:
+            found.append([number])
+    return ", ".join(" to ".join(str(end) for end in one) for one in found)
+
+
+def _zeros(found: xr.Dataset, count: int) -> list[str]:
+    """Of each lag which zero it is: none, no, little, or "" where it shows."""
+    shown = found.detected.values.astype(bool) & (found.required.values <= count)
+    silent = ~found.statistic.values.any(-1)
+    low = found.signal.values <= 0
+    kinds = np.where(low, "no", "little")
+    kinds = np.where(silent, "none", kinds)
+    return [str(kind) for kind in np.where(shown, "", kinds)]
+
+
+def _count(reading: Any) -> int:
+    """How many sequences a reading is of."""
+    return len(reading.delta) if hasattr(reading, "delta") else len(reading.pulls)
+
+
+class _Work:
     """The transport, and each sequence's part of each lag and whole gradient along w(ℓ).
 
     A random half of the sequences gives each lag's mean gradient w(ℓ), the other half the numbers;
     `first` is the first step with a loss. The transport is that of the one recurrence, if any.
     """
-    order = torch.randperm(len(data[0]), generator=torch.Generator().manual_seed(seed))
-    finding, giving = order.to(data[0].device).tensor_split([len(order) // 2])
 
-    def readings(half: Tensor, of: str) -> Iterator[Any]:
-        with bar(f"lw diagnose, {of}", len(half), progress) as advance:
-            for piece in zip(*(part[half].split(network.at_once) for part in data), strict=True):
-                yield network.read(*piece)
+    def __init__(
+        self,
+        network: Adapter,
+        data: Pair,
+        bands: list[list[int]],
+        first: int,
+        seed: int,
+        progress: bool,
+        limit_minutes: int | None,
+    ) -> None:
+        """Plan the work on some sequences."""
+        self.network, self.data, self.bands, self.first = network, data, bands, first
+        self.progress, self.limit_minutes = progress, limit_minutes
+        self.forecast = 0.0
+        order = torch.randperm(
+            len(data[0]), generator=torch.Generator("cpu").manual_seed(seed), device="cpu"
+        )
+        self.finding, self.giving = order.to(data[0].device).tensor_split([len(order) // 2])
+
+    def measured(self) -> xr.Dataset:
+        """Read all sequences."""
+        lags = [band[0] for band in self.bands]
+        directions = self._directions()
+        numbers, carried = [], []
+        for place, reading in enumerate(self._readings(self.giving, "numbers")):
+            left = TRANSPORTED - place * self.network.at_once
+            if isinstance(self.network, Recurrent) and left > 0:
+                carried.append(_transport(reading.trace, left, lags, self.first))
+            numbers.append(reading.band_numbers(directions, self.bands))
+        measured = _envelope(carried, lags) if carried else {}
+        statistic, projection = torch.cat(numbers, dim=-1).numpy()
+        last = [band[-1] for band in self.bands]
+        measured |= {
+            "lag_to": ("lag", last, "the last lag of a band, of which `lag` is the first"),
+            "statistic": (
+                ("lag", "sequence"),
+                statistic,
+                "the lag's part along its mean direction",
+            ),
+            "projection": (("lag", "sequence"), projection, "the whole gradient along the same"),
+        }
+        named = ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})
+        return described(measured).assign_coords(lag=named)
+
+    def _directions(self) -> Tensor:
+        """Each lag's mean gradient, of length 1, and on the way a forecast of the time."""
+        total: Any = 0
+        started = time.monotonic()
+        for place, reading in enumerate(self._readings(self.finding, "directions")):
+            total += reading.band_vectors(self.bands)
+            if place == 0:
+                self._foretell(time.monotonic() - started, _count(reading))
+        return unit_length(total)
+
+    def _foretell(self, seconds: float, count: int) -> None:
+        """Say how long it will take, before most of it, and refuse what is above the limit."""
+        self.forecast = seconds / max(count, 1) * len(self.data[0])
+        minutes = self.forecast / 60
+        if self.limit_minutes is not None:
+            words = (
+                f"below the forecast of {minutes:.0f} minutes for {len(self.data[0])} sequences "
+            )
+            words += "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)"
+            require("limit_minutes", self.limit_minutes, minutes <= self.limit_minutes, words)
+        if self.progress and self.forecast > TOLD:
+            print(f"diagnose: about {minutes:.0f} minutes.", file=sys.stderr)
+
+    def _readings(self, half: Tensor, of: str) -> Iterator[Any]:
+        at_once = self.network.at_once
+        with bar(f"diagnose, {of}", len(half), self.progress) as advance:
+            for piece in zip(*(part[half].split(at_once) for part in self.data), strict=True):
+                yield self.network.read(*piece)
                 advance(len(piece[0]))
-
-    directions: Any = 0
-    for reading in readings(finding, "directions"):
-        directions += reading.lag_vectors(lags)
-    directions = unit_length(directions)
-    numbers, carried = [], []
-    for place, reading in enumerate(readings(giving, "numbers")):
-        left = TRANSPORTED - place * network.at_once
-        if isinstance(network, Recurrent) and left > 0:
-            carried.append(_transport(reading.trace, left, lags, first))
-        numbers.append(reading.numbers(directions, lags))
-    measured = _envelope(carried, lags) if carried else {}
-    statistic, projection = torch.cat(numbers, dim=-1).numpy()
-    measured |= {
-        "statistic": (("lag", "sequence"), statistic, "the lag's part along its mean direction"),
-        "projection": (("lag", "sequence"), projection, "the whole gradient along the same"),
-    }
-    named = ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})
-    return described(measured).assign_coords(lag=named)
 
 
 def _transport(trace: Trace, few: int, lags: list[int], first: int) -> tuple[Tensor, Tensor]:
     """Exact rates, and the share beside them, of the first few sequences at some end points."""
     some = replace(trace, inputs=trace.inputs[:few], history=trace.history[:few])
-    ends = np.linspace(max(lags[-1], first), trace.length - 1, ENDS).round().astype(int)
+    ends = np.linspace(max(lags[-1], first), trace.length - 1, TRANSPORTED_ENDS).round().astype(int)
     ends, kept = np.unique(ends), _diagonals(some)
     if kept is None:
         return exact_rates_and_share(some, lags, ends.tolist())

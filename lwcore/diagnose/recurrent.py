@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.func import vjp
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as trees
 
 from lwcore.ambient import placed
 from lwcore.cells import GRU, LSTM, Cell
-from lwcore.diagnose.adapter import ZEROS, Adapter, changed, flat
+from lwcore.diagnose.adapter import ZEROS, Adapter, flat, followed
+from lwcore.diagnose.times import rows_of
+from lwcore.diagnose.trials import last_steps
 from lwcore.gradient import first_loss, lag_vectors, transported
 from lwcore.signatures import Lags, checked, require
 from lwcore.trace import Trace
@@ -103,13 +108,31 @@ class _Reading(NamedTuple):
     def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
         return lag_vectors(self.trace, self.delta, lags)
 
-    def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
+    def band_vectors(self, bands: Sequence[Sequence[int]]) -> Float[Tensor, "lags P"]:
+        """Return the part of the gradient of each band of lags as one vector."""
+        band_of = {lag: place for place, band in enumerate(bands) for lag in band}
         first = max(self.first, 0)
-        parts = transported(self.trace, self.delta, lags, first)
-        along = [
-            self._each(rows, max(first - lag, 0)) @ w
-            for w, (lag, rows) in zip(directions, parts, strict=True)
-        ]
+        vectors: list[Any] = [0] * len(bands)
+        for lag, rows in transported(self.trace, self.delta, sorted(band_of), first):
+            steps = slice(max(lag, first) - lag, self.trace.length - lag)
+            step = self.trace.stepped(self.trace.inputs[:, steps], self.trace.previous[:, steps])
+            parts = vjp(step, self.trace.parameters)[1](rows)[0]
+            vectors[band_of[lag]] += torch.cat([part.flatten() for part in parts.values()])
+        return torch.stack(vectors)
+
+    def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
+        return self.band_numbers(directions, [[lag] for lag in lags])
+
+    def band_numbers(
+        self, directions: Float[Tensor, "lags P"], bands: Sequence[Sequence[int]]
+    ) -> Float[Tensor, "2 lags B"]:
+        """Return each sequence's part of each band along its direction, and the whole along it."""
+        band_of = {lag: place for place, band in enumerate(bands) for lag in band}
+        first = max(self.first, 0)
+        along: list[Any] = [0] * len(bands)
+        for lag, rows in transported(self.trace, self.delta, sorted(band_of), first):
+            place = band_of[lag]
+            along[place] += self._each(rows, max(first - lag, 0)) @ directions[place]
         whole = directions @ self._each(self.trace.backpropagate(self.delta)).mT
         return torch.stack([torch.stack(along), whole])
 
@@ -134,6 +157,10 @@ class Recurrent(Adapter):
 
     module: Any = None
 
+    looks_back_before = False
+    found_fit = False
+    ends_at_padding = True
+
     def _chosen(self) -> dict[str, Tensor]:
         if self.module is None:
             found = recurrent_modules(self.model)
@@ -141,30 +168,34 @@ class Recurrent(Adapter):
             require("recurrent modules of model", len(found), len(found) == 1, words)
             (self.module,) = found
         other = any(getattr(self.module, name, 0) for name in ("bidirectional", "proj_size"))
-        words = "of one direction of time and without projections, and all its parameters learned "
-        words += "(name those that are in `parameters`)"
-        require("recurrent module", self.module, not other and learned(self.module), words)
-        own = self.head is None or isinstance(self, Loop) or self.module is self.model
-        require("head", self.head, own, "None unless model is a recurrent module itself")
+        made_anew = parametrize.is_parametrized(self.module) or not _has_plain_weights(self.module)
+        plain = not other and not made_anew and learned(self.module)
+        words = (
+            "of one direction of time, without projections, and all its weights parameters that "
+        )
+        words += "are learned (name those that are in `parameters`, to read them by their uses)"
+        require("recurrent module", self.module, plain, words)
         self.batch_first = bool(getattr(self.module, "batch_first", True))
         self.called = type(self.module).__name__
-        self.order = f"the {self.called} has batch_first={self.batch_first}"
         return dict(self.module.named_parameters())
 
-    def _seen(self, inputs: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-        predictions, calls = self._called(inputs)
+    def __post_init__(self) -> None:
+        """Take the module out of a first pass over a trial batch."""
+        super().__post_init__()
+        trial = self.trials.patterned()
+        _, calls = self._called(trial)
         copied: Any = copy.deepcopy(self.module).cpu().double().requires_grad_(False)
         self.recurrence = self._recurrence(copied, calls)
         taken, initial = self._taken(calls)
-        self.kind = f"{self.called}, {initial[0, self.recurrence.carried].numel()} neurons"
+        neurons = initial[0, self.recurrence.carried].numel()
+        self.kind = f"{self.called}, {neurons:,} neurons"
         parameters = sum(part.numel() for part in self.chosen.values())
         states = taken.shape[1] * self.recurrence.state_size
-        self.fit(max(states, parameters, predictions.numel() // len(inputs)))
-        return predictions, taken.shape
+        self.fit(max(states, parameters, self.entries))
 
     def _called(self, inputs: Tensor) -> tuple[Tensor, list[Call]]:
         """Predictions, and the module's calls, with leaves for what they gave."""
-        with recorded([self.module]) as calls:
+        with recorded([self.module]) as calls, torch.backends.cudnn.flags(enabled=False):
             return self.predictions(inputs), calls.get(self.module, [])
 
     def _recurrence(self, copied: Any, _: list[Call]) -> Any:
@@ -201,7 +232,7 @@ class Recurrent(Adapter):
     def _delta(self, calls: list[Call], number: Tensor) -> Tensor:
         """A number's gradients in the states that the module gave, (B, T, S), in float64."""
         given, spec = trees.tree_flatten([flat(call.given) for call in calls])
-        found = torch.autograd.grad(number, given, **ZEROS)
+        found = torch.autograd.grad(number, given, retain_graph=True, **ZEROS)
         return self._in_states(trees.tree_unflatten([part.cpu().double() for part in found], spec))
 
     def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
@@ -215,25 +246,103 @@ class Recurrent(Adapter):
         return _Reading(trace, self._delta(calls, total))
 
     def check(self, inputs: Tensor, targets: Tensor) -> None:
-        """Refuse sequences that are not treated one by one, and a step that is not its class's."""
+        """Refuse sequences that are not treated one by one, and what is no such recurrence."""
         super().check(inputs, targets)
-        self.check_sum(*(part[: self.at_once] for part in self.tried(inputs, targets)))
+        why = "" if self.found_fit else self.unfit(inputs, targets)
+        words = "a recurrence of which all else is within a step: name its parameters in "
+        words += "`parameters`, to read it by their uses"
+        require("step", f"{self.called}, {why}", not why, words)
 
-    def aside(self, inputs: Tensor) -> str:
-        """Whether what comes before the module, or behind it, looks back in time itself."""
-        inputs, length = self.tried(inputs, inputs)[0], self.shape[1]
+    def unfit(self, inputs: Tensor, targets: Tensor) -> str:
+        """Why the model is not this one recurrence, all else within a step; "" if it is."""
+        self._check_ends(targets)
+        why = self._reads_otherwise() or self._else_looks_back()
+        if why:
+            return why
+        tried = self.tried(inputs, targets)
+        missing = self._missing(*(part[: self.at_once] for part in tried))
+        if missing:
+            return f"whose lags together are not the gradient of {', '.join(missing)}"
+        self.found_fit = True
+        return ""
+
+    def _reads_otherwise(self) -> str:
+        """Whether step k of the module is not made of the inputs up to step k."""
+        length = self.shape[1]
+
+        def reads(inputs: Tensor) -> list[Tensor]:
+            with torch.no_grad():
+                return [self._taken(self._called(inputs)[1])[0]]
+
+        count = reads(self.pairs[0])[0].shape[1]
+        if count != length:
+            return f"with {count} steps for {length} of the inputs"
+        (times,) = last_steps(reads, self.pairs, self.entries)
+        rows = rows_of(times, length)
+        in_order = (
+            rows is not None and rows.axes == (0,) and (rows.times == np.arange(length)).all()
+        )
+        if not in_order:
+            return "whose step k does not read the inputs up to step k"
+        (firsts,) = last_steps(reads, self.pairs[:1], self.entries, backwards=True)
+        early = rows_of(firsts, length)
+        back = early is not None and bool((early.times > np.arange(length)[::-1]).any())
+        self.looks_back_before = back
+        others = self._others()
+        if back and others and self._reaches_reads(others):
+            return "before which parameters that are learned look back"
+        return ""
+
+    def _others(self) -> list[Tensor]:
+        own = {id(part) for part in self.chosen.values()}
+        parts = self.model.parameters()
+        return [part for part in parts if part.requires_grad and id(part) not in own]
+
+    def _reaches_reads(self, others: list[Tensor]) -> bool:
+        """Whether what the module reads is made of other parameters."""
+        with followed(others):
+            _, calls = self._called(self.trials.inputs[:1])
+            reads = [call.read for call in calls if isinstance(call.read, Tensor)]
+            total = sum(read.sum() for read in reads if read.requires_grad)
+            if not isinstance(total, Tensor):
+                return False
+            found = torch.autograd.grad(total, others, **ZEROS)
+        return any(bool(part.ne(0).any()) for part in found)
+
+    def _else_looks_back(self) -> str:
+        """Whether a prediction sees other steps than its own past what the module gives."""
+        ends = self.ends.numpy()
+        with torch.no_grad(), recorded([self.module]) as calls:
+            self.predictions(self.pairs[0][:1])
+        held = [call.given for call in calls[self.module]]
+
+        def beside(inputs: Tensor) -> list[Tensor]:
+            with torch.no_grad(), replaced(self.module, held, len(inputs)):
+                return [self.predictions(inputs)]
+
+        (firsts,) = last_steps(beside, self.pairs[:1], self.entries, backwards=True)
+        moved = firsts.low >= 0
+        if bool((self.shape[1] - 1 - firsts.low < ends)[moved].any()):
+            return "beside which the predictions look back on the inputs"
         with torch.enable_grad():
-            predictions, calls = self._called(inputs)
-            fits = [axis for axis, size in enumerate(predictions.shape) if axis and size == length]
-            last = predictions.select(fits[0], -1) if fits else predictions
-            behind = self._delta(calls, last.pow(3).sum())  # a sum that no normalisation fixes
-        found = ["behind"] if behind[:, :-1].any() else []
-        if inputs.shape[1] == length:  # or nothing is known of its steps
-            others = self._called(changed(inputs, slice(length // 2, length // 2 + 1)))[1]
-            moved = self._taken(others)[0] != self._taken(calls)[0]
-            found += ["before"] if moved[:, length // 2 + 1 :].any() else []
-        parts = f"What comes {' and '.join(found)} the {self.called} looks back in time itself"
-        return f"{parts}, which its lags do not count." if found else ""
+            predictions, calls_now = self._called(self.pairs[0][:1])
+            for end in {self.end_steps[0], self.end_steps[-1]}:
+                chosen = predictions[:, torch.from_numpy(ends == end)]
+                delta = self._delta(calls_now, chosen.pow(3).sum())  # that no norm fixes
+                used = delta.ne(0).any(-1).any(0)
+                used[end] = False
+                if bool(used.any()):
+                    return "behind which predictions look back on its states"
+        return ""
+
+    def aside(self, _: Tensor) -> str:
+        """Say what the lags do not count: what comes before."""
+        if not self.looks_back_before:
+            return ""
+        return (
+            f"What comes before the {self.called} looks back in time itself, which its lags do not "
+            "count."
+        )
 
 
 @checked
@@ -293,6 +402,45 @@ def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[Call
         for module in modules:
             after.callback(module.register_forward_hook(note, with_kwargs=True).remove)
         yield calls
+
+
+@contextmanager
+def replaced(module: nn.Module, held: Sequence[Any], count: int) -> Iterator[None]:
+    """Have a module give what it gave for one sequence, for each of so many."""
+    number = itertools.count()
+
+    def hook(_: Any, __: Any, given: Any) -> Any:
+        kept = held[min(next(number), len(held) - 1)]
+        return trees.tree_map_only(Tensor, _repeater(given, count), kept)
+
+    handle = module.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _repeater(given: Any, count: int) -> Callable[[Tensor], Tensor]:
+    """Repeat the one sequence of a tensor, whichever axis it is on, as those given are."""
+    shapes = {tuple(part.shape) for part in flat(given)}
+
+    def repeat(part: Tensor) -> Tensor:
+        for axis, size in enumerate(part.shape):
+            wanted = (*part.shape[:axis], count, *part.shape[axis + 1 :])
+            if size == 1 and wanted in shapes:
+                return part.expand(*wanted)
+        return part
+
+    return repeat
+
+
+def _has_plain_weights(module: nn.Module) -> bool:
+    """Whether all weights that one of PyTorch's layers takes are its own parameters."""
+    names = getattr(module, "_flat_weights_names", None)
+    if names is None:
+        return True
+    own = dict(module.named_parameters(recurse=False))
+    return {*names} == {*own}
 
 
 def learned(module: nn.Module) -> bool:

@@ -1,9 +1,7 @@
-"""What a diagnosis says: windows with their intervals, tables, words and figures of its numbers."""
+"""A diagnosis: what was measured of a network, with its windows, its answer and its figure."""
 
 from __future__ import annotations
 
-import html
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +12,23 @@ import pandas as pd
 import xarray as xr
 
 from lwcore import results
-from lwcore.diagnose.advice import advice
+from lwcore.diagnose.answer import SIGN_DRAWS, Answer, answer, reach_of
+from lwcore.diagnose.verdicts import (
+    DETECTED,
+    LagRow,
+    Verdict,
+    by_lag,
+    lag_rows,
+    lags_not_looked_at,
+    last_lags,
+)
 from lwcore.inference import Definition
 from lwcore.signatures import Count, checked
 from lwcore.window import learnability_window
 
+__all__ = ["LEVEL", "SIGN_DRAWS", "Diagnosis", "Window"]
+
 LEVEL = 0.95  # coverage of all intervals
-SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing shows something
 Rate = Literal["variance", "mean"]
 
 if TYPE_CHECKING:
@@ -42,16 +50,25 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """The learnability window of a network, read off what was measured: `data`."""
+    """The learnability window of a network, read off what was measured: `data`.
+
+    Printed, or shown by a notebook, it is its `answer`.
+    """
 
     data: xr.Dataset
+
+    @property
+    def n_sequences(self) -> int:
+        """The number of sequences that the answer is for, where no other is named."""
+        return int(self.data.attrs["n_sequences"])
 
     @checked
     def window(
         self, n_sequences: Count, definition: Definition = "supremum", rate: Rate = "variance"
     ) -> Window:
-        """H_N over the detected lags; its interval is that of noise with a variance.
+        """Return H_N over the detected lags; its interval is that of noise with a variance.
 
+        A band of lags counts as its first one; the interval ends with the last lag of a band.
         ``definition="supremum"`` is the longest visible lag, ``"first_passage"`` the longest up to
         which all measured lags are. N(ℓ) is by the sample's variance, or, ``rate="mean"``, by a
         stable law of the median α.
@@ -62,11 +79,25 @@ class Diagnosis:
         curves[:2, ~self.data.detected.values.astype(bool)] = np.inf
         lags = self.data.lag.values.tolist()
         found = learnability_window(lags, curves, [n_sequences], definition=definition)
-        return Window(*found[:, 0].tolist())
+        steps, least, most = found[:, 0].tolist()
+        last = dict(zip(lags, last_lags(self.data).tolist(), strict=True))
+        return Window(steps, least, last.get(most, most))
 
-    def table(self) -> pd.DataFrame:
-        """Windows for some numbers of sequences, with that of the summary among them."""
-        numbers = sorted({*(8**k for k in range(7)), int(self.data.attrs["n_sequences"])})
+    def by_lag(self) -> pd.DataFrame:
+        """Return the numbers of each lag: sequences needed, interval, are there enough.
+
+        A row is a lag, or the lags from `lag` to `lag_to` together.
+        """
+        return by_lag(self.rows)
+
+    @property
+    def rows(self) -> list[LagRow]:
+        """What the answer says of each lag."""
+        return lag_rows(self.data, self.n_sequences)
+
+    def windows(self) -> pd.DataFrame:
+        """Return windows for some numbers of sequences, those that there are among them."""
+        numbers = sorted({*(8**k for k in range(7)), self.n_sequences})
         read = 2 * self.data.sizes["sequence"]  # in both halves
         columns = {
             "every measured lag visible up to": [self.window(n, "first_passage") for n in numbers],
@@ -77,69 +108,87 @@ class Diagnosis:
         index = pd.Index([f"{n:,}" for n in numbers], name="sequences N")
         return pd.DataFrame(columns, index).map(str)
 
+    @checked
+    def answer(self, n_sequences: Count | None = None) -> Answer:
+        """Return what was found in words, for so many sequences, or for those that there are."""
+        count = self.n_sequences if n_sequences is None else int(n_sequences)
+        return answer(self.data, count, self.window(count))
+
     def __str__(self) -> str:
-        """What was found, in a few sentences. Only measured lags are spoken of."""
-        data, attrs, lags = self.data, self.data.attrs, self.data.lag.values
-        n, count = int(attrs["n_sequences"]), data.sizes["sequence"]
-        untrained = ", as if nothing had been learned yet," * (attrs["source"] == "target")
-        beyond = "These are extrapolated, to more sequences than were read. " * (n > 2 * count)
-        exponent, alpha = float(data.exponent.median()), float(data.tail_index.median())
-        told = f"of {exponent:.1f}" if exponent > 0 else "that cannot be told"
-        # with a variance 2, up to chance; NaN where so few sequences do not tell
-        concentrates = np.isnan(exponent) or 1 <= exponent <= 4
-        beware = (
-            "Beware: a few sequences make most of the noise, and intervals hold less often than "
-            "they say; take more sequences. "
-        ) * (alpha <= 1 or not concentrates)
-        said = (
-            f"In {n:,} sequences the longest lag that the gradient of the loss{untrained} shows is "
-            f"{self.window(n)} steps, and every measured lag is shown up to "
-            f"{self.window(n, 'first_passage')} (0: none; in brackets {LEVEL:.0%} intervals, along "
-            f"the directions found in other sequences). {beyond}Of "
-            f"{len(lags)} lags measured, {lags[0]} to {lags[-1]}, {int(data.detected.sum())} are "
-            f"detected in the {count:,} sequences that gave numbers; a lag is shown if it is and "
-            f"N(ℓ) ≤ {n:,}. With each sequence's sign at random, any lag is shown in "
-            f"{data.false_windows / SIGN_DRAWS:.1%} of draws. Means of sequences concentrate with "
-            f"an exponent {told} (2 for noise with a variance); the tail index is {alpha:.2f}. "
-            f"{beware}{attrs['measured_on'].partition(':')[0].capitalize()}. "
-            f"{attrs.get('aside', '')}"
-        )
-        advised = (f"{one}: {says} ({why})." for one, why, says in advice(data).itertuples())
-        return "\n\n".join(textwrap.fill(one, 80) for one in (said, *advised))
+        """Return the answer as text."""
+        return self.answer().text()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        more = f"<details><summary>All numbers</summary>{self.data._repr_html_()}</details>"
-        words = "\n".join(f"<p>{html.escape(one)}</p>" for one in str(self).split("\n\n"))
-        return f'<div class="diagnosis">{words}{self.table().to_html()}{more}</div>'
+        """Return what a notebook shows: the answer, and below it all numbers, folded."""
+        windows = self.windows().to_html()
+        folds = {
+            "Every lag": self.by_lag().to_html(index=False),
+            "With other numbers of sequences": windows,
+            "All numbers": self.data._repr_html_(),
+        }
+        more = "\n".join(
+            f"<details><summary>{words}</summary>{content}</details>"
+            for words, content in folds.items()
+        )
+        return f'<div class="diagnosis">{self.answer().html()}\n{more}</div>'
 
     def plot(
         self, axes: Sequence[Axes] | None = None, label: str | None = None, color: str = "#0173b2"
     ) -> Figure:
-        """N(ℓ), a dot where a lag is detected, else a cross, and H_N, dashed the first passage."""
+        """Draw the answer: N(ℓ) beside the sequences that there are, and the window against N.
+
+        A filled dot is a lag that these sequences detect, an open one a lag that needs more, a
+        cross one without a signal; grey are lags that were not looked at. On the right the dashed
+        line is the first passage. With `axes`, two of them, and a `label` several are compared.
+        """
         from lwcore.figures import canvas, done  # imports Matplotlib, which measuring does without
 
         left, right = canvas(2)[1] if axes is None else axes
-        data, seen = self.data, self.data.detected.values.astype(bool)
-        budgets = [2**k for k in range(21)]
-        needed, low, high = np.clip([data.required, *data.required_interval], 1, 1e9)
-        left.vlines(data.lag, low, high, color=color, alpha=0.3, lw=2)
-        for shown, marker in ((seen, "o"), (~seen, "x")):
-            left.plot(data.lag[shown], needed[shown], marker, ms=4, color=color)
-        marks = [left.plot([], [], marker, ms=4, color="grey")[0] for marker in "ox"]
-        left.legend(marks, ["detected", "not detected"], fontsize=8, loc="lower right")
-        left.axhline(data.attrs["n_sequences"], color="grey", ls="--", lw=1)
-        left.set(xscale="log", yscale="log", ylim=(1, 1e9))
-        left.set(xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
-        passage = [self.window(n, "first_passage").steps for n in budgets]
-        steps, low, high = np.transpose([self.window(n) for n in budgets])
-        right.step(budgets, passage, where="post", color=color, ls="--")
-        right.step(budgets, steps, where="post", color=color, label=label)
-        right.fill_between(budgets, low, high, color=color, alpha=0.15, lw=0, step="post")
-        right.set(xscale="log", xlabel="number of sequences N")
-        right.set_ylabel("learnability window $H_N$ (steps)")
+        self._draw_lags(left, color)
+        self._draw_windows(right, color, label)
         figure: Any = left.figure
+        if axes is None:
+            reach = reach_of(self.window(self.n_sequences), self.rows)
+            figure.suptitle(
+                f"From {self.n_sequences:,} sequences the gradient reaches back {reach}"
+            )
         return done(figure, *([right] if label else []), trim=False)
+
+    def _draw_lags(self, axes: Axes, color: str) -> None:
+        """Draw N(ℓ) with its interval, and which lags can be detected."""
+        data = self.data
+        verdicts = np.array([str(row.verdict) for row in self.rows])
+        needed, low, high = np.clip([data.required, *data.required_interval], 1, 1e9)
+        axes.vlines(data.lag, low, high, color=color, alpha=0.3, lw=2)
+        filled = {Verdict.ENOUGH: color, Verdict.TOO_FEW: "white"}
+        for verdict in Verdict:
+            chosen = verdicts == verdict
+            marker = "o" if verdict in DETECTED else "x"
+            face = filled.get(verdict, color)
+            points = data.lag[chosen], needed[chosen]
+            axes.plot(*points, marker, ms=4, color=color, markerfacecolor=face)
+        marks = [
+            axes.plot([], [], marker, ms=4, color="grey", markerfacecolor=face)[0]
+            for marker, face in (("o", "grey"), ("o", "white"), ("x", "grey"))
+        ]
+        meanings = ["can be detected", "needs more sequences", "no signal detected"]
+        axes.legend(marks, meanings, fontsize=8)
+        for first, last in lags_not_looked_at(data):
+            axes.axvspan(first - 0.5, last + 0.5, color="grey", alpha=0.12, lw=0, zorder=0)
+        axes.axhline(self.n_sequences, color="grey", ls="--", lw=1)
+        axes.set(xscale="log", yscale="log", ylim=(1, 1e9))
+        axes.set(xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
+
+    def _draw_windows(self, axes: Axes, color: str, label: str | None) -> None:
+        """Draw the window against the number of sequences, by both definitions."""
+        budgets = [2**k for k in range(21)]
+        passage = [self.window(n, "first_passage").steps for n in budgets]
+        longest, low, high = np.transpose([self.window(n) for n in budgets])
+        axes.step(budgets, passage, where="post", color=color, ls="--")
+        axes.step(budgets, longest, where="post", color=color, label=label)
+        axes.fill_between(budgets, low, high, color=color, alpha=0.15, lw=0, step="post")
+        axes.set(xscale="log", xlabel="number of sequences N")
+        axes.set_ylabel("learnability window $H_N$ (steps)")
 
     def save(self, path: str | Path) -> None:
         """Store the dataset as netCDF; ``Diagnosis(results.load(path))`` has it back."""

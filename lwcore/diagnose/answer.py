@@ -1,0 +1,312 @@
+"""The answer of a diagnosis in words: one structure, which text, page and command line print."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from lwcore.diagnose.advice import REACH, RECORD, Suggestion, advice
+from lwcore.diagnose.verdicts import (
+    MEANINGS,
+    MOST,
+    NOT_LOOKED_AT,
+    LagRow,
+    Verdict,
+    at_least,
+    lag_rows,
+    lags_not_looked_at,
+    lines,
+    span,
+    spans,
+)
+from lwcore.printing import Unit, printed
+
+SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing shows something
+_WIDTH = 80  # letters in a line of text
+_NO_NAMES = ("<lambda>", "loss", "loss_fn", "losses")  # of functions: they say nothing
+_MOST_NAMES = 4  # of modules that are written out
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a diagnosis says, in the order in which it is read."""
+
+    first: str  # how far back, and which zero it is
+    then: list[str]  # the sequences that lags need, beside those there are
+    table: pd.DataFrame  # lag by lag
+    legend: list[str]  # what words in the table mean
+    suggestions: list[Suggestion]
+    measured: list[str]
+    sure: list[str]
+
+    @property
+    def sections(self) -> list[tuple[str, list[str]]]:
+        """Headings and their points, those with something to say alone."""
+        can_do = [f"{one.do} ({one.because})." for one in self.suggestions]
+        if any(one.is_design for one in self.suggestions):
+            can_do.append(_record())
+        every = [
+            ("What you can do", can_do),
+            ("What was measured", self.measured),
+            ("How sure", self.sure),
+        ]
+        return [(heading, points) for heading, points in every if points]
+
+    def text(self) -> str:
+        """Return the answer for a terminal, in lines of 80 letters."""
+        parts = [
+            textwrap.fill(" ".join([self.first, *self.then]), _WIDTH),
+            "\n".join(_aligned(self.table)),
+            "\n".join(_indented(line, "  ") for line in self.legend),
+        ]
+        for heading, points in self.sections:
+            points = [_indented(point, "  · ") for point in points]
+            parts.append("\n".join([heading, *points]))
+        return "\n\n".join(parts)
+
+    def html(self) -> str:
+        """Return the answer for a notebook."""
+        then = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.then)
+        legend = "<br>".join(html.escape(line) for line in self.legend)
+        found = [
+            f"<p><strong>{html.escape(self.first)}</strong></p>{then}",
+            self.table.to_html(index=False),
+            f"<p><small>{legend}</small></p>",
+        ]
+        for heading, points in self.sections:
+            items = "".join(f"<li>{html.escape(point)}</li>" for point in points)
+            found.append(f"<p><strong>{html.escape(heading)}</strong></p><ul>{items}</ul>")
+        return "\n".join(found)
+
+
+def _indented(text: str, lead: str) -> str:
+    """Fold a text into lines that begin below its first letter."""
+    return textwrap.fill(text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead))
+
+
+def _aligned(table: pd.DataFrame) -> Iterator[str]:
+    """Yield a table's rows, each column begun at one place."""
+    rows = [table.columns.tolist(), *table.to_numpy().tolist()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        yield "  " + "   ".join(cells).rstrip()
+
+
+def _record() -> str:
+    """Say how often advice on designs was right."""
+    return (
+        "None of this was tried on your network. In a trial such advice on designs foresaw "
+        f"{RECORD.foreseen} of {RECORD.outcomes} outcomes; counting the steps from input to loss "
+        f"foresaw {RECORD.by_counting_steps}."
+    )
+
+
+def answer(data: xr.Dataset, n_sequences: int, window: tuple[int, int, int]) -> Answer:
+    """Put into words what was measured, for some number of sequences and the window from it."""
+    rows = lag_rows(data, n_sequences)
+    table = _table(data, rows, n_sequences)
+    suggestions = advice(data, n_sequences)
+    return Answer(
+        first=_first(data, rows, n_sequences, window),
+        then=[*_needed(rows, n_sequences), *_missing(data)],
+        table=table,
+        legend=_legend(table),
+        suggestions=suggestions,
+        measured=_measured(data),
+        sure=[*_sure(data, n_sequences)],
+    )
+
+
+def reach_of(window: tuple[int, int, int], rows: Sequence[LagRow]) -> str:
+    """Write a window and its interval. These are lags that were measured: none is rounded."""
+    longest, low, high = window
+    last = max((row.last for row in rows if row.first == longest), default=longest)
+    noun = "step" if last == 1 else "steps"
+    bracket = "" if (low, high) == (longest, last) else f" [{low}, {high}]"
+    return f"{span(longest, last)} {noun}{bracket}"
+
+
+def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
+    """Say why no lag can be detected: one of four reasons, that of lags not looked at is beside."""
+    verdicts = {row.verdict for row in rows}
+    lags = f"lags {rows[0].first} to {rows[-1].last}" if len(rows) > 1 else f"lag {rows[0].lags}"
+    if verdicts == {Verdict.NO_GRADIENT}:
+        return (
+            f"there is nothing to measure. At {lags} the gradient is exactly 0, as where a model "
+            "takes its whole window at once, looks back less far, or cuts the gradient on its way"
+        )
+    if Verdict.TOO_FEW in verdicts:
+        if min(row.needed for row in rows) > REACH * n_sequences:
+            return "a signal was detected, but it drowns in the noise of the whole gradient"
+        return "there are too few sequences. A signal was detected, and needs more"
+    if Verdict.UNCLEAR in verdicts:
+        furthest = max(row.last for row in rows if row.verdict is Verdict.UNCLEAR)
+        return (
+            "too few sequences were read to tell. No signal was detected, and signals up to lag "
+            f"{furthest} are not excluded"
+        )
+    least = at_least(min(row.low for row in rows))
+    return f"no dependence was found at {lags}. If there is one, it needs {least} sequences"
+
+
+def _first(
+    data: xr.Dataset, rows: list[LagRow], n_sequences: int, window: tuple[int, int, int]
+) -> str:
+    """Say how far back the gradient can be detected."""
+    untrained = ", as if nothing had been learned yet" * (data.attrs["source"] == "target")
+    reach = f"From {n_sequences:,} sequences the gradient reaches back {reach_of(window, rows)}"
+    reach += untrained
+    if window[0] > 0:
+        return f"{reach}."
+    return f"{reach}: {kind_of_zero(rows, n_sequences)}."
+
+
+def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
+    """Yield the sequences that the telling lags need, beside those that there are."""
+    enough = [row for row in rows if row.verdict is Verdict.ENOUGH]
+    wanting = [row for row in rows if row.verdict is Verdict.TOO_FEW]
+    if len(enough) == 1:
+        needed = _about(enough[0], n_sequences)
+        yield f"Lag {enough[0].lags} needs {needed}, and you have {n_sequences:,}."
+    elif enough:
+        nearest, longest = min(enough, key=lambda row: row.needed), enough[-1]
+        yield f"{len(enough)} of the {len(rows)} lags looked at can be detected."
+        first = f"lag {nearest.lags} needs {_about(nearest, n_sequences)}, "
+        first *= nearest is not longest
+        then = f"lag {longest.lags}, the longest, needs {_about(longest, n_sequences)}"
+        sentence = f"{first}{then}, and you have {n_sequences:,}."
+        yield sentence[0].upper() + sentence[1:]
+    if wanting:
+        nearest = min(wanting, key=lambda row: row.needed)
+        lags = f"{len(wanting)} other lags" if enough else f"{len(wanting)} lags"
+        if len(wanting) == 1:
+            lags = "another lag" if enough else "one lag"
+        others = ", the least of them" * (len(wanting) > 1)
+        yield (
+            f"At {lags} a signal needs more than you have: lag {nearest.lags} "
+            f"needs {_about(nearest, n_sequences)}{others}."
+        )
+
+
+def _about(row: LagRow, n_sequences: int) -> str:
+    """Write a lag's number of sequences for a sentence: whole, and told from those there are."""
+    if row.needed > MOST:
+        return f"over {printed(MOST, unit=Unit.COUNT)} sequences"
+    if row.needed >= 10:
+        return f"{printed(row.needed, unit=Unit.COUNT, limits=(float(n_sequences),))} sequences"
+    count = int(np.ceil(row.needed))
+    return "1 sequence" if count == 1 else f"{count} sequences"
+
+
+def _missing(data: xr.Dataset) -> Iterator[str]:
+    """Yield which lags were not looked at."""
+    if gaps := lags_not_looked_at(data):
+        single = len(gaps) == 1 and gaps[0][0] == gaps[0][1]
+        noun = "Lag" if single else "Lags"
+        verb = "was" if single else "were"
+        first, last = gaps[0][0], gaps[-1][1]
+        yield f"{noun} {spans(gaps)} {verb} not looked at: lags=range({first}, {last + 1}) does."
+
+
+def _table(data: xr.Dataset, rows: list[LagRow], n_sequences: int) -> pd.DataFrame:
+    """Return the lags in words, neighbours that say the same together."""
+    found = lines(rows)
+    if gaps := lags_not_looked_at(data):
+        found.append((spans(gaps), "–", NOT_LOOKED_AT))
+    return pd.DataFrame(found, columns=["lag", "sequences needed", f"are {n_sequences:,} enough?"])
+
+
+def _legend(table: pd.DataFrame) -> list[str]:
+    """Return what the table's words mean, those that are in it alone."""
+    numbers = (
+        "With as many sequences as needed, the mean gradient has the lag's sign right in 90 % of "
+        "samples. Square brackets are 95 % intervals, for all lags together."
+    )
+    if table.iloc[:, 1].str.contains(" to ").any():
+        numbers += " A line for several lags has the least and the most; by_lag() has each."
+    words = table.iloc[:, 2].tolist()
+    return [numbers, *(f"{word}: {meaning}" for word, meaning in MEANINGS.items() if word in words)]
+
+
+def _measured(data: xr.Dataset) -> list[str]:
+    """Return whose gradient was measured, of which loss, on what."""
+    attrs = data.attrs
+    name = "a function of yours" if attrs["loss"] in _NO_NAMES else attrs["loss"]
+    loss = f"The loss is {name}, as it is: what the network has learned leaves no gradient."
+    if attrs["source"] == "target":
+        loss = f"The loss is {name}, as if nothing had been learned yet (source='target')."
+    read = attrs["measured_on"]
+    unit = (
+        "A lag is the distance, in steps, from the step at which a parameter is used to that of "
+        "the loss."
+    )
+    return [_whose_gradient(data), loss, f"{read[0].upper()}{read[1:]}.", unit]
+
+
+def _whose_gradient(data: xr.Dataset) -> str:
+    """Say how many parameters were measured, and how many were left out."""
+    attrs = data.attrs
+    if "measured_parameters" not in attrs:  # a file of an earlier version
+        return f"The gradient of {attrs['network']}."
+    measured, every = int(attrs["measured_parameters"]), int(attrs["all_parameters"])
+    if measured == every:
+        return f"{attrs['measured']}: all {every:,} parameters."
+    left_out = _modules(attrs["left_out_names"])
+    return (
+        f"{attrs['measured']}: {measured:,} of {every:,} parameters; left out: "
+        f"{int(attrs['left_out']):,}{left_out}."
+    )
+
+
+def _modules(names: str) -> str:
+    """Write the modules that hold some parameters, or how many these are."""
+    owners = list(dict.fromkeys(name.partition(".")[0] for name in names.split(", ") if name))
+    if not owners:
+        return ""
+    listed = ", ".join(owners) if len(owners) <= _MOST_NAMES else f"{len(owners)} modules"
+    return f" ({listed})"
+
+
+def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
+    """Yield what speaks for the numbers, and against them."""
+    attrs = data.attrs
+    read = int(attrs.get("sequences_read", 2 * data.sizes["sequence"]))
+    false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
+    yield (
+        "False alarms: with each sequence's sign drawn at random, a lag is detected in "
+        f"{false} draws."
+    )
+    yield (
+        "The numbers hold along the directions that half of the sequences gave. Other halves give "
+        "other directions: seed=1 shows how much that matters."
+    )
+    if not noise_has_a_variance(data):
+        yield (
+            "A few sequences make most of the noise, and intervals hold less often than they say: "
+            "take more sequences."
+        )
+    ends, drawn = int(attrs.get("end_points", 1)), int(attrs.get("end_points_drawn", 1))
+    if drawn < ends:
+        yield f"Of {ends:,} steps with a loss, {drawn:,} were drawn in each sequence."
+    if n_sequences > read:
+        yield f"{n_sequences:,} sequences are extrapolated: {read:,} were read."
+    if len(attrs.get("without_gradient", "")):
+        count = len(attrs["without_gradient"].split(", "))
+        yield f"{count} of the measured parameters get no gradient."
+    if caveats := attrs.get("caveats", attrs.get("aside", "")).strip():
+        yield caveats
+
+
+def noise_has_a_variance(data: xr.Dataset) -> bool:
+    """Say whether means of sequences concentrate as they do where the noise has a variance."""
+    exponent, alpha = float(data.exponent.median()), float(data.tail_index.median())
+    # with a variance 2, up to chance; NaN where so few sequences do not tell
+    concentrates = np.isnan(exponent) or 1 <= exponent <= 4
+    return bool(concentrates and not alpha <= 1)

@@ -1,0 +1,267 @@
+"""Trials: inputs made of the steps of the data, and the last step of them that moves a value.
+
+What a value depends on is measured: steps of a sequence are replaced by those of other sequences,
+and what moves is compared. Nothing is read off names or sizes of axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lwcore.signatures import require
+
+Steps = np.ndarray  # of whole numbers; jaxtyping cannot read its NDArray
+
+PATTERN = (0, 1, 0, 0, 1, 1, 1)  # which of two sequences stands where in a trial batch
+PAIRS = 3  # of sequences, from each of which times are measured
+_EVERY = 96  # steps, up to which the replacement begins at every one of them
+_PROBED = 40  # places in longer sequences, each with the step behind it
+_NUMBERS = 2**23  # that are compared at a time
+_POOL = 4096  # steps to draw from
+_TOLERANCE = {torch.float64: 1e-11, torch.float32: 3e-6}  # of the largest value: rounding
+_COARSE = 0.02  # of other types
+
+
+class Layout(NamedTuple):
+    """Where a tensor has its sequences: an axis, which may hold more, around and within them."""
+
+    axis: int
+    around: int
+    within: int
+
+    @classmethod
+    def of(cls, values: Tensor) -> Layout | None:
+        """Find the sequences of a trial batch, `PATTERN`, or None if the values know of none.
+
+        Places of one sequence hold the same numbers, those of the other one others.
+        """
+        count = len(PATTERN)
+        for axis, size in enumerate(values.shape):
+            if size == 0 or size % count:
+                continue
+            more = size // count
+            for within in _divisors(more):
+                layout = cls(axis, more // within, within)
+                if _follows_the_pattern(layout.front(values)):
+                    return layout
+        return None
+
+    def front(self, values: Tensor) -> Tensor:
+        """Return the values with their sequences in front: (B, …), where B may be another one."""
+        count = values.shape[self.axis] // (self.around * self.within)
+        parted = values.unflatten(self.axis, (self.around, count, self.within))
+        return parted.movedim(self.axis + 1, 0)
+
+    def back(self, values: Tensor) -> Tensor:
+        """Undo `front`."""
+        parted = values.movedim(0, self.axis + 1)
+        return parted.flatten(self.axis, self.axis + 2)
+
+
+def _divisors(number: int) -> list[int]:
+    """All divisors, the largest first: sequences are mostly outside."""
+    return [n for n in range(number, 0, -1) if number % n == 0]
+
+
+def _follows_the_pattern(front: Tensor) -> bool:
+    rows = front.detach().reshape(len(PATTERN), -1)
+    limit = _limit(rows)
+    one, other = (rows[PATTERN.index(which)] for which in (0, 1))
+    for row, which in zip(rows, PATTERN, strict=True):
+        own = other if which else one
+        if float(_distance(row, own).max()) > limit:
+            return False
+    return float(_distance(one, other).max()) > limit
+
+
+def _distance(one: Tensor, two: Tensor) -> Tensor:
+    """|one − two|, where infinities that are the same are no distance apart."""
+    wide = torch.promote_types(one.dtype, torch.float32)
+    apart = (one.to(wide) - two.to(wide)).abs()
+    apart = torch.where(one == two, torch.zeros_like(apart), apart)
+    return apart.nan_to_num(nan=torch.inf)
+
+
+def moved_apart(one: Tensor, two: Tensor) -> Tensor:
+    """Whether entries of two passes over the same sequences are apart by more than rounding."""
+    return _distance(one, two) > _limit(one)
+
+
+def _limit(values: Tensor) -> float:
+    """How far apart values are by rounding."""
+    if not (values.is_floating_point() or values.is_complex()):
+        return 0.0
+    wide = torch.promote_types(values.dtype, torch.float32)
+    sizes = values.to(wide).abs()
+    finite = sizes[sizes.isfinite()]
+    largest = float(finite.max()) if finite.numel() else 0.0
+    real = values.real.dtype if values.is_complex() else values.dtype
+    return _TOLERANCE.get(real, _COARSE) * largest
+
+
+class Trials:
+    """Pairs of sequences that differ in every step, made of the steps that occur in the data."""
+
+    def __init__(self, inputs: Tensor, seed: int = 0) -> None:
+        """Trials of data (N, T, …)."""
+        self.inputs = inputs
+        self.generator = torch.Generator("cpu").manual_seed(seed)
+        self.length = inputs.shape[1]
+        self.pad = padding_value(inputs)
+        self.padded = padding(inputs, self.pad)
+        steps = inputs[~self.padded] if bool((~self.padded).any()) else inputs.flatten(0, 1)
+        chosen = torch.randperm(len(steps), generator=self.generator, device="cpu")[:_POOL]
+        self.pool = steps[chosen.to(steps.device)]
+        varied = bool((self.pool != self.pool[:1]).any())
+        require(
+            "inputs", "all steps equal", varied, "steps that differ, so that one can be changed"
+        )
+
+    def pair(self) -> Tensor:
+        """Draw two sequences, (2, T, …); steps of the second that are the same are drawn anew."""
+        count = self.padded.sum(1)
+        fullest = (count == count.min()).nonzero()[:, 0]
+        place = int(fullest[self._draw(len(fullest))])
+        first = self.inputs[place].clone()
+        for step in self.padded[place].nonzero()[:, 0].tolist():
+            first[step] = self.pool[self._draw(len(self.pool))]
+        second = self.inputs[self._draw(len(self.inputs))].clone()
+        for place in range(self.length):
+            if not torch.equal(first[place], second[place]):
+                continue
+            second[place] = self._other_than(first[place])
+        return torch.stack([first, second])
+
+    def patterned(self) -> Tensor:
+        """Return a trial batch in which each of two sequences stands several times."""
+        return self.pair()[list(PATTERN)]
+
+    def some(self, count: int) -> Tensor:
+        """Draw places of a few sequences of the data, none twice."""
+        order = torch.randperm(len(self.inputs), generator=self.generator, device="cpu")
+        return order[:count].sort().values
+
+    def changed(self, inputs: Tensor, steps: Tensor) -> Tensor:
+        """Return sequences of which one step each is another: of the pool, and not the same."""
+        other = inputs.clone()
+        for row, step in enumerate(steps.tolist()):
+            other[row, step] = self._other_than(inputs[row, step].to(self.pool)).to(inputs)
+        return other
+
+    def _other_than(self, step: Tensor) -> Tensor:
+        """Draw a step of the data that is not this one."""
+        apart = (self.pool != step).reshape(len(self.pool), -1).any(1)
+        places = apart.nonzero()[:, 0]
+        return self.pool[int(places[self._draw(len(places))])]
+
+    def _draw(self, below: int) -> int:
+        return int(torch.randint(below, (1,), generator=self.generator, device="cpu"))
+
+    def padding_behind(self, inputs: Tensor) -> Tensor:
+        """Return how many steps of padding stand behind each of some sequences."""
+        padded = padding(inputs, None if self.pad is None else self.pad.to(inputs.device))
+        return padded.flip(1).cumprod(1).sum(1)
+
+
+def padding_value(inputs: Tensor) -> Tensor | None:
+    """Return the step that pads sequences at an end, if any does: the most frequent of all runs.
+
+    A run is of two and more equal steps at an end of a sequence that has others, too.
+    """
+    if len(inputs) < 2 or inputs.shape[1] < 3:
+        return None
+    rows = inputs.reshape(*inputs.shape[:2], -1)
+    varied = (rows != rows[:, :1]).any(-1).any(1)
+    ends = []
+    for place, beside in ((0, 1), (-1, -2)):
+        runs = (rows[:, place] == rows[:, beside]).all(-1) & varied
+        ends.append(rows[runs, place])
+    found = torch.cat(ends)
+    if not len(found):
+        return None
+    values, often = found.unique(dim=0, return_counts=True)
+    return values[often.argmax()] if int(often.max()) > 1 else None
+
+
+def padding(inputs: Tensor, value: Tensor | None) -> Tensor:
+    """Return which steps, (N, T), are padding: those of a value, at an end of a sequence."""
+    if value is None:
+        return torch.zeros(inputs.shape[:2], dtype=torch.bool, device=inputs.device)
+    same = (inputs.reshape(*inputs.shape[:2], -1) == value).all(-1)
+    behind = same.flip(1).cumprod(1).flip(1).bool()
+    before = same.cumprod(1).bool()
+    return (behind | before) & ~same.all(1, keepdim=True)
+
+
+class Times(NamedTuple):
+    """Of each entry of a value the last step that moves it: from `low` to `high`; −1 is none."""
+
+    low: Steps
+    high: Steps
+
+
+def last_steps(
+    values: Callable[[Tensor], Sequence[Tensor]],
+    pairs: Sequence[Tensor],
+    entries: int,
+    backwards: bool = False,
+) -> list[Times]:
+    """Measure of each entry of some values the last step of the inputs that moves it.
+
+    `values` gives tensors (B, …) for inputs (B, T, …). The second sequence of a pair replaces the
+    first one from some step on. If `backwards` it replaces all but the last k steps: the largest k
+    that moves an entry is the distance of its first step from the last one. So many sequences are
+    run at a time that their `entries`, of each, stay few.
+    """
+    length = pairs[0].shape[1]
+    starts = _starts(length)
+    found: list[Steps] = []
+    for pair in pairs:
+        few = max(1, min(64, _NUMBERS // max(entries, 1)) - 2)
+        for part in (starts[i : i + few] for i in range(0, len(starts), few)):
+            batch = torch.stack([pair[0], pair[0], *(_mixed(pair, k, backwards) for k in part)])
+            with torch.enable_grad():
+                made = [one.detach() for one in values(batch)]
+            if not found:
+                found = [np.full(one.shape[1:], -1, dtype=np.int32) for one in made]
+            for last, one in zip(found, made, strict=True):
+                moved = _moved(one)
+                for k, entry in zip(part, moved, strict=True):
+                    np.maximum(last, np.where(entry, k, -1), out=last)
+    return [Times(last, _next_start(last, starts, length)) for last in found]
+
+
+def _starts(length: int) -> list[int]:
+    """Steps from which on inputs are replaced."""
+    if length <= _EVERY:
+        return list(range(length))
+    places = np.linspace(0, length - 2, _PROBED).round().astype(int)
+    return sorted({*places.tolist(), *(places + 1).tolist()})
+
+
+def _mixed(pair: Tensor, start: int, backwards: bool) -> Tensor:
+    """The first sequence with steps of the second one, from a start on or before the last ones."""
+    if backwards:
+        kept = pair.shape[1] - start
+        return torch.cat([pair[1, :kept], pair[0, kept:]])
+    return torch.cat([pair[0, :start], pair[1, start:]])
+
+
+def _moved(values: Tensor) -> Steps:
+    """Which entries of all but the first two rows are not those of these two, which are equal."""
+    base = values[0]
+    noise = float(_distance(values[1], base).max()) if base.numel() else 0.0
+    limit = max(_limit(base), 10 * noise if np.isfinite(noise) else 0.0)
+    return (_distance(values[2:], base) > limit).cpu().numpy()
+
+
+def _next_start(last: Steps, starts: list[int], length: int) -> Steps:
+    """The step before the next start behind those found: what they are at the most."""
+    following = np.append(starts[1:], length)
+    behind = following[np.searchsorted(starts, np.maximum(last, 0))] - 1
+    return np.where(last < 0, -1, behind).astype(np.int32)

@@ -1,0 +1,337 @@
+"""The answer of a diagnosis: the same in print, in a notebook, in a figure and in `lw show`."""
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from bs4 import BeautifulSoup
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from typer.testing import CliRunner
+
+from book.chapters import readers
+from lwcore import results
+from lwcore.cli import app
+from lwcore.diagnose import Diagnosis, diagnose
+from lwcore.diagnose.answer import reach_of
+from lwcore.diagnose.verdicts import MOST_ROWS
+from tests.networks import draw
+from tests.test_diagnose import Net, planted
+
+INFINITE = np.inf
+
+
+def answered(needed, low=None, high=None, n_sequences=100, **attrs):
+    """A diagnosis of lags from 1 on with these N(ℓ); infinite where no signal is detected."""
+    needed = np.array(needed, dtype=float)
+    low = needed / 2 if low is None else np.array(low, dtype=float)
+    high = needed * 2 if high is None else np.array(high, dtype=float)
+    count = len(needed)
+    parts = np.ones((count, 50))
+    parts[low == INFINITE] = 0  # without a gradient there is no bound
+    data = xr.Dataset(
+        {
+            "statistic": (("lag", "sequence"), parts),
+            "projection": (("lag", "sequence"), np.zeros((count, 50))),  # nothing to clip
+            "required": ("lag", needed),
+            "required_interval": (("bound", "lag"), np.stack([low, high])),
+            "required_if_stable": ("lag", needed),
+            "detected": ("lag", np.isfinite(needed)),
+            "exponent": ("lag", np.full(count, 2.0)),
+            "tail_index": ("lag", np.full(count, 2.0)),
+            "false_windows": 4,
+        },
+        {"lag": np.arange(1, count + 1)},
+    )
+    known = {
+        "source": "target",
+        "loss": "mse_loss",
+        "network": "GRU, 8 neurons",
+        "measured_on": "read as 100 sequences of 9 steps of width 1",
+        "n_sequences": n_sequences,
+        "length": count + 1,
+    }
+    return Diagnosis(data.assign_attrs(known | attrs))
+
+
+def words(text):
+    """A text without its line breaks."""
+    return " ".join(text.split())
+
+
+@pytest.fixture(scope="module")
+def found():
+    """The input three steps before the end is all that the target holds."""
+    return diagnose(Net(), planted(), range(1, 9), source="target", progress=False)
+
+
+def test_the_first_line_says_how_far_back_and_the_next_what_that_takes(found):
+    lines = str(found).splitlines()
+    needed = float(found.data.required.sel(lag=3))
+    assert lines[0].startswith("From 400 sequences the gradient reaches back 3 steps")
+    assert f"Lag 3, the longest, needs {needed:.0f} sequences, and you have 400." in words(
+        str(found)
+    )
+
+
+def test_print_notebook_figure_and_command_say_the_same(found, tmp_path):
+    answer = found.answer()
+    said = words(str(found))
+    page = BeautifulSoup(found._repr_html_(), "html.parser")
+    shown = words(page.get_text(" "))
+    points = [point for _, section in answer.sections for point in section]
+    for sentence in [answer.first, *answer.then, *answer.legend, *points]:
+        assert words(sentence) in said
+        assert words(sentence) in shown
+    rows = [[cell.get_text() for cell in row.select("td")] for row in page.table.select("tr")][1:]
+    assert rows == answer.table.to_numpy().tolist()
+    for row in rows:
+        assert " ".join(row) in said
+    figure = found.plot()
+    assert answer.first.startswith(figure.get_suptitle())
+    left, _ = figure.axes
+    marked = {tuple(line.get_xdata()): line.get_markerfacecolor() for line in left.lines}
+    enough = [row.first for row in found.rows if row.verdict == "yes"]
+    assert marked[tuple(enough)] == "#0173b2"
+    found.save(tmp_path / "mine.nc")
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "mine.nc")])
+    assert shown.output.startswith(f"{found}\n")
+    again = Diagnosis(results.load(tmp_path / "mine.nc"))
+    assert (str(again), again._repr_html_()[:200]) == (str(found), found._repr_html_()[:200])
+
+
+def test_the_command_draws_and_a_notebook_folds_the_windows(found, tmp_path):
+    found.save(tmp_path / "mine.nc")
+    drawn = str(tmp_path / "shown.png")
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "mine.nc"), "--figure", drawn])
+    assert shown.exit_code == 0, shown.output
+    assert (tmp_path / "shown.png").read_bytes().startswith(b"\x89PNG")
+    page = BeautifulSoup(found._repr_html_(), "html.parser")
+    folds = {fold.summary.get_text(): fold for fold in page.select("details")}
+    assert {"Every lag", "With other numbers of sequences", "All numbers"} <= folds.keys()
+    counts = [
+        row.th.get_text() for row in folds["With other numbers of sequences"].select("tbody tr")
+    ]
+    assert counts == ["1", "8", "64", "400", "512", "4,096", "32,768", "262,144"]
+    assert found.windows().extrapolated.tolist() == [""] * 4 + ["yes"] * 4
+
+
+def test_there_are_four_zeros():
+    no_dependence = answered([INFINITE] * 4, low=[150, 300, 400, 500])
+    too_few = answered([INFINITE, 200, INFINITE, INFINITE], low=[150, 120, 400, 500])
+    undecided = answered([INFINITE] * 4, low=[150, 60, 90, 500])
+    not_looked_at = answered([INFINITE] * 4, low=[150, 300, 400, 500], length=9)
+    nothing = answered([INFINITE] * 4, low=[INFINITE] * 4)
+    drowned = answered([INFINITE, INFINITE, 10**8, INFINITE], low=[150, 200, 10**7, 10**9])
+    start = "From 100 sequences the gradient reaches back 0 steps"
+    said = {
+        no_dependence: "no dependence was found at lags 1 to 4. If there is one, it needs at least "
+        "150 sequences",
+        too_few: "there are too few sequences. A signal was detected, and needs more",
+        undecided: "too few sequences were read to tell. No signal was detected, and signals up to "
+        "lag 3 are not excluded",
+        nothing: "there is nothing to measure. At lags 1 to 4 the gradient is exactly 0",
+        drowned: "a signal was detected, but it drowns in the noise of the whole gradient",
+    }
+    for diagnosis, reason in said.items():
+        first = diagnosis.answer().first
+        assert first.startswith(start)
+        assert reason in first
+        assert not any(text in first for text in said.values() if text != reason)
+    assert "Lags 5–8 were not looked at: lags=range(5, 9) does." in words(str(not_looked_at))
+    assert not_looked_at.answer().table.to_numpy().tolist() == [
+        ["1–4", "at least 150", "no signal found"],
+        ["5–8", "–", "not looked at"],
+    ]
+    assert "not looked at" not in str(no_dependence)
+    assert "Give diagnose more sequences to read" in words(str(undecided))
+    assert "Give diagnose more sequences to read" not in words(str(no_dependence) + str(too_few))
+    assert "lag 2 needs 200 sequences" in words(str(too_few))
+    assert "lag 3 needs 100 million sequences" in words(str(drowned))
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [("noise", "no dependence was found"), ("planted", "gradient reaches back 3 steps")],
+)
+def test_a_dependence_that_is_not_there_is_told_from_one_that_is(target, reason):
+    inputs, targets = planted()
+    targets = draw(400, 1, seed=9).float() if target == "noise" else targets
+    how = {"source": "target", "progress": False, "n_sequences": 100}
+    assert reason in words(str(diagnose(Net(), (inputs, targets), range(1, 13), **how)))
+
+
+def test_a_network_without_a_path_of_that_length_has_nothing_to_measure():
+    """Its gradient is cut two steps before the end."""
+
+    class Cut(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.cell, self.out = nn.GRUCell(1, 8), nn.Linear(8, 1)
+
+        def forward(self, x):
+            state = x.new_zeros(len(x), 8)
+            for step, part in enumerate(x.unbind(1)):
+                state = self.cell(part, state)
+                if step == x.shape[1] - 3:
+                    state = state.detach()
+            return self.out(state)
+
+    how = {"source": "target", "progress": False, "parameters": ["cell"]}
+    cut = diagnose(Cut().eval(), planted(100), range(4, 9), **how)
+    assert "there is nothing to measure. At lags 4 to 8 the gradient is exactly 0" in words(
+        str(cut)
+    )
+    assert cut.answer().table.to_numpy().tolist()[0] == ["4–8", "–", "no gradient there"]
+
+
+def test_what_there_is_to_do_is_left_out_where_there_is_nothing(found):
+    nothing_to_do = answered([10.0, 20.0, 30.0])
+    text = str(nothing_to_do)
+    assert "What you can do" not in text
+    assert "foresaw" not in text
+    headings = [line for line in text.splitlines() if line[:1].isalpha() and line[-1].isalpha()]
+    assert headings[-2:] == ["What was measured", "How sure"]
+    cut_here = str(found)
+    assert "What you can do" in cut_here
+    assert "foresaw 3 of 10 outcomes" in words(cut_here)
+
+
+def test_it_says_whose_gradient_it_is_in_counts():
+    names = ", ".join(f"layers.{place}.weight" for place in range(34))
+    some = answered(
+        [5.0],
+        measured="GRU, 8 neurons",
+        measured_parameters=72,
+        all_parameters=1961,
+        left_out=1889,
+        left_out_names=names,
+    )
+    said = words(str(some))
+    assert "GRU, 8 neurons: 72 of 1,961 parameters; left out: 1,889 (layers)." in said
+    assert "layers.1" not in said
+    every = answered([5.0], measured="Net", measured_parameters=9, all_parameters=9, left_out=0)
+    assert "Net: all 9 parameters." in words(str(every))
+    many = ", ".join(f"part{place}.weight" for place in range(34))
+    split = answered(
+        [5.0],
+        measured="GRU",
+        measured_parameters=1,
+        all_parameters=35,
+        left_out=34,
+        left_out_names=many,
+    )
+    assert "left out: 34 (34 modules)." in words(str(split))
+
+
+def test_what_speaks_against_the_numbers_is_said_where_it_does():
+    plain = words(str(answered([5.0])))
+    assert "in 4 of 1,000 draws" in plain
+    assert "few sequences make most of the noise" not in plain
+    assert "extrapolated" not in plain
+    heavy = answered([5.0])
+    heavy.data["tail_index"][:] = 0.9
+    assert "A few sequences make most of the noise" in words(str(heavy))
+    slow = answered([5.0])
+    slow.data["exponent"][:] = 7.0
+    assert "A few sequences make most of the noise" in words(str(slow))
+    untold = answered([5.0])
+    untold.data["exponent"][:] = np.nan
+    assert "few sequences make most" not in str(untold)
+    far = answered([5.0], n_sequences=5000, caveats="11 sequences repeat half of another one.")
+    assert "5,000 sequences are extrapolated: 100 were read." in words(str(far))
+    assert "11 sequences repeat" in str(far)
+
+
+def test_bands_are_said_as_bands():
+    banded = answered([5.0, 20.0, 300.0], n_sequences=100, length=40)
+    banded.data["lag_to"] = ("lag", [1, 9, 39])
+    banded = Diagnosis(banded.data.assign_coords(lag=[1, 2, 10]))
+    assert " reaches back 2–9 steps, as if nothing had been learned" in banded.answer().first
+    assert banded.window(100) == (2, 2, 9)
+    lags = banded.answer().table["lag"].tolist()
+    assert lags == ["1", "2–9 together", "10–39 together"]
+    assert "not looked at" not in str(banded)
+    assert banded.by_lag()[["lag", "lag_to"]].to_numpy().tolist() == [[1, 1], [2, 9], [10, 39]]
+
+
+def test_a_window_is_not_rounded():
+    """It is a lag that was measured, and a row of the table."""
+    assert reach_of((128, 64, 200), []) == "128 steps [64, 200]"
+    assert reach_of((1, 1, 1), []) == "1 step"
+
+
+def test_another_number_of_sequences_can_be_asked_about():
+    found = answered([5.0, 50.0, 500.0])
+    assert found.answer().first.startswith("From 100 sequences the gradient reaches back 2 steps")
+    assert found.answer(1000).first.startswith("From 1,000 sequences the gradient reaches back 3")
+    with pytest.raises(ValueError, match="n_sequences = 0"):
+        found.answer(0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("dun0"), st.floats(0.01, 1e12), st.floats(1, 100)),
+        min_size=1,
+        max_size=60,
+    ),
+    st.integers(1, 10**7),
+)
+def test_any_numbers_make_a_small_table_and_lines_of_80_letters(kinds, n_sequences):
+    """Lags that are detected, undecided, without a signal or without a gradient, in any order."""
+    needed = [count if kind == "d" else INFINITE for kind, count, _ in kinds]
+    bounds = {"u": lambda *_: 0.5, "n": lambda *_: 2e7, "0": lambda *_: INFINITE}
+    low = [bounds.get(kind, lambda c, f: c / f)(count, wide) for kind, count, wide in kinds]
+    high = [count * wide if kind == "d" else INFINITE for kind, count, wide in kinds]
+    found = answered(needed, low, high, n_sequences, length=len(kinds) + 3)
+    answer = found.answer()
+    assert len(answer.table) <= MOST_ROWS + 1
+    assert max(map(len, answer.text().splitlines())) <= 80
+    window = found.window(n_sequences)
+    assert answer.first.startswith(
+        f"From {n_sequences:,} sequences the gradient reaches back {reach_of(window, [])}"
+    )
+    covered = sum(" looked" not in cell for cell in answer.table.iloc[:, 2])
+    assert covered >= 1
+    assert "nan" not in answer.text()
+    BeautifulSoup(found._repr_html_(), "html.parser")
+
+
+def forecast(keep):
+    """A forecaster before training, of which the same hour a day before is asked."""
+    hours, next_hour = readers.loads()
+    torch.manual_seed(0)
+    net = readers.Forecaster(keep).eval()
+    houses = hours[:200], next_hour[:200]
+    return diagnose(net, houses, [1, 2, 3, 22, 23, 24], source="target", progress=False)
+
+
+def test_a_forecaster_reads_that_its_day_drowns_and_what_keeping_more_does():
+    plain = forecast(keep=0.0)
+    assert "a signal was detected, but it drowns in the noise" in words(str(plain))
+    advised = next(one for one in plain.answer().suggestions if one.is_design)
+    assert advised.do.startswith("Keep more of the past")
+    assert "22–2" in advised.do  # what looks a day back, to the same hour
+    needed = [
+        one.by_lag().set_index("lag").loc[23, "needed"] for one in (plain, forecast(keep=3.0))
+    ]
+    assert needed[0] > 1e5 * needed[1] > 1e7
+
+
+def test_a_language_model_reads_how_many_characters_its_text_asks_for():
+    """Before training, with all defaults; the character before is the easiest to learn from."""
+    pieces, following, characters = readers.text()
+    torch.manual_seed(0)
+    net = readers.LanguageModel(characters).eval()
+    some = pieces[:100], following[:100]
+    found = diagnose(net, some, source="target", progress=False, n_sequences=3000)
+    lags = found.by_lag()
+    assert lags["lag"].tolist() == list(range(1, readers.LETTERS))
+    assert lags.loc[lags["needed"].idxmin(), "lag"] == 1
+    said = words(str(found))
+    assert "From 3,000 sequences the gradient reaches back" in said
+    assert "LanguageModel: all" in said
+    assert "The loss is cross_entropy" in said
+    assert "3,000 sequences are extrapolated: 100 were read." in said

@@ -1,0 +1,405 @@
+"""When parameters are used and predictions are made, against copies of the parameters for each
+step; what is refused because its times cannot be told."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from lwcore.diagnose import diagnose
+from lwcore.diagnose.repeats import repeated
+from lwcore.diagnose.trials import PATTERN, Layout, Trials, padding, padding_value
+from lwcore.diagnose.uses import Uses
+from tests.networks import draw
+
+WIDTH, HIDDEN, STEPS = 3, 6, 9
+
+
+class Stepped(nn.Module):
+    """A model whose forward pass takes, if it is given, a copy of itself for each step.
+
+    ``forward(x, copies)`` uses the parameters of ``copies[t]`` for what belongs to step t.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.read = nn.Linear(WIDTH, HIDDEN)
+        self.recur = nn.Linear(HIDDEN, HIDDEN)
+        self.show = nn.Linear(HIDDEN, 1)
+
+    def rows(self, name, h, copies):
+        """Apply a layer to all steps at once, or each copy's own to its step."""
+        if copies is None:
+            return getattr(self, name)(h)
+        rows = [getattr(one, name)(h[:, t]) for t, one in enumerate(copies)]
+        return torch.stack(rows, 1)
+
+
+class ByHand(Stepped):
+    """The plain recurrence, which makes two uses in each step."""
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            state = torch.tanh(one.read(x[:, t]) + one.recur(state))
+            shown.append(one.show(state))
+        return torch.stack(shown, 1)
+
+
+class ReadAtOnce(Stepped):
+    """The same, whose inputs are read at once and before the loop."""
+
+    def forward(self, x, copies=None):
+        inputs = self.rows("read", x, copies)
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            state = torch.tanh(one.recur(state) + inputs[:, t])
+            shown.append(state)
+        return self.rows("show", torch.stack(shown, 1), copies)
+
+
+class StartsLate(Stepped):
+    """The same, whose state begins at the second step, and is read out at the last one."""
+
+    def forward(self, x, copies=None):
+        state = None
+        copies = copies or [self] * STEPS
+        for t, one in enumerate(copies):
+            inputs = one.read(x[:, t])
+            state = torch.tanh(inputs if state is None else one.recur(state) + inputs)
+        return copies[-1].show(state)
+
+
+class Normalised(Stepped):
+    """The same, with a normalisation between the state and the input."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(HIDDEN)
+
+    def forward(self, x, copies=None):
+        state = torch.full((len(x), HIDDEN), 0.1).to(x)
+        copies = copies or [self] * STEPS
+        for t, one in enumerate(copies):
+            state = torch.tanh(one.norm(one.recur(state)) + one.read(x[:, t]))
+        return copies[-1].show(state)
+
+
+class Gated(Stepped):
+    """A gated recurrence, whose products are taken apart in each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.read, self.recur = nn.Linear(WIDTH, 3 * HIDDEN), nn.Linear(HIDDEN, 3 * HIDDEN)
+
+    def forward(self, x, copies=None):
+        h, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            a, b, c = one.read(x[:, t]).chunk(3, -1)
+            d, e, f = one.recur(h).chunk(3, -1)
+            reset, update = torch.sigmoid(a + d), torch.sigmoid(b + e)
+            h = (1 - update) * torch.tanh(c + reset * f) + update * h
+            shown.append(one.show(h))
+        return torch.stack(shown, 1)
+
+
+class BurnIn(Stepped):
+    """One of PyTorch's cells, whose first predictions are left out."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell(WIDTH, HIDDEN)
+
+    def forward(self, x, copies=None):
+        state, shown = None, []
+        for t, one in enumerate(copies or [self] * STEPS):
+            state = one.cell(x[:, t], state)
+            shown.append(one.show(state[0]))
+        return torch.stack(shown, 1)[:, 3:]
+
+
+class Attention(Stepped):
+    """Two layers of attention of the same weights, with learned places."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(HIDDEN, HIDDEN) for _ in range(3))
+        self.norm, self.places = nn.LayerNorm(HIDDEN), nn.Parameter(torch.randn(STEPS, HIDDEN))
+
+    def forward(self, x, copies=None):
+        own = [self] * STEPS if copies is None else copies
+        places = torch.stack([one.places[t] for t, one in enumerate(own)])
+        h = self.rows("norm", self.rows("read", x, copies) + places, copies)
+        for _ in range(2):
+            parts = (self.rows(name, h, copies) for name in ("query", "key", "value"))
+            h = h + functional.scaled_dot_product_attention(*parts, is_causal=True)
+        return self.rows("show", h, copies)
+
+
+class Convolutions(Stepped):
+    """Two causal convolutions, one of them dilated."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv1d(WIDTH, HIDDEN, 3)
+        self.second = nn.Conv1d(HIDDEN, HIDDEN, 2, dilation=2)
+
+    def convolved(self, name, h, copies):
+        padded = functional.pad(h.mT, (2, 0))
+        if copies is None:
+            return getattr(self, name)(padded).mT
+        rows = [getattr(one, name)(padded)[..., t] for t, one in enumerate(copies)]
+        return torch.stack(rows, 1)
+
+    def forward(self, x, copies=None):
+        h = torch.tanh(self.convolved("first", x, copies))
+        h = h + torch.tanh(self.convolved("second", h, copies))
+        return self.rows("show", h, copies)
+
+
+class FromTheNumberZero(Stepped):
+    """A linear recurrence whose state begins as the number 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.decay = nn.Parameter(torch.rand(HIDDEN))
+
+    def forward(self, x, copies=None):
+        state, shown = 0, []
+        for t, one in enumerate(copies or [self] * STEPS):
+            state = one.decay * state + one.read(x[:, t])
+            shown.append(one.show(state))
+        return torch.stack(shown, 1)
+
+
+class LearnedStart(Stepped):
+    """A recurrence with a learned first state, whose recurrent weights are zero so far."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(HIDDEN))
+        nn.init.zeros_(self.recur.weight)
+
+    def forward(self, x, copies=None):
+        copies = copies or [self] * STEPS
+        state, shown = copies[0].first.expand(len(x), -1), []
+        for t, one in enumerate(copies):
+            state = torch.tanh(one.read(x[:, t]) + one.recur(state)) + 0.5 * state
+            shown.append(one.show(state))
+        return torch.stack(shown, 1)
+
+
+class TokenShift(Stepped):
+    """A mixture of each input with the one before, as RWKV has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix, self.decay = nn.Parameter(torch.rand(WIDTH)), nn.Parameter(torch.rand(HIDDEN))
+
+    def forward(self, x, copies=None):
+        past = functional.pad(x, (0, 0, 1, 0))[:, :-1]
+        own = copies or [self] * STEPS
+        if copies is None:
+            inputs = self.read(self.mix * x + (1 - self.mix) * past)
+        else:
+            mixed = [o.mix * x[:, t] + (1 - o.mix) * past[:, t] for t, o in enumerate(own)]
+            inputs = torch.stack([o.read(m) for o, m in zip(own, mixed, strict=True)], 1)
+        state, shown = torch.zeros_like(inputs[:, 0]), []
+        for t, one in enumerate(own):
+            state = torch.sigmoid(one.decay) * state + inputs[:, t]
+            shown.append(one.show(state))
+        return torch.stack(shown, 1)
+
+
+KINDS = [
+    ByHand,
+    ReadAtOnce,
+    StartsLate,
+    Normalised,
+    Gated,
+    BurnIn,
+    Attention,
+    Convolutions,
+    FromTheNumberZero,
+    LearnedStart,
+    TokenShift,
+]
+
+
+def parts_by_copies(model, inputs, targets):
+    """Each lag's gradient: what the error of step t owes to the copy of step t − ℓ."""
+    copies = [copy.deepcopy(model) for _ in range(STEPS)]
+    names = [name for name, _ in model.named_parameters()]
+    own = [[dict(one.named_parameters())[name] for name in names] for one in copies]
+    predictions = model(inputs, copies)
+    errors = (predictions - targets) ** 2 / predictions[0].numel()
+    rows = errors[:, None] if errors.ndim == 2 else errors
+    parts = torch.zeros(STEPS, sum(p.numel() for p in model.parameters()), dtype=torch.float64)
+    for place in range(rows.shape[1]):
+        end = STEPS - rows.shape[1] + place
+        for step in range(end + 1):
+            owed = torch.autograd.grad(
+                rows[:, place].sum(),
+                own[step],
+                retain_graph=True,
+                allow_unused=True,
+                materialize_grads=True,
+            )
+            parts[end - step] += torch.cat([part.flatten() for part in owed]).double()
+    return parts
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float64, 1e-10), (torch.float32, 1e-6)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_lags_gradient_is_that_of_copies_of_the_parameters(kind, dtype, most):
+    torch.manual_seed(0)
+    model, inputs = kind().to(dtype).eval(), draw(30, STEPS, WIDTH).to(dtype)
+    with torch.no_grad():
+        targets = draw(*model(inputs).shape, seed=2).to(dtype)
+    network = Uses(model, (inputs, targets))
+    network.check(inputs, targets)
+    found = network.read(inputs[:6], targets[:6]).lag_vectors(range(STEPS))
+    wanted = parts_by_copies(model, inputs[:6], targets[:6])
+    assert float((found - wanted).norm(dim=1).max() / wanted.norm()) <= most
+
+
+class Attending(nn.Module):
+    """One layer of attention over inputs, tokens or not, with a mask of its own."""
+
+    def __init__(self, outputs=1, mask=None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.read = nn.Linear(1, 16)
+        self.query, self.key, self.value = (nn.Linear(16, 16) for _ in range(3))
+        self.show, self.places = nn.Linear(16, outputs), nn.Parameter(0.3 * torch.randn(20, 16))
+        self.mask = torch.ones(20, 20).tril().bool() if mask is None else mask
+        self.eval()
+
+    def shown(self, x):
+        h = self.read(x) + self.places
+        parts = self.query(h), self.key(h), self.value(h)
+        return h + functional.scaled_dot_product_attention(*parts, attn_mask=self.mask)
+
+    def forward(self, x):
+        return self.show(self.shown(x))
+
+
+INPUTS = draw(200, 20, 1).float()
+BEFORE = INPUTS.roll(5, 1).clone()
+BEFORE[:, :5] = 0
+SAID = {"source": "target", "progress": False}
+PREFIX = torch.ones(20, 20).tril().bool()
+PREFIX[:5, :5] = True
+
+
+def detected(model, batch, **options):
+    found = diagnose(model, batch, list(range(1, 13)), **{**SAID, **options}).data
+    return found.lag.values[found.detected.values.astype(bool)].tolist()
+
+
+def test_predictions_without_the_first_steps_are_made_when_they_are():
+    found = detected(Attending(), (INPUTS, BEFORE[:, 5:]), head=lambda shown: shown[:, 5:])
+    assert found == [5]
+
+
+def test_sequences_that_are_read_out_at_their_own_end():
+    """Padded with zeros, of lengths from 10 to 20: the lag is from the last step that is none."""
+    lengths = torch.randint(10, 21, (200,), generator=torch.Generator().manual_seed(0))
+    inputs = INPUTS * (torch.arange(20) < lengths[:, None])[..., None]
+    targets = torch.stack([x[n - 6] for x, n in zip(inputs, lengths, strict=True)])
+
+    class AtTheEnd(Attending):
+        def forward(self, x):
+            last = (x[..., 0] != 0).sum(1) - 1
+            return self.show(self.shown(x)[torch.arange(len(x)), last])
+
+    assert detected(AtTheEnd(), (inputs, targets)) == [5]
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (torch.ones(20, 20).bool(), r"all 20 predictions of a sequence move with all inputs.*mask"),
+        (PREFIX, "the prediction of step 0 moves with the inputs up to step 4"),
+    ],
+)
+def test_what_looks_ahead_is_refused(mask, message):
+    with pytest.raises(ValueError, match=message):
+        detected(Attending(mask=mask), (INPUTS, BEFORE))
+
+
+def test_a_network_that_takes_a_window_at_once_is_refused():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(20, 8), nn.Tanh(), nn.Linear(8, 1)).eval()
+    with pytest.raises(ValueError, match="act at the step of the prediction alone"):
+        detected(model, (INPUTS, INPUTS[:, -6]))
+
+
+def test_gradients_that_are_clipped_on_their_way_are_refused():
+    class Clipped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell, self.show = nn.GRUCell(1, 8), nn.Linear(8, 1)
+
+        def forward(self, x):
+            h, shown = x.new_zeros(len(x), 8), []
+            for t in range(x.shape[1]):
+                h = self.cell(x[:, t], h)
+                if h.requires_grad:
+                    h.register_hook(lambda g: g / (g.norm(dim=-1, keepdim=True) + 1e-9))
+                shown.append(self.show(h))
+            return torch.stack(shown, 1)
+
+    with pytest.raises(ValueError, match=r"end points one by one miss .* a hook that clips"):
+        detected(Clipped().eval(), (INPUTS, BEFORE))
+
+
+def test_a_model_is_left_as_it_was():
+    class SetsItselfUp(Attending):
+        def __init__(self):
+            super().__init__()
+            self.shift, self.seen = nn.Parameter(torch.zeros(16)), 0
+            self.register_buffer("done", torch.tensor(0))
+
+        def forward(self, x):
+            h = self.shown(x)
+            if self.done == 0:
+                self.shift.data = -h.mean((0, 1)).detach()
+                self.done.fill_(1)
+            self.seen += 1
+            return self.show(h + self.shift)
+
+    model = SetsItselfUp().eval()
+    before = {name: part.clone() for name, part in model.state_dict().items()}
+    with pytest.warns(UserWarning, match=r"The model changed .*shift.* they are put back"):
+        assert detected(model, (INPUTS, BEFORE)) == [5]
+    assert all(torch.equal(before[name], part) for name, part in model.state_dict().items())
+    assert model.seen == 0
+
+
+def test_windows_that_were_scaled_one_by_one_are_seen_to_overlap_and_padding_is_not():
+    series = draw(400, 1, seed=3)[:, 0].numpy()
+    windows = np.stack([series[i : i + 20] for i in range(100)])
+    scaled = (windows - windows.mean(1, keepdims=True)) / windows.std(1, keepdims=True)
+    assert repeated(scaled[..., None]) == 99
+    apart = draw(100, 20, 1, seed=4)
+    apart[:, :12] = 0
+    real = ~padding(apart, padding_value(apart)).numpy()
+    assert repeated(apart.numpy(), real) == 0
+
+
+def test_a_layout_is_where_equal_sequences_are_equal():
+    """Around or within other rows, and not where a size is that of the sequences by chance."""
+    pair = draw(2, 4, 3)
+    values = pair[list(PATTERN)]
+    assert Layout.of(values) == (0, 1, 1)
+    assert Layout.of(values.flatten(0, 1)) == (0, 1, 4)
+    assert Layout.of(values.transpose(0, 1).flatten(0, 1)) == (0, 4, 1)
+    assert Layout.of(draw(len(PATTERN), 3)) is None
+    trials = Trials(draw(10, 6, 2))
+    one, two = trials.pair()
+    assert bool((one != two).any(-1).all())
