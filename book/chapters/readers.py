@@ -43,8 +43,9 @@ class Forecaster(nn.Module):
         super().__init__()
         self.rnn = nn.GRU(inputs, hidden, batch_first=True)
         self.out = nn.Linear(hidden, 1)
+        bias = self.rnn.get_parameter("bias_hh_l0")
         with torch.no_grad():
-            self.rnn.bias_hh_l0[hidden : 2 * hidden] += keep
+            bias[hidden : 2 * hidden] += keep
 
     def forward(self, hours: Tensor) -> Tensor:
         """Return the next hour's load, (B, 1)."""
@@ -86,9 +87,9 @@ def loads() -> tuple[Tensor, Tensor]:
     series = noise.copy()
     for hour in range(DAY, series.shape[1]):
         series[:, hour] = 0.7 * series[:, hour - DAY] + 0.2 * series[:, hour - 1] + noise[:, hour]
-    series = torch.tensor(series[:, -HOURS - 1 :], dtype=torch.float32)
-    series = series / series.std()
-    return series[:, :-1, None], series[:, -1:]
+    load = torch.tensor(series[:, -HOURS - 1 :], dtype=torch.float32)
+    load = load / load.std()
+    return load[:, :-1, None], load[:, -1:]
 
 
 def fit(net: nn.Module, inputs: Tensor, targets: Tensor, epochs: int, seed: int = 0) -> nn.Module:
