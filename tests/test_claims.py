@@ -153,6 +153,8 @@ def test_a_number_in_prose_is_that_of_the_reading_with_its_words():
     assert reading_with("of all", one) == 0
     assert reading_with("for some", one) == 1
     assert reading_with("", claim()) == 0
+    longer = claim(reading(quantity="of all"), reading(when="late", quantity="of all, late"))
+    assert reading_with("of all", longer) == 0
     for words in ("", "of none"):
         with pytest.raises(ValueError, match="readings have these words"):
             reading_with(words, one)

@@ -150,9 +150,15 @@ class Pages:
 
 
 def reading_with(words, claim):
-    """The position of the one reading in whose condition or quantity some words stand."""
+    """The position of the one reading in whose condition or quantity some words stand.
+
+    A quantity in full is that reading, though another one begins with the same words.
+    """
     if claim is None:
         raise ValueError("there is no such claim")
+    quantities = [reading.quantity for reading in claim.readings]
+    if quantities.count(words) == 1:
+        return quantities.index(words)
     texts = [f"{reading.condition}: {reading.quantity}" for reading in claim.readings]
     found = [position for position, text in enumerate(texts) if words in text]
     if len(found) != 1:
