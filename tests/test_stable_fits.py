@@ -313,6 +313,15 @@ def test_samples_near_the_largest_float(method):
     np.testing.assert_allclose(large.loc / 1e307, found.loc, atol=1e-6)
 
 
+def test_a_scale_beyond_the_largest_float_is_said():
+    rng = np.random.default_rng(0)
+    samples = rng.choice([-1.0, 1.0], 500) * rng.uniform(1.75e308, 1.79e308, 500)
+    found = fit(samples)
+    assert found.scale == np.inf
+    assert found.reason == "scale or loc is beyond the largest float"
+    assert not found.reliable
+
+
 # Goodness of fit
 
 

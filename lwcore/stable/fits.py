@@ -83,8 +83,13 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
     no_spread = found[1] == 0
     ties = find_ties(columns)
     atomic = ~no_spread & (ties.share > 1 / np.sqrt(len(data)))  # which sampling error explains
+    with np.errstate(over="ignore"):
+        scales = unit * found[1]
+        centres = unit * found[2]
+    beyond = ~np.isfinite(scales) | ~np.isfinite(centres)
     doubts: list[tuple[Any, Any]] = [
         (no_spread, "the interquartile range is zero"),
+        (beyond, "scale or loc is beyond the largest float"),
         (atomic, _describe_atoms(ties, atomic, unit)),
         (_is_coarse(ties, len(data), found[1], method), "the samples are rounded too coarsely"),
         (np.isnan(found[0]), "the characteristic function is lost in its noise"),
@@ -98,7 +103,7 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
     few = f"{len(data)} samples, fewer than {_FEWEST_SAMPLES}; " * (len(data) < _FEWEST_SAMPLES)
     reason = np.char.rstrip(np.char.add(few, doubt), "; ")
     held = np.where(atomic, np.nan, [found[0], *found[3:]])  # there is no such law
-    estimates = (*held, unit * found[1], unit * found[2])
+    estimates = (*held, scales, centres)
     alpha, low, high, scale, loc = (a.reshape(data.shape[1:])[()] for a in estimates)
     return StableFit(alpha, scale, loc, (low, high), method, reason.reshape(data.shape[1:])[()])
 
