@@ -3,14 +3,12 @@
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy import stats
 
-from book.chapters import advised
 from lwcore.diagnose import Diagnosis, diagnose
-from lwcore.diagnose.advice import RECORD, advice, clipped, clipping, cut, gates
+from lwcore.diagnose.advice import advice, clipped, clipping, cut, gates
 from tests.test_diagnose import Net, planted
 
 
@@ -132,10 +130,3 @@ def test_lags_that_were_not_looked_at_and_the_target_are_advised_where_nothing_i
     assert done(everything) == []
     seen = with_verdicts(found, [10.0] * 12, 100, source="error", length=20)
     assert not any("source" in one or "lags=" in one for one in done(seen))
-
-
-def test_the_record_beside_the_advice_is_what_the_recorded_outcomes_say():
-    table = advised.outcomes(pd.read_csv(advised.RECORDED))
-    assert len(table) == RECORD.outcomes
-    assert (table["by diagnosis"] == table["it"]).sum() == RECORD.foreseen
-    assert (table["by steps"] == table["it"]).sum() == RECORD.by_counting_steps

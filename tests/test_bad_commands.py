@@ -30,8 +30,8 @@ TOML = {
     "deep": (b"a = " + b"[" * 20_000, r"deep\.toml.*not valid TOML \(.*recursion"),
     "huge": (b"a = " + b"9" * 5000, r"huge\.toml.*not valid TOML \(Exceeds the limit"),
     "number-with-unit": (SMOKE.replace(b"= 0.3", b'= "3 %"'), r"noise: .*number \(given: '3 %'\)"),
-    "unknown-base": (b'base = "x"', "name = 'x': must be one of"),
-    "no-base": (b"base = 3", "name = '3': must be one of"),
+    "unknown-base": (b'base = "x"', "base = 'x': must be one of"),
+    "no-base": (b"base = 3", "base = 3: must be text"),
     "bad-base": (b'base = "gone.toml"', r"base = '.*gone\.toml': there is no such file"),
     "own-base": (
         b'base = "own-base.toml"',

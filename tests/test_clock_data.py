@@ -66,6 +66,6 @@ def test_the_table_of_ends_has_medians_and_what_was_not_reached():
         for seed, high in zip((11, 12, 13), highs, strict=True)
     ]
     table = clock_data.ends_table(pd.DataFrame(rows))
-    assert table.loc["MinGRU, sgd", "n*, mildest"] == "32 (16 to 64)"
-    assert table.loc["MinGRU, sgd", "n*, strongest"] == "not reached (1,024 to not reached)"
-    assert table.loc["ConstGate, adamw", "T, strongest"] == "50 (50 to 50)"
+    assert table.loc["MinGRU, sgd", "n*, mildest"] == "32 (range 16 to 64)"
+    assert table.loc["MinGRU, sgd", "n*, strongest"] == "not reached (range 1,024 to not reached)"
+    assert table.loc["ConstGate, adamw", "T, strongest"] == "50 (range 50 to 50)"

@@ -181,7 +181,9 @@ TELLING = r"jaxtyping|vale\.Is|\.(Dataset|Figure|Axes|Config|Network|Trace|Cell)
 def test_functions_and_classes_that_say_what_they_take_check():
     """But for those made or called inside; a method is called by those who have made its object."""
     inner = {"repeated", "ratio_bands", "at_steps", "stream_rates", "lags_and_ends", "to_bytes"}
-    inner |= {"StepJacobian", "GatedJacobian", "Diagnosis"}
+    inner |= {"StepJacobian", "GatedJacobian", "Diagnosis", "Adapter", "answer"}
+    inner |= {"gates", "cut", "clipped", "clipping"}  # rows of the advice
+    inner |= {"noise_has_a_variance", "last_lags", "lags_not_looked_at"}  # of what was measured
     silent = {
         called.__qualname__.removesuffix(".__init__")
         for name, called in public()

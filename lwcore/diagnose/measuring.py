@@ -87,7 +87,7 @@ def diagnose(
     step: nn.Module | None = None,
     parameters: Sequence[str] | None = None,
     batch_first: bool = True,
-    time_axis: int | None = None,
+    time_axis: Index | None = None,
     horizon: bool = False,
     source: Literal["error", "target"] = "error",
     sequences: Count = 1024,
