@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import nn
 from typer.testing import CliRunner
 
-from book.chapters import readers
 from lwcore import results
 from lwcore.cli import app
 from lwcore.diagnose import Diagnosis, diagnose
@@ -297,41 +296,3 @@ def test_any_numbers_make_a_small_table_and_lines_of_80_letters(kinds, n_sequenc
     assert covered >= 1
     assert "nan" not in answer.text()
     BeautifulSoup(found._repr_html_(), "html.parser")
-
-
-def forecast(keep):
-    """A forecaster before training, of which the same hour a day before is asked."""
-    hours, next_hour = readers.loads()
-    torch.manual_seed(0)
-    net = readers.Forecaster(keep).eval()
-    houses = hours[:200], next_hour[:200]
-    return diagnose(net, houses, [1, 2, 3, 22, 23, 24], source="target", progress=False)
-
-
-def test_a_forecaster_reads_that_its_day_drowns_and_what_keeping_more_does():
-    plain = forecast(keep=0.0)
-    assert "a signal was detected, but it drowns in the noise" in words(str(plain))
-    advised = next(one for one in plain.answer().suggestions if one.is_design)
-    assert advised.do.startswith("Keep more of the past")
-    assert "22–2" in advised.do  # what looks a day back, to the same hour
-    needed = [
-        one.by_lag().set_index("lag").loc[23, "needed"] for one in (plain, forecast(keep=3.0))
-    ]
-    assert needed[0] > 1e5 * needed[1] > 1e7
-
-
-def test_a_language_model_reads_how_many_characters_its_text_asks_for():
-    """Before training, with all defaults; the character before is the easiest to learn from."""
-    pieces, following, characters = readers.text()
-    torch.manual_seed(0)
-    net = readers.LanguageModel(characters).eval()
-    some = pieces[:100], following[:100]
-    found = diagnose(net, some, source="target", progress=False, n_sequences=3000)
-    lags = found.by_lag()
-    assert lags["lag"].tolist() == list(range(1, readers.LETTERS))
-    assert lags.loc[lags["needed"].idxmin(), "lag"] == 1
-    said = words(str(found))
-    assert "From 3,000 sequences the gradient reaches back" in said
-    assert "LanguageModel: all" in said
-    assert "The loss is cross_entropy" in said
-    assert "3,000 sequences are extrapolated: 100 were read." in said
