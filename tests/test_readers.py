@@ -6,6 +6,11 @@ from book.chapters import readers
 from lwcore.diagnose import diagnose
 
 
+def words(text):
+    """A text in one line."""
+    return " ".join(text.split())
+
+
 def forecast(keep):
     """A forecaster before training, of which the same hour a day before is asked."""
     hours, next_hour = readers.loads()
