@@ -194,6 +194,14 @@ def point_back(app, pagename, templatename, context, doctree):
     )
 
 
+def forget_modules_without_source(app):
+    """Leave out of the index of sources what has none, such as Python's own module of builtins."""
+    modules_seen = getattr(app.env, "_viewcode_modules", {})
+    for name in [name for name, entry in modules_seen.items() if not entry]:
+        del modules_seen[name]
+    return []
+
+
 def setup(app):
     """Connect all; docstrings are changed before napoleon, priority 500, reads them."""
     app.add_directive("modules", Modules)
@@ -204,4 +212,5 @@ def setup(app):
     app.connect("autodoc-process-signature", write_signature)
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("missing-reference", find_type)
+    app.connect("html-collect-pages", forget_modules_without_source, priority=400)
     app.connect("html-page-context", point_back)
