@@ -152,3 +152,14 @@ def test_with_five_seeds_or_more_the_range_decides_in_place_of_an_interval(signe
     assert four.high - four.low > np.ptp(values[:, :4])
     some = by_network.by_seed(six.where(six.seed < 4), six, signed=signed)
     assert some.cases is None  # one condition with four seeds
+
+
+def test_conditions_with_unlike_numbers_of_seeds_each_get_an_interval_over_their_own():
+    six = xr.DataArray([[-0.3, -0.31, -0.36, -0.37, -0.33, -0.34]], dims=("run", "seed"))
+    three = of_three_seeds([[-0.32, -0.33, -0.30]])
+    found = by_network.by_seed(six, three, signed=True)
+    each = [scipy_stats.ttest_1samp(np.ravel(one), 0).confidence_interval() for one in (six, three)]
+    lowest = min(one.low for one in each)
+    highest = max(one.high for one in each)
+    assert (found.low, found.high) == pytest.approx((lowest, highest))
+    assert (found.n, found.covers, found.cases) == (3, 0.95, None)
