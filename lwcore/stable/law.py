@@ -18,7 +18,7 @@ from numpy.random import Generator, RandomState
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.signatures import Finite, FiniteReals, Positive, checked, floats, kind, require
+from lwcore.signatures import Finite, FiniteReals, Positive, checked, constrained, floats, require
 from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, read_only, standard_law
 
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     TailIndex = float
     Size = int | Sequence[int]
 else:
-    TailIndex = kind(Real, "a number in (0.5, 2]", lambda alpha: 0.5 < alpha <= 2)
-    Size = kind(
+    TailIndex = constrained(Real, "a number in (0.5, 2]", lambda alpha: 0.5 < alpha <= 2)
+    Size = constrained(
         object, "a whole number, 0 or above, or a tuple of them, of a product below 2^60", _is_size
     )
 

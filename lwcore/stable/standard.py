@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.polynomial import chebyshev, legendre
@@ -122,7 +122,7 @@ class _Stable:
         coefficients = self.table[row].take(panel, axis=1)
         return np.polyval(coefficients, 2 * (place - panel) - 1)
 
-    def axis(self, x: Array) -> Array:
+    def axis(self, x: Any) -> Any:
         """Return where points lie on the axis that is divided into panels."""
         return np.log(x) if self.has_log_axis else x
 
