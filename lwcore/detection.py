@@ -1,9 +1,14 @@
 """Detection of the sign of a lag's gradient (Section 5, Appendices C and D).
 
-One of the two laws SαS(location ±Δ, scale σ) of Eq. (31) is to be named from N independent
-sequences; ``Δ = f(ℓ) m̄(ℓ)`` is the mean of the matched statistic. Results depend on Δ/σ only, and
-arrays broadcast. Δ ≥ 0 is the ``shift``, f the ``envelope``, m̄ the ``alignment``, P_e or ε the
-``error``. The ``rate`` says who detects, and with it the exponent p of ``N ∝ (σ/Δ)^p``:
+What a network learns about a lag ℓ, about inputs of ℓ steps ago, comes from the part of the
+gradient that has flowed back over ℓ steps. One sequence gives one number for it, the matched
+statistic: its mean ``Δ = f(ℓ) m̄(ℓ)``, plus heavy-tailed noise of scale σ. A lag is detected when N
+independent sequences tell the sign of that mean. So one of the two laws SαS(location ±Δ, scale σ)
+of Eq. (31) is to be named, and all functions here say how well, or from how many sequences.
+
+Results depend on Δ/σ only, and arrays broadcast. Δ ≥ 0 is the ``shift``, f the ``envelope``, m̄ the
+``alignment``, P_e or ε the ``error``. The ``rate`` says who detects, and with it the exponent p of
+``N ∝ (σ/Δ)^p``:
 
 * ``"mean"``, p = κ_α = α/(α − 1): the sign of the sample mean. Its error is known exactly.
 * ``"optimal"``, p = 2: the likelihood ratio. The constant is that of large N, or small Δ/σ.
@@ -107,10 +112,10 @@ def sample_complexity(
     """
     f = floats("envelope", envelope)
     require("envelope", f, f >= 0, "0 or above")
-    f, mean_alignment, sigma = broadcast(envelope=f, alignment=alignment, scale=scale)
-    constant = _error_constant(alpha, error, rate)
-    signal = [np.maximum(mean_alignment, 0), f]  # their product is the statistic's mean, Δ = m̄ f
-    noise_to_signal = _quotient([constant, _positive("scale", sigma)], signal)  # C σ_α/(m̄ f)
+    f, m, sigma = broadcast(envelope=f, alignment=alignment, scale=scale)
+    c = _error_constant(alpha, error, rate)
+    # The matched statistic has the mean Δ = m f. A negative one names the wrong sign, for any N.
+    noise_to_signal = _quotient([c, _positive("scale", sigma)], [np.maximum(m, 0), f])  # C σ/(m f)
     with np.errstate(over="ignore"):
         return noise_to_signal ** rate_exponent(alpha, rate)
 
@@ -133,11 +138,10 @@ def detection_threshold(
         >>> print(detection_threshold(1000, alignment=1, scale=1, alpha=2).round(4))
         0.0573
     """
-    n, mean_alignment, sigma = broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
-    averaging = _positive("n_sequences", n) ** (1 / rate_exponent(alpha, rate))  # N^(1/p)
-    constant = _error_constant(alpha, error, rate)
-    gain = [averaging, np.maximum(mean_alignment, 0)]
-    return _quotient([constant, _positive("scale", sigma)], gain)
+    n, m, sigma = broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
+    root = _positive("n_sequences", n) ** (1 / rate_exponent(alpha, rate))  # N^(1/p)
+    c = _error_constant(alpha, error, rate)
+    return _quotient([c, _positive("scale", sigma)], [root, np.maximum(m, 0)])
 
 
 def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:

@@ -1,5 +1,9 @@
 """The learnability window, laws for the decay of the envelope, and the neurons' time scales.
 
+The learnability window H_N of a network is the longest lag about which N sequences teach it
+anything: the longest whose gradient N sequences detect (`lwcore.detection`). Its envelope f(ℓ) says
+how much gradient crosses ℓ steps; how f falls with ℓ decides how the window grows with N.
+
 The paper's letters and the names here: ℓ ``lags`` (in steps), f(ℓ) ``envelope``, N(ℓ) ``required``,
 N ``n_sequences``, μ^{(q)}_ℓ ``rates``; c ``amplitude``, β or λ ``decay``.
 
