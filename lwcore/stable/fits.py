@@ -131,8 +131,10 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
         (estimates.alpha == 2, "alpha is held at 2: the tails are no heavier than a Gaussian's"),
         (estimates.alpha < LOWEST_ALPHA + 1e-9, f"alpha is held at {LOWEST_ALPHA}"),
     ]
-    conditions, descriptions = zip(*doubts, strict=True)
-    reason = np.select(conditions, descriptions, "")  # the first that holds
+    reason = np.full(has_spread.shape, "")
+    for holds, description in reversed(doubts):  # the first that holds is said
+        if holds.any():
+            reason = np.where(holds, description, reason)
     if len(data) < _FEWEST_SAMPLES:
         few = f"{len(data)} samples, fewer than {_FEWEST_SAMPLES}"
         reason = np.where(reason == "", few, np.char.add(f"{few}; ", reason))

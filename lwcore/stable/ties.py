@@ -128,9 +128,9 @@ def _find_atoms(samples: _Values) -> tuple[float, float]:
     """
     ordered, values, _, counts, _ = samples
     tied = np.flatnonzero(counts >= _REPEATS)
-    expected, neighbours, part = np.zeros((3, tied.size))
-    for j, i in enumerate(tied):
-        expected[j], neighbours[j], part[j] = _expect(samples, int(i))
+    if tied.size == 0:
+        return 0.0, np.nan
+    expected, neighbours, part = np.array([_expect(samples, i) for i in tied.tolist()]).T
     observed = counts[tied]
     # P(so many or more of all these fall on the value), a binomial tail
     by_chance = special.betainc(observed, neighbours + 1, part)
@@ -156,8 +156,8 @@ def _expect(samples: _Values, i: int) -> tuple[float, float, float]:
     gap_around = (gaps[max(i - 1, 0)] + gaps[min(i, last_gap)]) / 2
     width = min(gap_around, 2 * gaps_nearby.min())
 
-    start = int(first[i])
-    end = start + int(counts[i])
+    start = first[i]
+    end = start + counts[i]
     lowest = np.searchsorted(values, ordered[max(start - _NEIGHBOURS, 0)])
     highest = np.searchsorted(values, ordered[min(end - 1 + _NEIGHBOURS, ordered.size - 1)])
     below = start - first[lowest]
