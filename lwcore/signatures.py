@@ -1,9 +1,11 @@
 """Signatures that check: what they say of arguments holds before any work begins.
 
-Shapes and dtypes are jaxtyping's: in ``Float[Tensor, "B T H"]`` letters agree between arguments.
-Ranges are types here, `Count` or `Share`. What must hold between arguments is required in the
-function. The checks are this module's own: they need neither jaxtyping's nor beartype's, which
-``python -O`` and ``JAXTYPING_DISABLE=1`` switch off, and look at every entry of a container.
+A function under `checked` reads its annotations once, at its first call, and makes a check of each.
+Every call then holds its arguments to these, and its result. Shapes and dtypes are jaxtyping's: in
+``Float[Tensor, "B T H"]`` letters agree between arguments. Ranges are types here, `Count` or
+`Share`. What must hold between arguments is required in the function, by `require`. The checks are
+this module's own: they need neither jaxtyping's nor beartype's, which ``python -O`` and
+``JAXTYPING_DISABLE=1`` switch off, and look at every entry of a container.
 """
 
 from __future__ import annotations
@@ -157,49 +159,16 @@ def constrained(base: Any, description: str, predicate: Callable[[Any], Any]) ->
 
 def allowed(hint: Any) -> str:
     """Describe what a type allows, in words that follow "must be"."""
-    if hint in _DESCRIPTIONS:
-        return _DESCRIPTIONS[hint]
-    if hint is type(None):
-        return "None"
-    if isinstance(hint, type) and issubclass(hint, AbstractArray):
-        dtype = hint.__name__.partition("[")[0]
-        shape = ", ".join(hint.dim_str.split())
-        return f"a {hint.array_type.__name__} of type {dtype} and shape ({shape})"
-    origin = typing.get_origin(hint)
-    parts = typing.get_args(hint)
-    if origin is Literal:
-        return f"one of {', '.join(map(repr, parts))}"
-    if origin in _UNIONS:
-        return " or ".join(map(allowed, parts))
-    if origin is tuple and parts[-1:] != (...,):
-        return f"({'; '.join(map(allowed, parts))})"
-    if origin is collections.abc.Callable:
-        return "a function"
-    if origin is np.ndarray:
-        return f"a NumPy array of type {_dtype_of(hint).__name__}"
-    if _is_subclass(origin, Mapping):
-        key, value = map(allowed, parts)
-        return f"a {_named(origin)}, of which each key is {key} and each value {value}"
-    if _is_subclass(origin, collections.abc.Iterable):
-        if parts[0] is Any:
-            return f"a {_named(origin)}"
-        return f"a {_named(origin)}, of which each entry is {allowed(parts[0])}"
-    is_plain = all(part is Any for part in parts)
-    return _named(origin or hint) if is_plain else str(hint)
+    return _read_hint(hint).description
 
 
-def _named(hint: Any) -> str:
-    return str(getattr(hint, "__name__", hint))
+def check_of(hint: Any) -> Check | None:
+    """Return a function that tells whether a value is of a type, or None if every value is.
 
-
-def _is_subclass(origin: Any, base: Any) -> bool:
-    return isinstance(origin, type) and issubclass(origin, base)
-
-
-def _dtype_of(hint: Any) -> Any:
-    """Return the dtype in ``NDArray[dtype]``, which stands for ``ndarray[shape, dtype[…]]``."""
-    _, dtype = typing.get_args(hint)
-    return typing.get_args(dtype)[0]
+    The function is given the sizes that letters of shapes have so far in a call, and adds those
+    that it finds. A type that is not known here is an error, so that nothing passes in silence.
+    """
+    return _read_hint(hint).check
 
 
 def warn(message: str) -> None:
@@ -420,46 +389,71 @@ def _number_type(hint: Any) -> type | None:
     return plain.get(parts[0])
 
 
-@functools.cache
-def check_of(hint: Any) -> Check | None:
-    """Return a function that tells whether a value is of a type, or None if every value is.
+class _Hint(NamedTuple):
+    """What an annotation says: in words that follow "must be", and as a check."""
 
-    The function is given the sizes that letters of shapes have so far in a call, and adds those
-    that it finds. A type that is not known here is an error, so that nothing passes in silence.
-    """
+    description: str
+    check: Check | None  # None where every value is taken
+
+
+@functools.cache
+def _read_hint(hint: Any) -> _Hint:
+    """Read an annotation. All kinds that are known stand here."""
     if hint in (Any, object, typing.Self) or isinstance(hint, TypeVar):
-        return None
+        return _Hint(_named(hint), None)
     origin = typing.get_origin(hint)
     parts = typing.get_args(hint)
     if origin is Annotated:
-        return _check_range(hint)
+        return _Hint(_DESCRIPTIONS.get(hint, str(hint)), _check_range(hint))
     if origin in _UNIONS:
-        return _check_union([check_of(part) for part in parts])
+        checks = [check_of(part) for part in parts]
+        return _Hint(" or ".join(map(allowed, parts)), _check_union(checks))
     if origin is Literal:
-        return _check_literal(parts)
+        return _Hint(f"one of {', '.join(map(repr, parts))}", _check_literal(parts))
     if origin is collections.abc.Callable or hint is collections.abc.Callable:
-        return lambda value, _: callable(value)
-    if origin is np.ndarray:
-        return _check_dtype(_dtype_of(hint))
+        return _Hint("a function", lambda value, _: callable(value))
+    if origin is np.ndarray:  # NDArray[dtype] stands for ndarray[shape, dtype[…]]
+        dtype = typing.get_args(parts[1])[0]
+        return _Hint(f"a NumPy array of type {dtype.__name__}", _check_dtype(dtype))
     if origin is tuple and parts[-1:] != (...,):
-        return _check_tuple([check_of(part) for part in parts])
-    if _is_subclass(origin, Mapping):
-        return _check_mapping(origin, *map(check_of, parts))
-    if _is_subclass(origin, collections.abc.Iterable):
-        return _check_entries(origin, check_of(parts[0]))
-    if isinstance(origin, type) and all(part is Any for part in parts):
-        return lambda value, _: isinstance(value, origin)
+        checks = [check_of(part) for part in parts]
+        return _Hint(f"({'; '.join(map(allowed, parts))})", _check_tuple(checks))
+    if isinstance(origin, type):
+        return _read_container(origin, parts, hint)
     if not isinstance(hint, type):
         raise TypeError(f"lwcore.signatures knows no check for {hint!r}.")
     if issubclass(hint, AbstractArray):
-        return _check_shape(hint)
+        dtype = hint.__name__.partition("[")[0]
+        shape = ", ".join(hint.dim_str.split())
+        description = f"a {hint.array_type.__name__} of type {dtype} and shape ({shape})"
+        return _Hint(description, _check_shape(hint))
     if _is_named_tuple(hint):
-        return _check_fields(hint)
-    return lambda value, _: isinstance(value, hint)
+        return _Hint(_named(hint), _check_fields(hint))
+    description = "None" if hint is type(None) else _named(hint)
+    return _Hint(description, lambda value, _: isinstance(value, hint))
+
+
+def _read_container(container: type, parts: tuple[Any, ...], hint: Any) -> _Hint:
+    """Read the annotation of a container with its entries' types, or of another generic class."""
+    a_container = f"a {_named(container)}"
+    if issubclass(container, Mapping):
+        key, value = map(allowed, parts)
+        description = f"{a_container}, of which each key is {key} and each value {value}"
+        return _Hint(description, _check_mapping(container, *map(check_of, parts)))
+    if issubclass(container, collections.abc.Iterable):
+        entry = "" if parts[0] is Any else f", of which each entry is {allowed(parts[0])}"
+        return _Hint(a_container + entry, _check_entries(container, check_of(parts[0])))
+    if all(part is Any for part in parts):
+        return _Hint(_named(container), lambda value, _: isinstance(value, container))
+    raise TypeError(f"lwcore.signatures knows no check for {hint!r}.")
+
+
+def _named(hint: Any) -> str:
+    return str(getattr(hint, "__name__", hint))
 
 
 def _is_named_tuple(hint: Any) -> bool:
-    return _is_subclass(hint, tuple) and hasattr(hint, "_fields")
+    return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields")
 
 
 def _check_range(hint: Any) -> Check:
