@@ -46,7 +46,7 @@ _SPACING = 0.04
 _NODES = 480  # up to 1e8 scales, then a power of x
 _NEAREST = 1e-4  # of a tabulated alpha to 2: nearer is the Gaussian
 _SCORING_STEPS = 50
-_LEAST_GAIN = 1e-10  # twice what may be left to gain when scoring ends
+_LEAST_GAIN = 0.5e-10  # of a step in mean log-likelihood, below which scoring ends
 
 # Goodness of fit.
 _BOOTSTRAP_DRAWS = 1 << 20  # at once
@@ -398,7 +398,8 @@ def _most_likely(x: Array, first_alpha: float, margin: float) -> tuple[float, ..
 
     allowance = margin**2 / (2 * x.size)  # of the mean log-likelihood, in the accepted interval
     alphas, peaks = _profile(x, first_alpha, allowance)
-    tilts = -np.log(2 - alphas)  # on this axis the share of the tails falls evenly
+    # The splines run over tilt = −log(2 − alpha), along which the share of the tails falls evenly.
+    tilts = -np.log(2 - alphas)
     height_at = CubicSpline(tilts, [peak.height for peak in peaks])
     position_at = CubicSpline(tilts, [peak[1:] for peak in peaks])
 
@@ -412,10 +413,11 @@ def _most_likely(x: Array, first_alpha: float, margin: float) -> tuple[float, ..
         tilt = np.inf
         height, log_scale, shift = gaussian
 
+    # The interval ends where the profile crosses what the test just accepts.
     lowest_accepted = height - allowance
     crossings = height_at.solve(lowest_accepted, extrapolate=False)
-    low = max((crossing for crossing in crossings if crossing < tilt), default=tilts[0])
-    high = min((crossing for crossing in crossings if crossing > tilt), default=tilts[-1])
+    low = crossings.max(where=crossings < tilt, initial=tilts[0])
+    high = crossings.min(where=crossings > tilt, initial=tilts[-1])
     if gaussian.height >= lowest_accepted:
         high = np.inf
     alpha, low, high = np.clip(2 - np.exp(-np.array([tilt, low, high])), LOWEST_ALPHA, 2)
@@ -468,30 +470,37 @@ def _peak(cubics: Array, information: Array, x: Array, log_scale: float, shift: 
         log_scale: Where to start, as is `shift`.
     """
     height = -np.inf
-    step = np.zeros(2)  # less of log scale, less of location in units of the scale
+    step = np.zeros(2)  # down in log scale, and in location in units of the scale
     for _ in range(_SCORING_STEPS):
         z = (x - shift) * np.exp(-log_scale)
-        t = np.arcsinh(np.abs(z))
-        panel = np.minimum((t / _SPACING).astype(np.intp), _NODES - 2)
-        within = t - panel * _SPACING
-        cubic = cubics.take(panel, axis=1)
-        new_height = polyval(within, cubic, tensor=False).mean() - log_scale
+        log_density, slope = _log_density(cubics, z)
+        new_height = log_density.mean() - log_scale
         if new_height < height:
             step = step / 2
         else:
             height = new_height
             best_log_scale = log_scale
             best_shift = shift
-            # d log p/dz = d log p/dt · dt/dz
-            derivative = np.arange(1, 4)[:, None] * cubic[1:]
-            slope = polyval(within, derivative, tensor=False) * np.sign(z) / np.hypot(1, z)
-            gradient = np.array([1 + np.mean(z * slope), np.mean(slope)])
-            step = np.clip(gradient / information, -1, 1)
+            descent = np.array([1 + np.mean(z * slope), np.mean(slope)])  # minus the gradient
+            step = np.clip(descent / information, -1, 1)
         log_scale = best_log_scale - step[0]
         shift = best_shift - step[1] * np.exp(best_log_scale)
-        if step @ gradient < _LEAST_GAIN:
+        gain = step @ descent / 2  # of the last step, to second order
+        if gain < _LEAST_GAIN:
             break
-    return _Peak(height + step @ gradient / 2, log_scale, shift)
+    return _Peak(height + gain, log_scale, shift)
+
+
+def _log_density(cubics: Array, z: Array) -> tuple[Array, Array]:
+    """Return log p and its derivative at z, from a table of cubics in ``t = arsinh |z|``."""
+    t = np.arcsinh(np.abs(z))
+    panel = np.minimum((t / _SPACING).astype(np.intp), _NODES - 2)
+    within = t - panel * _SPACING
+    cubic = cubics.take(panel, axis=1)
+    derivative = np.arange(1, 4)[:, None] * cubic[1:]
+    slope_in_t = polyval(within, derivative, tensor=False)
+    slope = slope_in_t * np.sign(z) / np.hypot(1, z)  # d|t|/dz
+    return polyval(within, cubic, tensor=False), slope
 
 
 @functools.cache

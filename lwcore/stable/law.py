@@ -119,19 +119,23 @@ class SymmetricStable:
 
     def _standardise(self, x: ArrayLike) -> Array:
         """Return ``z = (x − loc)/scale``, infinite where that is beyond a float."""
-        values = floats("x", x)
         with np.errstate(over="ignore"):
-            distance = values - self.loc
-            if self.loc and np.isinf(distance).any():  # the difference of the halves is a float
-                halves = (values / 2 - self.loc / 2) / (self.scale / 2)
-                return np.where(np.isinf(distance), halves, distance / self.scale)
-            return distance / self.scale
+            distance = floats("x", x) - self.loc
+            z = distance / self.scale
+            if self.loc and np.isinf(distance).any():
+                by_halves = self._half_distance(x) / (self.scale / 2)
+                z = np.where(np.isinf(distance), by_halves, z)
+            return z
+
+    def _half_distance(self, x: ArrayLike) -> Array:
+        """Return ``(x − loc)/2``, which is a float where ``x − loc`` may be none."""
+        return floats("x", x) / 2 - self.loc / 2
 
     def _log_distance(self, x: ArrayLike) -> Array:
         """Return ``log |x − loc|/scale``, also where that is beyond a float."""
-        half = floats("x", x) / 2 - self.loc / 2
+        half = np.abs(self._half_distance(x))
         with np.errstate(divide="ignore"):
-            return np.log(np.abs(half)) + np.log(2) - np.log(self.scale)
+            return np.log(half) + np.log(2) - np.log(self.scale)
 
     @checked
     def ppf(self, p: FiniteReals) -> Array:
@@ -156,7 +160,7 @@ class SymmetricStable:
             score = np.sign(z) * standard_law(self.alpha).score(np.abs(z)) / self.scale
         is_far = np.isinf(z)
         if self.alpha < 2 and is_far.any():
-            half_distance = np.where(is_far, floats("x", x) / 2 - self.loc / 2, 1.0)
+            half_distance = np.where(is_far, self._half_distance(x), 1.0)
             score = np.where(is_far, (self.alpha + 1) / 2 / half_distance, score)
         return score[()]
 
