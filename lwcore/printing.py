@@ -173,7 +173,7 @@ def _to_the_power(change: float, power: float) -> float:
 
 
 def number_word(count: int) -> str:
-    """Write a whole number up to ten as a word, a larger one in digits."""
+    """Write a whole number up to ten as a word, a larger one in digits, zero as "no"."""
     return _WORDS[count] if 0 <= count < len(_WORDS) else f"{count:,}"
 
 
@@ -198,7 +198,11 @@ def _member(kinds: type[_Kind], name: str, value: str) -> _Kind:
 
 @dataclass(frozen=True)
 class _Number:
-    """A number that is being printed, with its ends, its unit and what they are over."""
+    """A number that is being printed, with its ends, its unit and what they are over.
+
+    `place` says at which power of ten a number is rounded, the methods after it what is written
+    around the digits. `printed` chooses among these.
+    """
 
     numbers: Numbers
     unit: Unit
@@ -220,7 +224,10 @@ class _Number:
 
     @property
     def spans_much(self) -> bool:
-        """Whether the ends are more than a factor of 30 from each other."""
+        """Whether the ends are more than a factor of 30 from each other, or on both sides of 0.
+
+        The middle of such a range says little in a sentence.
+        """
         return self.numbers.low <= 0 or self.numbers.high > _UNSAFE * self.numbers.low
 
     @property
@@ -245,7 +252,10 @@ class _Number:
     # Which digits are printed
 
     def text(self, number: float) -> str:
-        """Print one of the three numbers, to the place that the bracket gives it."""
+        """Print one of the three numbers, to the place that the bracket gives it.
+
+        A share next to 0 or 100 % is not printed as one of these: "below 1", "over 99".
+        """
         if not math.isfinite(number):
             return _not_finite(number)
         size = number * self.per_cent
@@ -261,7 +271,11 @@ class _Number:
         return _rounded(size, self.place(size / self.per_cent)) in (0.0, 100.0)
 
     def place(self, number: float) -> int:
-        """Return the power of ten of the last digit that is printed."""
+        """Return the power of ten of the last digit that is printed.
+
+        Half the bracket gets one significant digit, two if the first is 1. On the logarithmic scale
+        half a bracket is a share of the number itself, so that each number has its own place.
+        """
         if not self.has_bracket:
             return self.place_alone(number)
         _, low, high = self.numbers
@@ -286,7 +300,10 @@ class _Number:
         return low > 0 and high / low > _WIDE and self.unit not in _NEVER_LOGARITHMIC
 
     def place_alone(self, number: float) -> int:
-        """Return the place without a bracket: two digits, more where a limit asks for them."""
+        """Return the place without a bracket: two digits, more where these hide a limit.
+
+        What was to be below 0.05 and is 0.0496 is printed so, not as "0.05".
+        """
         size = number * self.per_cent
         if size == round(size) and abs(size) < _LARGE:
             return 0
@@ -341,7 +358,7 @@ class _Number:
     # What is written around them
 
     def with_unit(self, text: str) -> str:
-        """Put the unit behind a number."""
+        """Put the unit behind a number: "26 %", "1 step", "2 times", or nothing."""
         if self.unit in _SHARES:
             return text + self.sign
         if self.unit is Unit.FACTOR:
@@ -353,17 +370,21 @@ class _Number:
         return f"{text} {word}"
 
     def alone(self, form: str) -> str:
-        """Print a number without a bracket."""
+        """Print a number without a bracket; a factor of two in a sentence is "twice"."""
         if self.unit is Unit.FACTOR and form != "table" and self.numbers.value == 2:
             return "twice"
         return self.with_unit(self.text(self.numbers.value))
 
     def bracketed(self) -> str:
-        """Print the bracket, and what it is over."""
+        """Print the bracket, and what it is over: "(range 19–30 %, 25 networks)"."""
         return self.bracket_of(self.text(self.numbers.low), self.text(self.numbers.high))
 
     def bracket_of(self, low: str, high: str) -> str:
-        """Print two ends in the bracket, unless these say no more than the value."""
+        """Print two ends, given as texts, in the bracket.
+
+        An interval whose ends read like the value says nothing and is left out; a range whose ends
+        read alike becomes "(all 25 networks)".
+        """
         if self.bracket is Bracket.INTERVAL:
             says_nothing = low == high == self.text(self.numbers.value)
             return "" if says_nothing else f" [{low}, {high}]"
@@ -375,7 +396,7 @@ class _Number:
 
     @property
     def group(self) -> str:
-        """What a range is over, and how many these are."""
+        """What a range is over, and how many these are: "25 networks", "one network"."""
         if not self.over or self.count is None:
             return self.over
         noun = self.over.removesuffix("s") if self.count == 1 else self.over
@@ -392,7 +413,11 @@ class _Number:
         return f" ({self.group})" if self.group else ""
 
     def cases(self, form: str) -> str:
-        """Print a share of trials: counted, where these are few."""
+        """Print a share of trials: counted, where these are few.
+
+        "62 of 68 (91 %)" up to a hundred trials, "91 %" above. Where all or no trials hit, a share
+        is no news: what counts is its other end, "0 of 20 (at most 17 %)".
+        """
         trials = self.trials or 0
         hits = round(self.numbers.value * trials)
         counted = f"{hits:,} of {trials:,}"
@@ -411,25 +436,28 @@ class _Number:
 
     @property
     def hits(self) -> str:
-        """A number of hits among trials."""
+        """A number of hits among trials: "14 of 20"."""
         return f"{self.numbers.value:,.0f} of {self.trials:,}"
 
     @property
     def beside_chance(self) -> str:
-        """A number, and how far chance leads."""
+        """A number, and how far chance leads: "0.38; chance stays below 0.32"."""
         value, low, high = self.numbers
         farthest = max(high - value, value - low)
         return f"{_two(value)}; chance stays below {_two(farthest)}"
 
     @property
     def none_at_all(self) -> str:
-        """Zero, and what it may be at the most."""
+        """Zero, and what it may be at the most: "0 % (at most 17 %)"."""
         most = _outward(self.numbers.high * self.per_cent, 1)
         return f"0{self.sign} (at most {most}{self.sign}{self.comma_and_group})"
 
     @property
     def safe_end(self) -> str:
-        """The end of a range of factors that is nearest to 1, or both where 1 is between them."""
+        """The end of a range of factors that is nearest to 1: "at least 58 times".
+
+        Where 1 is between the ends, neither is safe, and both are printed.
+        """
         _, low, high = self.numbers
         if low > 1:
             return f"at least {_outward(low, -1)} times{self.group_in_brackets}"
@@ -439,12 +467,16 @@ class _Number:
 
     @property
     def both_ends(self) -> str:
-        """A range of factors whose middle says little."""
+        """A range of factors whose middle says little: "0.50 to 87 times"."""
         _, low, high = self.numbers
         return f"{_two(low)} to {_two(high)} times{self.group_in_brackets}"
 
     def directed(self, more: str, less: str) -> str:
-        """Print a difference, with a word for its sign instead of the sign."""
+        """Print a difference, with a word for its sign instead of the sign.
+
+        "16 steps shorter (range 0–32)": where both ends have the sign of the value, one word does
+        for all three; else each end has its own.
+        """
         value, low, high = self.numbers
         size = self.text(abs(value))
         shown = self.with_unit(size)
@@ -472,7 +504,7 @@ def _not_finite(number: float) -> str:
 
 
 def _power(number: float) -> int:
-    """Return the power of ten of a number's first digit; 0 for 0."""
+    """Return the power of ten of a number's first digit: 2 for 128, −1 for 0.3, 0 for 0."""
     return int(f"{abs(number):.12e}".partition("e")[2])
 
 
@@ -513,7 +545,7 @@ def _with_minus(text: str) -> str:
 
 
 def _whole(number: float, place: int) -> str:
-    """Print a count, in words from a million on."""
+    """Print a count, in words from a million on: "640", "12,000", "1.5 million"."""
     rounded = _rounded(number, place)
     size = abs(rounded)
     if size < _LARGE or size >= 1e9:

@@ -80,7 +80,10 @@ def checked(called: Checked) -> Checked:
 
 
 def unchecked(function: Checked) -> Checked:
-    """Return a function without its checks, for inner loops: they cost some 2 to 10 µs a call."""
+    """Return a function without its checks, for inner loops.
+
+    Checks cost some 2 to 10 µs a call. Who leaves them out vouches for the arguments.
+    """
     return typing.cast(Checked, inspect.unwrap(function))
 
 
@@ -114,7 +117,7 @@ def require(name: str, value: Any, condition: Any, requirement: str) -> None:
 
 
 def require_path(name: str, path: str) -> None:
-    """Refuse a path that no file can have."""
+    """Refuse a path that no file can have, before anything is computed for that file."""
     try:
         possible = b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -123,7 +126,10 @@ def require_path(name: str, path: str) -> None:
 
 
 def floats(name: str, value: Any) -> NDArray[np.float64]:
-    """Return an argument as real numbers, NaN and infinities among them, of any shape."""
+    """Return an argument as real numbers, NaN and infinities among them, of any shape.
+
+    See `lwcore.reals.read` for what is taken. The error names the argument.
+    """
     try:
         return read(value)
     except Unreadable as error:
@@ -172,7 +178,11 @@ def check_of(hint: Any) -> Check | None:
 
 
 def warn(message: str) -> None:
-    """Warn at the reader's own line that led here: the nearest one outside of this package."""
+    """Warn at the reader's own line that led here: the nearest one outside of this package.
+
+    A warning is then shown once for each such line, and a filter for a module of the reader's
+    applies to it.
+    """
     frame: Any = sys._getframe(1)
     level = 2
     while frame is not None and _is_between(frame):
@@ -470,7 +480,10 @@ def _check_range(hint: Any) -> Check:
 
 
 def _check_union(checks: list[Check | None]) -> Check | None:
-    """Check for one of several types; letters are bound by the one that fits."""
+    """Check for one of several types; letters are bound by the first that fits.
+
+    What one that does not fit has bound on the way is forgotten.
+    """
     alternatives = [check for check in checks if check is not None]
     if len(alternatives) < len(checks):
         return None  # one of the types is every type
@@ -560,7 +573,10 @@ def _check_mapping(container: type, check_key: Check | None, check_value: Check 
 
 
 def _check_shape(hint: Any) -> Check:
-    """Check for an array of a dtype and shape, whose letters agree with those bound before."""
+    """Check for an array of a dtype and shape, whose letters agree with those bound before.
+
+    A shape is a list of words, one for each axis, of which one may stand for several.
+    """
     array_type = hint.array_type
     dtypes = hint.dtypes if isinstance(hint.dtypes, tuple) else None
     axes = [_read_axis(word) for word in hint.dim_str.split()]
@@ -654,7 +670,10 @@ def _refusal(name: str, value: Any, parameter: _Parameter, sizes: Sizes) -> str:
 
 
 def _rounding(value: Any) -> str:
-    """Say which float a number is, if it is another number."""
+    """Say which float a number is, if it is another number.
+
+    A fraction next to the end of a range, say, is held by its float, which may be the end.
+    """
     if not isinstance(value, Real) or isinstance(value, float):
         return ""
     try:

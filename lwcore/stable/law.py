@@ -75,7 +75,7 @@ class SymmetricStable:
             object.__setattr__(self, name, float(getattr(self, name)))
 
     def pdf(self, x: ArrayLike) -> Array:
-        """Return the probability density."""
+        """Return the probability density; 0 where it is too small for a float, see `logpdf`."""
         z = np.abs(self._standardise(x))
         standard = standard_law(self.alpha)(z, DENSITY)
         if self.scale >= 1:
@@ -99,7 +99,10 @@ class SymmetricStable:
         return log_density[()] - np.log(self.scale)
 
     def cdf(self, x: ArrayLike) -> Array:
-        """Return the probability of a value at most `x`."""
+        """Return the probability of a value at most `x`.
+
+        Far on the right it is 1 to rounding; what is missing there is `sf`.
+        """
         return self._tail(x, side=-1)
 
     def sf(self, x: ArrayLike) -> Array:
@@ -107,7 +110,11 @@ class SymmetricStable:
         return self._tail(x, side=1)
 
     def _tail(self, x: ArrayLike, side: int) -> Array:
-        """Return the probability beyond `x`, on the right (1) or the left (−1)."""
+        """Return the probability beyond `x`, on the right (1) or the left (−1).
+
+        The law is symmetric: only the upper half of the standard law is computed. Where ``(x −
+        loc)/scale`` is beyond a float, the tail is a power of it, taken by logarithms.
+        """
         z = side * self._standardise(x)
         law = standard_law(self.alpha)
         tail = law(np.abs(z), TAIL)
@@ -195,7 +202,13 @@ class SymmetricStable:
 
     @checked
     def sample(self, size: Size, rng: Generator | RandomState) -> Array:
-        """Draw independent values by the method of Chambers, Mallows and Stuck (1976)."""
+        """Draw independent values by the method of Chambers, Mallows and Stuck (1976).
+
+        Args:
+            size: The shape of the result; ``()`` for one number.
+            rng: NumPy's generator, from which a uniform and an exponential number are drawn for
+                each value.
+        """
         angle = rng.uniform(-np.pi / 2, np.pi / 2, size)
         waiting = rng.exponential(size=size)
         a = self.alpha

@@ -41,7 +41,10 @@ def standard_law(alpha: float) -> _Gaussian | _Stable:
 
 
 class _Gaussian:
-    """The law at α = 2, of variance 2, with the methods that `_Stable` has."""
+    """The law at α = 2, of variance 2, with the methods that `_Stable` has.
+
+    All are closed forms; there is no power of x far out, so that `log_far` is −∞.
+    """
 
     near_end = 3.0  # for quadratures, as is `far_start`
     far_start = 12.0
@@ -90,7 +93,7 @@ class _Stable:
         self.width = length / self.panels
 
     def __call__(self, x: Array, row: int) -> Array:
-        """Return p, −p′ or P(X > x)."""
+        """Return p, −p′ or P(X > x), each by the method that holds at an x; NaN stays NaN."""
         flat = x.ravel()
         result = np.full(flat.size, np.nan)
         is_near = flat < self.near_end
@@ -107,23 +110,26 @@ class _Stable:
         return result.reshape(x.shape)
 
     def _near(self, x: Array, row: int) -> Array:
+        """Return a row by the series in x², of which the odd rows have the factor x."""
         value = np.polyval(self.near[row], x**2)
         if row == DENSITY:
             return value
         return x * value + (0.5 if row == TAIL else 0)
 
     def _far(self, x: Array, row: int) -> Array:
+        """Return a row by the series in ``x^−α``, times the powers of 1/x that all terms share."""
         power = x**-self.alpha
         return np.polyval(self.far[row], power) * power / x ** _FAR_POWER[row]
 
     def _between(self, x: Array, row: int) -> Array:
+        """Return a row by the polynomials of the table, each on its panel as on (−1, 1)."""
         place = (self.axis(x) - self.start) / self.width
         panel = np.minimum(place.astype(np.intp), self.panels - 1)
         coefficients = self.table[row].take(panel, axis=1)
         return np.polyval(coefficients, 2 * (place - panel) - 1)
 
     def axis(self, x: Any) -> Any:
-        """Return where points lie on the axis that is divided into panels."""
+        """Return where points lie on the axis that is divided into panels: x itself or log x."""
         return np.log(x) if self.has_log_axis else x
 
     @functools.cached_property
@@ -293,6 +299,6 @@ def _gauss_legendre(order: int) -> tuple[Array, Array]:
 
 
 def read_only(*arrays: Array) -> None:
-    """Let nobody change arrays that are kept for later calls."""
+    """Let nobody change arrays that are kept for later calls: writing to them is an error."""
     for array in arrays:
         array.setflags(write=False)

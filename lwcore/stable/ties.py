@@ -82,7 +82,10 @@ def find_ties(columns: Array) -> Ties:
 
 
 def _evenly_spaced(columns: Array, rows: int) -> Array:
-    """Return about so many of the samples, evenly spaced, in order of their size."""
+    """Return about so many of each column's samples, evenly spaced, in order of their size.
+
+    Draws are independent: which ones are taken does not matter.
+    """
     stride = -(-len(columns) // max(rows, _REPEATS))
     return np.sort(columns[::stride], axis=0)
 
@@ -174,7 +177,10 @@ def _expect(samples: _Values, i: int) -> tuple[float, float, float]:
 
 
 def _find_rounding(samples: _Values) -> tuple[float, float]:
-    """Return the step between values at the quartiles, and the largest of the runs at quantiles."""
+    """Return the step between values at the quartiles, and the largest of the runs at quantiles.
+
+    See `Ties`. A run is what a quantile can move within when samples are rounded.
+    """
     ordered, values, _, counts, gaps = samples
     p = np.array(QUANTILES)
     quantiles = ordered[(p * ordered.size).astype(int)]
