@@ -500,7 +500,7 @@ def _log_density(cubics: Array, z: Array) -> tuple[Array, Array]:
     derivative = np.arange(1, 4)[:, None] * cubic[1:]
     slope_in_t = polyval(within, derivative, tensor=False)
     slope = slope_in_t * np.sign(z) / np.hypot(1, z)  # d|t|/dz
-    log_density: Array = polyval(within, cubic, tensor=False)
+    log_density: Any = polyval(within, cubic, tensor=False)
     return log_density, slope
 
 
