@@ -211,7 +211,10 @@ def lan_divergence(
     n_sequences: FiniteReals = 1,
     rate: DetectionRate = "optimal",
 ) -> Array:
-    """Return the divergence's LAN approximation ``½ I_α (2Δ/σ)² N^(2/p)``, in nats, an upper bound.
+    """Return the divergence's LAN approximation ``½ I_α (2Δ/σ)² N^(2/p)``, in nats.
+
+    LAN is *local asymptotic normality*: small shifts of any law with a Fisher information look like
+    those of a Gaussian. The approximation is an upper bound.
 
     Implements Eqs. (32) and (54)–(56) with their constant, under the exponent p of a `rate`:
     ``"optimal"`` is the limit of `kl_divergence` for all values, ``"mean"`` for their mean, and

@@ -503,21 +503,26 @@ def _not_finite(number: float) -> str:
     return "∞" if number > 0 else "−∞"
 
 
+def _exponent(number: float, decimals: int) -> int:
+    """Return the power of ten of a number's first digit, after rounding to some decimals of it."""
+    return int(f"{abs(number):.{decimals}e}".partition("e")[2])
+
+
 def _power(number: float) -> int:
     """Return the power of ten of a number's first digit: 2 for 128, −1 for 0.3, 0 for 0."""
-    return int(f"{abs(number):.12e}".partition("e")[2])
+    return _exponent(number, 12)
 
 
 def _place_of(half: float) -> int:
     """Return the place of half a bracket's last digit: of the first, or the next if that is 1."""
     half = min(half, sys.float_info.max)
-    mantissa, _, power = f"{half:.6e}".partition("e")
-    return int(power) - 1 if mantissa.startswith("1") else int(power)
+    first_digit = f"{half:.6e}"[0]
+    return _exponent(half, 6) - (first_digit == "1")
 
 
 def _place_of_two(number: float) -> int:
     """Return the power of ten of a number's second digit."""
-    return int(f"{abs(number):.1e}".partition("e")[2]) - 1
+    return _exponent(number, 1) - 1
 
 
 def _rounded(number: float, place: int) -> float:

@@ -759,4 +759,8 @@ def renamed(module: str, new_names: Mapping[str, str]) -> Callable[[str], Any]:
     return find
 
 
-__getattr__ = renamed(__name__, {"bare": "unchecked", "kind": "constrained"})
+if TYPE_CHECKING:
+    bare = unchecked
+    kind = constrained
+else:
+    __getattr__ = renamed(__name__, {"bare": "unchecked", "kind": "constrained"})

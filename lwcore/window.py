@@ -505,4 +505,5 @@ def _for_each_lag(name: str, values: FiniteReals, lag: NDArray[np.int64]) -> Arr
     return np.broadcast_to(array, lag.shape)
 
 
-__getattr__ = renamed(__name__, {"scores": "r_squared_and_aicc"})
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"scores": "r_squared_and_aicc"})

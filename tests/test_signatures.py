@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from jaxtyping import AbstractArray, Float, jaxtyped
 
 import lwcore
-from lwcore import signatures
+from lwcore import signatures, window
 from lwcore.experiment.config import Config
 from lwcore.gradient import Aim
 from lwcore.signatures import ArgumentError, allowed, check_of, checked, require, unchecked
@@ -319,6 +319,8 @@ def test_old_names_are_found_for_one_release_with_a_warning_that_names_the_new_o
     with pytest.warns(DeprecationWarning, match=r"signatures\.kind is now .*\.constrained") as seen:
         assert signatures.kind is signatures.constrained
     assert seen[0].filename == __file__
+    with pytest.warns(DeprecationWarning, match=r"window\.scores is now .*\.r_squared_and_aicc"):
+        assert window.scores is window.r_squared_and_aicc
     with pytest.raises(AttributeError, match=r"'lwcore\.signatures' has no attribute 'sort'"):
         _ = signatures.sort
 
