@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -44,14 +44,19 @@ for line in sys.stdin:
 
 @contextmanager
 def earlier(revision: str) -> Iterator[Callable[[str], Task]]:
-    """A function that makes contestants of an earlier revision, from expressions."""
+    """Give a function that makes contestants of an earlier revision, from expressions."""
     packing = ["git", "archive", revision, "lwcore", "benchmarks"]
     packed = subprocess.run(packing, check=True, capture_output=True).stdout
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")
-        pipes: Any = {"cwd": folder, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        with subprocess.Popen([sys.executable, "-c", SERVER], text=True, **pipes) as process:
+        with subprocess.Popen(
+            [sys.executable, "-c", SERVER],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
             numbers = itertools.count()
 
             def ask(line: str) -> None:
@@ -66,38 +71,51 @@ def earlier(revision: str) -> Iterator[Callable[[str], Task]]:
             yield make
 
 
-def contestants(
-    kind: str, cell: Callable[[int, int], Cell]
-) -> Iterator[tuple[str, int, Callable[[], Task], str]]:
-    """What is timed of a cell: its name, rounds, a function that makes ours, theirs as text."""
+class Contest(NamedTuple):
+    """What is timed of a cell: now, and in the earlier revision."""
+
+    name: str
+    rounds: int
+    make_ours: Callable[[], Task]
+    theirs: str  # an expression that makes the same task
+
+
+def contests(kind: str, cell: Callable[[int, int], Cell]) -> Iterator[Contest]:
+    """Yield the contests of one family of cells."""
     for name, (shape, rounds) in steps.SHAPES.items():
-        theirs = f"steps.step_of(steps.CELLS[{kind!r}]({shape[2]}, {shape[3]}), {shape})"
-        yield (
-            f"training step, {name}",
-            rounds,
-            functools.partial(lambda shape: steps.step_of(cell(*shape[2:]), shape), shape),
-            theirs,
-        )
-    lags = transport.LAGS
-    exact = f"transport.exact({kind!r}, 64, {lags})['exact']"
-    yield "exact diagonals", 1, lambda: transport.exact(kind, 64, lags)["exact"], exact
+        *_, width, hidden = shape
+        theirs = f"steps.step_of(steps.CELLS[{kind!r}]({width}, {hidden}), {shape})"
+        make_ours = functools.partial(_step_of, cell, shape)
+        yield Contest(f"training step, {name}", rounds, make_ours, theirs)
+    exact = f"transport.exact({kind!r}, 64, {transport.LAGS})['exact']"
+    yield Contest(
+        "exact diagonals", 1, lambda: transport.exact(kind, 64, transport.LAGS)["exact"], exact
+    )
     statistic = f"transport.first({kind!r})"
-    yield "first order and statistic", 5, lambda: transport.first(kind), statistic
+    yield Contest("first order and statistic", 5, lambda: transport.first(kind), statistic)
+
+
+def _step_of(cell: Callable[[int, int], Cell], shape: steps.Shape) -> Task:
+    """Make a training step of a cell of the widths of a shape."""
+    *_, width, hidden = shape
+    return steps.step_of(cell(width, hidden), shape)
 
 
 def main(revision: str = "48216a8") -> None:
     """Time, print and record."""
     alone()
     measured = []
+    rows = {}
     with earlier(revision) as make:
         for kind, cell in steps.CELLS.items():
-            for what, rounds, ours, theirs in contestants(kind, cell):
+            for contest in contests(kind, cell):
                 # One at a time, from fresh memory: what others leave behind decides whether large
                 # arrays are mapped anew at every step.
-                tasks = {"now": ours(), "then": make(theirs)}
-                medians(tasks, min(3, rounds) - 1)
-                measured.append({"kind": kind, "what": what, "seconds": medians(tasks, rounds)})
-    rows = {(one["kind"], one["what"]): one["seconds"] for one in measured}
+                tasks = {"now": contest.make_ours(), "then": make(contest.theirs)}
+                medians(tasks, min(3, contest.rounds) - 1)
+                taken = medians(tasks, contest.rounds)
+                measured.append({"kind": kind, "what": contest.name, "seconds": taken})
+                rows[kind, contest.name] = taken
     table = 1e3 * pd.DataFrame(rows).T
     print(f"ms, now and at {revision}", table.assign(ratio=table.now / table.then).round(2))
     record("beside", {"revision": revision, "measured": measured})

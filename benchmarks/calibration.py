@@ -1,6 +1,7 @@
 """How often windows are wrong: rules of detection on drawn numbers, and on networks whose error is
 noise (``make calibration``)."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -33,19 +34,19 @@ def drawn() -> xr.Dataset:
         significance=SIGNIFICANCE,
         budgets=(1,),
     )
-    cases = [(truth, alpha, n) for truth in TRUTHS for alpha in ALPHAS for n in SIZES]
+    cases = list(itertools.product(TRUTHS, ALPHAS, SIZES))
     parts = []
     for number, (truth, alpha, n) in enumerate(track(cases, "drawn numbers")):
         rng = np.random.default_rng([number, 20])
-        true_window = sum(x >= 1 for x in TRUTHS[truth])
-        batches = [
-            counts(draw(alpha, n, AT_ONCE, rng, TRUTHS[truth]), settings, true_window)
-            for _ in range(TRIALS // AT_ONCE)
-        ]
-        parts.append(
-            sum(batches[1:], batches[0]).expand_dims(truth=[truth], alpha=[alpha], n_sequences=[n])
-        )
-    return xr.combine_by_coords(parts, combine_attrs="drop").assign_attrs(trials=TRIALS)  # type: ignore[union-attr, return-value]
+        means = TRUTHS[truth]
+        true_window = sum(mean >= 1 for mean in means)
+        batches = []
+        for _ in range(TRIALS // AT_ONCE):
+            numbers = draw(alpha, n, AT_ONCE, rng, means)
+            batches.append(counts(numbers, settings, true_window))
+        total = _total(batches)
+        parts.append(total.expand_dims(truth=[truth], alpha=[alpha], n_sequences=[n]))
+    return _combined(parts).assign_attrs(trials=TRIALS)
 
 
 def networks() -> xr.Dataset:
@@ -60,33 +61,39 @@ def networks() -> xr.Dataset:
     parts = []
     for (model, seed), network in track(experiment.networks(config).items(), "networks"):
         fresh = experiment.fresh_sequences(config, seed)
-        observed = observe(network, fresh, config.diagnostics, seed).sel(source="noise", drop=True)
+        observed = observe(network, fresh, config.diagnostics, seed)
+        noise = observed.sel(source="noise", drop=True)
         for n, trials in NETWORK_TRIALS.items():
-            regrouped = (
-                observed.isel(sequence=slice(n * trials))
-                .coarsen(sequence=n)
-                .construct(sequence=("trial", "sequence"))
-            )
-            batches = [
-                counts(regrouped.isel(trial=slice(start, start + AT_ONCE)), config.diagnostics)
-                for start in range(0, trials, AT_ONCE)
-            ]
-            counted = sum(batches[1:], batches[0]).assign(trials=trials)
-            parts.append(counted.expand_dims(model=[model], n_sequences=[n]))
+            used = noise.isel(sequence=slice(n * trials))
+            by_trial = used.coarsen(sequence=n).construct(sequence=("trial", "sequence"))
+            batches = []
+            for start in range(0, trials, AT_ONCE):
+                batch = by_trial.isel(trial=slice(start, start + AT_ONCE))
+                batches.append(counts(batch, config.diagnostics))
+            total = _total(batches).assign(trials=trials)
+            parts.append(total.expand_dims(model=[model], n_sequences=[n]))
+    return _combined(parts).assign_attrs(configuration=config.model_dump_json())
+
+
+def _total(batches: list[xr.Dataset]) -> xr.Dataset:
+    """Return the sum of counts of several batches of trials."""
+    return sum(batches[1:], batches[0])
+
+
+def _combined(parts: list[xr.Dataset]) -> xr.Dataset:
+    """Return counts of several cases as one data set."""
     combined = xr.combine_by_coords(parts, combine_attrs="drop")
-    return combined.assign_attrs(configuration=config.model_dump_json())  # type: ignore[union-attr, return-value]
+    assert isinstance(combined, xr.Dataset)
+    return combined
 
 
 def main() -> None:
     """Measure and record."""
     for name, measure in {"calibration": drawn, "calibration-networks": networks}.items():
         data = measure()
-        made = {
-            "name": name,
-            "significance": SIGNIFICANCE,
-            "fingerprint": name,
-        } | results.environment()
-        results.save(data.assign_attrs(data.attrs | made), FOLDER / f"{name}.nc")
+        attributes = {"name": name, "significance": SIGNIFICANCE, "fingerprint": name}
+        attributes = data.attrs | attributes | results.environment()
+        results.save(data.assign_attrs(attributes), FOLDER / f"{name}.nc")
 
 
 if __name__ == "__main__":

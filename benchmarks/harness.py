@@ -22,29 +22,41 @@ Task = Callable[[], object]
 
 
 def alone() -> None:
-    """One thread, one start of random numbers, and memory kept as in training, for everybody."""
+    """Give everybody one thread, one start of random numbers, and memory kept as in training."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     keep_freed_memory()
 
 
 def seconds(task: Task) -> float:
-    """Duration of one call."""
+    """Return the duration of one call."""
     start = time.perf_counter()
     task()
     return time.perf_counter() - start
 
 
 def medians(tasks: Mapping[str, Task], rounds: int) -> dict[str, float]:
-    """Median seconds of each contestant: one call each to warm up, then round by round."""
-    times = [{name: seconds(task) for name, task in tasks.items()} for _ in range(rounds + 1)]
-    return {name: statistics.median(one[name] for one in times[1:]) for name in tasks}
+    """Return the median seconds of each contestant: one call each to warm up, then round by round.
+
+    Within a round everybody has one turn, so that all see the same state of the machine.
+    """
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for number in range(rounds + 1):
+        for name, task in tasks.items():
+            duration = seconds(task)
+            if number > 0:  # not the one to warm up
+                times[name].append(duration)
+    return {name: statistics.median(durations) for name, durations in times.items()}
 
 
 def record(name: str, measured: Mapping[str, Any]) -> None:
-    """Store plain numbers, texts, lists and dictionaries as JSON, with what they ran on."""
-    one, other = torch.randn(1024, 1024), torch.randn(1024, 1024)
-    product = medians({"product": lambda: torch.mm(one, other)}, 15)["product"]
+    """Store plain numbers, texts, lists and dictionaries as JSON, with what they ran on.
+
+    The speed of a matrix product, measured now, says how much of the machine there was.
+    """
+    left = torch.randn(1024, 1024)
+    right = torch.randn(1024, 1024)
+    product = medians({"product": lambda: torch.mm(left, right)}, 15)["product"]
     environment = results.environment() | {
         "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0],

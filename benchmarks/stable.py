@@ -20,50 +20,68 @@ from lwcore.stable import SymmetricStable, fit
 from lwcore.stable.standard import standard_law
 from tests.test_stable_law import by_mpmath
 
-ALPHA, POINTS, ROUNDS = 1.5, 10_000, 15
-SAMPLES, COLUMNS, LONG = 1000, 128, 8000
+ALPHA = 1.5
+POINTS = 10_000  # for the functions of the law
+ROUNDS = 15
+SAMPLES = 1000  # for the fit by likelihood
+COLUMNS = 128  # for the other two fits, as in a run with 128 lags
+LONG = 8000  # samples of these
 
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
 
 
 def timed(task: Task) -> tuple[float, float]:
-    """Seconds of the first call, and of later ones."""
-    return seconds(task), statistics.median(seconds(task) for _ in range(ROUNDS))
+    """Return the seconds of the first call, and the median of later ones."""
+    first = seconds(task)
+    later = statistics.median(seconds(task) for _ in range(ROUNDS))
+    return first, later
 
 
-def law(name: str) -> tuple[Function, Function]:
-    """A function of the law: ours and SciPy's."""
-    theirs = functools.partial(getattr(levy_stable, name), alpha=ALPHA, beta=0)
-    return getattr(SymmetricStable(ALPHA), name), theirs
+def ours(name: str) -> Function:
+    """Return a function of our law."""
+    return getattr(SymmetricStable(ALPHA), name)
 
 
-def compare(name: str, points: Array, theirs_on: int) -> dict[str, float]:
-    """Seconds a point of our first call, of our later ones and of SciPy's."""
+def scipys(name: str) -> Function:
+    """Return the same function of SciPy's law."""
+    return functools.partial(getattr(levy_stable, name), alpha=ALPHA, beta=0)
+
+
+def compare(name: str, points: Array, scipy_points: int) -> dict[str, float]:
+    """Return the seconds a point of our first call, of our later ones and of SciPy's."""
     standard_law.cache_clear()
-    ours, theirs = law(name)
-    first, later = timed(lambda: ours(points))
-    some = points[:: points.size // theirs_on]
-    scipys = seconds(lambda: theirs(some)) / some.size
-    return {"first": first / points.size, "later": later / points.size, "scipy": scipys}
+    first, later = timed(lambda: ours(name)(points))
+    some = points[:: points.size // scipy_points]
+    scipy = seconds(lambda: scipys(name)(some))
+    return {
+        "first": first / points.size,
+        "later": later / points.size,
+        "scipy": scipy / some.size,
+    }
 
 
-def errors(name: str, points: Array, true: Array) -> tuple[float, ...]:
-    """Largest relative errors, ours and SciPy's."""
-    return tuple(float(np.abs(of(points) / true - 1).max()) for of in law(name))
+def largest_errors(name: str, points: Array, truth: Array) -> tuple[float, float]:
+    """Return the largest relative errors, ours and SciPy's."""
+
+    def largest(function: Function) -> float:
+        return float(np.abs(function(points) / truth - 1).max())
+
+    return largest(ours(name)), largest(scipys(name))
 
 
-def by_scipy(sample: Array) -> object:
-    """SciPy's maximum-likelihood fit of alpha and scale."""
+def fit_by_scipy(sample: Array) -> object:
+    """Fit alpha and scale by SciPy's maximum likelihood."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its quadrature complains far out
         return levy_stable.fit(sample, f1=0.0, floc=0.0)
 
 
-def main() -> None:
-    """Time both, measure both, print and record."""
+def measure_law() -> None:
+    """Time and hold against mpmath the functions of the law; print and record."""
     rng = np.random.default_rng(0)
-    grid, draws = np.linspace(-20, 20, POINTS), SymmetricStable(ALPHA).sample(POINTS, rng)
+    grid = np.linspace(-20, 20, POINTS)
+    draws = SymmetricStable(ALPHA).sample(POINTS, rng)
     compared = {
         "pdf, −20 … 20": compare("pdf", grid, POINTS),
         "pdf, own draws": compare("pdf", draws, POINTS),
@@ -73,27 +91,39 @@ def main() -> None:
     x = np.geomspace(0.01, 1e4, 30)
     density, tail, _ = np.array([by_mpmath(ALPHA, point, 50) for point in x]).T
     worst = {
-        "pdf": errors("pdf", x, density),
-        "tail probability, cdf(−x)": errors("cdf", -x, tail),
-        "ppf of that probability": errors("ppf", tail, -x),
+        "pdf": largest_errors("pdf", x, density),
+        "tail probability, cdf(−x)": largest_errors("cdf", -x, tail),
+        "ppf of that probability": largest_errors("ppf", tail, -x),
     }
     print((1e6 * pd.DataFrame(compared).T).rename_axis("µs a point").to_string())
     print(pd.DataFrame(worst, ["ours", "SciPy"]).T.rename_axis("largest relative error"))
-    found = {"seconds_a_point": compared, "largest_error": worst}
-    record("stable", {"alpha": ALPHA, "points": POINTS} | found)
+    settings = {"alpha": ALPHA, "points": POINTS}
+    record("stable", settings | {"seconds_a_point": compared, "largest_error": worst})
 
+
+def measure_fits() -> None:
+    """Time the three fits, and SciPy's once; print and record."""
     rng = np.random.default_rng(0)
     sample = SymmetricStable(ALPHA).sample(SAMPLES, rng)
     run = SymmetricStable(ALPHA).sample((LONG, COLUMNS), rng)
-    times = {
-        "mle, 1 × 1000": timed(lambda: fit(sample, "mle")),
-        "mcculloch, 128 × 8000": timed(lambda: fit(run, "mcculloch")),
-        "ecf, 128 × 8000": timed(lambda: fit(run, "ecf")),
+    tasks: dict[str, Task] = {
+        "mle, 1 × 1000": lambda: fit(sample, "mle"),
+        "mcculloch, 128 × 8000": lambda: fit(run, "mcculloch"),
+        "ecf, 128 × 8000": lambda: fit(run, "ecf"),
     }
-    first, median = ({name: pair[k] for name, pair in times.items()} for k in (0, 1))
-    fits = {"first": first, "median": median, "scipy": seconds(lambda: by_scipy(sample))}
+    first = {}
+    median = {}
+    for name, task in tasks.items():
+        first[name], median[name] = timed(task)
+    fits = {"first": first, "median": median, "scipy": seconds(lambda: fit_by_scipy(sample))}
     print(f"seconds of a fit: {fits}")
     record("fits", {"alpha": ALPHA} | fits)
+
+
+def main() -> None:
+    """Measure the law, then the fits."""
+    measure_law()
+    measure_fits()
 
 
 if __name__ == "__main__":

@@ -37,60 +37,73 @@ MATRICES = {"ConstGate": 1, "SharedGate": 1, "DiagGate": 2, "GRU": 3, "LSTM": 4}
 def step_of(
     layer: nn.Module, shape: Shape, scan: Callable[[Tensor], Tensor] | None = None
 ) -> Callable[[], None]:
-    """A training step of a layer with a linear readout, by another scan if there is one."""
+    """Make a training step of a layer with a linear readout, by another scan if there is one."""
     batch, length, width, hidden = shape
-    inputs, targets = torch.randn(batch, length, width), torch.randn(batch, length)
+    inputs = torch.randn(batch, length, width)
+    targets = torch.randn(batch, length)
     readout = nn.Linear(hidden, 1)
     descent = torch.optim.AdamW([*layer.parameters(), *readout.parameters()], lr=1e-3)
+    states_of = scan or layer
 
     def step() -> None:
         descent.zero_grad()
-        (readout((scan or layer)(inputs)).squeeze(-1) - targets).square().mean().backward()
+        outputs = readout(states_of(inputs)).squeeze(-1)
+        (outputs - targets).square().mean().backward()
         descent.step()
 
     return step
 
 
 def products_of(matrices: int, shape: Shape) -> Task:
-    """A step's matrix products and nothing else."""
+    """Make a task of a step's matrix products and nothing else."""
     batch, length, width, hidden = shape
-    rows, every = matrices * hidden, batch * length
-    state, weight = torch.randn(batch, hidden), torch.randn(hidden, rows)
-    inputs, states, adjoints = (torch.randn(every, size) for size in (width, hidden, rows))
-    drive, before, after = (
-        torch.randn(width, rows),
-        torch.empty(batch, rows),
-        torch.empty(batch, hidden),
-    )
+    n_rows = matrices * hidden
+    n_states = batch * length
+    state = torch.randn(batch, hidden)
+    weight = torch.randn(hidden, n_rows)
+    inputs = torch.randn(n_states, width)
+    states = torch.randn(n_states, hidden)
+    adjoints = torch.randn(n_states, n_rows)
+    input_weight = torch.randn(width, n_rows)
+    forward = torch.empty(batch, n_rows)
+    backward = torch.empty(batch, hidden)
 
     def step() -> None:
         for _ in range(length):
-            torch.mm(state, weight, out=before)
-            torch.mm(before, weight.t(), out=after)
-        _ = inputs @ drive, adjoints.t() @ inputs, adjoints.t() @ states
+            torch.mm(state, weight, out=forward)
+            torch.mm(forward, weight.t(), out=backward)
+        _ = inputs @ input_weight
+        _ = adjoints.t() @ inputs  # gradients of both weights
+        _ = adjoints.t() @ states
 
     return step
+
+
+def contestants(shape: Shape) -> dict[str, Task]:
+    """Make the tasks that are timed at one shape: PyTorch's layers, our cells, loops, products."""
+    *_, width, hidden = shape
+    tasks: dict[str, Task] = {}
+    for layer_type in (nn.LSTM, nn.GRU):
+        layer = layer_type(width, hidden, batch_first=True)
+        states_of = functools.partial(lambda layer, inputs: layer(inputs)[0], layer)
+        tasks[f"nn.{layer_type.__name__}"] = step_of(layer, shape, states_of)
+    for kind, make in CELLS.items():
+        tasks[kind] = step_of(make(width, hidden), shape)
+        looped = make(width, hidden)
+        tasks[f"{kind}, naive loop"] = step_of(looped, shape, looped.unrolled)
+        tasks[f"{kind}, products"] = products_of(MATRICES[kind], shape)
+    return tasks
 
 
 def main() -> None:
     """Time all contestants at both shapes and the cells over sweeps of the sizes, and record."""
     alone()
-    shapes, sweeps = {}, []
+    shapes = {}
     for name, (shape, rounds) in SHAPES.items():
-        *_, width, hidden = shape
-        tasks: dict[str, Task] = {}
-        for layer in (nn.LSTM, nn.GRU):
-            theirs = layer(width, hidden, batch_first=True)
-            states = functools.partial(lambda layer, inputs: layer(inputs)[0], theirs)
-            tasks[f"nn.{layer.__name__}"] = step_of(theirs, shape, states)
-        for kind, make in CELLS.items():
-            naive = make(width, hidden)
-            tasks[kind] = step_of(make(width, hidden), shape)
-            tasks[f"{kind}, naive loop"] = step_of(naive, shape, naive.unrolled)
-            tasks[f"{kind}, products"] = products_of(MATRICES[kind], shape)
-        taken = medians(tasks, rounds)
+        taken = medians(contestants(shape), rounds)
         shapes[name] = {"shape": shape, "rounds": rounds, "seconds": taken}
         print(name, shape, (1e3 * pd.Series(taken, name="ms")).round(1).to_string(), sep="\n")
+    sweeps = []
     for size, sweep in SWEEPS.items():
         for shape in sweep:
             cells = {kind: step_of(make(*shape[2:]), shape) for kind, make in CELLS.items()}

@@ -40,7 +40,7 @@ def own_precision(function: Function) -> Function:
 
 
 def autocasts() -> bool:
-    """Whether the caller is in autocast, on whatever device."""
+    """Return whether the caller is in autocast, on whatever device."""
     on = torch.is_autocast_enabled
     return on("cpu") or on("cuda") or on("mps") or on("xpu")
 
@@ -75,37 +75,43 @@ def random_states_kept(generators: Iterable[torch.Generator] = ()) -> Iterator[N
     What is ours draws from generators of its own. But a reader's model, loss or loader may draw,
     and a loader of PyTorch's draws a seed for its workers whenever it begins.
     """
-    kept = [(one, one.get_state()) for one in generators]
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    of_generators = [(generator, generator.get_state()) for generator in generators]
+    of_python = random.getstate()
+    of_numpy = np.random.get_state()  # noqa: NPY002
+    of_torch = torch.get_rng_state()
+    of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
     try:
         yield
     finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
-        torch.set_rng_state(states[2])
-        if on_gpus is not None:
-            torch.cuda.set_rng_state_all(on_gpus)
-        for one, state in kept:
-            one.set_state(state)
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+        torch.set_rng_state(of_torch)
+        if of_gpus is not None:
+            torch.cuda.set_rng_state_all(of_gpus)
+        for generator, state in of_generators:
+            generator.set_state(state)
 
 
 def generators_of(loader: Any) -> list[torch.Generator]:
     """Return the generators that a loader of PyTorch's draws from, its samplers' too."""
-    found: dict[int, torch.Generator] = {}
+    generators: dict[int, torch.Generator] = {}  # by identity: each once
     parts = [loader]
-    for part in parts:
-        parts += [
-            getattr(part, name) for name in ("sampler", "batch_sampler") if hasattr(part, name)
-        ]
-        one = getattr(part, "generator", None)
-        if isinstance(one, torch.Generator):
-            found[id(one)] = one
-    return list(found.values())
+    for part in parts:  # which grows on the way: a sampler may have a sampler
+        for name in ("sampler", "batch_sampler"):
+            if hasattr(part, name):
+                parts.append(getattr(part, name))
+        generator = getattr(part, "generator", None)
+        if isinstance(generator, torch.Generator):
+            generators[id(generator)] = generator
+    return list(generators.values())
 
 
 class _ForwardMode:
-    """The turn of one thread: PyTorch counts the levels of forward mode for all together."""
+    """The turn of one thread at `torch.func.jvp`, a context.
+
+    PyTorch counts the levels of forward mode for all threads together: two at once get in each
+    other's way.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -118,8 +124,8 @@ class _ForwardMode:
         # At its first use PyTorch loads rules that it compiles by what it has deprecated itself.
         with warnings.catch_warnings(), random_states_kept():
             warnings.simplefilter("ignore")
-            one = torch.ones(1)
-            jvp(torch.sin, (one,), (one,))
+            number = torch.ones(1)
+            jvp(torch.sin, (number,), (number,))
         self.ready = True
 
     def __exit__(self, *_: object) -> None:
@@ -131,8 +137,8 @@ FORWARD_MODE = _ForwardMode()
 
 def in_double(tensor: Tensor) -> Tensor:
     """Return a tensor in float64, on the CPU if its own device has no such numbers."""
-    near = tensor.cpu() if tensor.device.type in _WITHOUT_DOUBLES else tensor
-    return near.double()
+    has_doubles = tensor.device.type not in _WITHOUT_DOUBLES
+    return tensor.double() if has_doubles else tensor.cpu().double()
 
 
 def placed(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:

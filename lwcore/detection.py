@@ -1,14 +1,22 @@
 """Detection of the sign of a lag's gradient (Section 5, Appendices C and D).
 
-One of the two laws SαS(location ±Δ, scale σ) of Eq. (31) is to be named from N independent
-sequences; ``Δ = f(ℓ) m̄(ℓ)`` is the mean of the matched statistic. Results depend on Δ/σ only, and
-arrays broadcast. Δ ≥ 0 is the ``shift``, f the ``envelope``, m̄ the ``alignment``, P_e or ε the
-``error``. The ``rate`` says who detects, and with it the exponent p of ``N ∝ (σ/Δ)^p``:
+What a network learns about a lag ℓ, about inputs of ℓ steps ago, comes from the part of the
+gradient that has flowed back over ℓ steps. One sequence gives one number for it, the matched
+statistic: its mean ``Δ = f(ℓ) m̄(ℓ)``, plus heavy-tailed noise of scale σ. A lag is detected when N
+independent sequences tell the sign of that mean. So one of the two laws SαS(location ±Δ, scale σ)
+of Eq. (31) is to be named, and all functions here say how well, or from how many sequences.
+
+Results depend on Δ/σ only, and arrays broadcast. Δ ≥ 0 is the ``shift``, f the ``envelope``, m̄ the
+``alignment``, P_e or ε the ``error``. The ``rate`` says who detects, and with it the exponent p of
+``N ∝ (σ/Δ)^p``:
 
 * ``"mean"``, p = κ_α = α/(α − 1): the sign of the sample mean. Its error is known exactly.
 * ``"optimal"``, p = 2: the likelihood ratio. The constant is that of large N, or small Δ/σ.
 * ``"paper_v2"``, p = α: printed in v1 and v2, with the constant of the mean. No test can reach it
   for α below 2, as N sequences hold at most ``N KL₁/4`` on the sign.
+
+In formulas, h is Δ/σ, the laws at +Δ and −Δ have the densities p₊ and p₋, and
+``L(x) = log p₊(x)/p₋(x)``.
 """
 
 from __future__ import annotations
@@ -20,7 +28,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import special
 
-from lwcore.signatures import ArgumentError, FiniteReals, bare, checked, floats, kind, require
+from lwcore.signatures import (
+    ArgumentError,
+    FiniteReals,
+    checked,
+    constrained,
+    floats,
+    require,
+    unchecked,
+)
 from lwcore.stable.law import SymmetricStable, log_ratio
 from lwcore.stable.standard import Array, panel_rule, standard_law
 
@@ -28,32 +44,37 @@ if TYPE_CHECKING:
     TailIndexAboveOne = float
     Error = float
 else:
-    TailIndexAboveOne = kind(Real, "a number in (1, 2]", lambda alpha: 1 < alpha <= 2)
-    Error = kind(Real, "a number in (0, 0.5)", lambda error: 0 < error < 0.5)
-Rate = Literal["mean", "optimal", "paper_v2"]
+    TailIndexAboveOne = constrained(Real, "a number in (1, 2]", lambda alpha: 1 < alpha <= 2)
+    Error = constrained(Real, "a number in (0, 0.5)", lambda error: 0 < error < 0.5)
+DetectionRate = Literal["mean", "optimal", "paper_v2"]
 Test = Literal["mean", "likelihood", "median"]
 Statistic = Literal["product", "mean"]
 
 _LOG_2 = float(np.log(2))
 _KNOWN = 1e100  # in scales: at larger shifts the sign is known, to rounding
+_KNOWN_GAUSSIAN = 40.0  # likewise, of a Gaussian
 _LARGEST = 1e6  # in scales: at larger shifts the likelihood's error is bounded by the one there
 _LARGEST_RATIO = 1e300  # of a shift and a scale
 _MOST = 1e307  # sequences, in a search
 _QUADRATIC = 1e-100  # in scales: of smaller shifts only N h² counts, and h² may be no float
 _FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
+_KERNEL_END = 14.0  # beyond it 1/cosh πt is rounding
 
 
 @checked
-def rate_exponent(alpha: TailIndexAboveOne, rate: Rate = "mean") -> float:
-    """The rate exponent p in ``N ∝ (σ/Δ)^p``: α/(α − 1), 2 or α.
+def rate_exponent(alpha: TailIndexAboveOne, rate: DetectionRate = "mean") -> float:
+    """Return the rate exponent p in ``N ∝ (σ/Δ)^p``: α/(α − 1), 2 or α.
 
+    Averaging N values of tail index α leaves noise of scale ``σ N^(1/α − 1)``; it falls to Δ at
+    ``N = (σ/Δ)^(α/(α − 1))``. A test that knows the law weighs outliers less and needs p = 2.
     Implements Eq. (31) in its exponent, which is that of Eq. (37) too.
 
     Examples:
         >>> rate_exponent(1.5), rate_exponent(1.5, "optimal"), rate_exponent(1.5, "paper_v2")
         (3.0, 2.0, 1.5)
     """
-    return float({"mean": alpha / (alpha - 1), "optimal": 2.0, "paper_v2": alpha}[rate])
+    exponents = {"mean": alpha / (alpha - 1), "optimal": 2.0, "paper_v2": alpha}
+    return float(exponents[rate])
 
 
 @checked
@@ -63,7 +84,7 @@ def sample_complexity(
     scale: FiniteReals,
     alpha: TailIndexAboveOne,
     error: Error = 0.1,
-    rate: Rate = "mean",
+    rate: DetectionRate = "mean",
 ) -> Array:
     """Return N(ℓ), how many sequences it takes to name the sign of a lag's gradient.
 
@@ -91,12 +112,12 @@ def sample_complexity(
     """
     f = floats("envelope", envelope)
     require("envelope", f, f >= 0, "0 or above")
-    f, mean, sigma = broadcast(envelope=f, alignment=alignment, scale=scale)
-    constant = _constant(alpha, error, rate == "optimal")
-    # C σ/(m̄ f), in the range of floats also where a product of the two is not.
-    ratio = _quotient([constant, _positive("scale", sigma)], [np.maximum(mean, 0), f])
+    f, m, sigma = broadcast(envelope=f, alignment=alignment, scale=scale)
+    c = _error_constant(alpha, error, rate)
+    # The matched statistic has the mean Δ = m f. A negative one names the wrong sign, for any N.
+    noise_to_signal = _quotient([c, _positive("scale", sigma)], [np.maximum(m, 0), f])  # C σ/(m f)
     with np.errstate(over="ignore"):
-        return ratio ** rate_exponent(alpha, rate)
+        return noise_to_signal ** rate_exponent(alpha, rate)
 
 
 @checked
@@ -106,45 +127,49 @@ def detection_threshold(
     scale: FiniteReals,
     alpha: TailIndexAboveOne,
     error: Error = 0.1,
-    rate: Rate = "mean",
+    rate: DetectionRate = "mean",
 ) -> Array:
-    """ε_th, the least envelope that N sequences detect; infinite without an alignment.
+    """Return ε_th, the least envelope that N sequences detect; infinite without an alignment.
 
-    Implements Eq. (35), ``ε_th = C σ_α/(m̄ N^(1/p))``, the inverse of `sample_complexity`.
+    Implements Eq. (35), ``ε_th = C σ_α/(m̄ N^(1/p))``, the inverse of `sample_complexity`: a lag
+    needs at most N sequences where its envelope is at least ε_th.
 
     Examples:
         >>> print(detection_threshold(1000, alignment=1, scale=1, alpha=2).round(4))
         0.0573
     """
-    n, mean, sigma = broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
-    root = _positive("n_sequences", n) ** (1 / rate_exponent(alpha, rate))
-    constant = _constant(alpha, error, rate == "optimal")
-    return _quotient([constant, _positive("scale", sigma)], [root, np.maximum(mean, 0)])
+    n, m, sigma = broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
+    root = _positive("n_sequences", n) ** (1 / rate_exponent(alpha, rate))  # N^(1/p)
+    c = _error_constant(alpha, error, rate)
+    return _quotient([c, _positive("scale", sigma)], [root, np.maximum(m, 0)])
 
 
 def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
     """Return the product of some numbers divided by others, infinite after a division by 0.
 
-    Powers of 2 are kept apart: they round nothing, and no step leaves the range of a float.
+    Powers of 2 are kept apart: they round nothing, and no step leaves the range of a float, where
+    a product of two of the numbers might.
     """
+    fraction: Any = np.float64(1.0)
+    power: Any = np.intc(0)
     with np.errstate(divide="ignore", over="ignore"):
-        fraction: Any = np.float64(1.0)
-        power: Any = np.intc(0)
         for factor in factors:
-            part, exponent = np.frexp(factor)
-            fraction, power = fraction * part, power + exponent
+            mantissa, exponent = np.frexp(factor)
+            fraction = fraction * mantissa
+            power = power + exponent
         for divisor in divisors:
-            part, exponent = np.frexp(divisor)
-            fraction, power = fraction / part, power - exponent
+            mantissa, exponent = np.frexp(divisor)
+            fraction = fraction / mantissa
+            power = power - exponent
         quotient: Array = np.ldexp(fraction, power)
         return quotient
 
 
 @functools.cache
-def _constant(alpha: float, error: float, optimal: bool) -> float:
-    """C, the Δ/σ that one sequence needs, extrapolated from large N if need be."""
+def _error_constant(alpha: float, error: float, rate: DetectionRate) -> float:
+    """Return C, the Δ/σ at which one sequence has the error ε; of large N for ``"optimal"``."""
     law = SymmetricStable(alpha)
-    if optimal:
+    if rate == "optimal":
         return float(-special.ndtri(error) / np.sqrt(law.fisher_information()))
     return float(-law.ppf(error))
 
@@ -157,23 +182,24 @@ def kl_divergence(
     n_sequences: FiniteReals = 1,
     statistic: Statistic = "product",
 ) -> Array:
-    """KL(P₁‖P₀) between the laws at +Δ and −Δ, in nats; KL(P₀‖P₁) is the same.
+    """Return KL(P₁‖P₀) between the laws at +Δ and −Δ, in nats; KL(P₀‖P₁) is the same.
 
     The exact value of what Eqs. (32) and (54)–(56) bound. For all N values (``"product"``) it is
     ``N KL₁(Δ/σ)``, linear in N for every α; for their ``"mean"``, again SαS but of scale
     ``σ N^(1/α − 1)``, it is ``KL₁(Δ N^(1 − 1/α)/σ)``. KL₁ is that of `SymmetricStable.kl`.
     """
-    h, n = _standardised(shift, scale, n_sequences, whole=statistic == "product")
+    h, n = _in_scales(shift, scale, n_sequences, whole=statistic == "product")
     if statistic == "mean":
-        h, n = _of_mean(h, n, alpha), np.ones_like(n)
+        h = _shift_of_mean(h, n, alpha)
+        n = np.ones_like(n)
     require("shift/scale", h, h <= _LARGEST_RATIO, f"{_LARGEST_RATIO:g} at most")
     law = SymmetricStable(alpha)
-    tiny = h < _QUADRATIC  # Δ² may be beyond a float
+    is_tiny = h < _QUADRATIC  # Δ² may be beyond a float
     with np.errstate(over="ignore"):
-        divergence = n * law.kl(2 * np.where(tiny, 0, h))
-        if tiny.any():
-            square = (np.sqrt(n) * np.where(tiny, h, 0)) ** 2
-            divergence = np.where(tiny, 2 * law.fisher_information() * square, divergence)
+        divergence = n * law.kl(2 * np.where(is_tiny, 0, h))
+        if is_tiny.any():
+            square = (np.sqrt(n) * np.where(is_tiny, h, 0)) ** 2
+            divergence = np.where(is_tiny, 2 * law.fisher_information() * square, divergence)
         return divergence[()]
 
 
@@ -183,16 +209,19 @@ def lan_divergence(
     alpha: TailIndexAboveOne,
     scale: FiniteReals = 1.0,
     n_sequences: FiniteReals = 1,
-    rate: Rate = "optimal",
+    rate: DetectionRate = "optimal",
 ) -> Array:
-    """The LAN approximation ``½ I_α (2Δ/σ)² N^(2/p)`` of the divergence, in nats; it is above it.
+    """Return the divergence's LAN approximation ``½ I_α (2Δ/σ)² N^(2/p)``, in nats.
+
+    LAN is *local asymptotic normality*: small shifts of any law with a Fisher information look like
+    those of a Gaussian. The approximation is an upper bound.
 
     Implements Eqs. (32) and (54)–(56) with their constant, under the exponent p of a `rate`:
     ``"optimal"`` is the limit of `kl_divergence` for all values, ``"mean"`` for their mean, and
     ``"paper_v2"`` Eq. (32) as printed, with the largest constant it could have at N = 1, the limit
     of neither unless α = 2.
     """
-    h, n = _standardised(shift, scale, n_sequences)
+    h, n = _in_scales(shift, scale, n_sequences)
     with np.errstate(over="ignore"):
         square = (h * n ** (1 / rate_exponent(alpha, rate))) ** 2
         return 2 * SymmetricStable(alpha).fisher_information() * square
@@ -207,7 +236,7 @@ def mutual_information(
     statistic: Statistic = "product",
     route: Literal["fourier", "mixture"] = "fourier",
 ) -> Array:
-    """The mutual information I(B; observation) in nats, B the equiprobable sign of ±Δ.
+    """Return the mutual information I(B; observation) in nats, B the equiprobable sign of ±Δ.
 
     The exact value of what Eq. (33) bounds: of all N sequences (``"product"``), or of their
     ``"mean"``. It is below ``log 2`` and ``KL(P₁‖P₀)/4``, which it approaches for small shifts.
@@ -218,88 +247,100 @@ def mutual_information(
     * ``"mixture"``: Implements Eq. (57), ``½ KL(P₁‖M) + ½ KL(P₀‖M)`` with ``M = ½(P₀ + P₁)``, by
       quadrature over one observation: a single sequence, or the mean.
     """
-    h, n = _standardised(shift, scale, n_sequences, whole=statistic == "product")
+    h, n = _in_scales(shift, scale, n_sequences, whole=statistic == "product")
     if statistic == "mean" or alpha == 2:  # the mean of Gaussians is all there is to know
-        h, n = _of_mean(h, n, alpha), np.ones_like(n)
+        h = _shift_of_mean(h, n, alpha)
+        n = np.ones_like(n)
     if route == "mixture":
         require("n_sequences", n, n == 1, "1 for route='mixture' with statistic='product'")
-    by_route = _by_mixture if route == "mixture" else _by_fourier
-    return np.vectorize(by_route, otypes=[float])(alpha, h, n)[()]
+        return np.vectorize(_information_by_mixture, otypes=[float])(alpha, h)[()]
+    return np.vectorize(_information_by_fourier, otypes=[float])(alpha, h, n)[()]
 
 
-def _by_fourier(alpha: float, h: float, n: float) -> float:
+def _information_by_fourier(alpha: float, h: float, n: float) -> float:
+    """Return the information of N values by Parseval's integral, see `mutual_information`."""
     if h == 0:
         return 0.0
-    h = min(h, 40.0 if alpha == 2 else _KNOWN)  # beyond 40 a Gaussian's sign is known, too
-    h, n = _alike(h, n)
-    tilted = _Tilted(alpha, h)
+    h = min(h, _KNOWN_GAUSSIAN if alpha == 2 else _KNOWN)
+    h, n = _within_floats(h, n)
+    tilted = _TiltedLaw(alpha, h)
     with np.errstate(over="ignore"):
-        first = 1 / max(np.sqrt(n * tilted.variance), 4.0)
-    t, weight = _graded_rule(first, 0.5, 14.0)  # beyond 14 the kernel is rounding
-    log_psi, sign = tilted.cosine(t)
+        first_panel = 1 / max(np.sqrt(n * tilted.variance), 4.0)
+    t, weight = _graded_rule(first_panel, 0.5, _KERNEL_END)
+    log_psi, sign = tilted.characteristic_function(t)
     with np.errstate(over="ignore"):
         lost = np.expm1(n * (tilted.log_affinity + log_psi))  # (ρ|ψ|)^N − 1
-    gained = np.where(sign ** np.mod(n, 2) < 0, 2 + lost, -lost)
-    return float(min(np.sum(weight * gained / ((0.25 + t**2) * np.cosh(np.pi * t))) / 2, _LOG_2))
+    is_negative = sign ** np.mod(n, 2) < 0  # ψ^N
+    integrand = np.where(is_negative, 2 + lost, -lost)  # 1 − (ρψ)^N
+    kernel = (0.25 + t**2) * np.cosh(np.pi * t)
+    information = np.sum(weight * integrand / kernel) / 2
+    return float(min(information, _LOG_2))
 
 
-def _by_mixture(alpha: float, h: float, _: float) -> float:
-    """The mean over x > 0 of log 2 less the entropy of the sign given x."""
+def _information_by_mixture(alpha: float, h: float) -> float:
+    """Return the information of one value: log 2 less the mean entropy of the sign given x."""
     if h == 0:
         return 0.0
     ratio, mass = log_ratio(alpha, min(h, _KNOWN))
-    return float(np.sum(mass * (1 + np.exp(-ratio)) * _entropy_deficit(ratio)))
+    both = mass * (1 + np.exp(-ratio))  # (p₊ + p₋) dx, of which half is the law of x and of −x
+    return float(np.sum(both * _entropy_deficit(ratio)))
 
 
 @checked
 def binary_entropy(probability: FiniteReals) -> Array:
-    """The entropy ``h_b(p) = −p log p − (1 − p) log(1 − p)`` in Eq. (34), in nats."""
+    """Return the entropy ``h_b(p) = −p log p − (1 − p) log(1 − p)`` in Eq. (34), in nats."""
     p = floats("probability", probability)
     require("probability", p, (p >= 0) & (p <= 1), "in [0, 1]")
     return -special.xlogy(p, p) - special.xlog1py(1 - p, -p)
 
 
 def _entropy_deficit(log_odds: Array) -> Array:
-    """``log 2 − h_b(p)`` for log odds above 0 of 1 − p against p, accurate also next to 0."""
+    """Return ``log 2 − h_b(p)`` for log odds above 0 of 1 − p against p, accurate near 0."""
     half = np.minimum(log_odds, 1) / 2
-    near = half * np.tanh(half) + np.log1p(-(np.tanh(half) ** 2)) / 2
-    return np.where(log_odds < 1, near, _LOG_2 - bare(binary_entropy)(special.expit(-log_odds)))
+    near_zero = half * np.tanh(half) + np.log1p(-(np.tanh(half) ** 2)) / 2
+    entropy = unchecked(binary_entropy)(special.expit(-log_odds))
+    return np.where(log_odds < 1, near_zero, _LOG_2 - entropy)
 
 
 @checked
 def fano_error(information: FiniteReals) -> Array:
-    """Fano's least error of any test, ``h_b(P_e) ≥ log 2 − I``, if at most I nats are observed.
+    """Return Fano's least error of any test, if at most I nats are observed.
 
-    The inequality is the one behind Eq. (34): from an *upper* bound on I, as ``kl_divergence/4``,
+    Solves ``h_b(P_e) = log 2 − I``: no test can know more of the sign than what is observed. The
+    inequality is the one behind Eq. (34): from an *upper* bound on I, as ``kl_divergence/4``,
     follows a *necessary* N. From a lower one, as in Eq. (33), follows nothing.
     """
-    told = floats("information", information)
-    require("information", told, told >= 0, "0 or above")
-    low, high = (np.full(told.shape, np.log(end)) for end in (1e-170, 750.0))
-    for _ in range(70):  # bisection in the logarithm of the log odds: resolves both ends
+    nats = floats("information", information)
+    require("information", nats, nats >= 0, "0 or above")
+    # bisection in the logarithm of the log odds of right against wrong: it resolves both ends
+    low = np.full(nats.shape, np.log(1e-170))
+    high = np.full(nats.shape, np.log(750.0))
+    for _ in range(70):
         middle = (low + high) / 2
-        below = _entropy_deficit(np.exp(middle)) <= told
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.where(told < _LOG_2, special.expit(-np.exp(low)), 0.0)[()]
+        is_allowed = _entropy_deficit(np.exp(middle)) <= nats
+        low = np.where(is_allowed, middle, low)
+        high = np.where(is_allowed, high, middle)
+    error = special.expit(-np.exp(low))
+    return np.where(nats < _LOG_2, error, 0.0)[()]
 
 
 @checked
 def hellman_raviv_error(information: FiniteReals) -> Array:
-    """Hellman and Raviv's largest error of the best test, ``P_e ≤ ½ (1 − I/log 2)``.
+    """Return Hellman and Raviv's largest error of the best test, ``P_e ≤ ½ (1 − I/log 2)``.
 
     Given the observation, the test errs with probability q, and ``h_b(q) ≥ 2 q log 2``, a chord of
     a concave function. From a *lower* bound on I follows a *sufficient* N, N(ℓ) in Eq. (37).
     """
-    told = floats("information", information)
-    require("information", told, (told >= 0) & (told <= _LOG_2), "in [0, log 2]")
-    return 0.5 * (1 - told / _LOG_2)
+    nats = floats("information", information)
+    require("information", nats, (nats >= 0) & (nats <= _LOG_2), "in [0, log 2]")
+    return 0.5 * (1 - nats / _LOG_2)
 
 
 @checked
 def necessary_sequences(
     shift: FiniteReals, scale: FiniteReals, alpha: TailIndexAboveOne, error: Error = 0.1
 ) -> Array:
-    """The necessary number of sequences, real: below it no test has an error of at most ε.
+    """Return the necessary number of sequences, real: with fewer no test has an error of at most ε.
 
     Implements Eq. (34) in the direction that Fano's inequality has: ``I ≤ N KL₁/4``, so that
     ``N ≥ 4 (log 2 − h_b(ε))/KL₁``. The exponent in σ/Δ is 2 for small shifts, whatever α.
@@ -307,8 +348,8 @@ def necessary_sequences(
     ``t/(2 (1 + t)²) ≤ ⅛``.)
     """
     with np.errstate(divide="ignore", over="ignore"):
-        missing = _entropy_deficit(-special.logit(error))
-        return 4 * missing / kl_divergence(shift, alpha, scale)
+        needed_nats = _entropy_deficit(-special.logit(error))
+        return 4 * needed_nats / kl_divergence(shift, alpha, scale)
 
 
 @checked
@@ -319,7 +360,7 @@ def detection_error(
     alpha: TailIndexAboveOne,
     test: Test = "mean",
 ) -> Array:
-    """The error of a test on N sequences: the probability that it names the wrong sign of ±Δ.
+    """Return the probability that a test on N sequences names the wrong sign of ±Δ.
 
     The exact alternative to Fano's bound, Eq. (34). N is whole, but for the mean.
 
@@ -329,28 +370,30 @@ def detection_error(
       that its value there, an upper bound.
     * ``"median"``: the sign of the majority of the values, for even N that of N − 1.
     """
-    h, n = _standardised(shift, scale, n_sequences, whole=test != "mean")
+    h, n = _in_scales(shift, scale, n_sequences, whole=test != "mean")
     if test == "median":
         return _median_error(alpha, h, n)
     if test == "mean" or alpha == 2:
-        return SymmetricStable(alpha).sf(_of_mean(h, n, alpha))
+        return SymmetricStable(alpha).sf(_shift_of_mean(h, n, alpha))
     return np.vectorize(_likelihood_error, otypes=[float])(alpha, h, n)[()]
 
 
 def _median_error(alpha: float, h: Array, n: Array) -> Array:
-    """The error of the majority of N = 2m − 1 signs: of Beta(m, m) below the chance of a wrong one.
+    """Return the error of the majority of N = 2m − 1 signs, each wrong with a probability q.
 
-    By ``I_q(m, m) = ½ − ½ I_{4δ²}(½, m)``, ``δ = ½ − q``, nothing cancels where q is nearly ½.
+    It is the probability that Beta(m, m) is below q. By ``I_q(m, m) = ½ − ½ I_{4δ²}(½, m)``,
+    ``δ = ½ − q``, nothing cancels where q is nearly ½.
     """
     m = np.floor((n + 1) / 2)
     law = SymmetricStable(alpha)
-    off_half = standard_law(alpha).from_median(h)
-    near = special.betaincc(0.5, m, 4 * off_half**2) / 2
-    return np.where(off_half < 0.25, near, special.betainc(m, m, law.sf(h)))[()]
+    delta = standard_law(alpha).from_median(h)
+    nearly_half = special.betaincc(0.5, m, 4 * delta**2) / 2
+    error = special.betainc(m, m, law.sf(h))
+    return np.where(delta < 0.25, nearly_half, error)[()]
 
 
 def _likelihood_error(alpha: float, h: float, n: float) -> float:
-    """The error of the likelihood ratio test, for ``alpha < 2``.
+    """Return the error of the likelihood ratio test, for ``alpha < 2``.
 
     With S, ρ and ψ as in `mutual_information`, the error is ``½ ρ^N E_Q[e^(−|S|/2)]``, that is
     ``(ρ^N/2π) ∫_0^∞ ψ(t)^N/(¼ + t²) dt``: Chernoff's exponent, and all of the rest.
@@ -359,24 +402,30 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
         return float(SymmetricStable(alpha).sf(h))
     if h * np.sqrt(n) < np.finfo(float).eps:  # the error is ½ to rounding
         return 0.5
-    h, n = _alike(min(h, _LARGEST), n)
-    tilted = _Tilted(alpha, h)
-    most, width = tilted.ratio.max(), 1 / np.sqrt(n * tilted.variance)
+    h, n = _within_floats(min(h, _LARGEST), n)
+    tilted = _TiltedLaw(alpha, h)
+    largest_ratio = tilted.ratio.max()
+    width = 1 / np.sqrt(n * tilted.variance)  # of ψ^N, nearly a Gaussian
+    first_panel = min(0.25, width)
     # |ψ| falls as (t L)^(−½), L its smooth maximum: to be followed for a while where N is small
-    end, farthest = 16 * width, max(16 * width, _FARTHEST / most)
+    end = 16 * width
+    farthest = max(end, _FARTHEST / largest_ratio)
     while True:
-        t, weight = _graded_rule(min(0.25, width), 2 / most, end)
-        swing = int(end * np.ptp(tilted.ratio, axis=1).max())
-        log_psi, sign = _Tilted(alpha, h, 20 + swing).cosine(t)
-        part = weight * sign ** np.mod(n, 2) * np.exp(n * log_psi) / (0.25 + t**2)
-        integral, last = np.sum(part), part[t > end / 2]
-        if end >= farthest or np.abs(last).sum() < 1e-11 * integral:
+        t, weight = _graded_rule(first_panel, 2 / largest_ratio, end)
+        turns = int(end * np.ptp(tilted.ratio, axis=1).max())  # of the cosine in one panel
+        finer = _TiltedLaw(alpha, h, 20 + turns)
+        log_psi, sign = finer.characteristic_function(t)
+        terms = weight * sign ** np.mod(n, 2) * np.exp(n * log_psi) / (0.25 + t**2)
+        integral = np.sum(terms)
+        last_octave = terms[t > end / 2]
+        if end >= farthest or np.abs(last_octave).sum() < 1e-11 * integral:
             break
         end = min(2 * end, farthest)
     if n % 2 == 0:  # then the rest is positive, and falls as t^(−N/2 − 2) on the whole
-        octave = 0.5 ** (n / 2 + 1)
-        integral += np.sum(last) * octave / (1 - octave)
-    return min(float(np.exp(n * tilted.log_affinity) * integral / (2 * np.pi)), 0.5)
+        fall = 0.5 ** (n / 2 + 1)  # from one octave to the next
+        integral += np.sum(last_octave) * fall / (1 - fall)
+    error = float(np.exp(n * tilted.log_affinity) * integral / (2 * np.pi))
+    return min(error, 0.5)
 
 
 @checked
@@ -387,36 +436,45 @@ def least_sequences(
     error: Error = 0.1,
     test: Test = "mean",
 ) -> Array:
-    """The least whole number of sequences at which a test has an error of at most ε.
+    """Return the least whole number of sequences at which a test has an error of at most ε.
 
     The inverse of `detection_error` in N, to a relative accuracy of 1e-12, and so Eq. (37) without
     a constant or an exponent put in by hand.
     """
-    h, _ = _standardised(shift, scale, 1)
+    h, _ = _in_scales(shift, scale, 1)
     if test == "mean":
-        return np.maximum(np.ceil(sample_complexity(h, 1, 1, alpha, error) * (1 - 1e-12)), 1)
+        real = sample_complexity(h, 1, 1, alpha, error)
+        return np.maximum(np.ceil(real * (1 - 1e-12)), 1)
     with np.errstate(over="ignore"):  # of a number that is infinite
         return np.vectorize(_least_number, otypes=[float])(test, alpha, h, error)[()]
 
 
 def _least_number(test: Test, alpha: float, h: float, error: float) -> float:
-    guess = float("inf") if h == 0 else sample_complexity(h, 1, 1, alpha, error, "optimal")
+    """Find the least number of sequences by bisection, from the number of the optimal rate."""
+    if h == 0:
+        return float("inf")
+    guess = sample_complexity(h, 1, 1, alpha, error, "optimal")
     if not guess < _MOST:
         return float("inf")  # or, but for a factor of ten, too large for a float
 
-    def errs(n: float) -> bool:
-        return bool(bare(detection_error)(n, h, 1.0, alpha, test) > error)
+    def errs_too_often(n: float) -> bool:
+        return bool(unchecked(detection_error)(n, h, 1.0, alpha, test) > error)
 
-    low, high = 0.0, float(np.maximum(np.ceil(guess), 1))
-    while errs(high):
-        low, high = high, 2 * high
+    low = 0.0
+    high = float(np.maximum(np.ceil(guess), 1))
+    while errs_too_often(high):
+        low = high
+        high = 2 * high
     while high - low > max(1, 1e-12 * high):
         middle = float(np.floor((low + high) / 2))
-        low, high = (middle, high) if errs(middle) else (low, middle)
+        if errs_too_often(middle):
+            low = middle
+        else:
+            high = middle
     return high
 
 
-def _alike(h: float, n: float) -> tuple[float, float]:
+def _within_floats(h: float, n: float) -> tuple[float, float]:
     """Return a larger h and fewer sequences that tell as much, where h² is beyond a float.
 
     Of shifts so small only N h² counts, to rounding.
@@ -428,31 +486,40 @@ def _alike(h: float, n: float) -> tuple[float, float]:
     return larger, float((together / larger) ** 2)
 
 
-class _Tilted:
-    """The law Q of one observation with density ``√(p₊ p₋)/ρ``, under which L is symmetric."""
+class _TiltedLaw:
+    """The law Q of one observation with density ``√(p₊ p₋)/ρ``, under which L is symmetric.
+
+    `ratio` holds L at the nodes of a quadrature, `weight` the masses of Q there, `variance` that of
+    L, and ρ, the affinity of the two laws, is kept as a logarithm.
+    """
 
     def __init__(self, alpha: float, h: float, order: int = 16) -> None:
         self.ratio, mass = log_ratio(alpha, h, order)
-        weight = mass * np.exp(-self.ratio / 2)
+        weight = mass * np.exp(-self.ratio / 2)  # √(p₊ p₋) dx
+        total = weight.sum()
         distance = np.sum(mass * np.expm1(-self.ratio / 2) ** 2)  # 1 − ρ
-        affinity = np.log(2 * weight.sum()) if distance >= 0.5 else np.log1p(-distance)
-        self.log_affinity, self.weight = float(affinity), weight / weight.sum()
+        log_affinity = np.log(2 * total) if distance >= 0.5 else np.log1p(-distance)
+        self.log_affinity = float(log_affinity)
+        self.weight = weight / total
         self.variance = float(np.sum(self.weight * self.ratio**2))
 
-    def cosine(self, frequency: Array) -> tuple[Array, Array]:
-        """(log|ψ|, sign ψ), ``ψ(t) = E_Q[cos(t L)]``, accurate next to ψ = 1."""
-        half, weight = self.ratio.ravel() / 2, self.weight.ravel()
-        deficit = np.array([np.sin(t * half) ** 2 @ weight for t in frequency])  # in the cache
+    def characteristic_function(self, frequency: Array) -> tuple[Array, Array]:
+        """Return log|ψ| and the sign of ``ψ(t) = E_Q[cos(t L)]``, accurate next to ψ = 1."""
+        half_ratio = self.ratio.ravel() / 2
+        weight = self.weight.ravel()
+        # 1 − cos x = 2 sin²(x/2); one frequency at a time, which stays in the cache
+        deficit = np.array([np.sin(t * half_ratio) ** 2 @ weight for t in frequency])
         psi = 1 - 2 * deficit
         with np.errstate(divide="ignore"):
-            near = np.log1p(-2 * np.minimum(deficit, 0.25))
-            log_psi = np.where(deficit < 0.25, near, np.log(np.abs(psi)))
+            near_one = np.log1p(-2 * np.minimum(deficit, 0.25))
+            log_psi = np.where(deficit < 0.25, near_one, np.log(np.abs(psi)))
         return log_psi, np.sign(psi)
 
 
 def _graded_rule(first: float, widest: float, end: float) -> tuple[Array, Array]:
-    """Nodes and weights on (0, end), on panels that widen by half each, up to a limit."""
-    edges, width = [0.0], first
+    """Return nodes and weights on (0, end), on panels that widen by half each, up to a limit."""
+    edges = [0.0]
+    width = first
     while edges[-1] < end:
         edges.append(min(edges[-1] + width, end))
         width = min(1.5 * width, widest)
@@ -460,6 +527,7 @@ def _graded_rule(first: float, widest: float, end: float) -> tuple[Array, Array]
 
 
 def _positive(name: str, value: FiniteReals) -> Array:
+    """Return an argument as an array, all of whose entries must be above 0."""
     array = floats(name, value)
     require(name, array, array > 0, "above 0")
     return array
@@ -475,19 +543,22 @@ def broadcast(**values: FiniteReals) -> list[Array]:
     raise ArgumentError(f"{', '.join(values)} of shapes {shapes}: must broadcast to one shape.")
 
 
-def _standardised(
+def _in_scales(
     shift: FiniteReals, scale: FiniteReals, n_sequences: FiniteReals, *, whole: bool = False
-) -> list[Array]:
-    """``h = Δ/σ`` and N, of one shape."""
+) -> tuple[Array, Array]:
+    """Return ``h = Δ/σ`` and N as arrays of one shape, after they were held to their ranges."""
     delta, sigma, n = broadcast(shift=shift, scale=scale, n_sequences=n_sequences)
     require("shift", delta, delta >= 0, "0 or above")
-    words = "a whole number, 1 or above" if whole else "1 or above"
-    require("n_sequences", n, (n >= 1) & (not whole or n == np.floor(n)), words)
+    if whole:
+        is_whole = n == np.floor(n)
+        require("n_sequences", n, (n >= 1) & is_whole, "a whole number, 1 or above")
+    else:
+        require("n_sequences", n, n >= 1, "1 or above")
     with np.errstate(over="ignore"):
-        return [delta / _positive("scale", sigma), n]
+        return delta / _positive("scale", sigma), n
 
 
-def _of_mean(h: Array, n: Array, alpha: float) -> Array:
-    """The h of the mean of N values."""
+def _shift_of_mean(h: Array, n: Array, alpha: float) -> Array:
+    """Return the h of the mean of N values, which is SαS of scale ``σ N^(1/α − 1)``."""
     with np.errstate(over="ignore"):
         return h * n ** (1 - 1 / alpha)

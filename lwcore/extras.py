@@ -48,12 +48,12 @@ class NameTheExtra(MetaPathFinder):
         importing = list(_importing_modules(sys._getframe(1)))
         if not importing or not importing[0].startswith("lwcore."):
             return  # another library tries what it may
-        extras = [BRINGS[name]]
+        needed = [BRINGS[name]]
         for module in importing:
             if module.startswith("lwcore."):
-                part = module.split(".")[1]
-                extras.append(NEEDS.get(part, "networks"))
-        extra = max(extras, key=EACH_BRINGS_THOSE_BEFORE.index)
+                own_part = module.split(".")[1]
+                needed.append(NEEDS.get(own_part, "networks"))
+        extra = max(needed, key=EACH_BRINGS_THOSE_BEFORE.index)
         raise ModuleNotFoundError(
             f"{name} is not installed, which this part of lwcore needs. "
             f"Install it with: pip install 'lwcore[{extra}]'",
@@ -71,7 +71,8 @@ def name_missing_extras() -> None:
 def _importing_modules(frame: FrameType | None) -> Iterator[str]:
     """Yield the modules whose code is running, from the one that imports to the outermost."""
     while frame is not None:
-        spec = frame.f_globals.get("__spec__")  # names a module that runs as the program, too
+        # the name of a module that runs as the program is "__main__", its specification's is not
+        spec = frame.f_globals.get("__spec__")
         name = spec.name if spec is not None else frame.f_globals.get("__name__", "")
         if name.partition(".")[0] != "importlib" and name != "_frozen_importlib":
             yield name

@@ -243,7 +243,7 @@ def sequences_needed(
     alpha: Reals,
     envelope: Reals = 1.0,
     error: Error = 0.1,
-    rate: detection.Rate = "mean",
+    rate: detection.DetectionRate = "mean",
 ) -> Array:
     """Return `sample_complexity` entry by entry, for arrays of laws with different tails.
 

@@ -21,7 +21,8 @@ from lwcore.signatures import ArgumentError, floats, require
 _WIDE = 3.0  # ends of a bracket that are this many times each other: a logarithmic scale
 _UNSAFE = 30.0  # beyond it a sentence has no middle of a range of factors, but its safe end
 _ROUNDING = 1e-6  # the most that rounding leaves of an identity
-_LARGE, _SMALL = 10_000.0, 0.001  # from here on a power of ten
+_LARGE = 10_000.0  # from here on a power of ten
+_SMALL = 0.001  # below it, too
 _COUNTED = 100  # trials up to which a share is a count
 _FINE = 300  # trials above which a share below 10 % has a decimal
 _POWERS_OF_TEN = 300  # up to which they are floats with all their digits
@@ -64,9 +65,11 @@ class Numbers(NamedTuple):
     high: float
 
 
-_PERCENT = (Unit.SHARE, Unit.CASES, Unit.POINTS)
+_SHARES = (Unit.SHARE, Unit.CASES)
+_IN_PER_CENT = (*_SHARES, Unit.POINTS)
 _WHOLE = (Unit.COUNT, Unit.STEPS)
-_ONE_SCALE = (*_PERCENT, Unit.EXPONENT, Unit.CORRELATION)
+_NEVER_LOGARITHMIC = (*_IN_PER_CENT, Unit.EXPONENT, Unit.CORRELATION)
+_FORMS = ("prose", "ends", "table", "value", "low", "high")
 
 
 def printed(
@@ -112,48 +115,41 @@ def printed(
         >>> printed(-16, -32, 0, unit="steps", bracket="range", direction=("longer", "shorter"))
         '16 steps shorter (range 0–32)'
     """
-    value = _plain("value", value)
-    lower = value if low is None else _plain("low", low)
-    upper = value if high is None else _plain("high", high)
+    value = _single("value", value)
+    lower = value if low is None else _single("low", low)
+    upper = value if high is None else _single("high", high)
     numbers = Numbers(value, lower, upper)
     if lower > upper:
         raise ValueError(f"low, high = {low}, {high}: must be in order.")
-    measured_in = _member(Unit, "unit", unit)
-    kind_of_bracket = _member(Bracket, "bracket", bracket)
-    differ = lower != upper and not any(map(math.isnan, numbers))
-    ends = kind_of_bracket if differ else Bracket.NONE
-    one = _Number(numbers, measured_in, ends, over, count, trials, limits)
-    if one.unit in _PERCENT:
-        for name, number in (("value", value), ("low", lower), ("high", upper)):
-            holds = math.isinf(number) or not abs(number) > _LARGEST_SHARE
-            require(name, number, holds, f"{_LARGEST_SHARE:g} at most, as a part of a whole")
+    unit = _member(Unit, "unit", unit)
+    bracket = _member(Bracket, "bracket", bracket)
+    if lower == upper or any(map(math.isnan, numbers)):
+        bracket = Bracket.NONE
+    number = _Number(numbers, unit, bracket, over, count, trials, limits)
+    number.require_shares_that_can_be_printed()
     if math.isnan(value):
         return "–"
+    if form not in _FORMS:
+        raise ValueError(f"form = {form!r}: must be one of {', '.join(_FORMS)}.")
     if form in ("value", "low", "high"):
-        return one.without_bracket.text(getattr(numbers, form))
-    if form not in ("prose", "ends", "table"):
-        allowed = "prose, ends, table, value, low, high"
-        raise ValueError(f"form = {form!r}: must be one of {allowed}.")
-    in_prose = form != "table"
-    if one.unit in (Unit.CASES, Unit.HITS) and trials is not None:
+        return number.without_bracket.text(getattr(numbers, form))
+    if unit in (Unit.CASES, Unit.HITS) and trials is not None:
         require("value", value, math.isfinite(value), "finite, of counted trials")
-    if one.unit is Unit.CASES and trials is not None:
-        return one.cases(in_prose)
-    if one.unit is Unit.HITS and trials is not None:
-        return f"{value:,.0f} of {trials:,}"
-    if one.unit is Unit.ROUNDING and in_prose and 0 < abs(value) <= _ROUNDING:
+        return number.cases(form) if unit is Unit.CASES else number.hits
+    if unit is Unit.ROUNDING and form != "table" and 0 < abs(value) <= _ROUNDING:
         return "to rounding"
-    if ends is Bracket.CHANCE:
-        return one.beside_chance
+    if bracket is Bracket.CHANCE:
+        return number.beside_chance
     if direction is not None:
-        return one.directed(direction)
-    if ends is Bracket.NONE:
-        return one.alone(in_prose)
-    if value == numbers.low == 0 and one.unit not in (Unit.POINTS, Unit.EXPONENT):
-        return one.none_at_all
-    if one.unit is Unit.FACTOR and ends is Bracket.RANGE and in_prose and one.spans_much:
-        return one.both_ends if form == "ends" else one.safe_end
-    return one.with_unit(one.text(value)) + one.bracketed()
+        return number.directed(*direction)
+    if bracket is Bracket.NONE:
+        return number.alone(form)
+    if value == lower == 0 and unit not in (Unit.POINTS, Unit.EXPONENT):
+        return number.none_at_all
+    is_range_of_factors = unit is Unit.FACTOR and bracket is Bracket.RANGE
+    if is_range_of_factors and form != "table" and number.spans_much:
+        return number.both_ends if form == "ends" else number.safe_end
+    return number.with_unit(number.text(value)) + number.bracketed()
 
 
 def consequence(exponent: Numbers, change: float = 1000.0) -> Numbers:
@@ -163,8 +159,9 @@ def consequence(exponent: Numbers, change: float = 1000.0) -> Numbers:
         >>> consequence(Numbers(0.5, 0.25, 1.0), change=100.0)
         Numbers(value=10.0, low=3.1622776601683795, high=100.0)
     """
-    value, one, other = (_to_the_power(change, power) for power in exponent)
-    return Numbers(value, min(one, other), max(one, other))
+    factors = [_to_the_power(change, power) for power in exponent]
+    value, *ends = factors
+    return Numbers(value, min(ends), max(ends))
 
 
 def _to_the_power(change: float, power: float) -> float:
@@ -176,11 +173,11 @@ def _to_the_power(change: float, power: float) -> float:
 
 
 def number_word(count: int) -> str:
-    """Write a whole number up to ten as a word, a larger one in digits."""
+    """Write a whole number up to ten as a word, a larger one in digits, zero as "no"."""
     return _WORDS[count] if 0 <= count < len(_WORDS) else f"{count:,}"
 
 
-def _plain(name: str, value: Any) -> float:
+def _single(name: str, value: Any) -> float:
     """Return a number that was given, of whatever type, as a float."""
     number = floats(name, value)
     require(name, value, number.ndim == 0, "one number")
@@ -191,7 +188,7 @@ _Kind = TypeVar("_Kind", bound=StrEnum)
 
 
 def _member(kinds: type[_Kind], name: str, value: str) -> _Kind:
-    """Return one of some words; refuse another by name."""
+    """Return the member of an enumeration; refuse what is none, by name."""
     try:
         return kinds(value)
     except ValueError:
@@ -201,11 +198,15 @@ def _member(kinds: type[_Kind], name: str, value: str) -> _Kind:
 
 @dataclass(frozen=True)
 class _Number:
-    """A number that is being printed."""
+    """A number that is being printed, with its ends, its unit and what they are over.
+
+    `place` says at which power of ten a number is rounded, the methods after it what is written
+    around the digits. `printed` chooses among these.
+    """
 
     numbers: Numbers
     unit: Unit
-    ends: Bracket
+    bracket: Bracket
     over: str
     count: int | None
     trials: int | None
@@ -214,73 +215,100 @@ class _Number:
     @property
     def has_bracket(self) -> bool:
         """Whether there are two ends that differ."""
-        return self.ends is not Bracket.NONE
+        return self.bracket is not Bracket.NONE
 
     @property
     def without_bracket(self) -> _Number:
         """The number for one that is printed alone, and has two digits."""
-        return replace(self, ends=Bracket.NONE, limits=())
+        return replace(self, bracket=Bracket.NONE, limits=())
 
     @property
     def spans_much(self) -> bool:
-        """Whether the ends are more than a factor of 30 from each other."""
+        """Whether the ends are more than a factor of 30 from each other, or on both sides of 0.
+
+        The middle of such a range says little in a sentence.
+        """
         return self.numbers.low <= 0 or self.numbers.high > _UNSAFE * self.numbers.low
 
     @property
     def per_cent(self) -> float:
         """What a number is multiplied by before it is printed."""
-        return 100.0 if self.unit in _PERCENT else 1.0
+        return 100.0 if self.unit in _IN_PER_CENT else 1.0
+
+    @property
+    def sign(self) -> str:
+        """What stands behind a share."""
+        return " %" if self.unit in _SHARES else ""
+
+    def require_shares_that_can_be_printed(self) -> None:
+        """Refuse parts of a whole that, in per cent, may be beyond a float."""
+        if self.unit not in _IN_PER_CENT:
+            return
+        requirement = f"{_LARGEST_SHARE:g} at most, as a part of a whole"
+        for name, number in self.numbers._asdict().items():
+            is_printable = math.isinf(number) or not abs(number) > _LARGEST_SHARE
+            require(name, number, is_printable, requirement)
+
+    # Which digits are printed
 
     def text(self, number: float) -> str:
-        """One of the three numbers, to the place that the bracket gives it."""
+        """Print one of the three numbers, to the place that the bracket gives it.
+
+        A share next to 0 or 100 % is not printed as one of these: "below 1", "over 99".
+        """
         if not math.isfinite(number):
             return _not_finite(number)
         size = number * self.per_cent
+        place = self.place(number)
         if self.unit is Unit.SHARE and self.is_nearly_a_limit(size):
             return "below 1" if size < 50 else "over 99"
-        if self.unit in _WHOLE:
-            return _whole(size, self.place(number))
-        return _digits(size, self.place(number))
+        return _whole(size, place) if self.unit in _WHOLE else _digits(size, place)
 
     def is_nearly_a_limit(self, size: float) -> bool:
-        """Whether a share that is neither 0 nor 100 % would be printed so."""
-        rounded = _rounded(size, self.place(size / self.per_cent))
-        return 0 < size < 100 and rounded in (0.0, 100.0) and not self.has_bracket
+        """Tell whether a share that is neither 0 nor 100 % would be printed so."""
+        if self.has_bracket or not 0 < size < 100:
+            return False
+        return _rounded(size, self.place(size / self.per_cent)) in (0.0, 100.0)
 
     def place(self, number: float) -> int:
-        """The power of ten of the last digit that is printed."""
+        """Return the power of ten of the last digit that is printed.
+
+        Half the bracket gets one significant digit, two if the first is 1. On the logarithmic scale
+        half a bracket is a share of the number itself, so that each number has its own place.
+        """
         if not self.has_bracket:
             return self.place_alone(number)
-        if math.isinf(self.numbers.low) or math.isinf(self.numbers.high):
+        _, low, high = self.numbers
+        if math.isinf(low) or math.isinf(high):
             place = _place_of_two(number * self.per_cent)
         elif self.is_logarithmic:
-            _, low, high = self.numbers
             ratio = high / low
             width = math.log(high) - math.log(low) if math.isinf(ratio) else math.log(ratio)
             place = _place_of(abs(number) * width / 2)
             place = min(place, _power(number))  # one digit at least
         else:
-            half = self.numbers.high / 2 - self.numbers.low / 2  # their difference may be no float
-            finite = [abs(one) for one in self.numbers if math.isfinite(one)]
-            largest = max(finite) * self.per_cent
-            place = max(_place_of(half * self.per_cent), _power(largest) - _MOST)
+            half = high / 2 - low / 2  # their difference may be no float
+            largest = max(abs(one) for one in self.numbers if math.isfinite(one))
+            place = _place_of(half * self.per_cent)
+            place = max(place, _power(largest * self.per_cent) - _MOST)
         return self.bounded(place, number)
 
     @property
     def is_logarithmic(self) -> bool:
         """Whether half the bracket is taken on the logarithmic scale."""
         _, low, high = self.numbers
-        same_sign = low > 0 or high < 0
-        far = same_sign and max(low / high, high / low) > _WIDE
-        return far and low > 0 and self.unit not in _ONE_SCALE
+        return low > 0 and high / low > _WIDE and self.unit not in _NEVER_LOGARITHMIC
 
     def place_alone(self, number: float) -> int:
-        """The place of a number without a bracket: two digits, more where a limit asks for them."""
+        """Return the place without a bracket: two digits, more where these hide a limit.
+
+        What was to be below 0.05 and is 0.0496 is printed so, not as "0.05".
+        """
         size = number * self.per_cent
         if size == round(size) and abs(size) < _LARGE:
             return 0
         place = _place_of_two(size)
-        if self.unit in (Unit.SHARE, Unit.CASES):
+        if self.unit in _SHARES:
             place = max(place, 0)
         last = place - 7
         while place > last and not self.is_told_from_limits(size, place):
@@ -288,28 +316,31 @@ class _Number:
         return place
 
     def is_told_from_limits(self, size: float, place: int) -> bool:
-        """Whether what is printed is on the same side of every limit as the number."""
+        """Tell whether what is printed is on the same side of every limit as the number."""
         rounded = _rounded(size, place)
-        limits = [limit * self.per_cent for limit in self.limits if math.isfinite(limit)]
-        return all(
-            (rounded < limit) == (size < limit) and (rounded > limit) == (size > limit)
-            for limit in limits
-        )
+        for limit in self.limits:
+            if not math.isfinite(limit):
+                continue
+            bound = limit * self.per_cent
+            if (rounded < bound) != (size < bound) or (rounded > bound) != (size > bound):
+                return False
+        return True
 
     def bounded(self, place: int, number: float) -> int:
-        """A place within what the unit asks for: whole per cent, two decimals of an exponent."""
-        if self.unit in (Unit.SHARE, Unit.CASES):
-            return max(min(place, 0), -1 if self.has_a_decimal else 0)
+        """Bound a place by what the unit asks for: whole per cent, two decimals of an exponent."""
+        if self.unit in _SHARES:
+            least = -1 if self.has_a_decimal else 0
+            return max(min(place, 0), least)
         if self.unit is Unit.POINTS:
             return max(min(place, 0), -1)
         if self.unit is Unit.EXPONENT:
             return max(min(place, _place_of_two(number)), -2)
-        if self.unit in _WHOLE and self.ends is Bracket.RANGE and place <= 2:
+        if self.unit not in _WHOLE:
+            return place
+        if self.bracket is Bracket.RANGE and place <= 2:
             # these were observed, and 128 steps are no 130; but what was averaged keeps its place
             return 0 if self.are_whole or place >= 0 else place
-        if self.unit in _WHOLE and place >= 0:
-            return min(place, _power(number) - 1)
-        return place
+        return min(place, _power(number) - 1) if place >= 0 else place
 
     @property
     def are_whole(self) -> bool:
@@ -320,144 +351,182 @@ class _Number:
     def has_a_decimal(self) -> bool:
         """Whether a share is small and known well: from many trials, or by its interval."""
         half = (self.numbers.high - self.numbers.low) / 2
-        known = (self.trials or 0) > _FINE or (self.ends is Bracket.INTERVAL and half < 0.01)
-        return abs(self.numbers.value) < 0.1 and known
+        has_many_trials = (self.trials or 0) > _FINE
+        has_narrow_interval = self.bracket is Bracket.INTERVAL and half < 0.01
+        return abs(self.numbers.value) < 0.1 and (has_many_trials or has_narrow_interval)
+
+    # What is written around them
 
     def with_unit(self, text: str) -> str:
-        """A number and its unit."""
-        if self.unit in (Unit.SHARE, Unit.CASES):
-            return f"{text} %"
-        words = {Unit.POINTS: "points", Unit.FACTOR: "times", Unit.STEPS: "steps"}
-        word = words.get(self.unit)
-        if self.unit is Unit.FACTOR and text == "1" and not self.has_bracket:
-            text = "1.0"
-        if word and text in ("1", "−1") and self.unit is not Unit.FACTOR:
-            word = word.removesuffix("s")
-        return f"{text} {word}" if word else text
+        """Put the unit behind a number: "26 %", "1 step", "2 times", or nothing."""
+        if self.unit in _SHARES:
+            return text + self.sign
+        if self.unit is Unit.FACTOR:
+            is_alone = text == "1" and not self.has_bracket
+            return f"{'1.0' if is_alone else text} times"
+        if self.unit not in (Unit.POINTS, Unit.STEPS):
+            return text
+        word = self.unit.removesuffix("s") if text in ("1", "−1") else self.unit
+        return f"{text} {word}"
 
-    def alone(self, in_prose: bool) -> str:
-        """A number without a bracket."""
-        if self.unit is Unit.FACTOR and in_prose and self.numbers.value == 2:
+    def alone(self, form: str) -> str:
+        """Print a number without a bracket; a factor of two in a sentence is "twice"."""
+        if self.unit is Unit.FACTOR and form != "table" and self.numbers.value == 2:
             return "twice"
         return self.with_unit(self.text(self.numbers.value))
 
-    def bracketed(self, texts: tuple[str, str] | None = None) -> str:
-        """The bracket, and what it is over."""
-        low, high = texts or (self.text(self.numbers.low), self.text(self.numbers.high))
-        if self.ends is Bracket.INTERVAL:
-            same = low == high == self.text(self.numbers.value)
-            return "" if same else f" [{low}, {high}]"
-        group = self.group
+    def bracketed(self) -> str:
+        """Print the bracket, and what it is over: "(range 19–30 %, 25 networks)"."""
+        return self.bracket_of(self.text(self.numbers.low), self.text(self.numbers.high))
+
+    def bracket_of(self, low: str, high: str) -> str:
+        """Print two ends, given as texts, in the bracket.
+
+        An interval whose ends read like the value says nothing and is left out; a range whose ends
+        read alike becomes "(all 25 networks)".
+        """
+        if self.bracket is Bracket.INTERVAL:
+            says_nothing = low == high == self.text(self.numbers.value)
+            return "" if says_nothing else f" [{low}, {high}]"
         if low == high:
-            return f" (all {group})" if group else ""
-        joint = "–" if set(low + high) <= set("0123456789,.") else " to "
-        sign = " %" if self.unit in (Unit.SHARE, Unit.CASES) else ""
-        return f" (range {low}{joint}{high}{sign}{', ' + group if group else ''})"
+            return f" (all {self.group})" if self.group else ""
+        are_plain = set(low + high) <= set("0123456789,.")
+        joint = "–" if are_plain else " to "
+        return f" (range {low}{joint}{high}{self.sign}{self.comma_and_group})"
 
     @property
     def group(self) -> str:
-        """What a range is over, and how many these are."""
+        """What a range is over, and how many these are: "25 networks", "one network"."""
         if not self.over or self.count is None:
             return self.over
         noun = self.over.removesuffix("s") if self.count == 1 else self.over
         return f"{number_word(self.count)} {noun}"
 
-    def cases(self, in_prose: bool) -> str:
-        """A share of trials: counted, where these are few."""
+    @property
+    def comma_and_group(self) -> str:
+        """The group behind something else in a bracket."""
+        return f", {self.group}" if self.group else ""
+
+    @property
+    def group_in_brackets(self) -> str:
+        """The group behind a number."""
+        return f" ({self.group})" if self.group else ""
+
+    def cases(self, form: str) -> str:
+        """Print a share of trials: counted, where these are few.
+
+        "62 of 68 (91 %)" up to a hundred trials, "91 %" above. Where all or no trials hit, a share
+        is no news: what counts is its other end, "0 of 20 (at most 17 %)".
+        """
         trials = self.trials or 0
         hits = round(self.numbers.value * trials)
         counted = f"{hits:,} of {trials:,}"
-        has_interval = self.ends is Bracket.INTERVAL
+        has_interval = self.bracket is Bracket.INTERVAL
         if hits == 0 and has_interval:
             return f"{counted} (at most {_outward(100 * self.numbers.high, 1)} %)"
         if hits == trials and has_interval:
             return f"{counted} (at least {_outward(100 * self.numbers.low, -1)} %)"
         if hits in (0, trials):
             return counted
-        share = f"{self.text(self.numbers.value)} %"
-        bracket = self.bracketed() if has_interval else ""
+        share = self.with_unit(self.text(self.numbers.value))
+        interval = self.bracketed() if has_interval else ""
         if trials > _COUNTED:
-            return share + bracket
-        return f"{counted} ({share})" if in_prose else f"{counted} ({share}{bracket})"
+            return share + interval
+        return f"{counted} ({share})" if form != "table" else f"{counted} ({share}{interval})"
+
+    @property
+    def hits(self) -> str:
+        """A number of hits among trials: "14 of 20"."""
+        return f"{self.numbers.value:,.0f} of {self.trials:,}"
 
     @property
     def beside_chance(self) -> str:
-        """A number, and how far chance leads."""
+        """A number, and how far chance leads: "0.38; chance stays below 0.32"."""
         value, low, high = self.numbers
         farthest = max(high - value, value - low)
         return f"{_two(value)}; chance stays below {_two(farthest)}"
 
     @property
     def none_at_all(self) -> str:
-        """Zero, and what it may be at the most."""
-        sign = " %" if self.unit in (Unit.SHARE, Unit.CASES) else ""
+        """Zero, and what it may be at the most: "0 % (at most 17 %)"."""
         most = _outward(self.numbers.high * self.per_cent, 1)
-        return f"0{sign} (at most {most}{sign}{', ' + self.group if self.group else ''})"
+        return f"0{self.sign} (at most {most}{self.sign}{self.comma_and_group})"
 
     @property
     def safe_end(self) -> str:
-        """The end of a range of factors that is nearest to 1, or both where 1 is between them."""
+        """The end of a range of factors that is nearest to 1: "at least 58 times".
+
+        Where 1 is between the ends, neither is safe, and both are printed.
+        """
         _, low, high = self.numbers
-        group = f" ({self.group})" if self.group else ""
         if low > 1:
-            return f"at least {_outward(low, -1)} times{group}"
+            return f"at least {_outward(low, -1)} times{self.group_in_brackets}"
         if low >= 0 and high < 1:
-            return f"at most {_outward(high, 1)} times{group}"
+            return f"at most {_outward(high, 1)} times{self.group_in_brackets}"
         return self.both_ends
 
     @property
     def both_ends(self) -> str:
-        """A range of factors whose middle says little."""
+        """A range of factors whose middle says little: "0.50 to 87 times"."""
         _, low, high = self.numbers
-        group = f" ({self.group})" if self.group else ""
-        return f"{_two(low)} to {_two(high)} times{group}"
+        return f"{_two(low)} to {_two(high)} times{self.group_in_brackets}"
 
-    def directed(self, direction: tuple[str, str]) -> str:
-        """A difference, with a word for its sign."""
-        more, less = direction
+    def directed(self, more: str, less: str) -> str:
+        """Print a difference, with a word for its sign instead of the sign.
+
+        "16 steps shorter (range 0–32)": where both ends have the sign of the value, one word does
+        for all three; else each end has its own.
+        """
         value, low, high = self.numbers
-        word = more if value >= 0 else less
         size = self.text(abs(value))
-        shown = self.with_unit(size) + (f" {word}" if size.strip("0.") else "")
+        shown = self.with_unit(size)
+        is_zero = not size.strip("0.")
+        if not is_zero:
+            shown += f" {more if value >= 0 else less}"
         if not self.has_bracket:
             return shown
-        one_sided = low >= 0 if value >= 0 else high <= 0
-        if one_sided:
+        is_one_sided = low >= 0 if value >= 0 else high <= 0
+        if is_one_sided:
             least, most = sorted((abs(low), abs(high)))
-            return shown + self.bracketed((self.text(least), self.text(most)))
-        parts = [f"{self.text(abs(end))} {less if end < 0 else more}" for end in (low, high)]
-        if self.ends is Bracket.INTERVAL:
-            return f"{shown} [{parts[0]}, {parts[1]}]"
-        group = f", {self.group}" if self.group else ""
-        return f"{shown} (range {parts[0]} to {parts[1]}{group})"
+            return shown + self.bracket_of(self.text(least), self.text(most))
+        lower = f"{self.text(abs(low))} {less if low < 0 else more}"
+        upper = f"{self.text(abs(high))} {less if high < 0 else more}"
+        if self.bracket is Bracket.INTERVAL:
+            return f"{shown} [{lower}, {upper}]"
+        return f"{shown} (range {lower} to {upper}{self.comma_and_group})"
 
 
 def _not_finite(number: float) -> str:
-    """A sign for an infinite number, a dash for none."""
+    """Return a sign for an infinite number, a dash for none."""
     if math.isnan(number):
         return "–"
     return "∞" if number > 0 else "−∞"
 
 
+def _exponent(number: float, decimals: int) -> int:
+    """Return the power of ten of a number's first digit, after rounding to some decimals of it."""
+    return int(f"{abs(number):.{decimals}e}".partition("e")[2])
+
+
 def _power(number: float) -> int:
-    """The power of ten of a number's first digit; 0 for 0."""
-    return int(f"{abs(number):.12e}".partition("e")[2])
+    """Return the power of ten of a number's first digit: 2 for 128, −1 for 0.3, 0 for 0."""
+    return _exponent(number, 12)
 
 
 def _place_of(half: float) -> int:
-    """The power of ten of half a bracket's last digit: the first one, or the next if that is 1."""
+    """Return the place of half a bracket's last digit: of the first, or the next if that is 1."""
     half = min(half, sys.float_info.max)
-    mantissa, _, power = f"{half:.6e}".partition("e")
-    return int(power) - 1 if mantissa.startswith("1") else int(power)
+    first_digit = f"{half:.6e}"[0]
+    return _exponent(half, 6) - (first_digit == "1")
 
 
 def _place_of_two(number: float) -> int:
-    """The power of ten of a number's second digit."""
-    return int(f"{abs(number):.1e}".partition("e")[2]) - 1
+    """Return the power of ten of a number's second digit."""
+    return _exponent(number, 1) - 1
 
 
 def _rounded(number: float, place: int) -> float:
-    """A number rounded to a power of ten; never −0."""
+    """Round a number to a power of ten; never to −0."""
     try:
         return round(number, -place) + 0.0
     except OverflowError:  # upwards, beyond any float
@@ -465,54 +534,60 @@ def _rounded(number: float, place: int) -> float:
 
 
 def _digits(number: float, place: int) -> str:
-    """A number, rounded to a power of ten, with separators; large and small ones as powers."""
+    """Print a number, rounded to a power of ten; large and small ones as powers."""
     rounded = _rounded(number, place)
     if rounded == 0:
         return f"{0:.{-place}f}" if -_MOST <= place < 0 else "0"
     if abs(rounded) >= _LARGE or abs(rounded) < _SMALL:
         return _as_power(rounded, place)
-    text = f"{rounded:,.{max(0, -place)}f}"
+    decimals = max(0, -place)
+    return _with_minus(f"{rounded:,.{decimals}f}")
+
+
+def _with_minus(text: str) -> str:
+    """Replace a hyphen before a number by the sign."""
     return text.replace("-", "−")
 
 
 def _whole(number: float, place: int) -> str:
-    """A count, in words from a million on."""
+    """Print a count, in words from a million on: "640", "12,000", "1.5 million"."""
     rounded = _rounded(number, place)
-    if abs(rounded) < _LARGE or abs(rounded) >= 1e9:
+    size = abs(rounded)
+    if size < _LARGE or size >= 1e9:
         return _digits(number, place)
-    if abs(rounded) < 1e6:
-        return f"{rounded:,.0f}".replace("-", "−")
-    decimals = 1 if place < 6 and abs(rounded) < 1e7 else 0
+    if size < 1e6:
+        return _with_minus(f"{rounded:,.0f}")
+    decimals = 1 if place < 6 and size < 1e7 else 0
     millions = f"{rounded / 1e6:.{decimals}f}".removesuffix(".0")
-    return f"{millions} million".replace("-", "−")
+    return _with_minus(f"{millions} million")
 
 
 def _as_power(number: float, place: int) -> str:
-    """A large or small number: ``10⁵``, ``3×10⁻⁴``."""
+    """Print a large or small number: ``10⁵``, ``3×10⁻⁴``."""
     power = _power(number)
     decimals = min(max(power - place, 0), _MOST)
     if abs(power) < _POWERS_OF_TEN:
-        mantissa = f"{number / 10.0**power:.{decimals}f}".removesuffix(".0")
+        mantissa = f"{number / 10.0**power:.{decimals}f}"
     else:
         mantissa, _, exponent = f"{number:.{decimals}e}".partition("e")
-        mantissa, power = mantissa.removesuffix(".0"), int(exponent)
+        power = int(exponent)
+    mantissa = _with_minus(mantissa.removesuffix(".0"))
     ten = "10" + str(power).translate(_SUPERSCRIPTS)
-    if mantissa in ("1", "-1"):
-        return ten if mantissa == "1" else f"−{ten}"
-    return f"{mantissa}×{ten}".replace("-", "−")
+    if mantissa in ("1", "−1"):
+        return mantissa.replace("1", ten)
+    return f"{mantissa}×{ten}"
 
 
 def _two(number: float) -> str:
-    """A number with two digits; a whole one below 100 with as many as it has."""
+    """Print a number with two digits; a whole one below 100 with as many as it has."""
     if not math.isfinite(number):
         return _not_finite(number)
-    if number == round(number) and abs(number) < 100:
-        return _digits(number, 0)
-    return _digits(number, _place_of_two(number))
+    is_short = number == round(number) and abs(number) < 100
+    return _digits(number, 0 if is_short else _place_of_two(number))
 
 
 def _outward(number: float, way: int) -> str:
-    """A bound with two digits, rounded up (1) or down (−1), so that it stays one."""
+    """Print a bound with two digits, rounded up (1) or down (−1), so that it stays one."""
     if not math.isfinite(number):
         return _not_finite(number)
     place = _power(number) - 1
@@ -520,7 +595,7 @@ def _outward(number: float, way: int) -> str:
     if unit == 0 or abs(number) > sys.float_info.max / 10:  # at the ends of the range of a float
         return _digits(number, place)
     steps = number / unit
-    near = round(steps)
-    if math.isclose(steps, near, rel_tol=1e-9):
-        return _digits(near * unit, place)
-    return _digits((math.ceil(steps) if way > 0 else math.floor(steps)) * unit, place)
+    nearest = round(steps)
+    if not math.isclose(steps, nearest, rel_tol=1e-9):
+        nearest = math.ceil(steps) if way > 0 else math.floor(steps)
+    return _digits(nearest * unit, place)

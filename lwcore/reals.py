@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_NO_REALS = {  # kinds of dtypes
+_NO_REALS = {  # by NumPy's code for a kind of dtype
     "b": "not truth values",
     "c": "not complex",
     "M": "not dates",
@@ -22,6 +22,8 @@ _NO_REALS = {  # kinds of dtypes
     "U": "not text",
     "T": "not text",
 }
+
+_OUT_OF_RANGE = "within the range of a float, up to 1.8e308"
 
 
 class Unreadable(ValueError):
@@ -55,12 +57,14 @@ def read(value: Any) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):
         floats = array.astype(np.float64, copy=False)
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        _require_range(bool(np.array_equal(np.isinf(floats), np.isinf(array))))
+        became_infinite = np.isinf(floats) & ~np.isinf(array)
+        if became_infinite.any():
+            raise Unreadable(_OUT_OF_RANGE)
     return floats
 
 
 def complaint(value: Any) -> str:
-    """Return what keeps a value from being read as real numbers; nothing if nothing does."""
+    """Return what keeps a value from being read as real numbers; an empty text if nothing does."""
     try:
         read(value)
     except Unreadable as error:
@@ -76,26 +80,26 @@ def _refuse_what_numpy_would_drop(value: Any) -> None:
     elif getattr(value, "requires_grad", False) is True:
         raise Unreadable("detached (the tensor requires grad)")
     elif isinstance(value, list | tuple):
-        kinds = set(map(type, value))
-        if bool in kinds or np.bool_ in kinds:
+        types = set(map(type, value))
+        if bool in types or np.bool_ in types:
             raise Unreadable(_NO_REALS["b"])
-        if not kinds <= {float, int}:
+        if not types <= {float, int}:  # the rule, and quick
             for entry in value:
                 _refuse_what_numpy_would_drop(entry)
     else:
-        # among numbers NumPy would take these for numbers
+        # In a list, NumPy would take these for numbers. PyTorch's dtypes have no kind.
         dtype = getattr(value, "dtype", None)
-        kind = "b" if "bool" in str(dtype) else getattr(dtype, "kind", "")
-        if kind in ("b", "m", "M"):
-            raise Unreadable(_NO_REALS[kind])
+        code = "b" if "bool" in str(dtype) else getattr(dtype, "kind", "")
+        if code in ("b", "m", "M"):
+            raise Unreadable(_NO_REALS[code])
 
 
 def _as_array(value: Any) -> NDArray[Any]:
     """Return what NumPy makes of a value; pandas says itself what its missing numbers are."""
     dtypes = getattr(value, "dtypes", None) if hasattr(value, "to_numpy") else None
     if dtypes is not None:
-        columns = dtypes if isinstance(dtypes, Iterable) else [dtypes]
-        if all(getattr(dtype, "kind", "O") in "iuf" for dtype in columns):
+        of_columns = dtypes if isinstance(dtypes, Iterable) else [dtypes]
+        if all(getattr(dtype, "kind", "O") in "iuf" for dtype in of_columns):
             return np.asarray(value.to_numpy(dtype=float, na_value=np.nan))
     try:
         return np.asarray(value)
@@ -111,9 +115,4 @@ def _read_objects(array: NDArray[Any]) -> NDArray[np.float64]:
     try:
         return array.astype(np.float64, copy=False)
     except OverflowError as error:
-        raise Unreadable("within the range of a float, up to 1.8e308") from error
-
-
-def _require_range(holds: bool) -> None:
-    if not holds:
-        raise Unreadable("within the range of a float, up to 1.8e308")
+        raise Unreadable(_OUT_OF_RANGE) from error

@@ -1,9 +1,11 @@
 """Signatures that check: what they say of arguments holds before any work begins.
 
-Shapes and dtypes are jaxtyping's: in ``Float[Tensor, "B T H"]`` letters agree between arguments.
-Ranges are types here, `Count` or `Share`. What must hold between arguments is required in the
-function. The checks are this module's own: they need neither jaxtyping's nor beartype's, which
-``python -O`` and ``JAXTYPING_DISABLE=1`` switch off, and look at every entry of a container.
+A function under `checked` reads its annotations once, at its first call, and makes a check of each.
+Every call then holds its arguments to these, and its result. Shapes and dtypes are jaxtyping's: in
+``Float[Tensor, "B T H"]`` letters agree between arguments. Ranges are types here, `Count` or
+`Share`. What must hold between arguments is required in the function, by `require`. The checks are
+this module's own: they need neither jaxtyping's nor beartype's, which ``python -O`` and
+``JAXTYPING_DISABLE=1`` switch off, and look at every entry of a container.
 """
 
 from __future__ import annotations
@@ -31,12 +33,15 @@ from numpy.typing import ArrayLike, NDArray
 from lwcore.reals import Unreadable, complaint, read
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
-Sizes = dict[str, Any]  # of a shape's letters, and of its ``*letters`` as tuples, in one call
+# The sizes that the letters of shapes have in one call; of a ``*letter`` a tuple. Whole numbers
+# that were given stand under their names in braces: a shape may be "{orders}+1".
+Sizes = dict[str, Any]
 Check = Callable[[Any, Sizes], bool]
 
-_WORDS: dict[Hashable, str] = {}
+_DESCRIPTIONS: dict[Hashable, str] = {}  # of ranges: what they allow
 _ABSENT: Any = object()  # an argument that was not given
 _PACKAGE = Path(__file__).parent.as_posix()
+_UNIONS = (typing.Union, types.UnionType)
 # Libraries that may stand between a reader's line and ours.
 _BETWEEN = {"contextlib", "functools", "concurrent", "threading", "torch", "xarray"}
 
@@ -65,8 +70,8 @@ def checked(called: Checked) -> Checked:
         if signature is None:  # at the first call, when all names in annotations are known
             signature = _Signature.of(called)
         sizes = signature.hold(args, kwargs)
-        args, kwargs = signature.with_plain_numbers(args, kwargs)
-        result = called(*args, **kwargs)
+        plain_args, plain_kwargs = signature.with_plain_numbers(args, kwargs)
+        result = called(*plain_args, **plain_kwargs)
         signature.hold_result(result, sizes)
         return result
 
@@ -74,30 +79,45 @@ def checked(called: Checked) -> Checked:
     return typing.cast(Checked, call)
 
 
-def bare(function: Checked) -> Checked:
-    """Return a function without its checks, for inner loops: they cost some 2 to 10 µs a call."""
+def unchecked(function: Checked) -> Checked:
+    """Return a function without its checks, for inner loops.
+
+    Checks cost some 2 to 10 µs a call. Who leaves them out vouches for the arguments.
+    """
     return typing.cast(Checked, inspect.unwrap(function))
 
 
-def require(name: str, value: Any, holds: Any, words: str) -> None:
+def require(name: str, value: Any, condition: Any, requirement: str) -> None:
     """Refuse an argument for which a condition does not hold.
 
-    Of an array the condition may be one for each entry: then the first that fails is shown.
+    Args:
+        name: The argument's name, as the caller knows it.
+        value: The argument.
+        condition: A truth value; or an array of them, one for each entry of the argument, of which
+            the first that fails is shown.
+        requirement: What must be, to be read after "must be".
+
+    Examples:
+        >>> require("p", [0.5, 1.5], np.array([True, False]), "in [0, 1]")
+        Traceback (most recent call last):
+            ...
+        lwcore.signatures.ArgumentError: p contains 1.5: every entry must be in [0, 1].
     """
-    if np.all(holds):
+    if np.all(condition):
         return
     try:
         shape = np.shape(value)
     except ValueError:  # a list whose entries have several shapes
         shape = ()
-    if shape and shape == np.shape(holds):
-        first = float(np.asarray(value)[~np.asarray(holds)].flat[0])
-        raise ArgumentError(f"{name} contains {first!r}: every entry must be {words}.")
-    raise ArgumentError(f"{name} = {_shown(value)}: must be {words}.")
+    if shape and shape == np.shape(condition):
+        refused = np.asarray(value)[~np.asarray(condition)]
+        first = float(refused.flat[0])
+        raise ArgumentError(f"{name} contains {first!r}: every entry must be {requirement}.")
+    raise ArgumentError(f"{name} = {_shown(value)}: must be {requirement}.")
 
 
 def require_path(name: str, path: str) -> None:
-    """Refuse a path that no file can have."""
+    """Refuse a path that no file can have, before anything is computed for that file."""
     try:
         possible = b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -106,65 +126,63 @@ def require_path(name: str, path: str) -> None:
 
 
 def floats(name: str, value: Any) -> NDArray[np.float64]:
-    """Return an argument as real numbers, NaN and infinities among them, of any shape."""
+    """Return an argument as real numbers, NaN and infinities among them, of any shape.
+
+    See `lwcore.reals.read` for what is taken. The error names the argument.
+    """
     try:
         return read(value)
     except Unreadable as error:
-        words = str(error)
-    raise ArgumentError(f"{name} = {_shown(value)}: must be real numbers: {words}.")
+        reason = str(error)
+    raise ArgumentError(f"{name} = {_shown(value)}: must be real numbers: {reason}.")
 
 
-def kind(base: Any, words: str, holds: Callable[[Any], Any]) -> Any:
-    """Return the type of those objects of another for which something holds.
+def constrained(base: Any, description: str, predicate: Callable[[Any], Any]) -> Any:
+    """Return the type of those objects of a type for which a predicate holds.
 
-    `words` say in an error what is allowed. No truth value is a number. What holds of real numbers
-    must hold of the float that is nearest, which is what a checked function is given.
+    A checked function refuses others, and says in the error what is allowed, in the words of the
+    description. No truth value is a number. What holds of real numbers must hold of the float that
+    is nearest, which is what a checked function is given.
+
+    Examples:
+        >>> Even = constrained(Integral, "an even number", lambda value: value % 2 == 0)
+        >>> allowed(Even)
+        'an even number'
     """
 
     def allows(value: Any) -> bool:
         if isinstance(value, bool):
             return False
         try:
-            return bool(holds(float(value) if base is Real else value))
+            return bool(predicate(float(value) if base is Real else value))
         except (ArithmeticError, TypeError, ValueError):  # a whole number beyond any float, say
             return False
 
-    made = Annotated[base, Is[allows]]
-    _WORDS[made] = words
-    return made
+    hint = Annotated[base, Is[allows]]
+    _DESCRIPTIONS[hint] = description
+    return hint
 
 
 def allowed(hint: Any) -> str:
-    """Return the words for what a type allows."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if hint in _WORDS:
-        return _WORDS[hint]
-    if origin is Literal:
-        return f"one of {', '.join(map(repr, parts))}"
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(map(allowed, parts))
-    if origin is tuple and parts[-1:] != (...,):
-        return f"({'; '.join(map(allowed, parts))})"
-    if isinstance(hint, type) and issubclass(hint, AbstractArray):
-        dtype, shape = hint.__name__.partition("[")[0], ", ".join(hint.dim_str.split())
-        return f"a {hint.array_type.__name__} of type {dtype} and shape ({shape})"
-    if hint is type(None):
-        return "None"
-    if origin is collections.abc.Callable:
-        return "a function"
-    if origin is np.ndarray:
-        return f"a NumPy array of type {typing.get_args(parts[1])[0].__name__}"
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
-        key, value = map(allowed, parts)
-        return f"a {_named(origin)}, of which each key is {key} and each value {value}"
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
-        entries = "" if parts[0] is Any else f", of which each entry is {allowed(parts[0])}"
-        return f"a {_named(origin)}{entries}"
-    return str(hint) if any(part is not Any for part in parts) else _named(origin or hint)
+    """Describe what a type allows, in words that follow "must be"."""
+    return _read_hint(hint).description
+
+
+def check_of(hint: Any) -> Check | None:
+    """Return a function that tells whether a value is of a type, or None if every value is.
+
+    The function is given the sizes that letters of shapes have so far in a call, and adds those
+    that it finds. A type that is not known here is an error, so that nothing passes in silence.
+    """
+    return _read_hint(hint).check
 
 
 def warn(message: str) -> None:
-    """Warn at the line of the reader's that led here: the nearest one outside of this package."""
+    """Warn at the reader's own line that led here: the nearest one outside of this package.
+
+    A warning is then shown once for each such line, and a filter for a module of the reader's
+    applies to it.
+    """
     frame: Any = sys._getframe(1)
     level = 2
     while frame is not None and _is_between(frame):
@@ -174,32 +192,31 @@ def warn(message: str) -> None:
 
 
 def _is_between(frame: types.FrameType) -> bool:
-    """Whether a frame is of this package, or of a library that it goes through."""
+    """Return whether a frame is of this package, or of a library that it goes through."""
     module = frame.f_globals.get("__name__", "")
     own = Path(frame.f_code.co_filename).as_posix().startswith(f"{_PACKAGE}/")
     return own or module.partition(".")[0] in _BETWEEN
 
 
-def _named(kind: Any) -> str:
-    return str(getattr(kind, "__name__", kind))
-
-
-def _real(value: Any) -> bool:
-    """Whether values are real numbers."""
-    return not complaint(value)
-
-
 def are_lags(values: Any) -> bool:
-    """Whether values are whole numbers from 1 on that increase, and at least one."""
-    array = np.asarray(values) if _real(values) else np.empty(0)
+    """Return whether values are whole numbers from 1 on that increase, and at least one."""
+    if not _are_reals(values):
+        return False
+    array = np.asarray(values)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         return False
     return bool(array[0] >= 1 and (array[1:] > array[:-1]).all())
 
 
-def _finite(value: Any) -> bool:
-    """Whether values are real, finite, and at least one."""
-    array = read(value) if _real(value) else np.empty(0)
+def _are_reals(value: Any) -> bool:
+    return not complaint(value)
+
+
+def _are_finite(value: Any) -> bool:
+    """Return whether values are real, finite, and at least one."""
+    if not _are_reals(value):
+        return False
+    array = read(value)
     return array.size > 0 and bool(np.isfinite(array).all())
 
 
@@ -218,33 +235,36 @@ if TYPE_CHECKING:  # a type checker knows no ranges
     Reals = ArrayLike
     FiniteReals = ArrayLike
 else:
-    Count = kind(Integral, "a whole number, 1 or above", lambda value: value >= 1)
-    Index = kind(Integral, "a whole number, 0 or above", lambda value: value >= 0)
-    # of what is held in memory, or counted by NumPy
-    Int64Count = kind(
+
+    def _is_positive(value: float) -> bool:
+        return value > 0 and math.isfinite(value)
+
+    def _is_not_negative(value: float) -> bool:
+        return value >= 0 and math.isfinite(value)
+
+    # Integers of 64 bits count what is held in memory, and what NumPy draws.
+    Count = constrained(Integral, "a whole number, 1 or above", lambda value: value >= 1)
+    Index = constrained(Integral, "a whole number, 0 or above", lambda value: value >= 0)
+    Int64Count = constrained(
         Integral, "a whole number, 1 or above and below 2^63", lambda value: 1 <= value < 2**63
     )
-    Seed = kind(
+    Seed = constrained(
         Integral, "a whole number, 0 or above and below 2^63", lambda value: 0 <= value < 2**63
     )
-    Finite = kind(Real, "a finite number", math.isfinite)
-    Positive = kind(
-        Real, "a finite number above 0", lambda value: value > 0 and math.isfinite(value)
-    )
-    NotNegative = kind(
-        Real, "a finite number, 0 or above", lambda value: value >= 0 and math.isfinite(value)
-    )
-    Share = kind(Real, "a number in (0, 1)", lambda value: 0 < value < 1)
-    Lags = kind(object, "whole numbers from 1 on that increase", are_lags)
-    Reals = kind(object, "real numbers", _real)
-    FiniteReals = kind(object, "real numbers, finite and at least one", _finite)
+    Finite = constrained(Real, "a finite number", math.isfinite)
+    Positive = constrained(Real, "a finite number above 0", _is_positive)
+    NotNegative = constrained(Real, "a finite number, 0 or above", _is_not_negative)
+    Share = constrained(Real, "a number in (0, 1)", lambda value: 0 < value < 1)
+    Lags = constrained(object, "whole numbers from 1 on that increase", are_lags)
+    Reals = constrained(object, "real numbers", _are_reals)
+    FiniteReals = constrained(object, "real numbers, finite and at least one", _are_finite)
 
 
 class _Parameter(NamedTuple):
     """A parameter of a function: where its argument may stand, and what it may be."""
 
     name: str
-    place: int  # among positional arguments; beyond all of them if it goes by its name alone
+    position: int  # among positional arguments; beyond all of them if it goes by its name alone
     kind: Any
     hint: Any
     check: Check
@@ -255,8 +275,8 @@ class _Signature(NamedTuple):
     """What a function says of its arguments and of its result."""
 
     name: str
-    parameters: list[_Parameter]
-    own: frozenset[str]  # names of all parameters
+    parameters: list[_Parameter]  # those that have something to hold
+    names: frozenset[str]  # of all parameters
     defaults: Sizes
     result: Any
     check_result: Check | None
@@ -265,45 +285,60 @@ class _Signature(NamedTuple):
     def of(cls, function: Callable[..., Any]) -> _Signature:
         """Read a function's annotations."""
         hints = typing.get_type_hints(function, include_extras=True)
-        found = []
-        every = inspect.signature(function).parameters
-        for place, one in enumerate(every.values()):
-            check = check_of(hints[one.name]) if one.name in hints else None
-            if check is not None:
-                by_name = one.kind is inspect.Parameter.KEYWORD_ONLY
-                where = sys.maxsize if by_name else place
-                hint = hints[one.name]
-                number = _number_type(hint)
-                found.append(_Parameter(one.name, where, one.kind, hint, check, number))
-        defaults = {
-            name: one.default for name, one in every.items() if one.default is not one.empty
-        }
+        parameters = []
+        defaults = {}
+        declared = inspect.signature(function).parameters
+        for position, parameter in enumerate(declared.values()):
+            if parameter.default is not parameter.empty:
+                defaults[parameter.name] = parameter.default
+            hint = hints.get(parameter.name, Any)
+            check = check_of(hint)
+            if check is None:
+                continue
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+                position = sys.maxsize
+            number = _number_type(hint)
+            parameters.append(
+                _Parameter(parameter.name, position, parameter.kind, hint, check, number)
+            )
         result = hints.get("return", Any)
-        name = function.__qualname__
-        return cls(name, found, frozenset(every), defaults, result, check_of(result))
+        return cls(
+            name=function.__qualname__,
+            parameters=parameters,
+            names=frozenset(declared),
+            defaults=defaults,
+            result=result,
+            check_result=check_of(result),
+        )
 
     def hold(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sizes:
         """Refuse the first argument that is not allowed; return the sizes of shapes' letters."""
         sizes: Sizes = {}
-        count = len(args)
-        for one in self.parameters:
-            if one.kind is inspect.Parameter.VAR_POSITIONAL:
-                for place, value in enumerate(args[one.place :]):
-                    if not one.check(value, sizes):
-                        raise ArgumentError(_refusal(f"{one.name}[{place}]", value, one, sizes))
+        n_positional = len(args)
+        for parameter in self.parameters:
+            if parameter.kind in _COLLECTING:
+                for name, value in self._collected(parameter, args, kwargs):
+                    if not parameter.check(value, sizes):
+                        raise ArgumentError(_refusal(name, value, parameter, sizes))
                 continue
-            if one.kind is inspect.Parameter.VAR_KEYWORD:
-                for name, value in kwargs.items():
-                    if name not in self.own and not one.check(value, sizes):
-                        raise ArgumentError(_refusal(name, value, one, sizes))
-                continue
-            value = args[one.place] if one.place < count else kwargs.get(one.name, _ABSENT)
-            if value is not _ABSENT and not one.check(value, sizes):
-                raise ArgumentError(_refusal(one.name, value, one, sizes))
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if whole:  # which a shape may name, as in "{orders}+1"
-                sizes[f"{{{one.name}}}"] = value
+            if parameter.position < n_positional:
+                value = args[parameter.position]
+            else:
+                value = kwargs.get(parameter.name, _ABSENT)
+            if value is not _ABSENT and not parameter.check(value, sizes):
+                raise ArgumentError(_refusal(parameter.name, value, parameter, sizes))
+            if isinstance(value, int | np.integer) and not isinstance(value, bool):
+                sizes[f"{{{parameter.name}}}"] = value
         return sizes
+
+    def _collected(
+        self, parameter: _Parameter, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[tuple[str, Any]]:
+        """Return the arguments that ``*args`` or ``**kwargs`` collects, with names for errors."""
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            return [(name, value) for name, value in kwargs.items() if name not in self.names]
+        further = args[parameter.position :]
+        return [(f"{parameter.name}[{k}]", value) for k, value in enumerate(further)]
 
     def with_plain_numbers(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -312,30 +347,35 @@ class _Signature(NamedTuple):
 
         NumPy's whole numbers wrap around, and fractions are known to no function of SciPy's.
         """
-        for one in self.parameters:
-            number = one.number
+        for parameter in self.parameters:
+            number = parameter.number
             if number is None:
                 continue
-            positional = one.place < len(args)
-            value = args[one.place] if positional else kwargs.get(one.name)
+            position = parameter.position
+            is_positional = position < len(args)
+            value = args[position] if is_positional else kwargs.get(parameter.name)
             if type(value) is number or not isinstance(value, Real):
                 continue
-            if positional:
-                args = (*args[: one.place], number(value), *args[one.place + 1 :])
+            if is_positional:
+                args = (*args[:position], number(value), *args[position + 1 :])
             else:
-                kwargs = kwargs | {one.name: number(value)}
+                kwargs = kwargs | {parameter.name: number(value)}
         return args, kwargs
 
     def hold_result(self, result: Any, sizes: Sizes) -> None:
         """Refuse a result that is not the one announced, which is our own fault."""
-        if self.check_result is None or self.check_result(result, _Defaulted(self.defaults, sizes)):
+        if self.check_result is None:
             return
-        raise ArgumentError(
-            f"{self.name} gave {_shown(result)}, not {allowed(self.result)}: a fault of lwcore."
-        )
+        if not self.check_result(result, _WithDefaults(self.defaults, sizes)):
+            raise ArgumentError(
+                f"{self.name} gave {_shown(result)}, not {allowed(self.result)}: a fault of lwcore."
+            )
 
 
-class _Defaulted(dict[str, Any]):
+_COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class _WithDefaults(dict[str, Any]):
     """Sizes of letters, with the defaults of parameters that a shape names."""
 
     def __init__(self, defaults: Sizes, sizes: Sizes) -> None:
@@ -348,74 +388,110 @@ class _Defaulted(dict[str, Any]):
 
 def _number_type(hint: Any) -> type | None:
     """Return int or float for a range of whole or of real numbers, alone or beside other types."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        found = {number for part in parts if (number := _number_type(part)) is not None}
-        return found.pop() if len(found) == 1 else None
+    origin = typing.get_origin(hint)
+    parts = typing.get_args(hint)
+    if origin in _UNIONS:
+        numbers = {_number_type(part) for part in parts} - {None}
+        return numbers.pop() if len(numbers) == 1 else None
     if origin is not Annotated:
         return None
     plain: dict[Any, type] = {Integral: int, Real: float}
     return plain.get(parts[0])
 
 
-@functools.cache
-def check_of(hint: Any) -> Check | None:
-    """Return a function that tells whether a value is of a type, or None if every value is.
+class _Hint(NamedTuple):
+    """What an annotation says: in words that follow "must be", and as a check."""
 
-    A type that is not known here is an error, so that nothing passes in silence.
-    """
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    description: str
+    check: Check | None  # None where every value is taken
+
+
+@functools.cache
+def _read_hint(hint: Any) -> _Hint:
+    """Read an annotation. All kinds that are known stand here."""
     if hint in (Any, object, typing.Self) or isinstance(hint, TypeVar):
-        return None
+        return _Hint(_named(hint), None)
+    origin = typing.get_origin(hint)
+    parts = typing.get_args(hint)
     if origin is Annotated:
-        return _annotated(hint)
-    if origin in (typing.Union, types.UnionType):
-        return _union([check_of(part) for part in parts])
+        return _Hint(_DESCRIPTIONS.get(hint, str(hint)), _check_range(hint))
+    if origin in _UNIONS:
+        checks = [check_of(part) for part in parts]
+        return _Hint(" or ".join(map(allowed, parts)), _check_union(checks))
     if origin is Literal:
-        return lambda value, _: any(isinstance(value, type(one)) and value == one for one in parts)
+        return _Hint(f"one of {', '.join(map(repr, parts))}", _check_literal(parts))
     if origin is collections.abc.Callable or hint is collections.abc.Callable:
-        return lambda value, _: callable(value)
-    if origin is np.ndarray:
-        return _array_of(typing.get_args(parts[1])[0])
+        return _Hint("a function", lambda value, _: callable(value))
+    if origin is np.ndarray:  # NDArray[dtype] stands for ndarray[shape, dtype[…]]
+        dtype = typing.get_args(parts[1])[0]
+        return _Hint(f"a NumPy array of type {dtype.__name__}", _check_dtype(dtype))
     if origin is tuple and parts[-1:] != (...,):
-        return _tuple([check_of(part) for part in parts])
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
-        return _mapping(origin, *map(check_of, parts))
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
-        return _entries(origin, check_of(parts[0]))
-    if isinstance(origin, type) and all(part is Any for part in parts):
-        return lambda value, _: isinstance(value, origin)
+        checks = [check_of(part) for part in parts]
+        return _Hint(f"({'; '.join(map(allowed, parts))})", _check_tuple(checks))
+    if isinstance(origin, type):
+        return _read_container(origin, parts, hint)
     if not isinstance(hint, type):
         raise TypeError(f"lwcore.signatures knows no check for {hint!r}.")
     if issubclass(hint, AbstractArray):
-        return _shaped(hint)
-    if issubclass(hint, tuple) and hasattr(hint, "_fields"):
-        return _fields(hint)
-    return lambda value, _: isinstance(value, hint)
+        dtype = hint.__name__.partition("[")[0]
+        shape = ", ".join(hint.dim_str.split())
+        description = f"a {hint.array_type.__name__} of type {dtype} and shape ({shape})"
+        return _Hint(description, _check_shape(hint))
+    if _is_named_tuple(hint):
+        return _Hint(_named(hint), _check_fields(hint))
+    description = "None" if hint is type(None) else _named(hint)
+    return _Hint(description, lambda value, _: isinstance(value, hint))
 
 
-def _annotated(hint: Any) -> Check:
-    """A range: objects of a type for which something holds."""
+def _read_container(container: type, parts: tuple[Any, ...], hint: Any) -> _Hint:
+    """Read the annotation of a container with its entries' types, or of another generic class."""
+    a_container = f"a {_named(container)}"
+    if issubclass(container, Mapping):
+        key, value = map(allowed, parts)
+        description = f"{a_container}, of which each key is {key} and each value {value}"
+        return _Hint(description, _check_mapping(container, *map(check_of, parts)))
+    if issubclass(container, collections.abc.Iterable):
+        entry = "" if parts[0] is Any else f", of which each entry is {allowed(parts[0])}"
+        return _Hint(a_container + entry, _check_entries(container, check_of(parts[0])))
+    if all(part is Any for part in parts):
+        return _Hint(_named(container), lambda value, _: isinstance(value, container))
+    raise TypeError(f"lwcore.signatures knows no check for {hint!r}.")
+
+
+def _named(hint: Any) -> str:
+    return str(getattr(hint, "__name__", hint))
+
+
+def _is_named_tuple(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields")
+
+
+def _check_range(hint: Any) -> Check:
+    """Check for objects of a type for which something holds."""
     base = check_of(typing.get_args(hint)[0])
-    conditions = [one.is_valid for one in hint.__metadata__]
+    predicates = [validator.is_valid for validator in hint.__metadata__]
 
     def check(value: Any, sizes: Sizes) -> bool:
         if base is not None and not base(value, sizes):
             return False
-        return all(holds(value) for holds in conditions)
+        return all(holds(value) for holds in predicates)
 
     return check
 
 
-def _union(checks: list[Check | None]) -> Check | None:
-    """One of several types; letters are bound by the one that fits."""
-    if None in checks:
-        return None
+def _check_union(checks: list[Check | None]) -> Check | None:
+    """Check for one of several types; letters are bound by the first that fits.
+
+    What one that does not fit has bound on the way is forgotten.
+    """
+    alternatives = [check for check in checks if check is not None]
+    if len(alternatives) < len(checks):
+        return None  # one of the types is every type
 
     def check(value: Any, sizes: Sizes) -> bool:
-        for one in checks:
+        for alternative in alternatives:
             tried = dict(sizes)
-            if one is not None and one(value, tried):
+            if alternative(value, tried):
                 sizes |= tried
                 return True
         return False
@@ -423,155 +499,181 @@ def _union(checks: list[Check | None]) -> Check | None:
     return check
 
 
-def _array_of(dtype: Any) -> Check:
+def _check_literal(choices: tuple[Any, ...]) -> Check:
+    """Check for one of some values, of their own types: True is not 1."""
+
+    def check(value: Any, _: Sizes) -> bool:
+        return any(isinstance(value, type(choice)) and value == choice for choice in choices)
+
+    return check
+
+
+def _check_dtype(dtype: Any) -> Check:
+    """Check for an array of NumPy's of a dtype, in any shape."""
     return lambda value, _: isinstance(value, np.ndarray) and np.issubdtype(value.dtype, dtype)
 
 
-def _tuple(checks: list[Check | None]) -> Check:
-    """A tuple with one type for each place."""
+def _check_tuple(checks: list[Check | None]) -> Check:
+    """Check for a tuple with one type for each place."""
 
     def check(value: Any, sizes: Sizes) -> bool:
         if not isinstance(value, tuple) or len(value) != len(checks):
             return False
-        pairs = zip(value, checks, strict=True)
-        return all(one is None or one(part, sizes) for part, one in pairs)
-
-    return check
-
-
-def _fields(hint: Any) -> Check:
-    """A named tuple, and its fields."""
-    hints = typing.get_type_hints(hint, include_extras=True)
-    inner = _tuple([check_of(hints.get(name, Any)) for name in hint._fields])
-    count = len(hint._fields)
-
-    def check(value: Any, sizes: Sizes) -> bool:
-        # one that its class has not made, of another length, has no fields
-        return isinstance(value, hint) and (len(value) != count or inner(value, sizes))
-
-    return check
-
-
-def _entries(container: type, entry: Check | None) -> Check:
-    """A container and all that is in it. What can be read once only is left alone."""
-
-    def check(value: Any, sizes: Sizes) -> bool:
-        if not isinstance(value, container):
-            return False
-        if entry is None or not isinstance(value, collections.abc.Collection):
-            return True
-        return all(entry(part, sizes) for part in value)
-
-    return check
-
-
-def _mapping(container: type, key: Check | None, entry: Check | None) -> Check:
-    """A mapping, all its keys and all its values."""
-
-    def check(value: Any, sizes: Sizes) -> bool:
-        if not isinstance(value, container):
-            return False
-        named: Any = value
-        for name, part in named.items():
-            if key is not None and not key(name, sizes):
-                return False
-            if entry is not None and not entry(part, sizes):
+        for entry, check_entry in zip(value, checks, strict=True):
+            if check_entry is not None and not check_entry(entry, sizes):
                 return False
         return True
 
     return check
 
 
-def _shaped(hint: Any) -> Check:
-    """An array of a dtype and shape, whose letters agree with those bound before."""
-    base = hint.array_type
-    dtypes = hint.dtypes if isinstance(hint.dtypes, tuple) else None
-    axes = [_axis(word) for word in hint.dim_str.split()]
-    many = next((k for k, axis in enumerate(axes) if axis.many), None)
+def _check_fields(hint: Any) -> Check:
+    """Check for a named tuple, and its fields."""
+    hints = typing.get_type_hints(hint, include_extras=True)
+    check_entries = _check_tuple([check_of(hints.get(name, Any)) for name in hint._fields])
+    n_fields = len(hint._fields)
 
     def check(value: Any, sizes: Sizes) -> bool:
-        if not isinstance(value, base):
+        # one that its class has not made, of another length, has no fields
+        return isinstance(value, hint) and (len(value) != n_fields or check_entries(value, sizes))
+
+    return check
+
+
+def _check_entries(container: type, check_entry: Check | None) -> Check:
+    """Check for a container and all that is in it. What can be read once only is left alone."""
+
+    def check(value: Any, sizes: Sizes) -> bool:
+        if not isinstance(value, container):
+            return False
+        if check_entry is None or not isinstance(value, collections.abc.Collection):
+            return True
+        if getattr(value, "shape", None) == ():
+            return False  # NumPy and PyTorch give a single number the methods of a container
+        return all(check_entry(entry, sizes) for entry in value)
+
+    return check
+
+
+def _check_mapping(container: type, check_key: Check | None, check_value: Check | None) -> Check:
+    """Check for a mapping, all its keys and all its values."""
+
+    def check(value: Any, sizes: Sizes) -> bool:
+        if not isinstance(value, container):
+            return False
+        mapping: Any = value
+        for key, entry in mapping.items():
+            if check_key is not None and not check_key(key, sizes):
+                return False
+            if check_value is not None and not check_value(entry, sizes):
+                return False
+        return True
+
+    return check
+
+
+def _check_shape(hint: Any) -> Check:
+    """Check for an array of a dtype and shape, whose letters agree with those bound before.
+
+    A shape is a list of words, one for each axis, of which one may stand for several.
+    """
+    array_type = hint.array_type
+    dtypes = hint.dtypes if isinstance(hint.dtypes, tuple) else None
+    axes = [_read_axis(word) for word in hint.dim_str.split()]
+    n_axes = len(axes)
+    starred = [k for k, axis in enumerate(axes) if axis.is_several]  # one at most
+
+    def check(value: Any, sizes: Sizes) -> bool:
+        if not isinstance(value, array_type):
             return False
         if dtypes is not None and not _is_among(value.dtype, dtypes):
             return False
         shape = tuple(value.shape)
-        if many is None:
-            if len(shape) != len(axes):
+        if starred:
+            first = starred[0]
+            n_several = len(shape) - (n_axes - 1)
+            if n_several < 0:
                 return False
-            return all(axis.fits(size, sizes) for axis, size in zip(axes, shape, strict=True))
-        behind = len(axes) - many - 1
-        stop = len(shape) - behind
-        if stop < many:
+            several = shape[first : first + n_several]
+            shape = (*shape[:first], several, *shape[first + n_several :])
+        elif len(shape) != n_axes:
             return False
-        parts = [*shape[:many], shape[many:stop], *shape[stop:]]
-        return all(axis.fits(size, sizes) for axis, size in zip(axes, parts, strict=True))
+        return all(axis.fits(size, sizes) for axis, size in zip(axes, shape, strict=True))
 
     return check
 
 
 class _Axis(NamedTuple):
-    """An axis of a shape, or, where there are `many`, several: a letter, a number or a sum."""
+    """One word of a shape, for an axis or for several: a letter, a number or a formula."""
 
     word: str
-    many: bool
-    fixed: int | None  # its size
+    is_several: bool
+    fixed: int | None  # its size, if it is a number
     formula: Any  # compiled
     names: list[str]  # in the formula
 
     def fits(self, size: Any, sizes: Sizes) -> bool:
-        """Whether a size is the one wanted, which the first of a letter's is."""
+        """Return whether a size is the one wanted, which the first of a letter's is."""
         if self.fixed is not None:
             return bool(size == self.fixed)
         if self.formula is not None:
-            known = {_plain(name): sizes[name] for name in self.names}
+            known = {_without_braces(name): sizes[name] for name in self.names}
             return bool(size == eval(self.formula, {"__builtins__": {}}, known))
         if self.word.startswith("_") or self.word == "...":
             return True
         return bool(sizes.setdefault(self.word, size) == size)
 
 
-def _axis(word: str) -> _Axis:
+def _read_axis(word: str) -> _Axis:
     """Read one word of a shape."""
-    many = word == "..." or word.startswith("*")
+    is_several = word == "..." or word.startswith("*")
     letter = word.removeprefix("*")
     if letter == "..." or letter.isidentifier():
-        # a letter of one axis and one of many are not the same
-        return _Axis(word, many, None, None, [])
+        # a letter of one axis and one of several are not the same: the star stays in the word
+        return _Axis(word, is_several, None, None, [])
     if letter.isdigit():
-        return _Axis(word, many, int(letter), None, [])
+        return _Axis(word, is_several, int(letter), None, [])
     if not re.fullmatch(r"[\w{}+*/() -]+", letter):
         raise TypeError(f"lwcore.signatures knows no shape with {word!r}.")
     names = re.findall(r"{\w+}|[A-Za-z_]\w*", letter)
-    return _Axis(word, many, None, compile(_plain(letter), word, "eval"), names)
+    formula = compile(_without_braces(letter), word, "eval")
+    return _Axis(word, is_several, None, formula, names)
 
 
-def _plain(formula: str) -> str:
-    """A formula, or a name, without the braces around arguments."""
+def _without_braces(formula: str) -> str:
+    """Return a formula, or a name, that Python can read: braces mark arguments."""
     return formula.replace("{", "_").replace("}", "_")
 
 
 @functools.cache
 def _is_among(dtype: Any, names: tuple[Any, ...]) -> bool:
-    """Whether a dtype of NumPy or PyTorch is one of those of a name, or of a pattern."""
+    """Return whether a dtype of NumPy or PyTorch is one of those of a name, or of a pattern."""
     name = getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
     return any(name == one if isinstance(one, str) else one.match(name) for one in names)
 
 
 def _refusal(name: str, value: Any, parameter: _Parameter, sizes: Sizes) -> str:
-    """What is wrong with an argument, in one line; of a container, with the entry."""
-    wanted = allowed(parameter.hint)
-    letters = ", ".join(f"{k}={n}" for k, n in sizes.items() if k.isidentifier())
-    given = f", with {letters}" if letters and "shape" in wanted else ""
-    entry = next(_misfits(name, value, parameter.hint), None)
-    of_entry = "" if entry is None else f" ({entry} is not)"
-    why = complaint(value) if _takes_numbers(parameter.hint) else ""
-    reason = f": {why}" if why else ""
-    rounded = _rounding(value) if parameter.number is float else ""
-    return f"{name} = {_shown(value)}: must be {wanted}{given}{of_entry}{rounded}{reason}."
+    """Say in one line what is wrong with an argument; of a container, with the entry."""
+    requirement = allowed(parameter.hint)
+    letters = ", ".join(f"{word}={size}" for word, size in sizes.items() if word.isidentifier())
+    if letters and "shape" in requirement:
+        requirement += f", with {letters}"
+    misfit = next(_misfits(name, value, parameter.hint), "")
+    if misfit:
+        requirement += f" ({misfit} is not)"
+    if parameter.number is float:
+        requirement += _rounding(value)
+    reason = complaint(value) if _takes_numbers(parameter.hint) else ""
+    if reason:
+        requirement += f": {reason}"
+    return f"{name} = {_shown(value)}: must be {requirement}."
 
 
 def _rounding(value: Any) -> str:
-    """Say which float a number is, if it is another number."""
+    """Say which float a number is, if it is another number.
+
+    A fraction next to the end of a range, say, is held by its float, which may be the end.
+    """
     if not isinstance(value, Real) or isinstance(value, float):
         return ""
     try:
@@ -582,42 +684,48 @@ def _rounding(value: Any) -> str:
 
 
 def _takes_numbers(hint: Any) -> bool:
-    """Whether a type, or one of several, is of values that NumPy reads, as `Reals` is."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+    """Return whether a type, or one of several, is of values that NumPy reads, as `Reals` is."""
+    origin = typing.get_origin(hint)
+    if origin in _UNIONS:
         return any(map(_takes_numbers, typing.get_args(hint)))
-    while typing.get_origin(hint) is Annotated:
-        hint = typing.get_args(hint)[0]
+    if origin is Annotated:
+        return _takes_numbers(typing.get_args(hint)[0])
     return hint is object
 
 
 def _misfits(name: str, value: Any, hint: Any) -> Iterator[str]:
-    """The entries of a container that its type does not allow, as ``name[place] = value``."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        for part in parts:
+    """Yield the entries of a container that its type does not allow, as ``name[key] = value``."""
+    if typing.get_origin(hint) in _UNIONS:
+        for part in typing.get_args(hint):
             yield from _misfits(name, value, part)
         return
-    entries: list[tuple[str, Any, Any]] = []
-    if isinstance(hint, type) and hasattr(hint, "_fields") and isinstance(value, tuple):
+    for place, entry, hint_of_entry in _entries_of(name, value, hint):
+        check = check_of(hint_of_entry)
+        if check is not None and not check(entry, {}):
+            yield f"{place} = {_shown(entry)}"
+
+
+def _entries_of(name: str, value: Any, hint: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what is in a container: where, the entry itself, and the type that it should have."""
+    origin = typing.get_origin(hint)
+    parts = typing.get_args(hint)
+    if _is_named_tuple(hint):
+        if not isinstance(value, tuple) or len(value) != len(hint._fields):
+            return
         hints = typing.get_type_hints(hint, include_extras=True)
-        named = zip(hint._fields, tuple(value), strict=True)
-        entries = [(f"{name}.{field}", part, hints.get(field, Any)) for field, part in named]
+        for field, entry in zip(hint._fields, tuple(value), strict=True):
+            yield f"{name}.{field}", entry, hints.get(field, Any)
     elif not isinstance(origin, type) or not isinstance(value, origin):
         return
     elif isinstance(value, Mapping):
-        for key, part in value.items():
-            entries += [(f"a key of {name}", key, parts[0]), (f"{name}[{key!r}]", part, parts[1])]
+        for key, entry in value.items():
+            yield f"a key of {name}", key, parts[0]
+            if len(parts) == 2:  # else only its keys are looked at, as of any iterable
+                yield f"{name}[{key!r}]", entry, parts[1]
     elif isinstance(value, Sequence) and parts:
-        kinds = (
-            parts if len(parts) == len(value) and parts[-1] is not ... else parts[:1] * len(value)
-        )
-        entries = [(f"{name}[{k}]", part, kinds[k]) for k, part in enumerate(value)]
-    else:
-        return
-    for place, part, kind_of_entry in entries:
-        check = check_of(kind_of_entry)
-        if check is not None and not check(part, {}):
-            yield f"{place} = {_shown(part)}"
+        has_place_for_each = len(parts) == len(value) and parts[-1] is not ...
+        for k, entry in enumerate(value):
+            yield f"{name}[{k}]", entry, parts[k] if has_place_for_each else parts[0]
 
 
 def _shown(value: Any) -> str:
@@ -631,3 +739,28 @@ def _shown(value: Any) -> str:
             return f"an object of {type(value).__name__}"
     dtype = getattr(value, "dtype", "several types")  # as the columns of a table
     return f"{type(value).__name__} of {dtype} and shape {tuple(shape)}"
+
+
+def renamed(module: str, new_names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a module's ``__getattr__``, which still finds what has a new name, with a warning.
+
+    Old names live for one release. Within this package they are found in silence.
+    """
+
+    def find(name: str) -> Any:
+        if name not in new_names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        new_name = new_names[name]
+        if not _is_between(sys._getframe(1)):
+            message = f"{module}.{name} is now {module}.{new_name}; the old name will go."
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[module], new_name)
+
+    return find
+
+
+if TYPE_CHECKING:
+    bare = unchecked
+    kind = constrained
+else:
+    __getattr__ = renamed(__name__, {"bare": "unchecked", "kind": "constrained"})

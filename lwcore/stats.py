@@ -6,9 +6,8 @@ A unit is what was drawn independently: a seed, a sequence, never an end point w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations_with_replacement
-from math import factorial, prod, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,8 +42,7 @@ class Interval(NamedTuple):
 
     def words(self, unit: str = Unit.NUMBER) -> list[str]:
         """Print each with its interval, ``"0.52 [0.49, 0.55]"``, in order; a dash for NaN."""
-        value, low, high = (np.ravel(part) for part in np.broadcast_arrays(*self))
-        triples = zip(value, low, high, strict=True)
+        triples = np.stack(np.broadcast_arrays(*self), axis=-1).reshape(-1, 3)
         return [printed(*map(float, triple), unit=unit) for triple in triples]
 
 
@@ -56,13 +54,20 @@ def bootstrap(
     draws: Int64Count = 2000,
     level: Share = 0.95,
 ) -> Interval:
-    """Bootstrap interval of a statistic, a function of which units are drawn, by their numbers.
+    """Return the bootstrap interval of a statistic, a function of the numbers of the drawn units.
 
     Of few units all ways to draw them are gone through, of more a sample, which has to reach as far
-    out as the level. Quantiles at the level
-    itself cover too little: for a mean of five values, 84 % instead of 95 %. They are taken further
-    out, where for a mean of Gaussian values they meet Student's interval. See `most_covered` for
-    what cannot be helped. A draw without a value, NaN, does not count.
+    out as the level. Quantiles at the level itself cover too little: for a mean of five values,
+    84 % instead of 95 %. They are taken further out, where for a mean of Gaussian values they meet
+    Student's interval. See `most_covered` for what cannot be helped. A draw without a value, NaN,
+    does not count.
+
+    Args:
+        statistic: Given which units are drawn, an array of `count` numbers below `count`, returns a
+            number or an array of them.
+        count: The number of units.
+        rng: What draws them, if there are more than seven.
+        draws: How often they are drawn, if there are more than seven.
 
     Examples:
         >>> values = np.array([1.0, 2.0, 4.0, 8.0])
@@ -70,53 +75,72 @@ def bootstrap(
         ['4 [1.0, 8]']
     """
     require("count", count, count > 1, "2 or above, and below 2^63")
-    words = f"{_MOST_DRAWN:.0e} at most together, which takes minutes: fewer draws, or parts"
-    require("count · draws", count * draws, count <= _ALL or count * draws <= _MOST_DRAWN, words)
-    reach = sqrt(count / (count - 1)) * -special.stdtrit(count - 1, (1 - level) / 2)
+    is_affordable = count <= _ALL or count * draws <= _MOST_DRAWN
+    requirement = f"{_MOST_DRAWN:.0e} at most together, which takes minutes: fewer draws, or parts"
+    require("count · draws", count * draws, is_affordable, requirement)
+    # Student's quantile, in standard deviations of the values instead of their estimate
+    reach = math.sqrt(count / (count - 1)) * -special.stdtrit(count - 1, (1 - level) / 2)
     tail = float(special.ndtr(-reach))
     if count <= _ALL:
-        picks = np.array(list(combinations_with_replacement(range(count), count)))
-        ways = [factorial(count) / prod(map(factorial, np.bincount(pick))) for pick in picks]
-        weights = np.array(ways) / count**count
-        drawn = [statistic(pick) for pick in picks]
+        drawn_units, weights = _every_draw(count)
     else:
         fewest = math.ceil(1 / tail) if tail > 0 else math.inf
-        words = f"{fewest:.4g} or more, so that one lies beyond a level of {level}"
-        require("draws", draws, draws >= fewest, words)
+        requirement = f"{fewest:.4g} or more, so that one lies beyond a level of {level}"
+        require("draws", draws, draws >= fewest, requirement)
         rng = np.random.default_rng(0) if rng is None else rng
+        drawn_units = _random_draws(count, draws, rng)
         weights = np.full(draws, 1 / draws)
-        drawn = [statistic(pick) for pick in _draw(int(count), int(draws), rng)]
-    values = _statistics(drawn)
-    order = values.argsort(0)  # NaN last
-    ranked = np.take_along_axis(values, order, 0)
-    reached = np.where(np.isnan(ranked), 0.0, weights[order]).cumsum(0)
-    # what rounding adds must not reach past the last draw
-    masses = [mass * reached[-1] * (1 - 1e-12) for mass in (tail, 1 - tail)]
-    low, high = (
-        np.take_along_axis(ranked, (reached >= mass).argmax(0)[None], 0)[0] for mass in masses
-    )
-    return Interval(_statistics([statistic(np.arange(count))])[0, ...], low, high)
+    values = _as_numbers([statistic(units) for units in drawn_units])
+    low, high = _weighted_quantiles(values, weights, tail)
+    value = _as_numbers([statistic(np.arange(count))])[0, ...]
+    return Interval(value, low, high)
 
 
-def _draw(count: int, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.intp]]:
+def _every_draw(count: int) -> tuple[Iterable[NDArray[np.intp]], NDArray[np.float64]]:
+    """Return all ways to draw as many units as there are, in any order, and how likely each is."""
+    draws = np.array(list(combinations_with_replacement(range(count), count)))
+    orders = []
+    for units in draws:
+        repeats = np.bincount(units)
+        orders.append(math.factorial(count) / math.prod(map(math.factorial, repeats)))
+    return draws, np.array(orders) / count**count
+
+
+def _random_draws(count: int, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.intp]]:
     """Yield the numbers of the units in each draw, of which few are kept at once."""
     rows = max(_AT_ONCE // count, 1)
     for first in range(0, draws, rows):
         yield from rng.integers(count, size=(min(rows, draws - first), count))
 
 
-def _statistics(drawn: list[Any]) -> NDArray[np.float64]:
+def _weighted_quantiles(
+    values: NDArray[np.float64], weights: NDArray[np.float64], tail: float
+) -> list[NDArray[np.float64]]:
+    """Return the quantiles that leave a tail on either side; values along the first axis."""
+    order = values.argsort(0)  # NaN last
+    ranked = np.take_along_axis(values, order, 0)
+    mass_up_to = np.where(np.isnan(ranked), 0.0, weights[order]).cumsum(0)
+    quantiles = []
+    for share in (tail, 1 - tail):
+        # what rounding adds must not reach past the last draw
+        mass = share * mass_up_to[-1] * (1 - 1e-12)
+        place = (mass_up_to >= mass).argmax(0)
+        quantiles.append(np.take_along_axis(ranked, place[None], 0)[0])
+    return quantiles
+
+
+def _as_numbers(drawn: list[Any]) -> NDArray[np.float64]:
     """Return what a statistic gave for each draw, as one array."""
     try:
         return read(drawn)
     except Unreadable as error:
-        words = str(error)
-    raise ArgumentError(f"statistic(drawn) = {drawn[0]!r:.200}, …: must be real numbers, {words}.")
+        reason = str(error)
+    raise ArgumentError(f"statistic(drawn) = {drawn[0]!r:.200}, …: must be real numbers, {reason}.")
 
 
 @checked
 def most_covered(count: Count) -> float:
-    """The share of cases that an interval within the range of some units can cover at most.
+    """Return the share of cases that an interval within the range of some units covers at most.
 
     It is ``1 − 2^(1−n)`` for a median, or a mean of symmetric values: 75 % of three units.
     """
@@ -125,53 +149,58 @@ def most_covered(count: Count) -> float:
 
 @checked
 def student(values: FiniteReals, level: Share = 0.95) -> Interval:
-    """Student's interval of the mean of a few independent numbers.
+    """Return Student's interval of the mean of a few independent numbers.
 
-    Its ends are NaN where all numbers are the same.
+    Its ends are NaN where all numbers are the same: they say nothing about a spread.
     """
     x = floats("values", values)
     require("values", values, x.ndim == 1 and x.size > 1, "a list of at least two")
+    if np.ptp(x) == 0:
+        return Interval(x[0], np.nan, np.nan)
+    # a power of 2 rounds nothing, and no square leaves the range of a float
     _, power = np.frexp(np.abs(x).max())
-    # without a rounding, so that no square leaves the range of a float
     scaled = np.ldexp(x, -power)
     mean = scaled.mean()
     error = scaled.std(ddof=1) / np.sqrt(x.size)
-    if np.ptp(x) == 0:  # what is all the same says nothing about a spread
-        return Interval(x[0], np.nan, np.nan)
     half = special.stdtrit(x.size - 1, (1 + level) / 2) * error
-    ends = mean - half, mean + half
     with np.errstate(over="ignore"):
-        return Interval(*np.ldexp([mean, *ends], power))
+        return Interval(*np.ldexp([mean, mean - half, mean + half], power))
 
 
 @checked
 def binomial(hits: FiniteReals, trials: Count, level: Share = 0.95) -> Interval:
-    """Share of trials in which something happened, with Clopper and Pearson's exact interval."""
-    x, n = floats("hits", hits), floats("trials", trials)
+    """Return the share of trials with a hit, with Clopper and Pearson's exact interval."""
+    x = floats("hits", hits)
+    n = floats("trials", trials)
     tail = (1 - level) / 2
-    whole = (x >= 0) & (x <= n) & (x == np.floor(x))
-    require("hits", x, whole, f"whole numbers from 0 to {trials}")
-    low = np.nan_to_num(special.betaincinv(x, n - x + 1, tail), nan=0.0)
-    high = np.nan_to_num(special.betainccinv(x + 1, n - x, tail), nan=1.0)
+    is_possible = (x >= 0) & (x <= n) & (x == np.floor(x))
+    require("hits", x, is_possible, f"whole numbers from 0 to {trials}")
+    low = np.nan_to_num(special.betaincinv(x, n - x + 1, tail), nan=0.0)  # NaN: no hit
+    high = np.nan_to_num(special.betainccinv(x + 1, n - x, tail), nan=1.0)  # NaN: hits alone
     return Interval(x / n, low, high)
 
 
 @checked
 def holm(p: FiniteReals, level: Share) -> NDArray[np.bool_]:
-    """Holm's procedure: the hypotheses rejected among p-values, each family along the last axis.
+    """Return which hypotheses Holm's procedure rejects, each family along the last axis.
+
+    From the smallest p-value on, each is held against the level over the number of those that are
+    left; the first that fails ends the procedure. Some true hypothesis of a family is rejected in
+    a share `level` of cases at most.
 
     Examples:
         >>> print(holm([[0.001, 0.02, 0.04], [0.02, 0.02, 0.02]], 0.05))
         [[ True  True  True]
          [False False False]]
     """
-    chance = floats("p", p)
-    require("p", p, chance.ndim > 0, "a list of p-values, or several")
-    require("p", chance, (chance >= 0) & (chance <= 1), "in [0, 1]")
-    tests = chance.shape[-1]
-    rank = chance.argsort(-1).argsort(-1)  # 0 for the smallest
-    failed = np.where(chance > level / (tests - rank), rank, tests)
-    return rank < failed.min(-1, keepdims=True)
+    p_values = floats("p", p)
+    require("p", p, p_values.ndim > 0, "a list of p-values, or several")
+    require("p", p_values, (p_values >= 0) & (p_values <= 1), "in [0, 1]")
+    n_tests = p_values.shape[-1]
+    rank = p_values.argsort(-1).argsort(-1)  # 0 for the smallest
+    is_too_large = p_values > level / (n_tests - rank)
+    first_failure = np.where(is_too_large, rank, n_tests).min(-1, keepdims=True)
+    return rank < first_failure
 
 
 @checked
@@ -189,8 +218,14 @@ def span(values: Reals, unit: str = Unit.NUMBER) -> str:
     ordered = np.sort(numbers[~np.isnan(numbers)])
     if ordered.size == 0:
         return "–"
-    below, above = ordered[(ordered.size - 1) // 2], ordered[ordered.size // 2]
+    below = ordered[(ordered.size - 1) // 2]
+    above = ordered[ordered.size // 2]
     with np.errstate(invalid="ignore"):  # between −∞ and ∞ there is no middle
-        middle = below if below == above else below / 2 + above / 2
-    ends = float(ordered[0]), float(ordered[-1])
-    return printed(float(middle), *ends, unit=unit, bracket=Bracket.RANGE)
+        median = below if below == above else below / 2 + above / 2
+    return printed(
+        float(median),
+        float(ordered[0]),
+        float(ordered[-1]),
+        unit=unit,
+        bracket=Bracket.RANGE,
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 import xarray as xr
@@ -21,9 +20,12 @@ def summary(
 ) -> pd.DataFrame:
     """Return a table: a column for each quantity, a row for each value of some dimensions.
 
-    All other dimensions are written as a `span`, a median and its range.
+    Over all other dimensions a quantity is written as a `span`, a median and its range.
 
-    `unit` is one for all columns, or one for each column that has one.
+    Args:
+        quantities: The columns' names, and the arrays.
+        by: The dimensions that become rows.
+        unit: One of `lwcore.printing.Unit` for all columns, or one for each that has one.
 
     Examples:
         >>> loss = xr.DataArray([[1, 2, 3], [4, 5, 9]], {"seed": [1, 2]}, ("seed", "step"))
@@ -31,17 +33,25 @@ def summary(
         ['2 (range 1–3)', '5 (range 4–9)']
     """
     _require_tables(quantities, by)
-    units = {
-        name: unit if isinstance(unit, str) else unit.get(name, Unit.NUMBER) for name in quantities
-    }
+    columns = {}
+    for name, values in quantities.items():
+        own_unit = unit if isinstance(unit, str) else unit.get(name, Unit.NUMBER)
+        columns[name] = _column_of_spans(values, by, own_unit)
+    return pd.DataFrame(columns)
 
-    def column(name: str, values: xr.DataArray) -> pd.Series:
-        rest = [dim for dim in values.dims if dim not in by]
-        how: Any = {"vectorize": True, "output_dtypes": [object]}  # texts of any length
-        words = xr.apply_ufunc(span, values, units[name], input_core_dims=[rest, []], **how)
-        return words.transpose(*by).to_series()
 
-    return pd.DataFrame({name: column(name, values) for name, values in quantities.items()})
+def _column_of_spans(values: xr.DataArray, by: tuple[str, ...], unit: str) -> pd.Series:
+    """Return the median and range over all dimensions but some, as texts."""
+    others = [dimension for dimension in values.dims if dimension not in by]
+    texts = xr.apply_ufunc(
+        span,
+        values,
+        unit,
+        input_core_dims=[others, []],
+        vectorize=True,
+        output_dtypes=[object],  # texts of any length
+    )
+    return texts.transpose(*by).to_series()
 
 
 def _require_tables(quantities: Mapping[str, xr.DataArray], by: tuple[str, ...]) -> None:
@@ -50,6 +60,6 @@ def _require_tables(quantities: Mapping[str, xr.DataArray], by: tuple[str, ...])
     for name, values in quantities.items():
         floats(f"quantities[{name!r}]", values.values)
         missing = [dimension for dimension in by if dimension not in values.dims]
-        words = f"dimensions among {', '.join(map(str, values.dims)) or 'none'}, those of {name!r}"
-        require("by", by, not missing, words)
+        dimensions = ", ".join(map(str, values.dims)) or "none"
+        require("by", by, not missing, f"dimensions among {dimensions}, those of {name!r}")
         require(f"quantities[{name!r}]", values, values.size > 0, "one number or more")

@@ -1,5 +1,9 @@
 """The learnability window, laws for the decay of the envelope, and the neurons' time scales.
 
+The learnability window H_N of a network is the longest lag about which N sequences teach it
+anything: the longest whose gradient N sequences detect (`lwcore.detection`). Its envelope f(ℓ) says
+how much gradient crosses ℓ steps; how f falls with ℓ decides how the window grows with N.
+
 The paper's letters and the names here: ℓ ``lags`` (in steps), f(ℓ) ``envelope``, N(ℓ) ``required``,
 N ``n_sequences``, μ^{(q)}_ℓ ``rates``; c ``amplitude``, β or λ ``decay``.
 
@@ -18,8 +22,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.detection import Error, Rate, TailIndexAboveOne, detection_threshold, sample_complexity
-from lwcore.signatures import FiniteReals, Lags, Reals, Share, checked, floats, kind, require
+from lwcore.detection import (
+    DetectionRate,
+    Error,
+    TailIndexAboveOne,
+    detection_threshold,
+    sample_complexity,
+)
+from lwcore.signatures import (
+    FiniteReals,
+    Lags,
+    Reals,
+    Share,
+    checked,
+    constrained,
+    floats,
+    renamed,
+    require,
+)
 from lwcore.stable.standard import Array
 
 Definition = Literal["supremum", "first_passage"]
@@ -29,8 +49,10 @@ if TYPE_CHECKING:
     Amplitude = float
     Parameter = float
 else:
-    Amplitude = kind(Real, "a finite number above 0", lambda value: value >= 0)  # see `DecayLaw`
-    Parameter = kind(Real, "a number", lambda _: True)  # NaN where a law has none
+    Amplitude = constrained(
+        Real, "a finite number above 0", lambda value: value >= 0
+    )  # see `DecayLaw`
+    Parameter = constrained(Real, "a number", lambda _: True)  # NaN where a law has none
 _TINY = float(np.finfo(float).tiny)  # below, a float has fewer digits
 _NO_FLOAT = 700.0  # a logarithm beyond which an amplitude may be no float
 _NEAREST = 1e-6  # of the last lag: between lags that span less a power looks exponential
@@ -69,8 +91,9 @@ def learnability_window(
     if definition == "first_passage":
         # A lag now needs what the most demanding of the lags up to it does.
         needed = np.maximum.accumulate(needed, axis=-1)
-    detectable = needed[..., None, :] <= budgets[:, None]  # N(ℓ) ≤ N: (..., budgets, lags)
-    return np.where(detectable, lag, 0).max(axis=-1)
+    is_detected = needed[..., None, :] <= budgets[:, None]  # N(ℓ) ≤ N: (..., budgets, lags)
+    detected_lags = np.where(is_detected, lag, 0)
+    return detected_lags.max(axis=-1)
 
 
 @checked
@@ -82,25 +105,28 @@ def window_bounds(
     n_sequences: FiniteReals,
     alpha: TailIndexAboveOne,
     error: Error = 0.1,
-    rate: Rate = "mean",
+    rate: DetectionRate = "mean",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bounds between which the envelope alone confines the window.
+    """Return two windows between which the envelope alone confines the true one.
 
     Implements Eqs. (38), (39) and (59), ``f^←(C' N^(−1/p)) ≤ H_N ≤ f^←(c' N^(−1/p))``: the least
     and the greatest σ_α(ℓ)/m̄(ℓ) stand in the place of each lag's own. Lemma 5.2 assumes that σ_α
     and m̄ stay between positive constants; where an alignment is not positive the lower bound is 0.
     """
     lag, f = _matching(lags, "envelope", envelope)
-    m = _for_each_lag("alignment", alignment, lag)
+    mean_alignment = _for_each_lag("alignment", alignment, lag)
     sigma = _for_each_lag("scale", scale, lag)
     with np.errstate(divide="ignore", over="ignore"):
-        ratio = sigma / np.maximum(m, 0)
+        noise_to_alignment = sigma / np.maximum(mean_alignment, 0)
 
-    def at(i: np.intp) -> NDArray[np.int64]:
-        needed = sample_complexity(f, m[i], sigma[i], alpha, error, rate)
-        return learnability_window(lag, needed, n_sequences)
+    def window_as_at(i: np.intp) -> NDArray[np.int64]:
+        """Return the window if every lag had the scale and alignment of one."""
+        required = sample_complexity(f, mean_alignment[i], sigma[i], alpha, error, rate)
+        return learnability_window(lag, required, n_sequences)
 
-    return at(ratio.argmax()), at(ratio.argmin())
+    lower = window_as_at(noise_to_alignment.argmax())
+    upper = window_as_at(noise_to_alignment.argmin())
+    return lower, upper
 
 
 @checked
@@ -119,54 +145,65 @@ class DecayLaw:
     amplitude: Amplitude  # c, in the units of the envelope
     decay: Parameter = float("nan")  # λ > 0 of the exponential law, β of the power laws
     tempering: Parameter = float("nan")  # λ > 0 of the tempered power law
-    log_amplitude: Parameter = field(
-        default=float("nan"), repr=False, compare=False
-    )  # log c, where c is no float
-    log_decay: Parameter = field(
-        default=float("nan"), repr=False, compare=False
-    )  # log λ, which a λ next to 1 does not tell
+    # log c, also where c is no float
+    log_amplitude: Parameter = field(default=float("nan"), repr=False, compare=False)
+    # log λ, which a λ next to 1 does not tell
+    log_decay: Parameter = field(default=float("nan"), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Require the parameters that the law has."""
-        representable = 0 < self.amplitude < np.inf
+        """Require the parameters that the law has, and complete their logarithms."""
+        is_float = 0 < self.amplitude < np.inf
         sign = 1 if self.amplitude else -1
-        known = representable or _NO_FLOAT < sign * self.log_amplitude < np.inf
-        require("amplitude", self.amplitude, known, "a finite number above 0")
-        if representable:
+        is_known = is_float or _NO_FLOAT < sign * self.log_amplitude < np.inf
+        require("amplitude", self.amplitude, is_known, "a finite number above 0")
+        if is_float:
             object.__setattr__(self, "log_amplitude", float(np.log(self.amplitude)))
+
         factor = {"exponential": self.decay, "tempered_power": self.tempering}.get(self.name, 1.0)
         with np.errstate(over="ignore", under="ignore"):
-            known = bool(np.exp(self.log_decay) == factor)
-        if factor > 0 and not known:
+            is_given = bool(np.exp(self.log_decay) == factor)
+        if factor > 0 and not is_given:
             object.__setattr__(self, "log_decay", float(np.log(factor)))
-        least = {"exponential": 0.0, "logarithmic": np.nan}.get(self.name, -np.inf)
-        words = "a finite number" + " above 0" * (least == 0)
-        require("decay", self.decay, np.isnan(least) or least < self.decay < np.inf, words)
-        tempered = self.name != "tempered_power" or 0 < self.tempering < np.inf
-        require("tempering", self.tempering, tempered, "a finite number above 0")
+
+        if self.name == "exponential":
+            is_decay = 0 < self.decay < np.inf
+            require("decay", self.decay, is_decay, "a finite number above 0")
+        elif self.name != "logarithmic":
+            require("decay", self.decay, np.isfinite(self.decay), "a finite number")
+        if self.name == "tempered_power":
+            is_factor = 0 < self.tempering < np.inf
+            require("tempering", self.tempering, is_factor, "a finite number above 0")
 
     def envelope(self, lags: ArrayLike) -> Array:
-        """The envelope f at lags ℓ > 0, not necessarily whole, any shape."""
+        """Return the envelope f at lags ℓ > 0, not necessarily whole, any shape.
+
+        Computed from the logarithm where the amplitude, the factor ``f/c`` or their product is no
+        float, or one with fewer digits.
+        """
         lag = floats("lags", lags)
         require("lags", lag, lag > 0, "above 0")
+        has_factor = self.name in ("exponential", "tempered_power")  # λ^ℓ
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             if self.name == "logarithmic":
-                shape, log_shape = 1 / np.log1p(lag), -np.log(np.log1p(lag))
+                shape = 1 / np.log1p(lag)
+                log_shape = -np.log(np.log1p(lag))
             elif self.name == "exponential":
-                shape, log_shape = self.decay**lag, lag * self.log_decay
+                shape = self.decay**lag
+                log_shape = lag * self.log_decay
             else:
-                shape, log_shape = lag**-self.decay, -self.decay * np.log(lag)
+                shape = lag**-self.decay
+                log_shape = -self.decay * np.log(lag)
             if self.name == "tempered_power":
                 shape = shape * self.tempering**lag
                 log_shape = log_shape + lag * self.log_decay
             plain = self.amplitude * shape
-            inexact = ~np.isfinite(plain) | (plain < _TINY) | (shape < _TINY)
-            if self.name in ("exponential", "tempered_power"):
-                inexact |= lag > _FEW  # where λ, a float, has lost its digits
-            return np.where(inexact, np.exp(self.log_amplitude + log_shape), plain)[()]
+            is_inexact = ~np.isfinite(plain) | (plain < _TINY) | (shape < _TINY)
+            if has_factor:
+                is_inexact |= lag > _FEW  # where λ, a float, has lost its digits
+            return np.where(is_inexact, np.exp(self.log_amplitude + log_shape), plain)[()]
 
     def inverse(self, log_level: ArrayLike) -> Array:
-        """The lag ``f^←(ε)`` at which one of the three regimes falls to a level, from log ε.
+        """Return the lag ``f^←(ε)`` at which one of the three regimes falls to a level, from log ε.
 
         Implements Eq. (60), ``H_N = f^←(ε_th)``, in closed form: ``log(c/ε)/log(1/λ)``,
         ``(c/ε)^(1/β)`` or ``exp(c/ε) − 1``. The lag is real; 0 where the law is below the level for
@@ -179,17 +216,21 @@ class DecayLaw:
         level = floats("log_level", log_level)
         require("log_level", level, ~np.isnan(level), "a number or infinite")
         require("law", self.name, self.name != "tempered_power", "one of the three regimes")
-        ratio = self.log_amplitude - level
-        steepness = self.decay
+        log_ratio = self.log_amplitude - level  # log(c/ε)
+        steepness = self.decay  # β, or log(1/λ)
         if self.name == "exponential":
             near_one = abs(self.log_decay) < 1 / _FEW
             steepness = -self.log_decay if near_one else -float(np.log(self.decay))
         if steepness <= 0:  # a growing law is above any level in the end, a constant one or never
-            return np.where(ratio >= 0 if steepness == 0 else level < np.inf, np.inf, 0.0)[()]
+            never_falls = log_ratio >= 0 if steepness == 0 else level < np.inf
+            return np.where(never_falls, np.inf, 0.0)[()]
         with np.errstate(over="ignore"):
-            lag = ratio / steepness
-            if self.name != "exponential":
-                lag = np.exp(lag) if self.name == "power" else np.expm1(np.exp(ratio))
+            if self.name == "exponential":
+                lag = log_ratio / steepness
+            elif self.name == "power":
+                lag = np.exp(log_ratio / steepness)
+            else:
+                lag = np.expm1(np.exp(log_ratio))
         return np.where(lag >= 1, lag, 0.0)[()]
 
 
@@ -201,12 +242,13 @@ def regime_window(
     scale: FiniteReals,
     alpha: TailIndexAboveOne,
     error: Error = 0.1,
-    rate: Rate = "mean",
+    rate: DetectionRate = "mean",
 ) -> Array:
-    """The window H_N under a decay law, constants included, of the shape of N.
+    """Return the window H_N under a decay law, constants included, of the shape of N.
 
-    With ``ε_th = C σ_α/(m̄ N^(1/p))`` these are the three regimes of Appendix F:
-    ``exp(c N^(1/p) m̄/(C σ_α)) − 1`` (logarithmic), ``(c m̄/(C σ_α))^(1/β) N^(1/(pβ))`` (power) and
+    It is the lag at which the law falls to the detection threshold ``ε_th = C σ_α/(m̄ N^(1/p))``.
+    These are the three regimes of Appendix F: ``exp(c N^(1/p) m̄/(C σ_α)) − 1`` (logarithmic),
+    ``(c m̄/(C σ_α))^(1/β) N^(1/(pβ))`` (power) and
     ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential).
     """
     threshold = detection_threshold(n_sequences, alignment, scale, alpha, error, rate)
@@ -256,7 +298,7 @@ class DecayFit(NamedTuple):
 
 @checked
 def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
-    """The decay laws fitted to an envelope f > 0 at five lags or more, least squares on ``log f``.
+    """Fit the decay laws to an envelope f > 0 at five lags or more, by least squares on ``log f``.
 
     The laws are linear in ℓ, ``log ℓ``, ``log log(1 + ℓ)`` with slope −1, and the first two. A
     rescaled envelope changes amplitudes and nothing else. The least ``aicc`` is the best guess;
@@ -275,23 +317,28 @@ def fit_decay(lags: Lags, envelope: FiniteReals) -> DecayFit:
     apart = lag[-1] - lag[0] >= _NEAREST * lag[-1]
     require("lags", lags, apart, "spread over a millionth of the last at least, to tell laws apart")
     require("envelope", f, f > 0, "above 0")
-    log_f, log_lag, log_log = np.log(f), np.log(lag), -np.log(np.log1p(lag))
-    both = [-log_lag, lag.astype(float)]
-    bent, bent_log = _regress(both, log_f), _regress(both, log_f, log_log)
+    log_f = np.log(f)
+    power = -np.log(lag)  # what β multiplies in log f, and log λ in turn
+    exponential = lag.astype(float)
+    logarithmic = -np.log(np.log1p(lag))  # the law itself: its slope is known
+    # Each law is held against one that may bend in both ways, too.
+    free = _regress([power, exponential], log_f)
+    free_logarithmic = _regress([power, exponential], log_f, logarithmic)
 
-    def fitted(name: LawName, columns: list[Array], known: Array | None = None) -> LawFit:
-        line = _regress(columns, log_f, known)
-        freest = bent if known is None else bent_log
-        more = len(both) - len(columns)
-        p_value = _bend(line.residual, freest.residual, more, log_f) if more else float("nan")
-        law = _law(name, line)
-        return LawFit(law, *scores(line.residual, len(columns) + 1, log_f), p_value)
+    def fit_law(name: LawName, line: _Line, freer: _Line | None) -> LawFit:
+        n_slopes = len(line.slopes)
+        p_value = float("nan")
+        if freer is not None:
+            more_slopes = len(freer.slopes) - n_slopes
+            p_value = _bend(line.residual, freer.residual, more_slopes, log_f)
+        r_squared, aicc = r_squared_and_aicc(line.residual, n_slopes + 1, log_f)
+        return LawFit(_law(name, line), r_squared, aicc, p_value)
 
     return DecayFit(
-        exponential=fitted("exponential", both[1:]),
-        power=fitted("power", both[:1]),
-        logarithmic=fitted("logarithmic", [], log_log),
-        tempered=fitted("tempered_power", both),
+        exponential=fit_law("exponential", _regress([exponential], log_f), free),
+        power=fit_law("power", _regress([power], log_f), free),
+        logarithmic=fit_law("logarithmic", _regress([], log_f, logarithmic), free_logarithmic),
+        tempered=fit_law("tempered_power", free, None),
     )
 
 
@@ -311,40 +358,43 @@ def _regress(columns: list[Array], log_f: Array, known: Array | None = None) -> 
     change = log_f - log_f[0]  # without the unit of f; a constant f leaves exact zeros
     wanted = change - change.mean() - (0.0 if known is None else known)
     level = wanted.mean()
-    centres = [column.mean() for column in columns]
-    sizes = [np.abs(c - m).max() for c, m in zip(columns, centres, strict=True)]
+    centres = np.array([column.mean() for column in columns])
+    sizes = np.empty(len(columns))
     design = np.empty((log_f.size, len(columns)))
-    for place, column in enumerate(columns):
-        design[:, place] = (column - centres[place]) / sizes[place]
-    found = np.linalg.lstsq(design, wanted - level)[0]
-    residual = np.sum((wanted - level - design @ found) ** 2)
-    slopes = found / np.array(sizes) + 0.0  # no −0 of a constant
-    constant = level + log_f[0] + change.mean() - slopes @ np.array(centres)
+    for k, column in enumerate(columns):
+        centred = column - centres[k]
+        sizes[k] = np.abs(centred).max()
+        design[:, k] = centred / sizes[k]
+    coefficients = np.linalg.lstsq(design, wanted - level)[0]
+    residual = np.sum((wanted - level - design @ coefficients) ** 2)
+    slopes = coefficients / sizes + 0.0  # no −0 of a constant
+    constant = level + log_f[0] + change.mean() - slopes @ centres
     return _Line(float(constant), slopes, float(residual))
 
 
 def _law(name: LawName, line: _Line) -> DecayLaw:
-    """Return the law of a regression, of which the amplitude may be no float."""
+    """Return the law of a regression, whose amplitude may be no float."""
+    beta = factor = log_factor = float("nan")
+    if name in ("power", "tempered_power"):
+        beta = float(line.slopes[0])
     with np.errstate(over="ignore"):
         amplitude = float(np.exp(line.constant))
-        factor = float(np.exp(line.slopes[-1:].sum()))  # λ, where the last slope is its logarithm
-    decay = tempering = float("nan")
-    if name == "exponential":
-        decay = factor
-    elif name != "logarithmic":
-        decay = float(line.slopes[0])
-    if name == "tempered_power":
-        tempering = factor
-    log_factor = float(line.slopes[-1]) if name in ("exponential", "tempered_power") else np.nan
+        if name in ("exponential", "tempered_power"):
+            log_factor = float(line.slopes[-1])  # log λ
+            factor = float(np.exp(line.slopes[-1]))
+    decay = factor if name == "exponential" else beta
+    tempering = factor if name == "tempered_power" else float("nan")
     return DecayLaw(name, amplitude, decay, tempering, line.constant, log_factor)
 
 
-def _bend(residual: float, freest: float, more: int, log_f: Array) -> float:
-    """Return the p-value of the F-test of a law against one with more slopes."""
-    free = log_f.size - 3
-    floor = log_f.size * _rounding(log_f) ** 2
-    left = max(freest, floor)
-    return float(special.fdtrc(more, free, max(residual - left, 0) / more / (left / free)))
+def _bend(residual: float, freer_residual: float, more_slopes: int, log_f: Array) -> float:
+    """Return the p-value of the F-test of a law against one with more slopes, two in all."""
+    degrees = log_f.size - 3
+    rounding = log_f.size * _rounding(log_f) ** 2
+    left = max(freer_residual, rounding)
+    explained = max(residual - left, 0)
+    ratio = explained / more_slopes / (left / degrees)
+    return float(special.fdtrc(more_slopes, degrees, ratio))
 
 
 def _rounding(log_f: Array) -> float:
@@ -353,26 +403,29 @@ def _rounding(log_f: Array) -> float:
     return float(rounding)
 
 
-def scores(residual: float, parameters: int, log_f: Array) -> tuple[float, float]:
-    """R² on log f, and AICc.
+def r_squared_and_aicc(residual: float, n_parameters: int, log_f: Array) -> tuple[float, float]:
+    """Return R² on log f, and Akaike's criterion, corrected for few lags, of a fit.
 
     Residuals below the rounding of log f count as that rounding: data without noise do not go to
-    the law with the most parameters.
+    the law with the most parameters. R² is NaN for a constant f, the criterion infinite where there
+    are too few lags for it.
     """
-    count, k = log_f.size, parameters + 1  # the residual variance is estimated, too
+    n = log_f.size
+    k = n_parameters + 1  # the residual variance is estimated, too
     change = log_f - log_f[0]
     total = np.sum((change - change.mean()) ** 2)
-    rounding = _rounding(log_f)
+    r_squared = float(1 - residual / total) if total > 0 else float("nan")
     aicc = float("inf")
-    if count > k + 1:
-        penalty = 2 * k + 2 * k * (k + 1) / (count - k - 1)
-        aicc = float(count * np.log(max(residual / count, rounding**2)) + penalty)
-    return float(1 - residual / total) if total > 0 else float("nan"), aicc
+    if n > k + 1:
+        variance = max(residual / n, _rounding(log_f) ** 2)
+        penalty = 2 * k + 2 * k * (k + 1) / (n - k - 1)
+        aicc = float(n * np.log(variance) + penalty)
+    return r_squared, aicc
 
 
 @checked
 def time_scales(lags: Lags, rates: FiniteReals) -> Array:
-    """Time scales τ_q of neurons in steps, from rates of shape (..., lags, neurons).
+    """Return time scales τ_q of neurons in steps, from rates of shape (..., lags, neurons).
 
     Least squares of ``log μ = a − ℓ/τ`` over the lags at which a neuron's rate is positive; τ is
     infinite where the rates do not fall, NaN where fewer than two are positive.
@@ -382,17 +435,17 @@ def time_scales(lags: Lags, rates: FiniteReals) -> Array:
     >>> print(time_scales(lags, rates).round(3))
     [ 2. 50.]
     """
-    whole, mu = _matching(lags, "rates", rates, axis=-2)
-    lag: Any = whole
-    if whole[-1] > _EXACT:  # where the first lag is does not change a slope
-        lag = (whole - whole[0]).astype(float)
-    kept = mu > 0
-    log_mu = np.log(mu, where=kept, out=np.full(mu.shape, -np.inf))
+    lag, mu = _matching(lags, "rates", rates, axis=-2)
+    if lag[-1] > _EXACT:  # where the first lag is does not change a slope
+        lag = lag - lag[0]
+    time = lag[:, None].astype(float)
+    is_positive = mu > 0
+    log_mu = np.log(mu, where=is_positive, out=np.full(mu.shape, -np.inf))
     largest = log_mu.max(axis=-2, keepdims=True)  # without the unit: constants are exactly 0
-    log_mu = np.subtract(log_mu, largest, where=kept, out=np.zeros(mu.shape))
-    count = kept.sum(axis=-2, keepdims=True)
-    mean = np.where(kept, lag[:, None], 0).sum(axis=-2, keepdims=True) / np.maximum(count, 1)
-    centred = np.where(kept, lag[:, None] - mean, 0.0)
+    log_mu = np.subtract(log_mu, largest, where=is_positive, out=np.zeros(mu.shape))
+    count = is_positive.sum(axis=-2, keepdims=True)
+    mean_time = np.where(is_positive, time, 0).sum(axis=-2, keepdims=True) / np.maximum(count, 1)
+    centred = np.where(is_positive, time - mean_time, 0.0)
     spread = np.where(count[..., 0, :] > 1, np.sum(centred**2, axis=-2), np.nan)
     slope = np.sum(centred * log_mu, axis=-2) / spread
     with np.errstate(divide="ignore"):
@@ -403,26 +456,30 @@ def time_scales(lags: Lags, rates: FiniteReals) -> Array:
 def mixture_envelope(
     lags: FiniteReals, time_scales: Reals, weights: FiniteReals | None = None
 ) -> Array:
-    """The envelope of neurons that decay exponentially: ``f(ℓ) = Σ_q w_q exp(−ℓ/τ_q)``.
+    """Return the envelope of neurons that decay exponentially: ``f(ℓ) = Σ_q w_q exp(−ℓ/τ_q)``.
 
     A broad spectrum of time scales gives a power law over the lags it spans: rates 1/τ with the
     density ``k^(β−1)`` give ``ℓ^−β``. Lags ℓ ≥ 0 need not be whole; time scales, shape (...,
     neurons), may be infinite; weights w ≥ 0 broadcast with them (None for 1 each).
     """
-    lag, tau = floats("lags", lags), np.atleast_1d(floats("time_scales", time_scales))
+    lag = floats("lags", lags)
+    tau = np.atleast_1d(floats("time_scales", time_scales))
     weight = np.atleast_1d(floats("weights", 1.0 if weights is None else weights))
     require("lags", lags, lag.ndim == 1, "a list of numbers")
     require("lags", lag, lag >= 0, "0 or above")
     require("time_scales", tau, tau > 0, "above 0")
     require("time_scales", tau, tau.shape[-1] > 0, "one or more")
     require("weights", weight, weight >= 0, "0 or above")
-    fits = weight.shape[-1] in (1, tau.shape[-1])
-    require("weights", weight, fits, f"one number, or one for each of {tau.shape[-1]} time scales")
+    n_scales = tau.shape[-1]
+    is_one_each = weight.shape[-1] in (1, n_scales)
+    require(
+        "weights", weight, is_one_each, f"one number, or one for each of {n_scales} time scales"
+    )
     try:
         np.broadcast_shapes(weight.shape[:-1], tau.shape[:-1])
     except ValueError:
-        words = f"of a shape that fits that of time_scales, {tau.shape}"
-        require("weights.shape", weight.shape, False, words)
+        requirement = f"of a shape that fits that of time_scales, {tau.shape}"
+        require("weights.shape", weight.shape, False, requirement)
     with np.errstate(over="ignore"):
         decays = np.exp(-lag[:, None] / tau[..., None, :])
     return np.einsum("...q,...lq->...l", weight, decays)
@@ -432,16 +489,21 @@ def _matching(
     lags: Lags, name: str, values: Reals, axis: int = -1
 ) -> tuple[NDArray[np.int64], Array]:
     """Return lags and values as arrays, one value for each lag along an axis."""
-    lag, array = np.asarray(lags), floats(name, values)
+    lag = np.asarray(lags)
+    array = floats(name, values)
     require("lags", lag, lag <= np.iinfo(np.int64).max, "below 2^63")
-    fits = array.ndim >= -axis and array.shape[axis] == lag.size
-    words = f"an array with an entry for each of the {lag.size} lags along dimension {axis}"
-    require(name, array, fits, words)
+    is_one_each = array.ndim >= -axis and array.shape[axis] == lag.size
+    requirement = f"an array with an entry for each of the {lag.size} lags along dimension {axis}"
+    require(name, array, is_one_each, requirement)
     return lag.astype(np.int64), array
 
 
 def _for_each_lag(name: str, values: FiniteReals, lag: NDArray[np.int64]) -> Array:
-    """Return a number for each lag, from these or one for all."""
+    """Return a number for each lag, from as many, or from one for all."""
     array = floats(name, values)
     require(name, array, array.shape in ((), (1,), lag.shape), f"one number, or {lag.size}")
     return np.broadcast_to(array, lag.shape)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"scores": "r_squared_and_aicc"})

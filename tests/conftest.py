@@ -21,18 +21,20 @@ QUIET = (
 
 
 def stay_here(event, arguments):
-    """Refuse every connection that leaves this machine: nothing here needs the network once it is
-    installed."""
-    if (
-        event != "socket.connect"
-        or arguments[0].type != socket.SOCK_STREAM
-        or not isinstance(arguments[1], tuple)
-    ):
+    """Refuse every connection that leaves this machine.
+
+    Nothing here needs the network once it is installed.
+    """
+    if event != "socket.connect":
+        return
+    socket_, address = arguments
+    if socket_.type != socket.SOCK_STREAM or not isinstance(address, tuple):
         # to connect a datagram's socket sends nothing: Dask asks in this way for the machine's own
         # address
         return
-    if not str(arguments[1][0]).startswith(("127.", "::1", "localhost")):
-        raise PermissionError(f"a test asked for {arguments[1]}: nothing may need the network")
+    host = str(address[0])
+    if not host.startswith(("127.", "::1", "localhost")):
+        raise PermissionError(f"a test asked for {address}: nothing may need the network")
 
 
 sys.addaudithook(stay_here)
@@ -51,7 +53,7 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session")
 def small_run():
-    """A small run of three families."""
+    """Run three families of cells, small."""
     from lwcore.experiment import Config, run
 
     models = ["ConstGate", "SharedGate", "DiagGate"]
@@ -60,7 +62,7 @@ def small_run():
 
 @pytest.fixture(scope="session")
 def site():
-    """Address of the built book on this machine."""
+    """Serve the built book on this machine; give its address."""
     from book import pdf
 
     with pdf.served(BOOK) as address:
@@ -69,7 +71,7 @@ def site():
 
 @pytest.fixture(scope="session")
 def browser():
-    """A headless browser; tests that ask for it are skipped where there is none."""
+    """Start a browser without a window; tests that ask for it are skipped where there is none."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -80,8 +82,10 @@ def browser():
 
 @pytest.fixture(scope="module")
 def tab(browser, site):
-    """One tab for all pages; what leaves this machine is refused, and listed with what the browser
-    complains about."""
+    """Open one tab for all pages of a module.
+
+    What leaves this machine is refused, and listed with what the browser complains about.
+    """
     tab = browser.new_page()
     tab.complaints = complaints = []
 

@@ -1,5 +1,7 @@
-"""The coverage that ``make coverage`` has measured, as a table for the book: a row for each module,
-and one for the package."""
+"""The coverage that ``make coverage`` has measured, as a table for the book.
+
+It has a row for each module, and one for the package.
+"""
 
 import json
 from pathlib import Path
@@ -22,12 +24,16 @@ COLUMNS = {  # branches are the ways a condition can go
 
 def main() -> None:
     """Write the table."""
-    measured, report = Coverage(), ROOT / "_build" / "coverage.json"
-    measured.load()
-    measured.json_report(outfile=str(report))
-    found = json.loads(report.read_text())
-    rows = {name: entry["summary"] for name, entry in sorted(found["files"].items())}
-    table = pd.DataFrame.from_dict(rows | {"lwcore": found["totals"]}, orient="index")
+    coverage = Coverage()
+    coverage.load()
+    path = ROOT / "_build" / "coverage.json"
+    coverage.json_report(outfile=str(path))
+    report = json.loads(path.read_text())
+    rows = {}
+    for name in sorted(report["files"]):
+        rows[name] = report["files"][name]["summary"]
+    rows["lwcore"] = report["totals"]
+    table = pd.DataFrame.from_dict(rows, orient="index")
     table = table[list(COLUMNS)].rename(columns=COLUMNS).round({"covered_percent": 2})
     table = table.assign(tool=f"coverage.py {__version__}", revision=revision())
     table.to_csv(TABLE, index_label="module", lineterminator="\n")

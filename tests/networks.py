@@ -1,5 +1,7 @@
-"""Cells and numbers that the tests of the network half share: every cell, with and without layer
-normalisation, couplings strong."""
+"""Cells and numbers that the tests of the network half share.
+
+Every cell, with and without layer normalisation, and with strong couplings.
+"""
 
 from functools import partial
 
@@ -10,34 +12,44 @@ from lwcore.cells import GRU, LSTM, Cell, ConstGate, DiagGate, MinGRU, MinLSTM, 
 
 KINDS = (ConstGate, SharedGate, DiagGate, GRU, LSTM, MinGRU, MinLSTM)
 FAMILIES = {kind.__name__: kind for kind in KINDS} | {"GRU-after": partial(GRU, reset="after")}
-EVERY = [f"{name}{suffix}" for name in FAMILIES for suffix in ("", "+norm")]
-CELLS = [kind for kind in EVERY if not kind.startswith("Min")]  # those with recurrent weights
+EVERY = []
+for _name in FAMILIES:
+    EVERY += [_name, f"{_name}+norm"]
+CELLS = [name for name in EVERY if not name.startswith("Min")]  # those with recurrent weights
 close = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
 
 
 def make(
     kind: str, seed: int = 0, input_size: int = 3, hidden_size: int = 4, gate_init: float = 0.3
 ) -> Cell:
-    """A float64 cell with strong couplings and no parameter at a special value, so that a wrong
-    term shows."""
-    name, _, norm = kind.partition("+")
+    """Make a float64 cell with strong couplings.
+
+    No parameter has a special value, so that a wrong term shows.
+    """
+    family, _, norm = kind.partition("+")
     generator = torch.Generator().manual_seed(seed)
-    options = {"generator": generator, "dtype": torch.float64, "layernorm": norm == "norm"}
-    cell = FAMILIES[name](input_size, hidden_size, gate_init=gate_init, gate_spread=1.0, **options)
+    cell = FAMILIES[family](
+        input_size,
+        hidden_size,
+        gate_init=gate_init,
+        gate_spread=1.0,
+        generator=generator,
+        dtype=torch.float64,
+        layernorm=norm == "norm",
+    )
     with torch.no_grad():
         for name, parameter in cell.named_parameters():
             if name.startswith(("bias", "norm")):
-                parameter += 0.3 * torch.randn(
-                    parameter.shape, generator=generator, dtype=torch.float64
-                )
+                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter += 0.3 * noise
     return cell
 
 
 def draw(*shape: int, seed: int = 1) -> Tensor:
-    """Standard Gaussian float64 numbers."""
+    """Draw standard Gaussian float64 numbers."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def flat(gradients) -> Tensor:
-    """Gradients of all parameters as one vector."""
-    return torch.cat([part.flatten() for part in gradients])
+    """Return gradients of all parameters as one vector."""
+    return torch.cat([gradient.flatten() for gradient in gradients])

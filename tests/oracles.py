@@ -1,5 +1,9 @@
-"""Slow, obvious reference implementations, written from the equations and nothing else; autograd
-does the differentiating."""
+"""Slow, obvious reference implementations, written from the equations and nothing else.
+
+They go through one sequence step by step, and autograd does the differentiating. D is the width of
+the inputs, H the number of neurons, S the size of the state: H, and 2 H for an LSTM, whose state
+is h and c.
+"""
 
 import torch
 from torch import Tensor
@@ -8,69 +12,107 @@ from lwcore.cells import GRU, LSTM, Cell, ConstGate, MinGRU, MinLSTM
 
 
 def normalised(cell: Cell, pre: Tensor) -> Tensor:
-    """Layer normalisation by its definition, where the cell has one."""
+    """Apply layer normalisation by its definition, where the cell has one."""
     if not cell.layernorm:
         return pre
     centred = pre - pre.mean()
-    return cell.norm_weight * centred / torch.sqrt(centred.square().mean() + 1e-5) + cell.norm_bias
+    variance = centred.square().mean()
+    return cell.norm_weight * centred / torch.sqrt(variance + 1e-5) + cell.norm_bias
 
 
 def step(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
-    """One step of the recurrence for one sequence: x (D,), previous (S,) -> (S,). Eqs. (4)–(8),
-    (15)–(18), (47)–(51); Feng et al., 2024."""
+    """Take one step of the recurrence of one sequence: x (D,), previous (S,) -> (S,).
+
+    Eqs. (4)–(8), (15)–(18), (47)–(51); MinGRU and MinLSTM by Feng et al., 2024.
+    """
     hidden = cell.hidden_size
-    h, drive = previous[:hidden], cell.weight_ih @ x + cell.bias
+    h = previous[:hidden]
+    drive = cell.weight_ih @ x + cell.bias
     if isinstance(cell, MinGRU):
-        z = torch.sigmoid(drive[:hidden])
-        return (1 - z) * h + z * normalised(cell, drive[hidden:])
+        return min_gru_step(cell, drive, h)
     if isinstance(cell, MinLSTM):
-        i, f = torch.sigmoid(drive[: 2 * hidden]).split(hidden)
-        return f / (f + i) * h + i / (f + i) * normalised(cell, drive[2 * hidden :])
-    weight = cell.weight_hh
+        return min_lstm_step(cell, drive, h)
     if isinstance(cell, LSTM):
-        i, f, g, o = (drive + weight @ h).split(hidden)
-        new = torch.sigmoid(i) * torch.tanh(normalised(cell, g))
-        c = torch.sigmoid(f) * previous[hidden:] + new
-        return torch.cat([torch.sigmoid(o) * torch.tanh(c), c])
+        return lstm_step(cell, drive, h, c=previous[hidden:])
     if isinstance(cell, GRU):
-        (w_r, w_z, w_g), (d_r, d_z, d_g) = weight.split(hidden), drive.split(hidden)
-        r, z = torch.sigmoid(d_r + w_r @ h), torch.sigmoid(d_z + w_z @ h)
-        past = w_g @ (r * h) if cell.reset == "before" else r * (w_g @ h + cell.bias_hh)
-        return (1 - z) * h + z * torch.tanh(normalised(cell, d_g + past))
-    pre = drive + weight @ h
+        return gru_step(cell, drive, h)
+    pre = drive + cell.weight_hh @ h
     candidate = torch.tanh(normalised(cell, pre[-hidden:]))
     gate = cell.gate_init if isinstance(cell, ConstGate) else torch.sigmoid(pre[:-hidden])
     return (1 - gate) * h + gate * candidate
 
 
+def min_gru_step(cell: MinGRU, drive: Tensor, h: Tensor) -> Tensor:
+    """Take a step of a MinGRU, whose gate sees the input only."""
+    of_gate, of_candidate = drive.split(cell.hidden_size)
+    z = torch.sigmoid(of_gate)
+    return (1 - z) * h + z * normalised(cell, of_candidate)
+
+
+def min_lstm_step(cell: MinLSTM, drive: Tensor, h: Tensor) -> Tensor:
+    """Take a step of a MinLSTM, whose two gates are brought to the sum 1."""
+    of_input, of_forget, of_candidate = drive.split(cell.hidden_size)
+    i = torch.sigmoid(of_input)
+    f = torch.sigmoid(of_forget)
+    return f / (f + i) * h + i / (f + i) * normalised(cell, of_candidate)
+
+
+def lstm_step(cell: LSTM, drive: Tensor, h: Tensor, c: Tensor) -> Tensor:
+    """Take a step of an LSTM; h and c are returned one after the other."""
+    i, f, g, o = (drive + cell.weight_hh @ h).split(cell.hidden_size)
+    new_c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(normalised(cell, g))
+    new_h = torch.sigmoid(o) * torch.tanh(new_c)
+    return torch.cat([new_h, new_c])
+
+
+def gru_step(cell: GRU, drive: Tensor, h: Tensor) -> Tensor:
+    """Take a step of a GRU, with its reset gate before or after the matrix product."""
+    weight_r, weight_z, weight_g = cell.weight_hh.split(cell.hidden_size)
+    drive_r, drive_z, drive_g = drive.split(cell.hidden_size)
+    r = torch.sigmoid(drive_r + weight_r @ h)
+    z = torch.sigmoid(drive_z + weight_z @ h)
+    if cell.reset == "before":
+        past = weight_g @ (r * h)
+    else:
+        past = r * (weight_g @ h + cell.bias_hh)
+    return (1 - z) * h + z * torch.tanh(normalised(cell, drive_g + past))
+
+
 def scan(cell: Cell, inputs: Tensor, initial: Tensor | None = None) -> Tensor:
-    """The states of a batch, sequence by sequence and step by step: (B, T, D) -> (B, T, S)."""
-    states = [inputs.new_zeros(len(inputs), cell.state_size) if initial is None else initial]
-    for x in inputs.unbind(1):
-        each = zip(x, states[-1], strict=True)
-        states.append(torch.stack([step(cell, *sequence) for sequence in each]))
-    return torch.stack(states[1:], dim=1)
+    """Return the states of a batch, sequence by sequence: (B, T, D) -> (B, T, S)."""
+    if initial is None:
+        initial = inputs.new_zeros(len(inputs), cell.state_size)
+    sequences = []
+    for sequence, state in zip(inputs, initial, strict=True):
+        states = []
+        for x in sequence:
+            state = step(cell, x, state)
+            states.append(state)
+        sequences.append(torch.stack(states))
+    return torch.stack(sequences)
 
 
 def step_jacobian(cell: Cell, x: Tensor, previous: Tensor) -> Tensor:
-    """∂s_t/∂s_{t−1} by autograd: (S, S)."""
+    """Return ∂s_t/∂s_{t−1} by autograd: (S, S)."""
     return torch.autograd.functional.jacobian(lambda s: step(cell, x, s), previous)
 
 
 def transport(cell: Cell, inputs: Tensor, initial: Tensor, t: int, lag: int) -> Tensor:
-    """M_{t,ℓ} = ∂s_t/∂s_{t−ℓ} of one sequence by autograd through the steps t−ℓ+1..t: inputs (T,
-    D), initial (S,) -> (S, S)."""
+    """Return M_{t,ℓ} = ∂s_t/∂s_{t−ℓ} of one sequence by autograd through the steps t−ℓ+1..t.
 
-    def run(s: Tensor, part: Tensor) -> Tensor:
-        for x in part:
-            s = step(cell, x, s)
-        return s
+    Inputs (T, D), initial (S,) -> (S, S).
+    """
 
-    first, rest = inputs[: t + 1].split([t - lag + 1, lag])
-    state = run(initial, first).detach()
-    return torch.autograd.functional.jacobian(lambda s: run(s, rest), state)
+    def run(state: Tensor, inputs: Tensor) -> Tensor:
+        for x in inputs:
+            state = step(cell, x, state)
+        return state
+
+    earlier, last = inputs[: t + 1].split([t - lag + 1, lag])
+    state = run(initial, earlier).detach()
+    return torch.autograd.functional.jacobian(lambda s: run(s, last), state)
 
 
 def carried_block(cell: Cell, matrix: Tensor) -> Tensor:
-    """The block of M whose diagonal the rates are: h → h, for the LSTM c → h."""
+    """Return the block of M whose diagonal the rates are: h → h, for the LSTM c → h."""
     return matrix[: cell.hidden_size, -cell.hidden_size :]

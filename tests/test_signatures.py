@@ -27,10 +27,10 @@ from hypothesis import strategies as st
 from jaxtyping import AbstractArray, Float, jaxtyped
 
 import lwcore
-from lwcore import signatures
+from lwcore import signatures, window
 from lwcore.experiment.config import Config
 from lwcore.gradient import Aim
-from lwcore.signatures import ArgumentError, allowed, bare, check_of, checked, require
+from lwcore.signatures import ArgumentError, allowed, check_of, checked, require, unchecked
 
 # What a reader may hand in by mistake, wherever.
 MISTAKES = [
@@ -103,7 +103,7 @@ def parts_of(function):
 
 
 def test_enough_is_excluded():
-    """A bare int or float says nothing of what is allowed; True is an int."""
+    """A plain int or float says nothing of what is allowed; True is an int."""
     excluded = 0
     for name, called in CHECKED.items():
         assert not [part for part in parts_of(called) if part in (int, float)], name
@@ -203,7 +203,7 @@ def test_a_body_is_not_entered_with_a_mistake():
     with pytest.raises(ArgumentError, match=r"^count = 0: must be a whole number, 1 or above\.$"):
         work(0)
     assert entered == []
-    bare(work)(0)
+    unchecked(work)(0)
     assert entered == [0]
 
 
@@ -294,6 +294,35 @@ def test_every_entry_of_a_container_is_held():
 
 
 TENSOR = torch.ones(1)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "message"),
+    [
+        (typing.Iterable[signatures.Count], {1: "a", 0: "b"}, r"\(a key of x = 0 is not\)\.$"),
+        (typing.Iterable[signatures.Count], np.array(1), "Iterable, of which each entry"),
+        (typing.Collection[signatures.Count], torch.tensor(1), "Collection, of which each entry"),
+        (Aim, (TENSOR, TENSOR), "must be .*Aim"),
+    ],
+)
+def test_what_only_looks_like_a_container_of_the_type_is_refused_by_name(hint, value, message):
+    def work(x) -> None: ...
+
+    work.__annotations__ = {"x": hint}
+    with pytest.raises(ArgumentError, match=rf"^x = .*{message}"):
+        checked(work)(value)
+
+
+def test_old_names_are_found_for_one_release_with_a_warning_that_names_the_new_one():
+    with pytest.warns(DeprecationWarning, match=r"signatures\.bare is now .*signatures\.unchecked"):
+        assert signatures.bare is signatures.unchecked
+    with pytest.warns(DeprecationWarning, match=r"signatures\.kind is now .*\.constrained") as seen:
+        assert signatures.kind is signatures.constrained
+    assert seen[0].filename == __file__
+    with pytest.warns(DeprecationWarning, match=r"window\.scores is now .*\.r_squared_and_aicc"):
+        assert window.scores is window.r_squared_and_aicc
+    with pytest.raises(AttributeError, match=r"'lwcore\.signatures' has no attribute 'sort'"):
+        _ = signatures.sort
 
 
 CONTAINERS = [

@@ -373,7 +373,7 @@ def test_goodness_of_fit_has_no_unit_knows_its_columns_and_may_come_in_lots(monk
     assert np.isnan([plain.distance[1], plain.p_value[1]]).all()
     one = judged(sample[:, 0], 199).p_value
     assert 0.1 < one < 0.9
-    monkeypatch.setattr(fits, "_AT_ONCE", 1000)
+    monkeypatch.setattr(fits, "_BOOTSTRAP_DRAWS", 1000)
     several = judged(sample[:, 0], 199).p_value
     assert several == pytest.approx(one, abs=0.15)  # three standard errors of a difference
     assert several != one  # other draws

@@ -107,7 +107,7 @@ def assignments(module: ast.Module) -> Iterator[ast.Assign]:
 
 def meaning_of(value: ast.expr) -> str:
     """Say what a type allows; nothing for what is no type."""
-    if isinstance(value, ast.Call) and ast.unparse(value.func) == "kind":
+    if isinstance(value, ast.Call) and ast.unparse(value.func) in ("constrained", "kind"):
         return str(ast.literal_eval(value.args[1]))
     if not isinstance(value, ast.Subscript | ast.BinOp):
         return ""

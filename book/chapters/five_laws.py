@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from lwcore.window import LawFit, fit_decay, scores
+from lwcore.window import LawFit, fit_decay, r_squared_and_aicc
 
 Array = NDArray[np.float64]
 
@@ -75,7 +75,7 @@ def fit_laws(lags: Iterable[int], envelope: ArrayLike) -> FiveLaws:
     amplitude = np.exp(np.mean(log_f - curve) + special.logsumexp(at_zero))
     share = special.expit(at_zero[1] - at_zero[0])
     law = TwoExponentials(*map(float, (amplitude, *np.exp(-rates), share)))
-    return FiveLaws(*four, LawFit(law, *scores(residual.min(), 4, log_f)))
+    return FiveLaws(*four, LawFit(law, *r_squared_and_aicc(residual.min(), 4, log_f)))
 
 
 def _descend(residuals: Callable[[Array], Array], free: Array) -> Array:

@@ -1,7 +1,9 @@
 """Tail index, scale and location of a symmetric α-stable law from samples, and whether they fit.
 
 Three estimators: by sample quantiles (McCulloch 1986), by a regression on the empirical
-characteristic function (Koutrouvelis 1980, 1981), and by maximum likelihood.
+characteristic function (Koutrouvelis 1980, 1981), and by maximum likelihood. Each returns
+`_Estimates` for all columns of the samples at once. What an estimator needs to know of the laws is
+tabulated over alpha at its first call.
 """
 
 from __future__ import annotations
@@ -24,15 +26,32 @@ from lwcore.stable.ties import Ties, find_ties
 
 Method = Literal["mcculloch", "ecf", "mle"]
 
-LOWEST_ALPHA = 0.51  # fitted: heavier tails are held there, and marked
+LOWEST_ALPHA = 0.51  # of a fit: heavier tails are held there, and marked
 _FEWEST_SAMPLES = 200  # ten beyond each outer quantile; below, no asymptotic interval holds
-_STEP, _POINTS = 0.1, 12  # frequencies up to 1.2 over the scale: beyond, |φ|² is mostly noise
-_STEEPEST = 1.95  # above it the weights would cancel among themselves
+_LARGE = 1e300  # samples beyond are divided before they are fitted
+_DIVISOR = 2.0**32  # by which: a power of 2 changes no digit
+
+# By quantiles: alphas of the table, dense enough for straight lines between them.
+_QUANTILE_ALPHAS = 4001
+_CHEBYSHEV_NODES = 24  # log ν is good to 3e-8
+
+# By the characteristic function.
+_FREQUENCY_STEP = 0.1
+_FREQUENCIES = 12  # up to 1.2 over the scale: beyond, |φ|² is mostly noise
+_STEEPEST = 1.95  # an alpha above which the weights would cancel among themselves
 _UNRESOLVED = 1e8  # in scales: so far out the phase hangs on the last digits of the data
-_SPACING, _NODES = 0.04, 480  # of arsinh(|x|/scale): up to 1e8, then a power of x
-_NEAREST = 1e-4  # of an α to 2: nearer is the Gaussian
-_LARGE, _ENOUGH = 1e300, 2.0**32  # of samples; what to divide them by, which changes no digit
-_AT_ONCE = 1 << 20  # bootstrap draws
+
+# By likelihood: log p is tabulated in t = arsinh(|x|/scale).
+_SPACING = 0.04
+_NODES = 480  # up to 1e8 scales, then a power of x
+_NEAREST = 1e-4  # of a tabulated alpha to 2: nearer is the Gaussian
+_SCORING_STEPS = 50
+_LEAST_GAIN = 0.5e-10  # of a step in mean log-likelihood, below which scoring ends
+
+# Goodness of fit.
+_BOOTSTRAP_DRAWS = 1 << 20  # at once
+_DISTANCE_STEP = 0.2
+_DISTANCE_POINTS = 20  # frequencies up to 4 over the scale, where the weight has fallen to 2 %
 
 
 @dataclass(frozen=True)
@@ -52,9 +71,21 @@ class StableFit:
         return self.reason == ""
 
 
+class _Estimates(NamedTuple):
+    """What an estimator returns, one entry for each column of the samples."""
+
+    alpha: Array
+    scale: Array
+    loc: Array
+    alpha_low: Array  # the lower end of the interval of alpha
+    alpha_high: Array
+
+
 @checked
 def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 0.95) -> StableFit:
-    """The law behind independent draws, shape (samples,) or (samples, columns), by column.
+    """Fit a symmetric stable law to independent draws, shape (samples,) or (samples, columns).
+
+    Each column gets a law of its own. Choose the method by how much time there is:
 
     * ``"mcculloch"``, from five sample quantiles: quick, and blind to what happens between them;
     * ``"ecf"``, from the characteristic function: nearly as sharp as the likelihood, at once for
@@ -75,52 +106,70 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
         1.48 [1.46, 1.50], scale 1.97
     """
     data = floats("samples", samples)
-    shaped = data.ndim in (1, 2) and data.size > 0 and len(data) > 1
-    require("samples", data, shaped, "two samples or more, in one column or several")
-    unit = _ENOUGH if max(data.max(), -data.min()) > _LARGE else 1.0
+    in_columns = data.ndim in (1, 2) and data.size > 0 and len(data) > 1
+    require("samples", data, in_columns, "two samples or more, in one column or several")
+    largest = max(data.max(), -data.min())
+    unit = _DIVISOR if largest > _LARGE else 1.0
     columns = data.reshape(len(data), -1) / unit
-    found = _METHODS[method](columns, special.ndtri((1 + confidence) / 2))
-    no_spread = found[1] == 0
+    margin = special.ndtri((1 + confidence) / 2)
+    estimates = _ESTIMATORS[method](columns, margin)
+
     ties = find_ties(columns)
-    atomic = ~no_spread & (ties.share > 1 / np.sqrt(len(data)))  # which sampling error explains
+    has_spread = estimates.scale != 0
+    beyond_sampling_error = ties.share > 1 / np.sqrt(len(data))
+    has_atoms = has_spread & beyond_sampling_error
     with np.errstate(over="ignore"):
-        scales = unit * found[1]
-        centres = unit * found[2]
-    beyond = ~np.isfinite(scales) | ~np.isfinite(centres)
+        scale = unit * estimates.scale
+        loc = unit * estimates.loc
+    is_coarse = _is_coarse(ties, estimates, len(data), method)
     doubts: list[tuple[Any, Any]] = [
-        (no_spread, "the interquartile range is zero"),
-        (beyond, "scale or loc is beyond the largest float"),
-        (atomic, _describe_atoms(ties, atomic, unit)),
-        (_is_coarse(ties, len(data), found[1], method), "the samples are rounded too coarsely"),
-        (np.isnan(found[0]), "the characteristic function is lost in its noise"),
-        (found[0] == 2, "alpha is held at 2: the tails are no heavier than a Gaussian's"),
-        (found[0] < LOWEST_ALPHA + 1e-9, f"alpha is held at {LOWEST_ALPHA}"),
+        (~has_spread, "the interquartile range is zero"),
+        (~np.isfinite(scale) | ~np.isfinite(loc), "scale or loc is beyond the largest float"),
+        (has_atoms, _describe_atoms(ties, has_atoms, unit)),
+        (is_coarse, "the samples are rounded too coarsely"),
+        (np.isnan(estimates.alpha), "the characteristic function is lost in its noise"),
+        (estimates.alpha == 2, "alpha is held at 2: the tails are no heavier than a Gaussian's"),
+        (estimates.alpha < LOWEST_ALPHA + 1e-9, f"alpha is held at {LOWEST_ALPHA}"),
     ]
-    doubt = np.full(ties.share.shape, "")
-    for where, words in reversed(doubts):  # the first that holds is said
-        if where.any():
-            doubt = np.where(where, words, doubt)
-    few = f"{len(data)} samples, fewer than {_FEWEST_SAMPLES}; " * (len(data) < _FEWEST_SAMPLES)
-    reason = np.char.rstrip(np.char.add(few, doubt), "; ")
-    held = np.where(atomic, np.nan, [found[0], *found[3:]])  # there is no such law
-    estimates = (*held, scales, centres)
-    alpha, low, high, scale, loc = (a.reshape(data.shape[1:])[()] for a in estimates)
-    return StableFit(alpha, scale, loc, (low, high), method, reason.reshape(data.shape[1:])[()])
+    reason = np.full(has_spread.shape, "")
+    for holds, description in reversed(doubts):  # the first that holds is said
+        if holds.any():
+            reason = np.where(holds, description, reason)
+    if len(data) < _FEWEST_SAMPLES:
+        few = f"{len(data)} samples, fewer than {_FEWEST_SAMPLES}"
+        reason = np.where(reason == "", few, np.char.add(f"{few}; ", reason))
+
+    def by_column(values: Any) -> Any:
+        """Return one value for each column, a number where the samples were one list."""
+        return values.reshape(data.shape[1:])[()]
+
+    about_alpha = [estimates.alpha, estimates.alpha_low, estimates.alpha_high]
+    alpha, low, high = np.where(has_atoms, np.nan, about_alpha)  # no stable law has atoms
+    return StableFit(
+        alpha=by_column(alpha),
+        scale=by_column(scale),
+        loc=by_column(loc),
+        alpha_interval=(by_column(low), by_column(high)),
+        method=method,
+        reason=by_column(reason),
+    )
 
 
-def _describe_atoms(ties: Ties, atomic: NDArray[np.bool_], unit: float) -> NDArray[np.str_]:
-    """Return for each column with atoms what part of the samples is tied, and where."""
-    words = np.full(atomic.shape, "", dtype="U80")
-    for c in np.flatnonzero(atomic):
-        share, value = ties.share[c], unit * ties.value[c]
+def _describe_atoms(ties: Ties, has_atoms: NDArray[np.bool_], unit: float) -> NDArray[np.str_]:
+    """Say for each column with atoms which part of the samples is tied, and where most of it is."""
+    descriptions = np.full(has_atoms.shape, "", dtype="U80")
+    for column in np.flatnonzero(has_atoms):
+        share = ties.share[column]
+        value = unit * ties.value[column]
         per_cent = "100" if share > 0.995 else f"{100 * share:.2g}"
-        words[c] = f"{per_cent} % of the samples are tied"
+        description = f"{per_cent} % of the samples are tied"
         if not np.isnan(value):
-            words[c] += f", most of them at {value:.6g}"
-    return words
+            description += f", most of them at {value:.6g}"
+        descriptions[column] = description
+    return descriptions
 
 
-def _is_coarse(ties: Ties, count: int, scale: Array, method: Method) -> NDArray[np.bool_]:
+def _is_coarse(ties: Ties, estimates: _Estimates, count: int, method: Method) -> NDArray[np.bool_]:
     """Return where rounding moves the estimate by more than its sampling error.
 
     A quantile moves within its run of equal values, by half of its share at most. What rounding to
@@ -128,91 +177,135 @@ def _is_coarse(ties: Ties, count: int, scale: Array, method: Method) -> NDArray[
     """
     if method == "mcculloch":
         return ties.run / 2 > 1 / np.sqrt(count)
-    step = ties.step / np.where(scale > 0, scale, np.inf)
-    return step > np.sqrt(24 / np.sqrt(count))
+    scale = np.where(estimates.scale > 0, estimates.scale, np.inf)
+    return ties.step / scale > np.sqrt(24 / np.sqrt(count))
 
 
-def _accepted(alphas: Array, expected: Array, margin: Array, observed: Array) -> list[Array]:
-    """The ends of the `alphas` under which a statistic is within a margin of its expectation.
+def _accepted_alphas(
+    alphas: Array, expected: Array, margin: Array, observed: Array
+) -> tuple[Array, Array]:
+    """Return the least and greatest alpha under which a statistic can be expected as observed.
 
-    The usual interval takes the standard error at the estimate instead, and covers too little near
-    ``alpha = 2``, where the spread falls quickly.
+    That is, within its margin of what is expected, which grows with alpha. The usual interval takes
+    the standard error at the estimate instead, and covers too little near ``alpha = 2``, where the
+    spread falls quickly.
     """
-    ends = (np.maximum.accumulate(expected + side * margin) for side in (1, -1))
-    return [np.interp(observed, end, alphas) for end in ends]
+    at_most = np.maximum.accumulate(expected + margin)
+    at_least = np.maximum.accumulate(expected - margin)
+    low = np.interp(observed, at_most, alphas)
+    high = np.interp(observed, at_least, alphas)
+    return low, high
 
 
-def _by_quantiles(data: Array, margin: float) -> tuple[Array, ...]:
-    """Alpha, scale, location and interval by ``ν = (q95 − q05)/(q75 − q25)`` of sample quantiles.
+def _by_quantiles(data: Array, margin: float) -> _Estimates:
+    """Fit by ``ν = (q95 − q05)/(q75 − q25)`` of sample quantiles, which falls with alpha.
 
     The interval holds every ``alpha`` whose log ν is within `margin` asymptotic standard errors of
-    the observed one.
+    the observed one. The scale is that at which the law has the observed interquartile range, the
+    location the median.
     """
-    q05, q25, loc, q75, q95 = np.quantile(data, [0.05, 0.25, 0.5, 0.75, 0.95], 0, method="hazen")
-    alphas, log_ratios, quartiles, spread = _quantile_table()
+    probabilities = [0.05, 0.25, 0.5, 0.75, 0.95]
+    q05, q25, median, q75, q95 = np.quantile(data, probabilities, axis=0, method="hazen")
+    inner_range = q75 - q25
+    has_spread = q75 > q25
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_ratio = np.log(np.where(q75 > q25, (q95 - q05) / (q75 - q25), np.nan))
-    alpha = np.interp(-log_ratio, -log_ratios, alphas)
-    ends = _accepted(alphas, -log_ratios, margin * spread / np.sqrt(len(data)), -log_ratio)
-    scale = np.where(q75 > q25, (q75 - q25) / (2 * np.interp(alpha, alphas, quartiles)), 0.0)
-    return alpha, scale, loc, *ends
+        log_ratio = np.log(np.where(has_spread, (q95 - q05) / inner_range, np.nan))
+    table = _quantile_table()
+    # np.interp wants what grows: minus log ν
+    alpha = np.interp(-log_ratio, -table.log_ratio, table.alpha)
+    error = margin * table.spread / np.sqrt(len(data))
+    low, high = _accepted_alphas(table.alpha, -table.log_ratio, error, -log_ratio)
+    upper_quartile = np.interp(alpha, table.alpha, table.upper_quartile)
+    scale = np.where(has_spread, inner_range / (2 * upper_quartile), 0.0)
+    return _Estimates(alpha, scale, median, low, high)
+
+
+class _QuantileTable(NamedTuple):
+    """What McCulloch's estimator knows of the laws of unit scale, over a range of alphas."""
+
+    alpha: Array
+    log_ratio: Array  # log ν
+    upper_quartile: Array
+    spread: Array  # √n times the standard error of log ν
 
 
 @functools.cache
-def _quantile_table() -> Array:
-    """Rows of alphas, dense enough for straight lines between, and of what `_quantities` tells."""
-    node = chebyshev.chebpts1(24)  # log ν is good to 3e-8
-    values = [_quantities(a) for a in LOWEST_ALPHA + (2 - LOWEST_ALPHA) * (node + 1) / 2]
-    curves = chebyshev.chebval(np.linspace(-1, 1, 4001), chebyshev.chebfit(node, values, 23))
-    table = np.vstack([np.linspace(LOWEST_ALPHA, 2, 4001), curves])
-    read_only(table)
+def _quantile_table() -> _QuantileTable:
+    """Tabulate `_quantities` over alpha, by a polynomial through their values at a few alphas."""
+    node = chebyshev.chebpts1(_CHEBYSHEV_NODES)
+    node_alphas = LOWEST_ALPHA + (2 - LOWEST_ALPHA) * (node + 1) / 2
+    values = [_quantities(alpha) for alpha in node_alphas]
+    coefficients = chebyshev.chebfit(node, values, _CHEBYSHEV_NODES - 1)
+    curves = chebyshev.chebval(np.linspace(-1, 1, _QUANTILE_ALPHAS), coefficients)
+    alphas = np.linspace(LOWEST_ALPHA, 2, _QUANTILE_ALPHAS)
+    table = _QuantileTable(alphas, *curves)
+    read_only(*table)
     return table
 
 
 def _quantities(alpha: float) -> tuple[float, float, float]:
-    """Of log ν, the upper quartile at unit scale, and sqrt(n) standard errors of log ν."""
-    p, law = np.array([0.05, 0.25, 0.75, 0.95]), SymmetricStable(alpha)
-    inner, outer = law.ppf(p[2:])
-    # d log ν = d(q95 − q05)/2outer − d(q75 − q25)/2inner, Cov(q_i, q_j) = p_i (1 − p_j)/(n f_i f_j)
-    gradient = np.array([-1 / outer, 1 / inner, -1 / inner, 1 / outer]) / 2
-    weight = gradient / law.pdf([-outer, -inner, inner, outer])
-    shared = np.minimum.outer(p, p) * (1 - np.maximum.outer(p, p))
-    return np.log(outer / inner), inner, np.sqrt(weight @ shared @ weight)
+    """Return log ν, the upper quartile at unit scale, and √n times the standard error of log ν.
 
-
-def _by_characteristic_function(data: Array, margin: float) -> tuple[Array, ...]:
-    """The same five by a straight line through the empirical characteristic function φ̂.
-
-    For a stable law ``log(−log |φ(u)|²) = log 2 + alpha·(log scale + log u)``. McCulloch's fit puts
-    the data into units of the scale, where the frequencies are fixed; the line is fitted by
-    generalised least squares with the asymptotic covariance of φ̂, taken at McCulloch's ``alpha``
-    and then twice at the one just found. ``|φ̂|²`` is first rid of its bias, ``(1 − |φ|²)/n``. The
-    phase of φ̂, likewise weighted, gives the location.
+    The error follows by the delta method from the covariance of sample quantiles,
+    ``Cov(q_i, q_j) = p_i (1 − p_j)/(n f_i f_j)`` for ``p_i ≤ p_j``, where f is the density at a
+    quantile.
     """
-    (alpha, unit, centre, *_), n = _by_quantiles(data, margin), len(data)
+    law = SymmetricStable(alpha)
+    p = np.array([0.05, 0.25, 0.75, 0.95])
+    inner, outer = law.ppf(p[2:])
+    # d log ν = d(q95 − q05)/2outer − d(q75 − q25)/2inner
+    gradient = np.array([-1 / outer, 1 / inner, -1 / inner, 1 / outer]) / 2
+    density = law.pdf([-outer, -inner, inner, outer])
+    weight = gradient / density
+    covariance = np.minimum.outer(p, p) * (1 - np.maximum.outer(p, p))
+    spread = np.sqrt(weight @ covariance @ weight)
+    return np.log(outer / inner), inner, spread
+
+
+def _by_characteristic_function(data: Array, margin: float) -> _Estimates:
+    """Fit by a straight line through the empirical characteristic function φ̂.
+
+    For a stable law ``log(−log |φ(u)|²) = log 2 + alpha·(log scale + log u)``, the *level* at a
+    frequency u. McCulloch's fit puts the data into units of the scale, where the frequencies are
+    fixed; the line is fitted by generalised least squares with the asymptotic covariance of φ̂,
+    taken at McCulloch's ``alpha`` and then twice at the one just found. ``|φ̂|²`` is first rid of
+    its bias, ``(1 − |φ|²)/n``. The phase of φ̂, likewise weighted, gives the location.
+    """
+    first = _by_quantiles(data, margin)
+    n = len(data)
     with np.errstate(divide="ignore", invalid="ignore"):  # a scale of 0 makes everything NaN
-        phi = characteristic_function((data - centre) / unit, _STEP, _POINTS)
-        level = np.log(-np.log((n * np.abs(phi) ** 2 - 1) / (n - 1)))
-    alphas, weights, spread = _weight_table()
+        standardised = (data - first.loc) / first.scale
+        phi = characteristic_function(standardised, _FREQUENCY_STEP, _FREQUENCIES)
+        unbiased_square = (n * np.abs(phi) ** 2 - 1) / (n - 1)
+        level = np.log(-np.log(unbiased_square))
+    alphas, weights_at, spread = _weight_table()
+    alpha = first.alpha
     for _ in range(3):
-        slope = np.sum(weights(alpha).T[0] * level, axis=0)
+        slope_weights = weights_at(alpha).T[0]
+        slope = np.sum(slope_weights * level, axis=0)
         alpha = np.clip(slope, LOWEST_ALPHA, 2)
-    _, of_intercept, of_phase = weights(alpha).T
+    _, intercept_weights, phase_weights = weights_at(alpha).T
+    intercept = np.sum(intercept_weights * level, axis=0)
+    phase = np.sum(phase_weights * np.angle(phi), axis=0)
     lost = np.isnan(slope)
-    log_scale = np.where(lost, 0, (np.sum(of_intercept * level, axis=0) - np.log(2)) / slope)
-    shift = np.where(lost, 0, np.sum(of_phase * np.angle(phi), axis=0))
-    ends = _accepted(alphas, alphas, margin * spread / np.sqrt(n), slope)
+    log_scale = np.where(lost, 0, (intercept - np.log(2)) / slope)
+    shift = np.where(lost, 0, phase)
+    low, high = _accepted_alphas(alphas, alphas, margin * spread / np.sqrt(n), slope)
     with np.errstate(over="ignore"):  # of samples from no stable law
-        return alpha, unit * np.exp(log_scale), centre + unit * shift, *ends
+        scale = first.scale * np.exp(log_scale)
+        loc = first.loc + first.scale * shift
+    return _Estimates(alpha, scale, loc, low, high)
 
 
 def characteristic_function(samples: Array, step: float, points: int) -> NDArray[np.complex128]:
-    """The mean of ``exp(i u x)`` at ``u = step, 2·step, …``, shape (points, columns).
+    """Return the mean of ``exp(i u x)`` at ``u = step, 2·step, …``, shape (points, columns).
 
     Samples beyond 1e8 of their scales, whose phase is rounding error, count as 0, the mean phase.
     """
+    # exp(i k step x) is the k-th power of exp(i step x): one exponential for all frequencies
     turn = np.where(np.abs(samples) > _UNRESOLVED, 0, np.exp(1j * step * samples))
-    power, means = np.ones_like(turn), []
+    power = np.ones_like(turn)
+    means = []
     for _ in range(points):
         power *= turn
         means.append(power.mean(axis=0))
@@ -221,140 +314,235 @@ def characteristic_function(samples: Array, step: float, points: int) -> NDArray
 
 @functools.cache
 def _weight_table() -> tuple[Array, Callable[[Array], Array], Array]:
-    """Alphas, weights (slope, intercept, phase) as a function, sqrt(n) errors of the slope."""
+    """Tabulate the regression on the characteristic function over alpha.
+
+    Returns the alphas; a function that gives, at any of them, the weights of the frequencies for
+    slope, intercept and phase, shape (..., frequencies, 3); and √n times the standard errors of
+    the slope.
+    """
     from scipy.interpolate import make_interp_spline  # here, as its import takes long
 
     alphas = np.linspace(LOWEST_ALPHA, 2, 400)
-    u = _STEP * np.arange(1.0, _POINTS + 1)
-    design = np.stack([np.log(u), np.ones(_POINTS)], axis=1)
-    weights, spread = [], []
-    for a in alphas:
-        plain, odd = _covariance(u, min(a, _STEEPEST))
-        by_line, by_phase = np.linalg.solve(plain, design), np.linalg.solve(odd, u)
+    u = _FREQUENCY_STEP * np.arange(1.0, _FREQUENCIES + 1)
+    design = np.stack([np.log(u), np.ones(_FREQUENCIES)], axis=1)
+    weights = []
+    spreads = []
+    for alpha in alphas:
+        # generalised least squares: (X' C⁻¹ X)⁻¹ X' C⁻¹
+        of_level, of_phase = _covariance(u, min(alpha, _STEEPEST))
+        by_line = np.linalg.solve(of_level, design)
+        by_phase = np.linalg.solve(of_phase, u)
         slope, intercept = np.linalg.solve(design.T @ by_line, by_line.T)
-        weights.append(np.stack([slope, intercept, by_phase / (u @ by_phase)], axis=1))
-        spread.append(np.sqrt(slope @ _covariance(u, a)[0] @ slope))
-    spreads = np.array(spread)
-    read_only(alphas, spreads)
-    return alphas, make_interp_spline(alphas, weights, k=1), spreads
+        phase = by_phase / (u @ by_phase)
+        weights.append(np.stack([slope, intercept, phase], axis=1))
+        true_of_level, _ = _covariance(u, alpha)
+        spreads.append(np.sqrt(slope @ true_of_level @ slope))
+    spread = np.array(spreads)
+    read_only(alphas, spread)
+    return alphas, make_interp_spline(alphas, weights, k=1), spread
 
 
 def _covariance(u: Array, alpha: float) -> tuple[Array, Array]:
-    """Covariances, times n, of levels and of phases at frequencies `u`, at unit scale."""
+    """Return covariances, times n, of levels and of phases at frequencies `u`, at unit scale.
+
+    Those of the real and imaginary parts of φ̂ follow from ``cos a cos b = ½ (cos(a+b) + cos(a−b))``
+    and its like, and φ itself, which is real.
+    """
     phi = np.exp(-(u**alpha))
-    plus, minus = (np.exp(-(np.abs(u[:, None] + sign * u) ** alpha)) for sign in (1, -1))
-    level = 1 / (phi * u**alpha)  # minus the derivative of log(−log φ²) in the real part of φ̂
-    real, imaginary = (plus + minus) / 2 - np.outer(phi, phi), (minus - plus) / 2
-    return real * np.outer(level, level), imaginary / np.outer(phi, phi)
+    at_sums = np.exp(-(np.abs(u[:, None] + u) ** alpha))
+    at_differences = np.exp(-(np.abs(u[:, None] - u) ** alpha))
+    products = np.outer(phi, phi)
+    real = (at_sums + at_differences) / 2 - products
+    imaginary = (at_differences - at_sums) / 2
+    level_slope = 1 / (phi * u**alpha)  # minus the derivative of the level in the real part of φ̂
+    return real * np.outer(level_slope, level_slope), imaginary / products
 
 
-def _by_likelihood(data: Array, margin: float) -> tuple[Array, ...]:
-    """The same five by maximum likelihood over alpha, log scale and location.
+def _by_likelihood(data: Array, margin: float) -> _Estimates:
+    """Fit by maximum likelihood over alpha, log scale and location, one column after the other.
 
     The interval holds every ``alpha`` that the likelihood-ratio test accepts, ``2 log ratio ≤
-    margin²``: at ``alpha = 2`` the information about ``alpha`` is infinite.
+    margin²``: at ``alpha = 2`` the information about ``alpha`` is infinite, so that there is no
+    standard error to build an interval from.
     """
-    first, unit, centre, *_ = _by_quantiles(data, margin)
-    found = np.full((5, first.size), np.nan)
-    found[1:3] = 0
-    for c in np.flatnonzero(unit):
+    first = _by_quantiles(data, margin)
+    columns = first.alpha.size
+    alpha, low, high = np.full((3, columns), np.nan)
+    log_scale, shift = np.zeros((2, columns))
+    for c in np.flatnonzero(first.scale):
         with np.errstate(over="ignore"):
-            x = (data[:, c] - centre[c]) / unit[c]
-        x = np.clip(x, -_LARGE, _LARGE)  # a likelihood feels the logarithm of what is far out
-        found[:, c] = _likeliest(x, first[c], margin)
-    alpha, log_scale, shift, *ends = found
-    return alpha, unit * np.exp(log_scale), centre + unit * shift, *ends
+            standardised = (data[:, c] - first.loc[c]) / first.scale[c]
+        x = np.clip(standardised, -_LARGE, _LARGE)  # log p feels the logarithm of what is far out
+        alpha[c], log_scale[c], shift[c], low[c], high[c] = _most_likely(x, first.alpha[c], margin)
+    scale = first.scale * np.exp(log_scale)
+    loc = first.loc + first.scale * shift
+    return _Estimates(alpha, scale, loc, low, high)
 
 
-def _likeliest(x: Array, first: float, margin: float) -> tuple[float, ...]:
-    """Alpha, log scale, location and interval of one column, from a `first` alpha.
+class _Peak(NamedTuple):
+    """The greatest mean log-likelihood at one alpha, and the log scale and location it has."""
 
-    The profile likelihood is walked over tabulated alphas, from the first to either side until it
-    has fallen far enough, and is a spline between them.
+    height: float
+    log_scale: float
+    shift: float
+
+
+def _most_likely(x: Array, first_alpha: float, margin: float) -> tuple[float, ...]:
+    """Return alpha, log scale, location and the ends of alpha's interval for one column.
+
+    The profile likelihood, its maximum over scale and location as a function of alpha, is known at
+    tabulated alphas below 2; a spline through these gives its own maximum, and where it has fallen
+    so far that the likelihood-ratio test refuses. At ``alpha = 2`` it is known in closed form.
     """
     from scipy.interpolate import CubicSpline
 
-    alphas, cubics, informations = _log_density_table()
-    begin, allowance = int(np.abs(alphas - first).argmin()), margin**2 / (2 * x.size)
-    walked = {begin: _profile(cubics[begin], informations[begin], x, 0.0, 0.0)}
-    for side in (-1, 1):
-        i = best = begin
-        while 0 <= i + side < alphas.size and (
-            abs(i - best) < 3 or walked[i][0] >= walked[best][0] - allowance
-        ):
-            i += side
-            walked[i] = _profile(cubics[i], informations[i], x, *walked[i - side][1:])
-            best = max(best, i, key=lambda k: walked[k][0])
-    at = sorted(walked)
-    tilts = -np.log(2 - alphas[at])  # on this axis the share of the tails falls evenly
-    height = CubicSpline(tilts, [walked[i][0] for i in at])
-    where = CubicSpline(tilts, [walked[i][1:] for i in at])
-    peaks = np.append(tilts, height.derivative().roots(extrapolate=False))
-    tilt = peaks[height(peaks).argmax()]
-    top, (log_scale, shift) = height(tilt), where(tilt)
-    with np.errstate(over="ignore"):  # far from all Gaussians
-        square = np.mean((x - x.mean()) ** 2)
-    gaussian = -np.log(2 * np.pi * square) / 2 - 0.5  # its greatest mean log likelihood
-    if gaussian >= top:
-        tilt, top, log_scale, shift = np.inf, gaussian, np.log(square / 2) / 2, x.mean()
-    crossings = height.solve(top - allowance, extrapolate=False)
-    low = max((c for c in crossings if c < tilt), default=tilts[0])
-    high = min((c for c in crossings if c > tilt), default=tilts[-1])
-    if gaussian >= top - allowance:
+    allowance = margin**2 / (2 * x.size)  # of the mean log-likelihood, in the accepted interval
+    alphas, peaks = _profile(x, first_alpha, allowance)
+    # The splines run over tilt = −log(2 − alpha), along which the share of the tails falls evenly.
+    tilts = -np.log(2 - alphas)
+    height_at = CubicSpline(tilts, [peak.height for peak in peaks])
+    position_at = CubicSpline(tilts, [peak[1:] for peak in peaks])
+
+    turning_points = height_at.derivative().roots(extrapolate=False)
+    candidates = np.append(tilts, turning_points)
+    tilt = candidates[height_at(candidates).argmax()]
+    height = height_at(tilt)
+    log_scale, shift = position_at(tilt)
+    gaussian = _gaussian_peak(x)
+    if gaussian.height >= height:
+        tilt = np.inf
+        height, log_scale, shift = gaussian
+
+    # The interval ends where the profile crosses what the test just accepts.
+    lowest_accepted = height - allowance
+    crossings = height_at.solve(lowest_accepted, extrapolate=False)
+    low = crossings.max(where=crossings < tilt, initial=tilts[0])
+    high = crossings.min(where=crossings > tilt, initial=tilts[-1])
+    if gaussian.height >= lowest_accepted:
         high = np.inf
     alpha, low, high = np.clip(2 - np.exp(-np.array([tilt, low, high])), LOWEST_ALPHA, 2)
     return alpha, log_scale, shift, low, high
 
 
-def _profile(
-    cubics: Array, information: Array, x: Array, log_scale: float, shift: float
-) -> tuple[float, float, float]:
-    """The greatest mean log likelihood at one alpha, and where it is, by guarded Fisher scoring."""
-    height, step = -np.inf, np.zeros(2)
-    for _ in range(50):
+def _gaussian_peak(x: Array) -> _Peak:
+    """Return the peak at alpha = 2, where mean and variance, ``2·scale²``, are the most likely."""
+    mean = x.mean()
+    with np.errstate(over="ignore"):  # far from all Gaussians
+        variance = np.mean((x - mean) ** 2)
+    height = -np.log(2 * np.pi * variance) / 2 - 0.5
+    return _Peak(height, np.log(variance / 2) / 2, mean)
+
+
+def _profile(x: Array, first_alpha: float, allowance: float) -> tuple[Array, list[_Peak]]:
+    """Walk over tabulated alphas from the first to either side; return these and their peaks.
+
+    A walk ends where the profile has fallen by the allowance from the best alpha that was seen, and
+    has been left three alphas behind. Each peak is looked for from that of the alpha before.
+    """
+    alphas, cubics, informations = _log_density_table()
+    start = int(np.abs(alphas - first_alpha).argmin())
+    peaks = {start: _peak(cubics[start], informations[start], x, 0.0, 0.0)}
+    for side in (-1, 1):
+        i = start
+        best = start
+        while 0 <= i + side < alphas.size:
+            is_high = peaks[i].height >= peaks[best].height - allowance
+            if abs(i - best) >= 3 and not is_high:
+                break
+            previous = peaks[i]
+            i += side
+            peaks[i] = _peak(cubics[i], informations[i], x, previous.log_scale, previous.shift)
+            if peaks[i].height > peaks[best].height:
+                best = i
+    visited = sorted(peaks)
+    return alphas[visited], [peaks[i] for i in visited]
+
+
+def _peak(cubics: Array, information: Array, x: Array, log_scale: float, shift: float) -> _Peak:
+    """Maximise the mean log-likelihood at one alpha over log scale and location.
+
+    Fisher scoring: a step is the gradient over the Fisher information. Steps are at most 1, and
+    halved after one that led down, as near the cusp of a small alpha.
+
+    Args:
+        cubics: Coefficients of log p in t on each panel, and
+        information: on log scale and location, both from `_log_density_table`.
+        log_scale: Where to start, as is `shift`.
+    """
+    height = -np.inf
+    step = np.zeros(2)  # down in log scale, and in location in units of the scale
+    for _ in range(_SCORING_STEPS):
         z = (x - shift) * np.exp(-log_scale)
-        t = np.arcsinh(np.abs(z))
-        panel = np.minimum((t / _SPACING).astype(np.intp), _NODES - 2)
-        within, cubic = t - panel * _SPACING, cubics.take(panel, axis=1)
-        there = polyval(within, cubic, tensor=False).mean() - log_scale
-        if there < height:  # overshot, as near the cusp of a small alpha
+        log_density, slope = _log_density(cubics, z)
+        new_height = log_density.mean() - log_scale
+        if new_height < height:
             step = step / 2
         else:
-            height, at = there, (log_scale, shift)
-            by_t = polyval(within, np.arange(1, 4)[:, None] * cubic[1:], tensor=False)
-            slope = by_t * np.sign(z) / np.hypot(1, z)
-            scores = np.array([1 + np.mean(z * slope), np.mean(slope)])  # towards less of each
-            step = np.clip(scores / information, -1, 1)
-        log_scale, shift = at[0] - step[0], at[1] - step[1] * np.exp(at[0])
-        if step @ scores < 1e-10:  # twice what was left to gain
+            height = new_height
+            best_log_scale = log_scale
+            best_shift = shift
+            descent = np.array([1 + np.mean(z * slope), np.mean(slope)])  # minus the gradient
+            step = np.clip(descent / information, -1, 1)
+        log_scale = best_log_scale - step[0]
+        shift = best_shift - step[1] * np.exp(best_log_scale)
+        gain = step @ descent / 2  # of the last step, to second order
+        if gain < _LEAST_GAIN:
             break
-    return height + step @ scores / 2, log_scale, shift
+    return _Peak(height + gain, log_scale, shift)
+
+
+def _log_density(cubics: Array, z: Array) -> tuple[Array, Array]:
+    """Return log p and its derivative at z, from a table of cubics in ``t = arsinh |z|``."""
+    t = np.arcsinh(np.abs(z))
+    panel = np.minimum((t / _SPACING).astype(np.intp), _NODES - 2)
+    within = t - panel * _SPACING
+    cubic = cubics.take(panel, axis=1)
+    derivative = np.arange(1, 4)[:, None] * cubic[1:]
+    slope_in_t = polyval(within, derivative, tensor=False)
+    slope = slope_in_t * np.sign(z) / np.hypot(1, z)  # d|t|/dz
+    log_density: Any = polyval(within, cubic, tensor=False)
+    return log_density, slope
 
 
 @functools.cache
 def _log_density_table() -> tuple[Array, Array, Array]:
-    """Alphas, denser to 2; cubics of log p in ``arsinh |x|``; informations on log scale and loc."""
+    """Tabulate log p over alphas, as cubics in ``t = arsinh |x|``.
+
+    Returns the alphas, denser towards 2; the coefficients, shape (alphas, 4, panels), lowest power
+    first; and the Fisher informations on log scale and on location, shape (alphas, 2).
+    """
     from scipy.interpolate import CubicSpline
 
+    far_from_two = np.linspace(LOWEST_ALPHA, 1.7, 48)[:-1]
     near_two = 2 - np.geomspace(0.3, _NEAREST, 49)
-    alphas = np.append(np.linspace(LOWEST_ALPHA, 1.7, 48)[:-1], near_two)
-    t, cubics, informations = _SPACING * np.arange(_NODES), [], []
-    for a in alphas:
-        log_density = SymmetricStable(a).logpdf(np.sinh(t))
-        cubic = CubicSpline(t, log_density, bc_type=((1, 0.0), (1, -a - 1))).c[::-1]
-        scores = np.stack([1 + cubic[1] * np.tanh(t[:-1]), cubic[1] / np.cosh(t[:-1])])
-        mass = np.exp(log_density[:-1]) * np.cosh(t[:-1]) * _SPACING
-        mass[1:] *= 2
-        informations.append(scores**2 @ mass)
-        cubic[1:, -1] = -a - 1, 0, 0  # a power of x from there on
+    alphas = np.append(far_from_two, near_two)
+    t = _SPACING * np.arange(_NODES)
+    panel_start = t[:-1]
+    cubics = []
+    informations = []
+    for alpha in alphas:
+        log_density = SymmetricStable(alpha).logpdf(np.sinh(t))
+        ends = ((1, 0.0), (1, -alpha - 1))  # the slopes at the median and far out
+        cubic = CubicSpline(t, log_density, bc_type=ends).c[::-1]
+        slope = cubic[1]
+        scale_score = 1 + slope * np.tanh(panel_start)
+        loc_score = slope / np.cosh(panel_start)
+        mass = np.exp(log_density[:-1]) * np.cosh(panel_start) * _SPACING
+        mass[1:] *= 2  # the other half of the law
+        informations.append(np.stack([scale_score, loc_score]) ** 2 @ mass)
+        cubic[1:, -1] = -alpha - 1, 0, 0  # a power of x from there on
         cubics.append(cubic)
-    table = np.array(cubics)
-    of_scale_and_loc = np.array(informations)
-    read_only(alphas, table, of_scale_and_loc)
-    return alphas, table, of_scale_and_loc
+    all_cubics = np.array(cubics)
+    all_informations = np.array(informations)
+    read_only(alphas, all_cubics, all_informations)
+    return alphas, all_cubics, all_informations
 
 
-_METHODS = {"mcculloch": _by_quantiles, "ecf": _by_characteristic_function, "mle": _by_likelihood}
+_ESTIMATORS: dict[str, Callable[[Array, float], _Estimates]] = {
+    "mcculloch": _by_quantiles,
+    "ecf": _by_characteristic_function,
+    "mle": _by_likelihood,
+}
 
 
 class GoodnessOfFit(NamedTuple):
@@ -368,32 +556,48 @@ class GoodnessOfFit(NamedTuple):
 def goodness_of_fit(
     samples: FiniteReals, fitted: StableFit, rng: np.random.Generator, replicates: Int64Count = 199
 ) -> GoodnessOfFit:
-    """The distance between the characteristic functions of samples and of their fit, and its p.
+    """Return the distance between samples and their fit, and its p-value by bootstrap.
 
-    The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, the samples
-    in units of the fit. As the law was fitted to the same samples, so is each bootstrap sample,
-    drawn from it, before its distance is taken.
+    The distance is ``n ∫ |φ̂(u) − exp(−|u|^alpha)|² exp(−u²/4) du`` over the real line, between
+    characteristic functions, the samples in units of the fit. As the law was fitted to the same
+    samples, so is each bootstrap sample, drawn from it, before its distance is taken.
     """
-    data, shape = np.asarray(samples, float), np.shape(fitted.alpha)
+    data = np.asarray(samples, float)
+    shape = np.shape(fitted.alpha)
     require("samples", data, data.shape[1:] == shape, f"those fitted, in columns of shape {shape}")
     columns = data.reshape(len(data), -1)
-    alpha, scale, loc = map(np.atleast_1d, (fitted.alpha, fitted.scale, fitted.loc))
+    alpha = np.atleast_1d(fitted.alpha)
+    scale = np.atleast_1d(fitted.scale)
+    loc = np.atleast_1d(fitted.loc)
     distance, p_value = np.full((2, alpha.size), np.nan)
     for c in np.flatnonzero(~np.isnan(alpha)):
         distance[c] = _distance(columns[:, [c]], alpha[[c]], scale[c], loc[c]).item()
-        law, bootstrap = SymmetricStable(alpha[c]), np.empty(replicates)
-        for lot in np.array_split(np.arange(replicates), -(-len(data) * replicates // _AT_ONCE)):
-            draws = law.sample((len(data), lot.size), rng)
-            bootstrap[lot] = _distance(draws, *_METHODS[fitted.method](draws, 0.0)[:3])
-        farther = ~(bootstrap < distance[c])  # one without a fit counts against rejection
+        law = SymmetricStable(alpha[c])
+        replicated = _replicated_distances(law, fitted.method, len(data), replicates, rng)
+        farther = ~(replicated < distance[c])  # one without a fit counts against rejection
         p_value[c] = (1 + np.sum(farther)) / (replicates + 1)
     return GoodnessOfFit(distance.reshape(shape)[()], p_value.reshape(shape)[()])
 
 
+def _replicated_distances(
+    law: SymmetricStable, method: str, count: int, replicates: int, rng: np.random.Generator
+) -> Array:
+    """Draw samples of a law, fit each, and return its distance from its own fit."""
+    distances = np.empty(replicates)
+    n_lots = -(-count * replicates // _BOOTSTRAP_DRAWS)
+    for lot in np.array_split(np.arange(replicates), n_lots):
+        draws = law.sample((count, lot.size), rng)
+        refitted = _ESTIMATORS[method](draws, 0.0)
+        distances[lot] = _distance(draws, refitted.alpha, refitted.scale, refitted.loc)
+    return distances
+
+
 def _distance(samples: Array, alpha: Array, scale: Array, loc: Array) -> Array:
-    """The distance for each column of samples, shape (samples, columns)."""
-    step, points = 0.2, 20  # frequencies up to 4 over the scale, where the weight has fallen to 2 %
-    u = step * np.arange(1, points + 1)[:, None]
-    phi = characteristic_function((samples - loc) / scale, step, points)
+    """Return for each column of samples the distance from a law, as in `goodness_of_fit`."""
+    u = _DISTANCE_STEP * np.arange(1, _DISTANCE_POINTS + 1)[:, None]
+    standardised = (samples - loc) / scale
+    phi = characteristic_function(standardised, _DISTANCE_STEP, _DISTANCE_POINTS)
     gap = np.abs(phi - np.exp(-(u**alpha))) ** 2
-    return len(samples) * 2 * step * np.sum(np.exp(-(u**2) / 4) * gap, axis=0)
+    weight = np.exp(-(u**2) / 4)
+    # twice the sum over u > 0: the integrand is even
+    return len(samples) * 2 * _DISTANCE_STEP * np.sum(weight * gap, axis=0)

@@ -18,12 +18,12 @@ from numpy.random import Generator, RandomState
 from numpy.typing import ArrayLike
 from scipy import special
 
-from lwcore.signatures import Finite, FiniteReals, Positive, checked, floats, kind, require
+from lwcore.signatures import Finite, FiniteReals, Positive, checked, constrained, floats, require
 from lwcore.stable.standard import DENSITY, TAIL, Array, panel_rule, read_only, standard_law
 
 
 def _is_size(size: Any) -> bool:
-    """Whether NumPy takes it for the shape of an array that could exist."""
+    """Return whether NumPy takes something for the shape of an array that could exist."""
     sides = size if isinstance(size, tuple | list) else [size]
     for side in sides:
         if isinstance(side, bool) or not isinstance(side, Integral) or side < 0:
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     TailIndex = float
     Size = int | Sequence[int]
 else:
-    TailIndex = kind(Real, "a number in (0.5, 2]", lambda alpha: 0.5 < alpha <= 2)
-    Size = kind(
+    TailIndex = constrained(Real, "a number in (0.5, 2]", lambda alpha: 0.5 < alpha <= 2)
+    Size = constrained(
         object, "a whole number, 0 or above, or a tuple of them, of a product below 2^60", _is_size
     )
 
-_AT_MEDIAN, _FAR_OUT = -30.0, 230.0  # in log x: at the median, and Pareto's tail, to rounding
+_AT_MEDIAN = -30.0  # in log x: so near, all is as at the median, to rounding
+_FAR_OUT = 230.0  # in log x: so far out, all is a power of x, to rounding
 _NEAR_HALF = 0.01  # nearer to ½, a probability is taken by its distance to it
 _TINY = float(np.finfo(float).tiny)  # below, a float has fewer digits
 _FARTHEST = 1e300  # in scales
@@ -69,68 +70,83 @@ class SymmetricStable:
     loc: Finite = 0.0
 
     def __post_init__(self) -> None:
-        """Keep double precision, whatever the parameters come in."""
+        """Keep double precision, whatever type the parameters have."""
         for name in ("alpha", "scale", "loc"):
             object.__setattr__(self, name, float(getattr(self, name)))
 
-    def _standardise(self, x: ArrayLike) -> Array:
-        """Return ``z = (x − loc)/scale``, infinite where that is beyond a float."""
-        values = floats("x", x)
-        with np.errstate(over="ignore"):
-            distance = values - self.loc
-            if self.loc and np.isinf(distance).any():  # the difference of the halves is a float
-                halves = (values / 2 - self.loc / 2) / (self.scale / 2)
-                return np.where(np.isinf(distance), halves, distance / self.scale)
-            return distance / self.scale
-
-    def _log_distance(self, x: ArrayLike) -> Array:
-        """Return ``log |x − loc|/scale``, also where that is beyond a float."""
-        half = floats("x", x) / 2 - self.loc / 2
-        with np.errstate(divide="ignore"):
-            return np.log(np.abs(half)) + np.log(2) - np.log(self.scale)
-
     def pdf(self, x: ArrayLike) -> Array:
-        """The probability density."""
+        """Return the probability density; 0 where it is too small for a float, see `logpdf`."""
         z = np.abs(self._standardise(x))
         standard = standard_law(self.alpha)(z, DENSITY)
         if self.scale >= 1:
             return standard[()] / self.scale
         with np.errstate(over="ignore"):
             density = standard / self.scale
-        lost = standard < _TINY
-        if lost.any():  # too small for a float before the division, perhaps not after
-            density = np.where(lost, np.exp(self.logpdf(x)), density)
+        is_lost = standard < _TINY
+        if is_lost.any():  # too small for a float before the division, perhaps not after
+            density = np.where(is_lost, np.exp(self.logpdf(x)), density)
         return density[()]
 
     def logpdf(self, x: ArrayLike) -> Array:
-        """The logarithm of the density, also where that is too small for a float."""
+        """Return the logarithm of the density, also where that is too small for a float."""
         z = np.abs(self._standardise(x))
         law = standard_law(self.alpha)
         log_density = law.log_density(z)
-        far = np.isinf(z)
-        if far.any():
-            log_density = np.where(far, law.log_far(self._log_distance(x), DENSITY), log_density)
+        is_far = np.isinf(z)
+        if is_far.any():
+            far = law.log_far(self._log_distance(x), DENSITY)
+            log_density = np.where(is_far, far, log_density)
         return log_density[()] - np.log(self.scale)
 
     def cdf(self, x: ArrayLike) -> Array:
-        """The probability of a value at most `x`."""
-        return self._upper_tail(-self._standardise(x), x)
+        """Return the probability of a value at most `x`.
+
+        Far on the right it is 1 to rounding; what is missing there is `sf`.
+        """
+        return self._tail(x, side=-1)
 
     def sf(self, x: ArrayLike) -> Array:
-        """The probability of a value above `x`, ``1 − cdf(x)`` without the cancellation."""
-        return self._upper_tail(self._standardise(x), x)
+        """Return the probability of a value above `x`, ``1 − cdf(x)`` without the cancellation."""
+        return self._tail(x, side=1)
 
-    def _upper_tail(self, z: Array, x: ArrayLike) -> Array:
+    def _tail(self, x: ArrayLike, side: int) -> Array:
+        """Return the probability beyond `x`, on the right (1) or the left (−1).
+
+        The law is symmetric: only the upper half of the standard law is computed. Where ``(x −
+        loc)/scale`` is beyond a float, the tail is a power of it, taken by logarithms.
+        """
+        z = side * self._standardise(x)
         law = standard_law(self.alpha)
         tail = law(np.abs(z), TAIL)
-        far = np.isinf(z)
-        if far.any():
-            tail = np.where(far, np.exp(law.log_far(self._log_distance(x), TAIL)), tail)
+        is_far = np.isinf(z)
+        if is_far.any():
+            far = np.exp(law.log_far(self._log_distance(x), TAIL))
+            tail = np.where(is_far, far, tail)
         return np.where(z < 0, 1 - tail, tail)[()]
+
+    def _standardise(self, x: ArrayLike) -> Array:
+        """Return ``z = (x − loc)/scale``, infinite where that is beyond a float."""
+        with np.errstate(over="ignore"):
+            distance = floats("x", x) - self.loc
+            z = distance / self.scale
+            if self.loc and np.isinf(distance).any():
+                by_halves = self._half_distance(x) / (self.scale / 2)
+                z = np.where(np.isinf(distance), by_halves, z)
+            return z
+
+    def _half_distance(self, x: ArrayLike) -> Array:
+        """Return ``(x − loc)/2``, which is a float where ``x − loc`` may be none."""
+        return floats("x", x) / 2 - self.loc / 2
+
+    def _log_distance(self, x: ArrayLike) -> Array:
+        """Return ``log |x − loc|/scale``, also where that is beyond a float."""
+        half = np.abs(self._half_distance(x))
+        with np.errstate(divide="ignore"):
+            return np.log(half) + np.log(2) - np.log(self.scale)
 
     @checked
     def ppf(self, p: FiniteReals) -> Array:
-        """The quantile at probability `p`, the inverse of `cdf`.
+        """Return the quantile at probability `p`, the inverse of `cdf`.
 
         For a far right quantile use ``2·loc − ppf(1 − p)`` with ``1 − p`` given as a small number.
         """
@@ -142,133 +158,160 @@ class SymmetricStable:
             return self.loc + side * distance
 
     def score(self, x: ArrayLike) -> Array:
-        """The score ``−(d/dx) log pdf(x)``; far out ``(α + 1)/(x − loc)``, for α below 2."""
+        """Return the score ``−(d/dx) log pdf(x)``; far out ``(α + 1)/(x − loc)``, for α below 2.
+
+        It says in which direction, and how strongly, a value at x argues for another location.
+        """
         z = self._standardise(x)
         with np.errstate(over="ignore"):
             score = np.sign(z) * standard_law(self.alpha).score(np.abs(z)) / self.scale
-        far = np.isinf(z)
-        if self.alpha < 2 and far.any():
-            half = floats("x", x) / 2 - self.loc / 2
-            score = np.where(far, (self.alpha + 1) / 2 / np.where(far, half, 1.0), score)
+        is_far = np.isinf(z)
+        if self.alpha < 2 and is_far.any():
+            half_distance = np.where(is_far, self._half_distance(x), 1.0)
+            score = np.where(is_far, (self.alpha + 1) / 2 / half_distance, score)
         return score[()]
 
     def fisher_information(self) -> float:
-        """The Fisher information for location, ``E[score²] = I_α/scale²``.
+        """Return the Fisher information for location, ``E[score²] = I_α/scale²``.
 
         I_α, its value at unit scale, is what a likelihood test can use of each sequence; it is the
         curvature at zero of the divergence in Eq. (32).
         """
-        tiny = 1e-10  # what is missing in the divergence of so small a shift is far below rounding
-        at_unit_scale = np.float64(_unit_divergence(self.alpha, tiny / 2) * 2 / tiny**2)
+        shift = 1e-10  # so small that the divergence is I_α shift²/2 to rounding
+        at_unit_scale = np.float64(_unit_divergence(self.alpha, shift / 2) * 2 / shift**2)
         with np.errstate(over="ignore"):
             return float(at_unit_scale / self.scale / self.scale)
 
     @checked
     def kl(self, shift: FiniteReals) -> Array:
-        """The divergence, in nats, between this law moved by `shift` and this law: Eq. (32), left.
+        """Return the divergence in nats of this law, moved by `shift`, from itself: Eq. (32), left.
 
         It is even in `shift`, grows as ``I_α (shift/scale)²/2`` at first and, for ``alpha < 2``, as
         ``(alpha + 1) log|shift|`` in the end. Relative error below 1e-9 from 1e-8 scales on.
         """
         distance = np.abs(floats("shift", shift))
-        divergence = np.vectorize(_unit_divergence, otypes=[float])
+        divergence_at = np.vectorize(_unit_divergence, otypes=[float])
         with np.errstate(over="ignore"):
-            ratio = distance / self.scale
-            result = divergence(self.alpha, np.minimum(ratio / 2, _FARTHEST))
-        beyond = ratio / 2 > _FARTHEST
-        if beyond.any():
-            further = np.log(distance[beyond]) - np.log(self.scale) - np.log(2 * _FARTHEST)
-            result[beyond] += (self.alpha + 1) * further if self.alpha < 2 else np.inf
-        return result[()]
+            half_shift = distance / self.scale / 2
+            divergence = divergence_at(self.alpha, np.minimum(half_shift, _FARTHEST))
+        is_beyond = half_shift > _FARTHEST
+        if is_beyond.any():
+            log_farther = np.log(distance[is_beyond]) - np.log(self.scale) - np.log(2 * _FARTHEST)
+            divergence[is_beyond] += (self.alpha + 1) * log_farther if self.alpha < 2 else np.inf
+        return divergence[()]
 
     @checked
     def sample(self, size: Size, rng: Generator | RandomState) -> Array:
-        """Independent draws by the method of Chambers, Mallows and Stuck (1976)."""
+        """Draw independent values by the method of Chambers, Mallows and Stuck (1976).
+
+        Args:
+            size: The shape of the result; ``()`` for one number.
+            rng: NumPy's generator, from which a uniform and an exponential number are drawn for
+                each value.
+        """
         angle = rng.uniform(-np.pi / 2, np.pi / 2, size)
         waiting = rng.exponential(size=size)
         a = self.alpha
         tilt = (np.cos((a - 1) * angle) / waiting) ** ((1 - a) / a)
-        return self.loc + self.scale * (np.sin(a * angle) / np.cos(angle) ** (1 / a) * tilt)
+        standard = np.sin(a * angle) / np.cos(angle) ** (1 / a) * tilt
+        return self.loc + self.scale * standard
 
 
 def _upper_quantile(alpha: float, scale: float, probability: Array) -> Array:
     """Return the distance of quantiles from the median, in any shape; not below 0.
 
-    Far out the law is a power of x; near the median, where the tail is nearly ½, the probability
-    between is what counts; and between the two a root is found, in log odds.
+    Three ways, each where it loses no digits: far out the law is a power of x; near the median,
+    where the tail is nearly ½, the probability between median and quantile is what counts; and
+    between the two a root is found, in log odds.
     """
     tail = np.minimum(probability, 1 - probability)
     if alpha == 2:
         with np.errstate(over="ignore"):
             return scale * (np.sqrt(2) * np.abs(special.ndtri(tail)))
     law: Any = standard_law(alpha)
-    flat = tail.ravel()
     from_median = np.abs(probability - 0.5).ravel()  # to the last digit
-    pareto = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P ~ pareto · x^−α
+    flat_tail = tail.ravel()
     with np.errstate(divide="ignore", over="ignore"):
-        odds = np.where(flat < _TINY, np.inf, pareto / flat)
-        log_x = np.where(flat < _TINY, np.log(pareto) - np.log(flat), np.log(odds)) / alpha
-        near = from_median < min(_NEAR_HALF, law.near_end / 2 * law.near[DENSITY][-1])
-        log_x[near] = np.log(law.to_median(from_median[near]))
-        inner = np.flatnonzero((log_x < _FAR_OUT) & ~near)
+        log_x = _pareto_quantile(alpha, flat_tail)
+        nearest = law.near_end / 2 * law.near[DENSITY][-1]
+        is_near = from_median < min(_NEAR_HALF, nearest)
+        log_x[is_near] = np.log(law.to_median(from_median[is_near]))
+        inner = np.flatnonzero((log_x < _FAR_OUT) & ~is_near)
         if inner.size:
-            log_x[inner] = _inner_quantile(law, flat[inner])
+            log_x[inner] = _inner_quantile(law, flat_tail[inner])
         x = np.exp(log_x)
+        # the scale may bring back what is beyond a float at unit scale
         distance = np.where(np.isinf(x), np.exp(log_x + np.log(scale)), scale * x)
     return distance.reshape(probability.shape)[()]
+
+
+def _pareto_quantile(alpha: float, tail: Array) -> Array:
+    """Return log x with ``P(X > x) = tail`` at unit scale, by the power of x that holds far out."""
+    constant = special.gamma(alpha) * np.sin(np.pi * (1 - alpha / 2)) / np.pi  # P ~ constant · x^−α
+    is_tiny = tail < _TINY
+    ratio = np.where(is_tiny, np.inf, constant / tail)
+    log_ratio_of_tiny = np.log(constant) - np.log(tail)
+    return np.where(is_tiny, log_ratio_of_tiny, np.log(ratio)) / alpha
 
 
 def _inner_quantile(law: Callable[[Array, int], Array], tail: Array) -> Array:
     """Return log x with ``P(X > x) = tail`` at unit scale, neither far out nor at the median."""
     from scipy.optimize import elementwise  # here, as its import costs more than all of this module
 
-    def excess(log_x: Array, wanted: Array) -> Array:  # in log odds, nearly a straight line
-        there = law(np.exp(log_x), TAIL)
-        return np.log(wanted / (0.5 - wanted)) - np.log(there / (0.5 - there))
+    def excess(log_x: Array, wanted: Array) -> Array:
+        """Return how far the tail is from the one wanted, in log odds: nearly a straight line."""
+        tail = law(np.exp(log_x), TAIL)
+        return np.log(wanted / (0.5 - wanted)) - np.log(tail / (0.5 - tail))
 
     return elementwise.find_root(excess, (_AT_MEDIAN, _FAR_OUT), args=(tail,)).x
 
 
 def _unit_divergence(alpha: float, h: float) -> float:
-    """KL between SαS laws of unit scale at ±h, ``∫_{x>0} (p₊ − p₋) L dx``."""
+    """Return the divergence between laws of unit scale at ±h, ``∫_{x>0} (p₊ − p₋) L dx``."""
     if h == 0 or alpha == 2:
         return float(np.square(h))  # infinite where it overflows
     ratio, mass = log_ratio(alpha, min(h, _LOGARITHMIC))
-    divergence = float(np.sum(mass * -np.expm1(-ratio) * ratio))
+    divergence = float(np.sum(mass * -np.expm1(-ratio) * ratio))  # p₋ = p₊ e^−L
     return divergence + (alpha + 1) * float(np.log(max(h / _LOGARITHMIC, 1)))
 
 
 @functools.lru_cache(maxsize=512)
 def log_ratio(alpha: float, h: float, order: int = 16) -> tuple[Array, Array]:
-    """The ratio ``L(x) = log p(x − h) − log p(x + h)`` and the mass ``p(x − h) dx``, over x > 0.
+    """Return the ratio ``L = log p(x − h) − log p(x + h)`` and the mass ``p(x − h) dx`` at x > 0.
 
     L is odd. Every divergence, information and error of the laws of unit scale at ±h is an integral
     over ``x > 0`` of ``p(x − h)`` times a function of L, and so a sum over these (panels, nodes),
-    for ``0 < h ≤ 1e100``. The variable is ``asinh z``, z the distance from the nearer location, in
-    panels of `order` nodes that are short where the law bends from its bell into its tail. Both are
-    kept for later calls, and so read-only.
+    for ``0 < h ≤ 1e100``. The variable is ``t = asinh z``, z the distance from the nearer location,
+    in panels of `order` nodes that are short where the law bends from its bell into its tail. Both
+    are kept for later calls, and so read-only.
     """
     law = standard_law(alpha)
-    far = max(h, law.far_start) * 1e17
-    bends = [0.0, min(law.near_end, 0.5)]
-    while bends[-1] < max(law.far_start, 2):
-        bends.append(bends[-1] + min(0.4 * bends[-1], 0.5))
-
-    def edges(end: float) -> Array:
-        inner, stop = np.arcsinh([bend for bend in bends if bend < end]), np.arcsinh(end)
-        rest = int(np.ceil((stop - inner[-1]) / 3))
-        return np.append(inner[:-1], np.linspace(inner[-1], stop, rest + 1))
-
-    all_edges = np.append(-edges(h)[:0:-1], edges(far))
-    t, weight = (part.reshape(-1, order) for part in panel_rule(all_edges, order))
+    left = _quadrature_edges(law.near_end, law.far_start, end=h)  # z from 0 to −h, where x = 0
+    right = _quadrature_edges(law.near_end, law.far_start, end=max(h, law.far_start) * 1e17)
+    edges = np.append(-left[:0:-1], right)
+    nodes, weights = panel_rule(edges, order)
+    t = nodes.reshape(-1, order)
+    weight = weights.reshape(-1, order)
     z = np.sinh(t)
     log_density = law.log_density(np.abs(z))
     if h < law.near_end / 4:  # the integral of the score: a difference would lose digits
         node, node_weight = panel_rule(np.array([-1.0, 1.0]), 8)
         between = (z + h)[..., None] + h * node
-        ratio = h * (np.sign(between) * law.score(np.abs(between)) @ node_weight)
+        scores = np.sign(between) * law.score(np.abs(between))
+        ratio = h * (scores @ node_weight)
     else:
         ratio = log_density - law.log_density(z + 2 * h)
-    mass = weight * np.exp(log_density + np.log(np.cosh(t)))
+    mass = weight * np.exp(log_density + np.log(np.cosh(t)))  # dz = cosh t dt
     read_only(ratio, mass)
     return ratio, mass
+
+
+def _quadrature_edges(near_end: float, far_start: float, end: float) -> Array:
+    """Return edges of panels in ``asinh z`` from z = 0 to an end, short where the law bends."""
+    bends = [0.0, min(near_end, 0.5)]
+    while bends[-1] < max(far_start, 2):
+        bends.append(bends[-1] + min(0.4 * bends[-1], 0.5))
+    inner = np.arcsinh([bend for bend in bends if bend < end])
+    stop = np.arcsinh(end)
+    n_outer = int(np.ceil((stop - inner[-1]) / 3))
+    return np.append(inner[:-1], np.linspace(inner[-1], stop, n_outer + 1))

@@ -3,13 +3,16 @@
 Near zero the law is a polynomial in x², far out one in ``x^−α``, with coefficients in closed form.
 Between them the characteristic function is integrated along a contour on which nothing cancels,
 and polynomials through values of that integral stand for it.
+
+Three functions of x are computed in this way, the *rows* of every table: the density p, minus its
+derivative −p′, and the tail probability P(X > x), at ``x ≥ 0``.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.polynomial import chebyshev, legendre
@@ -22,9 +25,10 @@ if TYPE_CHECKING:
 else:
     Array = np.ndarray | np.floating  # which NumPy makes of arrays without a dimension
 
-DENSITY, SLOPE, TAIL = range(3)  # p, −p′ and P(X > x)
-_FAR_POWER = (1, 2, 0)  # of 1/x, beside the polynomial
-_NEAR_TERMS, _FAR_TERMS = 26, 41
+DENSITY, SLOPE, TAIL = range(3)  # the rows: p, −p′ and P(X > x)
+_FAR_POWER = (1, 2, 0)  # of 1/x, beside the polynomial in x^−α
+_NEAR_TERMS = 26
+_FAR_TERMS = 41
 _HIGHEST_RAY_ALPHA = 1.85
 _NODES = 16  # of a panel of the table
 _PARETO = 1e60  # from here on everything is a power of x, to rounding
@@ -32,19 +36,24 @@ _PARETO = 1e60  # from here on everything is a power of x, to rounding
 
 @functools.lru_cache
 def standard_law(alpha: float) -> _Gaussian | _Stable:
-    """The law of tail index `alpha` in (0.5, 2], kept with its table for later calls."""
+    """Return the law of tail index `alpha` in (0.5, 2], kept with its table for later calls."""
     return _Gaussian() if alpha == 2 else _Stable(alpha)
 
 
 class _Gaussian:
-    """The law at α = 2, of variance 2, with what `_Stable` has."""
+    """The law at α = 2, of variance 2, with the methods that `_Stable` has.
 
-    near_end, far_start = 3.0, 12.0  # for quadratures
+    All are closed forms; there is no power of x far out, so that `log_far` is −∞.
+    """
+
+    near_end = 3.0  # for quadratures, as is `far_start`
+    far_start = 12.0
 
     def __call__(self, x: Array, row: int) -> Array:
         if row == TAIL:
             return special.erfc(x / 2) / 2
-        return np.exp(self.log_density(x)) * (x / 2 if row == SLOPE else 1)
+        density = np.exp(self.log_density(x))
+        return density * (x / 2) if row == SLOPE else density
 
     def log_density(self, x: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -63,30 +72,99 @@ class _Gaussian:
 class _Stable:
     """The law at an α below 2, at any array of ``x ≥ 0``, NaN or infinity.
 
-    The bell bends from `near_end` on; beyond `far_start` lies the tail.
+    The bell bends from `near_end` on; beyond `far_start` lies the tail. Between the two the
+    integral is replaced by one polynomial on each panel of an axis, x itself or, for α below 1,
+    where the bell is a cusp, log x.
     """
 
     def __init__(self, alpha: float) -> None:
         self.alpha = alpha
         self.near, self.near_end = _near_series(alpha)
         self.far, self.far_start = _far_series(alpha)
-        ray = alpha <= _HIGHEST_RAY_ALPHA
-        self.integral = _along_a_ray(alpha, self.near_end) if ray else _round_a_corner(alpha)
-        width = 0.4 if alpha < 1 else 0.5  # of a panel, in log x or in x
-        self.axis: Callable[[Array], Array] = np.log if alpha < 1 else np.positive
-        self.start, end = self.axis(np.array([self.near_end, self.far_start]))
-        self.panels = int(np.ceil((end - self.start) / width))
-        self.width = (end - self.start) / self.panels
+        if alpha <= _HIGHEST_RAY_ALPHA:
+            self.integral = _along_a_ray(alpha, self.near_end)
+        else:
+            self.integral = _round_a_corner(alpha)
+        self.has_log_axis = alpha < 1
+        self.start = float(self.axis(self.near_end))
+        length = self.axis(self.far_start) - self.start
+        widest = 0.4 if self.has_log_axis else 0.5
+        self.panels = int(np.ceil(length / widest))
+        self.width = length / self.panels
+
+    def __call__(self, x: Array, row: int) -> Array:
+        """Return p, −p′ or P(X > x), each by the method that holds at an x; NaN stays NaN."""
+        flat = x.ravel()
+        result = np.full(flat.size, np.nan)
+        is_near = flat < self.near_end
+        is_far = flat > self.far_start
+        is_between = ~(is_near | is_far | np.isnan(flat))
+        for selected, compute in (
+            (is_near, self._near),
+            (is_far, self._far),
+            (is_between, self._between),
+        ):
+            i = np.flatnonzero(selected)
+            if i.size:
+                result[i] = compute(flat[i], row)
+        return result.reshape(x.shape)
+
+    def _near(self, x: Array, row: int) -> Array:
+        """Return a row by the series in x², of which the odd rows have the factor x."""
+        value = np.polyval(self.near[row], x**2)
+        if row == DENSITY:
+            return value
+        return x * value + (0.5 if row == TAIL else 0)
+
+    def _far(self, x: Array, row: int) -> Array:
+        """Return a row by the series in ``x^−α``, times the powers of 1/x that all terms share."""
+        power = x**-self.alpha
+        return np.polyval(self.far[row], power) * power / x ** _FAR_POWER[row]
+
+    def _between(self, x: Array, row: int) -> Array:
+        """Return a row by the polynomials of the table, each on its panel as on (−1, 1)."""
+        place = (self.axis(x) - self.start) / self.width
+        panel = np.minimum(place.astype(np.intp), self.panels - 1)
+        coefficients = self.table[row].take(panel, axis=1)
+        return np.polyval(coefficients, 2 * (place - panel) - 1)
+
+    def axis(self, x: Any) -> Any:
+        """Return where points lie on the axis that is divided into panels: x itself or log x."""
+        return np.log(x) if self.has_log_axis else x
+
+    @functools.cached_property
+    def table(self) -> Array:
+        """Coefficients of the panels' polynomials, (3, powers, panels), highest power first.
+
+        They go through values of the integral at each panel's Chebyshev nodes.
+        """
+        node = chebyshev.chebpts1(_NODES)  # on (−1, 1)
+        panel = np.arange(self.panels)[:, None]
+        place = self.start + (panel + (node + 1) / 2) * self.width
+        x = np.exp(place) if self.has_log_axis else place
+        values = self.integral(x.ravel())
+        fitted = polyfit(node, values.reshape(-1, _NODES).T, _NODES - 1)  # lowest power first
+        by_row = fitted[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1)
+        table: Array = np.ascontiguousarray(by_row)
+        read_only(table)
+        return table
 
     def log_density(self, x: Array) -> Array:
-        """The logarithm of p(x), also where that is too small for a float."""
-        power = (self.alpha + 1) * np.log(np.maximum(x / _PARETO, 1))
-        return np.log(self(np.minimum(x, _PARETO), DENSITY)) - power
+        """Return the logarithm of p(x), also where that is too small for a float."""
+        within = np.minimum(x, _PARETO)
+        times_beyond = np.maximum(x / _PARETO, 1)
+        return np.log(self(within, DENSITY)) - (self.alpha + 1) * np.log(times_beyond)
 
     def log_far(self, log_x: Array, row: int) -> Array:
         """Return the logarithm of a row from log x, so far out that one power of x is left."""
         power = self.alpha + _FAR_POWER[row]
         return np.log(self.far[row][-1]) - power * log_x
+
+    def score(self, x: Array) -> Array:
+        """Return the score ``−p′(x)/p(x)``, which falls as 1/x far out."""
+        within = np.minimum(x, _PARETO)
+        score = self(within, SLOPE) / self(within, DENSITY)
+        return score * (_PARETO / np.maximum(x, _PARETO))
 
     def from_median(self, x: Array) -> Array:
         """Return ``P(0 < X < x)``, near the median without a difference to one half."""
@@ -105,65 +183,27 @@ class _Stable:
         """Return the quotient ``(P(X > x) − ½)/x`` below `near_end`."""
         return np.polyval(self.near[TAIL], x**2)
 
-    def score(self, x: Array) -> Array:
-        """The score ``−p′(x)/p(x)``."""
-        within = np.minimum(x, _PARETO)
-        return self(within, SLOPE) / self(within, DENSITY) * (_PARETO / np.maximum(x, _PARETO))
-
-    def __call__(self, x: Array, row: int) -> Array:
-        """One of p, −p′ and P(X > x)."""
-        flat = x.ravel()
-        result = np.full(flat.size, np.nan)
-        near, far = flat < self.near_end, flat > self.far_start
-        between = ~(near | far | np.isnan(flat))
-        for where, part in ((near, self._near), (far, self._far), (between, self._between)):
-            i = np.flatnonzero(where)
-            if i.size:
-                result[i] = part(flat[i], row)
-        return result.reshape(x.shape)
-
-    def _near(self, x: Array, row: int) -> Array:
-        value = np.polyval(self.near[row], x**2)
-        return value if row == DENSITY else x * value + (0.5 if row == TAIL else 0)
-
-    def _far(self, x: Array, row: int) -> Array:
-        power = x**-self.alpha
-        return np.polyval(self.far[row], power) * power / x ** _FAR_POWER[row]
-
-    def _between(self, x: Array, row: int) -> Array:
-        place = (self.axis(x) - self.start) / self.width
-        panel = np.minimum(place.astype(np.intp), self.panels - 1)
-        return np.polyval(self.table[row].take(panel, axis=1), 2 * (place - panel) - 1)
-
-    @functools.cached_property
-    def table(self) -> Array:
-        """Coefficients of the integral's polynomials, (3, powers, panels), highest power first."""
-        node = chebyshev.chebpts1(_NODES)
-        place = self.start + (np.arange(self.panels)[:, None] + (node + 1) / 2) * self.width
-        values = self.integral((np.exp(place) if self.alpha < 1 else place).ravel())
-        fitted = polyfit(node, values.reshape(-1, _NODES).T, _NODES - 1)
-        table: Array = np.ascontiguousarray(fitted[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1))
-        read_only(table)
-        return table
-
 
 def _near_series(alpha: float) -> tuple[Array, float]:
-    """Coefficients, in x², of p, ``−p′/x`` and ``(P(X > x) − ½)/x``, and where to leave.
+    """Return coefficients, in x², of p, ``−p′/x`` and ``(P(X > x) − ½)/x``, and where to leave.
 
     ``p(x) = Σ_k (−1)^k Γ((2k+1)/α)/(2k)! x^{2k} / (πα)``, which converges for α > 1 and is
     asymptotic below. It ends with the term that is the first to fall to 1e-17 of the first.
     """
     k = np.arange(_NEAR_TERMS)
     size = special.gamma((2 * k + 1) / alpha) / special.factorial(2 * k)
+    # x at which the k-th term has 1e-17 of the first
     reach = (1e-17 * size[0] / size[1:]) ** (1 / (2 * k[1:]))
     k = k[: 2 + int(reach.argmax())]
     density = (-1.0) ** k * size[k] / (np.pi * alpha)
     slope = np.append(-2 * k[1:] * density[1:], 0.0)
-    return np.stack([density, slope, -density / (2 * k + 1)])[:, ::-1], float(reach.max())
+    tail = -density / (2 * k + 1)
+    highest_first = np.stack([density, slope, tail])[:, ::-1]
+    return highest_first, float(reach.max())
 
 
 def _far_series(alpha: float) -> tuple[Array, float]:
-    """Coefficients, in ``x^−α``, of p, −p′ and P over their powers, and where to enter.
+    """Return coefficients, in ``x^−α``, of p, −p′ and P over their powers, and where to enter.
 
     ``p(x) = Σ_{k≥1} Γ(αk+1)/k! sin(kδ) x^{−αk−1} / π``, ``δ = π(1 − α/2)``, asymptotic for α > 1.
     As sin δ vanishes towards α = 2, terms are held against the first with its sine and without
@@ -172,15 +212,18 @@ def _far_series(alpha: float) -> tuple[Array, float]:
     delta = np.pi * (1 - alpha / 2)
     k = np.arange(1, _FAR_TERMS)
     size = special.gamma(alpha * k + 1) / special.factorial(k)
+    # x at which the next term has 1e-17 of the first
     reach = (1e17 * size[1:] / (size[0] * np.sin(delta))) ** (1 / (alpha * k[:-1]))
     k = k[: 1 + int(reach.argmin())]
     density = size[k - 1] * np.sin(k * delta) / np.pi
-    rows = np.stack([density, (alpha * k + 1) * density, density / (alpha * k)])
-    return rows[:, ::-1], float(reach.min())
+    slope = (alpha * k + 1) * density
+    tail = density / (alpha * k)
+    highest_first = np.stack([density, slope, tail])[:, ::-1]
+    return highest_first, float(reach.min())
 
 
 def _along_a_ray(alpha: float, least: float) -> Callable[[Array], Array]:
-    """The rows p, −p′ and P(X > x) as a function of x from `least` on, by the Fourier integral.
+    """Return the three rows as a function of x from `least` on, by the Fourier integral.
 
     ``p(x) = Re (1/π) ∫ e^{ixt} (e^{−t^α} − 1) dt`` along the ray ``arg t = π/(4α)``, on which both
     factors decay. The −1 adds nothing to the real part, but takes away what would cancel in the
@@ -189,43 +232,63 @@ def _along_a_ray(alpha: float, least: float) -> Callable[[Array], Array]:
     """
     angle = np.pi / (4 * alpha)
     step = 2 * np.pi * angle / 52  # analytic for |Im v| < angle: an error of e^−52
-    v = np.arange(-4.5, np.log(40 / (least * np.sin(angle))), step)
+    end = np.log(40 / (least * np.sin(angle)))
+    v = np.arange(-4.5, end, step)
     t = np.exp(v - np.exp(-v) + 1j * angle)
-    weight = np.expm1(-(t**alpha)) * t * (1 + np.exp(-v)) * step / np.pi
+    weight = np.expm1(-(t**alpha)) * t * (1 + np.exp(-v)) * step / np.pi  # with dt/dv
     weights = np.stack([weight, -1j * t * weight, 1j / t * weight])
-    return lambda x: (weights @ np.exp(1j * np.outer(t, x))).real
+
+    def integral(x: Array) -> Array:
+        """Return the rows p, −p′ and P(X > x) at a list of x."""
+        return (weights @ np.exp(1j * np.outer(t, x))).real
+
+    return integral
 
 
 def _round_a_corner(alpha: float) -> Callable[[Array], Array]:
-    """The same rows near α = 2, by a contour up the imaginary axis to ix/2 and then to the right.
+    """Return the same function near α = 2, by a contour up to ix/2 and then to the right.
 
     ``p(x) = Re (1/π) ∫ e^{ixt − t^α} dt``, and ix/2 is the saddle of a Gaussian. The first stretch
     has a positive integrand that vanishes with ``sin δ``, ``δ = π(1 − α/2)``: it is the tail. The
     second, of the size of ``e^{−x²/4}`` and without oscillation, is the bell. Neither cancels, so
     the sum is accurate through the bend between the two.
     """
-    real, imaginary = np.cos(np.pi * alpha / 2), np.sin(np.pi * (1 - alpha / 2))
-    node, weight = (column[:, None] for column in panel_rule(np.array([0.0, 1.0]), 48))
-    fraction, weight = node**3, 3 * node**2 * weight  # the cube tames t^α at zero
-    across, step = (column[:, None] for column in panel_rule(np.array([0.0, 6.3]), 32))
+    # (iy)^α = y^α (real + i imaginary)
+    real = np.cos(np.pi * alpha / 2)
+    imaginary = np.sin(np.pi * (1 - alpha / 2))
+    node, node_weight = _column_rule(1.0, 48)
+    fraction = node**3  # of the way up: the cube tames t^α at zero
+    fraction_weight = 3 * node**2 * node_weight
+    across, across_weight = _column_rule(6.3, 32)
 
     def integral(x: Array) -> Array:
-        up = x / 2 * fraction
+        """Return the rows p, −p′ and P(X > x) at a list of x."""
+        up = x / 2 * fraction  # t = i up
         power = up**alpha
-        tail = x / 2 * weight * np.exp(-x * up - power * real) * np.sin(power * imaginary)
+        decay = np.exp(-x * up - power * real)
+        tail = x / 2 * fraction_weight * decay * np.sin(power * imaginary)
         t = across + 0.5j * x
-        bell = step * np.exp(1j * x * t - t**alpha)
-        parts = ((tail, bell), (up * tail, -1j * t * bell), (tail / up, 1j / t * bell))
-        return np.stack([(a.sum(0) + b.real.sum(0)) / np.pi for a, b in parts])
+        bell = across_weight * np.exp(1j * x * t - t**alpha)
+        density = tail.sum(0) + bell.real.sum(0)
+        slope = (up * tail).sum(0) + (-1j * t * bell).real.sum(0)
+        beyond = (tail / up).sum(0) + (1j / t * bell).real.sum(0)
+        return np.stack([density, slope, beyond]) / np.pi
 
     return integral
 
 
+def _column_rule(end: float, order: int) -> tuple[Array, Array]:
+    """Return nodes and weights of a Gauss–Legendre rule on (0, end), in columns."""
+    nodes, weights = panel_rule(np.array([0.0, end]), order)
+    return nodes[:, None], weights[:, None]
+
+
 def panel_rule(edges: Array, order: int) -> tuple[Array, Array]:
-    """Nodes and weights, flattened, of a Gauss–Legendre rule on each panel between edges."""
+    """Return nodes and weights, flattened, of a Gauss–Legendre rule on each panel between edges."""
     node, weight = _gauss_legendre(order)
-    half = np.diff(edges)[:, None] / 2
-    return (edges[:-1, None] + half * (node + 1)).ravel(), (half * weight).ravel()
+    half_width = np.diff(edges)[:, None] / 2
+    nodes = edges[:-1, None] + half_width * (node + 1)
+    return nodes.ravel(), (half_width * weight).ravel()
 
 
 @functools.cache
@@ -236,6 +299,6 @@ def _gauss_legendre(order: int) -> tuple[Array, Array]:
 
 
 def read_only(*arrays: Array) -> None:
-    """Let nobody change arrays that are kept for later calls."""
+    """Let nobody change arrays that are kept for later calls: writing to them is an error."""
     for array in arrays:
         array.setflags(write=False)

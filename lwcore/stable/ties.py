@@ -32,35 +32,65 @@ _SURPLUS = 4  # times the share that rounding explains
 class Ties(NamedTuple):
     """Tied samples, an entry for each column."""
 
-    share: Array  # of samples at values that come too often for rounding
-    value: Array  # the commonest of these; NaN where there is none, or all come about as often
-    step: Array  # between values at the quartiles, where these are tied; 0 elsewhere
-    run: (
-        Array  # share of samples with the same value at a quantile p, over √(p(1 − p)); the largest
-    )
+    # share of samples at values that come too often for rounding
+    share: Array
+    # the commonest of these; NaN where there is none, or all come about as often
+    value: Array
+    # between values at the quartiles, where these are tied; 0 elsewhere
+    step: Array
+    # share of samples with the same value at a quantile p, over √(p(1 − p)); the largest
+    run: Array
+
+
+class _Values(NamedTuple):
+    """The different values of one column of samples, in order."""
+
+    ordered: Array  # the samples
+    values: Array
+    first: NDArray[np.intp]  # place of a value's first sample among the ordered
+    counts: NDArray[np.intp]
+    gaps: Array  # between neighbouring values
 
 
 def find_ties(columns: Array) -> Ties:
-    """Return the ties in columns of samples."""
-    found = np.zeros((4, columns.shape[1]))
-    found[1] = np.nan
-    first_look = _every(columns, math.isqrt(len(columns)) * _SHOWN)
-    again = np.any(first_look[_REPEATS - 1 :] == first_look[: 1 - _REPEATS], axis=0)
-    looked_at = np.flatnonzero(again)
-    ordered = _every(columns[:, looked_at], max(_ROWS, len(columns) // 32))
-    for place, c in enumerate(looked_at):
-        column = ordered[:, place]
-        values, first, counts = np.unique(column, return_index=True, return_counts=True)
+    """Return the ties in columns of samples, of shape (samples, columns).
+
+    Most columns have none, and sorting all samples takes longer than a fit by quantiles. So few
+    samples are looked at first, and more only of columns in which some of these are tied.
+    """
+    n_columns = columns.shape[1]
+    ties = Ties(
+        share=np.zeros(n_columns),
+        value=np.full(n_columns, np.nan),
+        step=np.zeros(n_columns),
+        run=np.zeros(n_columns),
+    )
+    few = _evenly_spaced(columns, math.isqrt(len(columns)) * _SHOWN)
+    repeated = few[_REPEATS - 1 :] == few[: 1 - _REPEATS]
+    suspect = np.flatnonzero(repeated.any(axis=0))
+    more = _evenly_spaced(columns[:, suspect], max(_ROWS, len(columns) // 32))
+    for c, ordered in zip(suspect, more.T, strict=True):
+        values, first, counts = np.unique(ordered, return_index=True, return_counts=True)
         if values.size > 1:
-            found[:2, c] = _find_atoms(column, values, first, counts)
-            found[2:, c] = _find_rounding(column, values, counts)
-    for c in _with_pairs(columns):
-        if found[0, c] == 0:
-            found[0, c] = _find_copies(columns[:, c])
-    return Ties(*found)
+            samples = _Values(ordered, values, first, counts, np.diff(values))
+            ties.share[c], ties.value[c] = _find_atoms(samples)
+            ties.step[c], ties.run[c] = _find_rounding(samples)
+    for c in _columns_with_pairs(columns):
+        if ties.share[c] == 0:
+            ties.share[c] = _find_copies(columns[:, c])
+    return ties
 
 
-def _with_pairs(columns: Array) -> NDArray[np.intp]:
+def _evenly_spaced(columns: Array, rows: int) -> Array:
+    """Return about so many of each column's samples, evenly spaced, in order of their size.
+
+    Draws are independent: which ones are taken does not matter.
+    """
+    stride = -(-len(columns) // max(rows, _REPEATS))
+    return np.sort(columns[::stride], axis=0)
+
+
+def _columns_with_pairs(columns: Array) -> NDArray[np.intp]:
     """Return the columns in which pairs are seen among some of the samples.
 
     The samples are drawn: copies may stand side by side, or far from each other at equal distances.
@@ -93,57 +123,70 @@ def _find_copies(column: Array) -> float:
     return share if share > _SURPLUS * by_rounding else 0.0
 
 
-def _every(columns: Array, rows: int) -> Array:
-    """Return evenly spaced samples, about as many as rows, in order."""
-    return np.sort(columns[:: -(-len(columns) // max(rows, _REPEATS))], axis=0)
-
-
-def _find_atoms(
-    ordered: Array, values: Array, first: NDArray[np.intp], counts: NDArray[np.intp]
-) -> tuple[float, float]:
+def _find_atoms(samples: _Values) -> tuple[float, float]:
     """Return the share of samples in excess at atoms, and the commonest atom.
+
+    An atom comes more than twice as often as its neighbours let expect, and so often that chance
+    puts as many there in one column of a thousand only.
+    """
+    ordered, values, _, counts, _ = samples
+    tied = np.flatnonzero(counts >= _REPEATS)
+    if tied.size == 0:
+        return 0.0, np.nan
+    expected, neighbours, part = np.array([_expect(samples, i) for i in tied.tolist()]).T
+    observed = counts[tied]
+    # P(so many or more of all these fall on the value), a binomial tail
+    by_chance = special.betainc(observed, neighbours + 1, part)
+    is_atom = (by_chance * values.size < _CHANCE) & (observed > 2 * expected)
+    if not is_atom.any():
+        return 0.0, np.nan
+    excess = (observed - expected)[is_atom]
+    commonest = tied[is_atom][excess.argmax()]
+    return float(excess.sum() / ordered.size), float(values[commonest])
+
+
+def _expect(samples: _Values, i: int) -> tuple[float, float, float]:
+    """Return how often value `i` can be expected, by how many neighbours, and its part of theirs.
 
     A value can be expected as often as its neighbours have samples in a stretch as wide as the step
     of the rounding, of which the gaps between values are multiples. Of the two sides the one with
-    more samples counts, and twice the least gap nearby: floats are finer towards 0.
+    more samples counts, and twice the least gap nearby: floats are finer towards 0. The part is
+    that of the step in the stretch of value and neighbours together.
     """
-    tied = np.flatnonzero(counts >= _REPEATS)
-    total, last = ordered.size, values.size - 1
-    gaps: Array = np.diff(values)
-    expected, others, part = np.zeros((3, tied.size))
-    for j, i in enumerate(map(int, tied)):
-        near = gaps[max(i - _NEIGHBOURS, 0) : i + _NEIGHBOURS]
-        around = (gaps[max(i - 1, 0)] + gaps[min(i, last - 1)]) / 2
-        width = min(around, 2 * near.min())
-        start, end = first[i], first[i] + counts[i]
-        lower, upper = int(start) - _NEIGHBOURS, int(end) - 1 + _NEIGHBOURS
-        before = np.searchsorted(values, ordered[max(lower, 0)])
-        after = np.searchsorted(values, ordered[min(upper, total - 1)])
-        sides = [
-            (start - first[before], values[i] - values[before]),
-            (first[after] + counts[after] - end, values[after] - values[i]),
-        ]
-        for samples, stretch in sides:
-            if samples and samples * width / stretch > expected[j]:
-                expected[j] = samples * width / stretch
-                others[j], part[j] = samples, width / (width + stretch)
-    by_chance = special.betainc(counts[tied], others + 1, part)  # P(so many or more of all these)
-    atoms = (by_chance * values.size < _CHANCE) & (counts[tied] > 2 * expected)
-    if not atoms.any():
-        return 0.0, np.nan
-    excess = (counts[tied] - expected)[atoms]
-    return float(excess.sum() / total), float(values[tied[atoms]][excess.argmax()])
+    ordered, values, first, counts, gaps = samples
+    last_gap = gaps.size - 1
+    gaps_nearby = gaps[max(i - _NEIGHBOURS, 0) : i + _NEIGHBOURS]
+    gap_around = (gaps[max(i - 1, 0)] + gaps[min(i, last_gap)]) / 2
+    width = min(gap_around, 2 * gaps_nearby.min())
+
+    start = first[i]
+    end = start + counts[i]
+    lowest = np.searchsorted(values, ordered[max(start - _NEIGHBOURS, 0)])
+    highest = np.searchsorted(values, ordered[min(end - 1 + _NEIGHBOURS, ordered.size - 1)])
+    below = start - first[lowest]
+    above = first[highest] + counts[highest] - end
+    sides = [(below, values[i] - values[lowest]), (above, values[highest] - values[i])]
+
+    expected = neighbours = part = 0.0
+    for count, stretch in sides:
+        if count and count * width / stretch > expected:
+            expected = count * width / stretch
+            neighbours = count
+            part = width / (width + stretch)
+    return expected, neighbours, part
 
 
-def _find_rounding(ordered: Array, values: Array, counts: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the step between values at the quartiles, and the largest of the runs at quantiles."""
-    quantiles = ordered[[int(p * ordered.size) for p in QUANTILES]]
-    at = np.searchsorted(values, quantiles)
-    runs = np.where(counts[at] >= _REPEATS, counts[at], 0)
-    gaps: Array = np.diff(values)
-    last = values.size - 1
-    steps = (gaps[np.maximum(at - 1, 0)] + gaps[np.minimum(at, last - 1)]) / 2
-    tied_steps = np.where(runs > 0, steps, 0)
+def _find_rounding(samples: _Values) -> tuple[float, float]:
+    """Return the step between values at the quartiles, and the largest of the runs at quantiles.
+
+    See `Ties`. A run is what a quantile can move within when samples are rounded.
+    """
+    ordered, values, _, counts, gaps = samples
     p = np.array(QUANTILES)
-    shares = runs / ordered.size / np.sqrt(p * (1 - p))
-    return float(tied_steps[1:-1].max()), float(shares.max())
+    quantiles = ordered[(p * ordered.size).astype(int)]
+    i = np.searchsorted(values, quantiles)
+    runs = np.where(counts[i] >= _REPEATS, counts[i], 0)
+    steps = (gaps[np.maximum(i - 1, 0)] + gaps[np.minimum(i, gaps.size - 1)]) / 2
+    tied_steps = np.where(runs > 0, steps, 0)
+    run_shares = runs / ordered.size / np.sqrt(p * (1 - p))
+    return float(tied_steps[1:-1].max()), float(run_shares.max())
