@@ -163,14 +163,14 @@ def allowed(hint: Any) -> str:
     return str(hint) if any(part is not Any for part in parts) else _named(origin or hint)
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of the reader's that led here: the nearest one outside of this package."""
     frame: Any = sys._getframe(1)
     level = 2
     while frame is not None and _is_between(frame):
         frame = frame.f_back
         level += 1
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _is_between(frame: types.FrameType) -> bool:

@@ -40,7 +40,7 @@ def load_together(*paths: str | Path) -> xr.Dataset:
     # what has no axis of seeds is the same in all
     combine: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
     together = xr.concat(alike, "seed", join="exact", combine_attrs="override", **combine)
-    whole = configs[0].but(seeds=seeds)
+    whole = configs[0].replace(seeds=seeds)
     together.attrs = _provenance(parts) | {
         "name": whole.name,
         "description": whole.description,

@@ -32,4 +32,4 @@ def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Netw
 @MEMORY.cache(ignore=["config"])
 def _trained(model: str, seed: int, made: str, code: str, config: Config) -> Network:
     """One network, kept by model, seed, the settings it is made of, and the code."""
-    return experiment.networks(config.but(models=[model], seeds=[seed]))[model, seed]
+    return experiment.networks(config.replace(models=[model], seeds=[seed]))[model, seed]

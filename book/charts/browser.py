@@ -11,10 +11,10 @@ from book.charts.explorers import RATE_WORDS
 from book.charts.style import RULE, choice, dress, formula, log_x, log_y
 from lwcore.experiment import config_of
 from lwcore.figures import COLOURS
-from lwcore.inference import LETTER, NOISES, RATES, required, window_of
+from lwcore.inference import NOISES, PAPER_V2, RATES, required, window_of
 from lwcore.signatures import require
 
-_WAYS = {rate: {"rate": rate} for rate in RATES} | {"letter_v2": LETTER}
+_WAYS = {rate: {"rate": rate} for rate in RATES} | {"letter_v2": PAPER_V2}
 _WORDS = RATE_WORDS | {
     "variance": "sample variance, p = 2",
     "letter_v2": "v2 to the letter, f twice",
