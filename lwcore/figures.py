@@ -147,7 +147,7 @@ def _raise_legends(narrow: Figure, figure: Figure) -> None:
     containers = _containers_by_label(figure)
     for legend in of_figure:
         labels = [text.get_text() for text in legend.texts]
-        handles = []
+        handles: list[Any] = []
         for label, handle in zip(labels, legend.legend_handles, strict=True):
             handles.append(containers.get(label, handle))
         n_letters = 8 + max(map(len, labels))  # of an entry, its line included; 54 fit into a row

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -454,7 +454,7 @@ def _check_labels(name: str, labels: list[int | float | str]) -> None:
     require(name, labels, len(set(labels)) == len(labels), "labels, none twice")
 
 
-def _check_names_of_axes(axes: list[str], points: list[Config]) -> None:
+def _check_names_of_axes(axes: list[str], points: Sequence[Config]) -> None:
     """Refuse an axis with the name of something that the result holds."""
     taken = _IN_EVERY_RESULT
     if any(point.measured for point in points):
@@ -466,7 +466,7 @@ def _check_names_of_axes(axes: list[str], points: list[Config]) -> None:
     require("axes", axes, not clash, requirement)
 
 
-def _check_points(points: list[Config]) -> None:
+def _check_points(points: Sequence[Config]) -> None:
     """Refuse points whose results cannot stand side by side in one array.
 
     Orders are its labels and must be the same. Probes and sequences have no labels there, so that

@@ -237,18 +237,32 @@ def arithmetic() -> str:
     """
     from llvmlite.binding import get_host_cpu_name
 
-    words = f"{torch.backends.cpu.get_cpu_capability()} {get_host_cpu_name()} {kernels.ENABLED}"
-    digest = hashlib.sha256(words.encode())
+    processor = f"{torch.backends.cpu.get_cpu_capability()} {get_host_cpu_name()}"
+    digest = hashlib.sha256(f"{processor} {kernels.ENABLED}".encode())
     with held():
         generator = torch.Generator().manual_seed(0)
         for dtype in (torch.float32, torch.float64):
             for size in (7, 24, 64, 130):
                 numbers = torch.randn(2 * size, size, generator=generator, dtype=dtype)
-                several = (numbers.T @ numbers, numbers @ numbers[0], numbers.sum(), numbers.std(0))
-                functions = (numbers.tanh(), numbers.exp(), numbers.sigmoid(), numbers.sqrt())
-                for result in (*several, *functions):
-                    digest.update(result.contiguous().numpy().tobytes())
-                array = numbers.numpy()
-                for array_ in (array.T @ array, np.exp(array), np.tanh(array), np.log(abs(array))):
-                    digest.update(np.ascontiguousarray(array_).tobytes())
+                for result in _of_every_library(numbers):
+                    digest.update(np.ascontiguousarray(result).tobytes())
     return digest.hexdigest()[:8]
+
+
+def _of_every_library(numbers: torch.Tensor) -> list[Any]:
+    """Return products, sums and functions of a matrix, by PyTorch and then by NumPy."""
+    array = numbers.numpy()
+    return [
+        numbers.T @ numbers,
+        numbers @ numbers[0],
+        numbers.sum(),
+        numbers.std(0),
+        numbers.tanh(),
+        numbers.exp(),
+        numbers.sigmoid(),
+        numbers.sqrt(),
+        array.T @ array,
+        np.exp(array),
+        np.tanh(array),
+        np.log(abs(array)),
+    ]
