@@ -261,6 +261,7 @@ def required(
     envelope = xr.DataArray(1.0)
     if envelope_squared:
         _require_variables(results, "envelope")
+        # The envelope of a view is that of the order with its name; other views have none, f = 0.
         by_view = results.envelope.reindex(order=results.view.values, fill_value=0.0)
         envelope = by_view.rename(order="probe").drop_vars("probe")
 

@@ -292,15 +292,15 @@ def badge_of(app, docname, name):
 def common_badge(app, names):
     """Make the badge of several claims: their verdicts as a link to all of them."""
     verdicts = [app.env.outcomes[name].verdict for name in names if name in app.env.outcomes]
-    agree = len(verdicts) == len(names) and len(set(verdicts)) == 1
-    if agree:
-        words = f"{SIGNS[verdicts[0]]} {SHORT[verdicts[0]]}"
-        style = f"claim-{verdicts[0].name.lower()}"
+    if len(verdicts) == len(names) and len(set(verdicts)) == 1:
+        verdict = verdicts[0]
+        text = f"{SIGNS[verdict]} {SHORT[verdict]}"
+        style = f"claim-{verdict.name.lower()}"
     else:
-        words = counted_in_words(names, verdicts)
+        text = counted_in_words(names, verdicts)
         style = "claim-several"
     address = f"#behind-{names[0]}"
-    shown = nodes.reference("", words, internal=True, refuri=address, classes=["claim", style])
+    shown = nodes.reference("", text, internal=True, refuri=address, classes=["claim", style])
     # a reader who hears the page hears what the badge unfolds
     shown += nodes.inline("", f": {', '.join(names)}", classes=["visually-hidden"])
     return nodes.inline("", "", shown, ids=[f"claims-{names[0]}"])
@@ -311,9 +311,9 @@ def counted_in_words(names, verdicts):
     parts = []
     for verdict in Verdict:
         number = verdicts.count(verdict)
-        words = COUNTED if number == 1 else SEVERAL
+        names_of_verdicts = COUNTED if number == 1 else SEVERAL
         if number:
-            parts.append(f"{number} {words[verdict]}")
+            parts.append(f"{number} {names_of_verdicts[verdict]}")
     missing = len(names) - len(verdicts)
     if missing:
         parts.append(f"{missing} {UNKNOWN}")
@@ -321,8 +321,10 @@ def counted_in_words(names, verdicts):
 
 
 def claims_behind(app, docname, names):
-    """List the claims behind a badge: their own badges, names and statements, and their readings,
-    each with number and rule."""
+    """List the claims behind a badge.
+
+    Each has its own badge, its name and statement, and its readings, with number and rule.
+    """
     listed = nodes.bullet_list()
     for name in names:
         line = nodes.paragraph("", "", badge_of(app, docname, name), nodes.Text(" "))
@@ -332,8 +334,8 @@ def claims_behind(app, docname, names):
         outcome = app.env.outcomes.get(name)
         if outcome:
             readings = nodes.bullet_list()
-            for words in readings_in_words(outcome):
-                readings += nodes.list_item("", nodes.paragraph("", words))
+            for sentence in readings_in_words(outcome):
+                readings += nodes.list_item("", nodes.paragraph("", sentence))
             listed[-1] += readings
     back = nodes.reference("", "fold", internal=True, refid=f"claims-{names[0]}")
     fold = nodes.paragraph("", "", back, classes=["claim-links"])

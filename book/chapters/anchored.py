@@ -24,16 +24,16 @@ ROW = ["task", "lag", "cell", "optimizer"]
 START = ["cell", "gate", "task", "lag", "mixing", "seed"]
 
 
-def envelopes(found: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
+def envelopes(searches: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
     """Add the envelope at the start to searches, in decades: of the gates alone, and exact.
 
     Args:
-        found: Searches, as `book.chapters.dose.searches` gives them.
+        searches: As `book.chapters.dose.searches` gives them.
         exact: Exact envelopes, as `book.chapters.visibility` records them. They were measured
             before training, and so serve both optimisers.
     """
     # Where no scale is set a table holds None or NaN: as floats both are NaN, and fit.
-    searches = found.astype({"mixing": float})
+    searches = searches.astype({"mixing": float})
     measured = exact.astype({"mixing": float})[[*START, "envelope"]].drop_duplicates(START)
     joined = searches.merge(measured, on=START, how="left", validate="many_to_one")
     kept = joined["lag"] * np.log10(1 - joined["gate"])
@@ -41,8 +41,11 @@ def envelopes(found: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
     return joined.assign(gates=of_gates, exact=np.log10(joined["envelope"]))
 
 
-def cuts(found: pd.DataFrame) -> pd.DataFrame:
+def cuts(searches: pd.DataFrame) -> pd.DataFrame:
     """Compare every network with the anchor of its row and seed.
+
+    Args:
+        searches: With their envelopes, as `envelopes` gives them.
 
     Returns:
         A row for each gate stronger than the anchor's, in decades: `cut` and `cut_exact`, by which
@@ -51,7 +54,7 @@ def cuts(found: pd.DataFrame) -> pd.DataFrame:
         row and seed without anchor is left out.
     """
     rows = []
-    for (task, *_), group in found.groupby([*ROW, "seed"]):
+    for (task, *_), group in searches.groupby([*ROW, "seed"]):
         largest = max(TASKS[task].counts)
         doses = group.sort_values("gate")
         learned = doses[doses["high"].notna()]
@@ -132,7 +135,7 @@ def draw_growth(axes: Axes, compared: pd.DataFrame, column: str) -> None:
     axes.set_yticks(range(-1, 4), ["÷ 10", "the same", "× 10", "× 100", "× 1,000"])
 
 
-def held_over_learned(found: pd.DataFrame) -> pd.DataFrame:
+def held_over_learned(searches: pd.DataFrame) -> pd.DataFrame:
     """Compare ConstGate with its recurrent weights held as they start, and with them learned.
 
     Both start from the same network to the last bit (ρ = 1), on the same data.
@@ -141,8 +144,10 @@ def held_over_learned(found: pd.DataFrame) -> pd.DataFrame:
         A row for each task, gate and seed: `ratio`, the logarithm of the sequences held over those
         learned. Gates at which a search of either found no number are left out.
     """
-    own = found[(found["cell"] == "ConstGate") & (found["optimizer"] == "adamw")]
-    held, learned = own[own["mixing"] == 1.0], own[own["mixing"].isna()]
+    by_adam = searches["optimizer"] == "adamw"
+    of_cell = searches[by_adam & (searches["cell"] == "ConstGate")]
+    held = of_cell[of_cell["mixing"] == 1.0]
+    learned = of_cell[of_cell["mixing"].isna()]
     both = held.merge(learned, on=["task", "lag", "gate", "seed"], suffixes=("", "_learned"))
     both = both.assign(ratio=np.log(both["high"] / both["high_learned"]))
     by_gate = both.groupby(["task", "gate"])["ratio"]

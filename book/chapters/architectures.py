@@ -148,12 +148,12 @@ def read(network: nn.Module, data: tuple[Tensor, Tensor], source: str, seed: int
     peak_before = _peak()
     options: dict[str, Any] = {"loss": loss, "source": source, "seed": seed, "progress": False}
     try:
-        found = diagnose(network, data, LAGS, **options).data
+        answer = diagnose(network, data, LAGS, **options).data
     except ArgumentError as refusal:
         return pd.DataFrame([{"source": source, "refused": str(refusal)}])
-    detected = found.detected.values.astype(bool)
-    estimate = found.required.values
-    low, high = found.required_interval.values
+    detected = answer.detected.values.astype(bool)
+    estimate = answer.required.values
+    low, high = answer.required_interval.values
     return pd.DataFrame(
         {
             "lag": LAGS,

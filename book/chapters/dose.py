@@ -384,8 +384,8 @@ def conditions(part: str, seed: int = 0, folder: Path = FOLDER) -> Iterator[Cond
         for cell, gate, optimizer in itertools.product(("MinGRU", "LSTM"), GATES[3:], OPTIMIZERS):
             yield Condition(cell, gate, "recall", 20, optimizer)
     elif part == "fewer":
-        found = searches(trainings(folder))
-        beyond = found[found["high"].isna() & (found["seed"] == seed)]
+        done = searches(trainings(folder))
+        beyond = done[done["high"].isna() & (done["seed"] == seed)]
         known = beyond[VARIED].replace({np.nan: None})
         for values in known.itertuples(index=False, name=None):
             yield Condition(*values)

@@ -82,14 +82,14 @@ def _require_same_outside_seeds(parts: list[xr.Dataset], names: list[str]) -> No
     first, *others = parts
     for name, other in zip(names[1:], others, strict=True):
         coordinates = sorted(map(str, set(first.coords) ^ set(other.coords)))
-        words = f"with equal coordinates (not both have {', '.join(coordinates)})"
-        require("paths", [names[0], name], not coordinates, words)
+        requirement = f"with equal coordinates (not both have {', '.join(coordinates)})"
+        require("paths", [names[0], name], not coordinates, requirement)
         for variable in first.variables:
             if "seed" in first[variable].dims:
                 continue
             same = first[variable].equals(other[variable])
-            words = f"runs that agree outside their seeds (they differ in {variable})"
-            require("paths", [names[0], name], same, words)
+            requirement = f"runs that agree outside their seeds (they differ in {variable})"
+            require("paths", [names[0], name], same, requirement)
 
 
 def _provenance(parts: list[xr.Dataset]) -> dict[str, str]:
