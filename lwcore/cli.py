@@ -147,7 +147,7 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
 
 
 def _show_diagnosis(data: Any, figure: Path | None) -> None:
-    """Print the answer of a diagnosis, and below it what made it."""
+    """Print the answer of a diagnosis, and below it what made it; draw it if a file is named."""
     from lwcore.diagnose import Diagnosis
     from lwcore.results import environment
 
@@ -159,7 +159,11 @@ def _show_diagnosis(data: Any, figure: Path | None) -> None:
 
 
 def _show_run(data: Any, figure: Path | None) -> None:
-    """Print what made a run or a sweep, and the errors of a run's networks."""
+    """Print what made a run or a sweep, and the errors of a run's networks.
+
+    An error is also printed as a share of the target's variance, which is that of a constant. The
+    run is drawn if a file is named; a sweep is not.
+    """
     from lwcore import figures
     from lwcore.tables import summary
 
@@ -229,7 +233,10 @@ def _check_scheduler(address: str) -> None:
 
 
 def _dask_client(address: str) -> Any:
-    """Connect to a Dask scheduler; refuse in words what answers and is none."""
+    """Connect to a Dask scheduler; refuse in words what answers and is none.
+
+    It is asked first by a connection of its own, which gives up after `PATIENCE` seconds.
+    """
     try:
         from distributed import Client, Security
         from distributed.core import connect

@@ -142,7 +142,11 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Section(BaseModel):
-    """Common rules: no unknown key, no infinite or NaN number, no text or 1.0 for an integer."""
+    """Common rules of all sections.
+
+    A section cannot be changed once it is made. It refuses an unknown key, an infinite or NaN
+    number, and a text or 1.0 in the place of an integer.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
@@ -162,7 +166,11 @@ class _Section(BaseModel):
 
 
 class TaskSettings(_Section):
-    """The delayed regression of Eq. (40)."""
+    """The delayed regression of Eq. (40).
+
+    The target is a sum of what one combination of the inputs was at several delays, each with its
+    coefficient, and of noise. So it is known what there is to learn across each lag.
+    """
 
     length: int = Field(ge=2, description="Number of time steps T.")
     input_size: PositiveInt = Field(description="Input dimension D.")
@@ -172,7 +180,11 @@ class TaskSettings(_Section):
 
 
 class NetworkSettings(_Section):
-    """The cell's size and start."""
+    """The cell's size and start.
+
+    `gate_init` sets how far a network reaches back before it is trained: a gate that replaces the
+    share s forgets in about 1/s steps. With a spread of 0 all neurons begin with the same gate.
+    """
 
     hidden_size: PositiveInt = Field(description="Number of neurons H.")
     gate_init: Share = Field(description="Share of the state replaced in a step at first.")
@@ -182,7 +194,11 @@ class NetworkSettings(_Section):
 
 
 class TrainingSettings(_Section):
-    """How the networks are trained."""
+    """How the networks are trained.
+
+    Use ``"sgd"`` for the gradient descent that the theory speaks of, and ``"adamw"`` for what is
+    done in practice. Snapshots cost a measurement each; they show how time scales develop.
+    """
 
     sequences: PositiveInt = Field(description="Number of training sequences.")
     batch_size: PositiveInt = Field(description="Sequences a step.")
@@ -196,7 +212,12 @@ class TrainingSettings(_Section):
 
 
 class DiagnosticSettings(_Section):
-    """What is measured on the trained networks, on fresh sequences."""
+    """What is measured on the trained networks, on fresh sequences.
+
+    More sequences make N(ℓ) surer, more end points the rates, more directions the windows of the
+    paper's views. Error, significance and budgets are defaults of `lwcore.inference`, which takes
+    others without a new run.
+    """
 
     sequences: int = Field(ge=32, description="Fresh sequences; half for signs, half measured.")
     lags: Counts = Field(description="Lags at which rates and statistic are taken, steps.")

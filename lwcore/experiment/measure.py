@@ -288,7 +288,7 @@ def _numbers(batch: _Batch, fixed: _SignsAndDirections) -> tuple[Tensor, Tensor]
     The letters of the sums: s a source, b a sequence, p a parameter, l a lag, w a direction.
     """
     deltas = batch.loss_gradients
-    aims = []
+    aims: list[Aim] = []
     for delta, moved in itertools.product(deltas, batch.moved):
         signs = fixed.signs[len(aims)]
         aims.append(Aim(delta, moved, signs))
