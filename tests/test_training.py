@@ -7,7 +7,9 @@ from book.chapters import training
 from lwcore import experiment
 from lwcore.experiment import Config
 
-CONFIG = Config.named("live").replace(models=["ConstGate", "LSTM"], seeds=[7], training={"steps": 3})
+CONFIG = Config.named("live").replace(
+    models=["ConstGate", "LSTM"], seeds=[7], training={"steps": 3}
+)
 
 
 def test_a_network_is_trained_once_for_settings_and_code(tmp_path, monkeypatch):
