@@ -148,9 +148,8 @@ def exponent_draws(
         draws: Number of draws, which stand behind the fit to all rows.
         others: Names of further columns that are regressors.
     """
-    bound = is_bound(rows)
     rows = identifying(rows)
-    above_grid = rows["low"] * 2**0.5 if bound else np.inf  # the next number of the grid
+    above_grid = rows["low"] * 2**0.5 if is_bound(rows) else np.inf  # the next number of the grid
     with np.errstate(divide="ignore"):
         low, high = np.log([rows["low"], rows["high"].fillna(above_grid)])
     seeds, seed_of_row = np.unique(rows["seed"], return_inverse=True)
@@ -209,7 +208,7 @@ def dose_exponent(
 
     Without a lower end it is no more than a bound.
     """
+    rows = identifying(rows)
     values = exponent_draws(rows, rng, draws, others)
-    n_seeds = identifying(rows)["seed"].nunique()
-    interval = seed_interval(values, n_seeds)
+    interval = seed_interval(values, rows["seed"].nunique())
     return interval._replace(low=-np.inf) if is_bound(rows) else interval
