@@ -53,7 +53,7 @@ def networks() -> xr.Dataset:
     """Count on trained networks whose error is replaced by noise."""
     most = max(n * trials for n, trials in NETWORK_TRIALS.items())
     models = ("ConstGate", "SharedGate", "DiagGate", "GRU", "LSTM")
-    config = Config.named("quick").but(
+    config = Config.named("quick").replace(
         models=models,
         seeds=(212,),
         diagnostics={"sequences": 2 * most, "significance": SIGNIFICANCE},

@@ -27,7 +27,7 @@ from lwcore.experiment import running
 from lwcore.experiment.config import Config
 
 RECORD = Path("book/results/trust/interruption.json")
-SETTINGS = Config.named("smoke").but(
+SETTINGS = Config.named("smoke").replace(
     name="interrupted",
     models=("ConstGate", "DiagGate"),
     seeds=(1, 2),

@@ -22,17 +22,25 @@ from lwcore.signatures import require
 
 Drawn = Annotated[Path | None, Option(help="Draw it here; the ending chooses the format.")]
 PATIENCE = 10  # seconds, for a Dask scheduler that answers
-TOLD = ValueError, TypeError, OSError, RuntimeError, ArithmeticError, ImportError, Warning
+# Errors whose words are for the user. Others are faults of ours, and are shown with their trace.
+_WITH_MESSAGE = (
+    ValueError,
+    TypeError,
+    OSError,
+    RuntimeError,
+    ArithmeticError,
+    ImportError,
+    Warning,
+)
 
 
 class _Commands(TyperGroup):
     """Commands that end with status 2 and the words of an error, or with 130 when interrupted."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
+        """Run a command; print a warning or an error as words, without the place in the code."""
         try:
             with warnings.catch_warnings():
-                # a line in words, as for errors, without the place in the code
                 warnings.showwarning = _echo_warning
                 return super().invoke(ctx)
         except (typer.Exit, BrokenPipeError):  # errors by their kind, and not ours: Typer ends them
@@ -41,12 +49,17 @@ class _Commands(TyperGroup):
             typer.echo("Interrupted. `lw run` takes up what it has left unfinished.", err=True)
             raise typer.Exit(130) from None
         except ValidationError as error:
-            wrong = [(".".join(map(str, e["loc"])), e["msg"], e["input"]) for e in error.errors()]
-            words = "; ".join(f"{at}: {why} (given: {it!r:.50})" for at, why, it in wrong)
-        except TOLD as error:
-            words = str(error) or type(error).__name__
-        typer.echo(words, err=True)
+            message = "; ".join(map(_fault, error.errors()))
+        except _WITH_MESSAGE as error:
+            message = str(error) or type(error).__name__
+        typer.echo(message, err=True)
         raise typer.Exit(2)
+
+
+def _fault(details: Any) -> str:
+    """Say which setting is wrong, why, and what was given, from pydantic's details of a fault."""
+    setting = ".".join(map(str, details["loc"]))
+    return f"{setting}: {details['msg']} (given: {details['input']!r:.50})"
 
 
 def _echo_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -54,8 +67,12 @@ def _echo_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     typer.echo(f"Warning: {message}", err=True)
 
 
-SAYS = "Learnability windows of gated recurrent networks: run and read experiments."
-app = typer.Typer(cls=_Commands, help=SAYS, no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    cls=_Commands,
+    help="Learnability windows of gated recurrent networks: run and read experiments.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -104,9 +121,10 @@ def run(
             typer.echo(f"Dashboard: {client.dashboard_link}", err=True)
             pool = client.get_executor()
         elif executor == "processes":
-            pool = stack.enter_context(experiment.processes())
-        made_by = experiment.run(config, pool, resume, directory).attrs["revision"]
-    typer.echo(f"{directory / config.name}.nc: the result, made by revision {made_by}.")
+            pool = stack.enter_context(experiment.process_pool())
+        result = experiment.run(config, pool, resume, directory)
+    revision = result.attrs["revision"]
+    typer.echo(f"{directory / config.name}.nc: the result, made by revision {revision}.")
 
 
 @app.command()
@@ -129,31 +147,37 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
 
 
 def _show_diagnosis(data: Any, figure: Path | None) -> None:
-    """Print the answer of a diagnosis, and below it what made it."""
+    """Print the answer of a diagnosis, and below it what made it; draw it if a file is named."""
     from lwcore.diagnose import Diagnosis
     from lwcore.results import environment
 
-    found = Diagnosis(data)
-    typer.echo(f"{found}\n")
-    made_by = ["fingerprint", *environment()]
-    typer.echo("\n".join(f"{key}: {data.attrs[key]}" for key in made_by))
-    _draw(found.plot, figure)
+    diagnosis = Diagnosis(data)
+    typer.echo(f"{diagnosis}\n")
+    for key in ("fingerprint", *environment()):
+        typer.echo(f"{key}: {data.attrs[key]}")
+    _draw(diagnosis.plot, figure)
 
 
 def _show_run(data: Any, figure: Path | None) -> None:
-    """Print what made a run or a sweep, and the errors of a run's networks."""
+    """Print what made a run or a sweep, and the errors of a run's networks.
+
+    An error is also printed as a share of the target's variance, which is that of a constant. The
+    run is drawn if a file is named; a sweep is not.
+    """
     from lwcore import figures
     from lwcore.tables import summary
 
     is_run = "step" in data.dims  # and no sweep
     has_figure = figure is None or is_run
     require("figure", str(figure), has_figure, "left out: a sweep is drawn by the book alone")
-    typer.echo("\n".join(f"{key}: {value}" for key, value in data.attrs.items()))
+    for key, value in data.attrs.items():
+        typer.echo(f"{key}: {value}")
     if is_run:
         share = data.test_loss / data.target_variance
         columns = {"error": data.test_loss, "share of the variance": share}
-        typer.echo(summary(columns, ("model",), {"share of the variance": "share"}).to_string())
-        _draw(lambda: figures.summary(data), figure)
+        table = summary(columns, ("model",), {"share of the variance": "share"})
+        typer.echo(table.to_string())
+        _draw(lambda: figures.overview(data), figure)
 
 
 @app.command()
@@ -172,15 +196,18 @@ def claims(
             "clone the book's repository, run `make book` in it, and call its .venv/bin/lw claims."
         ) from None
 
-    found = book.read(ledger or book.BUILT)
-    for name in id or ():
-        require("id", name, name in found, f"one of {', '.join(found)}")
-        typer.echo(book.in_full(found[name]))
-    for name, outcome in {} if id else found.items():
-        one = outcome.entry
-        number = outcome.measured[outcome.claim.telling(outcome.measured)]
-        typer.echo(f"{name}: {one['verdict']}: {number} ({one['where']})")
-    for verdict, count in book.counts(found[name] for name in id or found).items():
+    outcomes = book.read(ledger or book.BUILT)
+    if id:
+        for name in id:
+            require("id", name, name in outcomes, f"one of {', '.join(outcomes)}")
+            typer.echo(book.in_full(outcomes[name]))
+    else:
+        for name, outcome in outcomes.items():
+            claim = outcome.claim
+            number = outcome.measured[claim.telling(outcome.measured)]
+            typer.echo(f"{name}: {outcome.verdict}: {number} ({claim.place})")
+    listed = [outcomes[name] for name in id or outcomes]
+    for verdict, count in book.counts(listed).items():
         typer.echo(f"{count:4d} {verdict}")
 
 
@@ -189,14 +216,16 @@ def _check_scheduler(address: str) -> None:
 
     Dask itself tries for many seconds, and prints where in its code it gave up.
     """
-    found = re.fullmatch(r"(?:(\w+)://)?(\[[0-9a-fA-F:.]+\]|[^:/\s\[\]]+):(\d{1,5})/?", address)
-    words = "the address of a Dask scheduler, as in tcp://127.0.0.1:8786"
-    require("scheduler", address, found is not None, words)
-    protocol, host, port = found.groups() if found else ("", "", "")
-    require("scheduler", address, int(port) < 2**16, f"{words}, whose port is below {2**16}")
+    # protocol://host:port, where a host of IPv6 stands in brackets
+    parts = re.fullmatch(r"(?:(\w+)://)?(\[[0-9a-fA-F:.]+\]|[^:/\s\[\]]+):(\d{1,5})/?", address)
+    requirement = "the address of a Dask scheduler, as in tcp://127.0.0.1:8786"
+    require("scheduler", address, parts is not None, requirement)
+    protocol, host, port_in_text = parts.groups() if parts else ("", "", "")
+    port = int(port_in_text)
+    require("scheduler", address, port < 2**16, f"{requirement}, whose port is below {2**16}")
     require("scheduler", address, protocol in (None, "tcp", "tls"), "reached by tcp:// or tls://")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        socket.create_connection((host.strip("[]"), port), timeout=5).close()
     except OSError as error:
         raise ConnectionError(
             f"scheduler = {address!r}: nothing answers there ({error})."
@@ -204,7 +233,10 @@ def _check_scheduler(address: str) -> None:
 
 
 def _dask_client(address: str) -> Any:
-    """Connect to a Dask scheduler; refuse in words what answers and is none."""
+    """Connect to a Dask scheduler; refuse in words what answers and is none.
+
+    It is asked first by a connection of its own, which gives up after `PATIENCE` seconds.
+    """
     try:
         from distributed import Client, Security
         from distributed.core import connect
@@ -241,9 +273,10 @@ def _require_drawable(path: Path) -> None:
 
 
 def _draw(plot: Callable[[], Any], path: Path | None) -> None:
-    """Draw a figure into a file, on white: it may be seen on any ground."""
-    if path is not None:
-        from lwcore.figures import use_book_style
+    """Draw a figure into a file, if one is named, on white: it may be seen on any ground."""
+    if path is None:
+        return
+    from lwcore.figures import use_book_style
 
-        use_book_style()
-        plot().savefig(path, dpi=150, facecolor="white")
+    use_book_style()
+    plot().savefig(path, dpi=150, facecolor="white")

@@ -1,4 +1,10 @@
-"""What all figures share: colours, panels, lines with bands, and the last touch."""
+"""What all figures share: colours, panels, lines with bands, and the last touch.
+
+When to use what: `panels` draws an array of named dimensions, a panel for each value of one of
+them. `canvas` gives empty panels, into which `band` and `model_band` draw lines, `window_lines` and
+`learned_lines` what a run gives most often. `done` or `signed` finishes a figure. `overview` is a
+whole run in one picture.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +18,12 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from lwcore.experiment import config_of
-from lwcore.inference import LETTER, OPTIMISER, probes, windows
-from lwcore.signatures import Count, Positive, checked
+from lwcore.inference import OPTIMISER_VIEW, PAPER_V2, probes, windows
+from lwcore.signatures import Count, Positive, checked, warn
 
 SHADES: Any = (  # the palette "colorblind" of seaborn
     "#0173b2",
@@ -36,20 +43,30 @@ OTHERS: Any = (*SHADES[5::2], "black")  # for what is no cell
 MARKERS = dict(zip(MODELS, "osD^v", strict=True))
 ORDER_STYLES = {"zeroth": ":", "first": "--", "exact": "-"}
 
+_CLEAR = "none"
+_TEXT = 10.2  # size of letters, points
+_SMALL_TEXT = 9.35
 _STYLE: Any = {
-    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
-    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 10.2),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9.35),
-    "legend.title_fontsize": 10.2,
+    "figure.facecolor": _CLEAR,
+    "axes.facecolor": _CLEAR,
+    "savefig.facecolor": _CLEAR,
+    "font.size": _TEXT,
+    "axes.labelsize": _TEXT,
+    "axes.titlesize": _TEXT,
+    "xtick.labelsize": _SMALL_TEXT,
+    "ytick.labelsize": _SMALL_TEXT,
+    "legend.fontsize": _SMALL_TEXT,
+    "legend.title_fontsize": _TEXT,
     # comes with matplotlib: pictures are the same on every machine
     "font.sans-serif": ["DejaVu Sans"],
+    # names inside an SVG are drawn at random otherwise
     "svg.hashsalt": "lwcore",
 }
 _ABOVE: Any = {"loc": "outside upper center", "ncols": 8, "fontsize": 8}
 
 
 def use_book_style() -> None:
-    """The book's style: seaborn's ticks, small, on transparent ground; vectors in notebooks.
+    """Use the book's style: seaborn's ticks, small, on transparent ground; vectors in notebooks.
 
     A notebook's picture holds the `narrowed` one as well, hidden: pages show it on telephones.
     """
@@ -63,57 +80,92 @@ def use_book_style() -> None:
     set_matplotlib_formats("svg")
     shell: Any = get_ipython()
     if shell is not None:
-        shell.display_formatter.formatters["image/svg+xml"].for_type(Figure, _both)
+        as_svg = shell.display_formatter.formatters["image/svg+xml"]
+        as_svg.for_type(Figure, _with_narrowed)
 
 
-def _both(figure: Figure) -> str:
-    """A picture that holds the narrowed one, hidden."""
+def _with_narrowed(figure: Figure) -> str:
+    """Return a figure as SVG, with the narrowed one inside it, hidden."""
     from IPython.core.pylabtools import print_figure
 
-    wide, narrow = (print_figure(one, "svg") for one in (figure, narrowed(figure)))
-    hidden = narrow[narrow.index("<svg") :].replace("<svg", '<svg display="none"', 1)
-    return f"{wide.rstrip().removesuffix('</svg>')}{hidden}</svg>"
+    wide = print_figure(figure, "svg")
+    narrow = print_figure(narrowed(figure), "svg")
+    without_head = narrow[narrow.index("<svg") :]
+    hidden = without_head.replace("<svg", '<svg display="none"', 1)
+    opened = wide.rstrip().removesuffix("</svg>")
+    return f"{opened}{hidden}</svg>"
 
 
-def _folded(words: str, width: int) -> str:
-    """Words in lines of a width; a formula is not broken."""
-    whole = re.sub(
-        r"\$[^$]*\$", lambda formula: formula[0].replace(" ", "\N{NO-BREAK SPACE}"), words
+def _folded(text: str, width: int) -> str:
+    """Break a text into lines of some width; a formula between dollars is not broken."""
+    held_together = re.sub(
+        r"\$[^$]*\$", lambda formula: formula[0].replace(" ", "\N{NO-BREAK SPACE}"), text
     )
-    lines = fill(whole, width, break_long_words=False, break_on_hyphens=False)
+    lines = fill(held_together, width, break_long_words=False, break_on_hyphens=False)
     return lines.replace("\N{NO-BREAK SPACE}", " ")
 
 
 @checked
 def narrowed(figure: Figure) -> Figure:
-    """A figure's panels in one column: on a page of 342 pixels no letter is below 8."""
-    narrow: Figure = pickle.loads(pickle.dumps(figure))
+    """Return a copy of a figure with its panels in one column, for telephones.
+
+    On a page of 342 pixels no letter is below 8 pixels. Legends stand above the panels.
+    """
+    narrow: Figure = pickle.loads(pickle.dumps(figure))  # matplotlib has no other copy
     narrow.set_layout_engine("constrained")
-    shown = [(axes, grid) for axes in narrow.axes if (grid := axes.get_gridspec()) is not None]
-    heights = [max(2.3, 0.75 * figure.get_figheight() / grid.nrows) for _, grid in shown]
+    panels_of_grids = [axes for axes in narrow.axes if axes.get_gridspec() is not None]
+    heights = []
+    for axes in panels_of_grids:
+        grid: Any = axes.get_gridspec()
+        heights.append(max(2.3, 0.75 * figure.get_figheight() / grid.nrows))
     narrow.set_size_inches(3.7, 0.4 + sum(heights))
-    column, label = narrow.add_gridspec(len(shown), 1, height_ratios=heights), ""
-    for at, (axes, _) in enumerate(shown):
-        label = axes.get_ylabel() or label  # panels of a row share it, and the tick labels
-        axes.set_subplotspec(column[at])
+    column = narrow.add_gridspec(len(panels_of_grids), 1, height_ratios=heights)
+    label = ""
+    for row, axes in enumerate(panels_of_grids):
+        axes.set_subplotspec(column[row])
+        # The panels of a row shared the label and the ticks of the first of them.
         axes.tick_params(labelleft=True, labelbottom=True)
+        label = axes.get_ylabel() or label
         axes.set(ylabel=_folded(label, 28), xlabel=_folded(axes.get_xlabel(), 42))
         axes.set_title(_folded(axes.get_title(), 40))
     for text in narrow.texts:
         text.set_text(_folded(text.get_text(), 56))
-    inside = [legend for axes, _ in shown if (legend := axes.get_legend())]
-    alone: Any = inside if len(inside) == 1 and not narrow.legends else []
-    drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
-    # with error bars, which a copy and a legend both lose
-    whole = {label: one for each in drawn for one, label in each if isinstance(one, tuple)}
-    for legend in [*narrow.legends, *alone]:
-        labels = [text.get_text() for text in legend.texts]
-        handles = [whole.get(*one) for one in zip(labels, legend.legend_handles, strict=True)]
-        columns = max(1, 54 // (8 + max(map(len, labels))))  # letters in a line
-        narrow.set_figheight(narrow.get_figheight() + 0.17 * len(labels) / columns)
-        legend.remove()
-        narrow.legend(handles, labels, **_ABOVE | {"ncols": columns})
+    _raise_legends(narrow, figure)
     return narrow
+
+
+def _raise_legends(narrow: Figure, figure: Figure) -> None:
+    """Put the legends of a narrowed figure above its panels, in as many columns as there is room.
+
+    A single legend inside a panel goes there, too; of several, each stays with its panel.
+    """
+    of_figure: list[Legend] = list(narrow.legends)
+    in_panels = [axes.get_legend() for axes in narrow.axes if axes.get_gridspec() is not None]
+    inside = [legend for legend in in_panels if legend is not None]
+    if not of_figure and len(inside) == 1:
+        of_figure = inside
+    containers = _containers_by_label(figure)
+    for legend in of_figure:
+        labels = [text.get_text() for text in legend.texts]
+        handles: list[Any] = []
+        for label, handle in zip(labels, legend.legend_handles, strict=True):
+            handles.append(containers.get(label, handle))
+        n_letters = 8 + max(map(len, labels))  # of an entry, its line included; 54 fit into a row
+        n_columns = max(1, 54 // n_letters)
+        narrow.set_figheight(narrow.get_figheight() + 0.17 * len(labels) / n_columns)
+        legend.remove()
+        narrow.legend(handles, labels, **_ABOVE | {"ncols": n_columns})
+
+
+def _containers_by_label(figure: Figure) -> dict[str, Any]:
+    """Return the lines with error bars of a figure, by label: a copy and a legend lose the bars."""
+    containers = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            if isinstance(handle, tuple):
+                containers[label] = handle
+    return containers
 
 
 @checked
@@ -128,10 +180,19 @@ def panels(
     height: Positive = 3.0,
     **axes: Any,
 ) -> Figure:
-    """Lines of medians along a dimension, with bands over all dimensions that are not named.
+    """Draw lines of medians along a dimension, with bands over all dimensions that are not named.
 
-    Bands run from the least to the largest value. What else is given is set on all axes, such as
-    ``yscale="log"``.
+    Bands run from the least to the largest value.
+
+    Args:
+        x: The dimension of the horizontal axis.
+        hue: The dimension that colours tell apart.
+        style: The dimension that dashes tell apart; its last value is solid.
+        col: The dimension of which each value has a panel in a row.
+        row: The same, one below the other.
+        width: Width of the figure, inches.
+        height: Height of a panel, inches.
+        axes: What is set on all axes, such as ``yscale="log"``.
 
     Examples:
         >>> loss = xr.DataArray(np.ones((2, 3, 4)), dims=("model", "seed", "step"))
@@ -142,26 +203,47 @@ def panels(
     import seaborn as sns  # here: it takes a second to import, and nothing else needs it
 
     labels = [] if hue is None else values[hue].values.tolist()
+    palette = None
+    if hue:
+        palette = dict(zip(labels, OTHERS * len(labels), strict=False)) | COLOURS
+    n_columns = values.sizes[col] if col else 1
     grid = sns.relplot(
         values.to_dataframe("value").reset_index(),
-        **{"x": x, "y": "value", "hue": hue, "style": style, "col": col, "row": row},
-        **{"kind": "line", "estimator": "median", "errorbar": ("pi", 100)},
-        palette=dict(zip(labels, OTHERS * len(labels), strict=False)) | COLOURS if hue else None,
-        style_order=None if style is None else values[style].values[::-1],  # the last one is solid
+        x=x,
+        y="value",
+        hue=hue,
+        style=style,
+        col=col,
+        row=row,
+        kind="line",
+        estimator="median",
+        errorbar=("pi", 100),
+        palette=palette,
+        style_order=None if style is None else values[style].values[::-1],
         err_kws={"alpha": 0.18, "lw": 0},
         facet_kws={"sharey": "row"},
         height=height,
-        aspect=width / height / (values.sizes[col] if col else 1),
+        aspect=width / height / n_columns,
     )
-    grid.set_titles(", ".join(one for one in (row and "{row_name}", col and "{col_name}") if one))
+    of_panel = []
+    if row:
+        of_panel.append("{row_name}")
+    if col:
+        of_panel.append("{col_name}")
+    grid.set_titles(", ".join(of_panel))
     grid.set(**{"ylabel": values.attrs.get("long_name", "")} | axes)
     grid.figure.set_layout_engine("constrained")
     if grid.legend is not None:
-        titled = {hue, *labels} if style and hue in (col, row) else {}  # above the panels
-        entries = zip(grid.legend.legend_handles, grid.legend.texts, strict=True)
-        shown = [(line, text.get_text()) for line, text in entries if text.get_text() not in titled]
+        # Panels that are told apart by colour, too, have its names above them.
+        named_above = {hue, *labels} if style and hue in (col, row) else set()
+        handles = []
+        names = []
+        for handle, text in zip(grid.legend.legend_handles, grid.legend.texts, strict=True):
+            if text.get_text() not in named_above:
+                handles.append(handle)
+                names.append(text.get_text())
         grid.legend.remove()
-        grid.figure.legend(*zip(*shown, strict=True), **_ABOVE)
+        grid.figure.legend(handles, names, **_ABOVE)
     plt.close(grid.figure)
     return grid.figure
 
@@ -170,20 +252,37 @@ def panels(
 def canvas(
     count: Count, *, width: Positive = 8.6, height: Positive = 3.4, rows: Count = 1, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with some panels, row by row, for what `panels` does not draw."""
+    """Return a figure with some empty panels, row by row, for what `panels` does not draw.
+
+    Args:
+        count: Number of panels, in all rows together.
+        width: Width of the figure, inches.
+        height: Height of the figure, inches.
+        shared: Options of matplotlib's ``subplots``, such as ``sharey=True``.
+    """
     figure = plt.figure(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(rows, count // rows, squeeze=False, **shared).flat)
+    grid = figure.subplots(rows, count // rows, squeeze=False, **shared)
+    return figure, list(grid.flat)
 
 
 @checked
 def band(
     axes: Axes, x: xr.DataArray, y: xr.DataArray, *, quartiles: bool = False, **line: Any
 ) -> None:
-    """A line, y's median over all other dimensions, in a band of their range or middle half."""
+    """Draw a line, y's median over all dimensions that x has not, in a band of their spread.
+
+    Args:
+        quartiles: Whether the band is the middle half; the whole range otherwise.
+        line: Options of the line, such as ``color``, which the band takes, too.
+    """
     over = [dim for dim in y.dims if dim not in x.dims]
-    quarters = (y.quantile(q, over) for q in (0.25, 0.75))
-    ends = quarters if quartiles else (y.min(over), y.max(over))  # without a word where all are NaN
-    axes.fill_between(np.asarray(x, float), *ends, color=line.get("color"), alpha=0.18, lw=0)
+    if quartiles:
+        low = y.quantile(0.25, over)
+        high = y.quantile(0.75, over)
+    else:  # min and max are without a word where all are NaN
+        low = y.min(over)
+        high = y.max(over)
+    axes.fill_between(np.asarray(x, float), low, high, color=line.get("color"), alpha=0.18, lw=0)
     axes.plot(x, y.median(over), **line)
 
 
@@ -191,21 +290,40 @@ def band(
 def model_band(
     axes: Axes, x: xr.DataArray, y: xr.DataArray, model: str, *, marker: bool = True, **line: Any
 ) -> None:
-    """A band in the colour of a model, with its marker."""
-    shape = MARKERS[model] if marker else None
-    band(axes, x, y, **{"color": COLOURS[model], "marker": shape, "ms": 4, "label": model} | line)
+    """Draw a `band` in the colour of a model, with its marker, named for the legend.
+
+    Args:
+        marker: Whether the line has the model's marker at every point.
+        line: Options of `band`, which come before the model's.
+    """
+    of_model = {
+        "color": COLOURS[model],
+        "marker": MARKERS[model] if marker else None,
+        "ms": 4,
+        "label": model,
+    }
+    band(axes, x, y, **of_model | line)
 
 
 @checked
 def legend_above(figure: Figure, axes: Axes) -> None:
-    """The lines of all panels named once, above them: below stands the run they came from."""
+    """Name the lines of all panels once, above them; below stands the run they came from.
+
+    Args:
+        axes: The panel whose lines have the names.
+    """
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, columnspacing=1.0, handlelength=1.5, **_ABOVE)
 
 
 @checked
 def done(figure: Figure, *with_legend: Axes, trim: bool = True) -> Figure:
-    """A figure with legends and a trimmed frame, off pyplot's list: notebooks show it once."""
+    """Return a figure with legends and a trimmed frame, off pyplot's list: notebooks show it once.
+
+    Args:
+        with_legend: The panels that get a legend.
+        trim: Whether the upper and the right line of each frame go.
+    """
     for axes in with_legend:
         axes.legend()
     if trim:
@@ -217,43 +335,66 @@ def done(figure: Figure, *with_legend: Axes, trim: bool = True) -> Figure:
 
 @checked
 def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
-    """A figure that is `done`, and says which run or sweep made it."""
-    config, made = config_of(results), results.attrs
-    seeds = f"{len(config.seeds)} seed{'s' if len(config.seeds) > 1 else ''}"
+    """Finish a figure as `done` does, with a line below it that says which run or sweep made it.
+
+    Args:
+        results: The run's result, whose configuration and revision are named.
+        with_legend: The panels that get a legend.
+    """
+    config = config_of(results)
+    n_seeds = len(config.seeds)
+    seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
     sizes = f"T = {config.task.length}, H = {config.network.hidden_size}"
     scale = f"{sizes}, {config.training.steps:,} steps, {seeds}"
-    source = f"run “{made['name']}”: {scale}; revision {made['revision']}"
+    source = f"run “{results.attrs['name']}”: {scale}; revision {results.attrs['revision']}"
     figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
     return done(figure, *with_legend)
 
 
 @checked
-def summary(results: xr.Dataset) -> Figure:
-    """A run in one picture: envelopes, what was learned, the paper's window, the optimiser's."""
+def overview(results: xr.Dataset) -> Figure:
+    """Draw a run in one picture: envelopes, what was learned, and two windows.
+
+    These are the paper's window, `inference.PAPER_V2`, and that which an optimiser meets,
+    `inference.OPTIMISER_VIEW`.
+    """
     figure, (carried, recovered, paper, own) = canvas(4, width=7.6, height=6, rows=2)
-    shown = [order for order in ("first", "exact") if order in results.order]
-    for model in results.model.values:
-        for order in shown:
-            f = results.envelope.sel(model=model, order=order)
-            model_band(carried, f.lag, f, model, ls=ORDER_STYLES[order], marker=False)
-    carried.set(xlabel="lag ℓ (steps)", ylabel="envelope f(ℓ)", yscale="log", ylim=(1e-3, None))
-    styles = [Line2D([], [], color="grey", ls=ORDER_STYLES[order]) for order in shown]
-    carried.legend(styles, [{"first": "first order"}.get(order, order) for order in shown])
+    _envelope_lines(carried, results)
     carried.set_title("What gates carry back")
     learned_lines(recovered, results)
     recovered.set(xlabel="delay (steps)", ylabel="coefficient in the output")
     recovered.set_title("What was learned")
-    window_lines(paper, probes(results, "zeroth"), **LETTER)
+    window_lines(paper, probes(results, "zeroth"), **PAPER_V2)
     paper.set_title("Window, letter of version 2")
-    window_lines(own, probes(results, "gradient"), **OPTIMISER)
+    window_lines(own, probes(results, "gradient"), **OPTIMISER_VIEW)
     own.set_title("Window, in the whole gradient")
     legend_above(figure, own)
     return signed(figure, results)
 
 
 @checked
+def summary(results: xr.Dataset) -> Figure:
+    """Call `overview`, of which it is the former name."""
+    warn("figures.summary is now called overview.", DeprecationWarning)
+    return overview(results)
+
+
+def _envelope_lines(axes: Axes, results: xr.Dataset) -> None:
+    """Draw envelopes f(ℓ) against the lag, dashed at first order and solid for the exact ones."""
+    names = {"first": "first order", "exact": "exact"}
+    orders = [order for order in names if order in results.order]
+    for model in results.model.values:
+        for order in orders:
+            f = results.envelope.sel(model=model, order=order)
+            model_band(axes, f.lag, f, model, ls=ORDER_STYLES[order], marker=False)
+    axes.set(xlabel="lag ℓ (steps)", ylabel="envelope f(ℓ)", yscale="log", ylim=(1e-3, None))
+    styles = [Line2D([], [], color="grey", ls=ORDER_STYLES[order]) for order in orders]
+    axes.legend(styles, [names[order] for order in orders])
+
+
+@checked
 def learned_lines(axes: Axes, results: xr.Dataset) -> None:
-    """Planted coefficients as grey bars, and the networks' as lines."""
+    """Draw planted coefficients as grey bars, and what networks have learned of them as lines."""
     planted = results.planted.isel(model=0, seed=0)
     planted = planted[planted > 0]
     axes.vlines(planted.delay, 0, planted, color="darkgrey", lw=5, zorder=0, label="planted")
@@ -262,18 +403,25 @@ def learned_lines(axes: Axes, results: xr.Dataset) -> None:
 
 
 @checked
-def window_lines(axes: Axes, seen: xr.Dataset, **how: Any) -> None:
-    """H_N against N for every model, and in grey the largest window that a null control gives.
+def window_lines(axes: Axes, results: xr.Dataset, **options: Any) -> None:
+    """Draw H_N against N for every model, and in grey the largest window that a null control gives.
 
-    ``inference.windows(seen, **how)``, on an axis that is logarithmic from 1 on, with 0 below.
+    The axis of windows is logarithmic from 1 on, with 0 below.
+
+    Args:
+        results: A run, with the probes of one view (`inference.probes`).
+        options: Of `inference.windows`.
     """
-    chosen, longest = windows(seen, **how), int(seen.lag[-1])
-    for model in chosen.model.values:
-        found = chosen.sel(model=model, source="error")
-        model_band(axes, chosen.budget, found, model, quartiles=True)
-    worst = chosen.sel(source="noise").max(("model", "seed", "probe"))
-    axes.plot(chosen.budget, worst, color="grey", ls=(0, (2, 2)), label="null control, largest")
+    by_budget = windows(results, **options)
+    for model in by_budget.model.values:
+        own = by_budget.sel(model=model, source="error")
+        model_band(axes, by_budget.budget, own, model, quartiles=True)
+    control = by_budget.sel(source="noise")
+    worst = control.max(("model", "seed", "probe"))
+    dashes = (0, (2, 2))
+    axes.plot(by_budget.budget, worst, color="grey", ls=dashes, label="null control, largest")
     axes.set(xscale="log", xlabel="number of sequences N")
+    longest = int(results.lag[-1])
     ticks = [0] + [2**k for k in range(longest.bit_length())]
     axes.set_yscale("symlog", linthresh=1, linscale=0.5)
     axes.set_yticks(ticks, [str(tick) for tick in ticks])

@@ -39,6 +39,7 @@ from lwcore.signatures import (
     checked,
     floats,
     require,
+    warn,
 )
 from lwcore.stable.standard import Array
 from lwcore.stats import holm
@@ -54,17 +55,31 @@ NOISES: tuple[Noise, ...] = get_args(Noise)
 RATES: tuple[Rate, ...] = get_args(Rate)
 RULES: tuple[Rule, ...] = get_args(Rule)
 DEFINITIONS: tuple[Definition, ...] = get_args(Definition)
-# Version 2's Section 6.1 to the letter: p = α, and the mean of T, which is f m̄, in the place of m̄.
-LETTER: dict[str, Any] = {"rate": "paper_v2", "twice": True}
-# What an optimiser meets; sequences' numbers have a variance (as chapter 08 measures).
-OPTIMISER: dict[str, Any] = {"noise": "whole", "rate": "variance"}
-FEWEST_BLOCKS = 4  # of which a quartile can be taken
-BLOCK = 16  # sequences in a block: their means show how fast means concentrate
+# Options of `required` for Section 6.1 of version 2, word for word: p = α, and the mean of T stands
+# in the place of m̄. That mean is f m̄ already, so that f is counted twice.
+PAPER_V2: dict[str, Any] = {"rate": "paper_v2", "envelope_squared": True}
+# Options of `required` for what an optimiser meets: the noise of the whole gradient. Chapter 08
+# measures that the numbers of sequences have a variance.
+OPTIMISER_VIEW: dict[str, Any] = {"noise": "whole", "rate": "variance"}
+_RENAMED = {"LETTER": "PAPER_V2", "OPTIMISER": "OPTIMISER_VIEW"}
+BLOCK = 16  # sequences in a block: the means of blocks show how fast means concentrate
+FEWEST_BLOCKS = 4  # with fewer, a quartile of their means says nothing
+
+
+def __getattr__(name: str) -> Any:
+    """Return what a former name stands for, with a warning that gives the new one."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module 'lwcore.inference' has no attribute {name!r}")
+    new_name = _RENAMED[name]
+    warn(f"lwcore.inference.{name} is now called {new_name}.", DeprecationWarning)
+    return globals()[new_name]
 
 
 @checked
 def summary(numbers: xr.Dataset) -> xr.Dataset:
-    """Return what N(ℓ) takes, of the numbers (…, probe, lag, sequence) of `measure.observe`.
+    """Return what N(ℓ) is computed from: mean, spread and tail of the numbers of sequences.
+
+    The variables of the result:
 
     * ``signal`` and ``signal_error`` (…, probe, lag): the mean of the lag's statistic, and its
       standard error.
@@ -76,6 +91,10 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
     α is one for all probes and lags of a view, as in the paper: the median of those where numbers
     can be of a stable law, see `lwcore.stable.fit`. It is NaN where means do not concentrate, or
     where none can.
+
+    Args:
+        numbers: ``statistic`` and ``projection`` (…, probe, lag, sequence), with the coordinates
+            ``view`` (probe) and ``lag``, as `measure.observe` returns them.
     """
     numbers = _readable(numbers)
     samples = xr.concat([numbers.statistic, numbers.projection], "noise")
@@ -89,56 +108,69 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
         )
 
     alpha_of_each, scale = over_sequences(_tails, n_outputs=2)
-    alpha = alpha_of_each.groupby("view").median(["probe", "lag"]).sel(view=numbers.view)
+    alpha_of_view = alpha_of_each.groupby("view").median(["probe", "lag"])
+    alpha = alpha_of_view.sel(view=numbers.view)
+    alpha = alpha.where(alpha > 1)  # means of heavier tails do not concentrate
     spread = over_sequences(deviation)
     exponent = over_sequences(exponent_of_means)
+    mean = numbers.statistic.mean("sequence")
     error = spread.sel(noise="own", drop=True) / np.sqrt(count)
-    kept = {
-        "signal": (numbers.statistic.mean("sequence"), "mean of the lag's statistic"),
-        "signal_error": (error, "standard error of the mean"),
-        "scale": (scale, "stable scale σ of one sequence's number"),
-        "alpha": (alpha.where(alpha > 1), "tail index α, one for all probes and lags of a view"),
-        "deviation": (spread, "standard deviation of one sequence's number"),
-        "exponent": (exponent, f"exponent p with which means of {BLOCK} sequences concentrate"),
-        "n_measured": (xr.DataArray(count), "number of sequences measured"),
-    }
+    n_measured = xr.DataArray(count)
+    about_exponent = f"exponent p with which means of {BLOCK} sequences concentrate"
+    with_description = [
+        ("signal", mean, "mean of the lag's statistic"),
+        ("signal_error", error, "standard error of the mean"),
+        ("scale", scale, "stable scale σ of one sequence's number"),
+        ("alpha", alpha, "tail index α, one for all probes and lags of a view"),
+        ("deviation", spread, "standard deviation of one sequence's number"),
+        ("exponent", exponent, about_exponent),
+        ("n_measured", n_measured, "number of sequences measured"),
+    ]
     variables = {}
-    for name, (array, description) in kept.items():
+    for name, array, description in with_description:
         variables[name] = array.assign_attrs(long_name=description)
     return xr.Dataset(variables)
 
 
 def _readable(numbers: xr.Dataset) -> xr.Dataset:
-    """Return the numbers of sequences as floats; refuse a dataset that does not hold them."""
+    """Return the numbers of sequences as floats; refuse a dataset that `summary` cannot take.
+
+    Both arrays must be there, finite and of the same dimensions, with the coordinates that say what
+    a probe looks at and which lags were measured.
+    """
     dimensions = {"probe", "lag", "sequence"}
     for name in ("statistic", "projection"):
-        held = name in numbers and dimensions <= set(numbers[name].dims)
-        _require_content("numbers", numbers, held, f"{name} (probe, lag, sequence), as measured")
-        values = floats(f"numbers.{name}", numbers[name].values)
-        require(f"numbers.{name}", values, np.isfinite(values), "finite")
-        require(f"numbers.{name}", values, values.size > 0, "one number or more")
-        if numbers[name].dtype.kind != "f":
-            numbers = numbers.assign({name: numbers[name].copy(data=values)})
+        holds = name in numbers and dimensions <= set(numbers[name].dims)
+        _require_content("numbers", numbers, holds, f"{name} (probe, lag, sequence), as measured")
+        label = f"numbers.{name}"
+        array = numbers[name]
+        values = floats(label, array.values)
+        require(label, values, np.isfinite(values), "finite")
+        require(label, values, values.size > 0, "one number or more")
+        if array.dtype.kind != "f":
+            numbers = numbers.assign({name: array.copy(data=values)})
+
+    expected = numbers.statistic.dims
     dims = numbers.projection.dims
-    same = set(numbers.statistic.dims) == set(dims)
-    requirement = f"of dimensions ({', '.join(map(str, numbers.statistic.dims))}), as the statistic"
-    require("numbers.projection.dims", dims, same, requirement)
+    requirement = f"of dimensions ({', '.join(map(str, expected))}), as the statistic"
+    require("numbers.projection.dims", dims, set(dims) == set(expected), requirement)
     for name, dimension in (("view", "probe"), ("lag", "lag")):
-        held = name in numbers.coords and numbers[name].dims == (dimension,)
-        _require_content("numbers", numbers, held, f"the coordinate {name} ({dimension})")
+        holds = name in numbers.coords and numbers[name].dims == (dimension,)
+        _require_content("numbers", numbers, holds, f"the coordinate {name} ({dimension})")
     count = numbers.sizes["sequence"]
     require("numbers.sizes['sequence']", count, count > 1, "2 or above")
     return numbers
 
 
 def _require_variables(results: xr.Dataset, *names: str) -> None:
-    """Refuse a dataset that lacks variables or coordinates of a run."""
+    """Refuse a dataset that lacks variables or coordinates of a run, and name the first of them."""
     for name in names:
-        _require_content("results", results, name in results.variables, f"{name}, as a run does")
+        holds = name in results.variables
+        _require_content("results", results, holds, f"{name}, as a run does")
 
 
 def _require_content(name: str, dataset: xr.Dataset, holds: bool, requirement: str) -> None:
-    """Refuse a dataset, and say what it holds and what it must hold."""
+    """Refuse a dataset unless a condition holds: say what it holds, and what it must hold."""
     if holds:
         return
     variables = ", ".join(map(str, dataset.variables)) or "nothing"
@@ -146,7 +178,9 @@ def _require_content(name: str, dataset: xr.Dataset, holds: bool, requirement: s
 
 
 def described(variables: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
-    """Return a dataset whose variables say what they are.
+    """Return a dataset whose variables say what they are, in the attribute ``long_name``.
+
+    Plots and the printed dataset show these words, so that a result file can be read alone.
 
     Args:
         variables: By name, the dimensions, the values and what they are, in words.
@@ -158,7 +192,7 @@ def described(variables: Mapping[str, tuple[Any, Any, str]]) -> xr.Dataset:
 
 
 def _diagnostics_of(results: xr.Dataset) -> DiagnosticSettings:
-    """Return a run's settings of what it measures."""
+    """Return a run's settings of what it measures: error, significance and budgets among them."""
     # Imported here, because to diagnose a network needs no configuration, and no pydantic.
     from lwcore.experiment.config import config_of
 
@@ -167,18 +201,28 @@ def _diagnostics_of(results: xr.Dataset) -> DiagnosticSettings:
 
 @checked
 def probes(results: xr.Dataset, view: str, source: str | None = None) -> xr.Dataset:
-    """Select the probes of one view, and one source if it is named."""
-    asked = {"view": view}
-    if source is not None:
-        asked["source"] = source
-    _require_variables(results, *asked)
-    for name, value in asked.items():
-        known = list(dict.fromkeys(results[name].values.tolist()))
-        require(name, value, value in known, f"one of {', '.join(map(repr, known))}")
+    """Select the probes of one view, and one source if it is named.
+
+    Take ``view="gradient"`` and ``source="error"`` for what training meets, ``"zeroth"`` or
+    ``"first"`` for the paper's statistic, ``source="noise"`` for a control without a signal.
+
+    Args:
+        view: How probes look at the lag's part of the gradient.
+        source: What made the errors; all sources are kept if None.
+    """
+    _require_label(results, "view", view)
     of_view = results.isel(probe=np.flatnonzero(results.view == view))
     if source is None:
         return of_view
+    _require_label(results, "source", source)
     return of_view.sel(source=source, drop=True)
+
+
+def _require_label(results: xr.Dataset, dimension: str, label: str) -> None:
+    """Refuse a label that a run does not have, and name those it has."""
+    _require_variables(results, dimension)
+    known = list(dict.fromkeys(results[dimension].values.tolist()))
+    require(dimension, label, label in known, f"one of {', '.join(map(repr, known))}")
 
 
 @checked
@@ -188,8 +232,9 @@ def required(
     rate: Rate = "mean",
     noise: Noise = "own",
     rule: Rule = "tested",
-    twice: bool = False,
+    envelope_squared: bool = False,
     error: Error | None = None,
+    twice: bool | None = None,
 ) -> xr.DataArray:
     """Return N(ℓ), how many sequences each lag needs, (…, probe, lag), from what `summary` keeps.
 
@@ -203,15 +248,20 @@ def required(
             gradient.
         rule: ``"tested"`` to believe only in lags that pass `detected`; ``"plug-in"`` to take every
             positive mean for a signal.
-        twice: Whether the mean of T, which is f m̄ already, is multiplied with f once more, as
-            version 2 of the paper does; see `LETTER`. N(ℓ) is infinite in views without an
-            envelope.
+        envelope_squared: Whether the mean of T, which is f m̄ already, is multiplied with f once
+            more, as version 2 of the paper does; see `PAPER_V2`. N(ℓ) is infinite in views without
+            an envelope.
         error: ε, the chance of a wrong sign; that of the run's configuration if None.
+        twice: The former name of ``envelope_squared``.
     """
+    if twice is not None:
+        warn("twice is now called envelope_squared.", DeprecationWarning)
+        envelope_squared = twice
     _require_variables(results, "signal", "scale", "deviation", "alpha", "noise", "view")
     envelope = xr.DataArray(1.0)
-    if twice:
+    if envelope_squared:
         _require_variables(results, "envelope")
+        # The envelope of a view is that of the order with its name; other views have none, f = 0.
         by_view = results.envelope.reindex(order=results.view.values, fill_value=0.0)
         envelope = by_view.rename(order="probe").drop_vars("probe")
 
@@ -223,12 +273,15 @@ def required(
     else:
         scale = of_noise.scale
         alpha = of_noise.alpha
-    options = {
-        "error": _diagnostics_of(results).error if error is None else error,
-        "rate": "mean" if rate == "variance" else rate,
-    }
+    chance = _diagnostics_of(results).error if error is None else error
+    rate_of_means = "mean" if rate == "variance" else rate
     needed = xr.apply_ufunc(
-        bare(sequences_needed), results.signal, scale, alpha, envelope, kwargs=options
+        bare(sequences_needed),
+        results.signal,
+        scale,
+        alpha,
+        envelope,
+        kwargs={"error": chance, "rate": rate_of_means},
     )
     if rule == "tested":
         needed = needed.where(detected(results), np.inf)
@@ -245,18 +298,25 @@ def sequences_needed(
     error: Error = 0.1,
     rate: detection.DetectionRate = "mean",
 ) -> Array:
-    """Return `sample_complexity` entry by entry, for arrays of laws with different tails.
+    """Return N(ℓ), `sample_complexity`, entry by entry, for laws with different tails.
 
     Infinite where noise has no scale or α is not above 1. Arrays broadcast.
+
+    Args:
+        signal: The mean m̄, or f m̄ with the envelope left at 1.
+        scale: σ of one sequence's number.
+        alpha: Tail index α; NaN where there is none.
+        envelope: f, which multiplies the mean.
     """
-    arguments = {"envelope": envelope, "signal": signal, "scale": scale, "alpha": alpha}
-    f, mean, sigma, tail = broadcast(**arguments)
+    # `broadcast` names the argument that does not fit.
+    f, mean, sigma, tail = broadcast(envelope=envelope, signal=signal, scale=scale, alpha=alpha)
     require("envelope", f, np.isfinite(f) & (f >= 0), "finite, 0 or above")
     require("alpha", tail, ~(tail > 2), "2 or below, or NaN")
     require("scale", sigma, ~np.isinf(sigma), "finite, or NaN")
     usable = (sigma > 0) & (tail > 1)
     require("signal", mean, np.isfinite(mean) | ~usable, "finite, where there is noise")
     needed = np.full(tail.shape, np.inf)
+    # Once for each α: the constant of a law is the expensive part.
     for one_alpha in np.unique(tail[usable]):
         same = usable & (tail == one_alpha)
         needed[same] = sample_complexity(f[same], mean[same], sigma[same], one_alpha, error, rate)
@@ -273,10 +333,12 @@ def windows(
 ) -> xr.DataArray:
     """Return learnability windows H_N in steps, straight from the results of a run.
 
+    It is `window_of` applied to `required`: take these two where N(ℓ) itself is of interest.
+
     Args:
         budgets: Numbers of sequences N; those of the run's configuration if None.
         definition: See `lwcore.window.learnability_window`.
-        options: Of `required`: ``rate``, ``noise``, ``rule``, ``twice`` and ``error``.
+        options: Of `required`: ``rate``, ``noise``, ``rule``, ``envelope_squared`` and ``error``.
     """
     numbers = _diagnostics_of(results).budgets if budgets is None else budgets
     return window_of(required(results, **options), numbers, definition)
@@ -288,26 +350,15 @@ def window_of(
 ) -> xr.DataArray:
     """Return windows H_N in steps from N(ℓ), for one or several numbers of sequences N.
 
-    Several are the dimension ``budget`` of the result. Takes the N(ℓ) of `required`, with the
-    coordinate ``lag``.
+    Args:
+        needed: N(ℓ) with the dimension and coordinate ``lag``, as `required` returns it.
+        budgets: Numbers of sequences N. Several are the dimension ``budget`` of the result.
+        definition: See `lwcore.window.learnability_window`.
     """
-    dimensions = ", ".join(map(str, needed.dims))
-    if "lag" not in needed.dims or "lag" not in needed.coords:
-        raise ArgumentError(
-            f"needed has dimensions {dimensions or 'none'}: it must have the dimension lag, "
-            "and its coordinate."
-        )
-    if "budget" in needed.dims:
-        raise ArgumentError(f"needed has dimensions {dimensions}: it must not have budget yet.")
+    needed = _readable_needs(needed)
+    lags = needed.lag.values.tolist()
     counts = floats("budgets", budgets)
     require("budgets", budgets, counts.ndim <= 1, "a number, or a list of numbers")
-    lags = needed.lag.values.tolist()
-    increase = needed.lag.ndim == 1 and are_lags(lags)
-    require("needed.lag", lags, increase, "whole numbers from 1 on that increase")
-    values = floats("needed", needed.values)
-    require("needed", values, values >= 0, "0 or above, or infinite")
-    if needed.dtype.kind != "f":
-        needed = needed.copy(data=values)
 
     def read_off(at_lags: Array) -> NDArray[np.int64]:
         return learnability_window(lags, at_lags, np.atleast_1d(counts), definition=definition)
@@ -322,12 +373,36 @@ def window_of(
     return by_budget.assign_coords(budget=("budget", counts, about_budgets))
 
 
+def _readable_needs(needed: xr.DataArray) -> xr.DataArray:
+    """Return N(ℓ) as floats; refuse an array of which no window can be read off.
+
+    It must have lags that increase, no budgets yet, and no number below 0.
+    """
+    dimensions = ", ".join(map(str, needed.dims))
+    if "lag" not in needed.dims or "lag" not in needed.coords:
+        raise ArgumentError(
+            f"needed has dimensions {dimensions or 'none'}: it must have the dimension lag, "
+            "and its coordinate."
+        )
+    if "budget" in needed.dims:
+        raise ArgumentError(f"needed has dimensions {dimensions}: it must not have budget yet.")
+    lags = needed.lag.values.tolist()
+    increase = needed.lag.ndim == 1 and are_lags(lags)
+    require("needed.lag", lags, increase, "whole numbers from 1 on that increase")
+    values = floats("needed", needed.values)
+    require("needed", values, values >= 0, "0 or above, or infinite")
+    return needed if needed.dtype.kind == "f" else needed.copy(data=values)
+
+
 @checked
 def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
-    """Return which lags' means are above zero, by a test; see `significant`.
+    """Return which lags' means are above zero, by the test of `significant`.
 
     The family of one test is a network, source and view: the chance of any false claim among its
-    probes and lags is at most the level, that of the run's configuration if None.
+    probes and lags is at most the level.
+
+    Args:
+        level: That chance; the significance of the run's configuration if None.
     """
     _require_variables(results, "signal", "signal_error", "n_measured", "view")
     chance = _diagnostics_of(results).significance if level is None else level
@@ -352,7 +427,7 @@ def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
 def significant(
     mean: FiniteReals, error: FiniteReals, count: FiniteReals, level: Share
 ) -> NDArray[np.bool_]:
-    """Test which means (..., probes, lags) are above zero; each family's false claims are rare.
+    """Test which means (..., probes, lags) are above zero, and keep false claims rare.
 
     One-sided t-tests with Holm's correction: the chance of any false claim among the probes and
     lags of a family is at most the level. For symmetric laws the t-test keeps its level however
@@ -373,16 +448,18 @@ def significant(
     fits = _is_for_each(counts.shape, families)
     require("count", count, fits, f"one number, or one for each family, of shape {families}")
     require("count", counts, counts >= 1, "1 or above")
-    # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         t = means / errors
-    p = special.stdtr(counts[..., None, None] - 1, -t)
-    family = np.nan_to_num(p, nan=1.0).reshape(*p.shape[:-2], -1)
-    return bare(holm)(family, level).reshape(p.shape)
+    degrees_of_freedom = counts[..., None, None] - 1
+    p = special.stdtr(degrees_of_freedom, -t)
+    # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.
+    p = np.nan_to_num(p, nan=1.0)
+    by_family = p.reshape(*families, -1)
+    return bare(holm)(by_family, level).reshape(p.shape)
 
 
 def _is_for_each(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    """Return whether a shape is empty, or another's but for sides of 1."""
+    """Return whether a shape broadcasts to another without new axes: a number, or sides of 1."""
     if not shape:
         return True
     pairs = zip(shape, whole, strict=False)
@@ -396,7 +473,12 @@ def false_detections(
     """Count the draws of random signs in which the tested rule sees any lag: all of them are false.
 
     Multiplying every sequence's number by a random sign takes the signal away and leaves the noise.
-    The numbers, (probes, lags, sequences), are a family, as `significant` takes it.
+    The share of such draws should not be above the level.
+
+    Args:
+        statistic: Numbers (probes, lags, sequences): one family, as `significant` takes it.
+        level: Chance of any false claim that the test is to keep.
+        draws: How often signs are drawn.
     """
     numbers = floats("statistic", statistic)
     require("statistic", statistic, numbers.ndim == 3, "of shape (probes, lags, sequences)")
@@ -412,14 +494,19 @@ def false_detections(
 
 
 def _scaled(values: Array) -> tuple[Array, Array]:
-    """Return values over the largest of each row, so that no square overflows, and that one."""
+    """Return values over the largest of each row, so that no square overflows, and that largest."""
     largest = np.abs(values).max(-1, keepdims=True)
-    return values / np.where(largest > 0, largest, 1.0), largest
+    divisor = np.where(largest > 0, largest, 1.0)
+    return values / divisor, largest
 
 
 @checked
 def deviation(numbers: FiniteReals) -> Array | np.float64:
-    """Return the standard deviation along the last axis, of numbers however large or small."""
+    """Return the standard deviation along the last axis, of numbers however large or small.
+
+    The estimate divides by n − 1. Squares are taken of numbers over the largest of their row, so
+    that 1e200 gives a number and not infinity.
+    """
     values = floats("numbers", numbers)
     require("numbers", numbers, values.ndim > 0 and values.shape[-1] > 1, "two or more in a row")
     scaled, largest = _scaled(values)
@@ -435,22 +522,34 @@ def exponent_of_means(numbers: FiniteReals) -> Array | np.float64:
     at a time, so that few blocks do not make it smaller. NaN of fewer than 64 numbers, four blocks.
     """
     values = floats("numbers", numbers)
+    rows = values.shape[:-1]
     n_blocks = values.shape[-1] // BLOCK if values.ndim else 0
     if n_blocks < FEWEST_BLOCKS:
-        return np.full(values.shape[:-1], np.nan)[()]
+        return np.full(rows, np.nan)[()]
     scaled, _ = _scaled(values)
-    blocks = scaled[..., : n_blocks * BLOCK].reshape(*values.shape[:-1], n_blocks, BLOCK)
-    of_means = np.subtract(*np.quantile(blocks.mean(-1), [0.75, 0.25], axis=-1))
-    of_singles = np.subtract(*np.quantile(blocks, [0.75, 0.25], axis=-2))
-    # Numbers without a spread have no exponent: NaN.
+    whole_blocks = scaled[..., : n_blocks * BLOCK]
+    blocks = whole_blocks.reshape(*rows, n_blocks, BLOCK)
+    of_means = _interquartile_range(blocks.mean(-1), axis=-1)
+    of_singles = _interquartile_range(blocks, axis=-2)
     with np.errstate(divide="ignore", invalid="ignore"):
         shrinkage = of_means / np.median(of_singles, axis=-1)
         exponent = -np.log(BLOCK) / np.log(shrinkage)
-    return np.where((shrinkage > 0) & (shrinkage < np.inf), exponent, np.nan)[()]
+    # Numbers without a spread have no exponent: NaN.
+    has_spread = (shrinkage > 0) & (shrinkage < np.inf)
+    return np.where(has_spread, exponent, np.nan)[()]
+
+
+def _interquartile_range(values: Array, axis: int) -> Array:
+    """Return the distance between the quartiles along an axis."""
+    upper, lower = np.quantile(values, [0.75, 0.25], axis=axis)
+    return np.subtract(upper, lower)
 
 
 def _tails(numbers: Array) -> tuple[Array, Array]:
-    """Return tail index and scale of a symmetric stable law fitted along the last axis."""
+    """Return tail index α and scale σ of a symmetric stable law fitted along the last axis.
+
+    One fit for each row: `lwcore.stable.fit` takes rows as columns.
+    """
     columns = numbers.reshape(-1, numbers.shape[-1]).T
     fitted = stable.fit(columns)
     shape = numbers.shape[:-1]

@@ -51,79 +51,97 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """
     require_path("path", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        write(part)
-        with part.open("rb+") as file:
+        write(temporary)
+        with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        part.replace(path)
+        temporary.replace(path)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @checked
 def save(dataset: xr.Dataset, path: str | Path) -> None:
-    """Store a dataset as netCDF, atomically; equal datasets make equal bytes."""
-    whole = to_bytes(dataset)
-    write_atomically(Path(path), lambda part: part.write_bytes(whole))
+    """Store a dataset as netCDF, atomically; equal datasets make equal bytes.
+
+    The file ends with a digest of itself, as the module says; netCDF's readers do not see it.
+    """
+    content = to_bytes(dataset)
+    write_atomically(Path(path), lambda temporary: temporary.write_bytes(content))
 
 
 @checked
 def load(path: str | Path) -> xr.Dataset:
-    """Read a result into memory; what is missing, damaged or another package's is refused."""
+    """Read a result into memory, with its checksums verified.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is damaged, or no result of this package.
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"path = {str(path)!r}: there is no such result file.")
-    whole = path.read_bytes()
-    digests = _listed_digests(path)
+    content = path.read_bytes()
+    listed = _listed_digests(path)
     try:
-        digest = hashlib.sha256(whole).hexdigest()
-        if digests - {digest}:
+        digest = hashlib.sha256(content).hexdigest()
+        if listed - {digest}:
             raise ValueError(f"its checksum is not the one in {MANIFEST}: damaged")
-        dataset = from_bytes(whole)
+        dataset = from_bytes(content)
     except Exception as error:  # HDF5, h5py, h5netcdf and xarray each have errors of their own
         raise ValueError(f"path = {str(path)!r}: not a whole result file ({error}).") from error
-    own = "a result of this package, with a configuration's fingerprint"
-    require("path", str(path), "fingerprint" in dataset.attrs, own)
+    is_own = "fingerprint" in dataset.attrs
+    requirement = "a result of this package, with a configuration's fingerprint"
+    require("path", str(path), is_own, requirement)
     return dataset
 
 
 def to_bytes(dataset: xr.Dataset) -> bytes:
-    """Return what a dataset's file holds: netCDF, and the line that vouches for it."""
-    encoding = {
-        name: {"fletcher32": True, "zlib": True, "shuffle": True}
-        for name, variable in dataset.variables.items()
-        if variable.ndim and variable.dtype.kind in "biuf"
-    }
+    """Return what a dataset's file holds: netCDF, and the line that vouches for it.
+
+    Arrays of numbers are compressed, with a checksum for each block.
+    """
+    encoding = {}
+    for name, variable in dataset.variables.items():
+        if variable.ndim and variable.dtype.kind in "biuf":
+            encoding[name] = {"fletcher32": True, "zlib": True, "shuffle": True}
     # In memory first: HDF5 does not fail cleanly on a full disk. Not by `to_netcdf`, which in a
     # Dask worker asks for a lock that it cannot have. HDF5's old format has no checksums of
     # structure.
-    whole = io.BytesIO()
-    with h5netcdf.File(whole, "w", libver="latest") as file:
+    memory = io.BytesIO()
+    with h5netcdf.File(memory, "w", libver="latest") as file:
         dataset.dump_to_store(xr.backends.H5NetCDFStore(file), encoding=encoding)
-    netcdf = whole.getvalue()
-    return netcdf + _SEAL + hashlib.sha256(netcdf).hexdigest().encode() + b"\n"
+    netcdf = memory.getvalue()
+    return netcdf + _SEAL + _sealing_digest(netcdf)
 
 
-def from_bytes(whole: bytes) -> xr.Dataset:
+def from_bytes(content: bytes) -> xr.Dataset:
     """Return the dataset of a file's content; a ValueError or HDF5's error says it is damaged.
 
     A file without the last line is read as well: older versions wrote none, and other programs keep
     none.
     """
-    netcdf, seal, digest = whole.rpartition(_SEAL)
+    netcdf, seal, digest = content.rpartition(_SEAL)
     if not seal:
-        netcdf = whole
+        netcdf = content
         # cut off within the line, behind its first words
-        if any(whole.endswith(_SEAL[:length]) for length in range(9, len(_SEAL))):
+        if any(content.endswith(_SEAL[:length]) for length in range(9, len(_SEAL))):
             raise ValueError("its last line is cut off: damaged")
-    elif digest != hashlib.sha256(netcdf).hexdigest().encode() + b"\n":
+    elif digest != _sealing_digest(netcdf):
         raise ValueError("its bytes are not those that its last line vouches for: damaged")
-    with h5py.File(io.BytesIO(netcdf)) as file:  # h5netcdf fails untidily on damaged structure
-        dict(file.attrs), list(file.values())
+    # Read once by h5py: h5netcdf fails untidily on damaged structure.
+    with h5py.File(io.BytesIO(netcdf)) as file:
+        dict(file.attrs)
+        list(file.values())
     return xr.load_dataset(io.BytesIO(netcdf), engine="h5netcdf")
+
+
+def _sealing_digest(netcdf: bytes) -> bytes:
+    """Return the SHA-256 digest of some bytes, as the last line of a file ends with it."""
+    return hashlib.sha256(netcdf).hexdigest().encode() + b"\n"
 
 
 def _listed_digests(path: Path) -> set[str]:
@@ -144,38 +162,45 @@ def _listed_digests(path: Path) -> set[str]:
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith(b"#"):
             continue
-        found = _LISTED.fullmatch(line)
-        if found is None:
+        entry = _LISTED.fullmatch(line)
+        if entry is None:
             start = line[:80].decode(errors="replace")
             raise ValueError(
                 f"path = {str(manifest)!r}: line {number} is not one that sha256sum writes, "
                 f"{start!r}. Write the list anew (sha256sum *.nc > {MANIFEST}), or remove it."
             )
-        escaped, digest, name, tag_escaped, tagged_name, tagged_digest = found.groups()
-        text = os.fsdecode(name or b" " + tagged_name)
-        if _is_meant(path, _meant_names(text, bool(escaped or tag_escaped))):
-            digests.add((digest or tagged_digest).decode().lower())
+        # The first three groups are those of "digest  name", the others those of a tagged line.
+        escaped, digest, name, tag_escaped, tagged_name, tagged_digest = entry.groups()
+        if name is None:
+            escaped = tag_escaped
+            digest = tagged_digest
+            name = b" " + tagged_name
+        if _is_meant(path, _meant_names(os.fsdecode(name), bool(escaped))):
+            digests.add(digest.decode().lower())
     return digests
 
 
 def _meant_names(text: str, escaped: bool) -> list[str]:
-    """Return the names that a listed text may mean: as it is, and as other programs write it."""
-    if escaped:  # as sha256sum writes names with a backslash or the end of a line
+    """Return the names that a listed text may mean: as it is, and as other programs write it.
+
+    Args:
+        escaped: Whether a backslash and the end of a line are written with a backslash.
+    """
+    if escaped:
         # in one pass: of a backslash that is written twice the second begins nothing
-        text = re.sub(r"\\[nr\\]", lambda found: _ESCAPES[found.group()], text)
+        text = re.sub(r"\\[nr\\]", lambda match: _ESCAPES[match.group()], text)
     # the first letter says in which mode the file was read: " " or "*"
     name = text[1:] if text[:1] in (" ", "*") else text
-    # an editor may have left spaces behind a name
-    names = [name, name.strip()]
-    for quote in ("'", '"'):
-        if len(names[1]) > 2 and names[1][0] == names[1][-1] == quote:
-            names.append(names[1][1:-1])
+    stripped = name.strip()  # an editor may have left spaces behind a name
+    names = [name, stripped]
+    if len(stripped) > 2 and stripped[0] == stripped[-1] and stripped[0] in "'\"":
+        names.append(stripped[1:-1])
     # written on Windows
     return names + [name.replace("\\", "/") for name in names if "\\" in name]
 
 
 def _is_meant(path: Path, names: list[str]) -> bool:
-    """Return whether one of some names, in the list beside a file or from further up, is its."""
+    """Return whether one of some listed names means a file: beside the list, or from further up."""
     folder = path.parent
     if any(_is_path_of(folder / name, path) for name in names):
         return True
@@ -187,16 +212,21 @@ def _is_meant(path: Path, names: list[str]) -> bool:
 
 def _is_path_of(listed: Path, path: Path) -> bool:
     """Return whether two paths name one place, by links too, however letters are composed."""
-    composed = [unicodedata.normalize("NFC", os.path.abspath(one)) for one in (listed, path)]
-    if composed[0] == composed[1]:
+    first = _composed(listed)
+    second = _composed(path)
+    if first == second:
         return True
     # a folder may be reached by a link; a link to a file is a name of its own
-    same_name = Path(composed[0]).name == Path(composed[1]).name
-    return same_name and _is_one_folder(listed.parent, path.parent)
+    return first.name == second.name and _is_one_folder(listed.parent, path.parent)
+
+
+def _composed(path: Path) -> Path:
+    """Return a whole path with its letters composed: macOS writes an accent by itself."""
+    return Path(unicodedata.normalize("NFC", os.path.abspath(path)))
 
 
 def _is_one_folder(first: Path, second: Path) -> bool:
-    """Return whether two paths lead to one folder."""
+    """Return whether two paths lead to one folder; not if one of them is not there."""
     try:
         return os.path.samefile(first, second)
     except (OSError, ValueError):  # one that is not there, or no path
@@ -206,16 +236,17 @@ def _is_one_folder(first: Path, second: Path) -> bool:
 def _is_end_of(listed: str, path: Path) -> bool:
     """Return whether a listed path with folders is the end of a file's: listed from further up."""
     parts = Path(listed).parts
-    return len(parts) > 1 and Path(os.path.realpath(path)).parts[-len(parts) :] == parts
+    end_of_path = Path(os.path.realpath(path)).parts[-len(parts) :]
+    return len(parts) > 1 and end_of_path == parts
 
 
 def revision() -> str:
-    """Git revision of the code, ``-dirty`` if files differ; ``unknown`` without a checkout."""
+    """Return the Git revision of the code, ``-dirty`` if files differ; ``unknown`` without one."""
 
     def git(*command: str) -> str:
-        at = ["git", "-C", str(_PACKAGE), *command]
-        found = subprocess.run(at, capture_output=True, encoding="utf-8", check=True)
-        return found.stdout.strip()
+        whole_command = ["git", "-C", str(_PACKAGE), *command]
+        done = subprocess.run(whole_command, capture_output=True, encoding="utf-8", check=True)
+        return done.stdout.strip()
 
     try:
         # another project's checkout, in which the package is installed, is not its revision
@@ -227,15 +258,20 @@ def revision() -> str:
 
 @functools.cache  # the code that runs is the one that was there at the start
 def code_fingerprint() -> str:
-    """Eight hexadecimal digits of the package's code, committed or not."""
+    """Return eight hexadecimal digits of the package's code, committed or not.
+
+    They change with the name and with every byte of each of its Python files.
+    """
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
-        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + path.read_bytes())
+        name = path.relative_to(_PACKAGE).as_posix()
+        digest.update(name.encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 
 
 def _version(package: str) -> str:
-    """A package's version by its metadata; by its module where a program was frozen without."""
+    """Return a package's version by its metadata; by its module where a program is without."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -245,13 +281,17 @@ def _version(package: str) -> str:
 def versions() -> str:
     """Return the versions of Python, of this package and of those that its numbers come from."""
     # The package's own is known without its metadata, which a copied folder does not have.
-    own = [f"python {platform.python_version()}", f"lwcore {__version__}"]
-    others = ("numba", "numpy", "scipy", "torch", "xarray")
-    return ", ".join([*own, *(f"{package} {_version(package)}" for package in others)])
+    known = [f"python {platform.python_version()}", f"lwcore {__version__}"]
+    for package in ("numba", "numpy", "scipy", "torch", "xarray"):
+        known.append(f"{package} {_version(package)}")
+    return ", ".join(known)
 
 
 def environment() -> dict[str, str]:
-    """What computes here: git revision, fingerprint of the code, versions of packages, machine."""
+    """Return what computes here: git revision, fingerprint of the code, versions, machine.
+
+    Every result has these texts among its attributes.
+    """
     return {
         "revision": revision(),
         "code": code_fingerprint(),
@@ -262,7 +302,15 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def bar(title: str, total: int, show: bool = True) -> Iterator[Callable[[int], None]]:
-    """Progress bar on standard error, or below a notebook's cell; called with the number done."""
+    """Draw a progress bar on standard error, or below a notebook's cell.
+
+    Yields a function that is called with the number of pieces that are newly done.
+
+    Args:
+        title: What stands in front of the bar.
+        total: Number of pieces.
+        show: Whether to draw anything.
+    """
     # rich draws from Python's random numbers when it is first imported, and these are the reader's
     state = random.getstate()
     from rich.console import Console

@@ -177,7 +177,7 @@ def check_of(hint: Any) -> Check | None:
     return _read_hint(hint).check
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the reader's own line that led here: the nearest one outside of this package.
 
     A warning is then shown once for each such line, and a filter for a module of the reader's
@@ -188,7 +188,7 @@ def warn(message: str) -> None:
     while frame is not None and _is_between(frame):
         frame = frame.f_back
         level += 1
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _is_between(frame: types.FrameType) -> bool:

@@ -57,7 +57,7 @@ def small_run():
     from lwcore.experiment import Config, run
 
     models = ["ConstGate", "SharedGate", "DiagGate"]
-    return run(Config.named("smoke").but(models=models), progress=False)
+    return run(Config.named("smoke").replace(models=models), progress=False)
 
 
 @pytest.fixture(scope="session")

@@ -22,14 +22,15 @@ def test_shipped_configurations_are_valid_and_named_like_their_files():
 
 def test_a_changed_configuration_keeps_the_rest_and_has_another_fingerprint():
     live = Config.named("live")
-    other = live.but(seeds=(1,), network={"gate_init": 0.05, "layernorm": True})
+    other = live.replace(seeds=(1,), network={"gate_init": 0.05, "layernorm": True})
     changed = {"gate_init": 0.05, "layernorm": True}
     assert other.network.model_dump() == live.network.model_dump() | changed
     assert (other.seeds, other.task, live.network.gate_init) == ((1,), live.task, 0.3)
-    others = [other, live.but(task={"noise": 0.31}), live.but(description="x")]
-    assert len({live.but().fingerprint, *(one.fingerprint for one in others)}) == 4
-    assert live.but().fingerprint == live.fingerprint
-    assert SMOKE.but(diagnostics={"ends": 8}).diagnostics.ends == 8  # all that there is room for
+    others = [other, live.replace(task={"noise": 0.31}), live.replace(description="x")]
+    assert len({live.replace().fingerprint, *(one.fingerprint for one in others)}) == 4
+    assert live.replace().fingerprint == live.fingerprint
+    most_ends = 8  # all that there is room for
+    assert SMOKE.replace(diagnostics={"ends": most_ends}).diagnostics.ends == most_ends
 
 
 def test_a_file_says_what_it_changes_in_its_base(tmp_path):
@@ -39,7 +40,7 @@ def test_a_file_says_what_it_changes_in_its_base(tmp_path):
     models = "cells = [{label = 3, changes.models = ['GRU']}]"
     path.write_text(f"base = 'smoke'\nname = 'mine'\n[task]\nnoise = 0.2\n[axes]\n{models}\n{axes}")
     mine = Config.named(str(path))
-    assert mine.task == SMOKE.but(task={"noise": 0.2}).task
+    assert mine.task == SMOKE.replace(task={"noise": 0.2}).task
     points = mine.points()
     assert list(points) == [(3, 0), (3, 1.5)]
     assert [point.task.noise for point in points.values()] == [0.0, 0.2]
@@ -57,7 +58,7 @@ def test_a_base_is_looked_for_beside_the_file_that_names_it(tmp_path, monkeypatc
     (deep / "child.toml").write_text("base = '../middle.toml'\nmodels = ['GRU']")
     for other in (tmp_path, deep.parent):
         (other / "root.toml").write_text("base = 'smoke'\nname = 'wrong'")
-    right = SMOKE.but(name="right", seeds=[7], models=["GRU"])
+    right = SMOKE.replace(name="right", seeds=[7], models=["GRU"])
     for place in (tmp_path, deep, tmp_path.parent):
         monkeypatch.chdir(place)
         assert Config.named(os.path.relpath(deep / "child.toml")) == right
@@ -80,7 +81,7 @@ def test_bases_that_go_round_are_named(tmp_path):
 
 def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
     (path := tmp_path / "mark.toml").write_bytes(b"\xef\xbb\xbfbase = 'smoke'\r\nseeds = [7]\r\n")
-    assert Config.named(str(path)) == SMOKE.but(seeds=[7])
+    assert Config.named(str(path)) == SMOKE.replace(seeds=[7])
 
 
 class LaterTraining(TrainingSettings):
@@ -103,8 +104,8 @@ def test_a_setting_that_comes_later_changes_nothing_where_it_has_its_default():
     assert later.fingerprint == SMOKE.fingerprint
     assert Config.model_validate_json(later.model_dump_json()) == SMOKE
     assert LaterConfig.model_validate_json(SMOKE.model_dump_json()) == later
-    assert later.but(training={"steps": 7}).training.momentum == 0
-    others = [later.but(training={"momentum": 0.9}), later.but(threads=2)]
+    assert later.replace(training={"steps": 7}).training.momentum == 0
+    others = [later.replace(training={"momentum": 0.9}), later.replace(threads=2)]
     assert len({later.fingerprint, *(other.fingerprint for other in others)}) == 3
     assert all(
         LaterConfig.model_validate_json(one.model_dump_json()) == one for one in (later, *others)
@@ -123,17 +124,17 @@ def test_no_axis_may_have_a_name_that_a_result_has(small_member):
     held = config._IN_EVERY_RESULT | config._IN_MEASURED_RESULTS | config._IN_RESULTS_WITH_SNAPSHOTS
     assert everything | {"model", "seed", "final_loss", "still_falling"} == held
     variants = [{"label": 1, "changes": {}}]
-    plain, watched = SMOKE.but(measured=False), {"training": {"snapshots": [0]}}
+    plain, watched = SMOKE.replace(measured=False), {"training": {"snapshots": [0]}}
     for name in everything:
         with pytest.raises(ValidationError, match=rf"axes = \['{name}'\]: must be named otherwise"):
-            SMOKE.but(**watched, axes={name: variants})
+            SMOKE.replace(**watched, axes={name: variants})
         if name not in config._IN_EVERY_RESULT:
-            assert list(plain.but(axes={name: variants}).axes) == [name]
+            assert list(plain.replace(axes={name: variants}).axes) == [name]
     measured_at_a_point = [*variants, {"label": 2, "changes": {"measured": True}}]
     with pytest.raises(ValidationError, match=r"axes = .*otherwise"):
-        plain.but(axes={"lag": measured_at_a_point})
+        plain.replace(axes={"lag": measured_at_a_point})
     with pytest.raises(ValidationError, match=r"axes = .*otherwise"):
-        plain.but(axes={"snapshot": [{"label": 1, "changes": watched}]})
+        plain.replace(axes={"snapshot": [{"label": 1, "changes": watched}]})
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +143,7 @@ def small_member():
     from lwcore.experiment import run_member
 
     keeps = {"training": {"snapshots": [0]}, "diagnostics": {"keep_numbers": True}}
-    return run_member(SMOKE.but(**keeps), "DiagGate", 1)
+    return run_member(SMOKE.replace(**keeps), "DiagGate", 1)
 
 
 def labels(*given, axis="a"):
@@ -177,7 +178,7 @@ WRONG = {  # values of a setting, none of which is taken
 def test_wrong_values_are_refused_by_name(section, setting):
     for value in WRONG[section][setting]:
         with pytest.raises(ValidationError, match=rf"\n{section}\.{setting}\b"):
-            SMOKE.but(**{section: {setting: value}})
+            SMOKE.replace(**{section: {setting: value}})
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_wrong_values_are_refused_by_name(section, setting):
 )
 def test_settings_that_do_not_fit_are_refused_by_name(changes, message):
     with pytest.raises(ValidationError, match=re.escape(message)):
-        SMOKE.but(**changes)
+        SMOKE.replace(**changes)
 
 
 @pytest.mark.parametrize("base", ["5", '""', "' '", "true", "['smoke']", "1.5", "{a = 1}"])

@@ -58,7 +58,7 @@ def test_a_watched_run_reaches_what_the_inventory_says(tmp_path):
         if event == "call":
             called.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
 
-    config = Config.named("smoke").but(
+    config = Config.named("smoke").replace(
         models=["GRU", "LSTM", "DiagGate"], seeds=[1], training={"steps": 1, "snapshots": [1]}
     )
     sys.setprofile(note)

@@ -28,7 +28,7 @@ class Runs:
         return os.mkdir, ("marker", 0o700)
 
 
-SMOKE = Config.named("smoke").but(models=["ConstGate", "DiagGate"])
+SMOKE = Config.named("smoke").replace(models=["ConstGate", "DiagGate"])
 FIT = running.fit
 
 
@@ -86,7 +86,7 @@ def test_result_is_whole_says_what_made_it_and_is_not_made_again(
 
 def test_networks_in_memory_are_those_of_the_run(undisturbed):
     """Trained, they have the run's error on its fresh sequences; untrained, they have not moved."""
-    one = SMOKE.but(seeds=[2])
+    one = SMOKE.replace(seeds=[2])
     trained, untrained = experiment.networks(one), experiment.networks(one, trained=False)
     assert list(trained) == one.members
     fresh = experiment.fresh_sequences(one, 2)
@@ -116,7 +116,7 @@ def test_settings_arrive_where_they_are_used(monkeypatch):
     """And diagnostics are made on other sequences than training."""
     told = {"clip": 0.7, "weight_decay": 0.03, "learning_rate": 0.004, "optimizer": "sgd"}
     network = {"gate_init": 0.2, "gate_spread": 0.0}
-    config = SMOKE.but(training=told, network=network, task={"noise": 0.9})
+    config = SMOKE.replace(training=told, network=network, task={"noise": 0.9})
     seen, drawn, sample = {}, [], running.tasks.sample
 
     def fit(network, sequences, **options):
@@ -141,7 +141,7 @@ def test_settings_arrive_where_they_are_used(monkeypatch):
 
 
 def test_divergence_names_the_member(tmp_path):
-    wild = SMOKE.but(training={"optimizer": "sgd", "learning_rate": 1e6})
+    wild = SMOKE.replace(training={"optimizer": "sgd", "learning_rate": 1e6})
     words = r"ConstGate, seed 1: the loss is (nan|inf) at step \d+: training diverged"
     with pytest.raises(FloatingPointError, match=words):
         made(tmp_path, wild)
@@ -169,7 +169,7 @@ def test_what_a_worker_has_done_is_stored_here(tmp_path, monkeypatch):
 
     monkeypatch.setattr(running, "_run_on_worker", fails)
     with ThreadPoolExecutor(1) as pool, pytest.raises(FloatingPointError):
-        made(tmp_path, SMOKE.but(seeds=[1, 2, 3, 4, 5]), pool)
+        made(tmp_path, SMOKE.replace(seeds=[1, 2, 3, 4, 5]), pool)
     assert begun[:2] == [1, 2]
     assert len(begun) <= 4, "what waits in the executor's own queue cannot be cancelled"
     assert [path.name for path in tmp_path.rglob("*.nc")] == ["0-ConstGate-1.nc"]
@@ -277,7 +277,7 @@ def test_snapshots_are_the_network_on_the_way(tmp_path, monkeypatch):
         network = running._start(config, "DiagGate", 1)
         return running._train(network, config, "DiagGate", 1, checkpoint), network.state_dict()
 
-    watched = SMOKE.but(training={"snapshots": [0, 5, 20, 30], "checkpoint_every": 10})
+    watched = SMOKE.replace(training={"snapshots": [0, 5, 20, 30], "checkpoint_every": 10})
     whole, snapshots = trained(watched)[0]
     for cut in (12, 27):
         stopped_at(cut, trained, watched, tmp_path / "a.checkpoint")
@@ -294,7 +294,7 @@ def test_snapshots_are_the_network_on_the_way(tmp_path, monkeypatch):
     assert resumed.losses == whole.losses
     assert list(snapshots) == list(again) == [0, 5, 20, 30]
     for step, state in snapshots.items():
-        ending_there = trained(SMOKE.but(training={"steps": step}))[1]
+        ending_there = trained(SMOKE.replace(training={"steps": step}))[1]
         for name, value in state.items():
             assert torch.equal(again[step][name], value)
             assert torch.equal(ending_there[name], value)
@@ -303,7 +303,7 @@ def test_snapshots_are_the_network_on_the_way(tmp_path, monkeypatch):
 
 
 def test_course_and_numbers_are_stored_when_asked_for(undisturbed):
-    asked = SMOKE.but(training={"snapshots": [0, 30]}, diagnostics={"keep_numbers": True})
+    asked = SMOKE.replace(training={"snapshots": [0, 30]}, diagnostics={"keep_numbers": True})
     result = run_member(asked, "DiagGate", 1)
     plain = undisturbed[0].sel(model="DiagGate", seed=1)
     assert not {"statistic", "retention"} & set(plain.variables)
@@ -313,7 +313,7 @@ def test_course_and_numbers_are_stored_when_asked_for(undisturbed):
     assert result.retention.sel(snapshot=0).values == pytest.approx(0.7, abs=0.02)
     assert (result.course_learned.sel(snapshot=30) > result.course_learned.sel(snapshot=0)).all()
     assert (result.base_rate > 1).all()
-    start = run_member(SMOKE.but(training={"steps": 0}), "GRU", 1)
+    start = run_member(SMOKE.replace(training={"steps": 0}), "GRU", 1)
     assert start.sizes["step"] == 0
     assert "base_rate" not in start
     assert float(start.test_loss) > 0.8 * float(start.target_variance)
@@ -338,11 +338,11 @@ def test_a_sweep_over_optimisers_without_measurements_is_gathered():
     few = {"models": ["DiagGate"], "seeds": [1], "training": {"steps": 2}, "measured": False}
     optimisers = ("sgd", "adamw")
     points = [{"label": it, "changes": {"training": {"optimizer": it}}} for it in optimisers]
-    result = made(None, SMOKE.but(**few, axes={"by": points}))
+    result = made(None, SMOKE.replace(**few, axes={"by": points}))
     assert result.base_rate.isnull().all(("model", "seed", "unit")).values.tolist() == [True, False]
 
 
-OTHER = SMOKE.but(seeds=[3])
+OTHER = SMOKE.replace(seeds=[3])
 
 
 def stores_meanwhile(path, content):
@@ -461,7 +461,7 @@ def test_a_result_from_before_a_setting_came_is_one_of_the_same_configuration(
 def test_what_no_file_can_hold_is_refused_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "run_member", None)  # would raise if called
     with pytest.raises(ValueError, match=r"config = 'smoke': must be one whose texts .*NULL"):
-        made(tmp_path, SMOKE.but(description="ends\0early"))
+        made(tmp_path, SMOKE.replace(description="ends\0early"))
     assert names(tmp_path) == []
     (tmp_path / "smoke.nc").mkdir()
     for resume in (True, False):
@@ -470,9 +470,9 @@ def test_what_no_file_can_hold_is_refused_before_anything_is_trained(tmp_path, m
 
 
 UNGUARDED = """
-from lwcore.experiment import Config, processes, run
-config = Config.named("smoke").but(models=["ConstGate"], seeds=[1])
-with processes() as pool:
+from lwcore.experiment import Config, process_pool, run
+config = Config.named("smoke").replace(models=["ConstGate"], seeds=[1])
+with process_pool() as pool:
     run(config, pool, progress=False)
 """
 
@@ -487,7 +487,7 @@ def test_a_script_whose_processes_would_start_it_again_is_told_how_to_prevent_th
     command = [sys.executable, "-"]
     told = subprocess.run(command, input=UNGUARDED, capture_output=True, text=True, check=False)
     assert told.returncode == 1
-    assert told.stderr.splitlines()[-1].startswith("RuntimeError: processes() needs a program")
+    assert told.stderr.splitlines()[-1].startswith("RuntimeError: process_pool() needs a program")
     assert len(told.stderr.splitlines()) < 10
     subprocess.run([sys.executable, "-c", UNGUARDED], capture_output=True, check=True)
 
@@ -501,7 +501,7 @@ def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
     counts = [{"label": n, "changes": {"training": {"sequences": n}}} for n in (64, 16, 32)]
     axes = {"delay_of_task": delays, "sequences": counts}
     few = {"name": "grid", "models": ["ConstGate"], "training": {"steps": 20}, "measured": False}
-    grid, begun = SMOKE.but(**few, axes=axes), []
+    grid, begun = SMOKE.replace(**few, axes=axes), []
 
     def fit(*arguments, **options):
         begun.append(options)
@@ -559,7 +559,7 @@ def member_at(lags, delays, snapshots, shift):
 def test_points_with_other_lags_stand_side_by_side(first, second):
     """What a point has not measured is NaN; nothing gets a dimension that it had not."""
     axes = {"p": [{"label": 1, "changes": {}}, {"label": 2, "changes": {}}]}
-    config = Config.named("smoke").but(models=["GRU"], seeds=[1], axes=axes)
+    config = Config.named("smoke").replace(models=["GRU"], seeds=[1], axes=axes)
     members = {
         (1, "GRU", 1): member_at(list(first[0]), list(first[1]), first[2], 0.0),
         (2, "GRU", 1): member_at(list(second[0]), list(second[1]), second[2], 100.0),

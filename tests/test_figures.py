@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from narrow_figures import SIZE, split
 
-from lwcore.figures import _both, canvas, legend_above, narrowed, panels
+from lwcore.figures import _with_narrowed, canvas, legend_above, narrowed, panels
 
 VALUES = xr.DataArray(
     np.random.default_rng(0).random((2, 3, 5, 4)),
@@ -52,7 +52,7 @@ def test_a_narrow_legend_shows_the_markers_of_points_with_error_bars():
 
 def test_a_picture_in_a_notebook_comes_apart_into_the_wide_and_the_narrow_one():
     figure = panels(VALUES, "lag", col="order")
-    wide, narrow = split(_both(figure))
+    wide, narrow = split(_with_narrowed(figure))
     for one in (wide, narrow):
         (whole,) = ElementTree.fromstring(one).iter("{http://www.w3.org/2000/svg}svg")
         assert whole.get("display") is None

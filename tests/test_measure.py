@@ -28,7 +28,7 @@ SHIFTS = np.array([0.6, 0.5, 0.4, 0.3, 0.25])
 SETTINGS = DiagnosticSettings(
     sequences=400, lags=LAGS, ends=3, directions=2, budgets=[10, 100, 1000]
 )
-RUN = Config.named("quick").but(diagnostics=SETTINGS.model_dump())
+RUN = Config.named("quick").replace(diagnostics=SETTINGS.model_dump())
 
 
 def planted(alpha, shifts, count, seed=2):
@@ -123,7 +123,7 @@ def test_letter_of_v2_counts_the_envelope_twice():
     result = kept(planted(1.8, SHIFTS, 2000))
     once, letter = (
         required(result, rule="plug-in", **how).sel(source="error")
-        for how in ({"rate": "paper_v2"}, inference.LETTER)
+        for how in ({"rate": "paper_v2"}, inference.PAPER_V2)
     )
     alpha = float(result.alpha.sel(source="error", noise="own").isel(probe=0))
     np.testing.assert_allclose((once / letter)[0], np.array([32.0, 16, 8, 4, 2]) ** alpha)

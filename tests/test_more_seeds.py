@@ -20,7 +20,7 @@ def run():
 
 def stored(folder, run, seeds, **changes):
     """Store some seeds of a run as a run of their own."""
-    config = Config.stored(run.attrs).but(seeds=seeds, name=f"part-{seeds[0]}", **changes)
+    config = Config.stored(run.attrs).replace(seeds=seeds, name=f"part-{seeds[0]}", **changes)
     part = run.sel(seed=list(seeds))
     part.attrs = run.attrs | {
         "name": config.name,
@@ -40,7 +40,7 @@ def test_parts_give_back_the_whole_run(run, tmp_path):
     xr.testing.assert_equal(together, run)
     config = config_of(together)
     assert config.seeds == (212, 1001, 2002)
-    assert config.but(name="paper-v2") == config_of(run)
+    assert config.replace(name="paper-v2") == config_of(run)
     window = windows(probes(together, "zeroth", "error"), 512)
     xr.testing.assert_equal(window, windows(probes(run, "zeroth", "error"), 512))
 

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from lwcore import experiment
 from lwcore.experiment import Config, run, run_member, surroundings
 
-ONE = Config.named("smoke").but(models=["DiagGate"], seeds=[1])
+ONE = Config.named("smoke").replace(models=["DiagGate"], seeds=[1])
 PRODUCTS = torch.backends.mkldnn.matmul
 
 

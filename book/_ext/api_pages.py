@@ -49,18 +49,25 @@ def autodoc_of(module):
             yield from (f".. autofunction:: {definition.name}", "")
         elif definition.kind == "class":
             yield from (f".. autoclass:: {definition.name}", "   :members:")
-            if any(
-                isinstance(base, ast.Name) and base.id.startswith("_")
-                for base in definition.node.bases
-            ):
+            if has_private_base(definition.node):
                 # what a private base offers is documented nowhere else
                 yield "   :inherited-members: BaseModel"
-            if any(
-                isinstance(node, ast.FunctionDef) and node.name == "__init__"
-                for node in definition.node.body
-            ):
+            if initialiser(definition.node):
                 yield "   :class-doc-from: both"
             yield ""
+
+
+def has_private_base(node):
+    """Tell whether a class inherits from one whose name begins with an underscore."""
+    return any(isinstance(base, ast.Name) and base.id.startswith("_") for base in node.bases)
+
+
+def initialiser(node):
+    """Find the ``__init__`` of a class; None if it has none of its own."""
+    for member in node.body:
+        if isinstance(member, ast.FunctionDef) and member.name == "__init__":
+            return member
+    return None
 
 
 def describe_settings(app, what, name, obj, options, lines):
@@ -96,9 +103,9 @@ def write_signature(app, what, name, obj, options, signature, returned):
 
 def signature_of_class(node):
     """Write what makes an object: the arguments of ``__init__``, or the fields."""
-    for member in node.body:
-        if isinstance(member, ast.FunctionDef) and member.name == "__init__":
-            return argument_list(member, method=True), None
+    function = initialiser(node)
+    if function:
+        return argument_list(function, method=True), None
     makers = {ast.unparse(part).partition("(")[0] for part in (*node.bases, *node.decorator_list)}
     if not makers & {"NamedTuple", "dataclass"}:
         return None
@@ -144,15 +151,23 @@ def find_type(app, env, node, content):
 def imported(module, name):
     """List the modules from which a module imports a name."""
     path = modules().get(module)
-    nodes = ast.walk(parsed(path)) if path else ()
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-    return [node.module for node in imports if name in {alias.name for alias in node.names}]
+    if path is None:
+        return []
+    sources = []
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
+            sources.append(node.module)
+    return sources
 
 
 @functools.cache
 def defined():
     """Collect all public definitions by the names that a reader imports."""
-    return {one.name: one for module in modules() for one in definitions(module)}
+    by_name = {}
+    for module in modules():
+        for definition in definitions(module):
+            by_name[definition.name] = definition
+    return by_name
 
 
 def without_metadata(annotation):
@@ -170,28 +185,35 @@ class WithoutMetadata(ast.NodeTransformer):
 
 
 def skip_fields(app, what, name, obj, skip, options):
-    """Leave out what pydantic adds, and the fields of named tuples: their class describes them, and
-    Python knows them by number only."""
-    return (
-        True
-        if name == "model_config"
-        or (getattr(obj, "__doc__", None) or "").startswith("Alias for field number")
-        else None
-    )
+    """Leave out what pydantic adds, and the fields of named tuples.
+
+    Their class describes these, and Python knows them by number only.
+    """
+    docstring = getattr(obj, "__doc__", None) or ""
+    if name == "model_config" or docstring.startswith("Alias for field number"):
+        return True
+    return None  # as autodoc would have it
 
 
 def point_back(app, pagename, templatename, context, doctree):
-    """Lead from a source back to where it is documented: viewcode believes that all names of a file
-    come from one place."""
+    """Lead from a source back to where it is documented.
+
+    viewcode believes that all names of a file come from one place.
+    """
     if not pagename.startswith("_modules/lwcore/"):
         return
-    defined = definitions(pagename.removeprefix("_modules/").replace("/", "."))
-    known = {
-        ".".join(one.name.split(".")[-1 - (one.kind == "method") :]): one.name for one in defined
-    }
-    context["body"] = BACK.sub(
-        lambda link: link[1] + known.get(link[3], link[2] + link[3]), context["body"]
-    )
+    module = pagename.removeprefix("_modules/").replace("/", ".")
+    documented = {}
+    for definition in definitions(module):
+        n_parts = 2 if definition.kind == "method" else 1  # Class.method, or a name alone
+        name_in_module = ".".join(definition.name.split(".")[-n_parts:])
+        documented[name_in_module] = definition.name
+
+    def corrected(link):
+        """Put the documented name into the place of viewcode's."""
+        return link[1] + documented.get(link[3], link[2] + link[3])
+
+    context["body"] = BACK.sub(corrected, context["body"])
 
 
 def forget_modules_without_source(app):

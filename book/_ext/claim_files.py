@@ -11,8 +11,8 @@ def read_all(app):
         try:
             Claims(path)
         except Exception as error:
-            words = f"{path.relative_to(ROOT).as_posix()}: {in_words(error)}"
-            raise ExtensionError(words) from None
+            name = path.relative_to(ROOT).as_posix()
+            raise ExtensionError(f"{name}: {in_words(error)}") from None
     registry()
 
 

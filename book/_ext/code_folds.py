@@ -22,30 +22,37 @@ def holds(source, shown):
     """
     if shown:
         return f"code of this {shown}"
-    body = ast.parse(source).body
-    imports = [isinstance(one, ast.Import | ast.ImportFrom) for one in body]
-    if any(imports):
-        return "imports" if all(imports) else "imports and set-up"
+    statements = ast.parse(source).body
+    are_imports = [isinstance(node, ast.Import | ast.ImportFrom) for node in statements]
+    if any(are_imports):
+        return "imports" if all(are_imports) else "imports and set-up"
     if "use_book_style()" in source or "Claims(" in source:
         return "set-up"
-    defined = [one.name for one in body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
-    if defined:
-        return f"code of {', '.join(defined)}"
+    names = []
+    for node in statements:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+    if names:
+        return f"code of {', '.join(names)}"
     return "code that prepares what follows"
 
 
 def shown(cell):
     """Say what kind of output a cell's node has."""
-    outputs = [one for one in cell.children if one.get("nb_element") == "cell_code_output"]
-    if not any(one.children for one in outputs):
-        return ""
-    inside = [node for one in outputs for node in one.findall()]
-    if any(isinstance(node, nodes.image | nodes.figure) for node in inside):
+    kind = ""
+    html = ""
+    for output in cell.children:
+        if output.get("nb_element") != "cell_code_output" or not output.children:
+            continue
+        kind = "result"
+        for node in output.findall():
+            if isinstance(node, nodes.image | nodes.figure):
+                return "figure"
+            if isinstance(node, nodes.raw):
+                html += node.astext()
+    if 'class="chart"' in html:
         return "figure"
-    raw = " ".join(node.astext() for node in inside if isinstance(node, nodes.raw))
-    if 'class="chart"' in raw:
-        return "figure"
-    return "table" if "<table" in raw else "result"
+    return "table" if "<table" in html else kind
 
 
 class NameFolds(SphinxPostTransform):
@@ -55,13 +62,14 @@ class NameFolds(SphinxPostTransform):
     formats = ("html",)
 
     def run(self, **options):
-        """Do so."""
+        """Name all folds of a page."""
         for cell in self.document.findall(nodes.container):
             folded = cell.get("hide_mode") in ("input", "input+output", "all")
             if cell.get("nb_element") != "cell_code" or not folded or not cell.children:
                 continue
-            said = holds(cell.children[0].astext(), shown(cell))
-            cell["prompt_show"], cell["prompt_hide"] = f"Show {said}", f"Hide {said}"
+            content = holds(cell.children[0].astext(), shown(cell))
+            cell["prompt_show"] = f"Show {content}"
+            cell["prompt_hide"] = f"Hide {content}"
 
 
 def setup(app):

@@ -7,66 +7,77 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from packaging.requirements import Requirement
 
-PACKAGE, EXTRAS = "lwcore", ("", "book", "test", "cluster")
+PACKAGE = "lwcore"
+EXTRAS = ("", "book", "test", "cluster")
+HEAD = ("package", "version", "licence", "asked for by")
 
 
 def needed(package: str = PACKAGE, extras: tuple[str, ...] = EXTRAS) -> dict[str, bool]:
-    """Follow what packages ask for: the name of each that is installed here, and whether `package`
-    asks for it by itself."""
-    found: dict[str, bool] = {}
+    """Follow what packages ask for, as far as it is installed here.
+
+    Returns the name of each, and whether `package` asks for it by itself.
+    """
+    by_name: dict[str, bool] = {}
     waiting = [(package, extras)]
     while waiting:
-        name, wanted = waiting.pop()
-        for line in metadata.requires(name) or []:
-            asked = Requirement(line)
-            key = asked.name.lower().replace("_", "-")
-            if key in found or (
-                asked.marker
-                and not any(asked.marker.evaluate({"extra": extra}) for extra in wanted)
-            ):
+        asking, wanted = waiting.pop()
+        for line in metadata.requires(asking) or []:
+            requirement = Requirement(line)
+            name = requirement.name.lower().replace("_", "-")
+            if name in by_name or not applies(requirement, wanted) or not is_installed(name):
                 continue
-            try:
-                metadata.version(key)
-            except metadata.PackageNotFoundError:  # an extra that is not installed
-                continue
-            found[key] = name == package
-            waiting.append((key, ("", *asked.extras)))
-    return found
+            by_name[name] = asking == package
+            waiting.append((name, ("", *requirement.extras)))
+    return by_name
+
+
+def applies(requirement: Requirement, extras: tuple[str, ...]) -> bool:
+    """Tell whether a requirement is for this machine and for one of some extras."""
+    marker = requirement.marker
+    return marker is None or any(marker.evaluate({"extra": extra}) for extra in extras)
+
+
+def is_installed(package: str) -> bool:
+    """Tell whether a package is here; one that an extra asks for may not be."""
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def licence(package: str) -> str:
     """Read a package's licence: its own expression, or else what its classifiers say."""
     about = metadata.metadata(package)
-    classified = [
-        line.rpartition(" :: ")[2]
-        for line in about.get_all("Classifier") or []
-        if line.startswith("License ::")
-    ]
-    stated = about.get("License-Expression") or about.get("License") or ""
-    if len(stated) > 80 or "\n" in stated:  # the whole text of a licence
-        stated = ""
-    return (
-        about.get("License-Expression")
-        or ", ".join(word for word in classified if word != "OSI Approved")
-        or stated
-        or "not stated"
-    )
+    expression = about.get("License-Expression")
+    if expression:
+        return expression
+    classified = []
+    for line in about.get_all("Classifier") or []:
+        name = line.rpartition(" :: ")[2]
+        if line.startswith("License ::") and name != "OSI Approved":
+            classified.append(name)
+    if classified:
+        return ", ".join(classified)
+    stated = about.get("License") or ""
+    is_whole_text = len(stated) > 80 or "\n" in stated
+    return "not stated" if is_whole_text or not stated else stated
 
 
 class Dependencies(Directive):
-    """A table of them: name, version, licence, and whether we ask for it or another package
-    does."""
+    """A table of them: name, version, licence, and whether we ask for it or another package."""
 
     def run(self) -> list[nodes.Node]:
         """Make the table."""
-        rows = [
-            (name, metadata.version(name), licence(name), "ours" if direct else "")
-            for name, direct in sorted(needed().items())
-        ]
-        head = ("package", "version", "licence", "asked for by")
-        group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in head), cols=len(head))
-        group += nodes.thead("", row(head))
-        group += nodes.tbody("", *map(row, rows))
+        group = nodes.tgroup("", cols=len(HEAD))
+        for _ in HEAD:
+            group += nodes.colspec(colwidth=1)
+        group += nodes.thead("", row(HEAD))
+        body = nodes.tbody("")
+        for name, is_direct in sorted(needed().items()):
+            asked_by = "ours" if is_direct else ""
+            body += row((name, metadata.version(name), licence(name), asked_by))
+        group += body
         return [nodes.table("", group, classes=["dependencies"])]
 
 

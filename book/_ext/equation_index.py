@@ -32,56 +32,71 @@ HEAD = {"Eq.": 5, "What it says": 30, "Shown in": 20, "In the code": 45}  # with
 
 @cache
 def inventory() -> dict[str, dict]:
-    """Read what is said of each equation."""
+    """Read what is said of each equation, by its key: a number, or ``ce-`` and a number."""
     return tomllib.loads(INVENTORY.read_text())
 
 
 def equations(match: re.Match) -> list[str]:
-    r"""List the equations that a phrase stands for, as "(9)–(11) and (13)" or the tag "9–11, 13",
-    as the inventory knows them.
+    r"""List the equations that a phrase or a tag stands for, as the inventory knows them.
+
+    A phrase is as "(9)–(11) and (13)", a tag as "9–11, 13".
 
     >>> equations(NAMED.search("Eqs. (9)–(11) and (13)"))
     ['9', '10', '11', '13']
     >>> equations(TAG.search(r"\tag{C&E 18, 19}"))
     ['ce-18', 'ce-19']
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for first, last in re.findall(r"(\d+)\)?(?:\s*(?:–|to)\s*\(?(\d+))?", match["numbers"]):
-        found += range(int(first), int(last or first) + 1)
-    return [f"{COMPANION if match['companion'] else ''}{number}" for number in found]
+        numbers += range(int(first), int(last or first) + 1)
+    return [f"{paper_of(match)}{number}" for number in numbers]
+
+
+def paper_of(match: re.Match) -> str:
+    """Give what stands in front of an equation's number in its key: nothing for Livi's paper."""
+    return COMPANION if match["companion"] else ""
+
+
+def equations_in(pattern: re.Pattern, text: str) -> list[str]:
+    """List the equations of all places in a text that a pattern fits, in their order."""
+    keys: list[str] = []
+    for match in pattern.finditer(text):
+        keys += equations(match)
+    return keys
 
 
 def named(docstring: str) -> list[str]:
     """List the equations that a docstring names."""
-    return [equation for match in NAMED.finditer(docstring) for equation in equations(match)]
+    return equations_in(NAMED, docstring)
 
 
 @cache
 def implementations() -> dict[str, str]:
-    """What implements each equation, as it is imported."""
-    found: dict[str, str] = {}
-    for definition in (each for module in modules() for each in definitions(module)):
-        for match in IMPLEMENTS.finditer(definition.docstring):
-            for equation in equations(match):
-                if equation in found:
-                    both = f"{found[equation]} and {definition.name}"
+    """Find what implements each equation, by the name that a reader imports."""
+    implementing: dict[str, str] = {}
+    for module in modules():
+        for definition in definitions(module):
+            for equation in equations_in(IMPLEMENTS, definition.docstring):
+                if equation in implementing:
+                    both = f"{implementing[equation]} and {definition.name}"
                     raise ValueError(f"{both} implement Eq. {equation}: one is to name it.")
-                found[equation] = definition.name
-    return found
+                implementing[equation] = definition.name
+    return implementing
 
 
 def title(chapter: str) -> str:
-    """A chapter's title, up to a colon."""
+    """Read a chapter's title, up to a colon."""
     text = (ROOT / "notebooks" / f"{chapter}.md").read_text()
-    whole = re.search(r"^# (.+)", text, re.MULTILINE)[1]
-    return whole.partition(":")[0]
+    heading = re.search(r"^# (.+)", text, re.MULTILINE)[1]
+    return heading.partition(":")[0]
 
 
 class EquationIndex(SphinxDirective):
-    """A row an equation: its number, what it says, the chapters that show it, and what implements
-    it or why nothing does.
+    """A table with a row for each equation.
 
-    With the argument ``companion`` the companion's equations, else the paper's.
+    A row has the number, what the equation says, the chapters that show it, and what implements it
+    or why nothing does. With the argument ``companion`` the companion's equations, else the
+    paper's.
     """
 
     optional_arguments = 1
@@ -90,70 +105,108 @@ class EquationIndex(SphinxDirective):
         """Make the table."""
         for path in (INVENTORY, Path(__file__), *modules().values()):
             self.env.note_dependency(str(path))
-        companion = self.arguments == ["companion"]
-        chosen = [key for key in inventory() if key.startswith(COMPANION) == companion]
-        columns = (nodes.colspec(colwidth=width) for width in HEAD.values())
-        group = nodes.tgroup("", *columns, cols=len(HEAD))
-        group += nodes.thead("", nodes.row("", *(cell(nodes.Text(word)) for word in HEAD)))
-        group += nodes.tbody("", *map(self.row, chosen))
+        of_companion = self.arguments == ["companion"]
+        keys = [key for key in inventory() if key.startswith(COMPANION) == of_companion]
+        group = nodes.tgroup("", cols=len(HEAD))
+        head = nodes.row("")
+        for word, width in HEAD.items():
+            group += nodes.colspec(colwidth=width)
+            head += cell(nodes.Text(word))
+        group += nodes.thead("", head)
+        group += nodes.tbody("", *map(self.row, keys))
         return [nodes.table("", group, classes=["equations"])]
 
     def row(self, key):
         """Make one row, and make it known by its equation."""
-        anchor, entry, here = f"eq-{key}", inventory()[key], self.env.docname
-        self.env.get_domain("std").anonlabels[anchor] = here, anchor
+        entry = inventory()[key]
+        page = self.env.docname
+        anchor = f"eq-{key}"
+        self.env.get_domain("std").anonlabels[anchor] = page, anchor
         says, _ = self.state.inline_text(entry["says"], self.lineno)
-        shown = [link(here, f"{chapter}/{key}", title(chapter)) for chapter in entry["shown"]]
-        if name := implementations().get(key):
+        chapters = [link(page, f"{chapter}/{key}", title(chapter)) for chapter in entry["shown"]]
+        name = implementations().get(key)
+        if name:
             code = nodes.literal("", name.removeprefix("lwcore."))
             reach = ", on the path of a run" if entry.get("run") else ", theory only"
-            written = [link(here, name, code, "py", "obj"), nodes.Text(reach)]
+            in_the_code = [link(page, name, code, "py", "obj"), nodes.Text(reach)]
         else:
-            written, _ = self.state.inline_text(entry["reason"], self.lineno)
-        cells = [nodes.Text(in_print(key))], says, listed(shown), written
-        return nodes.row("", *(cell(*children) for children in cells), ids=[anchor])
+            in_the_code, _ = self.state.inline_text(entry["reason"], self.lineno)
+        return nodes.row(
+            "",
+            cell(nodes.Text(in_print(key))),
+            cell(*says),
+            cell(*listed(chapters)),
+            cell(*in_the_code),
+            ids=[anchor],
+        )
 
 
 def link(page, target, shown, domain="std", role="ref"):
-    """Point to what Sphinx will have found when all pages are read; it warns of what it has not,
-    and the build fails."""
+    """Point to what Sphinx will have found when all pages are read.
+
+    It warns of what it has not found, and the build fails.
+
+    Args:
+        page: The page on which the link stands.
+        target: A label, or a name of Python's.
+        shown: A text or a node.
+    """
     inner = nodes.inline("", shown) if isinstance(shown, str) else shown
-    place = {"refdomain": domain, "reftype": role, "reftarget": target, "refdoc": page}
-    return pending_xref("", inner, **place, refexplicit=True, refwarn=True)
+    return pending_xref(
+        "",
+        inner,
+        refdomain=domain,
+        reftype=role,
+        reftarget=target,
+        refdoc=page,
+        refexplicit=True,
+        refwarn=True,
+    )
 
 
 def in_print(key):
-    """An equation's number as its paper prints it."""
+    """Give an equation's number as its paper prints it."""
     return f"({key.removeprefix(COMPANION)})"
 
 
 def cell(*children):
-    """Inline nodes in a cell of a table."""
+    """Put inline nodes into a cell of a table."""
     return nodes.entry("", nodes.paragraph("", "", *children))
 
 
 def listed(children):
-    """Nodes with commas between them."""
-    return [node for child in children for node in (nodes.Text(", "), child)][1:]
+    """Put commas between nodes."""
+    with_commas = []
+    for child in children:
+        if with_commas:
+            with_commas.append(nodes.Text(", "))
+        with_commas.append(child)
+    return with_commas
 
 
 def find_tags(app, doctree):
-    """Make the place where a chapter shows an equation known, give it an anchor, and lead from
-    there to the equation's row, on pages that are read on a screen."""
-    page, labels = app.env.docname, app.env.get_domain("std").anonlabels
+    """Make known where a chapter shows an equation, and lead from there to the equation's row.
+
+    The place gets an anchor. The line with the link is for pages that are read on a screen.
+    """
+    page = app.env.docname
     chapter = page.rpartition("/")[2]
+    labels = app.env.get_domain("std").anonlabels
     for formula in list(doctree.findall(nodes.math_block)):
-        keys = [key for tag in TAG.finditer(formula.astext()) for key in equations(tag)]
-        for key in keys:
+        links = []
+        for key in equations_in(TAG, formula.astext()):
             anchor = f"paper-eq-{key}"
             if anchor not in doctree.ids:
                 doctree.ids[anchor] = formula
                 formula["ids"].append(anchor)
             labels[f"{chapter}/{key}"] = page, anchor
-        if links := [link(page, f"eq-{key}", in_print(key)) for key in keys if key in inventory()]:
-            text = *listed(links), nodes.Text(" in the code")
-            line = nodes.paragraph("", "", *text, classes=["eq-code"])
-            formula.parent.insert(formula.parent.index(formula) + 1, only("", line, expr="html"))
+            if key in inventory():
+                links.append(link(page, f"eq-{key}", in_print(key)))
+        if links:
+            children = [*listed(links), nodes.Text(" in the code")]
+            line = nodes.paragraph("", "", *children, classes=["eq-code"])
+            siblings = formula.parent
+            siblings.insert(siblings.index(formula) + 1, only("", line, expr="html"))
     for name, anchor in doctree.nameids.items():
         if name.startswith("paper-eq-") and anchor:
             labels[f"{chapter}/{name.removeprefix('paper-eq-')}"] = page, anchor
@@ -163,8 +216,8 @@ def link_equations(app, what, name, obj, options, lines):
     """Turn "Eq. (13)" in a docstring into a link to its row."""
 
     def linked(match):
-        start = f":ref:`({{}}) <eq-{COMPANION if match['companion'] else ''}{{}}>`"
-        return re.sub(r"\((\d+)\)", lambda number: start.format(number[1], number[1]), match[0])
+        """Put a link into the place of each number of a phrase."""
+        return re.sub(r"\((\d+)\)", rf":ref:`(\1) <eq-{paper_of(match)}\1>`", match[0])
 
     lines[:] = NAMED.sub(linked, "\n".join(lines)).split("\n")
 

@@ -65,10 +65,8 @@ def key(path):
     code, _, _ = parsed(path, path.stat().st_mtime_ns)
     digest = hashlib.sha256(f"{sys.version}\n{code}".encode())
     for source in (ROOT / "constraints.txt", *sorted(reach(path))):
-        digest.update(
-            source.relative_to(ROOT).as_posix().encode()
-            + fingerprint(source, source.stat().st_mtime_ns)
-        )
+        digest.update(source.relative_to(ROOT).as_posix().encode())
+        digest.update(fingerprint(source, source.stat().st_mtime_ns))
     return digest.hexdigest()[:16]
 
 
@@ -80,40 +78,57 @@ def fingerprint(path, mtime_ns):
 
 @cache
 def parsed(path, mtime_ns):
-    """Give a notebook's code without the lines for IPython alone, the modules of ours that it
-    imports, and the texts it holds."""
-    cells = (cell.source for cell in read(path).cells if cell.cell_type == "code")
-    code = "\n".join(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE) for source in cells)
+    """Give a notebook's code, the modules of ours that it imports, and the texts it holds.
+
+    Lines for IPython alone, such as ``%matplotlib``, are left out.
+    """
+    sources = []
+    for cell in read(path).cells:
+        if cell.cell_type == "code":
+            sources.append(re.sub(r"^[%!].*$", "", cell.source, flags=re.MULTILINE))
+    code = "\n".join(sources)
     tree = ast.parse(code)
-    texts = {
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    texts = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.add(node.value)
     return code, frozenset(imported(tree)), frozenset(texts)
 
 
 def reach(path):
-    """List the files of the repository that a notebook can read: modules, with all they import, and
-    what its code names."""
+    """List the files of the repository that a notebook can read.
+
+    These are modules, with all they import, and what its code names: files, and all in folders.
+    """
     _, imports, texts = parsed(path, path.stat().st_mtime_ns)
-    found, seen, waiting = set(), set(), set(imports)
+    files = files_of(imports)
+    if ROOT / "lwcore" / "experiment" / "config.py" in files:
+        files.update((ROOT / "lwcore" / "configs").rglob("*.toml"))
+    for text in texts:
+        if "/" not in text or "\n" in text:
+            continue
+        named = (path.parent / text).resolve()
+        if not named.is_relative_to(ROOT) or named == ROOT:
+            continue
+        for file in [named] if named.is_file() else named.rglob("*"):
+            if file.is_file() and file.suffix != ".pyc":
+                files.add(file)
+    return files
+
+
+def files_of(names):
+    """List the files of some modules, and of all that these import."""
+    files = set()
+    seen = set()
+    waiting = set(names)
     while waiting:
-        seen.add(name := waiting.pop())
-        if module := file_of(name):
-            found.add(module)
-            waiting |= imports_of(module, module.stat().st_mtime_ns) - seen
-    if ROOT / "lwcore" / "experiment" / "config.py" in found:
-        found.update((ROOT / "lwcore" / "configs").rglob("*.toml"))
-    for name in filter(lambda name: "/" in name and "\n" not in name, texts):
-        there = (path.parent / name).resolve()
-        if there.is_relative_to(ROOT) and there != ROOT:
-            found.update(
-                each
-                for each in ([there] if there.is_file() else there.rglob("*"))
-                if each.is_file() and each.suffix != ".pyc"
-            )
-    return found
+        name = waiting.pop()
+        seen.add(name)
+        file = file_of(name)
+        if file is not None:
+            files.add(file)
+            waiting |= imports_of(file, file.stat().st_mtime_ns) - seen
+    return files
 
 
 def imported(tree):
@@ -127,9 +142,11 @@ def imported(tree):
         else:
             continue
         for name in names:
-            parts = name.split(".")
-            if parts[0] in PACKAGES:
-                yield from (".".join(parts[: n + 1]) for n in range(len(parts)))
+            if name.partition(".")[0] in PACKAGES:
+                yield name
+                while "." in name:
+                    name = name.rpartition(".")[0]
+                    yield name
 
 
 @cache
@@ -148,9 +165,10 @@ def imports_of(path, mtime_ns):
 def file_of(module):
     """Find a module's file; None if there is no such module."""
     stem = ROOT.joinpath(*module.split("."))
-    return next(
-        (path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None
-    )
+    for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+        if path.is_file():
+            return path
+    return None
 
 
 @contextmanager
@@ -192,14 +210,16 @@ def executed(path, notebook=None):
     path = Path(path).resolve()
     notebook = notebook or read(path)
     with lock(path.stem):
-        found = find(path)
-        if found is not None:
-            return found
-        before, start = key(path), time.perf_counter()
+        kept_cells = find(path)
+        if kept_cells is not None:
+            return kept_cells
+        before = key(path)
+        start = time.perf_counter()
         used = run(notebook, path.parent)
         seconds = time.perf_counter() - start
-        # it verifies, and adds nothing
-        unknown = sorted(str(one) for one in used - reach(path) if one.name != "SHA256SUMS")
+        # SHA256SUMS verifies, and adds nothing
+        beyond_reach = used - reach(path)
+        unknown = sorted(str(file) for file in beyond_reach if file.name != "SHA256SUMS")
         if unknown:
             raise RuntimeError(
                 f"{path.name} reads {', '.join(unknown)}, of which its key knows nothing: name it "
@@ -213,9 +233,8 @@ def executed(path, notebook=None):
         entry = {"notebook": place(path), "key": before, "seconds": round(seconds, 1)}
         with lock(), LOG.open("a") as log:
             log.write(json.dumps(entry) + "\n")
-    return nbformat.from_dict(
-        {**notebook, "cells": [cell for cell in notebook.cells if cell.cell_type == "code"]}
-    )
+    code_cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return nbformat.from_dict({**notebook, "cells": code_cells})
 
 
 def lock(name="cache"):
@@ -225,37 +244,42 @@ def lock(name="cache"):
 
 
 def run(notebook, folder):
-    """Execute a notebook in place, and list the files of the repository that it read: modules and
-    data."""
-    listen, report = map(nbformat.v4.new_code_cell, (LISTEN, REPORT))
+    """Execute a notebook in place; list the files of the repository that it read, modules and data.
+
+    Two cells of ours stand around its own: the first listens, the last reports.
+    """
+    listen = nbformat.v4.new_code_cell(LISTEN)
+    report = nbformat.v4.new_code_cell(REPORT)
     framed = nbformat.v4.new_notebook(metadata=notebook.metadata)
     framed.cells = [listen, *notebook.cells, report]
-    where = {"metadata": {"path": str(folder)}}
-    how = {"timeout": TIMEOUT, "kernel_name": "python3", "record_timing": False}
-    client = NotebookClient(framed, resources=where, config=ENCRYPTED, **how)
+    client = NotebookClient(
+        framed,
+        resources={"metadata": {"path": str(folder)}},
+        config=ENCRYPTED,
+        timeout=TIMEOUT,
+        kernel_name="python3",
+        record_timing=False,
+    )
     with client.setup_kernel():
         for index, cell in enumerate(framed.cells):
             client.execute_cell(cell, index, store_history=cell not in (listen, report))
-    read = {(Path(folder) / name).resolve() for name in json.loads(report.outputs[0]["text"])}
-    ours = {
-        path
-        for path in read
-        if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in (*PACKAGES, "notebooks")
-    }
-    return {path for path in ours if path.is_file()}
+    ours = set()
+    for name in json.loads(report.outputs[0]["text"]):
+        file = (Path(folder) / name).resolve()
+        if not file.is_relative_to(ROOT) or not file.is_file():
+            continue
+        if file.relative_to(ROOT).parts[0] in (*PACKAGES, "notebooks"):
+            ours.add(file)
+    return ours
 
 
 def main():
-    """Say how often notebooks were executed since the log was begun, and fail if one was executed
-    more than once."""
-    names = (
-        [json.loads(line)["notebook"] for line in LOG.read_text().splitlines()]
-        if LOG.exists()
-        else []
-    )
-    often = [f"{name}: {count} times" for name, count in Counter(names).items() if count > 1]
-    print(f"{len(names)} executions of {len(set(names))} notebooks", *often, sep="\n")
-    sys.exit(bool(often))
+    """Say how often notebooks were executed since the log was begun; fail if one was repeated."""
+    lines = LOG.read_text().splitlines() if LOG.exists() else []
+    times = Counter(json.loads(line)["notebook"] for line in lines)
+    repeated = [f"{name}: {count} times" for name, count in times.items() if count > 1]
+    print(f"{len(lines)} executions of {len(times)} notebooks", *repeated, sep="\n")
+    sys.exit(bool(repeated))
 
 
 if __name__ == "__main__":

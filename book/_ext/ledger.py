@@ -85,7 +85,7 @@ class ClaimRole(SphinxRole):
     """One badge for the claims behind a sentence, each of them once in the book."""
 
     def run(self):
-        """Set the badge; an error if there is no such claim or if it has a place already."""
+        """Set the badge; an error if there is no such claim, or if it has a place already."""
         places = pages(self.env).places
         names = [name.strip() for name in self.text.split(",")]
         for name in names:
@@ -97,28 +97,29 @@ class ClaimRole(SphinxRole):
         return [badge(claims=names)], []
 
     def refused(self, name, why):
-        """An error."""
-        words = f"claim {name!r}: {why}"
-        return [], [self.inliner.reporter.error(words, line=self.lineno)]
+        """Report an error, with its line, in the place of the badge."""
+        message = f"claim {name!r}: {why}"
+        return [], [self.inliner.reporter.error(message, line=self.lineno)]
 
 
 class MeasuredRole(SphinxRole):
     """What was measured of a claim."""
 
     def run(self):
-        """The number; an error if no reading is meant, or several could be."""
+        """Set the number; an error if no reading is meant, or several could be."""
         reference, _, form = self.text.partition("|")
         name, _, words = reference.partition(":")
+        name = name.strip()
         form = form.strip() or "prose"
         try:
-            position = reading_with(words.strip(), registry().get(name.strip()))
+            position = reading_with(words.strip(), registry().get(name))
             if form not in FORMS:
                 raise ValueError(f"form = {form!r}: must be one of {', '.join(FORMS)}")
         except ValueError as error:
-            words = f"measured {self.text!r}: {error}"
-            return [], [self.inliner.reporter.error(words, line=self.lineno)]
+            message = f"measured {self.text!r}: {error}"
+            return [], [self.inliner.reporter.error(message, line=self.lineno)]
         pages(self.env).readers.add(self.env.docname)
-        return [measured(claim=name.strip(), reading=position, form=form)], []
+        return [measured(claim=name, reading=position, form=form)], []
 
 
 class Ledger(SphinxDirective):
@@ -127,7 +128,7 @@ class Ledger(SphinxDirective):
     optional_arguments = 1
 
     def run(self):
-        """The place."""
+        """Mark the place, which is filled in when the page is written."""
         pages(self.env).readers.add(self.env.docname)
         return [ledger(of_code=self.arguments == ["code"])]
 
@@ -136,7 +137,7 @@ class Tally(SphinxDirective):
     """The counts of verdicts."""
 
     def run(self):
-        """The place."""
+        """Mark the place, which is filled in when the page is written."""
         pages(self.env).readers.add(self.env.docname)
         return [tally()]
 
@@ -150,7 +151,7 @@ class Pages:
 
 
 def reading_with(words, claim):
-    """The position of the one reading in whose condition or quantity some words stand.
+    """Find the position of the one reading in whose condition or quantity some words stand.
 
     A quantity in full is that reading, though another one begins with the same words.
     """
@@ -160,14 +161,14 @@ def reading_with(words, claim):
     if quantities.count(words) == 1:
         return quantities.index(words)
     texts = [f"{reading.condition}: {reading.quantity}" for reading in claim.readings]
-    found = [position for position, text in enumerate(texts) if words in text]
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} readings have these words; the readings are {texts}")
-    return found[0]
+    positions = [position for position, text in enumerate(texts) if words in text]
+    if len(positions) != 1:
+        raise ValueError(f"{len(positions)} readings have these words; the readings are {texts}")
+    return positions[0]
 
 
 def pages(env):
-    """What the pages show of claims."""
+    """Give what the pages show of claims, which Sphinx keeps between builds."""
     if not hasattr(env, "claim_pages"):
         env.claim_pages = Pages()
     return env.claim_pages
@@ -175,38 +176,47 @@ def pages(env):
 
 def forget(app, env, docname):
     """Drop what a page shows before it is read again."""
-    known = pages(env)
-    known.readers.discard(docname)
-    known.places = {claim: place for claim, place in known.places.items() if place != docname}
+    shown = pages(env)
+    shown.readers.discard(docname)
+    shown.places = {claim: place for claim, place in shown.places.items() if place != docname}
 
 
 def measure(app, env):
     """Gather what the chapters measured; pages that show what changed are written again."""
-    found = {}
+    measured_now = outcomes_of_chapters(env)
+    places = pages(env).places
+    for name in sorted(set(registry()) - set(measured_now)):
+        log.warning("claim %r is measured in no chapter", name, type="ledger")
+    for name in sorted(set(registry()) - set(places)):
+        log.warning("claim %r has no badge in any chapter", name, type="ledger")
+    before = getattr(env, "outcomes", {})
+    env.outcomes = {name: measured_now[name] for name in registry() if name in measured_now}
+    if before == env.outcomes:
+        return []
+    to_write = list(pages(env).readers)
+    for name, outcome in env.outcomes.items():
+        if outcome != before.get(name) and name in places:
+            to_write.append(places[name])
+    return to_write
+
+
+def outcomes_of_chapters(env):
+    """Read what the chapters' executions have measured, by claim; warn of what is not in order."""
+    by_name = {}
     for page, path in notebooks(env).items():
         notebook = executed.find(path)
         try:
             outcomes = list(gathered(notebook, page)) if notebook else []
         except KeyError as unknown:
-            words = "claim %s is measured here, and no file in book/claims has it"
-            log.warning(words, unknown, location=page, type="ledger")
+            message = "claim %s is measured here, and no file in book/claims has it"
+            log.warning(message, unknown, location=page, type="ledger")
             continue
         for outcome in outcomes:
             name = outcome.claim.id
-            if name in found:
+            if name in by_name:
                 log.warning("claim %r is measured twice", name, location=page, type="ledger")
-            found[name] = outcome
-    for name in sorted(set(registry()) - set(found)):
-        log.warning("claim %r is measured in no chapter", name, type="ledger")
-    for name in sorted(set(registry()) - set(pages(env).places)):
-        log.warning("claim %r has no badge in any chapter", name, type="ledger")
-    before = getattr(env, "outcomes", {})
-    env.outcomes = {name: found[name] for name in registry() if name in found}
-    if before == env.outcomes:
-        return []
-    moved = [name for name in env.outcomes if env.outcomes[name] != before.get(name)]
-    known = pages(env)
-    return [*known.readers, *(known.places[name] for name in moved if name in known.places)]
+            by_name[name] = outcome
+    return by_name
 
 
 def store(app, error):
@@ -217,42 +227,49 @@ def store(app, error):
 
 def fill_in(app, doctree, docname):
     """Put verdicts, numbers and tables where they go; cells that measure fold behind badges."""
-    outcomes = app.env.outcomes
     # from the last to the first: what one of them unfolds goes right behind its paragraph
     for node in reversed(list(doctree.findall(badge))):
-        if len(node["claims"]) > 1:
-            unfold_behind(paragraph_of(node), claims_behind(app, docname, node["claims"]))
-            node.replace_self(common_badge(app, node["claims"]))
+        names = node["claims"]
+        if len(names) == 1:
+            node.replace_self(badge_of(app, docname, names[0]))
         else:
-            node.replace_self(badge_of(app, docname, node["claims"][0]))
+            unfold_behind(paragraph_of(node), claims_behind(app, docname, names))
+            node.replace_self(common_badge(app, names))
     for node in list(doctree.findall(measured)):
-        found = outcomes.get(node["claim"])
-        number = quoted(found, node) if found else UNKNOWN
+        outcome = app.env.outcomes.get(node["claim"])
+        number = quoted(outcome, node) if outcome else UNKNOWN
         node.replace_self(link(app, docname, node["claim"], number, "measured"))
     for node in list(doctree.findall(ledger)):
-        node.replace_self(nodes.raw("", ledger_html(app, docname, node["of_code"]), format="html"))
+        table = ledger_html(app, docname, node["of_code"])
+        node.replace_self(nodes.raw("", table, format="html"))
     for node in list(doctree.findall(tally)):
         node.replace_self(nodes.raw("", tally_html(app, docname), format="html"))
     for cell in doctree.findall(nodes.container):
         if "tag_claim" in cell["classes"]:
-            # one that no file has was warned of when the page was read
-            names = [name for name in CALL.findall(cell.astext()) if name in registry()]
-            if not names:  # it prepares the next one, with which it is shown
-                continue
-            cell["ids"] += [f"measured-{name}" for name in names]
-            rows = [link(app, docname, name, f"{name} in the ledger", "row") for name in names]
-            back = nodes.reference("", "fold", internal=True, refid=f"claim-{names[0]}")
-            cell.insert(0, nodes.paragraph("", "", *rows, back, classes=["claim-links"]))
+            lead_to_claims(app, docname, cell)
+
+
+def lead_to_claims(app, docname, cell):
+    """Give a cell that measures claims an address for each, and links to their rows."""
+    # one that no file has was warned of when the page was read
+    names = [name for name in CALL.findall(cell.astext()) if name in registry()]
+    if not names:  # it prepares the next one, with which it is shown
+        return
+    cell["ids"] += [f"measured-{name}" for name in names]
+    children = [link(app, docname, name, f"{name} in the ledger", "row") for name in names]
+    children.append(nodes.reference("", "fold", internal=True, refid=f"claim-{names[0]}"))
+    cell.insert(0, nodes.paragraph("", "", *children, classes=["claim-links"]))
 
 
 def quoted(outcome, node):
-    """A measured number in the form that a sentence asks for."""
+    """Print a measured number in the form that a sentence asks for."""
     position = node["reading"]
-    return outcome.claim.readings[position].printed(outcome.measured[position], node["form"])
+    reading = outcome.claim.readings[position]
+    return reading.printed(outcome.measured[position], node["form"])
 
 
 def link(app, docname, claim, text, style):
-    """A link to a row of the ledger."""
+    """Link to a row of the ledger, from a page."""
     address = f"{app.builder.get_relative_uri(docname, PAGE)}#{claim}"
     return nodes.reference(
         "", text, internal=True, refuri=address, classes=[style], reftitle=registry()[claim].says
@@ -260,7 +277,7 @@ def link(app, docname, claim, text, style):
 
 
 def badge_of(app, docname, name):
-    """A badge: the verdict as a link to what measures it, at a place of its own."""
+    """Make a badge: the verdict as a link to what measures it, at a place of its own."""
     outcome = app.env.outcomes.get(name)
     if outcome is None:
         return nodes.inline("", UNKNOWN, ids=[f"claim-{name}"])
@@ -275,15 +292,15 @@ def badge_of(app, docname, name):
 def common_badge(app, names):
     """Make the badge of several claims: their verdicts as a link to all of them."""
     verdicts = [app.env.outcomes[name].verdict for name in names if name in app.env.outcomes]
-    agree = len(verdicts) == len(names) and len(set(verdicts)) == 1
-    if agree:
-        words = f"{SIGNS[verdicts[0]]} {SHORT[verdicts[0]]}"
-        style = f"claim-{verdicts[0].name.lower()}"
+    if len(verdicts) == len(names) and len(set(verdicts)) == 1:
+        verdict = verdicts[0]
+        text = f"{SIGNS[verdict]} {SHORT[verdict]}"
+        style = f"claim-{verdict.name.lower()}"
     else:
-        words = counted_in_words(names, verdicts)
+        text = counted_in_words(names, verdicts)
         style = "claim-several"
     address = f"#behind-{names[0]}"
-    shown = nodes.reference("", words, internal=True, refuri=address, classes=["claim", style])
+    shown = nodes.reference("", text, internal=True, refuri=address, classes=["claim", style])
     # a reader who hears the page hears what the badge unfolds
     shown += nodes.inline("", f": {', '.join(names)}", classes=["visually-hidden"])
     return nodes.inline("", "", shown, ids=[f"claims-{names[0]}"])
@@ -294,9 +311,9 @@ def counted_in_words(names, verdicts):
     parts = []
     for verdict in Verdict:
         number = verdicts.count(verdict)
-        words = COUNTED if number == 1 else SEVERAL
+        names_of_verdicts = COUNTED if number == 1 else SEVERAL
         if number:
-            parts.append(f"{number} {words[verdict]}")
+            parts.append(f"{number} {names_of_verdicts[verdict]}")
     missing = len(names) - len(verdicts)
     if missing:
         parts.append(f"{missing} {UNKNOWN}")
@@ -304,8 +321,10 @@ def counted_in_words(names, verdicts):
 
 
 def claims_behind(app, docname, names):
-    """List the claims behind a badge: their own badges, names and statements, and their readings,
-    each with number and rule."""
+    """List the claims behind a badge.
+
+    Each has its own badge, its name and statement, and its readings, with number and rule.
+    """
     listed = nodes.bullet_list()
     for name in names:
         line = nodes.paragraph("", "", badge_of(app, docname, name), nodes.Text(" "))
@@ -315,8 +334,8 @@ def claims_behind(app, docname, names):
         outcome = app.env.outcomes.get(name)
         if outcome:
             readings = nodes.bullet_list()
-            for words in readings_in_words(outcome):
-                readings += nodes.list_item("", nodes.paragraph("", words))
+            for sentence in readings_in_words(outcome):
+                readings += nodes.list_item("", nodes.paragraph("", sentence))
             listed[-1] += readings
     back = nodes.reference("", "fold", internal=True, refid=f"claims-{names[0]}")
     fold = nodes.paragraph("", "", back, classes=["claim-links"])
@@ -337,39 +356,43 @@ def unfold_behind(paragraph, unfolded):
 
 
 def tally_html(app, docname):
-    """The counts of what the papers say, by kind, each leading to its rows of the ledger."""
+    """Count what the papers say, by kind and verdict, each count leading to its rows."""
     counted = counts_by_kind(app.env.outcomes.values())
     page = app.builder.get_relative_uri(docname, PAGE)
     return render("tally.html", counts=counted, short=SHORT, page=page)
 
 
 def ledger_html(app, docname, of_code):
-    """The table of the claims on the paper's public code, or of all others."""
-    listed = [one for one in app.env.outcomes.values() if (one.claim.paper == "code") == of_code]
+    """Make the table of the claims on the paper's public code, or of all others."""
+    listed = []
+    for outcome in app.env.outcomes.values():
+        if (outcome.claim.paper == "code") == of_code:
+            listed.append(outcome)
     rows = [row(app, docname, outcome) for outcome in listed]
     papers = {} if of_code else {key: name for key, name in PAPERS.items() if key != "code"}
     return render("ledger.html", counts=counts(listed), papers=papers, kinds=Kind, rows=rows)
 
 
 def render(template, **values):
-    """A template, filled in."""
+    """Fill in a template."""
     folder = FileSystemLoader(Path(__file__).parents[1] / "_templates")
     environment = Environment(loader=folder, autoescape=True)
     return environment.get_template(template).render(signs=SIGNS, **values)
 
 
 def row(app, docname, outcome):
-    """What the table says of a claim."""
-    claim, position = outcome.claim, outcome.claim.telling(outcome.measured)
+    """Gather what the table says of a claim."""
+    claim = outcome.claim
     place = pages(app.env).places.get(claim.id, outcome.chapter)
-    holds = {True: "holds", False: "fails", None: "left open"}
-    pairs = list(zip(claim.readings, outcome.measured, strict=True))
-    to = "measured" if outcome.chapter == place else "claim"
+    anchor = "measured" if outcome.chapter == place else "claim"
+    readings = []
+    for reading, number in outcome.pairs:
+        holds = {True: "holds", False: "fails", None: "left open"}[reading.holds(number)]
+        readings.append((reading, reading.printed(number), holds))
+    telling, number = outcome.pairs[claim.telling(outcome.measured)]
     return {
         "outcome": outcome,
-        "readings": [
-            (reading, reading.printed(one), holds[reading.holds(one)]) for reading, one in pairs
-        ],
+        "readings": readings,
         "remarks": {
             "Why it is open": outcome.why,
             "Settled by the configuration alone": claim.fixed,
@@ -378,19 +401,19 @@ def row(app, docname, outcome):
             "Changed after a number had been seen": claim.seen,
         },
         "code": [(name, address_of(app, docname, name)) for name in claim.code],
-        "found": claim.readings[position].printed(outcome.measured[position]),
-        "value": outcome.measured[position].value,
-        "rule": claim.readings[position].rule,
+        "found": telling.printed(number),
+        "value": number.value,
+        "rule": telling.rule,
         "rank": list(Verdict).index(outcome.verdict),
         "chapter": {
             "title": app.env.titles[place].astext().partition(":")[0],
-            "address": f"{app.builder.get_relative_uri(docname, place)}#{to}-{claim.id}",
+            "address": f"{app.builder.get_relative_uri(docname, place)}#{anchor}-{claim.id}",
         },
     }
 
 
 def address_of(app, docname, name):
-    """Where the book describes a function, if it does."""
+    """Find where the book describes a function, if it does."""
     known = app.env.get_domain("py").objects.get(name)
     return known and f"{app.builder.get_relative_uri(docname, known.docname)}#{known.node_id}"
 
@@ -401,11 +424,9 @@ def bring_table(app, pagename, templatename, context, doctree):
         return
     source = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
     whole, _, exports = source.rpartition("export{")
-    name = next(
-        pair.split(" as ")[0]
-        for pair in exports.partition("}")[0].split(",")
-        if pair.endswith(" as default")
-    )
+    # export{a as b,c as default};
+    pairs = exports.partition("}")[0].split(",")
+    (name,) = (pair.removesuffix(" as default") for pair in pairs if pair.endswith(" as default"))
     bundle = Path(app.outdir) / "_static" / "datatables.js"
     # a module would not load from a folder
     bundle.write_text(f"(() => {{{whole}\nwindow.DataTable = {name};}})();", encoding="utf-8")

@@ -8,14 +8,30 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SIGNATURE = re.compile(r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>")
+# What the theme and Sphinx write → what can be heard, or reached by keyboard.
+MENDED = {
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+    '<figure class="': '<figure tabindex="0" class="',
+    'role="doc-biblioentry"': 'role="listitem"',
+    # a figure is fetched when it comes near: a long chapter has a dozen
+    "<img ": '<img loading="lazy" ',
+    '<div class="math ': '<div tabindex="0" class="math ',
+    '<div class="amsmath math ': '<div tabindex="0" class="amsmath math ',
+    '<div class="pst-scrollable-table-container">': (
+        '<div tabindex="0" class="pst-scrollable-table-container">'
+    ),
+    "<th></th>": "<td></td>",
+}
 SCROLLS = re.compile(
     r'(tag_output_scroll.*?<div class="cell_output docutils container")>', re.DOTALL
 )
 
 
 def watch_assets(app, config):
-    """Write the pages again after an edit of styles, scripts, templates, claims, glossary or
-    notation: Sphinx would keep the old ones."""
+    """Write the pages again after an edit of styles, scripts, templates, glossary or notation.
+
+    Sphinx would keep the old ones.
+    """
     digest = hashlib.sha256()
     folders = ("book/_static", "book/_templates", "book/_ext", "book/results")
     paths = [
@@ -25,16 +41,20 @@ def watch_assets(app, config):
     ]
     for path in sorted(paths):
         if path.is_file() and path.suffix != ".nc" and "__pycache__" not in path.parts:
-            digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+            digest.update(path.relative_to(ROOT).as_posix().encode())
+            digest.update(path.read_bytes())
     config.page_assets = digest.hexdigest()
 
 
 def name_repository(app, config):
-    """Add source, issue and Binder buttons where the repository's address is known: in continuous
-    integration."""
+    """Add source, issue and Binder buttons where the repository's address is known.
+
+    That is in continuous integration.
+    """
     if "GITHUB_REPOSITORY" in os.environ:
+        server = os.environ.get("GITHUB_SERVER_URL", "https://github.com")
         config.html_theme_options |= {
-            "repository_url": f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{os.environ['GITHUB_REPOSITORY']}",
+            "repository_url": f"{server}/{os.environ['GITHUB_REPOSITORY']}",
             "repository_branch": "main",
             "use_repository_button": True,
             "use_source_button": True,
@@ -47,17 +67,19 @@ def name_repository(app, config):
 
 
 def trim_mathjax(app, config):
-    """Load what pages use of MathJax, formulas for screen readers included: the usual single file
-    brings a menu of 0.4 MB as well."""
+    """Load what pages use of MathJax, formulas for screen readers included.
+
+    The usual single file brings a menu of 0.4 MB as well.
+    """
     config.mathjax_path = "mathjax/startup.js"
     parts = ["core", "input/tex", "output/chtml", "a11y/assistive-mml"]
     config.mathjax3_config = (config.mathjax3_config or {}) | {"loader": {"load": parts}}
 
 
 def mend_page(app, pagename, templatename, context, doctree):
-    """Leave out Thebe, which no page uses and which would be fetched from elsewhere; mend what
-    those who hear the page would stumble over.
+    """Mend what those who hear the page would stumble over, and leave out what no page uses.
 
+    Thebe is left out, which would be fetched from elsewhere.
     The style of cards and tabs goes where there are none. Folded code is named by the text it
     shows, an entry of the contents that unfolds by its title, and works in a bibliography are items
     of its list. A signature on several lines is a list of parameters, not of definitions without
@@ -65,33 +87,20 @@ def mend_page(app, pagename, templatename, context, doctree):
     keyboard: figures, formulas and tables on narrow screens, long outputs everywhere.
     """
     scripts = context["script_files"]
-    scripts[:] = [
-        script
-        for script in scripts
-        if "thebe" not in f"{script.filename} {script.attributes}".lower()
-    ]
+    for script in list(scripts):
+        if "thebe" in f"{script.filename} {script.attributes}".lower():
+            scripts.remove(script)
     # cards and tabs: 60 kB for the few pages that have them
     if not re.search(r'class="[^"]*\bsd-', context.get("body", "")):
         for files in (context["css_files"], scripts):
-            files[:] = [
-                file
-                for file in files
-                if not re.search(r"sphinx-design|design-tabs", str(file.filename))
-            ]
+            for file in list(files):
+                if re.search(r"sphinx-design|design-tabs", str(file.filename)):
+                    files.remove(file)
     if "body" in context:
-        body = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
-        body = body.replace('<figure class="', '<figure tabindex="0" class="').replace(
-            'role="doc-biblioentry"', 'role="listitem"'
-        )
-        # a figure is fetched when it comes near: a long chapter has a dozen
-        body = body.replace("<img ", '<img loading="lazy" ')
-        body = body.replace('<div class="math ', '<div tabindex="0" class="math ')
-        body = body.replace('<div class="amsmath math ', '<div tabindex="0" class="amsmath math ')
-        body = body.replace(
-            '<div class="pst-scrollable-table-container">',
-            '<div tabindex="0" class="pst-scrollable-table-container">',
-        )
-        body = SCROLLS.sub(r'\1 tabindex="0">', body.replace("<th></th>", "<td></td>"))
+        body = context["body"]
+        for written, better in MENDED.items():
+            body = body.replace(written, better)
+        body = SCROLLS.sub(r'\1 tabindex="0">', body)
         context["body"] = SIGNATURE.sub(list_parameters, body)
     contents = context["generate_toctree_html"]
     context["generate_toctree_html"] = lambda *args, **options: name_folds(
@@ -99,22 +108,24 @@ def mend_page(app, pagename, templatename, context, doctree):
     )
 
 
-def list_parameters(found):
+def list_parameters(signature):
     """Write the parameters of a signature as a list."""
-    return f'<ul class="parameters">\n{found[1].replace("<dd>", "<li>").replace("</dd>", "</li>")}</ul>'
+    items = signature[1].replace("<dd>", "<li>").replace("</dd>", "</li>")
+    return f'<ul class="parameters">\n{items}</ul>'
 
 
 def name_folds(contents):
-    """Name the fold of an entry of the contents by the entry's title: the theme shows an arrow
-    alone."""
+    """Name the fold of an entry of the contents by the entry's title.
+
+    The theme shows an arrow alone.
+    """
     for fold in contents.select("li > details > summary") if contents else ():
         fold["aria-label"] = f"Pages of {fold.find_parent('li').a.get_text(strip=True)}"
     return contents
 
 
 def bring_charts(app, pagename, templatename, context, doctree):
-    """Put Vega and the script that draws charts on pages that hold one, and on no other: about 300
-    kB, as sent.
+    """Put Vega and the script that draws charts on pages that hold one: about 300 kB, as sent.
 
     Vega, its compiler and vega-embed come out of vl-convert as one file, of the version that Altair
     writes for.

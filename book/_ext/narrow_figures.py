@@ -10,39 +10,53 @@ from pathlib import Path
 HIDDEN = re.compile(r'(<svg) display="none"(.*</svg>)\s*(?=</svg>\s*\Z)', re.DOTALL)
 SIZE = re.compile(r'width="([\d.]+)pt" height="([\d.]+)pt"')
 SHOWN = re.compile(r'<img [^>]*src="((?:\.\./)*_images/[\w-]+)\.svg"[^>]*>')
+SOURCE = (
+    '<source media="screen and (max-width: 576px)" srcset="{address}-narrow.svg" '
+    'width="{width}" height="{height}" />'
+)
 
 
 def split(picture: str) -> tuple[str, str]:
     """Take a picture and the hidden one in it apart; the second is empty where none is."""
     hidden = HIDDEN.search(picture)
-    return HIDDEN.sub("", picture), "".join(hidden.groups()) if hidden else ""
+    if hidden is None:
+        return picture, ""
+    return HIDDEN.sub("", picture), "".join(hidden.groups())
 
 
 def offer_narrow(app, pagename, templatename, context, doctree):
     """Name both pictures in the page, the narrow one for narrow screens and not for paper."""
-    paths = {Path(name).stem: path for path, name in app.builder.images.items()}
+    if "body" not in context or app.builder.format != "html":
+        return
+    path_of = {Path(name).stem: path for path, name in app.builder.images.items()}
 
-    def both(found):
-        _, narrow = split((Path(app.srcdir) / paths[Path(found[1]).name]).read_text("utf-8"))
+    def with_narrow(image):
+        """Put an image into an element that offers its narrow picture, if it has one."""
+        address = image[1]
+        file = Path(app.srcdir) / path_of[Path(address).name]
+        _, narrow = split(file.read_text("utf-8"))
         if not narrow:
-            return found[0]
-        width, height = (round(float(size)) for size in SIZE.search(narrow).groups())
-        source = f'<source media="screen and (max-width: 576px)" srcset="{found[1]}-narrow.svg" width="{width}" height="{height}" />'
-        several = ' class="panels"' if 'id="axes_2"' in narrow else ""
-        return f"<picture{several}>{source}{found[0]}</picture>"
+            return image[0]
+        width, height = SIZE.search(narrow).groups()
+        source = SOURCE.format(
+            address=address, width=round(float(width)), height=round(float(height))
+        )
+        has_panels = 'id="axes_2"' in narrow
+        style = ' class="panels"' if has_panels else ""
+        return f"<picture{style}>{source}{image[0]}</picture>"
 
-    if "body" in context and app.builder.format == "html":
-        context["body"] = SHOWN.sub(both, context["body"])
+    context["body"] = SHOWN.sub(with_narrow, context["body"])
 
 
 def split_pictures(app, exception):
     """Write the narrow pictures into files of their own, once the pictures are copied."""
-    if exception is None and app.builder.format == "html":
-        for path in (Path(app.outdir) / "_images").glob("*.svg"):
-            wide, narrow = split(path.read_text("utf-8"))
-            if narrow:  # else an earlier build has split it
-                path.write_text(wide, "utf-8")
-                path.with_stem(f"{path.stem}-narrow").write_text(narrow, "utf-8")
+    if exception is not None or app.builder.format != "html":
+        return
+    for path in (Path(app.outdir) / "_images").glob("*.svg"):
+        wide, narrow = split(path.read_text("utf-8"))
+        if narrow:  # else an earlier build has split it
+            path.write_text(wide, "utf-8")
+            path.with_stem(f"{path.stem}-narrow").write_text(narrow, "utf-8")
 
 
 def setup(app):

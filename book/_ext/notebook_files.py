@@ -38,29 +38,32 @@ def notebook(page: str):
         The notebook, without outputs; None if the page is no notebook.
     """
     source = ROOT / f"{page}.md"
-    if (
-        not source.exists()
-        or "\nkernelspec:" not in source.read_text(encoding="utf-8").partition("\n---")[0]
-    ):
+    if not source.exists():
         return None
-    made = jupytext.read(source)
-    made.metadata.pop("jupytext", None)  # a file of its own, not one half of a pair
+    front_matter = source.read_text(encoding="utf-8").partition("\n---")[0]
+    if "\nkernelspec:" not in front_matter:
+        return None
+    without_outputs = jupytext.read(source)
+    without_outputs.metadata.pop("jupytext", None)  # a file of its own, not one half of a pair
     first = [
         nbformat.v4.new_markdown_cell(NEEDS.format(page=page), id="needs"),
         nbformat.v4.new_code_cell(STEP.format(folder=Path(page).parent.as_posix()), id="step"),
     ]
-    for number, cell in enumerate(made.cells):
+    for number, cell in enumerate(without_outputs.cells):
         cell["id"] = f"cell-{number}"  # the same file from the same source
-    made.cells = first + made.cells
-    return made
+    without_outputs.cells = first + without_outputs.cells
+    return without_outputs
 
 
 def offer(app, pagename, templatename, context, doctree):
     """Write the file of a page, and tell the theme of it."""
-    if (made := notebook(pagename)) is not None and app.builder.format == "html":
+    if app.builder.format != "html":
+        return
+    without_outputs = notebook(pagename)
+    if without_outputs is not None:
         path = Path(app.outdir) / "_sources" / f"{pagename}.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(made, path)
+        nbformat.write(without_outputs, path)
         context["ipynb_source"] = f"{pagename}.ipynb"
 
 

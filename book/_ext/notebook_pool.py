@@ -25,31 +25,33 @@ def use_store(app, config):
 
 
 def notebooks(env):
-    """Find the notebooks among the pages: paths by page."""
-    paths = {page: Path(env.doc2path(page)) for page in env.found_docs}
-    return {
-        page: path
-        for page, path in paths.items()
-        if "\nkernelspec:" in path.read_text(encoding="utf-8").partition("\n---")[0]
-    }
+    """Find the notebooks among the pages: paths by page. Their front matter names a kernel."""
+    paths = {}
+    for page in env.found_docs:
+        path = Path(env.doc2path(page))
+        front_matter = path.read_text(encoding="utf-8").partition("\n---")[0]
+        if "\nkernelspec:" in front_matter:
+            paths[page] = path
+    return paths
 
 
 def changed(app, env, *_):
-    """Have pages read anew whose outputs no longer hold: an edit of the package changes no page's
-    text."""
+    """Have pages read anew whose outputs no longer hold.
+
+    An edit of the package changes no page's text.
+    """
+    before = getattr(env, "notebook_keys", {})
     keys = {page: executed.key(path) for page, path in notebooks(env).items()}
-    before, env.notebook_keys = getattr(env, "notebook_keys", {}), keys
-    return [page for page in keys if keys[page] != before.get(page)]
+    env.notebook_keys = keys
+    return [page for page, key in keys.items() if key != before.get(page)]
 
 
 def fill_cache(app, env, docnames):
-    """Execute the notebooks among the pages that are about to be read, one for every core at a
-    time."""
-    waiting = [
-        path
-        for page, path in notebooks(env).items()
-        if page in docnames and executed.find(path) is None
-    ]
+    """Execute the notebooks among the pages that are about to be read, one for each core."""
+    waiting = []
+    for page, path in notebooks(env).items():
+        if page in docnames and executed.find(path) is None:
+            waiting.append(path)
     seconds_before = last_time()
     waiting.sort(key=lambda path: -seconds_before.get(executed.place(path), 60.0))
     with ThreadPoolExecutor(cores()) as pool:
@@ -85,9 +87,13 @@ def timed(path):
 
 
 def last_time():
-    """What notebooks took when they were executed last, in seconds."""
+    """Read what notebooks took when they were executed last, in seconds."""
+    seconds = {}
     lines = executed.LOG.read_text().splitlines() if executed.LOG.exists() else []
-    return {entry["notebook"]: entry["seconds"] for entry in map(json.loads, lines)}
+    for line in lines:
+        entry = json.loads(line)
+        seconds[entry["notebook"]] = entry["seconds"]
+    return seconds
 
 
 def setup(app):

@@ -33,12 +33,13 @@ class Definition(NamedTuple):
 
 def modules() -> dict[str, Path]:
     """List the public modules of the package: dotted name → file."""
-    files = {
-        path.relative_to(ROOT).with_suffix("").parts: path
-        for path in sorted((ROOT / "lwcore").rglob("*.py"))
-    }
-    names = {".".join(parts).removesuffix(".__init__"): path for parts, path in files.items()}
-    return {name: path for name, path in names.items() if "._" not in name}
+    files = {}
+    for path in sorted((ROOT / "lwcore").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts).removesuffix(".__init__")
+        if "._" not in name:
+            files[name] = path
+    return files
 
 
 @cache
@@ -48,32 +49,38 @@ def parsed(path: Path) -> ast.Module:
 
 
 def definitions(module: str) -> Iterator[Definition]:
-    """Give what a module defines for others, in the order of its source; methods follow their
-    class."""
+    """Give what a module defines for others, in the order of its source.
+
+    Methods follow their class. A name is that under which a reader imports it: the package's, where
+    the package exports it.
+    """
     package = module.rpartition(".")[0]
-    exported = {
-        name.name
-        for node in (ast.walk(parsed(modules()[package])) if package else [])
-        if isinstance(node, ast.ImportFrom) and node.module == module
-        for name in node.names
-    }
+    exported = exported_from(module, package) if package else set()
     for node in public(parsed(modules()[module])):
         name = f"{package if node.name in exported else module}.{node.name}"
         if isinstance(node, ast.FunctionDef):
             yield Definition(name, "function", node)
-        else:
-            yield Definition(name, "class", node)
-            yield from (
-                Definition(f"{name}.{method.name}", "method", method) for method in public(node)
-            )
+            continue
+        yield Definition(name, "class", node)
+        for method in public(node):
+            yield Definition(f"{name}.{method.name}", "method", method)
+
+
+def exported_from(module: str, package: str) -> set[str]:
+    """List the names that a package imports from one of its modules."""
+    names = set()
+    for node in ast.walk(parsed(modules()[package])):
+        if isinstance(node, ast.ImportFrom) and node.module == module:
+            names.update(alias.name for alias in node.names)
+    return names
 
 
 def public(parent: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.FunctionDef]:
     """Give the classes and functions in a body whose names do not begin with an underscore."""
     kinds = (ast.ClassDef, ast.FunctionDef) if isinstance(parent, ast.Module) else ast.FunctionDef
-    return (
-        node for node in parent.body if isinstance(node, kinds) and not node.name.startswith("_")
-    )
+    for node in parent.body:
+        if isinstance(node, kinds) and not node.name.startswith("_"):
+            yield node
 
 
 class Alias(NamedTuple):
@@ -92,7 +99,8 @@ def aliases(module: str) -> Iterator[Alias]:
     """Give the types that a module names: choices, ranges, and shapes of arrays."""
     for node in assignments(parsed(modules()[module])):
         name = node.targets[0].id
-        if (meaning := meaning_of(node.value)) and re.fullmatch("[A-Z][a-z]+([A-Z][a-z]+)*", name):
+        meaning = meaning_of(node.value)
+        if meaning and re.fullmatch("[A-Z][a-z]+([A-Z][a-z]+)*", name):
             yield Alias(f"{module}.{name}", meaning)
 
 

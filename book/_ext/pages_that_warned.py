@@ -23,9 +23,11 @@ class Listener(logging.Handler):
 
     def emit(self, record):
         """Note the page of a warning: the one it names, or else the one that is being read."""
-        env, config = getattr(self.app, "env", None), self.app.config
-        kind = getattr(record, "type", ""), getattr(record, "subtype", "")
-        if env is None or is_suppressed_warning(*kind, config.suppress_warnings):
+        env = getattr(self.app, "env", None)
+        kind = getattr(record, "type", "")
+        subkind = getattr(record, "subtype", "")
+        suppressed = self.app.config.suppress_warnings
+        if env is None or is_suppressed_warning(kind, subkind, suppressed):
             return
         record = copy(record)  # others read it, too
         WarningLogRecordTranslator(self.app).filter(record)  # writes the place as a path and a line

@@ -48,45 +48,51 @@ def rows(doctree):
 
 def symbols_of(row) -> list[str]:
     """List the symbols that a row explains, as they are written there."""
-    return [
-        name
-        for formula in row.children[0].findall(nodes.math)
-        for name in formula.astext().split(", ")
-    ]
+    names = []
+    for formula in row.children[0].findall(nodes.math):
+        names += formula.astext().split(", ")
+    return names
 
 
 def place_anchors(app, doctree):
     """Give every row of symbols an anchor."""
-    if app.env.docname == PAGE:
-        taken = set()
-        for row in rows(doctree):
-            stem = f"symbol-{nodes.make_id(symbols_of(row)[0])}"
-            anchor = next(
-                name for name in (stem, *(f"{stem}-{k}" for k in range(2, 9))) if name not in taken
-            )
-            taken.add(anchor)
-            row["ids"].append(anchor)
+    if app.env.docname != PAGE:
+        return
+    taken = set()
+    for row in rows(doctree):
+        stem = f"symbol-{nodes.make_id(symbols_of(row)[0])}"
+        anchor = stem
+        number = 1
+        while anchor in taken:
+            number += 1
+            anchor = f"{stem}-{number}"
+        taken.add(anchor)
+        row["ids"].append(anchor)
 
 
 def meaning(row) -> str:
     """Say in plain text what a row says, and the name in the code."""
-    said = ""
-    for part in next(row.children[1].findall(nodes.paragraph)).children:
-        if isinstance(part, nodes.math) and not re.fullmatch(r"\w", part.astext()):
+    text = ""
+    for node in next(row.children[1].findall(nodes.paragraph)).children:
+        if isinstance(node, nodes.math) and not re.fullmatch(r"\w", node.astext()):
             break
-        said += part.astext()
+        text += node.astext()
+    sentence = text.strip(" ,;:").replace("\n", " ")
     code = row.children[3].astext()
-    return said.strip(" ,;:").replace("\n", " ") + (f". In the code: {code}." if code else ".")
+    return f"{sentence}. In the code: {code}." if code else f"{sentence}."
 
 
 def explain(app, doctree, docname):
     """Give each symbol its meaning."""
-    wanted = list(doctree.findall(symbol))
-    known = list(rows(app.env.get_doctree(PAGE))) if wanted and PAGE in app.env.all_docs else []
-    for node in wanted:
-        found = [row for row in known if node["name"] in symbols_of(row)]
-        if len(found) == 1:
-            address = f"{app.builder.get_relative_uri(docname, PAGE)}#{found[0]['ids'][0]}"
+    symbols = list(doctree.findall(symbol))
+    if not symbols:
+        return
+    known = list(rows(app.env.get_doctree(PAGE))) if PAGE in app.env.all_docs else []
+    for node in symbols:
+        fitting = [row for row in known if node["name"] in symbols_of(row)]
+        if len(fitting) == 1:
+            (row,) = fitting
+            address = f"{app.builder.get_relative_uri(docname, PAGE)}#{row['ids'][0]}"
             link = nodes.reference(
                 "",
                 "",
@@ -94,14 +100,14 @@ def explain(app, doctree, docname):
                 internal=True,
                 refuri=address,
                 classes=["symbol"],
-                reftitle=meaning(found[0]),
+                reftitle=meaning(row),
             )
             node.replace_self(link)
         else:
             log.warning(
                 "symbol %r has %d rows in the notation",
                 node["name"],
-                len(found),
+                len(fitting),
                 location=node,
                 type="symbol",
             )
@@ -110,20 +116,23 @@ def explain(app, doctree, docname):
 
 def spoken(written: str) -> str:
     r"""Say a formula in letters, for those who hear the page: ``\bar m(\ell)`` → ``bar m(ell)``."""
-    return " ".join(re.sub(r"\\(?:mathcal|mathrm|operatorname)\b|[\\{}$^_]", " ", written).split())
+    letters = re.sub(r"\\(?:mathcal|mathrm|operatorname)\b|[\\{}$^_]", " ", written)
+    return " ".join(letters.split())
 
 
 def mark(app, pagename, templatename, context, doctree):
-    """Mark these links as what the theme draws explanations for, and give them a name: a formula
-    alone is none to all who hear it."""
+    """Mark these links as what the theme draws explanations for, and give them a name.
+
+    A formula alone is none to all who hear it.
+    """
     if "body" in context:
         context["body"] = LINK.sub(named, context["body"])
 
 
-def named(found) -> str:
+def named(link) -> str:
     """Write such a link."""
-    name = f"{spoken(found['written'])}: {found['said']}"
-    return f'<a {MARK} aria-label="{name}" class="symbol {found["rest"]}{found["formula"]}'
+    name = f"{spoken(link['written'])}: {link['said']}"
+    return f'<a {MARK} aria-label="{name}" class="symbol {link["rest"]}{link["formula"]}'
 
 
 def setup(app):

@@ -38,18 +38,27 @@ NO_PROSE = [
 log = getLogger(__name__)
 
 
+def blank(match: re.Match) -> str:
+    """Leave nothing but the ends of lines."""
+    return "\n" * match[0].count("\n")
+
+
 def prose(text: str) -> str:
     """Blank out what is no prose in a page's text; every line keeps its number."""
     for pattern in NO_PROSE:
-        text = pattern.sub(lambda found: "\n" * found[0].count("\n"), text)
+        text = pattern.sub(blank, text)
     return text
 
 
 def typed(text: str) -> list[tuple[int, str]]:
     """List the decimals in some prose, each with its line, counted from 1."""
     for pattern in (VALUE_OF_A_SYMBOL, PLACE):
-        text = pattern.sub(lambda found: "\n" * found[0].count("\n"), text)
-    return [(text.count("\n", 0, found.start()) + 1, found[0]) for found in DECIMAL.finditer(text)]
+        text = pattern.sub(blank, text)
+    decimals = []
+    for match in DECIMAL.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        decimals.append((line, match[0]))
+    return decimals
 
 
 def settings(page: str) -> dict[str, str]:

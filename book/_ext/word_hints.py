@@ -14,27 +14,29 @@ MARK = 'data-bs-toggle="tooltip"'
 
 def explanations(doctree) -> dict[str, str]:
     """Read off a page what its glossary says: anchor → first paragraph."""
-    entries = [
-        entry
-        for book in doctree.findall(glossary)
-        for entry in book.findall(nodes.definition_list_item)
-    ]
-    said = {}
-    for entry in entries:
-        paragraph = next(entry.findall(nodes.paragraph)).astext().replace("\n", " ")
-        said |= {anchor: paragraph for term in entry.findall(nodes.term) for anchor in term["ids"]}
-    return said
+    by_anchor = {}
+    for words in doctree.findall(glossary):
+        for entry in words.findall(nodes.definition_list_item):
+            paragraph = next(entry.findall(nodes.paragraph)).astext()
+            for term in entry.findall(nodes.term):
+                for anchor in term["ids"]:
+                    by_anchor[anchor] = paragraph.replace("\n", " ")
+    return by_anchor
 
 
 def explain(app, doctree, docname):
     """Give each reference to the glossary its explanation."""
-    words = (word for word in doctree.findall(nodes.inline) if "std-term" in word["classes"])
-    links = [word.parent for word in words if isinstance(word.parent, nodes.reference)]
-    if links and PAGE in app.env.all_docs:
-        said = explanations(app.env.get_doctree(PAGE))
-        for link in links:
-            link["classes"].append("word")
-            link["reftitle"] = said[link.get("refid") or link["refuri"].partition("#")[2]]
+    links = []
+    for word in doctree.findall(nodes.inline):
+        if "std-term" in word["classes"] and isinstance(word.parent, nodes.reference):
+            links.append(word.parent)
+    if not links or PAGE not in app.env.all_docs:
+        return
+    by_anchor = explanations(app.env.get_doctree(PAGE))
+    for link in links:
+        anchor = link.get("refid") or link["refuri"].partition("#")[2]
+        link["classes"].append("word")
+        link["reftitle"] = by_anchor[anchor]
 
 
 def mark(app, pagename, templatename, context, doctree):

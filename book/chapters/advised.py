@@ -20,48 +20,86 @@ from lwcore.printing import printed
 from lwcore.results import write_atomically
 from lwcore.stats import student
 
-N, CUT = 1198, {"digits": 10, "photographs": 7}  # sequences to train on; steps back, as advised
+N = 1198  # sequences to train on
+CUT = {"digits": 10, "photographs": 7}  # steps back, as advised
 CHANGES = ["none", "keep", "cut", "more", "clip", "near"]
+HIDDEN = 32
+EPOCHS = 10
+BATCH = 128
 
 
 class Reader(nn.Module):
-    """An LSTM that predicts at the last step, or at several; its gradient may end before."""
+    """An LSTM that predicts at the last step, or at several; its gradient may end before.
+
+    Attributes:
+        pixels: Numbers read in a step.
+        cut: Steps back at which the gradient ends; 64 are all.
+        ends: The steps at which it predicts.
+    """
 
     def __init__(self, data: str, change: str) -> None:
-        """PyTorch's start, changed."""
+        """Start as PyTorch starts, changed in one respect."""
         super().__init__()
-        self.pixels = 4 if (data, change) == ("digits", "near") else 1
-        self.cut, every = CUT[data] if change == "cut" else 64, 8 if data == "digits" else 1
-        self.ends = slice(every - 1, None, every) if change == "more" else slice(-1, None)
-        self.rnn = nn.LSTM(self.pixels, 32, batch_first=True)
-        self.out = nn.Linear(32, 10 if data == "digits" else 1)
-        self.rnn.get_parameter("bias_hh_l0").data[32:64] += 3 * (change == "keep")
+        digits = data == "digits"
+        self.pixels = 4 if digits and change == "near" else 1
+        self.cut = CUT[data] if change == "cut" else 64
+        self.ends = slice(-1, None)
+        if change == "more":
+            every = 8 if digits else 1  # a row of a digit, a pixel of a patch
+            self.ends = slice(every - 1, None, every)
+        self.rnn = nn.LSTM(self.pixels, HIDDEN, batch_first=True)
+        self.out = nn.Linear(HIDDEN, 10 if digits else 1)
+        if change == "keep":
+            forget_bias = self.rnn.get_parameter("bias_hh_l0").data[HIDDEN : 2 * HIDDEN]
+            forget_bias += 3
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predictions, (B, ends, outputs)."""
-        x, state = x.unflatten(1, (-1, self.pixels)), None
-        if (start := x.shape[1] - 1 - self.cut) > 0:
-            state, x = [part.detach() for part in self.rnn(x[:, :start])[1]], x[:, start:]
-        return self.out(self.rnn(x, state)[0][:, self.ends])
+        """Return predictions, (B, ends, outputs)."""
+        x = x.unflatten(1, (-1, self.pixels))
+        state = None
+        start = x.shape[1] - 1 - self.cut
+        if start > 0:
+            _, state = self.rnn(x[:, :start])
+            state = [part.detach() for part in state]
+            x = x[:, start:]
+        outputs, _ = self.rnn(x, state)
+        return self.out(outputs[:, self.ends])
 
 
 def posed(data: str, change: str, seed: int) -> tuple[Reader, Tensor, Tensor]:
-    """A network with a change; images, those to train on in front; what it is asked of each."""
-    mix = torch.Generator().manual_seed(0)
-    if data == "digits":
-        images, labels = map(torch.tensor, load_digits(return_X_y=True))
-        order = torch.randperm(len(labels), generator=mix)
-        x, y = images[order].float() / 16, labels[order, None].expand(-1, 64)
-    else:  # one photograph to train on, the other one for the test
-        grey = torch.tensor(np.mean(load_sample_images().images, -1) / 255).float()
-        patches = grey.unfold(1, 8, 8).unfold(2, 8, 8).flatten(1, 2)
-        patches = patches[:, torch.randperm(patches.shape[1], generator=mix)[:N]].flatten(0, 1)
-        if change == "near":
-            patches = patches.unflatten(2, (4, 2)).transpose(1, 2)
-        x, y = patches.flatten(1)[:, :-1], patches.flatten(1)[:, 1:]
+    """Return a network with a change; images, those to train on in front; and what is asked of it.
+
+    Args:
+        data: ``"digits"`` or ``"photographs"``.
+        change: One of `CHANGES`.
+        seed: Seed of the network's start. Data are the same for all.
+    """
+    x, y = _digits() if data == "digits" else _photographs(in_strips=change == "near")
     torch.manual_seed(seed)
     net = Reader(data, change).eval()
     return net, x, y[:, net.ends]
+
+
+def _digits() -> tuple[Tensor, Tensor]:
+    """Return images of digits, a pixel a step, in random order, and their labels at every step."""
+    images, labels = map(torch.tensor, load_digits(return_X_y=True))
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    return images[order].float() / 16, labels[order, None].expand(-1, 64)
+
+
+def _photographs(in_strips: bool) -> tuple[Tensor, Tensor]:
+    """Return patches of two photographs, a pixel a step, and the pixel that follows each.
+
+    The first photograph is to train on, the second for the test.
+    """
+    grey = torch.tensor(np.mean(load_sample_images().images, -1) / 255).float()
+    patches = grey.unfold(1, 8, 8).unfold(2, 8, 8).flatten(1, 2)  # 8 by 8 pixels
+    order = torch.randperm(patches.shape[1], generator=torch.Generator().manual_seed(0))
+    patches = patches[:, order[:N]].flatten(0, 1)
+    if in_strips:
+        patches = patches.unflatten(2, (4, 2)).transpose(1, 2)
+    pixels = patches.flatten(1)
+    return pixels[:, :-1], pixels[:, 1:]
 
 
 # Committed before the first outcome, in the order of `CHANGES`, "none" left out.
@@ -84,45 +122,71 @@ def outcomes(recorded: pd.DataFrame) -> pd.DataFrame:
     for data, expected in BY_DIAGNOSIS.items():
         for change, by_diagnosis, by_steps in zip(CHANGES[1:], expected, BY_STEPS, strict=True):
             ratio = errors.loc[data, change] / errors.loc[data, "none"]
-            ends = student(np.log(ratio))
-            it = "helps" if ends.high < 0 else "hurts" if ends.low > 0 else "–"
-            words = printed(*np.exp(ends).tolist())
-            rows.append((data, change, by_diagnosis, by_steps, it, words))
-    names = ["data", "change", "by diagnosis", "by steps", "it", "error ratio"]
-    return pd.DataFrame(rows, columns=names).set_index(names[:2])
+            log_ratio = student(np.log(ratio))
+            effect = "–"
+            if log_ratio.high < 0:
+                effect = "helps"
+            elif log_ratio.low > 0:
+                effect = "hurts"
+            row = {
+                "data": data,
+                "change": change,
+                "by diagnosis": by_diagnosis,
+                "by steps": by_steps,
+                "it": effect,
+                "error ratio": printed(*np.exp(log_ratio).tolist()),
+            }
+            rows.append(row)
+    return pd.DataFrame(rows).set_index(["data", "change"])
 
 
 def losses(predicted: Tensor, asked: Tensor) -> Tensor:
-    """The loss of each sequence: cross-entropy, or squared error."""
+    """Return the loss of each sequence: cross-entropy, or squared error."""
     if asked.is_floating_point():
         return (predicted[..., 0] - asked).square().mean(1)
     return nn.functional.cross_entropy(predicted.mT, asked, reduction="none").mean(1)
 
 
 def trained(data: str, change: str, seed: int) -> float:
-    """What is left at the last step, of images not seen: the share misread, or squared error."""
+    """Train a network, and return what is left at the last step, of images not seen.
+
+    That is the share of digits misread, or the squared error.
+    """
     net, x, y = posed(data, change, seed)
     optimizer = torch.optim.Adam(net.parameters(), 1e-2)
-    mix, weight = torch.Generator().manual_seed(seed), torch.ones(())
-    for some in (part for _ in range(10) for part in torch.randperm(N, generator=mix).split(128)):
-        batch = x[some], y[some]
-        if change == "clip":
-            read = Recurrent(net, batch, loss=losses).read(*batch)
-            gradients = read.trace.gathered_each(read.trace.backpropagate(read.delta))
-            size = gradients.norm(dim=-1).float()
-            weight = (size.quantile(0.95) / size).clamp(max=1)
-        optimizer.zero_grad()
-        (weight * losses(net(batch[0]), batch[1])).mean().backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
+    mix = torch.Generator().manual_seed(seed)
+    for _ in range(EPOCHS):
+        for chosen in torch.randperm(N, generator=mix).split(BATCH):
+            images = x[chosen]
+            asked = y[chosen]
+            weight = _clipping(net, images, asked) if change == "clip" else torch.ones(())
+            optimizer.zero_grad()
+            (weight * losses(net(images), asked)).mean().backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
     with torch.no_grad():
-        last, asked = net(x[N:])[:, -1], y[N:, -1]
-    wrong = last.argmax(1) != asked if data == "digits" else (last[:, 0] - asked).square()
+        last = net(x[N:])[:, -1]
+    asked = y[N:, -1]
+    if data == "digits":
+        wrong = last.argmax(1) != asked
+    else:
+        wrong = (last[:, 0] - asked).square()
     return wrong.double().mean().item()
+
+
+def _clipping(net: Reader, images: Tensor, asked: Tensor) -> Tensor:
+    """Return weights that limit each sequence's gradient to the 95 % quantile of the batch."""
+    read = Recurrent(net, (images, asked), loss=losses).read(images, asked)
+    adjoints = read.trace.backpropagate(read.delta)
+    gradients = read.trace.gathered_each(adjoints)
+    size = gradients.norm(dim=-1).float()
+    return (size.quantile(0.95) / size).clamp(max=1)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    rows = [(*one, trained(*one)) for one in product(CUT, CHANGES, range(5))]
+    rows = []
+    for data, change, seed in product(CUT, CHANGES, range(5)):
+        rows.append((data, change, seed, trained(data, change, seed)))
     table = pd.DataFrame(rows, columns=["data", "change", "seed", "error"])
     write_atomically(RECORDED, lambda part: table.to_csv(part, index=False))

@@ -21,10 +21,14 @@ _BATCHES = 10  # independent repetitions, whose spread gives an interval
 
 
 def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None = None) -> Array:
-    """Locations of rows of values, (..., N) → (methods, ...), by several methods.
+    """Estimate locations of rows of values, (..., N) → (methods, ...), by several methods.
 
     Values are clipped to the median ± 3 times half the interquartile range; means are of 8 blocks.
     ``"likelihood"`` is one Newton step from the median, as good as the maximum for large N.
+
+    Args:
+        methods: Some of `METHODS`.
+        law: The law of the noise, which the likelihood needs.
     """
     count = values.shape[-1]
     if set(methods) - {"mean", "median of means"}:
@@ -34,7 +38,8 @@ def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None
         if method == "mean":
             return values.mean(-1)
         if method == "median of means":
-            return np.median([part.mean(-1) for part in np.array_split(values, 8, -1)], axis=0)
+            of_blocks = [block.mean(-1) for block in np.array_split(values, 8, -1)]
+            return np.median(of_blocks, axis=0)
         if method == "median":
             return median[..., 0]
         if method == "clipped mean":
@@ -50,13 +55,20 @@ def estimates(values: Array, methods: Sequence[str], law: SymmetricStable | None
 def detectable_shifts(
     law: SymmetricStable, n: int, methods: Sequence[str], replicates: int, rng: np.random.Generator
 ) -> Array:
-    """Shifts Δ whose signs the methods tell with error 0.1 from N of the same sequences."""
-    found, rows = np.empty((len(methods), replicates)), max(1, _CHUNK // n)
-    for start in range(0, replicates, rows):
-        block = found[:, start : start + rows]
-        block[:] = estimates(law.sample((block.shape[1], n), rng), methods, law)
+    """Simulate the shifts Δ whose signs the methods tell with error 0.1 from N sequences.
+
+    Args:
+        n: Number of sequences N; all methods are given the same.
+        replicates: How many averages are simulated.
+    """
+    averages = np.empty((len(methods), replicates))
+    n_at_once = max(1, _CHUNK // n)
+    for start in range(0, replicates, n_at_once):
+        block = averages[:, start : start + n_at_once]
+        drawn = law.sample((block.shape[1], n), rng)
+        block[:] = estimates(drawn, methods, law)
     # the law is symmetric: the 0.9-quantile of twice as many averages
-    return np.quantile(np.abs(found), 0.8, axis=1)
+    return np.quantile(np.abs(averages), 0.8, axis=1)
 
 
 class MeasuredExponent(NamedTuple):
@@ -75,16 +87,31 @@ def measured_exponents(
     *,
     replicates: int = 400,
 ) -> dict[str, MeasuredExponent]:
-    """Exponents p in ``N ∝ Δ^(−p)`` by method, from slopes of log Δ on log N, on the same samples.
+    """Measure exponents p in ``N ∝ Δ^(−p)`` by method, from slopes of log Δ on log N.
 
-    Replicates are simulated averages a batch and N; 95 % intervals are Student's, over batches.
+    95 % intervals are Student's, over independent batches. All methods see the same samples.
+
+    Args:
+        n_sequences: The numbers N.
+        replicates: Simulated averages for each batch and N.
     """
-    law, numbers, found = SymmetricStable(alpha), np.asarray(n_sequences), {}
-    log_n = np.log(numbers) - np.log(numbers).mean()
-    how = methods, replicates, rng
-    shifts = [[detectable_shifts(law, int(n), *how) for n in numbers] for _ in range(_BATCHES)]
-    for method, log_shift in zip(methods, np.moveaxis(np.log(shifts), -1, 0), strict=True):
-        slopes = log_shift @ log_n / (log_n @ log_n)  # −1/p, one a batch
-        p, low, high = (float(-1 / slope) for slope in student(slopes))
-        found[method] = MeasuredExponent(p, (low, high), np.exp(log_shift.mean(0)))
-    return found
+    law = SymmetricStable(alpha)
+    numbers = np.asarray(n_sequences)
+    log_n = np.log(numbers)
+    centred = log_n - log_n.mean()
+    batches = []
+    for _ in range(_BATCHES):
+        shifts = [detectable_shifts(law, int(n), methods, replicates, rng) for n in numbers]
+        batches.append(np.log(shifts))
+    log_shifts = np.stack(batches)  # (batch, N, method)
+    by_method = {}
+    for place, method in enumerate(methods):
+        log_shift = log_shifts[..., place]
+        slopes = log_shift @ centred / (centred @ centred)  # −1/p, one a batch
+        mean, low, high = student(slopes)
+        by_method[method] = MeasuredExponent(
+            exponent=float(-1 / mean),
+            interval=(float(-1 / low), float(-1 / high)),
+            shifts=np.exp(log_shift.mean(0)),
+        )
+    return by_method

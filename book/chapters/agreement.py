@@ -26,62 +26,85 @@ Array = NDArray[np.float64]
 def rank_correlation(
     scores: xr.DataArray, share: xr.DataArray, within: Sequence[str] = ()
 ) -> Array:
-    """Spearman's coefficients, ranks' covariances and variances added up over strata.
+    """Return Spearman's coefficients; covariances and variances of ranks add up over strata.
 
     They are 0 for a predictor that is constant in every stratum, and NaN for a share that is, or
     where a score is NaN.
-    """
-    names = [*within, *(dim for dim in share.dims if dim not in within)]
 
-    def centred(array: xr.DataArray) -> Array:
-        laid_out = array.transpose("predictor", *names, missing_dims="ignore").values
-        shape = (array.sizes.get("predictor", 1), prod(share.sizes[dim] for dim in within), -1)
-        ranks = stats.rankdata(laid_out.reshape(shape), axis=-1)
+    Args:
+        scores: (predictor, …), or one predictor without that dimension.
+        share: The share learned (…).
+        within: The dimensions of which each place is a stratum.
+    """
+    dims = [*within, *(dim for dim in share.dims if dim not in within)]
+    n_strata = prod(share.sizes[dim] for dim in within)
+
+    def centred_ranks(array: xr.DataArray) -> Array:
+        """Rank within each stratum: (predictor, stratum, rank) of an array of any dimensions."""
+        laid_out = array.transpose("predictor", *dims, missing_dims="ignore").values
+        n_predictors = array.sizes.get("predictor", 1)
+        ranks = stats.rankdata(laid_out.reshape(n_predictors, n_strata, -1), axis=-1)
         return np.asarray(ranks - ranks.mean(-1, keepdims=True))
 
-    x, y = centred(scores), centred(share)
-    spread = np.sqrt((x**2).sum((-2, -1)) * (y**2).sum((-2, -1)))
-    found = np.divide((x * y).sum((-2, -1)), spread, out=np.zeros_like(spread), where=spread != 0)
-    return np.where((y**2).sum() > 0, found, np.nan)
+    x = centred_ranks(scores)
+    y = centred_ranks(share)
+    covariance = (x * y).sum((-2, -1))
+    variance_of_share = (y**2).sum((-2, -1))
+    spread = np.sqrt((x**2).sum((-2, -1)) * variance_of_share)
+    coefficients = np.divide(covariance, spread, out=np.zeros_like(spread), where=spread != 0)
+    return np.where(variance_of_share > 0, coefficients, np.nan)
 
 
 def over_rows(
     rows: pd.DataFrame, scores: Sequence[str], outcome: str, within: Sequence[str]
 ) -> Interval:
-    """Rank correlations of columns with an outcome, over the rows of a table that names their
-    seeds, with intervals over seeds; NaN for a score that is constant in every stratum.
+    """Return rank correlations of columns with an outcome, over the rows of a table.
 
-    Ranks are shares of a stratum's rows, so that each row counts alike.
+    Intervals are over the seeds that the rows name. Ranks are shares of a stratum's rows, so that
+    each row counts alike. NaN for a score that is constant in every stratum.
+
+    Args:
+        scores: Names of columns, one coefficient each.
+        outcome: Name of the column that they are compared with.
+        within: Columns of which each combination is a stratum.
     """
-    columns = ((), (outcome,), *((score,) for score in scores))
-    of, *ties = (rows.groupby([*within, *one]).ngroup().to_numpy() for one in columns)
+    strata = rows.groupby([*within]).ngroup().to_numpy()
+    ties_of_outcome = rows.groupby([*within, outcome]).ngroup().to_numpy()
+    ties_of_scores = [rows.groupby([*within, score]).ngroup().to_numpy() for score in scores]
     seeds, seed = np.unique(rows["seed"], return_inverse=True)
 
     def agreement(pick: NDArray[np.intp]) -> Array:
         weight = np.bincount(pick, minlength=len(seeds))[seed]
         # a seed that is drawn twice makes two strata, or two rows of one
         copies = np.ones_like(weight) if "seed" in within else weight
+        size = np.bincount(strata, copies)[strata].clip(1)
 
         def middle(groups: NDArray[np.intp]) -> Array:
             """Where among all rows the middle of a row's group lies: ties share a rank."""
-            size = np.bincount(groups, copies)
-            return np.asarray((size.cumsum() - size / 2)[groups])
+            sizes = np.bincount(groups, copies)
+            return np.asarray((sizes.cumsum() - sizes / 2)[groups])
 
-        size = np.bincount(of, copies)[of].clip(1)
-        y, *xs = ((middle(tie) - middle(of)) / size for tie in ties)
-        spread = np.sqrt([(weight * x**2).sum() * (weight * y**2).sum() for x in xs])
-        found = [(weight * x * y).sum() for x in xs]
-        return np.divide(found, spread, out=np.full(len(xs), np.nan), where=spread > 0)
+        middle_of_stratum = middle(strata)
+        y = (middle(ties_of_outcome) - middle_of_stratum) / size
+        variance = (weight * y**2).sum()
+        coefficients = []
+        for ties in ties_of_scores:
+            x = (middle(ties) - middle_of_stratum) / size
+            spread = np.sqrt((weight * x**2).sum() * variance)
+            covariance = (weight * x * y).sum()
+            coefficients.append(covariance / spread if spread > 0 else np.nan)
+        return np.array(coefficients)
 
     return bootstrap(agreement, len(seeds))
 
 
 def correlation_interval(value: float, count: int) -> tuple[float, float]:
-    """Interval of a rank correlation in (−1, 1) over a few units, by Fisher's transformation.
+    """Return the interval of a rank correlation over a few units, by Fisher's transformation.
 
     Its error is Bonett and Wright's. The count is 4 or more; of a partial correlation, the number
     of units less one for each number that is given. For Gaussian numbers and five units it covers
     90 to 98 of 100 cases, if the coefficient is at most 0.7.
     """
-    half = stats.norm.isf(0.025) * sqrt((1 + value**2 / 2) / (count - 3))
-    return tanh(atanh(value) - half), tanh(atanh(value) + half)
+    error = sqrt((1 + value**2 / 2) / (count - 3))
+    half_width = stats.norm.isf(0.025) * error
+    return tanh(atanh(value) - half_width), tanh(atanh(value) + half_width)

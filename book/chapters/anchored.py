@@ -24,23 +24,28 @@ ROW = ["task", "lag", "cell", "optimizer"]
 START = ["cell", "gate", "task", "lag", "mixing", "seed"]
 
 
-def envelopes(found: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
+def envelopes(searches: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
     """Add the envelope at the start to searches, in decades: of the gates alone, and exact.
 
     Args:
-        found: Searches, as `book.chapters.dose.searches` gives them.
+        searches: As `book.chapters.dose.searches` gives them.
         exact: Exact envelopes, as `book.chapters.visibility` records them. They were measured
             before training, and so serve both optimisers.
     """
-    searches = found.astype({"mixing": float})
+    # Where no scale is set a table holds None or NaN: as floats both are NaN, and fit.
+    searches = searches.astype({"mixing": float})
     measured = exact.astype({"mixing": float})[[*START, "envelope"]].drop_duplicates(START)
     joined = searches.merge(measured, on=START, how="left", validate="many_to_one")
     kept = joined["lag"] * np.log10(1 - joined["gate"])
-    return joined.assign(gates=math.log10(HIDDEN) + kept, exact=np.log10(joined["envelope"]))
+    of_gates = math.log10(HIDDEN) + kept
+    return joined.assign(gates=of_gates, exact=np.log10(joined["envelope"]))
 
 
-def cuts(found: pd.DataFrame) -> pd.DataFrame:
+def cuts(searches: pd.DataFrame) -> pd.DataFrame:
     """Compare every network with the anchor of its row and seed.
+
+    Args:
+        searches: With their envelopes, as `envelopes` gives them.
 
     Returns:
         A row for each gate stronger than the anchor's, in decades: `cut` and `cut_exact`, by which
@@ -49,7 +54,7 @@ def cuts(found: pd.DataFrame) -> pd.DataFrame:
         row and seed without anchor is left out.
     """
     rows = []
-    for (task, *_), group in found.groupby([*ROW, "seed"]):
+    for (task, *_), group in searches.groupby([*ROW, "seed"]):
         largest = max(TASKS[task].counts)
         doses = group.sort_values("gate")
         learned = doses[doses["high"].notna()]
@@ -85,13 +90,20 @@ def over_seeds(table: pd.DataFrame, column: str) -> Interval:
 
 def table_by_task(chosen: pd.DataFrame) -> pd.DataFrame:
     """Tabulate in words cut and growth for all tasks together, and for each."""
-    groups = {"all": chosen} | {task: chosen[chosen["task"] == task] for task in COLOURS}
     rows = []
-    for name, group in groups.items():
-        row = {"task": name, "rows": group.groupby(ROW).ngroups, "seeds": group["seed"].nunique()}
-        for column, title in (("cut", "envelope of the gates"), ("cut_exact", "exact envelope")):
-            row[f"{title} cut by"] = printed(over_seeds(group, column).value, unit="factor")
-        row["data grew"] = printed(*over_seeds(group, "growth"), unit="factor")
+    for task in ("all", *COLOURS):
+        group = chosen if task == "all" else chosen[chosen["task"] == task]
+        of_gates = over_seeds(group, "cut").value
+        exact = over_seeds(group, "cut_exact").value
+        growth = over_seeds(group, "growth")
+        row = {
+            "task": task,
+            "rows": group.groupby(ROW).ngroups,
+            "seeds": group["seed"].nunique(),
+            "envelope of the gates cut by": printed(of_gates, unit="factor"),
+            "exact envelope cut by": printed(exact, unit="factor"),
+            "data grew": printed(*growth, unit="factor"),
+        }
         rows.append(row)
     return pd.DataFrame(rows).set_index("task")
 
@@ -100,9 +112,11 @@ def draw_growth(axes: Axes, compared: pd.DataFrame, column: str) -> None:
     """Draw the growth of the data against a cut of the envelope, both in decades.
 
     A point is the median over seeds of a row at one gate. Where fewer than half of the seeds
-    learned, a triangle stands on the upper edge.
+    learned, a triangle stands on the upper edge. The line is what the theory's weakest reading asks
+    for, with all that it allows above it in grey.
     """
     limits = np.array([0.0, 12.0])
+    upper_edge = 4.0
     axes.fill_between(limits, limits, limits[1], color="0.85", lw=0)
     axes.plot(limits, limits, color="0.45", lw=1.2)
     for task, colour in COLOURS.items():
@@ -110,17 +124,18 @@ def draw_growth(axes: Axes, compared: pd.DataFrame, column: str) -> None:
         conditions = own.groupby([*ROW, "gate"])
         cut = conditions[column].median()
         growth = conditions["growth"].median()
-        learned = conditions["growth"].count() >= conditions.size() / 2
-        axes.plot(cut[learned], growth[learned], "o", ms=4, alpha=0.6, mew=0, color=colour)
-        axes.plot(
-            cut[~learned], np.full((~learned).sum(), 4.0), "^", ms=5, mfc="none", color=colour
-        )
+        most_learned = conditions["growth"].count() >= conditions.size() / 2
+        learned = cut[most_learned]
+        not_learned = cut[~most_learned]
+        axes.plot(learned, growth[most_learned], "o", ms=4, alpha=0.6, mew=0, color=colour)
+        at_edge = np.full(len(not_learned), upper_edge)
+        axes.plot(not_learned, at_edge, "^", ms=5, mfc="none", color=colour)
     axes.set(xlim=limits, ylim=(-1.3, 4.4))
     axes.set_xticks(range(0, 13, 3), ["1", "$10^3$", "$10^6$", "$10^9$", "$10^{12}$"])
     axes.set_yticks(range(-1, 4), ["÷ 10", "the same", "× 10", "× 100", "× 1,000"])
 
 
-def held_over_learned(found: pd.DataFrame) -> pd.DataFrame:
+def held_over_learned(searches: pd.DataFrame) -> pd.DataFrame:
     """Compare ConstGate with its recurrent weights held as they start, and with them learned.
 
     Both start from the same network to the last bit (ρ = 1), on the same data.
@@ -129,9 +144,12 @@ def held_over_learned(found: pd.DataFrame) -> pd.DataFrame:
         A row for each task, gate and seed: `ratio`, the logarithm of the sequences held over those
         learned. Gates at which a search of either found no number are left out.
     """
-    own = found[(found["cell"] == "ConstGate") & (found["optimizer"] == "adamw")]
-    held, learned = own[own["mixing"] == 1.0], own[own["mixing"].isna()]
+    by_adam = searches["optimizer"] == "adamw"
+    of_cell = searches[by_adam & (searches["cell"] == "ConstGate")]
+    held = of_cell[of_cell["mixing"] == 1.0]
+    learned = of_cell[of_cell["mixing"].isna()]
     both = held.merge(learned, on=["task", "lag", "gate", "seed"], suffixes=("", "_learned"))
     both = both.assign(ratio=np.log(both["high"] / both["high_learned"]))
-    whole = both.groupby(["task", "gate"])["ratio"].transform(lambda ratio: ratio.notna().all())
-    return both[whole]
+    by_gate = both.groupby(["task", "gate"])["ratio"]
+    in_all_seeds = by_gate.transform(lambda ratio: ratio.notna().all())
+    return both[in_all_seeds]

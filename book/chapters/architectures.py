@@ -57,127 +57,178 @@ from lwcore.signatures import ArgumentError
 
 FOLDER = Path("book/results/architectures")
 SEEDS = range(1, 6)
-STEPS, LAST, DELAYS = 48, 16, (4, 12, 24)
+STEPS = 48
+LAST = 16  # steps at the end whose errors count
+DELAYS = (4, 12, 24)  # of which the target is the sum
 LAGS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
-SEQUENCES, TESTED, BATCH, RATE = 1024, 512, 32, 3e-3
-MOMENTS = (0, 100, 400, 1500)
-NULL, NULL_DRAWS, NULL_SEQUENCES = ("GRU", "CfC", "minGRU", "Mamba", "transformer"), 100, 128
+SEQUENCES = 1024  # to train on, and as many for `diagnose`
+TESTED = 512  # sequences on which shares are taken
+BATCH = 32
+RATE = 3e-3
+MOMENTS = (0, 100, 400, 1500)  # steps of training at which networks are looked at
+NULL = ("GRU", "CfC", "minGRU", "Mamba", "transformer")
+NULL_DRAWS = 100
+NULL_SEQUENCES = 128
 
 
 def sample(count: int, *seed: int) -> tuple[Tensor, Tensor]:
-    """Inputs, standard normal, and targets of the last steps, (count, 16, 1)."""
-    inputs = np.random.default_rng(seed).standard_normal((count, STEPS, 1), np.float32)
-    late = [inputs[:, STEPS - LAST - lag : STEPS - lag] for lag in DELAYS]
-    return torch.from_numpy(inputs), torch.from_numpy(sum(late) / np.float32(len(DELAYS) ** 0.5))
+    """Draw inputs, standard normal, and targets of the last steps, (count, 16, 1)."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.standard_normal((count, STEPS, 1), np.float32)
+    total = sum(_delayed(inputs, delay) for delay in DELAYS)
+    targets = total / np.float32(len(DELAYS) ** 0.5)
+    return torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+def _delayed(inputs: Any, delay: int) -> Any:
+    """Return what was read so many steps before each of the last steps."""
+    return inputs[:, STEPS - LAST - delay : STEPS - delay]
 
 
 def loss(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Mean squared error of the last steps."""
+    """Return the mean squared error of the last steps."""
     return (predictions[:, -LAST:] - targets).square().mean()
 
 
 def shares(network: nn.Module, inputs: Tensor) -> dict[int, float]:
-    """Share of each delay that is learned: 1 − r²/a², where r of the delay's part a is missing.
+    """Return the share of each delay that is learned: 1 − r²/a², where r of its part a is missing.
 
     The target is a Σ x_{t−ℓ} with a = 1/√3 and the predictions' part of x_{t−ℓ} is c = E ŷ_t
     x_{t−ℓ}, so that r = a − c: the share is 1 where c = a, and 0 where nothing of x_{t−ℓ} is in ŷ.
     """
     with torch.no_grad():
-        found = network(inputs)[:, -LAST:]
-    parts = {lag: inputs[:, STEPS - LAST - lag : STEPS - lag] for lag in DELAYS}
-    whole = len(DELAYS) ** 0.5
-    return {lag: 1 - (1 - whole * (found * x).mean().item()) ** 2 for lag, x in parts.items()}
+        predictions = network(inputs)[:, -LAST:]
+    by_delay = {}
+    for delay in DELAYS:
+        coefficient = (predictions * _delayed(inputs, delay)).mean().item()  # c
+        missing = 1 - len(DELAYS) ** 0.5 * coefficient  # r/a
+        by_delay[delay] = 1 - missing**2
+    return by_delay
 
 
 def trained(network: nn.Module, seed: int) -> Iterator[tuple[int, float]]:
-    """Steps done at each of `MOMENTS`, and the seconds that an epoch has taken on the way."""
+    """Train a network in place, and stop at each of `MOMENTS`.
+
+    Yields the number of steps done, and the seconds that an epoch has taken on the way.
+    """
     inputs, targets = sample(SEQUENCES, seed, 0)
-    parameters = [one for one in network.parameters() if one.requires_grad]
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     descent = torch.optim.AdamW(parameters, lr=RATE)
-    rng, seconds = np.random.default_rng([seed, 5]), 0.0
-    for before, moment in zip((0, *MOMENTS), MOMENTS, strict=False):
+    rng = np.random.default_rng([seed, 5])
+    steps_an_epoch = SEQUENCES / BATCH
+    seconds = 0.0
+    done = 0
+    for moment in MOMENTS:
         start = time.process_time()
-        for _ in range(before, moment):
+        for _ in range(done, moment):
             chosen = torch.from_numpy(rng.choice(SEQUENCES, BATCH, replace=False))
             descent.zero_grad()
             loss(network(inputs[chosen]), targets[chosen]).backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
             descent.step()
         seconds += time.process_time() - start
-        yield moment, seconds / max(moment, 1) * SEQUENCES / BATCH
+        done = moment
+        yield moment, seconds / max(moment, 1) * steps_an_epoch
 
 
 def begun(name: str, seed: int) -> nn.Module:
-    """The network of a seed before training."""
+    """Return the network of a seed before training."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     return Network(name).eval()
 
 
 def read(network: nn.Module, data: tuple[Tensor, Tensor], source: str, seed: int) -> pd.DataFrame:
-    """N(ℓ), infinite where it is not detected, its estimate and its interval, a row a lag.
+    """Diagnose a network: N(ℓ), infinite where it is not detected, its estimate and its interval.
 
-    One row with the refusal's words if there is one. Seconds are of processor time, memory MiB.
+    Returns a row a lag, or one row with the refusal's words if there is one. Seconds are of
+    processor time, memory is in MiB.
     """
-    start, peak = time.process_time(), _peak()
+    start = time.process_time()
+    peak_before = _peak()
     options: dict[str, Any] = {"loss": loss, "source": source, "seed": seed, "progress": False}
     try:
-        found = diagnose(network, data, LAGS, **options).data
+        answer = diagnose(network, data, LAGS, **options).data
     except ArgumentError as refusal:
         return pd.DataFrame([{"source": source, "refused": str(refusal)}])
-    detected = found.detected.values.astype(bool)
-    lag = {"lag": LAGS, "detected": detected, "source": source, "refused": ""}
-    low, high = found.required_interval.values
-    rows = pd.DataFrame(lag | {"estimate": found.required.values, "low": low, "high": high})
-    cost = {"seconds": time.process_time() - start, "memory": _peak() - peak}
-    return rows.assign(needed=rows["estimate"].where(rows["detected"], np.inf), **cost)
+    detected = answer.detected.values.astype(bool)
+    estimate = answer.required.values
+    low, high = answer.required_interval.values
+    return pd.DataFrame(
+        {
+            "lag": LAGS,
+            "detected": detected,
+            "source": source,
+            "refused": "",
+            "estimate": estimate,
+            "low": low,
+            "high": high,
+            "needed": np.where(detected, estimate, np.inf),
+            "seconds": time.process_time() - start,
+            "memory": _peak() - peak_before,
+        }
+    )
 
 
 def _peak() -> float:
+    """Return the most memory that this process has had, MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def measured(name: str, seed: int) -> pd.DataFrame:
-    """All numbers of an architecture and a seed, a row for each moment, source and lag."""
-    network, tests, fresh = begun(name, seed), sample(TESTED, seed, 1), sample(SEQUENCES, seed, 2)
-    loss(network(tests[0][:BATCH]), tests[1][:BATCH]).backward()  # so much memory training takes
-    parts: list[pd.DataFrame] = []
+    """Return all numbers of an architecture and a seed, a row for each moment, source and lag."""
+    network = begun(name, seed)
+    test_inputs, test_targets = sample(TESTED, seed, 1)
+    fresh = sample(SEQUENCES, seed, 2)
+    # One step's memory is taken first, so that what `diagnose` needs counts above it.
+    loss(network(test_inputs[:BATCH]), test_targets[:BATCH]).backward()
+    tables: list[pd.DataFrame] = []
     for step, epoch in trained(network, seed):
-        learned = shares(network, tests[0])
-        for source in ("error", "target") if step == 0 else ("target",):
-            rows = read(network, fresh, source, seed).assign(step=step, epoch_seconds=epoch)
-            if "lag" in rows:
-                rows["share"] = rows["lag"].map(learned)
-            parts.append(rows)
-        if not any("lag" in rows for rows in parts):
+        learned = shares(network, test_inputs)
+        sources = ("error", "target") if step == 0 else ("target",)
+        for source in sources:
+            table = read(network, fresh, source, seed).assign(step=step, epoch_seconds=epoch)
+            if "lag" in table:
+                table["share"] = table["lag"].map(learned)
+            tables.append(table)
+        if all("lag" not in table for table in tables):  # refused: nothing is trained
             break
-    rows = pd.concat(parts, ignore_index=True)
+    rows = pd.concat(tables, ignore_index=True)
     return rows.assign(architecture=name, seed=seed, parameters=numbers(network))
 
 
 def null(name: str, seed: int) -> pd.DataFrame:
-    """What is shown where targets are independent of the inputs, a row for each draw and lag."""
-    parts: list[pd.DataFrame] = []
+    """Diagnose networks whose targets are independent of the inputs, a row for each draw and lag.
+
+    No lag should be shown.
+    """
+    tables: list[pd.DataFrame] = []
     for draw in range(NULL_DRAWS):
-        inputs, other = sample(NULL_SEQUENCES, seed, 3, draw), sample(NULL_SEQUENCES, seed, 4, draw)
+        inputs, _ = sample(NULL_SEQUENCES, seed, 3, draw)
+        _, targets = sample(NULL_SEQUENCES, seed, 4, draw)
         network = begun(name, 1000 * seed + draw)
-        parts.append(read(network, (inputs[0], other[1]), "target", draw).assign(draw=draw))
-    return pd.concat(parts, ignore_index=True).assign(architecture=name, seed=seed)
+        tables.append(read(network, (inputs, targets), "target", draw).assign(draw=draw))
+    return pd.concat(tables, ignore_index=True).assign(architecture=name, seed=seed)
 
 
-def record(name: str, seed: int, of: Callable[..., pd.DataFrame]) -> None:
-    """Rows of an architecture and a seed, in a file that is there whole or not at all."""
-    path = FOLDER / f"{of.__name__}-{name.replace(' ', '-')}-{seed}.csv"
-    if not path.exists():
-        # a process for each, whose peak of memory is that of one architecture
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            found = pool.submit(of, name, seed).result()
-        table = found.assign(revision=environment()["revision"])
-        write_atomically(path, lambda part: table.to_csv(part, index=False))
+def record(name: str, seed: int, measure: Callable[[str, int], pd.DataFrame]) -> None:
+    """Record an architecture and a seed, in a file that is there whole or not at all.
+
+    Args:
+        measure: `measured` or `null`, after which the file is named.
+    """
+    path = FOLDER / f"{measure.__name__}-{name.replace(' ', '-')}-{seed}.csv"
+    if path.exists():
+        return
+    # a process for each, whose peak of memory is that of one architecture
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        rows = pool.submit(measure, name, seed).result()
+    table = rows.assign(revision=environment()["revision"])
+    write_atomically(path, lambda part: table.to_csv(part, index=False))
 
 
 def main() -> None:
-    """What is missing, seed after seed, and the null draws after the first."""
+    """Record what is missing, seed after seed, and the null draws after the first."""
     for seed in SEEDS:
         for name in ARCHITECTURES:
             record(name, seed, measured)

@@ -19,23 +19,28 @@ MOST_SEEDS_OF_INTERVALS = 4  # of more seeds the range covers the median often e
 
 
 def numbers(*arrays: xr.DataArray) -> NDArray[np.float64]:
-    """All entries of some arrays, NaN left out."""
+    """Return all entries of some arrays, one after the other, with NaN left out."""
     flat = np.concatenate([np.ravel(array) for array in arrays])
     return flat[~np.isnan(flat)]
 
 
 def ranged(*networks: xr.DataArray) -> Measured:
-    """The range over some networks, as sure as their seeds allow; NaN stands for no network."""
-    seeds = [set(one.dropna("seed", how="all").seed.values) for one in networks]
-    return over(numbers(*networks), len(set.union(*seeds)))
+    """Return the median and range over some networks, as sure as their seeds allow.
+
+    NaN stands for no network.
+    """
+    seeds: set[int] = set()
+    for array in networks:
+        seeds.update(array.dropna("seed", how="all").seed.values)
+    return over(numbers(*networks), len(seeds))
 
 
 def _seeds_of_conditions(*networks: xr.DataArray) -> list[int]:
     """Count the seeds of each condition that a run has, which is all but the seed."""
     counts = []
-    for one in networks:
-        found = one.notnull().sum("seed").values.ravel()
-        counts += found[found > 0].tolist()
+    for array in networks:
+        n_seeds = array.notnull().sum("seed").values.ravel()
+        counts += n_seeds[n_seeds > 0].tolist()
     return counts
 
 
@@ -55,56 +60,78 @@ def by_seed(*networks: xr.DataArray, signed: bool = False) -> Measured:
     fewest_seeds = min(_seeds_of_conditions(*networks))
     if fewest_seeds > MOST_SEEDS_OF_INTERVALS:
         return ranged(*networks)
-    ends = []
+    intervals = []
     fewest = values.size
-    for one in networks:
-        conditions = one.transpose(..., "seed").values.reshape(-1, one.sizes["seed"])
+    for array in networks:
+        conditions = array.transpose(..., "seed").values.reshape(-1, array.sizes["seed"])
         for condition in conditions:
             of_seeds = condition[~np.isnan(condition)]
             if not of_seeds.size:
                 continue  # a network that the run does not have
             require("networks", of_seeds.size, of_seeds.size >= 3, "three seeds in each condition")
             fewest = min(fewest, of_seeds.size)
-            scaled = of_seeds if signed else np.log(of_seeds)
-            if np.ptp(scaled):
-                _, low, high = student(scaled)
-            else:  # fixed by the configuration, as ConstGate's gate is
-                low = high = scaled[0]
-            ends += [low, high]
-    low, high = min(ends), max(ends)
-    interval = (low, high) if signed else (np.exp(low), np.exp(high))
-    return estimate(np.median(values), interval, n=fewest)
+            intervals.append(_interval(of_seeds, signed))
+    low = min(interval[0] for interval in intervals)
+    high = max(interval[1] for interval in intervals)
+    return estimate(np.median(values), (low, high), n=fewest)
 
 
-def each(runs: Mapping[str, xr.Dataset], of: Callable[..., Any], **how: Any) -> Any:
-    """A quantity of several runs along ``run``; NaN for networks that a run does not have."""
-    found = [of(run, **how) for run in runs.values()]
-    whole: Any = xr.concat(found, "run", join="outer", coords="minimal", compat="override")
+def _interval(of_seeds: NDArray[np.float64], signed: bool) -> tuple[float, float]:
+    """Return the t interval over seeds, on the logarithmic scale if not signed.
+
+    It is a point where all are the same: fixed by the configuration, as ConstGate's gate is.
+    """
+    scaled = of_seeds if signed else np.log(of_seeds)
+    low = high = scaled[0]
+    if np.ptp(scaled):
+        _, low, high = student(scaled)
+    return (low, high) if signed else (np.exp(low), np.exp(high))
+
+
+def each(runs: Mapping[str, xr.Dataset], quantity: Callable[..., Any], **options: Any) -> Any:
+    """Take a quantity of several runs, along ``run``; NaN for networks that a run does not have.
+
+    Args:
+        runs: Results by name.
+        quantity: Takes a result, and these options, and returns an array.
+    """
+    by_run = [quantity(run, **options) for run in runs.values()]
+    whole: Any = xr.concat(by_run, "run", join="outer", coords="minimal", compat="override")
     return whole.assign_coords(run=list(runs))
 
 
 def learned_share(results: xr.Dataset) -> xr.DataArray:
-    """Share learned: learned over planted coefficient at the task's lags (model, seed, lag)."""
-    planted = (results.planted != 0).any([dim for dim in results.planted.dims if dim != "delay"])
+    """Return the share learned: learned over planted coefficient at the task's lags.
+
+    Its dimensions are (model, seed, lag).
+    """
+    other_dims = [dim for dim in results.planted.dims if dim != "delay"]
+    planted = (results.planted != 0).any(other_dims)
     lags = results.delay.values[planted.values]
     measured = results.lag.values.tolist()
     require("the task's lags", lags, np.isin(lags, measured), f"among those measured, {measured}")
-    return (results.learned / results.planted).sel(delay=lags).rename(delay="lag")
+    share = results.learned / results.planted
+    return share.sel(delay=lags).rename(delay="lag")
 
 
 def single_lag_share(results: xr.Dataset) -> xr.DataArray:
-    """Learned over planted coefficient of a sweep's one delay (model, seed, lag, sequences)."""
-    ratio = (results.learned / results.planted).sel(delay=results.lag).drop_vars("delay")
-    return ratio.transpose("model", "seed", "lag", "sequences").sortby(["lag", "sequences"])
+    """Return learned over planted coefficient of a sweep's one delay.
+
+    Its dimensions are (model, seed, lag, sequences).
+    """
+    of_all_delays = results.learned / results.planted
+    share = of_all_delays.sel(delay=results.lag).drop_vars("delay")
+    return share.transpose("model", "seed", "lag", "sequences").sortby(["lag", "sequences"])
 
 
 def quantile(time_scale: xr.DataArray, level: float) -> xr.DataArray:
-    """A quantile of time scales over neurons; it may be infinite, and NaN does not count."""
-    return 1 / (1 / time_scale).quantile(1 - level, "unit").drop_vars("quantile")
+    """Return a quantile of time scales over neurons; it may be infinite, and NaN does not count."""
+    rates = 1 / time_scale  # finite where a time scale is infinite
+    return 1 / rates.quantile(1 - level, "unit").drop_vars("quantile")
 
 
 def width(time_scale: xr.DataArray) -> xr.DataArray:
-    """Width of a spectrum of time scales τ over ``unit``: log₁₀(τ₉₀/τ₁₀), in decades.
+    """Return the width of a spectrum of time scales τ over ``unit``: log₁₀(τ₉₀/τ₁₀), in decades.
 
     It is infinite where more than a tenth of the neurons do not forget.
     """
@@ -115,34 +142,47 @@ def width(time_scale: xr.DataArray) -> xr.DataArray:
 
 
 def decay_laws(run: xr.Dataset) -> xr.Dataset:
-    """Decay laws of a run's envelopes over (model, seed, order, law), fitted to log f.
+    """Fit decay laws to a run's envelopes, (model, seed, order, law), by least squares on log f.
 
     ``r_squared``, ``aicc`` and ``decay`` are those of `fit_laws`; ``slow`` is κ of two
     exponentials and ``tempering`` λ of the tempered power, NaN for other laws.
     """
-    names = ["r_squared", "aicc", "decay", "slow", "tempering"]
+    of_fit = ["r_squared", "aicc"]
+    of_law = ["decay", "slow", "tempering"]
 
     def fit(envelope: NDArray[np.float64]) -> NDArray[np.float64]:
-        fits = fit_laws(run.lag.values, envelope)
-        return np.array(
-            [[getattr(one.law, name, getattr(one, name, np.nan)) for name in names] for one in fits]
-        )
+        rows = []
+        for fitted in fit_laws(run.lag.values, envelope):
+            row = [getattr(fitted, name) for name in of_fit]
+            row += [getattr(fitted.law, name, np.nan) for name in of_law]
+            rows.append(row)
+        return np.array(rows)
 
-    dims: Any = {"input_core_dims": [["lag"]], "output_core_dims": [["law", "number"]]}
-    table: xr.DataArray = xr.apply_ufunc(fit, run.envelope, vectorize=True, **dims)
-    return table.assign_coords(law=list(FiveLaws._fields), number=names).to_dataset("number")
+    table: Any = xr.apply_ufunc(
+        fit,
+        run.envelope,
+        vectorize=True,
+        input_core_dims=[["lag"]],
+        output_core_dims=[["law", "number"]],
+    )
+    with_names = table.assign_coords(law=list(FiveLaws._fields), number=[*of_fit, *of_law])
+    return with_names.to_dataset("number")
 
 
-def window(run: xr.Dataset, view: str | list[str], n_sequences: Any = None, **how: Any) -> Any:
-    """Learnability windows on tested lags, Eq. (36), the median over a view's probes.
+def window(run: xr.Dataset, view: str | list[str], n_sequences: Any = None, **options: Any) -> Any:
+    """Return learnability windows on tested lags, Eq. (36), the median over a view's probes.
 
-    Of a list of views they stand along ``order``.
+    Args:
+        run: A result.
+        view: A view, or a list of them, which then stand along ``order``.
+        n_sequences: Numbers N; those of the run's configuration if None.
+        options: Of `lwcore.inference.windows`.
     """
     if isinstance(view, list):
-        found = [window(run, one, n_sequences, **how) for one in view]
-        return xr.concat(found, "order").assign_coords(order=view)
-    chosen = inference.probes(run, view, "error")
-    return inference.windows(chosen, n_sequences, **how).median("probe")
+        by_view = [window(run, name, n_sequences, **options) for name in view]
+        return xr.concat(by_view, "order").assign_coords(order=view)
+    probes = inference.probes(run, view, "error")
+    return inference.windows(probes, n_sequences, **options).median("probe")
 
 
 def with_one_statistic(run: xr.Dataset, model: str) -> xr.Dataset:
@@ -152,12 +192,13 @@ def with_one_statistic(run: xr.Dataset, model: str) -> xr.Dataset:
     cells is the second division by f.
     """
     names = ["signal", "signal_error", "scale", "alpha", "deviation"]
-    one = run[names].sel(model=model, drop=True)
-    return run.assign({name: one[name].broadcast_like(run[name]) for name in names})
+    of_model = run[names].sel(model=model, drop=True)
+    return run.assign({name: of_model[name].broadcast_like(run[name]) for name in names})
 
 
-def slope(of: xr.DataArray, on: xr.DataArray) -> xr.DataArray:
-    """Least-squares slope over the lags at which the ordinate is finite."""
-    kept = np.isfinite(of)
-    at = on.where(kept)
-    return xr.cov(of.where(kept), at, "lag") / at.var("lag", ddof=1)
+def slope(ordinate: xr.DataArray, abscissa: xr.DataArray) -> xr.DataArray:
+    """Return the least-squares slope over the lags at which the ordinate is finite."""
+    finite = np.isfinite(ordinate)
+    y = ordinate.where(finite)
+    x = abscissa.where(finite)
+    return xr.cov(y, x, "lag") / x.var("lag", ddof=1)

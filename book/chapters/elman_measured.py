@@ -30,7 +30,7 @@ _BLOCK = 32  # sequences whose targets are computed at a time, to stay in the ca
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A learning problem with its data."""
+    """A learning problem with its data: a `Problem` in which everything is made concrete."""
 
     problem: Problem  # as the bounds see it
     maps: TransportMaps  # that make the target
@@ -39,14 +39,17 @@ class Study:
     target_error: float  # far beyond the cut-off it may be as large as the targets themselves
 
     def start(self, width: int, rng: np.random.Generator) -> ElmanNetwork:
-        """A network of some width, drawn after C&E Definition 1."""
-        of = self.problem
-        return symmetric_initialisation(width, of.dimension, of.alpha, rng, of.activation)
+        """Draw a network of some width after C&E Definition 1."""
+        return symmetric_initialisation(
+            width, self.problem.dimension, self.problem.alpha, rng, self.problem.activation
+        )
 
 
 def turning(recurrent_bound: float, input_bound: float, dimension: int = 2) -> TransportMaps:
-    """Transport maps ``v_w = ν̄_w sign w`` and ``v_u = ν̄_u (cos u₁, sin u₁)``, for d = 1 its first
-    entry."""
+    """Return transport maps ``v_w = ν̄_w sign w`` and ``v_u = ν̄_u (cos u₁, sin u₁)``.
+
+    For d = 1 v_u is the first entry.
+    """
     return TransportMaps(
         lambda w: recurrent_bound * np.sign(w),
         lambda u: input_bound * _circle(u[:, 0])[:, :dimension],
@@ -56,7 +59,7 @@ def turning(recurrent_bound: float, input_bound: float, dimension: int = 2) -> T
 
 
 def steady(recurrent_bound: float, input_bound: float, dimension: int = 2) -> TransportMaps:
-    """Transport maps that pull all neurons one way, ``v_w = ν̄_w`` and ``v_u = ν̄_u (1, 0)``."""
+    """Return maps that pull all neurons one way, ``v_w = ν̄_w`` and ``v_u = ν̄_u (1, 0)``."""
     return TransportMaps(
         lambda w: np.full_like(w, recurrent_bound),
         lambda u: np.broadcast_to(input_bound * np.eye(1, dimension), u.shape),
@@ -66,121 +69,186 @@ def steady(recurrent_bound: float, input_bound: float, dimension: int = 2) -> Tr
 
 
 def sequences(n: int, length: int, dimension: int, seed: int) -> Array:
-    """Inputs of norm 1 in random directions, shape (n, T, d)."""
+    """Draw inputs of norm 1 in random directions, shape (n, T, d)."""
     drawn = np.random.default_rng(seed).standard_normal((n, length, dimension))
     return drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)
 
 
 def failures(ratios: ArrayLike, failure: float) -> Measured:
-    """The share of starts at which something is beyond its bound, over the δ that is allowed."""
-    found = share(int(np.sum(np.greater(ratios, 1))), np.size(ratios))
-    return estimate(found.value / failure, (found.low / failure, found.high / failure), n=found.n)
+    """Return the share of starts at which something is beyond its bound, over the δ allowed.
+
+    Args:
+        ratios: Of what is bounded over its bound, one a start.
+        failure: δ.
+    """
+    n_beyond = int(np.sum(np.greater(ratios, 1)))
+    beyond = share(n_beyond, np.size(ratios))
+    interval = (beyond.low / failure, beyond.high / failure)
+    return estimate(beyond.value / failure, interval, n=beyond.n)
 
 
 def study(
     problem: Problem, rng: np.random.Generator, *, motion: str = "turning", tolerance: float = 1e-8
 ) -> Study:
-    """A problem's inputs, drawn, and its targets, C&E Eq. (8), for `turning` or `steady` maps.
+    """Draw a problem's inputs, and compute its targets, C&E Eq. (8), for one of two maps.
 
     The inputs of turning maps have random directions (for d = 1 they are uniform on [−1, 1]), those
-    of steady ones lie within 34 degrees of (1, 0), so that everything pulls one way. d is 1 or 2.
+    of steady ones lie within 34 degrees of (1, 0), so that everything pulls one way.
+
+    Args:
+        problem: What the bounds see; d is 1 or 2.
+        motion: ``"turning"`` or ``"steady"``, the maps that make the target.
+        tolerance: Error of the targets, below which their integrals are cut off.
     """
-    d, size = problem.dimension, (problem.sequences, problem.length)
-    maps = {"turning": turning, "steady": steady}[motion](*problem.radii, d)
+    d = problem.dimension
+    size = (problem.sequences, problem.length)
     if motion == "turning":
+        maps = turning(*problem.radii, d)
         angles = rng.uniform(-np.pi, np.pi, size)
         inputs = angles[..., None] / np.pi if d == 1 else _circle(angles)
     else:
-        inputs = _circle(rng.uniform(-0.6, 0.6, size))[..., :d]
-    how: Any = {"alpha": problem.alpha, "activation": problem.activation, "tolerance": tolerance}
-    blocks = np.split(inputs, range(_BLOCK, len(inputs), _BLOCK))
-    values, errors = zip(*(transport_target(maps, block, **how) for block in blocks), strict=True)
-    return Study(problem, maps, inputs, np.concatenate(values), float(np.concatenate(errors).max()))
+        maps = steady(*problem.radii, d)
+        angles = rng.uniform(-0.6, 0.6, size)
+        inputs = _circle(angles)[..., :d]
+    targets = []
+    errors = []
+    for block in np.split(inputs, range(_BLOCK, len(inputs), _BLOCK)):
+        target, error = transport_target(
+            maps,
+            block,
+            alpha=problem.alpha,
+            activation=problem.activation,
+            tolerance=tolerance,
+        )
+        targets.append(target)
+        errors.append(error)
+    largest_error = float(np.concatenate(errors).max())
+    return Study(problem, maps, inputs, np.concatenate(targets), largest_error)
 
 
 def approximation_errors(
     case: Study, widths: Sequence[int], starts: int, rng: np.random.Generator
 ) -> xr.DataArray:
-    """What the transported network and its linear model miss of the target, (error, m, start).
+    """Measure what the transported network and its linear model miss of the target.
 
-    ``"one input"``, ``|F^Lin − F̃|`` at the last step of the first sequence; and, the largest over
-    all steps and sequences, ``"transport"``, ``|F^Lin − F̃|``, ``"linearisation"``, ``|F −
-    F^Lin|``, and ``"network"``, ``|F − F̃|``. Tests C&E Proposition 3, 4 and 5.
+    Returns (error, m, start). ``"one input"`` is ``|F^Lin − F̃|`` at the last step of the first
+    sequence. The others are the largest over all steps and sequences: ``"transport"``, ``|F^Lin −
+    F̃|``, ``"linearisation"``, ``|F − F^Lin|``, and ``"network"``, ``|F − F̃|``. Tests C&E
+    Proposition 3, 4 and 5.
     """
-    found = np.empty((4, len(widths), starts))
-    for k, s in np.ndindex(found.shape[1:]):
-        initial = case.start(widths[k], rng)
-        end = transported(initial, case.maps)
-        linear = linear_model(initial, end.parameters, case.inputs)
-        output, missed = end.outputs(case.inputs), np.abs(linear - case.targets)
-        worst = missed, np.abs(output - linear), np.abs(output - case.targets)
-        found[:, k, s] = missed[0, -1], *(array.max() for array in worst)
     names = ["one input", "transport", "linearisation", "network"]
-    return xr.DataArray(found, {"error": names, "m": list(widths)}, ("error", "m", "start"))
+    errors = np.empty((len(names), len(widths), starts))
+    for place, width in enumerate(widths):
+        for start in range(starts):
+            initial = case.start(width, rng)
+            end = transported(initial, case.maps)
+            linear = linear_model(initial, end.parameters, case.inputs)
+            output = end.outputs(case.inputs)
+            of_transport = np.abs(linear - case.targets)
+            errors[:, place, start] = (
+                of_transport[0, -1],
+                of_transport.max(),
+                np.abs(output - linear).max(),
+                np.abs(output - case.targets).max(),
+            )
+    return xr.DataArray(errors, {"error": names, "m": list(widths)}, ("error", "m", "start"))
 
 
 def worst_in_ball(
     initial: ElmanNetwork, sequence: ArrayLike, radii: Radii, *, error: bool = True
 ) -> float:
-    """The largest ``|F_T − F^Lin_T|``, or ``|F_T|``, found in the ball around a start. Tests C&E
-    Proposition 4 and the first part of 6.
+    """Search the ball around a start for the largest ``|F_T − F^Lin_T|``, or ``|F_T|``.
 
-    Neurons share nothing but the readout, so the largest sum is the sum of each neuron's largest
-    summand: each climbs by itself, from its start pushed four ways, and keeps the best it has seen.
+    Tests C&E Proposition 4 and the first part of 6. Neurons share nothing but the readout, so the
+    largest sum is the sum of each neuron's largest summand: each climbs by itself, from its start
+    pushed four ways, and keeps the best it has seen.
+
+    Args:
+        sequence: Inputs (T, d).
+        radii: Of the ball in recurrent and in input weights, of the whole network.
+        error: Whether the linear model is taken off.
     """
     inputs = np.asarray(sequence, float)[None]
-    balls = [radius / initial.width**0.5 for radius in radii]
+    balls = [radius / initial.width**0.5 for radius in radii]  # of one neuron
     pushes = [(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)]
-    start, readout = np.tile(initial.parameters, (4, 1)), np.tile(initial.readout, 4)
-    at_start, first = _last_step(start, inputs, initial.sigma)
-    moved, best = np.zeros_like(start), np.full(len(start), -np.inf)
+    n_ways = len(pushes)
+    start = np.tile(initial.parameters, (n_ways, 1))
+    readout = np.tile(initial.readout, n_ways)
+    state_at_start, slope_at_start = _last_step(start, inputs, initial.sigma)
+    moved = np.zeros_like(start)
     moved[:, :2] = balls * np.repeat(pushes, initial.width, axis=0)
+    best = np.full(len(start), -np.inf)
     for _ in range(40):
-        state, uphill = _last_step(start + moved, inputs, initial.sigma)
-        gain = state - at_start
+        state, slope = _last_step(start + moved, inputs, initial.sigma)
+        gain = state - state_at_start
         if error:
-            gain, uphill = gain - np.sum(first * moved, axis=1), uphill - first
+            gain = gain - np.sum(slope_at_start * moved, axis=1)
+            slope = slope - slope_at_start
         best = np.maximum(best, readout * gain)
-        uphill = readout[:, None] * uphill
+        uphill = readout[:, None] * slope
+        # Half a radius a step, in recurrent and in input weights alike.
         for part, ball in zip(np.split(uphill, [1], axis=1), balls, strict=True):
             length = np.linalg.norm(part, axis=1, keepdims=True)
             part *= 0.5 * ball / np.maximum(length, 1e-300)
         moved = projected(moved + uphill, *balls)
-    return float(best.reshape(4, -1).max(axis=0).sum() / initial.width**0.5)
+    best_of_neuron = best.reshape(n_ways, -1).max(axis=0)
+    return float(best_of_neuron.sum() / initial.width**0.5)
 
 
 def descents(
     case: Study, width: int, steps: int, starts: int, rng: np.random.Generator, free: float = 0
 ) -> list[Descent]:
-    """Descents from several starts, as in C&E Theorem 1: projected onto the ball of the radii (ν̄_w,
-    ν̄_u), with the step size 1/(T√τ); or free, with the step size given."""
-    starts_at, data = [case.start(width, rng) for _ in range(starts)], (case.inputs, case.targets)
-    radii, eta = case.problem.radii, 1 / (case.problem.length * steps**0.5)
-    how: dict[str, Any] = {"step_size": free} if free else {"step_size": eta, "radii": radii}
-    return [gradient_descent(one, *data, steps=steps, **how) for one in starts_at]
+    """Descend from several starts, as in C&E Theorem 1, or freely.
+
+    As in the theorem: projected onto the ball of the radii (ν̄_w, ν̄_u), with the step size 1/(T√τ).
+
+    Args:
+        steps: Number of steps τ.
+        free: If above 0, the step size of a descent without projection.
+    """
+    problem = case.problem
+    options: dict[str, Any] = {"steps": steps}
+    if free:
+        options["step_size"] = free
+    else:
+        options["step_size"] = 1 / (problem.length * steps**0.5)
+        options["radii"] = problem.radii
+    initial = [case.start(width, rng) for _ in range(starts)]
+    return [gradient_descent(start, case.inputs, case.targets, **options) for start in initial]
 
 
 def parts(bound: Bound) -> tuple[float, float]:
-    """Logarithms of the parts of C&E Theorem 1 that shrink with the number of steps, and with the
-    width."""
-    first, second, *late = bound.log_terms.values()  # "initial distance" and "gradient"
-    return log_sum(first, second), log_sum(*late)
+    """Return logarithms of two parts of C&E Theorem 1.
+
+    The first part shrinks with the number of steps, the second with the width.
+    """
+    initial_distance, gradient, *of_width = bound.log_terms.values()
+    return log_sum(initial_distance, gradient), log_sum(*of_width)
 
 
 def needed(problem: Problem, risk: float, *, as_printed: bool = True) -> tuple[float, float]:
-    """Logarithms of the width and the steps at which C&E Eq. (18) promises a risk, half of it from
-    each; by bisection, since α_m falls with the width."""
-    half = math.log(risk / 2)
+    """Return logarithms of the width and the steps at which C&E Eq. (18) promises a risk.
 
-    def terms(log_width: float) -> tuple[float, float]:
+    Half of the risk comes from each. By bisection, since α_m falls with the width.
+    """
+    log_half = math.log(risk / 2)
+
+    def log_parts(log_width: float) -> tuple[float, float]:
+        """Return both parts of the risk after one step, at an even width."""
         width = 2 * round(math.exp(log_width) / 2)
         return parts(theorem_1(problem, width, 1, as_printed=as_printed))
 
-    low, high = math.log(2), 350.0
+    low = math.log(2)
+    high = 350.0
     while high - low > 1e-10:
         middle = (low + high) / 2
-        low, high = (middle, high) if terms(middle)[1] > half else (low, middle)
-    return high, max(0.0, 2 * (terms(high)[0] - half))
+        _, of_width = log_parts(middle)
+        if of_width > log_half:
+            low = middle
+        else:
+            high = middle
+    of_steps, _ = log_parts(high)  # falls with the root of their number
+    return high, max(0.0, 2 * (of_steps - log_half))
 
 
 def _circle(angles: Array) -> Array:

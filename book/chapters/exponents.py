@@ -3,6 +3,7 @@ falls, from responses known up to an interval."""
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,18 +16,78 @@ from lwcore.stats import Interval
 
 Array = NDArray[np.float64]
 
-_ROUNDS, _CLOSE = 60, 1e-9  # of the fit: at the most, and the gain at which it ends
+_ROUNDS = 60  # of the fit, at the most
+_CLOSE = 1e-9  # a gain of the log-likelihood at which the fit ends
 
 
 def dosed(searches: pd.DataFrame, response: str = "sequences") -> pd.DataFrame:
-    """Searches with log f₀ and the interval of their response: N½, or the steps to the half with
-    most sequences."""
+    """Add log f₀ to searches, and put the interval of a response into ``low`` and ``high``.
+
+    Args:
+        searches: As `book.chapters.dose.searches` gives them.
+        response: ``"sequences"`` for N½, or ``"steps"`` for the steps to the half with most
+            sequences.
+    """
     log_envelope = math.log(HIDDEN) + searches["lag"] * np.log1p(-searches["gate"])
-    found = searches.assign(log_envelope=log_envelope)
+    rows = searches.assign(log_envelope=log_envelope)
     if response == "steps":
-        half, steps = found["end"] == "half", found["steps"]
-        found = found.assign(low=steps.where(~half, steps - EVERY), high=steps.where(half))
-    return found
+        reached = rows["end"] == "half"
+        steps = rows["steps"]
+        # Shares are looked at every so many steps; what has not reached the half lies above.
+        rows = rows.assign(low=steps.where(~reached, steps - EVERY), high=steps.where(reached))
+    return rows
+
+
+class _Censored(NamedTuple):
+    """Responses known up to an interval, standardised: ``(end − x β)/σ`` is linear in (β/σ, 1/σ).
+
+    Attributes:
+        known: Whether each end is finite, (2, n).
+        ends: By end and response the vector whose product with (β/σ, 1/σ) is the standardised
+            end, (2, n, k + 1).
+        weights: Of each response in each draw, (draws, n).
+    """
+
+    known: NDArray[np.bool_]
+    ends: Array
+    weights: Array
+
+    def likelihood(self, theta: Array) -> tuple[Array, Array, Array]:
+        """Return the log-likelihood, its derivatives in both standardised ends, and these ends.
+
+        Args:
+            theta: (β/σ, 1/σ) of each draw, (draws, k + 1).
+        """
+        lower = np.where(self.known[0], theta @ self.ends[0].T, -np.inf)
+        upper = np.where(self.known[1], theta @ self.ends[1].T, np.inf)
+        # In the tail in which a difference of probabilities keeps its digits: mirrored above 0.
+        mirrored = lower > 0
+        log_below = special.log_ndtr(np.where(mirrored, -upper, lower))
+        log_above = special.log_ndtr(np.where(mirrored, -lower, upper))
+        z = np.stack([lower, upper])
+        with np.errstate(all="ignore"):  # no numbers where 1/σ is below 0
+            log_inside = log_above + np.log1p(-np.exp(log_below - log_above))
+            total = np.nan_to_num((self.weights * log_inside).sum(1), nan=-np.inf)
+            density = np.exp(stats.norm.logpdf(z) - log_inside)
+        signs = np.array([-1.0, 1.0])[:, None, None]  # a higher lower end leaves less room
+        return total, density * signs, np.where(np.isfinite(z), z, 0)
+
+    def newton_step(self, derivatives: Array, z: Array) -> Array:
+        """Return Newton's step in theta, (draws, k + 1), from what `likelihood` returns.
+
+        The letters of the sums: e an end, d a draw, n a response, k and l entries of theta.
+        """
+        of_response = np.einsum("edn,enk->dnk", derivatives, self.ends)
+        slope = np.einsum("dn,dnk->dk", self.weights, of_response)
+        curvature = -np.einsum(
+            "dn,dnk,dnl->dkl", self.weights, of_response, of_response, optimize=True
+        )
+        curvature -= np.einsum(
+            "edn,enk,enl->dkl", self.weights * z * derivatives, self.ends, self.ends, optimize=True
+        )
+        trace = np.trace(curvature, axis1=1, axis2=2)
+        ridge = 1e-12 * trace[:, None, None] * np.eye(slope.shape[1])
+        return -np.linalg.solve(curvature + ridge, slope[..., None])[..., 0]
 
 
 def censored_fit(
@@ -35,49 +96,40 @@ def censored_fit(
     high: Float[np.ndarray, " n"],
     weights: Float[np.ndarray, "draws n"],
 ) -> Float[np.ndarray, "draws k"]:
-    """Coefficients β of ``y = x β + σ ε``, ε standard normal, where of y only an interval is known:
-    maximum likelihood for every row of weights.
+    """Fit ``y = x β + σ ε``, ε standard normal, where of y only an interval is known.
 
-    Ends may be infinite: below the first number tried, or above the last. By Newton's method in
-    (β/σ, 1/σ), in which the likelihood is log-concave.
+    Returns β of maximum likelihood for every row of weights. By Newton's method in (β/σ, 1/σ), in
+    which the likelihood is log-concave.
+
+    Args:
+        x: Regressors.
+        low: Lower ends of y; −∞ below the first number tried.
+        high: Upper ends; ∞ above the last number tried.
+        weights: How often each response counts.
     """
-    known = np.isfinite(low), np.isfinite(high)
-    ends = np.where(known[0], low, high), np.where(known[1], high, low)
-    start = np.linalg.lstsq(x, sum(ends) / 2, rcond=None)[0]
-    spread = max(float(np.std(sum(ends) / 2 - x @ start)), 0.2)
+    known = np.stack([np.isfinite(low), np.isfinite(high)])
+    # Where one end is not known, the other one stands for both, to begin with.
+    lower = np.where(known[0], low, high)
+    upper = np.where(known[1], high, low)
+    middle = (lower + upper) / 2
+    start = np.linalg.lstsq(x, middle, rcond=None)[0]
+    spread = max(float(np.std(middle - x @ start)), 0.2)
     theta = np.tile(np.append(start, 1) / spread, (len(weights), 1))
-    lower, upper = sides = np.stack([np.column_stack([-x, end]) for end in ends])
+    ends = np.stack([np.column_stack([-x, end]) for end in (lower, upper)])
+    responses = _Censored(known, ends, weights)
 
-    def at(theta: Array) -> tuple[Array, Array, Array]:
-        """The log-likelihood, its derivatives in the two standardised ends, and these ends."""
-        a = np.where(known[0], theta @ lower.T, -np.inf)
-        b = np.where(known[1], theta @ upper.T, np.inf)
-        flip = a > 0  # to the tail in which a difference of probabilities keeps its digits
-        below, above = (special.log_ndtr(np.where(flip, *two)) for two in ((-b, a), (-a, b)))
-        with np.errstate(all="ignore"):  # no numbers where 1/σ is below 0
-            inside = above + np.log1p(-np.exp(below - above))
-            total = np.nan_to_num((weights * inside).sum(1), nan=-np.inf)
-            z = np.stack([a, b])
-            rates = np.exp(stats.norm.logpdf(z) - inside) * [[[-1.0]], [[1.0]]]
-        return total, rates, np.where(np.isfinite(z), z, 0)
-
-    found = at(theta)
+    total, derivatives, z = responses.likelihood(theta)
     for _ in range(_ROUNDS):
-        last, rates, z = found
-        slopes = np.einsum("edn,enk->dnk", rates, sides)  # of every response's own
-        slope = np.einsum("dn,dnk->dk", weights, slopes)
-        bend = -np.einsum("dn,dnk,dnl->dkl", weights, slopes, slopes, optimize=True)
-        bend -= np.einsum("edn,enk,enl->dkl", weights * z * rates, sides, sides, optimize=True)
-        ridge = 1e-12 * np.trace(bend, axis1=1, axis2=2)[:, None, None] * np.eye(theta.shape[1])
-        step = -np.linalg.solve(bend + ridge, slope[..., None])[..., 0]
+        before = total
+        step = responses.newton_step(derivatives, z)
         for _ in range(_ROUNDS):  # halved where it leads downhill
-            found = at(theta + step)
-            worse = found[0] < last
+            total, derivatives, z = responses.likelihood(theta + step)
+            worse = total < before
             if not worse.any():
                 break
             step[worse] /= 2
         theta = theta + step
-        if (found[0] - last).max() < _CLOSE:
+        if (total - before).max() < _CLOSE:
             break
     return theta[:, :-1] / theta[:, -1:]
 
@@ -90,24 +142,34 @@ def exponent_draws(
     Regressors of log N½ are log f₀, others, and log ℓ if there are several lags.
     Where one lag alone has responses inside the grid, others are left out: its coefficient fits
     them. Where one dose alone has, d is at most what fits with the mildest beyond at the next end.
+
+    Args:
+        rows: As `dosed` gives them.
+        draws: Number of draws, which stand behind the fit to all rows.
+        others: Names of further columns that are regressors.
     """
-    bound = is_bound(rows)
     rows = identifying(rows)
-    last = rows["low"] * 2**0.5 if bound else np.inf
+    above_grid = rows["low"] * 2**0.5 if is_bound(rows) else np.inf  # the next number of the grid
     with np.errstate(divide="ignore"):
-        above, upto = np.log([rows["low"], rows["high"].fillna(last)])
-    seeds, of = np.unique(rows["seed"], return_inverse=True)
-    drawn = rng.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), draws)
-    weights = np.concatenate([np.ones((1, len(seeds))), drawn])[:, of]
-    x = [rows[name] for name in ("log_envelope", *others)]
+        low, high = np.log([rows["low"], rows["high"].fillna(above_grid)])
+    seeds, seed_of_row = np.unique(rows["seed"], return_inverse=True)
+    n_seeds = len(seeds)
+    drawn = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), draws)
+    counts = np.concatenate([np.ones((1, n_seeds)), drawn])
+    regressors = [rows[name] for name in ("log_envelope", *others)]
     if rows["lag"].nunique() > 1:
-        x.append(np.log(rows["lag"]))
-    x.append(np.ones(len(rows)))
-    return censored_fit(np.stack(x, axis=1), above, upto, weights)[:, 0]
+        regressors.append(np.log(rows["lag"]))
+    regressors.append(np.ones(len(rows)))
+    x = np.stack(regressors, axis=1)
+    return censored_fit(x, low, high, counts[:, seed_of_row])[:, 0]
 
 
 def identifying(rows: pd.DataFrame) -> pd.DataFrame:
-    """Select the rows that tell something of the exponent (`exponent_draws`)."""
+    """Select the rows that tell something of the exponent (`exponent_draws`).
+
+    Left out are other lags where one lag alone has responses inside the grid, and all but the
+    mildest dose beyond the grid where one dose alone has.
+    """
     inside = rows["high"].notna()
     lags = rows.loc[inside, "lag"].unique()
     chosen = rows["lag"].isin(lags) if len(lags) == 1 else np.ones(len(rows), bool)
@@ -118,9 +180,9 @@ def identifying(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_bound(rows: pd.DataFrame) -> bool:
-    """Tell whether one dose alone has responses inside the grid, so that d is no more than a
-    bound."""
-    return rows.loc[rows["high"].notna(), "log_envelope"].nunique() == 1
+    """Tell whether one dose alone has responses inside the grid: then d is no more than a bound."""
+    inside = rows[rows["high"].notna()]
+    return inside["log_envelope"].nunique() == 1
 
 
 def seed_interval(values: Array, n_seeds: int) -> Interval:
@@ -129,12 +191,13 @@ def seed_interval(values: Array, n_seeds: int) -> Interval:
     A bootstrap over n seeds is too narrow by √((n − 1)/n), and its quantiles are those of a normal,
     not of Student's t.
     """
-    value, slopes = values[0], values[1:]
+    value = values[0]
     if n_seeds == 1:
         return Interval(value, -np.inf, np.inf)
     student = stats.t.ppf(0.975, n_seeds - 1) / stats.norm.ppf(0.975)
-    widen = np.sqrt(n_seeds / (n_seeds - 1)) * student
-    low, high = value + widen * (np.quantile(slopes, [0.025, 0.975]) - value)
+    wider_by = np.sqrt(n_seeds / (n_seeds - 1)) * student
+    quantiles = np.quantile(values[1:], [0.025, 0.975])
+    low, high = value + wider_by * (quantiles - value)
     return Interval(value, low, high)
 
 
@@ -145,6 +208,7 @@ def dose_exponent(
 
     Without a lower end it is no more than a bound.
     """
+    rows = identifying(rows)
     values = exponent_draws(rows, rng, draws, others)
-    found = seed_interval(values, identifying(rows)["seed"].nunique())
-    return found._replace(low=-np.inf) if is_bound(rows) else found
+    interval = seed_interval(values, rows["seed"].nunique())
+    return interval._replace(low=-np.inf) if is_bound(rows) else interval

@@ -12,6 +12,9 @@ from lwcore.window import LawFit, fit_decay, r_squared_and_aicc
 
 Array = NDArray[np.float64]
 
+_DESCENT_STEPS = 60
+_DIFFERENCE = 1e-6  # of the central differences that give slopes
+
 
 class TwoExponentials(NamedTuple):
     """The law ``f = c ((1 − w) λ^ℓ + w κ^ℓ)``; λ, κ and w are in (0, 1)."""
@@ -22,9 +25,11 @@ class TwoExponentials(NamedTuple):
     share: float  # w, of the slow part at ℓ = 0
 
     def envelope(self, lags: ArrayLike) -> Array:
-        """The envelope f at lags ℓ, not necessarily whole, any shape."""
+        """Return the envelope f at lags ℓ, not necessarily whole, any shape."""
         lag = np.asarray(lags, float)
-        return self.amplitude * ((1 - self.share) * self.decay**lag + self.share * self.slow**lag)
+        fast_part = (1 - self.share) * self.decay**lag
+        slow_part = self.share * self.slow**lag
+        return self.amplitude * (fast_part + slow_part)
 
 
 class FiveLaws(NamedTuple):
@@ -38,7 +43,7 @@ class FiveLaws(NamedTuple):
 
 
 def fit_laws(lags: Iterable[int], envelope: ArrayLike) -> FiveLaws:
-    """Five decay laws fitted to an envelope, as `lwcore.window.fit_decay` fits four of them.
+    """Fit five decay laws to an envelope, as `lwcore.window.fit_decay` fits four of them.
 
     Two exponentials are fitted by least squares on ``log f``, downhill from the best places of a
     grid. Free are the share at the first lag and the rates, which logistic curves keep in bounds:
@@ -47,49 +52,74 @@ def fit_laws(lags: Iterable[int], envelope: ArrayLike) -> FiveLaws:
     """
     steps = list(lags)
     four = fit_decay(steps, envelope)
-    lag, log_f = np.array(steps, float), np.log(np.asarray(envelope, float))
-    low, high = -np.log(1e3 * lag[-1]), np.log(10 / lag[0])
+    lag = np.array(steps, float)
+    log_f = np.log(np.asarray(envelope, float))
+    slowest = -np.log(1e3 * lag[-1])  # bounds of the rates, as logarithms
+    fastest = np.log(10 / lag[0])
 
-    def parts(free: Array) -> tuple[Array, Array]:
-        """Fast and slow, logarithms at the first lag and rates, of numbers (..., 3)."""
-        fast = low + (high - low) * special.expit(free[..., 0])
-        slow = low + (fast - low) * special.expit(free[..., 1])
-        odds = 60 * special.expit(free[..., 2]) - 40
-        at_first = special.log_expit(np.stack([-odds, odds], axis=-1))
-        return at_first, np.exp(np.stack([fast, slow], axis=-1))
+    def log_shares_and_rates(free: Array) -> tuple[Array, Array]:
+        """Return logarithms of the parts at the first lag, and rates, each (..., 2): fast, slow."""
+        log_fast = slowest + (fastest - slowest) * special.expit(free[..., 0])
+        log_slow = slowest + (log_fast - slowest) * special.expit(free[..., 1])
+        log_odds = 60 * special.expit(free[..., 2]) - 40
+        log_shares = special.log_expit(np.stack([-log_odds, log_odds], axis=-1))
+        return log_shares, np.exp(np.stack([log_fast, log_slow], axis=-1))
 
     def residuals(free: Array) -> Array:
-        at_first, rates = parts(free)
-        each = at_first[..., None] - rates[..., None] * (lag - lag[0])
-        change = np.logaddexp(each[..., 0, :], each[..., 1, :]) - (log_f - log_f[0])
-        return change - change.mean(-1, keepdims=True)
+        """Return what is left of log f, with the amplitude fitted: its mean is left out."""
+        log_shares, rates = log_shares_and_rates(free)
+        log_parts = log_shares[..., None] - rates[..., None] * (lag - lag[0])
+        fitted = np.logaddexp(log_parts[..., 0, :], log_parts[..., 1, :])
+        difference = fitted - (log_f - log_f[0])
+        return difference - difference.mean(-1, keepdims=True)
 
-    axes = np.linspace(-1, 5, 13), np.linspace(-4, 3, 8), np.linspace(-1.5, 1.1, 13)
+    # A grid of the three free numbers; descent starts from the best of every fast rate.
+    axes = [np.linspace(-1, 5, 13), np.linspace(-4, 3, 8), np.linspace(-1.5, 1.1, 13)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(13, -1, 3)
-    cost = np.square(residuals(grid)).sum(-1)
-    free = _descend(residuals, grid[np.arange(13), cost.argmin(1)])  # the best of every fast rate
-    residual = np.square(residuals(free)).sum(-1)
-    at_first, rates = parts(free[residual.argmin()])
-    at_zero = at_first + rates * lag[0]
-    curve = special.logsumexp(at_zero - np.outer(lag, rates), axis=-1)
-    amplitude = np.exp(np.mean(log_f - curve) + special.logsumexp(at_zero))
-    share = special.expit(at_zero[1] - at_zero[0])
-    law = TwoExponentials(*map(float, (amplitude, *np.exp(-rates), share)))
-    return FiveLaws(*four, LawFit(law, *r_squared_and_aicc(residual.min(), 4, log_f)))
+    squares = np.square(residuals(grid)).sum(-1)
+    starts = grid[np.arange(13), squares.argmin(1)]
+    ends = _descend(residuals, starts)
+    squares_at_ends = np.square(residuals(ends)).sum(-1)
+
+    log_shares, rates = log_shares_and_rates(ends[squares_at_ends.argmin()])
+    log_at_zero = log_shares + rates * lag[0]
+    log_curve = special.logsumexp(log_at_zero - np.outer(lag, rates), axis=-1)
+    log_amplitude = np.mean(log_f - log_curve) + special.logsumexp(log_at_zero)
+    decay, slow = np.exp(-rates)
+    law = TwoExponentials(
+        amplitude=float(np.exp(log_amplitude)),
+        decay=float(decay),
+        slow=float(slow),
+        share=float(special.expit(log_at_zero[1] - log_at_zero[0])),
+    )
+    fitted = LawFit(law, *r_squared_and_aicc(squares_at_ends.min(), 4, log_f))
+    return FiveLaws(*four, fitted)
 
 
-def _descend(residuals: Callable[[Array], Array], free: Array) -> Array:
-    """Go downhill from every start at once, (starts, numbers), by Levenberg and Marquardt."""
-    here, damping = residuals(free), np.full(len(free), 1e-2)
-    unit = np.eye(free.shape[-1])
-    for _ in range(60):
-        ahead, behind = (residuals(free[:, None] + step * unit) for step in (1e-6, -1e-6))
-        slopes = (ahead - behind) / 2e-6
+def _descend(residuals: Callable[[Array], Array], starts: Array) -> Array:
+    """Go downhill from every start at once, by Levenberg and Marquardt's method.
+
+    Args:
+        residuals: Gives residuals (..., n) of free numbers (..., k).
+        starts: Shape (starts, k).
+    """
+    here = starts
+    left = residuals(here)
+    damping = np.full(len(here), 1e-2)
+    unit = np.eye(here.shape[-1])
+    for _ in range(_DESCENT_STEPS):
+        ahead = residuals(here[:, None] + _DIFFERENCE * unit)
+        behind = residuals(here[:, None] - _DIFFERENCE * unit)
+        slopes = (ahead - behind) / (2 * _DIFFERENCE)
         normal = slopes @ slopes.swapaxes(-1, -2)
-        held = damping * normal.trace(axis1=-2, axis2=-1) + 1e-30
-        move = np.linalg.solve(normal + held[:, None, None] * unit, slopes @ here[..., None])
-        there = residuals(tried := free - move[..., 0])
-        better = np.square(there).sum(-1) < np.square(here).sum(-1)
-        free, here = (np.where(better[:, None], *two) for two in ((tried, free), (there, here)))
+        ridge = damping * normal.trace(axis1=-2, axis2=-1) + 1e-30
+        damped = normal + ridge[:, None, None] * unit
+        move = np.linalg.solve(damped, slopes @ left[..., None])[..., 0]
+        there = here - move
+        left_there = residuals(there)
+        # A start that gets worse stays where it is, and takes a shorter step the next time.
+        better = np.square(left_there).sum(-1) < np.square(left).sum(-1)
+        here = np.where(better[:, None], there, here)
+        left = np.where(better[:, None], left_there, left)
         damping = np.maximum(damping * np.where(better, 0.2, 4.0), 1e-10)
-    return free
+    return here

@@ -13,48 +13,60 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-PARAMETERS, WITHIN = 3000, 0.1
+PARAMETERS = 3000
+WITHIN = 0.1  # by which share their number may differ
 
 
 def first(body: nn.Module, inputs: Tensor) -> Tensor:
-    """Outputs at all steps, of a layer that may give its state beside them."""
-    found = body(inputs)
-    return found[0] if isinstance(found, tuple) else found
+    """Return outputs at all steps, of a layer that may give its state beside them."""
+    result = body(inputs)
+    return result[0] if isinstance(result, tuple) else result
 
 
 def steps_first(body: nn.Module, inputs: Tensor) -> Tensor:
-    """Outputs at all steps, of a layer that wants the axis of steps in front."""
+    """Return outputs at all steps, of a layer that wants the axis of steps in front."""
     return first(body, inputs.transpose(0, 1)).transpose(0, 1)
 
 
 def from_rest(body: Any, inputs: Tensor) -> Tensor:
-    """Outputs at all steps, of a layer that otherwise goes on from where its last call ended."""
+    """Return outputs at all steps, of a layer that goes on from its last call if not reset."""
     body.reset_state()
     return body(inputs)
 
 
 def in_turn(cell: Any, inputs: Tensor) -> Tensor:
-    """Outputs at all steps, of a cell called once a step, from a state of zeros."""
-    state, outputs = inputs.new_zeros(len(inputs), cell.state_size), []
-    for read in inputs.unbind(1):
-        output, state = cell(read, state)
+    """Return outputs at all steps, of a cell called once a step, from a state of zeros."""
+    state = inputs.new_zeros(len(inputs), cell.state_size)
+    outputs = []
+    for x in inputs.unbind(1):
+        output, state = cell(x, state)
         outputs.append(output)
     return torch.stack(outputs, 1)
 
 
 def causal(encoder: nn.Module, inputs: Tensor) -> Tensor:
-    """Outputs at all steps, of an encoder that sees no later step; sinusoids say where one is."""
-    rates = 1e3 ** -torch.linspace(0, 1, inputs.shape[-1] // 2)
-    angles = torch.arange(inputs.shape[1])[:, None] * rates
+    """Return outputs at all steps, of an encoder that sees no later step.
+
+    Sinusoids of the step are added to the inputs: attention knows no order by itself.
+    """
+    _, length, width = inputs.shape
+    rates = 1e3 ** -torch.linspace(0, 1, width // 2)
+    angles = torch.arange(length)[:, None] * rates
     placed = inputs + torch.cat([angles.sin(), angles.cos()], -1)
-    mask = nn.Transformer.generate_square_subsequent_mask(inputs.shape[1])
+    mask = nn.Transformer.generate_square_subsequent_mask(length)
     return encoder(placed, mask=mask, is_causal=True)
 
 
 class Architecture(NamedTuple):
     """What kind of layer it is, whose, how wide, and how it is called.
 
-    It reads the series itself, or, behind a linear `front`, as many numbers a step as it is wide.
+    Attributes:
+        kind: Family, for the chapter's tables.
+        package: Distribution with the layer, and its version.
+        width: Numbers that it gives at a step.
+        front: Whether a linear layer stands before it, and it reads as many numbers a step as it is
+            wide; else it reads the series itself.
+        call: Gives the layer's outputs at all steps.
     """
 
     kind: str
@@ -89,7 +101,7 @@ ARCHITECTURES = {
 
 
 def layer(name: str, width: int) -> nn.Module:
-    """An architecture's layer; its package is imported only where it is asked for."""
+    """Make an architecture's layer; its package is imported only where it is asked for."""
     match name:
         case "RNN" | "GRU" | "LSTM":
             return getattr(nn, name)(1, width, batch_first=True)
@@ -106,11 +118,11 @@ def layer(name: str, width: int) -> nn.Module:
             options: dict[str, Any] = {"backend": "vanilla", "dtype": "float32"}
             if name == "mLSTM":
                 options = {"context_length": 48, "round_proj_up_to_multiple_of": 4}
-            config = getattr(xlstm, f"{name}LayerConfig")
-            config = config(embedding_dim=width, num_heads=2, **options)
-            made = getattr(xlstm, f"{name}Layer")(config)
-            made.reset_parameters()
-            return made
+            new_config = getattr(xlstm, f"{name}LayerConfig")
+            new_layer = getattr(xlstm, f"{name}Layer")
+            body = new_layer(new_config(embedding_dim=width, num_heads=2, **options))
+            body.reset_parameters()
+            return body
         case "echo state":
             return import_module("resdag.layers").ESNLayer(width, 1, spectral_radius=0.95)
         case "minGRU" | "minLSTM":
@@ -130,15 +142,15 @@ def layer(name: str, width: int) -> nn.Module:
         case "SRU":
             return import_module("sru").SRU(width, width)
         case "transformer":
-            one = nn.TransformerEncoderLayer(width, 2, 28, dropout=0.0, batch_first=True)
-            return nn.TransformerEncoder(one, 1, enable_nested_tensor=False)
+            encoder = nn.TransformerEncoderLayer(width, 2, 28, dropout=0.0, batch_first=True)
+            return nn.TransformerEncoder(encoder, 1, enable_nested_tensor=False)
         case "rotary transformer":
             decoder = import_module("x_transformers").Decoder
             return decoder(dim=width, depth=1, heads=2, attn_dim_head=8, rotary_pos_emb=True)
         case "TCN":
-            made = import_module("pytorch_tcn").TCN
             options = {"use_norm": "layer_norm", "input_shape": "NLC", "dropout": 0.0}
-            return made(1, [width] * 4, kernel_size=3, dilations=[1, 2, 4, 8], **options)
+            new_layer = import_module("pytorch_tcn").TCN
+            return new_layer(1, [width] * 4, kernel_size=3, dilations=[1, 2, 4, 8], **options)
     raise KeyError(name)
 
 
@@ -146,17 +158,26 @@ class Network(nn.Module):
     """An architecture behind a linear front, if it needs one, and before a linear readout."""
 
     def __init__(self, name: str) -> None:
-        """All parts as their packages start them."""
+        """Start all parts as their packages start them."""
         super().__init__()
-        of = ARCHITECTURES[name]
-        self.front = nn.Linear(1, of.width) if of.front else nn.Identity()
-        self.body, self.out, self.call = layer(name, of.width), nn.Linear(of.width, 1), of.call
+        architecture = ARCHITECTURES[name]
+        width = architecture.width
+        self.front = nn.Linear(1, width) if architecture.front else nn.Identity()
+        self.body = layer(name, width)
+        self.out = nn.Linear(width, 1)
+        self.call = architecture.call
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Predictions at all steps."""
+        """Return predictions at all steps."""
         return self.out(self.call(self.body, self.front(inputs)))
 
 
 def numbers(network: nn.Module) -> int:
-    """Parameters of a network, and weights that are fixed: those of an echo-state network."""
-    return sum(part.numel() * (1 + part.is_complex()) for part in network.parameters())
+    """Count the parameters of a network, and weights that are fixed, as in an echo-state network.
+
+    A complex number counts as two.
+    """
+    count = 0
+    for parameter in network.parameters():
+        count += parameter.numel() * (2 if parameter.is_complex() else 1)
+    return count

@@ -1,5 +1,6 @@
 """Runs that were recorded in parts, seed by seed, and are read as one."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,18 @@ def load_together(*paths: str | Path) -> xr.Dataset:
     configs = [Config.stored(part.attrs) for part in parts]
     names = [config.name for config in configs]
     _require_same_settings(configs)
-    seeds = [seed for config in configs for seed in config.seeds]
+    seeds = list(itertools.chain.from_iterable(config.seeds for config in configs))
     repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
     require("paths", names, not repeated, f"of different seeds (in two of them: {repeated})")
-    in_all = set.intersection(*(set(part.data_vars) for part in parts))
-    left_out = sorted(map(str, set.union(*(set(part.data_vars) for part in parts)) - in_all))
-    alike = [_laid_out_alike(part[sorted(map(str, in_all))], parts) for part in parts]
+    variables = [set(map(str, part.data_vars)) for part in parts]
+    in_all = sorted(set.intersection(*variables))
+    left_out = sorted(set.union(*variables).difference(in_all))
+    alike = [_laid_out_alike(part[in_all], parts) for part in parts]
     _require_same_outside_seeds(alike, names)
     # what has no axis of seeds is the same in all
     combine: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
     together = xr.concat(alike, "seed", join="exact", combine_attrs="override", **combine)
-    whole = configs[0].but(seeds=seeds)
+    whole = configs[0].replace(seeds=seeds)
     together.attrs = _provenance(parts) | {
         "name": whole.name,
         "description": whole.description,
@@ -53,23 +55,26 @@ def load_together(*paths: str | Path) -> xr.Dataset:
 
 def _laid_out_alike(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
     """Give each variable the axes that it has in the part that has most, in their order."""
-    changed = {}
+    laid_out = {}
     for name, variable in part.data_vars.items():
-        fullest = max((other[name] for other in parts), key=lambda one: one.ndim)
-        missing = {dim: part.sizes[dim] for dim in fullest.dims if dim not in variable.dims}
-        wide = variable.expand_dims({dim: part[dim] for dim in missing})
-        changed[name] = wide.transpose(*fullest.dims)
-    return part.assign(changed)
+        fullest = max((other[name] for other in parts), key=lambda array: array.ndim)
+        missing = [dim for dim in fullest.dims if dim not in variable.dims]
+        with_all_dims = variable.expand_dims({dim: part[dim] for dim in missing})
+        laid_out[name] = with_all_dims.transpose(*fullest.dims)
+    return part.assign(laid_out)
 
 
 def _require_same_settings(configs: list[Config]) -> None:
     """Refuse configurations that differ in more than name, description and seeds."""
-    settings = [config.model_dump(exclude=set(_OF_A_PART)) for config in configs]
-    first, *others = settings
-    for config, other in zip(configs[1:], others, strict=True):
-        differing = sorted(key for key in first if first[key] != other[key])
-        words = f"runs of one configuration but for seeds (they differ in {', '.join(differing)})"
-        require("paths", [configs[0].name, config.name], not differing, words)
+    first, *others = configs
+    expected = first.model_dump(exclude=set(_OF_A_PART))
+    for config in others:
+        settings = config.model_dump(exclude=set(_OF_A_PART))
+        differing = sorted(key for key in expected if expected[key] != settings[key])
+        requirement = (
+            f"runs of one configuration but for seeds (they differ in {', '.join(differing)})"
+        )
+        require("paths", [first.name, config.name], not differing, requirement)
 
 
 def _require_same_outside_seeds(parts: list[xr.Dataset], names: list[str]) -> None:
@@ -77,14 +82,14 @@ def _require_same_outside_seeds(parts: list[xr.Dataset], names: list[str]) -> No
     first, *others = parts
     for name, other in zip(names[1:], others, strict=True):
         coordinates = sorted(map(str, set(first.coords) ^ set(other.coords)))
-        words = f"with equal coordinates (not both have {', '.join(coordinates)})"
-        require("paths", [names[0], name], not coordinates, words)
+        requirement = f"with equal coordinates (not both have {', '.join(coordinates)})"
+        require("paths", [names[0], name], not coordinates, requirement)
         for variable in first.variables:
             if "seed" in first[variable].dims:
                 continue
             same = first[variable].equals(other[variable])
-            words = f"runs that agree outside their seeds (they differ in {variable})"
-            require("paths", [names[0], name], same, words)
+            requirement = f"runs that agree outside their seeds (they differ in {variable})"
+            require("paths", [names[0], name], same, requirement)
 
 
 def _provenance(parts: list[xr.Dataset]) -> dict[str, str]:

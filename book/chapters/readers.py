@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 LETTERS = 32  # characters in a sequence
-TRAINED, UNSEEN = 3000, 400  # sequences of text
-DAY, HOURS = 24, 72  # hours in a day, and that the forecaster reads
+TRAINED = 3000  # sequences of text
+UNSEEN = 400
+DAY = 24  # hours
+HOURS = 72  # that the forecaster reads
 HOUSES = 400  # of which half are to train on
 
 
@@ -59,22 +61,24 @@ def text() -> tuple[Tensor, Tensor, int]:
     A piece that shares half of its characters in a row with one before it is left out: sequences
     have to be independent.
     """
-    letters = " ".join(" ".join(topics[name] for name in sorted(topics)).split()).lower()
-    known = sorted(set(letters))
+    documentation = " ".join(topics[name] for name in sorted(topics))
+    letters = " ".join(documentation.split()).lower()
     length = LETTERS + 1
+    half = LETTERS // 2
     starts = np.random.default_rng(0).permutation(len(letters) // length) * length
-    runs: set[str] = set()  # of characters, half as long as a piece
+    seen: set[str] = set()  # runs of characters, half as long as a piece
     pieces: list[str] = []
     for start in starts.tolist():
         piece = letters[start : start + length]
-        own = {piece[place : place + LETTERS // 2] for place in range(LETTERS // 2 + 2)}
-        if runs.isdisjoint(own):
+        runs = {piece[place : place + half] for place in range(half + 2)}
+        if seen.isdisjoint(runs):
             pieces.append(piece)
-            runs |= own
+            seen |= runs
         if len(pieces) == TRAINED + UNSEEN:
             break
-    codes = torch.tensor([[known.index(letter) for letter in piece] for piece in pieces])
-    return codes[:, :-1], codes[:, 1:], len(known)
+    alphabet = {letter: code for code, letter in enumerate(sorted(set(letters)))}
+    codes = torch.tensor([[alphabet[letter] for letter in piece] for piece in pieces])
+    return codes[:, :-1], codes[:, 1:], len(alphabet)
 
 
 def loads() -> tuple[Tensor, Tensor]:
@@ -86,24 +90,30 @@ def loads() -> tuple[Tensor, Tensor]:
     noise = rng.standard_normal((HOUSES, 10 * DAY + HOURS + 1))
     series = noise.copy()
     for hour in range(DAY, series.shape[1]):
-        series[:, hour] = 0.7 * series[:, hour - DAY] + 0.2 * series[:, hour - 1] + noise[:, hour]
+        day_before = series[:, hour - DAY]
+        hour_before = series[:, hour - 1]
+        series[:, hour] = 0.7 * day_before + 0.2 * hour_before + noise[:, hour]
     load = torch.tensor(series[:, -HOURS - 1 :], dtype=torch.float32)
     load = load / load.std()
     return load[:, :-1, None], load[:, -1:]
 
 
 def fit(net: nn.Module, inputs: Tensor, targets: Tensor, epochs: int, seed: int = 0) -> nn.Module:
-    """Train a network with Adam, and return it ready to predict."""
+    """Train a network with Adam, and return it ready to predict.
+
+    The loss is the squared error for numbers, and the cross-entropy for classes.
+    """
     optimizer = torch.optim.Adam(net.parameters(), 3e-3)
     mix = torch.Generator().manual_seed(seed)
     net.train()
     for _ in range(epochs):
-        for some in torch.randperm(len(inputs), generator=mix).split(64):
-            predicted = net(inputs[some])
-            if targets.is_floating_point():
-                loss = nn.functional.mse_loss(predicted, targets[some])
+        for chosen in torch.randperm(len(inputs), generator=mix).split(64):
+            predicted = net(inputs[chosen])
+            asked = targets[chosen]
+            if asked.is_floating_point():
+                loss = nn.functional.mse_loss(predicted, asked)
             else:
-                loss = nn.functional.cross_entropy(predicted.mT, targets[some])
+                loss = nn.functional.cross_entropy(predicted.mT, asked)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

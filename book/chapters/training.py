@@ -17,19 +17,22 @@ MEMORY = Memory(Path(__file__).parents[2] / "_build" / "networks", verbose=0)
 
 
 def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
-    """Networks by model and seed, as `lwcore.experiment.networks` makes them."""
+    """Return networks by model and seed, as `lwcore.experiment.networks` makes them.
+
+    Only trained ones are kept; untrained ones are made faster than read.
+    """
     if not trained:
         return experiment.networks(config, trained)
-    made, code = config.model_dump_json(include={"task", "network", "training"}), code_fingerprint()
-    found: dict[tuple[str, int], Network] = {}
-    for member in config.members:
-        lock = Path(MEMORY.location) / "{}-{}.lock".format(*member)
-        with FileLock(lock):  # chapters run in pairs
-            found[member] = _trained(*member, made, code, config)
-    return found
+    settings = config.model_dump_json(include={"task", "network", "training"})
+    code = code_fingerprint()
+    by_member: dict[tuple[str, int], Network] = {}
+    for model, seed in config.members:
+        with FileLock(Path(MEMORY.location) / f"{model}-{seed}.lock"):  # chapters run in pairs
+            by_member[model, seed] = _trained(model, seed, settings, code, config)
+    return by_member
 
 
 @MEMORY.cache(ignore=["config"])
-def _trained(model: str, seed: int, made: str, code: str, config: Config) -> Network:
-    """One network, kept by model, seed, the settings it is made of, and the code."""
-    return experiment.networks(config.but(models=[model], seeds=[seed]))[model, seed]
+def _trained(model: str, seed: int, settings: str, code: str, config: Config) -> Network:
+    """Train one network; it is kept by model, seed, the settings it is made of, and the code."""
+    return experiment.networks(config.replace(models=[model], seeds=[seed]))[model, seed]

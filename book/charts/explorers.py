@@ -39,7 +39,7 @@ _READING = (
 
 
 def window_explorer() -> alt.ConcatChart:
-    """Envelope, threshold and window with sliders for all that Eqs. (35) to (39) depend on.
+    """Chart envelope, threshold and window, with sliders for all that Eqs. (35) to (39) depend on.
 
     Its signals ``exponent`` (p), ``constant`` (C), ``threshold`` (ε_th), ``needed`` (N(1), to see
     one step) and ``window`` (H_N, real) are what the package gives at the sliders' values, with
@@ -70,7 +70,7 @@ def window_explorer() -> alt.ConcatChart:
 
 
 def gate_explorer() -> alt.ConcatChart:
-    """Gates, time scales, envelope, threshold and window of a layer whose gates stand still.
+    """Chart gates, time scales, envelope and window of a layer whose gates stand still.
 
     A neuron with the gate s forgets with the time scale ``τ = −1/log(1 − s)``. The log-odds of s
     are the quantiles of a normal law with a median and a spread. The envelope is ``f(ℓ)/H =
@@ -92,19 +92,13 @@ def gate_explorer() -> alt.ConcatChart:
         formula("window", f"threshold <= {_envelope('1')} ? lag_{_NEWTON_STEPS} : 0"),
         formula("reading", f"{scales} + {_READING}"),
     ]
-    axes = log_x("gate:Q", "gate s", -4, 0), log_y("time_scale:Q", "time scale τ (steps)", -1, 4)
-    every = alt.Chart(alt.sequence(-4, -0.005, 0.02, as_="decade"), name="map")
-    every = every.transform_calculate(gate="pow(10, datum.decade)")
-    every = every.transform_calculate(time_scale="-1 / log(1 - datum.gate)").mark_line(**CURVE)
-    neurons = alt.Chart(alt.sequence(0, NEURONS, as_="neuron"), name="neurons")
-    rate = "rates[datum.neuron]"
-    neurons = neurons.transform_calculate(gate=f"1 - exp(-{rate})", time_scale=f"1 / {rate}")
-    neurons = neurons.mark_point(**DOT | {"size": 30})
-    growth = _rows("window", 4, budget=_needed("datum.window"))
-    panels = _panels(_rows("lag", 4, value=_envelope("datum.lag")), growth, "envelope f(ℓ)/H")
-    gates = alt.layer(every.encode(*axes), neurons.encode(*axes))
+    panels = _panels(
+        _rows("lag", 4, value=_envelope("datum.lag")),
+        _rows("window", 4, budget=_needed("datum.window")),
+        "envelope f(ℓ)/H",
+    )
     return dress(
-        alt.concat(gates, *panels, columns=3).add_params(*params),
+        alt.concat(_gates_panel(), *panels, columns=3).add_params(*params),
         "Three panels that follow the sliders below them. In the first, dots on a falling curve "
         "give each neuron's time scale for its gate: the smaller the gate, the longer. In the "
         "second, the envelope of these neurons falls with the lag and meets the dotted threshold "
@@ -112,17 +106,36 @@ def gate_explorer() -> alt.ConcatChart:
     )
 
 
+def _gates_panel() -> alt.LayerChart:
+    """Draw the time scale of a gate, and on this curve each neuron's."""
+    x = log_x("gate:Q", "gate s", -4, 0)
+    y = log_y("time_scale:Q", "time scale τ (steps)", -1, 4)
+    curve = alt.Chart(alt.sequence(-4, -0.005, 0.02, as_="decade"), name="map")
+    curve = curve.transform_calculate(gate="pow(10, datum.decade)")
+    curve = curve.transform_calculate(time_scale="-1 / log(1 - datum.gate)")
+    neurons = alt.Chart(alt.sequence(0, NEURONS, as_="neuron"), name="neurons")
+    rate = "rates[datum.neuron]"
+    neurons = neurons.transform_calculate(gate=f"1 - exp(-{rate})", time_scale=f"1 / {rate}")
+    return alt.layer(
+        curve.mark_line(**CURVE).encode(x, y),
+        neurons.mark_point(**DOT | {"size": 30}).encode(x, y),
+    )
+
+
 def _threshold(errors: Sequence[float], column: str) -> list[alt.Parameter]:
-    """Controls of noise, α, exponent and N, and from them p, C and the threshold of Eq. (35)."""
-    laws, level = [SymmetricStable(alpha) for alpha in _ALPHAS], np.asarray(errors)
-    tables = {  # C by α (rows) and ε (columns), as `detection_threshold` has it
-        "mean": [-law.ppf(level) for law in laws],
-        "optimal": [-special.ndtri(level) / np.sqrt(law.fisher_information()) for law in laws],
-    }
-    rounded = {
-        rate: [[float(f"{one:.10g}") for one in row] for row in table]
-        for rate, table in tables.items()
-    }
+    """Make controls of noise, α, exponent and N, and from them p, C and the threshold of Eq. (35).
+
+    Args:
+        errors: The ε for which C is tabulated.
+        column: Vega's expression for the place of the chosen ε among them.
+    """
+    level = np.asarray(errors)
+    of_mean = []  # C by α (rows) and ε (columns), as `detection_threshold` has it
+    of_optimal = []
+    for alpha in _ALPHAS:
+        law = SymmetricStable(alpha)
+        of_mean.append(_to_ten_digits(-law.ppf(level)))
+        of_optimal.append(_to_ten_digits(-special.ndtri(level) / np.sqrt(law.fisher_information())))
     table = "(rate == 'optimal' ? optimal_constants : mean_constants)"
     by_rate = "(rate == 'mean' ? alpha / (alpha - 1) : rate == 'optimal' ? 2 : alpha)"
     return [
@@ -130,7 +143,8 @@ def _threshold(errors: Sequence[float], column: str) -> list[alt.Parameter]:
         slider("alpha", "tail index α", 1.5, _ALPHAS[0], _ALPHAS[-1], 0.05),
         choice("rate", "rate exponent", "mean", RATE_WORDS),
         slider("log_budget", "sequences, log₁₀ N", 3, 0, 8, 0.1),
-        *(alt.param(name=f"{rate}_constants", value=values) for rate, values in rounded.items()),
+        alt.param(name="mean_constants", value=of_mean),
+        alt.param(name="optimal_constants", value=of_optimal),
         formula("noise", "pow(10, log_noise)"),
         formula("budget", "pow(10, log_budget)"),
         formula("exponent", by_rate),
@@ -139,68 +153,93 @@ def _threshold(errors: Sequence[float], column: str) -> list[alt.Parameter]:
     ]
 
 
-def _rows(name: str, decades: int, **of: str) -> alt.Chart:
-    """Points of a curve over some decades, of what can be drawn."""
+def _to_ten_digits(values: np.ndarray) -> list[float]:
+    """Round numbers to ten digits, as they stand in the page."""
+    return [float(f"{value:.10g}") for value in values]
+
+
+def _rows(name: str, decades: int, **ordinate: str) -> alt.Chart:
+    """Make the points of a curve over some decades, of what can be drawn.
+
+    Args:
+        name: Field of the abscissa.
+        decades: How far it goes, from 1 on.
+        ordinate: Field of the ordinate, and Vega's expression for it.
+    """
+    drawable = {
+        "value": "datum.value > 1e-6",
+        "window": "datum.window >= 1 && datum.window < 1e9",
+        "budget": "datum.budget >= 1 && datum.budget < 1e9",
+    }
+    ((field, expression),) = ordinate.items()
     rows = alt.Chart(alt.sequence(0, decades + 0.001, 0.02, as_="decade"))
-    rows = rows.transform_calculate(**{name: "pow(10, datum.decade)"}).transform_calculate(**of)
-    within = {"value": "> 1e-6", "window": ">= 1 && datum.window < 1e9"}
-    within["budget"] = ">= 1 && datum.budget < 1e9"
-    return rows.transform_filter(" && ".join(f"datum.{one} {within[one]}" for one in of))
+    rows = rows.transform_calculate(**{name: "pow(10, datum.decade)"})
+    return rows.transform_calculate(**{field: expression}).transform_filter(drawable[field])
 
 
 def _panels(envelope: alt.Chart, growth: alt.Chart, level_title: str) -> tuple[Any, Any]:
-    """Envelope and threshold, and the window against N, with dots where the sliders stand."""
-    lag, level = log_x("lag:Q", "lag ℓ (steps)", 0, 4), log_y("value:Q", level_title, -4, 2)
+    """Draw envelope and threshold, and the window against N, with dots where the sliders stand."""
+    lag = log_x("lag:Q", "lag ℓ (steps)", 0, 4)
+    level = log_y("value:Q", level_title, -4, 2)
     budget = log_x("budget:Q", "number of sequences N", 0, 8)
     reach = log_y("window:Q", "window (steps)", 0, 6)
-    one = alt.Chart(alt.sequence(0, 1)).transform_calculate(
+    at_sliders = alt.Chart(alt.sequence(0, 1)).transform_calculate(
         lag="window", value="threshold", budget="budget", window="window"
     )
-    here = one.transform_filter("datum.window >= 1")
+    if_window = at_sliders.transform_filter("datum.window >= 1")
     left = alt.layer(
         envelope.properties(name="envelope").mark_line(**CURVE).encode(lag, level),
-        one.mark_rule(**RULE).encode(level),
-        here.mark_rule(**RULE).encode(lag),
-        here.mark_point(**DOT).encode(lag, level),
+        at_sliders.mark_rule(**RULE).encode(level),
+        if_window.mark_rule(**RULE).encode(lag),
+        if_window.mark_point(**DOT).encode(lag, level),
     )
     right = alt.layer(
         growth.properties(name="growth").mark_line(**CURVE).encode(budget, reach),
-        one.mark_rule(**RULE).encode(budget),
-        here.mark_rule(**RULE).encode(reach),
-        here.mark_point(**DOT).encode(budget, reach),
+        at_sliders.mark_rule(**RULE).encode(budget),
+        if_window.mark_rule(**RULE).encode(reach),
+        if_window.mark_point(**DOT).encode(budget, reach),
     )
     return left, right
 
 
 def _by_law(part: int, **where: str) -> str:
-    """An expression of the chosen law: its envelope, or the lag at which it falls to a level."""
-    *asked, (_, last) = [(name, parts[part].format(**where)) for name, parts in _LAWS.items()]
-    return "(" + "".join(f"law == '{name}' ? {text} : " for name, text in asked) + last + ")"
+    """Write an expression of the chosen law: its envelope, or the lag at which it meets a level.
+
+    Args:
+        part: 0 for the envelope, 1 for the lag: the place in an entry of `_LAWS`.
+        where: What stands in the place of ``{lag}`` or ``{x}``.
+    """
+    cases = ""
+    for name, expressions in _LAWS.items():
+        expression = expressions[part].format(**where)
+        is_last = name == list(_LAWS)[-1]
+        cases += expression if is_last else f"law == '{name}' ? {expression} : "
+    return f"({cases})"
 
 
 def _reached(ratio: str) -> str:
-    """The window, Eq. (60), from ``c/ε_th``; 0 below the first lag."""
+    """Write the window, Eq. (60), from ``c/ε_th``; 0 below the first lag."""
     lag = _by_law(1, x=ratio)
     return f"({lag} >= 1 ? {lag} : 0)"
 
 
 def _total(term: str) -> str:
-    """A sum over neurons, the terms of which say ``{q}``."""
+    """Write a sum over neurons, the terms of which say ``{q}``."""
     return "(" + " + ".join(term.format(q=q) for q in range(NEURONS)) + ")"
 
 
 def _envelope(lag: str) -> str:
-    """The mean of the neurons' exponentials at a lag."""
+    """Write the mean of the neurons' exponentials at a lag."""
     return f"({_total(f'exp(-{lag} * rates[{{q}}])')} / {NEURONS})"
 
 
 def _needed(lag: str) -> str:
-    """N(ℓ), Eq. (37), at a lag."""
+    """Write N(ℓ), Eq. (37), at a lag."""
     return f"pow(constant * noise / {_envelope(lag)}, exponent)"
 
 
 def _newton() -> list[alt.Parameter]:
-    """Steps to the lag at which f falls to the threshold, from where the slowest neuron does."""
+    """Make the steps to the lag at which f falls to the threshold, from where the slowest neuron does."""
     steps = [formula("lag_0", f"max(1, -log({NEURONS} * threshold) / rates[0])")]
     for k in range(_NEWTON_STEPS):
         parts = ", ".join(f"exp(-lag_{k} * rates[{q}])" for q in range(NEURONS))

@@ -7,7 +7,9 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-BLUE, RED = "#0173b2", "#d55e00"  # of seaborn's palette for readers who do not tell red from green
+# of seaborn's palette for readers who do not tell red from green
+BLUE = "#0173b2"
+RED = "#d55e00"
 CURVE: dict[str, Any] = {"color": BLUE, "clip": True}
 RULE: dict[str, Any] = {"strokeDash": [3, 3], "color": "grey", "clip": True}
 DOT: dict[str, Any] = {"filled": True, "size": 80, "color": RED, "clip": True, "opacity": 1}
@@ -23,42 +25,43 @@ def use_book_style() -> None:
 
 
 def formula(name: str, expression: str) -> alt.Parameter:
-    """A name for an expression of other parameters."""
+    """Give a name to an expression of other parameters."""
     return alt.param(name=name, expr=expression)
 
 
 def slider(
     name: str, words: str, value: float, least: float, most: float, step: float
 ) -> alt.Parameter:
-    """A parameter that a slider moves; the words are its label."""
+    """Make a parameter that a slider moves; the words are its label."""
     bind = alt.binding_range(min=float(least), max=float(most), step=step, name=words)
     return alt.param(name=name, value=value, bind=bind)
 
 
 def choice(name: str, words: str, value: Any, options: dict[Any, str]) -> alt.Parameter:
-    """A parameter that is one of some values, shown in the words that belong to them."""
+    """Make a parameter that is one of some values, shown in the words that belong to them."""
     shown = alt.binding_select(options=list(options), labels=list(options.values()), name=words)
     return alt.param(name=name, value=value, bind=shown)
 
 
 def log_x(field: str, title: str, least: float, most: float) -> alt.X:
-    """A logarithmic axis between two powers of ten, given by their exponents."""
+    """Make a logarithmic axis between two powers of ten, given by their exponents."""
     return _decades(alt.X(field, title=title), least, most)
 
 
 def log_y(field: str, title: str, least: float, most: float) -> alt.Y:
-    """The same, upright."""
+    """Make an upright logarithmic axis, as `log_x` makes a level one."""
     return _decades(alt.Y(field, title=title), least, most)
 
 
 def _decades(channel: Any, least: float, most: float) -> Any:
+    """Scale a channel logarithmically, with a tick at each power of ten."""
     ticks = [10.0**k for k in range(int(np.ceil(least)), int(most) + 1)]
     scaled = channel.scale(type="log", domain=[10**least, 10**most])
     return scaled.axis(values=ticks, labelExpr=_POWERS_OF_TEN)
 
 
 def dress(chart: Any, description: str) -> Any:
-    """A chart in its look, with the words by which those know it who hear the page."""
+    """Give a chart its look, and the words by which those know it who hear the page."""
     axis = {"titleFontWeight": "normal", "titleFontSize": 12, "labelFontSize": 11}
     return (
         chart.properties(description=description, background="transparent")
@@ -70,7 +73,7 @@ def dress(chart: Any, description: str) -> Any:
 
 
 def _mime_bundle(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    """A chart as an element that the book's script draws, and as JupyterLab draws it."""
+    """Write a chart as an element that the book's script draws, and as JupyterLab draws it."""
     name = html.escape(spec["description"], quote=True)
     data = json.dumps(spec, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     script = f'<script type="application/json">{data}</script>'

@@ -31,8 +31,10 @@ def cell(
     input_size: int = 3,
     hidden_size: int = 5,
 ) -> Cell:
-    """Make a float64 cell of `FAMILIES` in which a wrong term shows: gates spread out, biases and
-    normalisation drawn at random."""
+    """Make a float64 cell of `FAMILIES` in which a wrong term shows.
+
+    Its gates are spread out, its biases and its normalisation drawn at random.
+    """
     generator = torch.Generator().manual_seed(seed)
     options: dict[str, Any] = {
         "gate_init": 0.3,
@@ -41,21 +43,23 @@ def cell(
         "layernorm": layernorm,
         "generator": generator,
     }
-    made = FAMILIES[family](input_size, hidden_size, **options)
-    for name, parameter in made.named_parameters():
+    new_cell = FAMILIES[family](input_size, hidden_size, **options)
+    for name, parameter in new_cell.named_parameters():
         if name.startswith(("bias", "norm")):
             nn.init.normal_(parameter.data, mean=0.1, std=0.3, generator=generator)
-    return made
+    return new_cell
 
 
 def cells(**options: int) -> dict[str, Cell]:
-    """Make a cell of every family, with and without layer normalisation, by name; options as for
-    `cell`."""
-    return {
-        f"{family}{', LayerNorm' * norm}": cell(family, layernorm=bool(norm), **options)
-        for family in FAMILIES
-        for norm in (0, 1)
-    }
+    """Make a cell of every family, with and without layer normalisation, by name.
+
+    Options are those of `cell`.
+    """
+    by_name = {}
+    for family in FAMILIES:
+        by_name[family] = cell(family, **options)
+        by_name[f"{family}, LayerNorm"] = cell(family, layernorm=True, **options)
+    return by_name
 
 
 def draw(*shape: int, seed: int = 1) -> Tensor:

@@ -18,10 +18,9 @@ ENOUGH = 0.9  # an interval of less coverage, as that over three seeds with 75 %
 # What a sentence can ask for in the place of an exponent: by how much the base changes.
 CHANGES = {"tenfold": 10.0, "thousandfold": 1e3, "tenfold fall": 0.1, "thousandfold fall": 1e-3}
 ALONE = ("value", "low", "high")  # one of the three numbers
-FORMS = (
-    *("prose", "table", *ALONE, *CHANGES),
-    *(f"{change}, {which}" for change in CHANGES for which in ALONE),
-)
+FORMS = ["prose", "table", *ALONE, *CHANGES]
+for _change in CHANGES:
+    FORMS += [f"{_change}, {_number}" for _number in ALONE]
 
 
 class Kind(StrEnum):
@@ -61,20 +60,20 @@ class Measured(NamedTuple):
 
 
 def exactly(value: float, n: int | None = None) -> Measured:
-    """A number that nothing but rounding or a fixed set of cases stands behind."""
+    """Give a number that nothing but rounding or a fixed set of cases stands behind."""
     return estimate(value, (value, value), covers=1, n=n)
 
 
 def throughout(values: Iterable[float]) -> Measured:
-    """Numbers of a fixed set of cases, all of it: their median, between the least and the largest."""
+    """Take a fixed set of cases, all of it: the median, between the least and the largest."""
     numbers = np.asarray(list(values), dtype=np.float64)
-    ends = numbers.min(), numbers.max()
-    found = estimate(np.median(numbers), ends, covers=1, n=numbers.size)
-    return found._replace(cases=numbers.size)
+    ends = (numbers.min(), numbers.max())
+    median = estimate(np.median(numbers), ends, covers=1, n=numbers.size)
+    return median._replace(cases=numbers.size)
 
 
 def over(values: Iterable[float], units: int) -> Measured:
-    """Several networks' numbers: their median, between the least and the largest.
+    """Take several networks' numbers: the median, between the least and the largest.
 
     The range is as sure as that over the independent units behind it, which are seeds: all networks
     of a seed share its task, sequences and initial weights.
@@ -83,7 +82,7 @@ def over(values: Iterable[float], units: int) -> Measured:
 
 
 def share(hits: int, of: int) -> Measured:
-    """A share of independent trials, with Clopper and Pearson's 95 % interval."""
+    """Take a share of independent trials, with Clopper and Pearson's 95 % interval."""
     value, *ends = binomial(int(hits), int(of))
     return estimate(value, ends, n=int(of))
 
@@ -91,8 +90,14 @@ def share(hits: int, of: int) -> Measured:
 def estimate(
     value: float, interval: Sequence[float], covers: float = 0.95, n: int | None = None
 ) -> Measured:
-    """An estimate with an interval that comes from elsewhere: a bootstrap, a fit."""
-    number, (low, high) = float(value), map(float, interval)
+    """Take an estimate with an interval that comes from elsewhere: a bootstrap, a fit.
+
+    Args:
+        covers: The chance with which the interval holds the truth.
+        n: Number of independent units.
+    """
+    number = float(value)
+    low, high = map(float, interval)
     if math.isnan(number) or not low <= high:
         raise ValueError(f"measured: {value} ({low} to {high}) is no number with an interval.")
     return Measured(number, min(low, number), max(high, number), covers, n)
@@ -144,7 +149,10 @@ class Reading(BaseModel):
     @property
     def gives(self) -> Verdict:
         """The verdict if this is the first reading that holds; refuted for what holds instead."""
-        return next((one for one, clause in self._clauses.items() if clause), Verdict.HOLDS)
+        for verdict, clause in self._clauses.items():
+            if clause:
+                return verdict
+        return Verdict.HOLDS
 
     @property
     def condition(self) -> str:
@@ -154,36 +162,46 @@ class Reading(BaseModel):
     @property
     def rule(self) -> str:
         """What the number must be, with inequality signs."""
-        low, high = (self._limit(limit) for limit in (self.at_least, self.at_most))
+        low = self._limit(self.at_least)
+        high = self._limit(self.at_most)
         sign = " %" if self.unit in (Unit.SHARE, Unit.CASES) else ""
         if math.isinf(self.at_least):
             return f"≤ {high}{sign}"
-        return f"≥ {low}{sign}" if math.isinf(self.at_most) else f"{low} to {high}{sign}"
+        if math.isinf(self.at_most):
+            return f"≥ {low}{sign}"
+        return f"{low} to {high}{sign}"
 
     def _limit(self, limit: float) -> str:
-        """A limit as it was written, in the unit that the number is printed in."""
+        """Print a limit as it was written, in the unit that the number is printed in."""
         per_cent = self.unit in (Unit.SHARE, Unit.CASES, Unit.POINTS)
         size = limit * self.times * (100 if per_cent else 1)
-        text = f"{size:g}".replace("-", "−")
-        mantissa, _, power = text.partition("e")
+        mantissa, _, power = f"{size:g}".partition("e")
+        mantissa = mantissa.replace("-", "−")
         if not power:
-            return text
-        power_of_ten = printed(10.0 ** int(power.replace("−", "-")))
-        sign = mantissa.removesuffix("1")
-        return sign + power_of_ten if sign in ("", "−") else f"{mantissa}×{power_of_ten}"
+            return mantissa
+        power_of_ten = printed(10.0 ** int(power))
+        if mantissa in ("1", "−1"):
+            return mantissa.removesuffix("1") + power_of_ten
+        return f"{mantissa}×{power_of_ten}"
 
     def printed(self, measured: Measured, form: str = "table") -> str:
-        """What was measured, in its unit and with its bracket; see `lwcore.printing.printed`.
+        """Print what was measured, in its unit and with its bracket; see `printing.printed`.
 
         Besides its forms there are those of `CHANGES`, which say what an exponent does:
         "thousandfold fall", and "thousandfold fall, value" for the value alone.
         """
-        unit, numbers = self.unit, Numbers(*(self.times * number for number in measured[:3]))
+        unit = self.unit
+        numbers = Numbers(
+            self.times * measured.value,
+            self.times * measured.low,
+            self.times * measured.high,
+        )
         change, _, rest = form.partition(", ")
         if change in CHANGES:
             if unit is not Unit.EXPONENT:
                 raise ValueError(f"form = {form!r}: must be of an exponent, not of a {unit}.")
-            unit, form = Unit.FACTOR, rest or "ends"
+            unit = Unit.FACTOR
+            form = rest or "ends"
             numbers = consequence(numbers, CHANGES[change])
         count = measured.n if self.over == "seeds" else measured.cases
         return printed(
@@ -202,28 +220,32 @@ class Reading(BaseModel):
         """Refuse a measurement whose two ends are not what the reading says of its bracket."""
         if measured.low == measured.high:
             return
+        was_range = measured.cases is not None
         is_range = self.bracket is Bracket.RANGE
-        if self.bracket is Bracket.NONE or is_range != (measured.cases is not None):
-            was = "a range" if measured.cases is not None else "an interval"
+        if self.bracket is Bracket.NONE or is_range != was_range:
+            was = "a range" if was_range else "an interval"
             raise ValueError(
                 f"bracket = {self.bracket.value!r} of the reading {self.quantity!r}: must be what "
                 f"its cell gives, {was} from {measured.low} to {measured.high}"
             )
 
     def waits(self, measured: Measured) -> bool:
-        """Whether some of the registered seeds are missing."""
+        """Tell whether some of the registered seeds are missing."""
         return measured.n is not None and measured.n < self.units
 
     def holds(self, measured: Measured) -> bool | None:
-        """Whether the rule allows the whole interval, or none of it; None for neither."""
+        """Tell whether the rule allows the whole interval, or none of it; None for neither."""
         if measured.covers < ENOUGH or self.waits(measured):
             return None
         if self.at_least <= measured.low and measured.high <= self.at_most:
             return True
-        return False if measured.high < self.at_least or self.at_most < measured.low else None
+        if measured.high < self.at_least or self.at_most < measured.low:
+            return False
+        return None
 
 
 def _kind(name: Any) -> Kind:
+    """Read a kind by the name that stands in the files of claims."""
     return Kind[str(name).upper()]
 
 
@@ -276,9 +298,12 @@ class Claim(BaseModel):
         return Verdict.OPEN if holds is None or self.reported else Verdict.REFUTED
 
     def telling(self, measured: Sequence[Measured]) -> int:
-        """The place of the reading that gives the verdict: the first that holds, or the literal."""
-        for position, (reading, one) in enumerate(zip(self.readings, measured, strict=True)):
-            if reading.gives is not Verdict.REFUTED and reading.holds(one):
+        """Find the reading that gives the verdict: the first that holds, or the literal.
+
+        Returns its place among the readings.
+        """
+        for position, (reading, number) in enumerate(zip(self.readings, measured, strict=True)):
+            if reading.gives is not Verdict.REFUTED and reading.holds(number):
                 return position
         return 0
 
@@ -287,7 +312,7 @@ class Fact(float):
     """A number in a claim's words, printed with a minus sign and a space before the per cent."""
 
     def __format__(self, form: str) -> str:
-        """As of a float; two digits if nothing else is asked for."""
+        """Print as a float prints; two digits if nothing else is asked for."""
         if not form:
             return printed(self)
         return super().__format__(form).replace("-", "−").replace("%", " %")
@@ -301,13 +326,14 @@ class Quoted:
 
     def __init__(self, reading: Reading, measured: Measured) -> None:
         """Keep both."""
-        self.reading, self.measured = reading, measured
+        self.reading = reading
+        self.measured = measured
 
     def __getattr__(self, name: str) -> Any:
-        """A field of the measurement."""
-        found = getattr(self.measured, name)
-        return found if found is None or callable(found) else Fact(found)
+        """Give a field of the measurement, with the way in which a fact is printed."""
+        field = getattr(self.measured, name)
+        return field if field is None or callable(field) else Fact(field)
 
     def __format__(self, form: str) -> str:
-        """The number, printed."""
+        """Print the number as the reading says."""
         return self.reading.printed(self.measured, form or "prose")

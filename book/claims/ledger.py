@@ -11,7 +11,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from book.claims.claim import ENOUGH, Claim, Fact, Kind, Measured, Quoted, Verdict
+from book.claims.claim import ENOUGH, Claim, Fact, Kind, Measured, Quoted, Reading, Verdict
 from lwcore.signatures import require
 
 ROOT = Path(__file__).parents[2]
@@ -24,12 +24,13 @@ class Claims(dict[str, Claim]):
     """The claims that a chapter discusses, by name, from its TOML file."""
 
     def __init__(self, path: str | Path) -> None:
-        """Entries of a file, whose first lines say paper and kind of all that say nothing else."""
+        """Read a file, whose first lines say paper and kind of all that say nothing else."""
         entries = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         common = {name: entries.pop(name) for name in ("paper", "kind")}
+        super().__init__()
         self.paper = common["paper"]
-        claims = {name: {"id": name} | common | entry for name, entry in entries.items()}
-        super().__init__({name: Claim.model_validate(one) for name, one in claims.items()})
+        for name, entry in entries.items():
+            self[name] = Claim.model_validate({"id": name} | common | entry)
 
     def judge(self, name: str, *numbers: Measured, **facts: float) -> None:
         """Give the numbers of a claim, one for each reading, and show the verdict.
@@ -41,21 +42,23 @@ class Claims(dict[str, Claim]):
         require("name", name, name in self, f"one of {', '.join(self)}")
         expected = len(self[name].readings)
         require("numbers", numbers, len(numbers) == expected, f"{expected}, one for each reading")
-        for reading, one in zip(self[name].readings, numbers, strict=True):
-            reading.require_bracket(one)
-        found = Outcome(self[name], numbers, {key: float(fact) for key, fact in facts.items()})
-        data = {"id": name, "measured": numbers, "facts": found.facts}
-        display({MIME: data, "text/plain": in_full(found)}, raw=True)
+        for reading, number in zip(self[name].readings, numbers, strict=True):
+            reading.require_bracket(number)
+        as_floats = {key: float(fact) for key, fact in facts.items()}
+        outcome = Outcome(self[name], numbers, as_floats)
+        data = {"id": name, "measured": numbers, "facts": as_floats}
+        display({MIME: data, "text/plain": in_full(outcome)}, raw=True)
 
 
 @cache
 def registry() -> dict[str, Claim]:
-    """All claims by name, chapter by chapter: Livi's paper first, then the companion."""
-    found: dict[str, Claim] = {}
-    for claims in sorted(map(Claims, CHAPTERS), key=lambda one: one.paper == "cayci"):
-        require("claims", set(found), not claims.keys() & found.keys(), "each in one file")
-        found |= claims
-    return found
+    """Read all claims by name, chapter by chapter: Livi's paper first, then the companion."""
+    by_name: dict[str, Claim] = {}
+    in_order = sorted(map(Claims, CHAPTERS), key=lambda claims: claims.paper == "cayci")
+    for claims in in_order:
+        require("claims", set(by_name), not claims.keys() & by_name.keys(), "each in one file")
+        by_name |= claims
+    return by_name
 
 
 @dataclass(frozen=True)
@@ -93,22 +96,33 @@ class Outcome:
     @property
     def _quoted(self) -> list[Quoted]:
         """What was measured, for the claim's words."""
-        return [Quoted(*pair) for pair in zip(self.claim.readings, self.measured, strict=True)]
+        return [Quoted(reading, number) for reading, number in self.pairs]
+
+    @property
+    def pairs(self) -> list[tuple[Reading, Measured]]:
+        """Each reading of the claim, with its number."""
+        return list(zip(self.claim.readings, self.measured, strict=True))
 
     @property
     def why(self) -> str:
         """Why nothing was decided, where nothing was."""
         if self.verdict is not Verdict.OPEN:
             return ""
-        literal, one = self.claim.readings[0], self.measured[0]
-        if literal.waits(one):
-            return f"{one.n} of {literal.units} registered seeds are in, and all decide, or none."
-        if one.covers < ENOUGH:
-            sure = f"sure to cover the truth in {one.covers:.0%} of cases only"
-            return f"the interval, over {one.n} seeds, is {sure}."
-        if literal.holds(one) is None:
-            holds = "for which it is true and others for which it is not"
-            return f"the interval of the measurement holds numbers {holds}."
+        literal, number = self.pairs[0]
+        if literal.waits(number):
+            return (
+                f"{number.n} of {literal.units} registered seeds are in, and all decide, or none."
+            )
+        if number.covers < ENOUGH:
+            return (
+                f"the interval, over {number.n} seeds, is sure to cover the truth in "
+                f"{number.covers:.0%} of cases only."
+            )
+        if literal.holds(number) is None:
+            return (
+                "the interval of the measurement holds numbers for which it is true and others "
+                "for which it is not."
+            )
         return (
             "the paper reports it of its own networks, which are not at hand; ours, in their "
             "place, do otherwise."
@@ -117,85 +131,100 @@ class Outcome:
     @property
     def entry(self) -> dict[str, Any]:
         """All that is known of the claim, as the ledger's JSON has it."""
-        claim, telling = self.claim, self.claim.telling(self.measured)
-        readings = [
-            {
+        claim = self.claim
+        readings = []
+        for reading, number in self.pairs:
+            about_reading = {
                 "clause": reading.condition,
                 "gives": reading.gives,
                 "quantity": reading.quantity,
                 "unit": reading.unit,
                 "bracket": reading.bracket,
                 "over": reading.over,
-                "printed": reading.printed(one),
+                "printed": reading.printed(number),
                 "rule": reading.rule,
-                "holds": reading.holds(one),
-                **one._asdict(),
+                "holds": reading.holds(number),
             }
-            for reading, one in zip(claim.readings, self.measured, strict=True)
-        ]
+            readings.append(about_reading | number._asdict())
+        telling = readings[claim.telling(self.measured)]
+        of_telling = ("clause", "quantity", "unit", "bracket", "over", "printed", "rule")
+        of_number = ("value", "low", "high", "covers", "n")
         return {
-            **{"id": claim.id, "paper": claim.paper, "kind": claim.kind, "where": claim.place},
-            **{"statement": claim.says, "verdict": self.verdict},
-            **{name: readings[telling][name] for name in ("clause", "quantity", "unit")},
-            **{name: readings[telling][name] for name in ("bracket", "over", "printed", "rule")},
-            **{name: readings[telling][name] for name in ("value", "low", "high", "covers", "n")},
-            **{"chapter": self.chapter, "open_because": self.why, "fixed": claim.fixed},
-            **{"counterexample": self.counterexample, "fair": self.fair, "seen": claim.seen},
-            **{"facts": dict(self.facts), "readings": readings},
+            "id": claim.id,
+            "paper": claim.paper,
+            "kind": claim.kind,
+            "where": claim.place,
+            "statement": claim.says,
+            "verdict": self.verdict,
+            **{name: telling[name] for name in (*of_telling, *of_number)},
+            "chapter": self.chapter,
+            "open_because": self.why,
+            "fixed": claim.fixed,
+            "counterexample": self.counterexample,
+            "fair": self.fair,
+            "seen": claim.seen,
+            "facts": dict(self.facts),
+            "readings": readings,
         }
 
 
 def gathered(notebook: NotebookNode, chapter: str) -> Iterable[Outcome]:
-    """What an executed chapter measured."""
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    for data in (output["data"][MIME] for output in outputs if MIME in output.get("data", ())):
-        numbers = tuple(Measured(*one) for one in data["measured"])
-        yield Outcome(registry()[data["id"]], numbers, data["facts"], chapter)
+    """Gather what an executed chapter measured, from the outputs of its cells."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {}).get(MIME)
+            if data is not None:
+                numbers = tuple(Measured(*number) for number in data["measured"])
+                yield Outcome(registry()[data["id"]], numbers, data["facts"], chapter)
 
 
-def counts(found: Iterable[Outcome]) -> dict[Verdict, int]:
-    """The number of claims for every verdict, also where it is 0."""
-    verdicts = [outcome.verdict for outcome in found]
+def counts(outcomes: Iterable[Outcome]) -> dict[Verdict, int]:
+    """Count the claims with each verdict, also where it is 0."""
+    verdicts = [outcome.verdict for outcome in outcomes]
     return {verdict: verdicts.count(verdict) for verdict in Verdict}
 
 
-def counts_by_kind(found: Iterable[Outcome]) -> dict[Kind, dict[Verdict, int]]:
-    """`counts` of what the papers say, kind by kind."""
-    of_papers = [outcome for outcome in found if outcome.claim.counted]
-    return {kind: counts(one for one in of_papers if one.claim.kind is kind) for kind in Kind}
+def counts_by_kind(outcomes: Iterable[Outcome]) -> dict[Kind, dict[Verdict, int]]:
+    """Count verdicts of what the papers say, kind by kind."""
+    by_kind: dict[Kind, list[Outcome]] = {kind: [] for kind in Kind}
+    for outcome in outcomes:
+        if outcome.claim.counted:
+            by_kind[outcome.claim.kind].append(outcome)
+    return {kind: counts(of_kind) for kind, of_kind in by_kind.items()}
 
 
 def readings_in_words(outcome: Outcome) -> list[str]:
     """Say of each reading of a claim what was measured, what it must be and what follows."""
     lines = []
-    for reading, one in zip(outcome.claim.readings, outcome.measured, strict=True):
-        says = {True: "holds", False: "fails", None: "open"}[reading.holds(one)]
-        way = "instead: " * (reading.gives is Verdict.REFUTED) + (reading.condition or "as stated")
-        number = f"{reading.printed(one)}, must be {reading.rule}"
-        lines.append(f"{way}: {reading.quantity}: {number}: {says}")
+    for reading, number in outcome.pairs:
+        says = {True: "holds", False: "fails", None: "open"}[reading.holds(number)]
+        clause = reading.condition or "as stated"
+        if reading.gives is Verdict.REFUTED:
+            clause = f"instead: {clause}"
+        printed = reading.printed(number)
+        lines.append(f"{clause}: {reading.quantity}: {printed}, must be {reading.rule}: {says}")
     return lines
 
 
 def in_full(outcome: Outcome) -> str:
-    """All there is to say of a claim, as plain text."""
-    claim, found = outcome.claim, outcome.entry
+    """Say all there is to say of a claim, as plain text."""
+    claim = outcome.claim
     lines = [f"{claim.id}: {outcome.verdict} ({claim.kind})", f"  {claim.place}: {claim.says}"]
     lines += [f"  {line}" for line in readings_in_words(outcome)]
-    more = {
-        "open because": "open_because",
-        "settled by the configuration": "fixed",
-        "smallest counterexample": "counterexample",
-        "could be put as": "fair",
-        "changed after a number had been seen": "seen",
+    remarks = {
+        "open because": outcome.why,
+        "settled by the configuration": claim.fixed,
+        "smallest counterexample": outcome.counterexample,
+        "could be put as": outcome.fair,
+        "changed after a number had been seen": claim.seen,
     }
-    return "\n".join(
-        lines + [f"  {label}: {found[name]}" for label, name in more.items() if found[name]]
-    )
+    lines += [f"  {label}: {remark}" for label, remark in remarks.items() if remark]
+    return "\n".join(lines)
 
 
-def write(found: Iterable[Outcome], folder: Path) -> None:
+def write(outcomes: Iterable[Outcome], folder: Path) -> None:
     """Store the ledger as ``ledger.json`` and, a row a claim, as ``ledger.csv``."""
-    entries = [outcome.entry for outcome in found]
+    entries = [outcome.entry for outcome in outcomes]
     text = json.dumps(entries, indent=1, ensure_ascii=False)
     (folder / "ledger.json").write_text(text + "\n", encoding="utf-8")
     columns = [name for name in entries[0] if name not in ("facts", "readings")]
@@ -206,21 +235,20 @@ def write(found: Iterable[Outcome], folder: Path) -> None:
 
 
 def read(path: Path = BUILT) -> dict[str, Outcome]:
-    """The ledger of the last build, by name."""
+    """Read the ledger of the last build, by name."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no ledger; `make book` measures it.")
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
-        fields = Measured._fields
-        found = [
-            Outcome(
-                registry()[one["id"]],
-                tuple(Measured(*map(reading.get, fields)) for reading in one["readings"]),
-                one["facts"],
-                one["chapter"],
-            )
-            for one in entries
-        ]
+        return {entry["id"]: _outcome_of(entry) for entry in entries}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not a ledger of claims ({error!r}).") from error
-    return {outcome.claim.id: outcome for outcome in found}
+
+
+def _outcome_of(entry: Mapping[str, Any]) -> Outcome:
+    """Make an outcome of its entry in the ledger's JSON."""
+    numbers = []
+    for reading in entry["readings"]:
+        numbers.append(Measured(*map(reading.get, Measured._fields)))
+    claim = registry()[entry["id"]]
+    return Outcome(claim, tuple(numbers), entry["facts"], entry["chapter"])

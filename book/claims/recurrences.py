@@ -37,52 +37,82 @@ def step(cell: Cell, x: Tensor, kept: Tensor, seen: Tensor) -> Tensor:
     Returns:
         The next state, shape (S,).
     """
-    size, weights, sigma = cell.hidden_size, cell.weight_hh, torch.sigmoid
+    size = cell.hidden_size
     of_input = cell.weight_ih @ x + cell.bias
     if isinstance(cell, LSTM):
-        i, f, g, o = (of_input + weights @ seen[:size]).split(size)
-        c = sigma(f) * kept[size:] + sigma(i) * torch.tanh(_normalised(cell, g))
-        return torch.cat([sigma(o) * torch.tanh(c), c])
+        return _lstm_step(cell, of_input, kept, seen)
     if isinstance(cell, GRU):
-        of_reset, of_update, own = weights.split(size)
-        x_reset, x_update, x_own = of_input.split(size)
-        r, z = sigma(x_reset + of_reset @ seen), sigma(x_update + of_update @ seen)
-        behind = r * (own @ seen + cell.bias_hh) if cell.reset == "after" else own @ (r * seen)
-        return (1 - z) * kept + z * torch.tanh(_normalised(cell, x_own + behind))
-    pre = of_input + weights @ seen
+        return _gru_step(cell, of_input, kept, seen)
+    pre = of_input + cell.weight_hh @ seen
     # a constant, one number for all neurons, or one each
-    s = cell.gate_init if isinstance(cell, ConstGate) else sigma(pre[:-size])
-    return (1 - s) * kept + s * torch.tanh(_normalised(cell, pre[-size:]))
+    s = cell.gate_init if isinstance(cell, ConstGate) else torch.sigmoid(pre[:-size])
+    candidate = torch.tanh(_normalised(cell, pre[-size:]))
+    return (1 - s) * kept + s * candidate
+
+
+def _lstm_step(cell: LSTM, of_input: Tensor, kept: Tensor, seen: Tensor) -> Tensor:
+    """Take a step of an LSTM, whose states are h and c, one behind the other."""
+    size = cell.hidden_size
+    pre = of_input + cell.weight_hh @ seen[:size]
+    i, f, g, o = pre.split(size)
+    candidate = torch.tanh(_normalised(cell, g))
+    c = torch.sigmoid(f) * kept[size:] + torch.sigmoid(i) * candidate
+    h = torch.sigmoid(o) * torch.tanh(c)
+    return torch.cat([h, c])
+
+
+def _gru_step(cell: GRU, of_input: Tensor, kept: Tensor, seen: Tensor) -> Tensor:
+    """Take a step of a GRU, whose reset gate stands before or after the recurrent matrix."""
+    size = cell.hidden_size
+    reset_weights, update_weights, candidate_weights = cell.weight_hh.split(size)
+    x_reset, x_update, x_candidate = of_input.split(size)
+    r = torch.sigmoid(x_reset + reset_weights @ seen)
+    z = torch.sigmoid(x_update + update_weights @ seen)
+    if cell.reset == "after":
+        of_past = r * (candidate_weights @ seen + cell.bias_hh)
+    else:
+        of_past = candidate_weights @ (r * seen)
+    candidate = torch.tanh(_normalised(cell, x_candidate + of_past))
+    return (1 - z) * kept + z * candidate
 
 
 def outputs(cell: Cell, inputs: Tensor) -> Tensor:
     """Run the recurrence from a zero state over inputs (B, T, D): h, shape (B, T, H)."""
-    state, found = inputs.new_zeros(len(inputs), cell.state_size), []
+    step_of_batch = vmap(lambda x, state: step(cell, x, state, state))
+    state = inputs.new_zeros(len(inputs), cell.state_size)
+    path = []
     for x in inputs.unbind(1):
-        state = vmap(lambda one, s: step(cell, one, s, s))(x, state)
-        found.append(state[:, : cell.hidden_size])
-    return torch.stack(found, dim=1).detach()
+        state = step_of_batch(x, state)
+        path.append(state[:, : cell.hidden_size])
+    return torch.stack(path, dim=1).detach()
 
 
 def parts(cell: Cell, trace: Trace) -> tuple[Tensor, Tensor]:
-    """Differentiate every step of a trace that the cell made: retention A and mixing R, each (B, T,
-    S, S)."""
-    both = vmap(vmap(jacrev(lambda x, kept, seen: step(cell, x, kept, seen), argnums=(1, 2))))
-    kept, mixed = both(trace.inputs, trace.previous, trace.previous)
-    return kept.detach(), mixed.detach()
+    """Differentiate every step of a trace that the cell made.
+
+    Returns retention A and mixing R, each (B, T, S, S).
+    """
+    of_step = jacrev(lambda x, kept, seen: step(cell, x, kept, seen), argnums=(1, 2))
+    of_trace = vmap(vmap(of_step))
+    retention, mixing = of_trace(trace.inputs, trace.previous, trace.previous)
+    return retention.detach(), mixing.detach()
 
 
 def transport(cell: Cell, trace: Trace, end: int, lag: int) -> Tensor:
-    """Differentiate the state at the end point in the one a lag before, through all steps between:
-    ``M_{t,ℓ}``, shape (B, S, S)."""
+    """Differentiate the state at the end point in the one a lag before: ``M_{t,ℓ}``, (B, S, S).
+
+    It goes through all steps between.
+    """
 
     def through(state: Tensor, inputs: Tensor) -> Tensor:
         for x in inputs:
             state = step(cell, x, state, state)
         return state
 
-    window = slice(end - lag + 1, end + 1)
-    return vmap(jacrev(through))(trace.previous[:, window.start], trace.inputs[:, window]).detach()
+    first = end - lag + 1
+    start = trace.previous[:, first]
+    inputs = trace.inputs[:, first : end + 1]
+    return vmap(jacrev(through))(start, inputs).detach()
 
 
 class Differentiated(NamedTuple):
@@ -103,19 +133,25 @@ class Differentiated(NamedTuple):
 
 @functools.cache
 def sample(family: str, hidden_size: int | None = None) -> list[Differentiated]:
-    """Draw six cells of a kind, of one to six neurons if no number is given, and differentiate
-    them."""
-    found = []
+    """Draw six cells of a kind and differentiate them.
+
+    They have one to six neurons if no number is given.
+    """
+    samples = []
     for seed in range(6):
         cell = cases.cell(family, seed, hidden_size=hidden_size or 1 + seed)
         trace = cases.scan(cell, seed=100 + seed)
-        found.append(Differentiated(cell, trace, *parts(cell, trace)))
-    return found
+        retention, mixing = parts(cell, trace)
+        samples.append(Differentiated(cell, trace, retention, mixing))
+    return samples
 
 
 def every(hidden_size: int | None = None) -> list[Differentiated]:
     """Give the samples of the paper's five kinds, one after the other."""
-    return [one for family in PAPER for one in sample(family, hidden_size)]
+    samples: list[Differentiated] = []
+    for family in PAPER:
+        samples += sample(family, hidden_size)
+    return samples
 
 
 def rates(trace: Trace, order: Order, lag: int = LAG) -> Tensor:
@@ -129,8 +165,7 @@ def reset(trace: Trace, lag: int = LAG) -> Tensor:
 
 
 def product(kept: Tensor, mixing: Tensor, lag: int = LAG) -> tuple[Tensor, Tensor]:
-    """Expand the product over the last steps, ``P(ε) = ∏ (A + εR)``, to first order, by
-    differentiating it in ε.
+    """Expand the product over the last steps, ``P(ε) = ∏ (A + εR)``, to first order in ε.
 
     Args:
         kept: A, shape (B, T, S, S), the oldest step first.
@@ -142,8 +177,12 @@ def product(kept: Tensor, mixing: Tensor, lag: int = LAG) -> tuple[Tensor, Tenso
     """
 
     def dial(epsilon: Tensor) -> Tensor:
-        oldest, *rest = (kept[:, -lag:] + epsilon * mixing[:, -lag:]).unbind(1)
-        return functools.reduce(lambda product, newer: newer @ product, rest, oldest)
+        steps = kept[:, -lag:] + epsilon * mixing[:, -lag:]
+        oldest, *newer = steps.unbind(1)
+        whole = oldest
+        for jacobian in newer:
+            whole = jacobian @ whole
+        return whole
 
     zero = kept.new_zeros(())
     constant, linear = jvp(dial, zero, zero + 1)
@@ -151,8 +190,10 @@ def product(kept: Tensor, mixing: Tensor, lag: int = LAG) -> tuple[Tensor, Tenso
 
 
 def block(cell: Cell, matrices: Tensor) -> Tensor:
-    """Cut the block out of (..., S, S) whose diagonal the rates are: h from the earlier h, for the
-    LSTM h from the earlier c."""
+    """Cut the block out of (..., S, S) whose diagonal the rates are.
+
+    It is h from the earlier h, for the LSTM h from the earlier c.
+    """
     return matrices[..., : cell.hidden_size, -cell.hidden_size :]
 
 
@@ -168,8 +209,6 @@ def beside(matrices: Tensor) -> Tensor:
 
 def _normalised(cell: Cell, pre: Tensor) -> Tensor:
     """Normalise the candidate's pre-activation over the neurons, where the cell does."""
-    return (
-        functional.layer_norm(pre, pre.shape, cell.norm_weight, cell.norm_bias)
-        if cell.layernorm
-        else pre
-    )
+    if not cell.layernorm:
+        return pre
+    return functional.layer_norm(pre, pre.shape, cell.norm_weight, cell.norm_bias)

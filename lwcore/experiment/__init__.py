@@ -3,8 +3,8 @@
 When to use what: `run` trains and measures all networks of a `Config` and returns one dataset,
 which `load` reads again later and whose configuration `config_of` returns. `networks`, `task_of`,
 `fresh_sequences` and `traces` give the same networks, tasks and data one by one, to look at them in
-a notebook. `run_member` trains and measures a single network. `processes` is an executor with a
-process for each core.
+a notebook. `run_member` trains and measures a single network. `process_pool` is an executor with
+a process for each core.
 
 A name is imported when it is first used: a configuration is read without PyTorch.
 """
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lwcore.experiment.running import (
         fresh_sequences,
         networks,
+        process_pool,
         processes,
         provenance,
         run,
@@ -32,6 +33,7 @@ __all__ = [
     "fresh_sequences",
     "load",
     "networks",
+    "process_pool",
     "processes",
     "provenance",
     "run",

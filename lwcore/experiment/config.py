@@ -1,6 +1,8 @@
 """What a run is: a validated configuration, with axes a sweep of them, read from TOML.
 
-Unknown keys, bad values and pieces that do not fit are refused by name.
+When to use what: `Config.named` reads a configuration that ships with the package, or a file of
+yours; `Config.replace` changes settings of one; `config_of` gives the configuration of a stored
+result. Unknown keys, bad values and pieces that do not fit are refused by name.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import hashlib
 import itertools
 import tomllib
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -25,7 +27,7 @@ from pydantic import (
 )
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from lwcore.signatures import ArgumentError, require, require_path
+from lwcore.signatures import ArgumentError, require, require_path, warn
 
 _SHIPPED = Path(__file__).parents[1] / "configs"
 
@@ -110,50 +112,65 @@ _IN_EVERY_STORED_CONFIGURATION = frozenset(
         "axes",
     ]
 )
-Point = tuple[int | float | str, ...]  # of a sweep, by its labels on the axes
+Point = tuple[int | float | str, ...]  # a point of a sweep's grid: its label on each axis
 Entry = TypeVar("Entry")
+# The fields that all points of a sweep share.
+_OF_THE_WHOLE = frozenset(["axes", "name", "description"])
 
 
-def _held(words: str, holds: Callable[[tuple[Any, ...]], bool]) -> AfterValidator:
-    """A rule for lists, with the words that its breach is told in."""
-
-    def held(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        if not holds(values):
-            raise ValueError(words)
-        return values
-
-    return AfterValidator(held)
+def _increasing(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuse a list that does not increase strictly."""
+    if list(values) != sorted(set(values)):
+        raise ValueError("must be strictly increasing")
+    return values
 
 
-_increasing = _held("must be strictly increasing", lambda given: list(given) == sorted({*given}))
-_distinct = _held("must not name anything twice", lambda given: len({*given}) == len(given))
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuse a list that names an entry twice."""
+    if len(set(values)) != len(values):
+        raise ValueError("must not name anything twice")
+    return values
+
+
 # Strictness is for numbers: a list may stand for a tuple, as in TOML there are only lists.
 _LIST = Field(strict=False, min_length=1)
-Counts = Annotated[tuple[PositiveInt, ...], _LIST, _increasing]
-Distinct = Annotated[tuple[Entry, ...], _LIST, _distinct]
+Counts = Annotated[tuple[PositiveInt, ...], _LIST, AfterValidator(_increasing)]
+Distinct = Annotated[tuple[Entry, ...], _LIST, AfterValidator(_distinct)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Steps = Annotated[tuple[NonNegativeInt, ...], Field(strict=False), _increasing]
+Steps = Annotated[tuple[NonNegativeInt, ...], Field(strict=False), AfterValidator(_increasing)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Section(BaseModel):
-    """Common rules: no unknown key, no infinite or NaN number, no text or 1.0 for an integer."""
+    """Common rules of all sections.
+
+    A section cannot be changed once it is made. It refuses an unknown key, an infinite or NaN
+    number, and a text or 1.0 in the place of an integer.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
     @model_serializer(mode="wrap")
     def _without_later_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Dump the settings, except those that came later and have their default."""
+        """Dump the settings, except those that came later and have their default.
+
+        See `_IN_EVERY_STORED_CONFIGURATION` for what that is good for.
+        """
         settings: dict[str, Any] = dump(self)
         for name, field in type(self).model_fields.items():
-            came_later = name not in _IN_EVERY_STORED_CONFIGURATION and not field.is_required()
-            if came_later and getattr(self, name) == field.get_default(call_default_factory=True):
+            if field.is_required() or name in _IN_EVERY_STORED_CONFIGURATION:
+                continue
+            if getattr(self, name) == field.get_default(call_default_factory=True):
                 settings.pop(name, None)
         return settings
 
 
 class TaskSettings(_Section):
-    """The delayed regression of Eq. (40)."""
+    """The delayed regression of Eq. (40).
+
+    The target is a sum of what one combination of the inputs was at several delays, each with its
+    coefficient, and of noise. So it is known what there is to learn across each lag.
+    """
 
     length: int = Field(ge=2, description="Number of time steps T.")
     input_size: PositiveInt = Field(description="Input dimension D.")
@@ -163,7 +180,11 @@ class TaskSettings(_Section):
 
 
 class NetworkSettings(_Section):
-    """The cell's size and start."""
+    """The cell's size and start.
+
+    `gate_init` sets how far a network reaches back before it is trained: a gate that replaces the
+    share s forgets in about 1/s steps. With a spread of 0 all neurons begin with the same gate.
+    """
 
     hidden_size: PositiveInt = Field(description="Number of neurons H.")
     gate_init: Share = Field(description="Share of the state replaced in a step at first.")
@@ -173,7 +194,11 @@ class NetworkSettings(_Section):
 
 
 class TrainingSettings(_Section):
-    """How the networks are trained."""
+    """How the networks are trained.
+
+    Use ``"sgd"`` for the gradient descent that the theory speaks of, and ``"adamw"`` for what is
+    done in practice. Snapshots cost a measurement each; they show how time scales develop.
+    """
 
     sequences: PositiveInt = Field(description="Number of training sequences.")
     batch_size: PositiveInt = Field(description="Sequences a step.")
@@ -187,7 +212,12 @@ class TrainingSettings(_Section):
 
 
 class DiagnosticSettings(_Section):
-    """What is measured on the trained networks, on fresh sequences."""
+    """What is measured on the trained networks, on fresh sequences.
+
+    More sequences make N(ℓ) surer, more end points the rates, more directions the windows of the
+    paper's views. Error, significance and budgets are defaults of `lwcore.inference`, which takes
+    others without a new run.
+    """
 
     sequences: int = Field(ge=32, description="Fresh sequences; half for signs, half measured.")
     lags: Counts = Field(description="Lags at which rates and statistic are taken, steps.")
@@ -203,7 +233,7 @@ class DiagnosticSettings(_Section):
 
 
 class Variant(_Section):
-    """A value of an axis: its label, and the settings it stands for, as for `Config.but`."""
+    """A value of an axis: its label, and the settings it stands for, as for `Config.replace`."""
 
     label: int | float | str
     changes: dict[str, Any]
@@ -213,7 +243,8 @@ class Config(_Section):
     """A whole run: which networks, on what task, how trained, what measured.
 
     Every (model, seed) pair is one member, independent of the others. With axes it is a sweep: the
-    same run at every point of their grid.
+    same run at every point of their grid. A configuration cannot be changed; `replace` makes
+    another one.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100, description="Name of files.")
@@ -234,8 +265,10 @@ class Config(_Section):
         """Read a configuration that ships with the package (`shipped`), or a TOML file by its path.
 
         A file that names a ``base`` says what it changes in that: a configuration that ships, or
-        another file, whose path is taken from the folder of the file that names it. A ValueError
-        names all that is wrong.
+        another file, whose path is taken from the folder of the file that names it.
+
+        Raises:
+            ValueError: If settings are wrong. The message names all of them.
 
         Examples:
             >>> config = Config.named("quick")
@@ -246,47 +279,48 @@ class Config(_Section):
         return cls._read(Path(name), ())
 
     @classmethod
-    def _read(cls, path: Path, named_by: tuple[Path, ...]) -> Self:
-        """Read a file, or a configuration that ships, for the files that name it as their base."""
-        require_path("base" if named_by else "name", str(path))
-        if path.suffix == ".toml":
-            if named_by:
-                path = named_by[-1].parent / path
-            if path.resolve() in [other.resolve() for other in named_by]:
-                chain = " → ".join(map(str, (*named_by, path)))
-                raise ValueError(f"base = {str(path)!r}: must not lead back to itself ({chain}).")
-        else:
-            known = ", ".join(shipped())
-            name = str(path)
-            words = f"one of {known}, or the path of a TOML file"
-            require("base" if named_by else "name", name, name in shipped(), words)
-            path = _SHIPPED / f"{name}.toml"
+    def _read(cls, name: Path, named_by: tuple[Path, ...]) -> Self:
+        """Read a file, or a configuration that ships.
+
+        Args:
+            name: A name, or the path of a TOML file.
+            named_by: The files that name it as their base, each the base of the one before.
+        """
+        path = _path_of(name, named_by)
         require("path", str(path), path.is_file() or not path.exists(), "a file")
         if named_by and not path.exists():
             raise FileNotFoundError(
                 f"base = {str(path)!r}: there is no such file ({named_by[-1]} names it)."
             )
         try:
-            # a byte order mark, with which some editors begin a file, is no part of its text
+            # A byte order mark, with which some editors begin a file, is no part of its text.
             settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"path = {str(path)!r}: not valid TOML ({error}).") from None
         if "base" not in settings:
             return cls.model_validate(settings)
         base = settings.pop("base")
-        words = "text, the name of a configuration that ships or the path of a TOML file"
-        require("base", base, isinstance(base, str) and base.strip() != "", words)
-        return cls._read(Path(base), (*named_by, path)).but(**settings)
+        is_name = isinstance(base, str) and base.strip() != ""
+        requirement = "text, the name of a configuration that ships or the path of a TOML file"
+        require("base", base, is_name, requirement)
+        return cls._read(Path(base), (*named_by, path)).replace(**settings)
 
     @classmethod
     def stored(cls, attributes: Mapping[Any, Any]) -> Self:
-        """Read the configuration that a result's attributes hold, of whatever version."""
+        """Read the configuration that a result's attributes hold, of whatever version.
+
+        Raises:
+            ValueError: If there is none, or one with settings that this version does not know.
+        """
         try:
             return cls.model_validate_json(attributes["configuration"])
         except KeyError:
             raise ValueError("The result holds no configuration: it is not one of a run.") from None
         except ValidationError as error:
-            faults = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+            faults = []
+            for fault in error.errors():
+                setting = ".".join(map(str, fault["loc"]))
+                faults.append(f"{setting}: {fault['msg']}")
             versions = attributes.get("versions", "an unknown version")
             raise ValueError(
                 f"The result's configuration is not one that this version reads "
@@ -295,121 +329,187 @@ class Config(_Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        task, training, asked = self.task, self.training, self.diagnostics
-        given, lags, size = task.coefficients, task.lags, training.batch_size
-        words = f"one for each of {len(lags)} lags"
-        require("task.coefficients", given, len(given) == len(lags), words)
-        below = f"below the length of {task.length}"
-        require("task.lags", lags, lags[-1] < task.length, below)
-        require("diagnostics.lags", asked.lags, asked.lags[-1] < task.length, below)
-        room = task.length - asked.lags[-1]
-        words = f"at most {room}, behind the longest lag"
-        require("diagnostics.ends", asked.ends, asked.ends <= room, words)
-        late, words = max(training.snapshots, default=0), f"at most {training.steps}, the steps"
-        require("training.snapshots", training.snapshots, late <= training.steps, words)
-        words = f"at most {training.sequences}, the training sequences"
-        require("training.batch_size", size, size <= training.sequences, words)
+        """Refuse settings that do not fit each other, in this order: sections, axes, points."""
+        self._check_sections()
         for axis, variants in self.axes.items():
-            self._check_axis(axis, variants)
-        points = self.points().values()  # refuses the changes that fit nowhere
-        taken = _IN_EVERY_RESULT
-        if any(point.measured for point in points):
-            taken |= _IN_MEASURED_RESULTS
-        if any(point.training.snapshots for point in points):
-            taken |= _IN_RESULTS_WITH_SNAPSHOTS
-        clash = sorted(taken & {*self.axes})
-        words = f"named otherwise than what a result holds ({', '.join(clash)})"
-        require("axes", [*self.axes], not clash, words)
-        followed = [point for point in points if point.measured or point.training.snapshots]
-        orders = sorted({", ".join(point.diagnostics.orders) for point in followed})
-        words = "the same at all points that are measured or have snapshots"
-        require("diagnostics.orders", orders, len(orders) <= 1, words)
-        # Points stand side by side in one array. Probes and sequences have no labels there.
-        measured = [point.diagnostics for point in points if point.measured]
-        directions = sorted({settings.directions for settings in measured})
-        words = "one number at all points that are measured"
-        require("diagnostics.directions", directions, len(directions) <= 1, words)
-        kept = sorted({settings.sequences for settings in measured if settings.keep_numbers})
-        words = "one number at all points whose numbers are kept (keep_numbers)"
-        require("diagnostics.sequences", kept, len(kept) <= 1, words)
+            _check_axis(axis, variants)
+        points = list(self.points().values())  # refuses the changes that fit nowhere
+        _check_names_of_axes(list(self.axes), points)
+        _check_points(points)
         return self
 
-    @staticmethod
-    def _check_axis(axis: str, variants: tuple[Variant, ...]) -> None:
-        """Refuse an axis that a result could not store: by its name, its labels, its changes."""
-        # netCDF's rule for names
-        starts = axis[:1].isalnum() or axis[:1] == "_" or axis[:1] > "\x7f"
-        plain = _storable(axis) and "/" not in axis and axis == axis.strip()
-        words = "a name that begins with a letter, a digit or _, without / and control characters"
-        require("axes", axis, starts and plain, words)
-        labels = [variant.label for variant in variants]
-        named = f"axes.{axis}"
-        texts = [isinstance(label, str) for label in labels]
-        require(named, labels, all(texts) or not any(texts), "labels of one kind, text or numbers")
-        if any(texts):
-            storable = all(_storable(str(label)) for label in labels)
-            require(named, labels, storable, "labels without control characters")
-        else:
-            # stored as whole numbers, or all as floats if one of them is
-            whole = all(isinstance(label, int) for label in labels)
-            fits = all(-(2**63) <= label < 2**63 for label in labels if isinstance(label, int))
-            require(named, labels, fits, "labels in the range of 64-bit integers")
-            if not whole:
-                exact = all(float(label) == label for label in labels)
-                require(named, labels, exact, "labels that are floats exactly, as one of them is")
-        require(named, labels, len({*labels}) == len(labels), "labels, none twice")
-        for variant in variants:
-            fixed = sorted({"axes", "name", "description"} & variant.changes.keys())
-            words = f"changes of a point's settings, not of {', '.join(fixed)}, which all share"
-            require(f"{named}.changes", variant.changes, not fixed, words)
+    def _check_sections(self) -> None:
+        """Refuse lags, end points, snapshots and batches for which task and training are short."""
+        task = self.task
+        n_lags = len(task.lags)
+        one_each = len(task.coefficients) == n_lags
+        require("task.coefficients", task.coefficients, one_each, f"one for each of {n_lags} lags")
+        below = f"below the length of {task.length}"
+        require("task.lags", task.lags, task.lags[-1] < task.length, below)
+
+        lags = self.diagnostics.lags
+        require("diagnostics.lags", lags, lags[-1] < task.length, below)
+        ends = self.diagnostics.ends
+        room = task.length - lags[-1]
+        require("diagnostics.ends", ends, ends <= room, f"at most {room}, behind the longest lag")
+
+        training = self.training
+        last = max(training.snapshots, default=0)
+        by_the_end = f"at most {training.steps}, the steps"
+        require("training.snapshots", training.snapshots, last <= training.steps, by_the_end)
+        size = training.batch_size
+        no_more = f"at most {training.sequences}, the training sequences"
+        require("training.batch_size", size, size <= training.sequences, no_more)
 
     def __str__(self) -> str:
         """The settings, section by section, named as in the TOML file."""
         lines = ["[run]"]
         for name, value in self.model_dump().items():
             if isinstance(value, dict) and value:
-                lines += [f"[{name}]", *(f"{key} = {one}" for key, one in value.items())]
+                lines.append(f"[{name}]")
+                lines.extend(f"{key} = {setting}" for key, setting in value.items())
             elif value != type(self).model_fields[name].default:
                 lines.append(f"{name} = {value}")
         return "\n".join(lines)
 
     @property
     def members(self) -> list[tuple[Model, int]]:
-        """The (model, seed) pairs."""
+        """The (model, seed) pairs, models outside: one network each."""
         return [(model, seed) for model in self.models for seed in self.seeds]
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that change whenever a setting does."""
+        """Twelve hexadecimal digits that change whenever a setting does, its description too."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
-    def but(self, /, **changes: Any) -> Self:
-        """Configuration with new values by name, for a section those of its settings that change.
+    def replace(self, /, **changes: Any) -> Self:
+        """Return a configuration with some values replaced; of a section, only those given.
+
+        All is checked anew, as if it had been read from a file.
 
         Examples:
-            >>> config = Config.named("quick").but(models=["LSTM"], training={"steps": 50})
+            >>> config = Config.named("quick").replace(models=["LSTM"], training={"steps": 50})
             >>> config.models, config.training.steps
             (('LSTM',), 50)
         """
         settings = self.model_dump()
         for name, value in changes.items():
             old = settings.get(name)
-            both = isinstance(old, dict) and isinstance(value, dict)
-            settings[name] = old | value if both else value
+            if isinstance(old, dict) and isinstance(value, dict):
+                settings[name] = old | value
+            else:
+                settings[name] = value
         return type(self).model_validate(settings)
 
-    def points(self) -> dict[Point, Self]:
-        """The configuration of every point of the grid, by the labels of its axes in their order.
+    def but(self, /, **changes: Any) -> Self:
+        """Call `replace`, of which it is the former name."""
+        warn("Config.but is now called Config.replace.", DeprecationWarning)
+        return self.replace(**changes)
 
-        Without axes it has one point, which bears no label.
+    def points(self) -> dict[Point, Self]:
+        """Return the configuration of every point of the grid, by its labels on the axes.
+
+        Labels stand in the order of the axes, the last of which varies fastest. Without axes there
+        is one point, which bears no label.
         """
-        grid, alike = {}, self.model_copy(update={"axes": {}})
+        without_axes = self.model_copy(update={"axes": {}})
+        grid = {}
         for variants in itertools.product(*self.axes.values()):
-            point = alike
+            point = without_axes
             for variant in variants:
-                point = point.but(**variant.changes)
-            grid[tuple(variant.label for variant in variants)] = point
+                point = point.replace(**variant.changes)
+            labels = tuple(variant.label for variant in variants)
+            grid[labels] = point
         return grid
+
+
+def _path_of(name: Path, named_by: tuple[Path, ...]) -> Path:
+    """Return the file that a name or a path stands for; refuse an unknown name and a circle.
+
+    Args:
+        name: A name, or the path of a TOML file.
+        named_by: The files that name it as their base, each the base of the one before.
+    """
+    argument = "base" if named_by else "name"
+    require_path(argument, str(name))
+    if name.suffix != ".toml":
+        known = shipped()
+        requirement = f"one of {', '.join(known)}, or the path of a TOML file"
+        require(argument, str(name), str(name) in known, requirement)
+        return _SHIPPED / f"{name}.toml"
+    path = named_by[-1].parent / name if named_by else name
+    if path.resolve() in [other.resolve() for other in named_by]:
+        chain = " → ".join(map(str, (*named_by, path)))
+        raise ValueError(f"base = {str(path)!r}: must not lead back to itself ({chain}).")
+    return path
+
+
+def _check_axis(axis: str, variants: tuple[Variant, ...]) -> None:
+    """Refuse an axis that a result could not store: by its name, its labels, its changes."""
+    # netCDF's rule for names
+    starts_well = axis[:1].isalnum() or axis[:1] == "_" or axis[:1] > "\x7f"
+    plain = _storable(axis) and "/" not in axis and axis == axis.strip()
+    requirement = "a name that begins with a letter, a digit or _, without / and control characters"
+    require("axes", axis, starts_well and plain, requirement)
+    _check_labels(f"axes.{axis}", [variant.label for variant in variants])
+    for variant in variants:
+        fixed = sorted(_OF_THE_WHOLE & variant.changes.keys())
+        requirement = f"changes of a point's settings, not of {', '.join(fixed)}, which all share"
+        require(f"axes.{axis}.changes", variant.changes, not fixed, requirement)
+
+
+def _check_labels(name: str, labels: list[int | float | str]) -> None:
+    """Refuse labels of which a file cannot hold a coordinate: mixed, repeated, not exact."""
+    texts = [label for label in labels if isinstance(label, str)]
+    integers = [label for label in labels if isinstance(label, int)]
+    same_kind = len(texts) in (0, len(labels))
+    require(name, labels, same_kind, "labels of one kind, text or numbers")
+    storable = all(map(_storable, texts))
+    require(name, labels, storable, "labels without control characters")
+    in_range = all(-(2**63) <= label < 2**63 for label in integers)
+    require(name, labels, in_range, "labels in the range of 64-bit integers")
+    # Numbers are stored as whole numbers, or all as floats if one of them is.
+    if not texts and len(integers) < len(labels):
+        exact = all(float(label) == label for label in integers)
+        require(name, labels, exact, "labels that are floats exactly, as one of them is")
+    require(name, labels, len(set(labels)) == len(labels), "labels, none twice")
+
+
+def _check_names_of_axes(axes: list[str], points: Sequence[Config]) -> None:
+    """Refuse an axis with the name of something that the result holds."""
+    taken = _IN_EVERY_RESULT
+    if any(point.measured for point in points):
+        taken |= _IN_MEASURED_RESULTS
+    if any(point.training.snapshots for point in points):
+        taken |= _IN_RESULTS_WITH_SNAPSHOTS
+    clash = sorted(taken.intersection(axes))
+    requirement = f"named otherwise than what a result holds ({', '.join(clash)})"
+    require("axes", axes, not clash, requirement)
+
+
+def _check_points(points: Sequence[Config]) -> None:
+    """Refuse points whose results cannot stand side by side in one array.
+
+    Orders are its labels and must be the same. Probes and sequences have no labels there, so that
+    their numbers must agree.
+    """
+    orders = set()
+    directions = set()
+    n_kept = set()
+    for point in points:
+        settings = point.diagnostics
+        if point.measured or point.training.snapshots:
+            orders.add(", ".join(settings.orders))
+        if point.measured:
+            directions.add(settings.directions)
+        if point.measured and settings.keep_numbers:
+            n_kept.add(settings.sequences)
+    for name, values, requirement in (
+        ("orders", orders, "the same at all points that are measured or have snapshots"),
+        ("directions", directions, "one number at all points that are measured"),
+        ("sequences", n_kept, "one number at all points whose numbers are kept (keep_numbers)"),
+    ):
+        require(f"diagnostics.{name}", sorted(values), len(values) <= 1, requirement)
 
 
 def _storable(text: str) -> bool:
@@ -418,7 +518,7 @@ def _storable(text: str) -> bool:
 
 
 def shipped() -> list[str]:
-    """Sorted names of the configurations that ship with the package."""
+    """Return the sorted names of the configurations that ship with the package."""
     return sorted(path.stem for path in _SHIPPED.glob("*.toml"))
 
 

@@ -14,6 +14,7 @@ along training, too.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
@@ -103,20 +104,27 @@ def observe(
     with torch.no_grad():
         noise = (network(for_numbers.inputs.double()) - for_numbers.targets).std().item()
     lags = list(settings.lags)
-    read = partial(_batches, network, lags, directions, sources, noise, generator)
+    batches_of = partial(_batches, network, lags, directions, sources, noise, generator)
 
-    random = [torch.cat([part.flatten() for part in w.values()]) for w in directions]
-    fixed = _signs_and_directions(read(for_signs), torch.stack(random))
-    of_rates = []
+    as_vectors = [torch.cat([part.flatten() for part in w.values()]) for w in directions]
+    fixed = _signs_and_directions(batches_of(for_signs), torch.stack(as_vectors))
+    mean_rates = []
+    envelopes = []
+    shares_negative = []
     statistics = []
     projections = []
-    for batch in read(for_numbers):
+    for batch in batches_of(for_numbers):
         weight = len(batch.trace.inputs) / len(for_numbers.targets)
-        of_rates.append(_mean_rates(batch, settings, weight))
+        mean_rate, of_batch, share_negative = _mean_rates(batch, settings, weight)
+        mean_rates.append(mean_rate)
+        envelopes.append(of_batch)
+        shares_negative.append(share_negative)
         statistic, projection = _numbers(batch, fixed)
         statistics.append(statistic)
         projections.append(projection)
-    rate, f, negative = (torch.stack(parts).sum(0).numpy() for parts in zip(*of_rates, strict=True))
+    rate = torch.stack(mean_rates).sum(0).numpy()
+    f = torch.stack(envelopes).sum(0).numpy()
+    negative = torch.stack(shares_negative).sum(0).numpy()
 
     dims = ("source", "probe", "lag", "sequence")
     of_lag = torch.cat(statistics, -1).numpy()
@@ -145,7 +153,10 @@ def observe(
 
 
 class _Batch(NamedTuple):
-    """Some sequences, scanned, with errors of every source, 0 before the first end point."""
+    """Some sequences, scanned, with errors of every source, 0 before the first end point.
+
+    Gradients are with respect to the cell's parameters, in one row for each sequence.
+    """
 
     trace: Trace
     errors: Float[Tensor, "source B T"]
@@ -167,8 +178,8 @@ class _Batch(NamedTuple):
         self, rows: Float[Tensor, "source B n S"], steps: slice = slice(None)
     ) -> Float[Tensor, "source B P"]:
         """Return the gradient of every sequence, averaged over end points."""
-        of_source = vmap(lambda one: self.trace.gathered_each(one, steps))
-        return of_source(rows) / len(self.ends)
+        for_each_source = vmap(lambda of_source: self.trace.gathered_each(of_source, steps))
+        return for_each_source(rows) / len(self.ends)
 
     def lag_gradients(self) -> Iterator[Float[Tensor, "source B P"]]:
         """Yield the part of each lag; an error of 1 is carried back for all sources."""
@@ -277,8 +288,10 @@ def _numbers(batch: _Batch, fixed: _SignsAndDirections) -> tuple[Tensor, Tensor]
     The letters of the sums: s a source, b a sequence, p a parameter, l a lag, w a direction.
     """
     deltas = batch.loss_gradients
-    looks = [(delta, moved) for delta in deltas for moved in batch.moved]
-    aims = [Aim(delta, moved, fixed.signs[k]) for k, (delta, moved) in enumerate(looks)]
+    aims: list[Aim] = []
+    for delta, moved in itertools.product(deltas, batch.moved):
+        signs = fixed.signs[len(aims)]
+        aims.append(Aim(delta, moved, signs))
     statistics = []
     for order in PAPER:
         of_aims = lag_statistics(batch.trace, aims, batch.lags, order, batch.ends)
@@ -286,16 +299,18 @@ def _numbers(batch: _Batch, fixed: _SignsAndDirections) -> tuple[Tensor, Tensor]
 
     # The exact part of each lag along every direction, with the sign that its mean has there.
     exact = []
-    for k, part in enumerate(batch.lag_gradients()):
-        along = torch.einsum("sbp,swp->swb", part, fixed.directions[:, k])
-        exact.append(fixed.upwards[:, k].unsqueeze(-1) * along)
+    for place, part in enumerate(batch.lag_gradients()):
+        along = torch.einsum("sbp,swp->swb", part, fixed.directions[:, place])
+        exact.append(fixed.upwards[:, place].unsqueeze(-1) * along)
     statistics.append(torch.stack(exact, dim=2))
 
     adjoints = torch.stack([batch.trace.backpropagate(delta) for delta in deltas])
     gradients = batch.gathered(adjoints)
     whole = torch.einsum("sbp,slwp->swlb", gradients, fixed.directions)
-    random = whole[:, : len(batch.moved)]  # for each of the paper's views
-    return torch.cat(statistics, dim=1), torch.cat([random, random, whole], dim=1)
+    # Each of the paper's views has the random directions, and not the lag's own.
+    along_random = whole[:, : len(batch.moved)]
+    projections = [*([along_random] * len(PAPER)), whole]
+    return torch.cat(statistics, dim=1), torch.cat(projections, dim=1)
 
 
 @torch.no_grad()
@@ -322,7 +337,7 @@ def course(
     at_snapshots = []
     for state in snapshots.values():
         network.load_state_dict(state)
-        at_snapshots.append(_look(network, first, task, settings))
+        at_snapshots.append(_measure_now(network, first, task, settings))
     data = xr.concat(at_snapshots, "snapshot", combine_attrs="override")
     data.course_time_scale.attrs["units"] = "steps"
     about_delays = {"long_name": "delay in the target", "units": "steps"}
@@ -334,7 +349,7 @@ def course(
     )
 
 
-def _look(
+def _measure_now(
     network: Network, sequences: Sequences, task: DelayedRegression, settings: DiagnosticSettings
 ) -> xr.Dataset:
     """Measure a network as it is now, on some sequences: a snapshot of `course`.

@@ -20,7 +20,7 @@ import signal
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
@@ -44,7 +44,7 @@ from lwcore.trace import Trace
 
 __all__ = ["Config", "load", "run", "run_member", "shipped"]
 
-Job = tuple[Config, Model, int, Path]  # what `run_member` takes
+Job = tuple[Config, Model, int, Path]  # configuration, model, seed, checkpoint: see `run_member`
 Snapshots = dict[int, dict[str, Any]]  # state dictionaries by the number of steps taken
 
 # Independent sources of a member's randomness; models share task, sequences and order.
@@ -59,78 +59,99 @@ def run(
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> xr.Dataset:
-    """Return the results of a configuration over its axes, model and seed.
+    """Train and measure all networks of a configuration; return one dataset of their results.
 
     With a directory the result is ``<directory>/<name>.nc``, and what an earlier run of the same
     configuration has left there is used, unless `resume` is False; a warning says if other code
     made it. Another configuration's result is not overwritten, but for that.
 
-    Members run in this process, or on any `concurrent.futures.Executor`, whose workers keep
-    checkpoints where they see the directory, and which must have the same versions on the same kind
-    of processor. Use `processes` for several members at once: threads of one process take turns.
-
     With axes ``final_loss``, the mean over the last tenth of the steps, is kept in the place of
     every step's loss, and ``still_falling``, the share by which that is below the tenth before.
+
+    Args:
+        executor: Where members run; in this process if None. Use `process_pool` for several at
+            once: threads of one process take turns. Any `concurrent.futures.Executor` will do whose
+            workers have the same versions on the same kind of processor. They keep checkpoints if
+            they see the directory.
+        resume: Whether to go on from what is there, and to return a result that is there.
+        directory: Folder of the result; nothing is kept if None.
+        progress: Whether to draw a bar.
     """
-    if directory is not None:
-        require_path("directory", str(directory))
-    else:
+    if directory is None:
         with tempfile.TemporaryDirectory() as folder:
             return run(config, executor, resume, folder, progress)
+    require_path("directory", str(directory))
     surroundings.refuse_variables()
     _refuse_what_no_file_can_hold(config)
     path = Path(directory).absolute() / f"{config.name}.nc"
     require("directory", str(directory), not path.is_dir(), f"one without a folder {path.name}")
-    begins = f"{config.name}-{config.fingerprint}-"
-    partial = path.with_name(f"{begins}{surroundings.fingerprint()}.partial")
+    of_configuration = f"{config.name}-{config.fingerprint}-"
+    partial = path.with_name(f"{of_configuration}{surroundings.fingerprint()}.partial")
     if resume and path.exists():
         stored = _result_of(config, path)
     else:
         overwritten = _digest_of(path)
         if not resume:
             shutil.rmtree(partial, ignore_errors=True)
-        for other in sorted(path.parent.glob(f"{begins}*.partial")):
-            if other != partial:
-                warn(
-                    f"{other} is left from a run of this configuration by other code, other "
-                    "libraries or another processor, and is not used. Remove it if none is at it."
-                )
+        _warn_of_leftovers(path.parent.glob(f"{of_configuration}*.partial"), partial)
         partial.mkdir(parents=True, exist_ok=True)
-        stored = _run_members(config, executor, partial, progress)
-        stored = _put_in_place(stored, config, partial, path, resume, overwritten)
+        computed = _run_members(config, executor, partial, progress)
+        stored = _put_in_place(computed, config, partial, path, resume, overwritten)
     shutil.rmtree(partial, ignore_errors=True)
     return stored
+
+
+def _warn_of_leftovers(folders: Iterable[Path], own: Path) -> None:
+    """Name folders that other code has left of this configuration: their work is not used."""
+    for folder in sorted(folders):
+        if folder != own:
+            warn(
+                f"{folder} is left from a run of this configuration by other code, other "
+                "libraries or another processor, and is not used. Remove it if none is at it."
+            )
 
 
 def _result_of(config: Config, path: Path) -> xr.Dataset:
     """Load the result of a configuration; refuse another's, and say if something else made it."""
     stored = load(path)
-    if stored.attrs["fingerprint"] != config.fingerprint:
-        # a setting that came later has another fingerprint: compare the settings themselves
-        try:
-            same = Config.stored(stored.attrs) == config
-        except ValueError:
-            same = False
-        if not same:
-            raise FileExistsError(
-                f"{path} holds another configuration of the same name (other seeds, say). Move it, "
-                "choose another directory, or overwrite it with resume=False (--no-resume)."
-            )
+    if not _is_of(config, stored):
+        raise FileExistsError(
+            f"{path} holds another configuration of the same name (other seeds, say). Move it, "
+            "choose another directory, or overwrite it with resume=False (--no-resume)."
+        )
     here = results.environment() | {"arithmetic": surroundings.arithmetic()}
-    compared = ("code", "versions", "machine", "arithmetic")
-    others = [key for key in compared if stored.attrs.get(key, here[key]) != here[key]]
-    if others:
-        differences = "; ".join(f"{key} {stored.attrs[key]}, here {here[key]}" for key in others)
+    differences = []
+    for key in ("code", "versions", "machine", "arithmetic"):
+        there = stored.attrs.get(key, here[key])  # older results do not name the arithmetic
+        if there != here[key]:
+            differences.append(f"{key} {there}, here {here[key]}")
+    if differences:
         warn(
-            f"{path} was made by something else than what runs here ({differences}). It is "
-            "returned as it is. To compute it anew: resume=False (--no-resume)."
+            f"{path} was made by something else than what runs here ({'; '.join(differences)}). It "
+            "is returned as it is. To compute it anew: resume=False (--no-resume)."
         )
     return stored
 
 
+def _is_of(config: Config, stored: xr.Dataset) -> bool:
+    """Return whether a result is of a configuration, whichever version of the package stored it.
+
+    A setting that came later gives the same configuration another fingerprint: so the settings
+    themselves are compared where fingerprints differ.
+    """
+    if stored.attrs["fingerprint"] == config.fingerprint:
+        return True
+    try:
+        return Config.stored(stored.attrs) == config
+    except ValueError:
+        return False
+
+
 def _digest_of(path: Path) -> str | None:
-    """Return the digest of a file's bytes; nothing if it is not there."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    """Return the SHA-256 digest of a file's bytes; None if it is not there."""
+    if not path.is_file():
+        return None
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _put_in_place(
@@ -187,18 +208,18 @@ def _refuse_what_no_file_can_hold(config: Config) -> None:
 
     A file that could not be written at the end would cost all that was computed for it.
     """
-    points = list(config.points())
-    axes = {
-        axis: [*dict.fromkeys(labels[i] for labels in points)] for i, axis in enumerate(config.axes)
-    }
+    labels = {}
+    for axis, variants in config.axes.items():
+        labels[axis] = [variant.label for variant in variants]
     texts = {"description": config.description, "configuration": config.model_dump_json()}
-    skeleton = xr.Dataset(coords=axes, attrs=texts)
+    skeleton = xr.Dataset(coords=labels, attrs=texts)
+    reason = "they come back changed"
     try:
         same = results.from_bytes(results.to_bytes(skeleton)).identical(skeleton)
-        why = "they come back changed"
     except Exception as error:  # xarray, h5netcdf and h5py each have errors of their own
-        same, why = False, str(error)
-    require("config", config.name, same, f"one whose texts and labels a file can hold ({why})")
+        same = False
+        reason = str(error)
+    require("config", config.name, same, f"one whose texts and labels a file can hold ({reason})")
 
 
 @surroundings.held()
@@ -211,49 +232,87 @@ def run_member(
     checkpoint: Path | None = None,
     prepare: Callable[[Network], None] = lambda network: None,
 ) -> xr.Dataset:
-    """Return one network's results: how training went, what was learned, what is measured on it.
+    """Train one network and return its results: training, what was learned, what is measured on it.
 
-    Goes on from a checkpoint if there is one; `prepare` changes the network before its start.
     Everything in this process that could change bits is held meanwhile (`surroundings.held`).
+
+    Args:
+        checkpoint: File from which training goes on if it is there, and into which it is stored.
+        prepare: Changes the network before its start.
     """
-    network, task, settings = _start(config, model, seed), task_of(config, seed), config.diagnostics
+    settings = config.diagnostics
+    task = task_of(config, seed)
+    network = _start(config, model, seed)
     prepare(network)
     state, snapshots = _train(network, config, model, seed, checkpoint)
     fresh = tasks.sample(task, settings.sequences, _rng(seed, Stream.DIAGNOSTICS))
-    # Directions and null noise are the member's own: nulls of different models are independent.
-    own = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
-    dataset = measure(network, fresh, settings, own) if config.measured else xr.Dataset()
+    dataset = xr.Dataset()
+    if config.measured:
+        # Directions and null noise are the member's own: nulls of different models are independent.
+        own_seed = _seed(seed, Stream.MEASURE, int.from_bytes(model.encode()))
+        dataset = measure(network, fresh, settings, own_seed)
     if snapshots:
         dataset = dataset.merge(course(network, snapshots, fresh, task, settings))
+    loss = ("step", state.losses, "training loss of the minibatch")
+    dataset = dataset.merge(described({"loss": loss}))
+    dataset = dataset.merge(_learned(network, task, fresh, settings.lags))
+    if state.optimizer.get("state"):
+        rates = base_rates(network, state.optimizer).numpy()
+        base_rate = ("unit", rates, "base rate Λ of a neuron, per unit of global learning rate")
+        dataset = dataset.merge(described({"base_rate": base_rate}))
+    return dataset.assign_attrs(fingerprint=config.fingerprint)
+
+
+def _learned(
+    network: Network, task: tasks.DelayedRegression, fresh: tasks.Sequences, lags: Sequence[int]
+) -> xr.Dataset:
+    """Return the error on fresh sequences, and what is learned of each delay of the target.
+
+    Args:
+        lags: Lags that are measured. Delays go from 1 to the longest of these and of the task's.
+    """
     with torch.no_grad():
         predictions = network(fresh.inputs)
-    error = (predictions - fresh.targets).square().mean(dtype=torch.float64).item()
-    variance = fresh.targets.var(correction=0).item()
-    delays = list(range(1, max(*task.lags, *settings.lags) + 1))
-    planted = dict.fromkeys(delays, 0.0) | dict(zip(task.lags, task.coefficients, strict=True))
-    learned = tasks.recovered_coefficients(task, fresh, predictions, delays).double().numpy()
-    found: dict[str, tuple[Any, Any, str]] = {
-        "loss": ("step", state.losses, "training loss of the minibatch"),
-        "test_loss": ((), error, "mean squared error on fresh sequences"),
-        "target_variance": ((), variance, "variance of the target, the error of a constant"),
-        "learned": ("delay", learned, "coefficient of the delayed input in the network's output"),
-        "planted": ("delay", [*planted.values()], "coefficient of the delayed input in the target"),
-    }
-    if state.optimizer.get("state"):
-        meaning = "base rate Λ of a neuron, per unit of global learning rate"
-        found["base_rate"] = ("unit", base_rates(network, state.optimizer).numpy(), meaning)
-    named = ("delay", delays, {"long_name": "delay", "units": "steps"})
-    dataset = dataset.merge(described(found)).assign_coords(delay=named)
-    return dataset.assign_attrs(fingerprint=config.fingerprint)
+    error = (predictions - fresh.targets).square().mean(dtype=torch.float64)
+    variance = fresh.targets.var(correction=0)
+    delays = list(range(1, max(*task.lags, *lags) + 1))
+    coefficients = dict(zip(task.lags, task.coefficients, strict=True))
+    planted = [coefficients.get(delay, 0.0) for delay in delays]
+    learned = tasks.recovered_coefficients(task, fresh, predictions, delays).double()
+    data = described(
+        {
+            "test_loss": ((), error.item(), "mean squared error on fresh sequences"),
+            "target_variance": (
+                (),
+                variance.item(),
+                "variance of the target, the error of a constant",
+            ),
+            "learned": (
+                "delay",
+                learned.numpy(),
+                "coefficient of the delayed input in the network's output",
+            ),
+            "planted": ("delay", planted, "coefficient of the delayed input in the target"),
+        }
+    )
+    about_delays = {"long_name": "delay", "units": "steps"}
+    return data.assign_coords(delay=("delay", delays, about_delays))
 
 
 def _train(
     network: Network, config: Config, model: str, seed: int, checkpoint: Path | None = None
 ) -> tuple[Progress, Snapshots]:
-    """Training in place: its last state, and snapshots of the network on the way."""
-    settings, latest = config.training, Progress()
-    snapshots = {0: copy.deepcopy(network.state_dict())} if 0 in settings.snapshots else {}
-    if checkpoint and (stored := _load_if_present(checkpoint, load_checkpoint)):
+    """Train a network in place; return the last state, and snapshots of the network on the way.
+
+    Goes on from a checkpoint if there is one, and stores one every so many steps.
+    """
+    settings = config.training
+    latest = Progress()
+    snapshots = {}
+    if 0 in settings.snapshots:
+        snapshots[0] = copy.deepcopy(network.state_dict())
+    stored = _load_if_present(checkpoint, load_checkpoint) if checkpoint else None
+    if stored is not None:
         latest, snapshots = stored
 
     def on_step(state: Progress) -> None:
@@ -284,19 +343,25 @@ def _train(
 @surroundings.held()
 @checked
 def networks(config: Config, trained: bool = True) -> dict[tuple[str, int], Network]:
-    """Return networks in float64, by model and seed, trained as in `run` or as they start."""
-    made: dict[tuple[str, int], Network] = {}
+    """Return networks in float64, by model and seed, trained as in `run` or as they start.
+
+    Every call trains them anew, one after the other; nothing is stored.
+    """
+    by_member: dict[tuple[str, int], Network] = {}
     for model, seed in config.members:
         network = _start(config, model, seed)
         if trained:
             _train(network, config, model, seed)
-        made[model, seed] = network.double()
-    return made
+        by_member[model, seed] = network.double()
+    return by_member
 
 
 @checked
 def task_of(config: Config, seed: Seed) -> tasks.DelayedRegression:
-    """The task of a seed, Eq. (40), which all its models share."""
+    """Return the task of a seed, Eq. (40), which all its models share.
+
+    The seed draws the direction of the inputs that counts; delays and coefficients are settings.
+    """
     direction = _rng(seed, Stream.TASK).standard_normal(config.task.input_size)
     settings = config.task.model_dump(exclude={"input_size"})
     return tasks.DelayedRegression(**settings, direction=direction)
@@ -306,7 +371,10 @@ def task_of(config: Config, seed: Seed) -> tasks.DelayedRegression:
 def fresh_sequences(
     config: Config, seed: Seed, n_sequences: Int64Count | None = None
 ) -> tasks.Sequences:
-    """Float64 sequences on which `run` measures a seed's networks, which were trained on others."""
+    """Draw the sequences on which `run` measures a seed's networks, in float64.
+
+    The networks were trained on others. Fewer sequences are the first of them.
+    """
     count = n_sequences or config.diagnostics.sequences
     rng = _rng(seed, Stream.DIAGNOSTICS)
     return tasks.sample(task_of(config, seed), count, rng, torch.float64)
@@ -316,19 +384,36 @@ def fresh_sequences(
 def traces(
     config: Config, members: Mapping[tuple[str, int], Network], n_sequences: Int64Count
 ) -> dict[tuple[str, int], Trace]:
-    """Traces of networks, as `networks` gives them, over the first of their `fresh_sequences`."""
-    fresh = {seed: fresh_sequences(config, seed, n_sequences).inputs for seed in config.seeds}
-    return {member: network.cell.trace(fresh[member[1]]) for member, network in members.items()}
+    """Scan the first `fresh_sequences` of its seed with each network, and return the traces.
+
+    Args:
+        members: Networks by model and seed, as `networks` returns them.
+    """
+    inputs = {}
+    for seed in config.seeds:
+        inputs[seed] = fresh_sequences(config, seed, n_sequences).inputs
+    by_member = {}
+    for (model, seed), network in members.items():
+        by_member[model, seed] = network.cell.trace(inputs[seed])
+    return by_member
 
 
 @checked
 def provenance(config: Config) -> dict[str, str]:
-    """What a result is made from: the configuration, its fingerprint, and the environment."""
-    stored = {"configuration": config.model_dump_json(), "fingerprint": config.fingerprint}
-    return config.model_dump(include={"name", "description"}) | stored | results.environment()
+    """Return what a result is made from: the configuration, its fingerprint, and the environment.
+
+    These texts are the attributes of a result file; `config_of` and `lw show` read them.
+    """
+    from_config = {
+        "name": config.name,
+        "description": config.description,
+        "configuration": config.model_dump_json(),
+        "fingerprint": config.fingerprint,
+    }
+    return from_config | results.environment()
 
 
-def processes() -> Executor:
+def process_pool() -> Executor:
     """Return processes, one for every core, as an executor; Ctrl-C ends them at once.
 
     A script calls it below ``if __name__ == "__main__":``, because every process imports the script
@@ -342,29 +427,38 @@ def processes() -> Executor:
     path = getattr(main, "__file__", None)
     if getattr(main, "__spec__", None) is None and path and not Path(path).exists():
         raise RuntimeError(
-            f"processes() needs a program that other processes can import, and {path} is no file. "
-            "Save it as one, call it by python -c, or run without an executor."
+            f"process_pool() needs a program that other processes can import, and {path} is no "
+            "file. Save it as one, call it by python -c, or run without an executor."
         )
-    ended = (signal.SIGINT, signal.SIG_DFL)
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(None, context, signal.signal, ended)
+    ended_by_ctrl_c = (signal.SIGINT, signal.SIG_DFL)
+    return ProcessPoolExecutor(None, context, signal.signal, ended_by_ctrl_c)
+
+
+def processes() -> Executor:
+    """Call `process_pool`, of which it is the former name."""
+    warn("experiment.processes is now called process_pool.", DeprecationWarning)
+    return process_pool()
 
 
 def _run_members(
     config: Config, executor: Executor | None, partial: Path, show: bool
 ) -> xr.Dataset:
-    """Return the results of all members of all points, stored as they end, and gathered."""
+    """Run all members of all points that are not stored yet, and return all results, gathered.
+
+    Each member is stored in the folder `partial` when it ends.
+    """
     jobs: dict[Point, Job] = {}
+    files: dict[Point, Path] = {}
+    done: dict[Point, xr.Dataset] = {}
     for number, (labels, point) in enumerate(config.points().items()):
         for model, seed in point.members:
-            checkpoint = partial / f"{number}-{model}-{seed}.checkpoint"
-            jobs[*labels, model, seed] = point, model, seed, checkpoint
-    files = {key: checkpoint.with_suffix(".nc") for key, (*_, checkpoint) in jobs.items()}
-    done: dict[Point, xr.Dataset] = {}
-    for key, path in files.items():
-        stored = _load_if_present(path, load)
-        if stored is not None:
-            done[key] = stored
+            key = (*labels, model, seed)
+            files[key] = partial / f"{number}-{model}-{seed}.nc"
+            jobs[key] = (point, model, seed, files[key].with_suffix(".checkpoint"))
+            stored = _load_if_present(files[key], load)
+            if stored is not None:
+                done[key] = stored
     missing = {key: job for key, job in jobs.items() if key not in done}
     with (
         bar(f"lw run {config.name}, networks", len(jobs), show) as advance,
@@ -375,42 +469,55 @@ def _run_members(
             done[key] = member
             _write_if_folder_exists(files[key], functools.partial(results.save, member))
             advance(1)
+    in_order = {key: done[key] for key in jobs}
     with surroundings.plain_xarray():
-        whole = _gathered(config, {key: done[key] for key in jobs})
+        whole = _gathered(config, in_order)
     made_by = {"arithmetic": surroundings.arithmetic()}
     return whole.assign_attrs(provenance(config) | made_by)
 
 
 def _gathered(config: Config, members: dict[Point, xr.Dataset]) -> xr.Dataset:
-    """Return members side by side, in the order of axes, models and seeds."""
-    dims, parts = (*config.axes, "model", "seed"), []
-    for key, member in members.items():
-        kept = _without_steps(member) if config.axes else member
-        parts.append(kept.expand_dims({dim: [at] for dim, at in zip(dims, key, strict=True)}))
+    """Put members side by side, in the order of axes, models and seeds.
+
+    Points may differ in width, lags and delays: NaN stands where one has none.
+    """
+    dims = (*config.axes, "model", "seed")
     # A member has neurons if they were measured, or have base rates: not after gradient descent.
-    widths = {part.sizes["unit"] for part in parts if "unit" in part.sizes}
-    if len(widths) > 1:  # NaN beyond the last neuron
-        parts = [
-            part.pad(unit=(0, max(widths) - part.sizes["unit"])) if "unit" in part.sizes else part
-            for part in parts
-        ]
-    # Points may have other lags and delays: NaN where one has none. What is aligned is taken for no
-    # part of the grid.
-    parts = list(xr.align(*parts, join="outer", exclude=dims))
-    combine: Any = {"compat": "no_conflicts", "combine_attrs": "override"}
-    # xarray's defaults, which it is about to change
-    combine |= {"data_vars": "all", "coords": "different", "join": "outer"}
-    whole: Any = xr.combine_by_coords(parts, **combine)
-    order = {dim: list(dict.fromkeys(key[i] for key in members)) for i, dim in enumerate(dims)}
+    width = max(member.sizes.get("unit", 0) for member in members.values())
+    parts = []
+    for key, member in members.items():
+        part = _without_steps(member) if config.axes else member
+        n_missing = width - part.sizes.get("unit", width)
+        if n_missing:
+            part = part.pad(unit=(0, n_missing))
+        labels = {dim: [label] for dim, label in zip(dims, key, strict=True)}
+        parts.append(part.expand_dims(labels))
+    # Lags and delays are aligned first: what `combine_by_coords` finds unlike, it takes for a part
+    # of the grid.
+    aligned = xr.align(*parts, join="outer", exclude=dims)
+    whole: Any = xr.combine_by_coords(
+        aligned,
+        compat="no_conflicts",
+        combine_attrs="override",
+        # xarray's defaults, which it is about to change
+        data_vars="all",
+        coords="different",
+        join="outer",
+    )
+    labels_of_dims = zip(*members, strict=True)
+    order = {}
+    for dim, labels_of_dim in zip(dims, labels_of_dims, strict=True):
+        order[dim] = list(dict.fromkeys(labels_of_dim))
     return whole.reindex(order).drop_attrs(deep=False)
 
 
 def _as_completed(
     jobs: dict[Point, Job], executor: Executor | None
 ) -> Generator[tuple[Point, xr.Dataset]]:
-    """Yield results of members as they end; behind one that fails no other begins."""
+    """Yield members as they finish. After the first failure no further member is started."""
     if executor is None:
-        yield from ((key, run_member(*job)) for key, job in jobs.items())
+        for key, job in jobs.items():
+            yield key, run_member(*job)
         return
     made_by = (results.code_fingerprint(), surroundings.fingerprint())
     on_worker = functools.partial(_run_on_worker, made_by)
@@ -432,7 +539,12 @@ def _as_completed(
 
 
 def _run_on_worker(made_by: tuple[str, str], *job: Any) -> xr.Dataset:
-    """Return a member done on a worker, which must compute as the process that asks for it does."""
+    """Run a member on a worker, which must compute as the process that asks for it does.
+
+    Args:
+        made_by: Fingerprints of code and surroundings in the process that asks.
+        job: Arguments of `run_member`.
+    """
     code, everything = made_by
     if code != results.code_fingerprint():
         raise RuntimeError("A worker has another version of lwcore. Install this one there.")
@@ -446,26 +558,34 @@ def _run_on_worker(made_by: tuple[str, str], *job: Any) -> xr.Dataset:
     return run_member(*job)
 
 
-def _without_steps(one: xr.Dataset) -> xr.Dataset:
-    """A member with the end of training in the place of every step's loss."""
-    if tenth := one.sizes["step"] // 10:
-        before, last = one.loss[-2 * tenth : -tenth].mean(), one.loss[-tenth:].mean()
-        words = "training loss, mean over the last tenth of the steps"
-        one["final_loss"] = last.assign_attrs(long_name=words)
-        words = "share by which that is below the tenth before"
-        one["still_falling"] = (1 - last / before).assign_attrs(long_name=words)
-    return one.drop_dims("step")
+def _without_steps(member: xr.Dataset) -> xr.Dataset:
+    """Return a member with the end of training in the place of every step's loss.
+
+    That is nothing where training had fewer than ten steps.
+    """
+    tenth = member.sizes["step"] // 10
+    if tenth:
+        last = member.loss[-tenth:].mean()
+        before = member.loss[-2 * tenth : -tenth].mean()
+        about_last = "training loss, mean over the last tenth of the steps"
+        about_fall = "share by which that is below the tenth before"
+        member["final_loss"] = last.assign_attrs(long_name=about_last)
+        member["still_falling"] = (1 - last / before).assign_attrs(long_name=about_fall)
+    return member.drop_dims("step")
 
 
 def _write_if_folder_exists(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file, unless its folder is on other disks, or gone: then the result is stored."""
+    """Write a file, unless its folder is on other disks, or is gone.
+
+    It is gone when another process has stored the whole result meanwhile.
+    """
     if path.parent.is_dir():
         with suppress(FileNotFoundError):
             write(path)
 
 
 def _load_if_present(path: Path, read: Callable[[Path], Any]) -> Any:
-    """What a file holds, if it is there; one that is damaged is named, and not used."""
+    """Return what a file holds, or None; one that is damaged is named, and not used."""
     with suppress(FileNotFoundError):
         try:
             return read(path)
@@ -475,37 +595,45 @@ def _load_if_present(path: Path, read: Callable[[Path], Any]) -> Any:
 
 
 def save_checkpoint(path: Path, state: Progress, snapshots: Snapshots) -> None:
-    """Store where a network is in its training."""
-    whole = io.BytesIO()  # in memory first: a full disk is then an OSError
-    torch.save((vars(state), snapshots), whole)
-    results.write_atomically(path, lambda part: part.write_bytes(whole.getvalue()))
+    """Store where a network is in its training, with its snapshots so far, atomically."""
+    content = io.BytesIO()  # in memory first: a full disk is then an OSError
+    torch.save((vars(state), snapshots), content)
+    results.write_atomically(path, lambda temporary: temporary.write_bytes(content.getvalue()))
 
 
 def load_checkpoint(path: Path) -> tuple[Progress, Snapshots]:
-    """Checkpoint in a file, verified by its archive's checksums; no code is run."""
-    whole = io.BytesIO(path.read_bytes())
+    """Read a checkpoint, verified by its archive's checksums; no code in it is run.
+
+    Raises:
+        ValueError: If the file is damaged, or something else.
+    """
+    content = io.BytesIO(path.read_bytes())
     try:
-        if damaged := zipfile.ZipFile(whole).testzip():
+        damaged = zipfile.ZipFile(content).testzip()
+        if damaged:
             raise ValueError(f"the checksum of {damaged} does not fit")
-        whole.seek(0)
-        state, snapshots = torch.load(whole, weights_only=True)
+        content.seek(0)
+        state, snapshots = torch.load(content, weights_only=True)
         return Progress(**state), snapshots
     except Exception as error:  # torch.load raises what it likes
         raise ValueError(f"checkpoint {path} cannot be read ({error}).") from error
 
 
 def _start(config: Config, model: str, seed: int) -> Network:
-    """A network as it is before training."""
+    """Return a network as it is before training."""
     generator = torch.Generator().manual_seed(_seed(seed, Stream.WEIGHTS))
-    settings = config.network.model_dump() | {"input_size": config.task.input_size}
-    return Network(getattr(cells, model)(**settings, generator=generator), generator)
+    family = getattr(cells, model)
+    settings = config.network.model_dump()
+    cell = family(config.task.input_size, **settings, generator=generator)
+    return Network(cell, generator)
 
 
 def _seed(seed: int, stream: Stream, *more: int) -> int:
-    """A 32-bit seed for one stream of a member."""
-    return int(np.random.SeedSequence([seed, stream, *more]).generate_state(1)[0])
+    """Return a 32-bit seed for one stream of a member's random numbers."""
+    sequence = np.random.SeedSequence([seed, stream, *more])
+    return int(sequence.generate_state(1)[0])
 
 
 def _rng(seed: int, stream: Stream) -> np.random.Generator:
-    """A NumPy generator for one stream of a member."""
+    """Return a NumPy generator for one stream of a member's random numbers."""
     return np.random.default_rng(_seed(seed, stream))

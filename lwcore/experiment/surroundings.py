@@ -117,7 +117,10 @@ def held() -> Iterator[None]:
 
 
 def plain_xarray() -> xr.set_options:
-    """Return a context in which xarray joins and keeps attributes as it does by default."""
+    """Return a context in which xarray joins and keeps attributes as it does by default.
+
+    A reader's `xarray.set_options` would otherwise decide what a result's attributes are.
+    """
     options: Any = {"arithmetic_join": "inner", "keep_attrs": "default"}
     if "use_new_combine_kwarg_defaults" in xr.get_options():  # of some versions
         options["use_new_combine_kwarg_defaults"] = False
@@ -166,7 +169,11 @@ def _mkl_setter() -> Callable[..., int] | None:
 
 @contextmanager
 def _plain_arithmetic() -> Iterator[None]:
-    """Hold rounding to the nearest number, and numbers below the normal range as they are."""
+    """Hold rounding to the nearest number, and numbers below the normal range as they are.
+
+    Both are settings of the thread's processor, which a library may have changed: code compiled
+    with ``-ffast-math`` flushes small numbers to zero as soon as it is loaded.
+    """
     flushed = float(np.float32(1e-40) * np.float32(1)) == 0
     torch.set_flush_denormal(False)
     try:
@@ -185,7 +192,11 @@ def _plain_arithmetic() -> Iterator[None]:
 
 @contextmanager
 def _plain_pytorch() -> Iterator[None]:
-    """Hold PyTorch's modes: gradients, single precision throughout, on the processor."""
+    """Hold PyTorch's modes: gradients, single precision throughout, on the processor.
+
+    They may be in force where a run is called: inside `torch.no_grad`, autocast, or with another
+    default type or device.
+    """
     dtype = torch.get_default_dtype()
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
@@ -223,7 +234,10 @@ def _full_precision() -> Iterator[None]:
 
 
 def fingerprint() -> str:
-    """Return eight hexadecimal digits that change with code, versions and arithmetic."""
+    """Return eight hexadecimal digits that change with code, versions and arithmetic.
+
+    Unfinished work of a run is used only where they are the same.
+    """
     made_by = (results.code_fingerprint(), results.versions(), arithmetic())
     return hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:8]
 
@@ -237,18 +251,32 @@ def arithmetic() -> str:
     """
     from llvmlite.binding import get_host_cpu_name
 
-    words = f"{torch.backends.cpu.get_cpu_capability()} {get_host_cpu_name()} {kernels.ENABLED}"
-    digest = hashlib.sha256(words.encode())
+    processor = f"{torch.backends.cpu.get_cpu_capability()} {get_host_cpu_name()}"
+    digest = hashlib.sha256(f"{processor} {kernels.ENABLED}".encode())
     with held():
         generator = torch.Generator().manual_seed(0)
         for dtype in (torch.float32, torch.float64):
             for size in (7, 24, 64, 130):
                 numbers = torch.randn(2 * size, size, generator=generator, dtype=dtype)
-                several = (numbers.T @ numbers, numbers @ numbers[0], numbers.sum(), numbers.std(0))
-                functions = (numbers.tanh(), numbers.exp(), numbers.sigmoid(), numbers.sqrt())
-                for result in (*several, *functions):
-                    digest.update(result.contiguous().numpy().tobytes())
-                array = numbers.numpy()
-                for array_ in (array.T @ array, np.exp(array), np.tanh(array), np.log(abs(array))):
-                    digest.update(np.ascontiguousarray(array_).tobytes())
+                for result in _of_every_library(numbers):
+                    digest.update(np.ascontiguousarray(result).tobytes())
     return digest.hexdigest()[:8]
+
+
+def _of_every_library(numbers: torch.Tensor) -> list[Any]:
+    """Return products, sums and functions of a matrix, by PyTorch and then by NumPy."""
+    array = numbers.numpy()
+    return [
+        numbers.T @ numbers,
+        numbers @ numbers[0],
+        numbers.sum(),
+        numbers.std(0),
+        numbers.tanh(),
+        numbers.exp(),
+        numbers.sigmoid(),
+        numbers.sqrt(),
+        array.T @ array,
+        np.exp(array),
+        np.tanh(array),
+        np.log(abs(array)),
+    ]

@@ -1,0 +1,54 @@
+"""A former name works for one release, gives what the new name gives, and warns with the new name."""
+
+import pytest
+import xarray as xr
+
+from lwcore import experiment, figures, inference
+from lwcore.experiment import Config
+
+
+@pytest.mark.parametrize(
+    ("module", "former", "new"),
+    [(inference, "LETTER", "PAPER_V2"), (inference, "OPTIMISER", "OPTIMISER_VIEW")],
+)
+def test_a_former_constant_is_the_new_one(module, former, new):
+    with pytest.warns(DeprecationWarning, match=rf"{former} is now called {new}") as warned:
+        value = getattr(module, former)
+    assert value is getattr(module, new)
+    assert warned[0].filename == __file__
+
+
+def test_a_name_that_never_was_is_no_name():
+    assert not hasattr(inference, "TWICE")
+
+
+def test_a_former_option_is_the_new_one(small_run):
+    view = inference.probes(small_run, "zeroth", "error")
+    expected = inference.required(view, **inference.PAPER_V2)
+    once = inference.required(view, rate="paper_v2")
+    assert not expected.equals(once)
+    for counted, twice in ((expected, True), (once, False)):
+        with pytest.warns(DeprecationWarning, match="twice is now called envelope_squared"):
+            former = inference.required(view, rate="paper_v2", twice=twice)
+        xr.testing.assert_identical(former, counted)
+
+
+def test_a_former_way_to_change_a_configuration_is_the_new_one():
+    smoke = Config.named("smoke")
+    with pytest.warns(DeprecationWarning, match="Config.but is now called Config.replace"):
+        former = smoke.but(seeds=[7], training={"steps": 5})
+    assert former == smoke.replace(seeds=[7], training={"steps": 5})
+
+
+def test_former_processes_are_the_new_ones():
+    with pytest.warns(DeprecationWarning, match="processes is now called process_pool"):
+        former = experiment.processes()
+    with former, experiment.process_pool() as new:
+        assert type(former) is type(new)
+
+
+def test_a_former_picture_of_a_run_is_the_new_one(small_run):
+    with pytest.warns(DeprecationWarning, match="summary is now called overview"):
+        former = figures.summary(small_run)
+    titles = [axes.get_title() for axes in figures.overview(small_run).axes]
+    assert [axes.get_title() for axes in former.axes] == titles
