@@ -10,6 +10,7 @@ All numbers that a model gives for a sequence stand side by side as one row of p
 """
 
 import copy
+import itertools
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -381,8 +382,11 @@ class Adapter(ABC):
         order = self.trials.some(32).to(inputs.device)
         is_sum = is_mean = True
         sizes = []
-        pairs = [*self._predicted(inputs, targets), *self._predicted(inputs[order], targets[order])]
-        for predictions, part in pairs:
+        every, some = (
+            self._predicted(inputs, targets),
+            self._predicted(inputs[order], targets[order]),
+        )
+        for predictions, part in itertools.chain(every, some):  # never all in memory
             single = self.losses(predictions, part)
             bad = (~single.isfinite()).nonzero()[:, 0]
             words = (

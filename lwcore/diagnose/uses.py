@@ -600,9 +600,9 @@ class Uses(Adapter):
 
     def _why_at_once(self) -> str:
         """Say why all that carries a gradient is likely used at the step of the prediction."""
-        last = self.shape[1] - 1
+        length = self.shape[1]
         frozen = [name for name, part in self.model.named_parameters() if not part.requires_grad]
-        if any(len(site.times) > 1 and (site.times == last).all() for site in self.sites):
+        if any(np.array_equal(site.times, [length - 1] * length) for site in self.sites):
             return (
                 "Of this one the values of all steps move with the last input: are inputs "
                 "normalised over the window, or is its last value subtracted? Do so in the data"
