@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from book.chapters.dose import HIDDEN
+from book.chapters.dose import HIDDEN, TASKS
 from lwcore.printing import printed
 from lwcore.stats import Interval, student
 
@@ -43,12 +43,14 @@ def cuts(found: pd.DataFrame) -> pd.DataFrame:
     """Compare every network with the anchor of its row and seed.
 
     Returns:
-        A row for each gate stronger than the anchor's: `cut` and `cut_exact`, the decades by which
-        the envelope is smaller, and `growth`, the decades by which the sequences grew, NaN where
-        half was not learned. A row and seed without anchor is left out.
+        A row for each gate stronger than the anchor's, in decades: `cut` and `cut_exact`, by which
+        the envelope is smaller; `growth`, by which the sequences grew, NaN where half was not
+        learned; and `room`, by which they can grow until the search ends at its largest number. A
+        row and seed without anchor is left out.
     """
     rows = []
-    for _, group in found.groupby([*ROW, "seed"]):
+    for (task, *_), group in found.groupby([*ROW, "seed"]):
+        largest = max(TASKS[task].counts)
         doses = group.sort_values("gate")
         learned = doses[doses["high"].notna()]
         if learned.empty:
@@ -60,6 +62,7 @@ def cuts(found: pd.DataFrame) -> pd.DataFrame:
                 cut=anchor["gates"] - stronger["gates"],
                 cut_exact=anchor["exact"] - stronger["exact"],
                 growth=np.log10(stronger["high"] / anchor["high"]),
+                room=np.log10(largest / anchor["high"]),
             )
         )
     return pd.concat(rows, ignore_index=True)

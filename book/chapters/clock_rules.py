@@ -18,17 +18,21 @@ from book.chapters.exponents import dose_exponent, exponent_draws, seed_interval
 from lwcore.stats import Interval
 
 Verdict = Literal["supported", "refuted", "undecided"]
+Ties = Literal["largest", "smallest"]
 
 CONDITION = [*dose.VARIED, "arm"]
 EQUIVALENT = 0.1  # an exponent of the data within this counts as none
 SLOWER, BY_DATA, FIT = -0.1, 0.2, 0.9  # of the steps: exponent, slope in log n, R²
 
 
-def boundary(counts: Sequence[int], half: Sequence[bool]) -> tuple[float, float]:
+def boundary(
+    counts: Sequence[int], half: Sequence[bool], of_ties: Ties = "largest"
+) -> tuple[float, float]:
     """Find the number of sequences from which half is learned, as an interval.
 
     It is the boundary with the fewest exceptions, networks below it that reached the half and
-    networks from it on that did not; of several the largest.
+    networks from it on that did not; of several the largest, as registered. The smallest is for
+    asking how much hangs on that choice.
 
     Returns:
         The largest number below the boundary, 0 where there is none, and the smallest from it on,
@@ -39,6 +43,10 @@ def boundary(counts: Sequence[int], half: Sequence[bool]) -> tuple[float, float]
         (16.0, 32.0)
         >>> boundary([16, 32, 64, 128], [False, True, False, False])
         (128.0, nan)
+        >>> boundary([16, 32, 64, 128], [False, False, True, False])
+        (128.0, nan)
+        >>> boundary([16, 32, 64, 128], [False, False, True, False], of_ties="smallest")
+        (32.0, 64.0)
     """
     order = np.argsort(counts)
     sorted_counts, reached = np.asarray(counts)[order], np.asarray(half)[order]
@@ -46,7 +54,8 @@ def boundary(counts: Sequence[int], half: Sequence[bool]) -> tuple[float, float]
         reached[:place].sum() + (~reached[place:]).sum() for place in range(len(reached) + 1)
     ]
     fewest = min(exceptions)
-    place = max(k for k, number in enumerate(exceptions) if number == fewest)
+    tied = [place for place, number in enumerate(exceptions) if number == fewest]
+    place = max(tied) if of_ties == "largest" else min(tied)
     low = float(sorted_counts[place - 1]) if place > 0 else 0.0
     high = float(sorted_counts[place]) if place < len(reached) else math.nan
     return low, high
@@ -57,7 +66,7 @@ def scaled(table: pd.DataFrame) -> pd.DataFrame:
     return table.astype({"mixing": float})
 
 
-def responses(trained: pd.DataFrame) -> pd.DataFrame:
+def responses(trained: pd.DataFrame, of_ties: Ties = "largest") -> pd.DataFrame:
     """Take the trainings of a condition and a seed together: one row each.
 
     Columns `low` and `high` hold the interval of n*, as `dose.searches` gives it; `steps` the
@@ -67,7 +76,7 @@ def responses(trained: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, group in scaled(trained).groupby([*CONDITION, "seed"], dropna=False):
         half = (group["end"] == "half").to_numpy()
-        low, high = boundary(group["count"].tolist(), half.tolist())
+        low, high = boundary(group["count"].tolist(), half.tolist(), of_ties)
         ample = half & (group["count"] >= 2 * high).to_numpy()
         above = (group["count"] >= high).to_numpy() if high == high else np.zeros(len(group), bool)
         rows.append(
