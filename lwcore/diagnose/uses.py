@@ -16,7 +16,7 @@ In an example of two layers of attention, for sequences of T steps::
 Every call of ``read``, ``query``, ``key``, ``value`` and ``show`` is a use (`lwcore.diagnose.tape`
 records it), eight in all. What ``layers[0].key`` gives is a `Value`: a tensor (B, T, H) whose
 `Layout` says that its sequences are along axis 0. Row k of it moves with the inputs up to step k
-and with no later one, so that its time is k; this is `measured <lwcore.diagnose.times>`, and not
+and with no later one, so that its time is k. This is measured (`lwcore.diagnose.trials`), and not
 read off the shape. The value's T rows with their times are a `Site`. A loop over a cell calls the
 cell T times, from one place of the code: its site has T values of one row each.
 
