@@ -228,6 +228,23 @@ class SeveralIterations(Stepped):
         return torch.stack(shown, 1)
 
 
+class Solver(Stepped):
+    """A differential equation, of which each step takes two of a solver, as in liquid networks."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.slope = nn.Parameter(torch.rand(HIDDEN)), nn.Parameter(torch.rand(HIDDEN))
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            inputs = one.read(x[:, t])
+            for _ in range(2):
+                state = 0.5 * state + torch.tanh(one.slope * (state - one.mean) + inputs)
+            shown.append(one.show(state))
+        return torch.stack(shown, 1)
+
+
 class ForecastsOn(Stepped):
     """A recurrence that goes on with forecasts of its own, all made at the last step."""
 
@@ -248,6 +265,7 @@ class ForecastsOn(Stepped):
 
 KINDS = [
     SeveralIterations,
+    Solver,
     ForecastsOn,
     ByHand,
     ReadAtOnce,

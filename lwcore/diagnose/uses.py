@@ -409,7 +409,7 @@ class Uses(Adapter):
         require("parameters", unfollowed, not unfollowed, words)
         self._check_calls(tape)
         self.values = self._values_of(tape)
-        self.starts = {call.place for call in tape.calls if call.layout is None}
+        self.starts = [call for call in tape.calls if call.layout is None]
         require("parameters", names, bool(self.values), "some that the predictions use")
         in_a_pass = sum(_numel(value.shape) for value in self.values)
         self.entries = max(self.entries, in_a_pass)
@@ -515,7 +515,7 @@ class Uses(Adapter):
         known = set() if waits is None else {*waits.tolist()} - {-1}
         if len(known) == 1:
             own = own.shifted(known.pop())
-        elif waits is not None and value.call.place in self.starts:
+        elif waits is not None and any(one.is_start_of(value.call) for one in self.starts):
             low, high = np.maximum(own.low, joined.low), np.maximum(own.high, joined.high)
             own = Bounds(own.axes, low, high)
         elif waits is not None:
