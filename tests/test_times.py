@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from lwcore.diagnose import diagnose
-from lwcore.diagnose.repeats import repeated
+from lwcore.diagnose.repeats import count_repeats
 from lwcore.diagnose.trials import PATTERN, Layout, Trials, padding, padding_value
 from lwcore.diagnose.uses import Uses
 from tests.networks import draw
@@ -216,7 +216,57 @@ class TokenShift(Stepped):
         return torch.stack(shown, 1)
 
 
+class SeveralIterations(Stepped):
+    """A recurrence that repeats each of its steps, from a state of zeros."""
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            for _ in range(2):
+                state = torch.tanh(one.read(x[:, t]) + one.recur(state))
+            shown.append(one.show(state))
+        return torch.stack(shown, 1)
+
+
+class Solver(Stepped):
+    """A differential equation, of which each step takes two of a solver, as in liquid networks."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.slope = nn.Parameter(torch.rand(HIDDEN)), nn.Parameter(torch.rand(HIDDEN))
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            inputs = one.read(x[:, t])
+            for _ in range(2):
+                state = 0.5 * state + torch.tanh(one.slope * (state - one.mean) + inputs)
+            shown.append(one.show(state))
+        return torch.stack(shown, 1)
+
+
+class ForecastsOn(Stepped):
+    """A recurrence that goes on with forecasts of its own, all made at the last step."""
+
+    def __init__(self):
+        super().__init__()
+        self.show = nn.Linear(HIDDEN, WIDTH)
+
+    def forward(self, x, copies=None):
+        own = copies or [self] * STEPS
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate([*own, own[-1], own[-1]]):
+            inputs = x[:, t] if t < STEPS else shown[-1]
+            state = torch.tanh(one.read(inputs) + one.recur(state))
+            if t >= STEPS - 1:
+                shown.append(one.show(state))
+        return torch.stack(shown, 1)[..., 0]
+
+
 KINDS = [
+    SeveralIterations,
+    Solver,
+    ForecastsOn,
     ByHand,
     ReadAtOnce,
     StartsLate,
@@ -268,6 +318,39 @@ def test_each_lags_gradient_is_that_of_copies_of_the_parameters(kind, dtype, mos
     assert float((found - wanted).norm(dim=1).max() / wanted.norm()) <= most
 
 
+class Rare(nn.Module):
+    """A recurrence by hand of a number and of a rare flag, which is looked up in a table."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.read, self.recur = nn.Embedding(2, 4), nn.Linear(1, 4), nn.Linear(4, 4)
+        self.show = nn.Linear(4, 1)
+
+    def forward(self, x):
+        state, shown = x.new_zeros(len(x), 4), []
+        for step in x.unbind(1):
+            inputs = self.read(step[:, :1]) + self.table(step[:, 1].long())
+            state = torch.tanh(inputs + self.recur(state))
+            shown.append(self.show(state))
+        return torch.stack(shown, 1)
+
+
+@pytest.mark.parametrize("length", [40, 130])
+def test_times_of_uses_are_those_of_the_loop(length):
+    """Of a flag that is set in one step of fifty, too, and where only some steps are tried."""
+    torch.manual_seed(0)
+    flag = (torch.rand(40, length, 1) < 0.02).float()
+    inputs = torch.cat([draw(40, length, 1).float(), flag], -1)
+    network = Uses(Rare().eval(), (inputs, inputs[..., :1]))
+    network.check(inputs, inputs[..., :1])
+    steps = [*range(length)]
+    found = {site.name.split()[-1]: site.times.tolist() for site in network.sites}
+    assert found["table.weight"] == steps
+    by_layer = {name.partition(".")[0]: times for name, times in found.items()}
+    assert by_layer["read"] == by_layer["show"] == steps
+    assert [0, *by_layer["recur"]] == steps or by_layer["recur"] == steps[1:]
+
+
 class Attending(nn.Module):
     """One layer of attention over inputs, tokens or not, with a mask of its own."""
 
@@ -307,6 +390,53 @@ def test_predictions_without_the_first_steps_are_made_when_they_are():
     assert found == [5]
 
 
+@pytest.mark.parametrize("n_late", [3, 5, 30])
+def test_one_prediction_that_is_made_before_the_others_is_made_when_it_is(n_late):
+    """At step 9, beside some at the last one; the input three steps before is its target."""
+
+    class Beside(Attending):
+        def __init__(self):
+            super().__init__(n_late)
+            self.early = nn.Linear(16, 1)
+
+        def forward(self, x):
+            shown = self.shown(x)
+            return torch.cat([self.show(shown[:, -1]), self.early(shown[:, 9])], 1)
+
+    targets = torch.cat([0.01 * draw(200, n_late, seed=4).float(), INPUTS[:, 6]], 1)
+    assert 3 in detected(Beside().eval(), (INPUTS, targets))
+
+
+def test_a_step_of_some_iterations_reaches_back_no_further():
+    """The state is cut between the steps: all that is used for a prediction is used at its step."""
+
+    class Cut(SeveralIterations):
+        def forward(self, x):
+            state, shown = x.new_zeros(len(x), HIDDEN), []
+            for step in x.unbind(1):
+                state = state.detach()
+                for _ in range(2):
+                    state = torch.tanh(self.read(step) + self.recur(state))
+                shown.append(self.show(state))
+            return torch.stack(shown, 1)
+
+    inputs = draw(60, 20, WIDTH).float()
+    with pytest.raises(ValueError, match="act at the step of the prediction alone"):
+        detected(Cut().eval(), (inputs, inputs[..., :1]))
+
+
+def test_several_tensors_have_no_usual_loss():
+    """A mean and a variance look like a mean and a deviation, or two quantiles."""
+
+    class Two(Attending):
+        def forward(self, x):
+            mean, spread = self.show(self.shown(x)).split(1, -1)
+            return mean, functional.softplus(spread)
+
+    with pytest.raises(ValueError, match=r"must be given: .* of a mean and a variance"):
+        detected(Two(2), (INPUTS, BEFORE))
+
+
 def test_sequences_that_are_read_out_at_their_own_end():
     """Padded with zeros, of lengths from 10 to 20: the lag is from the last step that is none."""
     lengths = torch.randint(10, 21, (200,), generator=torch.Generator().manual_seed(0))
@@ -339,6 +469,123 @@ def test_a_network_that_takes_a_window_at_once_is_refused():
         detected(model, (INPUTS, INPUTS[:, -6]))
 
 
+class TakesTheWindow(nn.Module):
+    """A recurrence of inputs less their mean, or less the last of them, or that is frozen."""
+
+    def __init__(self, how):
+        super().__init__()
+        torch.manual_seed(0)
+        self.how, self.rnn, self.show = how, nn.GRU(1, 6, batch_first=True), nn.Linear(6, 1)
+        self.rnn.requires_grad_(how != "frozen")
+        self.eval()
+
+    def forward(self, x):
+        level = {"mean": x.mean(1, keepdim=True), "last": x[:, -1:]}.get(self.how, 0)
+        states = self.rnn(x - level)[0][:, -1]
+        return self.show(states.detach() if self.how == "detached" else states)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("mean", "are inputs normalised over the window"),
+        ("last", "or is its last value subtracted"),
+        ("frozen", "rnn.weight_ih_l0, .* are frozen: name them in `parameters`"),
+        ("detached", "is it cut on its way, by detach"),
+    ],
+)
+def test_what_acts_at_the_step_of_the_prediction_alone_is_refused_with_its_reason(how, message):
+    with pytest.raises(ValueError, match=message):
+        detected(TakesTheWindow(how), (INPUTS, INPUTS[:, -3]))
+
+
+class OfGaps(nn.Module):
+    """A recurrence that takes logarithms of the gaps of times, or asserts that there are some."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.rnn, self.show = (
+            function,
+            nn.GRU(2, 6, batch_first=True),
+            nn.Linear(6, 1),
+        )
+
+    def forward(self, x):
+        gaps = torch.diff(x[..., 1:], dim=1, prepend=x[:, :1, 1:] - 1)
+        return self.show(self.rnn(torch.cat([x[..., :1], self.function(gaps)], -1))[0])
+
+
+def increasing(gaps):
+    assert (gaps > 0).all(), "times must increase"
+    return gaps
+
+
+@pytest.mark.parametrize("function", [torch.log, torch.sqrt, increasing])
+def test_a_model_that_looks_at_the_order_of_steps_is_refused_with_the_way_out(function):
+    torch.manual_seed(0)
+    times = (torch.rand(60, 20, 1) + 0.1).cumsum(1)
+    inputs = torch.cat([INPUTS[:60], times], -1)
+    with pytest.raises(ValueError, match="logarithms or roots of differences of steps"):
+        detected(OfGaps(function).eval(), (inputs, BEFORE[:60]))
+
+
+@pytest.mark.parametrize("read_at", [0, -1])
+def test_a_column_that_never_changes_has_no_step(read_at):
+    """The number of a shop is all that the target holds, wherever it is looked up."""
+
+    class OfShops(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.shop, self.read = nn.Embedding(6, 4), nn.Linear(1, 4)
+            self.rnn, self.show = nn.GRU(4, 6, batch_first=True), nn.Linear(10, 1)
+
+        def forward(self, x):
+            shop = self.shop(x[:, read_at, 1].long())
+            states = self.rnn(self.read(x[..., :1]))[0][:, -1]
+            return self.show(torch.cat([states, shop], -1))
+
+    shops = torch.randint(6, (200, 1, 1), generator=torch.Generator().manual_seed(0)).float()
+    inputs = torch.cat([INPUTS, shops.expand(-1, 20, -1)], -1)
+    every = ["shop", "read", "rnn", "show"]
+    assert detected(OfShops().eval(), (inputs, shops[:, 0] - 2.5), parameters=every) == []
+
+
+class Clamped(Attending):
+    """Predictions that are often at the end of their range."""
+
+    def forward(self, x):
+        return super().forward(x).clamp(0, 1)
+
+
+class BeginsAlike(Attending):
+    """A model whose first prediction is made of no input."""
+
+    def forward(self, x):
+        return super().forward(torch.cat([torch.zeros_like(x[:, :1]), x[:, 1:]], 1))
+
+
+@pytest.mark.parametrize("kind", [Clamped, BeginsAlike])
+def test_predictions_that_do_not_always_move_are_no_reason_to_refuse(kind):
+    assert detected(kind(), (INPUTS, BEFORE)) == [5]
+
+
+def test_a_clip_that_acts_on_few_sequences_is_refused():
+    """On the two whose targets are far off."""
+
+    class ClipsFew(Attending):
+        def forward(self, x):
+            shown = self.shown(x)
+            if shown.requires_grad:
+                shown.register_hook(lambda g: g.clamp(-1, 1))
+            return self.show(shown)
+
+    targets = BEFORE.clone()
+    targets[[50, 61]] *= 3000
+    with pytest.raises(ValueError, match="parts of the loss one by one miss"):
+        detected(ClipsFew(), (INPUTS, targets), source="error")
+
+
 def test_gradients_that_are_clipped_on_their_way_are_refused():
     class Clipped(nn.Module):
         def __init__(self):
@@ -354,8 +601,97 @@ def test_gradients_that_are_clipped_on_their_way_are_refused():
                 shown.append(self.show(h))
             return torch.stack(shown, 1)
 
-    with pytest.raises(ValueError, match=r"end points one by one miss .* a hook that clips"):
+    with pytest.raises(ValueError, match=r"parts of the loss one by one miss .* a hook that clips"):
         detected(Clipped().eval(), (INPUTS, BEFORE))
+
+
+class Rounded(torch.autograd.Function):
+    """Whole numbers, whose gradient is taken as if they had not been rounded."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.round(decimals=1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class OnceDifferentiable(torch.autograd.Function):
+    """A square without a second derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+
+
+class Limited(torch.autograd.Function):
+    """What it is given; its gradient is limited."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.clamp(-1e-4, 1e-4)
+
+
+class WithAFunction(nn.Module):
+    """A gated loop with a function of the reader's own on its states, or on a parameter."""
+
+    def __init__(self, function, of="states"):
+        super().__init__()
+        torch.manual_seed(0)
+        self.cell, self.show = nn.GRUCell(1, 6), nn.Linear(6, 1)
+        self.free = nn.Parameter(torch.ones(6))
+        self.function, self.of = function, of
+        self.eval()
+
+    def forward(self, x):
+        state, shown = x.new_zeros(len(x), 6), []
+        for step in x.unbind(1):
+            state = self.cell(step, state)
+            scale = self.free
+            if self.of == "states":
+                state = self.function.apply(state)
+            else:
+                scale = self.function.apply(scale)
+            shown.append(self.show(state * scale))
+        return torch.stack(shown, 1)
+
+
+@pytest.mark.parametrize("function", [Rounded, OnceDifferentiable])
+def test_all_lags_are_the_gradient_that_a_function_of_ones_own_gives(function):
+    """As autograd has it, whatever it makes of the function: that is what a training follows."""
+    model, inputs, targets = WithAFunction(function), INPUTS[:40, :9], BEFORE[:40, :9]
+    network = Uses(model, (inputs, targets))
+    network.check(inputs, targets)
+    found = network.read(inputs[:6], targets[:6]).lag_vectors(range(9)).sum(0)
+    errors = (model(inputs[:6]) - targets[:6]).square().flatten(1).mean(1).sum()
+    wanted = torch.autograd.grad(errors, list(model.parameters()))
+    flat = torch.cat([part.flatten() for part in wanted]).double()
+    assert float((found - flat).norm() / flat.norm()) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("function", "of", "message"),
+    [
+        (Limited, "states", "parts of the loss one by one miss"),
+        (Rounded, "free", "parameters = 'free': must be .* or in a function of your own"),
+        (OnceDifferentiable, "free", "parameters = 'free': must be .* in a function of your own"),
+    ],
+)
+def test_a_function_of_ones_own_that_cannot_be_followed_is_refused(function, of, message):
+    with pytest.raises(ValueError, match=message):
+        detected(WithAFunction(function, of), (INPUTS, BEFORE), parameters=["cell", "free"])
 
 
 def test_a_model_is_left_as_it_was():
@@ -385,11 +721,11 @@ def test_windows_that_were_scaled_one_by_one_are_seen_to_overlap_and_padding_is_
     series = draw(400, 1, seed=3)[:, 0].numpy()
     windows = np.stack([series[i : i + 20] for i in range(100)])
     scaled = (windows - windows.mean(1, keepdims=True)) / windows.std(1, keepdims=True)
-    assert repeated(scaled[..., None]) == 99
+    assert count_repeats(scaled[..., None]) == 99
     apart = draw(100, 20, 1, seed=4)
     apart[:, :12] = 0
     real = ~padding(apart, padding_value(apart)).numpy()
-    assert repeated(apart.numpy(), real) == 0
+    assert count_repeats(apart.numpy(), real) == 0
 
 
 def test_a_layout_is_where_equal_sequences_are_equal():
