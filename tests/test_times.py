@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from lwcore.diagnose import diagnose
-from lwcore.diagnose.repeats import repeated
+from lwcore.diagnose.repeats import count_repeats
 from lwcore.diagnose.trials import PATTERN, Layout, Trials, padding, padding_value
 from lwcore.diagnose.uses import Uses
 from tests.networks import draw
@@ -216,7 +216,39 @@ class TokenShift(Stepped):
         return torch.stack(shown, 1)
 
 
+class SeveralIterations(Stepped):
+    """A recurrence that repeats each of its steps, from a state of zeros."""
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            for _ in range(2):
+                state = torch.tanh(one.read(x[:, t]) + one.recur(state))
+            shown.append(one.show(state))
+        return torch.stack(shown, 1)
+
+
+class ForecastsOn(Stepped):
+    """A recurrence that goes on with forecasts of its own, all made at the last step."""
+
+    def __init__(self):
+        super().__init__()
+        self.show = nn.Linear(HIDDEN, WIDTH)
+
+    def forward(self, x, copies=None):
+        own = copies or [self] * STEPS
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate([*own, own[-1], own[-1]]):
+            inputs = x[:, t] if t < STEPS else shown[-1]
+            state = torch.tanh(one.read(inputs) + one.recur(state))
+            if t >= STEPS - 1:
+                shown.append(one.show(state))
+        return torch.stack(shown, 1)[..., 0]
+
+
 KINDS = [
+    SeveralIterations,
+    ForecastsOn,
     ByHand,
     ReadAtOnce,
     StartsLate,
@@ -268,6 +300,39 @@ def test_each_lags_gradient_is_that_of_copies_of_the_parameters(kind, dtype, mos
     assert float((found - wanted).norm(dim=1).max() / wanted.norm()) <= most
 
 
+class Rare(nn.Module):
+    """A recurrence by hand of a number and of a rare flag, which is looked up in a table."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.read, self.recur = nn.Embedding(2, 4), nn.Linear(1, 4), nn.Linear(4, 4)
+        self.show = nn.Linear(4, 1)
+
+    def forward(self, x):
+        state, shown = x.new_zeros(len(x), 4), []
+        for step in x.unbind(1):
+            inputs = self.read(step[:, :1]) + self.table(step[:, 1].long())
+            state = torch.tanh(inputs + self.recur(state))
+            shown.append(self.show(state))
+        return torch.stack(shown, 1)
+
+
+@pytest.mark.parametrize("length", [40, 130])
+def test_times_of_uses_are_those_of_the_loop(length):
+    """Of a flag that is set in one step of fifty, too, and where only some steps are tried."""
+    torch.manual_seed(0)
+    flag = (torch.rand(40, length, 1) < 0.02).float()
+    inputs = torch.cat([draw(40, length, 1).float(), flag], -1)
+    network = Uses(Rare().eval(), (inputs, inputs[..., :1]))
+    network.check(inputs, inputs[..., :1])
+    steps = [*range(length)]
+    found = {site.name.split()[-1]: site.times.tolist() for site in network.sites}
+    assert found["table.weight"] == steps
+    by_layer = {name.partition(".")[0]: times for name, times in found.items()}
+    assert by_layer["read"] == by_layer["show"] == steps
+    assert [0, *by_layer["recur"]] == steps or by_layer["recur"] == steps[1:]
+
+
 class Attending(nn.Module):
     """One layer of attention over inputs, tokens or not, with a mask of its own."""
 
@@ -305,6 +370,53 @@ def detected(model, batch, **options):
 def test_predictions_without_the_first_steps_are_made_when_they_are():
     found = detected(Attending(), (INPUTS, BEFORE[:, 5:]), head=lambda shown: shown[:, 5:])
     assert found == [5]
+
+
+@pytest.mark.parametrize("n_late", [3, 5, 30])
+def test_one_prediction_that_is_made_before_the_others_is_made_when_it_is(n_late):
+    """At step 9, beside some at the last one; the input three steps before is its target."""
+
+    class Beside(Attending):
+        def __init__(self):
+            super().__init__(n_late)
+            self.early = nn.Linear(16, 1)
+
+        def forward(self, x):
+            shown = self.shown(x)
+            return torch.cat([self.show(shown[:, -1]), self.early(shown[:, 9])], 1)
+
+    targets = torch.cat([0.01 * draw(200, n_late, seed=4).float(), INPUTS[:, 6]], 1)
+    assert 3 in detected(Beside().eval(), (INPUTS, targets))
+
+
+def test_a_step_of_some_iterations_reaches_back_no_further():
+    """The state is cut between the steps: all that is used for a prediction is used at its step."""
+
+    class Cut(SeveralIterations):
+        def forward(self, x):
+            state, shown = x.new_zeros(len(x), HIDDEN), []
+            for step in x.unbind(1):
+                state = state.detach()
+                for _ in range(2):
+                    state = torch.tanh(self.read(step) + self.recur(state))
+                shown.append(self.show(state))
+            return torch.stack(shown, 1)
+
+    inputs = draw(60, 20, WIDTH).float()
+    with pytest.raises(ValueError, match="act at the step of the prediction alone"):
+        detected(Cut().eval(), (inputs, inputs[..., :1]))
+
+
+def test_several_tensors_have_no_usual_loss():
+    """A mean and a variance look like a mean and a deviation, or two quantiles."""
+
+    class Two(Attending):
+        def forward(self, x):
+            mean, spread = self.show(self.shown(x)).split(1, -1)
+            return mean, functional.softplus(spread)
+
+    with pytest.raises(ValueError, match=r"must be given: .* of a mean and a variance"):
+        detected(Two(2), (INPUTS, BEFORE))
 
 
 def test_sequences_that_are_read_out_at_their_own_end():
@@ -354,8 +466,97 @@ def test_gradients_that_are_clipped_on_their_way_are_refused():
                 shown.append(self.show(h))
             return torch.stack(shown, 1)
 
-    with pytest.raises(ValueError, match=r"end points one by one miss .* a hook that clips"):
+    with pytest.raises(ValueError, match=r"parts of the loss one by one miss .* a hook that clips"):
         detected(Clipped().eval(), (INPUTS, BEFORE))
+
+
+class Rounded(torch.autograd.Function):
+    """Whole numbers, whose gradient is taken as if they had not been rounded."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.round(decimals=1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class OnceDifferentiable(torch.autograd.Function):
+    """A square without a second derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+
+
+class Limited(torch.autograd.Function):
+    """What it is given; its gradient is limited."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.clamp(-1e-4, 1e-4)
+
+
+class WithAFunction(nn.Module):
+    """A gated loop with a function of the reader's own on its states, or on a parameter."""
+
+    def __init__(self, function, of="states"):
+        super().__init__()
+        torch.manual_seed(0)
+        self.cell, self.show = nn.GRUCell(1, 6), nn.Linear(6, 1)
+        self.free = nn.Parameter(torch.ones(6))
+        self.function, self.of = function, of
+        self.eval()
+
+    def forward(self, x):
+        state, shown = x.new_zeros(len(x), 6), []
+        for step in x.unbind(1):
+            state = self.cell(step, state)
+            scale = self.free
+            if self.of == "states":
+                state = self.function.apply(state)
+            else:
+                scale = self.function.apply(scale)
+            shown.append(self.show(state * scale))
+        return torch.stack(shown, 1)
+
+
+@pytest.mark.parametrize("function", [Rounded, OnceDifferentiable])
+def test_all_lags_are_the_gradient_that_a_function_of_ones_own_gives(function):
+    """As autograd has it, whatever it makes of the function: that is what a training follows."""
+    model, inputs, targets = WithAFunction(function), INPUTS[:40, :9], BEFORE[:40, :9]
+    network = Uses(model, (inputs, targets))
+    network.check(inputs, targets)
+    found = network.read(inputs[:6], targets[:6]).lag_vectors(range(9)).sum(0)
+    errors = (model(inputs[:6]) - targets[:6]).square().flatten(1).mean(1).sum()
+    wanted = torch.autograd.grad(errors, list(model.parameters()))
+    flat = torch.cat([part.flatten() for part in wanted]).double()
+    assert float((found - flat).norm() / flat.norm()) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("function", "of", "message"),
+    [
+        (Limited, "states", "parts of the loss one by one miss"),
+        (Rounded, "free", "parameters = 'free': must be .* or in a function of your own"),
+        (OnceDifferentiable, "free", "parameters = 'free': must be .* in a function of your own"),
+    ],
+)
+def test_a_function_of_ones_own_that_cannot_be_followed_is_refused(function, of, message):
+    with pytest.raises(ValueError, match=message):
+        detected(WithAFunction(function, of), (INPUTS, BEFORE), parameters=["cell", "free"])
 
 
 def test_a_model_is_left_as_it_was():
@@ -385,11 +586,11 @@ def test_windows_that_were_scaled_one_by_one_are_seen_to_overlap_and_padding_is_
     series = draw(400, 1, seed=3)[:, 0].numpy()
     windows = np.stack([series[i : i + 20] for i in range(100)])
     scaled = (windows - windows.mean(1, keepdims=True)) / windows.std(1, keepdims=True)
-    assert repeated(scaled[..., None]) == 99
+    assert count_repeats(scaled[..., None]) == 99
     apart = draw(100, 20, 1, seed=4)
     apart[:, :12] = 0
     real = ~padding(apart, padding_value(apart)).numpy()
-    assert repeated(apart.numpy(), real) == 0
+    assert count_repeats(apart.numpy(), real) == 0
 
 
 def test_a_layout_is_where_equal_sequences_are_equal():

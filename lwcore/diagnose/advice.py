@@ -13,7 +13,6 @@ from lwcore.diagnose.verdicts import (
     Verdict,
     lag_rows,
     lags_not_looked_at,
-    last_lags,
     spans,
     stretches,
 )
@@ -61,9 +60,9 @@ def advice(data: xr.Dataset, n_sequences: Count | None = None) -> list[Suggestio
     count = int(data.attrs["n_sequences"]) if n_sequences is None else n_sequences
     rows = lag_rows(data, count)
     found = [*_measure_again(data, rows), *_more_sequences(rows, count)]
-    designs = [gates(data, count), clipping(data)]
+    designs = [_gates(data, rows, count), _clipping(data)]
     if any(row.verdict is Verdict.ENOUGH for row in rows):
-        designs.insert(1, cut(data))  # else there is no signal that a cut could keep
+        designs.insert(1, _cut(data, rows))  # else there is no signal that a cut could keep
     return found + [design for design in designs if design is not None]
 
 
@@ -72,28 +71,29 @@ def _measure_again(data: xr.Dataset, rows: list[LagRow]) -> Iterator[Suggestion]
     verdicts = {row.verdict for row in rows}
     if Verdict.ENOUGH in verdicts or verdicts == {Verdict.NO_GRADIENT}:
         return
-    if gaps := lags_not_looked_at(data):
+    gaps = lags_not_looked_at(rows, int(data.attrs["length"]))
+    if gaps:
         first, last = gaps[0][0], gaps[-1][1]
         yield Suggestion(
             f"Look at the other lags: lags=range({first}, {last + 1})",
             f"lags {spans(gaps)} were not looked at",
         )
     if data.attrs["source"] == "error":
-        is_no_better = int(data.attrs.get("beats_constant", 1)) == 0
-        yield Suggestion(
-            "Ask again with source='target', as if nothing had been learned",
-            "the model predicts no better than a constant, and such errors tell little"
-            if is_no_better
-            else "what the network has learned leaves no gradient",
-        )
+        because = "what the network has learned leaves no gradient"
+        if int(data.attrs["beats_constant"]) == 0:
+            because = "the model predicts no better than a constant, and such errors tell little"
+        yield Suggestion("Ask again with source='target', as if nothing had been learned", because)
 
 
 def _more_sequences(rows: list[LagRow], n_sequences: int) -> Iterator[Suggestion]:
     """Yield from how many more sequences a longer lag can be detected, if they can be had."""
     enough = [row.last for row in rows if row.verdict is Verdict.ENOUGH]
     wanting = [row for row in rows if row.verdict is Verdict.TOO_FEW]
-    within_reach = [row for row in wanting if row.needed <= REACH * n_sequences]
-    farther = [row for row in within_reach if row.first > max(enough, default=0)]
+    longest = max(enough, default=0)
+    farther = []
+    for row in wanting:
+        if row.first > longest and row.needed <= REACH * n_sequences:
+            farther.append(row)
     if farther:
         nearest = min(farther, key=lambda row: row.needed)
         yield Suggestion(
@@ -107,7 +107,7 @@ def _more_sequences(rows: list[LagRow], n_sequences: int) -> Iterator[Suggestion
         )
 
 
-def gates(data: xr.Dataset, n_sequences: int) -> Suggestion | None:
+def _gates(data: xr.Dataset, rows: list[LagRow], n_sequences: int) -> Suggestion | None:
     """Say whether detected lags would, at best, be seen if as much arrived as of the first lag.
 
     A lag's N(ℓ) would fall by (f(ℓ)/f(1))² if only its own signal grew. But the noise of the whole
@@ -115,44 +115,51 @@ def gates(data: xr.Dataset, n_sequences: int) -> Suggestion | None:
     """
     if "envelope" not in data or not data.envelope[0] > 0:
         return None
-    lags = data.lag.values
-    left = data.envelope.values / float(data.envelope[0])
+    arriving = data.envelope.values / float(data.envelope[0])
     lowest = data.required_interval.values[0]
-    # where N(ℓ) may be small as it is, more sequences tell, and no other gates
-    hidden = data.detected.values.astype(bool) & (lowest > n_sequences)
-    gains = hidden & (left <= np.sqrt(n_sequences / lowest))
-    if not gains.any():
+    gaining = []
+    share = 1.0  # of what arrives from the first lag, at the furthest that would gain
+    for row, arrives, low in zip(rows, arriving.tolist(), lowest.tolist(), strict=True):
+        # where N(ℓ) may be small as it is, more sequences tell, and no other gates
+        is_hidden = row.is_detected and low > n_sequences
+        if is_hidden and arrives <= np.sqrt(n_sequences / low):
+            gaining.append(row)
+            share = arrives
+    if not gaining:
         return None
-    furthest = int(np.flatnonzero(gains)[-1])
-    arrives = printed(float(left[furthest]), unit=Unit.SHARE)
-    strong = stretches(zip(lags[gains].tolist(), last_lags(data)[gains].tolist(), strict=True))
-    named = f"lag {lags[furthest]}" if gains.sum() == 1 else f"lags {spans(strong)}"
+    first, furthest = rows[0].first, gaining[-1].first
+    named = f"lag {furthest}"
+    if len(gaining) > 1:
+        named = f"lags {spans(stretches((row.first, row.last) for row in gaining))}"
     return Suggestion(
         f"Keep more of the past, by gates or otherwise: that may help at {named}, unless the noise "
         "grows as much",
-        f"a signal was detected there, and {arrives} of what arrives from lag {lags[0]} arrives "
-        f"from lag {lags[furthest]}",
+        f"a signal was detected there, and {printed(share, unit=Unit.SHARE)} of what arrives from "
+        f"lag {first} arrives from lag {furthest}",
         is_design=True,
     )
 
 
-def cut(data: xr.Dataset) -> Suggestion | None:
+def _cut(data: xr.Dataset, rows: list[LagRow]) -> Suggestion | None:
     """Say where the shortest gradient ends that surely loses no more than `DROPPED`."""
-    lags, last, seen = data.lag.values, last_lags(data), data.detected.values.astype(bool)
-    if not seen.any():
+    first = np.array([row.first for row in rows])
+    last = np.array([row.last for row in rows])
+    detected = data.detected.values.astype(bool)
+    if not detected.any():
         return None
     # what was measured stands for the lags nearest to it that were not
-    between = (lags[1:] + last[:-1]) / 2
-    represented = np.diff([lags[0] - 0.5, *between, last[-1] + 0.5])
-    parts = data.statistic.values * (represented / (last - lags + 1))[:, None]
+    between = (first[1:] + last[:-1]) / 2
+    n_represented = np.diff([first[0] - 0.5, *between, last[-1] + 0.5])
+    n_measured = last - first + 1
+    parts = data.statistic.values * (n_represented / n_measured)[:, None]
 
-    def beyond(drawn: np.ndarray) -> np.ndarray:
+    def lost_beyond(drawn: np.ndarray) -> np.ndarray:
         means = parts[:, drawn].mean(-1)
-        return (means.sum() - means.cumsum()) / means[seen].sum()
+        return (means.sum() - means.cumsum()) / means[detected].sum()
 
-    lost = bootstrap(beyond, parts.shape[-1], draws=500)
+    lost = bootstrap(lost_beyond, parts.shape[-1], draws=500)
     place = int((lost.high <= DROPPED).argmax())  # nothing that was measured is beyond the last
-    if place >= len(lags) - 1:
+    if place >= len(rows) - 1:
         return None  # no cut is known to cost so little
     share, low, high = (end[place] for end in lost)
     limit = printed(DROPPED, unit=Unit.SHARE)
@@ -164,44 +171,42 @@ def cut(data: xr.Dataset) -> Suggestion | None:
     )
 
 
-class Clipped(NamedTuple):
-    """What limiting every sequence's gradient along a lag's direction does, as 95 % ends."""
+def _saved_by_clipping(data: xr.Dataset) -> tuple[float, float] | None:
+    """Return what N(ℓ) is divided by, the median of the detected lags, as ends of an interval.
 
-    fewer: tuple[float, float]  # what N(ℓ) is divided by, the median of the detected lags
-    kept: tuple[float, float]  # the share of the signal that is left
-
-
-def clipped(data: xr.Dataset) -> Clipped | None:
-    """Compute N(ℓ) of the detected lags anew, with gradients of sequences limited along w(ℓ)."""
-    whole, part, seen = (data[name].values for name in ("projection", "statistic", "detected"))
+    N(ℓ) is computed anew with each sequence's gradient limited along w(ℓ).
+    """
+    whole = data.projection.values
+    part = data.statistic.values
     limit = np.quantile(np.abs(whole), QUANTILE, axis=-1, keepdims=True)
-    varies = whole.std(-1) > 0  # else there is no noise that clipping could lessen
-    chosen = seen.astype(bool) & (limit[:, 0] > 0) & varies
+    has_noise = whole.std(-1) > 0  # that clipping could lessen
+    chosen = data.detected.values.astype(bool) & (limit[:, 0] > 0) & has_noise
     if not chosen.any():
         return None
     whole, part, limit = whole[chosen], part[chosen], limit[chosen]
+    limited = np.clip(whole, -limit, limit)
     # A lag's part of what is clipped: at the least what clipping leaves with it less that without
     # it; at the most, where other directions make the norm, the part times the sequence's weight.
     # By the latter alone, clipping would seem to help with Gaussian noise.
-    limited, weight = np.clip(whole, -limit, limit), limit / np.maximum(np.abs(whole), limit)
-    parts = np.stack([limited - np.clip(whole - part, -limit, limit), weight * part])
+    weight = limit / np.maximum(np.abs(whole), limit)
+    without_part = np.clip(whole - part, -limit, limit)
+    parts = np.stack([limited - without_part, weight * part])
 
     def compared(drawn: np.ndarray) -> np.ndarray:
         kept = parts[..., drawn].mean(-1) / part[:, drawn].mean(-1)
         noise = limited[:, drawn].std(-1) / whole[:, drawn].std(-1)
-        return np.median([(kept / noise) ** 2, kept], axis=-1)
+        return np.median((kept / noise) ** 2, axis=-1)
 
     ends = bootstrap(compared, whole.shape[-1], draws=500)
-    (low, left), (high, most) = ends.low[:, 0], ends.high[:, 1]
-    return Clipped((float(low), float(high)), (float(left), float(most)))
+    return float(ends.low[0]), float(ends.high[1])
 
 
-def clipping(data: xr.Dataset) -> Suggestion | None:
+def _clipping(data: xr.Dataset) -> Suggestion | None:
     """Say that clipping saves sequences, where it surely does."""
-    change = clipped(data)
-    if change is None or not change.fewer[0] > 1:
+    saved = _saved_by_clipping(data)
+    if saved is None or not saved[0] > 1:
         return None
-    low, high = (printed(end) for end in change.fewer)
+    low, high = (printed(end) for end in saved)
     largest = printed(1 - QUANTILE, unit=Unit.SHARE)
     return Suggestion(
         f"Clip each sequence's gradient before averaging, the largest {largest} of them",

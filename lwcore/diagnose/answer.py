@@ -6,6 +6,7 @@ import html
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,18 +46,30 @@ class Answer:
     measured: list[str]
     sure: list[str]
 
+    @classmethod
+    def of(cls, data: xr.Dataset, n_sequences: int, window: tuple[int, int, int]) -> Answer:
+        """Put into words what was measured, for some number of sequences and their window."""
+        rows = lag_rows(data, n_sequences)
+        gaps = lags_not_looked_at(rows, int(data.attrs["length"]))
+        table = _table(rows, gaps, n_sequences)
+        return cls(
+            first=_first(rows, data.attrs["source"], n_sequences, window),
+            then=[*_needed(rows, n_sequences), *_missing(gaps)],
+            table=table,
+            legend=_legend(table),
+            suggestions=advice(data, n_sequences),
+            measured=_measured(data.attrs),
+            sure=[*_sure(data, n_sequences)],
+        )
+
     @property
     def sections(self) -> list[tuple[str, list[str]]]:
         """Headings and their points, those with something to say alone."""
         can_do = [f"{one.do} ({one.because})." for one in self.suggestions]
         if any(one.is_design for one in self.suggestions):
             can_do.append(_record())
-        every = [
-            ("What you can do", can_do),
-            ("What was measured", self.measured),
-            ("How sure", self.sure),
-        ]
-        return [(heading, points) for heading, points in every if points]
+        found = [("What you can do", can_do)] if can_do else []
+        return [*found, ("What was measured", self.measured), ("How sure", self.sure)]
 
     def text(self) -> str:
         """Return the answer for a terminal, in lines of 80 letters."""
@@ -108,22 +121,6 @@ def _record() -> str:
     )
 
 
-def answer(data: xr.Dataset, n_sequences: int, window: tuple[int, int, int]) -> Answer:
-    """Put into words what was measured, for some number of sequences and the window from it."""
-    rows = lag_rows(data, n_sequences)
-    table = _table(data, rows, n_sequences)
-    suggestions = advice(data, n_sequences)
-    return Answer(
-        first=_first(data, rows, n_sequences, window),
-        then=[*_needed(rows, n_sequences), *_missing(data)],
-        table=table,
-        legend=_legend(table),
-        suggestions=suggestions,
-        measured=_measured(data),
-        sure=[*_sure(data, n_sequences)],
-    )
-
-
 def reach_of(window: tuple[int, int, int], rows: Sequence[LagRow]) -> str:
     """Write a window and its interval. These are lags that were measured: none is rounded."""
     longest, low, high = window
@@ -156,13 +153,11 @@ def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
     return f"no dependence was found at {lags}. If there is one, it needs {least} sequences"
 
 
-def _first(
-    data: xr.Dataset, rows: list[LagRow], n_sequences: int, window: tuple[int, int, int]
-) -> str:
+def _first(rows: list[LagRow], source: str, n_sequences: int, window: tuple[int, int, int]) -> str:
     """Say how far back the gradient can be detected."""
-    untrained = ", as if nothing had been learned yet" * (data.attrs["source"] == "target")
     reach = f"From {n_sequences:,} sequences the gradient reaches back {reach_of(window, rows)}"
-    reach += untrained
+    if source == "target":
+        reach += ", as if nothing had been learned yet"
     if window[0] > 0:
         return f"{reach}."
     return f"{reach}: {kind_of_zero(rows, n_sequences)}."
@@ -176,23 +171,22 @@ def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
         needed = _about(enough[0], n_sequences)
         yield f"Lag {enough[0].lags} needs {needed}, and you have {n_sequences:,}."
     elif enough:
-        nearest, longest = min(enough, key=lambda row: row.needed), enough[-1]
         yield f"{len(enough)} of the {len(rows)} lags looked at can be detected."
-        first = f"lag {nearest.lags} needs {_about(nearest, n_sequences)}, "
-        first *= nearest is not longest
-        then = f"lag {longest.lags}, the longest, needs {_about(longest, n_sequences)}"
-        sentence = f"{first}{then}, and you have {n_sequences:,}."
-        yield sentence[0].upper() + sentence[1:]
+        nearest = min(enough, key=lambda row: row.needed)
+        longest = enough[-1]
+        sentence = f"lag {longest.lags}, the longest, needs {_about(longest, n_sequences)}"
+        if nearest is not longest:
+            sentence = f"lag {nearest.lags} needs {_about(nearest, n_sequences)}, {sentence}"
+        yield f"{sentence[0].upper()}{sentence[1:]}, and you have {n_sequences:,}."
     if wanting:
         nearest = min(wanting, key=lambda row: row.needed)
-        lags = f"{len(wanting)} other lags" if enough else f"{len(wanting)} lags"
-        if len(wanting) == 1:
+        sentence = f"lag {nearest.lags} needs {_about(nearest, n_sequences)}"
+        if len(wanting) > 1:
+            lags = f"{len(wanting)} other lags" if enough else f"{len(wanting)} lags"
+            sentence += ", the least of them"
+        else:
             lags = "another lag" if enough else "one lag"
-        others = ", the least of them" * (len(wanting) > 1)
-        yield (
-            f"At {lags} a signal needs more than you have: lag {nearest.lags} "
-            f"needs {_about(nearest, n_sequences)}{others}."
-        )
+        yield f"At {lags} a signal needs more than you have: {sentence}."
 
 
 def _about(row: LagRow, n_sequences: int) -> str:
@@ -205,20 +199,18 @@ def _about(row: LagRow, n_sequences: int) -> str:
     return "1 sequence" if count == 1 else f"{count} sequences"
 
 
-def _missing(data: xr.Dataset) -> Iterator[str]:
+def _missing(gaps: list[tuple[int, int]]) -> Iterator[str]:
     """Yield which lags were not looked at."""
-    if gaps := lags_not_looked_at(data):
-        single = len(gaps) == 1 and gaps[0][0] == gaps[0][1]
-        noun = "Lag" if single else "Lags"
-        verb = "was" if single else "were"
+    if gaps:
         first, last = gaps[0][0], gaps[-1][1]
-        yield f"{noun} {spans(gaps)} {verb} not looked at: lags=range({first}, {last + 1}) does."
+        verb = "Lag {} was" if first == last else "Lags {} were"
+        yield f"{verb.format(spans(gaps))} not looked at: lags=range({first}, {last + 1}) does."
 
 
-def _table(data: xr.Dataset, rows: list[LagRow], n_sequences: int) -> pd.DataFrame:
+def _table(rows: list[LagRow], gaps: list[tuple[int, int]], n_sequences: int) -> pd.DataFrame:
     """Return the lags in words, neighbours that say the same together."""
     found = lines(rows)
-    if gaps := lags_not_looked_at(data):
+    if gaps:
         found.append((spans(gaps), "–", NOT_LOOKED_AT))
     return pd.DataFrame(found, columns=["lag", "sequences needed", f"are {n_sequences:,} enough?"])
 
@@ -235,34 +227,33 @@ def _legend(table: pd.DataFrame) -> list[str]:
     return [numbers, *(f"{word}: {meaning}" for word, meaning in MEANINGS.items() if word in words)]
 
 
-def _measured(data: xr.Dataset) -> list[str]:
+def _measured(attrs: dict[str, Any]) -> list[str]:
     """Return whose gradient was measured, of which loss, on what."""
-    attrs = data.attrs
     name = "a function of yours" if attrs["loss"] in _NO_NAMES else attrs["loss"]
-    loss = f"The loss is {name}, as it is: what the network has learned leaves no gradient."
+    how = "as it is: what the network has learned leaves no gradient."
     if attrs["source"] == "target":
-        loss = f"The loss is {name}, as if nothing had been learned yet (source='target')."
+        how = "as if nothing had been learned yet (source='target')."
     read = attrs["measured_on"]
     unit = (
         "A lag is the distance, in steps, from the step at which a parameter is used to that of "
         "the loss."
     )
-    return [_whose_gradient(data), loss, f"{read[0].upper()}{read[1:]}.", unit]
+    return [
+        _whose_gradient(attrs),
+        f"The loss is {name}, {how}",
+        f"{read[0].upper()}{read[1:]}.",
+        unit,
+    ]
 
 
-def _whose_gradient(data: xr.Dataset) -> str:
+def _whose_gradient(attrs: dict[str, Any]) -> str:
     """Say how many parameters were measured, and how many were left out."""
-    attrs = data.attrs
-    if "measured_parameters" not in attrs:  # a file of an earlier version
-        return f"The gradient of {attrs['network']}."
-    measured, every = int(attrs["measured_parameters"]), int(attrs["all_parameters"])
+    measured = int(attrs["measured_parameters"])
+    every = int(attrs["all_parameters"])
     if measured == every:
-        return f"{attrs['measured']}: all {every:,} parameters."
-    left_out = _modules(attrs["left_out_names"])
-    return (
-        f"{attrs['measured']}: {measured:,} of {every:,} parameters; left out: "
-        f"{int(attrs['left_out']):,}{left_out}."
-    )
+        return f"{attrs['network']}: all {every:,} parameters."
+    left_out = f"{every - measured:,}{_modules(attrs['left_out_names'])}"
+    return f"{attrs['network']}: {measured:,} of {every:,} parameters; left out: {left_out}."
 
 
 def _modules(names: str) -> str:
@@ -277,7 +268,6 @@ def _modules(names: str) -> str:
 def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     """Yield what speaks for the numbers, and against them."""
     attrs = data.attrs
-    read = int(attrs.get("sequences_read", 2 * data.sizes["sequence"]))
     false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
     yield (
         "False alarms: with each sequence's sign drawn at random, a lag is detected in "
@@ -287,26 +277,28 @@ def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
         "The numbers hold along the directions that half of the sequences gave. Other halves give "
         "other directions: seed=1 shows how much that matters."
     )
-    if not noise_has_a_variance(data):
+    if not _noise_has_a_variance(data):
         yield (
             "A few sequences make most of the noise, and intervals hold less often than they say: "
             "take more sequences."
         )
-    ends, drawn = int(attrs.get("end_points", 1)), int(attrs.get("end_points_drawn", 1))
-    if drawn < ends:
-        yield f"Of {ends:,} steps with a loss, {drawn:,} were drawn in each sequence."
-    if n_sequences > read:
-        yield f"{n_sequences:,} sequences are extrapolated: {read:,} were read."
-    if len(attrs.get("without_gradient", "")):
-        count = len(attrs["without_gradient"].split(", "))
-        yield f"{count} of the measured parameters get no gradient."
-    if caveats := attrs.get("caveats", attrs.get("aside", "")).strip():
-        yield caveats
+    n_ends, n_drawn = int(attrs["end_points"]), int(attrs["end_points_drawn"])
+    if n_drawn < n_ends:
+        yield f"Of {n_ends:,} steps with a loss, {n_drawn:,} were drawn in each sequence."
+    n_read = int(attrs["sequences_read"])
+    if n_sequences > n_read:
+        yield f"{n_sequences:,} sequences are extrapolated: {n_read:,} were read."
+    without = attrs["without_gradient"]
+    if without:
+        yield f"{without.count(', ') + 1} of the measured parameters get no gradient."
+    if attrs["caveats"]:
+        yield attrs["caveats"]
 
 
-def noise_has_a_variance(data: xr.Dataset) -> bool:
+def _noise_has_a_variance(data: xr.Dataset) -> bool:
     """Say whether means of sequences concentrate as they do where the noise has a variance."""
-    exponent, alpha = float(data.exponent.median()), float(data.tail_index.median())
+    exponent = float(data.exponent.median())
+    alpha = float(data.tail_index.median())
     # with a variance 2, up to chance; NaN where so few sequences do not tell
     concentrates = np.isnan(exponent) or 1 <= exponent <= 4
     return bool(concentrates and not alpha <= 1)

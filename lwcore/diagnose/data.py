@@ -30,21 +30,20 @@ class Axes(NamedTuple):
         cls, inputs: Tensor, targets: Tensor, batch_first: bool = True, time_axis: int | None = None
     ) -> Self:
         """Return the axes that a reader names as PyTorch's layers do."""
-        shown = tuple(inputs.shape)
-        require("inputs", shown, inputs.ndim > 1, "of the shape (sequences, steps, …)")
+        shape = tuple(inputs.shape)
+        require("inputs", shape, inputs.ndim > 1, "of the shape (sequences, steps, …)")
         sequences = 0 if batch_first else 1
-        steps = (1 - sequences) if time_axis is None else time_axis
-        words = f"an axis of inputs {shown} beside that of sequences, {sequences}"
-        inside = -inputs.ndim <= steps < inputs.ndim
-        require("time_axis", time_axis, inside and steps % inputs.ndim != sequences, words)
+        steps = 1 - sequences if time_axis is None else time_axis
+        is_axis = -inputs.ndim <= steps < inputs.ndim and steps % inputs.ndim != sequences
+        words = f"an axis of inputs {shape} beside that of sequences, {sequences}"
+        require("time_axis", time_axis, is_axis, words)
         steps %= inputs.ndim
-        count = inputs.shape[sequences]
-        both = (count, inputs.shape[steps])
-        time_first = not batch_first and tuple(targets.shape[:2]) == both[::-1]
-        axis = 1 if time_first else 0
+        count, length = shape[sequences], shape[steps]
+        first_axes = tuple(targets.shape[:2])
+        axis = 1 if not batch_first and first_axes == (length, count) else 0
         fits = targets.ndim > axis and targets.shape[axis] == count
-        words = f"{count} in one, the sequences of inputs {shown} with batch_first={batch_first}"
-        require("first axes of targets", tuple(targets.shape[:2]), fits, words)
+        words = f"{count} in one, the sequences of inputs {shape} with batch_first={batch_first}"
+        require("first axes of targets", first_axes, fits, words)
         return cls(sequences, steps, axis)
 
     def front(self, inputs: Tensor, targets: Tensor) -> Pair:
@@ -61,52 +60,71 @@ class Axes(NamedTuple):
         return targets.movedim(0, self.targets)
 
 
+FRONT = Axes(0, 1, 0)  # inputs (B, T, …) and targets (B, …)
+
+
 def collect_sequences(
     batches: Any, sequences: int, batch_first: bool, time_axis: int | None
 ) -> tuple[Axes, Pair]:
-    """Collect sequences from pairs of inputs and targets, from one pair, or from a dataset."""
+    """Collect sequences from pairs of inputs and targets, from one pair, or from a dataset.
+
+    Returns the axes of the reader's batches, and inputs (B, T, …) with targets (B, …).
+    """
     if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
         # a generator of its own: a loader without one draws a seed from PyTorch's
         batches = DataLoader(batches, _AT_ONCE, generator=torch.Generator("cpu"))
-    batches = [batches] if _is_pair(batches) else batches
+    if _is_pair(batches):
+        batches = [batches]
     axes: Axes | None = None
-    parts: list[Pair] = []
+    inputs: list[Tensor] = []
+    targets: list[Tensor] = []
+    n_read = 0
     for place, batch in enumerate(batches):
-        pair = _pair_of(place, batch)
+        pair = _pair_of(f"batches[{place}]", batch)
         axes = axes or Axes.of(*pair, batch_first, time_axis)
-        parts.append(axes.front(*pair))
-        if sum(len(x) for x, _ in parts) >= sequences:
+        own_inputs, own_targets = axes.front(*pair)
+        inputs.append(own_inputs)
+        targets.append(own_targets)
+        n_read += len(own_inputs)
+        if n_read >= sequences:
             break
-    require("batches", batches, bool(parts), "one pair or more")
+    require("batches", batches, axes is not None, "one pair or more")
     assert axes is not None
-    shapes = {(tuple(x.shape[1:]), tuple(y.shape[1:])) for x, y in parts}
+    shapes = {
+        (tuple(x.shape[1:]), tuple(y.shape[1:])) for x, y in zip(inputs, targets, strict=True)
+    }
     require("shapes in batches", shapes, len(shapes) == 1, "one for all: equally long sequences")
-    inputs, targets = (torch.cat(some)[:sequences] for some in zip(*parts, strict=True))
-    return axes, (inputs, targets)
+    return axes, (torch.cat(inputs)[:sequences], torch.cat(targets)[:sequences])
 
 
-def _pair_of(place: int, batch: Any) -> Pair:
-    name = f"batches[{place}]"
-    words = "a pair of tensors, inputs and targets: make one of it, as by "
-    words += "((b['x'], b['y']) for b in loader), and wrap a model that takes more"
+def _pair_of(name: str, batch: Any) -> Pair:
+    """Return inputs and targets of a batch as tensors of numbers that are finite."""
+    words = (
+        "a pair of tensors, inputs and targets: make one of it, as by "
+        "((b['x'], b['y']) for b in loader), and wrap a model that takes more"
+    )
     require(name, _kind(batch), _is_pair(batch), words)
-    named = dict(zip(("inputs", "targets"), batch, strict=True))
-    found = []
-    for which, part in named.items():
-        dtype = part.dtype if isinstance(part, Tensor) else _dtype_of(part)
-        allowed = (*_REAL, *_WHOLE, torch.bool)
-        words = "real or whole numbers of PyTorch's usual types (float32, int64; of uint64, "
-        words += "complex or objects make such ones first)"
-        require(f"{which} in {name}", str(dtype), dtype in allowed, words)
-        tensor = torch.as_tensor(part).detach()
-        # what was made in torch.inference_mode() carries no gradients; a copy does
-        tensor = tensor.clone() if tensor.is_inference() else tensor
-        require(name, "NaN or infinite somewhere", bool(tensor.isfinite().all()), "finite")
-        found.append(tensor)
-    return found[0], found[1]
+    inputs, targets = batch
+    return _numbers(f"inputs in {name}", inputs), _numbers(f"targets in {name}", targets)
 
 
-def _dtype_of(array: Any) -> Any:
+def _numbers(name: str, part: Any) -> Tensor:
+    """Return real or whole numbers as a tensor that can carry gradients."""
+    dtype = part.dtype if isinstance(part, Tensor) else _torch_dtype(part)
+    words = (
+        "real or whole numbers of PyTorch's usual types (float32, int64; of uint64, "
+        "complex or objects make such ones first)"
+    )
+    require(name, str(dtype), dtype in (*_REAL, *_WHOLE, torch.bool), words)
+    tensor = torch.as_tensor(part).detach()
+    if tensor.is_inference():  # such tensors carry no gradients; a copy does
+        tensor = tensor.clone()
+    require(name, "NaN or infinite somewhere", bool(tensor.isfinite().all()), "finite")
+    return tensor
+
+
+def _torch_dtype(array: Any) -> Any:
+    """Return the type that PyTorch gives an array, or its own if PyTorch has none."""
     try:
         return torch.as_tensor(array[:0]).dtype
     except (TypeError, IndexError):
@@ -114,11 +132,13 @@ def _dtype_of(array: Any) -> Any:
 
 
 def _kind(batch: Any) -> str:
+    """Write what a batch is."""
     if isinstance(batch, tuple | list):
         return f"{type(batch).__name__} of {', '.join(type(part).__name__ for part in batch)}"
     return type(batch).__name__
 
 
 def _is_pair(batch: Any) -> bool:
-    few = isinstance(batch, tuple | list) and len(batch) == 2
-    return few and all(isinstance(part, Tensor | np.ndarray) for part in batch)
+    """Say whether a batch is a pair of arrays."""
+    is_two = isinstance(batch, tuple | list) and len(batch) == 2
+    return is_two and all(isinstance(part, Tensor | np.ndarray) for part in batch)

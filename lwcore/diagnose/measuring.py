@@ -31,10 +31,11 @@ from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
 from lwcore.ambient import generators_of, gradients_followed, random_states_kept
-from lwcore.diagnose.adapter import Adapter, Function, kept_as_it_was
+from lwcore.diagnose.adapter import Adapter, Bands, Function
 from lwcore.diagnose.data import Axes, Pair, collect_sequences
+from lwcore.diagnose.kept import kept_as_it_was
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
-from lwcore.diagnose.repeats import repeated
+from lwcore.diagnose.repeats import count_repeats
 from lwcore.diagnose.report import LEVEL, SIGN_DRAWS, Diagnosis
 from lwcore.diagnose.uses import ENDS, Uses
 from lwcore.gradient import unit_length
@@ -57,7 +58,7 @@ TOLD = 60  # seconds above which a forecast is printed
 
 
 def _undisturbed(function: Callable[..., Diagnosis]) -> Callable[..., Diagnosis]:
-    """A diagnosis that the caller's modes do not change, and that changes nothing of theirs."""
+    """Keep a diagnosis from the caller's modes, and what is the caller's from the diagnosis."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Diagnosis:
@@ -140,151 +141,137 @@ def diagnose(
     words = f"a whole number, {FEWEST} or above"
     require("sequences", sequences, sequences >= FEWEST, words)
     require("seed", seed, int(seed) < 2**63, "below 2^63")
-    trainable = not any(part.is_inference() for part in model.parameters())
+    is_trainable = not any(part.is_inference() for part in model.parameters())
     words = "one that was made outside of torch.inference_mode()"
-    require("model", type(model).__name__, trainable, words)
+    require("model", type(model).__name__, is_trainable, words)
     environment = results.environment()  # before the work: what fails, fails now
     axes, data = collect_sequences(batches, sequences, batch_first, time_axis)
     inputs, targets = data
-    length, width = inputs.shape[1], inputs[0, 0].numel()
-    read_as = f"read as {len(inputs):,} sequences of {length:,} steps of width {width}"
-    words = f"at least {FEWEST} sequences of at least 2 steps (are axes swapped? For (T, B, …) say "
-    words += "batch_first=False, for (B, C, T) time_axis=2)"
-    require("batches", read_as, len(inputs) >= FEWEST and length >= 2, words)
-    chosen = None if isinstance(lags, str) else [int(lag) for lag in lags]
-    if chosen is not None:
-        require("lags", chosen, chosen[-1] < length, f"below the number of steps, {length}")
+    count, length = inputs.shape[:2]
+    read_as = f"read as {count:,} sequences of {length:,} steps of width {inputs[0, 0].numel()}"
+    words = (
+        f"at least {FEWEST} sequences of at least 2 steps (are axes swapped? For (T, B, …) say "
+        "batch_first=False, for (B, C, T) time_axis=2)"
+    )
+    require("batches", read_as, count >= FEWEST and length >= 2, words)
+    bands: Bands = lag_bands(length - 1) if isinstance(lags, str) else [[int(n)] for n in lags]
+    furthest = bands[-1][-1]
+    words = f"below the number of steps, {length}"
+    require("lags", [band[0] for band in bands], furthest < length, words)
     with kept_as_it_was(model) as kept:
         how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
-        network = _network(model, data, axes, step, parameters, how)
+        network = _network(model, data, step, parameters, how)
         network.check(inputs, targets)
-        again, caveats = _noted(network, inputs)
+        caveats = _repeats(network, inputs)
         beats = -1
         if source == "target":
             differ = bool((targets != targets[:1]).any())
             require("source", source, differ, "'error' where all targets are the same")
-            targets = network.forget(inputs, targets)
+            network.forget(inputs, targets)
         else:
             beats = int(network.beats_constants(inputs, targets))
             if not beats:
                 caveats.append("The model predicts no better than a constant: use source='target'.")
-        first = _first_loss(network, inputs, targets)
-        bands = [[lag] for lag in chosen] if chosen is not None else lag_bands(length - 1)
-        work = _Work(network, (inputs, targets), bands, first, int(seed), progress, limit_minutes)
-        found = _inferred(work.measured(), int(seed))
+        first = _first_loss(network, data)
+        work = _Work(network, data, bands, first, int(seed), progress, limit_minutes)
+        measured = work.measured()
+        found = _inferred(measured, int(seed))
         changed = [name for name in kept.changed() if name in model.state_dict()]
     if changed:
         warn(f"The model changed {', '.join(changed)} while it ran; they are put back.")
-    count = int(n_sequences or len(inputs))
     attrs: dict[str, Any] = {
         "network": network.kind,
         "aside": " ".join(caveats),
         "loss": network.loss_name,
         "source": source,
         "measured_on": f"{read_as}: half for directions, half for numbers",
-        "n_sequences": count,
+        "n_sequences": int(n_sequences or count),
         "seed": int(seed),
     }
     attrs["fingerprint"] = hashlib.sha256(json.dumps(attrs).encode()).hexdigest()[:12]
+    attrs["caveats"] = attrs["aside"]  # which is the former name
+    attrs["length"] = length
+    attrs["sequences_read"] = count
+    attrs["beats_constant"] = beats
     attrs["end_points"] = length - first  # of a sequence, at the most
-    attrs |= _facts(model, network, bands, length)
-    attrs |= {
-        "caveats": attrs["aside"],
-        "sequences_read": len(inputs),
-        "repeats": again,
-        "beats_constant": beats,
-        "forecast_seconds": round(work.forecast, 1),
-        "changed_by_itself": ", ".join(changed),
-    }
-    found = found.merge(described({"zero": ("lag", _zeros(found, count), "which kind of zero")}))
+    attrs["end_points_drawn"] = ENDS if isinstance(network, Uses) else length
+    attrs |= _whose_gradient(model, network)
     return Diagnosis(found.assign_attrs(attrs | environment))
 
 
 def _network(
     model: nn.Module,
     data: Pair,
-    axes: Axes,
     step: nn.Module | None,
     parameters: Sequence[str] | None,
     how: dict[str, Any],
 ) -> Adapter:
-    """The model as one recurrence if it is one, else by the uses of its parameters."""
-    inputs, targets = data
-    batch = axes.inputs_back(inputs), axes.targets_back(targets)
+    """Return the model as one recurrence if it is one, else by the uses of its parameters."""
     if step is not None:
         require("step", type(step).__name__, step in {*model.modules()}, "one of model's")
         words = "None: name either the step of a recurrence, or parameters"
         require("parameters", parameters, parameters is None, words)
-        return Loop(model, batch, module=step, **how)
+        return Loop(model, data, module=step, **how)
     if parameters is None:
-        recurrence = _recurrence(model, batch, data, how)
+        recurrence = _recurrence(model, data, how)
         if recurrence is not None:
             return recurrence
-    return Uses(model, batch, parameters=parameters, **how)
+    return Uses(model, data, parameters=parameters, **how)
 
 
-def _recurrence(model: nn.Module, batch: Pair, data: Pair, how: dict[str, Any]) -> Recurrent | None:
-    """The model as one recurrence, or None."""
+def _recurrence(model: nn.Module, data: Pair, how: dict[str, Any]) -> Recurrent | None:
+    """Return the model as one recurrence, or None."""
+    axes: Axes = how["axes"]
+    inputs, _ = data
     try:
         if len(recurrent_modules(model)) == 1:
-            network = Recurrent(model, batch, **how)
+            network = Recurrent(model, data, **how)
         else:
-            looped = step_of(model, how["axes"].inputs_back(data[0][:5]))
+            looped = step_of(model, axes.inputs_back(inputs[:5]))
             if looped is None:
                 return None
-            network = Loop(model, batch, module=looped, **how)
+            network = Loop(model, data, module=looped, **how)
         return None if network.unfit(*data) else network
     except Exception:  # of the reader's code, or of ours on it: uses say what it is
         return None
 
 
-def _noted(network: Adapter, inputs: Tensor) -> tuple[int, list[str]]:
-    """How many sequences repeat others, and what a reader is told beside the numbers."""
-    caveats = [network.aside(inputs)]
-    unpadded = ~network.trials.padded.cpu().numpy()
-    flat_inputs = inputs.reshape(*inputs.shape[:2], -1).cpu().double().numpy()
-    again = repeated(flat_inputs, unpadded)
-    if again:
-        told = f"{again:,} sequences repeat half or more of another one."
-        caveats.append(told)
-        words = "worth fewer sequences than their number, and show lags that are not there"
-        warn(f"{told} These are {words}. Take windows that do not overlap.")
-    return again, [one for one in caveats if one]
+def _repeats(network: Adapter, inputs: Tensor) -> list[str]:
+    """Warn of sequences that repeat others, and return what a reader is told of it."""
+    is_real = ~network.trials.padded.cpu().numpy()
+    rows = inputs.reshape(*inputs.shape[:2], -1).cpu().double().numpy()
+    count = count_repeats(rows, is_real)
+    if not count:
+        return []
+    told = f"{count:,} sequences repeat half or more of another one."
+    words = "worth fewer sequences than their number, and show lags that are not there"
+    warn(f"{told} These are {words}. Take windows that do not overlap.")
+    return [told]
 
 
-def _first_loss(network: Adapter, inputs: Tensor, targets: Tensor) -> int:
-    """The first step of any sequence at which a prediction has a loss."""
+def _first_loss(network: Adapter, data: Pair) -> int:
+    """Return the first step of any sequence at which a prediction has a loss."""
     few = min(8, network.at_once)
-    pairs = zip(inputs.split(few), targets.split(few), strict=True)
-    for x, y in pairs:
-        first = network.read(x, y).first
+    inputs, targets = (part.split(few) for part in data)
+    for pair in zip(inputs, targets, strict=True):
+        first = network.read(*pair).first
         if first >= 0:
             return first
     require("loss", network.loss_name, False, "one whose gradient is not always 0")
     return -1
 
 
-def _facts(
-    model: nn.Module, network: Adapter, bands: list[list[int]], length: int
-) -> dict[str, Any]:
-    """Whose gradient it is, and which lags were looked at."""
-    every = {name: part.numel() for name, part in model.named_parameters()}
-    ids = {id(part) for part in network.chosen.values()}
-    left = [name for name, part in model.named_parameters() if id(part) not in ids]
-    measured = sum(part.numel() for part in network.chosen.values())
-    looked_at = {lag for band in bands for lag in band}
-    missing = [lag for lag in range(1, length) if lag not in looked_at]
+def _whose_gradient(model: nn.Module, network: Adapter) -> dict[str, Any]:
+    """Return which parameters were measured, and how."""
+    chosen = {id(part) for part in network.chosen.values()}
+    every = dict(model.named_parameters())
+    left_out = [name for name, part in every.items() if id(part) not in chosen]
     return {
         "route": "uses" if isinstance(network, Uses) else "recurrence",
-        "measured": network.kind,
-        "measured_parameters": measured,
-        "all_parameters": sum(every.values()),
-        "left_out": sum(every[name] for name in left),
-        "left_out_names": ", ".join(left),
-        "without_gradient": ", ".join(getattr(network, "without_gradient", [])),
-        "length": length,
-        "not_looked_at": in_ranges(missing),
-        "end_points_drawn": ENDS if isinstance(network, Uses) else length,
+        "measured_parameters": sum(part.numel() for part in network.chosen.values()),
+        "all_parameters": sum(part.numel() for part in every.values()),
+        "left_out_names": ", ".join(left_out),
+        "without_gradient": ", ".join(network.without_gradient),
     }
 
 
@@ -294,37 +281,13 @@ def lag_bands(furthest: int) -> list[list[int]]:
     A band costs what one lag does.
     """
     bands = [[lag] for lag in range(1, min(furthest, SINGLE_LAGS) + 1)]
-    if furthest > SINGLE_LAGS:
-        edges = np.geomspace(SINGLE_LAGS + 1, furthest + 1, min(BANDS, furthest - SINGLE_LAGS) + 1)
+    beyond = furthest - SINGLE_LAGS
+    if beyond > 0:
+        edges = np.geomspace(SINGLE_LAGS + 1, furthest + 1, min(BANDS, beyond) + 1)
         starts = np.unique(edges.round().astype(int)).tolist()
-        bands += [[*range(a, b)] for a, b in itertools.pairwise(starts)]
+        for start, following in itertools.pairwise(starts):
+            bands.append([*range(start, following)])
     return bands
-
-
-def in_ranges(numbers: Sequence[int]) -> str:
-    """Return whole numbers as ranges in words: "3, 11 to 19"."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][-1] + 1:
-            found[-1] = [found[-1][0], number]
-        else:
-            found.append([number])
-    return ", ".join(" to ".join(str(end) for end in one) for one in found)
-
-
-def _zeros(found: xr.Dataset, count: int) -> list[str]:
-    """Of each lag which zero it is: none, no, little, or "" where it shows."""
-    shown = found.detected.values.astype(bool) & (found.required.values <= count)
-    silent = ~found.statistic.values.any(-1)
-    low = found.signal.values <= 0
-    kinds = np.where(low, "no", "little")
-    kinds = np.where(silent, "none", kinds)
-    return [str(kind) for kind in np.where(shown, "", kinds)]
-
-
-def _count(reading: Any) -> int:
-    """How many sequences a reading is of."""
-    return len(reading.delta) if hasattr(reading, "delta") else len(reading.pulls)
 
 
 class _Work:
@@ -338,110 +301,98 @@ class _Work:
         self,
         network: Adapter,
         data: Pair,
-        bands: list[list[int]],
+        bands: Bands,
         first: int,
         seed: int,
         progress: bool,
         limit_minutes: int | None,
     ) -> None:
         """Plan the work on some sequences."""
-        self.network, self.data, self.bands, self.first = network, data, bands, first
-        self.progress, self.limit_minutes = progress, limit_minutes
-        self.forecast = 0.0
-        order = torch.randperm(
-            len(data[0]), generator=torch.Generator("cpu").manual_seed(seed), device="cpu"
-        )
-        self.finding, self.giving = order.to(data[0].device).tensor_split([len(order) // 2])
+        self.network = network
+        self.data = data
+        self.bands = bands
+        self.first = first
+        self.progress = progress
+        self.limit_minutes = limit_minutes
+        self.count = len(data[0])
+        generator = torch.Generator("cpu").manual_seed(seed)
+        order = torch.randperm(self.count, generator=generator, device="cpu")
+        order = order.to(data[0].device)
+        self.finding, self.giving = order.tensor_split([self.count // 2])
 
     def measured(self) -> xr.Dataset:
         """Read all sequences."""
         lags = [band[0] for band in self.bands]
         directions = self._directions()
-        numbers, carried = [], []
-        for place, reading in enumerate(self._readings(self.giving, "numbers")):
-            left = TRANSPORTED - place * self.network.at_once
+        numbers = []
+        carried = []
+        left = TRANSPORTED
+        for reading in self._readings(self.giving, "numbers"):
             if isinstance(self.network, Recurrent) and left > 0:
                 carried.append(_transport(reading.trace, left, lags, self.first))
+                left -= self.network.at_once
             numbers.append(reading.band_numbers(directions, self.bands))
         measured = _envelope(carried, lags) if carried else {}
         statistic, projection = torch.cat(numbers, dim=-1).numpy()
         last = [band[-1] for band in self.bands]
-        measured |= {
-            "lag_to": ("lag", last, "the last lag of a band, of which `lag` is the first"),
-            "statistic": (
-                ("lag", "sequence"),
-                statistic,
-                "the lag's part along its mean direction",
-            ),
-            "projection": (("lag", "sequence"), projection, "the whole gradient along the same"),
-        }
+        both = ("lag", "sequence")
+        measured["lag_to"] = ("lag", last, "the last lag of a band, of which `lag` is the first")
+        measured["statistic"] = (both, statistic, "the lag's part along its mean direction")
+        measured["projection"] = (both, projection, "the whole gradient along the same")
         named = ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})
         return described(measured).assign_coords(lag=named)
 
     def _directions(self) -> Tensor:
-        """Each lag's mean gradient, of length 1, and on the way a forecast of the time."""
+        """Return each lag's mean gradient, of length 1, and on the way foretell the time."""
         total: Any = 0
         started = time.monotonic()
         for place, reading in enumerate(self._readings(self.finding, "directions")):
             total += reading.band_vectors(self.bands)
             if place == 0:
-                self._foretell(time.monotonic() - started, _count(reading))
+                self._foretell(time.monotonic() - started)
         return unit_length(total)
 
-    def _foretell(self, seconds: float, count: int) -> None:
+    def _foretell(self, seconds: float) -> None:
         """Say how long it will take, before most of it, and refuse what is above the limit."""
-        self.forecast = seconds / max(count, 1) * len(self.data[0])
-        minutes = self.forecast / 60
+        n_read = min(self.network.at_once, len(self.finding))
+        forecast = seconds / n_read * self.count
+        minutes = forecast / 60
         if self.limit_minutes is not None:
             words = (
-                f"below the forecast of {minutes:.0f} minutes for {len(self.data[0])} sequences "
+                f"below the forecast of {minutes:.0f} minutes for {self.count} sequences "
+                "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)"
             )
-            words += "(fewer `sequences`, shorter ones, fewer `lags`, or another limit)"
             require("limit_minutes", self.limit_minutes, minutes <= self.limit_minutes, words)
-        if self.progress and self.forecast > TOLD:
-            print(f"diagnose: about {minutes:.0f} minutes.", file=sys.stderr)
+        if self.progress and forecast > TOLD:
+            # where the bar is: in a notebook on the page, where nothing is an error
+            stream = sys.stdout if "ipykernel" in sys.modules else sys.stderr
+            print(f"diagnose: about {minutes:.0f} minutes (limit_minutes refuses).", file=stream)
 
     def _readings(self, half: Tensor, of: str) -> Iterator[Any]:
-        at_once = self.network.at_once
+        """Yield readings of half of the sequences, and show how many are done."""
+        inputs, targets = (part[half].split(self.network.at_once) for part in self.data)
         with bar(f"diagnose, {of}", len(half), self.progress) as advance:
-            for piece in zip(*(part[half].split(at_once) for part in self.data), strict=True):
-                yield self.network.read(*piece)
-                advance(len(piece[0]))
+            for pair in zip(inputs, targets, strict=True):
+                yield self.network.read(*pair)
+                advance(len(pair[0]))
 
 
 def _transport(trace: Trace, few: int, lags: list[int], first: int) -> tuple[Tensor, Tensor]:
-    """Exact rates, and the share beside them, of the first few sequences at some end points."""
+    """Return exact rates, and the share beside them, of the first few sequences at some ends."""
     some = replace(trace, inputs=trace.inputs[:few], history=trace.history[:few])
-    ends = np.linspace(max(lags[-1], first), trace.length - 1, TRANSPORTED_ENDS).round().astype(int)
-    ends, kept = np.unique(ends), _diagonals(some)
-    if kept is None:
-        return exact_rates_and_share(some, lags, ends.tolist())
-    rates = torch.stack([kept.unfold(1, n, 1)[:, ends + 1 - n].prod(-1) for n in lags], 2)
-    return rates, 0 / rates.any(-1).to(rates)  # NaN where nothing arrives, as there
-
-
-def _diagonals(trace: Trace) -> Tensor | None:
-    """The diagonals of all one-step Jacobians, (B, T, S), if there is nothing beside them.
-
-    Then a row of random numbers through each is the row of ones through it, times these numbers:
-    exactly, as rounding could hide something. Else all is carried back.
-    """
-    rows, diagonals = torch.ones(2, trace.history.shape[-1]).to(trace.history), None
-    rows[1].normal_(generator=torch.Generator(rows.device).manual_seed(0))
-    for steps in (slice(1), slice(None)):  # the first tells most recurrences
-        each = rows.expand(*trace.states[:, steps].shape[:2], -1, -1)
-        diagonals, drawn = trace.jacobian(steps).pull(each).unbind(-2)
-        if trace.hidden_size < rows.shape[1] or not torch.equal(drawn, diagonals * rows[1]):
-            return None
-    return diagonals
+    earliest = max(lags[-1], first)
+    ends = np.linspace(earliest, trace.length - 1, TRANSPORTED_ENDS).round().astype(int)
+    return exact_rates_and_share(some, lags, np.unique(ends).tolist())
 
 
 def _envelope(carried: list[tuple[Tensor, Tensor]], lags: list[int]) -> dict[str, Any]:
-    """Envelope, time scales and share beside the diagonal, of all that was carried back."""
-    size, share = (torch.cat(parts).abs() for parts in zip(*carried, strict=True))
-    rate, envelopes = size.mean((0, 1)).numpy(), size.sum(-1).mean(1)
+    """Return envelope, time scales and share beside the diagonal, of all that was carried back."""
+    rates, shares = zip(*carried, strict=True)
+    size = torch.cat(rates).abs()
+    rate = size.mean((0, 1)).numpy()
+    envelopes = size.sum(-1).mean(1)  # of each sequence, Eq. (29)
     error = envelopes.std(0).numpy() / len(envelopes) ** 0.5
-    beside = share.nanmean((0, 1)).numpy()
+    beside = torch.cat(shares).abs().nanmean((0, 1)).numpy()
     return {
         "rate": (("lag", "unit"), rate, "mean absolute effective rate"),
         "envelope": ("lag", rate.sum(-1), "envelope f(ℓ), per unit of global learning rate"),
@@ -452,18 +403,23 @@ def _envelope(carried: list[tuple[Tensor, Tensor]], lags: list[int]) -> dict[str
 
 
 def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
-    """What was measured, with N(ℓ), its bands, and tails, from a statistic and projections."""
-    statistic, projection = measured.statistic.values, measured.projection.values
-    rng, count = np.random.default_rng(seed), statistic.shape[-1]
+    """Return what was measured, with N(ℓ), its bands, and tails."""
+    statistic = measured.statistic.values
+    projection = measured.projection.values
+    count = statistic.shape[-1]
+    rng = np.random.default_rng(seed)
     low, ratio, high = ratio_bands(statistic, projection, rng)
     gaussian = 1 / np.sqrt(2), 2.0  # stable scale and index of noise with the variance 1
-    needed, *around = (sequences_needed(r, *gaussian, error=ERROR) for r in (ratio, high, low))
+    needed, least, most = (sequences_needed(r, *gaussian, error=ERROR) for r in (ratio, high, low))
     false = inference.false_detections(statistic[None], SIGNIFICANCE, rng, SIGN_DRAWS)
-    mean, error = statistic.mean(-1), inference.deviation(statistic) / np.sqrt(count)
-    seen = inference.significant(mean[None], error[None], count, SIGNIFICANCE)[0]
-    exponent, fit = inference.exponent_of_means(projection), stable.fit(projection.T)
+    mean = statistic.mean(-1)
+    error = inference.deviation(statistic) / np.sqrt(count)
+    (seen,) = inference.significant(mean[None], error[None], count, SIGNIFICANCE)
+    exponent = inference.exponent_of_means(projection)
+    fit = stable.fit(projection.T)
     middle = pd.Series(fit.alpha).median()  # NaN where every lag's part is zero
     stably = sequences_needed(mean, fit.scale, middle, error=ERROR)
+    around = [least, most]
     found = {
         "signal": ("lag", mean, "mean of the lag's part"),
         "detected": ("lag", seen, "mean above zero at the family-wise level"),
@@ -477,12 +433,13 @@ def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     return measured.merge(described(found)).assign_coords(bound=["low", "high"])
 
 
+@checked
 def ratio_bands(
     statistic: Float[Array, "lags sequences"],
     projection: Float[Array, "lags sequences"],
     rng: np.random.Generator,
 ) -> Float[Array, "3 lags"]:
-    """Band around every lag's signal-to-noise ratio: low, the ratio itself, high.
+    """Return a band around every lag's signal-to-noise ratio: low, the ratio itself, high.
 
     By the bootstrap over sequences: standard errors times a quantile of the largest deviation of
     any lag, so that all true ratios lie inside with the chance `LEVEL`, about. In simulations 95 %
@@ -492,19 +449,25 @@ def ratio_bands(
     sequences there are.
     """
     # of each lag in units of its largest number, as squares of the smallest would vanish
-    size = np.maximum(*(np.abs(part).max(-1, keepdims=True) for part in (statistic, projection)))
-    signal, whole = ((part / np.where(size > 0, size, 1)).T for part in (statistic, projection))
-    count, centred = len(signal), whole - whole.mean(0)
+    sizes = [np.abs(part).max(-1, keepdims=True) for part in (statistic, projection)]
+    size = np.maximum(*sizes)
+    unit = np.where(size > 0, size, 1)
+    signal = (statistic / unit).T
+    whole = (projection / unit).T
+    centred = whole - whole.mean(0)
+    count = len(signal)
 
     def ratio(weights: Array) -> Array:
+        mean = weights @ signal
         variance = (weights @ centred**2 - (weights @ centred) ** 2) * count / (count - 1)
-        mean, noise = weights @ signal, np.sqrt(np.maximum(variance, 0.0))
+        noise = np.sqrt(np.maximum(variance, 0.0))
         return np.divide(mean, noise, where=variance > 0, out=np.zeros_like(mean))
 
     equal = np.full(count, 1 / count)
     plain = ratio(equal[None])[0]
-    deviations = ratio(rng.multinomial(count, equal, size=_RESAMPLES) / count) - plain
+    resampled = ratio(rng.multinomial(count, equal, size=_RESAMPLES) / count)
+    deviations = resampled - plain
     error = deviations.std(0)
-    largest = np.abs(deviations / np.where(error > 0, error, np.inf)).max(-1)
-    half = np.quantile(largest, LEVEL) * error
+    in_errors = np.abs(deviations / np.where(error > 0, error, np.inf))
+    half = np.quantile(in_errors.max(-1), LEVEL) * error
     return np.stack([plain - half, plain, plain + half])

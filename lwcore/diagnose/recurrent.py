@@ -23,11 +23,12 @@ from torch.utils import _pytree as trees
 
 from lwcore.ambient import placed
 from lwcore.cells import GRU, LSTM, Cell
-from lwcore.diagnose.adapter import ZEROS, Adapter, flat, followed
+from lwcore.diagnose.adapter import Adapter, Bands
+from lwcore.diagnose.tensors import ZEROS, tensors_in
 from lwcore.diagnose.times import rows_of
 from lwcore.diagnose.trials import last_steps
-from lwcore.gradient import first_loss, lag_vectors, transported
-from lwcore.signatures import Lags, checked, require
+from lwcore.gradient import first_loss, transported
+from lwcore.signatures import checked, require
 from lwcore.trace import Trace
 
 _STEPS = 1024  # whose derivatives in the parameters are taken at once
@@ -42,29 +43,34 @@ class Layers(nn.Module):
     """
 
     def __init__(self, module: Any) -> None:
-        """A stack with the parameters of a module of one direction and without projections."""
+        """Take the parameters of a module of one direction and without projections."""
         super().__init__()
         for name, parameter in module.named_parameters():
             self.register_parameter(name, parameter)
         self.cell: Any = getattr(torch, f"{module.mode.lower()}_cell")
-        self.layers, self.parts = module.num_layers, 2 if module.mode == "LSTM" else 1
+        self.layers = module.num_layers
+        self.parts = 2 if module.mode == "LSTM" else 1  # of a layer's state, (h, c)
         self.state_size = self.layers * self.parts * module.hidden_size
         places = torch.arange(self.state_size).unflatten(0, (self.layers, self.parts, -1))
-        self.shown, self.carried = places[:, 0].flatten(), places[:, -1].flatten()
+        self.shown = places[:, 0].flatten()  # h
+        self.carried = places[:, -1].flatten()  # c of an LSTM
         family: Any = {"LSTM": LSTM, "GRU": GRU}.get(module.mode)
         if self.layers == 1 and family is not None:  # the same step, with its derivative
             self.closed_form = family.from_torch(module).requires_grad_(False).closed_form
 
     def step(self, x: Float[Tensor, "... D"], state: Float[Tensor, "... S"]) -> Tensor:
-        """One step through all layers, each by PyTorch's own function."""
-        after: list[Tensor] = []
+        """Take one step through all layers, each by PyTorch's own function."""
         x = x.reshape(-1, x.shape[-1])
         before = state.reshape(len(x), self.layers, self.parts, -1)
+        after: list[Tensor] = []
         for layer, past in enumerate(before.unbind(1)):
-            names = (f"{kind}_{of}_l{layer}" for kind in ("weight", "bias") for of in ("ih", "hh"))
-            weights = (getattr(self, name, None) for name in names)
-            after += flat(self.cell(x, past.unbind(1) if self.parts > 1 else past[:, 0], *weights))
-            x = after[-self.parts]
+            names = [f"weight_ih_l{layer}", f"weight_hh_l{layer}"]
+            names += [f"bias_ih_l{layer}", f"bias_hh_l{layer}"]
+            weights = [getattr(self, name, None) for name in names]
+            own = past.unbind(1) if self.parts > 1 else past[:, 0]
+            new = tensors_in(self.cell(x, own, *weights))
+            after += new
+            x = new[0]  # the layer's h, which the next one reads
         return torch.cat(after, dim=-1).reshape(state.shape)
 
 
@@ -72,24 +78,27 @@ class Stepped(nn.Module):
     """A module ``(x, state) -> state`` as a step of one vector, of all parts of its state."""
 
     def __init__(self, module: nn.Module, state: Any) -> None:
-        """A step from a module and a state that it gave."""
+        """Take a module, and a state that it gave."""
         super().__init__()
-        self.module, self.many = module, isinstance(state, tuple)
-        self.shapes = [part.shape[1:] for part in flat(state)]
+        self.module = module
+        self.is_tuple = isinstance(state, tuple)
+        self.shapes = [part.shape[1:] for part in tensors_in(state)]
         self.sizes = [shape.numel() for shape in self.shapes]
-        self.state_size, self.shown, self.carried = sum(self.sizes), slice(None), slice(None)
+        self.state_size = sum(self.sizes)
+        self.shown = self.carried = slice(None)
 
     def step(self, x: Float[Tensor, "... D"], state: Float[Tensor, "... S"]) -> Tensor:
-        """One step."""
+        """Take one step."""
         rows = state.reshape(-1, self.state_size).split(self.sizes, 1)
-        parts = tuple(row.unflatten(1, shape) for row, shape in zip(rows, self.shapes, strict=True))
-        after = self.module(x.reshape(-1, x.shape[-1]), parts if self.many else parts[0])
+        pairs = zip(rows, self.shapes, strict=True)
+        parts = tuple(row.unflatten(1, shape) for row, shape in pairs)
+        after = self.module(x.reshape(-1, x.shape[-1]), parts if self.is_tuple else parts[0])
         return _joined(after).reshape(state.shape)
 
 
 def _joined(state: Any) -> Tensor:
-    """All parts of a state as one vector of each sequence."""
-    return torch.cat([part.flatten(1) for part in flat(state)], 1)
+    """Return all parts of a state as one vector of each sequence."""
+    return torch.cat([part.flatten(1) for part in tensors_in(state)], 1)
 
 
 class _Reading(NamedTuple):
@@ -100,49 +109,59 @@ class _Reading(NamedTuple):
 
     @property
     def first(self) -> int:
+        """The first step with a loss; −1 if there is none."""
         return first_loss(self.delta) if self.delta.any() else -1
 
     def gradient(self) -> Float[Tensor, " P"]:
-        return self._each(self.trace.backpropagate(self.delta)).sum(0)
+        """Return all lags together, summed over sequences, as one vector."""
+        return self._whole().sum(0)
 
-    def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
-        return lag_vectors(self.trace, self.delta, lags)
-
-    def band_vectors(self, bands: Sequence[Sequence[int]]) -> Float[Tensor, "lags P"]:
-        """Return the part of the gradient of each band of lags as one vector."""
-        band_of = {lag: place for place, band in enumerate(bands) for lag in band}
-        first = max(self.first, 0)
+    def band_vectors(self, bands: Bands) -> Float[Tensor, "bands P"]:
+        """Return each band's part of the gradient, summed over sequences, as one vector."""
+        trace = self.trace
         vectors: list[Any] = [0] * len(bands)
-        for lag, rows in transported(self.trace, self.delta, sorted(band_of), first):
-            steps = slice(max(lag, first) - lag, self.trace.length - lag)
-            step = self.trace.stepped(self.trace.inputs[:, steps], self.trace.previous[:, steps])
-            parts = vjp(step, self.trace.parameters)[1](rows)[0]
-            vectors[band_of[lag]] += torch.cat([part.flatten() for part in parts.values()])
+        for band, lag, start, rows in self._transported(bands):
+            steps = slice(start, trace.length - lag)
+            step = trace.stepped(trace.inputs[:, steps], trace.previous[:, steps])
+            parts = vjp(step, trace.parameters)[1](rows)[0]
+            vectors[band] += torch.cat([part.flatten() for part in parts.values()])
         return torch.stack(vectors)
 
-    def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
-        return self.band_numbers(directions, [[lag] for lag in lags])
-
     def band_numbers(
-        self, directions: Float[Tensor, "lags P"], bands: Sequence[Sequence[int]]
-    ) -> Float[Tensor, "2 lags B"]:
+        self, directions: Float[Tensor, "bands P"], bands: Bands
+    ) -> Float[Tensor, "2 bands B"]:
         """Return each sequence's part of each band along its direction, and the whole along it."""
+        along: list[Any] = [0] * len(bands)
+        for band, _, start, rows in self._transported(bands):
+            along[band] += self._each(rows, start) @ directions[band]
+        return torch.stack([torch.stack(along), directions @ self._whole().mT])
+
+    def _transported(self, bands: Bands) -> Iterator[tuple[int, int, int, Tensor]]:
+        """Yield δ carried back by each lag: the band, the lag, the first step, and the rows."""
         band_of = {lag: place for place, band in enumerate(bands) for lag in band}
         first = max(self.first, 0)
-        along: list[Any] = [0] * len(bands)
         for lag, rows in transported(self.trace, self.delta, sorted(band_of), first):
-            place = band_of[lag]
-            along[place] += self._each(rows, max(first - lag, 0)) @ directions[place]
-        whole = directions @ self._each(self.trace.backpropagate(self.delta)).mT
-        return torch.stack([torch.stack(along), whole])
+            yield band_of[lag], lag, max(first - lag, 0), rows
 
-    def _each(self, rows: Tensor, start: int = 0) -> Float[Tensor, "B P"]:
-        """Every sequence's gradient from some steps on, a part of them at a time."""
+    def _whole(self) -> Float[Tensor, "B P"]:
+        """Return every sequence's gradient."""
+        return self._each(self.trace.backpropagate(self.delta), 0)
+
+    def _each(self, rows: Tensor, start: int) -> Float[Tensor, "B P"]:
+        """Return every sequence's gradient from some steps on, a part of them at a time."""
         total: Any = 0
         for part in rows.split(_STEPS, 1):
             total += self.trace.gathered_each(part, slice(start, start + part.shape[1]))
             start += part.shape[1]
         return total
+
+
+class Call(NamedTuple):
+    """A call of a module: what it read, the state it started from, and what it gave."""
+
+    read: Any
+    state: Any
+    given: Any
 
 
 @checked
@@ -157,8 +176,7 @@ class Recurrent(Adapter):
 
     module: Any = None
 
-    looks_back_before = False
-    found_fit = False
+    is_fit = False
     ends_at_padding = True
 
     def _chosen(self) -> dict[str, Tensor]:
@@ -167,62 +185,63 @@ class Recurrent(Adapter):
             words = "one nn.LSTM, GRU, RNN or cell"
             require("recurrent modules of model", len(found), len(found) == 1, words)
             (self.module,) = found
-        other = any(getattr(self.module, name, 0) for name in ("bidirectional", "proj_size"))
-        made_anew = parametrize.is_parametrized(self.module) or not _has_plain_weights(self.module)
-        plain = not other and not made_anew and learned(self.module)
+        has_more = any(getattr(self.module, name, 0) for name in ("bidirectional", "proj_size"))
+        is_made_anew = parametrize.is_parametrized(self.module) or not _owns_weights(self.module)
+        is_plain = not has_more and not is_made_anew and learned(self.module)
         words = (
-            "of one direction of time, without projections, and all its weights parameters that "
+            "of one direction of time, without projections, and all its weights parameters "
+            "that are learned (name those that are in `parameters`, to read them by their "
+            "uses)"
         )
-        words += "are learned (name those that are in `parameters`, to read them by their uses)"
-        require("recurrent module", self.module, plain, words)
-        self.batch_first = bool(getattr(self.module, "batch_first", True))
+        require("recurrent module", self.module, is_plain, words)
+        self.time_axis = 1 if getattr(self.module, "batch_first", True) else 0
         self.called = type(self.module).__name__
         return dict(self.module.named_parameters())
 
     def __post_init__(self) -> None:
         """Take the module out of a first pass over a trial batch."""
         super().__post_init__()
-        trial = self.trials.patterned()
-        _, calls = self._called(trial)
+        _, calls = self._called(self.trials.patterned())
         copied: Any = copy.deepcopy(self.module).cpu().double().requires_grad_(False)
         self.recurrence = self._recurrence(copied, calls)
-        taken, initial = self._taken(calls)
-        neurons = initial[0, self.recurrence.carried].numel()
-        self.kind = f"{self.called}, {neurons:,} neurons"
-        parameters = sum(part.numel() for part in self.chosen.values())
-        states = taken.shape[1] * self.recurrence.state_size
-        self.fit(max(states, parameters, self.entries))
+        read, initial = self._taken(calls)
+        n_neurons = initial[0, self.recurrence.carried].numel()
+        self.kind = f"{self.called}, {n_neurons:,} neurons"
+        n_parameters = sum(part.numel() for part in self.chosen.values())
+        n_states = read.shape[1] * self.recurrence.state_size
+        self.limit_batch(max(n_states, n_parameters, self.entries))
 
     def _called(self, inputs: Tensor) -> tuple[Tensor, list[Call]]:
-        """Predictions, and the module's calls, with leaves for what they gave."""
+        """Return predictions, and the module's calls, with leaves for what they gave."""
         with recorded([self.module]) as calls, torch.backends.cudnn.flags(enabled=False):
             return self.predictions(inputs), calls.get(self.module, [])
 
     def _recurrence(self, copied: Any, _: list[Call]) -> Any:
-        """The module as the core's own, from its copy in float64."""
+        """Return the module as the core's own, from its copy in float64."""
         return Layers(copied) if isinstance(copied, nn.RNNBase) else copied
 
     def _taken(self, calls: list[Call]) -> tuple[Tensor, Tensor]:
-        """What the module read, (B, T, D), and its first state, (B, S), in float64."""
+        """Return what the module read, (B, T, D), and its first state, (B, S), in float64."""
         require(f"calls of the {self.called}", len(calls), len(calls) == 1, "one in a pass")
         read, state, _ = calls[0]
-        plain = isinstance(read, Tensor) and read.ndim == 3
+        is_plain = isinstance(read, Tensor) and read.ndim == 3
         words = "a tensor of three axes, equally long sequences"
-        require(f"inputs of the {self.called}", type(read).__name__, plain, words)
-        ours = read.detach().cpu().double().movedim(int(not self.batch_first), 0)
-        initial = ours.new_zeros(len(ours), self.recurrence.state_size)
-        if state is not None:  # parts of (layers, B, H), of a cell (B, H)
-            parts = [part if part.ndim == 3 else part.unsqueeze(0) for part in flat(state)]
-            joined = torch.stack(parts, dim=1).permute(2, 0, 1, 3).flatten(1)
-            initial = joined.detach().cpu().to(ours)
-        return ours, initial
+        require(f"inputs of the {self.called}", type(read).__name__, is_plain, words)
+        inputs = read.detach().cpu().double().movedim(self.time_axis, 1)
+        if state is None:
+            return inputs, inputs.new_zeros(len(inputs), self.recurrence.state_size)
+        # parts (layers, B, H), of a cell (B, H), side by side as in `Layers`
+        parts = [part if part.ndim == 3 else part[None] for part in tensors_in(state)]
+        initial = torch.stack(parts, dim=1).permute(2, 0, 1, 3).flatten(1)
+        return inputs, initial.detach().cpu().to(inputs)
 
     def _in_states(self, found: list[list[Tensor]]) -> Tensor:
-        """Gradients in what each call gave as gradients in states, (B, T, S)."""
+        """Return gradients in what each call gave as gradients in states, (B, T, S)."""
         ((outputs, *last),) = found
-        steps = outputs.movedim(int(not self.batch_first), 0)
+        steps = outputs.movedim(self.time_axis, 1)
         places = torch.arange(self.recurrence.state_size)
-        shown, carried = places[self.recurrence.shown], places[self.recurrence.carried]
+        shown = places[self.recurrence.shown]
+        carried = places[self.recurrence.carried]
         delta = steps.new_zeros(*steps.shape[:2], self.recurrence.state_size)
         delta[..., shown[-outputs.shape[-1] :]] = steps
         for part, where in zip(last, (shown, carried), strict=False):  # h, c of every layer
@@ -230,13 +249,15 @@ class Recurrent(Adapter):
         return delta
 
     def _delta(self, calls: list[Call], number: Tensor) -> Tensor:
-        """A number's gradients in the states that the module gave, (B, T, S), in float64."""
-        given, spec = trees.tree_flatten([flat(call.given) for call in calls])
-        found = torch.autograd.grad(number, given, retain_graph=True, **ZEROS)
-        return self._in_states(trees.tree_unflatten([part.cpu().double() for part in found], spec))
+        """Return a number's gradients in the states that the module gave, (B, T, S), in float64."""
+        by_call = [tensors_in(call.given) for call in calls]
+        every = list(itertools.chain(*by_call))
+        found = torch.autograd.grad(number, every, retain_graph=True, **ZEROS)
+        gradients = (part.cpu().double() for part in found)
+        return self._in_states([[next(gradients) for _ in given] for given in by_call])
 
     def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
-        """The trace of sequences, and each one's δ."""
+        """Return the trace of sequences, and each one's δ."""
         with torch.enable_grad():
             predictions, calls = self._called(inputs)
             total = self.losses(predictions, targets).sum()
@@ -245,73 +266,57 @@ class Recurrent(Adapter):
         trace = Trace.of(self.recurrence, *self._taken(calls))
         return _Reading(trace, self._delta(calls, total))
 
+    # Whether it is a recurrence of which all else is within a step
+
     def check(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse sequences that are not treated one by one, and what is no such recurrence."""
         super().check(inputs, targets)
-        why = "" if self.found_fit else self.unfit(inputs, targets)
-        words = "a recurrence of which all else is within a step: name its parameters in "
-        words += "`parameters`, to read it by their uses"
+        why = "" if self.is_fit else self.unfit(inputs, targets)
+        words = (
+            "a recurrence of which all else is within a step: name its parameters in "
+            "`parameters`, to read it by their uses"
+        )
         require("step", f"{self.called}, {why}", not why, words)
 
     def unfit(self, inputs: Tensor, targets: Tensor) -> str:
-        """Why the model is not this one recurrence, all else within a step; "" if it is."""
+        """Return why the model is not this one recurrence, all else within a step; "" if it is."""
         self._check_ends(targets)
-        why = self._reads_otherwise() or self._else_looks_back()
+        why = self._reads_otherwise() or self._looks_back_beside() or self._looks_back_behind()
         if why:
             return why
-        tried = self.tried(inputs, targets)
-        missing = self._missing(*(part[: self.at_once] for part in tried))
+        tried_inputs, tried_targets = self.tried(inputs, targets)
+        few = self.at_once
+        missing = self.missing(tried_inputs[:few], tried_targets[:few])
         if missing:
             return f"whose lags together are not the gradient of {', '.join(missing)}"
-        self.found_fit = True
+        self.is_fit = True
         return ""
 
     def _reads_otherwise(self) -> str:
-        """Whether step k of the module is not made of the inputs up to step k."""
+        """Say whether step k of the module is made of other inputs than that of step k."""
         length = self.shape[1]
 
         def reads(inputs: Tensor) -> list[Tensor]:
             with torch.no_grad():
-                return [self._taken(self._called(inputs)[1])[0]]
+                _, calls = self._called(inputs)
+                read, _ = self._taken(calls)
+            return [read]
 
-        count = reads(self.pairs[0])[0].shape[1]
-        if count != length:
-            return f"with {count} steps for {length} of the inputs"
+        (read,) = reads(self.pairs[0])
+        if read.shape[1] != length:
+            return f"with {read.shape[1]} steps for {length} of the inputs"
         (times,) = last_steps(reads, self.pairs, self.entries)
         rows = rows_of(times, length)
-        in_order = (
-            rows is not None and rows.axes == (0,) and (rows.times == np.arange(length)).all()
-        )
-        if not in_order:
+        if rows is None or rows.axes != (0,) or (rows.times != np.arange(length)).any():
             return "whose step k does not read the inputs up to step k"
-        (firsts,) = last_steps(reads, self.pairs[:1], self.entries, backwards=True)
-        early = rows_of(firsts, length)
-        back = early is not None and bool((early.times > np.arange(length)[::-1]).any())
-        self.looks_back_before = back
-        others = self._others()
-        if back and others and self._reaches_reads(others):
-            return "before which parameters that are learned look back"
+        (from_last,) = last_steps(reads, self.pairs[:1], self.entries, backwards=True)
+        firsts = rows_of(from_last, length)
+        if firsts is not None and (firsts.times > np.arange(length)[::-1]).any():
+            return "before which something looks back on the inputs"
         return ""
 
-    def _others(self) -> list[Tensor]:
-        own = {id(part) for part in self.chosen.values()}
-        parts = self.model.parameters()
-        return [part for part in parts if part.requires_grad and id(part) not in own]
-
-    def _reaches_reads(self, others: list[Tensor]) -> bool:
-        """Whether what the module reads is made of other parameters."""
-        with followed(others):
-            _, calls = self._called(self.trials.inputs[:1])
-            reads = [call.read for call in calls if isinstance(call.read, Tensor)]
-            total = sum(read.sum() for read in reads if read.requires_grad)
-            if not isinstance(total, Tensor):
-                return False
-            found = torch.autograd.grad(total, others, **ZEROS)
-        return any(bool(part.ne(0).any()) for part in found)
-
-    def _else_looks_back(self) -> str:
-        """Whether a prediction sees other steps than its own past what the module gives."""
-        ends = self.ends.numpy()
+    def _looks_back_beside(self) -> str:
+        """Say whether a prediction sees earlier inputs when the module gives what it gave."""
         with torch.no_grad(), recorded([self.module]) as calls:
             self.predictions(self.pairs[0][:1])
         held = [call.given for call in calls[self.module]]
@@ -320,29 +325,24 @@ class Recurrent(Adapter):
             with torch.no_grad(), replaced(self.module, held, len(inputs)):
                 return [self.predictions(inputs)]
 
-        (firsts,) = last_steps(beside, self.pairs[:1], self.entries, backwards=True)
-        moved = firsts.low >= 0
-        if bool((self.shape[1] - 1 - firsts.low < ends)[moved].any()):
-            return "beside which the predictions look back on the inputs"
+        (from_last,) = last_steps(beside, self.pairs[:1], self.entries, backwards=True)
+        is_moved = from_last.low >= 0
+        firsts = self.shape[1] - 1 - from_last.low
+        is_earlier = is_moved & (firsts < self.ends.numpy())
+        return "beside which the predictions look back on the inputs" if is_earlier.any() else ""
+
+    def _looks_back_behind(self) -> str:
+        """Say whether a prediction is made of the module's states at other steps than its own."""
         with torch.enable_grad():
-            predictions, calls_now = self._called(self.pairs[0][:1])
+            predictions, calls = self._called(self.pairs[0][:1])
             for end in {self.end_steps[0], self.end_steps[-1]}:
-                chosen = predictions[:, torch.from_numpy(ends == end)]
-                delta = self._delta(calls_now, chosen.pow(3).sum())  # that no norm fixes
-                used = delta.ne(0).any(-1).any(0)
-                used[end] = False
-                if bool(used.any()):
+                made_there = predictions[:, self.ends == end]
+                delta = self._delta(calls, made_there.pow(3).sum())  # that no norm fixes
+                is_used = delta.ne(0).any(-1).any(0)
+                is_used[end] = False
+                if bool(is_used.any()):
                     return "behind which predictions look back on its states"
         return ""
-
-    def aside(self, _: Tensor) -> str:
-        """Say what the lags do not count: what comes before."""
-        if not self.looks_back_before:
-            return ""
-        return (
-            f"What comes before the {self.called} looks back in time itself, which its lags do not "
-            "count."
-        )
 
 
 @checked
@@ -356,17 +356,16 @@ class Loop(Recurrent):
             return Stepped(copied, calls[0].given if calls else None)
         options = {"nonlinearity": copied.nonlinearity} if kind is nn.RNN else {}
         # made without parameters, which would be drawn from PyTorch's own generator
-        layer = kind(
-            copied.input_size, copied.hidden_size, bias=copied.bias, device="meta", **options
-        )
+        sizes = copied.input_size, copied.hidden_size
+        layer = kind(*sizes, bias=copied.bias, device="meta", **options)
         layer = layer.to_empty(device="cpu").double()
-        layer.load_state_dict({f"{name}_l0": p for name, p in copied.state_dict().items()})
+        layer.load_state_dict({f"{name}_l0": part for name, part in copied.state_dict().items()})
         return Layers(layer.requires_grad_(False))
 
     def _taken(self, calls: list[Call]) -> tuple[Tensor, Tensor]:
-        plain = _chained(calls) and all(call.read.ndim == 2 for call in calls)
+        is_plain = _is_chain(calls) and all(call.read.ndim == 2 for call in calls)
         words = "called once a step with inputs (B, D) and the state that it gave a step before"
-        require("step", self.called, plain, words)
+        require("step", self.called, is_plain, words)
         read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
         if calls[0].state is None:
             return read, read.new_zeros(len(read), self.recurrence.state_size)
@@ -376,17 +375,9 @@ class Loop(Recurrent):
         return torch.stack([_joined(parts) for parts in found], 1)
 
 
-class Call(NamedTuple):
-    """A call of a module: what it read, the state it started from, and what it gave."""
-
-    read: Any
-    state: Any
-    given: Any
-
-
 @contextmanager
 def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[Call]]]:
-    """The calls of some modules for a while; graphs begin at what they give."""
+    """Record the calls of some modules for a while; graphs begin at what they give."""
     calls: dict[nn.Module, list[Call]] = {}
 
     def leaf(part: Tensor) -> Tensor:
@@ -394,9 +385,9 @@ def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[Call
 
     def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> Any:
         read, state, *_ = *given, *named.values(), None, None
-        one = Call(read, state, trees.tree_map_only(Tensor, leaf, returned))
-        calls.setdefault(module, []).append(one)
-        return one.given
+        call = Call(read, state, trees.tree_map_only(Tensor, leaf, returned))
+        calls.setdefault(module, []).append(call)
+        return call.given
 
     with ExitStack() as after:
         for module in modules:
@@ -421,8 +412,8 @@ def replaced(module: nn.Module, held: Sequence[Any], count: int) -> Iterator[Non
 
 
 def _repeater(given: Any, count: int) -> Callable[[Tensor], Tensor]:
-    """Repeat the one sequence of a tensor, whichever axis it is on, as those given are."""
-    shapes = {tuple(part.shape) for part in flat(given)}
+    """Return what repeats the one sequence of a tensor, whichever axis it is on, as in `given`."""
+    shapes = {tuple(part.shape) for part in tensors_in(given)}
 
     def repeat(part: Tensor) -> Tensor:
         for axis, size in enumerate(part.shape):
@@ -434,41 +425,44 @@ def _repeater(given: Any, count: int) -> Callable[[Tensor], Tensor]:
     return repeat
 
 
-def _has_plain_weights(module: nn.Module) -> bool:
-    """Whether all weights that one of PyTorch's layers takes are its own parameters."""
+def _owns_weights(module: nn.Module) -> bool:
+    """Say whether all weights that one of PyTorch's layers takes are its own parameters."""
     names = getattr(module, "_flat_weights_names", None)
-    if names is None:
-        return True
     own = dict(module.named_parameters(recurse=False))
-    return {*names} == {*own}
+    return names is None or {*names} == {*own}
 
 
 def learned(module: nn.Module) -> bool:
-    """Whether a module has parameters, and none of them is frozen."""
+    """Say whether a module has parameters, and none of them is frozen."""
     needed = [part.requires_grad for part in module.parameters()]
     return bool(needed) and all(needed)
 
 
 def recurrent_modules(model: nn.Module) -> list[nn.Module]:
-    """PyTorch's recurrent layers and cells of `lwcore.cells` in a model that are learned."""
-    parts = (part for part in model.modules() if isinstance(part, nn.RNNBase | Cell))
+    """Return PyTorch's recurrent layers and cells of `lwcore.cells` in a model that are learned."""
+    parts = [part for part in model.modules() if isinstance(part, nn.RNNBase | Cell)]
     return [part for part in parts if learned(part)]
 
 
 def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
-    """The one module that a model calls in a loop with what it gave in the call before, if any."""
+    """Return the one module that a model calls in a loop with what it gave before, if any."""
     weight = next(model.parameters(), inputs)
     dtype = weight.dtype if inputs.is_floating_point() else None
     inside = [part for part in model.modules() if part is not model and learned(part)]
     with torch.no_grad(), recorded(inside) as calls:
         model(placed(inputs, weight.device, dtype))
-    loops = [part for part, made in calls.items() if _chained(made)]
-    outer = [part for part in loops if not any(part in {*one.modules()} - {one} for one in loops)]
+    loops = [part for part, own in calls.items() if _is_chain(own)]
+    inner = {part for loop in loops for part in loop.modules() if part is not loop}
+    outer = [part for part in loops if part not in inner]
     return outer[0] if len(outer) == 1 else None
 
 
-def _chained(calls: Sequence[Call]) -> bool:
-    """Whether there are several calls, each from the state that the one before gave."""
-    pairs = [(flat(one.given), flat(two.state)) for one, two in itertools.pairwise(calls)]
-    linked = (len(a) == len(b) > 0 and all(map(torch.equal, a, b)) for a, b in pairs)
-    return bool(pairs) and all(isinstance(c.read, Tensor) for c in calls) and all(linked)
+def _is_chain(calls: Sequence[Call]) -> bool:
+    """Say whether there are several calls, each from the state that the one before gave."""
+    if len(calls) < 2 or not all(isinstance(call.read, Tensor) for call in calls):
+        return False
+    for before, after in itertools.pairwise(calls):
+        given, state = tensors_in(before.given), tensors_in(after.state)
+        if len(given) != len(state) or not given or not all(map(torch.equal, given, state)):
+            return False
+    return True

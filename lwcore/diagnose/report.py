@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from lwcore import results
-from lwcore.diagnose.answer import SIGN_DRAWS, Answer, answer, reach_of
+from lwcore.diagnose.answer import SIGN_DRAWS, Answer, reach_of
 from lwcore.diagnose.verdicts import (
     DETECTED,
     LagRow,
@@ -20,7 +20,6 @@ from lwcore.diagnose.verdicts import (
     by_lag,
     lag_rows,
     lags_not_looked_at,
-    last_lags,
 )
 from lwcore.inference import Definition
 from lwcore.signatures import Count, checked
@@ -48,6 +47,7 @@ class Window(NamedTuple):
         return f"{self.steps} [{self.low}, {self.high}]"
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
     """The learnability window of a network, read off what was measured: `data`.
@@ -77,11 +77,11 @@ class Diagnosis:
         needed = self.data.required if rate == "variance" else self.data.required_if_stable
         curves = np.stack([needed, high, low])
         curves[:2, ~self.data.detected.values.astype(bool)] = np.inf
-        lags = self.data.lag.values.tolist()
+        lags = [row.first for row in self.rows]
         found = learnability_window(lags, curves, [n_sequences], definition=definition)
         steps, least, most = found[:, 0].tolist()
-        last = dict(zip(lags, last_lags(self.data).tolist(), strict=True))
-        return Window(steps, least, last.get(most, most))
+        last_of = {row.first: row.last for row in self.rows}
+        return Window(steps, least, last_of.get(most, most))
 
     def by_lag(self) -> pd.DataFrame:
         """Return the numbers of each lag: sequences needed, interval, are there enough.
@@ -112,7 +112,7 @@ class Diagnosis:
     def answer(self, n_sequences: Count | None = None) -> Answer:
         """Return what was found in words, for so many sequences, or for those that there are."""
         count = self.n_sequences if n_sequences is None else int(n_sequences)
-        return answer(self.data, count, self.window(count))
+        return Answer.of(self.data, count, self.window(count))
 
     def __str__(self) -> str:
         """Return the answer as text."""
@@ -120,17 +120,16 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the answer, and below it all numbers, folded."""
-        windows = self.windows().to_html()
         folds = {
             "Every lag": self.by_lag().to_html(index=False),
-            "With other numbers of sequences": windows,
+            "With other numbers of sequences": self.windows().to_html(),
             "All numbers": self.data._repr_html_(),
         }
-        more = "\n".join(
-            f"<details><summary>{words}</summary>{content}</details>"
-            for words, content in folds.items()
-        )
-        return f'<div class="diagnosis">{self.answer().html()}\n{more}</div>'
+        parts = [self.answer().html()]
+        for words, content in folds.items():
+            parts.append(f"<details><summary>{words}</summary>{content}</details>")
+        content = "\n".join(parts)
+        return f'<div class="diagnosis">{content}</div>'
 
     def plot(
         self, axes: Sequence[Axes] | None = None, label: str | None = None, color: str = "#0173b2"
@@ -148,32 +147,31 @@ class Diagnosis:
         self._draw_windows(right, color, label)
         figure: Any = left.figure
         if axes is None:
-            reach = reach_of(self.window(self.n_sequences), self.rows)
-            figure.suptitle(
-                f"From {self.n_sequences:,} sequences the gradient reaches back {reach}"
-            )
-        return done(figure, *([right] if label else []), trim=False)
+            count = self.n_sequences
+            reach = reach_of(self.window(count), self.rows)
+            figure.suptitle(f"From {count:,} sequences the gradient reaches back {reach}")
+        with_legend = [right] if label else []
+        return done(figure, *with_legend, trim=False)
 
     def _draw_lags(self, axes: Axes, color: str) -> None:
         """Draw N(ℓ) with its interval, and which lags can be detected."""
         data = self.data
-        verdicts = np.array([str(row.verdict) for row in self.rows])
+        rows = self.rows
         needed, low, high = np.clip([data.required, *data.required_interval], 1, 1e9)
         axes.vlines(data.lag, low, high, color=color, alpha=0.3, lw=2)
-        filled = {Verdict.ENOUGH: color, Verdict.TOO_FEW: "white"}
+        verdicts = np.array([str(row.verdict) for row in rows])
         for verdict in Verdict:
             chosen = verdicts == verdict
             marker = "o" if verdict in DETECTED else "x"
-            face = filled.get(verdict, color)
+            face = "white" if verdict is Verdict.TOO_FEW else color
             points = data.lag[chosen], needed[chosen]
             axes.plot(*points, marker, ms=4, color=color, markerfacecolor=face)
-        marks = [
-            axes.plot([], [], marker, ms=4, color="grey", markerfacecolor=face)[0]
-            for marker, face in (("o", "grey"), ("o", "white"), ("x", "grey"))
-        ]
+        marks = []
+        for marker, face in (("o", "grey"), ("o", "white"), ("x", "grey")):
+            marks += axes.plot([], [], marker, ms=4, color="grey", markerfacecolor=face)
         meanings = ["can be detected", "needs more sequences", "no signal detected"]
         axes.legend(marks, meanings, fontsize=8)
-        for first, last in lags_not_looked_at(data):
+        for first, last in lags_not_looked_at(rows, int(data.attrs["length"])):
             axes.axvspan(first - 0.5, last + 0.5, color="grey", alpha=0.12, lw=0, zorder=0)
         axes.axhline(self.n_sequences, color="grey", ls="--", lw=1)
         axes.set(xscale="log", yscale="log", ylim=(1, 1e9))

@@ -15,7 +15,8 @@ _STRAY = 0.2  # share of entries that may be of an earlier step than their row: 
 class Rows(NamedTuple):
     """Rows of a value's entries, along some of its axes, and the step of each.
 
-    `times` holds steps, −1 where nothing moves a row. A row's step is the last one of its entries.
+    Of keys (T, H) in attention the rows are along axis 0, and row k has the step k. `times` holds
+    steps, −1 where nothing moves a row.
     """
 
     shape: tuple[int, ...]
@@ -25,46 +26,71 @@ class Rows(NamedTuple):
     @property
     def order(self) -> tuple[int, ...]:
         """All axes, those of the rows first."""
-        return (*self.axes, *(axis for axis in range(len(self.shape)) if axis not in self.axes))
+        return (*self.axes, *_other_axes(len(self.shape), self.axes))
 
     def spread(self) -> Steps:
-        """The step of each entry, all in a line."""
-        sizes = [size if axis in self.axes else 1 for axis, size in enumerate(self.shape)]
-        return np.broadcast_to(self.times.reshape(sizes), self.shape).ravel()
+        """Return the step of each entry, all in a line."""
+        others = _other_axes(len(self.shape), self.axes)
+        rows = self.times.reshape([self.shape[axis] for axis in self.axes])
+        return np.broadcast_to(np.expand_dims(rows, others), self.shape).ravel()
 
 
-def rows_of(times: Times, length: int) -> Rows | None:
+class Bounds(NamedTuple):
+    """Rows along some axes, and between which steps each is moved last; −1 where nothing does."""
+
+    axes: tuple[int, ...]
+    low: Steps
+    high: Steps
+
+    def shifted(self, steps: int) -> Bounds:
+        """Return the same rows so many steps later."""
+        is_moved = self.low >= 0
+        low = np.where(is_moved, self.low + steps, -1)
+        return Bounds(self.axes, low, np.where(is_moved, self.high + steps, -1))
+
+
+def rows_of(times: Times, length: int, is_steady: Steps | bool = False) -> Rows | None:
     """Find the axes along which a value's step changes; None if nothing moves it."""
-    measured = measured_rows(times)
-    if measured is None:
+    bounds = bounds_of(times, is_steady)
+    if bounds is None:
         return None
-    axes, low, high = measured
-    return Rows(times.low.shape, axes, settled(low, high, length))
+    return Rows(times.low.shape, bounds.axes, settled(bounds.low, bounds.high, length))
 
 
-def measured_rows(times: Times) -> tuple[tuple[int, ...], Steps, Steps] | None:
-    """Rows along the fewest axes that say when entries move, with bounds for their steps."""
+def bounds_of(times: Times, is_steady: Steps | bool = False) -> Bounds | None:
+    """Find the fewest axes that say when entries move, and bounds for the step of each row.
+
+    An axis is added as long as many entries move with an earlier step than others in their row, or
+    one that is known to do so steadily.
+    """
     low = times.low
-    if not (low >= 0).any():
+    n_moved = int((low >= 0).sum())
+    if not n_moved:
         return None
     axes: list[int] = []
-    while _stray(low, axes) > _STRAY:
-        left = [axis for axis, size in enumerate(low.shape) if axis not in axes and size > 1]
+    early = early_entries(low, axes)
+    while early.sum() > _STRAY * n_moved or (early & is_steady).any():
+        left = [axis for axis in _other_axes(low.ndim, axes) if low.shape[axis] > 1]
         if not left:
             break
-        axes.append(min(left, key=lambda axis: (_stray(low, [*axes, axis]), -low.shape[axis])))
-    chosen = tuple(sorted(axes))
-    others = tuple(axis for axis in range(low.ndim) if axis not in chosen)
+        counts = {axis: early_entries(low, [*axes, axis]).sum() for axis in left}
+        axes.append(min(left, key=lambda axis: (counts[axis], -low.shape[axis])))
+        early = early_entries(low, axes)
+    others = _other_axes(low.ndim, axes)
     # the last step of a row, and as far as that one may reach
-    return chosen, low.max(axis=others).ravel(), times.high.max(axis=others).ravel()
+    last = low.max(axis=others).ravel()
+    return Bounds(tuple(sorted(axes)), last, times.high.max(axis=others).ravel())
 
 
-def _stray(low: Steps, axes: Sequence[int]) -> float:
-    """Share of entries that move with an earlier step than others in their row."""
-    others = tuple(axis for axis in range(low.ndim) if axis not in axes)
-    known = low >= 0
-    early = known & (low < low.max(axis=others, keepdims=True))
-    return float(early.sum() / known.sum())
+def _other_axes(n_axes: int, axes: Sequence[int]) -> tuple[int, ...]:
+    """Return all axes that are not among these."""
+    return tuple(axis for axis in range(n_axes) if axis not in axes)
+
+
+def early_entries(low: Steps, axes: Sequence[int]) -> Steps:
+    """Say which entries move with an earlier step than others in their row along some axes."""
+    others = _other_axes(low.ndim, axes)
+    return (low >= 0) & (low < low.max(axis=others, keepdims=True))
 
 
 def settled(low: Steps, high: Steps, length: int) -> Steps:
@@ -73,34 +99,36 @@ def settled(low: Steps, high: Steps, length: int) -> Steps:
     Between rows whose step is exactly known, steps go on evenly; rows that nothing moves come
     before the first one that is moved, or behind the last.
     """
-    exact = np.flatnonzero((low == high) & (low >= 0))
-    known = np.flatnonzero(low >= 0)
-    times = low.astype(np.int64).copy()
-    if len(exact) and len(exact) < len(known):
-        between = np.interp(known, exact, low[exact]).round().astype(np.int64)
-        times[known] = np.clip(between, low[known], high[known])
-    if not len(known):
+    times = low.astype(np.int64)
+    moved = np.flatnonzero(low >= 0)
+    if not len(moved):
         return times
-    first, last = known[0], known[-1]
-    pace = 1 if len(known) > 1 and times[known[1]] > times[first] else 0
-    times[:first] = times[first] - pace * np.arange(first, 0, -1)
-    times[last + 1 :] = times[last] + pace * np.arange(1, len(times) - last)
-    for place in np.flatnonzero(
-        (low < 0) & (np.arange(len(low)) > first) & (np.arange(len(low)) < last)
-    ):
-        times[place] = times[place - 1]
+    exact = moved[low[moved] == high[moved]]
+    if len(exact):
+        between = np.interp(moved, exact, low[exact]).round().astype(np.int64)
+        times[moved] = np.clip(between, low[moved], high[moved])
+    first, last = moved[0], moved[-1]
+    goes_on = len(moved) > 1 and times[moved[1]] > times[first]
+    pace = int(goes_on)  # steps from row to row, of those that nothing moves
+    for row in np.flatnonzero(low < 0):
+        if row < first:
+            times[row] = times[first] - pace * (first - row)
+        elif row > last:
+            times[row] = times[last] + pace * (row - last)
+        else:
+            times[row] = times[row - 1]
     return np.clip(times, 0, length - 1)
 
 
-def later(own: Steps, joined: Steps) -> int:
-    """By how many steps values wait, all alike, for the first data that is joined with them.
+def waits_of(own: Bounds, joined: Bounds) -> Steps | None:
+    """Return by how many steps values wait for the first data that joins them, row by row.
 
-    In ``tanh(W x_t + U h)`` with the h of the step before, the use of U is at step t: each of its
-    values is joined with data one step later, the last one, too. A state that waits for the next
-    step's input is not, as the last one waits for none.
+    In ``tanh(W x_t + U h)`` with the h of the step before, U h waits for one step. None where one
+    row, such as a state after the last step, is joined with nothing. −1 where steps are not exactly
+    known, as in a long sequence.
     """
-    known = own >= 0
-    if own.shape != joined.shape or not known.any() or (joined[known] < 0).any():
-        return 0
-    waits = {*(joined - own)[known].tolist()}
-    return max(waits.pop(), 0) if len(waits) == 1 else 0
+    is_moved = own.low >= 0
+    if not is_moved.any() or (joined.low[is_moved] < 0).any():
+        return None
+    is_exact = is_moved & (own.low == own.high) & (joined.low == joined.high)
+    return np.where(is_exact, joined.low - own.low, -1)

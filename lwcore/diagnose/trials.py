@@ -20,15 +20,21 @@ Steps = np.ndarray  # of whole numbers; jaxtyping cannot read its NDArray
 PATTERN = (0, 1, 0, 0, 1, 1, 1)  # which of two sequences stands where in a trial batch
 PAIRS = 3  # of sequences, from each of which times are measured
 _EVERY = 96  # steps, up to which the replacement begins at every one of them
-_PROBED = 40  # places in longer sequences, each with the step behind it
+_PROBED = 32  # places in longer sequences, each with the two steps behind it
 _NUMBERS = 2**23  # that are compared at a time
+_AT_ONCE = 64  # sequences that are run at a time, at the most
 _POOL = 4096  # steps to draw from
+_ALTERNATIVES = 4  # steps to choose from at the least, in place of another one
 _TOLERANCE = {torch.float64: 1e-11, torch.float32: 3e-6}  # of the largest value: rounding
 _COARSE = 0.02  # of other types
 
 
 class Layout(NamedTuple):
-    """Where a tensor has its sequences: an axis, which may hold more, around and within them."""
+    """Where a tensor has its sequences: an axis, which may hold more, around and within them.
+
+    A linear layer may see sequences, steps and features as (B, T, H), or as (B·T, H): there the
+    axis 0 has B sequences with T rows *within* each. As (T·B, H) it has T rows *around* them.
+    """
 
     axis: int
     around: int
@@ -38,14 +44,17 @@ class Layout(NamedTuple):
     def of(cls, values: Tensor) -> Layout | None:
         """Find the sequences of a trial batch, `PATTERN`, or None if the values know of none.
 
-        Places of one sequence hold the same numbers, those of the other one others.
+        Places of one sequence hold the same numbers, those of the other one others. No size is
+        compared with the number of sequences: other axes may be as long.
         """
         count = len(PATTERN)
         for axis, size in enumerate(values.shape):
             if size == 0 or size % count:
                 continue
             more = size // count
-            for within in _divisors(more):
+            for within in range(more, 0, -1):  # sequences are mostly outside of their steps
+                if more % within:
+                    continue
                 layout = cls(axis, more // within, within)
                 if _follows_the_pattern(layout.front(values)):
                     return layout
@@ -63,37 +72,32 @@ class Layout(NamedTuple):
         return parted.flatten(self.axis, self.axis + 2)
 
 
-def _divisors(number: int) -> list[int]:
-    """All divisors, the largest first: sequences are mostly outside."""
-    return [n for n in range(number, 0, -1) if number % n == 0]
-
-
 def _follows_the_pattern(front: Tensor) -> bool:
+    """Say whether rows are equal where the sequences of a trial batch are, and differ elsewhere."""
     rows = front.detach().reshape(len(PATTERN), -1)
-    limit = _limit(rows)
-    one, other = (rows[PATTERN.index(which)] for which in (0, 1))
+    limit = _rounding(rows)
+    firsts = [rows[PATTERN.index(which)] for which in (0, 1)]
     for row, which in zip(rows, PATTERN, strict=True):
-        own = other if which else one
-        if float(_distance(row, own).max()) > limit:
+        if float(_distance(row, firsts[which]).max()) > limit:
             return False
-    return float(_distance(one, other).max()) > limit
+    return float(_distance(*firsts).max()) > limit
+
+
+def moved_apart(one: Tensor, two: Tensor) -> Tensor:
+    """Say of each entry of two passes over the same sequences if rounding does not explain it."""
+    return _distance(one, two) > _rounding(one)
 
 
 def _distance(one: Tensor, two: Tensor) -> Tensor:
-    """|one − two|, where infinities that are the same are no distance apart."""
+    """Return |one − two|, where infinities that are the same are no distance apart."""
     wide = torch.promote_types(one.dtype, torch.float32)
     apart = (one.to(wide) - two.to(wide)).abs()
     apart = torch.where(one == two, torch.zeros_like(apart), apart)
     return apart.nan_to_num(nan=torch.inf)
 
 
-def moved_apart(one: Tensor, two: Tensor) -> Tensor:
-    """Whether entries of two passes over the same sequences are apart by more than rounding."""
-    return _distance(one, two) > _limit(one)
-
-
-def _limit(values: Tensor) -> float:
-    """How far apart values are by rounding."""
+def _rounding(values: Tensor) -> float:
+    """Return how far apart values are by rounding."""
     if not (values.is_floating_point() or values.is_complex()):
         return 0.0
     wide = torch.promote_types(values.dtype, torch.float32)
@@ -108,33 +112,34 @@ class Trials:
     """Pairs of sequences that differ in every step, made of the steps that occur in the data."""
 
     def __init__(self, inputs: Tensor, seed: int = 0) -> None:
-        """Trials of data (N, T, …)."""
+        """Take data (N, T, …), and a pool of steps to draw from. Padding is not drawn."""
         self.inputs = inputs
         self.generator = torch.Generator("cpu").manual_seed(seed)
         self.length = inputs.shape[1]
         self.pad = padding_value(inputs)
         self.padded = padding(inputs, self.pad)
-        steps = inputs[~self.padded] if bool((~self.padded).any()) else inputs.flatten(0, 1)
-        chosen = torch.randperm(len(steps), generator=self.generator, device="cpu")[:_POOL]
-        self.pool = steps[chosen.to(steps.device)]
-        varied = bool((self.pool != self.pool[:1]).any())
-        require(
-            "inputs", "all steps equal", varied, "steps that differ, so that one can be changed"
-        )
+        is_real = ~self.padded
+        steps = inputs[is_real] if bool(is_real.any()) else inputs.flatten(0, 1)
+        order = torch.randperm(len(steps), generator=self.generator, device="cpu")
+        chosen = order[:_POOL].to(steps.device)
+        self.pool = steps[chosen]
+        self.varies = (self.pool != self.pool[:1]).any(0)  # which columns of a step
+        words = "steps that differ, so that one can be changed"
+        require("inputs", "all steps equal", bool(self.varies.any()), words)
 
     def pair(self) -> Tensor:
-        """Draw two sequences, (2, T, …); steps of the second that are the same are drawn anew."""
-        count = self.padded.sum(1)
-        fullest = (count == count.min()).nonzero()[:, 0]
+        """Draw two sequences, (2, T, …), that differ in every step and hold no padding."""
+        n_padded = self.padded.sum(1)
+        fullest = (n_padded == n_padded.min()).nonzero()[:, 0]
         place = int(fullest[self._draw(len(fullest))])
         first = self.inputs[place].clone()
         for step in self.padded[place].nonzero()[:, 0].tolist():
             first[step] = self.pool[self._draw(len(self.pool))]
         second = self.inputs[self._draw(len(self.inputs))].clone()
-        for place in range(self.length):
-            if not torch.equal(first[place], second[place]):
-                continue
-            second[place] = self._other_than(first[place])
+        for step in range(self.length):
+            differs = second[step] != first[step]
+            if not bool(differs[self.varies].all()):
+                second[step] = self._unlike(first[step])
         return torch.stack([first, second])
 
     def patterned(self) -> Tensor:
@@ -150,21 +155,29 @@ class Trials:
         """Return sequences of which one step each is another: of the pool, and not the same."""
         other = inputs.clone()
         for row, step in enumerate(steps.tolist()):
-            other[row, step] = self._other_than(inputs[row, step].to(self.pool)).to(inputs)
+            own = inputs[row, step].to(self.pool)
+            other[row, step] = self._unlike(own).to(inputs)
         return other
 
-    def _other_than(self, step: Tensor) -> Tensor:
-        """Draw a step of the data that is not this one."""
-        apart = (self.pool != step).reshape(len(self.pool), -1).any(1)
-        places = apart.nonzero()[:, 0]
-        return self.pool[int(places[self._draw(len(places))])]
+    def _unlike(self, step: Tensor) -> Tensor:
+        """Draw a step of the data that differs from one in as many columns as a few others do.
+
+        In a rare flag beside a number, too: else what is made of the flag would not move.
+        """
+        n_columns = (self.pool != step).reshape(len(self.pool), -1).sum(1)
+        most = n_columns.topk(min(_ALTERNATIVES, len(self.pool))).values[-1]
+        places = (n_columns >= most.clamp(min=1)).nonzero()[:, 0]
+        place = int(places[self._draw(len(places))])
+        return self.pool[place]
 
     def _draw(self, below: int) -> int:
+        """Draw a whole number from 0 on."""
         return int(torch.randint(below, (1,), generator=self.generator, device="cpu"))
 
     def padding_behind(self, inputs: Tensor) -> Tensor:
         """Return how many steps of padding stand behind each of some sequences."""
-        padded = padding(inputs, None if self.pad is None else self.pad.to(inputs.device))
+        value = None if self.pad is None else self.pad.to(inputs.device)
+        padded = padding(inputs, value)
         return padded.flip(1).cumprod(1).sum(1)
 
 
@@ -178,14 +191,13 @@ def padding_value(inputs: Tensor) -> Tensor | None:
     rows = inputs.reshape(*inputs.shape[:2], -1)
     varied = (rows != rows[:, :1]).any(-1).any(1)
     ends = []
-    for place, beside in ((0, 1), (-1, -2)):
-        runs = (rows[:, place] == rows[:, beside]).all(-1) & varied
-        ends.append(rows[runs, place])
-    found = torch.cat(ends)
-    if not len(found):
+    for end, beside in ((0, 1), (-1, -2)):
+        is_run = (rows[:, end] == rows[:, beside]).all(-1) & varied
+        ends.append(rows[is_run, end])
+    values, counts = torch.cat(ends).unique(dim=0, return_counts=True)
+    if not len(values) or int(counts.max()) == 1:
         return None
-    values, often = found.unique(dim=0, return_counts=True)
-    return values[often.argmax()] if int(often.max()) > 1 else None
+    return values[counts.argmax()]
 
 
 def padding(inputs: Tensor, value: Tensor | None) -> Tensor:
@@ -193,8 +205,8 @@ def padding(inputs: Tensor, value: Tensor | None) -> Tensor:
     if value is None:
         return torch.zeros(inputs.shape[:2], dtype=torch.bool, device=inputs.device)
     same = (inputs.reshape(*inputs.shape[:2], -1) == value).all(-1)
-    behind = same.flip(1).cumprod(1).flip(1).bool()
     before = same.cumprod(1).bool()
+    behind = same.flip(1).cumprod(1).flip(1).bool()
     return (behind | before) & ~same.all(1, keepdim=True)
 
 
@@ -214,54 +226,66 @@ def last_steps(
     """Measure of each entry of some values the last step of the inputs that moves it.
 
     `values` gives tensors (B, …) for inputs (B, T, …). The second sequence of a pair replaces the
-    first one from some step on. If `backwards` it replaces all but the last k steps: the largest k
-    that moves an entry is the distance of its first step from the last one. So many sequences are
-    run at a time that their `entries`, of each, stay few.
+    first one from some step k on: the largest k that moves an entry is its last step. If
+    `backwards`, it replaces all but the last k steps: then the largest k that moves an entry is the
+    distance of its first step from the last one. So many sequences are run at a time that their
+    `entries`, of each, stay few.
     """
     length = pairs[0].shape[1]
     starts = _starts(length)
+    few = max(1, min(_AT_ONCE, _NUMBERS // max(entries, 1)) - 2)
     found: list[Steps] = []
     for pair in pairs:
-        few = max(1, min(64, _NUMBERS // max(entries, 1)) - 2)
-        for part in (starts[i : i + few] for i in range(0, len(starts), few)):
-            batch = torch.stack([pair[0], pair[0], *(_mixed(pair, k, backwards) for k in part)])
+        for place in range(0, len(starts), few):
+            some = starts[place : place + few]
+            mixed = [_mixed(pair, start, backwards) for start in some]
+            batch = torch.stack([pair[0], pair[0], *mixed])
             with torch.enable_grad():
                 made = [one.detach() for one in values(batch)]
             if not found:
                 found = [np.full(one.shape[1:], -1, dtype=np.int32) for one in made]
             for last, one in zip(found, made, strict=True):
-                moved = _moved(one)
-                for k, entry in zip(part, moved, strict=True):
-                    np.maximum(last, np.where(entry, k, -1), out=last)
+                for start, moved in zip(some, _moved(one), strict=True):
+                    np.maximum(last, start, out=last, where=moved)
     return [Times(last, _next_start(last, starts, length)) for last in found]
 
 
 def _starts(length: int) -> list[int]:
-    """Steps from which on inputs are replaced."""
+    """Return the steps from which on inputs are replaced.
+
+    In long sequences these are three neighbours k, k + 1, k + 2 in some places. A value that moves
+    with k and not with k + 1 has the last step k, exactly. One that moves with k + 2, too, lies
+    before the next three.
+    """
     if length <= _EVERY:
         return list(range(length))
-    places = np.linspace(0, length - 2, _PROBED).round().astype(int)
-    return sorted({*places.tolist(), *(places + 1).tolist()})
+    places = np.linspace(0, length - 3, _PROBED).round().astype(int)
+    return np.unique(places[:, None] + np.arange(3)).tolist()
 
 
 def _mixed(pair: Tensor, start: int, backwards: bool) -> Tensor:
-    """The first sequence with steps of the second one, from a start on or before the last ones."""
-    if backwards:
+    """Return the first sequence, with steps of the second one from a start on."""
+    if backwards:  # up to there
         kept = pair.shape[1] - start
         return torch.cat([pair[1, :kept], pair[0, kept:]])
     return torch.cat([pair[0, :start], pair[1, start:]])
 
 
 def _moved(values: Tensor) -> Steps:
-    """Which entries of all but the first two rows are not those of these two, which are equal."""
+    """Say which entries of all but the first two rows are not those of these two.
+
+    The first two rows are of one sequence. What is between them is rounding.
+    """
     base = values[0]
     noise = float(_distance(values[1], base).max()) if base.numel() else 0.0
-    limit = max(_limit(base), 10 * noise if np.isfinite(noise) else 0.0)
+    limit = _rounding(base)
+    if np.isfinite(noise):
+        limit = max(limit, 10 * noise)
     return (_distance(values[2:], base) > limit).cpu().numpy()
 
 
 def _next_start(last: Steps, starts: list[int], length: int) -> Steps:
-    """The step before the next start behind those found: what they are at the most."""
+    """Return the step before the next start behind those found: what they are at the most."""
     following = np.append(starts[1:], length)
-    behind = following[np.searchsorted(starts, np.maximum(last, 0))] - 1
-    return np.where(last < 0, -1, behind).astype(np.int32)
+    places = np.searchsorted(starts, np.maximum(last, 0))
+    return np.where(last < 0, -1, following[places] - 1).astype(np.int32)

@@ -5,13 +5,29 @@ sequences. The time k of a use is measured: it is the last step of the inputs th
 z first waits for data of a later step, as U h in ``tanh(W x_t + U h)`` does, it is that step.
 Along a direction w the uses at time k give ``⟨∂E_t/∂z_k, ∂z_k/∂θ · w⟩`` to the gradient of the loss
 E_t at the end point t, and ``ℓ = t − k`` is their lag. All lags together are the gradient.
+
+In an example of two layers of attention, for sequences of T steps::
+
+    h = read(x)
+    for layer in layers:
+        h = h + attend(layer.query(h), layer.key(h), layer.value(h))
+    return show(h)
+
+Every call of ``read``, ``query``, ``key``, ``value`` and ``show`` is a use (`lwcore.diagnose.tape`
+records it), eight in all. What ``layers[0].key`` gives is a `Value`: a tensor (B, T, H) whose
+`Layout` says that its sequences are along axis 0. Row k of it moves with the inputs up to step k
+and with no later one, so that its time is k; this is `measured <lwcore.diagnose.times>`, and not
+read off the shape. The value's T rows with their times are a `Site`. A loop over a cell calls the
+cell T times, from one place of the code: its site has T values of one row each.
+
+With a loss at step t, the gradient of ``layers[0].key`` at lag ℓ is autograd's gradient in row
+t − ℓ of the site, carried on into the parameters by making the call again (`Repeated`).
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,33 +35,42 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils import _pytree as trees
 
 from lwcore.ambient import in_double, placed
-from lwcore.diagnose.adapter import (
-    ZEROS,
-    Adapter,
-    _first_line,
-    dense,
-    followed,
-    in_reals,
-)
-from lwcore.diagnose.tape import Plan, Tape
-from lwcore.diagnose.times import Rows, later, measured_rows, settled
+from lwcore.diagnose.adapter import Adapter, Bands
+from lwcore.diagnose.tape import Call, Plan, Tape
+from lwcore.diagnose.tensors import ZEROS, dense, first_line, followed, in_reals
+from lwcore.diagnose.times import Bounds, bounds_of, settled, waits_of
 from lwcore.diagnose.trials import Layout, Steps, last_steps
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}  # of what must be equal or zero
 _LEAVE_OUT = "name in `parameters` those to look at, without it"
+_LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 
 class Value(NamedTuple):
-    """One tensor that a call gives for all sequences: its place among a tape's values."""
+    """One tensor that a use gives for all sequences, and its shape without their axis."""
 
     use: int
     output: int
     layout: Layout
+    shape: tuple[int, ...]
+    call: Call
+    name: str
+
+    def of(self, made: Sequence[Sequence[Tensor]]) -> Tensor:
+        """Return it, (B, …), from what all uses of a pass have made."""
+        return self.layout.front(made[self.use][self.output])
+
+
+class Measured(NamedTuple):
+    """A value, with the steps that move it and those of what is first made of it and other data."""
+
+    value: Value
+    own: Bounds
+    joined: Bounds
 
 
 @dataclass(eq=False)
@@ -54,8 +79,8 @@ class Site:
 
     name: str
     values: list[Value]
-    rows: Rows
-    times: Steps = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    axes: tuple[int, ...]  # of a value, along which its rows are
+    times: Steps  # of the rows of the first value, then of the next
 
     @property
     def start(self) -> int:
@@ -63,32 +88,85 @@ class Site:
         return int(self.times[0])
 
     def series(self, made: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B N F"]:
-        """Values, or gradients in them, in rows."""
-        order = [0, *(axis + 1 for axis in self.rows.order)]
+        """Return values, or gradients in them, in rows."""
+        n_rows = len(self.times) // len(self.values)
+        axes = [axis + 1 for axis in self.axes]  # behind that of sequences
         parts = []
         for value in self.values:
-            tensor = made[value.use][value.output]
-            front = in_reals(value.layout.front(tensor).permute(order))
-            count = len(self.rows.times)
-            parts.append(front.reshape(front.shape[0], count, -1))
+            rows = value.of(made).movedim(axes, [*range(1, len(axes) + 1)])
+            rows = in_reals(rows)
+            parts.append(rows.reshape(len(rows), n_rows, -1))
         return torch.cat(parts, 1)
 
-    def by_time(self, length: int) -> Tensor:
-        """Rows of each step, (T, most of a step); N where a step has fewer."""
-        places = [np.flatnonzero(self.times == step) for step in range(length)]
-        most = max(len(one) for one in places)
+    def rows_by_step(self, length: int) -> Tensor:
+        """Return the rows of each step, (T, most of a step); N where a step has fewer."""
+        by_step = [np.flatnonzero(self.times == step) for step in range(length)]
+        most = max(len(rows) for rows in by_step)
         table = np.full((length, most), len(self.times))
-        for step, one in enumerate(places):
-            table[step, : len(one)] = one
+        for step, rows in enumerate(by_step):
+            table[step, : len(rows)] = rows
         return torch.from_numpy(table)
 
 
 class Part(NamedTuple):
-    """Gradients (B, n, F) in some rows (B, n) of a site; rows one too far stand for none."""
+    """Gradients (B, n, F) in some rows (B, n) of a site; row N, one too far, stands for none."""
 
     site: int
     rows: Tensor
     gradient: Tensor
+
+
+class Repeated:
+    """The values of all uses once more, as a function of the parameters; data do not change.
+
+    A change of parameters is pushed forward by two reverse passes: the derivative of ``Jᵀu · w`` in
+    u is J w. Not all of PyTorch's functions have a forward mode.
+    """
+
+    def __init__(self, network: Uses, tape: Tape) -> None:
+        """Make them, of the parameters that are looked at."""
+        self.theta = []
+        parameters = []
+        for own in network.chosen.values():
+            part = in_reals(own.detach()).clone().requires_grad_()
+            self.theta.append(part)
+            parameters.append(torch.view_as_complex(part) if own.is_complex() else part)
+        with torch.enable_grad():
+            made = tape.replay(parameters)
+            self.values = [site.series(made) for site in network.sites]
+        self.backward: tuple[Tensor, ...] | None = None  # Jᵀu
+
+    def pull(self, pulls: Sequence[Tensor]) -> Float[Tensor, " P"]:
+        """Return gradients in the values as one vector of gradients in the parameters, Jᵀu."""
+        values = []
+        given = []
+        for value, pull in zip(self.values, pulls, strict=True):
+            if bool(pull.any()):
+                values.append(value)
+                given.append(pull)
+        if not values:
+            return torch.zeros(sum(part.numel() for part in self.theta), dtype=torch.float64)
+        found = torch.autograd.grad(values, self.theta, given, retain_graph=True, **ZEROS)
+        return torch.cat([in_double(dense(part).flatten()).cpu() for part in found])
+
+    def push(self, direction: Float[Tensor, " P"]) -> Sequence[Tensor]:
+        """Return how all values change as the parameters go in a direction, J w."""
+        if self.backward is None:
+            self.cotangents = [torch.zeros_like(v, requires_grad=True) for v in self.values]
+            how = {"create_graph": True, "retain_graph": True, **ZEROS}
+            with torch.enable_grad():
+                self.backward = torch.autograd.grad(self.values, self.theta, self.cotangents, **how)
+        reached = []
+        along = []
+        sizes = [part.numel() for part in self.theta]
+        pieces = direction.split(sizes)
+        for gradient, own, piece in zip(self.backward, self.theta, pieces, strict=True):
+            if gradient.requires_grad:
+                reached.append(gradient)
+                along.append(placed(piece, own.device, own.dtype).reshape(own.shape))
+        if not reached:
+            return [torch.zeros_like(value) for value in self.values]
+        return torch.autograd.grad(reached, self.cotangents, along, retain_graph=True, **ZEROS)
 
 
 class _Reading(NamedTuple):
@@ -103,8 +181,8 @@ class _Reading(NamedTuple):
     @property
     def steps(self) -> list[int]:
         """Steps at which predictions with a loss are made."""
-        pulled = self.pulls.ne(0).any(0).cpu()
-        return sorted({*self.network.ends[pulled].tolist()} - {-1})
+        has_loss = self.pulls.ne(0).any(0).cpu()
+        return sorted({*self.network.ends[has_loss].tolist()} - {-1})
 
     @property
     def first(self) -> int:
@@ -112,189 +190,127 @@ class _Reading(NamedTuple):
         return self.steps[0] if self.steps else -1
 
     def pulled(self, weights: Float[Tensor, "B K"] | None = None) -> list[Tensor]:
-        """Return the gradient in the values at each site of losses that are so weighted."""
+        """Return the gradient in the values at each site, ∂E/∂z, of losses that are so weighted."""
         pulls = self.pulls if weights is None else weights * self.pulls
-        values, spec = trees.tree_flatten(self.tape.made)
+        values = [part for made in self.tape.made for part in made]
         with torch.backends.cudnn.flags(enabled=False):
             found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
-        made = trees.tree_unflatten([dense(part) for part in found], spec)
-        return [site.series(made) for site in self.network.sites]
+        gradients = iter(found)
+        by_use = [[dense(next(gradients)) for _ in made] for made in self.tape.made]
+        return [site.series(by_use) for site in self.network.sites]
 
     def at_end(self, steps: Tensor) -> Float[Tensor, "B K"]:
-        """Weights of those predictions of each sequence that are made at its step."""
+        """Return weights of 1 for those predictions of each sequence that are made at its step."""
         ends = self.network.ends.to(self.pulls.device)
+        steps = steps.to(self.pulls.device)
         return (ends[None] == steps[:, None]).to(self.pulls)
 
     def drawn(self) -> Iterator[tuple[Tensor, list[Tensor]]]:
         """Yield an end point for each sequence, and the gradient of its loss at all sites.
 
-        Where there are more than `ENDS`, one of each of so many strata is drawn.
+        Where there are more than `ENDS`, one of each of so many strata is drawn, and weighs as much
+        as its stratum.
         """
-        steps = torch.tensor(self.steps, dtype=torch.int64)
         count = len(self.pulls)
+        steps = torch.tensor(self.steps, dtype=torch.int64)
         for stratum in steps.tensor_split(min(ENDS, len(steps))):
-            draws = torch.randint(
-                len(stratum), (count,), generator=self.network.generator, device="cpu"
-            )
+            generator = self.network.generator
+            draws = torch.randint(len(stratum), (count,), generator=generator, device="cpu")
             end = stratum[draws]
-            weights = self.at_end(end.to(self.pulls.device)) * len(stratum)  # it stands for all
-            whole = self.pulled(weights)
-            yield self.real_end(end, whole), whole
+            whole = self.pulled(self.at_end(end) * len(stratum))
+            yield self._before_padding(end, whole), whole
 
-    def real_end(self, end: Tensor, whole: list[Tensor]) -> Tensor:
-        """Where sequences end before their padding, the last step that a gradient reaches."""
+    def _before_padding(self, end: Tensor, whole: list[Tensor]) -> Tensor:
+        """Return the last step that is no padding, where a gradient goes just as far, for the end.
+
+        A model that reads out each sequence where it ends makes its prediction there.
+        """
         if not bool(self.padding.any()):
             return end
         reached = torch.full((len(end),), -1, dtype=torch.int64)
         for site, part in zip(self.network.sites, whole, strict=True):
-            if len({*site.times.tolist()}) < 2:
-                continue
-            used = part.ne(0).any(-1).cpu()
+            if len(set(site.times.tolist())) == 1:
+                continue  # of a readout, say, which is used once
             times = torch.from_numpy(site.times.astype(np.int64))
-            reached = torch.maximum(reached, torch.where(used, times, -1).max(1).values)
-        early = self.network.shape[1] - 1 - self.padding.cpu()
-        own = (reached >= 0) & (reached == early) & (reached < end)
-        return torch.where(own, reached, end)
+            is_used = part.ne(0).any(-1).cpu()
+            last = torch.where(is_used, times, -1).max(1).values
+            reached = torch.maximum(reached, last)
+        last_real = self.network.shape[1] - 1 - self.padding.cpu()
+        ends_there = (reached >= 0) & (reached == last_real) & (reached < end)
+        return torch.where(ends_there, reached, end)
 
-    def parts(self, bands: Sequence[Sequence[int]]) -> list[list[Part]]:
-        """Of each band of lags the gradient in values so long before end points that are drawn."""
+    def parts(self, bands: Bands) -> list[list[Part]]:
+        """Return, of each band of lags, the gradient in values so long before drawn end points."""
         found: list[list[Part]] = [[] for _ in bands]
         for end, whole in self.drawn():
             for place, gradient in enumerate(whole):
                 table = self.network.tables[place]
-                padded = functional.pad(gradient, (0, 0, 0, 1))  # a row of zeros, for none
-                reached = padded.ne(0).any(-1).cpu()  # (B, N+1)
-                for number, band in enumerate(bands):
+                none = gradient.shape[1]
+                padded = _with_row_for_none(gradient)
+                is_reached = padded.ne(0).any(-1).cpu()  # (B, N+1)
+                for band, parts in zip(bands, found, strict=True):
                     steps = end[:, None] - torch.tensor(band)
                     rows = table[steps.clamp(min=0)]  # (B, lags, n)
-                    none = padded.shape[1] - 1
                     rows = torch.where((steps < 0)[..., None], none, rows).flatten(1)
-                    if bool(reached.gather(1, rows).any()):
-                        part = padded.gather(1, _index(rows, padded))
-                        found[number].append(Part(place, rows, part))
+                    if bool(is_reached.gather(1, rows).any()):
+                        own = padded.gather(1, _index(rows, padded))
+                        parts.append(Part(place, rows, own))
         return found
 
     def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
         """Return each lag's part of the gradient, summed over sequences, as one vector."""
         return self.band_vectors([[lag] for lag in lags])
 
-    def band_vectors(self, bands: Sequence[Sequence[int]]) -> Float[Tensor, "lags P"]:
-        """Return the part of the gradient of each band of lags as one vector."""
-        parts = self.parts(bands)
-        with self.network.repeated(self.tape) as repeated:
-            vectors = []
-            for band in parts:
-                pulls = [torch.zeros_like(values) for values in repeated.values]
-                for part in band:
-                    _add(pulls[part.site], part)
-                vectors.append(repeated.pull(pulls))
+    def band_vectors(self, bands: Bands) -> Float[Tensor, "bands P"]:
+        """Return each band's part of the gradient, summed over sequences, as one vector."""
+        repeated = Repeated(self.network, self.tape)
+        vectors = []
+        for parts in self.parts(bands):
+            pulls = [_with_row_for_none(torch.zeros_like(value)) for value in repeated.values]
+            for part in parts:
+                index = _index(part.rows, part.gradient)
+                pulls[part.site].scatter_add_(1, index, part.gradient)
+            vectors.append(repeated.pull([pull[:, :-1].contiguous() for pull in pulls]))
         return torch.stack(vectors)
 
     def gradient(self) -> Float[Tensor, " P"]:
         """Return all lags together, summed over sequences, as one vector."""
-        with self.network.repeated(self.tape) as repeated:
-            return repeated.pull(self.pulled())
-
-    def numbers(self, directions: Float[Tensor, "lags P"], lags: Lags) -> Float[Tensor, "2 lags B"]:
-        """Return each sequence's part of each lag along its direction, and the whole along it."""
-        return self.band_numbers(directions, [[lag] for lag in lags])
+        return Repeated(self.network, self.tape).pull(self.pulled())
 
     def band_numbers(
-        self, directions: Float[Tensor, "lags P"], bands: Sequence[Sequence[int]]
-    ) -> Float[Tensor, "2 lags B"]:
-        """Return each sequence's part of each band along its direction, and the whole along it."""
+        self, directions: Float[Tensor, "bands P"], bands: Bands
+    ) -> Float[Tensor, "2 bands B"]:
+        """Return each sequence's part of each band along its direction, and the whole along it.
+
+        Both are products of ∂E/∂z and of J w, how values change along the direction: of the rows of
+        the band, and of all.
+        """
         whole = self.pulled()
-        parts = self.parts(bands)
+        repeated = Repeated(self.network, self.tape)
         numbers = []
-        with self.network.repeated(self.tape) as repeated:
-            for band, direction in zip(parts, directions, strict=True):
-                moved = repeated.push(direction)
-                pairs = zip(moved, whole, strict=True)
-                products = [in_double(one * two).sum((1, 2)) for one, two in pairs]
-                along_all = torch.stack(products).sum(0)
-                along_band = torch.zeros_like(along_all)
-                for part in band:
-                    padded = functional.pad(moved[part.site], (0, 0, 0, 1))
-                    chosen = padded.gather(1, _index(part.rows, padded))
-                    along_band += in_double(chosen * part.gradient).sum((1, 2))
-                numbers.append(torch.stack([along_band.cpu(), along_all.cpu()]))
+        for parts, direction in zip(self.parts(bands), directions, strict=True):
+            changes = repeated.push(direction)
+            products = []
+            for change, gradient in zip(changes, whole, strict=True):
+                products.append(in_double(change * gradient).sum((1, 2)))
+            along_all = torch.stack(products).sum(0)
+            along_band = torch.zeros_like(along_all)
+            for part in parts:
+                change = _with_row_for_none(changes[part.site])
+                own = change.gather(1, _index(part.rows, change))
+                along_band += in_double(own * part.gradient).sum((1, 2))
+            numbers.append(torch.stack([along_band.cpu(), along_all.cpu()]))
         return torch.stack(numbers, 1)
 
 
+def _with_row_for_none(values: Float[Tensor, "B N F"]) -> Float[Tensor, "B N+1 F"]:
+    """Add a row of zeros, N, which rows that are not there point at."""
+    return functional.pad(values, (0, 0, 0, 1))
+
+
 def _index(rows: Tensor, values: Float[Tensor, "B N F"]) -> Tensor:
-    """Rows as an index for `torch.gather`."""
+    """Return rows as an index for `torch.gather`."""
     return rows.to(values.device)[..., None].expand(-1, -1, values.shape[-1])
-
-
-def _add(pulls: Tensor, part: Part) -> None:
-    """Add gradients in some rows; those for none, one row too far, are zero."""
-    inside = part.rows.clamp(max=pulls.shape[1] - 1)
-    there = (part.rows == inside).to(pulls.device)[..., None]
-    pulls.scatter_add_(1, _index(inside, pulls), part.gradient * there)
-
-
-class Repeated:
-    """The values of all uses once more, as a function of the parameters, with what they read held.
-
-    A change of parameters is pushed forward by two reverse passes: the derivative of ``Jᵀu · w`` in
-    u is J w. Not all of PyTorch's functions have a forward mode.
-    """
-
-    def __init__(self, network: Uses, tape: Tape) -> None:
-        """Make them, of the parameters that are looked at."""
-        own = [part.detach() for part in network.chosen.values()]
-        self.theta = [in_reals(part).clone().requires_grad_() for part in own]
-        pairs = zip(self.theta, own, strict=True)
-        parts = [torch.view_as_complex(t) if p.is_complex() else t for t, p in pairs]
-        with torch.enable_grad():
-            made = tape.again(parts)
-            self.values = [site.series(made) for site in network.sites]
-        self.backward: list[Tensor] | None = None
-
-    def pull(self, pulls: Sequence[Tensor]) -> Float[Tensor, " P"]:
-        """Return gradients in the values as one vector of gradients in the parameters."""
-        pairs = [(v, p) for v, p in zip(self.values, pulls, strict=True) if bool(p.any())]
-        if not pairs:
-            return torch.cat([torch.zeros(part.numel()).double() for part in self.theta])
-        values, given = zip(*pairs, strict=True)
-        found = torch.autograd.grad(values, self.theta, given, retain_graph=True, **ZEROS)
-        return torch.cat([in_double(dense(part).flatten()).cpu() for part in found])
-
-    def push(self, direction: Float[Tensor, " P"]) -> list[Tensor]:
-        """Return how all values change as the parameters go in a direction."""
-        if self.backward is None:
-            self.cotangents = [torch.zeros_like(v, requires_grad=True) for v in self.values]
-            with torch.enable_grad():
-                self.backward = list(
-                    torch.autograd.grad(
-                        self.values,
-                        self.theta,
-                        self.cotangents,
-                        create_graph=True,
-                        retain_graph=True,
-                        **ZEROS,
-                    )
-                )
-        sizes = [part.numel() for part in self.theta]
-        along = [
-            placed(part, like.device, like.dtype).reshape(like.shape)
-            for part, like in zip(direction.split(sizes), self.theta, strict=True)
-        ]
-        reached = [(b, a) for b, a in zip(self.backward, along, strict=True) if b.requires_grad]
-        if not reached:
-            return [torch.zeros_like(v) for v in self.values]
-        outputs, given = zip(*reached, strict=True)
-        return list(
-            torch.autograd.grad(outputs, self.cotangents, given, retain_graph=True, **ZEROS)
-        )
-
-    def __enter__(self) -> Repeated:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Let go of the graphs."""
-        self.values, self.backward, self.cotangents = [], None, []
 
 
 @checked
@@ -311,67 +327,20 @@ class Uses(Adapter):
 
     def _chosen(self) -> dict[str, Tensor]:
         every: dict[str, Tensor] = dict(self.model.named_parameters())
-        names = _second_names(self.model, every)
+        names = _all_names(self.model, every)
         wanted = self.parameters
         if wanted is None:
             wanted = [name for name, part in every.items() if part.requires_grad]
-        held = {
-            name: [own for one, own in names.items() if f"{one}.".startswith(f"{name}.")]
-            for name in wanted
-        }
-        for name, parts in held.items():
+        found: set[str] = set()
+        for name in wanted:
+            own = {first for other, first in names.items() if f"{other}.".startswith(f"{name}.")}
             words = f"of the model's parameters or modules: {_few([*every])}"
-            require("parameters", name, bool(parts), words)
-        named = {*itertools.chain(*held.values())}
-        chosen = {name: part for name, part in every.items() if name in named}
+            require("parameters", name, bool(own), words)
+            found |= own
         words = "names of one parameter or more, or None if some are learned (require gradients)"
-        require("parameters", self.parameters, bool(chosen), words)
-        self.left_out = [name for name in every if name not in chosen]
+        require("parameters", self.parameters, bool(found), words)
         self.generator = torch.Generator("cpu").manual_seed(0)
-        return chosen
-
-    @property
-    def theta(self) -> Float[Tensor, " P"]:
-        """All parameters that are looked at, as one vector."""
-        return torch.cat([in_reals(part.detach()).flatten() for part in self.chosen.values()])
-
-    def repeated(self, tape: Tape) -> Repeated:
-        """Return the values of a pass as a function of the parameters."""
-        try:
-            return Repeated(self, tape)
-        except (RuntimeError, NotImplementedError) as error:
-            raise ArgumentError(self._unrepeatable(tape, error)) from error
-
-    def _unrepeatable(self, tape: Tape, error: Exception) -> str:
-        """Say which function has no second derivative, or cannot be called again."""
-        names = [*self.chosen]
-        values: list[Tensor] = list(self.chosen.values())
-        found = []
-        for call in tape.calls:
-            taken = _few([names[place] for place in tape.sources(call.marks)])
-            try:
-                given = call([part.detach().requires_grad_() for part in values])
-                _second_derivative(given)
-            except (RuntimeError, NotImplementedError):
-                found.append(f"{getattr(call.function, '__name__', '?')}() of {taken}")
-                break
-            if call.layout is None:
-                values += [part.detach() for part in call(values)]
-        which = found[0] if found else "a function"
-        return (
-            f"parameters = {which}: cannot be repeated for other parameters "
-            f"({_first_line(error)}): {_LEAVE_OUT}."
-        )
-
-    def _taped(self, inputs: Tensor, plan: Plan | None, watch: bool = False) -> tuple[Tape, Tensor]:
-        tape = Tape(list(self.chosen.values()), plan, watch)
-        with followed(self.chosen.values()), torch.backends.cudnn.flags(enabled=False), tape:
-            predictions = self.predictions(inputs)
-        same = tape.complete and (plan is None or next(tape.planned or iter(()), tape) is tape)
-        words = "one that does the same for all sequences: are steps sent to layers by index, or "
-        words += f"loops as long as the data? Then {_LEAVE_OUT}"
-        require("model", self.kind, same, words)
-        return tape, predictions
+        return {name: part for name, part in every.items() if name in found}
 
     def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
         """Read a batch of sequences in one pass."""
@@ -384,135 +353,190 @@ class Uses(Adapter):
                 (pulls,) = torch.autograd.grad(total, leaf, **ZEROS)
         return _Reading(self, tape, predictions, pulls, self.trials.padding_behind(inputs))
 
-    def aside(self, _: Tensor) -> str:
-        """Return what is left out."""
-        return self.left_out_words() if self.left_out else ""
-
-    def left_out_words(self) -> str:
-        """Say what is left out, a few names at the most."""
-        return f"Left out of all gradients: {_few(self.left_out)}."
+    def _taped(self, inputs: Tensor, plan: Plan | None, watch: bool = False) -> tuple[Tape, Tensor]:
+        """Run the model on sequences, with a tape of the calls that take parameters."""
+        tape = Tape(list(self.chosen.values()), plan, watch)
+        with followed(self.chosen.values()), torch.backends.cudnn.flags(enabled=False), tape:
+            predictions = self.predictions(inputs)
+        words = (
+            "one that does the same for all sequences: are steps sent to layers by index, or "
+            f"loops as long as the data? Then {_LEAVE_OUT}"
+        )
+        require("model", self.kind, tape.fits, words)
+        return tape, predictions
 
     def check(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse what cannot be taken apart: by name, and by how much it fails.
 
         Times of all uses are measured. Of a few sequences it is tried that no prediction depends on
-        later uses, and that all uses make up the gradient of autograd, end point by end point.
+        later uses, and that all uses make up the gradient of autograd.
         """
         super().check(inputs, targets)
         self._make_plan()
         self._measure_times()
         tried = self.tried(inputs, targets)
         reading = self.read(*tried)
-        self._check_directions(reading)
         self._check_additive(reading)
         self.check_sum(*tried)
         self._check_causal(reading)
 
+    # Where and when parameters are used
+
     def _make_plan(self) -> None:
-        """Find where each value has its sequences, and gather the uses in one place of the code."""
-        trial = self.trials.patterned()
-        tape, predictions = self._taped(trial, None)
+        """Find the uses in a trial pass, and where each value has its sequences."""
+        tape, predictions = self._taped(self.trials.patterned(), None)
         self.plan = tape.plan
-        if any(enabled for call in tape.calls for _, enabled, _ in call.precision.casts):
+        if any(call.autocasts for call in tape.calls):
             self.exact = _EXACT[None]
         words = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
         require("predictions", "without a gradient", predictions.requires_grad, words)
         names = [*self.chosen]
         unfollowed = ", ".join(names[place] for place in sorted(tape.unfollowed))
-        words = "parameters that are not run under torch.no_grad() or in a checkpoint with "
-        words += "use_reentrant=True (turn checkpoints off to measure), or in a function of your "
-        words += f"own; else {_LEAVE_OUT}"
+        words = (
+            "parameters that are not run under torch.no_grad() or in a checkpoint with "
+            "use_reentrant=True (turn checkpoints off to measure), or in a function of your "
+            f"own; else {_LEAVE_OUT}"
+        )
         require("parameters", unfollowed, not unfollowed, words)
-        self.sources: list[str] = []
-        self.values: list[Value] = []
+        self._check_calls(tape)
+        self.values = self._values_of(tape)
+        self.starts = {call.place for call in tape.calls if call.layout is None}
+        require("parameters", names, bool(self.values), "some that the predictions use")
+        in_a_pass = sum(_numel(value.shape) for value in self.values)
+        self.entries = max(self.entries, in_a_pass)
+        self.limit_batch(self.entries)
+
+    def _values_of(self, tape: Tape) -> list[Value]:
+        """Return the values that all uses of a trial pass give for the sequences."""
+        values = []
         uses = [call for call in tape.calls if call.layout is not None]
-        self.keys: list[Any] = []
         for use, (call, made) in enumerate(zip(uses, tape.made, strict=True)):
-            taken = _few([names[place] for place in tape.sources(call.marks)])
-            function = getattr(call.function, "__name__", "?")
+            name = self._name_of(tape, call)
             for output, tensor in enumerate(made):
                 layout = Layout.of(tensor)
-                if layout is None:
-                    continue
-                shape = tuple(layout.front(tensor).shape[1:])
-                self.values.append(Value(use, output, layout))
-                self.sources.append(f"{function}() of {taken}")
-                self.keys.append((call.function, *call.marks, output, shape))
-        found = bool(self.values)
-        require("parameters", names, found, "some that the predictions use")
-        self.entries = max(self.entries, sum(_numel(key[-1]) for key in self.keys))
-        self.fit(self.entries)
+                if layout is not None:
+                    shape = tuple(layout.front(tensor).shape[1:])
+                    values.append(Value(use, output, layout, shape, call, name))
+        return values
+
+    def _name_of(self, tape: Tape, call: Call) -> str:
+        """Return a function's name with those of the parameters that it takes."""
+        names = [*self.chosen]
+        return f"{call.name}() of {_few([names[place] for place in tape.sources(call)])}"
+
+    def _check_calls(self, tape: Tape) -> None:
+        """Refuse functions that cannot be made again, or whose gradient has no derivative.
+
+        Of each place of the code one call is tried.
+        """
+        parameters = [part.detach().requires_grad_() for part in self.chosen.values()]
+        values: list[Tensor] = [*parameters]
+        tried: set[Any] = set()
+        for call in tape.calls:
+            if call.layout is not None and call.place in tried:
+                continue
+            tried.add(call.place)
+            try:
+                with torch.enable_grad():
+                    given = call(values)
+                _differentiate_twice(given, parameters)
+            except (RuntimeError, NotImplementedError) as error:
+                words = f"repeated for other parameters ({first_line(error)}): {_LEAVE_OUT}"
+                message = f"parameters = {self._name_of(tape, call)}: cannot be {words}."
+                raise ArgumentError(message) from error
+            if call.layout is None:
+                values += given
 
     def _measure_times(self) -> None:
-        """Measure the step of each use."""
-        joins = sorted(self.plan.joins.items())
+        """Measure the steps that move each value, and gather the uses in one place of the code."""
+        joins = self.plan.joins
 
-        def values(inputs: Tensor) -> list[Tensor]:
+        def moving(inputs: Tensor) -> list[Tensor]:
             tape, _ = self._taped(inputs, self.plan, watch=True)
-            own = [value.layout.front(tape.made[value.use][value.output]) for value in self.values]
-            others = [
-                layout.front(tape.joined[use])
-                if use in tape.joined
-                else own[0].new_zeros(len(inputs), 1)
-                for use, (_, layout) in joins
-            ]
-            return [*own, *others]
+            own = [value.of(tape.made) for value in self.values]
+            joined = []
+            for use, join in joins.items():
+                if use in tape.joined:
+                    joined.append(join.layout.front(tape.joined[use]))
+                else:
+                    joined.append(own[0].new_zeros(len(inputs), 1))
+            return own + joined
 
-        found = last_steps(values, self.pairs, 2 * self.entries)
-        own, others = found[: len(self.values)], found[len(self.values) :]
-        joined = {use: times for (use, _), times in zip(joins, others, strict=True)}
-        groups: dict[Any, list[int]] = {}
-        measured = [measured_rows(times) for times in own]
-        for place, (key, rows) in enumerate(zip(self.keys, measured, strict=True)):
-            axes = rows[0] if rows is not None else ()
-            groups.setdefault((*key, axes), []).append(place)
-        self.sites = [self._site(places, own, measured, joined) for places in groups.values()]
-        self.tables = [site.by_time(self.shape[1]) for site in self.sites]
+        found = last_steps(moving, self.pairs, 2 * self.entries)
+        count = len(self.values)
+        joined = dict(zip(joins, found[count:], strict=True))
+        groups: dict[Any, list[Measured]] = {}
+        for value, times in zip(self.values, found[:count], strict=True):
+            own = bounds_of(times) or _unmoved(1)
+            joined_bounds = _unmoved(len(own.low))
+            if value.use in joined:
+                of_join = bounds_of(joined[value.use])
+                if of_join is not None and len(of_join.low) == len(own.low):
+                    joined_bounds = of_join
+            place = (*value.call.place, value.output, value.shape, own.axes)
+            groups.setdefault(place, []).append(Measured(value, own, joined_bounds))
+        self.sites = [self._site(group) for group in groups.values()]
+        self.tables = [site.rows_by_step(self.shape[1]) for site in self.sites]
 
-    def _site(
-        self, places: list[int], own: list[Any], measured: list[Any], joined: dict[int, Any]
-    ) -> Site:
-        """The uses in one place of the code, their steps, and what these wait for."""
-        length = self.shape[1]
-        shape = own[places[0]].low.shape
-        axes = measured[places[0]][0] if measured[places[0]] is not None else ()
-        count = int(np.prod([shape[axis] for axis in axes], dtype=int))
-        none = np.full(count, -1)
-        bounds = [measured[p][1:] if measured[p] is not None else (none, none) for p in places]
-        low = np.concatenate([one for one, _ in bounds])
-        high = np.concatenate([one for _, one in bounds])
-        site = Site(
-            self.sources[places[0]], [self.values[p] for p in places], Rows(shape, axes, none)
-        )
-        waits = 0
-        if len(low) > 1:
-            others = [self._joined_rows(self.values[p].use, joined, count) for p in places]
-            waits = later(np.where(low == high, low, -1), np.concatenate(others))
-        times = settled(
-            np.where(low >= 0, low + waits, -1), np.where(low >= 0, high + waits, -1), length
-        )
-        site.times = times
-        return site
+    def _site(self, group: list[Measured]) -> Site:
+        """Return the uses in one place of the code, with their steps and what these wait for.
 
-    def _joined_rows(self, use: int, joined: dict[int, Any], count: int) -> Steps:
-        """Steps of what is first made of a use and other data, row by row, −1 where unknown."""
-        unknown = np.full(count, -1)
-        times = joined.get(use)
-        rows = measured_rows(times) if times is not None else None
-        if rows is None:
-            return unknown
-        _, low, high = rows
-        if len(low) != count:
-            return unknown
-        return np.where(low == high, low, -1)
+        A value waits for the data that it is joined with, if all in the place do, the last one,
+        too. A state h_t does not: it is joined with the next step's input, and the last one with
+        none. Where some wait and others do not, as in several iterations of a step, U h is a map
+        of a state if it is also made of the state before the first step, in which no data are.
+        """
+        value = group[0].value
+        own = _together([one.own for one in group])
+        joined = _together([one.joined for one in group])
+        waits = waits_of(own, joined) if len(own.low) > 1 else None
+        known = set() if waits is None else {*waits.tolist()} - {-1}
+        if len(known) == 1:
+            own = own.shifted(known.pop())
+        elif waits is not None and value.call.place in self.starts:
+            low, high = np.maximum(own.low, joined.low), np.maximum(own.high, joined.high)
+            own = Bounds(own.axes, low, high)
+        elif waits is not None:
+            # in the first step there may be no state yet that W x could be joined with
+            is_later = own.low > own.low[own.low >= 0].min()
+            joins = [self.plan.joins.get(one.value.use) for one in group]
+            by_a_cell = any(join is not None and join.is_use for join in joins)
+            is_clear = by_a_cell or waits[is_later].max(initial=0) <= 0
+            told = f"{value.name}: in some calls its value waits for the next step, in others not"
+            words = f"used alike in all steps, so that its step can be told. Else {_LEAVE_OUT}"
+            require("parameters", told, is_clear, words)
+        times = settled(own.low, own.high, self.shape[1])
+        return Site(value.name, [one.value for one in group], own.axes, times)
 
-    def _check_directions(self, reading: _Reading) -> None:
-        """Refuse functions that cannot be repeated, or whose change cannot be pushed forward."""
-        with self.repeated(reading.tape) as repeated:
-            try:
-                repeated.push(torch.ones(len(self.theta), dtype=torch.float64))
-            except (RuntimeError, NotImplementedError) as error:
-                raise ArgumentError(self._unrepeatable(reading.tape, error)) from error
+    # What is refused
+
+    def _check_additive(self, reading: _Reading) -> None:
+        """Refuse gradients that change on their way, by a hook say: they must be linear in E.
+
+        The gradients of two shares of the loss of each prediction, r E and (1 − r) E, must add up
+        to that of E, and that of c E must be c times as large.
+        """
+        whole = reading.pulled()
+        generator = self.trials.generator
+        share = torch.rand(reading.pulls.shape, generator=generator).to(reading.pulls)
+        one, other = reading.pulled(share), reading.pulled(1 - share)
+        large = reading.pulled(torch.full_like(reading.pulls, _LARGE))
+        most = max((float(in_double(part).norm()) for part in whole), default=0.0)
+        for place, site in enumerate(self.sites):
+            wanted = in_double(whole[place])
+            of_shares = in_double(one[place]) + in_double(other[place])
+            of_large = in_double(large[place]) / _LARGE
+            missing = max(float((of_shares - wanted).norm()), float((of_large - wanted).norm()))
+            size = max(float(wanted.norm()), 1e-300)
+            told = (
+                f"{site.name}: parts of the loss one by one miss {missing / size:.1g} of the "
+                "gradient"
+            )
+            words = (
+                "one whose gradients pass unchanged: is there a hook that clips or scales "
+                "them, or a function of your own? Take it off to measure"
+            )
+            require("model", told, missing <= 10 * self.exact * most, words)
 
     def _check_causal(self, reading: _Reading) -> None:
         """Refuse uses that are later than a prediction made of them, and see whether any is before.
@@ -520,103 +544,80 @@ class Uses(Adapter):
         Tried at a few end points, the first and the last among them.
         """
         steps = reading.steps or self.end_steps
-        chosen = sorted({steps[0], steps[-1], *steps[:: max(1, len(steps) // 6)]})
-        early = False
-        for step in chosen:
-            end = torch.full((len(reading.pulls),), step)
-            weights = reading.at_end(end.to(reading.pulls.device))
-            pulls = weights * (1 + torch.rand(weights.shape, generator=self.generator).to(weights))
-            free = reading._replace(pulls=torch.ones_like(reading.pulls))
-            whole = free.pulled(pulls)
+        every = max(1, len(steps) // 6)
+        free = reading._replace(pulls=torch.ones_like(reading.pulls))
+        some_before = False
+        for step in sorted({steps[0], steps[-1], *steps[::every]}):
+            weights = reading.at_end(torch.full((len(reading.pulls),), step))
+            draws = torch.rand(weights.shape, generator=self.generator).to(weights)
+            whole = free.pulled(weights * (1 + draws))
             for site, part in zip(self.sites, whole, strict=True):
-                size = in_double(part.abs()).sum((0, 2)).cpu().numpy()
-                total = float(size.sum())
+                by_row = in_double(part.abs()).sum((0, 2)).cpu().numpy()
+                total = float(by_row.sum())
                 if total == 0:
                     continue
-                late = float(size[site.times > step].sum()) / total
-                told = f"{site.name}: {late:.1g} of the gradient of step {step} is in values that "
-                told += "inputs of later steps move"
-                words = "one where none is: is it made of all steps at once, as by a Fourier "
-                words += f"transform? Then {_LEAVE_OUT}. If it is 1e-4 or less, rounding: try "
-                words += "model.double()"
+                late = float(by_row[site.times > step].sum()) / total
+                told = (
+                    f"{site.name}: {late:.1g} of the gradient of step {step} is in values that "
+                    "inputs of later steps move"
+                )
+                words = (
+                    "one where none is: is it made of all steps at once, as by a Fourier "
+                    f"transform? Then {_LEAVE_OUT}. If it is 1e-4 or less, rounding: try "
+                    "model.double()"
+                )
                 require("model", told, late <= self.exact, words)
-                early |= bool((size[site.times < step] > 0).any())
-        words = "one that uses parameters before the step of a prediction, in a way that gradients "
-        words += "reach. Of this one nothing can be told by lags: it takes a window at once (as an "
-        words += "MLP or one convolution does, whose kernel looks back within lag 0), is detached, "
-        words += "or axis 1 of the inputs is no time (for channels first, (B, C, T): time_axis=2)"
+                some_before |= bool((by_row[site.times < step] > 0).any())
+        words = (
+            "one that uses parameters before the step of a prediction, in a way that gradients "
+            "reach. Of this one nothing can be told by lags: it takes a window at once (as an "
+            "MLP or one convolution does, whose kernel looks back within lag 0), is detached, "
+            "or axis 1 of the inputs is no time (for channels first, (B, C, T): time_axis=2)"
+        )
         count = sum(part.numel() for part in self.chosen.values())
-        told = f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
-        told += "prediction alone (lag 0)"
-        require("model", told, early, words)
-
-    def _check_additive(self, reading: _Reading) -> None:
-        """Refuse gradients that change on their way: end points do not add up."""
-        whole = reading.pulled()
-        steps = torch.tensor(reading.steps)
-        parts: list[Any] = [0] * len(whole)
-        ends = self.ends.to(reading.pulls.device)
-        for stratum in steps.tensor_split(min(ENDS, max(len(steps), 1))):
-            inside = torch.isin(ends, stratum.to(ends.device)).to(reading.pulls)
-            found = reading.pulled(inside.expand_as(reading.pulls))
-            parts = [one + two for one, two in zip(parts, found, strict=True)]
-        halves = reading.pulled(torch.full_like(reading.pulls, 0.5))
-        size = max(float(in_double(part).norm()) for part in whole) if whole else 0.0
-        for site, one, two, half in zip(self.sites, whole, parts, halves, strict=True):
-            missing = max(
-                float((in_double(one) - in_double(two)).norm()),
-                float((in_double(one) - 2 * in_double(half)).norm()),
-            )
-            own = float(in_double(one).norm())
-            told = (
-                f"{site.name}: end points one by one miss {missing / max(own, 1e-300):.1g} of the "
-            )
-            told += "gradient"
-            words = (
-                "one whose gradients pass unchanged: is there a hook that clips or scales them, "
-            )
-            words += "or a function of your own? Take it off to measure"
-            require("model", told, missing <= 10 * self.exact * size, words)
+        told = (
+            f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
+            "prediction alone (lag 0)"
+        )
+        require("model", told, some_before, words)
 
 
-def _second_derivative(given: Sequence[Tensor]) -> None:
-    """Differentiate a call's gradient in its parameters, which fails where PyTorch has no rule."""
+def _unmoved(n_rows: int) -> Bounds:
+    """Return rows that no input moves."""
+    none = np.full(n_rows, -1)
+    return Bounds((), none, none)
+
+
+def _together(parts: list[Bounds]) -> Bounds:
+    """Return rows of several values, one behind the other."""
+    low = np.concatenate([part.low for part in parts])
+    high = np.concatenate([part.high for part in parts])
+    return Bounds(parts[0].axes, low, high)
+
+
+def _differentiate_twice(given: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
+    """Differentiate the gradient of what a call gives, which fails where PyTorch has no rule."""
     moved = [part for part in given if part.requires_grad]
-    for part in moved:
-        pulls = torch.ones_like(part, requires_grad=True)
-        own = _leaves_of(part)
-        found = torch.autograd.grad(part, own, pulls, create_graph=True, **ZEROS)
-        total = sum(in_reals(one).sum() for one in found if one.requires_grad)
-        if isinstance(total, Tensor):
-            torch.autograd.grad(total, pulls, allow_unused=True)
-
-
-def _leaves_of(value: Tensor) -> list[Tensor]:
-    """The leaves that a value is made of."""
-    seen, found, left = set(), [], [value.grad_fn]
-    while left:
-        node = left.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            found.append(node.variable)
-        left += [one for one, _ in node.next_functions]
-    return found
+    pulls = [torch.ones_like(part, requires_grad=True) for part in moved]
+    found = torch.autograd.grad(moved, parameters, pulls, create_graph=True, **ZEROS)
+    reached = [in_reals(part).sum() for part in found if part.requires_grad]
+    if reached:
+        torch.autograd.grad(torch.stack(reached).sum(), pulls, allow_unused=True)
 
 
 def _numel(shape: Sequence[int]) -> int:
+    """Return how many numbers a tensor of this shape has."""
     return int(np.prod(shape, dtype=int))
 
 
 def _few(names: Sequence[str]) -> str:
-    """Names, or the first few and how many more."""
+    """Write names, or the first few and how many more."""
     shown = ", ".join(names[:6])
     return shown if len(names) <= 6 else f"{shown} and {len(names) - 6} more"
 
 
-def _second_names(model: nn.Module, every: dict[str, Tensor]) -> dict[str, str]:
-    """All names of parameters, with the one under which each comes first."""
+def _all_names(model: nn.Module, every: dict[str, Tensor]) -> dict[str, str]:
+    """Return all names of parameters, with the one under which each comes first."""
     firsts = {id(part): name for name, part in every.items()}
     named = model.named_parameters(remove_duplicate=False)
     return {name: firsts[id(part)] for name, part in named}

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
 from lwcore.printing import Unit, printed
 from lwcore.signatures import Count, checked
@@ -112,31 +111,27 @@ def stretches(bands: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def last_lags(data: xr.Dataset) -> NDArray[np.int64]:
-    """Return the last lag of each band; of a single lag, itself."""
-    name = "lag_to" if "lag_to" in data else "lag"
-    return np.asarray(data[name].values, dtype=np.int64)
-
-
 @checked
 def lag_rows(data: xr.Dataset, n_sequences: Count) -> list[LagRow]:
     """Return a row for each lag or band that was looked at, from the shortest on."""
-    lows, highs = np.clip(data.required_interval.values, LEAST, None)
-    needed = np.clip(data.required.values, LEAST, None)
-    detected = data.detected.values.astype(bool)
-    is_zero = ~data.statistic.values.any(-1)
+    lows, highs = np.clip(data.required_interval.values, LEAST, None).tolist()
+    needed = np.clip(data.required.values, LEAST, None).tolist()
+    detected = data.detected.values.tolist()
+    has_gradient = data.statistic.values.any(-1).tolist()
+    firsts = data.lag.values.tolist()
+    lasts = data.lag_to.values.tolist() if "lag_to" in data else firsts
     rows: list[LagRow] = []
-    bands = zip(data.lag.values.tolist(), last_lags(data).tolist(), strict=True)
-    for place, ends in enumerate(bands):
-        low, high, count = float(lows[place]), float(highs[place]), float(needed[place])
+    for place, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
+        low, high, count = lows[place], highs[place], needed[place]
         if detected[place]:
             verdict = Verdict.ENOUGH if count <= n_sequences else Verdict.TOO_FEW
-            rows.append(LagRow(*ends, count, low, high, verdict))
-            continue
-        verdict = Verdict.UNCLEAR if low <= n_sequences else Verdict.NO_SIGNAL
-        if is_zero[place]:
-            verdict, low = Verdict.NO_GRADIENT, np.inf
-        rows.append(LagRow(*ends, np.inf, low, np.inf, verdict))
+        elif has_gradient[place]:
+            verdict = Verdict.UNCLEAR if low <= n_sequences else Verdict.NO_SIGNAL
+            count = high = np.inf
+        else:
+            verdict = Verdict.NO_GRADIENT
+            low = count = high = np.inf
+        rows.append(LagRow(first, last, count, low, high, verdict))
     return rows
 
 
@@ -147,17 +142,16 @@ def by_lag(rows: Sequence[LagRow]) -> pd.DataFrame:
     return table
 
 
-def lags_not_looked_at(data: xr.Dataset) -> list[tuple[int, int]]:
-    """Return the first and the last lag of each stretch that no row covers."""
+def lags_not_looked_at(rows: Sequence[LagRow], length: int) -> list[tuple[int, int]]:
+    """Return the first and the last lag of each stretch of 1 to length − 1 that no row covers."""
     gaps: list[tuple[int, int]] = []
     following = 1  # the first lag that no row has yet
-    for first, last in zip(data.lag.values.tolist(), last_lags(data).tolist(), strict=True):
-        if first > following:
-            gaps.append((following, first - 1))
-        following = last + 1
-    longest = int(data.attrs.get("length", following)) - 1
-    if longest >= following:
-        gaps.append((following, longest))
+    for row in rows:
+        if row.first > following:
+            gaps.append((following, row.first - 1))
+        following = row.last + 1
+    if following < length:
+        gaps.append((following, length - 1))
     return gaps
 
 

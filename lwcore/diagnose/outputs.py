@@ -1,0 +1,116 @@
+"""What a model gives, as one row of numbers for each sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils import _pytree as trees
+
+from lwcore.diagnose.tensors import tensors_in
+from lwcore.diagnose.trials import Layout
+
+
+class Leaf(NamedTuple):
+    """One tensor of what a model gives: where it has its sequences, and its shape without them."""
+
+    place: int  # among all that the model gives
+    layout: Layout
+    shape: torch.Size
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where what a model gives has the predictions of each sequence, (B, K) of them in all."""
+
+    spec: Any
+    leaves: list[Leaf]
+
+    @classmethod
+    def of(cls, given: Any) -> Outputs:
+        """Find the tensors with sequences in what a model gives for a trial batch."""
+        parts, spec = trees.tree_flatten(given)
+        leaves = []
+        for place, part in enumerate(parts):
+            is_numeric = isinstance(part, Tensor) and (
+                part.is_floating_point() or part.is_complex()
+            )
+            layout = Layout.of(part) if is_numeric else None
+            if layout is not None:
+                leaves.append(Leaf(place, layout, layout.front(part).shape[1:]))
+        return cls(spec, leaves)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many numbers each tensor has for a sequence."""
+        return [leaf.shape.numel() for leaf in self.leaves]
+
+    @property
+    def entries(self) -> int:
+        """How many numbers there are for a sequence."""
+        return sum(self.sizes)
+
+    def rows(self, given: Any) -> Float[Tensor, "B K"]:
+        """Return all numbers of each sequence side by side."""
+        parts = trees.tree_leaves(given)
+        rows = []
+        for leaf in self.leaves:
+            front = leaf.layout.front(parts[leaf.place])
+            rows.append(front.reshape(len(front), -1))
+        return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
+
+    def parted(self, rows: Float[Tensor, "B K"]) -> list[Tensor]:
+        """Return each tensor with its sequences in front, (B, …)."""
+        parts = rows.split(self.sizes, 1)
+        pairs = zip(parts, self.leaves, strict=True)
+        return [part.reshape(len(rows), *leaf.shape) for part, leaf in pairs]
+
+    def restored(self, rows: Float[Tensor, "B K"]) -> Any:
+        """Return predictions as the model gives them, for the loss."""
+        parts: list[Any] = [None] * self.spec.num_leaves
+        for part, leaf in zip(self.parted(rows), self.leaves, strict=True):
+            parts[leaf.place] = leaf.layout.back(part)
+        return trees.tree_unflatten(parts, self.spec)
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Return the shapes that the loss gets, without the axis of sequences."""
+        shapes = []
+        one = self.restored(torch.zeros(1, self.entries))
+        for part, leaf in zip(tensors_in(one), self.leaves, strict=True):
+            shape = [*part.shape]
+            del shape[leaf.layout.axis]
+            shapes.append(tuple(shape))
+        return shapes
+
+
+def only_tensor(given: Any) -> Any:
+    """Return the one tensor of a named output, as of `logits` and a cache, or all that there is."""
+    if isinstance(given, Tensor):
+        return given
+    values = [*given.values()] if isinstance(given, Mapping) else given
+    if isinstance(values, list | tuple):
+        tensors = [part for part in values if isinstance(part, Tensor)]
+        if len(tensors) == 1:
+            return tensors[0]
+    return given
+
+
+def shown(given: Any) -> str:
+    """Write which tensors there are in what a model gives."""
+    if isinstance(given, Tensor):
+        return f"{tuple(given.shape)}"
+    if isinstance(given, Mapping):
+        parts = {str(name): part for name, part in given.items()}
+    elif isinstance(given, list | tuple):
+        parts = {f"[{place}]": part for place, part in enumerate(given)}
+    else:
+        return f"a {type(given).__name__}"
+    words = []
+    for name, part in parts.items():
+        is_tensor = isinstance(part, Tensor)
+        words.append(f"{name} {tuple(part.shape) if is_tensor else f'({type(part).__name__})'}")
+    return ", ".join(words)

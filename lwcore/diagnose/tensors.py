@@ -1,0 +1,58 @@
+"""Small helpers for tensors, their gradients, and errors of a reader's own code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as trees
+
+from lwcore.signatures import ArgumentError
+
+# for `torch.autograd.grad`: 0 in what is not used
+ZEROS: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
+
+
+def tensors_in(given: Any) -> list[Any]:
+    """Return the tensors in what a module takes or gives."""
+    return [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """Return a tensor that is not sparse."""
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def in_reals(tensor: Tensor) -> Tensor:
+    """Return complex numbers as pairs, others as they are."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+@contextmanager
+def followed(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Follow gradients of all these parameters for a while, of frozen ones, too."""
+    with ExitStack() as after, torch.enable_grad():
+        for part in parameters:
+            after.callback(part.requires_grad_, part.requires_grad)
+            part.requires_grad_()
+        yield
+
+
+@contextmanager
+def explained(name: str, words: str, advice: str = "") -> Iterator[None]:
+    """Say of an error of a reader's own code what was tried."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except Exception as error:
+        raise ArgumentError(f"{name} {words}: {first_line(error)}. {advice}".strip()) from error
+
+
+def first_line(error: Exception) -> str:
+    """Return the kind of an error and the first line of what it says."""
+    text = str(error).strip() or "no words"
+    return f"{type(error).__name__}: {text.splitlines()[0][:200]}"
