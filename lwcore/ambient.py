@@ -11,7 +11,7 @@ import random
 import threading
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
@@ -69,13 +69,12 @@ def followable(tensor: Tensor) -> Tensor:
 
 
 @contextmanager
-def random_states_kept(generators: Iterable[torch.Generator] = ()) -> Iterator[None]:
-    """Leave the random numbers of Python, NumPy, PyTorch and some generators where they were.
+def random_states_kept() -> Iterator[None]:
+    """Leave the random numbers of Python, NumPy and PyTorch where they were.
 
     What is ours draws from generators of its own. But a reader's model, loss or loader may draw,
     and a loader of PyTorch's draws a seed for its workers whenever it begins.
     """
-    kept = [(one, one.get_state()) for one in generators]
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
     try:
@@ -86,22 +85,6 @@ def random_states_kept(generators: Iterable[torch.Generator] = ()) -> Iterator[N
         torch.set_rng_state(states[2])
         if on_gpus is not None:
             torch.cuda.set_rng_state_all(on_gpus)
-        for one, state in kept:
-            one.set_state(state)
-
-
-def generators_of(loader: Any) -> list[torch.Generator]:
-    """Return the generators that a loader of PyTorch's draws from, its samplers' too."""
-    found: dict[int, torch.Generator] = {}
-    parts = [loader]
-    for part in parts:
-        parts += [
-            getattr(part, name) for name in ("sampler", "batch_sampler") if hasattr(part, name)
-        ]
-        one = getattr(part, "generator", None)
-        if isinstance(one, torch.Generator):
-            found[id(one)] = one
-    return list(found.values())
 
 
 class _ForwardMode:
