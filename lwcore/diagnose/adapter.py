@@ -37,7 +37,7 @@ from lwcore.signatures import checked, require
 Function = Callable[..., Tensor]
 Bands = Sequence[Sequence[int]]  # lags that are measured together
 
-_TRIED = 4  # sequences on which assumptions are tried
+_TRIED, _HEAVIEST = 4, 2  # sequences on which assumptions are tried, and those of large losses
 _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array, at the most
 _RUN = 64  # sequences that the model alone is run on at a time
 _HELD = 2**23  # numbers in the predictions that are held at a time
@@ -47,8 +47,14 @@ _WHICH = (
     "Say of which the loss is made, by head=lambda out: out[0], out['logits'], out.logits or "
     "(out.loc, out.scale), say, and how, by loss="
 )
+_TRIES = 12  # other steps that a sequence is tried with, before its prediction does not move
 _UNMOVED = 0.05  # share of sequences whose predictions may not move: behind a ReLU, say
 _CONSTANTS = 2**20  # numbers in a constant prediction, up to which the best one is sought
+_EXCHANGED = (
+    "On trial, steps of one sequence stand in another, to see what depends on them: give a model "
+    "that takes logarithms or roots of differences of steps, or looks at their order, the "
+    "differences as inputs, and leave out what checks the data"
+)
 _CLOSE = {torch.float64: 1e-9, torch.float32: 1e-3, None: 0.05}  # rounding adds up over steps
 
 
@@ -113,6 +119,10 @@ class Adapter(ABC):
         self.exact = self.tolerance.get(coarsest, self.tolerance[None])
         self.trials = Trials(placed(inputs, self.weight.device))
         self.chosen = self._chosen()
+        self.fits_data = False
+        self._all_given(self.trials.inputs[:2])
+        self.fits_data = True
+        self.heaviest = torch.zeros(0, dtype=torch.int64)  # the sequences of the largest losses
         self.without_gradient: list[str] = []  # of those that are chosen, by name
         self.takes_all = self._loss_takes_all(targets)
         given = self._given(self.trials.patterned())
@@ -150,6 +160,8 @@ class Adapter(ABC):
         own = self.axes.inputs_back(placed(inputs, self.weight.device).clone())  # may be written to
         words = f"fails on {len(inputs)} sequences, inputs of the shape {tuple(own.shape)}"
         advice = "It must take any number of sequences, and one tensor: wrap it if it takes more"
+        if self.fits_data:
+            advice = f"It works on sequences of the data. {_EXCHANGED}"
         with explained(f"model ({self.kind})", words, advice):
             given = self.model(own)
         if self.head is not None:
@@ -342,9 +354,10 @@ class Adapter(ABC):
         self._check_every_end(inputs)
 
     def tried(self, inputs: Tensor, targets: Tensor) -> Pair:
-        """Return the few sequences on which assumptions are tried."""
+        """Return the few sequences on which assumptions are tried, with the largest losses."""
         count = max(2, min(_TRIED, self.at_once))
-        order = self.trials.some(count).to(inputs.device)
+        some = self.trials.some(max(1, count - len(self.heaviest)))
+        order = torch.cat([some, self.heaviest]).unique().to(inputs.device)
         return inputs[order], targets[order]
 
     def _refuse_predictions(self, given: Any) -> None:
@@ -441,6 +454,7 @@ class Adapter(ABC):
         order = self.trials.some(32).to(inputs.device)
         self._refuse_changing_loss(name, inputs[order], targets[order])
         is_sum = is_mean = True
+        sizes = []
         pairs = [*self._predicted(inputs, targets), *self._predicted(inputs[order], targets[order])]
         for predictions, part in pairs:
             single = self.losses(predictions, part)
@@ -451,6 +465,7 @@ class Adapter(ABC):
             )
             told = f"{single[bad[:1]].tolist()} for sequence {bad[:1].tolist()}"
             require(name, told, not len(bad), words)
+            sizes.append(single.abs())
             joint = float(self.losses(predictions, part, len(part))[0])
             total, mean = float(single.sum()), float(single.mean())
             allowed = self.rounding * float(single.abs().max())  # which may be tiny
@@ -464,6 +479,8 @@ class Adapter(ABC):
             told = f"{joint:.6g} for {len(single)} sequences"
             require(name, told, is_sum or is_mean, words)
         self.averages = not is_sum
+        heaviest = torch.cat(sizes)[: len(inputs)].topk(min(_HEAVIEST, len(inputs))).indices
+        self.heaviest = heaviest.cpu()
 
     def _refuse_changing_loss(self, name: str, inputs: Tensor, targets: Tensor) -> None:
         """Refuse a loss that is another the second time, or takes parameters."""
@@ -495,12 +512,19 @@ class Adapter(ABC):
 
     def _parted_predictions(self, inputs: Tensor) -> list[Tensor]:
         """Return each tensor that the model gives with its sequences in front."""
-        return self.outputs.parted(self._predictions_alone(inputs))
+        rows = self._predictions_alone(inputs)
+        is_finite = bool(rows.isfinite().all())
+        told = "NaN or infinite where those of the data are not"
+        require("predictions", told, is_finite, f"finite. {_EXCHANGED}")
+        return self.outputs.parted(rows)
 
     def _check_ends(self, targets: Tensor) -> None:
         """Measure when each prediction is made, and refuse those that look ahead."""
         self.pairs = [self.trials.pair() for _ in range(PAIRS)]
         ends = []
+        moving: set[int] = (
+            set()
+        )  # steps of predictions that inputs move, unlike a constant first one
         for place, rows in enumerate(self._rows_of_ends()):
             require("model", self.kind, rows is not None, "one whose predictions inputs move")
             assert rows is not None
@@ -510,6 +534,8 @@ class Adapter(ABC):
             else:
                 self._refuse_looks_ahead(place, rows, targets)
             ends.append(rows.spread())
+            moving.update(rows.times[rows.is_moved].tolist())
+        self.moving_ends = sorted(moving)
         self.ends = torch.from_numpy(np.concatenate(ends).astype(np.int64))
         self.end_steps = sorted({*self.ends.tolist()} - {-1})
 
@@ -570,7 +596,10 @@ class Adapter(ABC):
         if not all_at_last:
             return
         told = f"{self.kind}: all predictions move with the last step, and not all with the first"
-        words = "one that looks at no later inputs: does it run from the last step to the first?"
+        words = (
+            "one that looks at no later inputs: does it run from the last step to the first? If "
+            "they are a horizon, made at the last step, say horizon=True"
+        )
         require("model", told, not self._runs_backwards(place), words)
         is_step_by_step = length in targets.shape[1:] and length in shape
         told = f"{self.kind}: all {length} predictions of a sequence move with all inputs"
@@ -600,18 +629,19 @@ class Adapter(ABC):
         """
         count = len(inputs)
         generator = self.trials.generator
-        draws = torch.randint(len(self.end_steps), (count,), generator=generator, device="cpu")
-        steps = torch.tensor(self.end_steps)[draws]
+        draws = torch.randint(len(self.moving_ends), (count,), generator=generator, device="cpu")
+        steps = torch.tensor(self.moving_ends)[draws]
         unmoved: list[int] = []
         for places in torch.arange(count).split(max(1, min(_RUN, self.at_once))):
             own = inputs[places.to(inputs.device)]
             step = steps[places]
             moved, earlier = self._moved_by_steps(own, step)
-            for _ in range(2):  # by other steps, as the first may have done nothing
+            for _ in range(_TRIES):  # by other steps, as the first may have done nothing
                 left = (~moved).nonzero()[:, 0]
-                if len(left):
-                    again, _ = self._moved_by_steps(own[left.to(own.device)], step[left])
-                    moved[left] |= again
+                if not len(left):
+                    break
+                again, _ = self._moved_by_steps(own[left.to(own.device)], step[left])
+                moved[left] |= again
             # a step of padding that is another tells a model that the sequence is longer
             is_real = self.trials.padding_behind(own).cpu() <= self.shape[1] - 1 - step
             earlier &= is_real
@@ -630,8 +660,9 @@ class Adapter(ABC):
             f"the step at which they are made in others (sequence {unmoved[0]})"
         )
         words = (
-            "one whose predictions do: are they read out where a sequence ends? Then give "
-            "those of all steps, and leave some out in the loss, or pad on the left"
+            "one whose predictions do: are they read out where a sequence ends? Then give those "
+            "of all steps, and leave some out in the loss, or pad on the left. Are they clamped, "
+            "or made of classes of the inputs? Then give what they are made of"
         )
         require("model", told, False, words)
 

@@ -53,7 +53,7 @@ class Answer:
         gaps = lags_not_looked_at(rows, int(data.attrs["length"]))
         table = _table(rows, gaps, n_sequences)
         return cls(
-            first=_first(rows, data.attrs["source"], n_sequences, window),
+            first=_first(rows, data.attrs, n_sequences, window),
             then=[*_needed(rows, n_sequences), *_missing(gaps)],
             table=table,
             legend=_legend(table),
@@ -153,14 +153,21 @@ def kind_of_zero(rows: list[LagRow], n_sequences: int) -> str:
     return f"no dependence was found at {lags}. If there is one, it needs {least} sequences"
 
 
-def _first(rows: list[LagRow], source: str, n_sequences: int, window: tuple[int, int, int]) -> str:
-    """Say how far back the gradient can be detected."""
+def _first(
+    rows: list[LagRow], attrs: dict[str, Any], n_sequences: int, window: tuple[int, int, int]
+) -> str:
+    """Say how far back the gradient can be detected, and where that is no dependence."""
     reach = f"From {n_sequences:,} sequences the gradient reaches back {reach_of(window, rows)}"
-    if source == "target":
+    if attrs["source"] == "target":
         reach += ", as if nothing had been learned yet"
-    if window[0] > 0:
-        return f"{reach}."
-    return f"{reach}: {kind_of_zero(rows, n_sequences)}."
+    if window[0] == 0:
+        reach += f": {kind_of_zero(rows, n_sequences)}"
+    if int(attrs["beats_constant"]) == 0:
+        reach += (
+            ". That is no dependence in the data: the model predicts no better than a constant, "
+            "and its errors show what it adds (ask with source='target')"
+        )
+    return f"{reach}."
 
 
 def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:

@@ -279,7 +279,8 @@ def _first_loss(network: Adapter, data: Pair) -> int:
         first = network.read(*pair).first
         if first >= 0:
             return first
-    require("loss", network.loss_name, False, "one whose gradient is not always 0")
+    words = "one whose gradient is not always 0: is it cut on its way, by an argmax or NumPy?"
+    require("loss", network.loss_name, False, words)
     return -1
 
 

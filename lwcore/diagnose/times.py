@@ -15,13 +15,13 @@ _STRAY = 0.2  # share of entries that may be of an earlier step than their row: 
 class Rows(NamedTuple):
     """Rows of a value's entries, along some of its axes, and the step of each.
 
-    Of keys (T, H) in attention the rows are along axis 0, and row k has the step k. `times` holds
-    steps, −1 where nothing moves a row.
+    Of keys (T, H) in attention the rows are along axis 0, and row k has the step k.
     """
 
     shape: tuple[int, ...]
     axes: tuple[int, ...]
     times: Steps
+    is_moved: Steps  # whether an input was found that moves a row
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -54,7 +54,8 @@ def rows_of(times: Times, length: int, is_steady: Steps | bool = False) -> Rows 
     bounds = bounds_of(times, is_steady)
     if bounds is None:
         return None
-    return Rows(times.low.shape, bounds.axes, settled(bounds.low, bounds.high, length))
+    steps = settled(bounds.low, bounds.high, length)
+    return Rows(times.low.shape, bounds.axes, steps, bounds.low >= 0)
 
 
 def bounds_of(times: Times, is_steady: Steps | bool = False) -> Bounds | None:
@@ -96,8 +97,8 @@ def early_entries(low: Steps, axes: Sequence[int]) -> Steps:
 def settled(low: Steps, high: Steps, length: int) -> Steps:
     """Return one step for each row, in order, where only bounds may be known of some.
 
-    Between rows whose step is exactly known, steps go on evenly; rows that nothing moves come
-    before the first one that is moved, or behind the last.
+    Between rows whose step is exactly known, steps go on evenly. So they do where nothing moves a
+    row: between others, before the first one that is moved, and behind the last.
     """
     times = low.astype(np.int64)
     moved = np.flatnonzero(low >= 0)
@@ -109,15 +110,28 @@ def settled(low: Steps, high: Steps, length: int) -> Steps:
         times[moved] = np.clip(between, low[moved], high[moved])
     first, last = moved[0], moved[-1]
     goes_on = len(moved) > 1 and times[moved[1]] > times[first]
-    pace = int(goes_on)  # steps from row to row, of those that nothing moves
+    pace = int(goes_on)  # steps from row to row, at the ends
     for row in np.flatnonzero(low < 0):
         if row < first:
             times[row] = times[first] - pace * (first - row)
         elif row > last:
             times[row] = times[last] + pace * (row - last)
         else:
-            times[row] = times[row - 1]
+            times[row] = round(np.interp(row, moved, times[moved]))
     return np.clip(times, 0, length - 1)
+
+
+def has_unknown(bounds: Bounds) -> bool:
+    """Say whether nothing moves a row between others, and these do not tell its step.
+
+    They do where both are of one step, or each row is of the next step.
+    """
+    if len(bounds.axes) > 1:  # single entries, of which some never move
+        return False
+    moved = np.flatnonzero(bounds.low >= 0)
+    n_rows, n_steps = np.diff(moved), np.diff(bounds.low[moved])
+    is_told = (n_rows == 1) | (n_steps == 0) | (n_steps == n_rows)
+    return not bool(is_told.all())
 
 
 def waits_of(own: Bounds, joined: Bounds) -> Steps | None:

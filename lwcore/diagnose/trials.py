@@ -109,7 +109,11 @@ def _rounding(values: Tensor) -> float:
 
 
 class Trials:
-    """Pairs of sequences that differ in every step, made of the steps that occur in the data."""
+    """Pairs of sequences that differ in every step, made of the steps that occur in the data.
+
+    Columns that never change within a sequence, such as the number of a shop, belong to no step:
+    they are the same in both.
+    """
 
     def __init__(self, inputs: Tensor, seed: int = 0) -> None:
         """Take data (N, T, …), and a pool of steps to draw from. Padding is not drawn."""
@@ -123,7 +127,8 @@ class Trials:
         order = torch.randperm(len(steps), generator=self.generator, device="cpu")
         chosen = order[:_POOL].to(steps.device)
         self.pool = steps[chosen]
-        self.varies = (self.pool != self.pool[:1]).any(0)  # which columns of a step
+        self.static = _static_columns(inputs, is_real)
+        self.varies = (self.pool != self.pool[:1]).any(0) & ~self.static  # which columns of a step
         words = "steps that differ, so that one can be changed"
         require("inputs", "all steps equal", bool(self.varies.any()), words)
 
@@ -140,6 +145,7 @@ class Trials:
             differs = second[step] != first[step]
             if not bool(differs[self.varies].all()):
                 second[step] = self._unlike(first[step])
+        second = torch.where(self.static, first, second)
         return torch.stack([first, second])
 
     def patterned(self) -> Tensor:
@@ -156,7 +162,7 @@ class Trials:
         other = inputs.clone()
         for row, step in enumerate(steps.tolist()):
             own = inputs[row, step].to(self.pool)
-            other[row, step] = self._unlike(own).to(inputs)
+            other[row, step] = torch.where(self.static, own, self._unlike(own)).to(inputs)
         return other
 
     def _unlike(self, step: Tensor) -> Tensor:
@@ -164,7 +170,8 @@ class Trials:
 
         In a rare flag beside a number, too: else what is made of the flag would not move.
         """
-        n_columns = (self.pool != step).reshape(len(self.pool), -1).sum(1)
+        is_other = (self.pool != step) & self.varies
+        n_columns = is_other.reshape(len(self.pool), -1).sum(1)
         most = n_columns.topk(min(_ALTERNATIVES, len(self.pool))).values[-1]
         places = (n_columns >= most.clamp(min=1)).nonzero()[:, 0]
         place = int(places[self._draw(len(places))])
@@ -179,6 +186,13 @@ class Trials:
         value = None if self.pad is None else self.pad.to(inputs.device)
         padded = padding(inputs, value)
         return padded.flip(1).cumprod(1).sum(1)
+
+
+def _static_columns(inputs: Tensor, is_real: Tensor) -> Tensor:
+    """Say which columns of a step never change within a sequence, though others do."""
+    padded = ~is_real.reshape(*is_real.shape, *[1] * (inputs.ndim - 2))
+    is_static = ((inputs == inputs[:, :1]) | padded).flatten(0, 1).all(0)
+    return is_static & ~is_static.all()
 
 
 def padding_value(inputs: Tensor) -> Tensor | None:
@@ -215,6 +229,10 @@ class Times(NamedTuple):
 
     low: Steps
     high: Steps
+
+    def or_later(self, other: Times) -> Times:
+        """Return the later of two measurements, of other pairs of sequences."""
+        return Times(np.maximum(self.low, other.low), np.maximum(self.high, other.high))
 
 
 def last_steps(

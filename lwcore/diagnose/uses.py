@@ -40,14 +40,15 @@ from lwcore.ambient import in_double, placed
 from lwcore.diagnose.adapter import Adapter, Bands
 from lwcore.diagnose.tape import Call, Plan, Tape
 from lwcore.diagnose.tensors import ZEROS, dense, first_line, followed, in_reals
-from lwcore.diagnose.times import Bounds, bounds_of, settled, waits_of
-from lwcore.diagnose.trials import Layout, Steps, last_steps
+from lwcore.diagnose.times import Bounds, bounds_of, has_unknown, settled, waits_of
+from lwcore.diagnose.trials import Layout, Steps, Times, last_steps
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}  # of what must be equal or zero
 _LEAVE_OUT = "name in `parameters` those to look at, without it"
 _ROUNDED = 1e-4  # share of the gradient, up to which it may be by rounding
+_MORE_PAIRS = 12  # of sequences, for values that the first ones do not move
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
 
@@ -319,6 +320,9 @@ def _index(rows: Tensor, values: Float[Tensor, "B N F"]) -> Tensor:
 class Uses(Adapter):
     """A causal model with its loss, whose parameters are followed to the steps of their use.
 
+    In ``h = h + f(U h)``, followed by ``h = h + W x_t``, U counts at step t − 1: what it makes is
+    complete before the input of step t is read.
+
     Parameters are those named, by their names or those of modules, or all that are learned.
     """
 
@@ -380,6 +384,11 @@ class Uses(Adapter):
         self._check_additive(reading)
         self.check_sum(*tried)
         self._check_causal(reading)
+
+    def forget(self, inputs: Tensor, targets: Tensor) -> None:
+        """Take the loss as if nothing were learned, whose gradients must be as linear."""
+        super().forget(inputs, targets)
+        self._check_additive(self.read(*self.tried(inputs, targets)))
 
     # Where and when parameters are used
 
@@ -468,20 +477,31 @@ class Uses(Adapter):
             return own + joined
 
         found = last_steps(moving, self.pairs, 2 * self.entries)
+        groups = self._grouped(found)
+        for _ in range(_MORE_PAIRS):  # as of a column that is often the same
+            if not any(has_unknown(_together(group)) for group in groups):
+                break
+            again = last_steps(moving, [self.trials.pair()], 2 * self.entries)
+            found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
+            groups = self._grouped(found)
+        self.sites = [self._site(group) for group in groups]
+        self.tables = [site.rows_by_step(self.shape[1]) for site in self.sites]
+
+    def _grouped(self, found: list[Times]) -> list[list[Measured]]:
+        """Gather the uses in one place of the code, with their steps and those of their joins."""
         count = len(self.values)
-        joined = dict(zip(joins, found[count:], strict=True))
+        of_joins = dict(zip(self.plan.joins, found[count:], strict=True))
         groups: dict[Any, list[Measured]] = {}
         for value, times in zip(self.values, found[:count], strict=True):
             own = bounds_of(times) or _unmoved(1)
-            joined_bounds = _unmoved(len(own.low))
-            if value.use in joined:
-                of_join = bounds_of(joined[value.use])
-                if of_join is not None and len(of_join.low) == len(own.low):
-                    joined_bounds = of_join
+            joined = None
+            if value.use in of_joins:
+                joined = bounds_of(of_joins[value.use])
+            if joined is None or len(joined.low) != len(own.low):
+                joined = _unmoved(len(own.low))
             place = (*value.call.place, value.output, value.shape, own.axes)
-            groups.setdefault(place, []).append(Measured(value, own, joined_bounds))
-        self.sites = [self._site(group) for group in groups.values()]
-        self.tables = [site.rows_by_step(self.shape[1]) for site in self.sites]
+            groups.setdefault(place, []).append(Measured(value, own, joined))
+        return [*groups.values()]
 
     def _site(self, group: list[Measured]) -> Site:
         """Return the uses in one place of the code, with their steps and what these wait for.
@@ -492,8 +512,10 @@ class Uses(Adapter):
         of a state if it is also made of the state before the first step, in which no data are.
         """
         value = group[0].value
-        own = _together([one.own for one in group])
-        joined = _together([one.joined for one in group])
+        own = _together(group)
+        joined = _together([one._replace(own=one.joined) for one in group])
+        told = f"{value.name}: at some steps, nothing that was tried moves its value"
+        require("parameters", told, not has_unknown(own), f"used when inputs move. {_LEAVE_OUT}")
         waits = waits_of(own, joined) if len(own.low) > 1 else None
         known = set() if waits is None else {*waits.tolist()} - {-1}
         if len(known) == 1:
@@ -576,18 +598,35 @@ class Uses(Adapter):
                 f"by a Fourier transform? Then {_LEAVE_OUT}"
             )
         require("model", told, late <= self.exact, words)
-        words = (
-            "one that uses parameters before the step of a prediction, in a way that gradients "
-            "reach. Of this one nothing can be told by lags: it takes a window at once (as an "
-            "MLP or one convolution does, whose kernel looks back within lag 0), is detached, "
-            "or axis 1 of the inputs is no time (for channels first, (B, C, T): time_axis=2)"
-        )
+        words = f"one that uses parameters before the step of a prediction. {self._why_at_once()}"
         count = sum(part.numel() for part in self.chosen.values())
         told = (
             f"{self.kind}, all of whose {count:,} parameters looked at act at the step of the "
             "prediction alone (lag 0)"
         )
         require("model", told, some_before, words)
+
+    def _why_at_once(self) -> str:
+        """Say why all that carries a gradient is likely used at the step of the prediction."""
+        last = self.shape[1] - 1
+        frozen = [name for name, part in self.model.named_parameters() if not part.requires_grad]
+        if any(len(site.times) > 1 and (site.times == last).all() for site in self.sites):
+            return (
+                "Of this one the values of all steps move with the last input: are inputs "
+                "normalised over the window, or is its last value subtracted? Do so in the data"
+            )
+        if self.without_gradient:
+            return (
+                f"Of this one no gradient reaches {_few(self.without_gradient)}: is it detached on "
+                "its way, by NumPy, or by an argmax?"
+            )
+        if frozen and self.parameters is None:
+            return f"Of this one {_few(frozen)} are frozen: name them in `parameters`"
+        return (
+            "Of this one nothing can be told by lags: it takes a window at once (as an MLP or one "
+            "convolution does, whose kernel looks back within lag 0), is detached, or axis 1 of "
+            "the inputs is no time (for channels first, (B, C, T): time_axis=2)"
+        )
 
 
 def _unmoved(n_rows: int) -> Bounds:
@@ -596,11 +635,11 @@ def _unmoved(n_rows: int) -> Bounds:
     return Bounds((), none, none)
 
 
-def _together(parts: list[Bounds]) -> Bounds:
-    """Return rows of several values, one behind the other."""
-    low = np.concatenate([part.low for part in parts])
-    high = np.concatenate([part.high for part in parts])
-    return Bounds(parts[0].axes, low, high)
+def _together(group: list[Measured]) -> Bounds:
+    """Return the rows of several values, one behind the other."""
+    low = np.concatenate([one.own.low for one in group])
+    high = np.concatenate([one.own.high for one in group])
+    return Bounds(group[0].own.axes, low, high)
 
 
 def _differentiate_twice(given: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
