@@ -375,9 +375,12 @@ class Adapter(ABC):
         has_axes = any(part.ndim for part in tensors)
         words = "those of each sequence. Is it the loss, a mean over the batch? Say that by loss="
         require("predictions", "one number for a batch", has_axes, words)
-        others = tensors_in(self._given(self.trials.patterned()))
+        with torch.no_grad():
+            others = tensors_in(self._given(self.trials.patterned()))
         pairs = zip(tensors, others, strict=True)
-        is_moved = any(a.shape != b.shape or bool(moved_apart(a, b).any()) for a, b in pairs)
+        is_moved = any(
+            a.shape != b.shape or bool(moved_apart(a.detach(), b).any()) for a, b in pairs
+        )
         words = "ones that inputs move: is the last layer 0, as before training, or a state dead?"
         require("predictions", "the same for all inputs", is_moved, words)
         words = (

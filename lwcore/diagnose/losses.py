@@ -16,6 +16,7 @@ Shape = tuple[int, ...]  # without the axis of sequences
 
 IGNORED = -100  # the target that cross-entropy leaves out
 WEIGHED = (nn.CrossEntropyLoss, nn.NLLLoss)  # whose mean is over weights, not over sequences
+_ROUNDING = 1e-5  # of the largest gradient, up to which all are the same
 _MODULES = {functional.cross_entropy: nn.CrossEntropyLoss, functional.nll_loss: nn.NLLLoss}
 
 
@@ -111,6 +112,11 @@ class Untrained:
         for part in targets:
             total += self._gradients(part).sum(0, keepdim=True)
         self.mean = total / sum(len(part) for part in targets)
+        gradients = [self._gradients(part) for part in targets]
+        size = max(float(part.abs().max()) for part in gradients)
+        apart = max(float((part - self.mean).abs().max()) for part in gradients)
+        words = "'error' for a loss whose gradient at a constant is the same for all targets"
+        require("source", "target", apart > _ROUNDING * size, words)
 
     def of(self, predictions: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of some sequences together."""

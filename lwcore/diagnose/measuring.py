@@ -155,12 +155,12 @@ def diagnose(
     axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
     count, length = inputs.shape[:2]
     read_as = f"read as {count:,} sequences of {length:,} steps of width {inputs[0, 0].numel()}"
-    words = (
-        f"at least {FEWEST} sequences of at least 2 steps. Are axes swapped? For (T, B, …) say "
-        "batch_first=False, for (B, C, T) time_axis=2. Cut a long series into windows: series "
-        "(600, D) into series.unflatten(0, (-1, 12)) say. Of single pairs (T, D), "
-        "torch.utils.data.DataLoader(pairs, 32) makes batches"
-    )
+    words = f"at least {FEWEST} sequences of at least 2 steps. "
+    if length < 2:
+        words += "Of single pairs, (T, …), torch.utils.data.DataLoader(pairs, 32) makes batches. "
+    elif count < length:
+        words += "Cut a long series, (T, D), into windows: series.unflatten(0, (-1, 12)), say. "
+    words += "Are axes swapped? For (T, B, …) say batch_first=False, for (B, C, T) time_axis=2"
     require("batches", read_as, count >= FEWEST and length >= 2, words)
     bands: Bands = lag_bands(length - 1) if isinstance(lags, str) else [[int(n)] for n in lags]
     furthest = bands[-1][-1]
