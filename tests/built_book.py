@@ -25,6 +25,8 @@ PARTS = {
     ]
     for part in _toc["parts"]
 }
+# the chapters of the argument, which alone have numbers, without the pages under them
+NUMBERED = [chapter["file"] for chapter in _toc["parts"][0]["chapters"]]
 DOCUMENTS = [_toc["root"], *(page for pages in PARTS.values() for page in pages)]
 NOTEBOOKS = [name for name in DOCUMENTS if "\nkernelspec:" in (ROOT / f"{name}.md").read_text()]
 

@@ -9,7 +9,7 @@ import typed_decimals
 from typed_decimals import prose, typed
 
 from book import claims
-from tests.built_book import DOCUMENTS, NOTEBOOKS, PARTS, ROOT
+from tests.built_book import DOCUMENTS, NOTEBOOKS, NUMBERED, ROOT
 
 SETTINGS = tomllib.loads(typed_decimals.SETTINGS.read_text())
 CHECKED = [name for name in DOCUMENTS if typed_decimals.is_checked(name)]
@@ -53,7 +53,7 @@ def test_a_chapter_opens_with_a_question_a_short_answer_and_what_would_change_it
         "first two end with a backslash, and an empty line follows the third."
     )
     _, answer, sure = opening.groups()
-    assert len(answer.split()) <= 60, f"{name}.md: the answer has more than 60 words"
+    assert len(answer.split()) <= 50, f"{name}.md: the answer has more than 50 words"
     assert len(sure.split()) <= 55, f"{name}.md: “How sure” has more than 55 words"
     missing = f"{name}.md: “How sure” ends with what would change it: “What would change it: …”"
     assert "What would change it: " in sure, missing
@@ -149,9 +149,6 @@ x {claim}`e` y.
 )
 def test_crowded_badges_are_found(text, number):
     assert len(crowded(text)) == number
-
-
-NUMBERED = [name for name in PARTS["The argument"] if name in NOTEBOOKS]
 
 
 def numbers_without_a_chapter(text):

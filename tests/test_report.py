@@ -245,6 +245,14 @@ def test_what_speaks_against_the_numbers_is_said_where_it_does():
     assert "11 sequences repeat" in str(far)
 
 
+def test_a_model_no_better_than_a_constant_is_said_first():
+    """Its own errors show a gradient that no data asked for."""
+    no_better = answered([5.0], source="error", beats_constant=0).answer().first
+    assert "That is no dependence in the data: the model predicts no better than a" in no_better
+    for better in ({"source": "error", "beats_constant": 1}, {"beats_constant": -1}):
+        assert "no dependence in the data" not in answered([5.0], **better).answer().first
+
+
 def test_bands_are_said_as_bands():
     banded = answered([5.0, 20.0, 300.0], n_sequences=100, length=40)
     banded.data["lag_to"] = ("lag", [1, 9, 39])

@@ -228,6 +228,23 @@ class SeveralIterations(Stepped):
         return torch.stack(shown, 1)
 
 
+class Solver(Stepped):
+    """A differential equation, of which each step takes two of a solver, as in liquid networks."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.slope = nn.Parameter(torch.rand(HIDDEN)), nn.Parameter(torch.rand(HIDDEN))
+
+    def forward(self, x, copies=None):
+        state, shown = x.new_zeros(len(x), HIDDEN), []
+        for t, one in enumerate(copies or [self] * STEPS):
+            inputs = one.read(x[:, t])
+            for _ in range(2):
+                state = 0.5 * state + torch.tanh(one.slope * (state - one.mean) + inputs)
+            shown.append(one.show(state))
+        return torch.stack(shown, 1)
+
+
 class ForecastsOn(Stepped):
     """A recurrence that goes on with forecasts of its own, all made at the last step."""
 
@@ -248,6 +265,7 @@ class ForecastsOn(Stepped):
 
 KINDS = [
     SeveralIterations,
+    Solver,
     ForecastsOn,
     ByHand,
     ReadAtOnce,
@@ -449,6 +467,123 @@ def test_a_network_that_takes_a_window_at_once_is_refused():
     model = nn.Sequential(nn.Flatten(), nn.Linear(20, 8), nn.Tanh(), nn.Linear(8, 1)).eval()
     with pytest.raises(ValueError, match="act at the step of the prediction alone"):
         detected(model, (INPUTS, INPUTS[:, -6]))
+
+
+class TakesTheWindow(nn.Module):
+    """A recurrence of inputs less their mean, or less the last of them, or that is frozen."""
+
+    def __init__(self, how):
+        super().__init__()
+        torch.manual_seed(0)
+        self.how, self.rnn, self.show = how, nn.GRU(1, 6, batch_first=True), nn.Linear(6, 1)
+        self.rnn.requires_grad_(how != "frozen")
+        self.eval()
+
+    def forward(self, x):
+        level = {"mean": x.mean(1, keepdim=True), "last": x[:, -1:]}.get(self.how, 0)
+        states = self.rnn(x - level)[0][:, -1]
+        return self.show(states.detach() if self.how == "detached" else states)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("mean", "are inputs normalised over the window"),
+        ("last", "or is its last value subtracted"),
+        ("frozen", "rnn.weight_ih_l0, .* are frozen: name them in `parameters`"),
+        ("detached", "is it cut on its way, by detach"),
+    ],
+)
+def test_what_acts_at_the_step_of_the_prediction_alone_is_refused_with_its_reason(how, message):
+    with pytest.raises(ValueError, match=message):
+        detected(TakesTheWindow(how), (INPUTS, INPUTS[:, -3]))
+
+
+class OfGaps(nn.Module):
+    """A recurrence that takes logarithms of the gaps of times, or asserts that there are some."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.rnn, self.show = (
+            function,
+            nn.GRU(2, 6, batch_first=True),
+            nn.Linear(6, 1),
+        )
+
+    def forward(self, x):
+        gaps = torch.diff(x[..., 1:], dim=1, prepend=x[:, :1, 1:] - 1)
+        return self.show(self.rnn(torch.cat([x[..., :1], self.function(gaps)], -1))[0])
+
+
+def increasing(gaps):
+    assert (gaps > 0).all(), "times must increase"
+    return gaps
+
+
+@pytest.mark.parametrize("function", [torch.log, torch.sqrt, increasing])
+def test_a_model_that_looks_at_the_order_of_steps_is_refused_with_the_way_out(function):
+    torch.manual_seed(0)
+    times = (torch.rand(60, 20, 1) + 0.1).cumsum(1)
+    inputs = torch.cat([INPUTS[:60], times], -1)
+    with pytest.raises(ValueError, match="logarithms or roots of differences of steps"):
+        detected(OfGaps(function).eval(), (inputs, BEFORE[:60]))
+
+
+@pytest.mark.parametrize("read_at", [0, -1])
+def test_a_column_that_never_changes_has_no_step(read_at):
+    """The number of a shop is all that the target holds, wherever it is looked up."""
+
+    class OfShops(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.shop, self.read = nn.Embedding(6, 4), nn.Linear(1, 4)
+            self.rnn, self.show = nn.GRU(4, 6, batch_first=True), nn.Linear(10, 1)
+
+        def forward(self, x):
+            shop = self.shop(x[:, read_at, 1].long())
+            states = self.rnn(self.read(x[..., :1]))[0][:, -1]
+            return self.show(torch.cat([states, shop], -1))
+
+    shops = torch.randint(6, (200, 1, 1), generator=torch.Generator().manual_seed(0)).float()
+    inputs = torch.cat([INPUTS, shops.expand(-1, 20, -1)], -1)
+    every = ["shop", "read", "rnn", "show"]
+    assert detected(OfShops().eval(), (inputs, shops[:, 0] - 2.5), parameters=every) == []
+
+
+class Clamped(Attending):
+    """Predictions that are often at the end of their range."""
+
+    def forward(self, x):
+        return super().forward(x).clamp(0, 1)
+
+
+class BeginsAlike(Attending):
+    """A model whose first prediction is made of no input."""
+
+    def forward(self, x):
+        return super().forward(torch.cat([torch.zeros_like(x[:, :1]), x[:, 1:]], 1))
+
+
+@pytest.mark.parametrize("kind", [Clamped, BeginsAlike])
+def test_predictions_that_do_not_always_move_are_no_reason_to_refuse(kind):
+    assert detected(kind(), (INPUTS, BEFORE)) == [5]
+
+
+def test_a_clip_that_acts_on_few_sequences_is_refused():
+    """On the two whose targets are far off."""
+
+    class ClipsFew(Attending):
+        def forward(self, x):
+            shown = self.shown(x)
+            if shown.requires_grad:
+                shown.register_hook(lambda g: g.clamp(-1, 1))
+            return self.show(shown)
+
+    targets = BEFORE.clone()
+    targets[[50, 61]] *= 3000
+    with pytest.raises(ValueError, match="parts of the loss one by one miss"):
+        detected(ClipsFew(), (INPUTS, targets), source="error")
 
 
 def test_gradients_that_are_clipped_on_their_way_are_refused():

@@ -9,6 +9,7 @@ All numbers that a model gives for a sequence stand side by side as one row of p
 `ends` has the step at which each of them is made: the last one whose input moves it.
 """
 
+import itertools
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -458,8 +459,11 @@ class Adapter(ABC):
         self._refuse_changing_loss(name, inputs[order], targets[order])
         is_sum = is_mean = True
         sizes = []
-        pairs = [*self._predicted(inputs, targets), *self._predicted(inputs[order], targets[order])]
-        for predictions, part in pairs:
+        every, some = (
+            self._predicted(inputs, targets),
+            self._predicted(inputs[order], targets[order]),
+        )
+        for predictions, part in itertools.chain(every, some):  # never all in memory
             single = self.losses(predictions, part)
             bad = (~single.isfinite()).nonzero()[:, 0]
             words = (

@@ -112,9 +112,11 @@ class Untrained:
         for part in targets:
             total += self._gradients(part).sum(0, keepdim=True)
         self.mean = total / sum(len(part) for part in targets)
-        gradients = [self._gradients(part) for part in targets]
-        size = max(float(part.abs().max()) for part in gradients)
-        apart = max(float((part - self.mean).abs().max()) for part in gradients)
+        size = apart = 0.0
+        for part in targets:  # never all in memory
+            gradients = self._gradients(part)
+            size = max(size, float(gradients.abs().max()))
+            apart = max(apart, float((gradients - self.mean).abs().max()))
         words = "'error' for a loss whose gradient at a constant is the same for all targets"
         require("source", "target", apart > _ROUNDING * size, words)
 

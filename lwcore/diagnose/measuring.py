@@ -279,7 +279,9 @@ def _first_loss(network: Adapter, data: Pair) -> int:
         first = network.read(*pair).first
         if first >= 0:
             return first
-    words = "one whose gradient is not always 0: is it cut on its way, by an argmax or NumPy?"
+    words = (
+        "one whose gradient is not always 0: is it cut on its way, by detach(), an argmax or NumPy?"
+    )
     require("loss", network.loss_name, False, words)
     return -1
 

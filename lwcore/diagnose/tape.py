@@ -68,6 +68,17 @@ class Call(NamedTuple):
                 place.append(Tensor if isinstance(part, Tensor) else repr(part))
         return tuple(place)
 
+    def is_start_of(self, other: Call) -> bool:
+        """Say whether it is another one's call with what no data are in, in the place of data.
+
+        As U h with the zeros, or the parameters, that a state begins with.
+        """
+        own, theirs = self.place, other.place
+        if self.layout is not None or len(own) != len(theirs):
+            return False
+        pairs = zip(own, theirs, strict=True)
+        return all(a == b or (b is Tensor and isinstance(a, Slot)) for a, b in pairs)
+
 
 class Join(NamedTuple):
     """A function that made something of a use's value and of other data, as the first one."""

@@ -16,7 +16,7 @@ In an example of two layers of attention, for sequences of T steps::
 Every call of ``read``, ``query``, ``key``, ``value`` and ``show`` is a use (`lwcore.diagnose.tape`
 records it), eight in all. What ``layers[0].key`` gives is a `Value`: a tensor (B, T, H) whose
 `Layout` says that its sequences are along axis 0. Row k of it moves with the inputs up to step k
-and with no later one, so that its time is k; this is `measured <lwcore.diagnose.times>`, and not
+and with no later one, so that its time is k. This is measured (`lwcore.diagnose.trials`), and not
 read off the shape. The value's T rows with their times are a `Site`. A loop over a cell calls the
 cell T times, from one place of the code: its site has T values of one row each.
 
@@ -410,7 +410,7 @@ class Uses(Adapter):
         require("parameters", unfollowed, not unfollowed, words)
         self._check_calls(tape)
         self.values = self._values_of(tape)
-        self.starts = {call.place for call in tape.calls if call.layout is None}
+        self.starts = [call for call in tape.calls if call.layout is None]
         words = (
             "some that the predictions use, where it can be seen: not within torch.vmap, a "
             "scripted function or one of your own (write a loop in its place)"
@@ -520,7 +520,7 @@ class Uses(Adapter):
         known = set() if waits is None else {*waits.tolist()} - {-1}
         if len(known) == 1:
             own = own.shifted(known.pop())
-        elif waits is not None and value.call.place in self.starts:
+        elif waits is not None and any(one.is_start_of(value.call) for one in self.starts):
             low, high = np.maximum(own.low, joined.low), np.maximum(own.high, joined.high)
             own = Bounds(own.axes, low, high)
         elif waits is not None:
@@ -608,9 +608,9 @@ class Uses(Adapter):
 
     def _why_at_once(self) -> str:
         """Say why all that carries a gradient is likely used at the step of the prediction."""
-        last = self.shape[1] - 1
+        length = self.shape[1]
         frozen = [name for name, part in self.model.named_parameters() if not part.requires_grad]
-        if any(len(site.times) > 1 and (site.times == last).all() for site in self.sites):
+        if any(np.array_equal(site.times, [length - 1] * length) for site in self.sites):
             return (
                 "Of this one the values of all steps move with the last input: are inputs "
                 "normalised over the window, or is its last value subtracted? Do so in the data"

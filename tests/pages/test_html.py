@@ -12,7 +12,7 @@ from bs4 import BeautifulSoup
 
 from book import claims
 from book.claims import ledger
-from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, ROOT, article
+from tests.built_book import BOOK, DOCUMENTS, NOTEBOOKS, NUMBERED, ROOT, article
 from tests.test_prose import gone
 
 
@@ -72,7 +72,8 @@ def test_words_are_those_that_a_reader_reads():
 def test_a_chapter_has_a_length(name):
     page = article(name)
     length = len(words(page))
-    assert length <= 3_000, f"{name}.md has {length:,} words, of at most 3,000"
+    most = 2_200 if name in NUMBERED else 2_500
+    assert length <= most, f"{name}.md has {length:,} words, of at most {most:,}"
     assert len(page.select("figure")) <= 8, f"{name}.md has more than 8 figures"
     assert len(page.select("table")) <= 6, f"{name}.md has more than 6 tables"
 

@@ -15,7 +15,7 @@ from tests.built_book import BROWSER, DOCUMENTS, NO_BROWSER, PARTS, ROOT
 FEW = {
     "": ["book/glossary"],
     "The theory": ["book/notation", "notebooks/05c_scaling_laws"],
-    "Beyond the paper": ["notebooks/09_prediction"],
+    "Beyond the paper": ["notebooks/09b_earlier_runs"],
 }
 
 
