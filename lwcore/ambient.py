@@ -11,7 +11,7 @@ import random
 import threading
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
@@ -69,13 +69,12 @@ def followable(tensor: Tensor) -> Tensor:
 
 
 @contextmanager
-def random_states_kept(generators: Iterable[torch.Generator] = ()) -> Iterator[None]:
-    """Leave the random numbers of Python, NumPy, PyTorch and some generators where they were.
+def random_states_kept() -> Iterator[None]:
+    """Leave the random numbers of Python, NumPy and PyTorch where they were.
 
     What is ours draws from generators of its own. But a reader's model, loss or loader may draw,
     and a loader of PyTorch's draws a seed for its workers whenever it begins.
     """
-    of_generators = [(generator, generator.get_state()) for generator in generators]
     of_python = random.getstate()
     of_numpy = np.random.get_state()  # noqa: NPY002
     of_torch = torch.get_rng_state()
@@ -88,22 +87,6 @@ def random_states_kept(generators: Iterable[torch.Generator] = ()) -> Iterator[N
         torch.set_rng_state(of_torch)
         if of_gpus is not None:
             torch.cuda.set_rng_state_all(of_gpus)
-        for generator, state in of_generators:
-            generator.set_state(state)
-
-
-def generators_of(loader: Any) -> list[torch.Generator]:
-    """Return the generators that a loader of PyTorch's draws from, its samplers' too."""
-    generators: dict[int, torch.Generator] = {}  # by identity: each once
-    parts = [loader]
-    for part in parts:  # which grows on the way: a sampler may have a sampler
-        for name in ("sampler", "batch_sampler"):
-            if hasattr(part, name):
-                parts.append(getattr(part, name))
-        generator = getattr(part, "generator", None)
-        if isinstance(generator, torch.Generator):
-            generators[id(generator)] = generator
-    return list(generators.values())
 
 
 class _ForwardMode:

@@ -252,7 +252,7 @@ ROWS = [
     ({"loss": nn.MSELoss(), "batches": (X, Y[:, 0])}, r"predictions \(B, 1\) and targets \(B,\)"),
     (
         {"batches": (X, torch.full((60,), 7))},
-        "with the target 7': must be given, or targets below 1",
+        "do not fit cross-entropy. Are they counts, or two classes",
     ),
     ({"batches": (X, Y > 0)}, "do not fit cross-entropy"),
     ({"batches": (X.numpy(), Y.numpy().astype(np.uint64))}, "torch.uint64': must be real or whole"),
@@ -266,10 +266,10 @@ ROWS = [
     ({"batches": []}, r"batches = \[\]: must be one pair or more"),
     ({"batches": [X]}, r"batches\[0\] = 'Tensor': must be a pair of tensors"),
     ({"batches": [{"x": X, "y": Y}]}, r"\[0\] = 'dict': must be a pair .* make one of it, as by"),
-    ({"batches": [(X, Y), (X[:, 1:], Y)]}, "must be one for all: equally long sequences"),
-    ({"batches": (X / 0, Y)}, r"batches\[0\] = 'NaN or infinite somewhere': must be finite"),
+    ({"batches": [(X, Y), (X[:, 1:], Y)]}, "must be one for all: pad sequences to the longest"),
+    ({"batches": (X / 0, Y)}, r"inputs in batches\[0\] = 'NaN or infinite .*: must be finite"),
     ({"loss": lambda p, y: 0 * (p - y).sum()}, "must be one whose gradient is not always 0"),
-    ({"model": bare(), "head": lambda out: 0 * Y[: len(out[0])]}, "each made of its own inputs"),
+    ({"model": bare(), "head": lambda out: 0 * Y[: len(out[0])]}, "must be ones that inputs move"),
     ({"batches": (X, 0 * Y), "source": "target"}, "must be 'error' where all targets are the same"),
     ({"lags": [1, 16]}, r"lags = \[1, 16\]: must be below the number of steps, 16"),
 ]

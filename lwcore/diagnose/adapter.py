@@ -9,7 +9,6 @@ All numbers that a model gives for a sequence stand side by side as one row of p
 `ends` has the step at which each of them is made: the last one whose input moves it.
 """
 
-import copy
 import itertools
 import warnings
 from abc import ABC, abstractmethod
@@ -23,11 +22,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils import _pytree as trees
 
 from lwcore.ambient import placed
 from lwcore.diagnose.data import FRONT, Axes, Pair
 from lwcore.diagnose.kept import kept_as_it_was
-from lwcore.diagnose.losses import WEIGHED, Untrained, usual_loss
+from lwcore.diagnose.losses import IGNORED, WEIGHED, Untrained, summed, usual_loss
 from lwcore.diagnose.outputs import Leaf, Outputs, only_tensor, shown
 from lwcore.diagnose.tensors import ZEROS, dense, explained, followed, in_reals, tensors_in
 from lwcore.diagnose.times import Rows, early_entries, rows_of
@@ -42,6 +43,11 @@ _AT_ONCE, _ENTRIES = 128, 2**21  # sequences at a time, and numbers in an array,
 _RUN = 64  # sequences that the model alone is run on at a time
 _HELD = 2**23  # numbers in the predictions that are held at a time
 _STEADY = 9  # pairs of sequences that must say that a prediction is made earlier than others
+_FEW_NAMES = 6  # that are told
+_WHICH = (
+    "Say of which the loss is made, by head=lambda out: out[0], out['logits'], out.logits or "
+    "(out.loc, out.scale), say, and how, by loss="
+)
 _TRIES = 12  # other steps that a sequence is tried with, before its prediction does not move
 _UNMOVED = 0.05  # share of sequences whose predictions may not move: behind a ReLU, say
 _CONSTANTS = 2**20  # numbers in a constant prediction, up to which the best one is sought
@@ -108,20 +114,25 @@ class Adapter(ABC):
         inputs, targets = self.batch
         self.shape = (*inputs.shape[:2], inputs[0, 0].numel())
         self.weight = next(self.model.parameters(), torch.zeros(()))
-        self.rounding = _CLOSE.get(self.weight.dtype, _CLOSE[None])
-        self.exact = self.tolerance.get(self.weight.dtype, self.tolerance[None])
+        types = [dtype.to_real() for dtype in _sizes_by_type(self.model)]
+        coarsest = max(types, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
+        self.rounding = _CLOSE.get(coarsest, _CLOSE[None])
+        self.exact = self.tolerance.get(coarsest, self.tolerance[None])
         self.trials = Trials(placed(inputs, self.weight.device))
         self.chosen = self._chosen()
         self.fits_data = False
-        self._given(self.trials.inputs[:2])
+        self._all_given(self.trials.inputs[:2])
         self.fits_data = True
         self.heaviest = torch.zeros(0, dtype=torch.int64)  # the sequences of the largest losses
         self.without_gradient: list[str] = []  # of those that are chosen, by name
+        self.takes_all = self._loss_takes_all(targets)
         given = self._given(self.trials.patterned())
         self.gives = shown(given)
         self.outputs = Outputs.of(given)
         if not self.outputs.leaves:
             self._refuse_predictions(given)
+        with explained("predictions", f"{self.gives}: cannot be put together anew", _WHICH):
+            self.outputs.shapes()
         self.entries = self.outputs.entries
         self.limit_batch(self.entries)
         self._choose_loss(targets)
@@ -141,9 +152,13 @@ class Adapter(ABC):
     # What the model gives
 
     def _given(self, inputs: Tensor) -> Any:
+        """Return what the loss takes of all that the model gives."""
+        given = self._all_given(inputs)
+        return given if self.takes_all else only_tensor(given)
+
+    def _all_given(self, inputs: Tensor) -> Any:
         """Return all that the model gives, through the head if there is one."""
-        dtype = self.weight.dtype if inputs.is_floating_point() else None
-        own = self.axes.inputs_back(placed(inputs, self.weight.device, dtype))
+        own = self.axes.inputs_back(placed(inputs, self.weight.device).clone())  # may be written to
         words = f"fails on {len(inputs)} sequences, inputs of the shape {tuple(own.shape)}"
         advice = "It must take any number of sequences, and one tensor: wrap it if it takes more"
         if self.fits_data:
@@ -153,7 +168,30 @@ class Adapter(ABC):
         if self.head is not None:
             with explained("head", f"fails on what the model gives, {shown(given)}"):
                 given = self.head(given)
-        return only_tensor(given)
+        parts = trees.tree_leaves(given, is_leaf=lambda part: isinstance(part, PackedSequence))
+        is_packed = any(isinstance(part, PackedSequence) for part in parts)
+        words = (
+            "tensors with an axis of sequences: head=lambda out: "
+            "torch.nn.utils.rnn.pad_packed_sequence(out, batch_first=True)[0]"
+        )
+        require("predictions", "a PackedSequence", not is_packed, words)
+        return given
+
+    def _loss_takes_all(self, targets: Tensor) -> bool:
+        """Say whether the loss takes several things, where they hold only one tensor.
+
+        As logits and a cache: of these PyTorch's own losses, and many of readers, take the logits.
+        """
+        few = self.trials.inputs[:3]
+        with torch.no_grad():
+            given = self._all_given(few)
+            if self.loss is None or isinstance(given, Tensor):
+                return False
+            try:
+                self.loss(given, self.axes.targets_back(placed(targets[:3], self.weight.device)))
+            except Exception:  # then it is called with the tensor, and what fails is told
+                return False
+        return True
 
     def predictions(self, inputs: Tensor) -> Float[Tensor, "B K"]:
         """Return all numbers that the model gives for each sequence, as one row."""
@@ -188,9 +226,14 @@ class Adapter(ABC):
             require("loss", self.loss.__name__, False, words)
         if self.loss is None:
             shapes = self.outputs.shapes()
+            is_one = self.outputs.spec.num_leaves == 1
+            words = f"given, for the model gives several things. {_WHICH}"
+            require("loss", f"None for {self.gives}", is_one, words)
             self.loss, self.loss_name = usual_loss(shapes, targets, self._shapes(targets))
+            self._refuse_unshifted(targets)
         else:
             self.loss_name = str(getattr(self.loss, "__name__", type(self.loss).__name__))
+        self.loss = summed(self.loss, targets)
         few = self.trials.inputs[:3]
         predictions = self._predictions_alone(few)
         with warnings.catch_warnings(record=True) as said, self._loss_explained(targets):
@@ -200,6 +243,18 @@ class Adapter(ABC):
         broadcast = any("size" in str(one.message) for one in said)
         words = "one that compares numbers of the same shape: reshape the targets"
         require(f"loss ({self.loss_name})", self._shapes(targets), not broadcast, words)
+
+    def _refuse_unshifted(self, targets: Tensor) -> None:
+        """Refuse tokens that are to predict themselves."""
+        inputs = self.trials.inputs
+        targets = placed(targets, inputs.device)
+        is_same = targets.shape == inputs.shape and self.loss_name == "cross_entropy"
+        is_same = is_same and bool(((targets == inputs) | (targets == IGNORED)).all())
+        words = (
+            "those of the next step, as in (tokens[:, :-1], tokens[:, 1:]): labels of Hugging "
+            "Face's are shifted in their own loss. If they are meant, say loss="
+        )
+        require("targets", "the inputs of the same step", not is_same, words)
 
     def _shapes(self, targets: Tensor) -> str:
         """Write the shapes that the loss gets."""
@@ -212,7 +267,7 @@ class Adapter(ABC):
         words = f"fails on {self._shapes(targets)}, for one sequence or some"
         advice = ""
         if self.outputs.spec.num_leaves > 1:
-            advice = f"Which of {self.gives}? head=lambda out: out[0], or out['logits']"
+            advice = f"Of {self.gives}: {_WHICH}"
         elif isinstance(self.loss, nn.CrossEntropyLoss):
             advice = (
                 "Classes come second: "
@@ -293,7 +348,7 @@ class Adapter(ABC):
     def check(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse what cannot be taken apart: sequences that are mixed, losses, predictions."""
         few = self.trials.some(_TRIED).to(inputs.device)
-        self._check_sequences(inputs[few])
+        self._check_sequences(inputs, few)
         with torch.no_grad(), self._loss_explained(targets):
             self._check_loss(inputs, targets)
         self._check_ends(targets)
@@ -311,11 +366,24 @@ class Adapter(ABC):
         trial = self.trials.patterned()
         self._refuse_changes(lambda: tensors_in(self._given(trial)))
         tensors = tensors_in(given)
-        if not tensors:
-            words = "tensors, of which the loss is made (say which: head=lambda out: out.logits)"
-            require("predictions", shown(given), False, words)
+        words = f"tensors, of which the loss is made. {_WHICH}"
+        require("predictions", shown(given), bool(tensors), words)
         is_finite = all(bool(part.isfinite().all()) for part in tensors)
         require("predictions", "NaN or infinite somewhere", is_finite, "finite")
+        is_real = any(part.is_floating_point() or part.is_complex() for part in tensors)
+        words = "numbers with gradients: logits, say, and not the class of the largest (argmax)"
+        require("predictions", str(tensors[0].dtype), is_real, words)
+        has_axes = any(part.ndim for part in tensors)
+        words = "those of each sequence. Is it the loss, a mean over the batch? Say that by loss="
+        require("predictions", "one number for a batch", has_axes, words)
+        with torch.no_grad():
+            others = tensors_in(self._given(self.trials.patterned()))
+        pairs = zip(tensors, others, strict=True)
+        is_moved = any(
+            a.shape != b.shape or bool(moved_apart(a.detach(), b).any()) for a, b in pairs
+        )
+        words = "ones that inputs move: is the last layer 0, as before training, or a state dead?"
+        require("predictions", "the same for all inputs", is_moved, words)
         words = (
             "tensors with an axis of sequences, each made of its own inputs. Are axes swapped? "
             "Sequences come first here, (B, T, …); layers of PyTorch read them so with "
@@ -323,27 +391,47 @@ class Adapter(ABC):
         )
         require("predictions", f"{shown(given)} for inputs {tuple(trial.shape)}", False, words)
 
-    def _check_sequences(self, inputs: Tensor) -> None:
+    def _check_sequences(self, inputs: Tensor, few: Tensor) -> None:
         """Refuse a model whose predictions for a sequence are not its own, and say why."""
-        self._refuse_changes(lambda: [self.predictions(inputs)])
+        self._refuse_changes(lambda: [self.predictions(inputs[few])])
+        self._refuse_mixed(inputs[few], 1)
+        for part in inputs.split(min(_RUN, self.at_once)):  # one of these may change others
+            self._refuse_mixed(part, (len(part) + 1) // 2)
+
+    def _refuse_mixed(self, inputs: Tensor, count: int) -> None:
+        """Refuse sequences that are predicted otherwise if so many are run at a time."""
         together = self._predictions_alone(inputs)
         is_finite = bool(together.isfinite().all())
         require("predictions", "NaN or infinite somewhere", is_finite, "finite")
-        alone = torch.cat([self._predictions_alone(one) for one in inputs.split(1)])
-        if torch.allclose(alone, together, rtol=self.rounding, atol=self.rounding):
-            return
-        largest = together.abs().max().clamp(min=1e-30)
-        apart = float((alone - together).abs().max() / largest)
+        alone = torch.cat([self._predictions_alone(some) for some in inputs.split(count)])
+        largest = float(together.abs().max().clamp(min=1e-30))
+        apart = float((alone - together).abs().max()) / largest
         words = "one that predicts for a sequence alone as among others. "
         if apart < 0.1:
             words += "Rounding may grow in its states: try model.double(). "
-        words += "Else sequences are mixed: are axes swapped (batch_first=True of the layers, or "
-        words += "batch_first=False here, for inputs (T, B, …)), or is there a softmax or a "
-        words += "normalisation over the batch?"
-        require("model", f"{self.kind}, with predictions {apart:.1g} apart", False, words)
+        words += (
+            "Else sequences are mixed: are axes swapped (batch_first=True of the layers, or "
+            "batch_first=False here, for inputs (T, B, …)), or is there a softmax, a scale or a "
+            "normalisation over the batch?"
+        )
+        told = f"{self.kind}, with predictions {apart:.1g} apart"
+        require("model", told, apart <= self.rounding, words)
 
     def _refuse_changes(self, run: Callable[[], list[Tensor]]) -> None:
         """Refuse a model that gives something else the second time: by chance, or by a state."""
+        changed = self._what_changes(run, self.model, self.head)
+        if changed:
+            words = "one that keeps no state from batch to batch: start each batch anew"
+            require("model", f"{self.kind}, which changed {', '.join(changed)}", False, words)
+        words = (
+            "one without random draws: a dropout that is on though model.eval() was called "
+            "(training=self.training), or a random first state?"
+        )
+        told = f"{self.kind}, with other predictions the second time"
+        require("model", told, changed is None, words)
+
+    def _what_changes(self, run: Callable[[], list[Tensor]], *roots: Any) -> list[str] | None:
+        """Return the names of what changes a second run, if known; None if it is the same."""
 
         def same(one: list[Tensor], two: list[Tensor]) -> bool:
             for a, b in zip(one, two, strict=True):
@@ -356,30 +444,19 @@ class Adapter(ABC):
 
         with torch.no_grad():
             if same(run(), run()):
-                return
-            with kept_as_it_was(self.model) as kept:
+                return None
+            with kept_as_it_was(*roots) as kept:
                 first = run()
                 changed = kept.changed()
-            with kept_as_it_was(self.model):
+            with kept_as_it_was(*roots):
                 second = run()
-        if same(first, second) and changed:
-            words = "one that keeps no state from batch to batch: start each batch anew"
-            require("model", f"{self.kind}, which changed {', '.join(changed)}", False, words)
-        words = (
-            "one without random draws: a dropout that is on though model.eval() was called "
-            "(training=self.training), or a random first state?"
-        )
-        require("model", f"{self.kind}, with other predictions the second time", False, words)
+        return changed[:_FEW_NAMES] if same(first, second) else []
 
     def _check_loss(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse a loss that is no sum or mean over sequences, tried on all of them."""
-        if isinstance(self.loss, WEIGHED) and self.loss.reduction == "mean":
-            ignores = bool(targets.eq(self.loss.ignore_index).any())
-            if ignores or self.loss.weight is not None:
-                self.loss = copy.copy(self.loss)  # over unequal counts: the mean of no sequence
-                self.loss.reduction = "sum"
         name = f"loss ({self.loss_name})"
         order = self.trials.some(32).to(inputs.device)
+        self._refuse_changing_loss(name, inputs[order], targets[order])
         is_sum = is_mean = True
         sizes = []
         every, some = (
@@ -390,8 +467,8 @@ class Adapter(ABC):
             single = self.losses(predictions, part)
             bad = (~single.isfinite()).nonzero()[:, 0]
             words = (
-                "finite for each sequence alone (are all its targets left out? then give the "
-                "sum, not the mean, over those that are not)"
+                "finite for each sequence alone. Does it compare sequences, or are all targets of "
+                "one left out? Then give the sum, not the mean, over those that are not"
             )
             told = f"{single[bad[:1]].tolist()} for sequence {bad[:1].tolist()}"
             require(name, told, not len(bad), words)
@@ -404,13 +481,39 @@ class Adapter(ABC):
             words = (
                 f"the sum of what these have alone, {total:.6g}, or the mean, {mean:.6g}. Does "
                 "it weigh classes, leave out targets, or compare sequences? Then give the sum "
-                "over what each has alone"
+                'over what each has alone, as by reduction="sum"'
             )
             told = f"{joint:.6g} for {len(single)} sequences"
             require(name, told, is_sum or is_mean, words)
         self.averages = not is_sum
         heaviest = torch.cat(sizes)[: len(inputs)].topk(min(_HEAVIEST, len(inputs))).indices
         self.heaviest = heaviest.cpu()
+
+    def _refuse_changing_loss(self, name: str, inputs: Tensor, targets: Tensor) -> None:
+        """Refuse a loss that is another the second time, or takes parameters."""
+        predictions = self._predictions_alone(inputs)
+        changed = self._what_changes(lambda: [self.losses(predictions, targets)], self.loss)
+        if changed:
+            words = "one that keeps no state from batch to batch"
+            require(name, f"one that changed {', '.join(changed)}", False, words)
+        words = (
+            "the same for the same predictions. Does it draw at random, as negatives? Draw these "
+            "once, beforehand, and give them in further columns of the targets"
+        )
+        require(name, "another value the second time", changed is None, words)
+        with followed(self.chosen.values()):
+            total = self.losses(predictions, targets).sum()
+            parts: Any = [None] * len(self.chosen)
+            if total.requires_grad:
+                parts = torch.autograd.grad(total, [*self.chosen.values()], allow_unused=True)
+        pairs = zip(self.chosen, parts, strict=True)
+        taken = [key for key, part in pairs if part is not None]
+        words = (
+            "one of predictions and targets alone. Leave out what it adds for parameters, as a "
+            "weight decay, which has no lag, and make logits in the model, if it makes them by "
+            "an embedding's weights"
+        )
+        require(name, f"one that takes {', '.join(taken[:_FEW_NAMES])}", not taken, words)
 
     # When predictions are made
 
@@ -584,9 +687,13 @@ class Adapter(ABC):
     def check_sum(self, inputs: Tensor, targets: Tensor) -> None:
         """Refuse a reading whose lags together are not autograd's gradient of each parameter."""
         missing = self.missing(inputs, targets)
+        hooked = [name for name, part in self.chosen.items() if missing and part._backward_hooks]
+        words = "parameters without hooks that change gradients: take these off (handle.remove())"
+        require("parameters", ", ".join(hooked[:_FEW_NAMES]), not hooked, words)
         words = (
             "parameters whose uses can all be seen, with gradients that pass unchanged from "
-            "step to step (a function of your own, a hook, or steps sent to layers by index?): "
+            "step to step (a function of your own, torch.vmap, torch.jit.script, a hook, or steps "
+            "sent to layers by index?): "
             "name in `parameters` those to look at. If rounding grows in the states: "
             "try model.double()"
         )
@@ -613,3 +720,30 @@ class Adapter(ABC):
             if not error <= self.exact * whole:  # nor if it is NaN
                 too_far.append(f"{name} ({error / whole:.1g} of the gradient)")
         return too_far
+
+
+def as_accepted(model: nn.Module, inputs: Tensor, axes: Axes) -> Tensor:
+    """Return inputs as they are if the model takes them so, else in the type of most parameters.
+
+    Data of NumPy's are often float64 where a model is float32.
+    """
+    sizes = {dtype: size for dtype, size in _sizes_by_type(model).items() if not dtype.is_complex}
+    if not inputs.is_floating_point() or not sizes:
+        return inputs
+    device = next(model.parameters()).device
+    few = axes.inputs_back(placed(inputs[:2], device).clone())
+    try:
+        with torch.no_grad():
+            model(few)
+    except Exception:  # if it is not the type, the model says so when it is run in earnest
+        return inputs.to(max(sizes, key=lambda dtype: sizes[dtype]))
+    return inputs
+
+
+def _sizes_by_type(model: nn.Module) -> dict[torch.dtype, int]:
+    """Return how many numbers the parameters of each type have."""
+    sizes: dict[torch.dtype, int] = {}
+    for part in model.parameters():
+        if part.is_floating_point() or part.is_complex():
+            sizes[part.dtype] = sizes.get(part.dtype, 0) + part.numel()
+    return sizes

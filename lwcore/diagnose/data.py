@@ -93,7 +93,11 @@ def collect_sequences(
     shapes = {
         (tuple(x.shape[1:]), tuple(y.shape[1:])) for x, y in zip(inputs, targets, strict=True)
     }
-    require("shapes in batches", shapes, len(shapes) == 1, "one for all: equally long sequences")
+    words = (
+        "one for all: pad sequences to the longest of all, and not to that of their batch, and "
+        "leave padding out in the loss"
+    )
+    require("shapes in batches", shapes, len(shapes) == 1, words)
     return axes, (torch.cat(inputs)[:sequences], torch.cat(targets)[:sequences])
 
 
@@ -119,7 +123,13 @@ def _numbers(name: str, part: Any) -> Tensor:
     tensor = torch.as_tensor(part).detach()
     if tensor.is_inference():  # such tensors carry no gradients; a copy does
         tensor = tensor.clone()
-    require(name, "NaN or infinite somewhere", bool(tensor.isfinite().all()), "finite")
+    words = "finite. " + (
+        "Put a number where one is missing, and say where in a further column of the inputs"
+        if name.startswith("inputs")
+        else "Put a number where one is missing, and give the loss a further column of 0 and 1 to "
+        "multiply it by"
+    )
+    require(name, "NaN or infinite somewhere", bool(tensor.isfinite().all()), words)
     return tensor
 
 

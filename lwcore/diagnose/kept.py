@@ -1,96 +1,264 @@
-"""What a model was, so that it can be put back."""
+"""What a reader's model, loss and data held, so that it can be put back.
+
+All that is reached from them is kept: tensors, arrays, containers, attributes of modules and of
+objects that the reader has written, generators of random numbers, and what their hooks and
+functions write to. Of data only attributes, containers and generators: they may be large.
+"""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
+import dis
+import functools
+import sys
+import sysconfig
+import types
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils import data as torch_data
+
+_LOADERS = (torch_data.DataLoader, torch_data.Dataset, torch_data.Sampler)
+_METHODS = types.MethodType | types.BuiltinMethodType  # as `list.append` of some list
+_MANY = 4096  # entries of a container, above which these are not looked at one by one
+_INSIDE = ("_parameters", "_buffers", "_modules")  # which PyTorch leaves out of names
 
 
-class _KeptTensor(NamedTuple):
-    """A parameter, buffer or attribute, and a copy of what it held."""
+class _KeptNumbers(NamedTuple):
+    """A tensor or array, and a copy of what it held."""
 
     name: str
-    tensor: Tensor
-    copied: Tensor
+    held: Any
+    was: Any
 
-    @property
-    def is_changed(self) -> bool:
-        """Whether it holds something else now; NaN is NaN."""
-        now, was = self.tensor, self.copied
+    def changes(self) -> list[str]:
+        """Return its name if it holds something else now; NaN is NaN."""
+        now, was = self.held, self.was
         if now.shape != was.shape:
-            return True
+            return [self.name]
         same = (now == was) | ((now != now) & (was != was))
-        return not bool(same.all())
+        return [] if bool(same.all()) else [self.name]
+
+    def restore(self) -> None:
+        """Put the numbers back."""
+        if not self.changes():
+            return
+        if isinstance(self.held, Tensor) and self.held.shape != self.was.shape:
+            self.held.data = self.was
+        elif isinstance(self.held, Tensor):
+            self.held.data.copy_(self.was)
+        else:
+            self.held[...] = self.was
+
+
+class _KeptEntries(NamedTuple):
+    """A dictionary, list or set, or the attributes of an object, and what it held."""
+
+    name: str
+    held: Any
+    was: Any
+
+    def changes(self) -> list[str]:
+        """Return the names of entries that are others now."""
+        if not isinstance(self.held, dict):
+            same = len(self.held) == len(self.was)
+            if same and not isinstance(self.held, set):
+                same = all(now is was for now, was in zip(self.held, self.was, strict=True))
+            return [] if same else [self.name]
+        keys = {**self.was, **self.held}
+        missing = object()
+        changed = [k for k in keys if self.held.get(k, missing) is not self.was.get(k, missing)]
+        return [_dotted(self.name, key) for key in changed]
+
+    def restore(self) -> None:
+        """Put the entries back."""
+        held, was = self.held, self.was
+        if isinstance(held, list):
+            held[:] = was
+        elif isinstance(held, deque):
+            held.clear()
+            held.extend(was)
+        else:
+            if [*held] != [*was]:  # else it is never empty, for whoever looks from another thread
+                held.clear()
+            held.update(was)
+
+
+class _KeptValue(NamedTuple):
+    """What is read and written by a function: a variable, or the state of a generator."""
+
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], Any]
+    was: Any
+
+    def changes(self) -> list[str]:
+        """Return its name if it is another one now."""
+        return [] if self.read() is self.was else [self.name]
+
+    def restore(self) -> None:
+        """Write what it was."""
+        if self.changes():
+            self.write(self.was)
 
 
 class Kept:
-    """What a module was: its parameters, buffers and attributes."""
+    """What some objects of a reader's held, and all that is reached from them."""
 
-    def __init__(self, model: nn.Module) -> None:
-        """Keep copies of all tensors and containers, and other attributes as they are."""
-        self.parts = dict(model.named_modules())
-        self.tensors: list[_KeptTensor] = []
-        self.attributes: dict[str, dict[str, Any]] = {}
-        self.containers: list[tuple[Any, Any]] = []
-        seen: set[int] = set()
-        for name, part in self.parts.items():
-            own = vars(part)
-            self.attributes[name] = dict(own)
-            for key, value in {**own, **part._parameters, **part._buffers}.items():
-                if isinstance(value, dict | list | set):
-                    self.containers.append((value, copy.copy(value)))
-                elif isinstance(value, Tensor) and id(value) not in seen:
-                    seen.add(id(value))
-                    copied = value.detach().clone()
-                    self.tensors.append(_KeptTensor(_dotted(name, key), value, copied))
+    def __init__(self, *roots: Any, copies: bool = True) -> None:
+        """Keep it; with `copies` also the numbers in tensors and arrays."""
+        self.copies = copies
+        self.kept: list[_KeptNumbers | _KeptEntries | _KeptValue] = []
+        self.generators: list[_KeptValue] = []
+        seen: dict[int, Any] = {}  # alive, so that no other has its id
+        waiting = [("", root) for root in roots]
+        while waiting:
+            name, value = waiting.pop()
+            if id(value) not in seen:
+                seen[id(value)] = value
+                waiting += self._keep(name, value)
 
     def changed(self) -> list[str]:
-        """Return the names of tensors and plain attributes that are no longer what they were."""
-        found = [one.name for one in self.tensors if one.is_changed]
-        for name, part in self.parts.items():
-            now, was = vars(part), self.attributes[name]
-            for key in {*now, *was}:
-                is_container = isinstance(was.get(key), dict | list | set)
-                if not is_container and now.get(key, self) is not was.get(key, self):
-                    found.append(_dotted(name, key))
-        return found
+        """Return the names of what is no longer what it was."""
+        return [name for one in self.kept for name in one.changes()]
 
     def restore(self) -> None:
         """Put back what has changed."""
-        for name, part in self.parts.items():
-            _refill(vars(part), self.attributes[name])
-        for held, was in self.containers:
-            _refill(held, was)
         with torch.no_grad():
-            for one in self.tensors:
-                if one.is_changed:
-                    one.tensor.data.copy_(one.copied)
+            for one in [*self.kept, *self.generators]:
+                one.restore()
+
+    def _keep(self, name: str, value: Any) -> list[tuple[str, Any]]:
+        """Keep what one object holds, and return what is reached from it."""
+        if isinstance(value, Tensor):
+            if self.copies:
+                self.kept.append(_KeptNumbers(name, value, value.detach().clone()))
+            return [(name, value._backward_hooks)]
+        if isinstance(value, np.ndarray):
+            is_fixed = value.dtype.hasobject or not value.flags.writeable
+            if self.copies and not is_fixed and not isinstance(value, np.memmap):
+                self.kept.append(_KeptNumbers(name, value, value.copy()))
+            return []
+        if isinstance(value, dict | list | set | deque):
+            return self._keep_entries(name, value)
+        if isinstance(value, tuple | functools.partial | _METHODS):
+            return [(name, part) for part in _parts(value)]
+        if isinstance(value, types.FunctionType):
+            return self._keep_variables(name, value)
+        if isinstance(value, type):
+            return self._keep_class(name, value)
+        state = _random_state(name, value)
+        if state is not None:
+            self.generators.append(state)
+        elif isinstance(value, (nn.Module, *_LOADERS)) or _is_own(type(value).__module__):
+            own = vars(value) if hasattr(value, "__dict__") else {}
+            return [*self._keep_entries(name, own), (name, type(value))]
+        return []
+
+    def _keep_entries(self, name: str, value: Any) -> list[tuple[str, Any]]:
+        """Keep the entries of a container."""
+        is_dict = isinstance(value, dict)
+        was = dict(value) if is_dict else [*value]
+        self.kept.append(_KeptEntries(name, value, was))
+        if len(value) > _MANY:
+            return []
+        pairs = was.items() if isinstance(was, dict) else [(name, part) for part in was]
+        return [(_dotted(name, key) if is_dict else name, part) for key, part in pairs]
+
+    def _keep_variables(self, name: str, function: Any) -> list[tuple[str, Any]]:
+        """Keep variables of a function that are not local; of readers' own, global ones, too."""
+        reached = [(name, function.__defaults__), (name, function.__kwdefaults__)]
+        for cell in function.__closure__ or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:  # not yet assigned
+                continue
+            write = functools.partial(setattr, cell, "cell_contents")
+            read = functools.partial(getattr, cell, "cell_contents")
+            self.kept.append(_KeptValue(name, read, write, value))
+            reached.append((name, value))
+        if not _is_own(function.__module__):
+            return reached
+        variables = function.__globals__
+        for key in _globals_in(function.__code__):
+            if key in variables:
+                read = functools.partial(variables.get, key)
+                write = functools.partial(variables.__setitem__, key)
+                self.kept.append(_KeptValue(key, read, write, variables[key]))
+                reached.append((key, variables[key]))
+        return reached
+
+    def _keep_class(self, name: str, value: type) -> list[tuple[str, Any]]:
+        """Keep the attributes of a class that a reader has written."""
+        if not _is_own(value.__module__):
+            return []
+        reached: list[tuple[str, Any]] = [(name, base) for base in value.__bases__]
+        for key, part in vars(value).items():
+            if not key.startswith("__") or isinstance(part, types.FunctionType):
+                read = functools.partial(vars(value).get, key)
+                write = functools.partial(setattr, value, key)
+                self.kept.append(_KeptValue(_dotted(name, key), read, write, part))
+                reached.append((_dotted(name, key), part))
+        return reached
 
 
-def _refill(held: Any, was: Any) -> None:
-    """Put back the entries of a container."""
-    if isinstance(held, list):
-        held[:] = was
-        return
-    if [*held] != [*was]:  # else it is never empty, for whoever looks from another thread
-        held.clear()
-    held.update(was)
+def _parts(value: Any) -> list[Any]:
+    """Return what a tuple, a partial function or a method is made of."""
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, _METHODS):
+        return [value.__self__, getattr(value, "__func__", None)]
+    return [*value]
 
 
-def _dotted(module: str, key: str) -> str:
-    """Return the name of what a module holds, as PyTorch writes it."""
-    return f"{module}.{key}" if module else key
+def _random_state(name: str, value: Any) -> _KeptValue | None:
+    """Return the state of a generator of random numbers, Python's, NumPy's or PyTorch's."""
+    if isinstance(value, np.random.Generator):
+        bits = value.bit_generator
+        write = functools.partial(setattr, bits, "state")
+        return _KeptValue(name, lambda: None, write, bits.state)
+    if isinstance(value, torch.Generator | np.random.RandomState):
+        return _KeptValue(name, lambda: None, value.set_state, value.get_state())
+    if type(value).__module__ == "random" and hasattr(value, "setstate"):
+        return _KeptValue(name, lambda: None, value.setstate, value.getstate())
+    return None
+
+
+def _is_own(module: str | None) -> bool:
+    """Say whether a module is a reader's own: neither installed, nor Python's, nor of this one."""
+    if module is None or module.partition(".")[0] == "lwcore":
+        return False
+    path = getattr(sys.modules.get(module), "__file__", None)
+    if path is None:
+        return module == "__main__"
+    return "site-packages" not in path and not path.startswith(sysconfig.get_path("stdlib"))
+
+
+def _globals_in(code: types.CodeType) -> set[str]:
+    """Return the names of the global variables that a function uses."""
+    steps = dis.get_instructions(code)
+    names = {str(step.argval) for step in steps if step.opname.endswith("_GLOBAL")}
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            names |= _globals_in(part)
+    return names
+
+
+def _dotted(name: str, key: Any) -> str:
+    """Return the name of what an object holds, as PyTorch writes it."""
+    if key in _INSIDE:
+        return name
+    return f"{name}.{key}" if name else str(key)
 
 
 @contextmanager
-def kept_as_it_was(model: nn.Module) -> Iterator[Kept]:
-    """Put parameters, buffers and attributes of a model back in the end."""
-    kept = Kept(model)
+def kept_as_it_was(*roots: Any, copies: bool = True) -> Iterator[Kept]:
+    """Put back in the end what some objects of a reader's held."""
+    kept = Kept(*roots, copies=copies)
     try:
         yield kept
     finally:

@@ -27,11 +27,12 @@ import torch
 import xarray as xr
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
-from lwcore.ambient import generators_of, gradients_followed, random_states_kept
-from lwcore.diagnose.adapter import Adapter, Bands, Function
+from lwcore.ambient import gradients_followed, random_states_kept
+from lwcore.diagnose.adapter import Adapter, Bands, Function, as_accepted
 from lwcore.diagnose.data import Axes, Pair, collect_sequences
 from lwcore.diagnose.kept import kept_as_it_was
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
@@ -54,6 +55,7 @@ ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
 SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
 _RESAMPLES = 1000  # of the bootstrap
 SINGLE_LAGS, BANDS = 48, 16  # lags measured one by one if none are named, and bands behind them
+UNSCALED = 10  # size of inputs above which states may be saturated
 TOLD = 60  # seconds above which a forecast is printed
 
 
@@ -64,7 +66,8 @@ def _undisturbed(function: Callable[..., Diagnosis]) -> Callable[..., Diagnosis]
     def call(*args: Any, **kwargs: Any) -> Diagnosis:
         given = inspect.signature(function).bind(*args, **kwargs).arguments
         with ExitStack() as stack:
-            stack.enter_context(random_states_kept(generators_of(given["batches"])))
+            stack.enter_context(random_states_kept())
+            stack.enter_context(kept_as_it_was(given["batches"], copies=False))
             stack.enter_context(gradients_followed())
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
             if "torch._dynamo" in sys.modules:  # else nothing is compiled, and its import is slow
@@ -141,24 +144,30 @@ def diagnose(
     words = f"a whole number, {FEWEST} or above"
     require("sequences", sequences, sequences >= FEWEST, words)
     require("seed", seed, int(seed) < 2**63, "below 2^63")
+    parameters_of = dict(model.named_parameters())
+    unmade = [name for name, part in parameters_of.items() if is_lazy(part) or part.is_meta]
+    words = "made: run a lazy model once on a batch, and load the weights of one on the device meta"
+    require("parameters", ", ".join(unmade[:6]), not unmade, words)
     is_trainable = not any(part.is_inference() for part in model.parameters())
     words = "one that was made outside of torch.inference_mode()"
     require("model", type(model).__name__, is_trainable, words)
     environment = results.environment()  # before the work: what fails, fails now
-    axes, data = collect_sequences(batches, sequences, batch_first, time_axis)
-    inputs, targets = data
+    axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
     count, length = inputs.shape[:2]
     read_as = f"read as {count:,} sequences of {length:,} steps of width {inputs[0, 0].numel()}"
-    words = (
-        f"at least {FEWEST} sequences of at least 2 steps (are axes swapped? For (T, B, …) say "
-        "batch_first=False, for (B, C, T) time_axis=2)"
-    )
+    words = f"at least {FEWEST} sequences of at least 2 steps. "
+    if length < 2:
+        words += "Of single pairs, (T, …), torch.utils.data.DataLoader(pairs, 32) makes batches. "
+    elif count < length:
+        words += "Cut a long series, (T, D), into windows: series.unflatten(0, (-1, 12)), say. "
+    words += "Are axes swapped? For (T, B, …) say batch_first=False, for (B, C, T) time_axis=2"
     require("batches", read_as, count >= FEWEST and length >= 2, words)
     bands: Bands = lag_bands(length - 1) if isinstance(lags, str) else [[int(n)] for n in lags]
     furthest = bands[-1][-1]
     words = f"below the number of steps, {length}"
     require("lags", [band[0] for band in bands], furthest < length, words)
-    with kept_as_it_was(model) as kept:
+    with kept_as_it_was(model, loss, head) as kept:
+        data = inputs, targets = as_accepted(model, inputs, axes), targets
         how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
         network = _network(model, data, step, parameters, how)
         network.check(inputs, targets)
@@ -176,6 +185,12 @@ def diagnose(
         work = _Work(network, data, bands, first, int(seed), progress, limit_minutes)
         measured = work.measured()
         found = _inferred(measured, int(seed))
+        size = _largest_column(inputs)
+        if size > UNSCALED and not bool(found.detected.any()):
+            caveats.append(
+                f"Inputs are as large as {size:.3g}, which may saturate gates and attention, and "
+                "hide every lag. Scale them, as by their mean and deviation, and train with these."
+            )
         changed = [name for name in kept.changed() if name in model.state_dict()]
     if changed:
         warn(f"The model changed {', '.join(changed)} while it ran; they are put back.")
@@ -247,6 +262,13 @@ def _repeats(network: Adapter, inputs: Tensor) -> list[str]:
     words = "worth fewer sequences than their number, and show lags that are not there"
     warn(f"{told} These are {words}. Take windows that do not overlap.")
     return [told]
+
+
+def _largest_column(inputs: Tensor) -> float:
+    """Return the root mean square of the largest column of inputs that are no tokens."""
+    if not inputs.is_floating_point():
+        return 0.0
+    return float(inputs.double().square().mean((0, 1)).sqrt().max())
 
 
 def _first_loss(network: Adapter, data: Pair) -> int:

@@ -447,10 +447,9 @@ def recurrent_modules(model: nn.Module) -> list[nn.Module]:
 def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
     """Return the one module that a model calls in a loop with what it gave before, if any."""
     weight = next(model.parameters(), inputs)
-    dtype = weight.dtype if inputs.is_floating_point() else None
     inside = [part for part in model.modules() if part is not model and learned(part)]
     with torch.no_grad(), recorded(inside) as calls:
-        model(placed(inputs, weight.device, dtype))
+        model(placed(inputs, weight.device).clone())
     loops = [part for part, own in calls.items() if _is_chain(own)]
     inner = {part for loop in loops for part in loop.modules() if part is not loop}
     outer = [part for part in loops if part not in inner]

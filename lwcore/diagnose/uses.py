@@ -47,6 +47,7 @@ from lwcore.signatures import ArgumentError, Lags, checked, require
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}  # of what must be equal or zero
 _LEAVE_OUT = "name in `parameters` those to look at, without it"
+_ROUNDED = 1e-4  # share of the gradient, up to which it may be by rounding
 _MORE_PAIRS = 12  # of sequences, for values that the first ones do not move
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
@@ -410,7 +411,11 @@ class Uses(Adapter):
         self._check_calls(tape)
         self.values = self._values_of(tape)
         self.starts = [call for call in tape.calls if call.layout is None]
-        require("parameters", names, bool(self.values), "some that the predictions use")
+        words = (
+            "some that the predictions use, where it can be seen: not within torch.vmap, a "
+            "scripted function or one of your own (write a loop in its place)"
+        )
+        require("parameters", names, bool(self.values), words)
         in_a_pass = sum(_numel(value.shape) for value in self.values)
         self.entries = max(self.entries, in_a_pass)
         self.limit_batch(self.entries)
@@ -569,6 +574,7 @@ class Uses(Adapter):
         every = max(1, len(steps) // 6)
         free = reading._replace(pulls=torch.ones_like(reading.pulls))
         some_before = False
+        latest = (0.0, "", -1)  # share of the gradient, site and step
         for step in sorted({steps[0], steps[-1], *steps[::every]}):
             weights = reading.at_end(torch.full((len(reading.pulls),), step))
             draws = torch.rand(weights.shape, generator=self.generator).to(weights)
@@ -579,17 +585,19 @@ class Uses(Adapter):
                 if total == 0:
                     continue
                 late = float(by_row[site.times > step].sum()) / total
-                told = (
-                    f"{site.name}: {late:.1g} of the gradient of step {step} is in values that "
-                    "inputs of later steps move"
-                )
-                words = (
-                    "one where none is: is it made of all steps at once, as by a Fourier "
-                    f"transform? Then {_LEAVE_OUT}. If it is 1e-4 or less, rounding: try "
-                    "model.double()"
-                )
-                require("model", told, late <= self.exact, words)
+                latest = max(latest, (late, site.name, step))
                 some_before |= bool((by_row[site.times < step] > 0).any())
+        late, name, step = latest
+        told = f"{name}: {late:.1g} of the gradient of step {step} is in values of later steps"
+        words = "one where none is. "
+        if late < _ROUNDED:
+            words += "Rounding may do this, as in a Fourier transform: try model.double()"
+        else:
+            words += (
+                "Is the parameter put behind data (add_bias_kv), or used for all steps at once, as "
+                f"by a Fourier transform? Then {_LEAVE_OUT}"
+            )
+        require("model", told, late <= self.exact, words)
         words = f"one that uses parameters before the step of a prediction. {self._why_at_once()}"
         count = sum(part.numel() for part in self.chosen.values())
         told = (
