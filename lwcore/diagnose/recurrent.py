@@ -156,7 +156,7 @@ class _Reading(NamedTuple):
         return total
 
 
-class Call(NamedTuple):
+class ModuleCall(NamedTuple):
     """A call of a module: what it read, the state it started from, and what it gave."""
 
     read: Any
@@ -211,16 +211,16 @@ class Recurrent(Adapter):
         n_states = read.shape[1] * self.recurrence.state_size
         self.limit_batch(max(n_states, n_parameters, self.entries))
 
-    def _called(self, inputs: Tensor) -> tuple[Tensor, list[Call]]:
+    def _called(self, inputs: Tensor) -> tuple[Tensor, list[ModuleCall]]:
         """Return predictions, and the module's calls, with leaves for what they gave."""
         with recorded([self.module]) as calls, torch.backends.cudnn.flags(enabled=False):
             return self.predictions(inputs), calls.get(self.module, [])
 
-    def _recurrence(self, copied: Any, _: list[Call]) -> Any:
+    def _recurrence(self, copied: Any, _: list[ModuleCall]) -> Any:
         """Return the module as the core's own, from its copy in float64."""
         return Layers(copied) if isinstance(copied, nn.RNNBase) else copied
 
-    def _taken(self, calls: list[Call]) -> tuple[Tensor, Tensor]:
+    def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
         """Return what the module read, (B, T, D), and its first state, (B, S), in float64."""
         require(f"calls of the {self.called}", len(calls), len(calls) == 1, "one in a pass")
         read, state, _ = calls[0]
@@ -248,7 +248,7 @@ class Recurrent(Adapter):
             delta[:, -1, where] += part.transpose(0, 1).flatten(1)
         return delta
 
-    def _delta(self, calls: list[Call], number: Tensor) -> Tensor:
+    def _delta(self, calls: list[ModuleCall], number: Tensor) -> Tensor:
         """Return a number's gradients in the states that the module gave, (B, T, S), in float64."""
         by_call = [tensors_in(call.given) for call in calls]
         every = list(itertools.chain(*by_call))
@@ -350,7 +350,7 @@ class Recurrent(Adapter):
 class Loop(Recurrent):
     """A network that calls one module once a step: what it gives is its state in the next call."""
 
-    def _recurrence(self, copied: Any, calls: list[Call]) -> Any:
+    def _recurrence(self, copied: Any, calls: list[ModuleCall]) -> Any:
         kind = {nn.LSTMCell: nn.LSTM, nn.GRUCell: nn.GRU, nn.RNNCell: nn.RNN}.get(type(copied))
         if kind is None:
             return Stepped(copied, calls[0].given if calls else None)
@@ -362,7 +362,7 @@ class Loop(Recurrent):
         layer.load_state_dict({f"{name}_l0": part for name, part in copied.state_dict().items()})
         return Layers(layer.requires_grad_(False))
 
-    def _taken(self, calls: list[Call]) -> tuple[Tensor, Tensor]:
+    def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
         is_plain = _is_chain(calls) and all(call.read.ndim == 2 for call in calls)
         words = "called once a step with inputs (B, D) and the state that it gave a step before"
         require("step", self.called, is_plain, words)
@@ -376,16 +376,16 @@ class Loop(Recurrent):
 
 
 @contextmanager
-def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[Call]]]:
+def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[ModuleCall]]]:
     """Record the calls of some modules for a while; graphs begin at what they give."""
-    calls: dict[nn.Module, list[Call]] = {}
+    calls: dict[nn.Module, list[ModuleCall]] = {}
 
     def leaf(part: Tensor) -> Tensor:
         return part.detach().requires_grad_(part.is_floating_point())
 
     def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> Any:
         read, state, *_ = *given, *named.values(), None, None
-        call = Call(read, state, trees.tree_map_only(Tensor, leaf, returned))
+        call = ModuleCall(read, state, trees.tree_map_only(Tensor, leaf, returned))
         calls.setdefault(module, []).append(call)
         return call.given
 
@@ -456,7 +456,7 @@ def step_of(model: nn.Module, inputs: Tensor) -> nn.Module | None:
     return outer[0] if len(outer) == 1 else None
 
 
-def _is_chain(calls: Sequence[Call]) -> bool:
+def _is_chain(calls: Sequence[ModuleCall]) -> bool:
     """Say whether there are several calls, each from the state that the one before gave."""
     if len(calls) < 2 or not all(isinstance(call.read, Tensor) for call in calls):
         return False
