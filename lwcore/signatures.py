@@ -98,10 +98,11 @@ def require(name: str, value: Any, condition: Any, requirement: str) -> None:
         requirement: What must be, to be read after "must be".
 
     Examples:
-        >>> require("p", [0.5, 1.5], np.array([True, False]), "in [0, 1]")
-        Traceback (most recent call last):
-            ...
-        lwcore.signatures.ArgumentError: p contains 1.5: every entry must be in [0, 1].
+        >>> try:
+        ...     require("p", [0.5, 1.5], np.array([True, False]), "in [0, 1]")
+        ... except ArgumentError as error:
+        ...     print(error)
+        p contains 1.5: every entry must be in [0, 1].
     """
     if np.all(condition):
         return

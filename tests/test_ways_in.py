@@ -51,10 +51,10 @@ def test_words_have_explanations_without_formulas_and_places_that_the_code_knows
         assert not re.search(r"[$`{]", said), word
         assert re.search(r"^In the code .*`.*Chapters?: \{doc\}", place), word
         for code in re.findall(r"`([^`]+)`", re.sub(r"\{doc\}`[^`]*`", "", place)):
-            names |= set(re.findall(r"[A-Za-z_]{2,}", code))
+            names |= set(re.findall(r"\b[A-Za-z_]\w+", code))
     rows = re.findall(r"^\| .* \| (.*)$", (ROOT / "book" / "notation.md").read_text(), re.MULTILINE)
     for code in re.findall(r"`([^`]+)`", "\n".join(rows)):
-        names |= set(re.findall(r"[A-Za-z_]{2,}", code))
+        names |= set(re.findall(r"\b[A-Za-z_]\w+", code))
     source = "".join(path.read_text() + path.stem for path in MODULES)
     assert len(names) > 20
     assert [name for name in names if not re.search(rf"\b{name}\b", source)] == []

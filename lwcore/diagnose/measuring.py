@@ -32,7 +32,7 @@ from torch.utils.data import Dataset
 
 from lwcore import inference, results, stable
 from lwcore.ambient import gradients_followed, random_states_kept
-from lwcore.diagnose.adapter import Adapter, Bands, Function, as_accepted
+from lwcore.diagnose.adapter import Adapter, Bands, Function, _as_accepted
 from lwcore.diagnose.data import Axes, Pair, collect_sequences
 from lwcore.diagnose.kept import kept_as_it_was
 from lwcore.diagnose.recurrent import Loop, Recurrent, recurrent_modules, step_of
@@ -167,7 +167,7 @@ def diagnose(
     words = f"below the number of steps, {length}"
     require("lags", [band[0] for band in bands], furthest < length, words)
     with kept_as_it_was(model, loss, head) as kept:
-        data = inputs, targets = as_accepted(model, inputs, axes), targets
+        data = inputs, targets = _as_accepted(model, inputs, axes), targets
         how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
         network = _network(model, data, step, parameters, how)
         network.check(inputs, targets)
