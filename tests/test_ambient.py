@@ -440,7 +440,8 @@ def test_memory_is_bounded_by_a_few_sequences_predictions(monkeypatch, tmp_path)
             seen.unlink()
             monkeypatch.setattr(adapter, "_HELD", 16)
             parts = found()
-            assert max(map(int, seen.read_text().split())) <= 64  # as many as the model is run on: the loss is tried on all
+            # as many as the model is run on: the loss is tried on all
+            assert max(map(int, seen.read_text().split())) <= 64
             assert parts.attrs["aside"] == wanted.attrs["aside"]
             np.testing.assert_allclose(parts.statistic, wanted.statistic, rtol=1e-4, atol=1e-7)
 
