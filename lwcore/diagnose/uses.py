@@ -454,6 +454,7 @@ class Uses(Adapter):
                 with torch.enable_grad():
                     given = call(values)
                 _differentiate_twice(given, parameters)
+            # what PyTorch raises where a function has no second derivative, or was made to run once
             except (RuntimeError, NotImplementedError) as error:
                 words = f"repeated for other parameters ({first_line(error)}): {_LEAVE_OUT}"
                 message = f"parameters = {self._name_of(tape, call)}: cannot be {words}."
