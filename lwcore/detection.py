@@ -57,7 +57,9 @@ _LARGEST = 1e6  # in scales: at larger shifts the likelihood's error is bounded 
 _LARGEST_RATIO = 1e300  # of a shift and a scale
 _MOST = 1e307  # sequences, in a search
 _QUADRATIC = 1e-100  # in scales: of smaller shifts only N h² counts, and h² may be no float
+_MOST_VARIANCE = 1e300  # of the log ratio of all values: the sign is known long before
 _FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
+_LEAST_EXPONENT = -800.0  # e^x is 0 below it, as a float
 _KERNEL_END = 14.0  # beyond it 1/cosh πt is rounding
 
 
@@ -147,8 +149,8 @@ def detection_threshold(
 def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
     """Return the product of some numbers divided by others, infinite after a division by 0.
 
-    Powers of 2 are kept apart: they round nothing, and no step leaves the range of a float, where
-    a product of two of the numbers might.
+    No divisor is below 0, and −0 is 0. Powers of 2 are kept apart: they round nothing, and no step
+    leaves the range of a float, where a product of two of the numbers might.
     """
     fraction: Any = np.float64(1.0)
     power: Any = np.intc(0)
@@ -158,7 +160,7 @@ def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
             fraction = fraction * mantissa
             power = power + exponent
         for divisor in divisors:
-            mantissa, exponent = np.frexp(divisor)
+            mantissa, exponent = np.frexp(np.abs(divisor))
             fraction = fraction / mantissa
             power = power - exponent
         quotient: Array = np.ldexp(fraction, power)
@@ -265,7 +267,8 @@ def _information_by_fourier(alpha: float, h: float, n: float) -> float:
     h, n = _within_floats(h, n)
     tilted = _TiltedLaw(alpha, h)
     with np.errstate(over="ignore"):
-        first_panel = 1 / max(np.sqrt(n * tilted.variance), 4.0)
+        variance = min(n * tilted.variance, _MOST_VARIANCE)
+    first_panel = 1 / max(np.sqrt(variance), 4.0)
     t, weight = _graded_rule(first_panel, 0.5, _KERNEL_END)
     log_psi, sign = tilted.characteristic_function(t)
     with np.errstate(over="ignore"):
@@ -375,7 +378,8 @@ def detection_error(
         return _median_error(alpha, h, n)
     if test == "mean" or alpha == 2:
         return SymmetricStable(alpha).sf(_shift_of_mean(h, n, alpha))
-    return np.vectorize(_likelihood_error, otypes=[float])(alpha, h, n)[()]
+    with np.errstate(over="ignore"):  # of what is far beyond the sign's being known
+        return np.vectorize(_likelihood_error, otypes=[float])(alpha, h, n)[()]
 
 
 def _median_error(alpha: float, h: Array, n: Array) -> Array:
@@ -404,6 +408,8 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
         return 0.5
     h, n = _within_floats(min(h, _LARGEST), n)
     tilted = _TiltedLaw(alpha, h)
+    if n * tilted.log_affinity < _LEAST_EXPONENT:  # Chernoff's bound, ρ^N/2, is below any float
+        return 0.0
     largest_ratio = tilted.ratio.max()
     width = 1 / np.sqrt(n * tilted.variance)  # of ψ^N, nearly a Gaussian
     first_panel = min(0.25, width)

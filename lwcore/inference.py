@@ -449,7 +449,7 @@ def significant(
     require("count", count, fits, f"one number, or one for each family, of shape {families}")
     require("count", counts, counts >= 1, "1 or above")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        t = means / errors
+        t = means / np.abs(errors)  # −0 is 0
     degrees_of_freedom = counts[..., None, None] - 1
     p = special.stdtr(degrees_of_freedom, -t)
     # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.

@@ -117,7 +117,7 @@ def window_bounds(
     mean_alignment = _for_each_lag("alignment", alignment, lag)
     sigma = _for_each_lag("scale", scale, lag)
     with np.errstate(divide="ignore", over="ignore"):
-        noise_to_alignment = sigma / np.maximum(mean_alignment, 0)
+        noise_to_alignment = sigma / np.abs(np.maximum(mean_alignment, 0))  # −0 is 0
 
     def window_as_at(i: np.intp) -> NDArray[np.int64]:
         """Return the window if every lag had the scale and alignment of one."""
