@@ -191,10 +191,12 @@ def kl_divergence(
     ``σ N^(1/α − 1)``, it is ``KL₁(Δ N^(1 − 1/α)/σ)``. KL₁ is that of `SymmetricStable.kl`.
     """
     h, n = _in_scales(shift, scale, n_sequences, whole=statistic == "product")
+    ratio_name = "shift/scale"
     if statistic == "mean":
         h = _shift_of_mean(h, n, alpha)
         n = np.ones_like(n)
-    require("shift/scale", h, h <= _LARGEST_RATIO, f"{_LARGEST_RATIO:g} at most")
+        ratio_name = "shift/scale · n_sequences^(1 − 1/alpha)"
+    require(ratio_name, h, h <= _LARGEST_RATIO, f"{_LARGEST_RATIO:g} at most")
     law = SymmetricStable(alpha)
     is_tiny = h < _QUADRATIC  # Δ² may be beyond a float
     with np.errstate(over="ignore"):
@@ -448,6 +450,7 @@ def least_sequences(
     a constant or an exponent put in by hand.
     """
     h, _ = _in_scales(shift, scale, 1)
+    h = np.minimum(h, _LARGEST_RATIO)  # one sequence is enough long before
     if test == "mean":
         real = sample_complexity(h, 1, 1, alpha, error)
         return np.maximum(np.ceil(real * (1 - 1e-12)), 1)

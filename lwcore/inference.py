@@ -35,10 +35,10 @@ from lwcore.signatures import (
     Reals,
     Share,
     are_lags,
-    bare,
     checked,
     floats,
     require,
+    unchecked,
     warn,
 )
 from lwcore.stable.standard import Array
@@ -64,6 +64,8 @@ OPTIMISER_VIEW: dict[str, Any] = {"noise": "whole", "rate": "variance"}
 _RENAMED = {"LETTER": "PAPER_V2", "OPTIMISER": "OPTIMISER_VIEW"}
 BLOCK = 16  # sequences in a block: the means of blocks show how fast means concentrate
 FEWEST_BLOCKS = 4  # with fewer, a quartile of their means says nothing
+_LARGEST = 1e290  # in size: sums of numbers up to it are floats
+_MOST_SIGNS = 10**9  # that are held in memory
 
 
 def __getattr__(name: str) -> Any:
@@ -147,7 +149,8 @@ def _readable(numbers: xr.Dataset) -> xr.Dataset:
         values = floats(label, array.values)
         require(label, values, np.isfinite(values), "finite")
         require(label, values, values.size > 0, "one number or more")
-        if array.dtype.kind != "f":
+        _require_summable(label, values)
+        if array.dtype not in (np.float32, np.float64):
             numbers = numbers.assign({name: array.copy(data=values)})
 
     expected = numbers.statistic.dims
@@ -160,6 +163,12 @@ def _readable(numbers: xr.Dataset) -> xr.Dataset:
     count = numbers.sizes["sequence"]
     require("numbers.sizes['sequence']", count, count > 1, "2 or above")
     return numbers
+
+
+def _require_summable(name: str, values: Array) -> None:
+    """Refuse numbers so large that their sums might be no floats."""
+    is_summable = np.abs(values) <= _LARGEST
+    require(name, values, is_summable, "1e290 at most in size, so that sums are floats")
 
 
 def _require_variables(results: xr.Dataset, *names: str) -> None:
@@ -276,7 +285,7 @@ def required(
     chance = _diagnostics_of(results).error if error is None else error
     rate_of_means = "mean" if rate == "variance" else rate
     needed = xr.apply_ufunc(
-        bare(sequences_needed),
+        unchecked(sequences_needed),
         results.signal,
         scale,
         alpha,
@@ -359,6 +368,7 @@ def window_of(
     lags = needed.lag.values.tolist()
     counts = floats("budgets", budgets)
     require("budgets", budgets, counts.ndim <= 1, "a number, or a list of numbers")
+    require("budgets", counts, counts >= 0, "0 or above")
 
     def read_off(at_lags: Array) -> NDArray[np.int64]:
         return learnability_window(lags, at_lags, np.atleast_1d(counts), definition=definition)
@@ -391,7 +401,9 @@ def _readable_needs(needed: xr.DataArray) -> xr.DataArray:
     require("needed.lag", lags, increase, "whole numbers from 1 on that increase")
     values = floats("needed", needed.values)
     require("needed", values, values >= 0, "0 or above, or infinite")
-    return needed if needed.dtype.kind == "f" else needed.copy(data=values)
+    if needed.dtype in (np.float32, np.float64):
+        return needed
+    return needed.copy(data=values)
 
 
 @checked
@@ -410,7 +422,7 @@ def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
 
     def test(of_view: xr.Dataset) -> xr.DataArray:
         return xr.apply_ufunc(
-            bare(significant),
+            unchecked(significant),
             of_view.signal,
             of_view.signal_error,
             of_view.n_measured,
@@ -455,7 +467,7 @@ def significant(
     # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.
     p = np.nan_to_num(p, nan=1.0)
     by_family = p.reshape(*families, -1)
-    return bare(holm)(by_family, level).reshape(p.shape)
+    return unchecked(holm)(by_family, level).reshape(p.shape)
 
 
 def _is_for_each(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
@@ -484,11 +496,15 @@ def false_detections(
     require("statistic", statistic, numbers.ndim == 3, "of shape (probes, lags, sequences)")
     count = numbers.shape[-1]
     require("statistic", statistic, count > 1, "of two sequences or more")
+    _require_summable("statistic", numbers)
+    n_signs = draws * count
+    requirement = f"{_MOST_SIGNS:.0e} at most: as many signs are held"
+    require("draws · sequences", n_signs, n_signs <= _MOST_SIGNS, requirement)
     n_false = 0
     for signs in rng.choice([-1.0, 1.0], (draws, count)):
         flipped = numbers * signs
-        error = bare(deviation)(flipped) / np.sqrt(count)
-        claims = bare(significant)(flipped.mean(-1), error, count, level)
+        error = unchecked(deviation)(flipped) / np.sqrt(count)
+        claims = unchecked(significant)(flipped.mean(-1), error, count, level)
         n_false += bool(claims.any())
     return n_false
 
@@ -510,7 +526,8 @@ def deviation(numbers: FiniteReals) -> Array | np.float64:
     values = floats("numbers", numbers)
     require("numbers", numbers, values.ndim > 0 and values.shape[-1] > 1, "two or more in a row")
     scaled, largest = _scaled(values)
-    return largest[..., 0] * scaled.std(-1, ddof=1)
+    with np.errstate(over="ignore"):  # of two numbers at the ends of the floats
+        return largest[..., 0] * scaled.std(-1, ddof=1)
 
 
 @checked

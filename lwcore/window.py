@@ -252,7 +252,16 @@ def regime_window(
     ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential).
     """
     threshold = detection_threshold(n_sequences, alignment, scale, alpha, error, rate)
-    return law.inverse(np.log(threshold))
+    is_inexact = (threshold < _TINY) | np.isinf(threshold)
+    with np.errstate(divide="ignore"):
+        log_threshold = np.log(threshold)
+        if np.any(is_inexact):  # the logarithm is a float where the threshold is none
+            at_unit_noise = detection_threshold(n_sequences, 1, 1, alpha, error, rate)
+            positive_alignment = np.abs(np.maximum(floats("alignment", alignment), 0))
+            log_noise = np.log(floats("scale", scale)) - np.log(positive_alignment)
+            by_parts = np.log(at_unit_noise) + log_noise
+            log_threshold = np.where(is_inexact, by_parts, log_threshold)[()]
+    return law.inverse(log_threshold)
 
 
 class LawFit(NamedTuple):

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, shaped
-from lwcore.signatures import FiniteReals, Int64Count, Positive, bare, checked, require
+from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, in_range, shaped
+from lwcore.signatures import FiniteReals, Int64Count, Positive, checked, require
+
+_MOST_STEPS = 10**9
 
 
 @checked
@@ -24,6 +26,15 @@ def risk_gradient(
     by_step = network.sequences(inputs).swapaxes(0, 1)  # (T, n, d)
     length, n = by_step.shape[:2]
     wanted = shaped("targets", targets, (n, length))
+    with np.errstate(over="ignore", invalid="ignore"):  # who calls looks whether all is finite
+        risk, gradient = _risk_gradient(network, by_step, wanted)
+    in_range("targets or network", risk)
+    return risk, in_range("targets or network", gradient)
+
+
+def _risk_gradient(network: ElmanNetwork, by_step: Array, wanted: Array) -> tuple[float, Array]:
+    """Return the same, infinite or NaN where it is no float."""
+    length, n = by_step.shape[:2]
     recurrent = network.parameters[:, 0]
 
     # Forward: pre-activations z_t and states, from H_0 = 0.
@@ -85,10 +96,15 @@ def gradient_descent(
     """
     require("radii", radii, radii is None or min(radii) > 0, "above 0")
     require("step_size", step_size, step_size <= 1e100, "1e100 at most, so that moves are floats")
+    require("steps", steps, steps <= _MOST_STEPS, f"{_MOST_STEPS:.0e} at most, which takes days")
     start = initial.parameters
+    largest = float(np.abs(start).max())
+    allowed = "1e290 at most, so that sums of iterates are floats"
+    require("largest parameter of initial", largest, largest <= 1e290, allowed)
     root = initial.width**0.5  # √m
     network = copy(initial)
-    gradient_of = bare(risk_gradient)
+    by_step = network.sequences(inputs).swapaxes(0, 1)
+    wanted = shaped("targets", targets, by_step.shape[1::-1])
     moved = np.zeros_like(start)
     total = np.zeros_like(start)
     risks = np.empty(steps)
@@ -97,8 +113,10 @@ def gradient_descent(
     for s in range(steps):
         network.parameters = start + moved
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            risk, gradient = gradient_of(network, inputs, targets)
+            risk, gradient = _risk_gradient(network, by_step, wanted)
         finite = bool(np.isfinite(risk) and np.isfinite(gradient).all())
+        if s == 0 and not finite:  # before any step
+            in_range("targets or initial", np.inf)
         require("step_size", step_size, finite, f"smaller: the risk overflows at step {s}")
         risks[s] = risk
         recurrent_moves[s] = root * np.linalg.norm(moved[:, :1], axis=1).max()

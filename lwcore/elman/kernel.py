@@ -24,6 +24,7 @@ from lwcore.elman.network import (
     ElmanNetwork,
     Named,
     Sequences,
+    in_range,
     shaped,
     stream_gradients,
     stream_tangents,
@@ -59,8 +60,10 @@ def finite_kernel(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray,
     parts = []
     for first in range(0, n_different, n_at_once):
         part = slice(first, min(first + n_at_once, n_different))
-        parts.append(_gram(network.parameters[part], weights[part], sequences, network.sigma))
-    return functools.reduce(np.add, parts)
+        with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+            gram = _gram(network.parameters[part], weights[part], sequences, network.sigma)
+        parts.append(gram)
+    return in_range("network", functools.reduce(np.add, parts))
 
 
 @checked
@@ -112,7 +115,8 @@ class TransportMaps:
         of_u = shaped("inputs(…)", self.inputs(u), u.shape)
         sizes = float(np.abs(of_w).max()), float(np.linalg.norm(of_u, axis=1).max())
         bounds = self.recurrent_bound, self.input_bound
-        holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))  # but for rounding
+        with np.errstate(over="ignore"):
+            holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))  # but for rounding
         require("largest norms of moves", sizes, holds.all(), f"within their bounds, {bounds}")
         return np.column_stack([of_w, of_u])
 
@@ -180,7 +184,11 @@ def mean_over_start(
             u = nodes[some] @ basis
             w = np.full((len(u), 1), alpha)
             half = weights[some] / 2
-            parts.append(summand(np.block([[w, u], [-w, u]]), np.concatenate([half, half])))
+            with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+                part = summand(np.block([[w, u], [-w, u]]), np.concatenate([half, half]))
+            finite = bool(np.isfinite(part).all())
+            require("alpha", alpha, finite, "smaller: derivatives leave the range of a float")
+            parts.append(part)
         return functools.reduce(np.add, parts)
 
     step = 0.5

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lwcore.reals import read
 from lwcore.signatures import (
+    ArgumentError,
     FiniteReals,
     Int64Count,
     NotNegative,
@@ -32,11 +33,18 @@ from lwcore.signatures import (
 )
 
 Array = NDArray[np.float64]
+_MOST = 2**40  # parameters that are drawn: more than memory holds
 
 
 def _array(shape: str, predicate: Callable[[Array], Any]) -> Any:
     """Return a type of finite real arrays for which something more holds."""
     return kind(FiniteReals, f"a finite array of shape {shape}", lambda x: predicate(read(x)))
+
+
+def _squared_norms(vectors: Array) -> Array:
+    """Return the squared norms along the last axis, infinite where they are no floats."""
+    with np.errstate(over="ignore"):
+        return np.square(vectors).sum(axis=-1)
 
 
 Named = Literal["tanh", "logistic", "gaussian", "relu"]
@@ -60,7 +68,7 @@ else:
     )
     Sequences = _array(  # as in the companion's Section 2.1, but for rounding
         "(n, T, d), of norms up to 1",
-        lambda x: x.ndim == 3 and (np.square(x).sum(axis=-1) <= 1 + 2e-12).all(),
+        lambda x: x.ndim == 3 and (_squared_norms(x) <= 1 + 2e-12).all(),
     )
     Rows = _array(  # C&E Definition 1 pairs neurons
         "(m, 1 + d), m even, d at least 1",
@@ -162,13 +170,18 @@ class ElmanNetwork:
     @checked
     def hidden(self, inputs: Sequences) -> Float[np.ndarray, "n T m"]:
         """Return the hidden states H_1 … H_T, from H_0 = 0. Implements C&E Eq. (2)."""
-        steps = scan(self.parameters, self.sequences(inputs), self.sigma)
-        return np.stack([state for _, _, state in steps], axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+            steps = scan(self.parameters, self.sequences(inputs), self.sigma)
+            states = np.stack([state for _, _, state in steps], axis=1)
+        return in_range("parameters", states)
 
     @checked
     def outputs(self, inputs: Sequences) -> Float[np.ndarray, "n T"]:
         """Return the outputs F_1 … F_T: 0, not almost 0, at the start. Implements C&E Eq. (3)."""
-        return self.read(self.hidden(inputs))
+        states = self.hidden(inputs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            outputs = self.read(states)
+        return in_range("readout", outputs)
 
     def read(self, states: Float[np.ndarray, "... m"]) -> Array:
         """Return the readout ``Σ_i c_i H^{(i)}/√m`` of hidden states or their tangents."""
@@ -191,7 +204,8 @@ def symmetric_initialisation(
     Its outputs are exactly 0. Implements C&E Definition 1: independent ``c_i = ±1``, ``W_ii = ±α``
     and ``U_i ~ N(0, I_d)``.
     """
-    require("width", width, width < 2**63, "below 2^63, to be drawn")
+    numbers = width * (1 + dimension)
+    require("width · (1 + dimension)", numbers, numbers < _MOST, "below 2^40, to be drawn")
     half = width // 2
     readout = rng.choice([-1.0, 1.0], half)
     recurrent = rng.choice([-alpha, alpha], half)
@@ -206,8 +220,10 @@ def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReal
     Implements C&E Eq. (1).
     """
     outputs = network.outputs(inputs)
-    errors = outputs - shaped("targets", targets, outputs.shape)
-    return float(np.square(errors).sum(axis=1).mean())
+    wanted = shaped("targets", targets, outputs.shape)
+    with np.errstate(over="ignore"):  # said below, in words
+        risk = np.square(outputs - wanted).sum(axis=1).mean()
+    return float(in_range("targets or outputs", risk))
 
 
 @checked
@@ -218,8 +234,10 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
     ``G_t = σ′(z_t) (W_ii G_{t−1} + [H_{t−1}, X_{t−1}])``. Implements C&E Eq. (7), for the recurrent
     weight, too.
     """
-    steps = stream_gradients(network.parameters, network.sequences(inputs), network.sigma)
-    return np.stack([gradient.copy() for gradient in steps], axis=1).swapaxes(2, 3)
+    with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+        steps = stream_gradients(network.parameters, network.sequences(inputs), network.sigma)
+        gradients = np.stack([gradient.copy() for gradient in steps], axis=1)
+    return in_range("parameters", gradients).swapaxes(2, 3)
 
 
 @checked
@@ -228,7 +246,10 @@ def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
 
     Their inner products over neurons are the tangent kernel, `lwcore.elman.kernel.finite_kernel`.
     """
-    return hidden_gradients(network, inputs) * (network.readout / network.width**0.5)[:, None]
+    of_states = hidden_gradients(network, inputs)
+    with np.errstate(over="ignore"):
+        gradients = of_states * (network.readout / network.width**0.5)[:, None]
+    return in_range("readout", gradients)
 
 
 @checked
@@ -239,10 +260,20 @@ def linear_model(
 
     ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩``, with the given parameters as Θ.
     """
-    direction = initial.at(parameters).parameters - initial.parameters
+    moved = initial.at(parameters).parameters
     sequences = initial.sequences(inputs)
-    tangents = stream_tangents(initial.parameters, direction, sequences, initial.sigma)
-    return np.stack([initial.read(tangent) for tangent in tangents], axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+        direction = moved - initial.parameters
+        tangents = stream_tangents(initial.parameters, direction, sequences, initial.sigma)
+        outputs = np.stack([initial.read(tangent) for tangent in tangents], axis=1)
+    return in_range("parameters", outputs)
+
+
+def in_range(name: str, values: Any) -> Any:
+    """Return values that are finite; refuse the argument that took them out of a float's range."""
+    if not np.isfinite(values).all():
+        raise ArgumentError(f"{name}: must be smaller: what follows leaves the range of a float.")
+    return values
 
 
 def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:

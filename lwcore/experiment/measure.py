@@ -38,7 +38,7 @@ from lwcore.gradient import (
 )
 from lwcore.inference import described, summary
 from lwcore.network import Network
-from lwcore.signatures import Index, Seed, bare, checked, require
+from lwcore.signatures import Index, Seed, checked, require, unchecked
 from lwcore.tasks import DelayedRegression, Sequences, recovered_coefficients
 from lwcore.trace import Direction, Trace
 from lwcore.transport import Order, effective_rates, envelope
@@ -268,7 +268,7 @@ def _signs_and_directions(
             for moved in batch.moved:
                 # One lag at a time: the alignments of all would not fit into memory.
                 for lag in batch.lags:
-                    at_lag = bare(alignment)(delta, moved, [lag], batch.ends)
+                    at_lag = unchecked(alignment)(delta, moved, [lag], batch.ends)
                     aligned.append(at_lag.sum((0, 1)))
         alignments.append(torch.cat(aligned).unflatten(0, (-1, len(batch.lags))))
         of_lags = [part.sum(1) for part in batch.lag_gradients()]
