@@ -241,6 +241,7 @@ def _is_end_of(listed: str, path: Path) -> bool:
     return len(parts) > 1 and end_of_path == parts
 
 
+@functools.cache  # that of the code that runs: a commit that follows changes nothing of it
 def revision() -> str:
     """Return the Git revision of the code, ``-dirty`` if files differ; ``unknown`` without one."""
 

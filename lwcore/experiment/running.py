@@ -452,6 +452,8 @@ def _run_members(
 
     Each member is stored in the folder `partial` when it ends.
     """
+    # Of the code that runs: the checkout may be another when the last network is trained.
+    made_by = provenance(config) | {"arithmetic": surroundings.arithmetic()}
     jobs: dict[Point, Job] = {}
     files: dict[Point, Path] = {}
     done: dict[Point, xr.Dataset] = {}
@@ -477,8 +479,7 @@ def _run_members(
     in_order = {key: done[key] for key in jobs}
     with surroundings.plain_xarray():
         whole = _gathered(config, in_order)
-    made_by = {"arithmetic": surroundings.arithmetic()}
-    return whole.assign_attrs(provenance(config) | made_by)
+    return whole.assign_attrs(made_by)
 
 
 def _gathered(config: Config, members: dict[Point, xr.Dataset]) -> xr.Dataset:
