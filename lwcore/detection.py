@@ -432,6 +432,8 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
     if n % 2 == 0:  # then the rest is positive, and falls as t^(−N/2 − 2) on the whole
         fall = 0.5 ** (n / 2 + 1)  # from one octave to the next
         integral += np.sum(last_octave) * fall / (1 - fall)
+    else:  # then it swings about 0, and a soft end over some periods leaves nothing of it
+        integral = np.sum(terms * special.erfc(20 * (t / end - 0.75)) / 2)
     error = float(np.exp(n * tilted.log_affinity) * integral / (2 * np.pi))
     return min(error, 0.5)
 

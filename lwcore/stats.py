@@ -160,7 +160,7 @@ def student(values: FiniteReals, level: Share = 0.95) -> Interval:
     """
     x = floats("values", values)
     require("values", values, x.ndim == 1 and x.size > 1, "a list of at least two")
-    if np.ptp(x) == 0:
+    if x.min() == x.max():
         return Interval(x[0], np.nan, np.nan)
     # a power of 2 rounds nothing, and no square leaves the range of a float
     _, power = np.frexp(np.abs(x).max())
