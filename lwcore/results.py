@@ -21,7 +21,7 @@ import sys
 import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -61,7 +61,10 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(
+            OSError
+        ):  # a read-only file system removes nothing, not even what is not there
+            temporary.unlink()
 
 
 @checked
