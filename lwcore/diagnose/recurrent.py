@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -316,13 +316,10 @@ class Recurrent(Adapter):
         return ""
 
     def _looks_back_beside(self) -> str:
-        """Say whether a prediction sees earlier inputs when the module gives what it gave."""
-        with torch.no_grad(), recorded([self.module]) as calls:
-            self.predictions(self.pairs[0][:1])
-        held = [call.given for call in calls[self.module]]
+        """Say whether a prediction sees earlier inputs where the module always gives the same."""
 
         def beside(inputs: Tensor) -> list[Tensor]:
-            with torch.no_grad(), replaced(self.module, held, len(inputs)):
+            with torch.no_grad(), constant(self.module):
                 return [self.predictions(inputs)]
 
         (from_last,) = last_steps(beside, self.pairs[:1], self.entries, backwards=True)
@@ -396,33 +393,23 @@ def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[Modu
 
 
 @contextmanager
-def replaced(module: nn.Module, held: Sequence[Any], count: int) -> Iterator[None]:
-    """Have a module give what it gave for one sequence, for each of so many."""
-    number = itertools.count()
+def constant(module: nn.Module) -> Iterator[None]:
+    """Have a module give the same for all sequences and steps: other numbers in each feature."""
+
+    def same(part: Tensor) -> Tensor:
+        if part.ndim < 2:
+            return torch.zeros_like(part)
+        features = torch.linspace(-0.5, 0.5, part.shape[-1])
+        return features.to(part).expand(part.shape)
 
     def hook(_: Any, __: Any, given: Any) -> Any:
-        kept = held[min(next(number), len(held) - 1)]
-        return trees.tree_map_only(Tensor, _repeater(given, count), kept)
+        return trees.tree_map_only(Tensor, same, given)
 
     handle = module.register_forward_hook(hook)
     try:
         yield
     finally:
         handle.remove()
-
-
-def _repeater(given: Any, count: int) -> Callable[[Tensor], Tensor]:
-    """Return what repeats the one sequence of a tensor, whichever axis it is on, as in `given`."""
-    shapes = {tuple(part.shape) for part in tensors_in(given)}
-
-    def repeat(part: Tensor) -> Tensor:
-        for axis, size in enumerate(part.shape):
-            wanted = (*part.shape[:axis], count, *part.shape[axis + 1 :])
-            if size == 1 and wanted in shapes:
-                return part.expand(*wanted)
-        return part
-
-    return repeat
 
 
 def _owns_weights(module: nn.Module) -> bool:

@@ -48,6 +48,15 @@ class Bounds(NamedTuple):
         low = np.where(is_moved, self.low + steps, -1)
         return Bounds(self.axes, low, np.where(is_moved, self.high + steps, -1))
 
+    def later(self, other: Bounds) -> Bounds:
+        """Return the later of two steps of each row."""
+        return Bounds(self.axes, np.maximum(self.low, other.low), np.maximum(self.high, other.high))
+
+    def with_more(self, other: Bounds) -> Bounds:
+        """Return these rows, and others behind them."""
+        low = np.concatenate([self.low, other.low])
+        return Bounds(self.axes, low, np.concatenate([self.high, other.high]))
+
 
 def rows_of(times: Times, length: int, is_steady: Steps | bool = False) -> Rows | None:
     """Find the axes along which a value's step changes; None if nothing moves it."""

@@ -33,8 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
 from lwcore.ambient import in_double, placed
 from lwcore.diagnose.adapter import Adapter, Bands
@@ -67,10 +66,13 @@ class Value(NamedTuple):
         return self.layout.front(made[self.use][self.output])
 
 
-class Measured(NamedTuple):
-    """A value, with the steps that move it and those of what is first made of it and other data."""
+class Group(NamedTuple):
+    """Values of one place of the code: the steps that move their rows, one value after the other.
 
-    value: Value
+    `joined` has the steps that move what is first made of a row and of other data.
+    """
+
+    values: list[Value]
     own: Bounds
     joined: Bounds
 
@@ -100,22 +102,10 @@ class Site:
             parts.append(rows.reshape(len(rows), n_rows, -1))
         return torch.cat(parts, 1)
 
-    def rows_by_step(self, length: int) -> Tensor:
-        """Return the rows of each step, (T, most of a step); N where a step has fewer."""
-        by_step = [np.flatnonzero(self.times == step) for step in range(length)]
-        most = max(len(rows) for rows in by_step)
-        table = np.full((length, most), len(self.times))
-        for step, rows in enumerate(by_step):
-            table[step, : len(rows)] = rows
-        return torch.from_numpy(table)
-
-
-class Part(NamedTuple):
-    """Gradients (B, n, F) in some rows (B, n) of a site; row N, one too far, stands for none."""
-
-    site: int
-    rows: Tensor
-    gradient: Tensor
+    def in_band(self, band: Sequence[int], end: Tensor) -> Tensor:
+        """Say which rows, (B, N), were used so long before each sequence's end point, (B,)."""
+        lags = end[:, None] - torch.from_numpy(self.times)
+        return (lags >= band[0]) & (lags <= band[-1])
 
 
 class Repeated:
@@ -241,23 +231,14 @@ class _Reading(NamedTuple):
         ends_there = (reached >= 0) & (reached == last_real) & (reached < end)
         return torch.where(ends_there, reached, end)
 
-    def parts(self, bands: Bands) -> list[list[Part]]:
-        """Return, of each band of lags, the gradient in values so long before drawn end points."""
-        found: list[list[Part]] = [[] for _ in bands]
-        for end, whole in self.drawn():
-            for place, gradient in enumerate(whole):
-                table = self.network.tables[place]
-                none = gradient.shape[1]
-                padded = _with_row_for_none(gradient)
-                is_reached = padded.ne(0).any(-1).cpu()  # (B, N+1)
-                for band, parts in zip(bands, found, strict=True):
-                    steps = end[:, None] - torch.tensor(band)
-                    rows = table[steps.clamp(min=0)]  # (B, lags, n)
-                    rows = torch.where((steps < 0)[..., None], none, rows).flatten(1)
-                    if bool(is_reached.gather(1, rows).any()):
-                        own = padded.gather(1, _index(rows, padded))
-                        parts.append(Part(place, rows, own))
-        return found
+    def _rows(
+        self, band: Sequence[int], ended: Sequence[tuple[Tensor, list[Tensor]]]
+    ) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Yield the rows of a band: the place of their site, which they are, and its gradient."""
+        for end, gradients in ended:
+            for place, gradient in enumerate(gradients):
+                chosen = self.network.sites[place].in_band(band, end)
+                yield place, chosen.to(gradient.device), gradient
 
     def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
         """Return each lag's part of the gradient, summed over sequences, as one vector."""
@@ -266,13 +247,13 @@ class _Reading(NamedTuple):
     def band_vectors(self, bands: Bands) -> Float[Tensor, "bands P"]:
         """Return each band's part of the gradient, summed over sequences, as one vector."""
         repeated = Repeated(self.network, self.tape)
+        ended = list(self.drawn())
         vectors = []
-        for parts in self.parts(bands):
-            pulls = [_with_row_for_none(torch.zeros_like(value)) for value in repeated.values]
-            for part in parts:
-                index = _index(part.rows, part.gradient)
-                pulls[part.site].scatter_add_(1, index, part.gradient)
-            vectors.append(repeated.pull([pull[:, :-1].contiguous() for pull in pulls]))
+        for band in bands:
+            pulls = [torch.zeros_like(value) for value in repeated.values]
+            for place, chosen, gradient in self._rows(band, ended):
+                pulls[place][chosen] += gradient[chosen]
+            vectors.append(repeated.pull(pulls))
         return torch.stack(vectors)
 
     def gradient(self) -> Float[Tensor, " P"]:
@@ -288,31 +269,21 @@ class _Reading(NamedTuple):
         the band, and of all.
         """
         whole = self.pulled()
+        ended = list(self.drawn())
         repeated = Repeated(self.network, self.tape)
         numbers = []
-        for parts, direction in zip(self.parts(bands), directions, strict=True):
+        for band, direction in zip(bands, directions, strict=True):
             changes = repeated.push(direction)
-            products = []
+            along_all = torch.zeros(len(self.pulls), dtype=torch.float64)
             for change, gradient in zip(changes, whole, strict=True):
-                products.append(in_double(change * gradient).sum((1, 2)))
-            along_all = torch.stack(products).sum(0)
+                along_all += in_double(change * gradient).sum((1, 2)).cpu()
             along_band = torch.zeros_like(along_all)
-            for part in parts:
-                change = _with_row_for_none(changes[part.site])
-                own = change.gather(1, _index(part.rows, change))
-                along_band += in_double(own * part.gradient).sum((1, 2))
-            numbers.append(torch.stack([along_band.cpu(), along_all.cpu()]))
+            for place, chosen, gradient in self._rows(band, ended):
+                products = in_double(changes[place][chosen] * gradient[chosen]).sum(1)
+                sequences = chosen.nonzero()[:, 0]
+                along_band.index_add_(0, sequences.cpu(), products.cpu())
+            numbers.append(torch.stack([along_band, along_all]))
         return torch.stack(numbers, 1)
-
-
-def _with_row_for_none(values: Float[Tensor, "B N F"]) -> Float[Tensor, "B N+1 F"]:
-    """Add a row of zeros, N, which rows that are not there point at."""
-    return functional.pad(values, (0, 0, 0, 1))
-
-
-def _index(rows: Tensor, values: Float[Tensor, "B N F"]) -> Tensor:
-    """Return rows as an index for `torch.gather`."""
-    return rows.to(values.device)[..., None].expand(-1, -1, values.shape[-1])
 
 
 @checked
@@ -332,30 +303,32 @@ class Uses(Adapter):
 
     def _chosen(self) -> dict[str, Tensor]:
         every: dict[str, Tensor] = dict(self.model.named_parameters())
-        names = _all_names(self.model, every)
         wanted = self.parameters
         if wanted is None:
             wanted = [name for name, part in every.items() if part.requires_grad]
-        found: set[str] = set()
+        found: set[int] = set()
         for name in wanted:
-            own = {first for other, first in names.items() if f"{other}.".startswith(f"{name}.")}
+            own = self._named(name)
             words = f"of the model's parameters or modules: {_few([*every])}"
             require("parameters", name, bool(own), words)
             found |= own
         words = "names of one parameter or more, or None if some are learned (require gradients)"
         require("parameters", self.parameters, bool(found), words)
         self.generator = torch.Generator("cpu").manual_seed(0)
-        return {name: part for name, part in every.items() if name in found}
+        return {name: part for name, part in every.items() if id(part) in found}
+
+    def _named(self, name: str) -> set[int]:
+        """Return the ids of the parameters of a name, their own or a module's, tied ones, too."""
+        found = set()
+        for full_name, part in self.model.named_parameters(remove_duplicate=False):
+            if f"{full_name}.".startswith(f"{name}."):
+                found.add(id(part))
+        return found
 
     def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
         """Read a batch of sequences in one pass."""
         tape, predictions = self._taped(inputs, self.plan)
-        leaf = predictions.detach().requires_grad_()
-        with torch.enable_grad():
-            total = self.losses(leaf, targets).sum()
-            pulls = torch.zeros_like(leaf)
-            if total.requires_grad:
-                (pulls,) = torch.autograd.grad(total, leaf, **ZEROS)
+        pulls = self.pulls(predictions, targets)
         return _Reading(self, tape, predictions, pulls, self.trials.padding_behind(inputs))
 
     def _taped(self, inputs: Tensor, plan: Plan | None, watch: bool = False) -> tuple[Tape, Tensor]:
@@ -480,19 +453,22 @@ class Uses(Adapter):
         found = last_steps(moving, self.pairs, 2 * self.entries)
         groups = self._grouped(found)
         for _ in range(_MORE_PAIRS):  # as of a column that is often the same
-            if not any(has_unknown(_together(group)) for group in groups):
+            if not any(has_unknown(group.own) for group in groups):
                 break
             again = last_steps(moving, [self.trials.pair()], 2 * self.entries)
             found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
             groups = self._grouped(found)
-        self.sites = [self._site(group) for group in groups]
-        self.tables = [site.rows_by_step(self.shape[1]) for site in self.sites]
+        self.sites = []
+        for group in groups:
+            own = self._waited(group)
+            times = settled(own.low, own.high, self.shape[1])
+            self.sites.append(Site(group.values[0].name, group.values, own.axes, times))
 
-    def _grouped(self, found: list[Times]) -> list[list[Measured]]:
-        """Gather the uses in one place of the code, with their steps and those of their joins."""
+    def _grouped(self, found: list[Times]) -> list[Group]:
+        """Gather the values in one place of the code, with their steps and those of their joins."""
         count = len(self.values)
         of_joins = dict(zip(self.plan.joins, found[count:], strict=True))
-        groups: dict[Any, list[Measured]] = {}
+        groups: dict[Any, Group] = {}
         for value, times in zip(self.values, found[:count], strict=True):
             own = bounds_of(times) or _unmoved(1)
             joined = None
@@ -501,40 +477,43 @@ class Uses(Adapter):
             if joined is None or len(joined.low) != len(own.low):
                 joined = _unmoved(len(own.low))
             place = (*value.call.place, value.output, value.shape, own.axes)
-            groups.setdefault(place, []).append(Measured(value, own, joined))
+            before = groups.get(place)
+            group = Group([value], own, joined)
+            if before is not None:
+                values = [*before.values, value]
+                group = Group(values, before.own.with_more(own), before.joined.with_more(joined))
+            groups[place] = group
         return [*groups.values()]
 
-    def _site(self, group: list[Measured]) -> Site:
-        """Return the uses in one place of the code, with their steps and what these wait for.
+    def _waited(self, group: Group) -> Bounds:
+        """Return the steps of values, which wait for what they are joined with.
 
         A value waits for the data that it is joined with, if all in the place do, the last one,
         too. A state h_t does not: it is joined with the next step's input, and the last one with
         none. Where some wait and others do not, as in several iterations of a step, U h is a map
         of a state if it is also made of the state before the first step, in which no data are.
         """
-        value = group[0].value
-        own = _together(group)
-        joined = _together([one._replace(own=one.joined) for one in group])
+        value = group.values[0]
+        own, joined = group.own, group.joined
         told = f"{value.name}: at some steps, nothing that was tried moves its value"
         require("parameters", told, not has_unknown(own), f"used when inputs move. {_LEAVE_OUT}")
         waits = waits_of(own, joined) if len(own.low) > 1 else None
-        known = set() if waits is None else {*waits.tolist()} - {-1}
+        if waits is None:
+            return own
+        known = {*waits.tolist()} - {-1}
         if len(known) == 1:
-            own = own.shifted(known.pop())
-        elif waits is not None and any(one.is_start_of(value.call) for one in self.starts):
-            low, high = np.maximum(own.low, joined.low), np.maximum(own.high, joined.high)
-            own = Bounds(own.axes, low, high)
-        elif waits is not None:
-            # in the first step there may be no state yet that W x could be joined with
-            is_later = own.low > own.low[own.low >= 0].min()
-            joins = [self.plan.joins.get(one.value.use) for one in group]
-            by_a_cell = any(join is not None and join.is_use for join in joins)
-            is_clear = by_a_cell or waits[is_later].max(initial=0) <= 0
-            told = f"{value.name}: in some calls its value waits for the next step, in others not"
-            words = f"used alike in all steps, so that its step can be told. Else {_LEAVE_OUT}"
-            require("parameters", told, is_clear, words)
-        times = settled(own.low, own.high, self.shape[1])
-        return Site(value.name, [one.value for one in group], own.axes, times)
+            return own.shifted(known.pop())
+        if any(start.is_start_of(value.call) for start in self.starts):
+            return own.later(joined)
+        # in the first step there may be no state yet that W x could be joined with
+        is_later = own.low > own.low[own.low >= 0].min()
+        joins = [self.plan.joins.get(one.use) for one in group.values]
+        by_a_cell = any(join is not None and join.is_use for join in joins)
+        is_clear = by_a_cell or waits[is_later].max(initial=0) <= 0
+        told = f"{value.name}: in some calls its value waits for the next step, in others not"
+        words = f"used alike in all steps, so that its step can be told. Else {_LEAVE_OUT}"
+        require("parameters", told, is_clear, words)
+        return own
 
     # What is refused
 
@@ -636,13 +615,6 @@ def _unmoved(n_rows: int) -> Bounds:
     return Bounds((), none, none)
 
 
-def _together(group: list[Measured]) -> Bounds:
-    """Return the rows of several values, one behind the other."""
-    low = np.concatenate([one.own.low for one in group])
-    high = np.concatenate([one.own.high for one in group])
-    return Bounds(group[0].own.axes, low, high)
-
-
 def _differentiate_twice(given: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
     """Differentiate the gradient of what a call gives, which fails where PyTorch has no rule."""
     moved = [part for part in given if part.requires_grad]
@@ -662,10 +634,3 @@ def _few(names: Sequence[str]) -> str:
     """Write names, or the first few and how many more."""
     shown = ", ".join(names[:6])
     return shown if len(names) <= 6 else f"{shown} and {len(names) - 6} more"
-
-
-def _all_names(model: nn.Module, every: dict[str, Tensor]) -> dict[str, str]:
-    """Return all names of parameters, with the one under which each comes first."""
-    firsts = {id(part): name for name, part in every.items()}
-    named = model.named_parameters(remove_duplicate=False)
-    return {name: firsts[id(part)] for name, part in named}
