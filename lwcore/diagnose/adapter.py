@@ -298,6 +298,16 @@ class Adapter(ABC):
             found.append(value.sum())
         return torch.stack(found)
 
+    def pulls(self, predictions: Float[Tensor, "B K"], targets: Tensor) -> Float[Tensor, "B K"]:
+        """Return the gradient of each sequence's loss in its predictions."""
+        leaf = predictions.detach().requires_grad_()
+        with torch.enable_grad():
+            total = self.losses(leaf, targets).sum()
+        if not total.requires_grad:
+            return torch.zeros_like(leaf)
+        (pulls,) = torch.autograd.grad(total, leaf, **ZEROS)
+        return pulls
+
     def forget(self, inputs: Tensor, targets: Tensor) -> None:
         """Take the loss as if nothing were learned, from now on: see `Untrained`."""
         total: Any = 0
@@ -535,7 +545,7 @@ class Adapter(ABC):
         for place, rows in enumerate(self._rows_of_ends()):
             require("model", self.kind, rows is not None, "one whose predictions inputs move")
             assert rows is not None
-            self._refuse_swapped_classes(self.outputs.leaves[place], rows)
+            self._refuse_swapped_classes(self.outputs.leaves[place], rows, targets)
             if self.horizon:
                 rows = rows._replace(times=np.full_like(rows.times, rows.times.max()))
             else:
@@ -566,18 +576,46 @@ class Adapter(ABC):
             rows[place] = rows_of(times, length, is_steady)
         return rows
 
-    def _refuse_swapped_classes(self, leaf: Leaf, rows: Rows) -> None:
-        """Refuse cross-entropy whose second axis, of classes, is that of the steps."""
-        is_cross_entropy = type(self.loss) in WEIGHED or self.loss is functional.cross_entropy
+    def _refuse_swapped_classes(self, leaf: Leaf, rows: Rows, targets: Tensor) -> None:
+        """Refuse a loss that takes the axis of steps for that of classes."""
         second = 2  # of `leaf.shape`, which begins with what shares the axis of sequences
-        has_two = leaf.layout.axis == 0 and len(leaf.shape) > 3
-        is_swapped = is_cross_entropy and has_two and second in rows.axes
+        is_second = leaf.layout.axis == 0 and len(leaf.shape) == 4 and second in rows.axes
+        is_cross_entropy = type(self.loss) in WEIGHED or self.loss is functional.cross_entropy
+        length = self.shape[1]
+        is_square = leaf.shape[-2:] == (length, length) and leaf.shape.numel() == length**2
+        fits_both_ways = is_square and targets.shape[1:] == (length,)
+        is_swapped = is_second and is_cross_entropy
+        if is_second and fits_both_ways and not is_cross_entropy:
+            is_swapped = self._compares_steps_as_classes(targets)
         words = (
             "one that has classes where the model has them. Steps come second here, as they "
             "change along this axis: loss=None, or "
             "loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y)"
         )
         require(f"loss ({self.loss_name})", "classes second", not is_swapped, words)
+
+    def _compares_steps_as_classes(self, targets: Tensor) -> bool:
+        """Say whether the target of step j pulls on entry j of other steps, and not on step j.
+
+        As where predictions (B, T, V) are taken for (B, classes, steps), which V = T allows.
+        """
+        few = self.trials.some(_TRIED)
+        predictions = self._predictions_alone(self.trials.inputs[few.to(self.trials.inputs.device)])
+        own = targets[few.to(targets.device)]
+        is_swapped = False
+        for row, (one, target) in enumerate(zip(predictions.split(1), own.split(1), strict=True)):
+            step = (row + 1) * self.shape[1] // (_TRIED + 1)
+            values = targets[targets != target[0, step]]
+            if not len(values):
+                continue
+            other = target.clone()
+            other[0, step] = values[0]
+            apart = self.pulls(one, target) != self.pulls(one, other)
+            steps, entries = apart.reshape(self.shape[1], -1).nonzero().mT
+            if bool((entries != step).any()):
+                return False
+            is_swapped |= bool((steps != step).any())
+        return is_swapped
 
     def _refuse_looks_ahead(self, place: int, rows: Rows, targets: Tensor) -> None:
         """Refuse predictions of a step that later inputs move."""
