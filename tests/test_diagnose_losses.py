@@ -273,7 +273,7 @@ def focal(p, y):
 
 def test_a_loss_of_ones_own_that_takes_steps_for_classes_is_refused():
     """Where there are as many classes as steps, nothing else tells the two apart."""
-    model, batch = Attention(tokens=LENGTH), tokens(classes=LENGTH)
+    model, batch = Attention(tokens=LENGTH, outputs=LENGTH), tokens(classes=LENGTH)
     refused(
         "classes second': must be one that has classes where the model", model, batch, loss=focal
     )
@@ -283,7 +283,7 @@ def test_a_loss_of_ones_own_that_takes_steps_for_classes_is_refused():
         def forward(self, x):
             return super().forward(x).mT
 
-    own = numbers(Second(tokens=LENGTH), batch, loss=focal)
+    own = numbers(Second(tokens=LENGTH, outputs=LENGTH), batch, loss=focal)
     np.testing.assert_allclose(own, wanted, rtol=1e-4, atol=1e-7)
     together = lambda p, y: functional.mse_loss(p.softmax(-1).cumsum(1).mean(-1), y / 9.0)  # noqa: E731
     diagnosed(model, batch, loss=together)
