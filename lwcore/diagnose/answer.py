@@ -152,10 +152,12 @@ def _first(
     if window[0] == 0:
         reach += f": {kind_of_zero(rows, n_sequences)}"
     if int(attrs["beats_constant"]) == 0:
-        reach += (
-            ". That is no dependence in the data: the model predicts no better than a constant, "
-            "and its errors show what it adds (ask with source='target')"
-        )
+        no_better = "the model predicts no better than a constant"
+        if any(row.is_detected for row in rows):
+            reach += f". That is no dependence in the data: {no_better}, and its errors show what "
+            reach += "it adds (ask with source='target')"
+        else:
+            reach += f". But {no_better}: ask with source='target'"
     return f"{reach}."
 
 
@@ -173,12 +175,12 @@ def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
             yield f"Lag {longest.lags}, the longest, {needed}"
     if wanting:
         easiest = min(wanting, key=lambda row: row.needed)
-        needed = f"lag {easiest.lags} needs {_about(easiest, n_sequences)}"
+        needed = f"needs {_about(easiest, n_sequences)}"
         if len(wanting) == 1:
-            yield f"One lag has a signal that takes more sequences than you have: {needed}."
+            yield f"A signal was detected at lag {easiest.lags}, too, which {needed}."
         else:
-            lags = f"{len(wanting)} lags have a signal that takes more sequences than you have"
-            yield f"{lags}; the easiest, {needed}."
+            yield f"{len(wanting)} lags have a signal that takes more sequences than you have."
+            yield f"The easiest of them, lag {easiest.lags}, {needed}."
 
 
 def _about(row: LagRow, n_sequences: int) -> str:

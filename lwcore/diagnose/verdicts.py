@@ -63,13 +63,6 @@ class LagRow(NamedTuple):
         return (self.needed if self.is_detected else self.low) > MOST
 
     @property
-    def enough(self) -> str:
-        """Whether there are so many, in words."""
-        if self.is_out_of_reach and self.verdict is not Verdict.NO_GRADIENT:
-            return str(Verdict.TOO_FEW)
-        return str(self.verdict)
-
-    @property
     def octave(self) -> int:
         """Which of the lags 1, 2, 3 to 4, 5 to 8, and so on; a band belongs where it begins."""
         return (self.first - 1).bit_length()
@@ -177,37 +170,42 @@ def _groups(rows: Sequence[LagRow], by_octave: bool) -> list[list[LagRow]]:
     """Gather neighbours that share a line."""
     groups: list[list[LagRow]] = []
     for row in rows:
-        if groups and _share_a_line(groups[-1][-1], row, by_octave):
+        if groups and _share_a_line([*groups[-1], row], by_octave):
             groups[-1].append(row)
         else:
             groups.append([row])
     return groups
 
 
-def _share_a_line(before: LagRow, row: LagRow, by_octave: bool) -> bool:
-    """Say whether a row and the one before it can share a line."""
-    follows = row.first == before.last + 1
-    if not follows or before.enough != row.enough or before.is_out_of_reach != row.is_out_of_reach:
+def _share_a_line(group: Sequence[LagRow], by_octave: bool) -> bool:
+    """Say whether rows, all of which but the last do so, can share a line."""
+    before, row = group[-2:]
+    if row.first != before.last + 1:
         return False
-    if row.is_out_of_reach or not row.is_detected:
+    verdicts = {one.verdict for one in group}
+    if Verdict.NO_GRADIENT not in verdicts and all(one.is_out_of_reach for one in group):
         return True
-    return by_octave and before.octave == row.octave
+    if len(verdicts) > 1:
+        return False
+    return not row.is_detected or (by_octave and before.octave == row.octave)
 
 
 def _line(group: Sequence[LagRow]) -> tuple[str, str, str]:
     """Return the words of a line for some rows."""
     row = group[0]
+    detected = [one for one in group if one.is_detected]
+    verdict = str(detected[0].verdict if detected else row.verdict)
     if len(group) == 1:
         is_together = row.is_detected and row.first != row.last
         lags = f"{row.lags} together" if is_together else row.lags
-        return lags, row.sequences, row.enough
+        return lags, row.sequences, verdict
     lags = span(row.first, group[-1].last)
-    if row.is_out_of_reach:
-        return lags, row.sequences, row.enough
-    if not row.is_detected:
+    if all(one.is_out_of_reach for one in group):
+        return lags, row.sequences, verdict
+    if not detected:
         not_excluded = min(one.low for one in group)
-        return lags, at_least(not_excluded), row.enough
+        return lags, at_least(not_excluded), verdict
     needed = [one.needed for one in group]
     least = printed(min(needed), unit=Unit.COUNT)
     most = printed(max(needed), unit=Unit.COUNT)
-    return lags, least if least == most else f"{least} to {most}", row.enough
+    return lags, least if least == most else f"{least} to {most}", verdict
