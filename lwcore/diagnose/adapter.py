@@ -298,15 +298,17 @@ class Adapter(ABC):
             found.append(value.sum())
         return torch.stack(found)
 
-    def pulls(self, predictions: Float[Tensor, "B K"], targets: Tensor) -> Float[Tensor, "B K"]:
+    def loss_gradients(
+        self, predictions: Float[Tensor, "B K"], targets: Tensor
+    ) -> Float[Tensor, "B K"]:
         """Return the gradient of each sequence's loss in its predictions."""
         leaf = predictions.detach().requires_grad_()
         with torch.enable_grad():
             total = self.losses(leaf, targets).sum()
         if not total.requires_grad:
             return torch.zeros_like(leaf)
-        (pulls,) = torch.autograd.grad(total, leaf, **ZEROS)
-        return pulls
+        (gradients,) = torch.autograd.grad(total, leaf, **ZEROS)
+        return gradients
 
     def forget(self, inputs: Tensor, targets: Tensor) -> None:
         """Take the loss as if nothing were learned, from now on: see `Untrained`."""
@@ -610,7 +612,7 @@ class Adapter(ABC):
                 continue
             other = target.clone()
             other[0, step] = values[0]
-            apart = self.pulls(one, target) != self.pulls(one, other)
+            apart = self.loss_gradients(one, target) != self.loss_gradients(one, other)
             steps, entries = apart.reshape(self.shape[1], -1).nonzero().mT
             if bool((entries != step).any()):
                 return False
