@@ -44,6 +44,7 @@ _RUN = 64  # sequences that the model alone is run on at a time
 _HELD = 2**23  # numbers in the predictions that are held at a time
 _STEADY = 9  # pairs of sequences that must say that a prediction is made earlier than others
 _FEW_NAMES = 6  # that are told
+_LONGEST = 1024  # steps, of which each can be tried
 _WHICH = (
     "Say of which the loss is made, by head=lambda out: out[0], out['logits'], out.logits or "
     "(out.loc, out.scale), say, and how, by loss="
@@ -567,16 +568,32 @@ class Adapter(ABC):
         length = self.shape[1]
         found = last_steps(self._parted_predictions, self.pairs, self.entries)
         rows = [rows_of(times, length) for times in found]
+        every_step = any(own is not None and not own.are_told for own in rows)
+        if every_step:
+            self.refuse_too_long()
+            found = last_steps(self._parted_predictions, self.pairs, self.entries, every_step=True)
+            rows = [rows_of(times, length) for times in found]
         for place, (times, own) in enumerate(zip(found, rows, strict=True)):
             if own is None or not early_entries(times.low, own.axes).any():
                 continue
             is_steady = np.ones(times.low.shape, dtype=bool)
             for _ in range(_STEADY):
                 pair = self.trials.pair()
-                again = last_steps(self._parted_predictions, [pair], self.entries)[place]
+                again = last_steps(
+                    self._parted_predictions, [pair], self.entries, every_step=every_step
+                )[place]
                 is_steady &= again.low == times.low
             rows[place] = rows_of(times, length, is_steady)
         return rows
+
+    def refuse_too_long(self) -> None:
+        """Refuse long sequences where each step has to be tried, which takes T² of them."""
+        length = self.shape[1]
+        words = (
+            f"at most {_LONGEST} where parameters are not used, or predictions not made, at each "
+            "step in turn, as in patches of several steps: cut sequences into shorter ones"
+        )
+        require("steps of a sequence", length, length <= _LONGEST, words)
 
     def _refuse_swapped_classes(self, leaf: Leaf, rows: Rows, targets: Tensor) -> None:
         """Refuse a loss that takes the axis of steps for that of classes."""

@@ -266,7 +266,8 @@ def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
     yield (
         "False alarms: with each sequence's sign drawn at random, a lag is detected in "
-        f"{false} draws."
+        f"{false} draws. That holds for independent sequences, and not for pieces of one series "
+        "that overlap or are much alike."
     )
     yield (
         "The numbers hold along the directions that half of the sequences gave. Other halves give "

@@ -157,10 +157,11 @@ class _Reading(NamedTuple):
 
 
 class ModuleCall(NamedTuple):
-    """A call of a module: what it read, the state it started from, and what it gave."""
+    """A call of a module: what it read, the state it started from, what else it took, and gave."""
 
     read: Any
     state: Any
+    more: list[Any]
     given: Any
 
 
@@ -223,7 +224,7 @@ class Recurrent(Adapter):
     def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
         """Return what the module read, (B, T, D), and its first state, (B, S), in float64."""
         require(f"calls of the {self.called}", len(calls), len(calls) == 1, "one in a pass")
-        read, state, _ = calls[0]
+        read, state = calls[0].read, calls[0].state
         is_plain = isinstance(read, Tensor) and read.ndim == 3
         words = "a tensor of three axes, equally long sequences"
         require(f"inputs of the {self.called}", type(read).__name__, is_plain, words)
@@ -307,7 +308,8 @@ class Recurrent(Adapter):
             return f"with {read.shape[1]} steps for {length} of the inputs"
         (times,) = last_steps(reads, self.pairs, self.entries)
         rows = rows_of(times, length)
-        if rows is None or rows.axes != (0,) or (rows.times != np.arange(length)).any():
+        is_known = rows is not None and rows.axes == (0,) and rows.are_told
+        if rows is None or not is_known or (rows.times != np.arange(length)).any():
             return "whose step k does not read the inputs up to step k"
         (from_last,) = last_steps(reads, self.pairs[:1], self.entries, backwards=True)
         firsts = rows_of(from_last, length)
@@ -361,7 +363,11 @@ class Loop(Recurrent):
 
     def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
         is_plain = _is_chain(calls) and all(call.read.ndim == 2 for call in calls)
-        words = "called once a step with inputs (B, D) and the state that it gave a step before"
+        is_plain = is_plain and not any(call.more for call in calls)
+        words = (
+            "called once a step with inputs (B, D), the state that it gave a step before, and "
+            "nothing else. Any other is read by uses: name its parameters in `parameters`"
+        )
         require("step", self.called, is_plain, words)
         read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
         if calls[0].state is None:
@@ -381,8 +387,9 @@ def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[Modu
         return part.detach().requires_grad_(part.is_floating_point())
 
     def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> Any:
-        read, state, *_ = *given, *named.values(), None, None
-        call = ModuleCall(read, state, trees.tree_map_only(Tensor, leaf, returned))
+        read, state, *more = *given, *named.values(), None, None
+        more = [part for part in more if part is not None]
+        call = ModuleCall(read, state, more, trees.tree_map_only(Tensor, leaf, returned))
         calls.setdefault(module, []).append(call)
         return call.given
 

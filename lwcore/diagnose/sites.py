@@ -41,7 +41,7 @@ from torch import Tensor
 
 from lwcore.diagnose.tape import Call, Plan
 from lwcore.diagnose.tensors import in_reals
-from lwcore.diagnose.times import Bounds, bounds_of, has_unknown, settled, waits_of
+from lwcore.diagnose.times import Bounds, are_told, bounds_of, has_unknown, settled, waits_of
 from lwcore.diagnose.trials import Layout, Steps, Times
 from lwcore.signatures import require
 
@@ -137,6 +137,11 @@ class Gathered(NamedTuple):
         """Whether rows are left whose step is not known."""
         return any(has_unknown(group.own) for group in self.groups)
 
+    @property
+    def are_told(self) -> bool:
+        """Whether the step of each row is known, also where not all steps were tried."""
+        return all(are_told(group.own.low, group.own.high) for group in self.groups)
+
     def sites(self, starts: Sequence[Call], length: int) -> list[Site]:
         """Return the sites; `starts` are the steps on the way, which no data are in."""
         found = []
@@ -144,7 +149,11 @@ class Gathered(NamedTuple):
             name = group.values[0].name
             told = f"{name}: at some steps, nothing that was tried moves its value"
             is_known = not has_unknown(group.own)
-            require("parameters", told, is_known, f"used when inputs move. {LEAVE_OUT}")
+            words = (
+                "used on data alone: is it used on zeros, too, as in windows that are padded at "
+            )
+            words += f"the start? Else {LEAVE_OUT}"
+            require("parameters", told, is_known, words)
             rows = self._waited(group, starts)
             times = settled(rows.low, rows.high, length)
             found.append(Site(name, group.values, rows.axes, times))

@@ -365,12 +365,18 @@ class Uses(Adapter):
                 found.append(join.layout.front(tape.joined[use]))
             return found
 
-        found = last_steps(moving, self.pairs, 2 * self.entries)
+        entries = 2 * self.entries
+        found = last_steps(moving, self.pairs, entries)
         gathered = Gathered.of(values, self.plan, found)
+        every_step = not gathered.are_told
+        if every_step:
+            self.refuse_too_long()
+            found = last_steps(moving, self.pairs, entries, every_step=True)
+            gathered = Gathered.of(values, self.plan, found)
         for _ in range(_MORE_PAIRS):  # as of a column that is often the same
             if not gathered.has_unknown:
                 break
-            again = last_steps(moving, [self.trials.pair()], 2 * self.entries)
+            again = last_steps(moving, [self.trials.pair()], entries, every_step=every_step)
             found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
             gathered = Gathered.of(values, self.plan, found)
         return gathered
