@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, shaped
-from lwcore.signatures import FiniteReals, Int64Count, Positive, bare, checked, require
+from lwcore.signatures import FiniteReals, Int64Count, Positive, checked, require, unchecked
 
 
 @checked
@@ -22,12 +22,13 @@ def risk_gradient(
     are carried back through time, so that nothing of the size of C&E Proposition 1 is stored.
     """
     by_step = network.sequences(inputs).swapaxes(0, 1)  # (T, n, d)
-    length, n = by_step.shape[:2]
-    wanted = shaped("targets", targets, (n, length))
+    length, n, _ = by_step.shape
+    wanted_outputs = shaped("targets", targets, (n, length))
     recurrent = network.parameters[:, 0]
+    of_inputs = network.parameters[:, 1:]
 
     # Forward: pre-activations z_t and states, from H_0 = 0.
-    pre = by_step @ network.parameters[:, 1:].T
+    pre = by_step @ of_inputs.T
     states = np.zeros((1 + length, n, network.width))
     for step, z in enumerate(pre):
         z += recurrent * states[step]
@@ -35,8 +36,9 @@ def risk_gradient(
     slopes = network.sigma.slope_from(pre, states[1:])
 
     # Backward: ∂R/∂z_t, with what arrives from the step behind.
-    residuals = network.read(states[1:]) - wanted.T  # (T, n)
-    adjoints = residuals[..., None] * (2 / (n * network.width**0.5) * network.readout)
+    residuals = network.read(states[1:]) - wanted_outputs.T  # (T, n)
+    weights = 2 / (n * network.width**0.5) * network.readout
+    adjoints = residuals[..., None] * weights
     for step in reversed(range(length)):
         if step + 1 < length:
             adjoints[step] += adjoints[step + 1] * recurrent
@@ -45,8 +47,8 @@ def risk_gradient(
     gradient = np.empty_like(network.parameters)
     gradient[:, 0] = np.einsum("tnm,tnm->m", adjoints, states[:-1])
     gradient[:, 1:] = np.tensordot(adjoints, by_step, ((0, 1), (0, 1)))
-    risk = float(np.square(residuals).sum(axis=0).mean())
-    return risk, gradient
+    over_time = np.square(residuals).sum(axis=0)
+    return float(over_time.mean()), gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,29 +88,29 @@ def gradient_descent(
     require("radii", radii, radii is None or min(radii) > 0, "above 0")
     require("step_size", step_size, step_size <= 1e100, "1e100 at most, so that moves are floats")
     start = initial.parameters
-    root = initial.width**0.5  # √m
+    root_m = initial.width**0.5
     network = copy(initial)
-    gradient_of = bare(risk_gradient)
-    moved = np.zeros_like(start)
+    move = np.zeros_like(start)  # Θ(s) − Θ(0)
     total = np.zeros_like(start)
     risks = np.empty(steps)
     recurrent_moves = np.empty(steps)
     input_moves = np.empty(steps)
     for s in range(steps):
-        network.parameters = start + moved
+        network.parameters = start + move
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            risk, gradient = gradient_of(network, inputs, targets)
-        finite = bool(np.isfinite(risk) and np.isfinite(gradient).all())
-        require("step_size", step_size, finite, f"smaller: the risk overflows at step {s}")
+            risk, gradient = unchecked(risk_gradient)(network, inputs, targets)
+        is_finite = bool(np.isfinite(risk) and np.isfinite(gradient).all())
+        require("step_size", step_size, is_finite, f"smaller: the risk overflows at step {s}")
         risks[s] = risk
-        recurrent_moves[s] = root * np.linalg.norm(moved[:, :1], axis=1).max()
-        input_moves[s] = root * np.linalg.norm(moved[:, 1:], axis=1).max()
+        recurrent_moves[s] = root_m * np.abs(move[:, 0]).max()
+        input_moves[s] = root_m * np.linalg.norm(move[:, 1:], axis=1).max()
         total += network.parameters
-        moved = moved - step_size * gradient
+        move = move - step_size * gradient
         if radii is not None:
-            moved = projected(moved, radii[0] / root, radii[1] / root)
+            rho_w, rho_u = radii
+            move = projected(move, rho_w / root_m, rho_u / root_m)
     return Descent(
-        network=initial.at(start + moved),
+        network=initial.at(start + move),
         average=initial.at(total / steps),
         risks=risks,
         recurrent_moves=recurrent_moves,
@@ -116,9 +118,10 @@ def gradient_descent(
     )
 
 
-def projected(moved: Array, recurrent_radius: float, input_radius: float) -> Array:
+def projected(move: Array, recurrent_radius: float, input_radius: float) -> Array:
     """Return the nearest displacement whose rows lie in the two balls, radii not divided by √m."""
-    lengths = np.linalg.norm(moved[..., 1:], axis=-1, keepdims=True)
-    of_w = np.clip(moved[..., :1], -recurrent_radius, recurrent_radius)
-    of_u = moved[..., 1:] * (input_radius / np.maximum(lengths, input_radius))
-    return np.concatenate([of_w, of_u], axis=-1)
+    of_u = move[..., 1:]
+    lengths = np.linalg.norm(of_u, axis=-1, keepdims=True)
+    shrunk_u = of_u * (input_radius / np.maximum(lengths, input_radius))
+    clipped_w = np.clip(move[..., :1], -recurrent_radius, recurrent_radius)
+    return np.concatenate([clipped_w, shrunk_u], axis=-1)

@@ -26,8 +26,8 @@ from lwcore.signatures import (
     NotNegative,
     Positive,
     checked,
+    constrained,
     floats,
-    kind,
     require,
 )
 
@@ -36,7 +36,8 @@ Array = NDArray[np.float64]
 
 def _array(shape: str, predicate: Callable[[Array], Any]) -> Any:
     """Return a type of finite real arrays for which something more holds."""
-    return kind(FiniteReals, f"a finite array of shape {shape}", lambda x: predicate(read(x)))
+    description = f"a finite array of shape {shape}"
+    return constrained(FiniteReals, description, lambda x: predicate(read(x)))
 
 
 Named = Literal["tanh", "logistic", "gaussian", "relu"]
@@ -47,22 +48,26 @@ if TYPE_CHECKING:
     Sequences = ArrayLike
     Rows = ArrayLike
 else:
+
+    def _are_two_radii(pair: tuple[Any, ...]) -> bool:
+        return len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair)
+
+    def _are_short(vectors: Array) -> bool:
+        return vectors.ndim == 3 and bool((np.square(vectors).sum(axis=-1) <= 1 + 2e-12).all())
+
     # Bounds hold for widths that no machine could draw.
-    Width = kind(
+    Width = constrained(
         Integral,
         "an even whole number, 2 or above and up to 10^300",
         lambda m: 2 <= m <= 10**300 and m % 2 == 0,
     )
-    Radii = kind(
-        tuple,
-        "two finite numbers, 0 or above, of recurrent and of input weights",
-        lambda pair: len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair),
+    Radii = constrained(
+        tuple, "two finite numbers, 0 or above, of recurrent and of input weights", _are_two_radii
     )
-    Sequences = _array(  # as in the companion's Section 2.1, but for rounding
-        "(n, T, d), of norms up to 1",
-        lambda x: x.ndim == 3 and (np.square(x).sum(axis=-1) <= 1 + 2e-12).all(),
-    )
-    Rows = _array(  # C&E Definition 1 pairs neurons
+    # As in the companion's Section 2.1, but for rounding.
+    Sequences = _array("(n, T, d), of norms up to 1", _are_short)
+    # C&E Definition 1 pairs neurons.
+    Rows = _array(
         "(m, 1 + d), m even, d at least 1",
         lambda rows: rows.ndim == 2 and len(rows) % 2 == 0 < rows.shape[1] - 1,
     )
@@ -147,8 +152,8 @@ class ElmanNetwork:
         """Copies of its first neurons: 2 at a symmetric start of which the half is even, else 1."""
         first, second = np.split(self.parameters, 2)
         c, opposite = np.split(self.readout, 2)
-        symmetric = np.array_equal(first, second) and np.array_equal(c, -opposite)
-        return 2 if symmetric and len(first) % 2 == 0 else 1
+        is_symmetric = np.array_equal(first, second) and np.array_equal(c, -opposite)
+        return 2 if is_symmetric and len(first) % 2 == 0 else 1
 
     def at(self, parameters: Rows) -> ElmanNetwork:
         """Return the network with other parameters of the same shape, and the same readout."""
@@ -162,8 +167,10 @@ class ElmanNetwork:
     @checked
     def hidden(self, inputs: Sequences) -> Float[np.ndarray, "n T m"]:
         """Return the hidden states H_1 … H_T, from H_0 = 0. Implements C&E Eq. (2)."""
-        steps = scan(self.parameters, self.sequences(inputs), self.sigma)
-        return np.stack([state for _, _, state in steps], axis=1)
+        by_step = []
+        for _, _, state in scan(self.parameters, self.sequences(inputs), self.sigma):
+            by_step.append(state)
+        return np.stack(by_step, axis=1)
 
     @checked
     def outputs(self, inputs: Sequences) -> Float[np.ndarray, "n T"]:
@@ -207,7 +214,8 @@ def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReal
     """
     outputs = network.outputs(inputs)
     errors = outputs - shaped("targets", targets, outputs.shape)
-    return float(np.square(errors).sum(axis=1).mean())
+    over_time = np.square(errors).sum(axis=1)
+    return float(over_time.mean())
 
 
 @checked
@@ -218,8 +226,11 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
     ``G_t = σ′(z_t) (W_ii G_{t−1} + [H_{t−1}, X_{t−1}])``. Implements C&E Eq. (7), for the recurrent
     weight, too.
     """
-    steps = stream_gradients(network.parameters, network.sequences(inputs), network.sigma)
-    return np.stack([gradient.copy() for gradient in steps], axis=1).swapaxes(2, 3)
+    by_step = []
+    sequences = network.sequences(inputs)
+    for gradient in stream_gradients(network.parameters, sequences, network.sigma):
+        by_step.append(gradient.copy())
+    return np.stack(by_step, axis=1).swapaxes(2, 3)
 
 
 @checked
@@ -228,7 +239,8 @@ def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
 
     Their inner products over neurons are the tangent kernel, `lwcore.elman.kernel.finite_kernel`.
     """
-    return hidden_gradients(network, inputs) * (network.readout / network.width**0.5)[:, None]
+    weights = network.readout / network.width**0.5
+    return hidden_gradients(network, inputs) * weights[:, None]
 
 
 @checked
@@ -239,10 +251,12 @@ def linear_model(
 
     ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩``, with the given parameters as Θ.
     """
-    direction = initial.at(parameters).parameters - initial.parameters
-    sequences = initial.sequences(inputs)
-    tangents = stream_tangents(initial.parameters, direction, sequences, initial.sigma)
-    return np.stack([initial.read(tangent) for tangent in tangents], axis=1)
+    start = initial.parameters
+    move = initial.at(parameters).parameters - start
+    by_step = []
+    for tangent in stream_tangents(start, move, initial.sequences(inputs), initial.sigma):
+        by_step.append(initial.read(tangent))
+    return np.stack(by_step, axis=1)
 
 
 def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
@@ -299,5 +313,6 @@ def stream_tangents(
     tangent = np.zeros((len(inputs), len(parameters)))
     for step, (previous, pre, state) in enumerate(scan(parameters, inputs, activation)):
         newest = direction[:, 0] * previous + inputs[:, step] @ direction[:, 1:].T
-        tangent = (parameters[:, 0] * tangent + newest) * activation.slope_from(pre, state)
+        carried = parameters[:, 0] * tangent
+        tangent = (carried + newest) * activation.slope_from(pre, state)
         yield tangent
