@@ -1,8 +1,8 @@
 """Inference from one number a sequence: what is kept of it, and N(ℓ) and windows from that.
 
-The way from a measurement to a window has three stations: `summary` keeps mean, scale and tail
-index of the numbers; `required` turns these into N(ℓ), how many sequences a lag needs; `window_of`
-reads off the longest lag that N sequences detect. `windows` takes the last two at once.
+The way from a measurement to a window has three stations: `signal_and_noise` keeps mean, scale and
+tail index of the numbers; `required` turns these into N(ℓ), how many sequences a lag needs;
+`window_of` reads off the longest lag that N sequences detect. `windows` takes the last two at once.
 
 What can be chosen (see `book/notation.md`):
 
@@ -35,10 +35,10 @@ from lwcore.signatures import (
     Reals,
     Share,
     are_lags,
-    bare,
     checked,
     floats,
     require,
+    unchecked,
     warn,
 )
 from lwcore.stable.standard import Array
@@ -61,7 +61,11 @@ PAPER_V2: dict[str, Any] = {"rate": "paper_v2", "envelope_squared": True}
 # Options of `required` for what an optimiser meets: the noise of the whole gradient. Chapter 08
 # measures that the numbers of sequences have a variance.
 OPTIMISER_VIEW: dict[str, Any] = {"noise": "whole", "rate": "variance"}
-_RENAMED = {"LETTER": "PAPER_V2", "OPTIMISER": "OPTIMISER_VIEW"}
+_RENAMED = {
+    "LETTER": "PAPER_V2",
+    "OPTIMISER": "OPTIMISER_VIEW",
+    "summary": "signal_and_noise",
+}
 BLOCK = 16  # sequences in a block: the means of blocks show how fast means concentrate
 FEWEST_BLOCKS = 4  # with fewer, a quartile of their means says nothing
 
@@ -76,7 +80,7 @@ def __getattr__(name: str) -> Any:
 
 
 @checked
-def summary(numbers: xr.Dataset) -> xr.Dataset:
+def signal_and_noise(numbers: xr.Dataset) -> xr.Dataset:
     """Return what N(ℓ) is computed from: mean, spread and tail of the numbers of sequences.
 
     The variables of the result:
@@ -133,7 +137,7 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
 
 
 def _readable(numbers: xr.Dataset) -> xr.Dataset:
-    """Return the numbers of sequences as floats; refuse a dataset that `summary` cannot take.
+    """Return numbers of sequences as floats; refuse a dataset that `signal_and_noise` cannot take.
 
     Both arrays must be there, finite and of the same dimensions, with the coordinates that say what
     a probe looks at and which lags were measured.
@@ -236,10 +240,11 @@ def required(
     error: Error | None = None,
     twice: bool | None = None,
 ) -> xr.DataArray:
-    """Return N(ℓ), how many sequences each lag needs, (…, probe, lag), from what `summary` keeps.
+    """Return N(ℓ), how many sequences each lag needs, (…, probe, lag).
 
-    Infinite where the mean is not positive, α not above 1, or the number 0 in all sequences; and,
-    by the rule ``"tested"``, where the test declares no signal among all probes and lags given.
+    It is computed from what `signal_and_noise` keeps. Infinite where the mean is not positive, α
+    not above 1, or the number 0 in all sequences; and, by the rule ``"tested"``, where the test
+    declares no signal among all probes and lags given.
 
     Args:
         rate: How means concentrate: ``"variance"`` for numbers with a variance, the others as in
@@ -276,7 +281,7 @@ def required(
     chance = _diagnostics_of(results).error if error is None else error
     rate_of_means = "mean" if rate == "variance" else rate
     needed = xr.apply_ufunc(
-        bare(sequences_needed),
+        unchecked(sequences_needed),
         results.signal,
         scale,
         alpha,
@@ -410,7 +415,7 @@ def detected(results: xr.Dataset, level: Share | None = None) -> xr.DataArray:
 
     def test(of_view: xr.Dataset) -> xr.DataArray:
         return xr.apply_ufunc(
-            bare(significant),
+            unchecked(significant),
             of_view.signal,
             of_view.signal_error,
             of_view.n_measured,
@@ -455,7 +460,7 @@ def significant(
     # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.
     p = np.nan_to_num(p, nan=1.0)
     by_family = p.reshape(*families, -1)
-    return bare(holm)(by_family, level).reshape(p.shape)
+    return unchecked(holm)(by_family, level).reshape(p.shape)
 
 
 def _is_for_each(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
@@ -487,8 +492,8 @@ def false_detections(
     n_false = 0
     for signs in rng.choice([-1.0, 1.0], (draws, count)):
         flipped = numbers * signs
-        error = bare(deviation)(flipped) / np.sqrt(count)
-        claims = bare(significant)(flipped.mean(-1), error, count, level)
+        error = unchecked(deviation)(flipped) / np.sqrt(count)
+        claims = unchecked(significant)(flipped.mean(-1), error, count, level)
         n_false += bool(claims.any())
     return n_false
 
