@@ -582,39 +582,45 @@ class GatedJacobian(StepJacobian):
         if cell.linear:
             return Neurons(keep, torch.zeros_like(keep))
 
-        # The candidate's part: the diagonal of U (diag(r) + diag(h r') U_r), then N.
-        weights = cell.block("candidate")
-        reset = self.gates.reset
-        diagonal = weights.diagonal()
-        if reset is not None:
-            of_reset = cell.block("reset")
-            if cell.reset == "after":
-                through_reset = into["reset"] * of_reset.diagonal()
-            else:
-                # Σ_k U[q,k] h[k] r'[k] U_r[k,q]: a sum over neurons, no product of two diagonals
-                through_reset = into["reset"] @ (weights * of_reset.mT).mT
-            diagonal = reset * diagonal + through_reset
-        if cell.layernorm:
-            # N subtracts from each row of the matrix a mean row and one along n.
-            n = into["normalised"]
-            rows = torch.stack([torch.ones_like(n), n], dim=-2)
-            sum_of_rows, along_n = self._through_candidate(rows).unbind(-2)
-            subtracted = (sum_of_rows + n * along_n) / cell.hidden_size
-            diagonal = into["scale"] * (diagonal - subtracted)
-        mixing = into["candidate"] * diagonal
-
-        # The gates' parts, diag(g b') U_b and diag(c a') U_a.
+        # The diagonal of R: the candidate's part, diag(g b') U_b, and diag(c a') U_a.
+        mixing = into["candidate"] * self._diagonal_through_candidate()
         for gate in ("let_in", "keep"):
             if gate in into:
-                gate_weights = cell.block(gate)
-                own = gate_weights[0] if cell.shared else gate_weights.diagonal()
-                mixing = mixing + into[gate] * own
+                weights = cell.block(gate)
+                to_itself = weights[0] if cell.shared else weights.diagonal()
+                mixing = mixing + into[gate] * to_itself
         if self.gates.show is None:
             return Neurons(keep.expand_as(mixing), mixing)
-        # e_{t−1}; that of the initial state is never asked for
-        before = functional.pad(into["expression"][:, :-1], (0, 0, 1, 0))
-        lead = into["show"] * cell.block("show").diagonal() * before
-        return Neurons(keep, mixing * before, into["expression"], lead)
+
+        # With a show gate R and O reach c through e_{t−1}; that of the initial state is never
+        # asked for.
+        expression = into["expression"]
+        expression_before = functional.pad(expression[:, :-1], (0, 0, 1, 0))
+        lead = into["show"] * cell.block("show").diagonal() * expression_before
+        return Neurons(keep, mixing * expression_before, expression, lead)
+
+    def _diagonal_through_candidate(self) -> Tensor:
+        """Return the diagonal of ``N U (diag(r) + diag(h r') U_r)``, see `_through_candidate`."""
+        weights = self.cell.block("candidate")
+        diagonal = weights.diagonal()
+        reset = self.gates.reset
+        if reset is not None:
+            into_reset = self.into["reset"]
+            of_reset = self.cell.block("reset")
+            if self.cell.reset == "after":
+                through_reset = into_reset * of_reset.diagonal()
+            else:
+                # Σ_k U[q,k] h[k] r'[k] U_r[k,q]: a sum over neurons, no product of two diagonals
+                through_reset = into_reset @ (weights * of_reset.mT).mT
+            diagonal = reset * diagonal + through_reset
+        if not self.cell.layernorm:
+            return diagonal
+        # N subtracts from each row of the matrix a mean row and one along n.
+        n = self.into["normalised"]
+        rows = torch.stack([torch.ones_like(n), n], dim=-2)
+        sum_of_rows, along_n = self._through_candidate(rows).unbind(-2)
+        subtracted = (sum_of_rows + n * along_n) / self.cell.hidden_size
+        return self.into["scale"] * (diagonal - subtracted)
 
 
 def _rounded(dtype: torch.dtype, inputs: Any, state: State | None) -> tuple[Any, State | None]:

@@ -259,7 +259,11 @@ def _kept_on_disk(function: Callable[..., None]) -> Callable[..., None]:
 def steps_forward(
     layout, weight, bias_hh, norm, history, cells, blocks, products, normalised, inverse
 ):
-    """Take all steps from first to last; the arrays from `history` on are filled."""
+    """Take all steps from first to last; the arrays from `history` on are filled.
+
+    A pair (array, first column) is a block, as `_pass` takes it. The letters are those of an LSTM:
+    i lets in, f keeps, g is the candidate, r resets, o shows.
+    """
     batch = history.shape[1]
     hidden = np.uintp(history.shape[2])
     zero = np.uintp(0)
@@ -271,8 +275,9 @@ def steps_forward(
     of_candidate = np.ascontiguousarray(weight[layout.candidate :].T)
     pre = (np.empty((batch, packed.shape[1]), blocks.dtype), zero)
     scratch = (np.empty((batch, history.shape[2]), blocks.dtype), zero)
-    one_gate = np.full((batch, history.shape[2]), layout.constant, blocks.dtype)
-    let_in_is_one = layout.shared or layout.let_in < 0
+    # One gate for all neurons, learned or constant, is written out for each of them.
+    spread_gate = np.full((batch, history.shape[2]), layout.constant, blocks.dtype)
+    gate_is_spread = layout.shared or layout.let_in < 0
     for t in range(len(blocks)):
         rows = blocks[t]
         h = (history[t], zero)
@@ -308,12 +313,12 @@ def steps_forward(
 
         # c = a c + b g, then h = o tanh(c); without a show gate h is c.
         if layout.shared:
-            one_gate[:] = rows[:, :1]
+            spread_gate[:] = rows[:, :1]
         if layout.keep >= 0:
             _multiply(hidden, new_c, f, c)
             _add_product(hidden, new_c, i, g)
         else:
-            gate = (one_gate, zero) if let_in_is_one else i
+            gate = (spread_gate, zero) if gate_is_spread else i
             _interpolate(hidden, new_c, c, gate, g)
         if layout.show >= 0:
             _logistic_of_sum(hidden, o, (pre[0], o[1]))
@@ -325,7 +330,10 @@ def steps_forward(
 def steps_backward(
     layout, delta, pre, raw, weight, norm, history, cells, blocks, products, normalised, inverse
 ):
-    """Take all steps from last to first, from δ; `pre` and `raw` are filled."""
+    """Take all steps from last to first, from δ; `pre` and `raw` are filled.
+
+    Letters are those of `steps_forward`; `of_x` is the adjoint of x.
+    """
     batch = history.shape[1]
     hidden = np.uintp(history.shape[2])
     zero = np.uintp(0)
@@ -334,25 +342,25 @@ def steps_backward(
     packed = weight[: layout.candidate] if reset_before else weight
     of_candidate = weight[layout.candidate :]
     state = history[0]  # zero
-    of_h = (np.zeros_like(state), zero)  # the adjoint of h, and that of c
+    of_h = (np.zeros_like(state), zero)
     of_c = (np.zeros_like(state), zero)
     scratch = (np.empty_like(state), zero)
     of_each = (np.empty_like(state), zero)  # a shared gate's adjoint, neuron by neuron
     lam = of_c if layout.show >= 0 else of_h  # λ, carried from step to step
-    one_gate = np.full_like(state, layout.constant)
-    let_in_is_one = layout.shared or layout.let_in < 0
+    spread_gate = np.full_like(state, layout.constant)
+    gate_is_spread = layout.shared or layout.let_in < 0
     to_state = (np.empty((batch, len(packed)), delta.dtype), zero)
     for t in range(len(delta) - 1, -1, -1):
         rows = blocks[t]
         out = pre[t]
         c = (cells[t], zero)
-        at_i = _first(layout.let_in)
-        at_f = _first(layout.keep)
-        at_r = _first(layout.reset)
-        i = (rows, at_i)
-        f = (rows, at_f)
+        column_i = _first(layout.let_in)
+        column_f = _first(layout.keep)
+        column_r = _first(layout.reset)
+        i = (rows, column_i)
+        f = (rows, column_f)
         g = (rows, gates)
-        r = (rows, at_r)
+        r = (rows, column_r)
         of_g = (out, gates)
 
         _add(hidden, of_h, (delta[t], zero))
@@ -365,17 +373,18 @@ def steps_backward(
 
         # c = a c + b g: adjoints of candidate and gates, and λ a, which goes on to the c before.
         if layout.shared:
-            one_gate[:] = rows[:, :1]
-        gate = (one_gate, zero) if let_in_is_one else i
+            spread_gate[:] = rows[:, :1]
+        gate = (spread_gate, zero) if gate_is_spread else i
         _through_tanh(hidden, of_g, lam, gate, g)
         if layout.keep >= 0:
-            _through_gate(hidden, (out, at_i), lam, g, i)
-            _through_gate(hidden, (out, at_f), lam, c, f)
+            _through_gate(hidden, (out, column_i), lam, g, i)
+            _through_gate(hidden, (out, column_f), lam, c, f)
             _scale(hidden, lam, f)
         else:
             if layout.let_in >= 0:
+                of_gate = of_each if layout.shared else (out, column_i)
                 _subtract(hidden, scratch, g, c)
-                _through_gate(hidden, of_each if layout.shared else (out, at_i), lam, scratch, gate)
+                _through_gate(hidden, of_gate, lam, scratch, gate)
             if layout.shared:
                 for b in range(batch):
                     out[b, 0] = of_each[0][b].sum()
@@ -389,14 +398,15 @@ def steps_backward(
         if reset_before:
             _copy(hidden, scratch, of_g)
             product = (np.dot(scratch[0], of_candidate), zero)
-            _through_gate(hidden, (out, at_r), product, (history[t], zero), r)
+            _through_gate(hidden, (out, column_r), product, (history[t], zero), r)
             _add_product(hidden, of_h, r, product)
             _copy(gates, to_state, (out, zero))
         elif layout.after:
-            _through_gate(hidden, (out, at_r), of_g, (products[t], zero), r)
+            _through_gate(hidden, (out, column_r), of_g, (products[t], zero), r)
             _copy(gates, to_state, (out, zero))
             _multiply(hidden, (to_state[0], gates), r, of_g)
-        product = (np.dot(to_state[0] if layout.reset >= 0 else out, packed), zero)
+        adjoints = to_state[0] if layout.reset >= 0 else out
+        product = (np.dot(adjoints, packed), zero)
         if layout.show >= 0:
             _copy(hidden, of_h, product)
         else:
