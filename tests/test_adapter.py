@@ -37,7 +37,7 @@ def torch_module(kind, layers=1, **options):
 def traced(module, inputs):
     """A stack as the core has it, and its trace from the state 0."""
     stack = Layers(copy.deepcopy(module).requires_grad_(False))
-    return stack, Trace.of(stack, inputs, inputs.new_zeros(len(inputs), stack.state_size))
+    return stack, Trace.scan(stack, inputs, inputs.new_zeros(len(inputs), stack.state_size))
 
 
 def parts_by_lag(module, inputs, delta):

@@ -264,7 +264,7 @@ class Recurrent(Adapter):
             total = self.losses(predictions, targets).sum()
         words = "one of what the recurrent module gives"
         require("loss", self.loss_name, total.requires_grad, words)
-        trace = Trace.of(self.recurrence, *self._taken(calls))
+        trace = Trace.scan(self.recurrence, *self._taken(calls))
         return _Reading(trace, self._delta(calls, total))
 
     # Whether it is a recurrence of which all else is within a step
