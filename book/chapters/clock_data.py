@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from book.chapters import clock, tangent_kernel, visibility
+from lwcore.printing import printed
 
 KERNEL = "kernel"  # a part with a module of its own, which writes a seed's file when it is whole
 
@@ -70,6 +71,44 @@ def ends_table(found: pd.DataFrame) -> pd.DataFrame:
                 words[f"{title}, {name}"] = _spread(own.loc[own["gate"] == gate, column])
         rows[f"{cell}, {optimizer}"] = words
     return pd.DataFrame(rows).T
+
+
+def endless_table(endless: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the mildest start and, at each scale of the recurrent weights, the strongest.
+
+    Args:
+        endless: Rows of part ``endless``, trained on data that never repeat.
+        start: Rows of part ``start``, measured before training.
+    """
+    mildest, strongest = min(clock.MOBILITY_GATES), max(clock.MOBILITY_GATES)
+    chosen = [(clock.MIXINGS[0], mildest)]
+    chosen += [(mixing, strongest) for mixing in clock.MIXINGS]
+    rows = {}
+    for mixing, gate in chosen:
+        before = start[(start["mixing"] == mixing) & (start["gate"] == gate)]
+        trained = endless[(endless["mixing"] == mixing) & (endless["gate"] == gate)]
+        by_arm = dict(list(trained.groupby("arm")))
+        words = {
+            "envelope": printed(before["envelope"].median()),
+            "N(ℓ)": printed(before["needed"].median()),
+        }
+        for arm, title in (("learned", "learned"), ("fixed", "held"), ("wide", "wide")):
+            words[f"steps, {title}"] = _steps_to_half(by_arm[arm])
+        n_learned = [(by_arm[arm]["end"] == "half").sum() for arm in clock.ARMS]
+        words["seeds"] = ", ".join(map(str, n_learned))
+        rows[f"ρ = {mixing}, s = {gate}"] = words
+    return pd.DataFrame(rows).T
+
+
+def _steps_to_half(trained: pd.DataFrame) -> str:
+    """Say median and range of the steps to the half; beyond the cap where half was not learned."""
+    learned = trained["end"] == "half"
+    steps = trained["steps"].where(learned)
+    if not learned.any():
+        return f"> {clock.CAP:,}"
+    if learned.all():
+        return printed(steps.median(), steps.min(), steps.max(), unit="count", bracket="range")
+    return _spread(steps)
 
 
 def _spread(values: pd.Series) -> str:
