@@ -76,6 +76,7 @@ LINES = {
     "diagnose --checkpoint weights.pt": "No such command 'diagnose'",
     "claims --ledger nothing": "nothing: no ledger",
     "claims --ledger text.txt": "text.txt: not a ledger",
+    "claims --ledger empty.json": r"empty\.json: not a ledger .*must be a list",
 } | ({} if ROOT else {"run unreadable.toml": "Permission denied.*unreadable.toml"})
 
 
@@ -86,6 +87,7 @@ def here(tmp_path_factory):
     for name, (content, _) in TOML.items():
         (folder / f"{name}.toml").write_bytes(content)
     (folder / "text.txt").write_text("a few words")
+    (folder / "empty.json").write_text("{}")
     os.mkfifo(folder / "pipe.toml")
     (folder / "unreadable.toml").touch(0)
     (folder / "damaged.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
