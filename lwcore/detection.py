@@ -90,36 +90,47 @@ def sample_complexity(
 ) -> Array:
     """Return N(ℓ), how many sequences it takes to name the sign of a lag's gradient.
 
-    The matched statistic of one sequence has the mean ``Δ = f m̄``, in noise of scale σ_α. Averaged
-    over N sequences the noise has the scale ``σ_α N^(−1/p)``. The sign of the average is right with
-    probability 1 − ε once ``f m̄ ≥ C σ_α N^(−1/p)``, which gives ``N = (C σ_α/(m̄ f))^p``. So
-    halving the envelope f takes 2^p times the sequences. Implements Eqs. (37) and (58), with the
-    exact constant in place of Fano's: ``C = F_α⁻¹(1 − ε)``, F_α the law of unit scale, and for
-    ``"optimal"`` ``C = Φ⁻¹(1 − ε)/√I_α``.
+    The matched statistic of one sequence has the mean ``Δ = f m̄``, in noise of scale σ_α. Of the
+    mean over N sequences the noise has the scale ``σ_α N^(−1/p)``, p = α/(α − 1). Its sign is right
+    with probability 1 − ε once ``f m̄ ≥ C σ_α N^(−1/p)``, which gives ``N = (C σ_α/(m̄ f))^p``. So
+    halving the envelope f takes 2^p times the sequences. Other detectors have another p and C:
 
-    N is real; rounded up, the mean's sign errs with at most ε. It is infinite where an envelope or
-    alignment of 0, or a negative alignment, leaves no signal.
+    * ``"mean"``: p = α/(α − 1), C = F_α⁻¹(1 − ε), F_α the law of scale 1. The sign of the average;
+      take it for what averaging, as gradient descent does, can tell.
+    * ``"optimal"``: p = 2, C = Φ⁻¹(1 − ε)/√I_α. The best test, which knows the law, for large N.
+    * ``"paper_v2"``: p = α, C as for the mean: versions 1 and 2 of the paper, to compare with them.
+      No test needs so few sequences where α is below 2.
+
+    Implements Eqs. (37) and (58), whose constant in front of the power is ``C^p``.
+
+    N is real, and below 1 for a signal far above the noise. Rounded up, it is what the mean needs.
+    It is infinite where an envelope or alignment of 0, or a negative alignment, leaves no signal.
 
     Args:
         envelope: f(ℓ), how much gradient crosses ℓ steps: `lwcore.transport.envelope`.
         alignment: m̄(ℓ), the mean alignment, weighted with the rates: `lwcore.gradient.factorise`.
-        scale: σ_α(ℓ), the scale of the statistic of one sequence.
-        alpha: Its tail index α: 2 for Gaussian noise, less for heavier tails.
+        scale: σ_α(ℓ), the stable scale of one sequence's statistic, as `lwcore.stable.fit` gives
+            it. It is no standard deviation: where α is 2, it is that over √2.
+        alpha: Tail index α of the statistic: 2 for Gaussian noise, less for heavier tails.
         error: ε, the chance of a wrong sign.
-        rate: Who detects, which gives p: see `rate_exponent`.
+        rate: Who detects: ``"mean"``, ``"optimal"`` or ``"paper_v2"``.
 
     Examples:
+        Half the envelope takes four times the sequences where noise is Gaussian:
+
         >>> print(sample_complexity([0.1, 0.05], alignment=1, scale=1, alpha=2).round())
         [ 328. 1314.]
     """
-    f = floats("envelope", envelope)
+    f, mean_alignment, sigma = broadcast(envelope=envelope, alignment=alignment, scale=scale)
     require("envelope", f, f >= 0, "0 or above")
-    f, m, sigma = broadcast(envelope=f, alignment=alignment, scale=scale)
+    require("scale", sigma, sigma > 0, "above 0")
+    # A negative mean names the wrong sign, whatever N: no number is enough, as for a mean of 0.
+    m = np.maximum(mean_alignment, 0)
     c = _error_constant(alpha, error, rate)
-    # The matched statistic has the mean Δ = m f. A negative one names the wrong sign, for any N.
-    noise_to_signal = _quotient([c, _positive("scale", sigma)], [np.maximum(m, 0), f])  # C σ/(m f)
+    p = rate_exponent(alpha, rate)
+    root = _quotient([c, sigma], [m, f])  # C σ/(m̄ f)
     with np.errstate(over="ignore"):
-        return noise_to_signal ** rate_exponent(alpha, rate)
+        return root**p
 
 
 @checked
@@ -140,10 +151,13 @@ def detection_threshold(
         >>> print(detection_threshold(1000, alignment=1, scale=1, alpha=2).round(4))
         0.0573
     """
-    n, m, sigma = broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
-    root = _positive("n_sequences", n) ** (1 / rate_exponent(alpha, rate))  # N^(1/p)
+    n, mean_alignment, sigma = broadcast(n_sequences=n_sequences, alignment=alignment, scale=scale)
+    require("n_sequences", n, n > 0, "above 0")
+    require("scale", sigma, sigma > 0, "above 0")
+    m = np.maximum(mean_alignment, 0)
     c = _error_constant(alpha, error, rate)
-    return _quotient([c, _positive("scale", sigma)], [root, np.maximum(m, 0)])
+    p = rate_exponent(alpha, rate)
+    return _quotient([c, sigma], [n ** (1 / p), m])
 
 
 def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
@@ -169,11 +183,15 @@ def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
 
 @functools.cache
 def _error_constant(alpha: float, error: float, rate: DetectionRate) -> float:
-    """Return C, the Δ/σ at which one sequence has the error ε; of large N for ``"optimal"``."""
+    """Return C of ``N = (C σ/Δ)^p``: the Δ/σ at which one sequence has the error ε.
+
+    For ``"optimal"`` it is the C that holds for large N.
+    """
     law = SymmetricStable(alpha)
     if rate == "optimal":
-        return float(-special.ndtri(error) / np.sqrt(law.fisher_information()))
-    return float(-law.ppf(error))
+        gaussian = -special.ndtri(error)  # Φ⁻¹(1 − ε), by symmetry
+        return float(gaussian / np.sqrt(law.fisher_information()))
+    return float(-law.ppf(error))  # F_α⁻¹(1 − ε), likewise
 
 
 @checked
@@ -537,13 +555,6 @@ def _graded_rule(first: float, widest: float, end: float) -> tuple[Array, Array]
     return panel_rule(np.array(edges), 24)
 
 
-def _positive(name: str, value: FiniteReals) -> Array:
-    """Return an argument as an array, all of whose entries must be above 0."""
-    array = floats(name, value)
-    require(name, array, array > 0, "above 0")
-    return array
-
-
 def broadcast(**values: FiniteReals) -> list[Array]:
     """Return arguments as arrays of one shape; names and shapes are said where there is none."""
     arrays = [floats(name, value) for name, value in values.items()]
@@ -565,8 +576,9 @@ def _in_scales(
         require("n_sequences", n, (n >= 1) & is_whole, "a whole number, 1 or above")
     else:
         require("n_sequences", n, n >= 1, "1 or above")
+    require("scale", sigma, sigma > 0, "above 0")
     with np.errstate(over="ignore"):
-        return delta / _positive("scale", sigma), n
+        return delta / sigma, n
 
 
 def _shift_of_mean(h: Array, n: Array, alpha: float) -> Array:

@@ -98,10 +98,12 @@ def _with_narrowed(figure: Figure) -> str:
 
 def _folded(text: str, width: int) -> str:
     """Break a text into lines of some width; a formula between dollars is not broken."""
-    held_together = re.sub(
-        r"\$[^$]*\$", lambda formula: formula[0].replace(" ", "\N{NO-BREAK SPACE}"), text
-    )
-    lines = fill(held_together, width, break_long_words=False, break_on_hyphens=False)
+
+    def held_together(formula: re.Match[str]) -> str:
+        return formula[0].replace(" ", "\N{NO-BREAK SPACE}")
+
+    breakable = re.sub(r"\$[^$]*\$", held_together, text)
+    lines = fill(breakable, width, break_long_words=False, break_on_hyphens=False)
     return lines.replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -117,7 +119,8 @@ def narrowed(figure: Figure) -> Figure:
     heights = []
     for axes in panels_of_grids:
         grid: Any = axes.get_gridspec()
-        heights.append(max(2.3, 0.75 * figure.get_figheight() / grid.nrows))
+        height = figure.get_figheight() / grid.nrows
+        heights.append(max(2.3, 0.75 * height))
     narrow.set_size_inches(3.7, 0.4 + sum(heights))
     column = narrow.add_gridspec(len(panels_of_grids), 1, height_ratios=heights)
     label = ""
@@ -140,8 +143,11 @@ def _raise_legends(narrow: Figure, figure: Figure) -> None:
     A single legend inside a panel goes there, too; of several, each stays with its panel.
     """
     of_figure: list[Legend] = list(narrow.legends)
-    in_panels = [axes.get_legend() for axes in narrow.axes if axes.get_gridspec() is not None]
-    inside = [legend for legend in in_panels if legend is not None]
+    inside: list[Legend] = []
+    for axes in narrow.axes:
+        legend = axes.get_legend()
+        if legend is not None and axes.get_gridspec() is not None:
+            inside.append(legend)
     if not of_figure and len(inside) == 1:
         of_figure = inside
     containers = _containers_by_label(figure)
@@ -152,7 +158,8 @@ def _raise_legends(narrow: Figure, figure: Figure) -> None:
             handles.append(containers.get(label, handle))
         n_letters = 8 + max(map(len, labels))  # of an entry, its line included; 54 fit into a row
         n_columns = max(1, 54 // n_letters)
-        narrow.set_figheight(narrow.get_figheight() + 0.17 * len(labels) / n_columns)
+        height = 0.17 * len(labels) / n_columns
+        narrow.set_figheight(narrow.get_figheight() + height)
         legend.remove()
         narrow.legend(handles, labels, **_ABOVE | {"ncols": n_columns})
 
@@ -225,13 +232,14 @@ def panels(
         height=height,
         aspect=width / height / n_columns,
     )
-    of_panel = []
+    in_title = []
     if row:
-        of_panel.append("{row_name}")
+        in_title.append("{row_name}")
     if col:
-        of_panel.append("{col_name}")
-    grid.set_titles(", ".join(of_panel))
-    grid.set(**{"ylabel": values.attrs.get("long_name", "")} | axes)
+        in_title.append("{col_name}")
+    grid.set_titles(", ".join(in_title))
+    grid.set(ylabel=values.attrs.get("long_name", ""))
+    grid.set(**axes)
     grid.figure.set_layout_engine("constrained")
     if grid.legend is not None:
         # Panels that are told apart by colour, too, have its names above them.
@@ -279,10 +287,11 @@ def band(
     if quartiles:
         low = y.quantile(0.25, over)
         high = y.quantile(0.75, over)
-    else:  # min and max are without a word where all are NaN
+    else:  # min and max do not warn where all are NaN
         low = y.min(over)
         high = y.max(over)
-    axes.fill_between(np.asarray(x, float), low, high, color=line.get("color"), alpha=0.18, lw=0)
+    across = np.asarray(x, float)
+    axes.fill_between(across, low, high, color=line.get("color"), alpha=0.18, lw=0)
     axes.plot(x, y.median(over), **line)
 
 
@@ -345,8 +354,10 @@ def signed(figure: Figure, results: xr.Dataset, *with_legend: Axes) -> Figure:
     n_seeds = len(config.seeds)
     seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
     sizes = f"T = {config.task.length}, H = {config.network.hidden_size}"
-    scale = f"{sizes}, {config.training.steps:,} steps, {seeds}"
-    source = f"run “{results.attrs['name']}”: {scale}; revision {results.attrs['revision']}"
+    steps = f"{config.training.steps:,} steps"
+    name = results.attrs["name"]
+    revision = results.attrs["revision"]
+    source = f"run “{name}”: {sizes}, {steps}, {seeds}; revision {revision}"
     figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color="grey")
     return done(figure, *with_legend)
 
@@ -413,13 +424,14 @@ def window_lines(axes: Axes, results: xr.Dataset, **options: Any) -> None:
         options: Of `inference.windows`.
     """
     by_budget = windows(results, **options)
+    budgets = by_budget.budget
+    from_errors = by_budget.sel(source="error")
     for model in by_budget.model.values:
-        own = by_budget.sel(model=model, source="error")
-        model_band(axes, by_budget.budget, own, model, quartiles=True)
+        model_band(axes, budgets, from_errors.sel(model=model), model, quartiles=True)
     control = by_budget.sel(source="noise")
     worst = control.max(("model", "seed", "probe"))
     dashes = (0, (2, 2))
-    axes.plot(by_budget.budget, worst, color="grey", ls=dashes, label="null control, largest")
+    axes.plot(budgets, worst, color="grey", ls=dashes, label="null control, largest")
     axes.set(xscale="log", xlabel="number of sequences N")
     longest = int(results.lag[-1])
     ticks = [0] + [2**k for k in range(longest.bit_length())]

@@ -11,7 +11,7 @@ earlier. Its factors, from the error back in time:
   (``sensitivity``).
 
 Time is counted from 0. In shapes B is the number of sequences, T of steps, H of neurons, S of
-entries of a state, P of parameters.
+entries of a state, P of parameters. In formulas T(ℓ) is the matched statistic, as in the paper.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -27,7 +28,7 @@ from torch.nn import functional
 
 from lwcore.ambient import FORWARD_MODE, own_precision
 from lwcore.cells import Cell
-from lwcore.signatures import FiniteReals, Index, Lags, bare, checked, require
+from lwcore.signatures import FiniteReals, Index, Lags, checked, require, unchecked
 from lwcore.trace import Direction, Trace, as_vectors
 from lwcore.transport import Order, at_steps, envelope, lags_and_ends, stream_rates
 
@@ -39,12 +40,18 @@ def random_direction(cell: Cell, generator: torch.Generator | None = None) -> Di
     The vector is a dictionary: for each parameter, by name, a tensor of its shape.
     """
     parameters = dict(cell.named_parameters())
+    # A Gaussian vector has no preferred direction; divided by its length it is uniform.
     draws = {}
+    squares = []
     for name, parameter in parameters.items():
-        draws[name] = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-    squares = [draw.square().sum() for draw in draws.values()]
-    norm = torch.stack(squares).sum().sqrt()
-    return {name: (draw / norm).to(parameters[name]) for name, draw in draws.items()}
+        draw = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        draws[name] = draw
+        squares.append(draw.square().sum())
+    length = torch.stack(squares).sum().sqrt()
+    direction = {}
+    for name, draw in draws.items():
+        direction[name] = (draw / length).to(parameters[name])
+    return direction
 
 
 @checked
@@ -52,7 +59,8 @@ def unit_length(vectors: Float[Tensor, "*many P"]) -> Float[Tensor, "*many P"]:
     """Scale vectors along the last axis to length 1, however short they are; zero stays zero."""
     # Divided by their largest entry first, whose square may underflow to 0.
     largest = vectors.abs().amax(-1, keepdim=True)
-    return functional.normalize(vectors / largest.where(largest > 0, 1), dim=-1)
+    divisor = largest.where(largest > 0, 1)
+    return functional.normalize(vectors / divisor, dim=-1)
 
 
 @checked
@@ -64,14 +72,20 @@ def immediate_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "
     Eq. (3)'s ``B_k = ∂⁺s_k/∂θ`` along a direction w. Rates act on the entries of it that
     `Trace.carried` selects. For the movement of the whole scan see `total_sensitivity`.
     """
-    shapes = {name: tuple(part.shape) for name, part in direction.items()}
-    wanted = {name: tuple(part.shape) for name, part in trace.parameters.items()}
-    require("direction", shapes, shapes == wanted, f"of the shapes of the parameters, {wanted}")
-    for name, part in direction.items():
-        require(f"direction[{name!r}]", part, bool(part.isfinite().all()), "finite")
+    given = _shapes_of(direction)
+    expected = _shapes_of(trace.parameters)
+    require("direction", given, given == expected, f"of the shapes of the parameters, {expected}")
+    for name, tensor in direction.items():
+        require(f"direction[{name!r}]", tensor, bool(tensor.isfinite().all()), "finite")
+    step = trace.stepped(trace.inputs, trace.previous)
     with FORWARD_MODE:
-        step = trace.stepped(trace.inputs, trace.previous)
-        return jvp(step, (trace.parameters,), (direction,))[1]
+        movement: Tensor = jvp(step, (trace.parameters,), (direction,))[1]
+    return movement
+
+
+def _shapes_of(direction: Direction) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each parameter's tensor, by name."""
+    return {name: tuple(tensor.shape) for name, tensor in direction.items()}
 
 
 @checked
@@ -83,11 +97,12 @@ def total_sensitivity(trace: Trace, direction: Direction) -> Float[Tensor, "B T 
     In the place of Eq. (3)'s ``B_t w`` it makes of the lag-ℓ part the sum of the parts of lag ℓ and
     all longer ones.
     """
-    moved = immediate_sensitivity(trace, direction).clone()
+    movement = immediate_sensitivity(trace, direction).clone()
     for t in range(1, trace.length):
         jacobian = trace.jacobian(t).dense()
-        moved[:, t] += (jacobian @ moved[:, t - 1].unsqueeze(-1)).squeeze(-1)
-    return moved
+        movement_before = movement[:, t - 1].unsqueeze(-1)
+        movement[:, t] += (jacobian @ movement_before).squeeze(-1)
+    return movement
 
 
 @checked
@@ -100,16 +115,16 @@ def projected_gradient(
     The loss gradients may be those in the outputs h or in all of the state.
     """
     adjoint = trace.backpropagate(_require_fit(trace, loss_gradients))
-    return (adjoint * immediate_sensitivity(trace, direction)).sum((1, 2))
+    by_entry = adjoint * immediate_sensitivity(trace, direction)
+    return by_entry.sum((1, 2))
 
 
 @checked
 def first_loss(loss_gradients: Float[Tensor, "B T _"]) -> int:
     """Return the first step at which a loss gradient is not zero, or the last if all are."""
-    steps_with_loss = loss_gradients.ne(0).any(-1).any(0).nonzero()
-    if len(steps_with_loss):
-        return int(steps_with_loss[0])
-    return loss_gradients.shape[1] - 1
+    has_loss = loss_gradients.ne(0).any(-1).any(0)
+    steps = has_loss.nonzero()
+    return int(steps[0]) if len(steps) else len(has_loss) - 1
 
 
 @checked
@@ -126,26 +141,29 @@ def transported(
         lags: Whole numbers from 0 to T − 1 that increase; lag 0 is the loss gradient itself.
         first: First end point. Take `first_loss` where early steps have no loss: it saves work.
     """
-    wanted = torch.as_tensor(lags).tolist()
-    increase = wanted == [lag for lag in range(trace.length) if lag in wanted]
-    require("lags", wanted, increase, f"whole numbers from 0 to {trace.length - 1} that increase")
+    given = torch.as_tensor(lags).tolist()
+    in_order = sorted(set(given) & set(range(trace.length)))
+    requirement = f"whole numbers from 0 to {trace.length - 1} that increase"
+    require("lags", given, given == in_order, requirement)
     require("first", first, first < trace.length, f"one of the {trace.length} steps")
     deltas = trace.lifted(_require_fit(trace, loss_gradients)[:, first:])
     # A function of its own, so that arguments are refused at the call and not at the first lag.
-    return _carry_back(trace, deltas, wanted, first)
+    return _rows_by_lag(trace, deltas, [int(lag) for lag in given], first)
 
 
-def _carry_back(
+def _rows_by_lag(
     trace: Trace, rows: Tensor, lags: list[int], first: int
 ) -> Iterator[tuple[int, Tensor]]:
-    """Yield rows of gradients at each wanted lag, one Jacobian further back at every lag."""
-    for lag in range(lags[-1] + 1):
-        if lag > 0:
-            steps = slice(max(first, lag) - lag + 1, trace.length - lag + 1)
-            n_steps = steps.stop - steps.start
-            # The earliest end point drops out where its gradient has reached the initial state.
-            remaining = rows[:, -n_steps:].unsqueeze(-2)
-            rows = trace.jacobian(steps).pull(remaining).squeeze(-2)
+    """Yield rows of gradients at each of some lags, one Jacobian further back at every step."""
+    if 0 in lags:
+        yield 0, rows
+    for lag in range(1, lags[-1] + 1):
+        # J_{t−ℓ+1} of all end points t from max(first, ℓ) on. The earliest drops out where its
+        # gradient has reached the initial state.
+        steps = slice(max(first, lag) - lag + 1, trace.length - lag + 1)
+        n_ends = steps.stop - steps.start
+        remaining = rows[:, -n_ends:].unsqueeze(-2)
+        rows = trace.jacobian(steps).pull(remaining).squeeze(-2)
         if lag in lags:
             yield lag, rows
 
@@ -164,13 +182,15 @@ def total_transport(
     It is a number: the lag-ℓ part of the gradient at end point t, along w. The right side replaces
     the matrix M by its diagonal, the effective rates; compare the two to see what that loses.
     """
-    fits = sensitivity.shape == trace.states.shape
-    require("sensitivity", sensitivity, fits, f"of the shape {tuple(trace.states.shape)} of states")
-    steps, last = lags_and_ends(trace.length, lags, ends)
+    shape = tuple(trace.states.shape)
+    is_of_states = sensitivity.shape == shape
+    require("sensitivity", sensitivity, is_of_states, f"of the shape {shape} of states")
+    whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
     by_lag = []
-    for lag, rows in transported(trace, loss_gradients, steps):
-        start = last - lag  # the step to which end point t is carried back
-        by_lag.append((rows[:, start] * sensitivity[:, start]).sum(-1))
+    for lag, rows in transported(trace, loss_gradients, whole_lags):
+        start = end_steps - lag  # to which the gradient at t is carried back, t − ℓ
+        arrived = rows[:, start] * sensitivity[:, start]
+        by_lag.append(arrived.sum(-1))
     return torch.stack(by_lag, dim=-1)
 
 
@@ -196,14 +216,16 @@ def lag_gradients(
         True
     """
     first = first_loss(loss_gradients)
-    wanted = list(range(trace.length)) if lags is None else lags
-    by_lag = []
-    for lag, rows in transported(trace, loss_gradients, wanted, first):
-        steps = slice(max(lag, first) - lag, trace.length - lag)
-        step = trace.stepped(trace.inputs[:, steps], trace.previous[:, steps])
+    if lags is None:
+        lags = np.arange(trace.length)
+    by_lag: dict[str, list[Tensor]] = {name: [] for name in trace.parameters}
+    for lag, rows in transported(trace, loss_gradients, lags, first):
+        starts = slice(max(lag, first) - lag, trace.length - lag)  # t − ℓ, of all end points t
+        step = trace.stepped(trace.inputs[:, starts], trace.previous[:, starts])
         pull_to_parameters = vjp(step, trace.parameters)[1]
-        by_lag.append(pull_to_parameters(rows)[0])
-    return {name: torch.stack([part[name] for part in by_lag]) for name in by_lag[0]}
+        for name, gradient in pull_to_parameters(rows)[0].items():
+            by_lag[name].append(gradient)
+    return {name: torch.stack(gradients) for name, gradients in by_lag.items()}
 
 
 @checked
@@ -230,10 +252,18 @@ def alignment(
     An alignment is the gradient along w that would arrive if neuron q passed on everything: the
     error now, times how much the state ℓ steps earlier moves with the parameters. The effective
     rate says how much of it does arrive. Implements Eq. (27)'s alignment.
+
+    Args:
+        loss_gradients: δ, the loss gradients in the outputs.
+        sensitivity: ``trace.carried(immediate_sensitivity(trace, w))``: of an LSTM the half of
+            ``B_t w`` that belongs to c, of other cells all of it.
     """
-    steps, last = lags_and_ends(loss_gradients.shape[1], lags, ends)
-    delta = at_steps(loss_gradients, last)
-    return torch.stack([delta * at_steps(sensitivity, last - lag) for lag in steps], dim=2)
+    whole_lags, end_steps = lags_and_ends(loss_gradients.shape[1], lags, ends)
+    delta = at_steps(loss_gradients, end_steps)
+    by_lag = []
+    for lag in whole_lags:
+        by_lag.append(delta * at_steps(sensitivity, end_steps - lag))
+    return torch.stack(by_lag, dim=2)
 
 
 @checked
@@ -244,12 +274,13 @@ def matched_statistic(
 ) -> Float[Tensor, "B lags"]:
     """Return the matched statistic T(ℓ), one number for each sequence and lag. Implements Eq. (28).
 
-    ``T(ℓ) = Σ_q sgn(m_q) μ^{(q)}_{t,ℓ} a^{(q)}_{t,ℓ}``: the part of the gradient that crosses ℓ
-    steps (rate times alignment) summed over neurons, each with the sign of its mean alignment ``m_q
-    = E[a^{(q)}]``. The signs match the neurons to one another, as a matched filter does: where
-    rates and alignments are independent, means add up and do not cancel, Eq. (29). If T has a mean
-    above zero, the gradient holds a signal from ℓ steps back; how many sequences it takes to see it
-    in the noise is `lwcore.detection.sample_complexity`.
+    ``T(ℓ) = mean_t Σ_q sgn(m_q) μ^{(q)}_{t,ℓ} a^{(q)}_{t,ℓ}``. Rate times alignment is what neuron
+    q passes on of the gradient along w over ℓ steps, with the transport between neurons left out,
+    Eq. (27). Each neuron is turned by the sign of its mean alignment ``m_q = E[a^{(q)}]``, and then
+    all are added. Where rates and alignments are independent, ``E T = Σ_q |m_q| E μ^{(q)}``:
+    nothing cancels if no rate is negative, as at zeroth order. If T has a mean above zero, the
+    gradient holds a signal from ℓ steps back; how many sequences it takes to see it in the noise is
+    `lwcore.detection.sample_complexity`.
 
     End points of one sequence depend on one another, so T is averaged over them: the sequence is
     the independent unit.
@@ -257,12 +288,25 @@ def matched_statistic(
     Args:
         rates: Effective learning rates μ, from `effective_rates`.
         alignments: Alignments a at the same lags and end points, from `alignment`.
-        signs: The signs sgn(m_q). Estimate them on other sequences than these: signs taken from the
-            same ones make a mean out of pure noise.
+        signs: sgn(m_q): −1, 0 or 1. Estimate them on other sequences than these, because signs
+            taken from the same ones make a mean out of pure noise.
+
+    Examples:
+        The first half of the sequences gives the signs, the second the statistic:
+
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> rates = torch.rand(2000, 5, 1, 3, generator=generator)
+        >>> alignments = torch.randn(2000, 5, 1, 3, generator=generator) + torch.tensor([1, 0, -1])
+        >>> signs = alignments[:1000].mean((0, 1)).sign()
+        >>> statistic = matched_statistic(rates[1000:], alignments[1000:], signs)
+        >>> tuple(statistic.shape), round(statistic.mean().item(), 1)
+        ((1000, 1), 1.0)
     """
-    require("rates", rates, rates.numel(), "of at least one sequence, end point, lag and neuron")
-    of_sequences = (rates * alignments).mean(1)  # over end points: (B, lags, H)
-    return (of_sequences * signs).sum(-1)
+    require("rates", rates, rates.numel() > 0, "of at least one sequence, end point, lag, neuron")
+    require("signs", signs, bool((signs == signs.sign()).all()), "-1, 0 or 1")
+    # First the mean over end points t, on which signs do not depend: an array the less.
+    passed_on = (rates * alignments).mean(dim=1)  # (B, lags, H)
+    return (signs * passed_on).sum(-1)
 
 
 class Aim(NamedTuple):
@@ -291,19 +335,18 @@ def lag_statistics(
     The rates are computed once for all aims, and used lag by lag, so that memory does not grow with
     the number of lags. `order` and `ends` are those of `effective_rates`.
     """
-    steps, last = lags_and_ends(trace.length, lags, ends)
-    end_points = last.tolist()
-    results = trace.inputs.new_empty(len(aims), len(trace.inputs), len(steps))
-    for group, by_lag in stream_rates(trace, steps, last, order):
-        for place, (lag, at_lag) in enumerate(zip(steps, by_lag, strict=True)):
-            column = slice(place, place + 1)
-            rates = at_lag.unsqueeze(2)
+    whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
+    end_list = end_steps.tolist()
+    results = trace.inputs.new_empty(len(aims), len(trace.inputs), len(whole_lags))
+    for group, by_lag in stream_rates(trace, whole_lags, end_steps, order):
+        for place, (lag, rates) in enumerate(zip(whole_lags, by_lag, strict=True)):
+            column = slice(place, place + 1)  # an axis of one lag stays
             for result, aim in zip(results, aims, strict=True):
                 delta = aim.loss_gradients[group]
                 moved = aim.sensitivity[group]
-                aligned = bare(alignment)(delta, moved, [lag], end_points)
-                statistic = bare(matched_statistic)(rates, aligned, aim.signs[column])
-                result[group, column] = statistic
+                aligned = unchecked(alignment)(delta, moved, [lag], end_list)
+                statistic = unchecked(matched_statistic)
+                result[group, column] = statistic(rates.unsqueeze(2), aligned, aim.signs[column])
     return results
 
 
@@ -313,6 +356,8 @@ class Factorisation(NamedTuple):
     * `statistic`: ``E T(ℓ)``, the mean of the matched statistic over sequences.
     * `envelope`: f(ℓ).
     * `alignment`: m̄(ℓ), mean alignments weighted with ``|μ|``.
+
+    What E T falls short of f m̄ is lost where rates are negative, or depend on alignments.
     """
 
     statistic: Float[Tensor, " lags"]
@@ -326,22 +371,27 @@ def factorise(
     alignments: Float[Tensor, "B ends lags H"],
     signs: Float[Tensor, "lags H"],
 ) -> Factorisation:
-    """Return both sides of ``E T = f m̄``, which holds where rates and alignments are independent.
+    """Return both sides of ``E T = f m̄``: equal if rates are independent of alignments and ≥ 0.
 
     Implements Eqs. (29) and (30): ``m̄ = Σ_q E|μ^{(q)}| sgn(m_q) m_q / Σ_q E|μ^{(q)}|``. Arguments
-    are those of `matched_statistic`.
+    are those of `matched_statistic`. Of independent rates ``E T = Σ_q |m_q| E μ^{(q)}``, which is
+    less than f m̄ if some are negative, as rates of first order and exact ones may be.
     """
-    size = rates.abs().mean((0, 1))  # E|μ|
-    signed = alignments.mean((0, 1)) * signs  # |m_q|, if the signs are right
-    mean_alignment = (size * signed).sum(-1) / size.sum(-1)
+    sizes = rates.abs().mean((0, 1))  # E|μ^{(q)}|
+    turned = alignments.mean((0, 1)) * signs  # |m_q|, if the signs are right
+    weighted_sum = (sizes * turned).sum(-1)
     mean_statistic = matched_statistic(rates, alignments, signs).mean(0)
-    return Factorisation(mean_statistic, envelope(rates), mean_alignment)
+    return Factorisation(
+        statistic=mean_statistic,
+        envelope=envelope(rates),
+        alignment=weighted_sum / sizes.sum(-1),
+    )
 
 
 def _require_fit(trace: Trace, loss_gradients: Tensor) -> Tensor:
     """Return loss gradients in the outputs of a trace, or in its states; refuse others."""
     allowed = [tuple(trace.outputs.shape), tuple(trace.states.shape)]
-    fits = tuple(loss_gradients.shape) in allowed
-    require("loss_gradients", loss_gradients, fits, f"of one of the shapes {allowed}")
+    is_allowed = tuple(loss_gradients.shape) in allowed
+    require("loss_gradients", loss_gradients, is_allowed, f"of one of the shapes {allowed}")
     require("loss_gradients", loss_gradients, bool(loss_gradients.isfinite().all()), "finite")
     return loss_gradients

@@ -1,8 +1,8 @@
 """Inference from one number a sequence: what is kept of it, and N(ℓ) and windows from that.
 
-The way from a measurement to a window has three stations: `summary` keeps mean, scale and tail
-index of the numbers; `required` turns these into N(ℓ), how many sequences a lag needs; `window_of`
-reads off the longest lag that N sequences detect. `windows` takes the last two at once.
+The way from a measurement to a window has three stations: `signal_and_noise` keeps mean, scale and
+tail index of the numbers; `required` turns these into N(ℓ), how many sequences a lag needs;
+`window_of` reads off the longest lag that N sequences detect. `windows` takes the last two at once.
 
 What can be chosen (see `book/notation.md`):
 
@@ -61,7 +61,11 @@ PAPER_V2: dict[str, Any] = {"rate": "paper_v2", "envelope_squared": True}
 # Options of `required` for what an optimiser meets: the noise of the whole gradient. Chapter 08
 # measures that the numbers of sequences have a variance.
 OPTIMISER_VIEW: dict[str, Any] = {"noise": "whole", "rate": "variance"}
-_RENAMED = {"LETTER": "PAPER_V2", "OPTIMISER": "OPTIMISER_VIEW"}
+_RENAMED = {
+    "LETTER": "PAPER_V2",
+    "OPTIMISER": "OPTIMISER_VIEW",
+    "summary": "signal_and_noise",
+}
 BLOCK = 16  # sequences in a block: the means of blocks show how fast means concentrate
 FEWEST_BLOCKS = 4  # with fewer, a quartile of their means says nothing
 _LARGEST = 1e290  # in size: sums of numbers up to it are floats
@@ -78,7 +82,7 @@ def __getattr__(name: str) -> Any:
 
 
 @checked
-def summary(numbers: xr.Dataset) -> xr.Dataset:
+def signal_and_noise(numbers: xr.Dataset) -> xr.Dataset:
     """Return what N(ℓ) is computed from: mean, spread and tail of the numbers of sequences.
 
     The variables of the result:
@@ -135,7 +139,7 @@ def summary(numbers: xr.Dataset) -> xr.Dataset:
 
 
 def _readable(numbers: xr.Dataset) -> xr.Dataset:
-    """Return the numbers of sequences as floats; refuse a dataset that `summary` cannot take.
+    """Return numbers of sequences as floats; refuse a dataset that `signal_and_noise` cannot take.
 
     Both arrays must be there, finite and of the same dimensions, with the coordinates that say what
     a probe looks at and which lags were measured.
@@ -245,10 +249,11 @@ def required(
     error: Error | None = None,
     twice: bool | None = None,
 ) -> xr.DataArray:
-    """Return N(ℓ), how many sequences each lag needs, (…, probe, lag), from what `summary` keeps.
+    """Return N(ℓ), how many sequences each lag needs, (…, probe, lag).
 
-    Infinite where the mean is not positive, α not above 1, or the number 0 in all sequences; and,
-    by the rule ``"tested"``, where the test declares no signal among all probes and lags given.
+    It is computed from what `signal_and_noise` keeps. Infinite where the mean is not positive, α
+    not above 1, or the number 0 in all sequences; and, by the rule ``"tested"``, where the test
+    declares no signal among all probes and lags given.
 
     Args:
         rate: How means concentrate: ``"variance"`` for numbers with a variance, the others as in

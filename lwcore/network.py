@@ -29,9 +29,10 @@ from lwcore.signatures import (
     NotNegative,
     Positive,
     Seed,
-    bare,
     checked,
+    renamed,
     require,
+    unchecked,
 )
 from lwcore.state_dicts import require_optimizer_state, require_state
 from lwcore.tasks import Sequences, check
@@ -52,8 +53,9 @@ class Network(nn.Module):
         """Put a readout on a cell: weights uniform on ±1/√H, a bias of 0."""
         super().__init__()
         self.cell = cell
-        uniform = torch.rand(cell.hidden_size, generator=generator, dtype=torch.float64) * 2 - 1
-        self.weight = nn.Parameter((uniform / cell.hidden_size**0.5).to(cell.bias))
+        draws = torch.rand(cell.hidden_size, generator=generator, dtype=torch.float64)
+        weight = (draws * 2 - 1) / cell.hidden_size**0.5
+        self.weight = nn.Parameter(weight.to(cell.bias))
         self.bias = nn.Parameter(torch.zeros_like(self.weight[0]))
 
     def load_state_dict(
@@ -69,7 +71,8 @@ class Network(nn.Module):
         # Scans lie time-major in memory. Read in that order, no copy is made and kept for autograd.
         time_major = followable(states).transpose(0, 1)
         products = time_major.flatten(0, 1) @ self.weight
-        return products.view(time_major.shape[:-1]).t() + self.bias
+        by_step = products.view(time_major.shape[:-1])
+        return by_step.t() + self.bias
 
     if TYPE_CHECKING:  # PyTorch's own says that it gives anything
 
@@ -125,7 +128,7 @@ def keep_freed_memory() -> bool:
 
     A training step frees what the next one needs again, and memory fresh from the system costs as
     much as filling it: a quarter of a step at B = 128, T = 512, H = 128. The process holds what it
-    has freed from then on: call this in a program of your own. `fit` does not. To keep memory for a
+    has freed from then on: call this in a program of your own. `train` does not. To keep it for a
     while only, use `freed_memory_kept`.
     """
     return _tell_allocator(_KEEPING)
@@ -205,7 +208,7 @@ def _permutation(seed: int, epoch: int, n_sequences: int) -> np.ndarray:
 
 @checked
 @gradients_followed()
-def fit(
+def train(
     network: Network,
     sequences: Sequences,
     *,
@@ -240,9 +243,8 @@ def fit(
     """
     check(*sequences)
     n_sequences = len(sequences.targets)
-    require(
-        "batch_size", batch_size, batch_size <= n_sequences, f"at most the {n_sequences} sequences"
-    )
+    allowed = f"at most the {n_sequences} sequences"
+    require("batch_size", batch_size, batch_size <= n_sequences, allowed)
     parameters = list(network.parameters())
     trainable = not any(parameter.is_inference() for parameter in parameters)
     requirement = "one that was made outside of torch.inference_mode()"
@@ -264,9 +266,11 @@ def fit(
     losses = list(start.losses)
     for step in range(start.step, steps):
         # Arguments hold since the check above: inner calls go without checks of their own.
-        batch = torch.tensor(bare(batch_indices)(seed, step, n_sequences, batch_size))
+        batch = torch.tensor(unchecked(batch_indices)(seed, step, n_sequences, batch_size))
+        inputs = sequences.inputs[batch]
+        targets = sequences.targets[batch]
         descent.zero_grad()
-        loss = bare(Network.loss)(network, sequences.inputs[batch], sequences.targets[batch])
+        loss = unchecked(Network.loss)(network, inputs, targets)
         if not math.isfinite(loss.item()):
             raise FloatingPointError(
                 f"the loss is {loss.item()} at step {step}: training diverged; try a smaller "
@@ -280,3 +284,7 @@ def fit(
         if on_step is not None:
             on_step(Progress(step + 1, losses, network.state_dict(), descent.state_dict()))
     return losses
+
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"fit": "train"})

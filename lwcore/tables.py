@@ -58,8 +58,9 @@ def _require_tables(quantities: Mapping[str, xr.DataArray], by: tuple[str, ...])
     """Refuse quantities that have no numbers, or no rows by some dimensions."""
     require("by", by, 0 < len(by) == len({*by}), "one dimension or more, none twice")
     for name, values in quantities.items():
-        floats(f"quantities[{name!r}]", values.values)
-        missing = [dimension for dimension in by if dimension not in values.dims]
+        label = f"quantities[{name!r}]"
+        floats(label, values.values)
+        known = set(by) <= set(values.dims)
         dimensions = ", ".join(map(str, values.dims)) or "none"
-        require("by", by, not missing, f"dimensions among {dimensions}, those of {name!r}")
-        require(f"quantities[{name!r}]", values, values.size > 0, "one number or more")
+        require("by", by, known, f"dimensions among {dimensions}, those of {name!r}")
+        require(label, values, values.size > 0, "one number or more")

@@ -61,8 +61,9 @@ class DelayedRegression:
         self.noise = noise
         weights = np.asarray(coefficients, float)
         vector = np.asarray(direction, float)
+        is_one_each = weights.shape == (len(self.lags),)
         require("lags", lags, self.lags[-1] < length, f"below the length, {length}")
-        require("coefficients", coefficients, weights.shape == (len(self.lags),), "one a lag")
+        require("coefficients", coefficients, is_one_each, "one a lag")
         require("direction", direction, vector.ndim == 1 and vector.any(), "a non-zero vector")
         self.coefficients = tuple(weights.tolist())
         # Divided by its largest entry first, so that no square leaves the range of a float.
@@ -93,6 +94,7 @@ def sample(
     component = inputs @ task.direction  # uᵀ x_t
     for lag, coefficient in zip(task.lags, task.coefficients, strict=True):
         targets[:, lag:] += coefficient * component[:, :-lag]
+    # Drawn as doubles, so that sequences of two types are the same but for rounding.
     return Sequences(torch.from_numpy(inputs).to(dtype), torch.from_numpy(targets).to(dtype))
 
 
@@ -111,10 +113,12 @@ def recovered_coefficients(
     steps that reach back far enough.
     """
     check(*sequences)
-    same = predictions.shape == sequences.targets.shape and predictions.shape[1] == task.length
-    require("predictions", predictions, same, "one a step of the sequences, which are the task's")
+    inputs, targets = sequences
+    is_one_each = predictions.shape == targets.shape == (len(targets), task.length)
+    requirement = "one a step of the sequences, which are the task's"
+    require("predictions", predictions, is_one_each, requirement)
     require("delays", delays, delays[-1] < task.length, f"below the length, {task.length}")
-    component = sequences.inputs @ torch.from_numpy(task.direction).to(sequences.inputs)
+    component = inputs @ torch.from_numpy(task.direction).to(inputs)  # uᵀ x_t
     by_delay = []
     for delay in delays:
         products = predictions[:, delay:] * component[:, :-delay]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
 from lwcore.ambient import own_precision
-from lwcore.signatures import checked, require
+from lwcore.signatures import checked, require, warn
 
 if TYPE_CHECKING:  # a type checker knows no attributes of a module
     Recurrence = Any
@@ -65,12 +65,12 @@ class Neurons(NamedTuple):
 
 def select_each(parts: Parts, index: Any) -> Parts:
     """Index every tensor of a named tuple; None stays None."""
-    return parts._make(None if part is None else part[index] for part in parts)
+    return parts._make(None if tensor is None else tensor[index] for tensor in parts)
 
 
 def as_vectors(parts: Direction) -> Tensor:
     """Return n directions, stacked along the first axis of each tensor, as vectors, (n, P)."""
-    return torch.cat([part.reshape(len(part), -1) for part in parts.values()], dim=1)
+    return torch.cat([tensor.reshape(len(tensor), -1) for tensor in parts.values()], dim=1)
 
 
 @dataclass(eq=False)
@@ -88,14 +88,17 @@ class StepJacobian:
     @own_precision
     def pull(self, rows: Float[Tensor, "... k S"]) -> Float[Tensor, "... k S"]:
         """Return the products ``rows · J``: one step of backpropagation for k rows at once."""
-        back = vjp(lambda states: self.recurrence.step(self.inputs, states), self.states)[1]
+        step = partial(self.recurrence.step, self.inputs)
+        pull_one = vjp(step, self.states)[1]
         if rows.shape[-2] == 1:  # plain reverse mode, without vmap
-            return back(rows.squeeze(-2))[0].unsqueeze(-2)
-        return vmap(lambda row: back(row)[0], in_dims=-2, out_dims=-2)(rows)
+            (pulled,) = pull_one(rows.squeeze(-2))
+            return pulled.unsqueeze(-2)
+        (pulled,) = vmap(pull_one, in_dims=-2, out_dims=-2)(rows)
+        return pulled
 
     def dense(self) -> Float[Tensor, "... S S"]:
         """Return the matrices themselves, S² numbers each: to look at, or for small states."""
-        eye = torch.eye(self.states.shape[-1], dtype=self.states.dtype, device=self.states.device)
+        eye = torch.eye(self.states.shape[-1]).to(self.states)
         return self.pull(eye.expand(*self.states.shape, -1))
 
     def condensed(self) -> Products:
@@ -113,7 +116,7 @@ class StepJacobian:
 class Trace:
     """A scan, behind which nothing is differentiated through time: inputs, and states from s₀ on.
 
-    A cell makes its own (`Cell.trace`); any other recurrence is scanned by `Trace.of`. It is an
+    A cell makes its own (`Cell.trace`); any other recurrence is scanned by `Trace.scan`. It is an
     `nn.Module` with a ``step(x, kept, seen=None)``, a ``state_size``, and two slices of a state:
     ``shown``, what a readout sees, and ``carried``, what carries gradients from step to step. Both
     are all of h, but for the LSTM, which shows h and carries c.
@@ -126,17 +129,25 @@ class Trace:
     @classmethod
     @torch.no_grad()
     @own_precision
-    def of(
+    def scan(
         cls, recurrence: Any, inputs: Float[Tensor, "B T D"], initial: Float[Tensor, "B S"]
     ) -> Self:
         """Scan any recurrence, step by step, from an initial state.
 
         Cells of `lwcore.cells` make their traces themselves, compiled: `Cell.trace`.
         """
-        states = [initial]
+        state = initial
+        history = [initial]
         for x in inputs.unbind(1):
-            states.append(recurrence.step(x, states[-1]))
-        return cls(recurrence, inputs, torch.stack(states, dim=1))
+            state = recurrence.step(x, state)
+            history.append(state)
+        return cls(recurrence, inputs, torch.stack(history, dim=1))
+
+    @classmethod
+    def of(cls, recurrence: Any, inputs: Tensor, initial: Tensor) -> Self:
+        """Call `scan`, of which this is the former name."""
+        warn("Trace.of is now called Trace.scan.", DeprecationWarning)
+        return cls.scan(recurrence, inputs, initial)
 
     @property
     def length(self) -> int:
@@ -216,8 +227,8 @@ class Trace:
         module.forward = self.recurrence.step
 
         def step(parameters: Direction) -> Any:
-            named = {f"recurrence.{name}": value for name, value in parameters.items()}
-            return functional_call(module, named, (x, state))
+            inside = {f"recurrence.{name}": tensor for name, tensor in parameters.items()}
+            return functional_call(module, inside, (x, state))
 
         return step
 
@@ -232,12 +243,13 @@ class Trace:
         part.
         """
 
-        def gradient(x: Tensor, state: Tensor, row: Tensor) -> Direction:
+        def gradient_of_one(x: Tensor, state: Tensor, row: Tensor) -> Any:
             pull_to_parameters = vjp(self.stepped(x, state), self.parameters)[1]
-            parts: Direction = pull_to_parameters(row)[0]
-            return parts
+            return pull_to_parameters(row)[0]
 
-        return as_vectors(vmap(gradient)(self.inputs[:, steps], self.previous[:, steps], rows))
+        inputs = self.inputs[:, steps]
+        previous = self.previous[:, steps]
+        return as_vectors(vmap(gradient_of_one)(inputs, previous, rows))
 
     def backpropagate(self, loss_gradients: Float[Tensor, "B T _"]) -> Float[Tensor, "B T S"]:
         """Return the loss gradient in every state, ``λ_t = δ_t + λ_{t+1} J_{t+1}``.
@@ -247,7 +259,8 @@ class Trace:
         """
         adjoint = self.lifted(loss_gradients).contiguous()
         for t in range(self.length - 1, 0, -1):
-            adjoint[:, t - 1] += self.jacobian(t).pull(adjoint[:, t].unsqueeze(-2)).squeeze(-2)
+            row = adjoint[:, t].unsqueeze(-2)
+            adjoint[:, t - 1] += self.jacobian(t).pull(row).squeeze(-2)
         return adjoint
 
     def lifted(self, rows: Float[Tensor, "... _"]) -> Float[Tensor, "... S"]:

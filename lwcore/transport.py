@@ -3,7 +3,8 @@
 The loss gradient at time t reaches the state ℓ steps earlier through a product of Jacobians,
 ``M_{t,ℓ} = J_t J_{t−1} ⋯ J_{t−ℓ+1} = ∂s_t/∂s_{t−ℓ}``. What arrives at neuron q is the diagonal
 entry of its block ``∂h_t/∂h_{t−ℓ}`` (for the LSTM ``∂h_t/∂c_{t−ℓ}``): the effective learning rate
-``μ^{(q)}_{t,ℓ}``, per unit of the optimiser's global learning rate.
+``μ^{(q)}_{t,ℓ}``, per unit of the optimiser's global learning rate μ. The paper has that factor in
+front, Eq. (14): what is written μ^{(q)} here is the paper's μ^{(q)}/μ.
 
 The letters here: B sequences, T steps, H neurons, S entries of a state (H, or 2H for the LSTM); t
 an end point, ℓ a lag in steps. A step's Jacobian is ``J = A + R``, retention plus mixing.
@@ -37,6 +38,7 @@ Order = Literal["zeroth", "first", "exact"]
 _PRODUCT_ENTRIES = 2**18  # entries of products that are carried back together
 _RATE_ENTRIES = 2**17  # rates of the zeroth and first order
 _CONDENSED_ENTRIES = 2**23  # entries of the Jacobians that are kept for many products
+_ARRAYS_A_PRODUCT = 4  # of its size: several sequences' Jacobians are copied for a product
 
 
 @checked
@@ -47,7 +49,7 @@ def step_jacobian(trace: Trace, t: Index) -> Float[Tensor, "B S S"]:
     matrix.
     """
     require("t", t, t < trace.length, f"one of the {trace.length} steps, counted from 0")
-    return trace.jacobian(int(t)).dense()
+    return trace.jacobian(t).dense()
 
 
 @checked
@@ -66,8 +68,9 @@ def split(
     if neurons.head is not None:
         # An LSTM's state is (h, c), and only c is kept: A = [[0, E F], [0, F]] of Eq. (11).
         expressed = neurons.head.unsqueeze(-1) * retention
-        of_cell = torch.cat([expressed, retention], dim=-2)
-        retention = torch.cat([torch.zeros_like(of_cell), of_cell], dim=-1)
+        from_c = torch.cat([expressed, retention], dim=-2)
+        from_h = torch.zeros_like(from_c)
+        retention = torch.cat([from_h, from_c], dim=-1)
     return retention, jacobian - retention
 
 
@@ -76,15 +79,15 @@ def lags_and_ends(length: int, lags: Lags, ends: Lags | None = None) -> tuple[li
 
     Without `ends`, end points are all steps that have the longest lag behind them.
     """
-    steps = [int(lag) for lag in lags]
-    longest = steps[-1]
-    require("lags", steps, longest < length, f"below {length}, the number of steps")
+    whole_lags = [int(lag) for lag in lags]
+    longest = whole_lags[-1]
+    require("lags", whole_lags, longest < length, f"below {length}, the number of steps")
     if ends is None:
-        return steps, torch.arange(longest, length)
-    last = [int(end) for end in ends]
-    fit = last[0] >= longest and last[-1] < length
-    require("ends", last, fit, f"from {longest}, the longest lag, to {length - 1}")
-    return steps, torch.tensor(last)
+        return whole_lags, torch.arange(longest, length)
+    end_steps = [int(end) for end in ends]
+    in_range = longest <= end_steps[0] and end_steps[-1] < length
+    require("ends", end_steps, in_range, f"from {longest}, the longest lag, to {length - 1}")
+    return whole_lags, torch.tensor(end_steps)
 
 
 @checked
@@ -93,25 +96,31 @@ def effective_rates(
 ) -> Float[Tensor, "B ends lags H"]:
     """Return effective learning rates ``μ^{(q)}_{t,ℓ}``: how much of a gradient crosses ℓ steps.
 
-    A rate is the factor by which the loss gradient in neuron q's output at step t arrives at the
-    same neuron ℓ steps earlier: ``μ^{(q)}_{t,ℓ} = diag(M_{t,ℓ})_q`` with ``M_{t,ℓ} = J_t ⋯
-    J_{t−ℓ+1}``. A rate of 1 passes the gradient on whole, 0 loses it. It is a pure number, and
-    multiplies the learning rate of the optimiser. Its three orders write ``J_j = A_j + R_j`` and
-    multiply out:
+    Put a gradient of 1 on the output of neuron q alone at step t, and carry it back ℓ steps. The
+    rate is what then stands at the same neuron: a diagonal entry of the block ``∂h_t/∂h_{t−ℓ}``
+    (LSTM: ``∂h_t/∂c_{t−ℓ}``) of ``M_{t,ℓ} = J_t ⋯ J_{t−ℓ+1}``. A rate of 1 passes the gradient on
+    whole, 0 loses it. What neurons send to one another is left out: `exact_rates_and_share` says
+    how much that is. A rate is a pure number, and multiplies the learning rate of the optimiser.
+    Its three orders write ``J_j = A_j + R_j`` and multiply out:
 
-    * ``"zeroth"``: ``γ = ∏_j A_j``, what the neuron itself keeps in every step: the product of ``1
-      − s``, for a GRU of ``1 − z``, for an LSTM of f, times the expression ``e_t`` of the cell in
-      the output.
-    * ``"first"``: γ, and the diagonal of ``Σ_j A_t ⋯ A_{j+1} R_j A_{j−1} ⋯ A_{t−ℓ+1}``: the
-      gradient may pass through the recurrent weights once.
-    * ``"exact"``: all paths. This is what the network does; the other two explain it.
+    * ``"zeroth"``: ``γ = ∏_j A_j``, Eqs. (13) and (24): what the neuron itself keeps, step by step.
+      It is the product of the gate ``Gates.keep``: 1 − s in the scalar-gate cells, whose rates
+      follow Eqs. (48), (50) and (52), 1 − z in a GRU, and f in an LSTM, there times
+      ``e_t = ∂h_t/∂c_t = o_t (1 − tanh² c_t)``. Never negative, and cheap.
+    * ``"first"``: ``γ + ζ``, Eqs. (14) and (23), ζ the diagonal of Eq. (12)'s sum ``Σ_j A_t ⋯
+      A_{j+1} R_j A_{j−1} ⋯ A_{t−ℓ+1}``: the gradient may pass through the recurrent weights once.
+      The paper's approximation, good where mixing is small. It may be negative.
+    * ``"exact"``: all paths; this is what the network does. It may be negative, and costs most.
 
-    The first order and the exact rates may be negative. Implements Eqs. (12)–(14), (23), (24) and
-    the scalar-gate rates that follow Eqs. (48), (50) and (52).
+    Implements Eqs. (12)–(14), (23) and (24), of Eq. (12) the diagonal.
+
+    The result holds B × ends × lags × H numbers. Where that is too much,
+    `lwcore.gradient.lag_statistics` uses rates lag by lag.
 
     Args:
         lags: Lags ℓ ≥ 1 in steps, increasing.
-        ends: End points t from max(lags) to T − 1; all of these if None.
+        ends: End points t from max(lags) to T − 1, so that t − ℓ is a step and not the initial
+            state; all of these if None.
 
     Raises:
         ArgumentError: If lags or end points do not fit into the sequences, or an order other than
@@ -129,31 +138,31 @@ def effective_rates(
         >>> print(rates[0, 0, :, 0].numpy())
         [0.75     0.5625   0.421875]
     """
-    steps, last = lags_and_ends(trace.length, lags, ends)
-    groups = stream_rates(trace, steps, last, order)
-    return _join(by_lag for _, by_lag in groups)
+    whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
+    return _join(stream_rates(trace, whole_lags, end_steps, order))
 
 
-def _join(groups: Iterable[Iterable[Tensor]]) -> Tensor:
+def _join(groups: Iterable[tuple[slice, Iterator[Tensor]]]) -> Tensor:
     """Join results of groups of sequences, each lag by lag, into one array (B, ends, lags, …)."""
-    parts = []
-    for by_lag in groups:
-        parts.append(torch.stack(list(by_lag), dim=2))
-    return torch.cat(parts)
+    of_groups = []
+    for _, by_lag in groups:
+        of_group = torch.stack(list(by_lag), dim=2)  # lags become axis 2
+        of_groups.append(of_group)
+    return torch.cat(of_groups)  # groups of sequences follow one another on axis 0
 
 
 def stream_rates(
-    trace: Trace, lags: list[int], ends: Tensor, order: str
+    trace: Trace, lags: list[int], ends: Tensor, order: Order
 ) -> Iterator[tuple[slice, Iterator[Tensor]]]:
     """Yield groups of sequences, each with its rates (b, ends, H) lag by lag, to bound memory."""
     if order == "exact":
         yield from _stream_products(trace, lags, ends, _copy_diagonal)
         return
+    expand = _zeroth_order if order == "zeroth" else _first_order
     n_at_once = max(1, _RATE_ENTRIES // (len(ends) * trace.hidden_size))
     for start in range(0, len(trace.inputs), n_at_once):
         group = slice(start, start + n_at_once)
-        neurons = trace.neurons.select(group)
-        yield group, _expanded_diagonals(neurons, lags, ends, first_order=order == "first")
+        yield group, expand(trace.neurons.select(group), lags, ends)
 
 
 def _copy_diagonal(block: Tensor) -> Tensor:
@@ -161,49 +170,59 @@ def _copy_diagonal(block: Tensor) -> Tensor:
     return block.diagonal(dim1=-2, dim2=-1).clone()
 
 
-def _expanded_diagonals(
-    neurons: Neurons, lags: list[int], ends: Tensor, *, first_order: bool
-) -> Iterator[Tensor]:
-    """Yield the zeroth or first order of the rates at each wanted lag, (b, ends, H).
-
-    ``∏_j (A_j + εR_j)`` is multiplied out up to first order in ε, one factor at a time, Eq. (45);
-    see `Neurons`. Unlike a sum of ``R/A`` this also holds where a gate is open all the way, A = 0.
-    """
-    # γ = ∏ A, Eqs. (13) and (24). An LSTM's begins with e_t, the expression of c in h.
-    has_head = neurons.head is not None
-    if neurons.head is not None:
-        gamma = at_steps(neurons.head, ends)
-    else:
-        gamma = torch.ones_like(at_steps(neurons.retention, ends))
-    # The diagonal of Σ_j A_t ⋯ A_{j+1} R_j A_{j−1} ⋯ A_{t−ℓ+1}, Eqs. (12) and (23).
-    mixed = torch.zeros_like(gamma)
+def _zeroth_order(neurons: Neurons, lags: list[int], ends: Tensor) -> Iterator[Tensor]:
+    """Yield γ at each of the lags, (b, ends, H): products of retentions, Eqs. (13) and (24)."""
+    gamma = _at_lag_zero(neurons, ends)
     for lag in range(1, lags[-1] + 1):
-        step = ends - lag + 1  # the step that this lag adds
+        gamma = gamma * at_steps(neurons.retention, ends - lag + 1)
+        if lag in lags:
+            yield gamma
+
+
+def _first_order(neurons: Neurons, lags: list[int], ends: Tensor) -> Iterator[Tensor]:
+    """Yield ``γ + ζ`` at each of the lags, (b, ends, H), Eqs. (14) and (23).
+
+    ζ is the diagonal of Eq. (12)'s sum. ``∏_j (A_j + εR_j)`` is multiplied out up to first order in
+    ε, one factor at a time, Eq. (45); see `Neurons`. Unlike a sum of ``R/A`` this also holds where
+    a gate is open all the way, A = 0.
+    """
+    gamma = _at_lag_zero(neurons, ends)
+    zeta = torch.zeros_like(gamma)
+    for lag in range(1, lags[-1] + 1):
+        step = ends - lag + 1  # j, the step that this lag adds
         retention = at_steps(neurons.retention, step)
-        if first_order:
-            # The product rule: A meets the terms that have an R already, R the product of all As.
-            mixed_before = mixed * retention
-            mixed = torch.addcmul(mixed_before, gamma, at_steps(neurons.mixing, step))
-            if lag == 1 and neurons.lead is not None:
-                mixed = mixed + at_steps(neurons.lead, ends)
+        mixing = at_steps(neurons.mixing, step)
+        # ζ_ℓ = ζ_{ℓ−1} A_j + γ_{ℓ−1} R_j, the product rule
+        mixed_later = zeta * retention
+        zeta = torch.addcmul(mixed_later, gamma, mixing)
+        if lag == 1 and neurons.lead is not None:
+            zeta = zeta + at_steps(neurons.lead, ends)
         gamma = gamma * retention
         if lag not in lags:
             continue
-        if not first_order:
-            yield gamma
-        elif has_head:  # the R of this step went through h, and reaches c one lag later
-            yield gamma + mixed_before
+        if neurons.head is None:
+            yield gamma + zeta
         else:
-            yield gamma + mixed
+            # With a show gate R_j leads to h_{j−1} and not to c_{j−1}: what it adds reaches
+            # ∂h_t/∂c_{t−ℓ} one lag later. At lag 1 the first order is γ.
+            yield gamma + mixed_later
+
+
+def _at_lag_zero(neurons: Neurons, ends: Tensor) -> Tensor:
+    """Return what the products begin with: ``e_t = ∂h_t/∂c_t`` with a show gate, and else 1."""
+    if neurons.head is not None:
+        return at_steps(neurons.head, ends)
+    return torch.ones_like(at_steps(neurons.retention, ends))
 
 
 def _index(times: Tensor) -> slice | Tensor:
     """Return increasing steps as a slice where they are evenly spaced, which makes no copy."""
     first = int(times[0])
     last = int(times[-1])
-    spacing = (last - first) // max(len(times) - 1, 1) or 1
-    even = torch.arange(first, last + 1, spacing)
-    if torch.equal(times, even):
+    n_gaps = max(len(times) - 1, 1)
+    spacing = max((last - first) // n_gaps, 1)
+    evenly_spaced = torch.arange(first, last + 1, spacing)
+    if torch.equal(times, evenly_spaced):
         return slice(first, last + 1, spacing)
     return times
 
@@ -223,54 +242,73 @@ def _stream_products(
     """
     block_entries = trace.hidden_size * trace.history.shape[-1]
     n_at_once = max(1, _PRODUCT_ENTRIES // block_entries)
-    n_sequences = max(1, n_at_once // (4 * len(ends)))
+    n_sequences = max(1, n_at_once // (_ARRAYS_A_PRODUCT * len(ends)))
     for sequences in torch.arange(len(trace.inputs)).split(n_sequences):
-        groups = [
-            _carry_back(trace, sequences, some_ends, lags, read)
-            for some_ends in ends.split(n_at_once)
-        ]
-        by_lag = (torch.cat(parts, dim=1) for parts in zip(*groups, strict=True))
+        of_groups = []
+        for end_group in ends.split(n_at_once):
+            of_groups.append(_products_by_lag(trace, sequences, end_group, lags, read))
+        by_lag = (torch.cat(at_lag, dim=1) for at_lag in zip(*of_groups, strict=True))
         yield slice(int(sequences[0]), int(sequences[-1]) + 1), by_lag
 
 
-def _carry_back(
+def _products_by_lag(
     trace: Trace,
     sequences: Tensor,
     ends: Tensor,
     lags: list[int],
     read: Callable[[Tensor], Tensor],
 ) -> list[Tensor]:
-    """Return `read` of the products of one group at each wanted lag.
+    """Return `read` of the products of one group at each of the lags.
 
     All pairs of a sequence and an end point are carried back together: rows of h at the end point,
-    times one Jacobian more at each lag. Where the end points are so close that most Jacobians take
-    part in many products, all are condensed once, if they fit into memory.
+    times one Jacobian more at each lag, ``M_{t,ℓ} = M_{t,ℓ−1} J_{t−ℓ+1}``.
     """
     longest = lags[-1]
-    eye = trace.lifted(torch.eye(trace.hidden_size).to(trace.history))
-    first_step = int(ends[0]) - longest + 1
-    n_steps = int(ends[-1]) - first_step + 1
-    sequence, end = torch.cartesian_prod(sequences, ends).unbind(1)
-
-    condensed = None
-    shared = n_steps < longest * len(ends)
-    if shared and len(sequences) * n_steps * eye.numel() <= _CONDENSED_ENTRIES:
-        steps = torch.arange(first_step, first_step + n_steps)
-        every = torch.cartesian_prod(sequences, steps)
-        condensed = trace.jacobian(every[:, 1], every[:, 0]).condensed()
-    place = (sequence - sequences[0]) * n_steps + end - first_step  # of (sequence, end) in these
-
-    products = eye.expand(len(end), -1, -1)
+    n_pairs = len(sequences) * len(ends)
+    pull = _pull_by_lag(trace, sequences, ends, longest)
+    rows_of_h = trace.lifted(torch.eye(trace.hidden_size).to(trace.history))
+    products = rows_of_h.expand(n_pairs, -1, -1)
     results = []
     for lag in range(1, longest + 1):
-        if condensed is None:
-            products = trace.jacobian(end - lag + 1, sequence).pull(products)
-        else:
-            products = condensed(_index(place - lag + 1), products)
+        products = pull(lag, products)
         if lag in lags:
             result = read(trace.carried(products))
             results.append(result.unflatten(0, (len(sequences), -1)))
     return results
+
+
+def _pull_by_lag(
+    trace: Trace, sequences: Tensor, ends: Tensor, longest: int
+) -> Callable[[int, Tensor], Tensor]:
+    """Return a function that multiplies the rows of all pairs (sequence, t) by ``J_{t−ℓ+1}``.
+
+    It takes the lag ℓ and the rows. Where the end points are so close that most Jacobians take part
+    in many products, all are condensed once, if they fit into memory.
+    """
+    sequence, end = torch.cartesian_prod(sequences, ends).unbind(1)
+
+    def pull_each(lag: int, rows: Tensor) -> Tensor:
+        return trace.jacobian(end - lag + 1, sequence).pull(rows)
+
+    # All steps that take part: t − ℓ + 1 … t of all end points t.
+    first_step = int(ends[0]) - longest + 1
+    n_steps = int(ends[-1]) - first_step + 1
+    n_jacobians = len(sequences) * n_steps
+    block_entries = trace.hidden_size * trace.history.shape[-1]
+    most_are_shared = n_steps < longest * len(ends)
+    if not most_are_shared or n_jacobians * block_entries > _CONDENSED_ENTRIES:
+        return pull_each
+
+    steps = torch.arange(first_step, first_step + n_steps)
+    sequence_of_each, step_of_each = torch.cartesian_prod(sequences, steps).unbind(1)
+    condensed = trace.jacobian(step_of_each, sequence_of_each).condensed()
+    # Where the J_t of each pair stands among these: a sequence after the other, step by step.
+    place = (sequence - sequences[0]) * n_steps + end - first_step
+
+    def pull_condensed(lag: int, rows: Tensor) -> Tensor:
+        return condensed(_index(place - lag + 1), rows)
+
+    return pull_condensed
 
 
 @checked
@@ -284,20 +322,22 @@ def exact_rates_and_share(
     see how much of the transport the rates leave out. Lags and end points are those of
     `effective_rates`.
     """
-    steps, last = lags_and_ends(trace.length, lags, ends)
-
-    def diagonal_and_share(block: Tensor) -> Tensor:
-        # Scaled by a power of 2, which rounds nothing, so that no square underflows.
-        largest = torch.frexp(block.abs().amax((-2, -1), keepdim=True)).exponent.to(block)
-        squares = (block * torch.exp2(-largest)).square()
-        off_diagonal = squares.clone()
-        off_diagonal.diagonal(dim1=-2, dim2=-1).zero_()
-        share = (off_diagonal.sum((-2, -1)) / squares.sum((-2, -1))).sqrt()
-        return torch.cat([block.diagonal(dim1=-2, dim2=-1), share.unsqueeze(-1)], dim=-1)
-
-    groups = _stream_products(trace, steps, last, diagonal_and_share)
-    joined = _join(by_lag for _, by_lag in groups)
+    whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
+    joined = _join(_stream_products(trace, whole_lags, end_steps, _diagonal_and_share))
     return joined[..., :-1], joined[..., -1]
+
+
+def _diagonal_and_share(block: Tensor) -> Tensor:
+    """Return the diagonals of matrices, (…, H), with ``‖M − diag M‖_F / ‖M‖_F`` behind them."""
+    # Scaled by a power of 2, which rounds nothing, so that no square underflows.
+    largest = block.abs().amax((-2, -1), keepdim=True)
+    _, exponent = torch.frexp(largest)
+    squares = (block * torch.exp2(-exponent.to(block))).square()
+    whole = squares.sum((-2, -1))
+    squares.diagonal(dim1=-2, dim2=-1).zero_()
+    off_diagonal = squares.sum((-2, -1))
+    share = (off_diagonal / whole).sqrt()
+    return torch.cat([_copy_diagonal(block), share.unsqueeze(-1)], dim=-1)
 
 
 @checked
@@ -314,7 +354,8 @@ def envelope(rates: Float[Tensor, "B ends lags H"]) -> Float[Tensor, " lags"]:
         tensor([0.7500, 0.7500, 0.7500])
     """
     require("rates", rates, rates.numel(), "of at least one sequence, end point, lag and neuron")
-    return rates.abs().sum(-1).mean((0, 1))
+    over_neurons = rates.abs().sum(-1)
+    return over_neurons.mean((0, 1))
 
 
 @checked
@@ -326,19 +367,18 @@ def reset_rates(
     Implements Eq. (25). The paper's Eq. (26) adds them to the rates. They are no terms of the
     expansion of M, so `effective_rates` leaves them out: add them to reproduce Eq. (26).
     """
-    steps, last = lags_and_ends(trace.length, lags, ends)
+    whole_lags, end_steps = lags_and_ends(trace.length, lags, ends)
     reset = trace.gates.reset
     name = type(trace.recurrence).__name__
     require("trace.recurrence", name, reset is not None, "a GRU, which has a reset gate")
-
-    def over_lags(gates: Tensor) -> Tensor:
-        """Multiply gates over the ℓ steps that end at each end point."""
-        by_lag = [gates.unfold(1, lag, 1)[:, last + 1 - lag].prod(-1) for lag in steps]
-        return torch.stack(by_lag, dim=2)
-
-    rho = over_lags(reset)
-    eta = over_lags(trace.gates.keep * reset)
-    return rho + eta
+    keep_and_reset = trace.gates.keep * reset
+    by_lag = []
+    for lag in whole_lags:
+        first_steps = end_steps - lag + 1
+        rho = reset.unfold(1, lag, 1)[:, first_steps].prod(-1)
+        eta = keep_and_reset.unfold(1, lag, 1)[:, first_steps].prod(-1)
+        by_lag.append(rho + eta)
+    return torch.stack(by_lag, dim=2)
 
 
 @checked
@@ -374,8 +414,10 @@ def coefficients(
     Eqs. (43), (45) and (46), the last without its remainder if `orders` is the number of steps.
     """
     require("kept", kept, kept.numel(), "of at least one step")
-    identity = torch.eye(kept.shape[-1]).to(kept).expand(*kept.shape[:-3], -1, -1)
-    terms = torch.stack([identity] + [torch.zeros_like(identity)] * orders)
+    batch = kept.shape[:-3]
+    size = kept.shape[-1]
+    terms = kept.new_zeros(orders + 1, *batch, size, size)
+    terms[0] = torch.eye(size)  # the empty product
     for retention, mix in zip(kept.unbind(-3), mixing.unbind(-3), strict=True):
         extended = retention @ terms
         extended[1:] += mix @ terms[:-1]

@@ -64,34 +64,41 @@ _EXACT = 2**40  # lags up to which sums of them are exact
 def learnability_window(
     lags: Lags, required: Reals, n_sequences: FiniteReals, *, definition: Definition = "supremum"
 ) -> NDArray[np.int64]:
-    """Return the window H_N, the longest lag that N sequences can detect; 0 where none can be.
+    """Return the window H_N in steps, the longest lag that N sequences can detect; 0 if none is.
 
     A lag is detected where it needs no more sequences than there are. Implements Eq. (36), ``H_N =
-    max{ℓ : N(ℓ) ≤ N}``, over the lags given; ``N(ℓ) ≤ N`` is the same as ``f(ℓ) ≥ ε_th(ℓ)``.
+    sup{ℓ ≥ 1 : f(ℓ) ≥ ε_th(ℓ)}``, over the lags given: ``f(ℓ) ≥ ε_th(ℓ)`` is ``N(ℓ) ≤ N``, as
+    `lwcore.detection.detection_threshold` is the inverse of `sample_complexity`. A window that is
+    the last of the lags is a lower bound: longer lags were not looked at.
 
     Args:
-        required: N(ℓ) of shape (..., lags), as from `lwcore.detection.sample_complexity`; may be
-            infinite.
-        n_sequences: N of shape (budgets,): for each a window, of shape (..., budgets).
-        definition: ``"supremum"``, the paper's, skips over lags that are not detected;
-            ``"first_passage"`` stops at the first.
+        lags: The lags ℓ, in steps.
+        required: N(ℓ), how many sequences each lag needs, (..., lags), as from
+            `lwcore.detection.sample_complexity`; may be infinite.
+        n_sequences: N, how many sequences there are, several at once, (budgets,).
+        definition: ``"supremum"`` is the paper's, and skips over lags that are not detected. Where
+            N(ℓ) is measured, one lucky lag can make it long: take ``"first_passage"``, the longest
+            lag up to which all are detected.
 
-    >>> lags = [1, 2, 3, 4]
-    >>> required = [10, 40, 200, 90]
-    >>> learnability_window(lags, required, [5, 50, 100])
-    array([0, 2, 4])
-    >>> learnability_window(lags, required, [5, 50, 100], definition="first_passage")
-    array([0, 2, 2])
+    Examples:
+        With 100 sequences lag 4 is detected, and lag 3 is not:
+
+        >>> lags = [1, 2, 3, 4]
+        >>> required = [10, 40, 200, 90]
+        >>> learnability_window(lags, required, [5, 50, 100])
+        array([0, 2, 4])
+        >>> learnability_window(lags, required, [5, 50, 100], definition="first_passage")
+        array([0, 2, 2])
     """
     lag, needed = _matching(lags, "required", required)
-    budgets = floats("n_sequences", n_sequences)
+    available = floats("n_sequences", n_sequences)
     require("required", needed, needed >= 0, "0 or above, or infinite")  # NaN fails, too
-    require("n_sequences", n_sequences, budgets.ndim == 1, "a list of numbers")
-    require("n_sequences", budgets, budgets >= 0, "0 or above")
+    require("n_sequences", n_sequences, available.ndim == 1, "a list of numbers")
+    require("n_sequences", available, available >= 0, "0 or above")
     if definition == "first_passage":
         # A lag now needs what the most demanding of the lags up to it does.
         needed = np.maximum.accumulate(needed, axis=-1)
-    is_detected = needed[..., None, :] <= budgets[:, None]  # N(ℓ) ≤ N: (..., budgets, lags)
+    is_detected = needed[..., None, :] <= available[:, None]  # N(ℓ) ≤ N: (..., budgets, lags)
     detected_lags = np.where(is_detected, lag, 0)
     return detected_lags.max(axis=-1)
 

@@ -27,7 +27,7 @@ from lwcore.diagnose import adapter, diagnose
 from lwcore.experiment import running
 from lwcore.experiment.config import Config
 from lwcore.inference import exponent_of_means
-from lwcore.network import Network, fit
+from lwcore.network import Network, train
 from lwcore.stable.law import log_ratio
 from lwcore.tasks import DelayedRegression, sample
 from tests.networks import FAMILIES, draw
@@ -105,7 +105,7 @@ def calls():
 def trained(net, sequences):
     with torch.inference_mode(False):
         net = copy.deepcopy(net)
-    return torch.tensor(fit(net, sequences, steps=2, batch_size=4, seed=0, optimizer="sgd"))
+    return torch.tensor(train(net, sequences, steps=2, batch_size=4, seed=0, optimizer="sgd"))
 
 
 MODES = {
@@ -407,7 +407,7 @@ def test_training_leaves_the_allocator_alone_and_a_member_puts_it_back(monkeypat
     told = []
     monkeypatch.setattr(network, "_tell_allocator", lambda settings: told.append(settings) or True)
     sequences = sample(DelayedRegression(7, [2], [1.0], 0.1, [1, 0]), 8, np.random.default_rng(0))
-    fit(Network(cells.GRU(2, 4, generator=seeded())), sequences, steps=2, batch_size=4, seed=0)
+    train(Network(cells.GRU(2, 4, generator=seeded())), sequences, steps=2, batch_size=4, seed=0)
     assert told == []
     config = Config.named("smoke")
     experiment.run_member(config, config.models[0], 0)

@@ -22,13 +22,14 @@ from tests.elman_oracles import SIGMA, SMOOTH, double, sequences, states
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_activation_has_its_suprema(name):
-    sigma, z = ACTIVATIONS[name], torch.linspace(-6, 6, 40_001).double().requires_grad_()
+    sigma = ACTIVATIONS[name]
+    z = torch.linspace(-6, 6, 40_001).double().requires_grad_()
     (slope,) = torch.autograd.grad(SIGMA[name](z).sum(), z, create_graph=True)
     (curvature,) = torch.autograd.grad(slope.sum(), z)
-    found = [np.abs(sigma.value(np.array([-1e3, 0.0, 1e3]))).max()]
-    found += [one.abs().max().item() for one in (slope, curvature)]
-    suprema = [sigma.bound, sigma.slope_bound, sigma.curvature_bound]
-    np.testing.assert_allclose(found, suprema, rtol=1e-6)
+    far_values = sigma.value(np.array([-1e3, 0.0, 1e3]))
+    assert np.abs(far_values).max() == pytest.approx(sigma.bound, rel=1e-6)
+    assert slope.abs().max().item() == pytest.approx(sigma.slope_bound, rel=1e-6)
+    assert curvature.abs().max().item() == pytest.approx(sigma.curvature_bound, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -42,31 +43,35 @@ def test_network_and_derivatives_are_the_equations(name, seed, half, dimension, 
     """C&E Eqs. (1) to (3) and C&E Proposition 1, at parameters that are not symmetric."""
     rng = np.random.default_rng(seed)
     rows, direction = rng.standard_normal((2, 2 * half, 1 + dimension))
-    readout, y = rng.standard_normal(2 * half), rng.standard_normal((3, length))
-    network, x = ElmanNetwork(rows, readout, name), sequences(3, length, dimension, seed)
+    readout = rng.standard_normal(2 * half)
+    y = rng.standard_normal((3, length))
+    x = sequences(3, length, dimension, seed)
+    network = ElmanNetwork(rows, readout, name)
+
+    def outputs(parameters):
+        return oracles.outputs(parameters, readout, x, name)
+
+    of_first_sequence = double(x[0]).expand(2 * half, -1, -1)
+    expected = states(double(rows), of_first_sequence, name)
+    np.testing.assert_allclose(network.hidden(x)[0].T, expected, rtol=1e-11, atol=1e-13)
+    expected = outputs(double(rows))
+    np.testing.assert_allclose(network.outputs(x), expected, rtol=1e-11, atol=1e-13)
+
+    gradients = torch.autograd.functional.jacobian(outputs, double(rows)).numpy()
+    np.testing.assert_allclose(output_gradients(network, x), gradients, rtol=1e-9, atol=1e-13)
+    weights = (readout / len(rows) ** 0.5)[:, None]
+    weighted = hidden_gradients(network, x) * weights
+    np.testing.assert_allclose(weighted, gradients, rtol=1e-9, atol=1e-13)
+    expected = np.einsum("ntmp,mp->nt", gradients, direction)
+    linear = linear_model(network, rows + direction, x)
+    np.testing.assert_allclose(linear, expected, rtol=1e-9, atol=1e-12)
 
     leaf = double(rows).requires_grad_()
-    written = oracles.outputs(leaf, readout, x, name)
-    first = states(double(rows), double(x[0]).expand(2 * half, -1, -1), name)
-    np.testing.assert_allclose(network.hidden(x)[0].T, first, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(network.outputs(x), written.detach(), rtol=1e-11, atol=1e-13)
-
-    true = torch.autograd.functional.jacobian(
-        lambda p: oracles.outputs(p, readout, x, name), double(rows)
-    ).numpy()
-    ours = output_gradients(network, x)
-    np.testing.assert_allclose(ours, true, rtol=1e-9, atol=1e-13)
-    share = (readout / len(rows) ** 0.5)[:, None]
-    np.testing.assert_allclose(hidden_gradients(network, x) * share, true, rtol=1e-9, atol=1e-13)
-    linear = np.einsum("ntmp,mp->nt", true, direction)
-    moved = linear_model(network, rows + direction, x)
-    np.testing.assert_allclose(moved, linear, rtol=1e-9, atol=1e-12)
-
-    risk = oracles.risk(leaf, readout, x, y, name)
-    risk.backward()
-    found, gradient = risk_gradient(network, x, y)
-    assert found == pytest.approx(empirical_risk(network, x, y), rel=1e-12)
-    assert found == pytest.approx(risk.item(), rel=1e-11)
+    expected = oracles.risk(leaf, readout, x, y, name)
+    expected.backward()
+    risk, gradient = risk_gradient(network, x, y)
+    assert risk == pytest.approx(empirical_risk(network, x, y), rel=1e-12)
+    assert risk == pytest.approx(expected.item(), rel=1e-11)
     np.testing.assert_allclose(gradient, leaf.grad, rtol=1e-9, atol=1e-12)
 
 
@@ -75,7 +80,8 @@ def test_network_and_derivatives_are_the_equations(name, seed, half, dimension, 
 def test_symmetric_start_gives_exactly_zero(name, width):
     """Not one bit of output, whatever the shape of the products: odd halves are rounded apart."""
     for dimension, n, length in ((1, 1, 1), (2, 3, 7), (5, 16, 4), (17, 2, 9)):
-        rng, x = np.random.default_rng(width + dimension), sequences(n, length, dimension, 1)
+        rng = np.random.default_rng(width + dimension)
+        x = sequences(n, length, dimension, 1)
         network = symmetric_initialisation(width, dimension, 0.8, rng, name)
         assert not network.outputs(x).any()
     assert network.hidden(x).any()

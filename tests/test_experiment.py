@@ -31,7 +31,7 @@ class Runs:
 
 
 SMOKE = Config.named("smoke").replace(models=["ConstGate", "DiagGate"])
-FIT = running.fit
+TRAIN = running.train
 
 
 def made(folder, config=SMOKE, *arguments, **options):
@@ -63,10 +63,10 @@ def stopped_at(step, of, *arguments):
             if state.step == step:
                 raise KeyboardInterrupt
 
-        return FIT(*arguments, on_step=stop, **options)
+        return TRAIN(*arguments, on_step=stop, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "fit", stopping)
+        patch.setattr(running, "train", stopping)
         with pytest.raises(KeyboardInterrupt):
             of(*arguments)
 
@@ -147,15 +147,15 @@ def test_settings_arrive_where_they_are_used(monkeypatch):
     config = SMOKE.replace(training=told, network=network, task={"noise": 0.9})
     seen, drawn, sample = {}, [], running.tasks.sample
 
-    def fit(network, sequences, **options):
+    def train(network, sequences, **options):
         seen.update(options, gate=network.cell.trace(sequences.inputs).gates.let_in.mean().item())
-        return FIT(network, sequences, **options)
+        return TRAIN(network, sequences, **options)
 
     def sampled(task, *arguments):
         drawn.append((task.noise, sample(task, *arguments)))
         return drawn[-1][1]
 
-    monkeypatch.setattr(running, "fit", fit)
+    monkeypatch.setattr(running, "train", train)
     monkeypatch.setattr(running.tasks, "sample", sampled)
     result = run_member(config, "DiagGate", 1)
     wanted = told | {"steps": 30, "batch_size": 16}
@@ -311,11 +311,11 @@ def test_snapshots_are_the_network_on_the_way(tmp_path, monkeypatch):
         stopped_at(cut, trained, watched, tmp_path / "a.checkpoint")
     begun = []
 
-    def fit(*arguments, **options):
+    def train(*arguments, **options):
         begun.append(options["resume_from"].step)
-        return FIT(*arguments, **options)
+        return TRAIN(*arguments, **options)
 
-    monkeypatch.setattr(running, "fit", fit)
+    monkeypatch.setattr(running, "train", train)
     resumed, again = trained(watched, tmp_path / "a.checkpoint")[0]
     monkeypatch.undo()
     assert begun == [20]
@@ -352,7 +352,7 @@ def test_one_thread_is_used_by_every_library_and_the_numbers_restored(monkeypatc
         return {one["filepath"]: one["num_threads"] for one in threadpool_info()}
 
     used = []
-    monkeypatch.setattr(running, "fit", lambda *_, **__: used.append(threads()))
+    monkeypatch.setattr(running, "train", lambda *_, **__: used.append(threads()))
     with threadpool_limits(2):
         before = threads()
         run_member(SMOKE, "ConstGate", 1)
@@ -531,13 +531,13 @@ def test_a_sweep_is_the_runs_at_its_points(tmp_path, monkeypatch):
     few = {"name": "grid", "models": ["ConstGate"], "training": {"steps": 20}, "measured": False}
     grid, begun = SMOKE.replace(**few, axes=axes), []
 
-    def fit(*arguments, **options):
+    def train(*arguments, **options):
         begun.append(options)
         if len(begun) == 9:
             raise KeyboardInterrupt
-        return FIT(*arguments, **options)
+        return TRAIN(*arguments, **options)
 
-    monkeypatch.setattr(running, "fit", fit)
+    monkeypatch.setattr(running, "train", train)
     with pytest.raises(KeyboardInterrupt):
         made(tmp_path, grid)
     result = made(tmp_path, grid)

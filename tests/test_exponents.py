@@ -15,15 +15,19 @@ from book.chapters.exponents import censored_fit, dose_exponent, dosed
 def rows(*needed, response="sequences"):
     """Searches with these N½, seed by seed and dose by dose, read on the grid; those beyond its
     ends are not known."""
-    found = []
+    searches = []
     for seed, numbers in enumerate(needed):
         for gate, need in zip(dose.GATES, numbers, strict=False):
-            high = min((count for count in dose.COUNTS if count >= need), default=np.nan)
-            low = max((count for count in dose.COUNTS if count < need), default=0)
-            of = dose.asdict(dose.Condition("LSTM", gate, "recall", 20))
-            end, steps = ("settled", 2000) if np.isnan(high) else ("half", 500)
-            found.append(of | {"seed": seed, "low": low, "high": high, "end": end, "steps": steps})
-    return dosed(pd.DataFrame(found), response)
+            too_few = [count for count in dose.COUNTS if count < need]
+            enough = [count for count in dose.COUNTS if count >= need]
+            search = dose.asdict(dose.Condition("LSTM", gate, "recall", 20))
+            search["seed"] = seed
+            search["low"] = max(too_few, default=0)
+            search["high"] = min(enough, default=np.nan)
+            search["end"] = "half" if enough else "settled"
+            search["steps"] = 500 if enough else 2000
+            searches.append(search)
+    return dosed(pd.DataFrame(searches), response)
 
 
 def simulated(d, rng):
@@ -36,55 +40,67 @@ def simulated(d, rng):
 @pytest.mark.parametrize("d", [0.0, -1.0])
 def test_interval_covers_the_exponent_although_the_grid_ends(d):
     rng = np.random.default_rng(5)
-    found = [dose_exponent(simulated(d, rng), rng, draws=30) for _ in range(20)]
-    covered = sum(one.low <= d <= one.high for one in found)
-    assert stats.binomtest(covered, 20, 0.95, alternative="less").pvalue > 1e-3
-    assert np.mean([one.value for one in found]) == pytest.approx(d, abs=0.03 + 0.1 * abs(d))
+    n_covered = 0
+    values = []
+    for _ in range(20):
+        interval = dose_exponent(simulated(d, rng), rng, draws=30)
+        n_covered += interval.low <= d <= interval.high
+        values.append(interval.value)
+    assert stats.binomtest(n_covered, 20, 0.95, alternative="less").pvalue > 1e-3
+    assert np.mean(values) == pytest.approx(d, abs=0.03 + 0.1 * abs(d))
 
 
 def test_the_fit_has_the_largest_likelihood():
     rng = np.random.default_rng(3)
     x = np.stack([rng.standard_normal(40), np.ones(40)], axis=1)
     y = x @ [1.5, -2] + 0.7 * rng.standard_normal(40)
-    low, high = np.floor(y), np.floor(y) + 1
-    low[:6], high[6:14] = -np.inf, np.inf
+    low = np.floor(y)
+    high = low + 1
+    low[:6] = -np.inf
+    high[6:14] = np.inf
     weights = rng.integers(0, 3, (3, 40)).astype(float)
 
-    def loss(theta, of):
-        ends = [(end - x @ theta[:2]) / np.exp(theta[2]) for end in (low, high)]
-        below, above = (stats.norm.cdf(end) for end in ends)
-        return -(of * np.log(above - below)).sum()
+    def loss(theta, weight):
+        *slopes, log_spread = theta
+        below = stats.norm.cdf(low, x @ slopes, np.exp(log_spread))
+        above = stats.norm.cdf(high, x @ slopes, np.exp(log_spread))
+        return -(weight * np.log(above - below)).sum()
 
-    for of, found in zip(weights, censored_fit(x, low, high, weights), strict=True):
-        best = optimize.minimize(loss, [1, -1, 0], (of,), method="Nelder-Mead", tol=1e-10).x
-        np.testing.assert_allclose(found, best[:2], atol=1e-4)
+    for weight, fitted in zip(weights, censored_fit(x, low, high, weights), strict=True):
+        start = [1, -1, 0]
+        best = optimize.minimize(loss, start, (weight,), method="Nelder-Mead", tol=1e-10).x
+        np.testing.assert_allclose(fitted, best[:2], atol=1e-4)
 
 
 def test_a_single_dose_inside_the_grid_gives_a_bound():
     """From 20 sequences at the mildest gate; at the next one 4,096 are not enough."""
-    found = dose_exponent(rows(*2 * [[20, np.inf, np.inf]]), np.random.default_rng(0))
-    assert found.low == -np.inf
-    between = 20 * (math.log1p(-0.1) - math.log1p(-0.05))
-    beyond = 4096 * 2**0.25 / (16 * 2**0.25)  # amid a step of the grid, both
-    assert found.value == pytest.approx(math.log(beyond) / between, abs=0.02)
-    inside = dose_exponent(rows(*2 * [[20, 24, np.inf]]), np.random.default_rng(0))
-    assert np.isfinite(inside.low)
+    one_inside = [20, np.inf, np.inf]
+    bound = dose_exponent(rows(one_inside, one_inside), np.random.default_rng(0))
+    assert bound.low == -np.inf
+    cut = 20 * (math.log1p(-0.1) - math.log1p(-0.05))
+    growth = 4096 * 2**0.25 / (16 * 2**0.25)  # amid a step of the grid, both
+    assert bound.value == pytest.approx(math.log(growth) / cut, abs=0.02)
+    two_inside = [20, 24, np.inf]
+    interval = dose_exponent(rows(two_inside, two_inside), np.random.default_rng(0))
+    assert np.isfinite(interval.low)
 
 
 def test_a_lag_that_is_never_learned_says_nothing():
-    one = rows(*2 * [[20, 30, 40, 60, 100, 200]])
-    never = one.assign(lag=40, low=4096, high=np.nan)
-    both = dose_exponent(pd.concat([one, never]), np.random.default_rng(0))
-    assert both == dose_exponent(one, np.random.default_rng(0))
+    of_seed = [20, 30, 40, 60, 100, 200]
+    learned = rows(of_seed, of_seed)
+    never = learned.assign(lag=40, low=4096, high=np.nan)
+    of_both = dose_exponent(pd.concat([learned, never]), np.random.default_rng(0))
+    assert of_both == dose_exponent(learned, np.random.default_rng(0))
 
 
 def test_one_seed_has_no_interval():
-    found = dose_exponent(rows([20, 30, 40]), np.random.default_rng(0))
-    assert found[1:] == (-np.inf, np.inf)
+    value, *ends = dose_exponent(rows([20, 30, 40]), np.random.default_rng(0))
+    assert np.isfinite(value)
+    assert ends == [-np.inf, np.inf]
 
 
 def test_steps_are_a_response_too():
-    found = rows(*2 * [[20, np.inf]], response="steps")
-    assert found.low.tolist() == [450, 2000] * 2
-    assert found.high.tolist() == pytest.approx([500, np.nan] * 2, nan_ok=True)
-    assert found.log_envelope[0] == pytest.approx(math.log(32 * 0.95**20))
+    in_steps = rows([20, np.inf], response="steps")
+    assert in_steps.low.tolist() == [450, 2000]
+    assert in_steps.high.tolist() == pytest.approx([500, np.nan], nan_ok=True)
+    assert in_steps.log_envelope[0] == pytest.approx(math.log(32 * 0.95**20))

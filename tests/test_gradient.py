@@ -24,37 +24,45 @@ from lwcore.gradient import (
 from lwcore.network import Network
 from lwcore.transport import effective_rates, envelope
 from tests import oracles
-from tests.networks import EVERY, close, draw, make
+from tests.networks import EVERY, close, draw, flat, make
 
 
 def traced(kind, batch=3, steps=10):
-    """A network, its trace on random sequences, the loss gradients, targets, and a direction."""
+    """Return a network, its trace on random sequences, δ, the targets, and a direction."""
     network = Network(make(kind), torch.Generator().manual_seed(3))
-    inputs, targets = draw(batch, steps, 3), draw(batch, steps, seed=4)
+    inputs = draw(batch, steps, 3)
+    targets = draw(batch, steps, seed=4)
+    trace, delta = network.observe(inputs, targets)
     direction = random_direction(network.cell, torch.Generator().manual_seed(8))
-    return network, *network.observe(inputs, targets), targets, direction
+    return network, trace, delta, targets, direction
+
+
+def gradients_by_autograd(network, inputs, targets):
+    """Return each sequence's gradient of Σ E_t through the step-by-step oracle, (B, P)."""
+    parameters = list(network.cell.parameters())
+    states = oracles.scan(network.cell, inputs)[..., :4]
+    losses = (network.readout(states) - targets).square().sum(1)
+    of_sequences = []
+    for loss in losses:
+        of_sequences.append(flat(torch.autograd.grad(loss, parameters, retain_graph=True)))
+    return torch.stack(of_sequences)
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_gradient_is_autograds_by_lag_and_along_a_direction(kind):
-    """Eq. (3), summed over lags and time, and Eq. (2), sequence by sequence, are autograd's
-    gradient of Σ E_t through the step-by-step oracle; δ is left alone."""
+    """Eq. (3), summed over lags and time, and Eq. (2), sequence by sequence; δ is left alone."""
     network, trace, delta, targets, direction = traced(kind)
-    delta, parameters = delta.contiguous(), list(network.cell.parameters())
+    delta = delta.contiguous()
     before = delta.clone()
+    expected = gradients_by_autograd(network, trace.inputs, targets)
     along = projected_gradient(trace, delta, direction)
-    states = oracles.scan(network.cell, trace.inputs)[..., :4]
-    losses = (network.readout(states) - targets).square().sum(1)
-    each = [torch.autograd.grad(loss, parameters, retain_graph=True) for loss in losses]
-    for found, gradient in zip(along, each, strict=True):
-        pairs = zip(gradient, direction.values(), strict=True)
-        close(found, sum((part * w).sum() for part, w in pairs))
-    parts = lag_gradients(trace, delta)
-    for part, gradients in zip(parts.values(), zip(*each, strict=True), strict=True):
-        assert part.shape == (10, *gradients[0].shape)
-        close(part.sum(0), sum(gradients))
-    vectors = lag_vectors(trace, delta, [0, 2])
-    close(vectors, torch.cat([part[[0, 2]].flatten(1) for part in parts.values()], dim=1))
+    close(along, expected @ flat(direction.values()))
+    by_lag = lag_gradients(trace, delta)
+    for name, parameter in network.cell.named_parameters():
+        assert by_lag[name].shape == (10, *parameter.shape)
+    close(flat(tensor.sum(0) for tensor in by_lag.values()), expected.sum(0))
+    chosen = torch.cat([tensor[[0, 2]].flatten(1) for tensor in by_lag.values()], dim=1)
+    close(lag_vectors(trace, delta, [0, 2]), chosen)
     assert torch.equal(delta, before)
 
 
@@ -62,26 +70,28 @@ def test_gradient_is_autograds_by_lag_and_along_a_direction(kind):
 def test_lag_part_is_what_equation_3_says(kind):
     """With M by autograd: at each end point, and summed along a direction."""
     network, trace, delta, _, direction = traced(kind, batch=2, steps=8)
-    vectors, lags, ends = immediate_sensitivity(trace, direction), [1, 4], range(4, 8)
+    lags = [1, 4]
+    ends = range(4, 8)
+    vectors = immediate_sensitivity(trace, direction)
     ours = total_transport(trace, delta, vectors, torch.tensor(lags), np.array(ends))
+    start = trace.history[1, 0]
     for e, t in enumerate(ends):
         for i, lag in enumerate(lags):
-            start = trace.history[1, 0]
             matrix = oracles.transport(network.cell, trace.inputs[1], start, t, lag)
-            close(ours[1, e, i], delta[1, t] @ matrix[:4] @ vectors[1, t - lag])
-    parts = lag_gradients(trace, delta, lags=[4])
-    close(sum((parts[name][0] * direction[name]).sum() for name in parts), ours[..., 1].sum())
+            expected = delta[1, t] @ matrix[:4] @ vectors[1, t - lag]
+            close(ours[1, e, i], expected)
+    (of_lag_4,) = lag_vectors(trace, delta, lags=[4])
+    close(of_lag_4 @ flat(direction.values()), ours[..., 1].sum())
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_total_sensitivity_holds_what_all_longer_lags_carry(kind):
     """With it a lag's part is the sum of all longer ones, which autograd has confirmed."""
     _, trace, delta, _, w = traced(kind, batch=2, steps=6)
-    parts, tails = (
-        total_transport(trace, delta, sensitivity, range(1, 6), [5])
-        for sensitivity in (immediate_sensitivity(trace, w), total_sensitivity(trace, w))
-    )
-    close(tails, parts.flip(-1).cumsum(-1).flip(-1))
+    lags = range(1, 6)
+    immediate = total_transport(trace, delta, immediate_sensitivity(trace, w), lags, [5])
+    total = total_transport(trace, delta, total_sensitivity(trace, w), lags, [5])
+    close(total, immediate.flip(-1).cumsum(-1).flip(-1))
 
 
 def test_transport_may_begin_at_a_later_end_point():
@@ -94,53 +104,89 @@ def test_transport_may_begin_at_a_later_end_point():
         transported(trace, delta, [1], 10)
 
 
+def test_lags_may_be_whole_numbers_of_any_type():
+    _, trace, delta, *_ = traced("GRU")
+    expected = lag_gradients(trace, delta, [0, 2])
+    for lags in ([0.0, 2.0], np.array([0, 2], np.int8), torch.tensor([0.0, 2.0])):
+        for name, of_lags in lag_gradients(trace, delta, lags).items():
+            close(of_lags, expected[name], atol=0)
+
+
 def test_directions_have_length_one_whatever_their_size():
-    vectors = draw(3, 7) * torch.tensor([[1.0], [1e-250], [0.0]], dtype=torch.float64)
-    found = unit_length(vectors)
-    close(found.norm(dim=1), torch.tensor([1.0, 1, 0], dtype=torch.float64))
-    close(found[1], 1e250 * vectors[1] / (1e250 * vectors[1]).norm())
-    close(unit_length(vectors.expand(2, 3, 7))[1], found)
+    sizes = torch.tensor([[1.0], [1e-250], [0.0]], dtype=torch.float64)
+    vectors = draw(3, 7) * sizes
+    units = unit_length(vectors)
+    close(units.norm(dim=1), torch.tensor([1.0, 1, 0], dtype=torch.float64))
+    enlarged = 1e250 * vectors[1]
+    close(units[1], enlarged / enlarged.norm())
+    close(unit_length(vectors.expand(2, 3, 7))[1], units)
     direction = random_direction(make("DiagGate"), torch.Generator().manual_seed(0))
-    assert sum(d.square().sum() for d in direction.values()).item() == pytest.approx(1, abs=1e-12)
+    assert flat(direction.values()).norm().item() == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_statistic_is_its_definition_by_loops(kind):
     """Eqs. (27)–(28), entry by entry; streamed or not, at each order."""
     _, trace, delta, _, direction = traced(kind)
-    lags, ends, signs = [1, 4], [4, 9], torch.sign(draw(2, 4, seed=5))
-    moved = trace.carried(immediate_sensitivity(trace, direction))
+    lags = [1, 4]
+    ends = [4, 9]
+    signs = torch.sign(draw(2, 4, seed=5))
     signs[0, 1] = 0  # of a neuron whose mean is exactly 0
+    moved = trace.carried(immediate_sensitivity(trace, direction))
+    aims = [Aim(delta, moved, signs), Aim(2 * delta, moved, -signs)]
     for order in ("zeroth", "first", "exact"):
         rates = effective_rates(trace, lags, order, ends)
         ours = matched_statistic(rates, alignment(delta, moved, lags, ends), signs)
-        aims = [Aim(delta, moved, signs), Aim(2 * delta, moved, -signs)]
-        found = lag_statistics(trace, aims, lags, order, ends)
-        close(found, torch.stack([ours, -2 * ours]), atol=1e-14)
+        streamed = lag_statistics(trace, aims, lags, order, ends)
+        close(streamed, torch.stack([ours, -2 * ours]), atol=1e-14)
     for i, lag in enumerate(lags):
-        terms = [
-            signs[i, q] * rates[:, e, i, q] * delta[:, t, q] * moved[:, t - lag, q]
-            for e, t in enumerate(ends)
-            for q in range(4)
-        ]
-        close(ours[:, i], sum(terms) / len(ends), atol=1e-14)
+        total = 0.0
+        for e, t in enumerate(ends):
+            for q in range(4):
+                aligned = delta[:, t, q] * moved[:, t - lag, q]
+                total = total + signs[i, q] * rates[:, e, i, q] * aligned
+        close(ours[:, i], total / len(ends), atol=1e-14)
 
 
 def test_factorisation_is_exact_where_rates_and_alignments_are_independent():
     """Eqs. (29), (30): of rates that do not fluctuate E T = f m̄, by neuron and lag; and each part
     by its definition."""
     steady = draw(1, 1, 3, 4).expand(2, 5, 3, 4).abs()
-    alignments, signs = draw(2, 5, 3, 4, seed=2), draw(3, 4, seed=3).sign()
-    found, weights = factorise(steady, alignments, signs), steady[0, 0]
+    alignments = draw(2, 5, 3, 4, seed=2)
+    signs = draw(3, 4, seed=3).sign()
+    sides = factorise(steady, alignments, signs)
+    weights = steady[0, 0]
     means = alignments.mean((0, 1)) * signs
-    close(found.statistic, matched_statistic(steady, alignments, signs).mean(0))
-    close(found.envelope, weights.sum(1))
-    close(found.alignment, (weights * means).sum(1) / weights.sum(1))
-    close(found.statistic, found.envelope * found.alignment)
+    close(sides.statistic, matched_statistic(steady, alignments, signs).mean(0))
+    close(sides.envelope, weights.sum(1))
+    close(sides.alignment, (weights * means).sum(1) / weights.sum(1))
+    close(sides.statistic, sides.envelope * sides.alignment)
+
     moving = steady * draw(2, 5, 3, 4, seed=4)
-    apart = factorise(moving, alignments * moving.sign(), signs)
-    close(apart.envelope, envelope(moving))
-    assert ((apart.statistic - apart.envelope * apart.alignment).abs() > 1e-3).all()
+    dependent = factorise(moving, alignments * moving.sign(), signs)
+    close(dependent.envelope, envelope(moving))
+    gap = dependent.statistic - dependent.envelope * dependent.alignment
+    assert (gap.abs() > 1e-3).all()
+
+
+def test_independent_rates_of_both_signs_cancel_and_lose_what_eq_29_promises():
+    """E T = Σ_q |m_q| E μ, which is f m̄ only without negative rates."""
+    rates = draw(1, 1, 1, 3).expand(2000, 4, 1, 3) + 2 * draw(2000, 4, 1, 3, seed=2)
+    alignments = draw(2000, 4, 1, 3, seed=3) + torch.tensor([1.0, -2.0, 0.5])
+    means = torch.tensor([[1.0, 2.0, 0.5]], dtype=torch.float64)
+    sides = factorise(rates, alignments, torch.tensor([[1.0, -1.0, 1.0]], dtype=torch.float64))
+    by_neuron = means * rates.mean((0, 1))
+    assert sides.statistic.item() == pytest.approx(by_neuron.sum().item(), abs=0.15)
+    product = sides.envelope * sides.alignment
+    assert product.item() > sides.statistic.item() + 1
+
+
+@pytest.mark.parametrize("wrong", [7.0, 0.3, torch.nan])
+def test_signs_that_are_no_signs_are_refused(wrong):
+    numbers = torch.ones(2, 3, 1, 4)
+    signs = torch.tensor([[1.0, -1.0, 0.0, wrong]])
+    with pytest.raises(ValueError, match=r"^signs = .*: must be -1, 0 or 1"):
+        matched_statistic(numbers, numbers, signs)
 
 
 def test_what_does_not_belong_to_the_trace_is_refused():

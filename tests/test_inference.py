@@ -46,15 +46,15 @@ def test_numbers_without_a_spread_have_no_exponent_and_large_ones_do():
 
 def test_tail_index_is_taken_where_numbers_are_not_tied():
     samples = draws(1.8, (2, 3, 640))
-    whole = inference.summary(numbers(samples)).alpha
+    whole = inference.signal_and_noise(numbers(samples)).alpha
     tied = samples.copy()
     tied[0, :2, :200] = 0.0
-    found = inference.summary(numbers(tied)).alpha
+    found = inference.signal_and_noise(numbers(tied)).alpha
     np.testing.assert_array_equal(found.isel(probe=1), whole.isel(probe=1))
-    alone = inference.summary(numbers(samples[:1, 2:])).alpha
+    alone = inference.signal_and_noise(numbers(samples[:1, 2:])).alpha
     np.testing.assert_array_equal(found.isel(probe=0), alone.isel(probe=0))
     tied[:, :, :200] = 0.0
-    assert np.isnan(inference.summary(numbers(tied)).alpha).all()
+    assert np.isnan(inference.signal_and_noise(numbers(tied)).alpha).all()
 
 
 FOREIGN = xr.Dataset({"loss": 1.0})
@@ -63,13 +63,19 @@ FOREIGN = xr.Dataset({"loss": 1.0})
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: inference.summary(FOREIGN), "numbers holds loss: it must hold statistic"),
-        (lambda: inference.summary(xr.Dataset()), "numbers holds nothing: it must hold statistic"),
+        (lambda: inference.signal_and_noise(FOREIGN), "numbers holds loss: it must hold statistic"),
         (
-            lambda: inference.summary(numbers(np.full((1, 1, 20), np.nan))),
+            lambda: inference.signal_and_noise(xr.Dataset()),
+            "numbers holds nothing: it must hold statistic",
+        ),
+        (
+            lambda: inference.signal_and_noise(numbers(np.full((1, 1, 20), np.nan))),
             r"numbers\.statistic contains nan: every entry must be finite",
         ),
-        (lambda: inference.summary(numbers(np.ones((1, 1, 1)))), r"sizes\['sequence'\] = 1"),
+        (
+            lambda: inference.signal_and_noise(numbers(np.ones((1, 1, 1)))),
+            r"sizes\['sequence'\] = 1",
+        ),
         (lambda: experiment.config_of(FOREIGN), "results holds loss: it must hold the result of"),
         (lambda: inference.required(FOREIGN), "results holds loss: it must hold signal, as a run"),
         (lambda: inference.windows(FOREIGN), "results holds loss: it must hold the result of"),
@@ -116,19 +122,19 @@ FOREIGN = xr.Dataset({"loss": 1.0})
             "rate = 'fast': must be one of",
         ),
         (
-            lambda: inference.summary(numbers(np.full((1, 1, 20), "a"))),
+            lambda: inference.signal_and_noise(numbers(np.full((1, 1, 20), "a"))),
             r"numbers\.statistic = .*: must be real numbers: not text",
         ),
         (
-            lambda: inference.summary(numbers(np.ones((1, 1, 20), complex))),
+            lambda: inference.signal_and_noise(numbers(np.ones((1, 1, 20), complex))),
             r"numbers\.statistic = .*: must be real numbers: not complex",
         ),
         (
-            lambda: inference.summary(numbers(np.ones((1, 1, 20))).drop_vars("view")),
+            lambda: inference.signal_and_noise(numbers(np.ones((1, 1, 20))).drop_vars("view")),
             r"numbers holds .*: it must hold the coordinate view \(probe\)",
         ),
         (
-            lambda: inference.summary(
+            lambda: inference.signal_and_noise(
                 numbers(np.ones((1, 1, 20))).assign_coords(view=("sequence", ["a"] * 20))
             ),
             r"numbers holds .*: it must hold the coordinate view \(probe\)",

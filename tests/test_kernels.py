@@ -14,11 +14,13 @@ from lwcore.cells import kernels
 from tests.networks import CELLS, EVERY, draw, make
 
 
-def everything(scan, cell, inputs, weights):
-    """Outputs, and the gradients of a weighted sum of them in inputs and parameters."""
-    variables = [inputs.clone().requires_grad_(), *cell.parameters()]
-    outputs = scan(variables[0])
-    return [outputs.detach(), *torch.autograd.grad((outputs * weights).sum(), variables)]
+def outputs_and_gradients(scan, cell, inputs, weights):
+    """Return outputs, and the gradients of a weighted sum of them in inputs and parameters."""
+    inputs = inputs.clone().requires_grad_()
+    outputs = scan(inputs)
+    loss = (outputs * weights).sum()
+    gradients = torch.autograd.grad(loss, [inputs, *cell.parameters()])
+    return [outputs.detach(), *gradients]
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 2e-4)])
@@ -32,30 +34,36 @@ def everything(scan, cell, inputs, weights):
 def test_scan_and_its_way_back_are_those_of_the_step(
     kind, dtype, tolerance, seed, batch, steps, hidden
 ):
-    hidden += 8 * (dtype == torch.float32)  # the spread over a few neurons may nearly vanish
+    if dtype == torch.float32:
+        hidden += 8  # the spread over a few neurons may nearly vanish
     cell = make(kind, seed, hidden_size=hidden).to(dtype)
-    shapes = (batch, steps, 3), (batch, steps, hidden)
-    inputs, weights = (draw(*shape, seed=seed + k).to(dtype) for k, shape in enumerate(shapes))
-    found = everything(cell, cell, inputs, weights)
-    for one, other in zip(found, everything(cell.unrolled, cell, inputs, weights), strict=True):
-        assert one.dtype == dtype
-        size = float(other.abs().max()) if dtype == torch.float32 else 1.0
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * size)
+    inputs = draw(batch, steps, 3, seed=seed).to(dtype)
+    weights = draw(batch, steps, hidden, seed=seed + 1).to(dtype)
+    compiled = outputs_and_gradients(cell, cell, inputs, weights)
+    by_steps = outputs_and_gradients(cell.unrolled, cell, inputs, weights)
+    for tensor, expected in zip(compiled, by_steps, strict=True):
+        assert tensor.dtype == dtype
+        size = float(expected.abs().max()) if dtype == torch.float32 else 1.0
+        torch.testing.assert_close(tensor, expected, rtol=tolerance, atol=tolerance * size)
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_gates_that_are_open_or_closed_all_the_way_stay_finite(kind):
-    cell, inputs, weights = make(kind), 1e3 * draw(2, 9, 3), draw(2, 9, 4, seed=3)
-    found = everything(cell, cell, inputs, weights)
-    for one, other in zip(found, everything(cell.unrolled, cell, inputs, weights), strict=True):
-        assert one.isfinite().all()
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    cell = make(kind)
+    inputs = 1e3 * draw(2, 9, 3)
+    weights = draw(2, 9, 4, seed=3)
+    compiled = outputs_and_gradients(cell, cell, inputs, weights)
+    by_steps = outputs_and_gradients(cell.unrolled, cell, inputs, weights)
+    for tensor, expected in zip(compiled, by_steps, strict=True):
+        assert tensor.isfinite().all()
+        torch.testing.assert_close(tensor, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_histories_are_the_same_either_way(kind, monkeypatch):
     """`LWCORE_COMPILED=0` takes steps, and so do other precisions."""
-    cell, inputs = make(kind), draw(2, 7, 3)
+    cell = make(kind)
+    inputs = draw(2, 7, 3)
     ours = cell.trace(inputs).history
     assert kernels.usable(inputs)
     assert not kernels.usable(inputs.bfloat16())
@@ -67,12 +75,14 @@ def test_histories_are_the_same_either_way(kind, monkeypatch):
 @pytest.mark.parametrize("kind", EVERY)
 def test_backward_may_run_twice(kind):
     """Nothing that was kept is used up, and the caller's tensors are left alone."""
-    cell, inputs = make(kind), draw(2, 7, 3)
+    cell = make(kind)
+    inputs = draw(2, 7, 3).requires_grad_()
     variables = [inputs, *cell.parameters()]
     before = [tensor.clone() for tensor in variables]
-    loss = cell(inputs.requires_grad_()).square().sum()
+    loss = cell(inputs).square().sum()
     first = torch.autograd.grad(loss, variables, retain_graph=True)
-    assert all(map(torch.equal, first, torch.autograd.grad(loss, variables)))
+    second = torch.autograd.grad(loss, variables)
+    assert all(map(torch.equal, first, second))
     assert all(map(torch.equal, before, variables))
 
 
@@ -94,10 +104,17 @@ def test_what_the_way_back_cannot_do_is_refused(kind):
 
 def test_no_two_compiled_functions_share_a_name():
     """Else a kernel may call what another process compiled for the other kernel."""
-    compiled = [f.py_func for f in vars(kernels).values() if isinstance(f, Dispatcher)]
-    formulas = [f.__closure__[0].cell_contents.py_func for f in compiled if f.__closure__]
-    names = [f.__qualname__ for f in compiled + formulas]
-    assert len(formulas) >= 12
+    names = []
+    n_formulas = 0
+    for function in vars(kernels).values():
+        if not isinstance(function, Dispatcher):
+            continue
+        names.append(function.py_func.__qualname__)
+        if function.py_func.__closure__:  # a pass, which holds its formula
+            formula = function.py_func.__closure__[0].cell_contents
+            names.append(formula.py_func.__qualname__)
+            n_formulas += 1
+    assert n_formulas >= 12
     assert len(set(names)) == len(names)
 
 
@@ -108,28 +125,38 @@ def _map(x, logistic_values, tanh_values):
         tanh_values[j] = kernels.tanh(x[j])
 
 
-def mapped(x):
-    """Logistic function and hyperbolic tangent, compiled."""
-    values = np.empty_like(x), np.empty_like(x)
-    _map(x, *values)
-    return values
+def compiled_values(x):
+    """Return logistic function and hyperbolic tangent, compiled."""
+    logistic_values = np.empty_like(x)
+    tanh_values = np.empty_like(x)
+    _map(x, logistic_values, tanh_values)
+    return logistic_values, tanh_values
+
+
+def logistic(x):
+    """Return the logistic function with as many digits as mpmath works with."""
+    return 1 / (1 + mpmath.exp(-x))
 
 
 @pytest.mark.parametrize(("dtype", "units", "open_at"), [(np.float32, 5, 20), (np.float64, 4, 40)])
 def test_logistic_and_tanh_are_good_to_a_few_units_saturate_and_pass_nan_on(dtype, units, open_at):
     """Units in the last place. A gate that is open all the way is exactly 1."""
     small = np.geomspace(1e-30, 80, 200)
-    x = np.concatenate([np.linspace(-30, 30, 2001), small, -small, [0, 0.625, -0.625, 1e3]])
-    x, functions = x.astype(dtype), (lambda v: 1 / (1 + mpmath.exp(-v)), mpmath.tanh)
+    ordinary = np.linspace(-30, 30, 2001)
+    x = np.concatenate([ordinary, small, -small, [0, 0.625, -0.625, 1e3]]).astype(dtype)
+    limits = np.finfo(dtype)
     with mpmath.workdps(40):
-        for values, function in zip(mapped(x), functions, strict=True):
-            exact = [function(mpmath.mpf(float(argument))) for argument in x]
-            errors = [abs(float(v - e)) for v, e in zip(values.tolist(), exact, strict=True)]
-            sizes = np.maximum([abs(float(e)) for e in exact], np.finfo(dtype).tiny)
-            assert (np.array(errors) <= units * np.finfo(dtype).eps * sizes).all()
-    logistic, tanh = mapped(np.array([-np.inf, -1e30, np.inf, 1e30, np.nan], dtype))
-    np.testing.assert_allclose(logistic[:2], 0, rtol=0, atol=1e-35)
-    np.testing.assert_allclose(tanh[:4], [-1, -1, 1, 1], rtol=1e-6)
-    assert (logistic[2:4] == 1).all()
-    assert (mapped(np.linspace(open_at, 80, 1001, dtype=dtype))[0] == 1).all()
-    assert np.isnan([logistic[4], tanh[4]]).all()
+        for values, function in zip(compiled_values(x), (logistic, mpmath.tanh), strict=True):
+            for argument, value in zip(x.tolist(), values.tolist(), strict=True):
+                exact = function(mpmath.mpf(argument))
+                size = max(abs(exact), float(limits.tiny))
+                assert abs(value - exact) <= units * float(limits.eps) * size
+
+    extreme = np.array([-np.inf, -1e30, np.inf, 1e30, np.nan], dtype)
+    logistic_values, tanh_values = compiled_values(extreme)
+    np.testing.assert_allclose(logistic_values[:2], 0, rtol=0, atol=1e-35)
+    np.testing.assert_allclose(tanh_values[:4], [-1, -1, 1, 1], rtol=1e-6)
+    assert (logistic_values[2:4] == 1).all()
+    assert np.isnan([logistic_values[4], tanh_values[4]]).all()
+    open_gates, _ = compiled_values(np.linspace(open_at, 80, 1001, dtype=dtype))
+    assert (open_gates == 1).all()

@@ -14,7 +14,7 @@ from lwcore.experiment import config_of
 from lwcore.experiment import measure as measuring
 from lwcore.experiment.config import Config, DiagnosticSettings
 from lwcore.experiment.measure import observe
-from lwcore.inference import detected, required, significant, summary, windows
+from lwcore.inference import detected, required, signal_and_noise, significant, windows
 from lwcore.network import Network
 from lwcore.stable import SymmetricStable
 from lwcore.stats import holm
@@ -56,7 +56,7 @@ def planted(alpha, shifts, count, seed=2):
 def kept(observed, factor=1.0):
     """What is kept of one number a sequence, in some unit, as a run keeps it."""
     numbers = factor * observed[["statistic", "projection"]]
-    found = summary(observed.assign(numbers)).assign(envelope=observed.envelope)
+    found = signal_and_noise(observed.assign(numbers)).assign(envelope=observed.envelope)
     return found.assign_attrs(configuration=RUN.model_dump_json())
 
 

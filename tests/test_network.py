@@ -26,20 +26,26 @@ def test_loss_gradients_are_the_derivative_of_each_steps_loss():
 def test_memory_kept_for_the_backward_pass(kind):
     """At most m + 2 numbers a neuron, step and sequence, for m gates and the candidate, one more
     under layer normalisation; and the inputs with a one behind them."""
-    network, kept = Network(make(kind, hidden_size=16)), {}
-    inputs, targets = draw(2, 64, 3), draw(2, 64, seed=3)
+    network = Network(make(kind, hidden_size=16))
+    inputs = draw(2, 64, 3)
+    targets = draw(2, 64, seed=3)
+    bytes_kept = {}
 
     def pack(tensor):
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        storage = tensor.untyped_storage()
+        bytes_kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         network.loss(inputs, targets)
     for tensor in (inputs, targets, *network.parameters()):
-        kept.pop(tensor.untyped_storage().data_ptr(), None)
-    most = 16 * (len(network.cell.weight_hh) / 16 + 2 + network.cell.layernorm) + 3 + 1
-    # a prediction, its error, a spread
-    assert sum(kept.values()) / 8 / (2 * 64) <= most + 3
+        bytes_kept.pop(tensor.untyped_storage().data_ptr(), None)
+    numbers_a_step = sum(bytes_kept.values()) / 8 / (2 * 64)
+    n_blocks = len(network.cell.weight_hh) / 16  # gates and candidate
+    of_neurons = 16 * (n_blocks + 2 + network.cell.layernorm)
+    of_inputs = 3 + 1
+    of_loss = 3  # a prediction, its error, a spread
+    assert numbers_a_step <= of_neurons + of_inputs + of_loss
 
 
 def test_batches_that_cannot_be_drawn_are_refused():

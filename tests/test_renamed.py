@@ -1,10 +1,12 @@
 """A former name works for one release, gives what the new name gives, and warns with the new name."""
 
 import pytest
+import torch
 import xarray as xr
 
-from lwcore import experiment, figures, inference
+from lwcore import cells, experiment, figures, inference, network
 from lwcore.experiment import Config
+from lwcore.trace import Trace
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,23 @@ def test_a_former_picture_of_a_run_is_the_new_one(small_run):
         former = figures.summary(small_run)
     titles = [axes.get_title() for axes in figures.overview(small_run).axes]
     assert [axes.get_title() for axes in former.axes] == titles
+
+
+def test_former_signal_and_noise_is_the_new_one():
+    with pytest.warns(DeprecationWarning, match="summary is now called signal_and_noise"):
+        assert inference.summary is inference.signal_and_noise
+
+
+def test_a_former_training_is_the_new_one():
+    with pytest.warns(DeprecationWarning, match=r"network\.fit is now lwcore\.network\.train"):
+        assert network.fit is network.train
+
+
+def test_a_former_scan_is_the_new_one():
+    cell = cells.GRU(2, 3, generator=torch.Generator().manual_seed(0))
+    inputs = torch.ones(1, 4, 2)
+    with pytest.warns(DeprecationWarning, match=r"Trace\.of is now called Trace\.scan") as warned:
+        former = Trace.of(cell, inputs, torch.zeros(1, 3))
+    assert warned[0].filename == __file__
+    new = Trace.scan(cell, inputs, torch.zeros(1, 3))
+    assert torch.equal(former.history, new.history)

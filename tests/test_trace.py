@@ -17,7 +17,7 @@ from lwcore.gradient import (
 from lwcore.trace import Trace
 from lwcore.transport import effective_rates, step_jacobian
 from tests import oracles
-from tests.networks import EVERY, close, draw, make
+from tests.networks import EVERY, close, draw, flat, make
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -27,7 +27,7 @@ def test_step_jacobian_is_the_same_three_ways(kind, seed, hidden, batch):
     autodiff of the oracle's."""
     cell = make(kind, seed, hidden_size=hidden)
     initial = draw(batch, cell.state_size, seed=seed + 2)
-    trace = Trace.of(cell, draw(batch, 3, 3, seed=seed + 1), initial)
+    trace = Trace.scan(cell, draw(batch, 3, 3, seed=seed + 1), initial)
     ours = trace.jacobian(slice(None)).dense()
     close(ours, trace.jacobian(slice(None), closed=False).dense())
     close(step_jacobian(trace, 1), ours[:, 1])
@@ -35,28 +35,25 @@ def test_step_jacobian_is_the_same_three_ways(kind, seed, hidden, batch):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 2e-5)])
+@pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize("kind", EVERY)
-def test_operators_equal_dense_matrices(kind, dtype, tolerance):
+def test_operators_equal_dense_matrices(kind, closed, dtype, tolerance):
     """The one interface, by both implementations, in both dtypes; and condensed."""
+    near = {"rtol": tolerance, "atol": tolerance / 10}
     cell = make(kind).to(dtype)
-    trace, near = cell.trace(draw(2, 6, 3).to(dtype)), {"rtol": tolerance, "atol": tolerance / 10}
-    for closed in (True, False):
-        for steps in (torch.tensor([1, 3, 4]), slice(2, 5), 4):
-            operator = trace.jacobian(steps, closed=closed)
-            dense = operator.dense()
-            close(dense, trace.jacobian(steps).dense(), **near)
-            for count in (1, 5):
-                rows = draw(*dense.shape[:-2], count, cell.state_size).to(dtype)
-                close(operator.pull(rows), rows @ dense, **near)
-        operator, rows = (
-            trace.jacobian(torch.arange(6), 1, closed=closed),
-            rows[:1].expand(6, 5, -1),
-        )
-        close(operator.condensed()(slice(2, 5), rows[2:5]), operator.pull(rows)[2:5], **near)
+    trace = cell.trace(draw(2, 6, 3).to(dtype))
+    for steps in (torch.tensor([1, 3, 4]), slice(2, 5), 4):
+        operator = trace.jacobian(steps, closed=closed)
+        dense = operator.dense()
+        close(dense, trace.jacobian(steps).dense(), **near)
+        for n_rows in (1, 5):
+            rows = draw(*dense.shape[:-2], n_rows, cell.state_size).to(dtype)
+            close(operator.pull(rows), rows @ dense, **near)
 
-
-def flat(parts):
-    return torch.cat([part.flatten() for part in parts])
+    of_one_sequence = trace.jacobian(torch.arange(6), 1, closed=closed)
+    rows = draw(5, cell.state_size).to(dtype).expand(6, -1, -1)
+    condensed = of_one_sequence.condensed()
+    close(condensed(slice(2, 5), rows[2:5]), of_one_sequence.pull(rows)[2:5], **near)
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -64,65 +61,101 @@ def test_immediate_derivatives_hold_the_state_before_fixed(kind):
     """Bᵀλ of each sequence against autograd of the oracle's single steps, and ⟨λ, B w⟩ = ⟨Bᵀλ,
     w⟩."""
     cell = make(kind)
-    trace, rows = cell.trace(draw(2, 5, 3)), draw(2, 3, cell.state_size, seed=9)
+    trace = cell.trace(draw(2, 5, 3))
+    rows = draw(2, 3, cell.state_size, seed=9)
     direction = random_direction(cell, torch.Generator().manual_seed(8))
-    back, moved = trace.gathered_each(rows, slice(1, 4)), immediate_sensitivity(trace, direction)
+    gathered = trace.gathered_each(rows, slice(1, 4))
+    movement = immediate_sensitivity(trace, direction)
     for b in range(2):
-        alone = [oracles.step(cell, trace.inputs[b, t], trace.previous[b, t]) for t in (1, 2, 3)]
-        loss = (torch.stack(alone) * rows[b]).sum()
-        close(back[b], flat(torch.autograd.grad(loss, list(cell.parameters()))))
-        close(back[b] @ flat(direction.values()), (rows[b] * moved[b, 1:4]).sum())
+        single_steps = []
+        for t in (1, 2, 3):
+            single_steps.append(oracles.step(cell, trace.inputs[b, t], trace.previous[b, t]))
+        loss = (torch.stack(single_steps) * rows[b]).sum()
+        close(gathered[b], flat(torch.autograd.grad(loss, list(cell.parameters()))))
+        close(gathered[b] @ flat(direction.values()), (rows[b] * movement[b, 1:4]).sum())
+
+
+SHOWN = [0, 2, 4]
+CARRIED = [4, 1, 3]
 
 
 class Loop(nn.Module):
     """A recurrence of a reader's own: two linear layers, a state whose parts are neither shown nor
     carried in order."""
 
-    state_size, shown, carried = 5, [0, 2, 4], [4, 1, 3]
+    state_size = 5
+    shown = SHOWN
+    carried = CARRIED
 
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
-        self.inward, self.within = nn.Linear(3, 5).double(), nn.Linear(5, 5, bias=False).double()
+        self.inward = nn.Linear(3, 5).double()
+        self.within = nn.Linear(5, 5, bias=False).double()
 
     def step(self, x, kept, seen=None):
         drive = self.inward(x) + self.within(kept if seen is None else seen)
         return 0.8 * kept + 0.2 * torch.sin(drive) * kept.roll(1, -1)
 
 
-def test_a_loop_of_ones_own_is_traced_as_a_cell_is():
-    """Pulls, exact rates, transport, and the gradient by lag and along a direction: all against
-    autograd through the loop."""
-    loop, inputs, delta = Loop(), draw(2, 6, 3), draw(2, 6, 3, seed=5)
-    trace = Trace.of(loop, inputs, draw(2, 5, seed=2))
+@pytest.fixture
+def loop():
+    return Loop()
+
+
+@pytest.fixture
+def trace(loop):
+    return Trace.scan(loop, draw(2, 6, 3), draw(2, 5, seed=2))
+
+
+def onwards(loop, state, inputs):
+    """Return the states (…, n, S) of a loop, from a state on, in a way that autograd follows."""
+    states = []
+    for x in inputs.unbind(-2):
+        state = loop.step(x, state)
+        states.append(state)
+    return torch.stack(states, dim=-2)
+
+
+def transport_of_first(loop, trace, first):
+    """Return ∂s_5/∂s_{first−1} of the first sequence by autograd."""
+
+    def last_state(state):
+        return onwards(loop, state, trace.inputs[0, first:])[-1]
+
+    return torch.autograd.functional.jacobian(last_state, trace.previous[0, first])
+
+
+def test_a_loop_of_ones_own_is_traced_as_a_cell_is(trace):
     assert (trace.length, trace.hidden_size) == (6, 3)
     assert list(trace.parameters) == ["inward.weight", "inward.bias", "within.weight"]
 
-    def onwards(state, first, sequences=slice(None)):
-        states = [state]
-        for x in inputs[sequences, first:].unbind(-2):
-            states.append(loop.step(x, states[-1]))
-        return torch.stack(states[1:], dim=-2)
 
-    states = onwards(trace.history[:, 0], 0)
+def test_gradients_of_a_loop_are_those_of_autograd(loop, trace):
+    """By lag, and along a direction."""
+    states = onwards(loop, trace.history[:, 0], trace.inputs)
     close(trace.states, states.detach())
-    loss = (states[..., [0, 2, 4]] * delta).sum()
+    delta = draw(2, 6, 3, seed=5)
+    loss = (states[..., SHOWN] * delta).sum()
     gradients = torch.autograd.grad(loss, list(loop.parameters()))
-    for part, gradient in zip(lag_gradients(trace, delta).values(), gradients, strict=True):
-        close(part.sum(0), gradient)
-    direction = {name: draw(*part.shape) for name, part in trace.parameters.items()}
+    by_lag = lag_gradients(trace, delta)
+    for of_lags, gradient in zip(by_lag.values(), gradients, strict=True):
+        close(of_lags.sum(0), gradient)
+    direction = {name: draw(*tensor.shape) for name, tensor in trace.parameters.items()}
     along = flat(gradients) @ flat(direction.values())
     close(projected_gradient(trace, delta, direction).sum(), along)
 
-    short, long = (
-        torch.autograd.functional.jacobian(
-            lambda s, t=t: onwards(s, t, 0)[-1], trace.previous[0, t]
-        )
-        for t in (5, 2)
-    )
-    close(trace.jacobian(5, 0).pull(draw(2, 5)), draw(2, 5) @ short)
-    rates = effective_rates(trace, [4], ends=[5])[0, 0, 0]
-    close(rates, long[[0, 2, 4], [4, 1, 3]])
-    vectors = draw(2, 6, 5, seed=8)
-    whole = total_transport(trace, delta, vectors, [4], [5])[0, 0, 0]
-    close(whole, delta[0, 5] @ long[[0, 2, 4]] @ vectors[0, 1])
+
+def test_transport_of_a_loop_is_that_of_autograd(loop, trace):
+    """Pulls, exact rates, and a lag's part along a direction."""
+    jacobian = transport_of_first(loop, trace, 5)
+    rows = draw(2, 5)
+    close(trace.jacobian(5, 0).pull(rows), rows @ jacobian)
+    over_four_steps = transport_of_first(loop, trace, 2)
+    rates = effective_rates(trace, [4], ends=[5])
+    close(rates[0, 0, 0], over_four_steps[SHOWN, CARRIED])
+    delta = draw(2, 6, 3, seed=5)
+    sensitivity = draw(2, 6, 5, seed=8)
+    arrived = total_transport(trace, delta, sensitivity, [4], [5])
+    expected = delta[0, 5] @ over_four_steps[SHOWN] @ sensitivity[0, 1]
+    close(arrived[0, 0, 0], expected)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lwcore.experiment import running
-from lwcore.network import Network, batch_indices, fit, keep_freed_memory
+from lwcore.network import Network, batch_indices, keep_freed_memory, train
 from lwcore.signatures import ArgumentError
 from lwcore.tasks import Sequences
 from tests import oracles
@@ -44,7 +44,7 @@ def test_first_step_is_that_of_the_update_rule(optimizer, clip):
         norm = torch.cat([part.flatten() for part in gradient]).norm()
         gradient = [part * clip / (norm + 1e-6) for part in gradient]
     options = SETTINGS | {"optimizer": optimizer, "weight_decay": 0.3, "clip": clip}
-    assert fit(network, data, **options) == [pytest.approx(loss.item(), rel=1e-12)]
+    assert train(network, data, **options) == [pytest.approx(loss.item(), rel=1e-12)]
     for p, theta, g in zip(network.parameters(), before, gradient, strict=True):
         torch.testing.assert_close(p.detach(), FIRST[optimizer](theta, g), rtol=1e-9, atol=1e-11)
 
@@ -66,25 +66,27 @@ def test_interrupted_training_ends_with_the_same_bits(optimizer, kind, tmp_path)
     options = {"batch_size": 5, "seed": 3, "optimizer": optimizer, "weight_decay": 0.01}
     options |= {"steps": 20, "learning_rate": 0.05, "clip": 0.5}
     whole, data = setting(kind)
-    expected = fit(whole, data, **options)
+    expected = train(whole, data, **options)
     first, _ = setting(kind)
     path = tmp_path / "a.checkpoint"
 
     def save(state):
         running.save_checkpoint(path, state, {})
 
-    fit(first, data, **options | {"steps": 7}, on_step=save)
+    train(first, data, **options | {"steps": 7}, on_step=save)
     state, _ = running.load_checkpoint(path)
     assert (state.step, state.losses) == (7, expected[:7])
     second, _ = setting(kind, seed=99)  # all must come from the checkpoint
-    assert fit(second, data, **options, resume_from=state) == expected
+    assert train(second, data, **options, resume_from=state) == expected
     assert all(map(torch.equal, second.parameters(), whole.parameters()))
 
 
 def test_divergence_is_reported():
     network, data = setting()
     with pytest.raises(FloatingPointError, match="training diverged"):
-        fit(network, data, **SETTINGS | {"steps": 500, "optimizer": "sgd", "learning_rate": 1e150})
+        train(
+            network, data, **SETTINGS | {"steps": 500, "optimizer": "sgd", "learning_rate": 1e150}
+        )
     assert all(p.isfinite().all() for p in network.parameters()), "the step was taken all the same"
 
 
@@ -100,7 +102,7 @@ def test_bad_input_is_named_before_any_step():
         (inputs[:15], targets[:15]): "^batch_size = 16: must be at most the 15",
     }.items():
         with pytest.raises(ArgumentError, match=message):
-            fit(network, Sequences(*wrong), **SETTINGS)
+            train(network, Sequences(*wrong), **SETTINGS)
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
 
 

@@ -31,8 +31,11 @@ def test_exact_rates_are_the_diagonal_of_the_true_transport(kind, seed):
     """diag ∂h_t/∂h_{t−ℓ}, for the LSTM ∂h_t/∂c_{t−ℓ}, by autograd through the unrolled
     recurrence."""
     cell = make(kind, seed)
-    inputs, initial = draw(2, 7, 3, seed=seed + 1), draw(2, cell.state_size, seed=seed + 2)
-    trace, lags, ends = Trace.of(cell, inputs, initial), [1, 5], [5, 6]
+    inputs = draw(2, 7, 3, seed=seed + 1)
+    initial = draw(2, cell.state_size, seed=seed + 2)
+    trace = Trace.scan(cell, inputs, initial)
+    lags = [1, 5]
+    ends = [5, 6]
     rates, shares = exact_rates_and_share(trace, lags, ends)
     close(rates, effective_rates(trace, lags, "exact", ends))
     for e, t in enumerate(ends):
@@ -40,8 +43,8 @@ def test_exact_rates_are_the_diagonal_of_the_true_transport(kind, seed):
             whole = oracles.transport(cell, inputs[1], initial[1], t, lag)
             block = oracles.carried_block(cell, whole)
             close(rates[1, e, i], block.diagonal())
-            beside = block - torch.diag(block.diagonal())
-            close(shares[1, e, i], beside.norm() / block.norm())
+            off_diagonal = block - torch.diag(block.diagonal())
+            close(shares[1, e, i], off_diagonal.norm() / block.norm())
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -93,16 +96,19 @@ def test_expansion_is_the_taylor_series_in_the_mixing_part(kind, seed):
 def test_reset_rates_are_products_of_gates():
     """Eq. (25): ∏ r + ∏ (1 − z) r, also of a gate that is shut all the way; and at lag 1 first
     order is exact without them."""
-    cell, lags, t = make("GRU"), [1, 3], 8
+    cell = make("GRU")
     with torch.no_grad():
         cell.bias[0] = -1000.0
     trace = cell.trace(draw(2, 9, 3))
-    z, r = trace.gates.let_in, trace.gates.reset
-    assert not r[..., 0].any()
-    found = transport.reset_rates(trace, lags, [t])
+    assert not trace.gates.reset[..., 0].any()
+    lags = [1, 3]
+    t = 8
+    rates = transport.reset_rates(trace, lags, [t])
     for i, lag in enumerate(lags):
         window = slice(t - lag + 1, t + 1)
-        close(found[:, 0, i], r[:, window].prod(1) + ((1 - z[:, window]) * r[:, window]).prod(1))
+        z = trace.gates.let_in[:, window]
+        r = trace.gates.reset[:, window]
+        close(rates[:, 0, i], r.prod(1) + ((1 - z) * r).prod(1))
     close(effective_rates(trace, [1], "first"), effective_rates(trace, [1], "exact"))
     with pytest.raises(ValueError, match=r"^trace\.recurrence = 'DiagGate': must be a GRU"):
         transport.reset_rates(make("DiagGate").trace(draw(2, 9, 3)), lags)
@@ -113,7 +119,9 @@ def test_rates_do_not_depend_on_what_they_are_worked_through_with(kind, monkeypa
     """Neither on the size of groups, nor on other sequences and end points; streams hold the
     same."""
     cell = make(kind)
-    trace, lags, ends = cell.trace(draw(5, 12, 3)), [1, 3, 4], [4, 5, 8, 11]
+    trace = cell.trace(draw(5, 12, 3))
+    lags = [1, 3, 4]
+    ends = [4, 5, 8, 11]
     for order in ORDERS:
         whole = effective_rates(trace, lags, order, ends)
         close(effective_rates(trace, lags, order)[:, [0, 1, 4, 7]], whole)
@@ -124,48 +132,59 @@ def test_rates_do_not_depend_on_what_they_are_worked_through_with(kind, monkeypa
             monkeypatch.setattr(transport, "_RATE_ENTRIES", entries)
             monkeypatch.setattr(transport, "_CONDENSED_ENTRIES", condensed)
             close(effective_rates(trace, lags, order, ends), whole)
-            for part, streamed in stream_rates(trace, lags, torch.tensor(ends), order):
+            for group, streamed in stream_rates(trace, lags, torch.tensor(ends), order):
                 for i, rates in enumerate(streamed):
-                    close(rates, whole[part, :, i])
+                    close(rates, whole[group, :, i])
             if entries == 1:
-                assert part == slice(4, 5)
+                assert group == slice(4, 5)
         monkeypatch.undo()
 
 
 @pytest.mark.parametrize("kind", ["DiagGate", "LSTM"])
 def test_what_is_held_at_once_is_bounded(kind, monkeypatch):
     """Rows that are carried back together, and Jacobians made: by the numbers of entries set, in
-    identities. Several sequences take a quarter. Evenly spaced steps are not copied."""
-    trace, lags, ends = make(kind).trace(draw(5, 12, 3)), [1, 3, 4], torch.tensor([4, 5, 8, 11])
-    eye, held, made = trace.lifted(torch.eye(trace.hidden_size).to(trace.history)).numel(), [], []
+    identities. Several sequences take a quarter."""
+    trace = make(kind).trace(draw(5, 12, 3))
+    ends = torch.tensor([4, 5, 8, 11])
+    entries = trace.hidden_size * trace.history.shape[-1]  # of an identity
+    n_products = []
+    n_jacobians = []
+    select_carried = Trace.carried
+    make_jacobians = Trace.jacobian
 
-    def spied(plain, seen, size):
-        def call(trace, *given):
-            seen.append(size(*given))
-            return plain(trace, *given)
+    def count_products(trace, rows):
+        n_products.append(rows.numel() // entries)
+        return select_carried(trace, rows)
 
-        return call
+    def count_jacobians(trace, steps, *sequences):
+        n_jacobians.append(len(steps))
+        return make_jacobians(trace, steps, *sequences)
 
-    rows = spied(Trace.carried, held, lambda M: M.numel() // eye)
-    monkeypatch.setattr(Trace, "carried", rows)
-    monkeypatch.setattr(Trace, "jacobian", spied(Trace.jacobian, made, lambda t, *_: len(t)))
-    for product, condensed, wanted, jacobians in (
+    monkeypatch.setattr(Trace, "carried", count_products)
+    monkeypatch.setattr(Trace, "jacobian", count_jacobians)
+    for product, condensed, products, jacobians in (
         (0, 100, [1] * 60, [1] * 80),  # never less than one
         (2, 100, [2] * 30, [5, 7] * 5),  # of one sequence: steps 1 to 5, and 5 to 11
         (64, 100, [16] * 3 + [4] * 3, [44, 11]),
         (100, 54, [20] * 3, [20] * 4),  # 55 do not fit: not kept
         (100, 55, [20] * 3, [55]),
     ):
-        held.clear(), made.clear()
-        monkeypatch.setattr(transport, "_PRODUCT_ENTRIES", product * eye)
-        monkeypatch.setattr(transport, "_CONDENSED_ENTRIES", condensed * eye)
-        for _, streamed in stream_rates(trace, lags, ends, "exact"):
+        n_products.clear()
+        n_jacobians.clear()
+        monkeypatch.setattr(transport, "_PRODUCT_ENTRIES", product * entries)
+        monkeypatch.setattr(transport, "_CONDENSED_ENTRIES", condensed * entries)
+        for _, streamed in stream_rates(trace, [1, 3, 4], ends, "exact"):
             list(streamed)
-        assert (held, made) == (wanted, jacobians)
+        assert n_products == products
+        assert n_jacobians == jacobians
+
+
+@pytest.mark.parametrize("times", [[3], [2, 3, 4], [1, 4, 7]])
+def test_evenly_spaced_steps_are_not_copied(times):
     values = draw(2, 12, 3)
-    for times in ([3], [2, 3, 4], [1, 4, 7]):
-        found = transport.at_steps(values, torch.tensor(times))
-        assert found.data_ptr() == values[:, times[0]].data_ptr()
+    chosen = transport.at_steps(values, torch.tensor(times))
+    assert torch.equal(chosen, values[:, times])
+    assert chosen.data_ptr() == values[:, times[0]].data_ptr()
 
 
 def test_share_beside_the_diagonal_does_not_depend_on_the_size_of_the_transport():
@@ -174,17 +193,19 @@ def test_share_beside_the_diagonal_does_not_depend_on_the_size_of_the_transport(
     with torch.no_grad():
         cell.weight_hh *= 1e-4
     trace = cell.trace(draw(2, 61, 3))
-    share = exact_rates_and_share(trace, [60], [60])[1]
-    block = torch.linalg.multi_dot(list(1e4 * trace.jacobian(slice(1, 61)).dense()[0].flip(0)))
-    beside = block - block.diagonal().diag()
-    close(share[0, 0, 0], beside.norm() / block.norm())
+    _, share = exact_rates_and_share(trace, [60], [60])
+    newest_first = trace.jacobian(slice(1, 61)).dense()[0].flip(0)
+    block = torch.linalg.multi_dot(list(1e4 * newest_first))
+    off_diagonal = block - block.diagonal().diag()
+    close(share[0, 0, 0], off_diagonal.norm() / block.norm())
 
 
 @pytest.mark.parametrize("order", ["zeroth", "first"])
 def test_gate_that_opens_all_the_way_spoils_no_other_window(order):
     """Retention exactly 0 at one step: 0 or the mixing term in windows that contain it, untouched
     elsewhere."""
-    cell, inputs = make("DiagGate"), draw(2, 12, 3)
+    cell = make("DiagGate")
+    inputs = draw(2, 12, 3)
     with torch.no_grad():
         cell.weight_ih[:4] = 0
         cell.weight_ih[:4, 0] = 1000.0
@@ -211,10 +232,11 @@ def test_coefficients_are_sums_over_the_steps_that_mix(seed, steps, size):
     assert torch.equal(transport.coefficients(kept, mixing, np.int64(steps + 1)), terms)
     for k in range(steps + 2):
         expected = torch.zeros(2, size, size, dtype=torch.float64)
-        for at in combinations(range(steps), k):
+        for mixing_steps in combinations(range(steps), k):
             product = torch.eye(size, dtype=torch.float64)
             for j in range(steps):
-                product = (mixing if j in at else kept)[:, j] @ product
+                factors = mixing if j in mixing_steps else kept
+                product = factors[:, j] @ product
             expected = expected + product
         close(terms[k], expected)
     for epsilon in (0.0, 0.3, 1.0, -2.0):

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from lwcore.detection import detection_threshold, rate_exponent
 from lwcore.experiment.config import DiagnosticSettings
-from lwcore.inference import NOISES, RATES, RULES, detected, required, summary, window_of
+from lwcore.inference import NOISES, RATES, RULES, detected, required, signal_and_noise, window_of
 from lwcore.stable import SymmetricStable
 
 REST = 3.0  # scale of the rest of the gradient, in units of the lag's own part
@@ -57,7 +57,7 @@ def counts(numbers: xr.Dataset, settings: DiagnosticSettings, true_window: int =
         true_window: The longest lag that these sequences can show.
     """
     n = numbers.sizes["sequence"]
-    kept = summary(numbers)
+    kept = signal_and_noise(numbers)
     options: dict[str, Any] = {"rule": "plug-in", "error": settings.error}
     by_rate = []
     for rate in RATES:

@@ -28,7 +28,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -125,12 +124,14 @@ class Cell(nn.Module):
         self.reset = reset
 
         # A state is h; with a show gate it is h beside c, and c is what is carried on.
-        self.state_size = self.hidden_size * (2 if "show" in self.blocks else 1)
+        has_c = "show" in self.blocks
+        self.state_size = 2 * self.hidden_size if has_c else self.hidden_size
         self.shown = slice(0, self.hidden_size)
         self.carried = slice(self.state_size - self.hidden_size, self.state_size)
         self.rows = []
         for block in self.blocks:
-            self.rows.append(1 if self.shared and block != "candidate" else hidden_size)
+            is_one_row = self.shared and block != "candidate"
+            self.rows.append(1 if is_one_row else self.hidden_size)
 
         if init == "orthogonal":
             parameters = _draw_orthogonal(self, gate_spread, generator)
@@ -155,7 +156,10 @@ class Cell(nn.Module):
         Without a gate that keeps, ``a = 1 − b``. A linear family may have its own rule; kernels and
         closed form know only this one.
         """
-        let_in = opened.get("let_in", torch.full_like(pre["candidate"], self.gate_init))
+        if "let_in" in opened:
+            let_in = opened["let_in"]
+        else:
+            let_in = torch.full_like(pre["candidate"], self.gate_init)
         keep = opened["keep"] if "keep" in opened else 1 - let_in
         return keep, let_in
 
@@ -173,10 +177,9 @@ class Cell(nn.Module):
         past = kept if seen is None else followable(seen)
         h = past[..., self.shown]
         c = kept[..., self.carried]
-        driven = functional.linear(followable(x), self.weight_ih, self.bias).split(
-            self.rows, dim=-1
-        )
-        pre = dict(zip(self.blocks, driven, strict=True))  # pre-activations by block
+        driven = functional.linear(followable(x), self.weight_ih, self.bias)  # W x + b
+        by_block = driven.split(self.rows, dim=-1)
+        pre = dict(zip(self.blocks, by_block, strict=True))  # pre-activations
         opened = {}
         for gate in self.blocks:
             if gate == "candidate":
@@ -249,9 +252,11 @@ class Cell(nn.Module):
             ((3, 20, 5), (3, 5, 5))
         """
         states = torch.cat(self._scan(inputs, state), dim=-1)
-        history = torch.cat([self._start(inputs, state).unsqueeze(1), states], dim=1)
+        start = self._start(inputs, state).unsqueeze(1)
+        history = torch.cat([start, states], dim=1)
         # A copy, so that training may go on while the trace is read.
-        return Trace(copy.deepcopy(self).requires_grad_(False), inputs, history)
+        frozen = copy.deepcopy(self).requires_grad_(False)
+        return Trace(frozen, inputs, history)
 
     def unrolled(self, inputs: Inputs, state: State | None = None) -> Tensor:
         """Return what `forward` computes, by `step` and autograd through all of time.
@@ -272,32 +277,45 @@ class Cell(nn.Module):
             with without_autocast():
                 return self._scan(*_rounded(self.bias.dtype, inputs, state), by_steps)
         self._require_inputs(inputs)
-        from_zero = state is None and not by_steps
-        if self.linear and from_zero:
+        is_compilable = state is None and not by_steps
+        if is_compilable and self.linear:
             gates = self.gates(inputs, inputs.new_zeros(self.state_size))
-            return (kernels.linear_scan(gates.keep, gates.let_in * gates.candidate),)
-        if kernels.usable(inputs) and from_zero:
+            added = gates.let_in * gates.candidate
+            return (kernels.linear_scan(gates.keep, added),)
+        if is_compilable and kernels.usable(inputs):
             parameters: dict[str, Tensor] = dict(self.named_parameters())
             return kernels.scan(self._layout(), inputs, parameters)
-        states = [self._start(inputs, state)]
+        at_step = self._start(inputs, state)
+        states = []
         for x in inputs.unbind(1):
-            states.append(self.step(x, states[-1]))
-        return torch.stack(states[1:], dim=1).split(self.hidden_size, dim=-1)
+            at_step = self.step(x, at_step)
+            states.append(at_step)
+        return torch.stack(states, dim=1).split(self.hidden_size, dim=-1)
 
     def _require_inputs(self, inputs: Any) -> None:
         """Refuse inputs that cannot be scanned. By hand: every training step comes by here."""
         dtype = self.bias.dtype
         width = self.input_size
-        fits = isinstance(inputs, Tensor) and inputs.dtype == dtype and inputs.numel() > 0
-        fits = fits and inputs.ndim == 3 and inputs.shape[2] == width
-        require("inputs", inputs, fits, f"a tensor of {dtype} and shape (B, T, {width}), not empty")
+        can_be_scanned = (
+            isinstance(inputs, Tensor)
+            and inputs.dtype == dtype
+            and inputs.numel() > 0
+            and inputs.ndim == 3
+            and inputs.shape[2] == width
+        )
+        requirement = f"a tensor of {dtype} and shape (B, T, {width}), not empty"
+        require("inputs", inputs, can_be_scanned, requirement)
         # A sum is ten times as fast as a look at each entry, and finite only if all entries are.
-        finite = bool(inputs.sum().isfinite() or inputs.isfinite().all())
-        require("inputs", inputs, finite, "finite")
+        is_finite = bool(inputs.sum().isfinite() or inputs.isfinite().all())
+        require("inputs", inputs, is_finite, "finite")
 
     def _layout(self) -> kernels.FamilyLayout:
         """Return at which column kernels find each of this family's blocks, and its settings."""
-        columns: Any = dict(zip(self.blocks, accumulate(self.rows, initial=0), strict=False))
+        columns: Any = {}
+        first = 0
+        for block, rows in zip(self.blocks, self.rows, strict=True):
+            columns[block] = first
+            first += rows
         after = self.reset == "after"
         return kernels.FamilyLayout(self.shared, after, self.gate_init, **columns)
 
@@ -306,16 +324,19 @@ class Cell(nn.Module):
         zero = inputs.new_zeros(len(inputs), self.state_size)
         if state is None:
             return zero
-        parts = [state] if isinstance(state, Tensor) else state
-        tensors = isinstance(parts, tuple | list) and len(parts) > 0
-        tensors = tensors and all(isinstance(part, Tensor) for part in parts)
-        require("state", state, tensors, "a tensor, or h and c")
-        alike = len({(part.shape[:-1], part.dtype) for part in parts}) == 1
-        require("state", state, alike, "of tensors of one dtype and as many sequences")
+        tensors = [state] if isinstance(state, Tensor) else state
+        are_tensors = (
+            isinstance(tensors, tuple | list)
+            and len(tensors) > 0
+            and all(isinstance(tensor, Tensor) for tensor in tensors)
+        )
+        require("state", state, are_tensors, "a tensor, or h and c")
+        kinds = {(tensor.shape[:-1], tensor.dtype) for tensor in tensors}
+        require("state", state, len(kinds) == 1, "of tensors of one dtype and as many sequences")
         start = state if isinstance(state, Tensor) else torch.cat(state, dim=-1)
-        fits = start.shape == zero.shape and start.dtype == zero.dtype
+        is_a_state = start.shape == zero.shape and start.dtype == zero.dtype
         allowed = f"finite, of {zero.dtype} and, h beside c, of shape {tuple(zero.shape)}"
-        require("state", start, fits and bool(start.isfinite().all()), allowed)
+        require("state", start, is_a_state and bool(start.isfinite().all()), allowed)
         return start
 
 
@@ -364,7 +385,9 @@ class MinLSTM(Cell):
 
     def shares(self, pre: dict[str, Tensor], opened: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return both gates over their sum, by logarithms: both may be closed all the way."""
-        log_ratio = functional.logsigmoid(pre["keep"]) - functional.logsigmoid(pre["let_in"])
+        log_keep = functional.logsigmoid(pre["keep"])
+        log_let_in = functional.logsigmoid(pre["let_in"])
+        log_ratio = log_keep - log_let_in  # of f/i, and f/(f + i) is its logistic function
         return torch.sigmoid(log_ratio), torch.sigmoid(-log_ratio)
 
 
@@ -505,9 +528,12 @@ class GatedJacobian(StepJacobian):
         into = {name: slope.unsqueeze(-2) for name, slope in self.into.items()}
         raw = rows * into["candidate"]
         if cell.layernorm:
+            # N takes the mean away, and what lies along n.
             n = into["normalised"]
             raw = raw * into["scale"]
-            raw = raw - raw.mean(-1, keepdim=True) - n * (raw * n).mean(-1, keepdim=True)
+            mean = raw.mean(-1, keepdim=True)
+            along_n = (raw * n).mean(-1, keepdim=True)
+            raw = raw - mean - n * along_n
         mixed = self._through_candidate(raw)
         for gate in ("let_in", "keep"):
             if gate in into:
@@ -526,9 +552,11 @@ class GatedJacobian(StepJacobian):
         if self.gates.show is None:
             return torch.addcmul(self._mix(rows), rows, keep)
         # Gradients in h enter c through the expression e, and h_{t−1} through the show gate.
+        expression = self.into["expression"].unsqueeze(-2)
+        into_show = self.into["show"].unsqueeze(-2)
         in_h, in_c = rows.chunk(2, dim=-1)
-        in_c = torch.addcmul(in_c, in_h, self.into["expression"].unsqueeze(-2))
-        through_show = (in_h * self.into["show"].unsqueeze(-2)) @ self.cell.block("show")
+        in_c = torch.addcmul(in_c, in_h, expression)
+        through_show = (in_h * into_show) @ self.cell.block("show")
         return torch.cat([through_show + self._mix(in_c), in_c * keep], dim=-1)
 
     @own_precision
@@ -539,18 +567,18 @@ class GatedJacobian(StepJacobian):
         """
         if self.gates.show is None:
             return super().condensed()
-        keep = self.gates.keep
-        expression = self.into["expression"]
+        keep = self.gates.keep.unsqueeze(-2)
+        expression = self.into["expression"].unsqueeze(-2)
         output = self.into["show"].unsqueeze(-1) * self.cell.block("show")  # O
-        eye = torch.eye(keep.shape[-1]).to(keep)
-        mixing = self._mix(eye.expand(*keep.shape, -1))  # R
+        eye = torch.eye(self.cell.hidden_size).to(keep)
+        mixing = self._mix(eye.expand(*self.gates.keep.shape, -1))  # R
 
         @own_precision
         def pull(steps: Steps, rows: Tensor) -> Tensor:
             in_h, in_c = rows.chunk(2, dim=-1)
-            in_c = torch.addcmul(in_c, in_h, expression[steps].unsqueeze(-2))
+            in_c = torch.addcmul(in_c, in_h, expression[steps])
             into_h = torch.baddbmm(in_h @ output[steps], in_c, mixing[steps])
-            return torch.cat([into_h, in_c * keep[steps].unsqueeze(-2)], dim=-1)
+            return torch.cat([into_h, in_c * keep[steps]], dim=-1)
 
         return pull
 
@@ -563,44 +591,54 @@ class GatedJacobian(StepJacobian):
         if cell.linear:
             return Neurons(keep, torch.zeros_like(keep))
 
-        # The candidate's part: the diagonal of U (diag(r) + diag(h r') U_r), then N.
-        weights = cell.block("candidate")
-        reset = self.gates.reset
-        diagonal = weights.diagonal()
-        if reset is not None and cell.reset == "after":
-            diagonal = reset * diagonal + into["reset"] * cell.block("reset").diagonal()
-        elif reset is not None:
-            # Σ_k U[q,k] h[k] r'[k] U_r[k,q]: a sum over neurons, not the product of two diagonals
-            diagonal = reset * diagonal + into["reset"] @ (weights * cell.block("reset").mT).mT
-        if cell.layernorm:
-            # N subtracts from each row of the matrix a mean row and one along n.
-            n = into["normalised"]
-            rows = torch.stack([torch.ones_like(n), n], dim=-2)
-            summed, along = self._through_candidate(rows).unbind(-2)
-            diagonal = into["scale"] * (diagonal - (summed + n * along) / cell.hidden_size)
-        mixing = into["candidate"] * diagonal
-
-        # The gates' parts, diag(g b') U_b and diag(c a') U_a.
+        # The diagonal of R: the candidate's part, diag(g b') U_b, and diag(c a') U_a.
+        mixing = into["candidate"] * self._diagonal_through_candidate()
         for gate in ("let_in", "keep"):
             if gate in into:
-                gate_weights = cell.block(gate)
-                own = gate_weights[0] if cell.shared else gate_weights.diagonal()
-                mixing = mixing + into[gate] * own
+                weights = cell.block(gate)
+                to_itself = weights[0] if cell.shared else weights.diagonal()
+                mixing = mixing + into[gate] * to_itself
         if self.gates.show is None:
             return Neurons(keep.expand_as(mixing), mixing)
-        # e_{t−1}; that of the initial state is never asked for
-        before = functional.pad(into["expression"][:, :-1], (0, 0, 1, 0))
-        lead = into["show"] * cell.block("show").diagonal() * before
-        return Neurons(keep, mixing * before, into["expression"], lead)
+
+        # With a show gate R and O reach c through e_{t−1}; that of the initial state is never
+        # asked for.
+        expression = into["expression"]
+        expression_before = functional.pad(expression[:, :-1], (0, 0, 1, 0))
+        lead = into["show"] * cell.block("show").diagonal() * expression_before
+        return Neurons(keep, mixing * expression_before, expression, lead)
+
+    def _diagonal_through_candidate(self) -> Tensor:
+        """Return the diagonal of ``N U (diag(r) + diag(h r') U_r)``, see `_through_candidate`."""
+        weights = self.cell.block("candidate")
+        diagonal = weights.diagonal()
+        reset = self.gates.reset
+        if reset is not None:
+            into_reset = self.into["reset"]
+            of_reset = self.cell.block("reset")
+            if self.cell.reset == "after":
+                through_reset = into_reset * of_reset.diagonal()
+            else:
+                # Σ_k U[q,k] h[k] r'[k] U_r[k,q]: a sum over neurons, no product of two diagonals
+                through_reset = into_reset @ (weights * of_reset.mT).mT
+            diagonal = reset * diagonal + through_reset
+        if not self.cell.layernorm:
+            return diagonal
+        # N subtracts from each row of the matrix a mean row and one along n.
+        n = self.into["normalised"]
+        rows = torch.stack([torch.ones_like(n), n], dim=-2)
+        sum_of_rows, along_n = self._through_candidate(rows).unbind(-2)
+        subtracted = (sum_of_rows + n * along_n) / self.cell.hidden_size
+        return self.into["scale"] * (diagonal - subtracted)
 
 
 def _rounded(dtype: torch.dtype, inputs: Any, state: State | None) -> tuple[Any, State | None]:
     """Round inputs and a state to a precision; what is no tensor of reals is refused later."""
 
-    def rounded(part: Any) -> Any:
-        if isinstance(part, Tensor) and part.is_floating_point():
-            return part.to(dtype)
-        return part
+    def rounded(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value.to(dtype)
+        return value
 
     if isinstance(state, tuple):
         return rounded(inputs), (rounded(state[0]), rounded(state[1]))
@@ -631,16 +669,16 @@ def _draw_orthogonal(
     cell: Cell, spread: float, generator: torch.Generator | None
 ) -> dict[str, Tensor]:
     """Draw Gaussian input weights and orthogonal recurrent blocks; set biases that open gates."""
-    shares = {"let_in": cell.gate_init, "keep": 1 - cell.gate_init}
-    scales = []
-    gate_values = []  # of each row, at first
+    values = {"let_in": cell.gate_init, "keep": 1 - cell.gate_init}  # of gates, at first
+    scale_of_rows = []
+    value_of_rows = []
     for block, rows in zip(cell.blocks, cell.rows, strict=True):
-        scales += [1.0 if block == "candidate" else spread] * rows
-        gate_values += [shares.get(block, 0.5)] * rows  # 1/2 is a bias of 0
-    scale = torch.tensor(scales, dtype=torch.float64)[:, None]
+        scale_of_rows += [1.0 if block == "candidate" else spread] * rows
+        value_of_rows += [values.get(block, 0.5)] * rows  # 1/2 is a bias of 0
+    scale = torch.tensor(scale_of_rows, dtype=torch.float64)[:, None]
 
-    weight_ih = torch.randn(len(scale), cell.input_size, generator=generator, dtype=torch.float64)
-    draws = {"weight_ih": weight_ih / math.sqrt(cell.input_size) * scale}
+    gaussian = torch.randn(len(scale), cell.input_size, generator=generator, dtype=torch.float64)
+    draws = {"weight_ih": gaussian / math.sqrt(cell.input_size) * scale}
     if not cell.linear:
         blocks = []
         for rows in cell.rows:
@@ -649,7 +687,7 @@ def _draw_orthogonal(
         draws["weight_hh"] = torch.cat(blocks) * scale
     if cell.reset == "after":
         draws["bias_hh"] = torch.zeros(cell.hidden_size)
-    draws["bias"] = torch.tensor(gate_values, dtype=torch.float64).logit()
+    draws["bias"] = torch.tensor(value_of_rows, dtype=torch.float64).logit()
     return draws
 
 
@@ -662,8 +700,8 @@ def _blank(family: type[Any], layer: nn.RNNBase, dtype: torch.dtype, **options: 
 
 def _parameters_of(layer: nn.RNNBase) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return input weights, recurrent weights and both biases of a layer that is one recurrence."""
-    single = layer.num_layers == 1 and not layer.bidirectional and not layer.proj_size
-    require("layer", layer, single, "of one layer, one direction and no projection")
+    is_single = layer.num_layers == 1 and not layer.bidirectional and not layer.proj_size
+    require("layer", layer, is_single, "of one layer, one direction and no projection")
     weight_ih, weight_hh, *biases = layer.all_weights[0]
     if biases:
         return weight_ih, weight_hh, biases[0], biases[1]

@@ -135,22 +135,28 @@ def _pass(formula: Callable[..., Any]) -> Callable[..., None]:
     """
 
     def of_one(count, out, x):
-        for b in range(len(out[0])):
+        outs, k = out
+        xs, m = x
+        for b in range(len(outs)):
             for j in range(count):
-                k, m = out[1] + j, x[1] + j
-                out[0][b, k] = compiled(out[0][b, k], x[0][b, m])
+                outs[b, k + j] = compiled(outs[b, k + j], xs[b, m + j])
 
     def of_two(count, out, x, y):
-        for b in range(len(out[0])):
+        outs, k = out
+        xs, m = x
+        ys, n = y
+        for b in range(len(outs)):
             for j in range(count):
-                k, m, n = out[1] + j, x[1] + j, y[1] + j
-                out[0][b, k] = compiled(out[0][b, k], x[0][b, m], y[0][b, n])
+                outs[b, k + j] = compiled(outs[b, k + j], xs[b, m + j], ys[b, n + j])
 
     def of_three(count, out, x, y, z):
-        for b in range(len(out[0])):
+        outs, k = out
+        xs, m = x
+        ys, n = y
+        zs, p = z
+        for b in range(len(outs)):
             for j in range(count):
-                k, m, n = out[1] + j, x[1] + j, y[1] + j
-                out[0][b, k] = compiled(out[0][b, k], x[0][b, m], y[0][b, n], z[0][b, z[1] + j])
+                outs[b, k + j] = compiled(outs[b, k + j], xs[b, m + j], ys[b, n + j], zs[b, p + j])
 
     n_operands = formula.__code__.co_argcount - 1
     loop = {1: of_one, 2: of_two, 3: of_three}[n_operands]
@@ -183,36 +189,39 @@ _through_tanh = _pass(lambda _, lam, factor, g: lam * factor - lam * factor * (g
 @njit(**_SUM)
 def _normalise(rows, first, norm, normalised, inverse):
     """Normalise columns from `first` on in place; keep n, and one over the spread of each row."""
-    batch, count = normalised.shape
+    batch, n_neurons = normalised.shape
+    neurons = np.uintp(n_neurons)
+    real = rows.dtype.type
     for b in range(batch):
-        mean = spread = rows.dtype.type(0)
-        for j in range(np.uintp(count)):
+        mean = spread = real(0)
+        for j in range(neurons):
             mean += rows[b, first + j]
-        mean /= count
-        for j in range(np.uintp(count)):
-            spread += (rows[b, first + j] - mean) * (rows[b, first + j] - mean)
-        inverse[b] = rows.dtype.type(1 / np.sqrt(spread / count + EPSILON))
-        for j in range(np.uintp(count)):
+        mean /= n_neurons
+        for j in range(neurons):
+            centred = rows[b, first + j] - mean
+            spread += centred * centred
+        inverse[b] = real(1 / np.sqrt(spread / n_neurons + EPSILON))
+        for j in range(neurons):
             normalised[b, j] = (rows[b, first + j] - mean) * inverse[b]
-        for j in range(np.uintp(count)):
+        for j in range(neurons):
             rows[b, first + j] = normalised[b, j] * norm[0, j] + norm[1, j]
 
 
 @njit(**_SUM)
 def _through_norm(raw, norm, normalised, inverse, out, first):
     """Carry adjoints from behind the normalisation, `raw`, to before it, `out` from `first` on."""
-    batch, count = raw.shape
+    batch, n_neurons = raw.shape
+    neurons = np.uintp(n_neurons)
     for b in range(batch):
         mean = slope = raw.dtype.type(0)
-        for j in range(np.uintp(count)):
+        for j in range(neurons):
             mean += raw[b, j] * norm[0, j]
             slope += raw[b, j] * norm[0, j] * normalised[b, j]
-        mean /= count
-        slope /= count
-        for j in range(np.uintp(count)):
-            out[b, first + j] = inverse[b] * (
-                raw[b, j] * norm[0, j] - mean - normalised[b, j] * slope
-            )
+        mean /= n_neurons
+        slope /= n_neurons
+        for j in range(neurons):
+            before_norm = raw[b, j] * norm[0, j] - mean - normalised[b, j] * slope
+            out[b, first + j] = inverse[b] * before_norm
 
 
 class FamilyLayout(NamedTuple):
@@ -250,19 +259,25 @@ def _kept_on_disk(function: Callable[..., None]) -> Callable[..., None]:
 def steps_forward(
     layout, weight, bias_hh, norm, history, cells, blocks, products, normalised, inverse
 ):
-    """Take all steps from first to last; the arrays from `history` on are filled."""
+    """Take all steps from first to last; the arrays from `history` on are filled.
+
+    A pair (array, first column) is a block, as `_pass` takes it. The letters are those of an LSTM:
+    i lets in, f keeps, g is the candidate, r resets, o shows.
+    """
     batch = history.shape[1]
     hidden = np.uintp(history.shape[2])
     zero = np.uintp(0)
     gates = np.uintp(layout.candidate)  # columns before the candidate
     # A reset before the product gives the candidate a product of its own, U (r ⊙ h).
     reset_before = layout.reset >= 0 and not layout.after
-    packed = np.ascontiguousarray((weight[: layout.candidate] if reset_before else weight).T)
-    own = np.ascontiguousarray(weight[layout.candidate :].T)
+    of_state = weight[: layout.candidate] if reset_before else weight
+    packed = np.ascontiguousarray(of_state.T)
+    of_candidate = np.ascontiguousarray(weight[layout.candidate :].T)
     pre = (np.empty((batch, packed.shape[1]), blocks.dtype), zero)
     scratch = (np.empty((batch, history.shape[2]), blocks.dtype), zero)
-    one_gate = np.full((batch, history.shape[2]), layout.constant, blocks.dtype)
-    let_in_is_one = layout.shared or layout.let_in < 0
+    # One gate for all neurons, learned or constant, is written out for each of them.
+    spread_gate = np.full((batch, history.shape[2]), layout.constant, blocks.dtype)
+    gate_is_spread = layout.shared or layout.let_in < 0
     for t in range(len(blocks)):
         rows = blocks[t]
         h = (history[t], zero)
@@ -280,7 +295,7 @@ def steps_forward(
         from_state = (pre[0], gates)
         if reset_before:
             _multiply(hidden, scratch, r, h)
-            from_state = (np.dot(scratch[0], own), zero)
+            from_state = (np.dot(scratch[0], of_candidate), zero)
         elif layout.after:
             products[t] = bias_hh
             _add(hidden, (products[t], zero), from_state)
@@ -298,12 +313,13 @@ def steps_forward(
 
         # c = a c + b g, then h = o tanh(c); without a show gate h is c.
         if layout.shared:
-            one_gate[:] = rows[:, :1]
+            spread_gate[:] = rows[:, :1]
         if layout.keep >= 0:
             _multiply(hidden, new_c, f, c)
             _add_product(hidden, new_c, i, g)
         else:
-            _interpolate(hidden, new_c, c, (one_gate, zero) if let_in_is_one else i, g)
+            gate = (spread_gate, zero) if gate_is_spread else i
+            _interpolate(hidden, new_c, c, gate, g)
         if layout.show >= 0:
             _logistic_of_sum(hidden, o, (pre[0], o[1]))
             _tanh(hidden, scratch, new_c)
@@ -314,34 +330,37 @@ def steps_forward(
 def steps_backward(
     layout, delta, pre, raw, weight, norm, history, cells, blocks, products, normalised, inverse
 ):
-    """Take all steps from last to first, from δ; `pre` and `raw` are filled."""
+    """Take all steps from last to first, from δ; `pre` and `raw` are filled.
+
+    Letters are those of `steps_forward`; `of_x` is the adjoint of x.
+    """
     batch = history.shape[1]
     hidden = np.uintp(history.shape[2])
     zero = np.uintp(0)
     gates = np.uintp(layout.candidate)
     reset_before = layout.reset >= 0 and not layout.after
     packed = weight[: layout.candidate] if reset_before else weight
-    own = weight[layout.candidate :]
+    of_candidate = weight[layout.candidate :]
     state = history[0]  # zero
-    of_h = (np.zeros_like(state), zero)  # the adjoint of h, and that of c
+    of_h = (np.zeros_like(state), zero)
     of_c = (np.zeros_like(state), zero)
     scratch = (np.empty_like(state), zero)
     of_each = (np.empty_like(state), zero)  # a shared gate's adjoint, neuron by neuron
     lam = of_c if layout.show >= 0 else of_h  # λ, carried from step to step
-    one_gate = np.full_like(state, layout.constant)
-    let_in_is_one = layout.shared or layout.let_in < 0
+    spread_gate = np.full_like(state, layout.constant)
+    gate_is_spread = layout.shared or layout.let_in < 0
     to_state = (np.empty((batch, len(packed)), delta.dtype), zero)
     for t in range(len(delta) - 1, -1, -1):
         rows = blocks[t]
         out = pre[t]
         c = (cells[t], zero)
-        at_i = _first(layout.let_in)
-        at_f = _first(layout.keep)
-        at_r = _first(layout.reset)
-        i = (rows, at_i)
-        f = (rows, at_f)
+        column_i = _first(layout.let_in)
+        column_f = _first(layout.keep)
+        column_r = _first(layout.reset)
+        i = (rows, column_i)
+        f = (rows, column_f)
         g = (rows, gates)
-        r = (rows, at_r)
+        r = (rows, column_r)
         of_g = (out, gates)
 
         _add(hidden, of_h, (delta[t], zero))
@@ -354,17 +373,18 @@ def steps_backward(
 
         # c = a c + b g: adjoints of candidate and gates, and λ a, which goes on to the c before.
         if layout.shared:
-            one_gate[:] = rows[:, :1]
-        gate = (one_gate, zero) if let_in_is_one else i
+            spread_gate[:] = rows[:, :1]
+        gate = (spread_gate, zero) if gate_is_spread else i
         _through_tanh(hidden, of_g, lam, gate, g)
         if layout.keep >= 0:
-            _through_gate(hidden, (out, at_i), lam, g, i)
-            _through_gate(hidden, (out, at_f), lam, c, f)
+            _through_gate(hidden, (out, column_i), lam, g, i)
+            _through_gate(hidden, (out, column_f), lam, c, f)
             _scale(hidden, lam, f)
         else:
             if layout.let_in >= 0:
+                of_gate = of_each if layout.shared else (out, column_i)
                 _subtract(hidden, scratch, g, c)
-                _through_gate(hidden, of_each if layout.shared else (out, at_i), lam, scratch, gate)
+                _through_gate(hidden, of_gate, lam, scratch, gate)
             if layout.shared:
                 for b in range(batch):
                     out[b, 0] = of_each[0][b].sum()
@@ -377,15 +397,16 @@ def steps_backward(
         # From pre-activations back to the h before, through the reset where there is one.
         if reset_before:
             _copy(hidden, scratch, of_g)
-            product = (np.dot(scratch[0], own), zero)
-            _through_gate(hidden, (out, at_r), product, (history[t], zero), r)
+            product = (np.dot(scratch[0], of_candidate), zero)
+            _through_gate(hidden, (out, column_r), product, (history[t], zero), r)
             _add_product(hidden, of_h, r, product)
             _copy(gates, to_state, (out, zero))
         elif layout.after:
-            _through_gate(hidden, (out, at_r), of_g, (products[t], zero), r)
+            _through_gate(hidden, (out, column_r), of_g, (products[t], zero), r)
             _copy(gates, to_state, (out, zero))
             _multiply(hidden, (to_state[0], gates), r, of_g)
-        product = (np.dot(to_state[0] if layout.reset >= 0 else out, packed), zero)
+        adjoints = to_state[0] if layout.reset >= 0 else out
+        product = (np.dot(adjoints, packed), zero)
         if layout.show >= 0:
             _copy(hidden, of_h, product)
         else:
@@ -470,14 +491,18 @@ class _Scan(torch.autograd.Function):
             if layout.after:
                 of_product = of_candidate * reset
                 of_bias_hh = of_product.sum(0)
-                parts = [(of_gates, h), (of_product, h)]
+                pairs = [(of_gates, h), (of_product, h)]
             else:
-                parts = [(of_gates, h), (of_candidate, h * reset)]
+                pairs = [(of_gates, h), (of_candidate, h * reset)]
         else:
-            parts = [(adjoints, h)]
-        of_weight = torch.cat([(seen.t() @ adjoint).t() for adjoint, seen in parts])
-        of_norm = torch.stack([raw * normalised, raw]).sum((1, 2)) if len(norm) else None
-        return None, pre, of_weight, of_bias_hh, of_norm
+            pairs = [(adjoints, h)]
+        of_rows = []
+        for adjoint, seen in pairs:
+            of_rows.append((seen.t() @ adjoint).t())
+        of_norm = None
+        if len(norm):
+            of_norm = torch.stack([raw * normalised, raw]).sum((1, 2))
+        return None, pre, torch.cat(of_rows), of_bias_hh, of_norm
 
 
 def _run(kernel: Callable[..., None], *args: Any) -> None:
@@ -530,13 +555,17 @@ def _scan_in_pieces(keep: Tensor, added: Tensor) -> Tensor:
     cannot overflow.
     """
     length = keep.shape[1]
-    size = math.isqrt(length - 1) + 1
+    size = math.isqrt(length - 1) + 1  # √T, rounded up
     missing = (0, 0, 0, -length % size)  # zeros behind the last step
-    decay = functional.pad(keep, missing).unflatten(1, (-1, size)).clone()
+    decay = functional.pad(keep, missing).unflatten(1, (-1, size)).clone()  # (B, pieces, √T, H)
     local = functional.pad(added, missing).unflatten(1, (-1, size)).clone()
+    n_pieces = local.shape[1]
+    # Within all pieces at once: h of each step as if the piece began at zero, and ∏ a up to it.
     for j in range(1, size):
         local[:, :, j].addcmul_(decay[:, :, j], local[:, :, j - 1])
         decay[:, :, j].mul_(decay[:, :, j - 1])
-    for piece in range(1, local.shape[1]):
-        local[:, piece].addcmul_(decay[:, piece], local[:, piece - 1, -1:])
+    # From piece to piece: the h that the last one ended with, times ∏ a.
+    for piece in range(1, n_pieces):
+        last = local[:, piece - 1, -1:]
+        local[:, piece].addcmul_(decay[:, piece], last)
     return local.flatten(1, 2)[:, :length]

@@ -49,8 +49,9 @@ def log_sum(*terms: float) -> float:
 
 def _require_size(name: str, value: float) -> None:
     """Refuse sizes of which a product would leave the range of a float."""
-    fits = 1 / _FARTHEST <= value <= _FARTHEST
-    require(name, value, fits, f"from {1 / _FARTHEST:g} to {_FARTHEST:g}")
+    nearest = 1 / _FARTHEST
+    in_range = nearest <= value <= _FARTHEST
+    require(name, value, in_range, f"from {nearest:g} to {_FARTHEST:g}")
 
 
 class LocalConstants(NamedTuple):
@@ -106,20 +107,23 @@ def _printed_constants(
     a_m = math.log(recurrent_bound)
     mu0, mu1 = log_mu(recurrent_bound * sigma.slope_bound, length)
     features = math.log(sigma.bound**2 + 1)  # of H and X, ‖[H, X]‖²
+    d = math.log(dimension)
+    root_d = d / 2
+    root_2 = _LOG_2 / 2
+    slope = 2 * s1 + 2 * mu0  # (σ₁ μ₀)²
 
+    # L_t and β_t
     lipschitz = 2 * mu0 + features + 2 * s1
     club = s2 + log_sum(a + s1 + mu0, 0) + mu1
-    diamond = log_sum(2 * s1 + 2 * mu0, s0 + s1 + mu0 + mu1)
+    diamond = log_sum(slope, s0 + s1 + mu0 + mu1)
     heart = mu1 + log_sum(s1, s2, a + s1 + s2 + mu0)
-    spade = log_sum(2 * s1 + 2 * mu0, s0 + club)
-    d = math.log(dimension)
-    smoothness = log_sum(d + club, d / 2 + diamond, d / 2 + heart, spade)
-    return LocalConstants(
-        log_lipschitz=lipschitz,
-        log_smoothness=smoothness,
-        log_product_lipschitz=_LOG_2 / 2 + log_sum(s0, 0, a_m + lipschitz),
-        log_product_smoothness=_LOG_2 / 2 + log_sum(lipschitz, a_m + smoothness),
-    )
+    spade = log_sum(slope, s0 + club)
+    smoothness = log_sum(d + club, root_d + diamond, root_d + heart, spade)
+
+    # Λ_t and γ_t
+    product_lipschitz = root_2 + log_sum(s0, 0, a_m + lipschitz)
+    product_smoothness = root_2 + log_sum(lipschitz, a_m + smoothness)
+    return LocalConstants(lipschitz, smoothness, product_lipschitz, product_smoothness)
 
 
 def _constants_that_hold(activation: Smooth, recurrent_bound: float, length: int) -> LocalConstants:
@@ -137,13 +141,12 @@ def _constants_that_hold(activation: Smooth, recurrent_bound: float, length: int
     mu0_after = np.logaddexp.accumulate(powers)[::-1]  # μ_{0,t−k}
     curved = powers + s2 + features + 2 * mu0_after
     mixed = powers[:-1] + _LOG_2 + 2 * s1 + features / 2 + mu0_after[1:]
-    smoothness = float(np.logaddexp.reduce(np.concatenate([curved, mixed])))
-    return LocalConstants(
-        log_lipschitz=lipschitz,
-        log_smoothness=smoothness,
-        log_product_lipschitz=log_sum(s0, a_m + lipschitz),
-        log_product_smoothness=log_sum(_LOG_2 + lipschitz, a_m + smoothness),
-    )
+    summands = np.concatenate([curved, mixed])
+    smoothness = float(np.logaddexp.reduce(summands))
+
+    product_lipschitz = log_sum(s0, a_m + lipschitz)
+    product_smoothness = log_sum(_LOG_2 + lipschitz, a_m + smoothness)
+    return LocalConstants(lipschitz, smoothness, product_lipschitz, product_smoothness)
 
 
 @checked
@@ -202,7 +205,8 @@ class Problem:
         """
         sigma = ACTIVATIONS[self.activation]
         size = sigma.slope_bound * (self.input_bound + sigma.bound * self.recurrent_bound)
-        return math.log(size) + log_mu(self.alpha * sigma.slope_bound, self.length)[0]
+        mu0, _ = log_mu(self.alpha * sigma.slope_bound, self.length)
+        return math.log(size) + mu0
 
     @property
     def radii(self) -> Radii:
@@ -250,8 +254,8 @@ def approximation_bound(problem: Problem, width: Width, *, as_printed: bool = Tr
     """
     sides = 1 if as_printed else 2
     log_chances = math.log(sides / problem.failure)
-    term = _LOG_2 + problem.log_summand + 0.5 * math.log(log_chances / width)
-    return Bound({"approximation": term})
+    root = 0.5 * math.log(log_chances / width)
+    return Bound({"approximation": _LOG_2 + problem.log_summand + root})
 
 
 @checked
@@ -262,8 +266,9 @@ def linearisation_bound(problem: Problem, width: Width, *, as_printed: bool = Tr
     remainder, neuron by neuron, gives ``β_T ‖ν̄‖²/(2√m)`` at once (``as_printed=False``).
     """
     alpha_m = problem.alpha + problem.recurrent_bound / width**0.5
-    errors = _errors(problem, alpha_m, 2 * math.log(problem.norm), as_printed)
-    return Bound({"linearisation": errors["linearisation"] - 0.5 * math.log(width)})
+    log_square = 2 * math.log(problem.norm)  # of ‖ν̄‖²
+    error = _errors(problem, alpha_m, log_square, as_printed)["linearisation"]
+    return Bound({"linearisation": error - 0.5 * math.log(width)})
 
 
 @checked
@@ -305,22 +310,25 @@ def theorem_1(
     require("problem.alpha", problem.alpha, problem.alpha < 1, "in (0, 1)")
     radii = radii or problem.radii
     rho_w, rho_u = radii
-    enough = rho_w >= problem.recurrent_bound and rho_u >= problem.input_bound
-    require("radii", radii, enough, f"at least {problem.radii}, as the target asks")
+    is_enough = rho_w >= problem.recurrent_bound and rho_u >= problem.input_bound
+    require("radii", radii, is_enough, f"at least {problem.radii}, as the target asks")
     require("radii", radii, max(radii) <= _FARTHEST, f"{_FARTHEST:g} at most")
     alpha_m = problem.alpha + rho_w / width**0.5
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
     log_phi = log_sum(log_output_bound(log_l, radii), problem.log_summand)
-    by_steps = math.log(problem.length) - 0.5 * math.log(steps)  # T/√τ
-    by_width = math.log(problem.length) + log_phi - 0.5 * math.log(width)  # Tφ/√m
-    of_distance = _LOG_2 if as_printed else math.log(4)  # what the two are divided by
-    of_gradient = _LOG_2 if as_printed else 0.0
+    log_t = math.log(problem.length)
+    by_steps = log_t - 0.5 * math.log(steps)  # T/√τ
+    by_width = log_t + log_phi - 0.5 * math.log(width)  # Tφ/√m
+    # What ‖ν̄‖² and L²φ² are divided by.
+    log_divisor_of_distance = _LOG_2 if as_printed else math.log(4)
+    log_divisor_of_gradient = _LOG_2 if as_printed else 0.0
+    log_distance = 2 * math.log(problem.norm)
     terms = {
-        "initial distance": by_steps + 2 * math.log(problem.norm) - of_distance,
-        "gradient": by_steps + 2 * log_l + 2 * log_phi - of_gradient,
+        "initial distance": by_steps + log_distance - log_divisor_of_distance,
+        "gradient": by_steps + 2 * log_l + 2 * log_phi - log_divisor_of_gradient,
     }
-    errors = _errors(problem, alpha_m, 2 * math.log(math.hypot(*radii)), as_printed)
-    for name, error in errors.items():
+    log_square = 2 * math.log(math.hypot(*radii))
+    for name, error in _errors(problem, alpha_m, log_square, as_printed).items():
         terms[name] = by_width + error
     return Bound(terms)
 
@@ -334,14 +342,15 @@ def corollary_1(problem: Problem, width: Width, steps: Count, *, as_printed: boo
     enters squared and at every step: ``6 T`` times the square of C&E Proposition 4's bound.
     """
     require("steps", steps, steps >= 2, "2 or above")
-    first = theorem_1(problem, width, steps, as_printed=as_printed).log_terms
-    once = linearisation_bound(problem, width, as_printed=as_printed).log
+    log_linearisation = linearisation_bound(problem, width, as_printed=as_printed).log
     if as_printed:
-        price = math.log(3) + once - 0.5 * math.log(width)
+        log_price = math.log(3) + log_linearisation - 0.5 * math.log(width)
     else:
-        price = math.log(6 * problem.length) + 2 * once
-    terms = {name: math.log(4) + term for name, term in first.items()}
-    terms["there and back"] = price
+        log_price = math.log(6 * problem.length) + 2 * log_linearisation
+    terms = {}
+    for name, term in theorem_1(problem, width, steps, as_printed=as_printed).log_terms.items():
+        terms[name] = math.log(4) + term
+    terms["there and back"] = log_price
     return Bound(terms)
 
 
@@ -376,27 +385,29 @@ def theorem_2(problem: Problem, error: Positive, *, as_printed: bool = True) -> 
     log_error = math.log(error)
     log_t = math.log(problem.length)
     log_norm = math.log(problem.norm)
+    root_2 = math.sqrt(2)
     if as_printed:
-        missing_t = 0.0
+        log_missing_t = 0.0
         promise = 9 / 4
     else:
-        missing_t = log_t
-        promise = (math.sqrt(0.5) + math.sqrt((1 + math.sqrt(2)) ** 2 / 4 + 1)) ** 2
+        log_missing_t = log_t
+        promise = (math.sqrt(0.5) + math.sqrt((1 + root_2) ** 2 / 4 + 1)) ** 2
     alpha_m = problem.alpha + math.sqrt(2 * error)
     log_l = problem.constants(alpha_m, as_printed).log_lipschitz
 
-    log_radius = log_l + 2 * log_norm - 0.5 * log_error + missing_t / 2
+    # λ, φ, η, then err² and with it m
+    log_radius = log_l + 2 * log_norm - 0.5 * log_error + log_missing_t / 2
     log_phi = log_sum(log_l + log_radius + _LOG_2 / 2, problem.log_summand)
     log_step = log_error - _LOG_2 - 2 * (log_t + log_l + log_phi)
-    errors = _errors(problem, alpha_m, 2 * log_radius + _LOG_2, as_printed)
-    log_squared_errors = 2 * log_sum(*errors.values()) + missing_t
-    return TrainingPlan(
-        log_radius=log_radius,
-        log_step_size=log_step,
-        log_width=log_sum(log_squared_errors, 2 * log_radius) - _LOG_2 - log_error,
-        log_steps=2 * log_norm - 2 * math.log(math.sqrt(2) + 1) - log_step - log_error,
-        log_risk=log_error + math.log(promise),
-    )
+    log_square = 2 * log_radius + _LOG_2
+    errors = _errors(problem, alpha_m, log_square, as_printed)
+    log_squared_errors = 2 * log_sum(*errors.values()) + log_missing_t
+    log_width = log_sum(log_squared_errors, 2 * log_radius) - _LOG_2 - log_error
+
+    # τ₀, and the promised risk
+    log_steps = 2 * log_norm - 2 * math.log(root_2 + 1) - log_step - log_error
+    log_risk = log_error + math.log(promise)
+    return TrainingPlan(log_radius, log_step, log_width, log_steps, log_risk)
 
 
 def _errors(

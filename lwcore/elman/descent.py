@@ -25,20 +25,23 @@ def risk_gradient(
     """
     by_step = network.sequences(inputs).swapaxes(0, 1)  # (T, n, d)
     length, n = by_step.shape[:2]
-    wanted = shaped("targets", targets, (n, length))
+    wanted_outputs = shaped("targets", targets, (n, length))
     with np.errstate(over="ignore", invalid="ignore"):  # who calls looks whether all is finite
-        risk, gradient = _risk_gradient(network, by_step, wanted)
+        risk, gradient = _risk_gradient(network, by_step, wanted_outputs)
     in_range("targets or network", risk)
     return risk, in_range("targets or network", gradient)
 
 
-def _risk_gradient(network: ElmanNetwork, by_step: Array, wanted: Array) -> tuple[float, Array]:
+def _risk_gradient(
+    network: ElmanNetwork, by_step: Array, wanted_outputs: Array
+) -> tuple[float, Array]:
     """Return the same, infinite or NaN where it is no float."""
     length, n = by_step.shape[:2]
     recurrent = network.parameters[:, 0]
+    of_inputs = network.parameters[:, 1:]
 
     # Forward: pre-activations z_t and states, from H_0 = 0.
-    pre = by_step @ network.parameters[:, 1:].T
+    pre = by_step @ of_inputs.T
     states = np.zeros((1 + length, n, network.width))
     for step, z in enumerate(pre):
         z += recurrent * states[step]
@@ -46,8 +49,9 @@ def _risk_gradient(network: ElmanNetwork, by_step: Array, wanted: Array) -> tupl
     slopes = network.sigma.slope_from(pre, states[1:])
 
     # Backward: ∂R/∂z_t, with what arrives from the step behind.
-    residuals = network.read(states[1:]) - wanted.T  # (T, n)
-    adjoints = residuals[..., None] * (2 / (n * network.width**0.5) * network.readout)
+    residuals = network.read(states[1:]) - wanted_outputs.T  # (T, n)
+    weights = 2 / (n * network.width**0.5) * network.readout
+    adjoints = residuals[..., None] * weights
     for step in reversed(range(length)):
         if step + 1 < length:
             adjoints[step] += adjoints[step + 1] * recurrent
@@ -56,8 +60,8 @@ def _risk_gradient(network: ElmanNetwork, by_step: Array, wanted: Array) -> tupl
     gradient = np.empty_like(network.parameters)
     gradient[:, 0] = np.einsum("tnm,tnm->m", adjoints, states[:-1])
     gradient[:, 1:] = np.tensordot(adjoints, by_step, ((0, 1), (0, 1)))
-    risk = float(np.square(residuals).sum(axis=0).mean())
-    return risk, gradient
+    over_time = np.square(residuals).sum(axis=0)
+    return float(over_time.mean()), gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,32 +105,33 @@ def gradient_descent(
     largest = float(np.abs(start).max())
     allowed = "1e290 at most, so that sums of iterates are floats"
     require("largest parameter of initial", largest, largest <= 1e290, allowed)
-    root = initial.width**0.5  # √m
+    root_m = initial.width**0.5
     network = copy(initial)
     by_step = network.sequences(inputs).swapaxes(0, 1)
-    wanted = shaped("targets", targets, by_step.shape[1::-1])
-    moved = np.zeros_like(start)
+    wanted_outputs = shaped("targets", targets, by_step.shape[1::-1])
+    move = np.zeros_like(start)  # Θ(s) − Θ(0)
     total = np.zeros_like(start)
     risks = np.empty(steps)
     recurrent_moves = np.empty(steps)
     input_moves = np.empty(steps)
     for s in range(steps):
-        network.parameters = start + moved
+        network.parameters = start + move
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            risk, gradient = _risk_gradient(network, by_step, wanted)
-        finite = bool(np.isfinite(risk) and np.isfinite(gradient).all())
-        if s == 0 and not finite:  # before any step
+            risk, gradient = _risk_gradient(network, by_step, wanted_outputs)
+        is_finite = bool(np.isfinite(risk) and np.isfinite(gradient).all())
+        if s == 0 and not is_finite:  # before any step
             in_range("targets or initial", np.inf)
-        require("step_size", step_size, finite, f"smaller: the risk overflows at step {s}")
+        require("step_size", step_size, is_finite, f"smaller: the risk overflows at step {s}")
         risks[s] = risk
-        recurrent_moves[s] = root * np.linalg.norm(moved[:, :1], axis=1).max()
-        input_moves[s] = root * np.linalg.norm(moved[:, 1:], axis=1).max()
+        recurrent_moves[s] = root_m * np.abs(move[:, 0]).max()
+        input_moves[s] = root_m * np.linalg.norm(move[:, 1:], axis=1).max()
         total += network.parameters
-        moved = moved - step_size * gradient
+        move = move - step_size * gradient
         if radii is not None:
-            moved = projected(moved, radii[0] / root, radii[1] / root)
+            rho_w, rho_u = radii
+            move = projected(move, rho_w / root_m, rho_u / root_m)
     return Descent(
-        network=initial.at(start + moved),
+        network=initial.at(start + move),
         average=initial.at(total / steps),
         risks=risks,
         recurrent_moves=recurrent_moves,
@@ -134,9 +139,10 @@ def gradient_descent(
     )
 
 
-def projected(moved: Array, recurrent_radius: float, input_radius: float) -> Array:
+def projected(move: Array, recurrent_radius: float, input_radius: float) -> Array:
     """Return the nearest displacement whose rows lie in the two balls, radii not divided by √m."""
-    lengths = np.linalg.norm(moved[..., 1:], axis=-1, keepdims=True)
-    of_w = np.clip(moved[..., :1], -recurrent_radius, recurrent_radius)
-    of_u = moved[..., 1:] * (input_radius / np.maximum(lengths, input_radius))
-    return np.concatenate([of_w, of_u], axis=-1)
+    of_u = move[..., 1:]
+    lengths = np.linalg.norm(of_u, axis=-1, keepdims=True)
+    shrunk_u = of_u * (input_radius / np.maximum(lengths, input_radius))
+    clipped_w = np.clip(move[..., :1], -recurrent_radius, recurrent_radius)
+    return np.concatenate([clipped_w, shrunk_u], axis=-1)

@@ -9,10 +9,9 @@ Gaussian weight its error falls exponentially in the number of nodes.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -54,16 +53,18 @@ def finite_kernel(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray,
     sequences = network.sequences(inputs)
     n, _, d = sequences.shape
     # A few neurons at a time, an even number, so that memory does not grow with the width.
-    n_at_once = max(2, _CHUNK // (2 * n * (1 + d)) // 2 * 2)
+    n_pairs_at_once = _CHUNK // (2 * n * (1 + d)) // 2
+    n_at_once = max(2, 2 * n_pairs_at_once)
     n_different = network.width // network.repeats
+    rows = network.parameters[:n_different]
     weights = np.square(network.readout) * (network.repeats / network.width)
-    parts = []
+    total: Any = 0.0
     for first in range(0, n_different, n_at_once):
-        part = slice(first, min(first + n_at_once, n_different))
+        some = slice(first, first + n_at_once)
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            gram = _gram(network.parameters[part], weights[part], sequences, network.sigma)
-        parts.append(gram)
-    return in_range("network", functools.reduce(np.add, parts))
+            gram = _gram(rows[some], weights[:n_different][some], sequences, network.sigma)
+            total = total + gram
+    return in_range("network", total)
 
 
 @checked
@@ -113,9 +114,11 @@ class TransportMaps:
         u = parameters[:, 1:]
         of_w = shaped("recurrent(…)", self.recurrent(w), w.shape)
         of_u = shaped("inputs(…)", self.inputs(u), u.shape)
-        sizes = float(np.abs(of_w).max()), float(np.linalg.norm(of_u, axis=1).max())
-        bounds = self.recurrent_bound, self.input_bound
         with np.errstate(over="ignore"):
+            largest_w = float(np.abs(of_w).max())
+            largest_u = float(np.linalg.norm(of_u, axis=1).max())
+            sizes = (largest_w, largest_u)
+            bounds = (self.recurrent_bound, self.input_bound)
             holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))  # but for rounding
         require("largest norms of moves", sizes, holds.all(), f"within their bounds, {bounds}")
         return np.column_stack([of_w, of_u])
@@ -128,8 +131,9 @@ def transported(initial: ElmanNetwork, maps: TransportMaps) -> ElmanNetwork:
     Implements C&E Eq. (20), C&E Remark 4. Every neuron stays within ν̄_w/√m and ν̄_u/√m of its
     start.
     """
-    moves = initial.readout[:, None] * maps.at(initial.parameters) / initial.width**0.5
-    return initial.at(initial.parameters + moves)
+    start = initial.parameters
+    moves = initial.readout[:, None] * maps.at(start) / initial.width**0.5
+    return initial.at(start + moves)
 
 
 @checked
@@ -150,8 +154,10 @@ def transport_target(
     sigma = ACTIVATIONS[activation]
 
     def summand(parameters: Array, weights: Array) -> Array:
-        tangents = stream_tangents(parameters, maps.at(parameters), sequences, sigma)
-        return np.stack([tangent @ weights for tangent in tangents], axis=1)
+        by_step = []
+        for tangent in stream_tangents(parameters, maps.at(parameters), sequences, sigma):
+            by_step.append(tangent @ weights)
+        return np.stack(by_step, axis=1)
 
     # Maps may look at all of u₀, not only along the inputs: so along every axis.
     return mean_over_start(summand, np.eye(sequences.shape[-1]), alpha, tolerance)
@@ -171,25 +177,27 @@ def mean_over_start(
         seen: Vectors, (..., d), along which alone the function sees u₀. They span at most three
             dimensions.
     """
-    _, sizes, rows = np.linalg.svd(seen.reshape(-1, seen.shape[-1]), full_matrices=False)
+    vectors = seen.reshape(-1, seen.shape[-1])
+    _, sizes, rows = np.linalg.svd(vectors, full_matrices=False)
     basis = rows[sizes > 1e-12 * sizes.max()]
     rank = len(basis)
     require("dimensions that inputs span", rank, rank <= 3, "3 at most: more cost too much")
 
     def total(nodes: Array, weights: Array) -> Array:
         """Sum over nodes, each with both signs of w₀."""
-        parts = []
+        sum_so_far: Any = 0.0
         for first in range(0, len(nodes), _STARTS):
             some = slice(first, first + _STARTS)
             u = nodes[some] @ basis
             w = np.full((len(u), 1), alpha)
+            both_signs = np.block([[w, u], [-w, u]])
             half = weights[some] / 2
             with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-                part = summand(np.block([[w, u], [-w, u]]), np.concatenate([half, half]))
-            finite = bool(np.isfinite(part).all())
-            require("alpha", alpha, finite, "smaller: derivatives leave the range of a float")
-            parts.append(part)
-        return functools.reduce(np.add, parts)
+                part = summand(both_signs, np.concatenate([half, half]))
+            is_finite = bool(np.isfinite(part).all())
+            require("alpha", alpha, is_finite, "smaller: derivatives leave the range of a float")
+            sum_so_far = sum_so_far + part
+        return sum_so_far
 
     step = 0.5
     value = total(*trapezoid(rank, step))
@@ -200,8 +208,10 @@ def mean_over_start(
         coarse = value
         step = step / 2
         nodes, weights = trapezoid(rank, step)
-        new = (nodes / step % 2).any(axis=1)  # all others are nodes of the step before, too
-        value = coarse / 2**rank + total(nodes[new], weights[new])
+        # Nodes at even multiples of the step are those of the step before. Each of them now stands
+        # for a cell of a 2^rank-th of the volume.
+        is_new = (nodes / step % 2).any(axis=1)
+        value = coarse / 2**rank + total(nodes[is_new], weights[is_new])
         error = np.abs(value - coarse)
         if error.max() <= tolerance or len(nodes) * 2**rank > _MOST_NODES:
             return Estimate(value, error)
@@ -213,9 +223,10 @@ def trapezoid(rank: int, step: float) -> tuple[Array, Array]:
     count = 2 * reach + 1
     grid = np.indices((count,) * rank, dtype=np.float64)
     nodes = step * (grid.reshape(rank, count**rank).T - reach)
-    nodes = nodes[np.square(nodes).sum(axis=1) <= _REACH**2]
-    density = np.exp(-0.5 * np.square(nodes).sum(axis=1)) / (2 * np.pi) ** (rank / 2)
-    return nodes, step**rank * density
+    squares = np.square(nodes).sum(axis=1)
+    is_within = squares <= _REACH**2
+    density = np.exp(-0.5 * squares[is_within]) / (2 * np.pi) ** (rank / 2)
+    return nodes[is_within], step**rank * density
 
 
 def _gram(
@@ -229,5 +240,6 @@ def _gram(
     by_step = []
     for gradient in stream_gradients(parameters, inputs, sigma, newest=newest):
         features = gradient.reshape(n, -1)
-        by_step.append((gradient * weights).reshape(n, -1) @ features.T)
+        weighted = (gradient * weights).reshape(n, -1)
+        by_step.append(weighted @ features.T)
     return np.stack(by_step, axis=-1)

@@ -27,8 +27,8 @@ from lwcore.signatures import (
     NotNegative,
     Positive,
     checked,
+    constrained,
     floats,
-    kind,
     require,
 )
 
@@ -38,7 +38,8 @@ _MOST = 2**40  # parameters that are drawn: more than memory holds
 
 def _array(shape: str, predicate: Callable[[Array], Any]) -> Any:
     """Return a type of finite real arrays for which something more holds."""
-    return kind(FiniteReals, f"a finite array of shape {shape}", lambda x: predicate(read(x)))
+    description = f"a finite array of shape {shape}"
+    return constrained(FiniteReals, description, lambda x: predicate(read(x)))
 
 
 def _squared_norms(vectors: Array) -> Array:
@@ -55,22 +56,26 @@ if TYPE_CHECKING:
     Sequences = ArrayLike
     Rows = ArrayLike
 else:
+
+    def _are_two_radii(pair: tuple[Any, ...]) -> bool:
+        return len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair)
+
+    def _are_short(vectors: Array) -> bool:
+        return vectors.ndim == 3 and bool((_squared_norms(vectors) <= 1 + 2e-12).all())
+
     # Bounds hold for widths that no machine could draw.
-    Width = kind(
+    Width = constrained(
         Integral,
         "an even whole number, 2 or above and up to 10^300",
         lambda m: 2 <= m <= 10**300 and m % 2 == 0,
     )
-    Radii = kind(
-        tuple,
-        "two finite numbers, 0 or above, of recurrent and of input weights",
-        lambda pair: len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair),
+    Radii = constrained(
+        tuple, "two finite numbers, 0 or above, of recurrent and of input weights", _are_two_radii
     )
-    Sequences = _array(  # as in the companion's Section 2.1, but for rounding
-        "(n, T, d), of norms up to 1",
-        lambda x: x.ndim == 3 and (_squared_norms(x) <= 1 + 2e-12).all(),
-    )
-    Rows = _array(  # C&E Definition 1 pairs neurons
+    # As in the companion's Section 2.1, but for rounding.
+    Sequences = _array("(n, T, d), of norms up to 1", _are_short)
+    # C&E Definition 1 pairs neurons.
+    Rows = _array(
         "(m, 1 + d), m even, d at least 1",
         lambda rows: rows.ndim == 2 and len(rows) % 2 == 0 < rows.shape[1] - 1,
     )
@@ -155,8 +160,8 @@ class ElmanNetwork:
         """Copies of its first neurons: 2 at a symmetric start of which the half is even, else 1."""
         first, second = np.split(self.parameters, 2)
         c, opposite = np.split(self.readout, 2)
-        symmetric = np.array_equal(first, second) and np.array_equal(c, -opposite)
-        return 2 if symmetric and len(first) % 2 == 0 else 1
+        is_symmetric = np.array_equal(first, second) and np.array_equal(c, -opposite)
+        return 2 if is_symmetric and len(first) % 2 == 0 else 1
 
     def at(self, parameters: Rows) -> ElmanNetwork:
         """Return the network with other parameters of the same shape, and the same readout."""
@@ -170,10 +175,11 @@ class ElmanNetwork:
     @checked
     def hidden(self, inputs: Sequences) -> Float[np.ndarray, "n T m"]:
         """Return the hidden states H_1 … H_T, from H_0 = 0. Implements C&E Eq. (2)."""
+        by_step = []
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            steps = scan(self.parameters, self.sequences(inputs), self.sigma)
-            states = np.stack([state for _, _, state in steps], axis=1)
-        return in_range("parameters", states)
+            for _, _, state in scan(self.parameters, self.sequences(inputs), self.sigma):
+                by_step.append(state)
+        return in_range("parameters", np.stack(by_step, axis=1))
 
     @checked
     def outputs(self, inputs: Sequences) -> Float[np.ndarray, "n T"]:
@@ -220,9 +226,10 @@ def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReal
     Implements C&E Eq. (1).
     """
     outputs = network.outputs(inputs)
-    wanted = shaped("targets", targets, outputs.shape)
+    wanted_outputs = shaped("targets", targets, outputs.shape)
     with np.errstate(over="ignore"):  # said below, in words
-        risk = np.square(outputs - wanted).sum(axis=1).mean()
+        over_time = np.square(outputs - wanted_outputs).sum(axis=1)
+        risk = over_time.mean()
     return float(in_range("targets or outputs", risk))
 
 
@@ -234,10 +241,12 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
     ``G_t = σ′(z_t) (W_ii G_{t−1} + [H_{t−1}, X_{t−1}])``. Implements C&E Eq. (7), for the recurrent
     weight, too.
     """
+    by_step = []
+    sequences = network.sequences(inputs)
     with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-        steps = stream_gradients(network.parameters, network.sequences(inputs), network.sigma)
-        gradients = np.stack([gradient.copy() for gradient in steps], axis=1)
-    return in_range("parameters", gradients).swapaxes(2, 3)
+        for gradient in stream_gradients(network.parameters, sequences, network.sigma):
+            by_step.append(gradient.copy())
+    return in_range("parameters", np.stack(by_step, axis=1)).swapaxes(2, 3)
 
 
 @checked
@@ -247,8 +256,9 @@ def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
     Their inner products over neurons are the tangent kernel, `lwcore.elman.kernel.finite_kernel`.
     """
     of_states = hidden_gradients(network, inputs)
+    weights = network.readout / network.width**0.5
     with np.errstate(over="ignore"):
-        gradients = of_states * (network.readout / network.width**0.5)[:, None]
+        gradients = of_states * weights[:, None]
     return in_range("readout", gradients)
 
 
@@ -260,13 +270,13 @@ def linear_model(
 
     ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩``, with the given parameters as Θ.
     """
-    moved = initial.at(parameters).parameters
-    sequences = initial.sequences(inputs)
+    start = initial.parameters
+    by_step = []
     with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-        direction = moved - initial.parameters
-        tangents = stream_tangents(initial.parameters, direction, sequences, initial.sigma)
-        outputs = np.stack([initial.read(tangent) for tangent in tangents], axis=1)
-    return in_range("parameters", outputs)
+        move = initial.at(parameters).parameters - start
+        for tangent in stream_tangents(start, move, initial.sequences(inputs), initial.sigma):
+            by_step.append(initial.read(tangent))
+    return in_range("parameters", np.stack(by_step, axis=1))
 
 
 def in_range(name: str, values: Any) -> Any:
@@ -330,5 +340,6 @@ def stream_tangents(
     tangent = np.zeros((len(inputs), len(parameters)))
     for step, (previous, pre, state) in enumerate(scan(parameters, inputs, activation)):
         newest = direction[:, 0] * previous + inputs[:, step] @ direction[:, 1:].T
-        tangent = (parameters[:, 0] * tangent + newest) * activation.slope_from(pre, state)
+        carried = parameters[:, 0] * tangent
+        tangent = (carried + newest) * activation.slope_from(pre, state)
         yield tangent

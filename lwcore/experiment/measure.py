@@ -36,7 +36,7 @@ from lwcore.gradient import (
     transported,
     unit_length,
 )
-from lwcore.inference import described, summary
+from lwcore.inference import described, signal_and_noise
 from lwcore.network import Network
 from lwcore.signatures import Index, Seed, checked, require, unchecked
 from lwcore.tasks import DelayedRegression, Sequences, recovered_coefficients
@@ -59,11 +59,11 @@ def measure(
 ) -> xr.Dataset:
     """Measure what a network's N(ℓ) and windows follow from, on sequences it was not trained on.
 
-    Returns the variables of `inference.summary`, the rates of `observe` and, where the settings say
-    so, the numbers of `observe` for the network's own error, in float32.
+    Returns the variables of `inference.signal_and_noise`, the rates of `observe` and, where the
+    settings say so, the numbers of `observe` for the network's own error, in float32.
     """
     observed = observe(network, sequences, settings, seed)
-    measured = summary(observed).assign(observed.drop_dims("sequence"))
+    measured = signal_and_noise(observed).assign(observed.drop_dims("sequence"))
     if settings.keep_numbers:
         own = observed[["statistic", "projection"]].sel(source="error", drop=True)
         measured = measured.assign(own.astype(np.float32))

@@ -37,7 +37,7 @@ from lwcore.experiment import surroundings
 from lwcore.experiment.config import Config, Model, Point, shipped
 from lwcore.experiment.measure import base_rates, course, measure
 from lwcore.inference import described
-from lwcore.network import Network, Progress, fit, freed_memory_kept
+from lwcore.network import Network, Progress, freed_memory_kept, train
 from lwcore.results import bar, load
 from lwcore.signatures import Int64Count, Seed, checked, require, require_path, warn
 from lwcore.state_dicts import require_state
@@ -331,7 +331,7 @@ def _train(
 
     drawn = tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING))
     try:
-        fit(
+        train(
             network,
             drawn,
             seed=_seed(seed, Stream.ORDER),
