@@ -18,6 +18,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,10 @@ def attempt(folder: Path, writing: Synchronized[int]) -> None:
 
 def read_all(folder: Path, looks: Synchronized[int], faults: Synchronized[int]) -> None:
     """Read every file that a reader can see, over and over; count those that are not whole."""
-    readers = {".nc": results.load, ".checkpoint": running.load_checkpoint}
+    readers: dict[str, Callable[[Path], object]] = {
+        ".nc": results.load,
+        ".checkpoint": running.load_checkpoint,
+    }
     while True:
         time.sleep(0.002)
         for path in list(folder.rglob("[!.]*.*")):

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from lwcore import __version__
+from lwcore import __version__, program
 from lwcore.experiment.config import Config, shipped
 from lwcore.signatures import require
 
@@ -45,13 +45,17 @@ class _Commands(TyperGroup):
                 return super().invoke(ctx)
         except (typer.Exit, BrokenPipeError):  # errors by their kind, and not ours: Typer ends them
             raise
-        except KeyboardInterrupt:
-            typer.echo("Interrupted. `lw run` takes up what it has left unfinished.", err=True)
-            raise typer.Exit(130) from None
-        except ValidationError as error:
-            message = "; ".join(map(_fault, error.errors()))
-        except _WITH_MESSAGE as error:
-            message = str(error) or type(error).__name__
+        except BaseException as error:
+            # A library may have made another error of the interrupt.
+            if isinstance(error, KeyboardInterrupt) or program.was_interrupted:
+                typer.echo(program.INTERRUPTED, err=True)
+                raise typer.Exit(program.STATUS) from None
+            if isinstance(error, ValidationError):
+                message = "; ".join(map(_fault, error.errors()))
+            elif isinstance(error, _WITH_MESSAGE):
+                message = str(error) or type(error).__name__
+            else:
+                raise
         typer.echo(message, err=True)
         raise typer.Exit(2)
 
@@ -111,7 +115,8 @@ def run(
     if scheduler is not None:
         require("executor", executor, executor == "here", "left out beside --scheduler")
         _check_scheduler(scheduler)
-    from lwcore import experiment
+    from lwcore.experiment import process_pool
+    from lwcore.experiment import run as run_config
 
     with ExitStack() as stack:
         pool = None
@@ -121,8 +126,9 @@ def run(
             typer.echo(f"Dashboard: {client.dashboard_link}", err=True)
             pool = client.get_executor()
         elif executor == "processes":
-            pool = stack.enter_context(experiment.process_pool())
-        result = experiment.run(config, pool, resume, directory)
+            pool = stack.enter_context(process_pool())
+        stack.enter_context(program.interruptible())
+        result = run_config(config, pool, resume, directory)
     revision = result.attrs["revision"]
     typer.echo(f"{directory / config.name}.nc: the result, made by revision {revision}.")
 
@@ -276,7 +282,13 @@ def _draw(plot: Callable[[], Any], path: Path | None) -> None:
     """Draw a figure into a file, if one is named, on white: it may be seen on any ground."""
     if path is None:
         return
-    from lwcore.figures import use_book_style
+    from lwcore.results import write_atomically
 
-    use_book_style()
-    plot().savefig(path, dpi=150, facecolor="white")
+    ending = path.suffix.removeprefix(".").lower()
+    options: Any = {"format": ending, "dpi": 150, "facecolor": "white"}
+    with program.interruptible():
+        from lwcore.figures import use_book_style
+
+        use_book_style()
+        figure = plot()
+        write_atomically(path, lambda temporary: figure.savefig(temporary, **options))

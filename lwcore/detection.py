@@ -57,7 +57,9 @@ _LARGEST = 1e6  # in scales: at larger shifts the likelihood's error is bounded 
 _LARGEST_RATIO = 1e300  # of a shift and a scale
 _MOST = 1e307  # sequences, in a search
 _QUADRATIC = 1e-100  # in scales: of smaller shifts only N h² counts, and h² may be no float
+_MOST_VARIANCE = 1e300  # of the log ratio of all values: the sign is known long before
 _FARTHEST = 200.0  # how far ψ is followed, in radians of the largest log ratio
+_LEAST_EXPONENT = -800.0  # e^x is 0 below it, as a float
 _KERNEL_END = 14.0  # beyond it 1/cosh πt is rounding
 
 
@@ -161,8 +163,8 @@ def detection_threshold(
 def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
     """Return the product of some numbers divided by others, infinite after a division by 0.
 
-    Powers of 2 are kept apart: they round nothing, and no step leaves the range of a float, where
-    a product of two of the numbers might.
+    No divisor is below 0, and −0 is 0. Powers of 2 are kept apart: they round nothing, and no step
+    leaves the range of a float, where a product of two of the numbers might.
     """
     fraction: Any = np.float64(1.0)
     power: Any = np.intc(0)
@@ -172,7 +174,7 @@ def _quotient(factors: list[Array | float], divisors: list[Array]) -> Array:
             fraction = fraction * mantissa
             power = power + exponent
         for divisor in divisors:
-            mantissa, exponent = np.frexp(divisor)
+            mantissa, exponent = np.frexp(np.abs(divisor))
             fraction = fraction / mantissa
             power = power - exponent
         quotient: Array = np.ldexp(fraction, power)
@@ -207,10 +209,12 @@ def kl_divergence(
     ``σ N^(1/α − 1)``, it is ``KL₁(Δ N^(1 − 1/α)/σ)``. KL₁ is that of `SymmetricStable.kl`.
     """
     h, n = _in_scales(shift, scale, n_sequences, whole=statistic == "product")
+    ratio_name = "shift/scale"
     if statistic == "mean":
         h = _shift_of_mean(h, n, alpha)
         n = np.ones_like(n)
-    require("shift/scale", h, h <= _LARGEST_RATIO, f"{_LARGEST_RATIO:g} at most")
+        ratio_name = "shift/scale · n_sequences^(1 − 1/alpha)"
+    require(ratio_name, h, h <= _LARGEST_RATIO, f"{_LARGEST_RATIO:g} at most")
     law = SymmetricStable(alpha)
     is_tiny = h < _QUADRATIC  # Δ² may be beyond a float
     with np.errstate(over="ignore"):
@@ -283,7 +287,8 @@ def _information_by_fourier(alpha: float, h: float, n: float) -> float:
     h, n = _within_floats(h, n)
     tilted = _TiltedLaw(alpha, h)
     with np.errstate(over="ignore"):
-        first_panel = 1 / max(np.sqrt(n * tilted.variance), 4.0)
+        variance = min(n * tilted.variance, _MOST_VARIANCE)
+    first_panel = 1 / max(np.sqrt(variance), 4.0)
     t, weight = _graded_rule(first_panel, 0.5, _KERNEL_END)
     log_psi, sign = tilted.characteristic_function(t)
     with np.errstate(over="ignore"):
@@ -393,7 +398,8 @@ def detection_error(
         return _median_error(alpha, h, n)
     if test == "mean" or alpha == 2:
         return SymmetricStable(alpha).sf(_shift_of_mean(h, n, alpha))
-    return np.vectorize(_likelihood_error, otypes=[float])(alpha, h, n)[()]
+    with np.errstate(over="ignore"):  # of what is far beyond the sign's being known
+        return np.vectorize(_likelihood_error, otypes=[float])(alpha, h, n)[()]
 
 
 def _median_error(alpha: float, h: Array, n: Array) -> Array:
@@ -422,6 +428,8 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
         return 0.5
     h, n = _within_floats(min(h, _LARGEST), n)
     tilted = _TiltedLaw(alpha, h)
+    if n * tilted.log_affinity < _LEAST_EXPONENT:  # Chernoff's bound, ρ^N/2, is below any float
+        return 0.0
     largest_ratio = tilted.ratio.max()
     width = 1 / np.sqrt(n * tilted.variance)  # of ψ^N, nearly a Gaussian
     first_panel = min(0.25, width)
@@ -442,6 +450,8 @@ def _likelihood_error(alpha: float, h: float, n: float) -> float:
     if n % 2 == 0:  # then the rest is positive, and falls as t^(−N/2 − 2) on the whole
         fall = 0.5 ** (n / 2 + 1)  # from one octave to the next
         integral += np.sum(last_octave) * fall / (1 - fall)
+    else:  # then it swings about 0, and a soft end over some periods leaves nothing of it
+        integral = np.sum(terms * special.erfc(20 * (t / end - 0.75)) / 2)
     error = float(np.exp(n * tilted.log_affinity) * integral / (2 * np.pi))
     return min(error, 0.5)
 
@@ -460,6 +470,7 @@ def least_sequences(
     a constant or an exponent put in by hand.
     """
     h, _ = _in_scales(shift, scale, 1)
+    h = np.minimum(h, _LARGEST_RATIO)  # one sequence is enough long before
     if test == "mean":
         real = sample_complexity(h, 1, 1, alpha, error)
         return np.maximum(np.ceil(real * (1 - 1e-12)), 1)

@@ -6,7 +6,6 @@ is missing, how to install all that it needs.
 
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.abc import MetaPathFinder
 from types import FrameType, ModuleType
 
 BRINGS = {
@@ -36,7 +35,7 @@ NEEDS = {
 EACH_BRINGS_THOSE_BEFORE = ("networks", "diagnose", "run", "figures", "cluster")
 
 
-class NameTheExtra(MetaPathFinder):
+class NameTheExtra:
     """The last finder to be asked for a module: it is asked only where no other has found it."""
 
     def find_spec(

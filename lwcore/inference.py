@@ -68,6 +68,8 @@ _RENAMED = {
 }
 BLOCK = 16  # sequences in a block: the means of blocks show how fast means concentrate
 FEWEST_BLOCKS = 4  # with fewer, a quartile of their means says nothing
+_LARGEST = 1e290  # in size: sums of numbers up to it are floats
+_MOST_SIGNS = 10**9  # that are held in memory
 
 
 def __getattr__(name: str) -> Any:
@@ -151,7 +153,8 @@ def _readable(numbers: xr.Dataset) -> xr.Dataset:
         values = floats(label, array.values)
         require(label, values, np.isfinite(values), "finite")
         require(label, values, values.size > 0, "one number or more")
-        if array.dtype.kind != "f":
+        _require_summable(label, values)
+        if array.dtype not in (np.float32, np.float64):
             numbers = numbers.assign({name: array.copy(data=values)})
 
     expected = numbers.statistic.dims
@@ -164,6 +167,12 @@ def _readable(numbers: xr.Dataset) -> xr.Dataset:
     count = numbers.sizes["sequence"]
     require("numbers.sizes['sequence']", count, count > 1, "2 or above")
     return numbers
+
+
+def _require_summable(name: str, values: Array) -> None:
+    """Refuse numbers so large that their sums might be no floats."""
+    is_summable = np.abs(values) <= _LARGEST
+    require(name, values, is_summable, "1e290 at most in size, so that sums are floats")
 
 
 def _require_variables(results: xr.Dataset, *names: str) -> None:
@@ -364,6 +373,7 @@ def window_of(
     lags = needed.lag.values.tolist()
     counts = floats("budgets", budgets)
     require("budgets", budgets, counts.ndim <= 1, "a number, or a list of numbers")
+    require("budgets", counts, counts >= 0, "0 or above")
 
     def read_off(at_lags: Array) -> NDArray[np.int64]:
         return learnability_window(lags, at_lags, np.atleast_1d(counts), definition=definition)
@@ -396,7 +406,9 @@ def _readable_needs(needed: xr.DataArray) -> xr.DataArray:
     require("needed.lag", lags, increase, "whole numbers from 1 on that increase")
     values = floats("needed", needed.values)
     require("needed", values, values >= 0, "0 or above, or infinite")
-    return needed if needed.dtype.kind == "f" else needed.copy(data=values)
+    if needed.dtype in (np.float32, np.float64):
+        return needed
+    return needed.copy(data=values)
 
 
 @checked
@@ -454,7 +466,7 @@ def significant(
     require("count", count, fits, f"one number, or one for each family, of shape {families}")
     require("count", counts, counts >= 1, "1 or above")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        t = means / errors
+        t = means / np.abs(errors)  # −0 is 0
     degrees_of_freedom = counts[..., None, None] - 1
     p = special.stdtr(degrees_of_freedom, -t)
     # Numbers that are 0 throughout show nothing: 0/0, read as p = 1.
@@ -489,6 +501,10 @@ def false_detections(
     require("statistic", statistic, numbers.ndim == 3, "of shape (probes, lags, sequences)")
     count = numbers.shape[-1]
     require("statistic", statistic, count > 1, "of two sequences or more")
+    _require_summable("statistic", numbers)
+    n_signs = draws * count
+    requirement = f"{_MOST_SIGNS:.0e} at most: as many signs are held"
+    require("draws · sequences", n_signs, n_signs <= _MOST_SIGNS, requirement)
     n_false = 0
     for signs in rng.choice([-1.0, 1.0], (draws, count)):
         flipped = numbers * signs
@@ -515,7 +531,8 @@ def deviation(numbers: FiniteReals) -> Array | np.float64:
     values = floats("numbers", numbers)
     require("numbers", numbers, values.ndim > 0 and values.shape[-1] > 1, "two or more in a row")
     scaled, largest = _scaled(values)
-    return largest[..., 0] * scaled.std(-1, ddof=1)
+    with np.errstate(over="ignore"):  # of two numbers at the ends of the floats
+        return largest[..., 0] * scaled.std(-1, ddof=1)
 
 
 @checked

@@ -10,7 +10,7 @@ import ctypes
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,6 +34,7 @@ from lwcore.signatures import (
     require,
     unchecked,
 )
+from lwcore.state_dicts import require_optimizer_state, require_state
 from lwcore.tasks import Sequences, check
 from lwcore.trace import Trace
 
@@ -56,6 +57,13 @@ class Network(nn.Module):
         weight = (draws * 2 - 1) / cell.hidden_size**0.5
         self.weight = nn.Parameter(weight.to(cell.bias))
         self.bias = nn.Parameter(torch.zeros_like(self.weight[0]))
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Take parameters from a state dictionary; refuse that of another kind of network."""
+        require_state("state_dict", self, state_dict, strict=strict)
+        return super().load_state_dict(state_dict, strict, assign)
 
     @own_precision
     def readout(self, states: Float[Tensor, "B T H"]) -> Float[Tensor, "B T"]:
@@ -249,6 +257,9 @@ def train(
         descent = torch.optim.SGD(parameters, lr=learning_rate)
     start = resume_from or Progress()
     if resume_from is not None:
+        # Of one precision: a state that was rounded would go on with other bits.
+        require_state("resume_from.network", network, start.network, same_type=True)
+        require_optimizer_state("resume_from.optimizer", descent, start.optimizer)
         network.load_state_dict(start.network)
         descent.load_state_dict(start.optimizer)
 

@@ -110,7 +110,7 @@ def _as_array(value: Any) -> NDArray[Any]:
 def _read_objects(array: NDArray[Any]) -> NDArray[np.float64]:
     """Return objects as numbers, where each is a real number; large whole numbers are objects."""
     for entry in array.flat:
-        if isinstance(entry, bool | np.bool_) or not isinstance(entry, Real):
+        if isinstance(entry, bool | np.bool_ | np.timedelta64) or not isinstance(entry, Real):
             raise Unreadable(f"not objects of type {type(entry).__name__}")
     try:
         return array.astype(np.float64, copy=False)

@@ -21,7 +21,7 @@ import sys
 import unicodedata
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -50,6 +50,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     `write` is given the path of a temporary file beside it, which a process that is killed leaves.
     """
     require_path("path", str(path))
+    require("path", str(path), path.name != "", "the path of a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
@@ -60,7 +61,10 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(
+            OSError
+        ):  # a read-only file system removes nothing, not even what is not there
+            temporary.unlink()
 
 
 @checked
@@ -240,6 +244,7 @@ def _is_end_of(listed: str, path: Path) -> bool:
     return len(parts) > 1 and end_of_path == parts
 
 
+@functools.cache  # that of the code that runs: a commit that follows changes nothing of it
 def revision() -> str:
     """Return the Git revision of the code, ``-dirty`` if files differ; ``unknown`` without one."""
 

@@ -152,7 +152,7 @@ def constrained(base: Any, description: str, predicate: Callable[[Any], Any]) ->
     """
 
     def allows(value: Any) -> bool:
-        if isinstance(value, bool):
+        if isinstance(value, bool | np.timedelta64):  # which NumPy has among its whole numbers
             return False
         try:
             return bool(predicate(float(value) if base is Real else value))
@@ -675,7 +675,7 @@ def _rounding(value: Any) -> str:
 
     A fraction next to the end of a range, say, is held by its float, which may be the end.
     """
-    if not isinstance(value, Real) or isinstance(value, float):
+    if not isinstance(value, Real) or isinstance(value, float | np.timedelta64):
         return ""
     try:
         nearest = float(value)

@@ -124,7 +124,7 @@ def window_bounds(
     mean_alignment = _for_each_lag("alignment", alignment, lag)
     sigma = _for_each_lag("scale", scale, lag)
     with np.errstate(divide="ignore", over="ignore"):
-        noise_to_alignment = sigma / np.maximum(mean_alignment, 0)
+        noise_to_alignment = sigma / np.abs(np.maximum(mean_alignment, 0))  # −0 is 0
 
     def window_as_at(i: np.intp) -> NDArray[np.int64]:
         """Return the window if every lag had the scale and alignment of one."""
@@ -259,7 +259,16 @@ def regime_window(
     ``[log(c m̄/(C σ_α)) + (log N)/p]/log(1/λ)`` (exponential).
     """
     threshold = detection_threshold(n_sequences, alignment, scale, alpha, error, rate)
-    return law.inverse(np.log(threshold))
+    is_inexact = (threshold < _TINY) | np.isinf(threshold)
+    with np.errstate(divide="ignore"):
+        log_threshold = np.log(threshold)
+        if np.any(is_inexact):  # the logarithm is a float where the threshold is none
+            at_unit_noise = detection_threshold(n_sequences, 1, 1, alpha, error, rate)
+            positive_alignment = np.abs(np.maximum(floats("alignment", alignment), 0))
+            log_noise = np.log(floats("scale", scale)) - np.log(positive_alignment)
+            by_parts = np.log(at_unit_noise) + log_noise
+            log_threshold = np.where(is_inexact, by_parts, log_threshold)[()]
+    return law.inverse(log_threshold)
 
 
 class LawFit(NamedTuple):

@@ -231,6 +231,32 @@ def coupled(predictions, targets):
     return 1e-6 * ((predictions - predictions.mean()) - (targets - targets.mean())).square().mean()
 
 
+class Gap(nn.Module):
+    """A step that takes the time since the one before, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.own, self.decay = nn.GRUCell(1, 4), nn.Parameter(torch.zeros(4))
+
+    def forward(self, x, state, gap):
+        return self.own(x, state * torch.exp(-gap * self.decay.exp()))
+
+
+class Gaps(nn.Module):
+    """A loop over such a step."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.out = Gap(), nn.Linear(4, 1)
+
+    def forward(self, x):
+        state = x.new_zeros(len(x), 4)
+        for step in x.unbind(1):
+            state = self.cell(step, state, torch.ones(len(x), 1))
+        return self.out(state)
+
+
+GAPS = Gaps().eval()
 ODD, IDLE = Odd(1, 1, batch_first=True).eval(), bare()
 IDLE.unused = nn.Linear(1, 1).eval()
 drops = nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))
@@ -239,6 +265,10 @@ ROWS = [
     ({"model": Calls("training")}, r"model.training = True: must be False: call model\.eval\(\)"),
     ({"model": nn.Identity().eval()}, "parameters = None: must be names of one parameter or more"),
     ({"model": IDLE, "step": IDLE.unused, **STATES}, "step = 'Linear': must be called once a step"),
+    (
+        {"model": GAPS, "step": GAPS.cell},
+        "step = 'Gap': must be .* and nothing else. .* name its parameters in `parameters`",
+    ),
     ({"model": bare(bidirectional=True)}, "do not fit squared errors"),
     ({"model": bare(bidirectional=True), **STATES}, "bidirectional = True: must be False"),
     ({"model": bare(proj_size=1), **STATES}, "proj_size = 'above 0': must be 0"),

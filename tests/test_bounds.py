@@ -188,6 +188,47 @@ def test_error_of_two_sequences_by_a_double_integral(alpha, shift):
     assert detection_error(2, shift, 1.0, alpha, "likelihood") == pytest.approx(expected, rel=3e-7)
 
 
+@pytest.mark.parametrize(
+    ("alpha", "shift"), [(1.5, 1.5), (1.99, 1e6), (1.9999, 1e3), (1.9999, 1e6), (1.999999, 50)]
+)
+def test_error_of_three_sequences_by_a_sum_without_cancellation(alpha, shift):
+    """Where a Gaussian's bell has a thin tail, the swings of Fourier's integral cancel to 1e-5."""
+    law = SymmetricStable(alpha)
+    furthest = np.arcsinh(shift) + 40 / alpha
+    u, step = np.linspace(-np.arcsinh(shift), furthest, 500, retstep=True)
+    distance = np.sinh(u)  # of a value x above 0 from the shift
+    x = distance + shift
+    ratio = law.logpdf(distance) - law.logpdf(distance + 2 * shift)
+    peak = ratio.argmax()
+    width = step * np.cosh(u)
+    width[0] /= 2  # at x = 0, where both signs meet
+
+    def probability_below(s):
+        """Of one value's ratio: it lies beyond s between two roots."""
+        near = np.interp(abs(s), ratio[: peak + 1], x[: peak + 1])
+        far = np.interp(-abs(s), -ratio[peak:], x[peak:])
+        below = law.sf(near + shift) - law.sf(far + shift)
+        above = law.cdf(near - shift) + law.sf(far - shift)
+        is_beyond = abs(s) >= ratio[peak]
+        return np.where(s < 0, np.where(is_beyond, 0, below), np.where(is_beyond, 1, above))
+
+    ratios = np.concatenate([ratio, -ratio])
+    mass = np.concatenate([law.pdf(distance) * width, law.pdf(distance + 2 * shift) * width])
+    expected = 0.0
+    for first, its_mass in zip(ratios, mass, strict=True):
+        expected += its_mass * np.sum(mass * probability_below(-first - ratios))
+    found = detection_error(3, shift, 1.0, alpha, "likelihood")
+    assert found == pytest.approx(expected, rel=2e-3, abs=0)
+
+
+@pytest.mark.parametrize("alpha", [1.99, 1.9999, 1.99999999, 2 - 2**-52])
+@pytest.mark.parametrize("n", [3, 5, 9])
+def test_errors_next_to_the_gaussian_fall_with_the_shift_and_are_no_less_than_0(alpha, n):
+    errors = detection_error(n, [3.0, 10.0, 1e3, 1e6], 1.0, alpha, "likelihood")
+    assert (np.diff(errors) < 0).all()
+    assert errors[-1] > 0
+
+
 @given(
     alpha=alphas,
     shift=st.floats(-3, 0.6).map(lambda log_shift: 10**log_shift),

@@ -138,7 +138,7 @@ def test_a_sweep_on_processes_is_the_one_that_is_made_here(mine, tmp_path):
 def test_interrupt_or_crash_leaves_a_clean_state_from_which_a_run_goes_on(mine, tmp_path, sent):
     """A real process, in the middle of a training; then the same command."""
     mine.write_text(f"{MINE}[training]\nsteps = 200\n")
-    there, start = tmp_path / "there", "from lwcore.cli import app; app()"
+    there, start = tmp_path / "there", "from lwcore.program import main; main()"
     command = [sys.executable, "-c", start, "run", str(mine), "--directory", str(there)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         while process.poll() is None and not list(there.rglob("*.checkpoint")):
@@ -154,3 +154,79 @@ def test_interrupt_or_crash_leaves_a_clean_state_from_which_a_run_goes_on(mine, 
         assert lw("run", mine, "--directory", folder)[0] == 0
     assert (there / "mine.nc").read_bytes() == (tmp_path / "alone" / "mine.nc").read_bytes()
     assert [path.name for path in there.iterdir()] == ["mine.nc"]
+
+
+# Ctrl-C where a module is imported for the first time, by a library that loses the exception.
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                sum(range(1000))
+            except BaseException:
+                pass
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+from lwcore.program import main
+sys.argv = ["lw", "run", "smoke", "--directory", {folder!r}]
+main()
+"""
+IMPORTED = [
+    "lwcore.cli",
+    "numpy",
+    "pydantic",
+    "typer",
+    "torch",
+    "numba",
+    "lwcore.experiment.running",
+]
+
+
+@pytest.mark.parametrize("module", IMPORTED)
+def test_an_interrupt_while_libraries_are_imported_ends_in_one_line(module, tmp_path):
+    code = INTERRUPTED_IMPORT.format(module=module, folder=str(tmp_path / "there"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Interrupted. `lw run` takes up what it has left unfinished.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+# A drawing that is interrupted when half of the file is there, and makes another error of it.
+INTERRUPTED_DRAWING = """
+import os, signal, sys
+from matplotlib.figure import Figure
+def half(figure, path, **options):
+    with open(path, "wb") as file:
+        file.write(b"half")
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            sum(range(1000))
+        except KeyboardInterrupt as error:
+            raise {error} from error
+Figure.savefig = half
+from lwcore.program import main
+sys.argv = ["lw", "show", {result!r}, "--figure", {figure!r}]
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """The result of the smallest configuration."""
+    folder = tmp_path_factory.mktemp("stored")
+    config = Config.named("smoke").replace(models=["ConstGate"], seeds=[1])
+    running.run(config, directory=folder, progress=False)
+    return folder / "smoke.nc"
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "ImportError('initialization failed')"])
+def test_an_interrupted_figure_leaves_the_file_of_before(stored, tmp_path, error):
+    (figure := tmp_path / "figure.png").write_bytes(b"of before")
+    code = INTERRUPTED_DRAWING.format(error=error, result=str(stored), figure=str(figure))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr == "Interrupted. `lw run` takes up what it has left unfinished.\n"
+    assert figure.read_bytes() == b"of before"
+    assert [path.name for path in tmp_path.iterdir()] == ["figure.png"]

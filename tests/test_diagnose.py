@@ -13,7 +13,6 @@ from scipy import stats
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from lwcore import stable
 from lwcore.diagnose import Diagnosis, diagnose
 from lwcore.diagnose.measuring import LEVEL, ratio_bands
 from lwcore.experiment.config import Config
@@ -180,8 +179,8 @@ def test_windows_do_not_depend_on_the_unit_of_the_loss_or_on_batches(found):
 
 
 def test_windows_are_those_of_the_numbers(found):
-    """Read again, plainly: N(ℓ) by the central limit theorem, or the stable law; the longest
-    detected lag whose N(ℓ) is at most N."""
+    """Read again, plainly: N(ℓ) by the central limit theorem; the longest detected lag whose N(ℓ)
+    is at most N."""
     data = found.data.copy(deep=True)
     data.detected[data.required_interval[1].values.argmin()] = False  # though surely visible
     found = Diagnosis(data)
@@ -189,21 +188,17 @@ def test_windows_are_those_of_the_numbers(found):
     spread = data.projection.std("sequence", ddof=1)
     needed = ((stats.norm.isf(0.1) * spread / mean) ** 2).fillna(np.inf)
     np.testing.assert_allclose(data.required, needed, rtol=1e-9)
-    alpha, lags = float(data.tail_index.median()), data.lag.values
-    scale = stable.fit(data.projection.values.T).scale
-    by_tails = (stats.levy_stable.isf(0.1, alpha, 0) * scale / mean) ** (alpha / (alpha - 1))
-    np.testing.assert_allclose(data.required_if_stable, by_tails.fillna(np.inf), rtol=1e-4)
+    lags = data.lag.values
 
     def longest(seen):
         return max(lags[np.asarray(seen)], default=0)
 
     detected, (low, high) = data.detected.astype(bool), data.required_interval
     for n in (1, 30, 1000, 10**5):
-        for rate, numbers in (("variance", needed), ("mean", data.required_if_stable)):
-            seen = (numbers <= n) & detected
-            assert found.window(n, rate=rate).steps == longest(seen)
-            passage = found.window(n, "first_passage", rate).steps
-            assert passage == longest(np.logical_and.accumulate(seen.values))
+        seen = (needed <= n) & detected
+        assert found.window(n).steps == longest(seen)
+        passage = found.window(n, "first_passage").steps
+        assert passage == longest(np.logical_and.accumulate(seen.values))
         assert found.window(n)[1:] == (longest((high <= n) & detected), longest(low <= n))
 
 
@@ -252,38 +247,7 @@ def test_a_model_no_better_than_a_constant_is_told(slope, better):
     how = {"loss": lambda *pair: scale * nn.functional.cross_entropy(*pair), "progress": False}
     found = diagnose(model.eval(), (inputs, classes), [1], parameters=["slope"], **how)
     assert scale.grad is None
-    assert ("The model predicts no better than a constant" in found.data.aside) != better
-
-
-class Leaky(nn.Module):
-    """A step that keeps its state by a gate of the input, and sees a neighbour for rare inputs."""
-
-    def __init__(self, coupling):
-        super().__init__()
-        torch.manual_seed(0)
-        self.gate, self.candidate = nn.Linear(1, 5), nn.Linear(1, 5)
-        self.coupling = coupling
-
-    def forward(self, x, h):
-        z, c = self.gate(x).sigmoid(), self.candidate(x)
-        return (1 - z) * h + z * c + self.coupling * (x - 2).relu() * h.roll(1, 1)
-
-
-@pytest.mark.parametrize("coupling", [0.0, 0.1, 1e-13])
-def test_a_transport_beside_the_diagonal_is_measured_however_small(coupling):
-    class Steps(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.step = Leaky(coupling)
-
-        def forward(self, x):
-            h = x.new_zeros(len(x), 5)
-            for part in x.unbind(1):
-                h = self.step(part, h)
-            return h.sum(1, keepdim=True)
-
-    found = measured(Steps().double().eval(), planted(80)).data
-    assert bool((found.off_diagonal > 0).any()) == (coupling > 0)
+    assert ("The model predicts no better than a constant" in found.data.caveats) != better
 
 
 def test_an_interrupt_leaves_the_network_as_it_was():

@@ -265,6 +265,30 @@ def test_losses_that_take_parameters_draw_or_keep_a_state_are_refused():
     numbers(model, loss=lambda p, y: functional.mse_loss(p, y))
 
 
+def focal(p, y):
+    """A focal loss of one's own, with classes second."""
+    logs = functional.log_softmax(p, 1).gather(1, y[:, None]).squeeze(1)
+    return -((1 - logs.exp()) ** 2 * logs).mean()
+
+
+def test_a_loss_of_ones_own_that_takes_steps_for_classes_is_refused():
+    """Where there are as many classes as steps, nothing else tells the two apart."""
+    model, batch = Attention(tokens=LENGTH, outputs=LENGTH), tokens(classes=LENGTH)
+    refused(
+        "classes second': must be one that has classes where the model", model, batch, loss=focal
+    )
+    wanted = numbers(model, batch, loss=lambda p, y: focal(p.mT, y))
+
+    class Second(Attention):
+        def forward(self, x):
+            return super().forward(x).mT
+
+    own = numbers(Second(tokens=LENGTH, outputs=LENGTH), batch, loss=focal)
+    np.testing.assert_allclose(own, wanted, rtol=1e-4, atol=1e-7)
+    together = lambda p, y: functional.mse_loss(p.softmax(-1).cumsum(1).mean(-1), y / 9.0)  # noqa: E731
+    diagnosed(model, batch, loss=together)
+
+
 def noisy(p, y):
     return ((p - y) * torch.rand_like(y)).square().sum()
 

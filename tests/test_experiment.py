@@ -1,8 +1,10 @@
 """Runs: the same bits whatever happens to them on the way."""
 
+import functools
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -82,6 +84,32 @@ def test_result_is_whole_says_what_made_it_and_is_not_made_again(
     assert sizes.items() <= dict(stored.sizes).items()
     assert Config.model_validate_json(stored.attrs["configuration"]) == SMOKE
     assert all(variable.attrs["long_name"] for variable in stored.values())
+
+
+def test_a_result_names_the_revision_that_was_there_at_its_start(tmp_path, monkeypatch):
+    """Somebody edits a file of the checkout while networks are trained, and in between two runs."""
+
+    def git(*command):
+        by = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", tmp_path, *by, *command], check=True, capture_output=True)
+
+    def edit_and_train(*job):
+        (tmp_path / "__init__.py").write_text("edited")
+        return run_member(*job)
+
+    (tmp_path / "__init__.py").write_text("as loaded")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "as loaded")
+    results.code_fingerprint()  # once and for all, of the package and not of this checkout
+    monkeypatch.setattr(results, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(results, "revision", functools.cache(results.revision.__wrapped__))
+    monkeypatch.setattr(running, "run_member", edit_and_train)
+    config = SMOKE.replace(models=["ConstGate"], seeds=[1])
+    first, second = (run(config, progress=False).attrs["revision"] for _ in range(2))
+    assert re.fullmatch("[0-9a-f]{12}", first)
+    assert second == first
+    assert results.revision.__wrapped__() == f"{first}-dirty"
 
 
 def test_networks_in_memory_are_those_of_the_run(undisturbed):

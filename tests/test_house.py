@@ -246,7 +246,7 @@ def test_wheel_ships_types_configurations_and_the_command(tmp_path):
     assert {"lwcore/py.typed", "lwcore/configs/quick.toml"} <= shipped
     assert not any(name.startswith(("tests/", "book/")) for name in shipped)
     entry_points = wheel.read(f"lwcore-{__version__}.dist-info/entry_points.txt")
-    assert b"lw = lwcore.cli:app" in entry_points
+    assert b"lw = lwcore.program:main" in entry_points
 
 
 HEAD = "---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n"

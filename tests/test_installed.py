@@ -121,6 +121,10 @@ def test_the_theory_works_with_its_own_dependencies_alone(wheel, tmp_path):
     assert asked.returncode == 0, asked.stderr
     program = run("python", "-m", "lwcore.cli")
     assert program.stderr.splitlines()[-1].endswith("pip install 'lwcore[run]'"), program.stderr
+    command = run("lw", "list")
+    assert (command.returncode, command.stdout) == (1, "")
+    assert command.stderr.endswith("pip install 'lwcore[run]'\n"), command.stderr
+    assert len(command.stderr.splitlines()) == 1, command.stderr
 
 
 @pytest.mark.slow

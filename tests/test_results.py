@@ -1,11 +1,13 @@
 """Result files are whole or not there, and their numbers are under a checksum."""
 
+import errno
 import hashlib
 import io
 import os
 import resource
 import subprocess
 from importlib import metadata
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -44,12 +46,13 @@ def test_what_is_saved_is_loaded_and_equal_datasets_make_equal_bytes(path, datas
 
 
 def test_the_revision_is_that_of_the_package_and_not_of_a_checkout_around_it(tmp_path, monkeypatch):
-    assert results.revision() == "unknown" or len(results.revision().removesuffix("-dirty")) == 12
+    revision = results.revision.__wrapped__  # which is kept, once it is known
+    assert revision() == "unknown" or len(revision().removesuffix("-dirty")) == 12
     by = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for command in (["init", "-q"], [*by, "commit", "-q", "--allow-empty", "-m", "another"]):
         subprocess.run(["git", "-C", tmp_path, *command], check=True)
     monkeypatch.setattr(results, "_PACKAGE", tmp_path)
-    assert results.revision() == "unknown"
+    assert revision() == "unknown"
 
 
 def test_full_disk_leaves_the_old_file_and_nothing_else_and_is_named(path, dataset):
@@ -63,6 +66,17 @@ def test_full_disk_leaves_the_old_file_and_nothing_else_and_is_named(path, datas
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_read_only_file_system_is_named_with_the_file_that_was_asked_for(tmp_path, monkeypatch):
+    """On one, to remove what is not there fails as well."""
+
+    def refuse(path, *_, **__):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OSError, match=r"Read-only file system: '.*/run\.nc'$"):
+        results.write_atomically(tmp_path / "run.nc", refuse)
 
 
 def test_every_bit_of_a_number_is_under_a_checksum(path):

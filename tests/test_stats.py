@@ -134,6 +134,11 @@ def test_students_interval_has_no_unit():
     assert (large.low, large.high) == (-np.inf, np.inf)  # ten times as far
 
 
+def test_students_interval_of_the_two_ends_of_the_floats():
+    largest = np.finfo(float).max
+    assert student([largest, -largest]) == (0, -np.inf, np.inf)
+
+
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e-300, 0.1])
 def test_numbers_that_are_all_the_same_say_nothing_of_their_spread(value):
     found = student([value] * 3)

@@ -739,3 +739,45 @@ def test_a_layout_is_where_equal_sequences_are_equal():
     trials = Trials(draw(10, 6, 2))
     one, two = trials.pair()
     assert bool((one != two).any(-1).all())
+
+
+class Patches(nn.Module):
+    """Attention over patches of several steps, read out at once or at the end of each patch."""
+
+    def __init__(self, length, size, each=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.size, self.each = size, each
+        n_patches = length // size
+        self.read, self.query = nn.Linear(size, 8), nn.Linear(8, 8)
+        self.show = nn.Linear(8, 1) if each else nn.Linear(8 * n_patches, 2)
+        self.mask = torch.ones(n_patches, n_patches).tril().bool()
+        self.eval()
+
+    def forward(self, x):
+        h = self.read(x.reshape(len(x), -1, self.size))
+        seen = functional.scaled_dot_product_attention(self.query(h), h, h, attn_mask=self.mask)
+        return self.show(h + seen) if self.each else self.show((h + seen).flatten(1))
+
+
+@pytest.mark.parametrize(("length", "size"), [(60, 4), (120, 8), (336, 16)])
+@pytest.mark.parametrize("each", [False, True])
+def test_patches_of_long_sequences_are_used_where_they_end(length, size, each):
+    """Rows are at every so many steps, of which not all are tried at first."""
+    inputs = draw(48, length, 1).float()
+    model = Patches(length, size, each)
+    with torch.no_grad():
+        targets = draw(*model(inputs).shape, seed=2).float()
+    network = Uses(model, (inputs, targets))
+    network.check(inputs, targets)
+    ends = [*range(size - 1, length, size)]
+    times = {site.name: site.times.tolist() for site in network.sites}
+    assert times["linear() of read.weight, read.bias"] == ends
+    assert times["linear() of query.weight, query.bias"] == ends
+    assert network.end_steps == (ends if each else [length - 1])
+
+
+def test_patches_of_sequences_that_are_too_long_to_try_each_step_are_refused():
+    inputs = draw(48, 1200, 1).float()
+    with pytest.raises(ValueError, match="steps of a sequence = 1200: must be at most 1024 where"):
+        detected(Patches(1200, 16), (inputs, inputs[:, 2, :].expand(-1, 2)))

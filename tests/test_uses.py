@@ -370,7 +370,7 @@ def test_a_result_names_what_would_mislead():
     inputs = series()
     with pytest.warns(UserWarning, match="199 sequences repeat half or more of another one"):
         found = diagnose(model.float(), (inputs, inputs), [1, 2], progress=False)
-    assert "199 sequences repeat" in found.data.aside
+    assert "199 sequences repeat" in found.data.caveats
 
 
 class Aside(nn.Module):

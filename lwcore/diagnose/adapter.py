@@ -44,6 +44,7 @@ _RUN = 64  # sequences that the model alone is run on at a time
 _HELD = 2**23  # numbers in the predictions that are held at a time
 _STEADY = 9  # pairs of sequences that must say that a prediction is made earlier than others
 _FEW_NAMES = 6  # that are told
+_LONGEST = 1024  # steps, of which each can be tried
 _WHICH = (
     "Say of which the loss is made, by head=lambda out: out[0], out['logits'], out.logits or "
     "(out.loc, out.scale), say, and how, by loss="
@@ -298,6 +299,18 @@ class Adapter(ABC):
             found.append(value.sum())
         return torch.stack(found)
 
+    def loss_gradients(
+        self, predictions: Float[Tensor, "B K"], targets: Tensor
+    ) -> Float[Tensor, "B K"]:
+        """Return the gradient of each sequence's loss in its predictions."""
+        leaf = predictions.detach().requires_grad_()
+        with torch.enable_grad():
+            total = self.losses(leaf, targets).sum()
+        if not total.requires_grad:
+            return torch.zeros_like(leaf)
+        (gradients,) = torch.autograd.grad(total, leaf, **ZEROS)
+        return gradients
+
     def forget(self, inputs: Tensor, targets: Tensor) -> None:
         """Take the loss as if nothing were learned, from now on: see `Untrained`."""
         total: Any = 0
@@ -535,7 +548,7 @@ class Adapter(ABC):
         for place, rows in enumerate(self._rows_of_ends()):
             require("model", self.kind, rows is not None, "one whose predictions inputs move")
             assert rows is not None
-            self._refuse_swapped_classes(self.outputs.leaves[place], rows)
+            self._refuse_swapped_classes(self.outputs.leaves[place], rows, targets)
             if self.horizon:
                 rows = rows._replace(times=np.full_like(rows.times, rows.times.max()))
             else:
@@ -555,29 +568,73 @@ class Adapter(ABC):
         length = self.shape[1]
         found = last_steps(self._parted_predictions, self.pairs, self.entries)
         rows = [rows_of(times, length) for times in found]
+        every_step = any(own is not None and not own.are_told for own in rows)
+        if every_step:
+            self.refuse_too_long()
+            found = last_steps(self._parted_predictions, self.pairs, self.entries, every_step=True)
+            rows = [rows_of(times, length) for times in found]
         for place, (times, own) in enumerate(zip(found, rows, strict=True)):
             if own is None or not early_entries(times.low, own.axes).any():
                 continue
             is_steady = np.ones(times.low.shape, dtype=bool)
             for _ in range(_STEADY):
                 pair = self.trials.pair()
-                again = last_steps(self._parted_predictions, [pair], self.entries)[place]
+                again = last_steps(
+                    self._parted_predictions, [pair], self.entries, every_step=every_step
+                )[place]
                 is_steady &= again.low == times.low
             rows[place] = rows_of(times, length, is_steady)
         return rows
 
-    def _refuse_swapped_classes(self, leaf: Leaf, rows: Rows) -> None:
-        """Refuse cross-entropy whose second axis, of classes, is that of the steps."""
-        is_cross_entropy = type(self.loss) in WEIGHED or self.loss is functional.cross_entropy
+    def refuse_too_long(self) -> None:
+        """Refuse long sequences where each step has to be tried, which takes T² of them."""
+        length = self.shape[1]
+        words = (
+            f"at most {_LONGEST} where parameters are not used, or predictions not made, at each "
+            "step in turn, as in patches of several steps: cut sequences into shorter ones"
+        )
+        require("steps of a sequence", length, length <= _LONGEST, words)
+
+    def _refuse_swapped_classes(self, leaf: Leaf, rows: Rows, targets: Tensor) -> None:
+        """Refuse a loss that takes the axis of steps for that of classes."""
         second = 2  # of `leaf.shape`, which begins with what shares the axis of sequences
-        has_two = leaf.layout.axis == 0 and len(leaf.shape) > 3
-        is_swapped = is_cross_entropy and has_two and second in rows.axes
+        is_second = leaf.layout.axis == 0 and len(leaf.shape) == 4 and second in rows.axes
+        is_cross_entropy = type(self.loss) in WEIGHED or self.loss is functional.cross_entropy
+        length = self.shape[1]
+        is_square = leaf.shape[-2:] == (length, length) and leaf.shape.numel() == length**2
+        fits_both_ways = is_square and targets.shape[1:] == (length,)
+        is_swapped = is_second and is_cross_entropy
+        if is_second and fits_both_ways and not is_cross_entropy:
+            is_swapped = self._compares_steps_as_classes(targets)
         words = (
             "one that has classes where the model has them. Steps come second here, as they "
             "change along this axis: loss=None, or "
             "loss=lambda p, y: torch.nn.functional.cross_entropy(p.mT, y)"
         )
         require(f"loss ({self.loss_name})", "classes second", not is_swapped, words)
+
+    def _compares_steps_as_classes(self, targets: Tensor) -> bool:
+        """Say whether the target of step j pulls on entry j of other steps, and not on step j.
+
+        As where predictions (B, T, V) are taken for (B, classes, steps), which V = T allows.
+        """
+        few = self.trials.some(_TRIED)
+        predictions = self._predictions_alone(self.trials.inputs[few.to(self.trials.inputs.device)])
+        own = targets[few.to(targets.device)]
+        is_swapped = False
+        for row, (one, target) in enumerate(zip(predictions.split(1), own.split(1), strict=True)):
+            step = (row + 1) * self.shape[1] // (_TRIED + 1)
+            values = targets[targets != target[0, step]]
+            if not len(values):
+                continue
+            other = target.clone()
+            other[0, step] = values[0]
+            apart = self.loss_gradients(one, target) != self.loss_gradients(one, other)
+            steps, entries = apart.reshape(self.shape[1], -1).nonzero().mT
+            if bool((entries != step).any()):
+                return False
+            is_swapped |= bool((steps != step).any())
+        return is_swapped
 
     def _refuse_looks_ahead(self, place: int, rows: Rows, targets: Tensor) -> None:
         """Refuse predictions of a step that later inputs move."""

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lwcore.diagnose.advice import REACH, RECORD, Suggestion, advice
+from lwcore.diagnose.advice import REACH, Suggestion, advice
 from lwcore.diagnose.verdicts import (
     MEANINGS,
     MOST,
@@ -66,8 +66,6 @@ class Answer:
     def sections(self) -> list[tuple[str, list[str]]]:
         """Headings and their points, those with something to say alone."""
         can_do = [f"{one.do} ({one.because})." for one in self.suggestions]
-        if any(one.is_design for one in self.suggestions):
-            can_do.append(_record())
         found = [("What you can do", can_do)] if can_do else []
         return [*found, ("What was measured", self.measured), ("How sure", self.sure)]
 
@@ -112,15 +110,6 @@ def _aligned(table: pd.DataFrame) -> Iterator[str]:
         yield "  " + "   ".join(cells).rstrip()
 
 
-def _record() -> str:
-    """Say how often advice on designs was right."""
-    return (
-        "None of this was tried on your network. In a trial such advice on designs foresaw "
-        f"{RECORD.foreseen} of {RECORD.outcomes} outcomes; counting the steps from input to loss "
-        f"foresaw {RECORD.by_counting_steps}."
-    )
-
-
 def reach_of(window: tuple[int, int, int], rows: Sequence[LagRow]) -> str:
     """Write a window and its interval. These are lags that were measured: none is rounded."""
     longest, low, high = window
@@ -163,10 +152,12 @@ def _first(
     if window[0] == 0:
         reach += f": {kind_of_zero(rows, n_sequences)}"
     if int(attrs["beats_constant"]) == 0:
-        reach += (
-            ". That is no dependence in the data: the model predicts no better than a constant, "
-            "and its errors show what it adds (ask with source='target')"
-        )
+        no_better = "the model predicts no better than a constant"
+        if any(row.is_detected for row in rows):
+            reach += f". That is no dependence in the data: {no_better}, and its errors show what "
+            reach += "it adds (ask with source='target')"
+        else:
+            reach += f". But {no_better}: ask with source='target'"
     return f"{reach}."
 
 
@@ -174,26 +165,22 @@ def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
     """Yield the sequences that the telling lags need, beside those that there are."""
     enough = [row for row in rows if row.verdict is Verdict.ENOUGH]
     wanting = [row for row in rows if row.verdict is Verdict.TOO_FEW]
-    if len(enough) == 1:
-        needed = _about(enough[0], n_sequences)
-        yield f"Lag {enough[0].lags} needs {needed}, and you have {n_sequences:,}."
-    elif enough:
-        yield f"{len(enough)} of the {len(rows)} lags looked at can be detected."
-        nearest = min(enough, key=lambda row: row.needed)
+    if enough:
         longest = enough[-1]
-        sentence = f"lag {longest.lags}, the longest, needs {_about(longest, n_sequences)}"
-        if nearest is not longest:
-            sentence = f"lag {nearest.lags} needs {_about(nearest, n_sequences)}, {sentence}"
-        yield f"{sentence[0].upper()}{sentence[1:]}, and you have {n_sequences:,}."
-    if wanting:
-        nearest = min(wanting, key=lambda row: row.needed)
-        sentence = f"lag {nearest.lags} needs {_about(nearest, n_sequences)}"
-        if len(wanting) > 1:
-            lags = f"{len(wanting)} other lags" if enough else f"{len(wanting)} lags"
-            sentence += ", the least of them"
+        needed = f"needs {_about(longest, n_sequences)}, and you have {n_sequences:,}."
+        if len(enough) == 1:
+            yield f"Lag {longest.lags} {needed}"
         else:
-            lags = "another lag" if enough else "one lag"
-        yield f"At {lags} a signal needs more than you have: {sentence}."
+            yield f"{len(enough)} of the {len(rows)} lags looked at can be detected."
+            yield f"Lag {longest.lags}, the longest, {needed}"
+    if wanting:
+        easiest = min(wanting, key=lambda row: row.needed)
+        needed = f"needs {_about(easiest, n_sequences)}"
+        if len(wanting) == 1:
+            yield f"A signal was detected at lag {easiest.lags}, too, which {needed}."
+        else:
+            yield f"{len(wanting)} lags have a signal that takes more sequences than you have."
+            yield f"The easiest of them, lag {easiest.lags}, {needed}."
 
 
 def _about(row: LagRow, n_sequences: int) -> str:
@@ -242,8 +229,9 @@ def _measured(attrs: dict[str, Any]) -> list[str]:
         how = "as if nothing had been learned yet (source='target')."
     read = attrs["measured_on"]
     unit = (
-        "A lag is the distance, in steps, from the step at which a parameter is used to that of "
-        "the loss."
+        "Lags are counted back from the last step that a prediction reads, which is lag 0: the "
+        "part at lag 3 comes from what the parameters did 3 steps before it. Where the step after "
+        "the last one is predicted, lag 3 is 4 steps before what is predicted."
     )
     return [
         _whose_gradient(attrs),
@@ -278,7 +266,8 @@ def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
     yield (
         "False alarms: with each sequence's sign drawn at random, a lag is detected in "
-        f"{false} draws."
+        f"{false} draws. That holds for independent sequences, and not for pieces of one series "
+        "that overlap or are much alike."
     )
     yield (
         "The numbers hold along the directions that half of the sequences gave. Other halves give "

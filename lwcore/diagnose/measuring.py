@@ -9,20 +9,16 @@ In three lines::
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import inspect
 import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 import torch
 import xarray as xr
 from jaxtyping import Float
@@ -43,14 +39,10 @@ from lwcore.gradient import unit_length
 from lwcore.inference import described, sequences_needed
 from lwcore.results import bar
 from lwcore.signatures import Count, Index, Lags, checked, require, warn
-from lwcore.trace import Trace
-from lwcore.transport import exact_rates_and_share
-from lwcore.window import time_scales
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]  # jaxtyping cannot read NDArray
 
 FEWEST = 40  # sequences: half of them find directions, and a bootstrap needs twenty numbers
-TRANSPORTED, TRANSPORTED_ENDS = 16, 4  # sequences whose whole transport is formed, and end points
 ERROR = 0.1  # chance of a wrong sign from N(ℓ) sequences
 SIGNIFICANCE = 0.01  # chance that any lag is detected where there is none
 _RESAMPLES = 1000  # of the bootstrap
@@ -59,28 +51,22 @@ UNSCALED = 10  # size of inputs above which states may be saturated
 TOLD = 60  # seconds above which a forecast is printed
 
 
-def _undisturbed(function: Callable[..., Diagnosis]) -> Callable[..., Diagnosis]:
+@contextmanager
+def _undisturbed(batches: Any) -> Iterator[None]:
     """Keep a diagnosis from the caller's modes, and what is the caller's from the diagnosis."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Diagnosis:
-        given = inspect.signature(function).bind(*args, **kwargs).arguments
-        with ExitStack() as stack:
-            stack.enter_context(random_states_kept())
-            stack.enter_context(kept_as_it_was(given["batches"], copies=False))
-            stack.enter_context(gradients_followed())
-            stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
-            if "torch._dynamo" in sys.modules:  # else nothing is compiled, and its import is slow
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
-            if torch.get_default_device().type != "cpu":
-                stack.enter_context(torch.device("cpu"))  # ours; the reader's has its own again
-            return function(*args, **kwargs)
-
-    return call
+    with ExitStack() as stack:
+        stack.enter_context(random_states_kept())
+        stack.enter_context(kept_as_it_was(batches, copies=False))
+        stack.enter_context(gradients_followed())
+        stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # no derivatives in eval
+        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and its import is slow
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))  # ours; the reader's has its own again
+        yield
 
 
 @checked
-@_undisturbed
 def diagnose(
     model: nn.Module,
     batches: Iterable[Any] | Dataset[Any],
@@ -144,15 +130,71 @@ def diagnose(
     words = f"a whole number, {FEWEST} or above"
     require("sequences", sequences, sequences >= FEWEST, words)
     require("seed", seed, int(seed) < 2**63, "below 2^63")
-    parameters_of = dict(model.named_parameters())
-    unmade = [name for name, part in parameters_of.items() if is_lazy(part) or part.is_meta]
+    _refuse_unmade(model)
+    attrs: dict[str, Any] = {**results.environment()}  # before the work: what fails, fails now
+    caveats = []
+    with _undisturbed(batches), kept_as_it_was(model, loss, head) as kept:
+        axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
+        read_as = _read_as(inputs)
+        bands = _bands(lags, inputs.shape[1])
+        inputs = _as_accepted(model, inputs, axes)
+        data = inputs, targets
+        how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
+        network = _network(model, data, step, parameters, how)
+        network.check(inputs, targets)
+        caveats += _repeats(network, inputs)
+        attrs["beats_constant"] = -1  # not asked
+        if source == "target":
+            differ = bool((targets != targets[:1]).any())
+            require("source", source, differ, "'error' where all targets are the same")
+            network.forget(inputs, targets)
+        else:
+            beats = network.beats_constants(inputs, targets)
+            attrs["beats_constant"] = int(beats)
+            if not beats:
+                caveats.append("The model predicts no better than a constant: use source='target'.")
+        attrs["end_points"] = inputs.shape[1] - _first_loss(network, data)  # at the most
+        measured = _Work(network, data, bands, int(seed), progress, limit_minutes).measured()
+        found = _inferred(measured, int(seed))
+        if not bool(found.detected.any()):
+            caveats += _too_large(inputs)
+        changed = [name for name in kept.changed() if name in model.state_dict()]
+    if changed:
+        warn(f"The model changed {', '.join(changed)} while it ran; they are put back.")
+    settings = {
+        "network": network.kind,
+        "caveats": " ".join(caveats),
+        "loss": network.loss_name,
+        "source": source,
+        "measured_on": f"{read_as}: half for directions, half for numbers",
+        "n_sequences": int(n_sequences or len(inputs)),
+        "seed": int(seed),
+    }
+    attrs |= settings
+    attrs["fingerprint"] = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+    attrs["aside"] = attrs["caveats"]  # the former name
+    attrs["length"] = inputs.shape[1]
+    attrs["sequences_read"] = len(inputs)
+    attrs["end_points_drawn"] = ENDS if isinstance(network, Uses) else inputs.shape[1]
+    attrs |= _whose_gradient(model, network)
+    return Diagnosis(found.assign_attrs(attrs))
+
+
+def _refuse_unmade(model: nn.Module) -> None:
+    """Refuse a model whose parameters hold no numbers, or none that can be learned."""
+    unmade = []
+    for name, part in model.named_parameters():
+        if is_lazy(part) or part.is_meta:
+            unmade.append(name)
     words = "made: run a lazy model once on a batch, and load the weights of one on the device meta"
     require("parameters", ", ".join(unmade[:6]), not unmade, words)
     is_trainable = not any(part.is_inference() for part in model.parameters())
     words = "one that was made outside of torch.inference_mode()"
     require("model", type(model).__name__, is_trainable, words)
-    environment = results.environment()  # before the work: what fails, fails now
-    axes, (inputs, targets) = collect_sequences(batches, sequences, batch_first, time_axis)
+
+
+def _read_as(inputs: Tensor) -> str:
+    """Say as what inputs are read, and refuse what are too few sequences or steps."""
     count, length = inputs.shape[:2]
     read_as = f"read as {count:,} sequences of {length:,} steps of width {inputs[0, 0].numel()}"
     words = f"at least {FEWEST} sequences of at least 2 steps. "
@@ -162,56 +204,16 @@ def diagnose(
         words += "Cut a long series, (T, D), into windows: series.unflatten(0, (-1, 12)), say. "
     words += "Are axes swapped? For (T, B, …) say batch_first=False, for (B, C, T) time_axis=2"
     require("batches", read_as, count >= FEWEST and length >= 2, words)
-    bands: Bands = lag_bands(length - 1) if isinstance(lags, str) else [[int(n)] for n in lags]
-    furthest = bands[-1][-1]
-    words = f"below the number of steps, {length}"
-    require("lags", [band[0] for band in bands], furthest < length, words)
-    with kept_as_it_was(model, loss, head) as kept:
-        data = inputs, targets = _as_accepted(model, inputs, axes), targets
-        how = {"head": head, "loss": loss, "axes": axes, "horizon": horizon}
-        network = _network(model, data, step, parameters, how)
-        network.check(inputs, targets)
-        caveats = _repeats(network, inputs)
-        beats = -1
-        if source == "target":
-            differ = bool((targets != targets[:1]).any())
-            require("source", source, differ, "'error' where all targets are the same")
-            network.forget(inputs, targets)
-        else:
-            beats = int(network.beats_constants(inputs, targets))
-            if not beats:
-                caveats.append("The model predicts no better than a constant: use source='target'.")
-        first = _first_loss(network, data)
-        work = _Work(network, data, bands, first, int(seed), progress, limit_minutes)
-        measured = work.measured()
-        found = _inferred(measured, int(seed))
-        size = _largest_column(inputs)
-        if size > UNSCALED and not bool(found.detected.any()):
-            caveats.append(
-                f"Inputs are as large as {size:.3g}, which may saturate gates and attention, and "
-                "hide every lag. Scale them, as by their mean and deviation, and train with these."
-            )
-        changed = [name for name in kept.changed() if name in model.state_dict()]
-    if changed:
-        warn(f"The model changed {', '.join(changed)} while it ran; they are put back.")
-    attrs: dict[str, Any] = {
-        "network": network.kind,
-        "aside": " ".join(caveats),
-        "loss": network.loss_name,
-        "source": source,
-        "measured_on": f"{read_as}: half for directions, half for numbers",
-        "n_sequences": int(n_sequences or count),
-        "seed": int(seed),
-    }
-    attrs["fingerprint"] = hashlib.sha256(json.dumps(attrs).encode()).hexdigest()[:12]
-    attrs["caveats"] = attrs["aside"]  # which is the former name
-    attrs["length"] = length
-    attrs["sequences_read"] = count
-    attrs["beats_constant"] = beats
-    attrs["end_points"] = length - first  # of a sequence, at the most
-    attrs["end_points_drawn"] = ENDS if isinstance(network, Uses) else length
-    attrs |= _whose_gradient(model, network)
-    return Diagnosis(found.assign_attrs(attrs | environment))
+    return read_as
+
+
+def _bands(lags: Any, length: int) -> Bands:
+    """Return the lags to look at, those of each band together."""
+    if isinstance(lags, str):
+        return lag_bands(length - 1)
+    given = [int(lag) for lag in lags]
+    require("lags", given, given[-1] < length, f"below the number of steps, {length}")
+    return [[lag] for lag in given]
 
 
 def _network(
@@ -264,11 +266,17 @@ def _repeats(network: Adapter, inputs: Tensor) -> list[str]:
     return [told]
 
 
-def _largest_column(inputs: Tensor) -> float:
-    """Return the root mean square of the largest column of inputs that are no tokens."""
+def _too_large(inputs: Tensor) -> list[str]:
+    """Return what a reader is told of inputs that may saturate a network, tokens left out."""
     if not inputs.is_floating_point():
-        return 0.0
-    return float(inputs.double().square().mean((0, 1)).sqrt().max())
+        return []
+    size = float(inputs.double().square().mean((0, 1)).sqrt().max())
+    if size <= UNSCALED:
+        return []
+    return [
+        f"Inputs are as large as {size:.3g}, which may saturate gates and attention, and hide "
+        "every lag. Scale them, as by their mean and deviation, and train with these."
+    ]
 
 
 def _first_loss(network: Adapter, data: Pair) -> int:
@@ -316,10 +324,9 @@ def lag_bands(furthest: int) -> list[list[int]]:
 
 
 class _Work:
-    """The transport, and each sequence's part of each lag and whole gradient along w(ℓ).
+    """Each sequence's part of each lag, and its whole gradient, along w(ℓ).
 
-    A random half of the sequences gives each lag's mean gradient w(ℓ), the other half the numbers;
-    `first` is the first step with a loss. The transport is that of the one recurrence, if any.
+    A random half of the sequences gives each lag's mean gradient w(ℓ), the other half the numbers.
     """
 
     def __init__(
@@ -327,7 +334,6 @@ class _Work:
         network: Adapter,
         data: Pair,
         bands: Bands,
-        first: int,
         seed: int,
         progress: bool,
         limit_minutes: int | None,
@@ -336,7 +342,6 @@ class _Work:
         self.network = network
         self.data = data
         self.bands = bands
-        self.first = first
         self.progress = progress
         self.limit_minutes = limit_minutes
         self.count = len(data[0])
@@ -350,20 +355,16 @@ class _Work:
         lags = [band[0] for band in self.bands]
         directions = self._directions()
         numbers = []
-        carried = []
-        left = TRANSPORTED
         for reading in self._readings(self.giving, "numbers"):
-            if isinstance(self.network, Recurrent) and left > 0:
-                carried.append(_transport(reading.trace, left, lags, self.first))
-                left -= self.network.at_once
             numbers.append(reading.band_numbers(directions, self.bands))
-        measured = _envelope(carried, lags) if carried else {}
         statistic, projection = torch.cat(numbers, dim=-1).numpy()
         last = [band[-1] for band in self.bands]
         both = ("lag", "sequence")
-        measured["lag_to"] = ("lag", last, "the last lag of a band, of which `lag` is the first")
-        measured["statistic"] = (both, statistic, "the lag's part along its mean direction")
-        measured["projection"] = (both, projection, "the whole gradient along the same")
+        measured = {
+            "lag_to": ("lag", last, "the last lag of a band, of which `lag` is the first"),
+            "statistic": (both, statistic, "the lag's part along its mean direction"),
+            "projection": (both, projection, "the whole gradient along the same"),
+        }
         named = ("lag", lags, {"long_name": "lag ℓ", "units": "steps"})
         return described(measured).assign_coords(lag=named)
 
@@ -402,31 +403,6 @@ class _Work:
                 advance(len(pair[0]))
 
 
-def _transport(trace: Trace, few: int, lags: list[int], first: int) -> tuple[Tensor, Tensor]:
-    """Return exact rates, and the share beside them, of the first few sequences at some ends."""
-    some = replace(trace, inputs=trace.inputs[:few], history=trace.history[:few])
-    earliest = max(lags[-1], first)
-    ends = np.linspace(earliest, trace.length - 1, TRANSPORTED_ENDS).round().astype(int)
-    return exact_rates_and_share(some, lags, np.unique(ends).tolist())
-
-
-def _envelope(carried: list[tuple[Tensor, Tensor]], lags: list[int]) -> dict[str, Any]:
-    """Return envelope, time scales and share beside the diagonal, of all that was carried back."""
-    rates, shares = zip(*carried, strict=True)
-    size = torch.cat(rates).abs()
-    rate = size.mean((0, 1)).numpy()
-    envelopes = size.sum(-1).mean(1)  # of each sequence, Eq. (29)
-    error = envelopes.std(0).numpy() / len(envelopes) ** 0.5
-    beside = torch.cat(shares).abs().nanmean((0, 1)).numpy()
-    return {
-        "rate": (("lag", "unit"), rate, "mean absolute effective rate"),
-        "envelope": ("lag", rate.sum(-1), "envelope f(ℓ), per unit of global learning rate"),
-        "envelope_error": ("lag", error, "standard error of the envelope, over sequences"),
-        "off_diagonal": ("lag", beside, "share of the transport beside its diagonal"),
-        "time_scale": ("unit", time_scales(lags, rate), "time scale τ of a neuron, in steps"),
-    }
-
-
 def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     """Return what was measured, with N(ℓ), its bands, and tails."""
     statistic = measured.statistic.values
@@ -442,15 +418,12 @@ def _inferred(measured: xr.Dataset, seed: int) -> xr.Dataset:
     (seen,) = inference.significant(mean[None], error[None], count, SIGNIFICANCE)
     exponent = inference.exponent_of_means(projection)
     fit = stable.fit(projection.T)
-    middle = pd.Series(fit.alpha).median()  # NaN where every lag's part is zero
-    stably = sequences_needed(mean, fit.scale, middle, error=ERROR)
     around = [least, most]
     found = {
         "signal": ("lag", mean, "mean of the lag's part"),
         "detected": ("lag", seen, "mean above zero at the family-wise level"),
         "required": ("lag", needed, "sequences N(ℓ) needed to detect the lag"),
         "required_interval": (("bound", "lag"), around, "interval of N(ℓ), for all lags together"),
-        "required_if_stable": ("lag", stably, "N(ℓ) by a stable law of the median α"),
         "false_windows": ([], false, f"of {SIGN_DRAWS} draws of signs, those that show any lag"),
         "exponent": ("lag", exponent, "exponent p with which means of sequences concentrate"),
         "tail_index": ("lag", fit.alpha, "tail index α of a sequence's whole gradient"),

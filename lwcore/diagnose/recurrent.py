@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -157,10 +157,11 @@ class _Reading(NamedTuple):
 
 
 class ModuleCall(NamedTuple):
-    """A call of a module: what it read, the state it started from, and what it gave."""
+    """A call of a module: what it read, the state it started from, what else it took, and gave."""
 
     read: Any
     state: Any
+    more: list[Any]
     given: Any
 
 
@@ -223,7 +224,7 @@ class Recurrent(Adapter):
     def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
         """Return what the module read, (B, T, D), and its first state, (B, S), in float64."""
         require(f"calls of the {self.called}", len(calls), len(calls) == 1, "one in a pass")
-        read, state, _ = calls[0]
+        read, state = calls[0].read, calls[0].state
         is_plain = isinstance(read, Tensor) and read.ndim == 3
         words = "a tensor of three axes, equally long sequences"
         require(f"inputs of the {self.called}", type(read).__name__, is_plain, words)
@@ -307,7 +308,8 @@ class Recurrent(Adapter):
             return f"with {read.shape[1]} steps for {length} of the inputs"
         (times,) = last_steps(reads, self.pairs, self.entries)
         rows = rows_of(times, length)
-        if rows is None or rows.axes != (0,) or (rows.times != np.arange(length)).any():
+        is_known = rows is not None and rows.axes == (0,) and rows.are_told
+        if rows is None or not is_known or (rows.times != np.arange(length)).any():
             return "whose step k does not read the inputs up to step k"
         (from_last,) = last_steps(reads, self.pairs[:1], self.entries, backwards=True)
         firsts = rows_of(from_last, length)
@@ -316,13 +318,10 @@ class Recurrent(Adapter):
         return ""
 
     def _looks_back_beside(self) -> str:
-        """Say whether a prediction sees earlier inputs when the module gives what it gave."""
-        with torch.no_grad(), recorded([self.module]) as calls:
-            self.predictions(self.pairs[0][:1])
-        held = [call.given for call in calls[self.module]]
+        """Say whether a prediction sees earlier inputs where the module always gives the same."""
 
         def beside(inputs: Tensor) -> list[Tensor]:
-            with torch.no_grad(), replaced(self.module, held, len(inputs)):
+            with torch.no_grad(), constant(self.module):
                 return [self.predictions(inputs)]
 
         (from_last,) = last_steps(beside, self.pairs[:1], self.entries, backwards=True)
@@ -364,7 +363,11 @@ class Loop(Recurrent):
 
     def _taken(self, calls: list[ModuleCall]) -> tuple[Tensor, Tensor]:
         is_plain = _is_chain(calls) and all(call.read.ndim == 2 for call in calls)
-        words = "called once a step with inputs (B, D) and the state that it gave a step before"
+        is_plain = is_plain and not any(call.more for call in calls)
+        words = (
+            "called once a step with inputs (B, D), the state that it gave a step before, and "
+            "nothing else. Any other is read by uses: name its parameters in `parameters`"
+        )
         require("step", self.called, is_plain, words)
         read = torch.stack([call.read.detach() for call in calls], 1).cpu().double()
         if calls[0].state is None:
@@ -384,8 +387,9 @@ def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[Modu
         return part.detach().requires_grad_(part.is_floating_point())
 
     def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], returned: Any) -> Any:
-        read, state, *_ = *given, *named.values(), None, None
-        call = ModuleCall(read, state, trees.tree_map_only(Tensor, leaf, returned))
+        read, state, *more = *given, *named.values(), None, None
+        more = [part for part in more if part is not None]
+        call = ModuleCall(read, state, more, trees.tree_map_only(Tensor, leaf, returned))
         calls.setdefault(module, []).append(call)
         return call.given
 
@@ -396,33 +400,23 @@ def recorded(modules: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[Modu
 
 
 @contextmanager
-def replaced(module: nn.Module, held: Sequence[Any], count: int) -> Iterator[None]:
-    """Have a module give what it gave for one sequence, for each of so many."""
-    number = itertools.count()
+def constant(module: nn.Module) -> Iterator[None]:
+    """Have a module give the same for all sequences and steps: other numbers in each feature."""
+
+    def same(part: Tensor) -> Tensor:
+        if part.ndim < 2:
+            return torch.zeros_like(part)
+        features = torch.linspace(-0.5, 0.5, part.shape[-1])
+        return features.to(part).expand(part.shape)
 
     def hook(_: Any, __: Any, given: Any) -> Any:
-        kept = held[min(next(number), len(held) - 1)]
-        return trees.tree_map_only(Tensor, _repeater(given, count), kept)
+        return trees.tree_map_only(Tensor, same, given)
 
     handle = module.register_forward_hook(hook)
     try:
         yield
     finally:
         handle.remove()
-
-
-def _repeater(given: Any, count: int) -> Callable[[Tensor], Tensor]:
-    """Return what repeats the one sequence of a tensor, whichever axis it is on, as in `given`."""
-    shapes = {tuple(part.shape) for part in tensors_in(given)}
-
-    def repeat(part: Tensor) -> Tensor:
-        for axis, size in enumerate(part.shape):
-            wanted = (*part.shape[:axis], count, *part.shape[axis + 1 :])
-            if size == 1 and wanted in shapes:
-                return part.expand(*wanted)
-        return part
-
-    return repeat
 
 
 def _owns_weights(module: nn.Module) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,7 +27,7 @@ from lwcore.window import learnability_window
 __all__ = ["LEVEL", "SIGN_DRAWS", "Diagnosis", "Window"]
 
 LEVEL = 0.95  # coverage of all intervals
-Rate = Literal["variance", "mean"]
+_COLOUR = "#0173b2"
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,19 +62,15 @@ class Diagnosis:
         return int(self.data.attrs["n_sequences"])
 
     @checked
-    def window(
-        self, n_sequences: Count, definition: Definition = "supremum", rate: Rate = "variance"
-    ) -> Window:
+    def window(self, n_sequences: Count, definition: Definition = "supremum") -> Window:
         """Return H_N over the detected lags; its interval is that of noise with a variance.
 
         A band of lags counts as its first one; the interval ends with the last lag of a band.
         ``definition="supremum"`` is the longest visible lag, ``"first_passage"`` the longest up to
-        which all measured lags are. N(ℓ) is by the sample's variance, or, ``rate="mean"``, by a
-        stable law of the median α.
+        which all measured lags are.
         """
         low, high = self.data.required_interval.values
-        needed = self.data.required if rate == "variance" else self.data.required_if_stable
-        curves = np.stack([needed, high, low])
+        curves = np.stack([self.data.required, high, low])
         curves[:2, ~self.data.detected.values.astype(bool)] = np.inf
         lags = [row.first for row in self.rows]
         found = learnability_window(lags, curves, [n_sequences], definition=definition)
@@ -95,19 +90,6 @@ class Diagnosis:
         """What the answer says of each lag."""
         return lag_rows(self.data, self.n_sequences)
 
-    def windows(self) -> pd.DataFrame:
-        """Return windows for some numbers of sequences, those that there are among them."""
-        numbers = sorted({*(8**k for k in range(7)), self.n_sequences})
-        read = 2 * self.data.sizes["sequence"]  # in both halves
-        columns = {
-            "every measured lag visible up to": [self.window(n, "first_passage") for n in numbers],
-            "longest visible lag": [self.window(n) for n in numbers],
-            "with stable tails": [self.window(n, rate="mean").steps for n in numbers],
-            "extrapolated": ["yes" if n > read else "" for n in numbers],
-        }
-        index = pd.Index([f"{n:,}" for n in numbers], name="sequences N")
-        return pd.DataFrame(columns, index).map(str)
-
     @checked
     def answer(self, n_sequences: Count | None = None) -> Answer:
         """Return what was found in words, for so many sequences, or for those that there are."""
@@ -122,7 +104,6 @@ class Diagnosis:
         """Return what a notebook shows: the answer, and below it all numbers, folded."""
         folds = {
             "Every lag": self.by_lag().to_html(index=False),
-            "With other numbers of sequences": self.windows().to_html(),
             "All numbers": self.data._repr_html_(),
         }
         parts = [self.answer().html()]
@@ -131,41 +112,36 @@ class Diagnosis:
         content = "\n".join(parts)
         return f'<div class="diagnosis">{content}</div>'
 
-    def plot(
-        self, axes: Sequence[Axes] | None = None, label: str | None = None, color: str = "#0173b2"
-    ) -> Figure:
+    def plot(self) -> Figure:
         """Draw the answer: N(ℓ) beside the sequences that there are, and the window against N.
 
         A filled dot is a lag that these sequences detect, an open one a lag that needs more, a
         cross one without a signal; grey are lags that were not looked at. On the right the dashed
-        line is the first passage. With `axes`, two of them, and a `label` several are compared.
+        line is the longest lag up to which all can be detected.
         """
         from lwcore.figures import canvas, done  # imports Matplotlib, which measuring does without
 
-        left, right = canvas(2)[1] if axes is None else axes
-        self._draw_lags(left, color)
-        self._draw_windows(right, color, label)
-        figure: Any = left.figure
-        if axes is None:
-            count = self.n_sequences
-            reach = reach_of(self.window(count), self.rows)
-            figure.suptitle(f"From {count:,} sequences the gradient reaches back {reach}")
-        with_legend = [right] if label else []
-        return done(figure, *with_legend, trim=False)
+        figure, (left, right) = canvas(2)
+        self._draw_lags(left)
+        self._draw_windows(right)
+        count = self.n_sequences
+        reach = reach_of(self.window(count), self.rows)
+        figure.suptitle(f"From {count:,} sequences the gradient reaches back {reach}")
+        return done(figure, trim=False)
 
-    def _draw_lags(self, axes: Axes, color: str) -> None:
+    def _draw_lags(self, axes: Axes) -> None:
         """Draw N(ℓ) with its interval, and which lags can be detected."""
         data = self.data
         rows = self.rows
         needed, low, high = np.clip([data.required, *data.required_interval], 1, 1e9)
-        axes.vlines(data.lag, low, high, color=color, alpha=0.3, lw=2)
+        axes.vlines(data.lag, low, high, color=_COLOUR, alpha=0.3, lw=2)
         verdicts = np.array([str(row.verdict) for row in rows])
         for verdict in Verdict:
             chosen = verdicts == verdict
             marker = "o" if verdict in DETECTED else "x"
-            face = "white" if verdict is Verdict.TOO_FEW else color
+            face = "white" if verdict is Verdict.TOO_FEW else _COLOUR
             points = data.lag[chosen], needed[chosen]
-            axes.plot(*points, marker, ms=4, color=color, markerfacecolor=face)
+            axes.plot(*points, marker, ms=4, color=_COLOUR, markerfacecolor=face)
         marks = []
         for marker, face in (("o", "grey"), ("o", "white"), ("x", "grey")):
             marks += axes.plot([], [], marker, ms=4, color="grey", markerfacecolor=face)
@@ -177,14 +153,14 @@ class Diagnosis:
         axes.set(xscale="log", yscale="log", ylim=(1, 1e9))
         axes.set(xlabel="lag ℓ (steps)", ylabel="sequences needed N(ℓ)")
 
-    def _draw_windows(self, axes: Axes, color: str, label: str | None) -> None:
+    def _draw_windows(self, axes: Axes) -> None:
         """Draw the window against the number of sequences, by both definitions."""
         budgets = [2**k for k in range(21)]
         passage = [self.window(n, "first_passage").steps for n in budgets]
         longest, low, high = np.transpose([self.window(n) for n in budgets])
-        axes.step(budgets, passage, where="post", color=color, ls="--")
-        axes.step(budgets, longest, where="post", color=color, label=label)
-        axes.fill_between(budgets, low, high, color=color, alpha=0.15, lw=0, step="post")
+        axes.step(budgets, passage, where="post", color=_COLOUR, ls="--")
+        axes.step(budgets, longest, where="post", color=_COLOUR)
+        axes.fill_between(budgets, low, high, color=_COLOUR, alpha=0.15, lw=0, step="post")
         axes.set(xscale="log", xlabel="number of sequences N")
         axes.set_ylabel("learnability window $H_N$ (steps)")
 

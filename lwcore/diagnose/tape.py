@@ -58,22 +58,22 @@ class Call(NamedTuple):
         return [given[place] for place in self.outputs]
 
     @property
-    def place(self) -> tuple[Any, ...]:
-        """What calls in one place of the code share: all but the data."""
-        place: list[Any] = [self.function]
+    def signature(self) -> tuple[Any, ...]:
+        """The function and its arguments, without the data: uses of one site share it."""
+        signature: list[Any] = [self.function]
         for part in self.leaves:
             if isinstance(part, Slot):
-                place.append(part)
+                signature.append(part)
             else:
-                place.append(Tensor if isinstance(part, Tensor) else repr(part))
-        return tuple(place)
+                signature.append(Tensor if isinstance(part, Tensor) else repr(part))
+        return tuple(signature)
 
     def is_start_of(self, other: Call) -> bool:
         """Say whether it is another one's call with what no data are in, in the place of data.
 
         As U h with the zeros, or the parameters, that a state begins with.
         """
-        own, theirs = self.place, other.place
+        own, theirs = self.signature, other.signature
         if self.layout is not None or len(own) != len(theirs):
             return False
         pairs = zip(own, theirs, strict=True)
@@ -84,6 +84,7 @@ class Join(NamedTuple):
     """A function that made something of a use's value and of other data, as the first one."""
 
     number: int  # of the function, among all that were called
+    function: Any
     layout: Layout  # of what it made
     is_use: bool  # whether it took parameters itself, as the next call of a cell does
 
@@ -131,8 +132,9 @@ class Tape(TorchFunctionMode):
 
     @property
     def fits(self) -> bool:
-        """Whether the pass made as many calls as its plan has."""
-        return self.n_placed == len(self.plan.layouts)
+        """Whether the pass made as many calls as its plan has, and found all joins, if watched."""
+        has_joins = not self.watched or self.joined.keys() == self.plan.joins.keys()
+        return has_joins and self.n_placed == len(self.plan.layouts)
 
     def sources(self, call: Call) -> list[int]:
         """Return the places of the parameters that a call takes."""
@@ -174,9 +176,9 @@ class Tape(TorchFunctionMode):
         else:
             given = function(*args, **named)
         if self.is_trial:
-            self._follow(leaves, given, number, takes_parameters)
+            self._follow(leaves, given, number, function, takes_parameters)
         elif number in self.watched:
-            self._note_join(given, number)
+            self._note_join(given, number, function)
         return given
 
     def _record(self, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -235,7 +237,7 @@ class Tape(TorchFunctionMode):
             for part, held in zip(leaves, call.leaves, strict=True)
             if isinstance(held, Tensor)
         ]
-        slots = self.known.setdefault((call.place, *data), [])
+        slots = self.known.setdefault((call.signature, *data), [])
         if not slots:
             for _ in carried:
                 slots.append(Slot(len(self.origins)))
@@ -244,7 +246,9 @@ class Tape(TorchFunctionMode):
         for part, slot in zip(carried, slots, strict=True):
             self.slots[id(part)] = slot
 
-    def _follow(self, leaves: list[Any], given: Any, number: int, is_use: bool) -> None:
+    def _follow(
+        self, leaves: list[Any], given: Any, number: int, function: Any, is_use: bool
+    ) -> None:
         """Note what is first made of a use and of other data, in a trial pass."""
         tensors = [part for part in leaves if isinstance(part, Tensor)]
         taken = [self.alone[id(part)] for part in tensors if id(part) in self.alone]
@@ -264,13 +268,16 @@ class Tape(TorchFunctionMode):
         layout = Layout.of(results[0]) if results else None
         if layout is not None:
             for use in uses:
-                self.plan.joins.setdefault(use, Join(number, layout, is_use))
+                self.plan.joins.setdefault(use, Join(number, function, layout, is_use))
 
-    def _note_join(self, given: Any, number: int) -> None:
-        """Keep what a function made of uses and of other data."""
+    def _note_join(self, given: Any, number: int, function: Any) -> None:
+        """Keep what a function made of uses and of other data, if it is that of the trial."""
+        uses = self.watched[number]
+        if function != self.plan.joins[uses[0]].function:
+            return
         for part in trees.tree_leaves(given):
             if isinstance(part, Tensor):
-                self.joined.update(dict.fromkeys(self.watched[number], part))
+                self.joined.update(dict.fromkeys(uses, part))
                 return
 
 

@@ -22,6 +22,7 @@ class Rows(NamedTuple):
     axes: tuple[int, ...]
     times: Steps
     is_moved: Steps  # whether an input was found that moves a row
+    are_told: bool = True  # whether each step is known, also where not all steps were tried
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -48,6 +49,15 @@ class Bounds(NamedTuple):
         low = np.where(is_moved, self.low + steps, -1)
         return Bounds(self.axes, low, np.where(is_moved, self.high + steps, -1))
 
+    def later(self, other: Bounds) -> Bounds:
+        """Return the later of two steps of each row."""
+        return Bounds(self.axes, np.maximum(self.low, other.low), np.maximum(self.high, other.high))
+
+    def with_more(self, other: Bounds) -> Bounds:
+        """Return these rows, and others behind them."""
+        low = np.concatenate([self.low, other.low])
+        return Bounds(self.axes, low, np.concatenate([self.high, other.high]))
+
 
 def rows_of(times: Times, length: int, is_steady: Steps | bool = False) -> Rows | None:
     """Find the axes along which a value's step changes; None if nothing moves it."""
@@ -55,7 +65,8 @@ def rows_of(times: Times, length: int, is_steady: Steps | bool = False) -> Rows 
     if bounds is None:
         return None
     steps = settled(bounds.low, bounds.high, length)
-    return Rows(times.low.shape, bounds.axes, steps, bounds.low >= 0)
+    told = are_told(bounds.low, bounds.high)
+    return Rows(times.low.shape, bounds.axes, steps, bounds.low >= 0, told)
 
 
 def bounds_of(times: Times, is_steady: Steps | bool = False) -> Bounds | None:
@@ -121,6 +132,30 @@ def settled(low: Steps, high: Steps, length: int) -> Steps:
     return np.clip(times, 0, length - 1)
 
 
+def are_told(low: Steps, high: Steps) -> bool:
+    """Say whether the step of each row is known: measured, or in a stretch that leaves one choice.
+
+    In long sequences only some steps are tried. Rows between two whose step is measured are told if
+    these are of one step, or each row is of the next step.
+    """
+    moved = np.flatnonzero(low >= 0)
+    is_exact = low[moved] == high[moved]
+    exact = moved[is_exact]
+    if is_exact.all():
+        return True
+    if not len(exact) or exact[0] != moved[0] or exact[-1] != moved[-1]:
+        return False
+    return _steps_are_even(exact, low[exact])
+
+
+def _steps_are_even(rows: Steps, steps: Steps) -> bool:
+    """Say whether between any two rows there is no other, no step, or one step for each row."""
+    n_rows = np.diff(rows)
+    n_steps = np.diff(steps)
+    is_even = (n_rows == 1) | (n_steps == 0) | (n_steps == n_rows)
+    return bool(is_even.all())
+
+
 def has_unknown(bounds: Bounds) -> bool:
     """Say whether nothing moves a row between others, and these do not tell its step.
 
@@ -129,9 +164,7 @@ def has_unknown(bounds: Bounds) -> bool:
     if len(bounds.axes) > 1:  # single entries, of which some never move
         return False
     moved = np.flatnonzero(bounds.low >= 0)
-    n_rows, n_steps = np.diff(moved), np.diff(bounds.low[moved])
-    is_told = (n_rows == 1) | (n_steps == 0) | (n_steps == n_rows)
-    return not bool(is_told.all())
+    return not _steps_are_even(moved, bounds.low[moved])
 
 
 def waits_of(own: Bounds, joined: Bounds) -> Steps | None:

@@ -21,6 +21,7 @@ PATTERN = (0, 1, 0, 0, 1, 1, 1)  # which of two sequences stands where in a tria
 PAIRS = 3  # of sequences, from each of which times are measured
 _EVERY = 96  # steps, up to which the replacement begins at every one of them
 _PROBED = 32  # places in longer sequences, each with the two steps behind it
+_AT_ENDS = 16  # steps at either end of longer sequences
 _NUMBERS = 2**23  # that are compared at a time
 _AT_ONCE = 64  # sequences that are run at a time, at the most
 _POOL = 4096  # steps to draw from
@@ -240,6 +241,7 @@ def last_steps(
     pairs: Sequence[Tensor],
     entries: int,
     backwards: bool = False,
+    every_step: bool = False,
 ) -> list[Times]:
     """Measure of each entry of some values the last step of the inputs that moves it.
 
@@ -247,10 +249,10 @@ def last_steps(
     first one from some step k on: the largest k that moves an entry is its last step. If
     `backwards`, it replaces all but the last k steps: then the largest k that moves an entry is the
     distance of its first step from the last one. So many sequences are run at a time that their
-    `entries`, of each, stay few.
+    `entries`, of each, stay few. In long sequences not `every_step` is tried: see `_starts`.
     """
     length = pairs[0].shape[1]
-    starts = _starts(length)
+    starts = list(range(length)) if every_step else _starts(length)
     few = max(1, min(_AT_ONCE, _NUMBERS // max(entries, 1)) - 2)
     found: list[Steps] = []
     for pair in pairs:
@@ -271,14 +273,17 @@ def last_steps(
 def _starts(length: int) -> list[int]:
     """Return the steps from which on inputs are replaced.
 
-    In long sequences these are three neighbours k, k + 1, k + 2 in some places. A value that moves
+    In long sequences these are those at both ends, and three neighbours k, k + 1, k + 2 in some
+    places. A value that moves
     with k and not with k + 1 has the last step k, exactly. One that moves with k + 2, too, lies
     before the next three.
     """
     if length <= _EVERY:
         return list(range(length))
     places = np.linspace(0, length - 3, _PROBED).round().astype(int)
-    return np.unique(places[:, None] + np.arange(3)).tolist()
+    within = places[:, None] + np.arange(3)
+    ends = [np.arange(_AT_ENDS), length - 1 - np.arange(_AT_ENDS)]
+    return np.unique(np.concatenate([within.ravel(), *ends])).tolist()
 
 
 def _mixed(pair: Tensor, start: int, backwards: bool) -> Tensor:

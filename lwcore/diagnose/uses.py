@@ -1,263 +1,168 @@
-"""Any causal model as the core sees it: what parameters used at each time give to the gradient.
+"""Reads any causal model by the uses of its parameters: what they did ℓ steps before the loss.
 
-A parameter is *used* where one of PyTorch's functions makes, of it and of data, a value z of
-sequences. The time k of a use is measured: it is the last step of the inputs that moves z. Where
-z first waits for data of a later step, as U h in ``tanh(W x_t + U h)`` does, it is that step.
-Along a direction w the uses at time k give ``⟨∂E_t/∂z_k, ∂z_k/∂θ · w⟩`` to the gradient of the loss
-E_t at the end point t, and ``ℓ = t − k`` is their lag. All lags together are the gradient.
-
-In an example of two layers of attention, for sequences of T steps::
-
-    h = read(x)
-    for layer in layers:
-        h = h + attend(layer.query(h), layer.key(h), layer.value(h))
-    return show(h)
-
-Every call of ``read``, ``query``, ``key``, ``value`` and ``show`` is a use (`lwcore.diagnose.tape`
-records it), eight in all. What ``layers[0].key`` gives is a `Value`: a tensor (B, T, H) whose
-`Layout` says that its sequences are along axis 0. Row k of it moves with the inputs up to step k
-and with no later one, so that its time is k. This is measured (`lwcore.diagnose.trials`), and not
-read off the shape. The value's T rows with their times are a `Site`. A loop over a cell calls the
-cell T times, from one place of the code: its site has T values of one row each.
-
-With a loss at step t, the gradient of ``layers[0].key`` at lag ℓ is autograd's gradient in row
-t − ℓ of the site, carried on into the parameters by making the call again (`Repeated`).
+With a loss E_t at step t, the part of lag ℓ is ``(∂E_t/∂z_k) ∂z_k/∂θ``, summed over all rows z_k of
+values with the time k = t − ℓ. `lwcore.diagnose.sites` says what uses, values, rows and times are.
+All lags together are the gradient. In the example of two layers of attention there, the part of
+``layers[0].key`` at lag ℓ is autograd's gradient in row t − ℓ of its value, carried on into the
+parameters by making the call again (`Replay`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
-from lwcore.ambient import in_double, placed
+from lwcore.ambient import in_double
 from lwcore.diagnose.adapter import Adapter, Bands
+from lwcore.diagnose.replay import Replay
+from lwcore.diagnose.sites import LEAVE_OUT, Gathered, Site, Value
 from lwcore.diagnose.tape import Call, Plan, Tape
 from lwcore.diagnose.tensors import ZEROS, dense, first_line, followed, in_reals
-from lwcore.diagnose.times import Bounds, bounds_of, has_unknown, settled, waits_of
-from lwcore.diagnose.trials import Layout, Steps, Times, last_steps
+from lwcore.diagnose.trials import Layout, last_steps
 from lwcore.signatures import ArgumentError, Lags, checked, require
 
 ENDS = 16  # end points of a sequence, drawn where its loss has more
 _EXACT = {torch.float64: 1e-10, torch.float32: 1e-6, None: 0.01}  # of what must be equal or zero
-_LEAVE_OUT = "name in `parameters` those to look at, without it"
-_ROUNDED = 1e-4  # share of the gradient, up to which it may be by rounding
 _MORE_PAIRS = 12  # of sequences, for values that the first ones do not move
 _LARGE = 16.0  # times the loss, at which gradients are tried, too
 
-
-class Value(NamedTuple):
-    """One tensor that a use gives for all sequences, and its shape without their axis."""
-
-    use: int
-    output: int
-    layout: Layout
-    shape: tuple[int, ...]
-    call: Call
-    name: str
-
-    def of(self, made: Sequence[Sequence[Tensor]]) -> Tensor:
-        """Return it, (B, …), from what all uses of a pass have made."""
-        return self.layout.front(made[self.use][self.output])
-
-
-class Measured(NamedTuple):
-    """A value, with the steps that move it and those of what is first made of it and other data."""
-
-    value: Value
-    own: Bounds
-    joined: Bounds
-
-
-@dataclass(eq=False)
-class Site:
-    """Uses in one place of the code: rows of values (B, N, F), and the step of each row."""
-
-    name: str
-    values: list[Value]
-    axes: tuple[int, ...]  # of a value, along which its rows are
-    times: Steps  # of the rows of the first value, then of the next
-
-    @property
-    def start(self) -> int:
-        """The step of the first use."""
-        return int(self.times[0])
-
-    def series(self, made: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B N F"]:
-        """Return values, or gradients in them, in rows."""
-        n_rows = len(self.times) // len(self.values)
-        axes = [axis + 1 for axis in self.axes]  # behind that of sequences
-        parts = []
-        for value in self.values:
-            rows = value.of(made).movedim(axes, [*range(1, len(axes) + 1)])
-            rows = in_reals(rows)
-            parts.append(rows.reshape(len(rows), n_rows, -1))
-        return torch.cat(parts, 1)
-
-    def rows_by_step(self, length: int) -> Tensor:
-        """Return the rows of each step, (T, most of a step); N where a step has fewer."""
-        by_step = [np.flatnonzero(self.times == step) for step in range(length)]
-        most = max(len(rows) for rows in by_step)
-        table = np.full((length, most), len(self.times))
-        for step, rows in enumerate(by_step):
-            table[step, : len(rows)] = rows
-        return torch.from_numpy(table)
+# what must hold, in the words of a refusal
+_SAME_CALLS = (
+    "one that does the same for all sequences: are steps sent to layers by index, or loops as long "
+    f"as the data? Then {LEAVE_OUT}"
+)
+_GRADIENT = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
+_FOLLOWED = (
+    "parameters that are not run under torch.no_grad() or in a checkpoint with use_reentrant=True "
+    f"(turn checkpoints off to measure), or in a function of your own; else {LEAVE_OUT}"
+)
+_SEEN = (
+    "some that the predictions use, where it can be seen: not within torch.vmap, a scripted "
+    "function or one of your own (write a loop in its place)"
+)
+_UNCHANGED = (
+    "one whose gradients pass unchanged: is there a hook that clips or scales them, or a function "
+    "of your own? Take it off to measure"
+)
+_NOT_LATER = (
+    "one where none is. Is the parameter put behind data (add_bias_kv), or used for all steps at "
+    f"once, as by a Fourier transform? Then {LEAVE_OUT}. If it is below 1e-4, it may be rounding: "
+    "try model.double()"
+)
+_NORMALISED = (
+    "Of this one the values of all steps move with the last input: are inputs normalised over the "
+    "window, or is its last value subtracted? Do so in the data"
+)
+_AT_ONCE = (
+    "Of this one nothing can be told by lags: it takes a window at once (as an MLP or one "
+    "convolution does, whose kernel looks back within lag 0), is detached, or axis 1 of the inputs "
+    "is no time (for channels first, (B, C, T): time_axis=2)"
+)
 
 
-class Part(NamedTuple):
-    """Gradients (B, n, F) in some rows (B, n) of a site; row N, one too far, stands for none."""
+class _Ended(NamedTuple):
+    """One end point of each sequence, (B,), and the gradient of its loss at all sites."""
 
-    site: int
-    rows: Tensor
-    gradient: Tensor
-
-
-class Repeated:
-    """The values of all uses once more, as a function of the parameters; data do not change.
-
-    A change of parameters is pushed forward by two reverse passes: the derivative of ``Jᵀu · w`` in
-    u is J w. Not all of PyTorch's functions have a forward mode.
-    """
-
-    def __init__(self, network: Uses, tape: Tape) -> None:
-        """Make them, of the parameters that are looked at."""
-        self.theta = []
-        parameters = []
-        for own in network.chosen.values():
-            part = in_reals(own.detach()).clone().requires_grad_()
-            self.theta.append(part)
-            parameters.append(torch.view_as_complex(part) if own.is_complex() else part)
-        with torch.enable_grad():
-            made = tape.replay(parameters)
-            self.values = [site.series(made) for site in network.sites]
-        self.backward: tuple[Tensor, ...] | None = None  # Jᵀu
-
-    def pull(self, pulls: Sequence[Tensor]) -> Float[Tensor, " P"]:
-        """Return gradients in the values as one vector of gradients in the parameters, Jᵀu."""
-        values = []
-        given = []
-        for value, pull in zip(self.values, pulls, strict=True):
-            if bool(pull.any()):
-                values.append(value)
-                given.append(pull)
-        if not values:
-            return torch.zeros(sum(part.numel() for part in self.theta), dtype=torch.float64)
-        found = torch.autograd.grad(values, self.theta, given, retain_graph=True, **ZEROS)
-        return torch.cat([in_double(dense(part).flatten()).cpu() for part in found])
-
-    def push(self, direction: Float[Tensor, " P"]) -> Sequence[Tensor]:
-        """Return how all values change as the parameters go in a direction, J w."""
-        if self.backward is None:
-            self.cotangents = [torch.zeros_like(v, requires_grad=True) for v in self.values]
-            how = {"create_graph": True, "retain_graph": True, **ZEROS}
-            with torch.enable_grad():
-                self.backward = torch.autograd.grad(self.values, self.theta, self.cotangents, **how)
-        reached = []
-        along = []
-        sizes = [part.numel() for part in self.theta]
-        pieces = direction.split(sizes)
-        for gradient, own, piece in zip(self.backward, self.theta, pieces, strict=True):
-            if gradient.requires_grad:
-                reached.append(gradient)
-                along.append(placed(piece, own.device, own.dtype).reshape(own.shape))
-        if not reached:
-            return [torch.zeros_like(value) for value in self.values]
-        return torch.autograd.grad(reached, self.cotangents, along, retain_graph=True, **ZEROS)
+    end: Tensor
+    gradients: list[Tensor]
 
 
 class _Reading(NamedTuple):
-    """Sequences by the uses of parameters in one pass."""
+    """A batch of sequences, by the uses of parameters in one pass."""
 
-    network: Uses
+    uses: Uses
     tape: Tape
     predictions: Tensor  # (B, K)
-    pulls: Tensor  # ∂E/∂ of these, of each sequence's own loss
-    padding: Tensor  # steps behind the last one that is no padding, (B,)
+    loss_gradients: Tensor  # of each sequence's own loss in its predictions
+    n_padding: Tensor  # steps of padding at the end of each sequence, (B,)
 
     @property
-    def steps(self) -> list[int]:
-        """Steps at which predictions with a loss are made."""
-        has_loss = self.pulls.ne(0).any(0).cpu()
-        return sorted({*self.network.ends[has_loss].tolist()} - {-1})
+    def end_steps(self) -> list[int]:
+        """The steps at which predictions with a loss are made."""
+        has_loss = self.loss_gradients.ne(0).any(0).cpu()
+        made = {*self.uses.ends[has_loss].tolist()}
+        return sorted(made - {-1})  # what no input moves has no step
 
     @property
     def first(self) -> int:
         """The first step with a loss; −1 if there is none."""
-        return self.steps[0] if self.steps else -1
+        return self.end_steps[0] if self.end_steps else -1
 
-    def pulled(self, weights: Float[Tensor, "B K"] | None = None) -> list[Tensor]:
-        """Return the gradient in the values at each site, ∂E/∂z, of losses that are so weighted."""
-        pulls = self.pulls if weights is None else weights * self.pulls
-        values = [part for made in self.tape.made for part in made]
-        with torch.backends.cudnn.flags(enabled=False):
-            found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
-        gradients = iter(found)
-        by_use = [[dense(next(gradients)) for _ in made] for made in self.tape.made]
-        return [site.series(by_use) for site in self.network.sites]
+    def value_gradients(self, weights: Float[Tensor, "B K"] | None = None) -> list[Tensor]:
+        """Return ∂E/∂z at each site, of losses with a weight for each prediction."""
+        pulls = self.loss_gradients if weights is None else weights * self.loss_gradients
+        values: list[Tensor] = []
+        for made in self.tape.made:
+            values += made
+        found = torch.autograd.grad(self.predictions, values, pulls, retain_graph=True, **ZEROS)
+        by_use = []
+        start = 0
+        for made in self.tape.made:
+            own = found[start : start + len(made)]
+            by_use.append([dense(part) for part in own])
+            start += len(made)
+        return [site.series(by_use) for site in self.uses.sites]
 
-    def at_end(self, steps: Tensor) -> Float[Tensor, "B K"]:
-        """Return weights of 1 for those predictions of each sequence that are made at its step."""
-        ends = self.network.ends.to(self.pulls.device)
-        steps = steps.to(self.pulls.device)
-        return (ends[None] == steps[:, None]).to(self.pulls)
+    def weights_at(self, end: Tensor) -> Float[Tensor, "B K"]:
+        """Return 1 for the predictions of each sequence that are made at its end, else 0."""
+        ends = self.uses.ends.to(self.loss_gradients.device)
+        own = end.to(self.loss_gradients.device)
+        return (ends[None] == own[:, None]).to(self.loss_gradients)
 
-    def drawn(self) -> Iterator[tuple[Tensor, list[Tensor]]]:
-        """Yield an end point for each sequence, and the gradient of its loss at all sites.
+    def ended(self) -> Iterator[_Ended]:
+        """Yield end points, with the gradients of the loss there.
 
-        Where there are more than `ENDS`, one of each of so many strata is drawn, and weighs as much
-        as its stratum.
+        Where there are more than `ENDS`, they are cut into so many strata. Of each stratum one is
+        drawn for each sequence. It weighs as much as its stratum, which leaves the mean as it is.
         """
-        count = len(self.pulls)
-        steps = torch.tensor(self.steps, dtype=torch.int64)
+        steps = torch.tensor(self.end_steps, dtype=torch.int64)
         for stratum in steps.tensor_split(min(ENDS, len(steps))):
-            generator = self.network.generator
-            draws = torch.randint(len(stratum), (count,), generator=generator, device="cpu")
+            shape = (len(self.predictions),)
+            generator = self.uses.generator
+            draws = torch.randint(len(stratum), shape, generator=generator, device="cpu")
             end = stratum[draws]
-            whole = self.pulled(self.at_end(end) * len(stratum))
-            yield self._before_padding(end, whole), whole
+            gradients = self.value_gradients(self.weights_at(end) * len(stratum))
+            yield _Ended(self._end_of_real_steps(end, gradients), gradients)
 
-    def _before_padding(self, end: Tensor, whole: list[Tensor]) -> Tensor:
-        """Return the last step that is no padding, where a gradient goes just as far, for the end.
+    def _end_of_real_steps(self, end: Tensor, gradients: list[Tensor]) -> Tensor:
+        """Return end points, moved to before the padding where a sequence is read out there.
 
-        A model that reads out each sequence where it ends makes its prediction there.
+        Trials hold no padding. They say that the prediction is made at the last step also where a
+        model reads out each sequence at its own last real step. Of a padded sequence its gradient
+        does not reach beyond that step then.
         """
-        if not bool(self.padding.any()):
+        if not bool(self.n_padding.any()):
             return end
         reached = torch.full((len(end),), -1, dtype=torch.int64)
-        for site, part in zip(self.network.sites, whole, strict=True):
-            if len(set(site.times.tolist())) == 1:
-                continue  # of a readout, say, which is used once
-            times = torch.from_numpy(site.times.astype(np.int64))
-            is_used = part.ne(0).any(-1).cpu()
-            last = torch.where(is_used, times, -1).max(1).values
+        for site, gradient in zip(self.uses.sites, gradients, strict=True):
+            if len({*site.times.tolist()}) == 1:
+                continue  # a readout, which is used once: its step is the one in question
+            is_used = gradient.ne(0).any(-1).cpu()
+            last = torch.where(is_used, torch.from_numpy(site.times), -1).max(1).values
             reached = torch.maximum(reached, last)
-        last_real = self.network.shape[1] - 1 - self.padding.cpu()
-        ends_there = (reached >= 0) & (reached == last_real) & (reached < end)
-        return torch.where(ends_there, reached, end)
+        last_real = self.uses.shape[1] - 1 - self.n_padding.cpu()
+        is_moved = (reached >= 0) & (reached <= last_real) & (last_real < end)
+        return torch.where(is_moved, last_real, end)
 
-    def parts(self, bands: Bands) -> list[list[Part]]:
-        """Return, of each band of lags, the gradient in values so long before drawn end points."""
-        found: list[list[Part]] = [[] for _ in bands]
-        for end, whole in self.drawn():
-            for place, gradient in enumerate(whole):
-                table = self.network.tables[place]
-                none = gradient.shape[1]
-                padded = _with_row_for_none(gradient)
-                is_reached = padded.ne(0).any(-1).cpu()  # (B, N+1)
-                for band, parts in zip(bands, found, strict=True):
-                    steps = end[:, None] - torch.tensor(band)
-                    rows = table[steps.clamp(min=0)]  # (B, lags, n)
-                    rows = torch.where((steps < 0)[..., None], none, rows).flatten(1)
-                    if bool(is_reached.gather(1, rows).any()):
-                        own = padded.gather(1, _index(rows, padded))
-                        parts.append(Part(place, rows, own))
-        return found
+    def _rows(
+        self, band: Sequence[int], ended: Sequence[_Ended]
+    ) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Yield which rows of each site belong to a band, and the gradient in all of its rows."""
+        for end, gradients in ended:
+            for index, gradient in enumerate(gradients):
+                chosen = self.uses.sites[index].in_band(band, end)
+                yield index, chosen.to(gradient.device), gradient
+
+    def _replay(self) -> Replay:
+        """Return the values as a function of the parameters."""
+        return Replay(self.uses.chosen.values(), self.tape, self.uses.sites)
 
     def lag_vectors(self, lags: Lags) -> Float[Tensor, "lags P"]:
         """Return each lag's part of the gradient, summed over sequences, as one vector."""
@@ -265,54 +170,44 @@ class _Reading(NamedTuple):
 
     def band_vectors(self, bands: Bands) -> Float[Tensor, "bands P"]:
         """Return each band's part of the gradient, summed over sequences, as one vector."""
-        repeated = Repeated(self.network, self.tape)
+        replay = self._replay()
+        ended = list(self.ended())
         vectors = []
-        for parts in self.parts(bands):
-            pulls = [_with_row_for_none(torch.zeros_like(value)) for value in repeated.values]
-            for part in parts:
-                index = _index(part.rows, part.gradient)
-                pulls[part.site].scatter_add_(1, index, part.gradient)
-            vectors.append(repeated.pull([pull[:, :-1].contiguous() for pull in pulls]))
+        for band in bands:
+            cotangents = [torch.zeros_like(value) for value in replay.values]
+            for index, chosen, gradient in self._rows(band, ended):
+                cotangents[index][chosen] += gradient[chosen]
+            vectors.append(replay.vjp(cotangents))
         return torch.stack(vectors)
 
     def gradient(self) -> Float[Tensor, " P"]:
         """Return all lags together, summed over sequences, as one vector."""
-        return Repeated(self.network, self.tape).pull(self.pulled())
+        return self._replay().vjp(self.value_gradients())
 
     def band_numbers(
         self, directions: Float[Tensor, "bands P"], bands: Bands
     ) -> Float[Tensor, "2 bands B"]:
-        """Return each sequence's part of each band along its direction, and the whole along it.
+        """Return each sequence's part of each band along its direction w, and the whole along it.
 
-        Both are products of ∂E/∂z and of J w, how values change along the direction: of the rows of
-        the band, and of all.
+        Both are products of ∂E/∂z and of J w, how values change along w: of the rows of the band,
+        and of all.
         """
-        whole = self.pulled()
-        repeated = Repeated(self.network, self.tape)
+        whole = self.value_gradients()
+        ended = list(self.ended())
+        replay = self._replay()
         numbers = []
-        for parts, direction in zip(self.parts(bands), directions, strict=True):
-            changes = repeated.push(direction)
-            products = []
+        for band, direction in zip(bands, directions, strict=True):
+            changes = replay.jvp(direction)
+            along_all = torch.zeros(len(self.predictions), dtype=torch.float64)
             for change, gradient in zip(changes, whole, strict=True):
-                products.append(in_double(change * gradient).sum((1, 2)))
-            along_all = torch.stack(products).sum(0)
+                along_all += in_double(change * gradient).sum((1, 2)).cpu()
             along_band = torch.zeros_like(along_all)
-            for part in parts:
-                change = _with_row_for_none(changes[part.site])
-                own = change.gather(1, _index(part.rows, change))
-                along_band += in_double(own * part.gradient).sum((1, 2))
-            numbers.append(torch.stack([along_band.cpu(), along_all.cpu()]))
+            for index, chosen, gradient in self._rows(band, ended):
+                products = in_double(changes[index][chosen] * gradient[chosen]).sum(1)
+                sequences = chosen.nonzero()[:, 0]
+                along_band.index_add_(0, sequences.cpu(), products.cpu())
+            numbers.append(torch.stack([along_band, along_all]))
         return torch.stack(numbers, 1)
-
-
-def _with_row_for_none(values: Float[Tensor, "B N F"]) -> Float[Tensor, "B N+1 F"]:
-    """Add a row of zeros, N, which rows that are not there point at."""
-    return functional.pad(values, (0, 0, 0, 1))
-
-
-def _index(rows: Tensor, values: Float[Tensor, "B N F"]) -> Tensor:
-    """Return rows as an index for `torch.gather`."""
-    return rows.to(values.device)[..., None].expand(-1, -1, values.shape[-1])
 
 
 @checked
@@ -320,54 +215,58 @@ def _index(rows: Tensor, values: Float[Tensor, "B N F"]) -> Tensor:
 class Uses(Adapter):
     """A causal model with its loss, whose parameters are followed to the steps of their use.
 
-    In ``h = h + f(U h)``, followed by ``h = h + W x_t``, U counts at step t − 1: what it makes is
-    complete before the input of step t is read.
-
     Parameters are those named, by their names or those of modules, or all that are learned.
     """
 
     parameters: Sequence[str] | None = None
 
+    # made by `check`
+    plan: Plan = field(default_factory=Plan, init=False)  # of the calls in each pass
+    sites: list[Site] = field(default_factory=list, init=False)
+
     tolerance = _EXACT
+
+    def __post_init__(self) -> None:
+        """Take the parameters, and a generator for the draws of end points."""
+        super().__post_init__()
+        self.generator = torch.Generator("cpu").manual_seed(0)
 
     def _chosen(self) -> dict[str, Tensor]:
         every: dict[str, Tensor] = dict(self.model.named_parameters())
-        names = _all_names(self.model, every)
         wanted = self.parameters
         if wanted is None:
             wanted = [name for name, part in every.items() if part.requires_grad]
-        found: set[str] = set()
+        found: set[int] = set()
         for name in wanted:
-            own = {first for other, first in names.items() if f"{other}.".startswith(f"{name}.")}
+            own = self._named(name)
             words = f"of the model's parameters or modules: {_few([*every])}"
             require("parameters", name, bool(own), words)
             found |= own
         words = "names of one parameter or more, or None if some are learned (require gradients)"
         require("parameters", self.parameters, bool(found), words)
-        self.generator = torch.Generator("cpu").manual_seed(0)
-        return {name: part for name, part in every.items() if name in found}
+        return {name: part for name, part in every.items() if id(part) in found}
+
+    def _named(self, name: str) -> set[int]:
+        """Return the ids of the parameters of a name, their own or a module's, tied ones, too."""
+        found = set()
+        for full_name, part in self.model.named_parameters(remove_duplicate=False):
+            if f"{full_name}.".startswith(f"{name}."):
+                found.add(id(part))
+        return found
 
     def read(self, inputs: Tensor, targets: Tensor) -> _Reading:
         """Read a batch of sequences in one pass."""
         tape, predictions = self._taped(inputs, self.plan)
-        leaf = predictions.detach().requires_grad_()
-        with torch.enable_grad():
-            total = self.losses(leaf, targets).sum()
-            pulls = torch.zeros_like(leaf)
-            if total.requires_grad:
-                (pulls,) = torch.autograd.grad(total, leaf, **ZEROS)
-        return _Reading(self, tape, predictions, pulls, self.trials.padding_behind(inputs))
+        loss_gradients = self.loss_gradients(predictions, targets)
+        n_padding = self.trials.padding_behind(inputs)
+        return _Reading(self, tape, predictions, loss_gradients, n_padding)
 
     def _taped(self, inputs: Tensor, plan: Plan | None, watch: bool = False) -> tuple[Tape, Tensor]:
         """Run the model on sequences, with a tape of the calls that take parameters."""
         tape = Tape(list(self.chosen.values()), plan, watch)
         with followed(self.chosen.values()), torch.backends.cudnn.flags(enabled=False), tape:
             predictions = self.predictions(inputs)
-        words = (
-            "one that does the same for all sequences: are steps sent to layers by index, or "
-            f"loops as long as the data? Then {_LEAVE_OUT}"
-        )
-        require("model", self.kind, tape.fits, words)
+        require("model", self.kind, tape.fits, _SAME_CALLS)
         return tape, predictions
 
     def check(self, inputs: Tensor, targets: Tensor) -> None:
@@ -377,8 +276,13 @@ class Uses(Adapter):
         later uses, and that all uses make up the gradient of autograd.
         """
         super().check(inputs, targets)
-        self._make_plan()
-        self._measure_times()
+        trial = self._make_plan()
+        values = self._values_of(trial)
+        require("parameters", [*self.chosen], bool(values), _SEEN)
+        self.entries = max(self.entries, sum(prod(value.shape) for value in values))
+        self.limit_batch(self.entries)
+        starts = [call for call in trial.calls if call.layout is None]
+        self.sites = self._gathered(values).sites(starts, self.shape[1])
         tried = self.tried(inputs, targets)
         reading = self.read(*tried)
         self._check_additive(reading)
@@ -392,40 +296,29 @@ class Uses(Adapter):
 
     # Where and when parameters are used
 
-    def _make_plan(self) -> None:
-        """Find the uses in a trial pass, and where each value has its sequences."""
-        tape, predictions = self._taped(self.trials.patterned(), None)
-        self.plan = tape.plan
-        if any(call.autocasts for call in tape.calls):
+    def _make_plan(self) -> Tape:
+        """Find the uses in a trial pass, and refuse those that cannot be made again."""
+        trial, predictions = self._taped(self.trials.patterned(), None)
+        self.plan = trial.plan
+        if any(call.autocasts for call in trial.calls):
             self.exact = _EXACT[None]
-        words = "some that carry a gradient: is the model run under torch.no_grad(), or detached?"
-        require("predictions", "without a gradient", predictions.requires_grad, words)
-        names = [*self.chosen]
-        unfollowed = ", ".join(names[place] for place in sorted(tape.unfollowed))
-        words = (
-            "parameters that are not run under torch.no_grad() or in a checkpoint with "
-            "use_reentrant=True (turn checkpoints off to measure), or in a function of your "
-            f"own; else {_LEAVE_OUT}"
-        )
-        require("parameters", unfollowed, not unfollowed, words)
-        self._check_calls(tape)
-        self.values = self._values_of(tape)
-        self.starts = [call for call in tape.calls if call.layout is None]
-        words = (
-            "some that the predictions use, where it can be seen: not within torch.vmap, a "
-            "scripted function or one of your own (write a loop in its place)"
-        )
-        require("parameters", names, bool(self.values), words)
-        in_a_pass = sum(_numel(value.shape) for value in self.values)
-        self.entries = max(self.entries, in_a_pass)
-        self.limit_batch(self.entries)
+        require("predictions", "without a gradient", predictions.requires_grad, _GRADIENT)
+        unfollowed = self._names_of(sorted(trial.unfollowed))
+        require("parameters", ", ".join(unfollowed), not unfollowed, _FOLLOWED)
+        self._check_calls(trial)
+        return trial
 
-    def _values_of(self, tape: Tape) -> list[Value]:
+    def _names_of(self, places: Sequence[int]) -> list[str]:
+        """Return the names of parameters by their places."""
+        names = [*self.chosen]
+        return [names[place] for place in places]
+
+    def _values_of(self, trial: Tape) -> list[Value]:
         """Return the values that all uses of a trial pass give for the sequences."""
         values = []
-        uses = [call for call in tape.calls if call.layout is not None]
-        for use, (call, made) in enumerate(zip(uses, tape.made, strict=True)):
-            name = self._name_of(tape, call)
+        uses = [call for call in trial.calls if call.layout is not None]
+        for use, (call, made) in enumerate(zip(uses, trial.made, strict=True)):
+            name = self._name_of(trial, call)
             for output, tensor in enumerate(made):
                 layout = Layout.of(tensor)
                 if layout is not None:
@@ -435,106 +328,58 @@ class Uses(Adapter):
 
     def _name_of(self, tape: Tape, call: Call) -> str:
         """Return a function's name with those of the parameters that it takes."""
-        names = [*self.chosen]
-        return f"{call.name}() of {_few([names[place] for place in tape.sources(call)])}"
+        return f"{call.name}() of {_few(self._names_of(tape.sources(call)))}"
 
     def _check_calls(self, tape: Tape) -> None:
         """Refuse functions that cannot be made again, or whose gradient has no derivative.
 
-        Of each place of the code one call is tried.
+        Of the uses of one function with the same parameters one is tried. Of steps on the way each
+        is made, for later calls take what they give.
         """
         parameters = [part.detach().requires_grad_() for part in self.chosen.values()]
         values: list[Tensor] = [*parameters]
         tried: set[Any] = set()
         for call in tape.calls:
-            if call.layout is not None and call.place in tried:
+            if call.layout is not None and call.signature in tried:
                 continue
-            tried.add(call.place)
+            tried.add(call.signature)
             try:
                 with torch.enable_grad():
                     given = call(values)
                 _differentiate_twice(given, parameters)
-            # what PyTorch raises where a function has no second derivative, or was made to run once
             except (RuntimeError, NotImplementedError) as error:
-                words = f"repeated for other parameters ({first_line(error)}): {_LEAVE_OUT}"
+                # what PyTorch raises where a function has no second derivative, or runs only once
+                words = f"repeated for other parameters ({first_line(error)}): {LEAVE_OUT}"
                 message = f"parameters = {self._name_of(tape, call)}: cannot be {words}."
                 raise ArgumentError(message) from error
             if call.layout is None:
                 values += given
 
-    def _measure_times(self) -> None:
-        """Measure the steps that move each value, and gather the uses in one place of the code."""
-        joins = self.plan.joins
+    def _gathered(self, values: list[Value]) -> Gathered:
+        """Measure the steps that move each value, and what it is joined with."""
 
         def moving(inputs: Tensor) -> list[Tensor]:
             tape, _ = self._taped(inputs, self.plan, watch=True)
-            own = [value.of(tape.made) for value in self.values]
-            joined = []
-            for use, join in joins.items():
-                if use in tape.joined:
-                    joined.append(join.layout.front(tape.joined[use]))
-                else:
-                    joined.append(own[0].new_zeros(len(inputs), 1))
-            return own + joined
+            found = [value.of(tape.made) for value in values]
+            for use, join in self.plan.joins.items():
+                found.append(join.layout.front(tape.joined[use]))
+            return found
 
-        found = last_steps(moving, self.pairs, 2 * self.entries)
-        groups = self._grouped(found)
+        entries = 2 * self.entries
+        found = last_steps(moving, self.pairs, entries)
+        gathered = Gathered.of(values, self.plan, found)
+        every_step = not gathered.are_told
+        if every_step:
+            self.refuse_too_long()
+            found = last_steps(moving, self.pairs, entries, every_step=True)
+            gathered = Gathered.of(values, self.plan, found)
         for _ in range(_MORE_PAIRS):  # as of a column that is often the same
-            if not any(has_unknown(_together(group)) for group in groups):
+            if not gathered.has_unknown:
                 break
-            again = last_steps(moving, [self.trials.pair()], 2 * self.entries)
+            again = last_steps(moving, [self.trials.pair()], entries, every_step=every_step)
             found = [one.or_later(other) for one, other in zip(found, again, strict=True)]
-            groups = self._grouped(found)
-        self.sites = [self._site(group) for group in groups]
-        self.tables = [site.rows_by_step(self.shape[1]) for site in self.sites]
-
-    def _grouped(self, found: list[Times]) -> list[list[Measured]]:
-        """Gather the uses in one place of the code, with their steps and those of their joins."""
-        count = len(self.values)
-        of_joins = dict(zip(self.plan.joins, found[count:], strict=True))
-        groups: dict[Any, list[Measured]] = {}
-        for value, times in zip(self.values, found[:count], strict=True):
-            own = bounds_of(times) or _unmoved(1)
-            joined = None
-            if value.use in of_joins:
-                joined = bounds_of(of_joins[value.use])
-            if joined is None or len(joined.low) != len(own.low):
-                joined = _unmoved(len(own.low))
-            place = (*value.call.place, value.output, value.shape, own.axes)
-            groups.setdefault(place, []).append(Measured(value, own, joined))
-        return [*groups.values()]
-
-    def _site(self, group: list[Measured]) -> Site:
-        """Return the uses in one place of the code, with their steps and what these wait for.
-
-        A value waits for the data that it is joined with, if all in the place do, the last one,
-        too. A state h_t does not: it is joined with the next step's input, and the last one with
-        none. Where some wait and others do not, as in several iterations of a step, U h is a map
-        of a state if it is also made of the state before the first step, in which no data are.
-        """
-        value = group[0].value
-        own = _together(group)
-        joined = _together([one._replace(own=one.joined) for one in group])
-        told = f"{value.name}: at some steps, nothing that was tried moves its value"
-        require("parameters", told, not has_unknown(own), f"used when inputs move. {_LEAVE_OUT}")
-        waits = waits_of(own, joined) if len(own.low) > 1 else None
-        known = set() if waits is None else {*waits.tolist()} - {-1}
-        if len(known) == 1:
-            own = own.shifted(known.pop())
-        elif waits is not None and any(one.is_start_of(value.call) for one in self.starts):
-            low, high = np.maximum(own.low, joined.low), np.maximum(own.high, joined.high)
-            own = Bounds(own.axes, low, high)
-        elif waits is not None:
-            # in the first step there may be no state yet that W x could be joined with
-            is_later = own.low > own.low[own.low >= 0].min()
-            joins = [self.plan.joins.get(one.value.use) for one in group]
-            by_a_cell = any(join is not None and join.is_use for join in joins)
-            is_clear = by_a_cell or waits[is_later].max(initial=0) <= 0
-            told = f"{value.name}: in some calls its value waits for the next step, in others not"
-            words = f"used alike in all steps, so that its step can be told. Else {_LEAVE_OUT}"
-            require("parameters", told, is_clear, words)
-        times = settled(own.low, own.high, self.shape[1])
-        return Site(value.name, [one.value for one in group], own.axes, times)
+            gathered = Gathered.of(values, self.plan, found)
+        return gathered
 
     # What is refused
 
@@ -542,63 +387,57 @@ class Uses(Adapter):
         """Refuse gradients that change on their way, by a hook say: they must be linear in E.
 
         The gradients of two shares of the loss of each prediction, r E and (1 − r) E, must add up
-        to that of E, and that of c E must be c times as large.
+        to that of E, which finds what takes norms. That of c E must be c times as large, which
+        finds what clips.
         """
-        whole = reading.pulled()
-        generator = self.trials.generator
-        share = torch.rand(reading.pulls.shape, generator=generator).to(reading.pulls)
-        one, other = reading.pulled(share), reading.pulled(1 - share)
-        large = reading.pulled(torch.full_like(reading.pulls, _LARGE))
-        most = max((float(in_double(part).norm()) for part in whole), default=0.0)
-        for place, site in enumerate(self.sites):
-            wanted = in_double(whole[place])
-            of_shares = in_double(one[place]) + in_double(other[place])
-            of_large = in_double(large[place]) / _LARGE
+        whole = reading.value_gradients()
+        loss_gradients = reading.loss_gradients
+        share = torch.rand(loss_gradients.shape, generator=self.trials.generator)
+        share = share.to(loss_gradients)
+        one = reading.value_gradients(share)
+        other = reading.value_gradients(1 - share)
+        large = reading.value_gradients(torch.full_like(loss_gradients, _LARGE))
+        sizes = [float(in_double(part).norm()) for part in whole]
+        # rounding comes from all sites, so that it is held against the largest one
+        most = max(sizes, default=0.0)
+        for index, site in enumerate(self.sites):
+            wanted = in_double(whole[index])
+            of_shares = in_double(one[index]) + in_double(other[index])
+            of_large = in_double(large[index]) / _LARGE
             missing = max(float((of_shares - wanted).norm()), float((of_large - wanted).norm()))
-            size = max(float(wanted.norm()), 1e-300)
+            size = max(sizes[index], 1e-300)
             told = (
                 f"{site.name}: parts of the loss one by one miss {missing / size:.1g} of the "
                 "gradient"
             )
-            words = (
-                "one whose gradients pass unchanged: is there a hook that clips or scales "
-                "them, or a function of your own? Take it off to measure"
-            )
-            require("model", told, missing <= 10 * self.exact * most, words)
+            require("model", told, missing <= 10 * self.exact * most, _UNCHANGED)
 
     def _check_causal(self, reading: _Reading) -> None:
-        """Refuse uses that are later than a prediction made of them, and see whether any is before.
+        """Refuse uses later than a prediction made of them, and models of which none is earlier.
 
         Tried at a few end points, the first and the last among them.
         """
-        steps = reading.steps or self.end_steps
+        steps = reading.end_steps or self.end_steps
         every = max(1, len(steps) // 6)
-        free = reading._replace(pulls=torch.ones_like(reading.pulls))
+        of_predictions = reading._replace(loss_gradients=torch.ones_like(reading.loss_gradients))
         some_before = False
-        latest = (0.0, "", -1)  # share of the gradient, site and step
+        worst = (0.0, "", -1)  # share of the gradient, site and step
         for step in sorted({steps[0], steps[-1], *steps[::every]}):
-            weights = reading.at_end(torch.full((len(reading.pulls),), step))
+            weights = reading.weights_at(torch.full((len(reading.predictions),), step))
+            # drawn, so that gradients of several predictions do not cancel
             draws = torch.rand(weights.shape, generator=self.generator).to(weights)
-            whole = free.pulled(weights * (1 + draws))
+            whole = of_predictions.value_gradients(weights * (1 + draws))
             for site, part in zip(self.sites, whole, strict=True):
                 by_row = in_double(part.abs()).sum((0, 2)).cpu().numpy()
                 total = float(by_row.sum())
                 if total == 0:
                     continue
                 late = float(by_row[site.times > step].sum()) / total
-                latest = max(latest, (late, site.name, step))
+                worst = max(worst, (late, site.name, step))
                 some_before |= bool((by_row[site.times < step] > 0).any())
-        late, name, step = latest
+        late, name, step = worst
         told = f"{name}: {late:.1g} of the gradient of step {step} is in values of later steps"
-        words = "one where none is. "
-        if late < _ROUNDED:
-            words += "Rounding may do this, as in a Fourier transform: try model.double()"
-        else:
-            words += (
-                "Is the parameter put behind data (add_bias_kv), or used for all steps at once, as "
-                f"by a Fourier transform? Then {_LEAVE_OUT}"
-            )
-        require("model", told, late <= self.exact, words)
+        require("model", told, late <= self.exact, _NOT_LATER)
         words = f"one that uses parameters before the step of a prediction. {self._why_at_once()}"
         count = sum(part.numel() for part in self.chosen.values())
         told = (
@@ -610,37 +449,17 @@ class Uses(Adapter):
     def _why_at_once(self) -> str:
         """Say why all that carries a gradient is likely used at the step of the prediction."""
         length = self.shape[1]
-        frozen = [name for name, part in self.model.named_parameters() if not part.requires_grad]
         if any(np.array_equal(site.times, [length - 1] * length) for site in self.sites):
-            return (
-                "Of this one the values of all steps move with the last input: are inputs "
-                "normalised over the window, or is its last value subtracted? Do so in the data"
-            )
+            return _NORMALISED
         if self.without_gradient:
             return (
                 f"Of this one no gradient reaches {_few(self.without_gradient)}: is it detached on "
                 "its way, by NumPy, or by an argmax?"
             )
+        frozen = [name for name, part in self.model.named_parameters() if not part.requires_grad]
         if frozen and self.parameters is None:
             return f"Of this one {_few(frozen)} are frozen: name them in `parameters`"
-        return (
-            "Of this one nothing can be told by lags: it takes a window at once (as an MLP or one "
-            "convolution does, whose kernel looks back within lag 0), is detached, or axis 1 of "
-            "the inputs is no time (for channels first, (B, C, T): time_axis=2)"
-        )
-
-
-def _unmoved(n_rows: int) -> Bounds:
-    """Return rows that no input moves."""
-    none = np.full(n_rows, -1)
-    return Bounds((), none, none)
-
-
-def _together(group: list[Measured]) -> Bounds:
-    """Return the rows of several values, one behind the other."""
-    low = np.concatenate([one.own.low for one in group])
-    high = np.concatenate([one.own.high for one in group])
-    return Bounds(group[0].own.axes, low, high)
+        return _AT_ONCE
 
 
 def _differentiate_twice(given: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
@@ -653,19 +472,7 @@ def _differentiate_twice(given: Sequence[Tensor], parameters: Sequence[Tensor]) 
         torch.autograd.grad(torch.stack(reached).sum(), pulls, allow_unused=True)
 
 
-def _numel(shape: Sequence[int]) -> int:
-    """Return how many numbers a tensor of this shape has."""
-    return int(np.prod(shape, dtype=int))
-
-
 def _few(names: Sequence[str]) -> str:
     """Write names, or the first few and how many more."""
     shown = ", ".join(names[:6])
     return shown if len(names) <= 6 else f"{shown} and {len(names) - 6} more"
-
-
-def _all_names(model: nn.Module, every: dict[str, Tensor]) -> dict[str, str]:
-    """Return all names of parameters, with the one under which each comes first."""
-    firsts = {id(part): name for name, part in every.items()}
-    named = model.named_parameters(remove_duplicate=False)
-    return {name: firsts[id(part)] for name, part in named}

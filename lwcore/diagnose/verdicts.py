@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from lwcore.signatures import Count, checked
 
 LEAST = 1.0  # sequence, that any lag needs
 MOST = 1e9  # sequences: whatever needs more is out of everybody's reach
-MOST_ROWS = 16  # of a table in which each lag that was detected has a row of its own
+MOST_ROWS = 16  # of a table
 MOST_STRETCHES = 4  # of lags that are written out
 
 
@@ -63,6 +63,11 @@ class LagRow(NamedTuple):
         return (self.needed if self.is_detected else self.low) > MOST
 
     @property
+    def octave(self) -> int:
+        """Which of the lags 1, 2, 3 to 4, 5 to 8, and so on; a band belongs where it begins."""
+        return (self.first - 1).bit_length()
+
+    @property
     def lags(self) -> str:
         """The lags in words."""
         return span(self.first, self.last)
@@ -99,16 +104,6 @@ def spans(stretches: Sequence[tuple[int, int]]) -> str:
     if len(written) > MOST_STRETCHES:
         written = [*written[: MOST_STRETCHES - 1], f"… {written[-1]}"]
     return ", ".join(written)
-
-
-def stretches(bands: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join bands of lags that follow each other."""
-    found: list[tuple[int, int]] = []
-    for first, last in bands:
-        if found and first == found[-1][1] + 1:
-            first = found.pop()[0]
-        found.append((first, last))
-    return found
 
 
 @checked
@@ -159,76 +154,58 @@ def lines(rows: Sequence[LagRow]) -> list[tuple[str, str, str]]:
     """Return what a small table says: lags, sequences needed, and whether there are so many.
 
     Neighbours without a signal share a line, and so do those that are out of everybody's reach.
-    Where that leaves too many lines, the lags of an octave, 9 to 16, share one, and the line counts
-    those that can be detected.
+    Where that leaves too many lines, detected lags of an octave, 9 to 16, share one, too.
     """
-    groups = list(_stretches(rows))
+    groups = _groups(rows, by_octave=False)
     if len(groups) > MOST_ROWS:
-        groups = list(_octaves(rows))
-    return [_line(group) for group in groups]
+        groups = _groups(rows, by_octave=True)
+    found = [_line(group) for group in groups[:MOST_ROWS]]
+    if len(groups) > MOST_ROWS:
+        begins = groups[MOST_ROWS][0].first
+        found.append((f"{begins} and beyond", "by_lag() has each", ""))
+    return found
 
 
-def _stretches(rows: Sequence[LagRow]) -> Iterator[list[LagRow]]:
-    """Yield detected lags one by one, and neighbours that have nothing of their own to say."""
-    group: list[LagRow] = []
+def _groups(rows: Sequence[LagRow], by_octave: bool) -> list[list[LagRow]]:
+    """Gather neighbours that share a line."""
+    groups: list[list[LagRow]] = []
     for row in rows:
-        if group and not _belong_together(group[-1], row):
-            yield group
-            group = []
-        group.append(row)
-    if group:
-        yield group
+        if groups and _share_a_line([*groups[-1], row], by_octave):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups
 
 
-def _belong_together(before: LagRow, row: LagRow) -> bool:
-    """Say whether a lag and the one before it can share a line."""
+def _share_a_line(group: Sequence[LagRow], by_octave: bool) -> bool:
+    """Say whether rows, all of which but the last do so, can share a line."""
+    before, row = group[-2:]
     if row.first != before.last + 1:
         return False
-    kinds = {before.verdict, row.verdict}
-    if Verdict.NO_GRADIENT not in kinds and before.is_out_of_reach and row.is_out_of_reach:
+    verdicts = {one.verdict for one in group}
+    if Verdict.NO_GRADIENT not in verdicts and all(one.is_out_of_reach for one in group):
         return True
-    return len(kinds) == 1 and not row.is_detected
-
-
-def _octaves(rows: Sequence[LagRow]) -> Iterator[list[LagRow]]:
-    """Yield the lags 1, 2, 3 to 4, 5 to 8, and so on; a band belongs where it begins."""
-    by_octave: dict[int, list[LagRow]] = {}
-    for row in rows:
-        by_octave.setdefault((row.first - 1).bit_length(), []).append(row)
-    yield from by_octave.values()
+    if len(verdicts) > 1:
+        return False
+    return not row.is_detected or (by_octave and before.octave == row.octave)
 
 
 def _line(group: Sequence[LagRow]) -> tuple[str, str, str]:
     """Return the words of a line for some rows."""
-    first, last = group[0].first, group[-1].last
+    row = group[0]
+    detected = [one for one in group if one.is_detected]
+    verdict = str(detected[0].verdict if detected else row.verdict)
     if len(group) == 1:
-        (row,) = group
-        together = " together" * (row.is_detected and row.first != row.last)
-        return row.lags + together, row.sequences, str(row.verdict)
-    verdicts = {row.verdict for row in group}
-    enough = _together(group) if len(verdicts) > 1 else str(group[0].verdict)
-    return span(first, last), _needed_together(group), enough
-
-
-def _needed_together(group: Sequence[LagRow]) -> str:
-    """Return the sequences that several lags need: least and most, or the least not excluded."""
-    if all(row.is_out_of_reach for row in group):
-        return group[0].sequences
-    detected = [row.needed for row in group if row.is_detected]
+        is_together = row.is_detected and row.first != row.last
+        lags = f"{row.lags} together" if is_together else row.lags
+        return lags, row.sequences, verdict
+    lags = span(row.first, group[-1].last)
+    if all(one.is_out_of_reach for one in group):
+        return lags, row.sequences, verdict
     if not detected:
-        return at_least(min(row.low for row in group))
-    if max(detected) > MOST:
-        return at_least(min(detected))
-    least, most = (printed(end, unit=Unit.COUNT) for end in (min(detected), max(detected)))
-    return least if least == most else f"{least} to {most}"
-
-
-def _together(group: Sequence[LagRow]) -> str:
-    """Return what lags of several verdicts have to say together."""
-    count = sum(row.verdict is Verdict.ENOUGH for row in group)
-    if count:
-        return f"yes for {count} of {len(group)}"
-    if all(row.is_out_of_reach for row in group):
-        return str(Verdict.TOO_FEW)
-    is_unclear = any(row.verdict is Verdict.UNCLEAR for row in group)
-    return str(Verdict.UNCLEAR if is_unclear else Verdict.TOO_FEW)
+        not_excluded = min(one.low for one in group)
+        return lags, at_least(not_excluded), verdict
+    needed = [one.needed for one in group]
+    least = printed(min(needed), unit=Unit.COUNT)
+    most = printed(max(needed), unit=Unit.COUNT)
+    return lags, least if least == most else f"{least} to {most}", verdict

@@ -183,6 +183,7 @@ class Problem:
             if bound != 0:
                 _require_size(name, bound)
         _require_size("alpha", self.alpha)
+        require("length", self.length, self.length <= _LONGEST, f"{_LONGEST:,} at most")
         require("sequences", self.sequences, self.sequences <= 10**300, "up to 10^300")
         require("√(recurrent_bound² + input_bound²)", self.norm, self.norm > 0, "above 0")
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, shaped
-from lwcore.signatures import FiniteReals, Int64Count, Positive, checked, require, unchecked
+from lwcore.elman.network import Array, ElmanNetwork, Radii, Sequences, in_range, shaped
+from lwcore.signatures import FiniteReals, Int64Count, Positive, checked, require
+
+_MOST_STEPS = 10**9
 
 
 @checked
@@ -24,6 +26,17 @@ def risk_gradient(
     by_step = network.sequences(inputs).swapaxes(0, 1)  # (T, n, d)
     length, n, _ = by_step.shape
     wanted_outputs = shaped("targets", targets, (n, length))
+    with np.errstate(over="ignore", invalid="ignore"):  # who calls looks whether all is finite
+        risk, gradient = _risk_gradient(network, by_step, wanted_outputs)
+    in_range("targets or network", risk)
+    return risk, in_range("targets or network", gradient)
+
+
+def _risk_gradient(
+    network: ElmanNetwork, by_step: Array, wanted_outputs: Array
+) -> tuple[float, Array]:
+    """Return the same, infinite or NaN where it is no float."""
+    length, n, _ = by_step.shape
     recurrent = network.parameters[:, 0]
     of_inputs = network.parameters[:, 1:]
 
@@ -87,9 +100,16 @@ def gradient_descent(
     """
     require("radii", radii, radii is None or min(radii) > 0, "above 0")
     require("step_size", step_size, step_size <= 1e100, "1e100 at most, so that moves are floats")
+    require("steps", steps, steps <= _MOST_STEPS, f"{_MOST_STEPS:.0e} at most, which takes days")
     start = initial.parameters
+    largest = float(np.abs(start).max())
+    allowed = "1e290 at most, so that sums of iterates are floats"
+    require("largest parameter of initial", largest, largest <= 1e290, allowed)
     root_m = initial.width**0.5
     network = copy(initial)
+    by_step = network.sequences(inputs).swapaxes(0, 1)
+    length, n, _ = by_step.shape
+    wanted_outputs = shaped("targets", targets, (n, length))
     move = np.zeros_like(start)  # Θ(s) − Θ(0)
     total = np.zeros_like(start)
     risks = np.empty(steps)
@@ -98,8 +118,10 @@ def gradient_descent(
     for s in range(steps):
         network.parameters = start + move
         with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-            risk, gradient = unchecked(risk_gradient)(network, inputs, targets)
+            risk, gradient = _risk_gradient(network, by_step, wanted_outputs)
         is_finite = bool(np.isfinite(risk) and np.isfinite(gradient).all())
+        if s == 0 and not is_finite:  # before any step
+            in_range("targets or initial", np.inf)
         require("step_size", step_size, is_finite, f"smaller: the risk overflows at step {s}")
         risks[s] = risk
         recurrent_moves[s] = root_m * np.abs(move[:, 0]).max()

@@ -23,6 +23,7 @@ from lwcore.elman.network import (
     ElmanNetwork,
     Named,
     Sequences,
+    in_range,
     shaped,
     stream_gradients,
     stream_tangents,
@@ -60,8 +61,10 @@ def finite_kernel(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarray,
     total: Any = 0.0
     for first in range(0, n_different, n_at_once):
         some = slice(first, first + n_at_once)
-        total = total + _gram(rows[some], weights[:n_different][some], sequences, network.sigma)
-    return total
+        with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+            gram = _gram(rows[some], weights[:n_different][some], sequences, network.sigma)
+            total = total + gram
+    return in_range("network", total)
 
 
 @checked
@@ -115,7 +118,8 @@ class TransportMaps:
         largest_u = float(np.linalg.norm(of_u, axis=1).max())
         sizes = (largest_w, largest_u)
         bounds = (self.recurrent_bound, self.input_bound)
-        holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))  # but for rounding
+        with np.errstate(over="ignore"):
+            holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))  # but for rounding
         require("largest norms of moves", sizes, holds.all(), f"within their bounds, {bounds}")
         return np.column_stack([of_w, of_u])
 
@@ -188,7 +192,10 @@ def mean_over_start(
             w = np.full((len(u), 1), alpha)
             both_signs = np.block([[w, u], [-w, u]])
             half = weights[some] / 2
-            sum_so_far = sum_so_far + summand(both_signs, np.concatenate([half, half]))
+            with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+                sum_so_far = sum_so_far + summand(both_signs, np.concatenate([half, half]))
+            is_finite = bool(np.isfinite(sum_so_far).all())
+            require("alpha", alpha, is_finite, "smaller: derivatives leave the range of a float")
         return sum_so_far
 
     step = 0.5

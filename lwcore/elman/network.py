@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lwcore.reals import read
 from lwcore.signatures import (
+    ArgumentError,
     FiniteReals,
     Int64Count,
     NotNegative,
@@ -32,12 +33,19 @@ from lwcore.signatures import (
 )
 
 Array = NDArray[np.float64]
+_MOST = 2**40  # parameters that are drawn: more than memory holds
 
 
 def _array(shape: str, predicate: Callable[[Array], Any]) -> Any:
     """Return a type of finite real arrays for which something more holds."""
     description = f"a finite array of shape {shape}"
     return constrained(FiniteReals, description, lambda x: predicate(read(x)))
+
+
+def _squared_norms(vectors: Array) -> Array:
+    """Return the squared norms along the last axis, infinite where they are no floats."""
+    with np.errstate(over="ignore"):
+        return np.square(vectors).sum(axis=-1)
 
 
 Named = Literal["tanh", "logistic", "gaussian", "relu"]
@@ -53,7 +61,7 @@ else:
         return len(pair) == 2 and all(is_bearable(radius, NotNegative) for radius in pair)
 
     def _are_short(vectors: Array) -> bool:
-        return vectors.ndim == 3 and bool((np.square(vectors).sum(axis=-1) <= 1 + 2e-12).all())
+        return vectors.ndim == 3 and bool((_squared_norms(vectors) <= 1 + 2e-12).all())
 
     # Bounds hold for widths that no machine could draw.
     Width = constrained(
@@ -168,14 +176,18 @@ class ElmanNetwork:
     def hidden(self, inputs: Sequences) -> Float[np.ndarray, "n T m"]:
         """Return the hidden states H_1 … H_T, from H_0 = 0. Implements C&E Eq. (2)."""
         by_step = []
-        for _, _, state in scan(self.parameters, self.sequences(inputs), self.sigma):
-            by_step.append(state)
-        return np.stack(by_step, axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+            for _, _, state in scan(self.parameters, self.sequences(inputs), self.sigma):
+                by_step.append(state)
+        return in_range("parameters", np.stack(by_step, axis=1))
 
     @checked
     def outputs(self, inputs: Sequences) -> Float[np.ndarray, "n T"]:
         """Return the outputs F_1 … F_T: 0, not almost 0, at the start. Implements C&E Eq. (3)."""
-        return self.read(self.hidden(inputs))
+        states = self.hidden(inputs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            outputs = self.read(states)
+        return in_range("readout", outputs)
 
     def read(self, states: Float[np.ndarray, "... m"]) -> Array:
         """Return the readout ``Σ_i c_i H^{(i)}/√m`` of hidden states or their tangents."""
@@ -198,7 +210,8 @@ def symmetric_initialisation(
     Its outputs are exactly 0. Implements C&E Definition 1: independent ``c_i = ±1``, ``W_ii = ±α``
     and ``U_i ~ N(0, I_d)``.
     """
-    require("width", width, width < 2**63, "below 2^63, to be drawn")
+    numbers = width * (1 + dimension)
+    require("width · (1 + dimension)", numbers, numbers < _MOST, "below 2^40, to be drawn")
     half = width // 2
     readout = rng.choice([-1.0, 1.0], half)
     recurrent = rng.choice([-alpha, alpha], half)
@@ -213,9 +226,11 @@ def empirical_risk(network: ElmanNetwork, inputs: Sequences, targets: FiniteReal
     Implements C&E Eq. (1).
     """
     outputs = network.outputs(inputs)
-    errors = outputs - shaped("targets", targets, outputs.shape)
-    over_time = np.square(errors).sum(axis=1)
-    return float(over_time.mean())
+    wanted_outputs = shaped("targets", targets, outputs.shape)
+    with np.errstate(over="ignore"):  # said below, in words
+        over_time = np.square(outputs - wanted_outputs).sum(axis=1)
+        risk = over_time.mean()
+    return float(in_range("targets or outputs", risk))
 
 
 @checked
@@ -228,9 +243,10 @@ def hidden_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
     """
     by_step = []
     sequences = network.sequences(inputs)
-    for gradient in stream_gradients(network.parameters, sequences, network.sigma):
-        by_step.append(gradient.copy())
-    return np.stack(by_step, axis=1).swapaxes(2, 3)
+    with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+        for gradient in stream_gradients(network.parameters, sequences, network.sigma):
+            by_step.append(gradient.copy())
+    return in_range("parameters", np.stack(by_step, axis=1)).swapaxes(2, 3)
 
 
 @checked
@@ -240,7 +256,10 @@ def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
     Their inner products over neurons are the tangent kernel, `lwcore.elman.kernel.finite_kernel`.
     """
     weights = network.readout / network.width**0.5
-    return hidden_gradients(network, inputs) * weights[:, None]
+    of_states = hidden_gradients(network, inputs)
+    with np.errstate(over="ignore"):
+        gradients = of_states * weights[:, None]
+    return in_range("readout", gradients)
 
 
 @checked
@@ -252,11 +271,20 @@ def linear_model(
     ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩``, with the given parameters as Θ.
     """
     start = initial.parameters
-    move = initial.at(parameters).parameters - start
+    end = initial.at(parameters).parameters
+    sequences = initial.sequences(inputs)
     by_step = []
-    for tangent in stream_tangents(start, move, initial.sequences(inputs), initial.sigma):
-        by_step.append(initial.read(tangent))
-    return np.stack(by_step, axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
+        for tangent in stream_tangents(start, end - start, sequences, initial.sigma):
+            by_step.append(initial.read(tangent))
+    return in_range("parameters", np.stack(by_step, axis=1))
+
+
+def in_range(name: str, values: Any) -> Any:
+    """Return values that are finite; refuse the argument that took them out of a float's range."""
+    if not np.isfinite(values).all():
+        raise ArgumentError(f"{name}: must be smaller: what follows leaves the range of a float.")
+    return values
 
 
 def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:

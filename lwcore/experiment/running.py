@@ -40,6 +40,7 @@ from lwcore.inference import described
 from lwcore.network import Network, Progress, freed_memory_kept, train
 from lwcore.results import bar, load
 from lwcore.signatures import Int64Count, Seed, checked, require, require_path, warn
+from lwcore.state_dicts import require_state
 from lwcore.trace import Trace
 
 __all__ = ["Config", "load", "run", "run_member", "shipped"]
@@ -260,7 +261,8 @@ def run_member(
         rates = base_rates(network, state.optimizer).numpy()
         base_rate = ("unit", rates, "base rate Λ of a neuron, per unit of global learning rate")
         dataset = dataset.merge(described({"base_rate": base_rate}))
-    return dataset.assign_attrs(fingerprint=config.fingerprint)
+    member = _member_name(config, model, seed)
+    return dataset.assign_attrs(fingerprint=config.fingerprint, member=member)
 
 
 def _learned(
@@ -311,7 +313,9 @@ def _train(
     snapshots = {}
     if 0 in settings.snapshots:
         snapshots[0] = copy.deepcopy(network.state_dict())
-    stored = _load_if_present(checkpoint, load_checkpoint) if checkpoint else None
+    member = _member_name(config, model, seed)
+    read = functools.partial(load_checkpoint, network=network, member=member)
+    stored = _load_if_present(checkpoint, read) if checkpoint else None
     if stored is not None:
         latest, snapshots = stored
 
@@ -322,7 +326,7 @@ def _train(
             snapshots[state.step] = copy.deepcopy(state.network)
         if checkpoint and state.step % settings.checkpoint_every == 0:
             _write_if_folder_exists(
-                checkpoint, lambda path: save_checkpoint(path, state, snapshots)
+                checkpoint, lambda path: save_checkpoint(path, state, snapshots, member)
             )
 
     drawn = tasks.sample(task_of(config, seed), settings.sequences, _rng(seed, Stream.TRAINING))
@@ -448,6 +452,8 @@ def _run_members(
 
     Each member is stored in the folder `partial` when it ends.
     """
+    # Of the code that runs: the checkout may be another when the last network is trained.
+    made_by = provenance(config) | {"arithmetic": surroundings.arithmetic()}
     jobs: dict[Point, Job] = {}
     files: dict[Point, Path] = {}
     done: dict[Point, xr.Dataset] = {}
@@ -456,7 +462,8 @@ def _run_members(
             key = (*labels, model, seed)
             files[key] = partial / f"{number}-{model}-{seed}.nc"
             jobs[key] = (point, model, seed, files[key].with_suffix(".checkpoint"))
-            stored = _load_if_present(files[key], load)
+            read = functools.partial(_load_member, member=_member_name(point, model, seed))
+            stored = _load_if_present(files[key], read)
             if stored is not None:
                 done[key] = stored
     missing = {key: job for key, job in jobs.items() if key not in done}
@@ -472,8 +479,7 @@ def _run_members(
     in_order = {key: done[key] for key in jobs}
     with surroundings.plain_xarray():
         whole = _gathered(config, in_order)
-    made_by = {"arithmetic": surroundings.arithmetic()}
-    return whole.assign_attrs(provenance(config) | made_by)
+    return whole.assign_attrs(made_by)
 
 
 def _gathered(config: Config, members: dict[Point, xr.Dataset]) -> xr.Dataset:
@@ -594,18 +600,42 @@ def _load_if_present(path: Path, read: Callable[[Path], Any]) -> Any:
     return None
 
 
-def save_checkpoint(path: Path, state: Progress, snapshots: Snapshots) -> None:
-    """Store where a network is in its training, with its snapshots so far, atomically."""
+def _member_name(config: Config, model: str, seed: int) -> str:
+    """Return what tells a network of a run from all others, whatever the name of its file."""
+    return f"{config.fingerprint}-{model}-{seed}"
+
+
+def _load_member(path: Path, member: str) -> xr.Dataset:
+    """Load what a finished member has stored; refuse another member's: files can be renamed."""
+    stored = load(path)
+    stored_member = stored.attrs.get("member")
+    if stored_member != member:
+        raise ValueError(f"{path} is of the member {stored_member}, not of {member}.")
+    return stored
+
+
+def save_checkpoint(path: Path, state: Progress, snapshots: Snapshots, member: str = "") -> None:
+    """Store where a network is in its training, with its snapshots so far, atomically.
+
+    Args:
+        member: Which network it is, as `_member_name` has it.
+    """
     content = io.BytesIO()  # in memory first: a full disk is then an OSError
-    torch.save((vars(state), snapshots), content)
+    torch.save((vars(state), snapshots, member), content)
     results.write_atomically(path, lambda temporary: temporary.write_bytes(content.getvalue()))
 
 
-def load_checkpoint(path: Path) -> tuple[Progress, Snapshots]:
+def load_checkpoint(
+    path: Path, network: Network | None = None, member: str | None = None
+) -> tuple[Progress, Snapshots]:
     """Read a checkpoint, verified by its archive's checksums; no code in it is run.
 
+    Args:
+        network: The network that goes on from it, if there is one: its parameters must fit.
+        member: Which network it must be of: files can be renamed.
+
     Raises:
-        ValueError: If the file is damaged, or something else.
+        ValueError: If the file is damaged, or something else, or of another network.
     """
     content = io.BytesIO(path.read_bytes())
     try:
@@ -613,8 +643,14 @@ def load_checkpoint(path: Path) -> tuple[Progress, Snapshots]:
         if damaged:
             raise ValueError(f"the checksum of {damaged} does not fit")
         content.seek(0)
-        state, snapshots = torch.load(content, weights_only=True)
-        return Progress(**state), snapshots
+        progress, snapshots, stored_member = torch.load(content, weights_only=True)
+        if member is not None and stored_member != member:
+            raise ValueError(f"it is of the member {stored_member}, not of {member}")
+        state = Progress(**progress)
+        if network is not None:
+            for parameters in (state.network, *snapshots.values()):
+                require_state("its network", network, parameters, same_type=True)
+        return state, snapshots
     except Exception as error:  # torch.load raises what it likes
         raise ValueError(f"checkpoint {path} cannot be read ({error}).") from error
 

@@ -30,6 +30,7 @@ LOWEST_ALPHA = 0.51  # of a fit: heavier tails are held there, and marked
 _FEWEST_SAMPLES = 200  # ten beyond each outer quantile; below, no asymptotic interval holds
 _LARGE = 1e300  # samples beyond are divided before they are fitted
 _DIVISOR = 2.0**32  # by which: a power of 2 changes no digit
+_NEXT_TO_1 = 0.999999  # a confidence: (1 + confidence)/2 has lost digits beyond
 
 # By quantiles: alphas of the table, dense enough for straight lines between them.
 _QUANTILE_ALPHAS = 4001
@@ -50,6 +51,7 @@ _LEAST_GAIN = 0.5e-10  # of a step in mean log-likelihood, below which scoring e
 
 # Goodness of fit.
 _BOOTSTRAP_DRAWS = 1 << 20  # at once
+_MOST_DRAWS = 10**10  # in one test
 _DISTANCE_STEP = 0.2
 _DISTANCE_POINTS = 20  # frequencies up to 4 over the scale, where the weight has fallen to 2 %
 
@@ -111,7 +113,10 @@ def fit(samples: FiniteReals, method: Method = "mcculloch", confidence: Share = 
     largest = max(data.max(), -data.min())
     unit = _DIVISOR if largest > _LARGE else 1.0
     columns = data.reshape(len(data), -1) / unit
-    margin = special.ndtri((1 + confidence) / 2)
+    if confidence > _NEXT_TO_1:
+        margin = -special.ndtri((1 - confidence) / 2)
+    else:
+        margin = special.ndtri((1 + confidence) / 2)
     estimates = _ESTIMATORS[method](columns, margin)
 
     ties = find_ties(columns)
@@ -273,7 +278,8 @@ def _by_characteristic_function(data: Array, margin: float) -> _Estimates:
     """
     first = _by_quantiles(data, margin)
     n = len(data)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a scale of 0 makes everything NaN
+    # A scale of 0 makes everything NaN; what is beyond a float in its units counts as far out.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         standardised = (data - first.loc) / first.scale
         phi = characteristic_function(standardised, _FREQUENCY_STEP, _FREQUENCIES)
         unbiased_square = (n * np.abs(phi) ** 2 - 1) / (n - 1)
@@ -303,7 +309,8 @@ def characteristic_function(samples: Array, step: float, points: int) -> NDArray
     Samples beyond 1e8 of their scales, whose phase is rounding error, count as 0, the mean phase.
     """
     # exp(i k step x) is the k-th power of exp(i step x): one exponential for all frequencies
-    turn = np.where(np.abs(samples) > _UNRESOLVED, 0, np.exp(1j * step * samples))
+    is_far = np.abs(samples) > _UNRESOLVED
+    turn = np.where(is_far, 0, np.exp(1j * step * np.where(is_far, 0, samples)))
     power = np.ones_like(turn)
     means = []
     for _ in range(points):
@@ -562,9 +569,14 @@ def goodness_of_fit(
     characteristic functions, the samples in units of the fit. As the law was fitted to the same
     samples, so is each bootstrap sample, drawn from it, before its distance is taken.
     """
-    data = np.asarray(samples, float)
+    data = floats("samples", samples)
     shape = np.shape(fitted.alpha)
-    require("samples", data, data.shape[1:] == shape, f"those fitted, in columns of shape {shape}")
+    is_like_fitted = data.ndim > 0 and data.shape[1:] == shape and len(data) > 1
+    requirement = f"those fitted, two or more, in columns of shape {shape}"
+    require("samples", data, is_like_fitted, requirement)
+    n_draws = data.size * replicates
+    requirement = f"{_MOST_DRAWS:.0e} at most together, which takes minutes"
+    require("samples · replicates", n_draws, n_draws <= _MOST_DRAWS, requirement)
     columns = data.reshape(len(data), -1)
     alpha = np.atleast_1d(fitted.alpha)
     scale = np.atleast_1d(fitted.scale)
@@ -595,7 +607,8 @@ def _replicated_distances(
 def _distance(samples: Array, alpha: Array, scale: Array, loc: Array) -> Array:
     """Return for each column of samples the distance from a law, as in `goodness_of_fit`."""
     u = _DISTANCE_STEP * np.arange(1, _DISTANCE_POINTS + 1)[:, None]
-    standardised = (samples - loc) / scale
+    with np.errstate(over="ignore"):  # it counts as far out
+        standardised = (samples - loc) / scale
     phi = characteristic_function(standardised, _DISTANCE_STEP, _DISTANCE_POINTS)
     gap = np.abs(phi - np.exp(-(u**alpha))) ** 2
     weight = np.exp(-(u**2) / 4)

@@ -1,0 +1,206 @@
+"""Uses of parameters, and the step of each: where a value is, and its rows in a site.
+
+A *use* is one call of a function of PyTorch that takes parameters and data. It makes a value z of
+the sequences, with rows. The time k of a row is the last step of the inputs that moves it; this is
+measured (`lwcore.diagnose.trials`), and not read off a shape.
+
+In an example of two layers of attention, for sequences of T steps::
+
+    h = read(x)
+    for layer in layers:
+        h = h + attend(layer.query(h), layer.key(h), layer.value(h))
+    return show(h)
+
+Every call of ``read``, ``query``, ``key``, ``value`` and ``show`` is a use, eight in all. Attention
+itself takes no parameters and is none. Calls whose result is the same for all sequences, as
+``softplus(decay)`` or a transposed weight, are no uses but steps on the way to one. In
+``tanh(W x_t + U h)`` with a state of zeros at the start, so is the first ``U h``: there the sum is
+the use of U.
+
+What ``layers[0].key`` gives is a tensor (B, T, H). A `Value` is its address: which use made it, and
+its `Layout`, which says that sequences are along axis 0. Row k of it moves with the inputs up to
+step k and with no later one, so that its time is k. The uses of one function with the same
+parameters are a `Site`, whose rows are those of all its values: of the key one value with T rows,
+of a cell that a loop calls T times T values of one row.
+
+Where the product U h first enters a sum with x_t, as in ``tanh(W x_t + U h)``, it *waits* for step
+t, which is its time. Where it makes something complete, as in ``h = h + f(U h)``, followed by
+``h = h + W x_t``, it waits for nothing, and its time is t − 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lwcore.diagnose.tape import Call, Plan
+from lwcore.diagnose.tensors import in_reals
+from lwcore.diagnose.times import Bounds, are_told, bounds_of, has_unknown, settled, waits_of
+from lwcore.diagnose.trials import Layout, Steps, Times
+from lwcore.signatures import require
+
+LEAVE_OUT = "name in `parameters` those to look at, without it"
+
+
+class Value(NamedTuple):
+    """The address of a tensor that a use gives: which one, and where it has its sequences.
+
+    `shape` is without the sequences: (1, 1, T, H) for a tensor (B, T, H), whose `Layout` has no
+    other rows around or within the axis of sequences.
+    """
+
+    use: int  # its number in a pass
+    output: int
+    layout: Layout
+    shape: tuple[int, ...]
+    call: Call
+    name: str  # for what a refusal says
+
+    def of(self, made: Sequence[Sequence[Tensor]]) -> Tensor:
+        """Return the tensor, (B, …), among all that the uses of a pass have made."""
+        return self.layout.front(made[self.use][self.output])
+
+
+@dataclass(eq=False)
+class Site:
+    """The uses of one function with the same parameters: N rows, and the step of each."""
+
+    name: str
+    values: list[Value]
+    axes: tuple[int, ...]  # of a value's shape, along which its rows are
+    times: Steps  # of the rows of the first value, then of the next
+
+    def series(self, made: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B N F"]:
+        """Return values, or gradients in them, in rows."""
+        n_rows = len(self.times) // len(self.values)
+        axes = [axis + 1 for axis in self.axes]  # behind that of sequences
+        parts = []
+        for value in self.values:
+            rows = value.of(made).movedim(axes, [*range(1, len(axes) + 1)])
+            rows = in_reals(rows)
+            parts.append(rows.reshape(len(rows), n_rows, -1))
+        return torch.cat(parts, 1)
+
+    def in_band(self, band: Sequence[int], end: Tensor) -> Tensor:
+        """Say which rows, (B, N), were used so long before each sequence's end point, (B,)."""
+        lags = end[:, None] - torch.from_numpy(self.times)
+        return (lags >= band[0]) & (lags <= band[-1])
+
+
+class _Group(NamedTuple):
+    """The values of a site, with the steps that move their rows, one value after the other.
+
+    `joined` has the steps that move what is first made of a row and of something else.
+    """
+
+    values: list[Value]
+    own: Bounds
+    joined: Bounds
+
+
+class Gathered(NamedTuple):
+    """The values of a trial pass by their sites, and what was measured of them."""
+
+    groups: list[_Group]
+    plan: Plan
+
+    @classmethod
+    def of(cls, values: Sequence[Value], plan: Plan, found: Sequence[Times]) -> Gathered:
+        """Gather values, of which `found` has the times, behind these those of their joins."""
+        of_joins = dict(zip(plan.joins, found[len(values) :], strict=True))
+        groups: dict[Any, _Group] = {}
+        for value, times in zip(values, found[: len(values)], strict=True):
+            own = bounds_of(times)
+            if own is None:
+                own = _unmoved(1)
+            joined = bounds_of(of_joins[value.use]) if value.use in of_joins else None
+            # of other rows, as of all steps together: it does not say what a row waits for
+            if joined is None or len(joined.low) != len(own.low):
+                joined = _unmoved(len(own.low))
+            site = (*value.call.signature, value.output, value.shape, own.axes)
+            group = _Group([value], own, joined)
+            if site in groups:
+                before = groups[site]
+                rows = before.own.with_more(own)
+                group = _Group([*before.values, value], rows, before.joined.with_more(joined))
+            groups[site] = group
+        return cls([*groups.values()], plan)
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether rows are left whose step is not known."""
+        return any(has_unknown(group.own) for group in self.groups)
+
+    @property
+    def are_told(self) -> bool:
+        """Whether the step of each row is known, also where not all steps were tried."""
+        return all(are_told(group.own.low, group.own.high) for group in self.groups)
+
+    def sites(self, starts: Sequence[Call], length: int) -> list[Site]:
+        """Return the sites; `starts` are the steps on the way, which no data are in."""
+        found = []
+        for group in self.groups:
+            name = group.values[0].name
+            told = f"{name}: at some steps, nothing that was tried moves its value"
+            is_known = not has_unknown(group.own)
+            words = (
+                "used on data alone: is it used on zeros, too, as in windows that are padded at "
+            )
+            words += f"the start? Else {LEAVE_OUT}"
+            require("parameters", told, is_known, words)
+            rows = self._waited(group, starts)
+            times = settled(rows.low, rows.high, length)
+            found.append(Site(name, group.values, rows.axes, times))
+        return found
+
+    def _waited(self, group: _Group, starts: Sequence[Call]) -> Bounds:
+        """Return the steps of rows, with those that they wait for.
+
+        One of four holds:
+
+        1. Some row is joined with nothing, as a state after the last step: none waits.
+        2. All wait for as many steps, mostly 0. The recurrent product U h waits for one.
+        3. Some wait and others do not, as in several iterations of a step. Then U h is known by
+           its first call, which is made of a state without data: it waits for its join.
+        4. Only rows of the first step wait, where there is no state yet, or a cell's own next call
+           is the join: none waits.
+
+        Anything else is refused, for its step cannot be told.
+        """
+        own = group.own
+        waits = waits_of(own, group.joined) if len(own.low) > 1 else None
+        if waits is None:
+            return own
+        known = {*waits.tolist()} - {-1}
+        if len(known) == 1:
+            return own.shifted(known.pop())
+        call = group.values[0].call
+        if any(start.is_start_of(call) for start in starts):
+            return own.later(group.joined)
+        is_later = own.low > own.low[own.low >= 0].min()
+        only_first_waits = waits[is_later].max(initial=0) <= 0
+        told = f"{group.values[0].name}: in some calls its value waits for the next step, in "
+        told += "others not"
+        words = f"used alike in all steps, so that its step can be told. Else {LEAVE_OUT}"
+        require("parameters", told, self._joined_by_a_use(group) or only_first_waits, words)
+        return own
+
+    def _joined_by_a_use(self, group: _Group) -> bool:
+        """Say whether some value is first joined with others by a function of parameters."""
+        for value in group.values:
+            join = self.plan.joins.get(value.use)
+            if join is not None and join.is_use:
+                return True
+        return False
+
+
+def _unmoved(n_rows: int) -> Bounds:
+    """Return rows that no input moves."""
+    none = np.full(n_rows, -1)
+    return Bounds((), none, none)
