@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import spearmanr
 
 from book.chapters import clock, clock_data, visibility
 from tests.built_book import ROOT
@@ -68,3 +69,49 @@ def test_the_table_of_ends_has_medians_and_what_was_not_reached():
     assert table.loc["MinGRU, sgd", "n*, mildest"] == "32 (range 16 to 64)"
     assert table.loc["MinGRU, sgd", "n*, strongest"] == "not reached (range 1,024 to not reached)"
     assert table.loc["ConstGate, adamw", "T, strongest"] == "50 (range 50 to 50)"
+
+
+def test_the_table_of_endless_data_counts_what_was_learned_and_says_where_nothing_was():
+    rows = []
+    for start in clock.starts():
+        for arm, steps in (("learned", 100), ("fixed", 1000), ("wide", 500)):
+            for seed in (11, 12, 13):
+                smallest = start.mixing == 0.5 and start.gate == 0.34
+                stuck = smallest and (arm == "fixed" or (arm == "wide" and seed == 13))
+                taken = clock.CAP if stuck else steps * (seed - 10)
+                named = {"mixing": start.mixing, "gate": start.gate, "arm": arm, "seed": seed}
+                rows.append(named | {"steps": taken, "end": "cap" if stuck else "half"})
+    endless = pd.DataFrame(rows)
+    start = endless.assign(envelope=endless["gate"], needed=20.0)
+    table = clock_data.endless_table(endless, start)
+    assert list(table.index)[:2] == ["ρ = 1.0, s = 0.05", "ρ = 1.0, s = 0.34"]
+    assert len(table) == 6
+    assert "ρ = 0.5, s = 0.2" in table.index
+    mildest, last = table.iloc[0], table.loc["ρ = 0.5, s = 0.34"]
+    assert mildest["steps, learned"] == "200 (range 100–300)"
+    assert mildest["seeds"] == "3, 3, 3"
+    assert last["steps, held"] == "> 60,000"
+    assert last["steps, wide"] == "1,000 (range 500 to not reached)"
+    assert last["seeds"] == "3, 0, 2"
+
+
+def test_steps_are_ranked_by_what_was_measured_before_training():
+    rows = []
+    for place, start in enumerate(clock.starts()):
+        for arm, steps in (("learned", 100), ("fixed", 100 * (20 - place)), ("wide", 100 + place)):
+            stuck = arm == "fixed" and place == 15  # the fewest steps, but not learned: ranks last
+            named = {"mixing": start.mixing, "gate": start.gate, "arm": arm, "seed": 11}
+            rows.append(named | {"steps": steps, "end": "cap" if stuck else "half", "place": place})
+    endless = pd.DataFrame(rows)
+    start = endless.assign(envelope=endless["place"], needed=-endless["place"])
+    found = clock_data.steps_by_start(endless, start)
+    assert found.loc["wide"].tolist() == pytest.approx([1, -1])
+    expected = spearmanr([*range(20, 5, -1), 99], range(16))[0]
+    assert found.loc["fixed"].tolist() == pytest.approx([expected, -expected])
+
+
+def test_endless_data_teach_all_recorded_starts_but_one():
+    endless = clock_data.complete_rows("endless", FOLDER)
+    taught = {(start.mixing, start.gate) for start in clock.taught_starts(endless)}
+    every = {(start.mixing, start.gate) for start in clock.starts()}
+    assert every - taught == {(0.5, 0.34)}

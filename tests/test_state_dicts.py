@@ -9,7 +9,7 @@ import torch
 
 from lwcore.experiment import Config, run, run_member, running
 from lwcore.experiment.measure import course
-from lwcore.network import Network, Progress, fit
+from lwcore.network import Network, Progress, train
 from lwcore.signatures import ArgumentError
 from tests.networks import EVERY, make
 from tests.test_train import SETTINGS, setting
@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_named(words):
         network.load_state_dict(state)
     assert words in str(e.value)
     with pytest.raises(ArgumentError, match=r"^resume_from\.network is not a state of Network of"):
-        fit(network, setting("LSTM")[1], **SETTINGS, resume_from=Progress(1, [0.0], state, {}))
+        train(network, setting("LSTM")[1], **SETTINGS, resume_from=Progress(1, [0.0], state, {}))
 
 
 @pytest.mark.parametrize("state", [None, [], 3, "weights.pt"])
@@ -94,7 +94,7 @@ def states(optimizer, steps=3):
     """A training's state after some steps."""
     network, data = setting()
     kept = []
-    fit(network, data, **SETTINGS | {"steps": steps}, optimizer=optimizer, on_step=kept.append)
+    train(network, data, **SETTINGS | {"steps": steps}, optimizer=optimizer, on_step=kept.append)
     return copy.deepcopy(kept[-1])
 
 
@@ -102,18 +102,18 @@ def test_training_goes_on_with_a_state_that_fits_alone():
     network, data = setting()
     for optimizer, other in (("adamw", "sgd"), ("sgd", "adamw")):
         good = states(optimizer)
-        fit(network, data, **SETTINGS | {"steps": 5}, optimizer=optimizer, resume_from=good)
+        train(network, data, **SETTINGS | {"steps": 5}, optimizer=optimizer, resume_from=good)
         with pytest.raises(ArgumentError, match=r"^resume_from\.optimizer is not a state of"):
-            fit(network, data, **SETTINGS, optimizer=other, resume_from=good)
+            train(network, data, **SETTINGS, optimizer=other, resume_from=good)
     rounded = states("adamw")
     rounded.network = {name: value.float() for name, value in rounded.network.items()}
     with pytest.raises(ArgumentError, match=r"float32 and must be of torch\.float64"):
-        fit(network, data, **SETTINGS, resume_from=rounded)
+        train(network, data, **SETTINGS, resume_from=rounded)
     of_gru = states("adamw")
     of_gru.network = network_of("DiagGate").state_dict()
     of_gru.optimizer["state"][0]["exp_avg"] = torch.ones(3)
     with pytest.raises(ArgumentError, match=r"exp_avg of parameter 0 must have shape"):
-        fit(network, data, **SETTINGS, resume_from=of_gru)
+        train(network, data, **SETTINGS, resume_from=of_gru)
 
 
 def test_a_snapshot_of_another_network_is_refused():

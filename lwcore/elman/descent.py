@@ -24,7 +24,7 @@ def risk_gradient(
     are carried back through time, so that nothing of the size of C&E Proposition 1 is stored.
     """
     by_step = network.sequences(inputs).swapaxes(0, 1)  # (T, n, d)
-    length, n, _ = by_step.shape
+    length, n = by_step.shape[:2]
     wanted_outputs = shaped("targets", targets, (n, length))
     with np.errstate(over="ignore", invalid="ignore"):  # who calls looks whether all is finite
         risk, gradient = _risk_gradient(network, by_step, wanted_outputs)
@@ -36,7 +36,7 @@ def _risk_gradient(
     network: ElmanNetwork, by_step: Array, wanted_outputs: Array
 ) -> tuple[float, Array]:
     """Return the same, infinite or NaN where it is no float."""
-    length, n, _ = by_step.shape
+    length, n = by_step.shape[:2]
     recurrent = network.parameters[:, 0]
     of_inputs = network.parameters[:, 1:]
 
@@ -108,8 +108,7 @@ def gradient_descent(
     root_m = initial.width**0.5
     network = copy(initial)
     by_step = network.sequences(inputs).swapaxes(0, 1)
-    length, n, _ = by_step.shape
-    wanted_outputs = shaped("targets", targets, (n, length))
+    wanted_outputs = shaped("targets", targets, by_step.shape[1::-1])
     move = np.zeros_like(start)  # Θ(s) − Θ(0)
     total = np.zeros_like(start)
     risks = np.empty(steps)

@@ -114,11 +114,11 @@ class TransportMaps:
         u = parameters[:, 1:]
         of_w = shaped("recurrent(…)", self.recurrent(w), w.shape)
         of_u = shaped("inputs(…)", self.inputs(u), u.shape)
-        largest_w = float(np.abs(of_w).max())
-        largest_u = float(np.linalg.norm(of_u, axis=1).max())
-        sizes = (largest_w, largest_u)
-        bounds = (self.recurrent_bound, self.input_bound)
         with np.errstate(over="ignore"):
+            largest_w = float(np.abs(of_w).max())
+            largest_u = float(np.linalg.norm(of_u, axis=1).max())
+            sizes = (largest_w, largest_u)
+            bounds = (self.recurrent_bound, self.input_bound)
             holds = np.less_equal(sizes, np.multiply(bounds, 1 + 1e-12))  # but for rounding
         require("largest norms of moves", sizes, holds.all(), f"within their bounds, {bounds}")
         return np.column_stack([of_w, of_u])
@@ -193,9 +193,10 @@ def mean_over_start(
             both_signs = np.block([[w, u], [-w, u]])
             half = weights[some] / 2
             with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-                sum_so_far = sum_so_far + summand(both_signs, np.concatenate([half, half]))
-            is_finite = bool(np.isfinite(sum_so_far).all())
+                part = summand(both_signs, np.concatenate([half, half]))
+            is_finite = bool(np.isfinite(part).all())
             require("alpha", alpha, is_finite, "smaller: derivatives leave the range of a float")
+            sum_so_far = sum_so_far + part
         return sum_so_far
 
     step = 0.5

@@ -255,8 +255,8 @@ def output_gradients(network: ElmanNetwork, inputs: Sequences) -> Float[np.ndarr
 
     Their inner products over neurons are the tangent kernel, `lwcore.elman.kernel.finite_kernel`.
     """
-    weights = network.readout / network.width**0.5
     of_states = hidden_gradients(network, inputs)
+    weights = network.readout / network.width**0.5
     with np.errstate(over="ignore"):
         gradients = of_states * weights[:, None]
     return in_range("readout", gradients)
@@ -271,11 +271,10 @@ def linear_model(
     ``F^Lin_t = Σ_i ⟨∂F_t/∂Θ_i(0), Θ_i − Θ_i(0)⟩``, with the given parameters as Θ.
     """
     start = initial.parameters
-    end = initial.at(parameters).parameters
-    sequences = initial.sequences(inputs)
     by_step = []
     with np.errstate(over="ignore", invalid="ignore"):  # said below, in words
-        for tangent in stream_tangents(start, end - start, sequences, initial.sigma):
+        move = initial.at(parameters).parameters - start
+        for tangent in stream_tangents(start, move, initial.sequences(inputs), initial.sigma):
             by_step.append(initial.read(tangent))
     return in_range("parameters", np.stack(by_step, axis=1))
 
