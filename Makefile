@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help made-here book live lab sphinx pdf check test coverage mutants bench interruptions calibration sbom audit references format lock clean
+.PHONY: help made-here book live lab sphinx pdf check test lowest coverage mutants bench interruptions calibration sbom audit references format lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -64,6 +64,19 @@ check: $(STAMP) ## check style, types and the package alone: no notebook, no pag
 
 test: book ## check everything: style, package, notebooks and built pages
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+
+LOWEST := VIRTUAL_ENV=_build/lowest UV_FIND_LINKS=$(FIND_LINKS) $(BIN)/uv
+TESTS_OF_RUNS := $(patsubst %,tests/test_%.py,cells cli config diagnose experiment figures kernels results signatures stable_law stats uses)
+
+# Newer libraries below them warn that older ones use what will go.
+lowest: $(STAMP) ## try the package with the oldest libraries that pyproject.toml allows (some ten minutes)
+	mkdir -p _build
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python _build/lowest
+	$(LOWEST) pip compile --quiet --extra all --resolution lowest-direct pyproject.toml -o _build/lowest.txt
+	$(LOWEST) pip install --quiet -r _build/lowest.txt
+	$(LOWEST) pip install --quiet --no-deps -e .
+	$(LOWEST) pip install --quiet -c _build/lowest.txt beautifulsoup4 distributed hatchling hypothesis jupyter-cache jupytext mpmath nbval pytest pyyaml
+	_build/lowest/bin/python -m pytest -W ignore::DeprecationWarning lwcore $(TESTS_OF_RUNS)
 
 # Compiled code is invisible to the tracer: the kernels run once more as the plain Python they are written in.
 coverage: $(STAMP) ## measure which branches of lwcore the tests run, and record it (fails under 95 %)
