@@ -336,7 +336,8 @@ def test_many_samples_are_as_good_as_few():
 @by_method
 def test_samples_near_the_largest_float(method):
     sample = np.clip(draws(1.5, 1000, 12), -15, 15)
-    fitted, large = fit(sample, method), fit(1e307 * sample, method)
+    fitted = fit(sample, method)
+    large = fit(1e307 * sample, method)
     np.testing.assert_allclose(large.alpha, fitted.alpha, rtol=1e-6)
     np.testing.assert_allclose(large.scale / 1e307, fitted.scale, rtol=1e-6)
     np.testing.assert_allclose(large.loc / 1e307, fitted.loc, atol=1e-6)
@@ -358,11 +359,13 @@ def test_distance_is_the_integral():
     x = draws(1.5, 100, 20)
     fitted = fit(x, "ecf")
     u = np.linspace(-4, 4, 2001)
-    phi = np.exp(1j * np.outer(u, (x - fitted.loc) / fitted.scale)).mean(1)
-    gap = np.abs(phi - np.exp(-(np.abs(u) ** fitted.alpha))) ** 2
+    z = (x - fitted.loc) / fitted.scale
+    of_samples = np.exp(1j * np.outer(u, z)).mean(1)
+    of_law = np.exp(-(np.abs(u) ** fitted.alpha))
+    gap = np.abs(of_samples - of_law) ** 2
     expected = 100 * np.trapezoid(np.exp(-(u**2) / 4) * gap, u)
-    fitted = goodness_of_fit(x, fitted, np.random.default_rng(0), 19)
-    assert fitted.distance == pytest.approx(expected, rel=0.02)
+    goodness = goodness_of_fit(x, fitted, np.random.default_rng(0), 19)
+    assert goodness.distance == pytest.approx(expected, rel=0.02)
 
 
 @pytest.mark.slow
@@ -395,17 +398,21 @@ def test_goodness_of_fit_has_no_unit_knows_its_columns_and_may_come_in_lots(monk
         fitted = fit(sample, "ecf")
         return goodness_of_fit(sample, fitted, np.random.default_rng(1), replicates)
 
-    plain, scaled, alone = judged(sample), judged(1e-12 * sample), judged(sample[:, 0])
+    plain = judged(sample)
+    scaled = judged(1e-12 * sample)
     np.testing.assert_allclose(scaled.distance, plain.distance, rtol=1e-7)
-    assert (np.shape(alone.distance), alone.p_value) == ((), plain.p_value[0])
     assert scaled.p_value[0] == plain.p_value[0]
+    of_one_column = judged(sample[:, 0])
+    assert np.shape(of_one_column.distance) == ()
+    assert of_one_column.p_value == plain.p_value[0]
     assert np.isnan([plain.distance[1], plain.p_value[1]]).all()
-    one = judged(sample[:, 0], 199).p_value
-    assert 0.1 < one < 0.9
+
+    in_one_lot = judged(sample[:, 0], 199).p_value
+    assert 0.1 < in_one_lot < 0.9
     monkeypatch.setattr(fits, "_BOOTSTRAP_DRAWS", 1000)
-    several = judged(sample[:, 0], 199).p_value
-    assert several == pytest.approx(one, abs=0.15)  # three standard errors of a difference
-    assert several != one  # other draws
+    in_lots = judged(sample[:, 0], 199).p_value
+    assert in_lots == pytest.approx(in_one_lot, abs=0.15)  # three standard errors of a difference
+    assert in_lots != in_one_lot  # other draws
     light = np.random.default_rng(3).uniform(size=1000)
     assert goodness_of_fit(light, fit(light), np.random.default_rng(1)).p_value == 1 / 200
 
