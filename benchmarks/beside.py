@@ -28,16 +28,19 @@ from lwcore.cells import Cell
 SERVER = """
 import sys, torch
 from benchmarks import steps, transport
-from lwcore.train import keep_freed_memory
+try:
+    from lwcore.network import keep_freed_memory
+except ImportError:  # until it moved
+    from lwcore.train import keep_freed_memory
 torch.set_num_threads(1)
 torch.manual_seed(0)
 keep_freed_memory()
-made = []
+contestants = []
 for line in sys.stdin:
     if line.strip().isdigit():
-        made[int(line)]()
+        contestants[int(line)]()
     else:
-        made.append(eval(line))
+        contestants.append(eval(line))
     print("done", flush=True)
 """
 

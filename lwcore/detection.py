@@ -90,10 +90,11 @@ def sample_complexity(
 ) -> Array:
     """Return N(ℓ), how many sequences it takes to name the sign of a lag's gradient.
 
-    The matched statistic of one sequence has the mean ``Δ = f m̄``, in noise of scale σ_α. Of the
-    mean over N sequences the noise has the scale ``σ_α N^(−1/p)``, p = α/(α − 1). Its sign is right
-    with probability 1 − ε once ``f m̄ ≥ C σ_α N^(−1/p)``, which gives ``N = (C σ_α/(m̄ f))^p``. So
-    halving the envelope f takes 2^p times the sequences. Other detectors have another p and C:
+    The matched statistic of one sequence has the mean ``Δ = f m̄``, Eq. (29), in noise of scale σ_α.
+    In the average over N sequences the noise has the scale ``σ_α N^(−1/p)``, p = α/(α − 1). The
+    sign of the average is right with probability 1 − ε once ``f m̄ ≥ C σ_α N^(−1/p)``, which gives
+    ``N = (C σ_α/(m̄ f))^p``. So halving the envelope f takes 2^p times the sequences. Each detector
+    has a p and a C of its own:
 
     * ``"mean"``: p = α/(α − 1), C = F_α⁻¹(1 − ε), F_α the law of scale 1. The sign of the average;
       take it for what averaging, as gradient descent does, can tell.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 import re
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 
 from lwcore.experiment import config_of
 from lwcore.inference import OPTIMISER_VIEW, PAPER_V2, probes, windows
-from lwcore.signatures import Count, Positive, checked, warn
+from lwcore.signatures import Count, Positive, checked, renamed
 
 SHADES: Any = (  # the palette "colorblind" of seaborn
     "#0173b2",
@@ -383,13 +383,6 @@ def overview(results: xr.Dataset) -> Figure:
     return signed(figure, results)
 
 
-@checked
-def summary(results: xr.Dataset) -> Figure:
-    """Call `overview`, of which it is the former name."""
-    warn("figures.summary is now called overview.", DeprecationWarning)
-    return overview(results)
-
-
 def _envelope_lines(axes: Axes, results: xr.Dataset) -> None:
     """Draw envelopes f(ℓ) against the lag, dashed at first order and solid for the exact ones."""
     names = {"first": "first order", "exact": "exact"}
@@ -442,3 +435,7 @@ def window_lines(axes: Axes, results: xr.Dataset, **options: Any) -> None:
     place = axes.get_subplotspec()
     if place is not None and place.is_first_col():
         axes.set_ylabel("learnability window $H_N$ (steps)")
+
+
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"summary": "overview"})

@@ -67,9 +67,9 @@ def learnability_window(
     """Return the window H_N in steps, the longest lag that N sequences can detect; 0 if none is.
 
     A lag is detected where it needs no more sequences than there are. Implements Eq. (36), ``H_N =
-    sup{ℓ ≥ 1 : f(ℓ) ≥ ε_th(ℓ)}``, over the lags given: ``f(ℓ) ≥ ε_th(ℓ)`` is ``N(ℓ) ≤ N``, as
-    `lwcore.detection.detection_threshold` is the inverse of `sample_complexity`. A window that is
-    the last of the lags is a lower bound: longer lags were not looked at.
+    sup{ℓ ≥ 1 : f(ℓ) ≥ ε_th(ℓ)}``, over the lags given: ``f(ℓ) ≥ ε_th(ℓ)`` is ``N(ℓ) ≤ N``, because
+    ε_th, `lwcore.detection.detection_threshold`, is the inverse of N(ℓ). A window that is the last
+    of the lags is a lower bound: longer lags were not looked at.
 
     Args:
         lags: The lags ℓ, in steps.

@@ -43,11 +43,14 @@ def test_number_of_sequences_is_the_textbooks_for_a_gaussian_and_a_power(rate, e
     assert rate_exponent(1.5, rate) == pytest.approx(exponent)
     n = sample_complexity([1e-3, 1e-5], 1.0, 1.0, 1.5, rate=rate)
     assert n[1] / n[0] == pytest.approx(100**exponent)
-    f, m, sigma, error = np.array([0.3, 1.0, 7.0]), 0.2, 1.7, 0.05
-    # the standard deviation is √2 σ
-    textbook = (stats.norm.ppf(1 - error) * math.sqrt(2) * sigma / (f * m)) ** 2
-    found = sample_complexity(f, m, sigma, 2.0, error, rate)
-    np.testing.assert_allclose(found, textbook, rtol=1e-12)
+    f = np.array([0.3, 1.0, 7.0])
+    m = 0.2
+    sigma = 1.7
+    error = 0.05
+    deviation = math.sqrt(2) * sigma
+    textbook = (stats.norm.ppf(1 - error) * deviation / (f * m)) ** 2
+    n = sample_complexity(f, m, sigma, 2.0, error, rate)
+    np.testing.assert_allclose(n, textbook, rtol=1e-12)
 
 
 @given(
@@ -102,10 +105,8 @@ def test_divergence_and_information(alpha, shift, n, unit):
     known = {"shift": shift, "alpha": alpha, "n_sequences": n}
     of_all = mutual_information(**known)
     assert mutual_information(unit * shift, alpha, unit, n) == pytest.approx(of_all, rel=1e-9)
-    of_one, of_mean = (
-        mutual_information(shift, alpha),
-        mutual_information(**known, statistic="mean"),
-    )
+    of_one = mutual_information(shift, alpha)
+    of_mean = mutual_information(**known, statistic="mean")
     by_mixture = mutual_information(**known, statistic="mean", route="mixture")
     assert of_mean == pytest.approx(by_mixture, rel=1e-11, abs=0)
     assert 0 < max(of_one, of_mean) <= of_all * (1 + 1e-12)
@@ -126,13 +127,17 @@ def test_nothing_and_everything_is_told(alpha, route):
 
 
 def test_rates_of_the_quadratic_limit():
-    alpha, n, tiny = 1.4, 10**6, 1e-9
-    for rate, statistic in (("optimal", "product"), ("mean", "mean")):
-        exact = kl_divergence(tiny, alpha, 1.0, n, statistic)
-        assert lan_divergence(tiny, alpha, 1.0, n, rate) == pytest.approx(exact, rel=1e-8, abs=0)
+    alpha = 1.4
+    n = 10**6
+    tiny = 1e-9
+    of_all = kl_divergence(tiny, alpha, 1.0, n)
+    of_mean = kl_divergence(tiny, alpha, 1.0, n, "mean")
+    optimal = lan_divergence(tiny, alpha, 1.0, n, "optimal")
+    assert optimal == pytest.approx(of_all, rel=1e-8, abs=0)
+    assert lan_divergence(tiny, alpha, 1.0, n, "mean") == pytest.approx(of_mean, rel=1e-8, abs=0)
     # Eq. (32) as printed exceeds what all N sequences together have, however small the shift
-    excess = lan_divergence(tiny, alpha, 1.0, n, "paper_v2") / kl_divergence(tiny, alpha, 1.0, n)
-    assert excess == pytest.approx(n ** (2 / alpha - 1), rel=1e-6)
+    as_printed = lan_divergence(tiny, alpha, 1.0, n, "paper_v2")
+    assert as_printed / of_all == pytest.approx(n ** (2 / alpha - 1), rel=1e-6)
 
 
 # Errors
@@ -148,15 +153,20 @@ def log_ratios(alpha: float, shift: float, count: int) -> np.ndarray:
 @pytest.mark.parametrize("alpha", [1.2, 1.8])
 @pytest.mark.parametrize("shift", [0.2, 1.5])
 def test_two_and_three_sequences_by_enumeration(alpha, shift):
-    single = log_ratios(alpha, shift, 1500)
-    pair = single[:, None] + single
-    told = LOG_2 - np.logaddexp(0, -pair).mean()
-    assert mutual_information(shift, alpha, 1.0, 2) == pytest.approx(told, rel=2e-3)
-    fewer = log_ratios(alpha, shift, 160)
-    triple = fewer[:, None, None] + fewer[:, None] + fewer
-    for n, sums, accuracy in ((2, pair, 2e-3), (3, triple, 2e-2)):
-        error = detection_error(n, shift, 1.0, alpha, "likelihood")
-        assert error == pytest.approx((sums < 0).mean(), rel=accuracy)
+    of_one = log_ratios(alpha, shift, 1500)
+    of_two = of_one[:, None] + of_one
+    information = LOG_2 - np.logaddexp(0, -of_two).mean()
+    assert mutual_information(shift, alpha, 1.0, 2) == pytest.approx(information, rel=2e-3)
+    error = detection_error(2, shift, 1.0, alpha, "likelihood")
+    assert error == pytest.approx((of_two < 0).mean(), rel=2e-3)
+    of_three = sums_of_three(log_ratios(alpha, shift, 160))
+    error = detection_error(3, shift, 1.0, alpha, "likelihood")
+    assert error == pytest.approx((of_three < 0).mean(), rel=2e-2)
+
+
+def sums_of_three(ratios):
+    """Return all sums of three of some numbers."""
+    return ratios[:, None, None] + ratios[:, None] + ratios
 
 
 @pytest.mark.slow
@@ -239,41 +249,46 @@ def test_errors_in_their_order_fall_with_number_and_shift_and_know_no_unit(alpha
     def errors(n, shift, unit=1.0):
         return np.array([detection_error(n, unit * shift, unit, alpha, test) for test in TESTS])
 
-    found, law, half = errors(n, shift), SymmetricStable(alpha), n // 2
-    mean, likelihood, median = found
-    wrong = float(law.sf(shift))
+    by_test = errors(n, shift)
+    mean, likelihood, median = by_test
+    wrong = float(SymmetricStable(alpha).sf(shift))
     # more than half of the signs are wrong, or half of them and the coin falls badly
-    tie = stats.binom.pmf(half, n, wrong) / 2 * (n % 2 == 0)
-    assert median == pytest.approx(stats.binom.sf(half, n, wrong) + tie, rel=1e-9, abs=0)
-    np.testing.assert_allclose(errors(n, shift, unit), found, rtol=1e-9)
-    assert (errors(n + 1, 1.01 * shift) < np.maximum(found, 5e-324)).all()  # or both underflow
+    half = n // 2
+    majority = stats.binom.sf(half, n, wrong)
+    tie = stats.binom.pmf(half, n, wrong) / 2 if n % 2 == 0 else 0
+    assert median == pytest.approx(majority + tie, rel=1e-9, abs=0)
+    np.testing.assert_allclose(errors(n, shift, unit), by_test, rtol=1e-9)
+    assert (errors(n + 1, 1.01 * shift) < np.maximum(by_test, 5e-324)).all()  # or both underflow
     # no test beats the likelihood ratio, between Fano (log 2's last digit: 1e-18) and Hellman-Raviv
-    assert likelihood <= found.min() * (1 + 1e-6)
-    told = mutual_information(shift, alpha, 1.0, n)
-    assert fano_error(min(told * (1 + 1e-15), np.log(2))) <= likelihood * (1 + 1e-6)
-    assert likelihood <= hellman_raviv_error(told) * (1 + 1e-6) + 1e-15
-    assert fano_error(mutual_information(shift, alpha, 1.0, n, "mean")) <= mean * (1 + 1e-9)
+    assert likelihood <= by_test.min() * (1 + 1e-6)
+    information = mutual_information(shift, alpha, 1.0, n)
+    assert fano_error(min(information * (1 + 1e-15), np.log(2))) <= likelihood * (1 + 1e-6)
+    assert likelihood <= hellman_raviv_error(information) * (1 + 1e-6) + 1e-15
+    of_mean = mutual_information(shift, alpha, 1.0, n, "mean")
+    assert fano_error(of_mean) <= mean * (1 + 1e-9)
     if n == 1:
-        np.testing.assert_allclose(found, wrong, rtol=1e-12)
+        np.testing.assert_allclose(by_test, wrong, rtol=1e-12)
 
 
 def test_information_of_an_odd_number_of_sequences_where_its_characteristic_function_turns_sign():
-    one = log_ratios(1.2, 3.0, 160)
-    told = LOG_2 - np.logaddexp(0, -(one[:, None, None] + one[:, None] + one)).mean()
-    assert mutual_information(3.0, 1.2, 1.0, 3) == pytest.approx(told, rel=2e-5, abs=0)
+    of_three = sums_of_three(log_ratios(1.2, 3.0, 160))
+    information = LOG_2 - np.logaddexp(0, -of_three).mean()
+    assert mutual_information(3.0, 1.2, 1.0, 3) == pytest.approx(information, rel=2e-5, abs=0)
 
 
 @pytest.mark.parametrize("alpha", [1.3, 1.8, 2.0])
 @pytest.mark.parametrize(("n", "shift"), [(6, 0.7), (31, 0.2)])
 def test_errors_are_those_of_simulated_tests(alpha, n, shift):
-    rng, trials = np.random.default_rng([n, int(10 * alpha)]), 20_000
+    trials = 20_000
+    rng = np.random.default_rng([n, int(10 * alpha)])
     law = SymmetricStable(alpha)
     draws = law.sample((trials, n), rng) + shift
-    ratio = np.sum(law.logpdf(draws - shift) - law.logpdf(draws + shift), axis=1)
-    for test, total in {"mean": draws.sum(axis=1), "likelihood": ratio}.items():
+    log_ratio = np.sum(law.logpdf(draws - shift) - law.logpdf(draws + shift), axis=1)
+    for test, statistic in {"mean": draws.sum(axis=1), "likelihood": log_ratio}.items():
         error = float(detection_error(n, shift, 1.0, alpha, test))
         least, most = stats.binom.ppf([0.0005, 0.9995], trials, error)
-        assert least <= (total < 0).sum() <= most, test
+        n_wrong = (statistic < 0).sum()
+        assert least <= n_wrong <= most, test
 
 
 @pytest.mark.parametrize("test", TESTS)

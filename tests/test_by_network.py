@@ -22,48 +22,56 @@ def test_decay_laws_are_those_that_were_planted(small_run):
 
 
 def test_windows_are_medians_over_probes(small_run):
-    found = by_network.window(small_run, ["zeroth", "first"], 512, rule="plug-in")
-    one = windows(probes(small_run, "first", "error"), 512, rule="plug-in").median("probe")
-    xr.testing.assert_equal(found.sel(order="first", drop=True), one)
+    by_order = by_network.window(small_run, ["zeroth", "first"], 512, rule="plug-in")
+    of_probes = windows(probes(small_run, "first", "error"), 512, rule="plug-in")
+    xr.testing.assert_equal(by_order.sel(order="first", drop=True), of_probes.median("probe"))
 
 
 def test_with_one_statistic_only_the_envelope_tells_cells_apart(small_run):
-    found = by_network.with_one_statistic(small_run, "DiagGate")
-    once = by_network.window(found, "zeroth", 512, rule="plug-in")
-    own = by_network.window(small_run, "zeroth", 512, rule="plug-in").sel(model="DiagGate")
-    assert (once == own).all()
-    xr.testing.assert_equal(found.envelope, small_run.envelope)
+    replaced = by_network.with_one_statistic(small_run, "DiagGate")
+    of_all = by_network.window(replaced, "zeroth", 512, rule="plug-in")
+    expected = by_network.window(small_run, "zeroth", 512, rule="plug-in").sel(model="DiagGate")
+    assert (of_all == expected).all()
+    xr.testing.assert_equal(replaced.envelope, small_run.envelope)
 
 
 def test_slopes_are_least_squares_over_what_is_finite():
     x = xr.DataArray(np.random.default_rng(0).standard_normal((2, 9)), dims=("seed", "lag"))
     y = (2 * x + x**2).where(x.lag != 4, np.inf)
-    left = x.drop_isel(lag=4), y.drop_isel(lag=4)
-    expected = [np.polyfit(*pair, 1)[0] for pair in zip(*left, strict=True)]
+    expected = []
+    for seed in range(2):
+        finite_x = x.isel(seed=seed).drop_isel(lag=4)
+        finite_y = y.isel(seed=seed).drop_isel(lag=4)
+        expected.append(np.polyfit(finite_x, finite_y, 1)[0])
     np.testing.assert_allclose(by_network.slope(y, x), expected)
 
 
 def test_runs_stand_side_by_side(small_run):
     runs = {"all": small_run, "two": small_run.sel(model=["ConstGate", "DiagGate"])}
-    found = by_network.each(runs, by_network.window, view="zeroth", n_sequences=64)
-    assert found.sel(run="two", model="SharedGate").isnull().all()
-    assert by_network.numbers(found).size == small_run.sizes["seed"] * (
-        small_run.sizes["model"] + 2
-    )
+    by_run = by_network.each(runs, by_network.window, view="zeroth", n_sequences=64)
+    assert by_run.sel(run="two", model="SharedGate").isnull().all()
+    n_models = small_run.sizes["model"] + 2
+    assert by_network.numbers(by_run).size == small_run.sizes["seed"] * n_models
 
 
 def test_range_over_networks_is_as_sure_as_their_seeds(small_run):
     f = small_run.envelope.isel(lag=0)
+    n_seeds = f.seed.size
     kept = f.where(f.seed != f.seed[0])
-    found = by_network.ranged(kept, kept.isel(seed=[1]))
-    assert (found.low, found.high) == (kept.min(), kept.max())
-    assert (found.n, found.covers) == (f.seed.size - 1, 1 - 2.0 ** (2 - f.seed.size))
+    reading = by_network.ranged(kept, kept.isel(seed=[1]))
+    assert reading.low == kept.min()
+    assert reading.high == kept.max()
+    assert reading.n == n_seeds - 1
+    assert reading.covers == 1 - 2.0 ** (2 - n_seeds)
 
 
 def test_learned_share_is_taken_at_the_tasks_lags(small_run):
-    share, task = by_network.learned_share(small_run), Config.named("smoke").task
-    assert (share.dims, share.lag.values.tolist()) == (("model", "seed", "lag"), list(task.lags))
-    expected = small_run.learned.sel(delay=list(task.lags)) / np.array(task.coefficients)
+    task = Config.named("smoke").task
+    lags = list(task.lags)
+    share = by_network.learned_share(small_run)
+    assert share.dims == ("model", "seed", "lag")
+    assert share.lag.values.tolist() == lags
+    expected = small_run.learned.sel(delay=lags) / np.array(task.coefficients)
     np.testing.assert_allclose(share, expected)
     with pytest.raises(ValueError, match=rf"task's lags contains {task.lags[0]}\.0: .* among"):
         by_network.learned_share(small_run.drop_sel(lag=task.lags[0]))
@@ -75,27 +83,29 @@ def test_share_is_taken_at_the_tasks_own_delay():
     values = np.random.default_rng(0).uniform(size=(1, 2, 3, 2))
     share = xr.DataArray(values, names, tuple(names))
     delay = xr.DataArray(range(1, 31), {"delay": range(1, 31)}, ("delay",))
-    planted = xr.where(delay == share.lag, 0.5, 0.0).where(delay <= share.lag + 4) + 0 * share
-    sweep = xr.Dataset({"learned": planted * share, "planted": planted}).isel(lag=[2, 0, 1])
-    found = by_network.single_lag_share(sweep)
-    assert found.dims == share.dims
-    np.testing.assert_allclose(found, share)
+    of_task = xr.where(delay == share.lag, 0.5, 0.0).where(delay <= share.lag + 4)
+    planted = of_task + 0 * share
+    sweep = xr.Dataset({"learned": planted * share, "planted": planted})
+    in_another_order = sweep.isel(lag=[2, 0, 1])
+    learned = by_network.single_lag_share(in_another_order)
+    assert learned.dims == share.dims
+    np.testing.assert_allclose(learned, share)
 
 
 def test_width_counts_decades_between_quantiles():
     """Without unit or order; what has no time scale has no part."""
     tau = np.geomspace(0.3, 30, 101)
-    of = {
-        1.6: [tau, 7 * tau[::-1], [*tau, np.nan, np.nan]],
-        0: [np.full(9, 2.5)],
-        np.inf: [[1, 2, 3, 4, np.inf, np.inf]],
-    }
-    for expected, spectrums in of.items():
-        for values in spectrums:
-            found = by_network.width(xr.DataArray(np.asarray(values, float), dims="unit"))
-            assert float(found) == pytest.approx(expected)
-    found = by_network.quantile(xr.DataArray(tau, dims="unit"), 0.9)
-    assert float(found) == pytest.approx(0.3 * 100**0.9)
+
+    def width(spectrum):
+        return float(by_network.width(xr.DataArray(np.asarray(spectrum, float), dims="unit")))
+
+    assert width(tau) == pytest.approx(1.6)
+    assert width(7 * tau[::-1]) == pytest.approx(1.6)
+    assert width([*tau, np.nan, np.nan]) == pytest.approx(1.6)
+    assert width(np.full(9, 2.5)) == pytest.approx(0)
+    assert width([1, 2, 3, 4, np.inf, np.inf]) == np.inf
+    quantile = by_network.quantile(xr.DataArray(tau, dims="unit"), 0.9)
+    assert float(quantile) == pytest.approx(0.3 * 100**0.9)
 
 
 def of_three_seeds(values):
@@ -103,17 +113,23 @@ def of_three_seeds(values):
 
 
 def test_three_seeds_get_students_interval_in_each_condition():
-    near, far = [0.9, 1.0, 1.1], [-2.0, -4.0, -6.0]
-    found = by_network.by_seed(of_three_seeds([near, far]), signed=True)
-    low, high = (scipy_stats.ttest_1samp(one, 0).confidence_interval() for one in (far, near))
-    assert (found.low, found.high) == pytest.approx((low.low, high.high))
-    assert (found.value, found.n, found.covers) == (pytest.approx(-0.55), 3, 0.95)
+    near = [0.9, 1.0, 1.1]
+    far = [-2.0, -4.0, -6.0]
+    reading = by_network.by_seed(of_three_seeds([near, far]), signed=True)
+    lowest = scipy_stats.ttest_1samp(far, 0).confidence_interval().low
+    highest = scipy_stats.ttest_1samp(near, 0).confidence_interval().high
+    assert reading.low == pytest.approx(lowest)
+    assert reading.high == pytest.approx(highest)
+    assert reading.value == pytest.approx(-0.55)
+    assert reading.n == 3
+    assert reading.covers == 0.95
 
 
 def test_what_has_no_sign_gets_it_on_the_logarithmic_scale():
-    found = by_network.by_seed(of_three_seeds([[1e-25, 1e-24, 1e-23]]))
+    reading = by_network.by_seed(of_three_seeds([[1e-25, 1e-24, 1e-23]]))
     ends = scipy_stats.ttest_1samp([-25, -24, -23], 0).confidence_interval()
-    assert (np.log10(found.low), np.log10(found.high)) == pytest.approx((ends.low, ends.high))
+    assert np.log10(reading.low) == pytest.approx(ends.low)
+    assert np.log10(reading.high) == pytest.approx(ends.high)
 
 
 def test_positive_differences_may_still_be_no_gain():
@@ -124,8 +140,8 @@ def test_positive_differences_may_still_be_no_gain():
 
 
 def test_seeds_that_agree_exactly_leave_no_interval():
-    found = by_network.by_seed(of_three_seeds([[0.5, 0.5, 0.5]]))
-    assert (found.low, found.value, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    reading = by_network.by_seed(of_three_seeds([[0.5, 0.5, 0.5]]))
+    assert (reading.low, reading.value, reading.high) == pytest.approx((0.5, 0.5, 0.5))
 
 
 def test_a_networks_absence_is_no_number_and_two_seeds_are_too_few():
@@ -136,10 +152,11 @@ def test_a_networks_absence_is_no_number_and_two_seeds_are_too_few():
 
 
 def test_students_intervals_over_three_seeds_cover_as_often_as_they_say():
-    drawn = np.random.default_rng(5).lognormal(-50, 2, (2000, 3))
-    found = [by_network.by_seed(of_three_seeds([one])) for one in drawn]
-    covered = [one.low <= np.exp(-50) <= one.high for one in found]
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.015)
+    n_covered = 0
+    for values in np.random.default_rng(5).lognormal(-50, 2, (2000, 3)):
+        reading = by_network.by_seed(of_three_seeds([values]))
+        n_covered += reading.low <= np.exp(-50) <= reading.high
+    assert n_covered / 2000 == pytest.approx(0.95, abs=0.015)
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -150,16 +167,18 @@ def test_with_five_seeds_or_more_the_range_decides_in_place_of_an_interval(signe
     four = by_network.by_seed(six.isel(seed=range(4)), signed=signed)
     assert four.cases is None
     assert four.high - four.low > np.ptp(values[:, :4])
-    some = by_network.by_seed(six.where(six.seed < 4), six, signed=signed)
-    assert some.cases is None  # one condition with four seeds
+    unlike = by_network.by_seed(six.where(six.seed < 4), six, signed=signed)
+    assert unlike.cases is None  # one condition with four seeds
 
 
 def test_conditions_with_unlike_numbers_of_seeds_each_get_an_interval_over_their_own():
     six = xr.DataArray([[-0.3, -0.31, -0.36, -0.37, -0.33, -0.34]], dims=("run", "seed"))
     three = of_three_seeds([[-0.32, -0.33, -0.30]])
-    found = by_network.by_seed(six, three, signed=True)
-    each = [scipy_stats.ttest_1samp(np.ravel(one), 0).confidence_interval() for one in (six, three)]
-    lowest = min(one.low for one in each)
-    highest = max(one.high for one in each)
-    assert (found.low, found.high) == pytest.approx((lowest, highest))
-    assert (found.n, found.covers, found.cases) == (3, 0.95, None)
+    reading = by_network.by_seed(six, three, signed=True)
+    of_six = scipy_stats.ttest_1samp(np.ravel(six), 0).confidence_interval()
+    of_three = scipy_stats.ttest_1samp(np.ravel(three), 0).confidence_interval()
+    assert reading.low == pytest.approx(min(of_six.low, of_three.low))
+    assert reading.high == pytest.approx(max(of_six.high, of_three.high))
+    assert reading.n == 3
+    assert reading.covers == 0.95
+    assert reading.cases is None

@@ -29,38 +29,44 @@ def test_snapshots_are_measured_one_by_one(kind):
     assert all(torch.equal(states[0][name], now) for name, now in network.state_dict().items())
     inputs = sequences.inputs[:64].double()
     for step, state in states.items():
-        at = result.sel(snapshot=step)
+        snapshot = result.sel(snapshot=step)
         network.load_state_dict(state)
-        trace, outputs = network.cell.trace(inputs), network(inputs).detach()
+        trace = network.cell.trace(inputs)
+        outputs = network(inputs).detach()
         kept = trace.gates.keep.expand(64, 20, 5).reshape(-1, 5)
-        np.testing.assert_allclose(at.retention, kept.mean(0), rtol=1e-9)
-        np.testing.assert_allclose(at.saturated, ((kept - 0.5).abs() > 0.45).double().mean(0))
-        by_hand = [(outputs[:, lag:] * inputs[:, :-lag, 0]).mean() for lag in (1, 3)]
-        np.testing.assert_allclose(at.course_learned, by_hand, rtol=1e-9)
+        is_saturated = (kept - 0.5).abs() > 0.45
+        np.testing.assert_allclose(snapshot.retention, kept.mean(0), rtol=1e-9)
+        np.testing.assert_allclose(snapshot.saturated, is_saturated.double().mean(0))
+        learned = [(outputs[:, lag:] * inputs[:, :-lag, 0]).mean() for lag in (1, 3)]
+        np.testing.assert_allclose(snapshot.course_learned, learned, rtol=1e-9)
         for order in SETTINGS.orders:
             rates = effective_rates(trace, [1, 2, 5], order, [19]).abs().mean((0, 1)).numpy()
-            found, tau = at.sel(order=order), time_scales([1, 2, 5], rates)
-            np.testing.assert_allclose(found.course_envelope, rates.sum(-1), rtol=1e-9)
-            np.testing.assert_allclose(found.course_time_scale, tau, rtol=1e-9)
+            of_order = snapshot.sel(order=order)
+            tau = time_scales([1, 2, 5], rates)
+            np.testing.assert_allclose(of_order.course_envelope, rates.sum(-1), rtol=1e-9)
+            np.testing.assert_allclose(of_order.course_time_scale, tau, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_base_rate_is_the_mean_over_a_neurons_rows(kind):
     """v̂ by hand, row by row; a gate that is shared belongs to nobody."""
-    network, generator = Network(make(kind, hidden_size=3)), torch.Generator().manual_seed(3)
+    network = Network(make(kind, hidden_size=3))
+    generator = torch.Generator().manual_seed(3)
     descent = torch.optim.AdamW(network.parameters(), betas=(0.9, 0.95), eps=1e-4)
-    second = dict.fromkeys(dict(network.named_parameters()), 0.0)
+    second_moments = dict.fromkeys(dict(network.named_parameters()), 0.0)
     for _ in range(4):
         for name, parameter in network.named_parameters():
             parameter.grad = torch.randn(parameter.shape, generator=generator).double()
-            second[name] = 0.95 * second[name] + 0.05 * parameter.grad.numpy() ** 2
+            square = parameter.grad.numpy() ** 2
+            second_moments[name] = 0.95 * second_moments[name] + 0.05 * square
         descent.step()
-    rates = [
-        1 / (np.sqrt(second[f"cell.{name}"] / (1 - 0.95**4)) + 1e-4)
-        for name in ("weight_ih", "weight_hh", "bias")
-    ]
+    rates = []
+    for name in ("weight_ih", "weight_hh", "bias"):
+        v_hat = second_moments[f"cell.{name}"] / (1 - 0.95**4)
+        rates.append(1 / (np.sqrt(v_hat) + 1e-4))
     rows = np.column_stack(rates)
-    expected = [rows[len(rows) % 3 + neuron :: 3].mean() for neuron in range(3)]
+    n_shared = len(rows) % 3  # rows of a shared gate, which stand first
+    expected = [rows[n_shared + neuron :: 3].mean() for neuron in range(3)]
     np.testing.assert_allclose(base_rates(network, descent.state_dict()), expected, rtol=1e-6)
     plain = torch.optim.SGD(network.parameters(), lr=0.1).state_dict()
     assert base_rates(network, plain).tolist() == [1, 1, 1]

@@ -3,6 +3,7 @@ ones hold is searched for where claims are judged."""
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 import mpmath
 import numpy as np
@@ -32,31 +33,35 @@ def suprema(name):
 
 
 def printed(name, alpha_m, t, d, alpha):
-    """L_t, β_t, Λ_t and γ_t from the companion's text."""
+    """Return L_t, β_t, Λ_t and γ_t from the companion's text, its four suits with them."""
     s0, s1, s2 = suprema(name)
-    alpha, alpha_m = mpmath.mpf(alpha), mpmath.mpf(alpha_m)
+    alpha = mpmath.mpf(alpha)
+    alpha_m = mpmath.mpf(alpha_m)
     mu0 = mpmath.fsum((alpha_m * s1) ** k for k in range(t))
     mu1 = mpmath.fsum((k + 1) * (alpha_m * s1) ** k for k in range(t))
     lipschitz = mu0**2 * (s0**2 + 1) * s1**2
-    beta = (
-        d * s2 * (alpha * s1 * mu0 + 1) * mu1
-        + mpmath.sqrt(d)
-        * (s1**2 * mu0**2 + s0 * s1 * mu0 * mu1 + mu1 * (s1 + s2 + alpha * s1 * s2 * mu0))
-        + s1**2 * mu0**2
-        + s0 * s2 * mu1 * (alpha * s1 * mu0 + 1)
-    )
-    product = mpmath.sqrt(2) * (s0 + 1 + alpha_m * lipschitz)
-    return lipschitz, beta, product, mpmath.sqrt(2) * (lipschitz + alpha_m * beta)
+    club = s2 * (alpha * s1 * mu0 + 1) * mu1
+    diamond = s1**2 * mu0**2 + s0 * s1 * mu0 * mu1
+    heart = mu1 * (s1 + s2 + alpha * s1 * s2 * mu0)
+    spade = s1**2 * mu0**2 + s0 * club
+    beta = d * club + mpmath.sqrt(d) * (diamond + heart) + spade
+    root_2 = mpmath.sqrt(2)
+    big_lambda = root_2 * (s0 + 1 + alpha_m * lipschitz)
+    gamma = root_2 * (lipschitz + alpha_m * beta)
+    return lipschitz, beta, big_lambda, gamma
 
 
 def repaired(name, alpha_m, t, d, alpha):
     """Norms carried step by step: ``g ← σ₁(α_m g + f)``, ``q ← σ₂(α_m g + f)² + σ₁(α_m q + 2 g)``
     with ``f = √(1 + σ₀²)``."""
     s0, s1, s2 = suprema(name)
-    g = q = mpmath.mpf(0)
+    f = mpmath.sqrt(1 + s0**2)
+    g = mpmath.mpf(0)
+    q = mpmath.mpf(0)
     for _ in range(t):
-        inner = alpha_m * g + mpmath.sqrt(1 + s0**2)
-        g, q = s1 * inner, s2 * inner**2 + s1 * (alpha_m * q + 2 * g)
+        inner = alpha_m * g + f
+        q = s2 * inner**2 + s1 * (alpha_m * q + 2 * g)
+        g = s1 * inner
     return g, q, s0 + alpha_m * g, 2 * g + alpha_m * q
 
 
@@ -66,69 +71,97 @@ def repaired(name, alpha_m, t, d, alpha):
     "place", [(0.7, 1, 1, 0.5), (1.1, 7, 3, 0.9), (5.0, 400, 4, 0.3), (1.0, 2000, 2, 0.99)]
 )
 def test_constants_are_the_formulas(written, name, place):
-    *at, alpha = place
-    ours = local_constants(name, *at, alpha=alpha, as_printed=written is printed)
-    expected = [float(mpmath.log(one)) for one in written(name, *place)]
-    np.testing.assert_allclose(ours, expected, rtol=1e-11, atol=1e-11)
+    alpha_m, t, d, alpha = place
+    logs = local_constants(name, alpha_m, t, d, alpha=alpha, as_printed=written is printed)
+    expected = [float(mpmath.log(constant)) for constant in written(name, *place)]
+    np.testing.assert_allclose(logs, expected, rtol=1e-11, atol=1e-11)
+
+
+class Pieces(NamedTuple):
+    """What the theorems are made of, in plain floats."""
+
+    big_l: float  # L_T
+    summand: float  # B, the largest
+    err: float
+    factor: float  # of C&E Proposition 4
 
 
 def pieces(problem, alpha_m, square, as_printed):
-    """L_T, the largest summand B, err and the factor of C&E Proposition 4, in plain floats; the
-    squared radii are given."""
-    place = problem.activation, alpha_m, problem.length, problem.dimension, problem.alpha
-    constants = (printed if as_printed else repaired)(*place)
+    """Return the pieces for squared radii."""
+    constants_of = printed if as_printed else repaired
+    constants = constants_of(
+        problem.activation, alpha_m, problem.length, problem.dimension, problem.alpha
+    )
     big_l, beta, big_lambda, gamma = map(float, constants)
     s0, s1, s2 = map(float, suprema(problem.activation))
-    mu = sum((problem.alpha * s1) ** k for k in range(problem.length))
-    summand = s1 * mu * (problem.input_bound + s0 * problem.recurrent_bound)
-    factor = 2 * (s2 * big_lambda**2 + s1 * gamma) if as_printed else beta / 2
-    log = math.log(2 * problem.length * problem.sequences / problem.failure)
-    first = big_l * problem.norm if as_printed else 2 * summand
-    return big_l, summand, first * log**0.5 + (factor + 2 * beta) * square, factor
+    mu0 = sum((problem.alpha * s1) ** k for k in range(problem.length))
+    summand = s1 * mu0 * (problem.input_bound + s0 * problem.recurrent_bound)
+    if as_printed:
+        factor = 2 * (s2 * big_lambda**2 + s1 * gamma)
+        approximation = big_l * problem.norm
+    else:
+        factor = beta / 2
+        approximation = 2 * summand
+    union = math.sqrt(math.log(2 * problem.length * problem.sequences / problem.failure))
+    err = approximation * union + (factor + 2 * beta) * square
+    return Pieces(big_l, summand, err, factor)
 
 
 @pytest.mark.parametrize("as_printed", [True, False])
 @pytest.mark.parametrize("name", SMOOTH)
 def test_propositions_and_theorem_1_are_the_formulas(name, as_printed):
     """C&E Propositions 3 to 5, C&E Eqs. (18), (19) and C&E Corollary 1."""
-    problem, m, tau, t = dataclasses.replace(PROBLEM, activation=name), 200, 400, 5
-    way = {"as_printed": as_printed}
+    problem = dataclasses.replace(PROBLEM, activation=name)
+    m = 200
+    tau = 400
+    t = 5
+    form = {"as_printed": as_printed}
     nu = problem.norm**2
 
     def theorem(rho):
-        r = rho[0] ** 2 + rho[1] ** 2
-        big_l, summand, err, _ = pieces(problem, 0.6 + rho[0] / m**0.5, r, as_printed)
-        phi = big_l * r**0.5 + summand
-        first, second = (1 / 2, 1 / 2) if as_printed else (1 / 4, 1)
-        early = t / tau**0.5 * (first * nu + second * big_l**2 * phi**2)
-        return early + t * phi / m**0.5 * err
+        rho_w, rho_u = rho
+        square = rho_w**2 + rho_u**2
+        of_ball = pieces(problem, 0.6 + rho_w / m**0.5, square, as_printed)
+        phi = of_ball.big_l * square**0.5 + of_ball.summand
+        of_distance, of_gradient = (1 / 2, 1 / 2) if as_printed else (1 / 4, 1)
+        by_steps = of_distance * nu + of_gradient * of_ball.big_l**2 * phi**2
+        return t / tau**0.5 * by_steps + t * phi / m**0.5 * of_ball.err
 
-    rho = (0.5, 0.9)
-    assert theorem_1(problem, m, tau, rho, **way).value == pytest.approx(theorem(rho), rel=1e-11)
-    _, summand, _, factor = pieces(problem, 0.6 + 0.3 / m**0.5, nu, as_printed)
-    once = factor * nu / m**0.5
-    assert linearisation_bound(problem, m, **way).value == pytest.approx(once, rel=1e-11)
-    price = 3 * once / m**0.5 if as_printed else 6 * t * once**2
-    both = 4 * theorem(problem.radii) + price
-    assert corollary_1(problem, m, tau, **way).value == pytest.approx(both, rel=1e-11)
-    at_one = 2 * summand * math.sqrt(math.log((1 if as_printed else 2) / 0.1) / m)
-    assert approximation_bound(problem, m, **way).value == pytest.approx(at_one, rel=1e-11)
-    at_all = 2 * summand * math.sqrt(math.log(2 * 20 * t / 0.1) / m) + once
-    assert network_approximation_bound(problem, m, **way).value == pytest.approx(at_all, rel=1e-11)
+    def is_value(bound, expected):
+        assert bound.value == pytest.approx(expected, rel=1e-11)
+
+    is_value(theorem_1(problem, m, tau, (0.5, 0.9), **form), theorem((0.5, 0.9)))
+    of_target = pieces(problem, 0.6 + 0.3 / m**0.5, nu, as_printed)
+    linearisation = of_target.factor * nu / m**0.5
+    is_value(linearisation_bound(problem, m, **form), linearisation)
+    price = 3 * linearisation / m**0.5 if as_printed else 6 * t * linearisation**2
+    is_value(corollary_1(problem, m, tau, **form), 4 * theorem(problem.radii) + price)
+    sides = 1 if as_printed else 2
+    at_one_input = 2 * of_target.summand * math.sqrt(math.log(sides / 0.1) / m)
+    is_value(approximation_bound(problem, m, **form), at_one_input)
+    at_all = 2 * of_target.summand * math.sqrt(math.log(2 * 20 * t / 0.1) / m)
+    is_value(network_approximation_bound(problem, m, **form), at_all + linearisation)
+
+
+def test_an_output_is_bounded_by_the_radii():
     assert log_output_bound(0.7, (3, 4)) == pytest.approx(0.7 + math.log(5), rel=1e-14)
+    assert log_output_bound(1.0, (0.0, 0.0)) == -math.inf, "without moves it is zero"
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_printed_plan_is_the_text(name):
     """C&E Theorem 2."""
-    problem, epsilon, t = dataclasses.replace(PROBLEM, activation=name), 0.02, 5
+    problem = dataclasses.replace(PROBLEM, activation=name)
+    epsilon = 0.02
+    t = 5
     nu = problem.norm**2
     big_l, summand, *_ = pieces(problem, 0.8, 0.0, True)
     radius = big_l * nu / epsilon**0.5
-    *_, err, _ = pieces(problem, 0.8, 2 * radius**2, True)
+    err = pieces(problem, 0.8, 2 * radius**2, True).err
     phi = big_l * radius * 2**0.5 + summand
     step = epsilon / (2 * t**2 * big_l**2 * phi**2)
-    width, steps = (err**2 + radius**2) / (2 * epsilon), nu / ((2**0.5 + 1) ** 2 * step * epsilon)
+    width = (err**2 + radius**2) / (2 * epsilon)
+    steps = nu / ((2**0.5 + 1) ** 2 * step * epsilon)
     expected = radius, step, width, steps, 9 * epsilon / 4
     np.testing.assert_allclose(np.exp(theorem_2(problem, epsilon)), expected, rtol=1e-11)
 
@@ -136,7 +169,8 @@ def test_printed_plan_is_the_text(name):
 def test_repaired_plan_meets_what_its_proof_asks_for():
     """Each inequality that the repaired proof of C&E Theorem 2 uses, from the plan's own
     numbers."""
-    epsilon, t = 0.02, 5
+    epsilon = 0.02
+    t = 5
     radius, step, width, steps, risk = np.exp(theorem_2(PROBLEM, epsilon, as_printed=False))
     big_l, summand, err, _ = pieces(PROBLEM, 0.8, 2 * radius**2, False)
     phi = big_l * radius * 2**0.5 + summand
@@ -197,7 +231,3 @@ def test_what_no_theorem_speaks_of_is_refused(call, words):
 def test_sizes_beyond_the_range_of_floats_are_refused_by_name(call, words):
     with pytest.raises(ValueError, match=f"^{words}"):
         call()
-
-
-def test_an_output_without_moves_is_zero():
-    assert log_output_bound(1.0, (0.0, 0.0)) == -math.inf

@@ -25,16 +25,19 @@ def test_two_exponentials_are_fitted_as_well_as_from_many_starts():
     for law in LAWS:
         log_f = np.log(law.envelope(lags)) + rng.normal(0, 0.2, lags.size)
 
-        def residuals(free, log_f=log_f):
-            tau, weights = np.exp(free[:2]), np.exp(free[2:])
-            return np.log(weights @ np.exp(-lags / tau[:, None])) - log_f
+        def residuals(logs, log_f=log_f):
+            fast, slow, *weights = np.exp(logs)
+            parts = np.exp([-lags / fast, -lags / slow])
+            return np.log(weights @ parts) - log_f
 
-        starts = product((2, 5, 10), (30, 80, 200), (0.1, 0.3, 0.6))
-        logs = (np.log([fast, slow, 2 * (1 - w), 2 * w]) for fast, slow, w in starts)
-        least = min(optimize.least_squares(residuals, at, bounds=bounds).cost for at in logs)
+        costs = []
+        for fast, slow, w in product((2, 5, 10), (30, 80, 200), (0.1, 0.3, 0.6)):
+            start = np.log([fast, slow, 2 * (1 - w), 2 * w])
+            costs.append(optimize.least_squares(residuals, start, bounds=bounds).cost)
         fit = fit_laws(lags, np.exp(log_f)).two_exponentials
-        found = (1 - fit.r_squared) * np.sum((log_f - log_f.mean()) ** 2)
-        assert found <= 2 * least * (1 + 1e-6)
+        total = np.sum((log_f - log_f.mean()) ** 2)
+        residual = (1 - fit.r_squared) * total
+        assert residual <= 2 * min(costs) * (1 + 1e-6)
 
 
 @given(
@@ -69,13 +72,15 @@ def test_criterion_and_share_explained_by_their_definitions_in_any_unit(n):
     lags = LAGS[:n]
     f = LAWS[1].envelope(lags) * np.exp(np.random.default_rng(2).normal(0, 0.3, n))
     scaled = fit_laws(lags, 1e-12 * f)
+    log_f = np.log(f)
+    total = np.sum((log_f - log_f.mean()) ** 2)
     for fit, other, k in zip(fit_laws(lags, f), scaled, (3, 3, 2, 4, 5), strict=True):
-        residual = np.sum((np.log(f) - np.log(fit.law.envelope(lags))) ** 2)
-        explained = 1 - residual / np.sum((np.log(f) - np.log(f).mean()) ** 2)
-        assert fit.r_squared == pytest.approx(explained)
+        fitted = fit.law.envelope(lags)
+        residual = np.sum((log_f - np.log(fitted)) ** 2)
+        assert fit.r_squared == pytest.approx(1 - residual / total)
         penalty = 2 * k + 2 * k * (k + 1) / (n - k - 1) if n > k + 1 else math.inf
         assert fit.aicc == pytest.approx(n * np.log(residual / n) + penalty)
         # where a search ends is less exact than a line
-        close = {"rtol": 1e-6 if k == 5 else 1e-9}
-        np.testing.assert_allclose(other[1:], fit[1:], **close)
-        np.testing.assert_allclose(1e12 * other.law.envelope(lags), fit.law.envelope(lags), **close)
+        tolerance = 1e-6 if k == 5 else 1e-9
+        np.testing.assert_allclose(other[1:], fit[1:], rtol=tolerance)
+        np.testing.assert_allclose(1e12 * other.law.envelope(lags), fitted, rtol=tolerance)

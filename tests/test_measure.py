@@ -21,7 +21,7 @@ from lwcore.stats import holm
 from lwcore.tasks import DelayedRegression, sample
 from lwcore.transport import effective_rates, envelope
 from lwcore.window import learnability_window, time_scales
-from tests.networks import make
+from tests.networks import flat, make
 
 LAGS = [1, 2, 4, 8, 16]
 SHIFTS = np.array([0.6, 0.5, 0.4, 0.3, 0.25])
@@ -38,7 +38,8 @@ def planted(alpha, shifts, count, seed=2):
     Four probes, two that see the paper's statistic at zeroth order, with f = 32, 16, 8, 4, 2, and
     two that have no envelope.
     """
-    law, rng = SymmetricStable(alpha, 0.5), np.random.default_rng(seed)
+    law = SymmetricStable(alpha, 0.5)
+    rng = np.random.default_rng(seed)
     noise = law.sample((2, 4, len(LAGS), count), rng)
     signal = np.zeros_like(noise)
     signal[0] = np.asarray(shifts)[:, None]
@@ -56,21 +57,25 @@ def planted(alpha, shifts, count, seed=2):
 def kept(observed, factor=1.0):
     """What is kept of one number a sequence, in some unit, as a run keeps it."""
     numbers = factor * observed[["statistic", "projection"]]
-    found = signal_and_noise(observed.assign(numbers)).assign(envelope=observed.envelope)
-    return found.assign_attrs(configuration=RUN.model_dump_json())
+    result = signal_and_noise(observed.assign(numbers)).assign(envelope=observed.envelope)
+    return result.assign_attrs(configuration=RUN.model_dump_json())
 
 
 def test_significant_is_students_test_with_holms_procedure():
     """A family is a network's probes and lags; each has its own number of sequences."""
     shift = np.linspace(0, 0.7, 10).reshape(2, 5, 1)
     x = np.random.default_rng(0).standard_normal((40, 2, 5, 30)) + shift
-    found = significant(x.mean(-1), x.std(-1, ddof=1) / np.sqrt(30), 30, 0.05)
+    error = x.std(-1, ddof=1) / np.sqrt(30)
     p = stats.ttest_1samp(x, 0, axis=-1, alternative="greater").pvalue
-    np.testing.assert_array_equal(found, holm(p.reshape(40, 10), 0.05).reshape(p.shape))
-    mean, error = np.full((2, 1, 3), 2.5), np.ones((2, 1, 3))
-    np.testing.assert_array_equal(significant(mean, error, [5, 500], 0.05)[:, 0, 0], [False, True])
-    one = kept(planted(1.8, [0.05] * 5, 400, seed=1))
-    seen = detected(xr.concat([one, one.assign(n_measured=3)], "network"), 0.05)
+    expected = holm(p.reshape(40, 10), 0.05).reshape(p.shape)
+    np.testing.assert_array_equal(significant(x.mean(-1), error, 30, 0.05), expected)
+
+    mean = np.full((2, 1, 3), 2.5)
+    of_two_counts = significant(mean, np.ones((2, 1, 3)), [5, 500], 0.05)
+    assert of_two_counts[:, 0, 0].tolist() == [False, True]
+    of_400 = kept(planted(1.8, [0.05] * 5, 400, seed=1))
+    of_3 = of_400.assign(n_measured=3)
+    seen = detected(xr.concat([of_400, of_3], "network"), 0.05)
     assert seen.sel(source="error").any(("probe", "lag")).values.tolist() == [True, False]
 
 
@@ -78,11 +83,13 @@ def test_a_family_is_the_probes_and_lags_of_a_view():
     """p = 0.02 is below 0.05 over the two of its view, and above 0.05 over all three."""
     views = {"view": ("probe", ["zeroth", "gradient", "zeroth"])}
     p = xr.DataArray([[0.9], [0.9], [0.02]], views, ["probe", "lag"])
-    signal, error = p.copy(data=stats.norm.isf(p)), xr.ones_like(p)
+    signal = p.copy(data=stats.norm.isf(p))
+    error = xr.ones_like(p)
     result = xr.Dataset({"signal": signal, "signal_error": error, "n_measured": 10**6})
-    found = detected(result, 0.05)
-    assert (found.values.tolist(), found.view.equals(p.view)) == ([[False], [False], [True]], True)
-    assert not significant(result.signal, result.signal_error, 10**6, 0.05).any()
+    by_view = detected(result, 0.05)
+    assert by_view.values.tolist() == [[False], [False], [True]]
+    assert by_view.view.equals(p.view)
+    assert not significant(signal, error, 10**6, 0.05).any()
 
 
 def test_planted_signal_gives_the_known_sample_complexity():
@@ -103,49 +110,54 @@ def test_planted_signal_gives_the_known_sample_complexity():
 
 def test_what_is_kept_is_what_numpy_says_of_the_numbers():
     observed = planted(1.8, SHIFTS, 400)
-    result, x = kept(observed), observed.statistic.values
+    result = kept(observed)
     own = result.sel(noise="own")
+    x = observed.statistic.values
+    deviation = x.std(-1, ddof=1)
     np.testing.assert_allclose(result.signal, x.mean(-1))
-    np.testing.assert_allclose(result.signal_error, x.std(-1, ddof=1) / 20)
-    np.testing.assert_allclose(own.deviation, x.std(-1, ddof=1))
-    whole = observed.projection.values.std(-1, ddof=1)
-    np.testing.assert_allclose(result.deviation.sel(noise="whole"), whole)
+    np.testing.assert_allclose(result.signal_error, deviation / 20)
+    np.testing.assert_allclose(own.deviation, deviation)
+    of_whole = observed.projection.values.std(-1, ddof=1)
+    np.testing.assert_allclose(result.deviation.sel(noise="whole"), of_whole)
+
     fitted = stable.fit(x[0, :2].reshape(-1, 400).T)
-    np.testing.assert_allclose(own.scale.sel(source="error")[:2].values.ravel(), fitted.scale)
-    assert float(own.alpha.sel(source="error")[1]) == np.median(fitted.alpha)
-    rows = x.reshape(*x.shape[:-1], 25, 16)
-    single = np.median(stats.iqr(rows, axis=-2), axis=-1)  # of 25 numbers at a time, as of means
-    ratio = stats.iqr(rows.mean(-1), axis=-1) / single
-    np.testing.assert_allclose(own.exponent, -np.log(16) / np.log(ratio))
+    of_error = own.sel(source="error")
+    np.testing.assert_allclose(of_error.scale[:2].values.ravel(), fitted.scale)
+    assert float(of_error.alpha[1]) == np.median(fitted.alpha)
+
+    blocks = x.reshape(*x.shape[:-1], 25, 16)
+    of_means = stats.iqr(blocks.mean(-1), axis=-1)
+    of_singles = np.median(stats.iqr(blocks, axis=-2), axis=-1)  # of 25 at a time, as of means
+    np.testing.assert_allclose(own.exponent, -np.log(16) / np.log(of_means / of_singles))
 
 
 def test_letter_of_v2_counts_the_envelope_twice():
-    result = kept(planted(1.8, SHIFTS, 2000))
-    once, letter = (
-        required(result, rule="plug-in", **how).sel(source="error")
-        for how in ({"rate": "paper_v2"}, inference.PAPER_V2)
-    )
-    alpha = float(result.alpha.sel(source="error", noise="own").isel(probe=0))
-    np.testing.assert_allclose((once / letter)[0], np.array([32.0, 16, 8, 4, 2]) ** alpha)
-    assert (letter.isel(probe=[2, 3]) == np.inf).all(), "a view without an envelope"
+    result = kept(planted(1.8, SHIFTS, 2000)).sel(source="error")
+    f_once = required(result, rule="plug-in", rate="paper_v2")
+    f_twice = required(result, rule="plug-in", **inference.PAPER_V2)
+    alpha = float(result.alpha.sel(noise="own").isel(probe=0))
+    envelope_of_lags = np.array([32.0, 16, 8, 4, 2])
+    np.testing.assert_allclose((f_once / f_twice)[0], envelope_of_lags**alpha)
+    assert (f_twice.isel(probe=[2, 3]) == np.inf).all(), "a view without an envelope"
 
 
 @pytest.mark.parametrize("definition", ["supremum", "first_passage"])
 def test_windows_are_read_off_the_required_numbers(definition):
     result = kept(planted(1.8, SHIFTS, 2000)).sel(source="error")
-    found = windows(result, noise="whole", definition=definition)
-    assert found.budget.values.tolist() == list(SETTINGS.budgets)
+    by_budget = windows(result, noise="whole", definition=definition)
+    assert by_budget.budget.values.tolist() == list(SETTINGS.budgets)
     needed = required(result, noise="whole").values
     for i, budget in enumerate(SETTINGS.budgets):
         expected = learnability_window(LAGS, needed, [budget], definition=definition)[..., 0]
-        np.testing.assert_array_equal(found[..., i], expected)
-        alone = windows(result, budget, noise="whole", definition=definition)
-        np.testing.assert_array_equal(alone, expected)
+        np.testing.assert_array_equal(by_budget[..., i], expected)
+        of_one_budget = windows(result, budget, noise="whole", definition=definition)
+        np.testing.assert_array_equal(of_one_budget, expected)
 
 
 def test_settings_of_the_decision_are_used():
     result = kept(planted(1.8, [0.3, 0.2, 0.1, 0.05, 0.02], 400))
-    usual, safer = (required(result, rule="plug-in", error=error) for error in (None, 0.01))
+    usual = required(result, rule="plug-in")
+    safer = required(result, rule="plug-in", error=0.01)
     assert (safer > usual).sel(source="error", lag=1).all()
     xr.testing.assert_equal(required(result, error=0.1), required(result))
     xr.testing.assert_equal(np.isfinite(required(result)), detected(result, 0.01))
@@ -155,11 +167,12 @@ def test_settings_of_the_decision_are_used():
 @pytest.mark.parametrize("factor", [1e-12, 1e6, 1e-170])
 def test_rescaled_statistic_changes_nothing_but_its_unit(factor):
     observed = planted(1.7, [0.3, 0.2, 0.1, 0.0, -0.1], 500)
-    plain, scaled = kept(observed), kept(observed, factor)
+    plain = kept(observed)
+    scaled = kept(observed, factor)
     # v2 to the letter multiplies a number with a unit by f, which keeps its own
     for rate in inference.RATES:
-        numbers = (required(one, rate=rate) for one in (scaled, plain))
-        xr.testing.assert_allclose(*numbers, rtol=1e-9)
+        expected = required(plain, rate=rate)
+        xr.testing.assert_allclose(required(scaled, rate=rate), expected, rtol=1e-9)
     xr.testing.assert_equal(detected(scaled), detected(plain))
     for name in ("signal", "signal_error"):
         xr.testing.assert_allclose(scaled[name], factor * plain[name], rtol=1e-9, atol=0)
@@ -169,7 +182,8 @@ def test_what_carries_nothing_is_not_detected():
     """Rates that have underflowed to 0 leave a statistic that is 0 throughout; and saturated gates,
     or a readout of zeros, all numbers."""
     observed = planted(1.7, [0.5, 0.4, 0.3, 0.2, 0.0], 500, seed=3)
-    result = kept(observed.assign(statistic=observed.statistic.where(observed.lag != 16, 0.0)))
+    underflown = observed.statistic.where(observed.lag != 16, 0.0)
+    result = kept(observed.assign(statistic=underflown))
     assert not detected(result).sel(lag=16).any()
     assert (required(result, rule="plug-in").sel(lag=16) == np.inf).all()
     assert np.isfinite(required(result).sel(lag=1, source="error")).all()
@@ -204,7 +218,8 @@ def in_view(observed, view):
 
 def test_observed_rates_are_those_of_the_second_half(small):
     """In float64, of a copy: the network is left as it was."""
-    (network, sequences, settings), before = small, copy.deepcopy(small[0].float())
+    network, sequences, settings = small
+    before = copy.deepcopy(network.float())
     observed = observe(*small, seed=1)
     for value, expected in zip(network.parameters(), before.parameters(), strict=True):
         torch.testing.assert_close(value, expected, rtol=0, atol=0)
@@ -212,12 +227,12 @@ def test_observed_rates_are_those_of_the_second_half(small):
     for order in settings.orders:
         # three of the end points 4..19, evenly spaced
         rates = effective_rates(trace, settings.lags, order, [9, 14, 19])
-        found = observed.sel(order=order)
-        size = rates.abs().mean((0, 1)).numpy()
-        np.testing.assert_allclose(found.rate, size, rtol=1e-10)
-        np.testing.assert_allclose(found.negative, (rates < 0).double().mean((0, 1, 3)))
-        np.testing.assert_allclose(found.envelope, envelope(rates), rtol=1e-10)
-        np.testing.assert_allclose(found.time_scale, time_scales(settings.lags, size))
+        sizes = rates.abs().mean((0, 1)).numpy()
+        of_order = observed.sel(order=order)
+        np.testing.assert_allclose(of_order.rate, sizes, rtol=1e-10)
+        np.testing.assert_allclose(of_order.negative, (rates < 0).double().mean((0, 1, 3)))
+        np.testing.assert_allclose(of_order.envelope, envelope(rates), rtol=1e-10)
+        np.testing.assert_allclose(of_order.time_scale, time_scales(settings.lags, sizes))
 
 
 def test_whole_view_is_the_gradient_taken_apart_by_lag(small):
@@ -226,54 +241,62 @@ def test_whole_view_is_the_gradient_taken_apart_by_lag(small):
     network, sequences, _ = small
     whole = in_view(observe(*small, seed=1), "whole")
     direction = gradient.random_direction(network.cell, torch.Generator().manual_seed(1))
+    w = flat(direction.values())
     for n in (0, 100, 224):
-        x, y = (part[225 + n : 226 + n].double() for part in sequences)
+        x = sequences.inputs[225 + n : 226 + n].double()
+        y = sequences.targets[225 + n : 226 + n].double()
         trace = network.cell.trace(x)
-        for source, error in (("error", network.residual(trace.outputs, y)), ("target", -y)):
+        errors = {"error": network.residual(trace.outputs, y), "target": -y}
+        for source, error in errors.items():
             delta = network.loss_gradients(error) / 16
             delta[:, :4] = 0  # end points 4..19 leave room for the longest lag
-            parts = gradient.lag_gradients(trace, delta)
-            along = sum((parts[k] * w).flatten(1).sum(1) for k, w in direction.items())
-            found = whole.sel(source=source).isel(sequence=n)
-            np.testing.assert_allclose(found.projection[0], along.sum(), rtol=1e-9)
+            by_lag = gradient.lag_vectors(trace, delta) @ w
+            of_sequence = whole.sel(source=source).isel(sequence=n)
+            np.testing.assert_allclose(of_sequence.projection[0], by_lag.sum(), rtol=1e-9)
             # the sign is that of the other half's mean
-            np.testing.assert_allclose(abs(found.statistic), along[[1, 3, 4]].abs(), rtol=1e-9)
+            sizes = by_lag[[1, 3, 4]].abs()
+            np.testing.assert_allclose(abs(of_sequence.statistic), sizes, rtol=1e-9)
 
 
 def test_paper_views_are_the_matched_statistic(small):
     network, sequences, settings = small
-    observed, ends = observe(*small, seed=1), range(4, 20)
+    observed = observe(*small, seed=1)
+    ends = range(4, 20)
     w = gradient.random_direction(network.cell, torch.Generator().manual_seed(1))
-    halves = [
-        network.observe(*(part[half].double() for part in sequences))
-        for half in (slice(0, 225), slice(225, 450))
-    ]
-    first, second = (
-        gradient.alignment(delta, gradient.immediate_sensitivity(trace, w), settings.lags, ends)
-        for trace, delta in halves
-    )
+
+    def trace_and_alignments(half):
+        inputs = sequences.inputs[half].double()
+        trace, delta = network.observe(inputs, sequences.targets[half].double())
+        sensitivity = gradient.immediate_sensitivity(trace, w)
+        return trace, gradient.alignment(delta, sensitivity, settings.lags, ends)
+
+    _, alignments = trace_and_alignments(slice(0, 225))
+    signs = alignments.mean((0, 1)).sign()
+    trace, alignments = trace_and_alignments(slice(225, 450))
     for view in ("zeroth", "first"):
-        rates = effective_rates(halves[1][0], settings.lags, view, ends)
-        expected = gradient.matched_statistic(rates, second, first.mean((0, 1)).sign())
-        found = in_view(observed, view).statistic.sel(source="error")
-        np.testing.assert_allclose(found, expected.t(), rtol=1e-9)
+        rates = effective_rates(trace, settings.lags, view, ends)
+        expected = gradient.matched_statistic(rates, alignments, signs)
+        statistic = in_view(observed, view).statistic.sel(source="error")
+        np.testing.assert_allclose(statistic, expected.t(), rtol=1e-9)
 
 
 def test_null_control_is_noise_of_the_errors_size_and_has_no_mean(small):
     """Signs taken from the very sequences they are applied to would give T a positive mean out of
     noise."""
-    nulls = [observe(*small, seed=seed, sources=["noise"]) for seed in range(12)]
-    found = xr.concat([null.statistic for null in nulls], "draw")
-    z = found.mean("sequence") / found.std("sequence", ddof=1) * np.sqrt(225)
+    draws = []
+    for seed in range(12):
+        draws.append(observe(*small, seed=seed, sources=["noise"]).statistic)
+    statistic = xr.concat(draws, "draw")
+    z = statistic.mean("sequence") / statistic.std("sequence", ddof=1) * np.sqrt(225)
     # 12 draws × 3 lags: at the most three standard errors of a mean of 12 independent ones
     assert (abs(z.mean(("draw", "source", "lag"))) < 3 / np.sqrt(12)).all()
-    both = in_view(observe(*small, seed=0), "whole").projection.std(("lag", "sequence"))
-    assert 0.3 < float(both.sel(source="noise") / both.sel(source="error")) < 3
+    spread = in_view(observe(*small, seed=0), "whole").projection.std(("lag", "sequence"))
+    assert 0.3 < float(spread.sel(source="noise") / spread.sel(source="error")) < 3
 
 
 def test_batch_size_changes_nothing_but_rounding(small, monkeypatch):
-    found = []
+    of_sizes = []
     for size in (64, 7):
         monkeypatch.setattr(measuring, "BATCH", size)
-        found.append(observe(*small, seed=1, sources=["target", "error"]))
-    xr.testing.assert_allclose(*found, rtol=1e-9)
+        of_sizes.append(observe(*small, seed=1, sources=["target", "error"]))
+    xr.testing.assert_allclose(*of_sizes, rtol=1e-9)

@@ -50,7 +50,7 @@ def test_former_processes_are_the_new_ones():
 
 
 def test_a_former_picture_of_a_run_is_the_new_one(small_run):
-    with pytest.warns(DeprecationWarning, match="summary is now called overview"):
+    with pytest.warns(DeprecationWarning, match=r"summary is now lwcore\.figures\.overview"):
         former = figures.summary(small_run)
     titles = [axes.get_title() for axes in figures.overview(small_run).axes]
     assert [axes.get_title() for axes in former.axes] == titles

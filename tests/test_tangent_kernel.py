@@ -6,6 +6,7 @@ import torch
 
 from book.chapters import dose, tangent_kernel
 from book.chapters.tangent_kernel import LastOutputs
+from tests.networks import flat
 
 CONDITIONS = [dose.Condition(cell, 0.2, "regression", 5) for cell in tangent_kernel.CELLS]
 
@@ -17,36 +18,46 @@ def learner_of(condition):
 @pytest.mark.parametrize("condition", CONDITIONS, ids=lambda one: one.cell)
 def test_features_are_the_gradients_of_each_output(condition):
     learner = learner_of(condition)
-    inputs = dose.Regression(5).sample(3, np.random.default_rng(0))[0].double()
-    outputs, found = tangent_kernel.features(LastOutputs(learner), inputs)
-    whole = learner(inputs)[:, -12:, 0]
-    assert outputs.numpy() == pytest.approx(whole.detach().numpy(), rel=1e-10)
+    parameters = list(learner.parameters())
+    inputs, _ = dose.Regression(5).sample(3, np.random.default_rng(0))
+    outputs, features = tangent_kernel.features(LastOutputs(learner), inputs.double())
+    expected = learner(inputs.double())[:, -12:, 0]
+    assert outputs.numpy() == pytest.approx(expected.detach().numpy(), rel=1e-10)
     for sequence in range(3):
         for place in (0, 7, 11):
-            one = whole[sequence, place]
-            gradients = torch.autograd.grad(one, list(learner.parameters()), retain_graph=True)
-            expected = torch.cat([gradient.flatten() for gradient in gradients])
-            difference = (found[sequence, place] - expected).abs().max()
-            assert difference < 1e-12
+            output = expected[sequence, place]
+            gradient = flat(torch.autograd.grad(output, parameters, retain_graph=True))
+            difference = features[sequence, place] - gradient
+            assert difference.abs().max() < 1e-12
 
 
 def test_shares_are_those_of_the_dual_problem():
-    task, learner = dose.Regression(5), learner_of(CONDITIONS[1])
+    task = dose.Regression(5)
+    learner = learner_of(CONDITIONS[1])
     rng = np.random.default_rng(1)
-    train, tests = ([part.double() for part in task.sample(n, rng)] for n in (20, 30))
-    shares = tangent_kernel.kernel_shares(learner, task, train, tests, (8, 20))
+
+    def sample(n):
+        inputs, targets = task.sample(n, rng)
+        return inputs.double(), targets.double()
+
+    inputs, targets = sample(20)
+    test_inputs, test_targets = sample(30)
+    shares = tangent_kernel.kernel_shares(
+        learner, task, (inputs, targets), (test_inputs, test_targets), (8, 20)
+    )
     model = LastOutputs(learner)
-    outputs, gradients = tangent_kernel.features(model, train[0])
-    test_outputs, test_gradients = tangent_kernel.features(model, tests[0])
+    outputs, gradients = tangent_kernel.features(model, inputs)
+    test_outputs, test_gradients = tangent_kernel.features(model, test_inputs)
     for count, share in shares.items():
-        flat = gradients[:count].flatten(0, 1)
-        kernel = flat @ flat.T
-        left = (train[1][:count] - outputs[:count]).flatten()
-        best = -np.inf
+        rows = gradients[:count].flatten(0, 1)
+        residuals = (targets[:count] - outputs[:count]).flatten()
+        kernel = rows @ rows.T
+        of_ridges = []
         for ridge in tangent_kernel.RIDGES:
             penalty = ridge * kernel.trace() * torch.eye(len(kernel), dtype=torch.float64)
-            solved = torch.linalg.solve(kernel + penalty, left)
-            predicted = test_outputs + test_gradients @ (flat.T @ solved)
-            best = max(best, 1 - ((predicted - tests[1]).square().mean() / tests[1].var()).item())
-        assert share == pytest.approx(best, abs=1e-6)
+            weights = rows.T @ torch.linalg.solve(kernel + penalty, residuals)
+            errors = test_outputs + test_gradients @ weights - test_targets
+            unexplained = errors.square().mean() / test_targets.var()
+            of_ridges.append(1 - unexplained.item())
+        assert share == pytest.approx(max(of_ridges), abs=1e-6)
     assert shares[20] > shares[8]
