@@ -177,7 +177,8 @@ def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
         easiest = min(wanting, key=lambda row: row.needed)
         needed = f"needs {_about(easiest, n_sequences)}"
         if len(wanting) == 1:
-            yield f"A signal was detected at lag {easiest.lags}, too, which {needed}."
+            more = "One lag has a signal that takes more sequences than you have"
+            yield f"{more}: lag {easiest.lags} {needed}."
         else:
             yield f"{len(wanting)} lags have a signal that takes more sequences than you have."
             yield f"The easiest of them, lag {easiest.lags}, {needed}."

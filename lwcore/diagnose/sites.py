@@ -155,6 +155,9 @@ class Gathered(NamedTuple):
             words += f"the start? Else {LEAVE_OUT}"
             require("parameters", told, is_known, words)
             rows = self._waited(group, starts)
+            is_told = are_told(rows.low, rows.high)
+            told = f"{name}: its steps cannot be told in sequences of {length}"
+            require("parameters", told, is_told, f"used at each step in turn. Else {LEAVE_OUT}")
             times = settled(rows.low, rows.high, length)
             found.append(Site(name, group.values, rows.axes, times))
         return found
