@@ -23,7 +23,7 @@ class Verdict(StrEnum):
     """Whether so many sequences are enough to detect a lag."""
 
     ENOUGH = "yes"
-    TOO_FEW = "no"
+    TOO_FEW = "too few"
     UNCLEAR = "cannot be told"
     NO_SIGNAL = "no signal found"
     NO_GRADIENT = "no gradient there"
@@ -32,8 +32,10 @@ class Verdict(StrEnum):
 DETECTED = (Verdict.ENOUGH, Verdict.TOO_FEW)
 NOT_LOOKED_AT = "not looked at"
 MEANINGS = {
-    Verdict.UNCLEAR: "no signal was detected, and your sequences do not exclude one",
-    Verdict.NO_SIGNAL: "no signal was detected, and a signal would need more sequences than yours",
+    Verdict.ENOUGH: "by the best estimate, also where its interval goes beyond",
+    Verdict.TOO_FEW: "a signal is there, and drowns in the noise of all lags together",
+    Verdict.UNCLEAR: "no signal was seen, and the sequences that were read do not exclude one",
+    Verdict.NO_SIGNAL: "none was seen; one that needs more sequences may still be there",
     Verdict.NO_GRADIENT: "in all sequences this part of the gradient is exactly 0",
 }
 
@@ -64,8 +66,8 @@ class LagRow(NamedTuple):
 
     @property
     def octave(self) -> int:
-        """Which of the lags 1, 2, 3 to 4, 5 to 8, and so on; a band belongs where it begins."""
-        return (self.first - 1).bit_length()
+        """Which of the lags 1, 2, … 8, 9 to 16, 17 to 32, and so on; a band is where it begins."""
+        return self.first if self.first <= 8 else 8 + (self.first - 1).bit_length()
 
     @property
     def lags(self) -> str:
@@ -80,7 +82,7 @@ class LagRow(NamedTuple):
         if self.is_out_of_reach:
             return f"over {printed(MOST, unit=Unit.COUNT)}"
         if not self.is_detected:
-            return at_least(self.low)
+            return if_any(self.low)
         return printed(self.needed, self.low, self.high, unit=Unit.COUNT)
 
 
@@ -91,6 +93,12 @@ def at_least(count: float) -> str:
     bound = min(count, MOST)
     place = 10 ** max(0, int(np.log10(bound)) - 1)
     return f"at least {printed(float(np.floor(bound / place) * place), unit=Unit.COUNT)}"
+
+
+def if_any(count: float) -> str:
+    """Print the sequences that a signal needs, if there is one, for a lag without."""
+    bound = at_least(count)
+    return bound if bound == "–" else f"if any, {bound}"
 
 
 def span(first: int, last: int) -> str:
@@ -204,7 +212,7 @@ def _line(group: Sequence[LagRow]) -> tuple[str, str, str]:
         return lags, row.sequences, verdict
     if not detected:
         not_excluded = min(one.low for one in group)
-        return lags, at_least(not_excluded), verdict
+        return lags, if_any(not_excluded), verdict
     needed = [one.needed for one in group]
     least = printed(min(needed), unit=Unit.COUNT)
     most = printed(max(needed), unit=Unit.COUNT)
