@@ -99,7 +99,7 @@ def test_print_notebook_figure_and_command_say_the_same(found, tmp_path):
     assert answer.first.startswith(figure.get_suptitle())
     left, _ = figure.axes
     marked = {tuple(line.get_xdata()): line.get_markerfacecolor() for line in left.lines}
-    enough = [row.first for row in found.rows if row.verdict == "yes"]
+    enough = [row.first for row in found.rows if row.is_enough]
     assert marked[tuple(enough)] == "#0173b2"
     found.save(tmp_path / "mine.nc")
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "mine.nc")])
@@ -145,7 +145,7 @@ def test_there_are_four_zeros():
         assert not any(text in first for text in said.values() if text != reason)
     assert "Lags 5–8 were not looked at: lags=range(5, 9) does." in words(str(not_looked_at))
     assert not_looked_at.answer().table.to_numpy().tolist() == [
-        ["1–4", "if any, at least 150", "no signal found"],
+        ["1–4", "if any, at least 150", "none seen"],
         ["5–8", "–", "not looked at"],
     ]
     assert "not looked at" not in str(no_dependence)

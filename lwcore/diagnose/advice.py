@@ -29,7 +29,7 @@ def advice(data: xr.Dataset, n_sequences: Count | None = None) -> list[Suggestio
     count = int(data.attrs["n_sequences"]) if n_sequences is None else n_sequences
     rows = lag_rows(data, count)
     verdicts = {row.verdict for row in rows}
-    if Verdict.ENOUGH in verdicts or verdicts == {Verdict.NO_GRADIENT}:
+    if any(row.is_enough for row in rows) or verdicts == {Verdict.NO_GRADIENT}:
         return []
     found = []
     gaps = lags_not_looked_at(rows, int(data.attrs["length"]))

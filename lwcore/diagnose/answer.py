@@ -152,8 +152,8 @@ def _first(
 ) -> str:
     """Say how far back the gradient can be detected, and where that is no dependence."""
     reach = f"From {n_sequences:,} sequences the gradient reaches back {reach_of(window, rows)}"
-    if attrs["source"] == "target":
-        reach += ", as if nothing had been learned yet"
+    is_target = attrs["source"] == "target"
+    reach += ", as if nothing had been learned yet" if is_target else ", of what is left to learn"
     if window[0] == 0:
         reach += f": {kind_of_zero(rows, n_sequences)}"
     if int(attrs["beats_constant"]) == 0:
@@ -168,7 +168,7 @@ def _first(
 
 def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
     """Yield the sequences that the telling lags need, beside those that there are."""
-    enough = [row for row in rows if row.verdict is Verdict.ENOUGH]
+    enough = [row for row in rows if row.is_enough]
     wanting = [row for row in rows if row.verdict is Verdict.TOO_FEW]
     if enough:
         longest = enough[-1]
@@ -209,7 +209,7 @@ def _missing(gaps: list[tuple[int, int]]) -> Iterator[str]:
 def _read_with_care(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     """Yield what a reader of the first line must know."""
     if data.attrs["source"] == "error":
-        yield "This is what is left to learn, and not how far back the network looks."
+        yield "What is learned leaves no gradient: this is not how far back the network looks."
     n_read = int(data.attrs["sequences_read"])
     if n_sequences > n_read:
         yield f"{n_sequences:,} sequences are extrapolated: {n_read:,} were read."
@@ -226,16 +226,17 @@ def _table(rows: list[LagRow], gaps: list[tuple[int, int]], n_sequences: int) ->
 def _legend(table: pd.DataFrame) -> list[str]:
     """Return what the table's words mean, those that are in it alone."""
     unit = (
-        "Lags are counted back from the last step that is read before a prediction, lag 0, and not "
-        "from what is predicted: if that is the next step, lag 3 lies 4 steps before it."
+        "Lag 0 is the last step that is read before a prediction. Counted from what is predicted, "
+        "lag 7 is 8 steps back if that is the next step, and 7 + h steps if it is h steps on."
     )
     numbers = (
         "Needed are so many sequences that their mean gradient, as of a batch, points the right "
-        "way along a lag's own direction 9 times of 10. That says nothing of what is learned in "
-        "the end. Square brackets are 95 % intervals, for all lags together."
+        "way along a lag's own direction 9 times of 10. It is not how many it takes to learn the "
+        "lag. Square brackets are 95 % intervals, for all lags together."
     )
-    if table.iloc[:, 1].str.contains(" to ").any():
-        numbers += " A line for several lags has the least and the most; by_lag() has each."
+    if table.iloc[:, 0].str.contains("–").any():
+        numbers += " A line for several lags has the least number, or it and the most; by_lag() "
+        numbers += "has each."
     words = table.iloc[:, 2].tolist()
     found = [unit, numbers]
     for word, meaning in MEANINGS.items():

@@ -76,6 +76,11 @@ class Site:
     axes: tuple[int, ...]  # of a value's shape, along which its rows are
     times: Steps  # of the rows of the first value, then of the next
 
+    @property
+    def start(self) -> int:
+        """The step of the first row."""
+        return int(self.times[0])
+
     def series(self, made: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B N F"]:
         """Return values, or gradients in them, in rows."""
         n_rows = len(self.times) // len(self.values)

@@ -23,19 +23,23 @@ class Verdict(StrEnum):
     """Whether so many sequences are enough to detect a lag."""
 
     ENOUGH = "yes"
+    LIKELY = "likely"
     TOO_FEW = "too few"
     UNCLEAR = "cannot be told"
-    NO_SIGNAL = "no signal found"
+    NO_SIGNAL = "none seen"
     NO_GRADIENT = "no gradient there"
 
 
-DETECTED = (Verdict.ENOUGH, Verdict.TOO_FEW)
+DETECTED = (Verdict.ENOUGH, Verdict.LIKELY, Verdict.TOO_FEW)
 NOT_LOOKED_AT = "not looked at"
 MEANINGS = {
-    Verdict.ENOUGH: "by the best estimate, also where its interval goes beyond",
+    Verdict.LIKELY: "enough by the best estimate, and not by all of its interval",
     Verdict.TOO_FEW: "a signal is there, and drowns in the noise of all lags together",
     Verdict.UNCLEAR: "no signal was seen, and the sequences that were read do not exclude one",
-    Verdict.NO_SIGNAL: "none was seen; one that needs more sequences may still be there",
+    Verdict.NO_SIGNAL: (
+        "no signal was seen. One that needs more sequences may be in the data, and hardly get "
+        "through this network"
+    ),
     Verdict.NO_GRADIENT: "in all sequences this part of the gradient is exactly 0",
 }
 
@@ -58,6 +62,11 @@ class LagRow(NamedTuple):
     def is_detected(self) -> bool:
         """Whether a signal was detected."""
         return self.verdict in DETECTED
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are as many sequences as it needs, by the best estimate."""
+        return self.verdict in (Verdict.ENOUGH, Verdict.LIKELY)
 
     @property
     def is_out_of_reach(self) -> bool:
@@ -127,7 +136,9 @@ def lag_rows(data: xr.Dataset, n_sequences: Count) -> list[LagRow]:
     for place, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
         low, high, count = lows[place], highs[place], needed[place]
         if detected[place]:
-            verdict = Verdict.ENOUGH if count <= n_sequences else Verdict.TOO_FEW
+            verdict = Verdict.TOO_FEW
+            if count <= n_sequences:
+                verdict = Verdict.ENOUGH if high <= n_sequences else Verdict.LIKELY
         elif has_gradient[place]:
             verdict = Verdict.UNCLEAR if low <= n_sequences else Verdict.NO_SIGNAL
             count = high = np.inf
