@@ -11,7 +11,6 @@ each second pair is killed.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import multiprocessing
 import random
@@ -172,10 +171,6 @@ def main() -> None:
     parser.add_argument("times", type=int, nargs="?", default=100, help="number of kills")
     parser.add_argument("--record", type=Path, default=RECORD, help="file of the record")
     arguments = parser.parse_args()
-    revision = results.revision()
-    results.revision = functools.cache(
-        lambda: revision
-    )  # it would change with a file edited meanwhile
     measured: dict[str, Any] = {"environment": results.environment()}
     n_pairs = -(-arguments.times // 5)
     tasks = {"interruption": (interrupted, arguments.times), "two at once": (together, n_pairs)}

@@ -29,6 +29,7 @@ _WITH_MESSAGE = (
     OSError,
     RuntimeError,
     ArithmeticError,
+    MemoryError,
     ImportError,
     Warning,
 )
@@ -145,11 +146,14 @@ def show(path: Annotated[Path, Argument(help="A result file.")], figure: Drawn =
         if "measured_on" in data.attrs:
             _show_diagnosis(data, figure)
         else:
-            _show_run(data, figure)
+            _show_run(path, data, figure)
     except (AttributeError, KeyError) as error:  # of xarray, for a variable that is not there
-        raise ValueError(
-            f"path = {str(path)!r}: lacks something that a whole result has ({error})."
-        ) from error
+        raise _incomplete(path, error) from error
+
+
+def _incomplete(path: Path, error: Exception) -> ValueError:
+    """Return the refusal of a file that holds less than a result does, or something else."""
+    return ValueError(f"path = {str(path)!r}: lacks something that a whole result has ({error}).")
 
 
 def _show_diagnosis(data: Any, figure: Path | None) -> None:
@@ -164,7 +168,7 @@ def _show_diagnosis(data: Any, figure: Path | None) -> None:
     _draw(diagnosis.plot, figure)
 
 
-def _show_run(data: Any, figure: Path | None) -> None:
+def _show_run(path: Path, data: Any, figure: Path | None) -> None:
     """Print what made a run or a sweep, and the errors of a run's networks.
 
     An error is also printed as a share of the target's variance, which is that of a constant. The
@@ -179,9 +183,12 @@ def _show_run(data: Any, figure: Path | None) -> None:
     for key, value in data.attrs.items():
         typer.echo(f"{key}: {value}")
     if is_run:
-        share = data.test_loss / data.target_variance
-        columns = {"error": data.test_loss, "share of the variance": share}
-        table = summary(columns, ("model",), {"share of the variance": "share"})
+        try:
+            share = data.test_loss / data.target_variance
+            columns = {"error": data.test_loss, "share of the variance": share}
+            table = summary(columns, ("model",), {"share of the variance": "share"})
+        except (TypeError, ValueError) as error:  # as of text in the place of numbers
+            raise _incomplete(path, error) from error
         typer.echo(table.to_string())
         _draw(lambda: figures.overview(data), figure)
 
@@ -271,7 +278,8 @@ def _require_drawable(path: Path) -> None:
     """Refuse, before any work, a path to which no figure can be written."""
     from matplotlib.backend_bases import FigureCanvasBase
 
-    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    # PGF is drawn by a TeX that may be missing.
+    known = sorted(set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"})
     ending = path.suffix.removeprefix(".").lower()
     require("figure", str(path), ending in known, f"a file that ends in one of {', '.join(known)}")
     require("figure", str(path), path.parent.is_dir(), "in a folder that exists")

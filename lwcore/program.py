@@ -14,10 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 INTERRUPTED = "Interrupted. `lw run` takes up what it has left unfinished."
 STATUS = 130  # 128 and the number of the signal, as shells have it
 
@@ -36,7 +32,7 @@ def main() -> None:
     app()
 
 
-def end_at_once(_signal: int | None = None, _frame: FrameType | None = None) -> NoReturn:
+def end_at_once(_signal: int | None = None, _frame: FrameType | None = None) -> None:
     """End the process without another step of it; output of before is written."""
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -64,7 +60,7 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, end_at_once)
 
 
-def _raise(_signal: int, _frame: FrameType | None) -> NoReturn:
+def _raise(_signal: int, _frame: FrameType | None) -> None:
     """Raise, and remember it: a library may turn the exception into another."""
     global was_interrupted
     was_interrupted = True

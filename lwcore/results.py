@@ -88,7 +88,10 @@ def load(path: str | Path) -> xr.Dataset:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"path = {str(path)!r}: there is no such result file.")
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:  # which names no path where reading fails, and not opening
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     listed = _listed_digests(path)
     try:
         digest = hashlib.sha256(content).hexdigest()

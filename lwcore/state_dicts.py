@@ -88,6 +88,8 @@ def _difference_of_tensors(wanted: Tensor, given: Any, same_type: bool) -> str:
         return f"is {given!r:.50} and must be a tensor"
     if given.shape != wanted.shape:
         return f"has shape {tuple(given.shape)} and must have {tuple(wanted.shape)}"
+    if given.layout != wanted.layout or given.is_meta != wanted.is_meta:
+        return "must hold its numbers, and as the module does: not sparse, and not on meta"
     if same_type and given.dtype != wanted.dtype:
         return f"is of {given.dtype} and must be of {wanted.dtype}"
     if not given.dtype.is_floating_point:

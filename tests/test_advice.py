@@ -29,18 +29,6 @@ def done(diagnosis):
     return [one.do for one in advice(diagnosis.data)]
 
 
-FAR = [np.inf] * 8
-
-
-def test_more_sequences_are_advised_where_they_reach_a_longer_lag(found):
-    longer = with_verdicts(found, [10, 20, 50, 500, *FAR], 100)
-    assert "Take more sequences to detect lag 4" in done(longer)
-    shorter = with_verdicts(found, [10, 500, 50, 60, *FAR], 100)
-    assert not any("more sequences" in one for one in done(shorter))
-    beyond_reach = with_verdicts(found, [10, 20, 50, 10**7, *FAR], 100)
-    assert not any("more sequences" in one for one in done(beyond_reach))
-
-
 def test_lags_that_were_not_looked_at_and_the_target_are_advised_where_nothing_is_seen(found):
     nothing = with_verdicts(found, [np.inf] * 12, 100, source="error", length=20)
     assert "Look at the other lags: lags=range(13, 20)" in done(nothing)

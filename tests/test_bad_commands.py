@@ -67,12 +67,16 @@ LINES = {
     "show plain.h5": "path = 'plain.h5': must be a result of this package",
     "show damaged.nc": "path = 'damaged.nc': not a whole result file",
     "show part.nc": "path = 'part.nc': lacks something that a whole result has .*test_loss",
+    "show texts.nc": r"path = 'texts.nc': lacks something that a whole result has \(",
+    "show one-model.nc": r"path = 'one-model.nc': lacks something that a whole result has \(.*model",
     "show nothing.nc --figure found.xyz": r"figure = 'found\.xyz': must be a file that ends in one of",
+    "show nothing.nc --figure found.pgf": r"figure = 'found\.pgf': must be a file that ends in one of",
     "show nothing.nc --figure found": "figure = 'found': must be a file that ends in one of",
     "show nothing.nc --figure gone/a.png": "figure = 'gone/a.png': must be in a folder that exists",
     "diagnose --checkpoint weights.pt": "No such command 'diagnose'",
     "claims --ledger nothing": "nothing: no ledger",
     "claims --ledger text.txt": "text.txt: not a ledger",
+    "claims --ledger empty.json": r"empty\.json: not a ledger .*must be a list",
 } | ({} if ROOT else {"run unreadable.toml": "Permission denied.*unreadable.toml"})
 
 
@@ -83,11 +87,17 @@ def here(tmp_path_factory):
     for name, (content, _) in TOML.items():
         (folder / f"{name}.toml").write_bytes(content)
     (folder / "text.txt").write_text("a few words")
+    (folder / "empty.json").write_text("{}")
     os.mkfifo(folder / "pipe.toml")
     (folder / "unreadable.toml").touch(0)
     (folder / "damaged.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
     part = xr.Dataset({"loss": (("model", "step"), [[1.0]])}, {"model": ["GRU"]})
     results.save(part.assign_attrs(fingerprint="0"), folder / "part.nc")
+    texts = part.assign(test_loss=("model", ["a"]), target_variance=("model", [1.0]))
+    results.save(texts.assign_attrs(fingerprint="0"), folder / "texts.nc")
+    numbers = part.assign(test_loss=("model", [1.0]), target_variance=("model", [1.0]))
+    one_model = numbers.isel(model=0, drop=True).assign_attrs(fingerprint="0")
+    results.save(one_model, folder / "one-model.nc")
     with h5py.File(folder / "plain.h5", "w") as file:
         file["a"] = 1.0
     return folder

@@ -68,7 +68,7 @@ def test_the_table_of_ends_has_medians_and_what_was_not_reached():
     table = clock_data.ends_table(pd.DataFrame(rows))
     assert table.loc["MinGRU, sgd", "n*, mildest"] == "32 (range 16 to 64)"
     assert table.loc["MinGRU, sgd", "n*, strongest"] == "not reached (range 1,024 to not reached)"
-    assert table.loc["ConstGate, adamw", "T, strongest"] == "50 (range 50 to 50)"
+    assert table.loc["ConstGate, adamw", "T, strongest"] == "50 in every seed"
 
 
 def test_the_table_of_endless_data_counts_what_was_learned_and_says_where_nothing_was():

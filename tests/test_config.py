@@ -163,10 +163,25 @@ def axis(*changes):
 
 
 WRONG = {  # values of a setting, none of which is taken
-    "task": {"lenght": [16], "lags": [[4, 4], [0, 4]], "noise": [float("nan"), float("inf")]},
-    "network": {"gate_init": [1.0]},
-    "training": {"steps": [-1], "learning_rate": [-0.1], "snapshots": [[5, 5], [-1, 5]]},
+    "task": {
+        "lenght": [16],
+        "length": [2**40],
+        "input_size": [10**400],
+        "lags": [[4, 4], [0, 4]],
+        "coefficients": [[1e31, 0.0], [0.0, -1e300]],
+        "noise": [float("nan"), float("inf"), 1e39],
+    },
+    "network": {"gate_init": [1.0], "gate_spread": [1e300], "hidden_size": [2**63]},
+    "training": {
+        "sequences": [2**40],
+        "steps": [-1, 2**62],
+        "learning_rate": [-0.1, 1e39],
+        "weight_decay": [1e300],
+        "snapshots": [[5, 5], [-1, 5]],
+    },
     "diagnostics": {
+        "sequences": [2**62],
+        "directions": [2**31],
         "error": [0.5],
         "budgets": [[64, 8], [0, 0]],
         "orders": [["exact", "exact"], []],
@@ -189,6 +204,10 @@ def test_wrong_values_are_refused_by_name(section, setting):
         ({"training": {"batch_size": 65}}, "= 65: must be at most 64, the training sequences"),
         ({"training": {"snapshots": [0, 31]}}, "= (0, 31): must be at most 30, the steps"),
         ({"diagnostics": {"ends": 9}}, "ends = 9: must be at most 8, behind the longest lag"),
+        (
+            {"training": {"sequences": 10**9}, "task": {"input_size": 10**4}},
+            "sequences · length · input_size = 160000000000000: must be 1099511627776 at most",
+        ),
         ({"seeds": [1, 1]}, "anything twice"),
         ({"seeds": []}, "at least 1 item"),
         ({"seeds": [-1]}, "seeds.0\n  Input should be greater than or equal to 0"),

@@ -99,7 +99,7 @@ def test_print_notebook_figure_and_command_say_the_same(found, tmp_path):
     assert answer.first.startswith(figure.get_suptitle())
     left, _ = figure.axes
     marked = {tuple(line.get_xdata()): line.get_markerfacecolor() for line in left.lines}
-    enough = [row.first for row in found.rows if row.verdict == "yes"]
+    enough = [row.first for row in found.rows if row.is_enough]
     assert marked[tuple(enough)] == "#0173b2"
     found.save(tmp_path / "mine.nc")
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "mine.nc")])
@@ -145,12 +145,12 @@ def test_there_are_four_zeros():
         assert not any(text in first for text in said.values() if text != reason)
     assert "Lags 5–8 were not looked at: lags=range(5, 9) does." in words(str(not_looked_at))
     assert not_looked_at.answer().table.to_numpy().tolist() == [
-        ["1–4", "at least 150", "no signal found"],
+        ["1–4", "if any, at least 150", "none seen"],
         ["5–8", "–", "not looked at"],
     ]
     assert "not looked at" not in str(no_dependence)
-    assert "Give diagnose more sequences to read" in words(str(undecided))
-    assert "Give diagnose more sequences to read" not in words(str(no_dependence) + str(too_few))
+    assert "Give diagnose more than these" in words(str(undecided))
+    assert "Give diagnose more than these" not in words(str(no_dependence) + str(too_few))
     assert "lag 2 needs 200 sequences" in words(str(too_few))
     assert "lag 3 needs 100 million sequences" in words(str(drowned))
 
@@ -197,9 +197,9 @@ def test_what_there_is_to_do_is_left_out_where_there_is_nothing():
     assert "What you can do" not in text
     headings = [line for line in text.splitlines() if line[:1].isalpha() and line[-1].isalpha()]
     assert headings[-2:] == ["What was measured", "How sure"]
-    longer_with_more = str(answered([10.0, 20.0, 200.0]))
-    assert "What you can do" in longer_with_more
-    assert "Take more sequences to detect lag 3" in words(longer_with_more)
+    undecided = str(answered([INFINITE] * 4, low=[150, 60, 90, 500]))
+    assert "What you can do" in undecided
+    assert "Give diagnose more than these 100 sequences" in words(undecided)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,12 @@ SPOILED = {
     "it has no weight_ih_l0": lambda state: state.update(weight_ih_l0=torch.ones(2)),
     "cell.bias has shape": lambda state: state.update({"cell.bias": torch.ones(2)}),
     "and must be a tensor": lambda state: state.update({"cell.bias": [1.0]}),
+    "cell.bias must hold its numbers": lambda state: state.update(
+        {"cell.bias": torch.ones(16, dtype=torch.float64, device="meta")}
+    ),
+    "cell.bias must hold its numbers, and as the module does": lambda state: state.update(
+        {"cell.bias": torch.ones(16, dtype=torch.float64).to_sparse()}
+    ),
     "cell.bias is of torch.int64": lambda state: state.update(
         {"cell.bias": torch.ones(16, dtype=torch.int64)}
     ),

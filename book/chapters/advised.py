@@ -112,7 +112,7 @@ RECORDED = Path(__file__).parents[1] / "results" / "advised.csv"
 
 
 def outcomes(recorded: pd.DataFrame) -> pd.DataFrame:
-    """Return what each way of advice expected of each change, and what it did: ``it``.
+    """Return what each way of advice expected of each change, and what was ``found``.
 
     A change helps or hurts where the interval of the ratio of recorded errors, over seeds, excludes
     1.
@@ -133,7 +133,7 @@ def outcomes(recorded: pd.DataFrame) -> pd.DataFrame:
                 "change": change,
                 "by diagnosis": by_diagnosis,
                 "by steps": by_steps,
-                "it": effect,
+                "found": effect,
                 "error ratio": printed(*np.exp(log_ratio).tolist()),
             }
             rows.append(row)

@@ -136,4 +136,6 @@ def _spread(values: pd.Series) -> str:
     """Say median and range over seeds of numbers that may not be known."""
     known = values.sort_values(na_position="last")
     words = [f"{one:,.0f}" if one == one else "not reached" for one in known]
+    if words[0] == words[-1]:
+        return f"{words[0]} in every seed"
     return f"{words[len(words) // 2]} (range {words[0]} to {words[-1]})"

@@ -240,6 +240,8 @@ def read(path: Path = BUILT) -> dict[str, Outcome]:
         raise FileNotFoundError(f"{path}: no ledger; `make book` measures it.")
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(entries, list):
+            raise TypeError("it must be a list")
         return {entry["id"]: _outcome_of(entry) for entry in entries}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not a ledger of claims ({error!r}).") from error

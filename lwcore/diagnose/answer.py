@@ -29,6 +29,7 @@ from lwcore.diagnose.verdicts import (
 from lwcore.printing import Unit, printed
 
 SIGN_DRAWS = 1000  # draws of all sequences' signs, to see how often nothing shows something
+EXPECTED = 10  # of these, at a level of 1 %
 _WIDTH = 80  # letters in a line of text
 _NO_NAMES = ("<lambda>", "loss", "loss_fn", "losses")  # of functions: they say nothing
 _MOST_NAMES = 4  # of modules that are written out
@@ -54,7 +55,11 @@ class Answer:
         table = _table(rows, gaps, n_sequences)
         return cls(
             first=_first(rows, data.attrs, n_sequences, window),
-            then=[*_needed(rows, n_sequences), *_missing(gaps)],
+            then=[
+                *_needed(rows, n_sequences),
+                *_missing(gaps),
+                *_read_with_care(data, n_sequences),
+            ],
             table=table,
             legend=_legend(table),
             suggestions=advice(data, n_sequences),
@@ -147,8 +152,8 @@ def _first(
 ) -> str:
     """Say how far back the gradient can be detected, and where that is no dependence."""
     reach = f"From {n_sequences:,} sequences the gradient reaches back {reach_of(window, rows)}"
-    if attrs["source"] == "target":
-        reach += ", as if nothing had been learned yet"
+    is_target = attrs["source"] == "target"
+    reach += ", as if nothing had been learned yet" if is_target else ", of what is left to learn"
     if window[0] == 0:
         reach += f": {kind_of_zero(rows, n_sequences)}"
     if int(attrs["beats_constant"]) == 0:
@@ -163,7 +168,7 @@ def _first(
 
 def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
     """Yield the sequences that the telling lags need, beside those that there are."""
-    enough = [row for row in rows if row.verdict is Verdict.ENOUGH]
+    enough = [row for row in rows if row.is_enough]
     wanting = [row for row in rows if row.verdict is Verdict.TOO_FEW]
     if enough:
         longest = enough[-1]
@@ -171,15 +176,15 @@ def _needed(rows: list[LagRow], n_sequences: int) -> Iterator[str]:
         if len(enough) == 1:
             yield f"Lag {longest.lags} {needed}"
         else:
-            yield f"{len(enough)} of the {len(rows)} lags looked at can be detected."
+            yield f"They are enough for {len(enough)} of the {len(rows)} lags looked at."
             yield f"Lag {longest.lags}, the longest, {needed}"
     if wanting:
         easiest = min(wanting, key=lambda row: row.needed)
         needed = f"needs {_about(easiest, n_sequences)}"
         if len(wanting) == 1:
-            yield f"A signal was detected at lag {easiest.lags}, too, which {needed}."
+            yield f"One lag has a signal that needs more: lag {easiest.lags} {needed}."
         else:
-            yield f"{len(wanting)} lags have a signal that takes more sequences than you have."
+            yield f"{len(wanting)} lags have a signal that needs more."
             yield f"The easiest of them, lag {easiest.lags}, {needed}."
 
 
@@ -201,6 +206,15 @@ def _missing(gaps: list[tuple[int, int]]) -> Iterator[str]:
         yield f"{verb.format(spans(gaps))} not looked at: lags=range({first}, {last + 1}) does."
 
 
+def _read_with_care(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
+    """Yield what a reader of the first line must know."""
+    if data.attrs["source"] == "error":
+        yield "What is learned leaves no gradient: this is not how far back the network looks."
+    n_read = int(data.attrs["sequences_read"])
+    if n_sequences > n_read:
+        yield f"{n_sequences:,} sequences are extrapolated: {n_read:,} were read."
+
+
 def _table(rows: list[LagRow], gaps: list[tuple[int, int]], n_sequences: int) -> pd.DataFrame:
     """Return the lags in words, neighbours that say the same together."""
     found = lines(rows)
@@ -211,28 +225,34 @@ def _table(rows: list[LagRow], gaps: list[tuple[int, int]], n_sequences: int) ->
 
 def _legend(table: pd.DataFrame) -> list[str]:
     """Return what the table's words mean, those that are in it alone."""
-    numbers = (
-        "With as many sequences as needed, the mean gradient has the lag's sign right in 90 % of "
-        "samples. Square brackets are 95 % intervals, for all lags together."
+    unit = (
+        "Lag 0 is the last step that is read before a prediction. Counted from what is predicted, "
+        "lag 7 is 8 steps back if that is the next step, and 7 + h steps if it is h steps on."
     )
-    if table.iloc[:, 1].str.contains(" to ").any():
-        numbers += " A line for several lags has the least and the most; by_lag() has each."
+    numbers = (
+        "Needed are so many sequences that their mean gradient, as of a batch, points the right "
+        "way along a lag's own direction 9 times of 10. It is not how many it takes to learn the "
+        "lag. Square brackets are 95 % intervals, for all lags together."
+    )
+    if table.iloc[:, 0].str.contains("–").any():
+        numbers += " A line for several lags has the least number, or it and the most; by_lag() "
+        numbers += "has each."
     words = table.iloc[:, 2].tolist()
-    return [numbers, *(f"{word}: {meaning}" for word, meaning in MEANINGS.items() if word in words)]
+    found = [unit, numbers]
+    for word, meaning in MEANINGS.items():
+        if word in words:
+            found.append(f"{word}: {meaning}")
+    return found
 
 
 def _measured(attrs: dict[str, Any]) -> list[str]:
     """Return whose gradient was measured, of which loss, on what."""
     name = "a function of yours" if attrs["loss"] in _NO_NAMES else attrs["loss"]
-    how = "as it is: what the network has learned leaves no gradient."
+    how = "as it is (source='error'): what the network has learned leaves no gradient."
     if attrs["source"] == "target":
-        how = "as if nothing had been learned yet (source='target')."
+        how = "as if nothing had been learned yet (source='target'), with the weights as they are."
     read = attrs["measured_on"]
-    unit = (
-        "Lags are counted back from the last step that a prediction reads, which is lag 0: the "
-        "part at lag 3 comes from what the parameters did 3 steps before it. Where the step after "
-        "the last one is predicted, lag 3 is 4 steps before what is predicted."
-    )
+    unit = "The part at lag 3 is the gradient of what the parameters did 3 steps before lag 0."
     return [
         _whose_gradient(attrs),
         f"The loss is {name}, {how}",
@@ -248,6 +268,8 @@ def _whose_gradient(attrs: dict[str, Any]) -> str:
     if measured == every:
         return f"{attrs['network']}: all {every:,} parameters."
     left_out = f"{every - measured:,}{_modules(attrs['left_out_names'])}"
+    if attrs.get("route") == "recurrence":
+        left_out += ", which act within a step"
     return f"{attrs['network']}: {measured:,} of {every:,} parameters; left out: {left_out}."
 
 
@@ -266,12 +288,15 @@ def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     false = printed(float(data.false_windows), unit=Unit.HITS, trials=SIGN_DRAWS)
     yield (
         "False alarms: with each sequence's sign drawn at random, a lag is detected in "
-        f"{false} draws. That holds for independent sequences, and not for pieces of one series "
-        "that overlap or are much alike."
+        f"{false} draws. At most {EXPECTED} are expected."
+    )
+    yield (
+        "Sequences are taken to be independent. Pieces of one series that overlap, or are much "
+        "alike, show lags that are not there."
     )
     yield (
         "The numbers hold along the directions that half of the sequences gave. Other halves give "
-        "other directions: seed=1 shows how much that matters."
+        "other directions: ask again with seed=1, and compare."
     )
     if not _noise_has_a_variance(data):
         yield (
@@ -281,9 +306,6 @@ def _sure(data: xr.Dataset, n_sequences: int) -> Iterator[str]:
     n_ends, n_drawn = int(attrs["end_points"]), int(attrs["end_points_drawn"])
     if n_drawn < n_ends:
         yield f"Of {n_ends:,} steps with a loss, {n_drawn:,} were drawn in each sequence."
-    n_read = int(attrs["sequences_read"])
-    if n_sequences > n_read:
-        yield f"{n_sequences:,} sequences are extrapolated: {n_read:,} were read."
     without = attrs["without_gradient"]
     if without:
         yield f"{without.count(', ') + 1} of the measured parameters get no gradient."

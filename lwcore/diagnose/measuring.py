@@ -166,7 +166,7 @@ def diagnose(
         "caveats": " ".join(caveats),
         "loss": network.loss_name,
         "source": source,
-        "measured_on": f"{read_as}: half for directions, half for numbers",
+        "measured_on": f"{read_as}: half gave each lag's direction, half the numbers along it",
         "n_sequences": int(n_sequences or len(inputs)),
         "seed": int(seed),
     }

@@ -76,6 +76,11 @@ class Site:
     axes: tuple[int, ...]  # of a value's shape, along which its rows are
     times: Steps  # of the rows of the first value, then of the next
 
+    @property
+    def start(self) -> int:
+        """The step of the first row."""
+        return int(self.times[0])
+
     def series(self, made: Sequence[Sequence[Tensor]]) -> Float[Tensor, "B N F"]:
         """Return values, or gradients in them, in rows."""
         n_rows = len(self.times) // len(self.values)
@@ -155,6 +160,9 @@ class Gathered(NamedTuple):
             words += f"the start? Else {LEAVE_OUT}"
             require("parameters", told, is_known, words)
             rows = self._waited(group, starts)
+            is_told = are_told(rows.low, rows.high)
+            told = f"{name}: its steps cannot be told in sequences of {length}"
+            require("parameters", told, is_told, f"used at each step in turn. Else {LEAVE_OUT}")
             times = settled(rows.low, rows.high, length)
             found.append(Site(name, group.values, rows.axes, times))
         return found

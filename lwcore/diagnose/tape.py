@@ -249,17 +249,23 @@ class Tape(TorchFunctionMode):
     def _follow(
         self, leaves: list[Any], given: Any, number: int, function: Any, is_use: bool
     ) -> None:
-        """Note what is first made of a use and of other data, in a trial pass."""
+        """Note in a trial pass what a function makes of uses.
+
+        With ``q = query(h)``, all of ``relu(q)`` is made of that use alone. ``q + k``, of another
+        use, and ``q * x``, of data, join it with something else.
+        """
         tensors = [part for part in leaves if isinstance(part, Tensor)]
         taken = [self.alone[id(part)] for part in tensors if id(part) in self.alone]
         if not taken:
             return
         uses: set[int] = set().union(*taken)
-        others = [part for part in tensors if id(part) not in self.alone]
+        is_joined = any(own != uses for own in taken)
+        for part in tensors:
+            if id(part) not in self.alone:
+                is_joined |= Layout.of(part) is not None
         results = [part for part in trees.tree_leaves(given) if isinstance(part, Tensor)]
         self.kept += results + tensors
-        of_several = any(one != taken[0] for one in taken)
-        if not of_several and all(Layout.of(part) is None for part in others):
+        if not is_joined:
             for part in results:
                 self.alone[id(part)] = self.alone.get(id(part), set()) | uses
             return

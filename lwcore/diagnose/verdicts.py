@@ -23,17 +23,23 @@ class Verdict(StrEnum):
     """Whether so many sequences are enough to detect a lag."""
 
     ENOUGH = "yes"
-    TOO_FEW = "no"
+    LIKELY = "likely"
+    TOO_FEW = "too few"
     UNCLEAR = "cannot be told"
-    NO_SIGNAL = "no signal found"
+    NO_SIGNAL = "none seen"
     NO_GRADIENT = "no gradient there"
 
 
-DETECTED = (Verdict.ENOUGH, Verdict.TOO_FEW)
+DETECTED = (Verdict.ENOUGH, Verdict.LIKELY, Verdict.TOO_FEW)
 NOT_LOOKED_AT = "not looked at"
 MEANINGS = {
-    Verdict.UNCLEAR: "no signal was detected, and your sequences do not exclude one",
-    Verdict.NO_SIGNAL: "no signal was detected, and a signal would need more sequences than yours",
+    Verdict.LIKELY: "enough by the best estimate, and not by all of its interval",
+    Verdict.TOO_FEW: "a signal is there, and drowns in the noise of all lags together",
+    Verdict.UNCLEAR: "no signal was seen, and the sequences that were read do not exclude one",
+    Verdict.NO_SIGNAL: (
+        "no signal was seen. One that needs more sequences may be in the data, and hardly get "
+        "through this network"
+    ),
     Verdict.NO_GRADIENT: "in all sequences this part of the gradient is exactly 0",
 }
 
@@ -58,14 +64,19 @@ class LagRow(NamedTuple):
         return self.verdict in DETECTED
 
     @property
+    def is_enough(self) -> bool:
+        """Whether there are as many sequences as it needs, by the best estimate."""
+        return self.verdict in (Verdict.ENOUGH, Verdict.LIKELY)
+
+    @property
     def is_out_of_reach(self) -> bool:
         """Whether it needs more sequences than anybody has."""
         return (self.needed if self.is_detected else self.low) > MOST
 
     @property
     def octave(self) -> int:
-        """Which of the lags 1, 2, 3 to 4, 5 to 8, and so on; a band belongs where it begins."""
-        return (self.first - 1).bit_length()
+        """Which of the lags 1, 2, … 8, 9 to 16, 17 to 32, and so on; a band is where it begins."""
+        return self.first if self.first <= 8 else 8 + (self.first - 1).bit_length()
 
     @property
     def lags(self) -> str:
@@ -80,7 +91,7 @@ class LagRow(NamedTuple):
         if self.is_out_of_reach:
             return f"over {printed(MOST, unit=Unit.COUNT)}"
         if not self.is_detected:
-            return at_least(self.low)
+            return if_any(self.low)
         return printed(self.needed, self.low, self.high, unit=Unit.COUNT)
 
 
@@ -91,6 +102,12 @@ def at_least(count: float) -> str:
     bound = min(count, MOST)
     place = 10 ** max(0, int(np.log10(bound)) - 1)
     return f"at least {printed(float(np.floor(bound / place) * place), unit=Unit.COUNT)}"
+
+
+def if_any(count: float) -> str:
+    """Print the sequences that a signal needs, if there is one, for a lag without."""
+    bound = at_least(count)
+    return bound if bound == "–" else f"if any, {bound}"
 
 
 def span(first: int, last: int) -> str:
@@ -119,7 +136,9 @@ def lag_rows(data: xr.Dataset, n_sequences: Count) -> list[LagRow]:
     for place, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
         low, high, count = lows[place], highs[place], needed[place]
         if detected[place]:
-            verdict = Verdict.ENOUGH if count <= n_sequences else Verdict.TOO_FEW
+            verdict = Verdict.TOO_FEW
+            if count <= n_sequences:
+                verdict = Verdict.ENOUGH if high <= n_sequences else Verdict.LIKELY
         elif has_gradient[place]:
             verdict = Verdict.UNCLEAR if low <= n_sequences else Verdict.NO_SIGNAL
             count = high = np.inf
@@ -204,7 +223,7 @@ def _line(group: Sequence[LagRow]) -> tuple[str, str, str]:
         return lags, row.sequences, verdict
     if not detected:
         not_excluded = min(one.low for one in group)
-        return lags, at_least(not_excluded), verdict
+        return lags, if_any(not_excluded), verdict
     needed = [one.needed for one in group]
     least = printed(min(needed), unit=Unit.COUNT)
     most = printed(max(needed), unit=Unit.COUNT)

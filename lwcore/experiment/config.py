@@ -132,6 +132,11 @@ def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+# Larger settings end in single precision's infinity, in no memory, or in years.
+_LARGEST = 1e30
+_MOST = 10**9
+_MOST_NUMBERS = 2**40  # of a task's inputs
+
 # Strictness is for numbers: a list may stand for a tuple, as in TOML there are only lists.
 _LIST = Field(strict=False, min_length=1)
 Counts = Annotated[tuple[PositiveInt, ...], _LIST, AfterValidator(_increasing)]
@@ -139,6 +144,7 @@ Distinct = Annotated[tuple[Entry, ...], _LIST, AfterValidator(_distinct)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Steps = Annotated[tuple[NonNegativeInt, ...], Field(strict=False), AfterValidator(_increasing)]
 Share = Annotated[float, Field(gt=0, lt=1)]
+Coefficient = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]
 
 
 class _Section(BaseModel):
@@ -172,11 +178,13 @@ class TaskSettings(_Section):
     coefficient, and of noise. So it is known what there is to learn across each lag.
     """
 
-    length: int = Field(ge=2, description="Number of time steps T.")
-    input_size: PositiveInt = Field(description="Input dimension D.")
+    length: int = Field(ge=2, le=_MOST, description="Number of time steps T.")
+    input_size: PositiveInt = Field(le=_MOST, description="Input dimension D.")
     lags: Counts = Field(description="Delays of the target, steps.")
-    coefficients: tuple[float, ...] = Field(strict=False, description="Weight of each delay.")
-    noise: NonNegativeFloat = Field(description="Standard deviation of the target's noise.")
+    coefficients: tuple[Coefficient, ...] = Field(strict=False, description="Weight of each delay.")
+    noise: NonNegativeFloat = Field(
+        le=_LARGEST, description="Standard deviation of the target's noise."
+    )
 
 
 class NetworkSettings(_Section):
@@ -186,9 +194,11 @@ class NetworkSettings(_Section):
     share s forgets in about 1/s steps. With a spread of 0 all neurons begin with the same gate.
     """
 
-    hidden_size: PositiveInt = Field(description="Number of neurons H.")
+    hidden_size: PositiveInt = Field(le=_MOST, description="Number of neurons H.")
     gate_init: Share = Field(description="Share of the state replaced in a step at first.")
-    gate_spread: NonNegativeFloat = Field(default=0.1, description="Scale of its first weights.")
+    gate_spread: NonNegativeFloat = Field(
+        default=0.1, le=_LARGEST, description="Scale of its first weights."
+    )
     layernorm: bool = Field(default=False, description="Normalise the candidate's pre-activation.")
     init: Start = Field(default="orthogonal", description="Weights; PyTorch's are uniform.")
 
@@ -200,12 +210,16 @@ class TrainingSettings(_Section):
     done in practice. Snapshots cost a measurement each; they show how time scales develop.
     """
 
-    sequences: PositiveInt = Field(description="Number of training sequences.")
+    sequences: PositiveInt = Field(le=_MOST, description="Number of training sequences.")
     batch_size: PositiveInt = Field(description="Sequences a step.")
-    steps: NonNegativeInt = Field(description="Optimiser steps; 0 to measure networks at start.")
+    steps: NonNegativeInt = Field(
+        le=_MOST, description="Optimiser steps; 0 to measure networks at start."
+    )
     optimizer: Optimizer = Field(default="adamw", description="Gradient descent, or AdamW.")
-    learning_rate: PositiveFloat = Field(description="Global learning rate μ.")
-    weight_decay: NonNegativeFloat = Field(default=0.0, description="Decoupled, of AdamW.")
+    learning_rate: PositiveFloat = Field(le=_LARGEST, description="Global learning rate μ.")
+    weight_decay: NonNegativeFloat = Field(
+        default=0.0, le=_LARGEST, description="Decoupled, of AdamW."
+    )
     clip: PositiveFloat | None = Field(default=None, description="Largest 2-norm of the gradient.")
     checkpoint_every: PositiveInt = Field(default=200, description="Steps between checkpoints.")
     snapshots: Steps = Field(default=(), description="Steps after which time scales are measured.")
@@ -219,13 +233,17 @@ class DiagnosticSettings(_Section):
     others without a new run.
     """
 
-    sequences: int = Field(ge=32, description="Fresh sequences; half for signs, half measured.")
+    sequences: int = Field(
+        ge=32, le=_MOST, description="Fresh sequences; half for signs, half measured."
+    )
     lags: Counts = Field(description="Lags at which rates and statistic are taken, steps.")
     ends: PositiveInt = Field(description="Number of end points t at which orders are compared.")
     orders: Distinct[Order] = Field(
         ("zeroth", "first", "exact"), description="Orders of transport."
     )
-    directions: PositiveInt = Field(description="Number of random directions w in parameter space.")
+    directions: PositiveInt = Field(
+        le=10**6, description="Number of random directions w in parameter space."
+    )
     error: float = Field(default=0.1, gt=0, lt=0.5, description="Detection error ε.")
     significance: Share = Field(default=0.01, description="Chance of a false detection.")
     budgets: Counts = Field(description="Numbers of sequences N.")
@@ -360,6 +378,11 @@ class Config(_Section):
         size = training.batch_size
         no_more = f"at most {training.sequences}, the training sequences"
         require("training.batch_size", size, size <= training.sequences, no_more)
+
+        most_sequences = max(training.sequences, self.diagnostics.sequences)
+        n_numbers = most_sequences * task.length * task.input_size
+        fits = n_numbers <= _MOST_NUMBERS
+        require("sequences · length · input_size", n_numbers, fits, f"{_MOST_NUMBERS} at most")
 
     def __str__(self) -> str:
         """The settings, section by section, named as in the TOML file."""

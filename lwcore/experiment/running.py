@@ -625,6 +625,7 @@ def save_checkpoint(path: Path, state: Progress, snapshots: Snapshots, member: s
     results.write_atomically(path, lambda temporary: temporary.write_bytes(content.getvalue()))
 
 
+@checked
 def load_checkpoint(
     path: Path, network: Network | None = None, member: str | None = None
 ) -> tuple[Progress, Snapshots]:
