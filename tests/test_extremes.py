@@ -307,14 +307,14 @@ NAMES = ("statistic", "projection")
 
 @pytest.mark.parametrize("dtype", [np.float16, np.longdouble, np.int8, np.int64, ">f8"])
 def test_a_summary_is_of_double_precision_whatever_holds_the_numbers(dtype):
-    found, expected = (inference.summary(numbers(kind)) for kind in (dtype, float))
+    found, expected = (inference.signal_and_noise(numbers(kind)) for kind in (dtype, float))
     xr.testing.assert_identical(found, expected)
     assert {found[name].dtype for name in ("signal", "scale", "deviation")} == {np.dtype(float)}
 
 
 def test_numbers_whose_sums_are_no_floats_are_refused_by_their_name():
     with pytest.raises(ArgumentError, match=r"^numbers\.statistic contains .*1e290"):
-        inference.summary(numbers(float, 1e300))
+        inference.signal_and_noise(numbers(float, 1e300))
     statistic = numbers(float, 1e300).statistic.values
     rng = np.random.default_rng(0)
     with pytest.raises(ArgumentError, match=r"^statistic contains .*1e290"):
