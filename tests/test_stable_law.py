@@ -7,7 +7,10 @@ recomputed in every run.
 
 import json
 import math
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import mpmath
@@ -336,6 +339,35 @@ def test_sizes_are_numbers_or_shapes():
     assert law.sample([2, 3], rng).shape == (2, 3)
     assert law.sample((2, 3), rng).shape == (2, 3)
     assert law.sample(3, np.random.RandomState(0)).shape == (3,)
+
+
+DIGEST_OF_TABLES = """
+import hashlib
+import numpy as np
+from lwcore.stable import fit, standard
+from lwcore.stable.fits import _quantile_table, _weight_table
+digest = hashlib.sha256()
+alphas, weights_at, spread = _weight_table()
+for table in (*_quantile_table(), alphas, weights_at(np.linspace(0.6, 2, 30)), spread):
+    digest.update(np.ascontiguousarray(table).tobytes())
+for alpha in (0.51, 0.7, 0.95, 1.0001, 1.3, 1.7, 1.9, 1.9999):
+    digest.update(standard.standard_law(alpha).table.tobytes())
+for order in (8, 16, 24, 32, 48):
+    for part in standard._gauss_legendre(order):
+        digest.update(part.tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_tables_that_are_kept_have_the_same_bits_at_any_number_of_threads():
+    """A run has one thread; a table from before it, made with more, must not change its bits."""
+    digests = set()
+    for count in ("1", "2", "4"):
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": count, "MKL_NUM_THREADS": count}
+        command = [sys.executable, "-c", DIGEST_OF_TABLES]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        digests.add(done.stdout)
+    assert len(digests) == 1
 
 
 if __name__ == "__main__":

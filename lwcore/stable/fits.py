@@ -21,7 +21,7 @@ from scipy import special
 
 from lwcore.signatures import FiniteReals, Int64Count, Share, checked, floats, require
 from lwcore.stable.law import SymmetricStable
-from lwcore.stable.standard import Array, read_only
+from lwcore.stable.standard import Array, read_only, through_chebyshev_nodes
 from lwcore.stable.ties import Ties, find_ties
 
 Method = Literal["mcculloch", "ecf", "mle"]
@@ -239,8 +239,8 @@ def _quantile_table() -> _QuantileTable:
     """Tabulate `_quantities` over alpha, by a polynomial through their values at a few alphas."""
     node = chebyshev.chebpts1(_CHEBYSHEV_NODES)
     node_alphas = LOWEST_ALPHA + (2 - LOWEST_ALPHA) * (node + 1) / 2
-    values = [_quantities(alpha) for alpha in node_alphas]
-    coefficients = chebyshev.chebfit(node, values, _CHEBYSHEV_NODES - 1)
+    values = np.array([_quantities(alpha) for alpha in node_alphas])
+    coefficients = through_chebyshev_nodes(values)
     curves = chebyshev.chebval(np.linspace(-1, 1, _QUANTILE_ALPHAS), coefficients)
     alphas = np.linspace(LOWEST_ALPHA, 2, _QUANTILE_ALPHAS)
     table = _QuantileTable(alphas, *curves)

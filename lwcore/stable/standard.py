@@ -15,8 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.polynomial import chebyshev, legendre
-from numpy.polynomial.polynomial import polyfit
+from numpy.polynomial import Polynomial, chebyshev, legendre
 from numpy.typing import NDArray
 from scipy import special
 
@@ -143,8 +142,9 @@ class _Stable:
         place = self.start + (panel + (node + 1) / 2) * self.width
         x = np.exp(place) if self.has_log_axis else place
         values = self.integral(x.ravel())
-        fitted = polyfit(node, values.reshape(-1, _NODES).T, _NODES - 1)  # lowest power first
-        by_row = fitted[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1)
+        in_chebyshev = through_chebyshev_nodes(values.reshape(-1, _NODES).T)
+        in_powers = np.einsum("kp,kc->pc", _powers_of_chebyshev(_NODES), in_chebyshev)
+        by_row = in_powers[::-1].reshape(_NODES, 3, -1).swapaxes(0, 1)
         table: Array = np.ascontiguousarray(by_row)
         read_only(table)
         return table
@@ -240,7 +240,8 @@ def _along_a_ray(alpha: float, least: float) -> Callable[[Array], Array]:
 
     def integral(x: Array) -> Array:
         """Return the rows p, −p′ and P(X > x) at a list of x."""
-        return (weights @ np.exp(1j * np.outer(t, x))).real
+        # no product by BLAS, as in `through_chebyshev_nodes`
+        return np.einsum("rt,tx->rx", weights, np.exp(1j * np.outer(t, x))).real
 
     return integral
 
@@ -275,6 +276,31 @@ def _round_a_corner(alpha: float) -> Callable[[Array], Array]:
         return np.stack([density, slope, beyond]) / np.pi
 
     return integral
+
+
+def through_chebyshev_nodes(values: Array) -> Array:
+    """Return Chebyshev coefficients of polynomials through values at Chebyshev nodes, by columns.
+
+    The polynomials are orthogonal over their nodes. A fit, or a product of matrices, would be done
+    by BLAS, whose last bits depend on its number of threads. Tables are kept for later calls: for a
+    run, too, which has one thread, and whose bits must not depend on what was called before.
+    """
+    count = len(values)
+    polynomials = chebyshev.chebvander(chebyshev.chebpts1(count), count - 1)
+    coefficients = 2 / count * np.einsum("nk,nc->kc", polynomials, values)
+    coefficients[0] /= 2
+    return coefficients
+
+
+@functools.cache
+def _powers_of_chebyshev(count: int) -> Array:
+    """Return the coefficients of the first Chebyshev polynomials, in rows, lowest power first."""
+    powers = np.zeros((count, count))
+    for degree in range(count):
+        of_degree = chebyshev.Chebyshev.basis(degree).convert(kind=Polynomial).coef
+        powers[degree, : degree + 1] = of_degree
+    read_only(powers)
+    return powers
 
 
 def _column_rule(end: float, order: int) -> tuple[Array, Array]:
