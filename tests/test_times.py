@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from lwcore.diagnose import diagnose
 from lwcore.diagnose.repeats import count_repeats
-from lwcore.diagnose.trials import PATTERN, Layout, Trials, padding, padding_value
+from lwcore.diagnose.trials import PATTERN, Layout, Trials, last_steps, padding, padding_value
 from lwcore.diagnose.uses import Uses
 from tests.networks import draw
 
@@ -781,3 +781,16 @@ def test_patches_of_sequences_that_are_too_long_to_try_each_step_are_refused():
     inputs = draw(48, 1200, 1).float()
     with pytest.raises(ValueError, match="steps of a sequence = 1200: must be at most 1024 where"):
         detected(Patches(1200, 16), (inputs, inputs[:, 2, :].expand(-1, 2)))
+
+
+def test_rounding_of_a_value_that_is_near_zero_by_chance_moves_nothing():
+    """A sum in which all cancels for the first sequence, rounded otherwise from row to row."""
+    pair = draw(2, 9, 1).float()
+    pair[0, 4] = 1e-6
+
+    def values(inputs):
+        rounding = 1e-8 * (torch.arange(len(inputs)) > 1)
+        return [(inputs[:, 4, 0] + rounding)[:, None]]
+
+    (times,) = last_steps(values, [pair], 1)
+    assert times.low.tolist() == [4]

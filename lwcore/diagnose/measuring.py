@@ -119,7 +119,8 @@ def diagnose(
             channels first, (B, C, T).
         horizon: Whether predictions, as many as the inputs have steps, are all made at the last.
         source: ``"error"`` takes the loss as it is, ``"target"`` that of the best constant
-            prediction: as if nothing had been learned, with the transport that there is.
+            prediction: as if nothing had been learned, with the transport that there is. Take it
+            for a network that has learned nothing: its errors show lags of what it adds itself.
         sequences: How many are read at the most.
         n_sequences: How many the summary speaks of: those you train on, say.
         seed: Of the generators that everything here draws from.

@@ -301,7 +301,8 @@ def _moved(values: Tensor) -> Steps:
     """
     base = values[0]
     noise = float(_distance(values[1], base).max()) if base.numel() else 0.0
-    limit = _rounding(base)
+    # of all rows: that of the first sequence may be near zero by chance, and rounding is not
+    limit = _rounding(values)
     if np.isfinite(noise):
         limit = max(limit, 10 * noise)
     return (_distance(values[2:], base) > limit).cpu().numpy()
