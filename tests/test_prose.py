@@ -53,7 +53,7 @@ def test_a_chapter_opens_with_a_question_a_short_answer_and_what_would_change_it
         "first two end with a backslash, and an empty line follows the third."
     )
     _, answer, sure = opening.groups()
-    assert len(answer.split()) <= 50, f"{name}.md: the answer has more than 50 words"
+    assert len(answer.split()) <= 45, f"{name}.md: the answer has more than 45 words"
     assert len(sure.split()) <= 55, f"{name}.md: “How sure” has more than 55 words"
     missing = f"{name}.md: “How sure” ends with what would change it: “What would change it: …”"
     assert "What would change it: " in sure, missing

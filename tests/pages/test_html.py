@@ -72,7 +72,7 @@ def test_words_are_those_that_a_reader_reads():
 def test_a_chapter_has_a_length(name):
     page = article(name)
     length = len(words(page))
-    most = 2_200 if name in NUMBERED else 2_500
+    most = 2_000 if name in NUMBERED else 2_500
     assert length <= most, f"{name}.md has {length:,} words, of at most {most:,}"
     assert len(page.select("figure")) <= 8, f"{name}.md has more than 8 figures"
     assert len(page.select("table")) <= 6, f"{name}.md has more than 6 tables"
