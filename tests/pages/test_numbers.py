@@ -69,7 +69,10 @@ def too_fine(value, low, high):
             halves.append(abs(read(text)) * math.log(ends[1] / ends[0]) / 2)
         places = [allowed(one * 0.9) for one in halves]  # the ends were rounded themselves
         # an exponent has two decimals, and two digits are never too many
-        digits = len(re.sub(r"×10.*|[^\d]", "", text).lstrip("0"))
+        mantissa = re.sub(r"×10.*|[^\d.]", "", text)
+        if "." not in mantissa:
+            mantissa = mantissa.rstrip("0")  # 690 has two
+        digits = len(mantissa.replace(".", "").lstrip("0"))
         if place(text) < min(places) and digits > 2:
             found.append(text)
     return found
