@@ -103,30 +103,47 @@ class Adapter(ABC):
     averages = False  # whether the loss of a batch is the mean of its sequences', not the sum
 
     def __post_init__(self) -> None:
-        """Find where the model has its sequences, on a trial batch."""
+        """Find what the model gives and how the loss takes it, on a trial batch."""
         self.kind = type(self.model).__name__
+        self._refuse_models()
+        self._choose_tolerances()
+        inputs, targets = self.batch
+        self.shape = (*inputs.shape[:2], inputs[0, 0].numel())
+        self.weight = next(self.model.parameters(), torch.zeros(()))  # where inputs are placed
+        self.trials = Trials(placed(inputs, self.weight.device))
+        self.chosen = self._chosen()
+        self.heaviest = torch.zeros(0, dtype=torch.int64)  # the sequences of the largest losses
+        self.without_gradient: list[str] = []  # of those that are chosen, by name
+
+        # On the data first: if the model fails later, made-up inputs are to blame.
+        self.fits_data = False
+        self._all_given(self.trials.inputs[:2])
+        self.fits_data = True
+
+        self.takes_all = self._loss_takes_all(targets)
+        self._find_outputs()
+        self._choose_loss(targets)
+
+    def _refuse_models(self) -> None:
+        """Refuse a model in training mode, and parts whose uses cannot be seen."""
         parts = [*self.model.modules()]
         is_training = any(part.training for part in parts)  # random draws, statistics
         words = "False: call model.eval() first"
         require("model.training", is_training, not is_training, words)
         scripted = [part for part in parts if isinstance(part, torch.jit.ScriptModule)]
+        names = ", ".join(type(part).__name__ for part in scripted)
         words = "as it was before scripting or tracing: uses of its parameters cannot be seen"
-        require("model", ", ".join(type(p).__name__ for p in scripted), not scripted, words)
-        inputs, targets = self.batch
-        self.shape = (*inputs.shape[:2], inputs[0, 0].numel())
-        self.weight = next(self.model.parameters(), torch.zeros(()))
+        require("model", names, not scripted, words)
+
+    def _choose_tolerances(self) -> None:
+        """Choose how near numbers must be to count as equal, by the coarsest type of the model."""
         types = [dtype.to_real() for dtype in _sizes_by_type(self.model)]
         coarsest = max(types, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
         self.rounding = _CLOSE.get(coarsest, _CLOSE[None])
         self.exact = self.tolerance.get(coarsest, self.tolerance[None])
-        self.trials = Trials(placed(inputs, self.weight.device))
-        self.chosen = self._chosen()
-        self.fits_data = False
-        self._all_given(self.trials.inputs[:2])
-        self.fits_data = True
-        self.heaviest = torch.zeros(0, dtype=torch.int64)  # the sequences of the largest losses
-        self.without_gradient: list[str] = []  # of those that are chosen, by name
-        self.takes_all = self._loss_takes_all(targets)
+
+    def _find_outputs(self) -> None:
+        """Find the predictions in what the model gives; refuse what holds none."""
         given = self._given(self.trials.patterned())
         self.gives = shown(given)
         self.outputs = Outputs.of(given)
@@ -136,7 +153,6 @@ class Adapter(ABC):
             self.outputs.shapes()
         self.entries = self.outputs.entries
         self.limit_batch(self.entries)
-        self._choose_loss(targets)
 
     @abstractmethod
     def _chosen(self) -> dict[str, Tensor]:
