@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import random
-from collections import deque
+from collections import OrderedDict, deque
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from lwcore.diagnose import diagnose
+from lwcore.diagnose.kept import _is_own
 from lwcore.signatures import ArgumentError
 from tests.networks import draw
 
@@ -206,3 +208,54 @@ def test_inputs_that_a_model_writes_to_are_its_own_copies(form):
     head = lambda given: model.head(given[0])  # noqa: E731
     halved = diagnosed(plain, (0.5 * inputs, targets), head=head)
     np.testing.assert_allclose(found.data.statistic, halved.data.statistic, rtol=1e-4, atol=1e-9)
+
+
+class Makers(OrderedDict):
+    """Classes by name, of which each look makes an object, as libraries of models keep them."""
+
+    def __getitem__(self, name):
+        return super().__getitem__(name)()
+
+    def get(self, name):
+        raise AssertionError("nobody asks by this")
+
+    def __setitem__(self, name, maker):
+        if name in self:
+            raise KeyError("written once")
+        super().__setitem__(name, maker)
+
+
+MAKERS = Makers(tanh=nn.Tanh, silu=nn.SiLU)
+
+
+class Made(nn.Module):
+    """A network whose activation a registry of its module makes; it writes to the registry."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.rnn, self.head = nn.GRU(1, 8, batch_first=True), nn.Linear(8, 1)
+
+    def forward(self, x):
+        if "new" not in MAKERS:
+            MAKERS["new"] = nn.ReLU
+        return self.head(MAKERS["tanh"](self.rnn(x)[0]))
+
+
+def test_a_container_that_makes_things_at_each_look_keeps_its_entries():
+    x = draw(64, 8, 1)
+    diagnose(Made().eval(), (x, x.roll(2, 1)), [1, 2], progress=False)
+    held = {name: OrderedDict.__getitem__(MAKERS, name) for name in MAKERS}
+    assert held == {"tanh": nn.Tanh, "silu": nn.SiLU}
+
+
+def test_what_is_installed_in_any_folder_is_no_readers_own(tmp_path, monkeypatch):
+    """As by ``pip install --target``, or by a distribution of Linux."""
+    for folder in ("target", "dist-packages", "own"):
+        (tmp_path / folder / f"of_{folder[:4]}").mkdir(parents=True)
+        (tmp_path / folder / f"of_{folder[:4]}" / "__init__.py").write_text("x = {}")
+        monkeypatch.syspath_prepend(tmp_path / folder)
+    (tmp_path / "target" / "of_targ-1.0.dist-info").mkdir()
+    for name in ("of_targ", "of_dist", "of_own"):
+        importlib.import_module(name)
+    assert [_is_own(name) for name in ("of_targ", "of_dist", "of_own")] == [False, False, True]

@@ -12,9 +12,10 @@ import functools
 import sys
 import sysconfig
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from torch.utils import data as torch_data
 _LOADERS = (torch_data.DataLoader, torch_data.Dataset, torch_data.Sampler)
 _METHODS = types.MethodType | types.BuiltinMethodType  # as `list.append` of some list
 _MANY = 4096  # entries of a container, above which these are not looked at one by one
+_CONTAINERS = (OrderedDict, dict, list, set, deque)
 _INSIDE = ("_parameters", "_buffers", "_modules")  # which PyTorch leaves out of names
 
 
@@ -56,36 +58,60 @@ class _KeptNumbers(NamedTuple):
 
 
 class _KeptEntries(NamedTuple):
-    """A dictionary, list or set, or the attributes of an object, and what it held."""
+    """A dictionary, list or set, or the attributes of an object, and what it held.
+
+    A reader's own kind of container may make something at each look, or refuse to be written to.
+    So entries are read and put back by the methods of Python's container behind it.
+    """
 
     name: str
     held: Any
-    was: Any
+    was: Any  # a plain dictionary or list
 
     def changes(self) -> list[str]:
         """Return the names of entries that are others now."""
-        if not isinstance(self.held, dict):
-            same = len(self.held) == len(self.was)
-            if same and not isinstance(self.held, set):
-                same = all(now is was for now, was in zip(self.held, self.was, strict=True))
-            return [] if same else [self.name]
-        keys = {**self.was, **self.held}
-        missing = object()
-        changed = [k for k in keys if self.held.get(k, missing) is not self.was.get(k, missing)]
-        return [_dotted(self.name, key) for key in changed]
+        now = _entries(self.held)
+        was = self.was
+        if isinstance(was, dict):
+            missing = object()
+            changed = [k for k in {**was, **now} if now.get(k, missing) is not was.get(k, missing)]
+            return [_dotted(self.name, key) for key in changed]
+        same = len(now) == len(was)
+        if same and not isinstance(self.held, set):
+            same = all(one is other for one, other in zip(now, was, strict=True))
+        return [] if same else [self.name]
 
     def restore(self) -> None:
         """Put the entries back."""
-        held, was = self.held, self.was
-        if isinstance(held, list):
-            held[:] = was
-        elif isinstance(held, deque):
-            held.clear()
-            held.extend(was)
+        held = self.held
+        was = self.was
+        kind: Any = _container(held)
+        if kind is list:
+            list.__setitem__(held, slice(None), was)
+        elif kind is deque:
+            deque.clear(held)
+            deque.extend(held, was)
+        elif kind is set:
+            set.intersection_update(held, was)
+            set.update(held, was)
         else:
-            if [*held] != [*was]:  # else it is never empty, for whoever looks from another thread
-                held.clear()
-            held.update(was)
+            if [*_entries(held)] != [*was]:  # else never empty, for who looks from another thread
+                kind.clear(held)
+            for key, value in was.items():
+                kind.__setitem__(held, key, value)
+
+
+def _container(value: Any) -> type:
+    """Return Python's own kind of container that a container is."""
+    return next(kind for kind in _CONTAINERS if isinstance(value, kind))
+
+
+def _entries(value: Any) -> Any:
+    """Return the entries of a container as a plain dictionary or list, in their order."""
+    kind: Any = _container(value)
+    if issubclass(kind, dict):
+        return {key: dict.get(value, key) for key in kind.__iter__(value)}
+    return [*kind.__iter__(value)]
 
 
 class _KeptValue(NamedTuple):
@@ -143,7 +169,7 @@ class Kept:
             if self.copies and not is_fixed and not isinstance(value, np.memmap):
                 self.kept.append(_KeptNumbers(name, value, value.copy()))
             return []
-        if isinstance(value, dict | list | set | deque):
+        if isinstance(value, _CONTAINERS):
             return self._keep_entries(name, value)
         if isinstance(value, tuple | functools.partial | _METHODS):
             return [(name, part) for part in _parts(value)]
@@ -161,13 +187,13 @@ class Kept:
 
     def _keep_entries(self, name: str, value: Any) -> list[tuple[str, Any]]:
         """Keep the entries of a container."""
-        is_dict = isinstance(value, dict)
-        was = dict(value) if is_dict else [*value]
+        was = _entries(value)
         self.kept.append(_KeptEntries(name, value, was))
-        if len(value) > _MANY:
+        if len(was) > _MANY:
             return []
-        pairs = was.items() if isinstance(was, dict) else [(name, part) for part in was]
-        return [(_dotted(name, key) if is_dict else name, part) for key, part in pairs]
+        if isinstance(was, dict):
+            return [(_dotted(name, key), part) for key, part in was.items()]
+        return [(name, part) for part in was]
 
     def _keep_variables(self, name: str, function: Any) -> list[tuple[str, Any]]:
         """Keep variables of a function that are not local; of readers' own, global ones, too."""
@@ -230,12 +256,25 @@ def _random_state(name: str, value: Any) -> _KeptValue | None:
 
 def _is_own(module: str | None) -> bool:
     """Say whether a module is a reader's own: neither installed, nor Python's, nor of this one."""
+    if module == "__main__":
+        return True
     if module is None or module.partition(".")[0] == "lwcore":
         return False
     path = getattr(sys.modules.get(module), "__file__", None)
-    if path is None:
-        return module == "__main__"
-    return "site-packages" not in path and not path.startswith(sysconfig.get_path("stdlib"))
+    if path is None or path.startswith(sysconfig.get_path("stdlib")):
+        return False
+    top = getattr(sys.modules.get(module.partition(".")[0]), "__file__", None) or path
+    file = Path(top)
+    folder = file.parent.parent if file.stem == "__init__" else file.parent
+    return not _is_installation(folder)
+
+
+@functools.cache
+def _is_installation(folder: Path) -> bool:
+    """Say whether packages are installed in a folder, as in site-packages."""
+    if folder.name in ("site-packages", "dist-packages"):
+        return True
+    return any(folder.glob("*.dist-info"))
 
 
 def _globals_in(code: types.CodeType) -> set[str]:
