@@ -110,7 +110,7 @@ DURATION = np.timedelta64(2, "D")
     [
         lambda: rate_exponent(DURATION),
         lambda: most_covered(DURATION),
-        lambda: sample_complexity(1, 1, 1, 1.5, error=np.timedelta64(0)),
+        lambda: sample_complexity(1, 1, 1, 1.5, error=np.timedelta64(0, "s")),
         lambda: bootstrap(np.mean, DURATION),
         lambda: sample_complexity(np.array([DURATION], object), 1, 1, 1.5),
         lambda: sample_complexity([[DURATION]], 1, 1, 1.5),

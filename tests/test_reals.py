@@ -128,7 +128,7 @@ def test_parameters_are_within_the_range_of_a_float(parameter):
         (np.array(True), "truth values"),
         (torch.tensor(True), "truth values"),
         (np.array([True, False]), "truth values"),
-        (np.timedelta64(5), "durations"),
+        (np.timedelta64(5, "s"), "durations"),
         (np.timedelta64(3, "h"), "durations"),
         (np.datetime64("2026-01-01"), "dates"),
     ],
