@@ -423,8 +423,9 @@ def _read_hint(hint: Any) -> _Hint:
         return _Hint(f"one of {', '.join(map(repr, parts))}", _check_literal(parts))
     if origin is collections.abc.Callable or hint is collections.abc.Callable:
         return _Hint("a function", lambda value, _: callable(value))
-    if origin is np.ndarray:  # NDArray[dtype] stands for ndarray[shape, dtype[…]]
-        dtype = typing.get_args(parts[1])[0]
+    if origin in (np.ndarray, NDArray):
+        # NDArray[dtype] is ndarray[shape, dtype[…]] up to NumPy 2.4, and a name of its own since.
+        dtype = parts[0] if origin is NDArray else typing.get_args(parts[1])[0]
         return _Hint(f"a NumPy array of type {dtype.__name__}", _check_dtype(dtype))
     if origin is tuple and parts[-1:] != (...,):
         checks = [check_of(part) for part in parts]

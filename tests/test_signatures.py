@@ -25,6 +25,7 @@ from beartype.door import is_bearable
 from hypothesis import given
 from hypothesis import strategies as st
 from jaxtyping import AbstractArray, Float, jaxtyped
+from numpy.typing import NDArray
 
 import lwcore
 from lwcore import signatures, window
@@ -356,6 +357,14 @@ def test_a_truth_value_among_numbers_is_refused(numbers):
     """NumPy would take it for 0 or 1."""
     for hint in (signatures.Lags, signatures.Reals, signatures.FiniteReals):
         assert not check_of(hint)(numbers, {})
+
+
+@pytest.mark.parametrize("hint", [NDArray[np.bool_], types.GenericAlias(NDArray, (np.bool_,))])
+def test_arrays_are_checked_whether_their_type_is_an_alias_or_has_a_name(hint):
+    """It has one from NumPy 2.5 on."""
+    check = check_of(hint)
+    assert check(np.array([True]), "")
+    assert not check(np.array([1.0]), "")
 
 
 def test_a_type_without_a_check_is_an_error():
