@@ -137,7 +137,7 @@ def window_bounds(
 
 
 @checked
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DecayLaw:
     """A decay law of the envelope: one of Eq. (38) and Appendix F, or the tempered power.
 
@@ -180,6 +180,22 @@ class DecayLaw:
         if self.name == "tempered_power":
             is_factor = 0 < self.tempering < np.inf
             require("tempering", self.tempering, is_factor, "a finite number above 0")
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether two laws have the same name and parameters; those that a law lacks agree."""
+        if not isinstance(other, DecayLaw):
+            return NotImplemented
+        return self._parameters() == other._parameters()
+
+    def __hash__(self) -> int:
+        """Return a hash of the name and the parameters."""
+        return hash(self._parameters())
+
+    def _parameters(self) -> tuple[object, ...]:
+        """Return the name and the parameters, None for those that the law lacks."""
+        # Not left to `dataclass`: from Python 3.13 on, NaN in its fields differs from itself.
+        numbers = (self.amplitude, self.decay, self.tempering)
+        return self.name, *(None if np.isnan(number) else number for number in numbers)
 
     def envelope(self, lags: ArrayLike) -> Array:
         """Return the envelope f at lags ℓ > 0, not necessarily whole, any shape.

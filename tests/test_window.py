@@ -406,6 +406,15 @@ def test_laws_take_whatever_is_a_real_number():
         DecayLaw("power", math.inf, 1, log_amplitude=5)
 
 
+def test_laws_are_equal_where_name_and_parameters_are():
+    """Also the parameters that a law lacks, on every Python."""
+    law = DecayLaw("logarithmic", 2.0, float("nan"))
+    assert law == DecayLaw("logarithmic", 2.0)
+    assert len({law, DecayLaw("logarithmic", 2.0), DecayLaw("power", 2.0, 1.0)}) == 2
+    assert law != DecayLaw("logarithmic", 3.0)
+    assert law != "logarithmic"
+
+
 def test_weights_of_another_shape_than_the_time_scales_are_named():
     with pytest.raises(
         ValueError, match=r"weights\.shape = \(3, 2\): must be .* time_scales, \(4, 2\)"

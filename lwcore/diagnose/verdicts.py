@@ -178,10 +178,11 @@ def lines(rows: Sequence[LagRow]) -> list[tuple[str, str, str]]:
     groups = _groups(rows, by_octave=False)
     if len(groups) > MOST_ROWS:
         groups = _groups(rows, by_octave=True)
-    found = [_line(group) for group in groups[:MOST_ROWS]]
-    if len(groups) > MOST_ROWS:
-        begins = groups[MOST_ROWS][0].first
-        found.append((f"{begins} and beyond", "by_lag() has each", ""))
+    if len(groups) <= MOST_ROWS:
+        return [_line(group) for group in groups]
+    found = [_line(group) for group in groups[: MOST_ROWS - 1]]
+    begins = groups[MOST_ROWS - 1][0].first
+    found.append((f"{begins} and beyond", "by_lag() has each", ""))
     return found
 
 
